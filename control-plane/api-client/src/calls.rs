@@ -60,39 +60,62 @@ impl Api for Client {
         let request = Request::builder()
             .method(method)
             .uri(path)
-            .header(header::ACCEPT, "application/json")
+            .header(header::ACCEPT, accept(&call))
             .header(header::CONTENT_TYPE, content)
             .body(body)
             .map_err(|error| Status::bad_request(error.to_string()))?;
-        self.kube.request(request).await.map_err(status)
+        let answer: Object = self.kube.request(request).await.map_err(status)?;
+        // A server that knows the older form alone answers in that: it must not be taken for a
+        // server without kinds.
+        let discovers = matches!(call, Call::Discover { .. });
+        if discovers && object::kind(&answer) != "APIGroupDiscoveryList" {
+            return Err(Status::unavailable("discovery is not aggregated"));
+        }
+        Ok(answer)
     }
 }
 
 /// The path of a collection, or of one object in it.
 fn path(kind: &Kind, namespace: &str, name: &str) -> String {
-    let mut path = match kind.group {
-        "" => format!("/api/{}", kind.version),
-        group => format!("/apis/{group}/{}", kind.version),
+    let mut path = match kind.group() {
+        "" => format!("/api/{}", kind.version()),
+        group => format!("/apis/{group}/{}", kind.version()),
     };
     if kind.namespaced() && !namespace.is_empty() {
         path += &format!("/namespaces/{namespace}");
     }
-    path += &format!("/{}", kind.plural);
+    path += &format!("/{}", kind.plural());
     if !name.is_empty() {
         path += &format!("/{name}");
     }
     path
 }
 
+/// The media type of the response.
+fn accept(call: &Call) -> &'static str {
+    match call {
+        Call::Discover { .. } => {
+            "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+        }
+        _ => "application/json",
+    }
+}
+
 fn request(call: &Call) -> (Method, String, &'static str, Option<Value>) {
     const JSON: &str = "application/json";
-    let of_object = path(call.kind(), call.namespace(), call.name());
+    let of_object = match (call, call.kind()) {
+        (_, Some(kind)) => path(kind, call.namespace(), call.name()),
+        (Call::Discover { core: true }, None) => "/api".to_owned(),
+        (_, None) => "/apis".to_owned(),
+    };
     let below = |subresource: &str| match subresource {
         "" => of_object.clone(),
         subresource => format!("{of_object}/{subresource}"),
     };
     match call {
-        Call::Get { .. } | Call::List { .. } => (Method::GET, of_object, JSON, None),
+        Call::Get { .. } | Call::List { .. } | Call::Discover { .. } => {
+            (Method::GET, of_object, JSON, None)
+        }
         Call::Create { kind, object } => {
             let path = path(kind, object::namespace(object), "");
             (Method::POST, path, JSON, Some(object.clone()))

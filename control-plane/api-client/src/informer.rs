@@ -1,5 +1,7 @@
 //! Informers: the objects of a kind and their changes, from one watch that begins with a list.
 
+use std::sync::Arc;
+
 use futures_util::{Stream, StreamExt};
 use kube::api::{Api, ApiResource, DynamicObject};
 use kube::core::PartialObjectMeta;
@@ -26,7 +28,7 @@ pub enum Notice {
 #[derive(Debug, Clone)]
 pub struct Informer {
     /// The kind of the objects, in all namespaces.
-    pub kind: &'static Kind,
+    pub kind: Arc<Kind>,
     /// A field selector; empty for all objects.
     pub fields: String,
     /// Only the metadata, without `spec`, `status` and the like.
@@ -35,7 +37,7 @@ pub struct Informer {
 
 impl Informer {
     /// All objects of a kind.
-    pub fn of(kind: &'static Kind) -> Informer {
+    pub fn of(kind: Arc<Kind>) -> Informer {
         Informer {
             kind,
             fields: String::new(),
@@ -44,7 +46,7 @@ impl Informer {
     }
 
     /// The metadata of all objects of a kind.
-    pub fn metadata_of(kind: &'static Kind) -> Informer {
+    pub fn metadata_of(kind: Arc<Kind>) -> Informer {
         Informer {
             metadata_only: true,
             ..Informer::of(kind)
@@ -65,11 +67,11 @@ impl Informer {
             metadata_only,
         } = self;
         let resource = ApiResource {
-            group: kind.group.into(),
-            version: kind.version.into(),
+            group: kind.group().into(),
+            version: kind.version().into(),
             api_version: kind.api_version(),
-            kind: kind.kind.into(),
-            plural: kind.plural.into(),
+            kind: kind.kind().into(),
+            plural: kind.plural().into(),
         };
         let mut config = watcher::Config::default().streaming_lists();
         if !fields.is_empty() {
@@ -80,7 +82,7 @@ impl Informer {
             type Metadata = PartialObjectMeta<DynamicObject>;
             let api: Api<Metadata> = Api::all_with(kube, &resource);
             let events = watcher::watcher(api, config).default_backoff();
-            notices(kind, events).left_stream()
+            notices(Arc::clone(&kind), events).left_stream()
         } else {
             let api: Api<DynamicObject> = Api::all_with(kube, &resource);
             let events = watcher::watcher(api, config).default_backoff();
@@ -91,7 +93,7 @@ impl Informer {
 
 /// Collects the initial objects into one [`Notice::Replaced`].
 fn notices<K: Serialize + Send + 'static>(
-    kind: &'static Kind,
+    kind: Arc<Kind>,
     events: impl Stream<Item = watcher::Result<Event<K>>> + Send,
 ) -> impl Stream<Item = Notice> + Send {
     let gathered: Vec<Object> = Vec::new();
@@ -103,14 +105,14 @@ fn notices<K: Serialize + Send + 'static>(
                     None
                 }
                 Ok(Event::InitApply(one)) => {
-                    gathered.extend(to_object(kind, &one));
+                    gathered.extend(to_object(&kind, &one));
                     None
                 }
                 Ok(Event::InitDone) => Some(Notice::Replaced(std::mem::take(gathered))),
-                Ok(Event::Apply(one)) => to_object(kind, &one).map(Notice::Applied),
-                Ok(Event::Delete(one)) => to_object(kind, &one).map(Notice::Deleted),
+                Ok(Event::Apply(one)) => to_object(&kind, &one).map(Notice::Applied),
+                Ok(Event::Delete(one)) => to_object(&kind, &one).map(Notice::Deleted),
                 Err(error) => {
-                    tracing::warn!(kind = kind.plural, %error, "the watch ended, trying again");
+                    tracing::warn!(kind = kind.plural(), %error, "the watch ended, trying again");
                     None
                 }
             };
@@ -122,6 +124,6 @@ fn notices<K: Serialize + Send + 'static>(
 fn to_object<K: Serialize>(kind: &Kind, one: &K) -> Option<Object> {
     let mut object = serde_json::to_value(one).ok()?;
     // A watch for metadata returns objects of the kind `PartialObjectMetadata`.
-    object::set_type(&mut object, &kind.api_version(), kind.kind);
+    object::set_type(&mut object, &kind.api_version(), kind.kind());
     Some(object)
 }

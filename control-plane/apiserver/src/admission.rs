@@ -37,7 +37,7 @@ pub struct Attributes<'a> {
     /// [`CREATE`], [`UPDATE`] or [`DELETE`].
     pub operation: &'static str,
     /// The kind of the object.
-    pub kind: &'static Kind,
+    pub kind: &'a Kind,
     /// Such as `status`; may be empty. The object is then the body of the subresource.
     pub subresource: &'a str,
     /// Namespace of the object; empty if it is cluster-scoped.
@@ -165,12 +165,12 @@ impl Chain {
 impl Attributes<'_> {
     /// True if a write is about this resource and subresource.
     fn is_about(&self, group: &str, plural: &str, subresource: &str) -> bool {
-        (self.kind.group, self.kind.plural, self.subresource) == (group, plural, subresource)
+        (self.kind.group(), self.kind.plural(), self.subresource) == (group, plural, subresource)
     }
 
     /// The status for a write that a plugin refuses.
     fn forbidden(&self, why: &str) -> Status {
-        Status::forbidden(self.kind.group, self.kind.plural, self.name, why)
+        Status::forbidden(self.kind.group(), self.kind.plural(), self.name, why)
     }
 }
 

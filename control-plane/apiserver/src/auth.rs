@@ -80,7 +80,7 @@ pub trait Authenticator: Send + Sync + 'static {
         &'a self,
         _reader: &'a Reader,
         _user: &'a User,
-        _kind: &'static Kind,
+        _kind: &'a Kind,
         _object: Value,
     ) -> Answer<'a, Value> {
         Box::pin(async { Err(Status::unknown_path()) })
@@ -104,7 +104,7 @@ pub trait Authorizer: Send + Sync + 'static {
         &'a self,
         _reader: &'a Reader,
         _user: &'a User,
-        _kind: &'static Kind,
+        _kind: &'a Kind,
         _namespace: &'a str,
         _object: Value,
     ) -> Answer<'a, Value> {

@@ -8,7 +8,7 @@ use crate::registry::lifecycle;
 use crate::registry::options::Validation;
 use crate::registry::strategy;
 use crate::registry::write;
-use crate::resources::catalogue::{self, Resource, Storage};
+use crate::resources::catalogue::{Resource, Storage};
 use crate::resources::convert;
 use crate::storage::entry;
 use crate::validate;
@@ -19,26 +19,26 @@ pub fn decode_default_validate(data: &[u8]) {
     let [encoding, kind, body @ ..] = data else {
         return;
     };
-    let all = catalogue::all();
+    let all = strategy::builtin();
     let resource = &all[usize::from(*kind) % all.len()];
     let media_type = match encoding % 2 {
         0 => "application/json",
         _ => protobuf::MEDIA_TYPE,
     };
     let expected = Expected {
-        group: resource.kind.group,
-        version: resource.kind.version,
-        kind: resource.kind.kind,
+        group: resource.kind.group(),
+        version: resource.kind.version(),
+        kind: resource.kind.kind(),
         message: resource.kind.message(),
     };
     let read = body::decode(body, media_type, &expected, Validation::Warn);
-    if let (Ok(read), Some(storage)) = (read, resource.storage) {
+    if let (Ok(read), Some(storage)) = (read, &resource.storage) {
         stored(resource, storage, read.object);
     }
 }
 
-fn stored(resource: &'static Resource, storage: &'static Storage, mut object: Value) {
-    write::fill_in(resource, &mut object);
+fn stored(resource: &Resource, storage: &Storage, mut object: Value) {
+    write::set_defaults(resource, &mut object);
     lifecycle::created(resource, &mut object);
     let rules = &strategy::of(resource).rules;
     let causes: Vec<_> = rules
@@ -80,10 +80,10 @@ mod tests {
     fn framed(encoding: u8, object: &Value, body: &[u8]) -> Option<Vec<u8>> {
         let (version, kind) = (object["apiVersion"].as_str()?, object["kind"].as_str()?);
         let (group, version) = machinery::schema::split_api_version(version);
-        let is = |one: &Resource| {
-            (one.kind.group, one.kind.version, one.kind.kind) == (group, version, kind)
+        let is = |one: &std::sync::Arc<Resource>| {
+            (one.kind.group(), one.kind.version(), one.kind.kind()) == (group, version, kind)
         };
-        let at = u8::try_from(catalogue::all().iter().position(is)?).ok()?;
+        let at = u8::try_from(strategy::builtin().iter().position(is)?).ok()?;
         Some([&[encoding, at], body].concat())
     }
 

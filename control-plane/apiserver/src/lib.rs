@@ -18,6 +18,7 @@ mod config;
 pub mod fuzzing;
 mod http;
 mod pkcs10;
+mod printers;
 mod registry;
 mod resources;
 pub mod setup;
@@ -35,11 +36,13 @@ use tokio::net::TcpListener;
 use admission::{Chain, Context};
 use http::api::{Api, Core};
 use registry::Registry;
-use storage::feed::Feed;
+use resources::catalogue::{Catalogue, Resource};
+use storage::reflector::Reflector;
 use storage::store::Store;
 
 pub use config::Config;
 pub use http::connections::Limits;
+pub use resources::custom;
 pub use storage::reader::Reader;
 
 /// How long to wait before trying again to make the built-in objects.
@@ -57,11 +60,11 @@ impl Server {
     pub fn new(client: etcd_api::Client, config: Config) -> Server {
         let compact_every = config.compact_every;
         let api = connected(client, config);
-        let feed = tokio::spawn(Arc::clone(&api.reader().feed).run());
+        let following = tokio::spawn(Arc::clone(&api.reader().reflector).run());
         let compacting = tokio::spawn(compact(api.reader().store.clone(), compact_every));
         let (made, ready) = tokio::sync::watch::channel(false);
         let building = tokio::spawn(keep_built(Arc::clone(&api.0.registry), made));
-        let tasks = [feed, compacting, building].map(|task| task.abort_handle());
+        let tasks = [following, compacting, building].map(|task| task.abort_handle());
         Server {
             api,
             ready,
@@ -85,13 +88,43 @@ impl Server {
             .map_err(|_| Status::unavailable("the server stopped"))
     }
 
-    /// Serves requests on a listener until [`Server::stop`].
+    /// Serves a custom resource, in the place of the one with the same group and plural if there
+    /// is one. It returns when all its objects are found by lists and watches. Nothing changes if
+    /// the definition is refused or the store cannot be read.
+    pub async fn add_resource(&self, definition: &custom::Definition) -> Result<(), Status> {
+        let (group, plural) = (definition.group.as_str(), &*definition.names.plural);
+        let joining = definition.resources()?;
+        let reflector = &self.api.reader().reflector;
+        let is_it = |one: &Resource| (one.kind.group(), one.kind.plural()) == (group, plural);
+        let catalogue = reflector.catalogue();
+        let mut all = catalogue.resources().iter();
+        if all.any(|one| one.custom.is_none() && is_it(one)) {
+            return Err(Status::already_exists(
+                group,
+                plural,
+                definition.names.kind.as_ref(),
+            ));
+        }
+        reflector.replace(is_it, joining).await
+    }
+
+    /// Serves a custom resource no longer: its paths answer 404, and its watches end with that.
+    /// Its objects stay in the store. Built-in resources stay.
+    pub async fn remove_resource(&self, group: &str, plural: &str) -> Result<(), Status> {
+        let is_it = |one: &Resource| {
+            one.custom.is_some() && (one.kind.group(), one.kind.plural()) == (group, plural)
+        };
+        let reflector = &self.api.reader().reflector;
+        reflector.replace(is_it, Vec::new()).await
+    }
+
+    /// Answers requests on a listener until [`Server::stop`].
     pub async fn serve(&self, listener: TcpListener) -> std::io::Result<()> {
         http::connections::keep_alive::set(&listener)?;
         http::connections::serve(&self.api, listener, None).await
     }
 
-    /// Serves requests over TLS until [`Server::stop`].
+    /// Answers requests over encrypted connections until [`Server::stop`].
     pub async fn serve_tls(&self, listener: TcpListener, tls: Tls) -> std::io::Result<()> {
         http::connections::keep_alive::set(&listener)?;
         http::connections::serve(&self.api, listener, Some(tls)).await
@@ -115,10 +148,11 @@ impl Drop for Server {
 /// Connects the layers.
 fn connected(client: etcd_api::Client, config: Config) -> Api {
     let store = Store { client };
-    let feed = Arc::new(Feed::new(store.clone()));
+    let catalogue = Catalogue::new(registry::strategy::builtin().iter().cloned());
+    let reflector = Arc::new(Reflector::new(store.clone(), catalogue));
     let reader = Reader {
         store: store.clone(),
-        feed: Arc::clone(&feed),
+        reflector,
     };
     let context = Context {
         reader: reader.clone(),
@@ -150,7 +184,7 @@ fn connected(client: etcd_api::Client, config: Config) -> Api {
 /// Creates the objects that must exist before requests are served, reports that, and creates them
 /// again after a deletion.
 async fn keep_built(registry: Arc<Registry>, made: tokio::sync::watch::Sender<bool>) {
-    registry.reader.feed.loaded().await;
+    registry.reader.reflector.loaded().await;
     while let Err(error) = build(&registry).await {
         tracing::warn!(%error, "the built-in objects cannot be made");
         tokio::time::sleep(RETRY_AFTER).await;

@@ -29,7 +29,6 @@ use serde_json::Value;
 use crate::admission::Chain;
 use crate::auth::token::Issuer;
 use crate::auth::{Authenticator, Authorizer, User};
-use crate::resources::catalogue;
 use crate::resources::convert;
 use crate::storage::reader::Reader;
 use ttl::EventLeases;
@@ -65,43 +64,43 @@ impl Registry {
     /// `AlreadyExists` if the object exists.
     pub(crate) async fn create(
         &self,
-        kind: &'static Kind,
+        kind: &Kind,
         namespace: &str,
         object: Value,
     ) -> Result<Arc<Value>, Status> {
         let user = User::default();
-        let writer = self.own_writer(&user, kind, namespace);
+        let writer = self.own_writer(&user, kind, namespace)?;
         let entry = writer.create(object).await?;
-        Ok(convert::to_served(writer.resource, &entry.object))
+        Ok(convert::to_served(&writer.resource, &entry.object))
     }
 
     /// Replaces an object for this process, by the rules for a PUT of a client.
     pub(crate) async fn update(
         &self,
-        kind: &'static Kind,
+        kind: &Kind,
         namespace: &str,
         object: Value,
     ) -> Result<Arc<Value>, Status> {
         let user = User::default();
-        let writer = self.own_writer(&user, kind, namespace);
+        let writer = self.own_writer(&user, kind, namespace)?;
         let name = object::name(&object).to_owned();
         let entry = writer.replace(&name, "", object).await?.entry();
-        Ok(convert::to_served(writer.resource, &entry.object))
+        Ok(convert::to_served(&writer.resource, &entry.object))
     }
 
     /// A writer for this process itself, the only user without a name.
     fn own_writer<'a>(
         &'a self,
         user: &'a User,
-        kind: &'static Kind,
+        kind: &Kind,
         namespace: &'a str,
-    ) -> Writer<'a> {
-        Writer {
+    ) -> Result<Writer<'a>, Status> {
+        Ok(Writer {
             registry: self,
             user,
-            resource: catalogue::of(kind),
+            resource: self.reader.resource_of(kind)?,
             namespace,
             dry: false,
-        }
+        })
     }
 }

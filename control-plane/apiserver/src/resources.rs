@@ -1,4 +1,7 @@
-//! The kinds that are served: their names, versions, and where each is stored.
+//! The resources that are served: their names, versions, and where each is stored.
 
 pub(crate) mod catalogue;
 pub(crate) mod convert;
+pub mod custom;
+pub(crate) mod fields;
+pub(crate) mod json_path;

@@ -4,8 +4,8 @@
 pub(crate) mod cache;
 pub(crate) mod cells;
 pub(crate) mod entry;
-pub(crate) mod feed;
 pub(crate) mod interest;
 pub(crate) mod reader;
+pub(crate) mod reflector;
 pub(crate) mod store;
 pub(crate) mod stored;

@@ -22,6 +22,7 @@ use machinery::time::Timestamp;
 use serde::de::DeserializeOwned;
 
 use crate::graph::Graph;
+use crate::kinds::Kinds;
 pub(crate) use store::{Diff, Gone, Known, Store};
 
 /// Namespace and name; the namespace of cluster-scoped objects is empty.
@@ -47,6 +48,8 @@ macro_rules! caches {
             $(pub(crate) $field: Store<$type>,)*
             /// The metadata of every object that can be deleted.
             pub(crate) graph: Graph,
+            /// The kinds that the apiserver serves.
+            pub(crate) kinds: Arc<Kinds>,
         }
 
         /// A change in one of the stores.
@@ -57,12 +60,12 @@ macro_rules! caches {
 
         impl Caches {
             /// True if whole objects of this kind are cached.
-            pub(crate) fn reads(kind: &'static Kind) -> bool {
-                $(std::ptr::eq(kind, kind_of::<$type>()))||*
+            pub(crate) fn reads(kind: &Arc<Kind>) -> bool {
+                $(Arc::ptr_eq(kind, kind_of::<$type>()))||*
             }
 
-            fn put(&mut self, kind: &'static Kind, object: Object, now: Timestamp) -> Vec<Changed> {
-                $(if std::ptr::eq(kind, kind_of::<$type>()) {
+            fn put(&mut self, kind: &Arc<Kind>, object: Object, now: Timestamp) -> Vec<Changed> {
+                $(if Arc::ptr_eq(kind, kind_of::<$type>()) {
                     let diff = read(object).and_then(|object| self.$field.put(object, now));
                     return diff.map(Changed::$type).into_iter().collect();
                 })*
@@ -71,11 +74,11 @@ macro_rules! caches {
 
             fn take(
                 &mut self,
-                kind: &'static Kind,
+                kind: &Arc<Kind>,
                 object: &Object,
                 now: Timestamp,
             ) -> Vec<Changed> {
-                $(if std::ptr::eq(kind, kind_of::<$type>()) {
+                $(if Arc::ptr_eq(kind, kind_of::<$type>()) {
                     let diff = self.$field.take(object, now);
                     return diff.map(Changed::$type).into_iter().collect();
                 })*
@@ -84,11 +87,11 @@ macro_rules! caches {
 
             fn replace(
                 &mut self,
-                kind: &'static Kind,
+                kind: &Arc<Kind>,
                 objects: Vec<Object>,
                 now: Timestamp,
             ) -> Vec<Changed> {
-                $(if std::ptr::eq(kind, kind_of::<$type>()) {
+                $(if Arc::ptr_eq(kind, kind_of::<$type>()) {
                     let objects = objects.into_iter().filter_map(read).collect();
                     let diffs = self.$field.replace(objects, now);
                     return diffs.into_iter().map(Changed::$type).collect();
@@ -124,7 +127,7 @@ impl Caches {
     /// Applies a notice from an informer.
     pub(crate) fn observe(
         &mut self,
-        kind: &'static Kind,
+        kind: &Arc<Kind>,
         feed: Feed,
         notice: Notice,
         now: Timestamp,
@@ -148,7 +151,7 @@ impl Caches {
     }
 
     /// Applies the response to a loop's own write.
-    pub(crate) fn wrote(&mut self, kind: &'static Kind, object: Object, now: Timestamp) -> Effects {
+    pub(crate) fn wrote(&mut self, kind: &Arc<Kind>, object: Object, now: Timestamp) -> Effects {
         if is_gone(&object) {
             return self.deleted(kind, &object, now);
         }
@@ -159,12 +162,7 @@ impl Caches {
     }
 
     /// Applies a deletion that a loop's own call made.
-    pub(crate) fn deleted(
-        &mut self,
-        kind: &'static Kind,
-        object: &Object,
-        now: Timestamp,
-    ) -> Effects {
+    pub(crate) fn deleted(&mut self, kind: &Arc<Kind>, object: &Object, now: Timestamp) -> Effects {
         Effects {
             touched: self.graph.take(object),
             changed: self.take(kind, object, now),
@@ -173,7 +171,7 @@ impl Caches {
 }
 
 /// The kind of a typed object.
-pub(crate) fn kind_of<T: k8s_openapi::Resource>() -> &'static Kind {
+pub(crate) fn kind_of<T: k8s_openapi::Resource>() -> &'static Arc<Kind> {
     let found = schema::kind(T::GROUP, T::VERSION, T::KIND);
     found.expect("the table has every kind that loops know")
 }
@@ -182,7 +180,7 @@ pub(crate) fn kind_of<T: k8s_openapi::Resource>() -> &'static Kind {
 pub(crate) fn to_object<T: Known>(object: &T) -> Object {
     let kind = kind_of::<T>();
     let mut json = serde_json::to_value(object).unwrap_or_default();
-    object::set_type(&mut json, &kind.api_version(), kind.kind);
+    object::set_type(&mut json, &kind.api_version(), kind.kind());
     json
 }
 

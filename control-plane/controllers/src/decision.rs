@@ -1,5 +1,6 @@
 //! The decision of a loop about one key.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::Resource;
@@ -10,6 +11,7 @@ use machinery::world::{Call, DeleteOptions, PatchForm};
 use serde_json::{Value, json};
 
 use crate::cache::{Key, Known, kind_of, to_object};
+use crate::kinds::Kinds;
 use crate::meta;
 
 /// The calls to make, in order until one fails, and when to look at the key again.
@@ -28,6 +30,8 @@ pub(crate) struct Step {
     pub(crate) failed: Option<Note>,
     /// The call only checks whether the object with this uid exists.
     pub(crate) asks: Option<String>,
+    /// The decision is good as long as the apiserver serves these kinds.
+    pub(crate) kinds: Option<Arc<Kinds>>,
 }
 
 /// A message about an object, to become an Event.
@@ -60,6 +64,7 @@ impl Decision {
             done: None,
             failed: None,
             asks: None,
+            kinds: None,
         });
         let last = self.steps.len() - 1;
         &mut self.steps[last]
@@ -91,6 +96,12 @@ impl Step {
                 Err(error),
             ) if gone(error) => Ok(()),
             (_, Err(error)) => Err(error.clone()),
+            (Call::Discover { .. }, Ok(groups)) => match &self.kinds {
+                Some(kinds) if !kinds.agree_with(groups) => {
+                    Err(Status::unavailable("kinds came or went"))
+                }
+                _ => Ok(()),
+            },
             (Call::List { .. }, Ok(list)) => match object::items(list, &["items"]) {
                 [] => Ok(()),
                 _ => Err(Status::unavailable("something is left that was to be gone")),
@@ -140,7 +151,7 @@ impl Note {
 /// The call that creates an object.
 pub(crate) fn create<T: Known>(object: &T) -> Call {
     Call::Create {
-        kind: kind_of::<T>(),
+        kind: kind_of::<T>().clone(),
         object: to_object(object),
     }
 }
@@ -148,7 +159,7 @@ pub(crate) fn create<T: Known>(object: &T) -> Call {
 /// The call that replaces an object's status; fails if the object's version is not current.
 pub(crate) fn update_status<T: Known>(object: &T) -> Call {
     Call::Update {
-        kind: kind_of::<T>(),
+        kind: kind_of::<T>().clone(),
         subresource: "status",
         object: to_object(object),
     }
@@ -173,24 +184,18 @@ pub(crate) fn change<T: Known>(object: &T, patch: Value) -> Call {
 }
 
 /// The call that applies a merge patch.
-pub(crate) fn merge(kind: &'static Kind, namespace: &str, name: &str, patch: Value) -> Call {
+pub(crate) fn merge(kind: &Arc<Kind>, namespace: &str, name: &str, patch: Value) -> Call {
     patched(kind, namespace, name, PatchForm::Merge, patch)
 }
 
 /// The call that applies a strategic merge patch.
-pub(crate) fn strategic(kind: &'static Kind, namespace: &str, name: &str, patch: Value) -> Call {
+pub(crate) fn strategic(kind: &Arc<Kind>, namespace: &str, name: &str, patch: Value) -> Call {
     patched(kind, namespace, name, PatchForm::Strategic, patch)
 }
 
-fn patched(
-    kind: &'static Kind,
-    namespace: &str,
-    name: &str,
-    form: PatchForm,
-    patch: Value,
-) -> Call {
+fn patched(kind: &Arc<Kind>, namespace: &str, name: &str, form: PatchForm, patch: Value) -> Call {
     Call::Patch {
-        kind,
+        kind: Arc::clone(kind),
         namespace: namespace.into(),
         name: name.into(),
         subresource: "",
@@ -208,7 +213,7 @@ pub(crate) fn delete<T: Known>(object: &T) -> Call {
 pub(crate) fn delete_with<T: Known>(object: &T, options: DeleteOptions) -> Call {
     let metadata = object.metadata();
     Call::Delete {
-        kind: kind_of::<T>(),
+        kind: kind_of::<T>().clone(),
         namespace: meta::namespace(metadata).into(),
         name: meta::name(metadata).into(),
         options: DeleteOptions {

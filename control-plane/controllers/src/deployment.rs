@@ -116,7 +116,7 @@ impl Loop for Deployments {
 impl View<'_> {
     fn decide(&self) -> Decision {
         let mut decision = Decision::nothing();
-        let mut told = status::Told::of(self);
+        let mut told = status::NewStatus::of(self);
         if !meta::is_deleting(&self.deployment.metadata) {
             told.pause(self);
             self.proceed(&mut told, &mut decision);
@@ -125,7 +125,7 @@ impl View<'_> {
         decision
     }
 
-    fn proceed(&self, told: &mut status::Told, into: &mut Decision) {
+    fn proceed(&self, told: &mut status::NewStatus, into: &mut Decision) {
         let paused = self.spec.paused == Some(true);
         if paused || self.is_scaled() {
             revision::keep_up(self, false, told, into);

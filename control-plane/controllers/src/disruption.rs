@@ -101,14 +101,14 @@ impl Loop for Disruption {
     }
 }
 
-type Told = (PodDisruptionBudgetStatus, Option<Note>);
+type NewStatus = (PodDisruptionBudgetStatus, Option<Note>);
 
 /// The new status, and an Event about its computation.
 fn status(
     context: &Context<'_>,
     budget: &PodDisruptionBudget,
     into: &mut Decision,
-) -> Result<Told, String> {
+) -> Result<NewStatus, String> {
     let caches = context.caches;
     let selector = selector(budget);
     let all = caches.pods.in_namespace(meta::namespace(&budget.metadata));

@@ -211,7 +211,7 @@ impl Wanted<'_> {
             && slice.metadata.owner_references == wanted.metadata.owner_references;
         if !same {
             into.push(Call::Update {
-                kind: kind_of::<EndpointSlice>(),
+                kind: kind_of::<EndpointSlice>().clone(),
                 subresource: "",
                 object: to_object(&wanted),
             });

@@ -7,6 +7,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use machinery::world::{Call, DeleteOptions, Propagation};
@@ -24,13 +25,13 @@ pub(crate) struct Garbage;
 
 /// The state of an owner reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Held {
+enum OwnerState {
     /// The owner exists and stays, or its kind is unknown.
-    Firmly,
+    Solid,
     /// The owner exists and waits until its dependents are deleted.
-    UntilGone,
+    WaitingForDependents,
     /// The owner does not exist.
-    No,
+    Dangling,
     /// The graph does not have the owner, and the apiserver was not asked yet.
     Unknown,
 }
@@ -55,8 +56,8 @@ impl Loop for Garbage {
         let graph = &context.caches.graph;
         match graph.get(&key.1) {
             None => Decision::nothing(),
-            Some(owner) if owner.waits_for(ORPHAN) => set_free(context.caches, owner),
-            Some(owner) if owner.waits_for(FOREGROUND) => delete_first(context.caches, owner),
+            Some(owner) if owner.waits_for(ORPHAN) => orphan(context.caches, owner),
+            Some(owner) if owner.waits_for(FOREGROUND) => foreground(context.caches, owner),
             Some(dependent) if dependent.deleting => Decision::nothing(),
             Some(dependent) => keep_or_delete(context.caches, dependent),
         }
@@ -64,7 +65,7 @@ impl Loop for Garbage {
 }
 
 /// Removes the owner from its dependents, then removes the orphan finalizer.
-fn set_free(caches: &Caches, owner: &Vertex) -> Decision {
+fn orphan(caches: &Caches, owner: &Vertex) -> Decision {
     let mut decision = Decision::nothing();
     for dependent in caches.graph.dependents(&owner.uid) {
         decision.push(without_owners(dependent, &[&owner.uid]));
@@ -75,7 +76,7 @@ fn set_free(caches: &Caches, owner: &Vertex) -> Decision {
 
 /// Removes the foreground finalizer once no dependent blocks it. Blocking dependents have their
 /// own keys.
-fn delete_first(caches: &Caches, owner: &Vertex) -> Decision {
+fn foreground(caches: &Caches, owner: &Vertex) -> Decision {
     let blocks = |dependent: &Vertex| {
         let mut owners = dependent.owners.iter();
         owners.any(|reference| reference.uid == owner.uid && reference.blocks)
@@ -88,34 +89,34 @@ fn delete_first(caches: &Caches, owner: &Vertex) -> Decision {
 }
 
 fn keep_or_delete(caches: &Caches, dependent: &Vertex) -> Decision {
-    let of = |held: Held| {
+    let of = |state: OwnerState| {
         let owners = dependent.owners.iter();
-        owners.filter(move |owner| hold(caches, dependent, owner) == held)
+        owners.filter(move |owner| classify(caches, dependent, owner) == state)
     };
-    let mut unknown = of(Held::Unknown).peekable();
+    let mut unknown = of(OwnerState::Unknown).peekable();
     if unknown.peek().is_some() {
         let mut decision = Decision::nothing();
         for owner in unknown {
-            ask(&mut decision, dependent, owner);
+            ask(caches, &mut decision, dependent, owner);
         }
         decision.again(ASK_AGAIN);
         return decision;
     }
-    let firm = of(Held::Firmly).count();
-    let loose: Vec<&str> = of(Held::No)
-        .chain(of(Held::UntilGone))
+    let solid = of(OwnerState::Solid).count();
+    let leaving: Vec<&str> = of(OwnerState::Dangling)
+        .chain(of(OwnerState::WaitingForDependents))
         .map(|owner| owner.uid.as_str())
         .collect();
-    if dependent.owners.is_empty() || firm > 0 && loose.is_empty() {
+    if dependent.owners.is_empty() || solid > 0 && leaving.is_empty() {
         return Decision::nothing();
     }
     let mut decision = Decision::nothing();
-    if firm > 0 {
-        let step = decision.push(without_owners(dependent, &loose));
+    if solid > 0 {
+        let step = decision.push(without_owners(dependent, &leaving));
         step.done = misplaced(caches, dependent);
         return decision;
     }
-    let waited_for = of(Held::UntilGone).next().is_some();
+    let waited_for = of(OwnerState::WaitingForDependents).next().is_some();
     if waited_for && closes_circle(caches, dependent) {
         // In a circle each object waits for the next. Unblocking one breaks the circle; a later
         // decision, made when this write is seen, deletes the object.
@@ -128,7 +129,7 @@ fn keep_or_delete(caches: &Caches, dependent: &Vertex) -> Decision {
         Propagation::Background
     };
     let step = decision.push(Call::Delete {
-        kind: dependent.kind,
+        kind: Arc::clone(&dependent.kind),
         namespace: dependent.namespace.clone(),
         name: dependent.name.clone(),
         options: DeleteOptions {
@@ -150,6 +151,14 @@ fn closes_circle(caches: &Caches, dependent: &Vertex) -> bool {
 
 /// Sets `blockOwnerDeletion` to false, so that the owners can go before this object.
 fn unblocking(dependent: &Vertex) -> Call {
+    if is_open(dependent) {
+        let owners = dependent.owners.iter().cloned();
+        let free = owners.map(|owner| Owner {
+            blocks: false,
+            ..owner
+        });
+        return with_owners(dependent, &free.collect::<Vec<_>>());
+    }
     let blocking = dependent.owners.iter().filter(|owner| owner.blocks);
     let references: Vec<_> = blocking
         .map(|owner| json!({"uid": owner.uid, "blockOwnerDeletion": false}))
@@ -158,7 +167,46 @@ fn unblocking(dependent: &Vertex) -> Call {
         "uid": dependent.uid, "resourceVersion": dependent.revision.to_string(),
         "ownerReferences": references,
     }});
-    strategic(dependent.kind, &dependent.namespace, &dependent.name, patch)
+    strategic(
+        &dependent.kind,
+        &dependent.namespace,
+        &dependent.name,
+        patch,
+    )
+}
+
+/// True if nothing says how lists of the object merge: they can only be replaced as a whole.
+fn is_open(vertex: &Vertex) -> bool {
+    vertex.kind.message().open
+}
+
+/// Gives an object these owners, if it is still in its known state.
+fn with_owners(dependent: &Vertex, owners: &[Owner]) -> Call {
+    let references = owners.iter().map(|owner| {
+        let mut reference = json!({
+            "apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name,
+            "uid": owner.uid,
+        });
+        for (key, is_set) in [
+            ("controller", owner.controls),
+            ("blockOwnerDeletion", owner.blocks),
+        ] {
+            if is_set {
+                reference[key] = true.into();
+            }
+        }
+        reference
+    });
+    let patch = json!({"metadata": {
+        "uid": dependent.uid, "resourceVersion": dependent.revision.to_string(),
+        "ownerReferences": references.collect::<Vec<_>>(),
+    }});
+    merge(
+        &dependent.kind,
+        &dependent.namespace,
+        &dependent.name,
+        patch,
+    )
 }
 
 /// The Event about an owner in another namespace, which cannot own this object.
@@ -169,11 +217,11 @@ fn misplaced(caches: &Caches, dependent: &Vertex) -> Option<Note> {
     };
     let owner = dependent.owners.iter().find(elsewhere)?;
     let namespace = &dependent.namespace;
-    let kind = owner.kind.map(|kind| kind.0);
-    let kind = kind.map(|kind| format!("{}/{}", kind.api_version(), kind.kind));
+    let kind = caches.kinds.named(&owner.api_version, &owner.kind);
+    let kind = kind.map(|kind| format!("{}/{}", kind.api_version(), kind.kind()));
     Some(Note {
         about: json!({
-            "apiVersion": dependent.kind.api_version(), "kind": dependent.kind.kind,
+            "apiVersion": dependent.kind.api_version(), "kind": dependent.kind.kind(),
             "namespace": namespace, "name": dependent.name, "uid": dependent.uid,
         }),
         warning: true,
@@ -193,35 +241,37 @@ fn reaches(owner: &Vertex, dependent: &Vertex) -> bool {
     owner.namespace.is_empty() || owner.namespace == dependent.namespace
 }
 
-fn hold(caches: &Caches, dependent: &Vertex, owner: &Owner) -> Held {
+fn classify(caches: &Caches, dependent: &Vertex, owner: &Owner) -> OwnerState {
     if let Some(found) = caches.graph.get(&owner.uid) {
         return match (reaches(found, dependent), found.waits_for(FOREGROUND)) {
-            (false, _) => Held::No,
-            (true, true) => Held::UntilGone,
-            (true, false) => Held::Firmly,
+            (false, _) => OwnerState::Dangling,
+            (true, true) => OwnerState::WaitingForDependents,
+            (true, false) => OwnerState::Solid,
         };
     }
-    match owner.kind {
+    match caches.kinds.named(&owner.api_version, &owner.kind) {
+        // The kind went after the owner.
+        None if caches.graph.is_gone(&owner.uid) => OwnerState::Dangling,
         // The kind is unknown, so nothing can tell whether the owner exists.
-        None => Held::Firmly,
+        None => OwnerState::Solid,
         // A cluster-scoped object's reference names no namespace: no way to look such an owner up.
-        Some(kind) if kind.0.namespaced() && dependent.namespace.is_empty() => Held::Firmly,
-        Some(_) if caches.graph.is_absent(&owner.uid) => Held::No,
-        Some(_) => Held::Unknown,
+        Some(kind) if kind.namespaced() && dependent.namespace.is_empty() => OwnerState::Solid,
+        Some(_) if caches.graph.is_absent(&owner.uid) => OwnerState::Dangling,
+        Some(_) => OwnerState::Unknown,
     }
 }
 
-fn ask(decision: &mut Decision, dependent: &Vertex, owner: &Owner) {
-    let Some(kind) = owner.kind else {
+fn ask(caches: &Caches, decision: &mut Decision, dependent: &Vertex, owner: &Owner) {
+    let Some(kind) = caches.kinds.named(&owner.api_version, &owner.kind) else {
         return;
     };
-    let namespace = if kind.0.namespaced() {
+    let namespace = if kind.namespaced() {
         dependent.namespace.clone()
     } else {
         String::new()
     };
     let step = decision.push(Call::Get {
-        kind: kind.0,
+        kind: Arc::clone(kind),
         namespace,
         name: owner.name.clone(),
     });
@@ -229,12 +279,22 @@ fn ask(decision: &mut Decision, dependent: &Vertex, owner: &Owner) {
 }
 
 fn without_owners(dependent: &Vertex, owners: &[&str]) -> Call {
+    if is_open(dependent) {
+        let all = dependent.owners.iter();
+        let others = all.filter(|owner| !owners.contains(&owner.uid.as_str()));
+        return with_owners(dependent, &others.cloned().collect::<Vec<_>>());
+    }
     let references: Vec<_> = owners
         .iter()
         .map(|uid| json!({"$patch": "delete", "uid": uid}))
         .collect();
     let patch = json!({"metadata": {"uid": dependent.uid, "ownerReferences": references}});
-    strategic(dependent.kind, &dependent.namespace, &dependent.name, patch)
+    strategic(
+        &dependent.kind,
+        &dependent.namespace,
+        &dependent.name,
+        patch,
+    )
 }
 
 fn without_finalizer(vertex: &Vertex, finalizer: &str) -> Call {
@@ -244,5 +304,5 @@ fn without_finalizer(vertex: &Vertex, finalizer: &str) -> Call {
         "uid": vertex.uid, "resourceVersion": vertex.revision.to_string(),
         "finalizers": finalizers,
     }});
-    merge(vertex.kind, &vertex.namespace, &vertex.name, patch)
+    merge(&vertex.kind, &vertex.namespace, &vertex.name, patch)
 }

@@ -1,9 +1,10 @@
 //! The graph of owners and dependents, and the objects of each namespace, from metadata alone.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use machinery::object::{self, Object};
-use machinery::schema::{self, Kind};
+use machinery::schema::Kind;
 
 use crate::cache::Gone;
 
@@ -18,7 +19,7 @@ pub(crate) const ORPHAN: &str = "orphan";
 /// An object's owners and the state of its deletion.
 #[derive(Debug, Clone)]
 pub(crate) struct Vertex {
-    pub(crate) kind: &'static Kind,
+    pub(crate) kind: Arc<Kind>,
     pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) uid: String,
@@ -31,27 +32,16 @@ pub(crate) struct Vertex {
 /// A reference to an owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Owner {
-    /// `None` if the table does not have the kind.
-    pub(crate) kind: Option<KindRef>,
+    pub(crate) api_version: String,
+    pub(crate) kind: String,
     pub(crate) name: String,
     pub(crate) uid: String,
+    pub(crate) controls: bool,
     pub(crate) blocks: bool,
 }
 
-/// A kind of the table, compared by identity.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct KindRef(pub(crate) &'static Kind);
-
-impl PartialEq for KindRef {
-    fn eq(&self, other: &KindRef) -> bool {
-        std::ptr::eq(self.0, other.0)
-    }
-}
-
-impl Eq for KindRef {}
-
 /// The key of an object: namespace, group, plural and name.
-type Place = (String, &'static str, &'static str, String);
+type Place = (String, String, String, String);
 
 /// All objects that can be deleted, by uid. `dependents` is the reverse of every owner reference,
 /// including references to owners that are not in the graph.
@@ -66,20 +56,20 @@ pub(crate) struct Graph {
 }
 
 impl Vertex {
-    fn of(kind: &'static Kind, object: &Object) -> Vertex {
+    fn of(kind: &Arc<Kind>, object: &Object) -> Vertex {
         let owners = object::owner_references(object).iter().map(|owner| {
             let text = |key: &str| object::text(owner, &[key]).to_owned();
-            let api_version = text("apiVersion");
-            let (group, version) = schema::split_api_version(&api_version);
             Owner {
-                kind: schema::kind(group, version, &text("kind")).map(KindRef),
+                api_version: text("apiVersion"),
+                kind: text("kind"),
                 name: text("name"),
                 uid: text("uid"),
+                controls: owner["controller"] == true,
                 blocks: owner["blockOwnerDeletion"] == true,
             }
         });
         Vertex {
-            kind,
+            kind: Arc::clone(kind),
             namespace: object::namespace(object).into(),
             name: object::name(object).into(),
             uid: object::uid(object).into(),
@@ -97,7 +87,12 @@ impl Vertex {
             name,
             ..
         } = self;
-        (namespace.clone(), kind.group, kind.plural, name.clone())
+        (
+            namespace.clone(),
+            kind.group().into(),
+            kind.plural().into(),
+            name.clone(),
+        )
     }
 
     /// True if the object is being deleted and has this finalizer.
@@ -121,13 +116,33 @@ impl Graph {
         uids.filter_map(|uid| self.vertices.get(uid))
     }
 
+    /// The uids of objects with an owner whose `apiVersion` and `kind` are chosen.
+    pub(crate) fn owned_by(&self, chosen: impl Fn(&str, &str) -> bool) -> Vec<String> {
+        let has = |vertex: &&Vertex| {
+            let mut owners = vertex.owners.iter();
+            owners.any(|owner| chosen(&owner.api_version, &owner.kind))
+        };
+        let owned = self.vertices.values().filter(has);
+        owned.map(|vertex| vertex.uid.clone()).collect()
+    }
+
     /// The objects in a namespace.
     pub(crate) fn in_namespace(&self, namespace: &str) -> impl Iterator<Item = &Vertex> {
-        let first: Place = (namespace.to_owned(), "", "", String::new());
+        let first: Place = (
+            namespace.to_owned(),
+            String::new(),
+            String::new(),
+            String::new(),
+        );
         self.places
             .range(first..)
             .take_while(move |((of, ..), _)| of == namespace)
             .filter_map(|(_, uid)| self.vertices.get(uid))
+    }
+
+    /// True if an object with this uid was deleted, according to its own watch.
+    pub(crate) fn is_gone(&self, uid: &str) -> bool {
+        self.gone.contains(uid)
     }
 
     /// True if this owner does not exist, according to the apiserver.
@@ -144,7 +159,7 @@ impl Graph {
     }
 
     /// Stores an object unless a newer state is known; returns the uids to check again.
-    pub(crate) fn put(&mut self, kind: &'static Kind, object: &Object) -> Vec<String> {
+    pub(crate) fn put(&mut self, kind: &Arc<Kind>, object: &Object) -> Vec<String> {
         let vertex = Vertex::of(kind, object);
         let uid = vertex.uid.clone();
         if self.gone.contains(&uid) {
@@ -177,12 +192,12 @@ impl Graph {
     }
 
     /// Replaces all objects of a kind; returns the uids to check again.
-    pub(crate) fn replace(&mut self, kind: &'static Kind, objects: &[Object]) -> Vec<String> {
+    pub(crate) fn replace(&mut self, kind: &Arc<Kind>, objects: &[Object]) -> Vec<String> {
         let kept: BTreeSet<&str> = objects.iter().map(object::uid).collect();
         let lost: Vec<String> = self
             .vertices
             .values()
-            .filter(|has| std::ptr::eq(has.kind, kind) && !kept.contains(has.uid.as_str()))
+            .filter(|has| has.kind == *kind && !kept.contains(has.uid.as_str()))
             .map(|has| has.uid.clone())
             .collect();
         let mut touched: Vec<String> = lost.iter().flat_map(|uid| self.forget(uid)).collect();

@@ -12,6 +12,7 @@ mod disruption;
 mod endpoint_slice;
 mod garbage;
 mod graph;
+mod kinds;
 mod loops;
 mod manager;
 mod meta;
@@ -34,7 +35,6 @@ mod tests;
 use loops::Loop;
 pub use selection::Selection;
 pub use shell::{Config, run};
-pub(crate) use sources::sources;
 
 /// The chosen loops. The loop for the root CA certificate runs only if there is a certificate.
 fn chosen_loops(config: &Config) -> Vec<Box<dyn Loop>> {

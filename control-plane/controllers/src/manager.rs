@@ -7,7 +7,8 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use api_client::Notice;
@@ -21,6 +22,7 @@ use serde_json::json;
 
 use crate::cache::{Caches, Effects, Feed, Key};
 use crate::decision::{Decision, Note, Step};
+use crate::kinds::Kinds;
 use crate::loops::{Context, Failure, Loop, turn};
 
 /// Maximum number of waiting Events about changes; more are dropped, as Events are informational.
@@ -81,8 +83,35 @@ impl Manager {
         }
     }
 
+    /// Replaces the kinds that the apiserver serves; returns those that came and those that went.
+    /// Objects of kinds that went leave the graph.
+    pub(crate) fn take_kinds(&mut self, kinds: Kinds) -> (Vec<Arc<Kind>>, Vec<Arc<Kind>>) {
+        let before = std::mem::replace(&mut self.caches.kinds, Arc::new(kinds));
+        let now = Arc::clone(&self.caches.kinds);
+        let missing = |from: &Kinds, of: &Kinds| -> Vec<Arc<Kind>> {
+            let known: HashSet<&Arc<Kind>> = from.collected().collect();
+            let all = of.collected().filter(|kind| !known.contains(kind));
+            all.map(Arc::clone).collect()
+        };
+        let (came, went) = (missing(&before, &now), missing(&now, &before));
+        let graph = &mut self.caches.graph;
+        let mut touched: Vec<String> = went
+            .iter()
+            .flat_map(|kind| graph.replace(kind, &[]))
+            .collect();
+        // What was held by an owner of an unknown kind may be held by nothing.
+        touched.extend(graph.owned_by(|api_version, kind| {
+            now.named(api_version, kind).is_some() && before.named(api_version, kind).is_none()
+        }));
+        self.wake(&Effects {
+            changed: Vec::new(),
+            touched,
+        });
+        (came, went)
+    }
+
     /// Applies a notice from an informer.
-    pub(crate) fn observe(&mut self, kind: &'static Kind, feed: Feed, notice: Notice, now: Moment) {
+    pub(crate) fn observe(&mut self, kind: &Arc<Kind>, feed: Feed, notice: Notice, now: Moment) {
         let effects = self.caches.observe(kind, feed, notice, now.wall);
         self.wake(&effects);
     }
@@ -203,8 +232,10 @@ impl Manager {
 
     /// Applies the response to an own write to the caches at once.
     fn wrote(&mut self, call: &Call, answer: Object, now: Moment) {
-        let kind = call.kind();
-        let is_object = object::kind(&answer) == kind.kind;
+        let Some(kind) = call.kind() else {
+            return;
+        };
+        let is_object = object::kind(&answer) == kind.kind();
         let effects = match call {
             // A delete that takes effect at once returns the last state of the object, or a Status.
             Call::Delete {

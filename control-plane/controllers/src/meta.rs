@@ -67,7 +67,7 @@ pub(crate) fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
 pub(crate) fn owned_by<T: Known>(owner: &T) -> OwnerReference {
     OwnerReference {
         api_version: kind_of::<T>().api_version(),
-        kind: kind_of::<T>().kind.into(),
+        kind: kind_of::<T>().kind().into(),
         name: name(owner.metadata()).into(),
         uid: uid(owner.metadata()).into(),
         controller: Some(true),

@@ -4,9 +4,10 @@
 mod tests;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Namespace, NamespaceCondition, NamespaceStatus};
-use machinery::schema::{self, Kind};
+use machinery::schema::Kind;
 use machinery::time::Timestamp;
 use machinery::world::{Call, DeleteOptions, Propagation};
 
@@ -80,7 +81,7 @@ impl Loop for Namespaces {
             decision.push(update_status(&told));
         }
         if contents.is_empty() {
-            finalize(namespace, &mut decision)
+            finalize(caches, namespace, &mut decision)
         } else {
             empty(&contents, &mut decision)
         }
@@ -96,7 +97,7 @@ fn going(caches: &Caches) -> impl Iterator<Item = Key> {
 /// Deletes the content of the namespace. Pods go first: until they have ended they may need the
 /// other objects.
 fn empty(contents: &[&Vertex], into: &mut Decision) {
-    let is_pod = |vertex: &&&Vertex| vertex.kind.kind == "Pod" && vertex.kind.group.is_empty();
+    let is_pod = |vertex: &&&Vertex| vertex.kind.kind() == "Pod" && vertex.kind.group().is_empty();
     let pods: Vec<&&Vertex> = contents.iter().filter(is_pod).collect();
     let now: Vec<&Vertex> = if pods.is_empty() {
         contents.to_vec()
@@ -109,7 +110,7 @@ fn empty(contents: &[&Vertex], into: &mut Decision) {
         .take(BURST)
     {
         into.push(Call::Delete {
-            kind: vertex.kind,
+            kind: Arc::clone(&vertex.kind),
             namespace: vertex.namespace.clone(),
             name: vertex.name.clone(),
             options: DeleteOptions {
@@ -120,12 +121,16 @@ fn empty(contents: &[&Vertex], into: &mut Decision) {
     }
 }
 
-/// Checks that the namespace is really empty, because informers may lag, and finalizes it.
-fn finalize(namespace: &Namespace, into: &mut Decision) {
+/// Checks that the namespace is really empty, because informers may lag and kinds may have come,
+/// and finalizes it.
+fn finalize(caches: &Caches, namespace: &Namespace, into: &mut Decision) {
     let name = meta::name(&namespace.metadata).to_owned();
-    for kind in kinds_inside() {
+    // Nothing new can enter the namespace: a kind that comes after this has no object in it.
+    let step = into.push(Call::Discover { core: false });
+    step.kinds = Some(Arc::clone(&caches.kinds));
+    for kind in caches.kinds.in_namespaces().map(Arc::clone) {
         let namespace = name.clone();
-        into.push(if is_event(kind) {
+        into.push(if is_event(&kind) {
             Call::DeleteCollection { kind, namespace }
         } else {
             Call::List { kind, namespace }
@@ -138,31 +143,21 @@ fn finalize(namespace: &Namespace, into: &mut Decision) {
     // No version is needed: the write only removes the finalizer, which is never added back.
     free.metadata.resource_version = None;
     into.push(Call::Update {
-        kind: kind_of::<Namespace>(),
+        kind: kind_of::<Namespace>().clone(),
         subresource: "finalize",
         object: to_object(&free),
     });
 }
 
-/// The kinds whose objects can be in a namespace, each once.
-pub(crate) fn kinds_inside() -> impl Iterator<Item = &'static Kind> {
-    let kinds = schema::kinds().iter();
-    kinds.filter(|kind| {
-        let doubled =
-            kind.group == "events.k8s.io" || (kind.group, kind.version) == ("autoscaling", "v1");
-        kind.namespaced() && kind.has_verb("deletecollection") && kind.has_verb("list") && !doubled
-    })
-}
-
 /// Events are not watched: there are too many, and they expire by themselves.
 pub(crate) fn is_event(kind: &Kind) -> bool {
-    kind.kind == "Event"
+    kind.kind() == "Event" && ["", "events.k8s.io"].contains(&kind.group())
 }
 
 /// The remaining objects by kind, as text for a condition.
 fn kinds_left(contents: &[&Vertex]) -> Option<String> {
     let kinds = contents.iter().map(|vertex| {
-        let (plural, group) = (vertex.kind.plural, vertex.kind.group);
+        let (plural, group) = (vertex.kind.plural(), vertex.kind.group());
         format!("{plural}.{group} has")
     });
     let counts = counted(kinds);

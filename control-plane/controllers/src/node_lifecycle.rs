@@ -172,7 +172,7 @@ fn unready_pods(context: &Context<'_>, node: &Node, into: &mut Decision) {
 /// The call that patches a pod's status, if it is still the same pod.
 pub(crate) fn patch_status(pod: &Pod, status: serde_json::Value) -> Call {
     Call::Patch {
-        kind: kind_of::<Pod>(),
+        kind: kind_of::<Pod>().clone(),
         namespace: meta::namespace(&pod.metadata).into(),
         name: meta::name(&pod.metadata).into(),
         subresource: "status",

@@ -21,7 +21,7 @@ const MESSAGE_MAX: usize = 1024;
 /// The latest notes and the Event of each.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
-    told: BTreeMap<Same, Told>,
+    series: BTreeMap<Same, Series>,
     order: VecDeque<Same>,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Recorder {
 type Same = (String, &'static str, String);
 
 #[derive(Debug)]
-struct Told {
+struct Series {
     name: String,
     count: u64,
 }
@@ -49,11 +49,11 @@ impl Recorder {
         message.truncate(end);
         let uid = object::text(&note.about, &["uid"]).to_owned();
         let same = (uid, note.reason, message.clone());
-        if let Some(told) = self.told.get_mut(&same) {
-            told.count += 1;
-            let patch = json!({"count": told.count, "lastTimestamp": now.to_seconds()});
+        if let Some(series) = self.series.get_mut(&same) {
+            series.count += 1;
+            let patch = json!({"count": series.count, "lastTimestamp": now.to_seconds()});
             let namespace = event::namespace(&note.about);
-            return strategic(event::kind(), namespace, &told.name, patch);
+            return strategic(event::kind(), namespace, &series.name, patch);
         }
         let event = Event {
             about: note.about.clone(),
@@ -73,9 +73,9 @@ impl Recorder {
         if self.order.len() >= NOTES_MAX
             && let Some(oldest) = self.order.pop_front()
         {
-            self.told.remove(&oldest);
+            self.series.remove(&oldest);
         }
         self.order.push_back(same.clone());
-        self.told.insert(same, Told { name, count: 1 });
+        self.series.insert(same, Series { name, count: 1 });
     }
 }

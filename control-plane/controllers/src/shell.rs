@@ -2,20 +2,26 @@
 
 mod carry;
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use api_client::{Client, LostLease, Mandate, Notice};
 use futures_util::StreamExt;
-use machinery::schema::{self, Kind};
-use machinery::world::Call;
+use machinery::object::Object;
+use machinery::schema::Kind;
+use machinery::world::{Api as _, Call};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
+use crate::all_loops;
+use crate::cache::Feed;
 use crate::decision::Note;
+use crate::kinds::Kinds;
 use crate::manager::{Manager, Moment};
 use crate::recorder::Recorder;
-use crate::{Selection, chosen_loops, sources};
+use crate::sources::sources_of;
 use carry::Report;
 
 /// The name of the corresponding Go program.
@@ -33,6 +39,11 @@ const EVENTS_MAX: usize = 1024;
 const STOP: Duration = Duration::from_secs(5);
 /// Delay between two attempts to read the apiserver's discovery.
 const DISCOVERY_RETRY: Duration = Duration::from_millis(200);
+/// How long the loops wait for the lists of custom kinds before they begin: one that cannot be
+/// listed must not stop them.
+const CUSTOM_LISTS: Duration = Duration::from_secs(10);
+/// How often the loops look for kinds that came or went.
+const DISCOVERY_EVERY: Duration = Duration::from_secs(5);
 
 /// The configuration of the loops.
 #[derive(Debug, Clone)]
@@ -66,14 +77,31 @@ struct Shell {
     client: Client,
     manager: Manager,
     recorder: Recorder,
+    sources: BTreeMap<SourceId, Source>,
+    next_source: SourceId,
+    /// The discovery document of the core group, which stays as it is.
+    core: Object,
     start: Instant,
     writes: u64,
     failures: u64,
 }
 
+/// A running informer and the caches that it feeds.
+struct Source {
+    kind: Arc<Kind>,
+    feed: Feed,
+    task: AbortHandle,
+}
+
+/// Tells informers apart; none is used twice.
+type SourceId = u64;
+
 /// The channels from the tasks around the loops.
 struct Inboxes {
-    notices: mpsc::Receiver<(usize, Notice)>,
+    notices: mpsc::Receiver<(SourceId, Notice)>,
+    notice: mpsc::Sender<(SourceId, Notice)>,
+    /// The discovery documents of named groups, read again and again.
+    groups: mpsc::Receiver<Object>,
     reports: mpsc::Receiver<Report>,
     report: mpsc::Sender<Report>,
     events: mpsc::Sender<Call>,
@@ -87,6 +115,9 @@ impl Shell {
             client,
             manager: Manager::new(chosen_loops(config)),
             recorder: Recorder::default(),
+            sources: BTreeMap::new(),
+            next_source: 0,
+            core: Object::Null,
             start: Instant::now(),
             writes: 0,
             failures: 0,
@@ -122,9 +153,10 @@ impl Shell {
                 () = &mut *stop => break,
                 // Responses first: they are newer than what watches report.
                 Some(report) = inboxes.reports.recv() => {
-                    busy -= self.take_report(report, &inboxes);
+                    busy -= self.take_report(report, &mut inboxes);
                 }
-                Some((at, notice)) = inboxes.notices.recv() => self.take_notice(at, notice),
+                Some((id, notice)) = inboxes.notices.recv() => self.take_notice(id, notice),
+                Some(groups) = inboxes.groups.recv() => self.take_groups(&groups, &mut inboxes),
                 () = wait => {}
             }
         }
@@ -133,94 +165,95 @@ impl Shell {
 
     /// Starts the informers and waits until each has delivered its initial list.
     async fn begin(&mut self) -> Inboxes {
-        let (notice, mut notices) = mpsc::channel(NOTICES_MAX);
+        let (notice, notices) = mpsc::channel(NOTICES_MAX);
         let (report, reports) = mpsc::channel(REPORTS_MAX);
         let (events, sending) = mpsc::channel(EVENTS_MAX);
+        let (group, groups) = mpsc::channel(1);
+        self.core = discover(&self.client, true).await;
+        let first = discover(&self.client, false).await;
         let mut tasks = JoinSet::new();
-        let served = self.served().await;
-        let mut missing = 0;
-        for (at, (informer, _)) in sources().iter().enumerate() {
-            if !served.contains(&(informer.kind.group, informer.kind.plural)) {
-                tracing::info!(
-                    kind = informer.kind.plural,
-                    "the apiserver does not serve it"
-                );
-                continue;
-            }
-            missing += 1;
-            let mut stream = Box::pin(informer.clone().run(&self.client));
-            let notice = notice.clone();
-            tasks.spawn(async move {
-                while let Some(one) = stream.next().await {
-                    if notice.send((at, one)).await.is_err() {
-                        return;
-                    }
-                }
-            });
-        }
         tasks.spawn(carry::send_events(self.client.clone(), sending));
-        let mut told = vec![false; sources().len()];
-        while missing > 0 {
-            let Some((at, one)) = notices.recv().await else {
-                break;
-            };
-            if matches!(one, Notice::Replaced(_)) && !std::mem::replace(&mut told[at], true) {
-                missing -= 1;
-            }
-            self.take_notice(at, one);
-        }
-        Inboxes {
+        tasks.spawn(follow_groups(self.client.clone(), group));
+        let mut inboxes = Inboxes {
             notices,
+            notice,
+            groups,
             reports,
             report,
             events,
             tasks,
-        }
+        };
+        self.take_groups(&first, &mut inboxes);
+        self.take_lists(&mut inboxes).await;
+        inboxes
     }
 
-    /// The groups and plurals that the apiserver serves. Retries until it answers.
-    async fn served(&self) -> Vec<(&'static str, &'static str)> {
-        let mut versions: Vec<&'static Kind> = Vec::new();
-        for kind in schema::kinds() {
-            let same = |has: &&Kind| (has.group, has.version) == (kind.group, kind.version);
-            if !versions.iter().any(same) {
-                versions.push(kind);
+    /// Waits until each informer has delivered its initial list; those of custom kinds for a while.
+    async fn take_lists(&mut self, inboxes: &mut Inboxes) {
+        let mut missing: BTreeSet<SourceId> = self.sources.keys().copied().collect();
+        let impatient = Instant::now() + CUSTOM_LISTS;
+        loop {
+            let waits = Instant::now() < impatient;
+            missing.retain(|id| {
+                let source = self.sources.get(id);
+                source.is_some_and(|source| waits || !source.kind.message().open)
+            });
+            if missing.is_empty() {
+                return;
+            }
+            tokio::select! {
+                Some((id, one)) = inboxes.notices.recv() => {
+                    if matches!(one, Notice::Replaced(_)) {
+                        missing.remove(&id);
+                    }
+                    self.take_notice(id, one);
+                }
+                Some(groups) = inboxes.groups.recv() => self.take_groups(&groups, inboxes),
+                () = tokio::time::sleep_until(impatient), if waits => {}
             }
         }
-        let mut served = Vec::new();
-        for version in versions {
-            let list = loop {
-                let kube = self.client.kube();
-                let answer = match version.group {
-                    "" => kube.list_core_api_resources(version.version).await,
-                    _ => kube.list_api_group_resources(&version.api_version()).await,
-                };
-                match answer {
-                    Ok(list) => break list.resources,
-                    Err(kube::Error::Api(status)) if status.code == 404 => break Vec::new(),
-                    Err(error) => {
-                        tracing::info!(%error, "waiting for the apiserver");
-                        tokio::time::sleep(DISCOVERY_RETRY).await;
-                    }
-                }
-            };
-            let known = schema::kinds()
-                .iter()
-                .filter(|kind| (kind.group, kind.version) == (version.group, version.version));
-            let is_served = |kind: &&Kind| list.iter().any(|one| one.name == kind.plural);
-            served.extend(
-                known
-                    .filter(is_served)
-                    .map(|kind| (kind.group, kind.plural)),
-            );
-        }
-        served
     }
 
-    fn take_notice(&mut self, at: usize, notice: Notice) {
+    /// Starts informers for kinds that came, and ends those of kinds that went.
+    fn take_groups(&mut self, groups: &Object, inboxes: &mut Inboxes) {
+        if self.manager.caches.kinds.agree_with(groups) && !self.sources.is_empty() {
+            return;
+        }
+        let (came, went) = self.manager.take_kinds(Kinds::read([&self.core, groups]));
+        for kind in went {
+            tracing::info!(kind = kind.plural(), group = kind.group(), "a kind went");
+            self.sources.retain(|_, source| {
+                let stays = source.kind != kind;
+                if !stays {
+                    source.task.abort();
+                }
+                stays
+            });
+        }
+        for (informer, feed) in came.iter().flat_map(sources_of) {
+            let id = self.next_source;
+            self.next_source += 1;
+            let kind = Arc::clone(&informer.kind);
+            let mut stream = Box::pin(informer.run(&self.client));
+            let notice = inboxes.notice.clone();
+            let task = inboxes.tasks.spawn(async move {
+                while let Some(one) = stream.next().await {
+                    if notice.send((id, one)).await.is_err() {
+                        return;
+                    }
+                }
+            });
+            self.sources.insert(id, Source { kind, feed, task });
+        }
+    }
+
+    fn take_notice(&mut self, id: SourceId, notice: Notice) {
         let now = self.moment();
-        let (informer, feed) = &sources()[at];
-        self.manager.observe(informer.kind, *feed, notice, now);
+        // The kind may have gone since.
+        if let Some(source) = self.sources.get(&id) {
+            let (kind, feed) = (&source.kind, source.feed);
+            self.manager.observe(kind, feed, notice, now);
+        }
     }
 
     /// Starts up to `most` decisions; returns how many.
@@ -237,7 +270,7 @@ impl Shell {
     }
 
     /// Handles a response or the end of a decision; returns how many decisions ended.
-    fn take_report(&mut self, report: Report, inboxes: &Inboxes) -> usize {
+    fn take_report(&mut self, report: Report, inboxes: &mut Inboxes) -> usize {
         let now = self.moment();
         match report {
             Report::Answered { work, at, answer } => {
@@ -252,6 +285,9 @@ impl Shell {
                     self.tell(&inboxes.events, &by, note, &detail);
                 }
                 self.manager.answered(step, &answer, now);
+                if let (Call::Discover { .. }, Ok(groups)) = (&step.call, &answer) {
+                    self.take_groups(groups, inboxes);
+                }
                 0
             }
             Report::Done { work, outcome } => {
@@ -283,7 +319,7 @@ impl Shell {
         let end = Instant::now() + STOP;
         while busy > 0 {
             match tokio::time::timeout_at(end, inboxes.reports.recv()).await {
-                Ok(Some(report)) => busy -= self.take_report(report, &inboxes),
+                Ok(Some(report)) => busy -= self.take_report(report, &mut inboxes),
                 _ => break,
             }
         }
@@ -299,6 +335,34 @@ impl Shell {
         Moment {
             since_start: self.start.elapsed(),
             wall: api_client::now(),
+        }
+    }
+}
+
+/// Reads discovery. Retries until the apiserver answers.
+async fn discover(client: &Client, core: bool) -> Object {
+    loop {
+        match client.call(Call::Discover { core }).await {
+            Ok(document) => return document,
+            Err(error) => {
+                tracing::info!(%error, "waiting for the apiserver");
+                tokio::time::sleep(DISCOVERY_RETRY).await;
+            }
+        }
+    }
+}
+
+/// Reads the discovery of named groups again and again, as long as somebody wants it.
+async fn follow_groups(client: Client, groups: mpsc::Sender<Object>) {
+    loop {
+        tokio::time::sleep(DISCOVERY_EVERY).await;
+        match client.call(Call::Discover { core: false }).await {
+            Ok(document) => {
+                if groups.send(document).await.is_err() {
+                    return;
+                }
+            }
+            Err(error) => tracing::info!(%error, "the kinds cannot be read"),
         }
     }
 }

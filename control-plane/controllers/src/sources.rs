@@ -1,55 +1,37 @@
-//! The informers of the loops: one per kind, shared by all loops.
+//! The informers of the loops: one or two per kind, shared by all loops.
 
-use std::sync::LazyLock;
+use std::sync::Arc;
 
 use api_client::Informer;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
-use machinery::schema::{self, Kind};
+use machinery::schema::Kind;
 
 use crate::cache::{Caches, Feed, kind_of};
-use crate::namespace::is_event;
 use crate::root_ca;
 
-/// The informers and the caches each one feeds.
-pub(crate) fn sources() -> &'static [(Informer, Feed)] {
-    static SOURCES: LazyLock<Vec<(Informer, Feed)>> = LazyLock::new(|| {
-        let mut sources: Vec<(Informer, Feed)> = kinds()
-            .filter(|kind| !is_partial(kind))
-            .map(whole)
-            .collect();
-        // Objects of these kinds may be many or large, and the loops read only a few of them.
-        let config = Informer::of(kind_of::<ConfigMap>());
-        let config = config.with_fields(&format!("metadata.name={}", root_ca::NAME));
-        let leases = Informer::of(kind_of::<Lease>());
-        let leases = leases.with_fields("metadata.namespace=kube-node-lease");
-        for informer in [config, leases] {
-            sources.push((Informer::metadata_of(informer.kind), Feed::Graph));
-            sources.push((informer, Feed::Store));
-        }
-        sources
-    });
-    &SOURCES
-}
-
-fn whole(kind: &'static Kind) -> (Informer, Feed) {
+/// The informers of a kind and the caches each one feeds.
+pub(crate) fn sources_of(kind: &Arc<Kind>) -> Vec<(Informer, Feed)> {
+    if let Some(fields) = selected(kind) {
+        let some = Informer::of(Arc::clone(kind)).with_fields(&fields);
+        let all = Informer::metadata_of(Arc::clone(kind));
+        return vec![(all, Feed::Graph), (some, Feed::Store)];
+    }
     if Caches::reads(kind) {
-        (Informer::of(kind), Feed::Both)
+        vec![(Informer::of(Arc::clone(kind)), Feed::Both)]
     } else {
-        (Informer::metadata_of(kind), Feed::Graph)
+        vec![(Informer::metadata_of(Arc::clone(kind)), Feed::Graph)]
     }
 }
 
-fn is_partial(kind: &'static Kind) -> bool {
-    std::ptr::eq(kind, kind_of::<ConfigMap>()) || std::ptr::eq(kind, kind_of::<Lease>())
-}
-
-/// The kinds that can own and be owned, so that the garbage collector must know them.
-fn kinds() -> impl Iterator<Item = &'static Kind> {
-    let kinds = schema::kinds().iter();
-    kinds.filter(|kind| {
-        let verbs = ["delete", "list", "watch"];
-        let doubled = (kind.group, kind.version) == ("autoscaling", "v1");
-        verbs.iter().all(|verb| kind.has_verb(verb)) && !is_event(kind) && !doubled
-    })
+/// The selector of the few objects that the loops read of a kind whose objects may be many or
+/// large.
+fn selected(kind: &Arc<Kind>) -> Option<String> {
+    if kind == kind_of::<ConfigMap>() {
+        Some(format!("metadata.name={}", root_ca::NAME))
+    } else if kind == kind_of::<Lease>() {
+        Some("metadata.namespace=kube-node-lease".to_owned())
+    } else {
+        None
+    }
 }

@@ -3,7 +3,7 @@
 mod canary;
 pub(crate) mod fixtures;
 mod scenario;
-mod simulation;
+pub(crate) mod simulation;
 
 use scenario::{STORIES, Story};
 use simulation::Simulation;

@@ -1,5 +1,7 @@
 //! Events of the core API: messages of a control plane component about an object.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use crate::object;
@@ -8,7 +10,7 @@ use crate::time::Timestamp;
 use crate::world::Call;
 
 /// The kind `Event`.
-pub fn kind() -> &'static Kind {
+pub fn kind() -> &'static Arc<Kind> {
     schema::kind("", "v1", "Event").expect("the table has events")
 }
 
@@ -42,7 +44,7 @@ impl Event<'_> {
             source["host"] = self.host.into();
         }
         Call::Create {
-            kind: kind(),
+            kind: Arc::clone(kind()),
             object: json!({
                 "apiVersion": "v1", "kind": "Event",
                 "metadata": {"namespace": namespace, "name": name},

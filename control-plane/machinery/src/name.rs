@@ -69,6 +69,35 @@ pub fn dns1035_label(name: &str) -> Vec<String> {
     wrong
 }
 
+/// Orders versions as Kubernetes prefers them, the preferred one last: `v1` is above `v2beta1`,
+/// which is above `v1beta3` and `v5alpha1`; whatever is no such version is below, by letters.
+pub fn compare_versions(a: &str, b: &str) -> std::cmp::Ordering {
+    let (known, other) = (version(a), version(b));
+    known.cmp(&other).then_with(|| match known {
+        Some(_) => std::cmp::Ordering::Equal,
+        None => b.cmp(a),
+    })
+}
+
+/// The stability, its number and the major number of a version such as `v2beta1`.
+fn version(text: &str) -> Option<(u8, u64, u64)> {
+    let text = text.strip_prefix('v')?;
+    let end = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (major, rest) = text.split_at(end);
+    let major = major.parse().ok()?;
+    let (stability, minor) = match rest {
+        "" => return Some((2, major, 0)),
+        rest => match (rest.strip_prefix("beta"), rest.strip_prefix("alpha")) {
+            (Some(minor), _) => (1, minor),
+            (_, Some(minor)) => (0, minor),
+            _ => return None,
+        },
+    };
+    Some((stability, major, minor.parse().ok()?))
+}
+
 /// A name that only must be one segment of a path: the rule for names of RBAC objects.
 pub fn path_segment(name: &str) -> Vec<String> {
     if name == "." || name == ".." {

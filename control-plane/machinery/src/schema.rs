@@ -4,69 +4,17 @@
 //! first use, and everything here borrows from it forever. The table is trusted: a line that does
 //! not parse is a bug of the generator and stops the process.
 
+mod kind;
 mod parse;
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use serde_json::Value;
 
-/// A kind with its own collection, as discovery lists it.
-#[derive(Debug)]
-pub struct Kind {
-    /// The API group; empty for core.
-    pub group: &'static str,
-    /// The version within the group.
-    pub version: &'static str,
-    /// The kind, such as `Deployment`.
-    pub kind: &'static str,
-    /// The name of the collection in paths, such as `deployments`.
-    pub plural: &'static str,
-    /// The singular name, such as `deployment`.
-    pub singular: &'static str,
-    /// Abbreviations that kubectl accepts.
-    pub short_names: Vec<&'static str>,
-    /// Groups of kinds that kubectl accepts, such as `all`.
-    pub categories: Vec<&'static str>,
-    /// Whether objects live in a namespace.
-    pub scope: Scope,
-    /// The verbs that discovery lists.
-    pub verbs: Vec<&'static str>,
-    /// The subresources of an object.
-    pub subresources: Vec<Subresource>,
-    /// The rank of its group and version among all; larger comes first.
-    pub priority: u32,
-    /// Its fields.
-    pub message: MessageId,
-}
-
-/// Whether objects of a kind have a namespace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
-    /// Each object is in a namespace.
-    Namespaced,
-    /// Objects belong to the cluster.
-    Cluster,
-}
-
-/// A subresource, such as `status` or `scale`.
-#[derive(Debug)]
-pub struct Subresource {
-    /// The last segment of the path.
-    pub name: &'static str,
-    /// The group of the objects it reads and writes.
-    pub group: &'static str,
-    /// The version of the objects it reads and writes.
-    pub version: &'static str,
-    /// The kind of the objects it reads and writes.
-    pub kind: &'static str,
-    /// The verbs that discovery lists.
-    pub verbs: Vec<&'static str>,
-    /// The fields of the objects it reads and writes.
-    pub message: MessageId,
-}
+pub use kind::{Kind, Names, Scope, Subresource};
 
 /// A reference to a message: its index in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -83,6 +31,8 @@ pub struct Message {
     pub typed: bool,
     /// A named list: one field that JSON shows as a plain array.
     pub list: bool,
+    /// JSON may have any fields beside these, and they are kept as they are.
+    pub open: bool,
     /// The fields as declared; embedded messages are not flattened.
     pub fields: Vec<Field>,
     /// JSON name → path: the embedding fields to walk through, then the field.
@@ -195,7 +145,7 @@ pub enum Type {
 
 /// The whole table.
 struct Table {
-    kinds: Vec<Kind>,
+    kinds: Vec<Arc<Kind>>,
     messages: Vec<Message>,
     by_gvk: HashMap<(&'static str, &'static str, &'static str), usize>,
     by_gvr: HashMap<(&'static str, &'static str, &'static str), usize>,
@@ -203,21 +153,24 @@ struct Table {
     bodies: HashMap<(&'static str, &'static str, &'static str), MessageId>,
 }
 
+/// The message of objects of which only the metadata has types, by the name of its Go type.
+const OPEN: &str = "unstructured.Unstructured";
+
 static TABLE: LazyLock<Table> = LazyLock::new(|| parse::table(include_str!("schema/schema.txt")));
 
 /// Every kind with a collection, group by group in the order of discovery.
-pub fn kinds() -> &'static [Kind] {
+pub fn kinds() -> &'static [Arc<Kind>] {
     &TABLE.kinds
 }
 
 /// The kind served under a group, version and kind.
-pub fn kind(group: &str, version: &str, kind: &str) -> Option<&'static Kind> {
+pub fn kind(group: &str, version: &str, kind: &str) -> Option<&'static Arc<Kind>> {
     let at = TABLE.by_gvk.get(&(group, version, kind))?;
     Some(&TABLE.kinds[*at])
 }
 
 /// The kind served under a group, version and plural name.
-pub fn resource(group: &str, version: &str, plural: &str) -> Option<&'static Kind> {
+pub fn resource(group: &str, version: &str, plural: &str) -> Option<&'static Arc<Kind>> {
     let at = TABLE.by_gvr.get(&(group, version, plural))?;
     Some(&TABLE.kinds[*at])
 }
@@ -241,6 +194,11 @@ pub fn message(name: &str) -> Option<&'static Message> {
     TABLE.by_name.get(name).map(|id| id.get())
 }
 
+/// The message with this name, which the table has.
+fn named(name: &str) -> MessageId {
+    TABLE.by_name[name]
+}
+
 /// Every message of the table.
 pub fn messages() -> &'static [Message] {
     &TABLE.messages
@@ -249,43 +207,6 @@ pub fn messages() -> &'static [Message] {
 /// Splits `apps/v1` into group and version; the core group's name is empty.
 pub fn split_api_version(api_version: &str) -> (&str, &str) {
     api_version.split_once('/').unwrap_or(("", api_version))
-}
-
-impl Kind {
-    /// The `apiVersion` of its objects.
-    pub fn api_version(&self) -> String {
-        match self.group {
-            "" => self.version.to_owned(),
-            group => format!("{group}/{}", self.version),
-        }
-    }
-
-    /// Whether objects live in a namespace.
-    pub fn namespaced(&self) -> bool {
-        self.scope == Scope::Namespaced
-    }
-
-    /// True if discovery lists this verb.
-    pub fn has_verb(&self, verb: &str) -> bool {
-        self.verbs.contains(&verb)
-    }
-
-    /// The subresource with this name.
-    pub fn subresource(&self, name: &str) -> Option<&Subresource> {
-        self.subresources.iter().find(|sub| sub.name == name)
-    }
-
-    /// Its fields.
-    pub fn message(&self) -> &'static Message {
-        self.message.get()
-    }
-}
-
-impl Subresource {
-    /// The fields of the objects it reads and writes.
-    pub fn message(&self) -> &'static Message {
-        self.message.get()
-    }
 }
 
 impl MessageId {

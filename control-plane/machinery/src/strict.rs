@@ -73,7 +73,7 @@ pub fn decode(body: &[u8], message: &'static Message) -> Result<Decoded, Error> 
 
 /// Converts a value to the form of its message: checks types, drops unknown fields, and adds or
 /// drops empty ones as Go would.
-pub fn conform(value: &Value, message: &'static Message) -> Result<Decoded, Error> {
+pub fn prune(value: &Value, message: &'static Message) -> Result<Decoded, Error> {
     let context = Context::default();
     let seed = Seed {
         context: &context,
@@ -83,10 +83,10 @@ pub fn conform(value: &Value, message: &'static Message) -> Result<Decoded, Erro
     finish(result, context, &[])
 }
 
-/// Like [`conform`], in the form that Go's store returns: it does not distinguish an empty list
+/// Like [`prune`], in the form that Go's store returns: it does not distinguish an empty list
 /// from a missing one.
 pub fn as_stored(value: &Value, message: &'static Message) -> Result<Decoded, Error> {
-    let mut decoded = conform(value, message)?;
+    let mut decoded = prune(value, message)?;
     if let Value::Object(map) = &mut decoded.object {
         zero::forget_empty(message, map);
     }

@@ -1,12 +1,14 @@
 //! The few API calls that loops make, as data, and the trait that answers them: implemented by
-//! [`memory::World`] in tests, and by an apiserver everywhere else.
+//! `memory::World` in tests, and by an apiserver everywhere else.
 //!
 //! Objects are JSON with `apiVersion` and `kind`; errors are the API's own.
 
+#[cfg(any(test, feature = "memory"))]
 pub mod memory;
 
 use std::fmt;
 use std::future::Future;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -18,7 +20,7 @@ use crate::status::Status;
 #[derive(Clone, Copy)]
 pub struct Target<'a> {
     /// Its kind.
-    pub kind: &'static Kind,
+    pub kind: &'a Arc<Kind>,
     /// Its namespace; empty for cluster-scoped objects.
     pub namespace: &'a str,
     /// Its name.
@@ -31,7 +33,7 @@ pub enum Call {
     /// Reads one object.
     Get {
         /// The kind.
-        kind: &'static Kind,
+        kind: Arc<Kind>,
         /// The namespace; empty for cluster-scoped objects.
         namespace: String,
         /// The name.
@@ -40,21 +42,21 @@ pub enum Call {
     /// Reads all objects of a kind; the response is a list with `items`.
     List {
         /// The kind.
-        kind: &'static Kind,
+        kind: Arc<Kind>,
         /// The namespace; empty for all.
         namespace: String,
     },
     /// Creates an object in the namespace that its metadata names.
     Create {
         /// The kind.
-        kind: &'static Kind,
+        kind: Arc<Kind>,
         /// The object.
         object: Object,
     },
     /// Replaces an object or one subresource. A `resourceVersion` in it must be the current one.
     Update {
         /// The kind.
-        kind: &'static Kind,
+        kind: Arc<Kind>,
         /// The subresource, such as `status`; empty for the object itself.
         subresource: &'static str,
         /// The object.
@@ -63,7 +65,7 @@ pub enum Call {
     /// Patches an object. A `metadata.resourceVersion` or `metadata.uid` in the patch must match.
     Patch {
         /// The kind.
-        kind: &'static Kind,
+        kind: Arc<Kind>,
         /// The namespace; empty for cluster-scoped objects.
         namespace: String,
         /// The name.
@@ -78,7 +80,7 @@ pub enum Call {
     /// Deletes an object, or marks it for deletion.
     Delete {
         /// The kind.
-        kind: &'static Kind,
+        kind: Arc<Kind>,
         /// The namespace; empty for cluster-scoped objects.
         namespace: String,
         /// The name.
@@ -89,7 +91,7 @@ pub enum Call {
     /// Deletes all objects of a kind in a namespace.
     DeleteCollection {
         /// The kind.
-        kind: &'static Kind,
+        kind: Arc<Kind>,
         /// The namespace.
         namespace: String,
     },
@@ -103,6 +105,11 @@ pub enum Call {
         uid: String,
         /// The node.
         node: String,
+    },
+    /// Reads which kinds are served, as an `APIGroupDiscoveryList`.
+    Discover {
+        /// Those of the core group; of all others if false.
+        core: bool,
     },
     /// Deletes a pod if its disruption budgets allow it.
     Evict {
@@ -156,7 +163,7 @@ pub trait Api {
     /// Reads one object.
     fn get(&self, target: Target<'_>) -> impl Future<Output = Result<Object, Status>> + Send {
         self.call(Call::Get {
-            kind: target.kind,
+            kind: Arc::clone(target.kind),
             namespace: target.namespace.into(),
             name: target.name.into(),
         })
@@ -165,7 +172,7 @@ pub trait Api {
     /// Creates an object of the kind that its `apiVersion` and `kind` name.
     fn create(&self, object: Object) -> impl Future<Output = Result<Object, Status>> + Send {
         self.call(Call::Create {
-            kind: kind_of(&object),
+            kind: Arc::clone(kind_of(&object)),
             object,
         })
     }
@@ -173,7 +180,7 @@ pub trait Api {
     /// Replaces an object.
     fn update(&self, object: Object) -> impl Future<Output = Result<Object, Status>> + Send {
         self.call(Call::Update {
-            kind: kind_of(&object),
+            kind: Arc::clone(kind_of(&object)),
             subresource: "",
             object,
         })
@@ -182,7 +189,7 @@ pub trait Api {
     /// Replaces the status of an object.
     fn update_status(&self, object: Object) -> impl Future<Output = Result<Object, Status>> + Send {
         self.call(Call::Update {
-            kind: kind_of(&object),
+            kind: Arc::clone(kind_of(&object)),
             subresource: "status",
             object,
         })
@@ -196,7 +203,7 @@ pub trait Api {
         patch: Value,
     ) -> impl Future<Output = Result<Object, Status>> + Send {
         self.call(Call::Patch {
-            kind: target.kind,
+            kind: Arc::clone(target.kind),
             namespace: target.namespace.into(),
             name: target.name.into(),
             subresource: "",
@@ -212,7 +219,7 @@ pub trait Api {
         options: DeleteOptions,
     ) -> impl Future<Output = Result<Object, Status>> + Send {
         self.call(Call::Delete {
-            kind: target.kind,
+            kind: Arc::clone(target.kind),
             namespace: target.namespace.into(),
             name: target.name.into(),
             options,
@@ -235,7 +242,7 @@ pub trait Api {
 }
 
 /// The kind that an object's `apiVersion` and `kind` name; panics if the table does not have it.
-pub fn kind_of(object: &Object) -> &'static Kind {
+pub fn kind_of(object: &Object) -> &'static Arc<Kind> {
     let (group, version) = schema::split_api_version(object::api_version(object));
     let kind = object::kind(object);
     let found = schema::kind(group, version, kind);
@@ -243,8 +250,8 @@ pub fn kind_of(object: &Object) -> &'static Kind {
 }
 
 impl Call {
-    /// The kind of the object.
-    pub fn kind(&self) -> &'static Kind {
+    /// The kind of the object; `None` for a call that is about none.
+    pub fn kind(&self) -> Option<&Arc<Kind>> {
         match self {
             Call::Get { kind, .. }
             | Call::List { kind, .. }
@@ -252,8 +259,9 @@ impl Call {
             | Call::Create { kind, .. }
             | Call::Update { kind, .. }
             | Call::Patch { kind, .. }
-            | Call::Delete { kind, .. } => kind,
-            Call::Bind { .. } | Call::Evict { .. } => pods(),
+            | Call::Delete { kind, .. } => Some(kind),
+            Call::Bind { .. } | Call::Evict { .. } => Some(pods()),
+            Call::Discover { .. } => None,
         }
     }
 
@@ -268,6 +276,7 @@ impl Call {
             | Call::Delete { namespace, .. }
             | Call::Bind { namespace, .. }
             | Call::Evict { namespace, .. } => namespace,
+            Call::Discover { .. } => "",
         }
     }
 
@@ -277,13 +286,16 @@ impl Call {
             Call::Create { object, .. } | Call::Update { object, .. } => object::name(object),
             Call::Get { name, .. } | Call::Patch { name, .. } | Call::Delete { name, .. } => name,
             Call::Bind { pod, .. } | Call::Evict { pod, .. } => pod,
-            Call::List { .. } | Call::DeleteCollection { .. } => "",
+            Call::List { .. } | Call::DeleteCollection { .. } | Call::Discover { .. } => "",
         }
     }
 
     /// True if the call may change something.
     pub fn writes(&self) -> bool {
-        !matches!(self, Call::Get { .. } | Call::List { .. })
+        !matches!(
+            self,
+            Call::Get { .. } | Call::List { .. } | Call::Discover { .. }
+        )
     }
 
     fn verb(&self) -> &'static str {
@@ -297,6 +309,7 @@ impl Call {
             Call::DeleteCollection { .. } => "delete all",
             Call::Bind { .. } => "bind",
             Call::Evict { .. } => "evict",
+            Call::Discover { .. } => "discover",
         }
     }
 }
@@ -310,10 +323,11 @@ impl fmt::Display for Call {
         {
             write!(f, " {subresource} of")?;
         }
+        let plural = self.kind().map_or("kinds", |kind| kind.plural());
         let (namespace, name) = (self.namespace(), self.name());
         match namespace {
-            "" => write!(f, " {} {name}", self.kind().plural),
-            _ => write!(f, " {} {namespace}/{name}", self.kind().plural),
+            "" => write!(f, " {plural} {name}"),
+            _ => write!(f, " {plural} {namespace}/{name}"),
         }
     }
 }
@@ -375,6 +389,6 @@ impl Propagation {
     }
 }
 
-fn pods() -> &'static Kind {
+fn pods() -> &'static Arc<Kind> {
     schema::kind("", "v1", "Pod").expect("the table has pods")
 }

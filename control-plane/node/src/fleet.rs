@@ -8,6 +8,7 @@
 mod tests;
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use machinery::object::{self, Object};
@@ -21,7 +22,7 @@ use serde_json::json;
 use crate::address::Pool;
 use crate::events;
 use crate::host::{self, Host};
-use crate::pod::{self, Place};
+use crate::pod::{self, PodAddresses};
 
 /// The delays after failed calls.
 const BACK_OFF: BackOff = BackOff {
@@ -72,7 +73,7 @@ pub struct Now {
 pub struct Fleet {
     members: Vec<Member>,
     by_name: HashMap<String, usize>,
-    pods: HashMap<(String, String), Held>,
+    pods: HashMap<(String, String), KnownPod>,
     queue: Queue<Job>,
     periods: Periods,
 }
@@ -94,7 +95,7 @@ struct Member {
 
 /// A pod of one of the nodes.
 #[derive(Debug)]
-struct Held {
+struct KnownPod {
     object: Object,
     member: usize,
 }
@@ -150,7 +151,7 @@ impl Fleet {
         let (namespace, name) = key.clone();
         self.pods.insert(
             key,
-            Held {
+            KnownPod {
                 object: pod,
                 member,
             },
@@ -376,11 +377,11 @@ impl Fleet {
             return Vec::new();
         }
         let has = object::text(&held.object, &["status", "podIP"]);
-        let place = Place {
+        let addresses = PodAddresses {
             host: &member.host.address(),
             pod: &member.pool.of_pod(object::uid(&held.object), has),
         };
-        let decision = pod::decide(&held.object, now.wall, place);
+        let decision = pod::decide(&held.object, now.wall, addresses);
         let node = &member.host.name;
         *events = events::of(&held.object, &decision.calls, node, now.wall);
         if let Some(again) = decision.again {
@@ -412,6 +413,7 @@ fn is_older(one: &Object, other: &Object) -> bool {
     matches!((version(one), version(other)), (Some(one), Some(other)) if one < other)
 }
 
-fn kind_of(group: &str, kind: &str) -> &'static Kind {
-    schema::kind(group, "v1", kind).expect("the table has it")
+fn kind_of(group: &str, kind: &str) -> Arc<Kind> {
+    let found = schema::kind(group, "v1", kind);
+    Arc::clone(found.expect("the table has it"))
 }

@@ -8,6 +8,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use machinery::object::{self, Object};
@@ -21,7 +22,7 @@ use crate::{hints, status};
 
 /// The addresses of a pod.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+pub struct PodAddresses<'a> {
     /// The node's address.
     pub host: &'a str,
     /// The pod's own address.
@@ -52,24 +53,24 @@ pub struct Containers {
 }
 
 /// Decides about a pod on this node.
-pub fn decide(pod: &Object, now: Timestamp, place: Place<'_>) -> Decision {
+pub fn decide(pod: &Object, now: Timestamp, addresses: PodAddresses<'_>) -> Decision {
     let phase = object::text(pod, &["status", "phase"]);
     let finished = phase == "Succeeded" || phase == "Failed";
     if object::is_deleting(pod) {
-        return finish(pod, finished, now, place);
+        return finish(pod, finished, now, addresses);
     }
     if finished {
         return Decision::default();
     }
     if object::at(pod, &["status", "startTime"]).is_none() {
-        let new = status::of(pod, &created(pod), "Pending", None, now, place);
+        let new = status::of(pod, &created(pod), "Pending", None, now, addresses);
         return write(pod, new, None);
     }
     let deadline = deadline(pod);
     let containers = run(pod, now);
     if deadline.is_some_and(|deadline| deadline <= now) {
         let stopped = stop(pod, &containers, now, true);
-        let mut new = status::of(pod, &stopped, "Failed", None, now, place);
+        let mut new = status::of(pod, &stopped, "Failed", None, now, addresses);
         new["reason"] = "DeadlineExceeded".into();
         new["message"] = "Pod was active on the node longer than the specified deadline".into();
         return write(pod, new, None);
@@ -82,12 +83,12 @@ pub fn decide(pod: &Object, now: Timestamp, place: Place<'_>) -> Decision {
     };
     let again = [containers.again, deadline].into_iter().flatten().min();
     let again = again.filter(|_| phase != "Succeeded" && phase != "Failed");
-    let new = status::of(pod, &containers, phase, Some(place.pod), now, place);
+    let new = status::of(pod, &containers, phase, Some(addresses.pod), now, addresses);
     write(pod, new, again)
 }
 
 /// A pod that is being deleted: its containers stop within the grace period, then it is deleted.
-fn finish(pod: &Object, finished: bool, now: Timestamp, place: Place<'_>) -> Decision {
+fn finish(pod: &Object, finished: bool, now: Timestamp, addresses: PodAddresses<'_>) -> Decision {
     let grace = object::deletion_grace_seconds(pod).unwrap_or(0).max(0);
     let grace = Duration::from_secs(grace.unsigned_abs());
     let stop_after = hints::stop_after(pod);
@@ -105,8 +106,8 @@ fn finish(pod: &Object, finished: bool, now: Timestamp, place: Place<'_>) -> Dec
         let containers = read(pod);
         let stopped = stop(pod, &containers, now, stop_after > grace);
         let phase = status::phase_when_stopped(&stopped);
-        let ip = object::at(pod, &["status", "podIP"]).map(|_| place.pod);
-        let new = status::of(pod, &stopped, phase, ip, now, place);
+        let ip = object::at(pod, &["status", "podIP"]).map(|_| addresses.pod);
+        let new = status::of(pod, &stopped, phase, ip, now, addresses);
         decision = write(pod, new, None);
     }
     // A pod with a grace period of 0 is deleted already; only finalizers still hold it.
@@ -292,6 +293,8 @@ fn earlier(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp
     [one, other].into_iter().flatten().min()
 }
 
-fn pods() -> &'static Kind {
-    schema::kind("", "v1", "Pod").expect("the table has pods")
+fn pods() -> Arc<Kind> {
+    schema::kind("", "v1", "Pod")
+        .expect("the table has pods")
+        .clone()
 }

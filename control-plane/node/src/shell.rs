@@ -70,7 +70,11 @@ pub async fn run(kube: kube::Client, config: Config, stop: impl Future<Output = 
     };
     let mut fleet = Fleet::new((0..config.count).map(host).collect(), periods);
 
-    let kind = |kind| schema::kind("", "v1", kind).expect("the table has it");
+    let kind = |kind| {
+        schema::kind("", "v1", kind)
+            .expect("the table has it")
+            .clone()
+    };
     let pods = Informer::of(kind("Pod")).with_fields("spec.nodeName!=");
     let mut pods = std::pin::pin!(pods.run(&client));
     let mut nodes = std::pin::pin!(Informer::of(kind("Node")).run(&client));

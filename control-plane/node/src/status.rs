@@ -5,7 +5,7 @@ use machinery::time::Timestamp;
 use serde_json::{Value, json};
 
 use crate::container::State;
-use crate::pod::{Containers, Place};
+use crate::pod::{Containers, PodAddresses};
 
 /// The phase of a pod whose containers may still run.
 pub fn phase(pod: &Object, containers: &Containers) -> &'static str {
@@ -42,14 +42,14 @@ pub fn of(
     phase: &str,
     ip: Option<&str>,
     now: Timestamp,
-    place: Place<'_>,
+    addresses: PodAddresses<'_>,
 ) -> Value {
     let started = object::at(pod, &["status", "startTime"]).cloned();
     let mut status = json!({
         "phase": phase,
         "conditions": conditions(pod, containers, phase, ip.is_some(), now),
-        "hostIP": place.host,
-        "hostIPs": [{"ip": place.host}],
+        "hostIP": addresses.host,
+        "hostIPs": [{"ip": addresses.host}],
         "startTime": started.unwrap_or_else(|| now.to_seconds().into()),
         "containerStatuses": containers.main,
     });
@@ -60,7 +60,7 @@ pub fn of(
         status["initContainerStatuses"] = containers.init.clone().into();
     }
     let of_host = object::at(pod, &["spec", "hostNetwork"]) == Some(&Value::Bool(true));
-    let ip = if of_host { Some(place.host) } else { ip };
+    let ip = if of_host { Some(addresses.host) } else { ip };
     if let Some(ip) = ip {
         status["podIP"] = ip.into();
         status["podIPs"] = json!([{"ip": ip}]);

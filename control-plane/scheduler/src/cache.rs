@@ -20,7 +20,7 @@ pub struct Cache {
     nodes: Vec<NodeInfo>,
     by_name: HashMap<String, usize>,
     /// The node of each pod, by uid. Invariant: that node has the pod.
-    placed: HashMap<String, Place>,
+    assigned: HashMap<String, Assignment>,
     /// Pods with required anti-affinity, so that a search need not look at every pod.
     with_anti_affinity: BTreeSet<String>,
     /// Pods whose affinity affects the scores of later pods.
@@ -32,7 +32,7 @@ pub struct Cache {
 }
 
 #[derive(Debug)]
-struct Place {
+struct Assignment {
     node: String,
     assumed: bool,
 }
@@ -77,12 +77,16 @@ impl Cache {
 
     /// The name of the node that a pod is on or assumed to be on.
     pub fn place(&self, uid: &str) -> Option<&str> {
-        self.placed.get(uid).map(|place| place.node.as_str())
+        self.assigned
+            .get(uid)
+            .map(|assignment| assignment.node.as_str())
     }
 
     /// True if a pod is only assumed to be on its node.
     pub fn is_assumed(&self, uid: &str) -> bool {
-        self.placed.get(uid).is_some_and(|place| place.assumed)
+        self.assigned
+            .get(uid)
+            .is_some_and(|assignment| assignment.assumed)
     }
 
     /// Stores a node's current state. Returns whether the change can matter to a pod.
@@ -112,7 +116,7 @@ impl Cache {
 
     /// Counts a pod on a node before the apiserver has confirmed the binding.
     pub fn assume(&mut self, pod: &Arc<PodInfo>, node: &str) {
-        assert!(!self.placed.contains_key(&pod.uid), "a pod is bound once");
+        assert!(!self.assigned.contains_key(&pod.uid), "a pod is bound once");
         self.put(pod.clone(), node.to_owned(), true);
     }
 
@@ -127,18 +131,18 @@ impl Cache {
 
     /// Removes a pod from its node.
     pub fn remove_pod(&mut self, uid: &str) -> Option<Arc<PodInfo>> {
-        let place = self.placed.remove(uid)?;
+        let assignment = self.assigned.remove(uid)?;
         self.with_anti_affinity.remove(uid);
         self.with_preferences.remove(uid);
-        let at = self.by_name[&place.node];
+        let at = self.by_name[&assignment.node];
         let pod = self.nodes[at].remove(uid);
-        self.drop_if_empty(&place.node);
+        self.drop_if_empty(&assignment.node);
         pod
     }
 
     /// The uids of the pods that are on nodes or assumed to be.
-    pub fn placed(&self) -> Vec<String> {
-        self.placed.keys().cloned().collect()
+    pub fn assigned(&self) -> Vec<String> {
+        self.assigned.keys().cloned().collect()
     }
 
     fn put(&mut self, pod: Arc<PodInfo>, node: String, assumed: bool) {
@@ -151,7 +155,7 @@ impl Cache {
         }
         let at = self.slot(&node);
         self.nodes[at].add(pod);
-        self.placed.insert(uid, Place { node, assumed });
+        self.assigned.insert(uid, Assignment { node, assumed });
     }
 
     fn placed_among<'a>(
@@ -159,7 +163,7 @@ impl Cache {
         uids: &'a BTreeSet<String>,
     ) -> impl Iterator<Item = (&'a NodeInfo, &'a Arc<PodInfo>)> {
         uids.iter().filter_map(|uid| {
-            let node = self.node(&self.placed.get(uid)?.node)?;
+            let node = self.node(&self.assigned.get(uid)?.node)?;
             Some((node, node.pods.get(uid)?))
         })
     }

@@ -123,7 +123,7 @@ impl Core {
     /// Removes all pods except these, after the informer listed again.
     pub fn only_pods(&mut self, there: &HashSet<String>, now: Duration) {
         let mut known = self.queue.uids();
-        known.extend(self.cache.placed());
+        known.extend(self.cache.assigned());
         for uid in known.iter().filter(|uid| !there.contains(*uid)) {
             self.pod_gone(uid, now);
         }

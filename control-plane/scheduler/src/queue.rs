@@ -1,7 +1,7 @@
 //! The scheduling queue.
 //!
 //! A pod is *active* (ready, by priority and then by age), *backing off* after a failure, or
-//! *parked*: no node fits it, and it waits for an event that could change that.
+//! *unschedulable*: no node fits it, and it waits for an event that could change that.
 
 #[cfg(test)]
 mod tests;
@@ -19,11 +19,11 @@ use crate::pod::PodInfo;
 pub const BACKOFF_FIRST: Duration = Duration::from_secs(1);
 /// The longest back-off.
 pub const BACKOFF_LONGEST: Duration = Duration::from_secs(10);
-/// How long a pod stays parked if no event wakes it. If the rules for events miss a case, this
+/// How long a pod stays unschedulable if no event wakes it. If the rules for events miss a case, this
 /// limit keeps a pod from waiting forever.
 pub const PARKED_LONGEST: Duration = Duration::from_secs(300);
 
-/// An event that may let parked pods fit.
+/// An event that may let unschedulable pods fit.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A node is new or changed.
@@ -44,7 +44,7 @@ pub struct Queue {
     pods: HashMap<String, Entry>,
     active: BTreeSet<Turn>,
     backing_off: BTreeSet<(Duration, String)>,
-    parked: BTreeSet<(Duration, String)>,
+    unschedulable: BTreeSet<(Duration, String)>,
 }
 
 /// The order of active pods: higher priority first, then the longer wait, then the uid.
@@ -59,19 +59,19 @@ struct Entry {
     since: Duration,
     /// The filters that refused it in the last attempt.
     refused_by: BTreeSet<Filter>,
-    place: Place,
+    state: State,
 }
 
 /// The state of a pod. Invariant: the pod is in exactly the set named, under the key given.
 #[derive(Debug, Clone)]
-enum Place {
+enum State {
     Active(Turn),
     BackingOff(Duration),
-    Parked(Duration),
+    Unschedulable(Duration),
     /// It has scheduling gates.
     Gated,
     /// Returned by [`Queue::pop`]; its result is not known yet.
-    Out,
+    InFlight,
 }
 
 impl Queue {
@@ -83,7 +83,7 @@ impl Queue {
                 failures: 0,
                 since: now,
                 refused_by: BTreeSet::new(),
-                place: Place::Gated,
+                state: State::Gated,
                 pod,
             };
             self.pods.insert(uid.clone(), entry);
@@ -91,9 +91,9 @@ impl Queue {
         };
         let old = std::mem::replace(&mut entry.pod, pod);
         let changed = entry.pod.differs_for_scheduling(&old);
-        match entry.place {
-            Place::Gated => self.line_up(&uid, now),
-            Place::Active(_) | Place::Parked(_) if changed => self.line_up(&uid, now),
+        match entry.state {
+            State::Gated => self.line_up(&uid, now),
+            State::Active(_) | State::Unschedulable(_) if changed => self.line_up(&uid, now),
             _ => {}
         }
     }
@@ -109,7 +109,7 @@ impl Queue {
         self.promote(now);
         let (_, _, uid) = self.active.pop_first()?;
         let entry = self.pods.get_mut(&uid).expect("who is in line is known");
-        entry.place = Place::Out;
+        entry.state = State::InFlight;
         Some(entry.pod.clone())
     }
 
@@ -121,8 +121,8 @@ impl Queue {
         entry.failures += 1;
         entry.since = now;
         entry.refused_by = refused_by;
-        entry.place = Place::Parked(now);
-        self.parked.insert((now, uid.to_owned()));
+        entry.state = State::Unschedulable(now);
+        self.unschedulable.insert((now, uid.to_owned()));
     }
 
     /// Retries a pod after its back-off, because something else failed.
@@ -133,14 +133,14 @@ impl Queue {
         entry.failures += 1;
         entry.since = now;
         let until = now + backoff(entry.failures);
-        entry.place = Place::BackingOff(until);
+        entry.state = State::BackingOff(until);
         self.backing_off.insert((until, uid.to_owned()));
     }
 
-    /// Requeues the parked pods that the event could help.
+    /// Requeues the unschedulable pods that the event could help.
     pub fn wake(&mut self, event: &Event<'_>, now: Duration) {
-        let parked = self.parked.iter();
-        let helped = parked.filter(|(_, uid)| could_help(event, &self.pods[uid]));
+        let unschedulable = self.unschedulable.iter();
+        let helped = unschedulable.filter(|(_, uid)| could_help(event, &self.pods[uid]));
         let helped: Vec<String> = helped.map(|(_, uid)| uid.clone()).collect();
         for uid in helped {
             self.line_up(&uid, now);
@@ -150,12 +150,15 @@ impl Queue {
     /// When [`pop`](Self::pop) may return a pod even if nothing happens.
     pub fn wake_at(&self) -> Option<Duration> {
         let backing_off = self.backing_off.first().map(|(until, _)| *until);
-        let parked = self
-            .parked
+        let unschedulable = self
+            .unschedulable
             .first()
             .map(|(since, _)| *since + PARKED_LONGEST);
         let now = self.active.first().map(|_| Duration::ZERO);
-        [now, backing_off, parked].into_iter().flatten().min()
+        [now, backing_off, unschedulable]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// The uids of all pods, in any state.
@@ -163,9 +166,13 @@ impl Queue {
         self.pods.keys().cloned().collect()
     }
 
-    /// The numbers of active, backing-off and parked pods.
+    /// The numbers of active, backing-off and unschedulable pods.
     pub fn lengths(&self) -> (usize, usize, usize) {
-        (self.active.len(), self.backing_off.len(), self.parked.len())
+        (
+            self.active.len(),
+            self.backing_off.len(),
+            self.unschedulable.len(),
+        )
     }
 
     fn promote(&mut self, now: Duration) {
@@ -174,7 +181,7 @@ impl Queue {
         {
             self.line_up(&uid, now);
         }
-        while let Some((since, uid)) = self.parked.first().cloned()
+        while let Some((since, uid)) = self.unschedulable.first().cloned()
             && since + PARKED_LONGEST <= now
         {
             self.line_up(&uid, now);
@@ -186,17 +193,17 @@ impl Queue {
         self.take_out(uid);
         let entry = self.pods.get_mut(uid).expect("callers found it");
         if entry.pod.gated {
-            entry.place = Place::Gated;
+            entry.state = State::Gated;
             return;
         }
         let until = entry.since + backoff(entry.failures);
         if until > now {
-            entry.place = Place::BackingOff(until);
+            entry.state = State::BackingOff(until);
             self.backing_off.insert((until, uid.to_owned()));
             return;
         }
         let turn = (Reverse(entry.pod.priority), entry.since, uid.to_owned());
-        entry.place = Place::Active(turn.clone());
+        entry.state = State::Active(turn.clone());
         self.active.insert(turn);
     }
 
@@ -204,11 +211,11 @@ impl Queue {
         let Some(entry) = self.pods.get_mut(uid) else {
             return;
         };
-        match std::mem::replace(&mut entry.place, Place::Out) {
-            Place::Active(turn) => self.active.remove(&turn),
-            Place::BackingOff(until) => self.backing_off.remove(&(until, uid.to_owned())),
-            Place::Parked(since) => self.parked.remove(&(since, uid.to_owned())),
-            Place::Gated | Place::Out => true,
+        match std::mem::replace(&mut entry.state, State::InFlight) {
+            State::Active(turn) => self.active.remove(&turn),
+            State::BackingOff(until) => self.backing_off.remove(&(until, uid.to_owned())),
+            State::Unschedulable(since) => self.unschedulable.remove(&(since, uid.to_owned())),
+            State::Gated | State::InFlight => true,
         };
     }
 }

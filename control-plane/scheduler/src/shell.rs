@@ -152,7 +152,13 @@ async fn schedule(client: Client, config: &Config) {
 }
 
 fn informers(client: &Client) -> impl Stream<Item = Heard> + Unpin + use<> {
-    let of = |kind| Informer::of(schema::kind("", "v1", kind).expect("the table has it"));
+    let of = |kind| {
+        Informer::of(
+            schema::kind("", "v1", kind)
+                .expect("the table has it")
+                .clone(),
+        )
+    };
     let pods = of("Pod")
         .with_fields(PODS_NOT_OVER)
         .run(client)

@@ -48,7 +48,7 @@ impl Plugin for Watchful {
             old,
             ..
         } = *attributes;
-        let (kind, old) = (kind.plural, old.map_or("", |old| object::kind(old)));
+        let (kind, old) = (kind.plural(), old.map_or("", |old| object::kind(old)));
         let what = format!(
             "{operation} {kind}/{subresource} {name}: {} from {old}",
             object::kind(object)

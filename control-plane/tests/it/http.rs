@@ -122,6 +122,12 @@ impl Answer {
         self.object()
     }
 
+    /// Checks that the path is not served.
+    pub(crate) fn missing(&self) {
+        let text = String::from_utf8_lossy(&self.body);
+        assert_eq!(self.code, 404, "{text}");
+    }
+
     /// Checks an error response: code, reason and part of the message.
     pub(crate) fn refuses(&self, code: u16, reason: &str, message: &str) {
         let status = self.expect(code);

@@ -16,6 +16,7 @@ mod bad_input;
 mod by_name;
 mod clients;
 mod cluster;
+mod custom;
 mod election;
 mod go_scheduler;
 mod http;

@@ -36,6 +36,8 @@ const APISERVER: Layers = Layers {
         ("resources", &[]),
         ("storage", &["resources"]),
         ("validate", &["pkcs10", "resources"]),
+        // How people see them.
+        ("printers", &["storage"]),
         // What stands in front of the registry.
         ("auth", &["clock", "resources", "storage"]),
         ("admission", &["auth", "clock", "pkcs10", "storage"]),
@@ -47,6 +49,7 @@ const APISERVER: Layers = Layers {
                 "auth",
                 "cidr",
                 "clock",
+                "printers",
                 "resources",
                 "storage",
                 "validate",
@@ -57,6 +60,7 @@ const APISERVER: Layers = Layers {
             &[
                 "auth",
                 "clock",
+                "printers",
                 "registry",
                 "resources",
                 "storage",
@@ -75,6 +79,7 @@ const APISERVER: Layers = Layers {
     without: &[
         ("resources", &HTTP),
         ("storage", &HTTP),
+        ("printers", &HTTP),
         ("validate", &HTTP),
         ("admission", &HTTP),
         ("registry", &HTTP),

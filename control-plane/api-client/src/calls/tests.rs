@@ -1,10 +1,12 @@
+use std::sync::Arc;
+
 use machinery::schema;
 use machinery::world::DeleteOptions;
 
 use super::*;
 
-fn kind(group: &str, kind: &str) -> &'static Kind {
-    schema::kind(group, "v1", kind).unwrap()
+fn kind(group: &str, kind: &str) -> Arc<Kind> {
+    schema::kind(group, "v1", kind).unwrap().clone()
 }
 
 #[test]
@@ -47,6 +49,8 @@ fn calls_go_to_the_paths_of_the_api() {
             pod: "p".into(),
             options: DeleteOptions::default(),
         },
+        Call::Discover { core: true },
+        Call::Discover { core: false },
     ];
     let lines: Vec<String> = calls
         .iter()
@@ -65,6 +69,8 @@ fn calls_go_to_the_paths_of_the_api() {
             "DELETE /api/v1/namespaces/n/pods/p",
             "POST /api/v1/namespaces/n/pods/p/binding",
             "POST /api/v1/namespaces/n/pods/p/eviction",
+            "GET /api",
+            "GET /apis",
         ]
     );
     let (.., body) = request(&calls[4]);

@@ -21,7 +21,7 @@ impl Plugin for PrivilegeEscalation {
     }
 
     fn handles(&self, attributes: &Attributes<'_>) -> bool {
-        attributes.kind.group == rbac::GROUP
+        attributes.kind.group() == rbac::GROUP
             && attributes.operation != DELETE
             && !attributes.user.name.is_empty()
     }
@@ -49,7 +49,7 @@ impl PrivilegeEscalation {
             user: attributes.user.clone(),
             verb: if made { "create" } else { "update" }.into(),
             api_group: rbac::GROUP.into(),
-            resource: attributes.kind.plural.into(),
+            resource: attributes.kind.plural().into(),
             namespace: attributes.namespace.into(),
             name: if made {
                 String::new()

@@ -21,13 +21,13 @@ impl Plugin for NamespaceLifecycle {
     }
 
     fn handles(&self, attributes: &Attributes<'_>) -> bool {
-        let namespace = (attributes.kind.group, attributes.kind.kind) == ("", "Namespace");
+        let namespace = (attributes.kind.group(), attributes.kind.kind()) == ("", "Namespace");
         let deletes = attributes.operation == DELETE;
         if namespace || deletes {
             return namespace && deletes;
         }
         // An error about the namespace would tell users about namespaces they may not see.
-        let review = (attributes.kind.group, attributes.kind.plural)
+        let review = (attributes.kind.group(), attributes.kind.plural())
             == ("authorization.k8s.io", "localsubjectaccessreviews");
         !attributes.namespace.is_empty() && !review
     }
@@ -61,7 +61,7 @@ async fn open_namespace(context: &Context, attributes: &Attributes<'_>) -> Resul
         None => context.reader.get(kind, "", namespace).await?,
     };
     if attributes.operation == CREATE && object::is_deleting(&found) {
-        let (group, plural) = (attributes.kind.group, attributes.kind.plural);
+        let (group, plural) = (attributes.kind.group(), attributes.kind.plural());
         let name = attributes.name;
         return Err(Status::namespace_terminating(
             group, plural, name, namespace,

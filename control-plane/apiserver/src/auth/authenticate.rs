@@ -162,11 +162,11 @@ impl Authenticator for Credentials {
         &'a self,
         reader: &'a Reader,
         user: &'a User,
-        kind: &'static Kind,
+        kind: &'a Kind,
         object: Value,
     ) -> Answer<'a, Value> {
         Box::pin(async move {
-            if kind.kind == review::MYSELF {
+            if kind.kind() == review::MYSELF {
                 return Ok(review::myself(object, user, clock::now()));
             }
             let (token, audiences) = review::token_asked(&object)?;

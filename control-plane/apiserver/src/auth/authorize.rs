@@ -1,7 +1,7 @@
 //! Decides what users may do: by roles and bindings, or everything. It does not know how users are
 //! authenticated.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use machinery::object;
 use machinery::schema::Kind;
@@ -13,8 +13,7 @@ use super::rbac::{self, Decision, Policy, Rule, bootstrap};
 use super::review;
 use super::user::ANONYMOUS;
 use super::{Answer, Attributes, Authorizer, User};
-use crate::resources::catalogue::{self, Storage};
-use crate::storage::cache::Cursor;
+use crate::storage::cache::{Cache, Cursor};
 use crate::storage::reader::Reader;
 
 /// Plurals of the kinds of the policy.
@@ -43,29 +42,28 @@ pub struct AlwaysAllow {
 #[derive(Default)]
 struct Known {
     policy: Arc<Policy>,
-    places: Vec<Cursor>,
+    followed: Vec<Followed>,
+}
+
+/// One collection of roles or bindings.
+struct Followed {
+    kind: Arc<Kind>,
+    cache: Arc<Cache>,
+    place: Cursor,
 }
 
 impl Rbac {
     /// Returns the policy at the state of the caches.
     pub fn policy(&self, reader: &Reader) -> Arc<Policy> {
-        let storages: &[_] = &STORAGES;
-        let current = |known: &Known| {
-            known.places.len() == storages.len()
-                && storages
-                    .iter()
-                    .zip(&known.places)
-                    .all(|(storage, place)| reader.feed.cache(storage).end() == *place)
-        };
         {
             let known = self.known.read();
-            if current(&known) {
+            if known.is_current() {
                 return known.policy.clone();
             }
         }
         let mut known = self.known.write();
-        if !current(&known) && !known.follow(reader, storages) {
-            *known = Known::read(reader, storages);
+        if !known.is_current() && !known.follow() {
+            *known = Known::read(reader);
         }
         known.policy.clone()
     }
@@ -98,17 +96,17 @@ impl Rbac {
         &self,
         reader: &Reader,
         user: &User,
-        kind: &'static Kind,
+        kind: &Kind,
         namespace: &str,
         object: Value,
     ) -> Result<Value, Status> {
-        if kind.kind == review::RULES {
+        if kind.kind() == review::RULES {
             let namespace = review::rules_asked(&object)?;
             reader.fresh().await?;
             let (rules, errors) = self.policy(reader).rules_for(user, &namespace);
             return Ok(review::rules_answer(object, &rules, errors));
         }
-        let asked = review::access_asked(kind.kind, &object, user, namespace)?;
+        let asked = review::access_asked(kind.kind(), &object, user, namespace)?;
         let decision = self.decide_fresh(reader, &asked).await?;
         Ok(review::access_answer(object, &decision))
     }
@@ -123,7 +121,7 @@ impl Authorizer for Rbac {
         &'a self,
         reader: &'a Reader,
         user: &'a User,
-        kind: &'static Kind,
+        kind: &'a Kind,
         namespace: &'a str,
         object: Value,
     ) -> Answer<'a, Value> {
@@ -144,16 +142,16 @@ impl Authorizer for AlwaysAllow {
         &'a self,
         _: &'a Reader,
         user: &'a User,
-        kind: &'static Kind,
+        kind: &'a Kind,
         namespace: &'a str,
         object: Value,
     ) -> Answer<'a, Value> {
         Box::pin(async move {
-            if kind.kind == review::RULES {
+            if kind.kind() == review::RULES {
                 review::rules_asked(&object)?;
                 return Ok(review::rules_answer(object, &Rule::everything(), None));
             }
-            review::access_asked(kind.kind, &object, user, namespace)?;
+            review::access_asked(kind.kind(), &object, user, namespace)?;
             let allowed = Decision {
                 allowed: true,
                 reason: String::new(),
@@ -172,14 +170,19 @@ impl Authorizer for AlwaysAllow {
 }
 
 impl Known {
-    /// Applies the changes since the last call; false if they are no longer remembered.
-    fn follow(&mut self, reader: &Reader, storages: &[&'static Storage]) -> bool {
-        if self.places.len() != storages.len() {
+    fn is_current(&self) -> bool {
+        let mut all = self.followed.iter();
+        all.len() == POLICY.len() && all.all(|one| one.cache.end() == one.place)
+    }
+
+    /// Takes the changes since the last time; says no when they are no longer remembered.
+    fn follow(&mut self) -> bool {
+        if self.followed.len() != POLICY.len() {
             return false;
         }
         let policy = Arc::make_mut(&mut self.policy);
-        for (storage, place) in storages.iter().zip(&mut self.places) {
-            let Ok(changes) = reader.feed.cache(storage).changes(place, usize::MAX) else {
+        for Followed { kind, cache, place } in &mut self.followed {
+            let Ok(changes) = cache.changes(place, usize::MAX) else {
                 return false;
             };
             for change in changes {
@@ -188,9 +191,9 @@ impl Known {
                 };
                 if change.deleted {
                     let (namespace, name) = (object::namespace(object), object::name(object));
-                    policy.remove(storage.kind.kind, namespace, name);
+                    policy.remove(kind.kind(), namespace, name);
                 } else {
-                    policy.put(storage.kind.kind, object);
+                    policy.put(kind.kind(), object);
                 }
             }
         }
@@ -198,26 +201,28 @@ impl Known {
     }
 
     /// Reads the whole policy from the caches.
-    fn read(reader: &Reader, storages: &[&'static Storage]) -> Known {
+    fn read(reader: &Reader) -> Known {
+        let mut known = Known::default();
         let mut policy = Policy::default();
-        let mut places = Vec::new();
-        for storage in storages {
-            let cache = reader.feed.cache(storage);
+        let catalogue = reader.reflector.catalogue();
+        let resources = POLICY
+            .iter()
+            .filter_map(|plural| catalogue.resource(rbac::GROUP, "v1", plural));
+        for storage in resources.filter_map(|resource| resource.storage.as_ref()) {
+            let Ok(cache) = reader.reflector.cache(storage) else {
+                continue;
+            };
             let (entries, place, _) = cache.snapshot(&storage.folder(""));
             for object in entries.iter().filter_map(|stored| stored.decode().ok()) {
-                policy.put(storage.kind.kind, &object);
+                policy.put(storage.kind.kind(), &object);
             }
-            places.push(place);
+            known.followed.push(Followed {
+                kind: Arc::clone(&storage.kind),
+                cache,
+                place,
+            });
         }
-        Known {
-            policy: Arc::new(policy),
-            places,
-        }
+        known.policy = Arc::new(policy);
+        known
     }
 }
-
-/// The collections of roles and bindings.
-static STORAGES: LazyLock<Vec<&'static Storage>> = LazyLock::new(|| {
-    let storage = |plural: &&str| catalogue::resource(rbac::GROUP, "v1", plural)?.storage;
-    POLICY.iter().filter_map(storage).collect()
-});

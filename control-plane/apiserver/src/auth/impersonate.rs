@@ -56,7 +56,7 @@ impl Authenticator for Impersonating {
         &'a self,
         reader: &'a Reader,
         user: &'a User,
-        kind: &'static Kind,
+        kind: &'a Kind,
         object: Value,
     ) -> Answer<'a, Value> {
         self.authenticator.review(reader, user, kind, object)

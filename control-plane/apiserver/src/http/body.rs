@@ -1,7 +1,7 @@
 //! Bodies of requests: read up to a limit, then decoded by the schema.
 
 use machinery::schema::Message;
-use machinery::status::Status;
+use machinery::status::{Cause, Status};
 use machinery::{object, protobuf, schema, strict};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -34,10 +34,10 @@ const OLDER: [(&str, &str); 12] = [
 const SHOWN_BYTES_MAX: usize = 30;
 
 /// The expected type of a body.
-pub(crate) struct Expected {
-    pub(crate) group: &'static str,
-    pub(crate) version: &'static str,
-    pub(crate) kind: &'static str,
+pub(crate) struct Expected<'a> {
+    pub(crate) group: &'a str,
+    pub(crate) version: &'a str,
+    pub(crate) kind: &'a str,
     pub(crate) message: &'static Message,
 }
 
@@ -59,7 +59,7 @@ struct Named {
 pub(crate) fn decode(
     bytes: &[u8],
     media_type: &str,
-    expected: &Expected,
+    expected: &Expected<'_>,
     validation: Validation,
 ) -> Result<Decoded, Status> {
     let encoding = media::body_encoding(media_type)?;
@@ -117,7 +117,7 @@ pub(crate) fn decode(
 pub(crate) fn judge(
     problems: Vec<String>,
     validation: Validation,
-    expected: &Expected,
+    expected: &Expected<'_>,
 ) -> Result<Vec<String>, Status> {
     match validation {
         Validation::Ignore => Ok(Vec::new()),
@@ -133,7 +133,7 @@ pub(crate) fn judge(
     }
 }
 
-fn check_type(named: &Named, expected: &Expected) -> Result<(), Status> {
+fn check_type(named: &Named, expected: &Expected<'_>) -> Result<(), Status> {
     let kind = named.kind.as_deref().filter(|kind| !kind.is_empty());
     let version = named
         .api_version
@@ -143,6 +143,12 @@ fn check_type(named: &Named, expected: &Expected) -> Result<(), Status> {
     let version = version.unwrap_or(&ours);
     let kind = kind.unwrap_or(expected.kind);
     let (group, number) = schema::split_api_version(version);
+    if (group, number, kind) == (expected.group, expected.version, expected.kind) {
+        return Ok(());
+    }
+    if expected.message.open {
+        return Err(not_the_custom_kind(version, kind, expected));
+    }
     let message = schema::body(group, number, kind);
     if message.is_none() && kind == expected.kind && OLDER.contains(&(group, number)) {
         return Err(another_version(version, &ours));
@@ -182,7 +188,7 @@ fn another_version(version: &str, ours: &str) -> Status {
     ))
 }
 
-fn cannot_handle(bytes: &[u8], named: &Named, expected: &Expected, why: &str) -> Status {
+fn cannot_handle(bytes: &[u8], named: &Named, expected: &Expected<'_>, why: &str) -> Status {
     match &named.kind {
         Some(kind) if !kind.is_empty() => {
             let version = named.api_version.as_deref().unwrap_or_default();
@@ -208,7 +214,7 @@ fn cannot_handle(bytes: &[u8], named: &Named, expected: &Expected, why: &str) ->
     }
 }
 
-fn yaml_error(bytes: &[u8], expected: &Expected, why: yaml::Error) -> Status {
+fn yaml_error(bytes: &[u8], expected: &Expected<'_>, why: yaml::Error) -> Status {
     match why {
         yaml::Error::Malformed(why) => unrecognized(bytes, expected, &format!("yaml: {why}")),
         yaml::Error::Twice(why) => {
@@ -221,7 +227,7 @@ fn yaml_error(bytes: &[u8], expected: &Expected, why: yaml::Error) -> Status {
     }
 }
 
-fn unrecognized(bytes: &[u8], expected: &Expected, why: &str) -> Status {
+fn unrecognized(bytes: &[u8], expected: &Expected<'_>, why: &str) -> Status {
     let shown = &bytes[..bytes.len().min(SHOWN_BYTES_MAX)];
     let more = if bytes.len() > SHOWN_BYTES_MAX {
         " ..."
@@ -247,4 +253,15 @@ fn api_version(group: &str, version: &str) -> String {
         "" => version.to_owned(),
         group => format!("{group}/{version}"),
     }
+}
+
+/// A body of a custom resource may say that it is anything; it has to be what the path names.
+fn not_the_custom_kind(version: &str, kind: &str, expected: &Expected<'_>) -> Status {
+    let ours = api_version(expected.group, expected.version);
+    if version != ours {
+        return another_version(version, &ours);
+    }
+    let why = format!("must be {}", expected.kind);
+    let cause = Cause::invalid("kind", &kind.into(), &why);
+    Status::invalid(expected.group, expected.kind, "", vec![cause])
 }

@@ -1,5 +1,7 @@
 //! One request about objects, from its body to its response.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode};
@@ -16,7 +18,7 @@ use crate::http::media::{self, Accept};
 use crate::http::patch;
 use crate::http::reply::{self, Include, ListMeta, Shown};
 use crate::http::request::{self, Query, Target};
-use crate::http::sub;
+use crate::http::subresource;
 use crate::http::watch::Watching;
 use crate::registry::delete::Options;
 use crate::registry::edit::Edited;
@@ -41,9 +43,9 @@ impl<'a> Call<'a> {
     /// Runs the request and returns its response.
     pub(crate) async fn run(&self, verb: &str, body: Bytes) -> Result<Response<Body>, Status> {
         if !self.target.subresource.is_empty() {
-            return sub::answer(self, verb, body).await;
+            return subresource::answer(self, verb, body).await;
         }
-        let kind = self.target.resource.kind;
+        let kind = &self.target.resource.kind;
         if verb == "create" && !self.target.name.is_empty() || !kind.has_verb(verb) {
             return Err(Status::method_not_allowed());
         }
@@ -68,8 +70,8 @@ impl<'a> Call<'a> {
 
     pub(crate) fn shown(&self) -> Result<Shown, Status> {
         Ok(Shown {
-            resource: self.target.resource,
-            accept: Accept::negotiate(self.headers, true)?,
+            resource: Arc::clone(&self.target.resource),
+            accept: Accept::negotiate_for(&self.target.resource, self.headers)?,
             include: Include::parse(self.query.text("includeObject"))?,
         })
     }
@@ -78,7 +80,7 @@ impl<'a> Call<'a> {
         Writer {
             registry: &self.api.0.registry,
             user: self.user,
-            resource: self.target.resource,
+            resource: Arc::clone(&self.target.resource),
             namespace: &self.target.namespace,
             dry,
         }
@@ -120,15 +122,15 @@ impl<'a> Call<'a> {
         };
         // The store is up to date, but the requested revision may be in the future.
         if let Some(version) =
-            version.filter(|version| *version > self.api.reader().feed.revision())
+            version.filter(|version| *version > self.api.reader().reflector.revision())
         {
-            self.api.reader().feed.reach(version).await?;
+            self.api.reader().reflector.reach(version).await?;
         }
         // Any state is allowed: use the cache's.
         if version == Some(0)
-            && let Some(storage) = resource.storage
+            && let Some(storage) = &resource.storage
         {
-            let cache = self.api.reader().feed.cache(storage);
+            let cache = self.api.reader().reflector.cache(storage)?;
             if let Some(entry) = cache.get(&storage.key(namespace, name)) {
                 return self.show_stored(&entry);
             }
@@ -156,7 +158,7 @@ impl<'a> Call<'a> {
 
     fn show_list(
         &self,
-        entries: &[std::sync::Arc<Stored>],
+        entries: &[Arc<Stored>],
         meta: &ListMeta,
     ) -> Result<Response<Body>, Status> {
         let shown = self.shown()?;
@@ -177,7 +179,7 @@ impl<'a> Call<'a> {
         } = self.target;
         let watching = Watching::read(resource, (namespace, name), self.query)?;
         let shown = Shown {
-            accept: Accept::negotiate_stream(self.headers)?,
+            accept: Accept::negotiate_stream(resource, self.headers)?,
             ..self.shown()?
         };
         watching.run(self.api, shown).await
@@ -189,15 +191,15 @@ impl<'a> Call<'a> {
         body: Bytes,
         validation: Validation,
     ) -> Result<body::Decoded, Status> {
-        let kind = self.target.resource.kind;
+        let kind = &self.target.resource.kind;
         let expected = Expected {
-            group: kind.group,
-            version: kind.version,
-            kind: kind.kind,
+            group: kind.group(),
+            version: kind.version(),
+            kind: kind.kind(),
             message: kind.message(),
         };
         let media_type = media::content_type(self.headers);
-        media::body_encoding(&media_type)?;
+        media::object_encoding(&self.target.resource, &media_type)?;
         body::decode(&body, &media_type, &expected, validation)
     }
 
@@ -205,7 +207,7 @@ impl<'a> Call<'a> {
         let asked = self.options()?;
         let decoded = self.object(body, asked.validation).await?;
         let mut warnings = decoded.warnings;
-        let strategy = strategy::of(self.target.resource);
+        let strategy = strategy::of(&self.target.resource);
         warnings.extend((strategy.warnings_on_create)(&decoded.object));
         warnings.extend(strategy.warning_without_effect(&decoded.object));
         let made = self.writer(asked.dry).create(decoded.object).await;
@@ -222,7 +224,7 @@ impl<'a> Call<'a> {
         let asked = self.options()?;
         let mut decoded = self.object(body, asked.validation).await?;
         if subresource.is_empty() {
-            let strategy = strategy::of(self.target.resource);
+            let strategy = strategy::of(&self.target.resource);
             let more = strategy.warning_without_effect(&decoded.object);
             decoded.warnings.extend(more);
         }
@@ -251,7 +253,7 @@ impl<'a> Call<'a> {
         let (edited, mut warnings) = updated;
         let entry = edited.entry_ref();
         if subresource.is_empty() {
-            let strategy = strategy::of(self.target.resource);
+            let strategy = strategy::of(&self.target.resource);
             warnings.extend(strategy.warning_without_effect(&entry.object));
         }
         let mut response = self.show_edited(edited)?;
@@ -280,7 +282,7 @@ impl<'a> Call<'a> {
 
     pub(crate) async fn read_patch(&self, body: Bytes) -> Result<Patch, Status> {
         let media_type = media::content_type(self.headers);
-        let kind = patch::kind_of(&media_type)?;
+        let kind = patch::kind_of(&self.target.resource, &media_type)?;
         let validation = self.options()?.validation;
         Patch::read(kind, &body, validation)
     }
@@ -301,14 +303,14 @@ impl<'a> Call<'a> {
         let options = self.delete_options(body).await?;
         let dry = options.dry || self.options()?.dry;
         let edited = self.writer(dry).delete(&self.target.name, options).await?;
-        let kind = self.target.resource.kind;
+        let kind = &self.target.resource.kind;
         match edited {
             Edited::Deleted(entry)
-                if !strategy::of(self.target.resource).returns_deleted_object =>
+                if !strategy::of(&self.target.resource).returns_deleted_object =>
             {
                 let uid = object::uid(&entry.object);
                 let name = &self.target.name;
-                let success = status::success(kind.group, kind.plural, name, uid);
+                let success = status::success(kind.group(), kind.plural(), name, uid);
                 self.value(StatusCode::OK, &success)
             }
             edited => self.show(StatusCode::OK, &edited.entry()),
@@ -341,8 +343,8 @@ impl<'a> Call<'a> {
 
     /// Answers kinds that are never stored.
     async fn review(&self, body: Bytes) -> Result<Response<Body>, Status> {
-        if strategy::of(self.target.resource).binds_pods {
-            return sub::bind(self, body).await;
+        if strategy::of(&self.target.resource).binds_pods {
+            return subresource::bind(self, body).await;
         }
         Accept::negotiate(self.headers, false)?;
         let validation = self.options()?.validation;

@@ -106,19 +106,19 @@ impl Listing {
     pub(crate) async fn run(
         &self,
         api: &Api,
-        resource: &'static Resource,
+        resource: &Resource,
     ) -> Result<(Vec<Arc<Stored>>, ListMeta), Status> {
-        let storage = resource.storage.ok_or_else(Status::method_not_allowed)?;
+        let storage = resource.stored()?;
         let folder = storage.folder(&self.namespace);
         match &self.from {
             From::Newest => {
-                let revision = api.reader().feed.fresh().await?;
+                let revision = api.reader().reflector.fresh().await?;
                 self.cached(api, resource, storage, &folder, revision)
             }
             From::AtLeast(version) => {
-                api.reader().feed.loaded().await;
-                api.reader().feed.reach(*version).await?;
-                let revision = api.reader().feed.revision();
+                api.reader().reflector.loaded().await;
+                api.reader().reflector.reach(*version).await?;
+                let revision = api.reader().reflector.revision();
                 self.cached(api, resource, storage, &folder, revision)
             }
             From::Exactly(revision) => {
@@ -141,13 +141,14 @@ impl Listing {
     fn cached(
         &self,
         api: &Api,
-        resource: &'static Resource,
-        storage: &'static Storage,
+        resource: &Resource,
+        storage: &Arc<Storage>,
         folder: &str,
         revision: i64,
     ) -> Result<(Vec<Arc<Stored>>, ListMeta), Status> {
-        api.reader().feed.cache(storage).check(folder)?;
-        let (mut entries, _, changed) = api.reader().feed.cache(storage).snapshot(folder);
+        let cache = api.reader().reflector.cache(storage)?;
+        cache.check(folder)?;
+        let (mut entries, _, changed) = cache.snapshot(folder);
         let revision = revision.max(changed);
         if !self.selectors.is_empty() {
             entries.retain(|entry| self.selectors.matches(resource, entry));
@@ -171,8 +172,8 @@ impl Listing {
     async fn stored(
         &self,
         api: &Api,
-        resource: &'static Resource,
-        storage: &'static Storage,
+        resource: &Resource,
+        storage: &Arc<Storage>,
         folder: &str,
         mut start: String,
         mut revision: i64,
@@ -277,7 +278,7 @@ fn check(query: &Query) -> Result<(), Status> {
 }
 
 fn folder(resource: &Resource, namespace: &str) -> Result<String, Status> {
-    let storage = resource.storage.ok_or_else(Status::method_not_allowed)?;
+    let storage = resource.stored()?;
     Ok(storage.folder(namespace))
 }
 
@@ -339,7 +340,7 @@ fn expired(start: &str, folder: &str) -> Status {
 /// The error for a future revision.
 fn too_new(error: Status, revision: i64, api: &Api) -> Status {
     if store::is_future(&error) {
-        Status::future_version(revision, api.reader().feed.revision())
+        Status::future_version(revision, api.reader().reflector.revision())
     } else {
         error
     }

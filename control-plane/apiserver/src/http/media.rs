@@ -8,6 +8,8 @@ use http::header::ACCEPT;
 use machinery::protobuf;
 use machinery::status::Status;
 
+use crate::resources::catalogue::Resource;
+
 /// An encoding of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Encoding {
@@ -46,6 +48,8 @@ pub(crate) const JSON: &str = "application/json";
 const YAML: &str = "application/yaml";
 /// Media types of objects.
 const ALL: [&str; 3] = [JSON, YAML, protobuf::MEDIA_TYPE];
+/// What custom resources are written in.
+const TEXTS: [&str; 2] = [JSON, YAML];
 /// Media types of watches.
 const STREAMS: [&str; 2] = ["application/json;stream=watch", protobuf::WATCH_MEDIA_TYPE];
 
@@ -76,6 +80,19 @@ impl Accept {
 
     /// Chooses the first acceptable form. `tables` is true if tables and metadata are possible.
     pub(crate) fn negotiate(headers: &HeaderMap, tables: bool) -> Result<Accept, Status> {
+        Accept::choose(headers, tables, false)
+    }
+
+    /// The same for objects of a resource: custom resources have no protobuf, except for their
+    /// metadata.
+    pub(crate) fn negotiate_for(
+        resource: &Resource,
+        headers: &HeaderMap,
+    ) -> Result<Accept, Status> {
+        Accept::choose(headers, true, resource.custom.is_some())
+    }
+
+    fn choose(headers: &HeaderMap, tables: bool, custom: bool) -> Result<Accept, Status> {
         let (mut any, mut known) = (false, false);
         for one in accepted(headers) {
             any = true;
@@ -95,7 +112,7 @@ impl Accept {
                 Some(_) => continue,
             };
             let possible = match form {
-                Form::Object => true,
+                Form::Object => !(custom && encoding == Encoding::Protobuf),
                 Form::Metadata => tables,
                 // Tables in protobuf would need cells as raw JSON; no client asks for them.
                 Form::Table => tables && encoding == Encoding::Json,
@@ -111,14 +128,18 @@ impl Accept {
         }
         match (any, known) {
             (false, _) => Ok(Accept::PLAIN),
+            (true, true) if custom => Err(Status::not_acceptable(&TEXTS)),
             (true, true) => Err(Status::not_acceptable(&ALL)),
             (true, false) => Err(Status::none_acceptable(&ALL)),
         }
     }
 
     /// The same for a watch, which cannot be YAML.
-    pub(crate) fn negotiate_stream(headers: &HeaderMap) -> Result<Accept, Status> {
-        match Accept::negotiate(headers, true) {
+    pub(crate) fn negotiate_stream(
+        resource: &Resource,
+        headers: &HeaderMap,
+    ) -> Result<Accept, Status> {
+        match Accept::negotiate_for(resource, headers) {
             Ok(accept) if accept.encoding == Encoding::Yaml => {
                 Err(Status::not_acceptable(&STREAMS))
             }
@@ -149,6 +170,16 @@ pub(crate) fn content_type(headers: &HeaderMap) -> String {
         .unwrap_or_default();
     let name = text.split(';').next().unwrap_or_default();
     name.trim().to_ascii_lowercase()
+}
+
+/// The same for an object of a resource: custom resources have no protobuf.
+pub(crate) fn object_encoding(resource: &Resource, media_type: &str) -> Result<Encoding, Status> {
+    match body_encoding(media_type) {
+        Ok(Encoding::Protobuf) | Err(_) if resource.custom.is_some() => {
+            Err(Status::unsupported_media_type(&TEXTS))
+        }
+        other => other,
+    }
 }
 
 /// The encoding of a body. Like Kubernetes, it treats a missing media type as JSON.

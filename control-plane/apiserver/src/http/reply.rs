@@ -52,9 +52,9 @@ impl Include {
 }
 
 /// The form in which a client gets objects of a resource.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Shown {
-    pub(crate) resource: &'static Resource,
+    pub(crate) resource: Arc<Resource>,
     pub(crate) accept: Accept,
     pub(crate) include: Include,
 }
@@ -83,7 +83,7 @@ impl ListMeta {
 impl Shown {
     /// An object that was written.
     pub(crate) fn entry(&self, entry: &Entry) -> Result<Bytes, Status> {
-        self.object(&convert::to_served(self.resource, &entry.object))
+        self.object(&convert::to_served(&self.resource, &entry.object))
     }
 
     /// A stored object.
@@ -97,7 +97,7 @@ impl Shown {
     /// Decodes a stored object, in the served version.
     pub(crate) fn decoded(&self, stored: &Stored) -> Result<Arc<Value>, Status> {
         let object = Arc::new(stored.decode()?);
-        Ok(convert::to_served(self.resource, &object))
+        Ok(convert::to_served(&self.resource, &object))
     }
 
     /// An object in the served version.
@@ -109,7 +109,7 @@ impl Shown {
                 let version = object::resource_version(object);
                 let meta = json!({"resourceVersion": version});
                 let rows = std::slice::from_ref(object);
-                let table = table::of(self.resource, rows, self.include, meta, clock::now());
+                let table = table::of(&self.resource, rows, self.include, meta, clock::now());
                 self.written(table)
             }
         }
@@ -135,11 +135,14 @@ impl Shown {
 
     /// A list of objects in the served version.
     pub(crate) fn list_of(&self, objects: &[Arc<Value>], meta: &ListMeta) -> Result<Bytes, Status> {
-        let (kind, version) = (self.resource.list_kind(), self.resource.kind.api_version());
+        let (kind, version) = (
+            self.resource.kind.list_kind(),
+            self.resource.kind.api_version(),
+        );
         let list = match self.accept.form {
             Form::Table => {
                 let (include, meta) = (self.include, meta.to_value());
-                table::of(self.resource, objects, include, meta, clock::now())
+                table::of(&self.resource, objects, include, meta, clock::now())
             }
             Form::Metadata => json!({
                 "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",

@@ -6,20 +6,22 @@ mod info;
 use std::sync::Arc;
 
 use http::Method;
+use machinery::object;
 use machinery::selector::{FieldRequirement, FieldSelector, LabelSelector};
 use machinery::status::{Cause, Status};
 
 use crate::registry::options::{Validation, dry_run};
 use crate::registry::strategy::{self, UnknownField};
-use crate::resources::catalogue::{self, Resource};
+use crate::resources::catalogue::{Catalogue, Resource};
 use crate::resources::convert;
-use crate::storage::stored::{Stored, field_text};
+use crate::resources::fields;
+use crate::storage::stored::Stored;
 
 pub(crate) use info::Info;
 
 /// The target of a request about objects.
 pub(crate) struct Target {
-    pub(crate) resource: &'static Resource,
+    pub(crate) resource: Arc<Resource>,
     /// Empty for cluster-scoped objects and for all namespaces.
     pub(crate) namespace: String,
     /// Empty for a collection.
@@ -52,16 +54,17 @@ pub(crate) fn segments(path: &str) -> Option<Vec<String>> {
 }
 
 /// Finds the target of a request about objects; `None` if no version of the group is served.
-pub(crate) fn route(info: &Info) -> Result<Option<Target>, Status> {
+pub(crate) fn route(catalogue: &Catalogue, info: &Info) -> Result<Option<Target>, Status> {
     let asked = &info.attributes;
-    if !catalogue::serves_version(&asked.api_group, &info.version) {
-        return if catalogue::serves_group(&asked.api_group) {
+    if !catalogue.serves_version(&asked.api_group, &info.version) {
+        return if catalogue.serves_group(&asked.api_group) {
             Err(Status::unknown_path())
         } else {
             Ok(None)
         };
     }
-    let resource = catalogue::resource(&asked.api_group, &info.version, &asked.resource)
+    let resource = catalogue
+        .resource(&asked.api_group, &info.version, &asked.resource)
         .ok_or_else(Status::unknown_path)?;
     let namespaced = resource.kind.namespaced();
     let namespace = match (&*asked.api_group, &*asked.resource) {
@@ -83,7 +86,7 @@ pub(crate) fn route(info: &Info) -> Result<Option<Target>, Status> {
         return Err(Status::unknown_path());
     }
     Ok(Some(Target {
-        resource,
+        resource: Arc::clone(resource),
         namespace: namespace.to_owned(),
         name: info.name.clone(),
         subresource: subresource.clone(),
@@ -189,7 +192,7 @@ impl Query {
             FieldSelector::parse(text).map_err(|why| Status::bad_request(why.to_string()))?;
         for one in &fields.requirements {
             let known = matches!(one.field.as_str(), "metadata.name" | "metadata.namespace")
-                || resource.selectable(&one.field).is_some();
+                || fields::named(&resource.selectable, &one.field).is_some();
             if !known {
                 return Err(unknown_field(resource, &one.field));
             }
@@ -276,25 +279,9 @@ impl Selectors {
             return false;
         };
         let object = convert::to_served(resource, &Arc::new(object));
-        self.fields.matches(|field| value(resource, &object, field))
+        self.fields.matches(|field| {
+            let value = |path: &[&str]| object::at(&object, path).cloned();
+            fields::text(&resource.selectable, field, value)
+        })
     }
-}
-
-/// The text of a selectable field of an object in the served version.
-fn value(
-    resource: &Resource,
-    object: &serde_json::Value,
-    field: &str,
-) -> std::borrow::Cow<'static, str> {
-    use machinery::object::{at, text};
-    let found = match field {
-        "metadata.name" => at(object, &["metadata", "name"]),
-        "metadata.namespace" => at(object, &["metadata", "namespace"]),
-        field => resource
-            .selectable(field)
-            .and_then(|path| at(object, &path)),
-    };
-    field_text(field, found.cloned(), || {
-        text(object, &["reportingComponent"]).to_owned()
-    })
 }

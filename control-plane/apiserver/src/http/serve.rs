@@ -11,9 +11,9 @@ use crate::auth::{Attributes, User};
 use crate::clock;
 use crate::http::api::Api;
 use crate::http::call::Call;
-use crate::http::documents;
 use crate::http::media::pretty;
 use crate::http::media::{Accept, Encoding};
+use crate::http::nonresource;
 use crate::http::reply;
 use crate::http::request::{self, Info, Query};
 use crate::http::slots::{Received, Turn};
@@ -88,12 +88,12 @@ async fn answer(api: &Api, parts: &mut Parts, body: Body) -> Result<Response<Bod
         .authorize(reader, &attributes)
         .await?;
     let target = if info.is_resource() {
-        request::route(&info)?
+        request::route(&reader.reflector.catalogue(), &info)?
     } else {
         None
     };
     let Some(target) = target else {
-        return documents::answer(api, parts, &segments);
+        return nonresource::answer(api, parts, &segments);
     };
     if !request::takes(&parts.method, &info, &target) {
         return Err(Status::method_not_allowed());

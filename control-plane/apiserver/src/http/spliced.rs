@@ -69,11 +69,11 @@ pub(crate) fn list(shown: &Shown, all: &[Arc<Stored>], meta: &ListMeta) -> Made 
     match (shown.accept.encoding, shown.accept.form) {
         (Encoding::Json, Form::Object) => {
             let (kind, version) = (
-                shown.resource.list_kind(),
+                shown.resource.kind.list_kind(),
                 shown.resource.kind.api_version(),
             );
             Some(texts(
-                head(&kind, &version),
+                head(kind, &version),
                 &metadata,
                 all,
                 |out, stored| {
@@ -103,7 +103,7 @@ pub(crate) fn list(shown: &Shown, all: &[Arc<Stored>], meta: &ListMeta) -> Made 
 /// has no protobuf form; the slower path reports that.
 fn is_possible(shown: &Shown) -> bool {
     let accept = shown.accept;
-    convert::is_same(shown.resource) && !(accept.beta && accept.encoding == Encoding::Protobuf)
+    convert::is_same(&shown.resource) && !(accept.beta && accept.encoding == Encoding::Protobuf)
 }
 
 /// A list in protobuf.
@@ -126,7 +126,7 @@ fn raws(shown: &Shown, form: Form, all: &[Arc<Stored>], metadata: &Value) -> Mad
     let (version, kind) = match form {
         Form::Object => (
             shown.resource.kind.api_version(),
-            shown.resource.list_kind(),
+            shown.resource.kind.list_kind().to_owned(),
         ),
         _ => (
             meta_version(shown).to_owned(),
@@ -145,7 +145,7 @@ fn rows<S: AsRef<Stored>>(shown: &Shown, all: &[S], metadata: Value, columns: bo
         Include::Object => return None,
     };
     let columns = if columns {
-        table::columns(shown.resource).into()
+        table::columns(&shown.resource).into()
     } else {
         Value::Null
     };
@@ -176,7 +176,7 @@ fn row(
 ) -> Result<(), Status> {
     out.extend_from_slice(b"{\"cells\":");
     stored.with_cells(
-        |object| table::cells(shown.resource, object),
+        |object| table::cells(&shown.resource, object),
         |cells| cells.write(out, now),
     )?;
     out.extend_from_slice(b",\"object\":");

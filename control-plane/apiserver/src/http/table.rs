@@ -1,33 +1,19 @@
-//! Objects as rows and columns, which `kubectl get` prints.
+//! Objects as rows and columns: what `kubectl get` prints.
 
-mod cluster;
-mod config;
-mod pod;
-mod workload;
+mod custom;
 
 use std::sync::Arc;
 
-use machinery::object;
 use machinery::time::Timestamp;
 use serde_json::{Value, json};
 
 use crate::http::reply::{Include, only_metadata};
+use crate::printers::{Layout, NAME, NAME_LATER};
+use crate::registry::strategy;
 use crate::resources::catalogue::Resource;
+use crate::resources::custom::Column;
+use crate::resources::json_path::JsonPath;
 use crate::storage::cells::{Cell, Cells};
-
-/// The column of the name: usually in every output, for some kinds only in wide output.
-const NAME: &str = "Name";
-const NAME_LATER: &str = "Name*";
-/// Placeholders for missing values.
-const NONE: &str = "<none>";
-const UNKNOWN: &str = "<unknown>";
-
-/// The columns and cells of a kind. The name comes first, unless it is one of the columns.
-struct Layout {
-    /// A star marks columns of wide output, a hash marks numbers.
-    columns: &'static [&'static str],
-    cells: fn(&Value) -> Vec<Cell>,
-}
 
 /// A table of objects in the served version.
 pub(crate) fn of(
@@ -37,9 +23,8 @@ pub(crate) fn of(
     metadata: Value,
     now: Timestamp,
 ) -> Value {
-    let layout = layout(resource.kind.group, resource.kind.plural);
     let rows = objects.iter().map(|object| {
-        let cells = layout.all_cells(object);
+        let cells = all_cells(resource, object);
         let cells: Vec<Value> = cells.iter().map(|cell| cell.at(now)).collect();
         let shown = match include {
             Include::None => Value::Null,
@@ -50,39 +35,39 @@ pub(crate) fn of(
     });
     json!({
         "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
-        "rows": rows.collect::<Vec<_>>(), "columnDefinitions": layout.definitions(),
+        "rows": rows.collect::<Vec<_>>(), "columnDefinitions": columns(resource),
     })
 }
 
-/// The column definitions of a resource.
+/// What the columns of a resource are.
 pub(crate) fn columns(resource: &Resource) -> Vec<Value> {
-    layout(resource.kind.group, resource.kind.plural).definitions()
+    match own_columns(resource) {
+        Some(columns) => custom::definitions(columns),
+        None => definitions(strategy::of(resource).columns),
+    }
 }
 
 /// The cells of an object in the served version.
 pub(crate) fn cells(resource: &Resource, object: &Value) -> Cells {
-    let layout = layout(resource.kind.group, resource.kind.plural);
-    Cells::new(&layout.all_cells(object))
+    Cells::new(&all_cells(resource, object))
 }
 
-impl Layout {
-    /// False for kinds with the name in another column, such as events, whose names mean little.
-    fn begins_with_name(&self) -> bool {
-        !self.columns.contains(&NAME_LATER)
+fn all_cells(resource: &Resource, object: &Value) -> Vec<Cell> {
+    match own_columns(resource) {
+        Some(columns) => custom::cells(columns, object),
+        None => strategy::of(resource).columns.all_cells(object),
     }
+}
 
-    fn definitions(&self) -> Vec<Value> {
-        let first = self.begins_with_name().then_some(NAME).into_iter();
-        let columns = first.chain(self.columns.iter().copied());
-        columns.map(column).collect()
-    }
+/// The columns that the definition of a custom resource names.
+fn own_columns(resource: &Resource) -> Option<&[(Column, JsonPath)]> {
+    resource.custom.as_ref()?.columns.as_deref()
+}
 
-    fn all_cells(&self, object: &Value) -> Vec<Cell> {
-        let first = self.begins_with_name().then(|| object::name(object).into());
-        let mut cells = Vec::from_iter(first);
-        cells.extend((self.cells)(object));
-        cells
-    }
+fn definitions(layout: &Layout) -> Vec<Value> {
+    let first = layout.begins_with_name().then_some(NAME).into_iter();
+    let columns = first.chain(layout.columns.iter().copied());
+    columns.map(column).collect()
 }
 
 fn column(name: &str) -> Value {
@@ -96,105 +81,4 @@ fn column(name: &str) -> Value {
         "description": "",
         "priority": i32::from(wide),
     })
-}
-
-fn layout(group: &str, plural: &str) -> Layout {
-    let found = match group {
-        "" | "events.k8s.io" => pod::layout(plural)
-            .or_else(|| cluster::layout(group, plural))
-            .or_else(|| workload::layout(plural)),
-        "apps" | "batch" | "autoscaling" | "policy" => workload::layout(plural),
-        _ => cluster::layout(group, plural),
-    };
-    found
-        .or_else(|| config::layout(group, plural))
-        .unwrap_or(Layout {
-            columns: &["Age"],
-            cells: |object| vec![age(object)],
-        })
-}
-
-/// The age of an object, such as `5m`.
-fn age(object: &Value) -> Cell {
-    since(object::creation_timestamp(object))
-}
-
-/// The time since a timestamp.
-fn since(text: &str) -> Cell {
-    match Timestamp::parse(text) {
-        Some(then) => Cell::ago(then),
-        None => UNKNOWN.into(),
-    }
-}
-
-/// An integer of the object as a cell; 0 if missing.
-fn number(object: &Value, path: &[&str]) -> Cell {
-    count(object, path).into()
-}
-
-/// An integer of the object; 0 if missing.
-fn count(object: &Value, path: &[&str]) -> i64 {
-    object::integer(object, path).unwrap_or(0)
-}
-
-/// A string of the object, or a placeholder.
-fn text_or(object: &Value, path: &[&str], none: &str) -> Cell {
-    match object::text(object, path) {
-        "" => none.into(),
-        text => text.into(),
-    }
-}
-
-/// Any value as a cell: numbers and strings stay as they are.
-fn any_or(object: &Value, path: &[&str], none: &str) -> Cell {
-    match object::at(object, path) {
-        None | Some(Value::Null) => none.into(),
-        Some(value @ Value::String(_)) => value.clone().into(),
-        Some(value) => value.to_string().into(),
-    }
-}
-
-/// The names and the images of the containers at a path, joined by commas.
-fn containers(object: &Value, path: &[&str]) -> [Cell; 2] {
-    let all = object::items(object, path);
-    ["name", "image"].map(|key| {
-        let texts: Vec<&str> = all.iter().map(|one| object::text(one, &[key])).collect();
-        texts.join(",").into()
-    })
-}
-
-/// A label selector as text.
-fn selector(object: &Value, path: &[&str]) -> Cell {
-    let Some(found) = object::at(object, path) else {
-        return NONE.into();
-    };
-    match machinery::selector::LabelSelector::from_object(found) {
-        Ok(selector) if !selector.is_empty() => selector.to_string().into(),
-        _ => NONE.into(),
-    }
-}
-
-/// A plain map of labels as text.
-fn labels(object: &Value, path: &[&str]) -> Cell {
-    let map = object::at(object, path).and_then(Value::as_object);
-    let pairs = map.into_iter().flatten();
-    let pairs: Vec<String> = pairs
-        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
-        .collect();
-    if pairs.is_empty() {
-        NONE.into()
-    } else {
-        pairs.join(",").into()
-    }
-}
-
-/// The first few of a list, and the number of the others.
-fn shortened(texts: &[String], most: usize) -> Cell {
-    match texts.len() {
-        0 => NONE.into(),
-        count if count > most => {
-            format!("{} + {} more...", texts[..most].join(","), count - most).into()
-        }
-        _ => texts.join(",").into(),
-    }
 }

@@ -24,9 +24,9 @@ use crate::http::media::{Encoding, Form};
 use crate::http::reply::{self, Shown};
 use crate::http::request::{Query, Selectors};
 use crate::http::spliced;
-use crate::resources::catalogue::{Resource, Storage};
+use crate::resources::catalogue::Resource;
 use crate::resources::convert;
-use crate::storage::cache::{Cache, Change, Cursor};
+use crate::storage::cache::{Cache, Change, Cursor, Missed};
 use crate::storage::entry::to_json;
 use crate::storage::interest::Interest;
 use crate::storage::stored::Stored;
@@ -96,23 +96,20 @@ impl Watching {
 
     /// Starts the watch and returns its response.
     pub(crate) async fn run(self, api: &Api, shown: Shown) -> Result<Response<Body>, Status> {
-        let storage = shown
-            .resource
-            .storage
-            .ok_or_else(Status::method_not_allowed)?;
-        let feed = &api.reader().feed;
-        feed.loaded().await;
+        let storage = Arc::clone(shown.resource.stored()?);
+        let reflector = &api.reader().reflector;
+        reflector.loaded().await;
         let folder = storage.folder(&self.namespace);
-        let cache = feed.cache(storage);
+        let cache = reflector.cache(&storage)?;
         let mut waiting = VecDeque::new();
         let mut revision = 0;
         let cursor = match self.begin {
             Begin::State(asked) | Begin::StateThenBookmark(asked) => {
                 match asked {
-                    None => drop(feed.fresh().await?),
-                    Some(asked) => feed.reach(asked).await?,
+                    None => drop(reflector.fresh().await?),
+                    Some(asked) => reflector.reach(asked).await?,
                 }
-                revision = feed.revision();
+                revision = reflector.revision();
                 cache.check(&folder)?;
                 let (entries, cursor, changed) = cache.snapshot(&folder);
                 revision = revision.max(changed);
@@ -120,27 +117,28 @@ impl Watching {
                 cursor
             }
             Begin::Now => {
-                feed.fresh().await?;
+                reflector.fresh().await?;
                 cache.end()
             }
             Begin::After(asked) => match cache.after(asked) {
                 Ok(cursor) => cursor,
-                Err(_) => return Ok(too_old(asked, shown.accept.encoding)),
+                Err(missed) => return ended(missed, asked, &shown),
             },
         };
         let seconds = self
             .seconds
             .unwrap_or(SECONDS_MIN + clock::below(SECONDS_MIN));
         let ends = Instant::now() + Duration::from_secs(seconds);
-        let interest = interest(shown.resource, folder, &self.selectors);
-        let Ok(changed) = cache.join(&interest, cursor) else {
+        let interest = interest(&shown.resource, folder, &self.selectors);
+        let changed = match cache.join(&interest, cursor) {
+            Ok(changed) => changed,
             // The changes after the cursor were dropped in the meantime.
-            return Ok(too_old(revision.max(self.asked()), shown.accept.encoding));
+            Err(missed) => return ended(missed, revision.max(self.asked()), &shown),
         };
         let watch = Watch {
             api: api.clone(),
             shown,
-            storage,
+            cache,
             interest,
             bookmark_due: match self.begin {
                 Begin::StateThenBookmark(_) if self.bookmarks => Some(revision),
@@ -221,7 +219,7 @@ fn check(query: &Query) -> Result<(), Status> {
 struct Watch {
     api: Api,
     shown: Shown,
-    storage: &'static Storage,
+    cache: Arc<Cache>,
     interest: Interest,
     selectors: Selectors,
     bookmarks: bool,
@@ -294,7 +292,7 @@ impl Watch {
             let Some(entry) = self.waiting.pop_front() else {
                 break;
             };
-            if self.selectors.matches(self.shown.resource, &entry) {
+            if self.selectors.matches(&self.shown.resource, &entry) {
                 let frame = self.frame("ADDED", &entry);
                 chunk.put_slice(&frame);
             }
@@ -308,8 +306,7 @@ impl Watch {
 
     /// Sends the changes since then.
     fn tell_changes(&mut self, chunk: &mut BytesMut) {
-        let api = self.api.clone();
-        let cache: &Cache = api.reader().feed.cache(self.storage);
+        let cache = Arc::clone(&self.cache);
         while chunk.len() < CHUNK_BYTES {
             // Marked as seen before reading: a later change wakes the watch again.
             self.changed.borrow_and_update();
@@ -320,10 +317,14 @@ impl Watch {
                         self.tell(chunk, &change);
                     }
                 }
-                Err(_) => {
+                Err(missed) => {
                     self.over = true;
+                    let error = match missed {
+                        Missed::TooOld => fell_behind(),
+                        Missed::Closed => Status::unknown_path(),
+                    };
                     let encoding = self.shown.accept.encoding;
-                    chunk.put_slice(&error_frame(&fell_behind(), encoding));
+                    chunk.put_slice(&error_frame(&error, encoding));
                     return;
                 }
             }
@@ -334,7 +335,7 @@ impl Watch {
         if change.revision <= self.seen_after {
             return;
         }
-        let resource = self.shown.resource;
+        let resource = &self.shown.resource;
         let matches = |stored: &Stored| self.selectors.matches(resource, stored);
         let before = change.before.as_deref().is_some_and(matches);
         let after = !change.deleted && matches(&change.entry);
@@ -360,10 +361,10 @@ impl Watch {
     /// The event that most watchers of a change get; for whole objects, it is encoded once for all.
     fn shared_frame(&mut self, change: &Change) -> Bytes {
         let accept = self.shown.accept;
-        if accept.form != Form::Object || !convert::is_same(self.shown.resource) {
+        if accept.form != Form::Object || !convert::is_same(&self.shown.resource) {
             return self.frame(verb(change), &change.entry);
         }
-        let shown = self.shown;
+        let shown = &self.shown;
         let frame = change.frame(accept.encoding == Encoding::Protobuf, |change| {
             let body = shown.stored(&change.entry)?;
             Ok(frame_of(verb(change), &body, accept.encoding))
@@ -374,7 +375,7 @@ impl Watch {
     /// Sends all changes and a bookmark.
     fn tell_progress(&mut self, chunk: &mut BytesMut) {
         // Read before the changes: the cache has them at least up to this revision.
-        let revision = self.api.reader().feed.revision();
+        let revision = self.api.reader().reflector.revision();
         self.tell_changes(chunk);
         if chunk.len() < CHUNK_BYTES {
             self.bookmark(chunk, revision, false);
@@ -382,9 +383,9 @@ impl Watch {
     }
 
     fn bookmark(&mut self, chunk: &mut BytesMut, revision: i64, initial: bool) {
-        let kind = self.shown.resource.kind;
+        let kind = &self.shown.resource.kind;
         let mut object = json!({
-            "kind": kind.kind, "apiVersion": kind.api_version(),
+            "kind": kind.kind(), "apiVersion": kind.api_version(),
             "metadata": {"resourceVersion": revision.to_string()},
         });
         if initial {
@@ -437,11 +438,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.api
-            .reader()
-            .feed
-            .cache(self.storage)
-            .leave(&self.interest);
+        self.cache.leave(&self.interest);
     }
 }
 
@@ -489,7 +486,15 @@ fn error_frame(status: &Status, encoding: Encoding) -> Bytes {
     }
 }
 
-/// The response to a watch from a revision that is no longer remembered: one error, then the end.
+/// The response to a watch that cannot begin where it was asked to.
+fn ended(missed: Missed, revision: i64, shown: &Shown) -> Result<Response<Body>, Status> {
+    match missed {
+        Missed::TooOld => Ok(too_old(revision, shown.accept.encoding)),
+        Missed::Closed => Err(Status::unknown_path()),
+    }
+}
+
+/// A watch from a revision that is no longer remembered: one error, then the end.
 fn too_old(revision: i64, encoding: Encoding) -> Response<Body> {
     let status = Status::expired(format!("too old resource version: {revision}"));
     let frame = error_frame(&status, encoding);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 use machinery::object;
 use machinery::status::{Cause, Status};
@@ -11,7 +12,7 @@ use crate::cidr::Cidr;
 use crate::clock;
 use crate::registry::Registry;
 use crate::registry::strategy;
-use crate::resources::catalogue::{self, Resource};
+use crate::resources::catalogue::{Resource, Storage};
 use crate::storage::entry;
 use crate::validate;
 
@@ -246,9 +247,7 @@ enum Taken {
 }
 
 async fn take(registry: &Registry, address: Ipv4Addr, service: &Value) -> Result<Taken, Status> {
-    let Some(storage) = ip_addresses() else {
-        return Ok(Taken::Before);
-    };
+    let storage = ip_addresses(registry)?;
     let name = address.to_string();
     let object = json!({
         "kind": "IPAddress", "apiVersion": "networking.k8s.io/v1",
@@ -265,7 +264,7 @@ async fn take(registry: &Registry, address: Ipv4Addr, service: &Value) -> Result
             "name": object::name(service),
         }},
     });
-    let value = entry::encode(storage, &object)?;
+    let value = entry::encode(&storage, &object)?;
     let key = storage.key("", &name);
     if registry
         .reader
@@ -276,7 +275,7 @@ async fn take(registry: &Registry, address: Ipv4Addr, service: &Value) -> Result
     {
         return Ok(Taken::Now);
     }
-    let held = registry.reader.read_key(storage, &key).await?;
+    let held = registry.reader.read_key(&storage, &key).await?;
     let same = |held: &Value, key: &str| {
         let path = ["spec", "parentRef", key];
         object::text(held, &path) == object::text(&object, &path)
@@ -291,7 +290,7 @@ async fn take(registry: &Registry, address: Ipv4Addr, service: &Value) -> Result
 }
 
 async fn release(registry: &Registry, address: &str) {
-    let Some(storage) = ip_addresses() else {
+    let Ok(storage) = ip_addresses(registry) else {
         return;
     };
     let key = storage.key("", address);
@@ -310,8 +309,11 @@ async fn release(registry: &Registry, address: &str) {
     }
 }
 
-fn ip_addresses() -> Option<&'static catalogue::Storage> {
-    catalogue::resource("networking.k8s.io", "v1", "ipaddresses")?.storage
+fn ip_addresses(registry: &Registry) -> Result<Arc<Storage>, Status> {
+    let addresses = registry
+        .reader
+        .resource("networking.k8s.io", "v1", "ipaddresses")?;
+    addresses.stored().cloned()
 }
 
 fn wants_node_ports(service: &Value) -> bool {
@@ -336,15 +338,13 @@ fn ports(registry: &Registry, old: Option<&Value>, service: &mut Value) -> Resul
     if !on_nodes && !health {
         return Ok(());
     }
-    let Some(services) = catalogue::resource("", "v1", "services") else {
-        return Ok(());
-    };
+    let services = registry.reader.resource("", "v1", "services")?;
     let own = (
         object::namespace(service).to_owned(),
         object::name(service).to_owned(),
     );
     let mut used = BTreeSet::new();
-    for other in registry.reader.cached_list(services.kind, "") {
+    for other in registry.reader.cached_list(&services.kind, "") {
         let same = (object::namespace(&other), object::name(&other)) == (&own.0, &own.1);
         if !same || old.is_none() {
             used.extend(node_ports(&other));

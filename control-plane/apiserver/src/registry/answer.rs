@@ -12,8 +12,8 @@ impl Writer<'_> {
     pub(crate) async fn review(&self, mut object: Value) -> Result<Value, Status> {
         self.admit_body("", "", &mut object).await?;
         let registry = self.registry;
-        let kind = self.resource.kind;
-        match kind.group {
+        let kind = &self.resource.kind;
+        match kind.group() {
             "authentication.k8s.io" => {
                 let authenticator = &registry.authenticator;
                 let answer = authenticator.review(&registry.reader, self.user, kind, object);
@@ -36,7 +36,7 @@ impl Writer<'_> {
         mut request: Value,
     ) -> Result<Value, Status> {
         let reader = &self.registry.reader;
-        let kind = self.resource.kind;
+        let kind = &self.resource.kind;
         let account = reader.get(kind, self.namespace, name).await?;
         self.admit_body("token", name, &mut request).await?;
         let issuer = self.registry.issuer.as_ref();

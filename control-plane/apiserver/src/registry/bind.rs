@@ -8,7 +8,6 @@ use crate::auth::Answer;
 use crate::clock;
 use crate::registry::edit::{Edit, Step};
 use crate::registry::write::{Writer, precondition_failed};
-use crate::resources::catalogue;
 use crate::storage::entry::Entry;
 
 impl Writer<'_> {
@@ -25,8 +24,8 @@ impl Writer<'_> {
         } else {
             name.to_owned()
         };
-        let pods = catalogue::resource("", "v1", "pods").ok_or_else(Status::unknown_path)?;
-        let storage = pods.storage.ok_or_else(Status::method_not_allowed)?;
+        let pods = self.registry.reader.resource("", "v1", "pods")?;
+        let storage = pods.stored()?;
         if object::name(&binding) != name {
             let why = "name in URL does not match name in Binding object";
             return Err(Status::bad_request(why));

@@ -80,7 +80,7 @@ async fn publish_authority(registry: &Registry, authority: &str) -> Result<(), S
     let why = "it is being changed all the time";
     Err(Status::conflict(
         "",
-        kind.plural,
+        kind.plural(),
         object::name(&wanted),
         why,
     ))
@@ -112,7 +112,7 @@ async fn ensure(registry: &Registry, wanted: &Value) -> Result<(), Status> {
     }
     Err(Status::conflict(
         rbac::GROUP,
-        kind.plural,
+        kind.plural(),
         name,
         "it is being changed all the time",
     ))

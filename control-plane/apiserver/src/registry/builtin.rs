@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use crate::cidr::Cidr;
 use crate::registry::Registry;
-use crate::resources::catalogue;
 use crate::storage::interest::Interest;
 
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
@@ -49,11 +48,9 @@ pub(crate) async fn make(registry: &Registry) -> Result<(), Status> {
 
 /// Creates objects again after a deletion, as soon as a change of the services is seen.
 pub(crate) async fn keep(registry: &Registry) -> Result<(), Status> {
-    let services = schema::kind("", "v1", "Service").map(catalogue::of);
-    let Some(storage) = services.and_then(|services| services.storage) else {
-        return Ok(());
-    };
-    let cache = registry.reader.feed.cache(storage);
+    let services = registry.reader.resource("", "v1", "services")?;
+    let storage = services.stored()?;
+    let cache = registry.reader.reflector.cache(storage)?;
     let interest = Interest {
         folder: storage.folder(""),
         field: None,
@@ -123,7 +120,7 @@ async fn ensure(
 ) -> Result<(), Status> {
     let kind = schema::kind(group, "v1", kind)
         .ok_or_else(|| Status::internal("a built-in kind is not in the schema"))?;
-    machinery::object::set_type(&mut object, &kind.api_version(), kind.kind);
+    machinery::object::set_type(&mut object, &kind.api_version(), kind.kind());
     let name = machinery::object::name(&object);
     // A new object is in the store, but perhaps not yet in the cache.
     let known = registry.reader.cached(kind, namespace, name).is_some();

@@ -111,16 +111,13 @@ impl Writer<'_> {
     }
 
     async fn end(&self, name: &str, options: Options, admitted: bool) -> Result<Edited, Status> {
-        let storage = self
-            .resource
-            .storage
-            .ok_or_else(Status::method_not_allowed)?;
+        let storage = self.resource.stored()?;
         let key = storage.key(self.namespace, name);
         let dry = self.dry || options.dry;
         let mut deletion = Deletion {
             writer: self,
             admitted,
-            resource: self.resource,
+            resource: &self.resource,
             name,
             options,
         };
@@ -129,7 +126,7 @@ impl Writer<'_> {
             .edit(storage, &key, dry, &mut deletion)
             .await?;
         if let Edited::Deleted(entry) = &edited {
-            allocate::deleted(self.registry, self.resource, &entry.object).await;
+            allocate::deleted(self.registry, &self.resource, &entry.object).await;
         }
         Ok(edited)
     }
@@ -139,7 +136,7 @@ impl Writer<'_> {
 struct Deletion<'a> {
     writer: &'a Writer<'a>,
     admitted: bool,
-    resource: &'static Resource,
+    resource: &'a Resource,
     name: &'a str,
     options: Options,
 }
@@ -197,8 +194,8 @@ impl Deletion<'_> {
     }
 
     fn preconditions(&self, current: &Value) -> Result<(), Status> {
-        let kind = self.resource.kind;
-        let fail = |why: String| Err(Status::conflict(kind.group, kind.kind, self.name, &why));
+        let kind = &self.resource.kind;
+        let fail = |why: String| Err(Status::conflict(kind.group(), kind.kind(), self.name, &why));
         let (uid, version) = (object::uid(current), object::resource_version(current));
         match (&self.options.uid, &self.options.version) {
             (Some(asked), _) if asked != uid => fail(format!(

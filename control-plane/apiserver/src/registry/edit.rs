@@ -66,12 +66,12 @@ impl Registry {
     /// the cached state, it is asked again about the newest one.
     pub(crate) async fn edit(
         &self,
-        storage: &'static Storage,
+        storage: &Arc<Storage>,
         key: &str,
         dry: bool,
         edit: &mut dyn Edit,
     ) -> Result<Edited, Status> {
-        let cached = self.reader.feed.cache(storage).get(key);
+        let cached = self.reader.reflector.cache(storage)?.get(key);
         let mut newest = cached.is_none();
         let mut current = match cached {
             Some(cached) => Some(cached.entry()?),
@@ -109,7 +109,7 @@ impl Registry {
 
     async fn read_entry(
         &self,
-        storage: &'static Storage,
+        storage: &Arc<Storage>,
         key: &str,
     ) -> Result<Option<Arc<Entry>>, Status> {
         let stored = self.reader.read_key(storage, key).await?;
@@ -119,7 +119,7 @@ impl Registry {
     /// Executes a step; the inner error is the newer state that prevented it.
     async fn take_step(
         &self,
-        storage: &'static Storage,
+        storage: &Arc<Storage>,
         key: &str,
         dry: bool,
         current: Option<&Arc<Entry>>,
@@ -174,7 +174,7 @@ impl Registry {
 
     /// The lease for a new value of this collection; 0 for none.
     pub(crate) async fn lease_for(&self, storage: &Storage) -> Result<i64, Status> {
-        if !strategy::of_kind(storage.kind).expires {
+        if !strategy::expires(storage) {
             return Ok(0);
         }
         self.leases.lease(&self.reader.store).await

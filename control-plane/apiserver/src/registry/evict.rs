@@ -11,7 +11,7 @@ use crate::registry::Registry;
 use crate::registry::delete::Options;
 use crate::registry::edit::{Edit, Step};
 use crate::registry::write::Writer;
-use crate::resources::catalogue::{self, Resource};
+use crate::resources::catalogue::Resource;
 use crate::storage::entry::Entry;
 
 /// Upper bound of the disrupted pods that a budget lists.
@@ -38,13 +38,15 @@ impl Writer<'_> {
         };
         options.dry |= dry;
         let reader = &self.registry.reader;
-        let pod = reader.get(self.resource.kind, self.namespace, name).await?;
+        let pod = reader
+            .get(&self.resource.kind, self.namespace, name)
+            .await?;
         if !goes_freely(&pod) {
             self.pay_budget(&pod, options.dry).await?;
         }
         let writer = Writer {
             dry: options.dry,
-            ..*self
+            ..self.clone()
         };
         mark(&writer, name).await?;
         writer.delete_admitted(name, options).await?;
@@ -53,19 +55,17 @@ impl Writer<'_> {
 
     /// Takes one disruption from the budget of a pod, if it has one.
     async fn pay_budget(&self, pod: &Value, dry: bool) -> Result<(), Status> {
-        let Some(budgets) = catalogue::resource("policy", "v1", "poddisruptionbudgets") else {
-            return Err(Status::unknown_path());
-        };
         let reader = &self.registry.reader;
+        let budgets = reader.resource("policy", "v1", "poddisruptionbudgets")?;
         reader.fresh().await?;
-        let all = reader.cached_list(budgets.kind, self.namespace);
+        let all = reader.cached_list(&budgets.kind, self.namespace);
         let matching: Vec<_> = all
             .into_iter()
             .filter(|budget| covers(budget, pod))
             .collect();
         match matching.as_slice() {
             [] => Ok(()),
-            [budget] => pay(self.registry, budgets, budget, pod, dry).await,
+            [budget] => pay(self.registry, &budgets, budget, pod, dry).await,
             _ => {
                 let why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
                 Err(Status::internal(why))
@@ -96,12 +96,12 @@ fn covers(budget: &Value, pod: &Value) -> bool {
 /// Takes one disruption from a budget.
 async fn pay(
     registry: &Registry,
-    budgets: &'static Resource,
+    budgets: &Resource,
     budget: &Value,
     pod: &Value,
     dry: bool,
 ) -> Result<(), Status> {
-    let storage = budgets.storage.ok_or_else(Status::unknown_path)?;
+    let storage = budgets.stored()?;
     let key = storage.key(object::namespace(budget), object::name(budget));
     let mut payment = Payment {
         budgets,
@@ -113,7 +113,7 @@ async fn pay(
 }
 
 struct Payment<'a> {
-    budgets: &'static Resource,
+    budgets: &'a Resource,
     pod: &'a Value,
     ready: bool,
 }
@@ -174,7 +174,7 @@ impl Payment<'_> {
 
 /// Writes the reason of the eviction into the pod's conditions.
 async fn mark(writer: &Writer<'_>, name: &str) -> Result<(), Status> {
-    let storage = writer.resource.storage.ok_or_else(Status::unknown_path)?;
+    let storage = writer.resource.stored()?;
     let key = storage.key(writer.namespace, name);
     writer
         .registry

@@ -72,11 +72,11 @@ pub(crate) fn created(resource: &Resource, object: &mut Value) {
         map_mut(object).insert("status".into(), json!({}));
     }
     (strategy.prepare_for_create)(object);
-    conform(resource, object);
+    prune(resource, object);
 }
 
 /// Writes or omits empty fields as Go does.
-pub(crate) fn conform(resource: &Resource, object: &mut Value) {
+pub(crate) fn prune(resource: &Resource, object: &mut Value) {
     // The same table decoded the object, so its types are right.
     if let Ok(decoded) = strict::as_stored(object, resource.kind.message()) {
         *object = decoded.object;
@@ -104,6 +104,9 @@ pub(crate) fn updated(resource: &Resource, subresource: &str, old: &Value, new: 
         Generation::OfSpecAndAnnotations => {
             annotations(old) != annotations(new) || differs_in_substance(old, new)
         }
+        Generation::OfAllButMetadata => {
+            old.get("status") != new.get("status") || differs_in_substance(old, new)
+        }
     };
     if counts {
         let next = object::generation(old) + 1;
@@ -118,7 +121,7 @@ fn status_updated(resource: &Resource, old: &Value, new: &mut Value) {
         result["status"] = status.clone();
     }
     let mut metadata = new.get("metadata").cloned().unwrap_or_default();
-    let labels = !resource.kind.group.is_empty();
+    let labels = !resource.kind.group().is_empty();
     for (key, kept) in [("ownerReferences", true), ("labels", labels)] {
         if !kept {
             continue;

@@ -94,7 +94,7 @@ impl Patch {
             };
             return Err(self.invalid(&why));
         }
-        let decoded = strict::conform(&patched, message).map_err(|strict::Error(why)| {
+        let decoded = strict::prune(&patched, message).map_err(|strict::Error(why)| {
             self.invalid(&match self.kind {
                 Kind::Strategic => as_restored(&why).unwrap_or(why),
                 _ => why,

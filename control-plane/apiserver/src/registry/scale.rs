@@ -17,8 +17,7 @@ use crate::storage::entry::Entry;
 impl Writer<'_> {
     /// Changes the number of replicas of an object.
     pub(crate) async fn scale(&self, name: &str, change: Change) -> Result<Edited, Status> {
-        let storage = self.resource.storage;
-        let storage = storage.ok_or_else(Status::method_not_allowed)?;
+        let storage = self.resource.stored()?;
         let key = storage.key(self.namespace, name);
         let mut edit = Scaling {
             writer: self,
@@ -48,8 +47,8 @@ impl Edit for Scaling<'_> {
 
 impl Scaling<'_> {
     async fn decide(&self, current: &Value) -> Result<Step, Status> {
-        let kind = self.writer.resource.kind;
-        let old = scale_of(self.writer.resource, current);
+        let kind = &self.writer.resource.kind;
+        let old = scale_of(&self.writer.resource, current);
         let mut new = match &self.change {
             Change::Replace(scale) => scale.clone(),
             Change::Patch(patch) => {
@@ -60,12 +59,17 @@ impl Scaling<'_> {
         lifecycle::match_name(self.name, &new)?;
         let asked = object::resource_version(&new);
         if !asked.is_empty() && asked != object::resource_version(current) {
-            return Err(Status::stale(kind.group, kind.plural, self.name));
+            return Err(Status::stale(kind.group(), kind.plural(), self.name));
         }
         let uid = object::uid(&new);
         if !uid.is_empty() && uid != object::uid(current) {
             let why = "Precondition failed: UID in precondition differs";
-            return Err(Status::conflict(kind.group, kind.plural, self.name, why));
+            return Err(Status::conflict(
+                kind.group(),
+                kind.plural(),
+                self.name,
+                why,
+            ));
         }
         let admission = self
             .writer
@@ -84,12 +88,13 @@ impl Scaling<'_> {
             ));
         }
         chain.validate(mutated, &admission, &new).await?;
-        if object::integer(current, &["spec", "replicas"]) == Some(replicas) {
+        let paths = Paths::of(&self.writer.resource);
+        if object::integer(current, &paths.asked) == Some(replicas) {
             return Ok(Step::Keep);
         }
         let mut object = current.clone();
-        object::set(&mut object, &["spec", "replicas"], replicas.into());
-        if strategy::of(self.writer.resource).generation != Generation::Never {
+        object::set(&mut object, &paths.asked, replicas.into());
+        if strategy::of(&self.writer.resource).generation != Generation::Never {
             let next = object::generation(current) + 1;
             metadata_mut(&mut object).insert("generation".into(), next.into());
         }
@@ -97,7 +102,36 @@ impl Scaling<'_> {
     }
 }
 
-/// Returns the Scale of an object, which holds its number of replicas.
+/// Where an object has what its Scale shows.
+struct Paths<'a> {
+    asked: Vec<&'a str>,
+    running: Vec<&'a str>,
+    selector: Vec<&'a str>,
+}
+
+impl<'a> Paths<'a> {
+    fn of(resource: &'a Resource) -> Paths<'a> {
+        let custom = resource.custom.as_ref();
+        match custom.and_then(|custom| custom.scale.as_ref()) {
+            Some(scale) => Paths {
+                asked: keys(&scale.spec_replicas),
+                running: keys(&scale.status_replicas),
+                selector: keys(&scale.label_selector),
+            },
+            None => Paths {
+                asked: vec!["spec", "replicas"],
+                running: vec!["status", "replicas"],
+                selector: vec!["spec", "selector"],
+            },
+        }
+    }
+}
+
+fn keys(path: &[String]) -> Vec<&str> {
+    path.iter().map(String::as_str).collect()
+}
+
+/// The Scale of an object, which holds its number of replicas.
 pub(crate) fn scale_of(resource: &Resource, object: &Value) -> Value {
     let mut metadata = Map::new();
     for key in [
@@ -111,8 +145,9 @@ pub(crate) fn scale_of(resource: &Resource, object: &Value) -> Value {
             metadata.insert(key.into(), value.clone());
         }
     }
-    let replicas = object::integer(object, &["spec", "replicas"]).unwrap_or(0);
-    let running = object::integer(object, &["status", "replicas"]).unwrap_or(0);
+    let paths = Paths::of(resource);
+    let replicas = object::integer(object, &paths.asked).unwrap_or(0);
+    let running = object::integer(object, &paths.running).unwrap_or(0);
     let mut scale = json!({
         "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata,
         "spec": {}, "status": {"replicas": running},
@@ -120,7 +155,9 @@ pub(crate) fn scale_of(resource: &Resource, object: &Value) -> Value {
     if replicas != 0 {
         scale["spec"]["replicas"] = replicas.into();
     }
-    let selector = match object::at(object, &["spec", "selector"]) {
+    let selector = match object::at(object, &paths.selector) {
+        // Custom resources have it as text.
+        Some(Value::String(text)) => text.clone(),
         Some(Value::Object(map)) if strategy::of(resource).has_plain_selector => {
             LabelSelector::from_map(map).to_string()
         }

@@ -1,12 +1,13 @@
-//! The strategies: what distinguishes each resource from the others, by group and resource.
+//! What is particular about each resource: one strategy for each, found by group and resource.
 //!
-//! Every kind takes the same path through [`crate::registry::write`] and its neighbours. Where
-//! kinds differ, these look into the strategy; no other place compares a kind with a name. A
-//! resource without a row has [`DEFAULT`], so a kind of another group is never mistaken for a
-//! built-in kind with its name.
+//! Every kind takes the same way through [`crate::registry::write`] and its neighbours. Where a
+//! kind differs from the others, they look into its strategy; no other place compares a kind with
+//! a name. A resource without a row has [`DEFAULT`], so that a kind of another group that is
+//! called like one of ours is not taken for it.
 
 mod cluster;
 mod core_group;
+mod custom;
 mod job;
 mod namespace;
 mod pod;
@@ -15,13 +16,16 @@ mod tests;
 mod workload;
 
 use std::collections::HashMap;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
-use machinery::schema::Kind;
+use machinery::schema::{self, Kind};
 use serde_json::Value;
 
 use crate::auth::User;
-use crate::resources::catalogue::Resource;
+use crate::printers::{self, Layout};
+use crate::resources::catalogue::{ROOT, Resource, Storage, StorageId};
+use crate::resources::convert::Conversion;
+use crate::resources::fields::{self, Selectable};
 use crate::validate::Rules;
 
 /// How objects of one resource are created, changed and deleted.
@@ -30,83 +34,113 @@ pub(crate) struct Strategy {
     /// The API group and the plural; all versions share a strategy.
     pub(crate) group: &'static str,
     pub(crate) resource: &'static str,
-    /// Which changes increase `metadata.generation`.
+    /// How its objects are stored.
+    pub(crate) stored: Stored,
+    /// The folder of its keys; empty if that is the plural.
+    pub(crate) folder: &'static str,
+    /// Versions that are not stored, and how they differ from the stored one.
+    pub(crate) conversions: &'static [(&'static str, Conversion)],
+    /// The fields that selectors may name, besides name and namespace.
+    pub(crate) selectable: &'static [fields::Row],
+    /// What tables show.
+    pub(crate) columns: &'static Layout,
+    /// When `metadata.generation` counts.
     pub(crate) generation: Generation,
-    /// True if a new object keeps the status it comes with.
+    /// A new object may bring its status along.
     pub(crate) keeps_status_on_create: bool,
-    /// True if a PUT may create the object.
+    /// A PUT may create the object.
     pub(crate) allow_create_on_update: bool,
-    /// True if a PUT may omit the version that it replaces.
+    /// A PUT may leave out the version that it replaces.
     pub(crate) allow_unconditional_update: bool,
-    /// True if a deletion returns the object instead of a status.
+    /// A deletion is answered by the object instead of a status.
     pub(crate) returns_deleted_object: bool,
     /// What a deletion waits for.
     pub(crate) deletion: Deletion,
-    /// True if a deletion without a propagation policy orphans the dependents.
+    /// A deletion that says nothing of its dependents leaves them alone.
     pub(crate) orphans_dependents: bool,
-    /// True if objects expire after an hour.
+    /// Objects are kept for an hour only.
     pub(crate) expires: bool,
-    /// True if objects get addresses and ports.
+    /// Objects get addresses and ports.
     pub(crate) allocates: bool,
-    /// True if a create is not stored, but assigns a pod to a node.
+    /// A creation is not stored, it assigns a pod to a node.
     pub(crate) binds_pods: bool,
-    /// True if the selector is a plain map of labels.
+    /// The selector is a plain map of labels.
     pub(crate) has_plain_selector: bool,
-    /// Initializes a new object, besides identity and times.
+    /// What a new object gets besides identity and times.
     pub(crate) prepare_for_create: fn(&mut Value),
-    /// Writes the requester into a new object.
+    /// Writes into a new object who sends it.
     pub(crate) set_requester: fn(&User, &mut Value),
-    /// Restores or sets fields in an update, from the old state to the new one.
+    /// What an update keeps or gets, given the old state and the new one.
     pub(crate) prepare_for_update: fn(&Value, &mut Value),
-    /// Subresources that write only a part of the object.
+    /// Subresources through which only a part of the object is written, and how.
     pub(crate) subresources: &'static [Subresource],
     pub(crate) rules: Rules,
-    /// Returns a warning about a new object that is valid.
+    /// What to warn of when an object is created, though it keeps the rules.
     pub(crate) warnings_on_create: fn(&Value) -> Option<String>,
-    /// Names the feature of an object that has no effect here.
+    /// What an object is stored without.
     pub(crate) without_effect: fn(&Value) -> Option<&'static str>,
-    /// The error for an unknown field in a field selector.
+    /// How a field selector is refused that names an unknown field.
     pub(crate) unknown_field: UnknownField,
 }
 
-/// The name of a subresource, and its preparation of an update from the old to the new state.
+/// The name of a subresource, and what its updates make of an old state and a new one.
 pub(crate) type Subresource = (&'static str, fn(&Value, &mut Value));
 
-/// Which changes increase `metadata.generation`.
+/// How the objects of a resource are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stored {
+    /// In protobuf, in a folder that is called like the resource.
+    ByPlural,
+    /// In JSON, in a folder below one that is called like the group.
+    UnderGroup,
+    /// As objects of the resource with the same name in the core group.
+    WithCore,
+    /// Not at all: they are only answered.
+    Never,
+}
+
+/// When `metadata.generation` counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Generation {
     Never,
-    /// Changes of anything except metadata and status.
+    /// When anything but metadata and status changes.
     OfSpec,
-    /// Changes of annotations, too: other objects inherit them.
+    /// When annotations change, too: others inherit them.
     OfSpecAndAnnotations,
+    /// When anything but metadata changes, the status included.
+    OfAllButMetadata,
 }
 
 /// What a deletion waits for, besides finalizers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Deletion {
     AtOnce,
-    /// For the node's agent, during the grace period.
+    /// The node's agent, as long as the object's grace lasts.
     Gracefully,
-    /// For the finalizers of the spec, which stand for the objects inside.
+    /// The finalizers of the spec, which stand for the objects inside.
     AfterContent,
 }
 
-/// The error for an unknown field in a field selector.
+/// How a field selector is refused that names an unknown field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UnknownField {
-    /// The message for kinds without fields of their own.
+    /// In the words of kinds without fields of their own.
     MetadataAlone,
-    /// The message for kinds that convert field names.
+    /// In the words of kinds that convert the names of fields.
     NotSupported,
     /// The same with this kind.
     NotSupportedFor(&'static str),
 }
 
-/// The strategy of most resources.
+/// A resource that is like most.
 pub(crate) const DEFAULT: Strategy = Strategy {
     group: "",
     resource: "",
+    stored: Stored::ByPlural,
+    folder: "",
+    conversions: &[],
+    selectable: &[],
+    columns: &printers::DEFAULT,
     generation: Generation::Never,
     keeps_status_on_create: false,
     allow_create_on_update: false,
@@ -138,26 +172,98 @@ static ROWS: LazyLock<HashMap<(&str, &str), &Strategy>> = LazyLock::new(|| {
     rows.map(|row| ((row.group, row.resource), row)).collect()
 });
 
-/// Returns the strategy of a resource.
-pub(crate) fn of(resource: &Resource) -> &'static Strategy {
-    of_kind(resource.kind)
+static BUILTIN: LazyLock<Vec<Arc<Resource>>> = LazyLock::new(|| {
+    let mut storages: HashMap<(&str, &str), Arc<Storage>> = HashMap::new();
+    for kind in schema::kinds() {
+        let row = of_builtin(kind);
+        let stored = [Stored::ByPlural, Stored::UnderGroup].contains(&row.stored);
+        if stored && kind.has_verb("list") && row.conversion(kind).is_none() {
+            let place = (kind.group(), kind.plural());
+            storages.insert(place, Arc::new(row.storage(kind)));
+        }
+    }
+    let resources = schema::kinds().iter().map(|kind| {
+        let row = of_builtin(kind);
+        let group = match row.stored {
+            Stored::WithCore => "",
+            _ => kind.group(),
+        };
+        let storage = storages.get(&(group, kind.plural()));
+        Arc::new(Resource {
+            kind: Arc::clone(kind),
+            storage: storage.cloned(),
+            selectable: row.selectable(),
+            conversion: row.conversion(kind),
+            custom: None,
+        })
+    });
+    resources.collect()
+});
+
+/// Every built-in resource, in the order of the table.
+pub(crate) fn builtin() -> &'static [Arc<Resource>] {
+    &BUILTIN
 }
 
-/// Returns the strategy of a kind.
-pub(crate) fn of_kind(kind: &Kind) -> &'static Strategy {
-    let row = ROWS.get(&(kind.group, kind.plural));
+/// The strategy of a resource.
+pub(crate) fn of(resource: &Resource) -> &'static Strategy {
+    match (&resource.custom, resource.has_status()) {
+        (None, _) => of_builtin(&resource.kind),
+        (Some(_), true) => &custom::WITH_STATUS,
+        (Some(_), false) => &custom::WHOLE,
+    }
+}
+
+/// Whether objects of a collection are kept for an hour only.
+pub(crate) fn expires(storage: &Storage) -> bool {
+    !storage.custom && of_builtin(&storage.kind).expires
+}
+
+fn of_builtin(kind: &Kind) -> &'static Strategy {
+    let row = ROWS.get(&(kind.group(), kind.plural()));
     row.copied().unwrap_or(&OTHER)
 }
 
 impl Strategy {
-    /// Returns the preparation of an update through a subresource, if it has its own.
+    fn storage(&self, kind: &Arc<Kind>) -> Storage {
+        let folder = match self.folder {
+            "" => kind.plural(),
+            folder => folder,
+        };
+        let under_group = self.stored == Stored::UnderGroup;
+        let prefix = if under_group {
+            format!("{ROOT}{}/{folder}/", kind.group())
+        } else {
+            format!("{ROOT}{folder}/")
+        };
+        Storage {
+            id: StorageId::next(),
+            kind: Arc::clone(kind),
+            prefix: prefix.into(),
+            json: under_group,
+            custom: false,
+            selectable: self.selectable(),
+        }
+    }
+
+    fn selectable(&self) -> Selectable {
+        self.selectable.iter().map(Into::into).collect()
+    }
+
+    fn conversion(&self, kind: &Kind) -> Option<Conversion> {
+        let mut all = self.conversions.iter();
+        all.find(|(version, _)| *version == kind.version())
+            .map(|(_, conversion)| *conversion)
+    }
+
+    /// What an update through a subresource makes of the object, if that is particular.
     pub(crate) fn prepare_subresource(&self, name: &str) -> Option<fn(&Value, &mut Value)> {
         let mut all = self.subresources.iter();
         all.find(|(one, _)| *one == name)
             .map(|(_, prepare)| *prepare)
     }
 
-    /// Returns a warning about an object that is stored and has no effect here.
+    /// What to warn of when an object is written that is stored and has no effect here.
     pub(crate) fn warning_without_effect(&self, object: &Value) -> Option<String> {
         let what = (self.without_effect)(object)?;
         let resource = self.resource;

@@ -15,7 +15,7 @@ use crate::registry::edit::{Edit, Edited, Step};
 use crate::registry::lifecycle;
 use crate::registry::patch::Patch;
 use crate::registry::strategy::{self, Deletion};
-use crate::resources::catalogue::Resource;
+use crate::resources::catalogue::{Resource, Storage};
 use crate::resources::convert;
 use crate::storage::entry::{self, Entry};
 use crate::validate;
@@ -24,10 +24,11 @@ use crate::validate;
 const NAMES_TRIED_MAX: usize = 8;
 
 /// A writer: the user, the resource and the namespace of writes.
+#[derive(Clone)]
 pub(crate) struct Writer<'a> {
     pub(crate) registry: &'a Registry,
     pub(crate) user: &'a User,
-    pub(crate) resource: &'static Resource,
+    pub(crate) resource: Arc<Resource>,
     pub(crate) namespace: &'a str,
     /// True for a dry run: nothing is stored.
     pub(crate) dry: bool,
@@ -79,8 +80,8 @@ impl Writer<'_> {
     }
 
     async fn create_named(&self, mut object: Value) -> Result<Arc<Entry>, Status> {
-        let resource = self.resource;
-        let storage = resource.storage.ok_or_else(Status::method_not_allowed)?;
+        let resource = &*self.resource;
+        let storage = resource.stored()?;
         let versioned = !object::resource_version(&object).is_empty();
         // Held until the service is stored, so that the next one chooses from what is free after
         // that.
@@ -130,7 +131,7 @@ impl Writer<'_> {
 
     async fn store_new(
         &self,
-        storage: &'static crate::resources::catalogue::Storage,
+        storage: &Storage,
         key: &str,
         stored: &Value,
     ) -> Result<Option<i64>, Status> {
@@ -141,9 +142,9 @@ impl Writer<'_> {
 
     /// Prepares, admits and validates a new object.
     async fn complete(&self, object: &mut Value) -> Result<(), Status> {
-        let resource = self.resource;
+        let resource = &*self.resource;
         lifecycle::match_namespace(resource, self.namespace, object)?;
-        fill_in(resource, object);
+        set_defaults(resource, object);
         lifecycle::created(resource, object);
         (strategy::of(resource).set_requester)(self.user, object);
         let name = object::name(object).to_owned();
@@ -179,13 +180,10 @@ impl Writer<'_> {
         subresource: &str,
         change: Change,
     ) -> Result<(Edited, Vec<String>), Status> {
-        let storage = self
-            .resource
-            .storage
-            .ok_or_else(Status::method_not_allowed)?;
+        let storage = self.resource.stored()?;
         let key = storage.key(self.namespace, name);
         // Held as for a new service: an update may ask for an address or a port.
-        let _guard = if allocate::concerns(self.resource) && subresource.is_empty() {
+        let _guard = if allocate::concerns(&self.resource) && subresource.is_empty() {
             Some(self.registry.allocation.lock().await)
         } else {
             None
@@ -204,9 +202,9 @@ impl Writer<'_> {
             .await?;
         let warnings = update.warnings;
         if let Edited::Deleted(entry) = &edited {
-            allocate::deleted(self.registry, self.resource, &entry.object).await;
+            allocate::deleted(self.registry, &self.resource, &entry.object).await;
         } else if let Some(old) = update.had_address.filter(|_| !self.dry) {
-            allocate::deleted(self.registry, self.resource, &old).await;
+            allocate::deleted(self.registry, &self.resource, &old).await;
         }
         Ok((edited, warnings))
     }
@@ -227,7 +225,7 @@ impl Writer<'_> {
         admission::Attributes {
             user: self.user,
             operation,
-            kind: self.resource.kind,
+            kind: &self.resource.kind,
             subresource,
             namespace: self.namespace,
             name,
@@ -250,7 +248,7 @@ impl Edit for Update<'_, '_> {
 impl Update<'_, '_> {
     /// The object does not exist: a PUT creates objects of some kinds.
     async fn made(&self) -> Result<Step, Status> {
-        let resource = self.writer.resource;
+        let resource = &*self.writer.resource;
         let Change::Replace(object) = &self.change else {
             return Err(resource.not_found(self.name));
         };
@@ -270,14 +268,14 @@ impl Update<'_, '_> {
     }
 
     async fn updated(&mut self, current: &Entry) -> Result<Step, Status> {
-        let resource = self.writer.resource;
+        let resource = &*self.writer.resource;
         let old = convert::to_served(resource, &current.object);
         let mut new = self.new_state(&old)?;
         lifecycle::match_namespace(resource, self.writer.namespace, &mut new)?;
         lifecycle::match_name(self.name, &new)?;
         self.preconditions(&old, &new)?;
         let removed_deletion = lifecycle_end(resource, self.subresource, &old, &new);
-        fill_in(resource, &mut new);
+        set_defaults(resource, &mut new);
         let admission = self
             .writer
             .admission(UPDATE, self.subresource, self.name, Some(&old));
@@ -308,7 +306,7 @@ impl Update<'_, '_> {
         match &self.change {
             Change::Replace(object) => Ok(object.clone()),
             Change::Patch(patch) => {
-                let (object, warnings) = patch.apply(self.writer.resource, old)?;
+                let (object, warnings) = patch.apply(&self.writer.resource, old)?;
                 self.warnings = warnings;
                 Ok(object)
             }
@@ -317,10 +315,10 @@ impl Update<'_, '_> {
 
     /// Checks the uid and the version that the request expects.
     fn preconditions(&self, old: &Value, new: &Value) -> Result<(), Status> {
-        let resource = self.writer.resource;
+        let resource = &*self.writer.resource;
         let (uid, old_uid) = (object::uid(new), object::uid(old));
         if !uid.is_empty() && uid != old_uid {
-            let (group, kind) = (resource.kind.group, resource.kind.kind);
+            let (group, kind) = (resource.kind.group(), resource.kind.kind());
             return Err(match &self.change {
                 Change::Replace(_) => self.another(uid, old_uid),
                 Change::Patch(_) => {
@@ -347,11 +345,11 @@ impl Update<'_, '_> {
             }
             let why = "must be specified for an update";
             let cause = Cause::invalid("metadata.resourceVersion", &0.into(), why);
-            let (group, plural) = (resource.kind.group, resource.kind.plural);
+            let (group, plural) = (resource.kind.group(), resource.kind.plural());
             return Err(Status::invalid(group, plural, self.name, vec![cause]));
         }
         if version != object::resource_version(old) {
-            let (group, plural) = (resource.kind.group, resource.kind.plural);
+            let (group, plural) = (resource.kind.group(), resource.kind.plural());
             return Err(Status::stale(group, plural, self.name));
         }
         Ok(())
@@ -366,10 +364,16 @@ impl Update<'_, '_> {
         } = self.writer;
         let key = resource
             .storage
+            .as_ref()
             .map(|storage| storage.key(namespace, self.name))
             .unwrap_or_default();
         let why = precondition_failed(&key, "UID", asked, has);
-        Status::conflict(resource.kind.group, resource.kind.plural, self.name, &why)
+        Status::conflict(
+            resource.kind.group(),
+            resource.kind.plural(),
+            self.name,
+            &why,
+        )
     }
 }
 
@@ -383,13 +387,13 @@ pub(crate) fn precondition_failed(key: &str, what: &str, asked: &str, has: &str)
 }
 
 /// Sets defaults, by the rules of the stored version.
-pub(crate) fn fill_in(resource: &Resource, object: &mut Value) {
+pub(crate) fn set_defaults(resource: &Resource, object: &mut Value) {
     if convert::is_same(resource) {
-        defaults::apply(resource.kind.group, resource.kind.kind, object);
-        return defaults::name_kinds(resource.kind.group, resource.kind.kind, object);
+        defaults::apply(resource.kind.group(), resource.kind.kind(), object);
+        return defaults::name_kinds(resource.kind.group(), resource.kind.kind(), object);
     }
     let mut stored = convert::to_stored(resource, std::mem::take(object));
-    defaults::apply(resource.kind.group, resource.kind.kind, &mut stored);
+    defaults::apply(resource.kind.group(), resource.kind.kind(), &mut stored);
     *object = Value::clone(&convert::to_served(resource, &Arc::new(stored)));
 }
 
@@ -419,11 +423,12 @@ pub(crate) fn refuse(
     // Errors name the kind in its stored version.
     let kind = resource
         .storage
-        .map_or(resource.kind, |storage| storage.kind);
+        .as_ref()
+        .map_or(&resource.kind, |storage| &storage.kind);
     let name = object::name(object);
-    Err(Status::invalid(kind.group, kind.kind, name, causes))
+    Err(Status::invalid(kind.group(), kind.kind(), name, causes))
 }
 
 fn already_exists(resource: &Resource, name: &str) -> Status {
-    Status::already_exists(resource.kind.group, resource.kind.plural, name)
+    Status::already_exists(resource.kind.group(), resource.kind.plural(), name)
 }

@@ -1,126 +1,148 @@
-//! The resources and where they are stored: the kinds of the schema table, with a few facts that
-//! the table does not have.
+//! What is served and where it is stored.
+//!
+//! A [`Catalogue`] is one state of what a server serves: the built-in resources, and custom ones. It
+//! is never changed: when a resource comes or goes, another catalogue takes its place, and a
+//! request keeps the one that it began with.
 
-use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use machinery::schema::{self, Kind};
+use machinery::schema::Kind;
 use machinery::status::Status;
 
-/// Prefix of all objects.
+use super::convert::Conversion;
+use super::custom::Custom;
+use super::fields::Selectable;
+
+/// Where all objects are.
 pub(crate) const ROOT: &str = "/registry/";
 
 /// One resource of one version.
+#[derive(Debug)]
 pub(crate) struct Resource {
-    /// The kind of its objects.
-    pub(crate) kind: &'static Kind,
-    /// Where it is stored; `None` for kinds that are only answered.
-    pub(crate) storage: Option<&'static Storage>,
+    /// What is served.
+    pub(crate) kind: Arc<Kind>,
+    /// Where it is stored; some kinds are only answered.
+    pub(crate) storage: Option<Arc<Storage>>,
+    /// The fields that selectors may name, besides name and namespace.
+    pub(crate) selectable: Selectable,
+    /// How its objects differ from the stored ones; `None` if they do not.
+    pub(crate) conversion: Option<Conversion>,
+    /// What is particular about a resource that the table does not have.
+    pub(crate) custom: Option<Custom>,
 }
 
-/// One collection of the store. All versions of a kind share it.
+/// One collection of the store; versions of a kind share it.
+#[derive(Debug)]
 pub(crate) struct Storage {
-    /// Index among all collections.
-    pub(crate) at: usize,
-    /// The kind in the version that is stored.
-    pub(crate) kind: &'static Kind,
-    /// Prefix of its keys, such as `/registry/pods/`.
-    pub(crate) prefix: String,
-    /// True if it is written as JSON instead of protobuf.
+    pub(crate) id: StorageId,
+    /// The version that is written.
+    pub(crate) kind: Arc<Kind>,
+    /// What its keys begin with, such as `/registry/pods/`.
+    pub(crate) prefix: Arc<str>,
+    /// Written as JSON instead of protobuf.
     pub(crate) json: bool,
+    /// The table does not have the kind.
+    pub(crate) custom: bool,
+    /// The fields of the stored version that selectors may name.
+    pub(crate) selectable: Selectable,
 }
 
-struct Catalogue {
-    resources: Vec<Resource>,
-    by_prefix: BTreeMap<&'static str, usize>,
+/// Tells collections apart. A collection that comes after another with the same prefix is another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct StorageId(u64);
+
+/// One state of what a server serves.
+#[derive(Default)]
+pub(crate) struct Catalogue {
+    /// In the order of discovery.
+    resources: Vec<Arc<Resource>>,
+    by_group: HashMap<Arc<str>, Versions>,
+    /// The collections of the store, each once.
+    storages: HashMap<StorageId, Arc<Storage>>,
 }
 
-static STORAGES: LazyLock<Vec<Storage>> = LazyLock::new(|| {
-    let stored = schema::kinds()
-        .iter()
-        .filter(|kind| is_stored_version(kind));
-    let storages = stored.enumerate().map(|(at, kind)| Storage {
-        at,
-        kind,
-        prefix: prefix(kind),
-        json: in_own_folder(kind.group),
-    });
-    storages.collect()
-});
+/// The resources of each version of a group.
+type Versions = HashMap<Arc<str>, Plurals>;
+/// The index of each resource by its plural.
+type Plurals = HashMap<Arc<str>, usize>;
 
-static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| {
-    let storage_of = |kind: &Kind| {
-        let prefix = prefix(kind);
-        let served = kind.has_verb("list") && kind.plural != "componentstatuses";
-        served
-            .then(|| STORAGES.iter().find(|storage| storage.prefix == prefix))
-            .flatten()
-    };
-    let resources = schema::kinds().iter().map(|kind| Resource {
-        kind,
-        storage: storage_of(kind),
-    });
-    let by_prefix = STORAGES
-        .iter()
-        .map(|storage| (storage.prefix.as_str(), storage.at));
-    Catalogue {
-        resources: resources.collect(),
-        by_prefix: by_prefix.collect(),
-    }
-});
-
-/// Returns every resource.
-pub(crate) fn all() -> &'static [Resource] {
-    &CATALOGUE.resources
-}
-
-/// Returns every collection of the store.
-pub(crate) fn storages() -> &'static [Storage] {
-    &STORAGES
-}
-
-/// Finds the resource of a group, version and plural.
-pub(crate) fn resource(group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
-    schema::resource(group, version, plural).map(of)
-}
-
-/// Returns the resource of a kind of the table.
-pub(crate) fn of(kind: &'static Kind) -> &'static Resource {
-    let mut all = CATALOGUE.resources.iter();
-    all.find(|resource| std::ptr::eq(resource.kind, kind))
-        .expect("every kind of the table is a resource")
-}
-
-/// Finds the collection of a key.
-pub(crate) fn storage_of_key(key: &str) -> Option<&'static Storage> {
-    // No prefix begins with another one, so only the last one that sorts before the key can match.
-    let (prefix, at) = CATALOGUE.by_prefix.range(..=key).next_back()?;
-    key.starts_with(prefix).then(|| &STORAGES[*at])
-}
-
-/// True if this version of a group is served.
-pub(crate) fn serves_version(group: &str, version: &str) -> bool {
-    let mut all = CATALOGUE.resources.iter();
-    all.any(|one| one.kind.group == group && one.kind.version == version)
-}
-
-/// True if any version of a group is served.
-pub(crate) fn serves_group(group: &str) -> bool {
-    CATALOGUE
-        .resources
-        .iter()
-        .any(|one| one.kind.group == group)
-}
-
-/// The message that no version of a group has such a kind, from Kubernetes' scheme.
+/// No version of a group has such a kind, in the words of Kubernetes' scheme.
 pub(crate) fn unregistered(kind: &str, version: &str) -> String {
     format!(
         "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""
     )
 }
 
+impl Catalogue {
+    /// A catalogue of these resources.
+    pub(crate) fn new(resources: impl IntoIterator<Item = Arc<Resource>>) -> Catalogue {
+        let mut resources: Vec<_> = resources.into_iter().collect();
+        // Stable: within one priority the order of the table, and of versions, holds.
+        resources.sort_by_key(|resource| std::cmp::Reverse(resource.kind.priority()));
+        let mut catalogue = Catalogue::default();
+        for (at, resource) in resources.iter().enumerate() {
+            let kind = &resource.kind;
+            let versions = catalogue.by_group.entry(kind.group().into()).or_default();
+            let plurals = versions.entry(kind.version().into()).or_default();
+            plurals.insert(kind.plural().into(), at);
+            if let Some(storage) = &resource.storage {
+                catalogue.storages.insert(storage.id, Arc::clone(storage));
+            }
+        }
+        catalogue.resources = resources;
+        catalogue
+    }
+
+    /// Every resource that is served, in the order of discovery.
+    pub(crate) fn resources(&self) -> &[Arc<Resource>] {
+        &self.resources
+    }
+
+    /// Every collection of the store.
+    pub(crate) fn storages(&self) -> impl Iterator<Item = &Arc<Storage>> {
+        self.storages.values()
+    }
+
+    /// The resource of a group, version and plural.
+    pub(crate) fn resource(
+        &self,
+        group: &str,
+        version: &str,
+        plural: &str,
+    ) -> Option<&Arc<Resource>> {
+        let at = self.by_group.get(group)?.get(version)?.get(plural)?;
+        Some(&self.resources[*at])
+    }
+
+    /// The resource of a kind; an error if it is not served.
+    pub(crate) fn of(&self, kind: &Kind) -> Result<&Arc<Resource>, Status> {
+        self.resource(kind.group(), kind.version(), kind.plural())
+            .ok_or_else(Status::unknown_path)
+    }
+
+    /// Whether any resource of this version of a group is served.
+    pub(crate) fn serves_version(&self, group: &str, version: &str) -> bool {
+        let versions = self.by_group.get(group);
+        versions.is_some_and(|versions| versions.contains_key(version))
+    }
+
+    /// Whether a group is served in any version.
+    pub(crate) fn serves_group(&self, group: &str) -> bool {
+        self.by_group.contains_key(group)
+    }
+}
+
+impl StorageId {
+    pub(crate) fn next() -> StorageId {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        StorageId(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
 impl Storage {
-    /// Returns the key of an object.
+    /// The key of an object.
     pub(crate) fn key(&self, namespace: &str, name: &str) -> String {
         if self.kind.namespaced() {
             format!("{}{namespace}/{name}", self.prefix)
@@ -129,123 +151,28 @@ impl Storage {
         }
     }
 
-    /// Returns the key prefix of a namespace, or of all namespaces if it is empty.
+    /// What the keys of a namespace begin with; of all namespaces when it is empty.
     pub(crate) fn folder(&self, namespace: &str) -> String {
         match namespace {
-            "" => self.prefix.clone(),
+            "" => self.prefix.to_string(),
             namespace => format!("{}{namespace}/", self.prefix),
         }
     }
 }
 
 impl Resource {
-    /// True if the status is written only through its subresource.
+    /// Whether the status is written through its own path alone.
     pub(crate) fn has_status(&self) -> bool {
         self.kind.subresource("status").is_some()
     }
 
-    /// The error that no object has this name.
+    /// Where its objects are stored; an error for a kind that is only answered.
+    pub(crate) fn stored(&self) -> Result<&Arc<Storage>, Status> {
+        self.storage.as_ref().ok_or_else(Status::method_not_allowed)
+    }
+
+    /// There is no object of this name.
     pub(crate) fn not_found(&self, name: &str) -> Status {
-        Status::not_found(self.kind.group, self.kind.plural, name)
+        Status::not_found(self.kind.group(), self.kind.plural(), name)
     }
-
-    /// The kind of lists: the kind with `List` appended.
-    pub(crate) fn list_kind(&self) -> String {
-        format!("{}List", self.kind.kind)
-    }
-
-    /// Returns the path of a selectable field, other than name and namespace.
-    pub(crate) fn selectable(&self, field: &str) -> Option<Vec<&'static str>> {
-        selectable(self.kind.group, self.kind.plural, field)
-    }
-}
-
-/// Returns the path in the object of a selectable field.
-pub(crate) fn selectable(group: &str, plural: &str, field: &str) -> Option<Vec<&'static str>> {
-    let fields = selectable_fields(group, plural);
-    let field = fields.iter().find(|one| **one == field)?;
-    let path = match *field {
-        "source" => "source.component",
-        "status.podIPs" => "status.podIP",
-        "status.successful" => "status.succeeded",
-        field => field,
-    };
-    Some(path.split('.').collect())
-}
-
-/// The selectable fields, other than name and namespace.
-pub(crate) fn selectable_fields(group: &str, plural: &str) -> &'static [&'static str] {
-    match (group, plural) {
-        ("", "pods") => &[
-            "spec.nodeName",
-            "spec.restartPolicy",
-            "spec.schedulerName",
-            "spec.serviceAccountName",
-            "spec.hostNetwork",
-            "status.phase",
-            "status.podIP",
-            "status.podIPs",
-            "status.nominatedNodeName",
-        ],
-        ("", "nodes") => &["spec.unschedulable"],
-        ("", "namespaces") => &["status.phase"],
-        ("", "secrets") => &["type"],
-        ("", "services") => &["spec.clusterIP", "spec.type"],
-        ("", "events") => &[
-            "involvedObject.kind",
-            "involvedObject.namespace",
-            "involvedObject.name",
-            "involvedObject.uid",
-            "involvedObject.apiVersion",
-            "involvedObject.resourceVersion",
-            "involvedObject.fieldPath",
-            "reason",
-            "reportingComponent",
-            "source",
-            "type",
-        ],
-        ("events.k8s.io", "events") => &[
-            "regarding.kind",
-            "regarding.namespace",
-            "regarding.name",
-            "regarding.uid",
-            "regarding.apiVersion",
-            "regarding.resourceVersion",
-            "regarding.fieldPath",
-            "reason",
-            "reportingController",
-            "type",
-        ],
-        ("", "replicationcontrollers") => &["status.replicas"],
-        ("batch", "jobs") => &["status.successful"],
-        ("certificates.k8s.io", "certificatesigningrequests") => &["spec.signerName"],
-        ("resource.k8s.io", "resourceslices") => &["spec.nodeName", "spec.driver"],
-        _ => &[],
-    }
-}
-
-/// True if the store holds this version of its kind.
-fn is_stored_version(kind: &Kind) -> bool {
-    let listed = kind.has_verb("list") && kind.plural != "componentstatuses";
-    let other = (kind.group, kind.plural) == ("events.k8s.io", "events")
-        || (kind.group, kind.version) == ("autoscaling", "v1");
-    listed && !other
-}
-
-/// True if keys of this group contain the group.
-fn in_own_folder(group: &str) -> bool {
-    ["apiextensions.k8s.io", "apiregistration.k8s.io"].contains(&group)
-}
-
-fn prefix(kind: &Kind) -> String {
-    let folder = match (kind.group, kind.plural) {
-        ("", "nodes") => "minions",
-        ("", "services") => "services/specs",
-        ("", "endpoints") => "services/endpoints",
-        ("", "replicationcontrollers") => "controllers",
-        ("networking.k8s.io", "ingresses") => "ingress",
-        (group, plural) if in_own_folder(group) => return format!("{ROOT}{group}/{plural}/"),
-        (_, plural) => plural,
-    };
-    format!("{ROOT}{folder}/")
 }

@@ -1,4 +1,5 @@
-//! Converts kinds that are served in two versions and stored in one: events and autoscalers.
+//! Converts kinds that are served in several versions and stored in one: among ours, events and
+//! autoscalers.
 
 use std::sync::Arc;
 
@@ -7,9 +8,34 @@ use serde_json::{Map, Value, json};
 
 use crate::resources::catalogue::Resource;
 
-/// The group of the newer events. All other converted kinds are autoscalers: no other versions
-/// share a collection.
-const EVENTS: &str = "events.k8s.io";
+/// How objects of the stored version become objects of a served one, and back, besides the version
+/// that they name.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Conversion {
+    to_served: fn(&mut Value),
+    to_stored: fn(&mut Value),
+}
+
+impl Conversion {
+    /// Both versions have the same fields.
+    pub(crate) const NONE: Conversion = Conversion {
+        to_served: |_| {},
+        to_stored: |_| {},
+    };
+}
+
+/// Events of `events.k8s.io`, which are stored as events of the core group.
+pub(crate) const EVENT: Conversion = Conversion {
+    to_served: |object| rename(object, |(core, events)| (core, events)),
+    to_stored: |object| rename(object, |(core, events)| (events, core)),
+};
+
+/// Autoscalers of autoscaling/v1, which are stored as those of v2.
+pub(crate) const AUTOSCALER_V1: Conversion = Conversion {
+    to_served: autoscaler_to_v1,
+    to_stored: autoscaler_to_v2,
+};
+
 /// Annotations for what autoscaling/v1 has no fields for.
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
@@ -27,39 +53,35 @@ const EVENT_FIELDS: [(&str, &str); 7] = [
 
 /// True if the resource is served as it is stored.
 pub(crate) fn is_same(resource: &Resource) -> bool {
-    resource
-        .storage
-        .is_none_or(|storage| std::ptr::eq(storage.kind, resource.kind))
+    resource.conversion.is_none()
 }
 
 /// Converts a stored object to the version of the resource.
 pub(crate) fn to_served(resource: &Resource, object: &Arc<Value>) -> Arc<Value> {
-    if is_same(resource) {
+    let Some(conversion) = resource.conversion else {
         return Arc::clone(object);
-    }
+    };
     let mut object = Value::clone(object);
-    match resource.kind.group {
-        EVENTS => rename(&mut object, |(core, events)| (core, events)),
-        _ => autoscaler_to_v1(&mut object),
-    }
+    (conversion.to_served)(&mut object);
     object::set_type(
         &mut object,
         &resource.kind.api_version(),
-        resource.kind.kind,
+        resource.kind.kind(),
     );
     Arc::new(object)
 }
 
 /// Converts an object of the resource's version to the stored version.
 pub(crate) fn to_stored(resource: &Resource, mut object: Value) -> Value {
-    let Some(storage) = resource.storage.filter(|_| !is_same(resource)) else {
+    let (Some(storage), Some(conversion)) = (&resource.storage, resource.conversion) else {
         return object;
     };
-    match resource.kind.group {
-        EVENTS => rename(&mut object, |(core, events)| (events, core)),
-        _ => autoscaler_to_v2(&mut object),
-    }
-    object::set_type(&mut object, &storage.kind.api_version(), storage.kind.kind);
+    (conversion.to_stored)(&mut object);
+    object::set_type(
+        &mut object,
+        &storage.kind.api_version(),
+        storage.kind.kind(),
+    );
     object
 }
 

@@ -1,7 +1,7 @@
-//! The last known objects of one collection, and the changes that led there.
+//! The watch cache of one collection: its objects as last heard of, and the changes that led there.
 //!
-//! Only the feed writes. Watchers hold a cursor into a ring of changes and fetch what they have not
-//! seen. No watcher is ever waited for; one that falls behind the ring gets [`TooOld`].
+//! The reflector alone writes. Watchers hold a cursor into a ring of changes and fetch what they
+//! have not seen: none of them is ever waited for, and one that falls behind the ring is told so.
 
 #[cfg(test)]
 mod tests;
@@ -18,19 +18,18 @@ use tokio::sync::watch;
 use crate::storage::interest::{Groups, Interest};
 use crate::storage::stored::Stored;
 
-/// Number of changes that a collection remembers. A watcher further behind starts over.
+/// The changes a collection remembers: a watcher this far behind starts over.
 const CHANGES_MAX: usize = 4096;
 
 /// One change of one object.
 pub(crate) struct Change {
     pub(crate) revision: i64,
-    /// The object after the change. After a deletion: its last state, at the revision of the
-    /// deletion.
+    /// The object after it; when it was deleted, its last state at the deletion's revision.
     pub(crate) entry: Arc<Stored>,
-    /// The object before the change.
+    /// The object before it.
     pub(crate) before: Option<Arc<Stored>>,
     pub(crate) deleted: bool,
-    /// One event for each encoding of watches.
+    /// One for each encoding of watches.
     frames: [OnceLock<Bytes>; 2],
 }
 
@@ -47,8 +46,8 @@ impl Change {
     }
 
     pub(crate) fn delete(before: Arc<Stored>, revision: i64) -> Change {
-        // An object with this revision was encoded before, so it can be encoded again. If that
-        // fails, watchers get the old revision: a deletion must not be lost.
+        // What was written into before can be written into again. If not, the last state is shown
+        // as it was: that the object is gone must not be lost.
         let entry = before.at(revision).map_or_else(
             |error| {
                 tracing::error!(key = %before.key, %error, "a deleted object keeps its revision");
@@ -65,7 +64,7 @@ impl Change {
         }
     }
 
-    /// The event of this change in one encoding; written once for all watchers.
+    /// What tells watchers of it, in one of the encodings; written once for all of them.
     pub(crate) fn frame(
         &self,
         protobuf: bool,
@@ -80,36 +79,62 @@ impl Change {
     }
 }
 
-/// A watcher's position among the changes of a collection.
+/// A watcher's place in the changes of a collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cursor(u64);
 
-/// The changes at this position are no longer remembered.
-pub(crate) struct TooOld;
+/// Why there are no changes from a place on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Missed {
+    /// The place is no longer remembered.
+    TooOld,
+    /// The collection is no longer served.
+    Closed,
+}
+
+/// What a list of a collection has.
+#[derive(Default)]
+pub(crate) struct Content {
+    items: BTreeMap<Arc<str>, Arc<Stored>>,
+    /// Keys whose values are no objects, and why.
+    unreadable: BTreeMap<Arc<str>, String>,
+}
+
+/// What the store says of a key.
+pub(crate) struct Heard {
+    pub(crate) key: Arc<str>,
+    pub(crate) revision: i64,
+    /// The new value, or `None` when the key is gone; an error if the value is no object.
+    pub(crate) entry: Result<Option<Stored>, Status>,
+}
 
 /// One collection.
 pub(crate) struct Cache {
     state: RwLock<State>,
-    /// The prefix of all its keys.
-    prefix: &'static str,
+    /// What all its keys begin with.
+    prefix: Arc<str>,
 }
 
 struct State {
     items: BTreeMap<Arc<str>, Arc<Stored>>,
-    /// Keys whose newest values cannot be decoded, and why. `items` may hold the value before.
+    /// Keys whose newest values are no objects, and why. `items` may have what was there before.
     unreadable: BTreeMap<Arc<str>, String>,
-    /// In order of revisions; the last change has number `next - 1`.
+    /// Rising revisions; the last one has number `next - 1`.
     ring: VecDeque<Arc<Change>>,
     next: u64,
-    /// The ring has all changes after this revision.
+    /// Changes after this revision are all in the ring.
     known_after: i64,
-    /// Revision of the last change.
+    /// Of the last change.
     revision: i64,
     groups: Groups,
+    /// Changes that came before the first list; `None` once that is there.
+    early: Option<Vec<Heard>>,
+    closed: bool,
 }
 
 impl Cache {
-    pub(crate) fn new(prefix: &'static str) -> Cache {
+    /// A cache that keeps changes back until its first [`Cache::reset`].
+    pub(crate) fn new(prefix: Arc<str>) -> Cache {
         let state = State {
             items: BTreeMap::new(),
             unreadable: BTreeMap::new(),
@@ -118,6 +143,8 @@ impl Cache {
             known_after: 0,
             revision: 0,
             groups: Groups::default(),
+            early: Some(Vec::new()),
+            closed: false,
         };
         Cache {
             state: RwLock::new(state),
@@ -125,38 +152,45 @@ impl Cache {
         }
     }
 
-    /// Replaces all objects with the state at a revision. Watchers get [`TooOld`].
-    pub(crate) fn reset(&self, items: BTreeMap<Arc<str>, Arc<Stored>>, revision: i64) {
+    /// Starts over from everything there is at a revision. Watchers see that they missed changes.
+    pub(crate) fn reset(&self, content: Content, revision: i64) {
         let mut state = self.state.write();
-        state.items = items;
-        state.unreadable.clear();
+        state.items = content.items;
+        state.unreadable = content.unreadable;
         state.ring.clear();
-        // One number is skipped, so that every older cursor lies behind the ring, even an
-        // up-to-date one.
+        // One number is left out: a cursor of before lies behind the ring, even an up-to-date one.
         state.next += 1;
         state.known_after = revision;
         state.revision = revision;
         let next = state.next;
         state.groups.reset(next);
-    }
-
-    /// Applies the changes of one message of the store, all at once.
-    pub(crate) fn apply(&self, changes: Vec<(Arc<str>, i64, Option<Stored>)>) {
-        let mut state = self.state.write();
-        for (key, revision, entry) in changes {
-            state.apply(self.prefix, key, revision, entry);
+        let early = state.early.take().unwrap_or_default();
+        // The others are in the list.
+        for heard in early.into_iter().filter(|one| one.revision > revision) {
+            state.apply(&self.prefix, heard);
         }
     }
 
-    /// The newest value of a key cannot be decoded. Watchers are not told that the object is gone:
-    /// controllers would delete its dependents.
-    pub(crate) fn set_unreadable(&self, key: &str, why: &Status) {
+    /// Takes the changes of one message of the store, all at once.
+    pub(crate) fn apply(&self, changes: Vec<Heard>) {
         let mut state = self.state.write();
-        state.unreadable.insert(key.into(), why.message.clone());
+        if let Some(early) = &mut state.early {
+            return early.extend(changes);
+        }
+        for heard in changes {
+            state.apply(&self.prefix, heard);
+        }
     }
 
-    /// An error if an object below a folder cannot be decoded. A list without it would say that it
-    /// does not exist.
+    /// The collection is no longer served: its watchers are told so, and there are no new ones.
+    pub(crate) fn close(&self) {
+        let mut state = self.state.write();
+        state.closed = true;
+        state.groups.wake();
+    }
+
+    /// Whether everything below a folder can be shown. A list without what cannot be read would
+    /// say that it is not there.
     pub(crate) fn check(&self, folder: &str) -> Result<(), Status> {
         let state = self.state.read();
         let mut behind = state
@@ -170,12 +204,12 @@ impl Cache {
         }
     }
 
-    /// Returns the object of a key.
+    /// The object of a key.
     pub(crate) fn get(&self, key: &str) -> Option<Arc<Stored>> {
         self.state.read().items.get(key).cloned()
     }
 
-    /// Returns everything below a folder in the order of keys, the cursor to watch from, and the
+    /// Everything below a folder in the order of keys, with the place to watch on from and the
     /// revision of the last change.
     pub(crate) fn snapshot(&self, folder: &str) -> (Vec<Arc<Stored>>, Cursor, i64) {
         let state = self.state.read();
@@ -187,16 +221,16 @@ impl Cache {
         (entries, Cursor(state.next), state.revision)
     }
 
-    /// The cursor after all changes.
+    /// The place behind all changes.
     pub(crate) fn end(&self) -> Cursor {
         Cursor(self.state.read().next)
     }
 
-    /// The cursor right after a revision.
-    pub(crate) fn after(&self, revision: i64) -> Result<Cursor, TooOld> {
+    /// The place right behind a revision.
+    pub(crate) fn after(&self, revision: i64) -> Result<Cursor, Missed> {
         let state = self.state.read();
         if revision < state.known_after {
-            return Err(TooOld);
+            return Err(Missed::TooOld);
         }
         let newer = state
             .ring
@@ -206,16 +240,16 @@ impl Cache {
         Ok(Cursor(state.next - newer.count() as u64))
     }
 
-    /// Returns up to `most` changes from a cursor, and moves the cursor behind them.
+    /// At most so many changes from a place on, which moves behind them.
     pub(crate) fn changes(
         &self,
         cursor: &mut Cursor,
         most: usize,
-    ) -> Result<Vec<Arc<Change>>, TooOld> {
+    ) -> Result<Vec<Arc<Change>>, Missed> {
         let state = self.state.read();
         let behind = state.next.saturating_sub(cursor.0);
         if behind > state.ring.len() as u64 {
-            return Err(TooOld);
+            return Err(Missed::TooOld);
         }
         let first = state.ring.len() - behind as usize;
         let found: Vec<_> = state.ring.iter().skip(first).take(most).cloned().collect();
@@ -223,44 +257,46 @@ impl Cache {
         Ok(found)
     }
 
-    /// Number of watchers.
+    /// How many watch it.
     pub(crate) fn watchers(&self) -> usize {
         self.state.read().groups.watchers()
     }
 
-    /// Adds a watcher of a part of the collection, from a cursor on. The receiver wakes when that
-    /// part has more changes. The watcher must call [`Cache::leave`].
+    /// Adds a watcher of a part from a place on. What it gets wakes when there are more changes
+    /// in that part. The watcher must [`Cache::leave`].
     pub(crate) fn join(
         &self,
         interest: &Interest,
         cursor: Cursor,
-    ) -> Result<watch::Receiver<u64>, TooOld> {
+    ) -> Result<watch::Receiver<u64>, Missed> {
         let mut state = self.state.write();
+        state.check_open()?;
         let State {
             ring, next, groups, ..
         } = &mut *state;
         let first = *next - ring.len() as u64;
         if cursor.0 < first {
-            return Err(TooOld);
+            return Err(Missed::TooOld);
         }
         let seen = (cursor.0 - first) as usize;
         let unseen = ring.iter().skip(seen).map(|change| &**change);
         Ok(groups.join(interest, cursor.0, *next, (cursor.0..).zip(unseen)))
     }
 
-    /// Removes a watcher of a part.
+    /// Takes a watcher of a part away.
     pub(crate) fn leave(&self, interest: &Interest) {
         self.state.write().groups.leave(interest);
     }
 
-    /// Returns up to `most` changes of a part from a cursor, and moves the cursor behind them.
+    /// At most so many changes of a part from a place on, which moves behind them.
     pub(crate) fn changes_of(
         &self,
         interest: &Interest,
         cursor: &mut Cursor,
         most: usize,
-    ) -> Result<Vec<Arc<Change>>, TooOld> {
+    ) -> Result<Vec<Arc<Change>>, Missed> {
         let state = self.state.read();
+        state.check_open()?;
         let first = state.next - state.ring.len() as u64;
         let numbers = state.groups.numbers(interest, cursor.0, first)?;
         let mut found = Vec::new();
@@ -275,8 +311,38 @@ impl Cache {
     }
 }
 
+impl Content {
+    /// Adds the value of a key.
+    pub(crate) fn insert(&mut self, key: &str, entry: Result<Stored, Status>) {
+        match entry {
+            Ok(entry) => drop(self.items.insert(Arc::clone(&entry.key), Arc::new(entry))),
+            Err(error) => drop(self.unreadable.insert(key.into(), error.message)),
+        }
+    }
+}
+
 impl State {
-    fn apply(&mut self, prefix: &str, key: Arc<str>, revision: i64, entry: Option<Stored>) {
+    fn check_open(&self) -> Result<(), Missed> {
+        if self.closed {
+            return Err(Missed::Closed);
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, prefix: &str, heard: Heard) {
+        let Heard {
+            key,
+            revision,
+            entry,
+        } = heard;
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) => {
+                // That the object is gone is not said: things would be deleted on its account.
+                self.unreadable.insert(key, error.message);
+                return;
+            }
+        };
         self.unreadable.remove(&key);
         let change = match entry {
             Some(entry) => {

@@ -34,7 +34,7 @@ impl Entry {
 
     /// Decodes a value of the store, protobuf or JSON.
     pub(crate) fn decode(
-        storage: &'static Storage,
+        storage: &Storage,
         key: &str,
         value: &[u8],
         revision: i64,
@@ -49,7 +49,7 @@ impl Entry {
                 "the store's {key:?} of revision {revision}: {why}"
             ))
         })?;
-        defaults::name_kinds(storage.kind.group, storage.kind.kind, &mut object);
+        defaults::name_kinds(storage.kind.group(), storage.kind.kind(), &mut object);
         Ok(Entry::new(revision, object))
     }
 }
@@ -60,7 +60,11 @@ pub(crate) fn encode(storage: &Storage, object: &Value) -> Result<Vec<u8>, Statu
     let metadata = object::metadata_mut(&mut object);
     metadata.remove("resourceVersion");
     metadata.remove("selfLink");
-    object::set_type(&mut object, &storage.kind.api_version(), storage.kind.kind);
+    object::set_type(
+        &mut object,
+        &storage.kind.api_version(),
+        storage.kind.kind(),
+    );
     if storage.json {
         return Ok(to_json(&object).to_vec());
     }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use tokio::sync::watch;
 
-use crate::storage::cache::{Change, TooOld};
+use crate::storage::cache::{Change, Missed};
 
 /// The part of a collection that a watcher follows. The watcher may filter further, but never needs
 /// more.
@@ -157,22 +157,29 @@ impl Groups {
         }
     }
 
-    /// Returns the numbers from `next` on that concern this part. An error if one of them is before
+    /// Wakes all watchers.
+    pub(crate) fn wake(&self) {
+        for group in self.groups.values() {
+            group.changed.send_modify(|_| {});
+        }
+    }
+
+    /// The numbers from `next` on that concern this part. An error if one of them is before
     /// `first`: that change is no longer remembered.
     pub(crate) fn numbers(
         &self,
         interest: &Interest,
         next: u64,
         first: u64,
-    ) -> Result<impl Iterator<Item = u64>, TooOld> {
-        let group = self.groups.get(interest).ok_or(TooOld)?;
+    ) -> Result<impl Iterator<Item = u64>, Missed> {
+        let group = self.groups.get(interest).ok_or(Missed::TooOld)?;
         if next < group.missed_before {
-            return Err(TooOld);
+            return Err(Missed::TooOld);
         }
         let from = group.numbers.partition_point(|number| *number < next);
         let mut numbers = group.numbers.range(from..).copied().peekable();
         if numbers.peek().is_some_and(|number| *number < first) {
-            return Err(TooOld);
+            return Err(Missed::TooOld);
         }
         Ok(numbers)
     }

@@ -7,9 +7,9 @@ use machinery::schema::Kind;
 use machinery::status::Status;
 use serde_json::Value;
 
-use crate::resources::catalogue::{self, Resource, Storage};
+use crate::resources::catalogue::{Resource, Storage};
 use crate::resources::convert;
-use crate::storage::feed::Feed;
+use crate::storage::reflector::Reflector;
 use crate::storage::store::Store;
 use crate::storage::stored::Stored;
 
@@ -17,60 +17,81 @@ use crate::storage::stored::Stored;
 #[derive(Clone)]
 pub struct Reader {
     pub(crate) store: Store,
-    pub(crate) feed: Arc<Feed>,
+    pub(crate) reflector: Arc<Reflector>,
 }
 
 impl Reader {
+    /// Returns the resource of a group, version and plural; an error if it is not served.
+    pub(crate) fn resource(
+        &self,
+        group: &str,
+        version: &str,
+        plural: &str,
+    ) -> Result<Arc<Resource>, Status> {
+        let catalogue = self.reflector.catalogue();
+        let found = catalogue.resource(group, version, plural);
+        found.cloned().ok_or_else(Status::unknown_path)
+    }
+
+    /// Returns the resource of a kind; an error if it is not served.
+    pub(crate) fn resource_of(&self, kind: &Kind) -> Result<Arc<Resource>, Status> {
+        self.reflector.catalogue().of(kind).cloned()
+    }
+
     /// Returns the object that the store has now.
     pub async fn get(
         &self,
-        kind: &'static Kind,
+        kind: &Kind,
         namespace: &str,
         name: &str,
     ) -> Result<Arc<Value>, Status> {
-        let resource = catalogue::of(kind);
-        let stored = self.read(resource, namespace, name).await?;
-        Ok(convert::to_served(resource, &Arc::new(stored.decode()?)))
+        let resource = self.resource_of(kind)?;
+        let stored = self.read(&resource, namespace, name).await?;
+        Ok(convert::to_served(&resource, &Arc::new(stored.decode()?)))
     }
 
     /// Returns the object from the cache, without a round trip.
-    pub fn cached(&self, kind: &'static Kind, namespace: &str, name: &str) -> Option<Arc<Value>> {
-        let resource = catalogue::of(kind);
-        let storage = resource.storage?;
-        let cache = self.feed.cache(storage);
+    pub fn cached(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        let resource = self.resource_of(kind).ok()?;
+        let storage = resource.storage.as_ref()?;
+        let cache = self.reflector.cache(storage).ok()?;
         let stored = cache.get(&storage.key(namespace, name))?;
         let object = stored.decode().ok()?;
-        Some(convert::to_served(resource, &Arc::new(object)))
+        Some(convert::to_served(&resource, &Arc::new(object)))
     }
 
     /// Returns all objects of a namespace (of all namespaces if it is empty) from the cache.
-    pub fn cached_list(&self, kind: &'static Kind, namespace: &str) -> Vec<Arc<Value>> {
-        let resource = catalogue::of(kind);
-        let Some(storage) = resource.storage else {
+    pub fn cached_list(&self, kind: &Kind, namespace: &str) -> Vec<Arc<Value>> {
+        let Ok(resource) = self.resource_of(kind) else {
             return Vec::new();
         };
-        let cache = self.feed.cache(storage);
+        let Some(storage) = &resource.storage else {
+            return Vec::new();
+        };
+        let Ok(cache) = self.reflector.cache(storage) else {
+            return Vec::new();
+        };
         let (entries, ..) = cache.snapshot(&storage.folder(namespace));
         let objects = entries.iter();
         objects
             .filter_map(|stored| stored.kept().ok())
-            .map(|object| convert::to_served(resource, &object))
+            .map(|object| convert::to_served(&resource, &object))
             .collect()
     }
 
     /// Waits until the caches show everything acknowledged before this call.
     pub async fn fresh(&self) -> Result<(), Status> {
-        self.feed.fresh().await.map(|_| ())
+        self.reflector.fresh().await.map(|_| ())
     }
 
     /// Returns the object that the store has now, or the cache's copy of the same revision.
     pub(crate) async fn read(
         &self,
-        resource: &'static Resource,
+        resource: &Arc<Resource>,
         namespace: &str,
         name: &str,
     ) -> Result<Arc<Stored>, Status> {
-        let storage = resource.storage.ok_or_else(Status::method_not_allowed)?;
+        let storage = resource.stored()?;
         let key = storage.key(namespace, name);
         let found = self.read_key(storage, &key).await?;
         found.ok_or_else(|| resource.not_found(name))
@@ -79,7 +100,7 @@ impl Reader {
     /// Returns the value that a key has now.
     pub(crate) async fn read_key(
         &self,
-        storage: &'static Storage,
+        storage: &Arc<Storage>,
         key: &str,
     ) -> Result<Option<Arc<Stored>>, Status> {
         let (found, _) = self.store.get(key).await?;
@@ -90,11 +111,11 @@ impl Reader {
     /// Decodes a value; returns the cache's copy if that has the same revision.
     pub(crate) fn stored_of(
         &self,
-        storage: &'static Storage,
+        storage: &Arc<Storage>,
         key: &str,
         kv: &etcd_api::mvccpb::KeyValue,
     ) -> Result<Arc<Stored>, Status> {
-        match self.feed.cache(storage).get(key) {
+        match self.reflector.cache(storage)?.get(key) {
             Some(stored) if stored.revision == kv.mod_revision => Ok(stored),
             _ => Stored::read(storage, key, &kv.value, kv.mod_revision).map(Arc::new),
         }

@@ -36,7 +36,8 @@ use machinery::status::Status;
 use machinery::{defaults, object};
 use serde_json::Value;
 
-use crate::resources::catalogue::{Storage, selectable, selectable_fields};
+use crate::resources::catalogue::Storage;
+use crate::resources::fields;
 use crate::storage::cells::Cells;
 use crate::storage::entry::{self, Entry};
 
@@ -50,7 +51,7 @@ static KEPT_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// One object at one revision, in the version that is stored.
 pub(crate) struct Stored {
-    storage: &'static Storage,
+    storage: Arc<Storage>,
     pub(crate) key: Arc<str>,
     /// Revision of the last change; for a deleted object, of the deletion.
     pub(crate) revision: i64,
@@ -94,13 +95,13 @@ impl Text {
 impl Stored {
     /// Reads a value of the store, protobuf or JSON. Canonical bytes are not decoded.
     pub(crate) fn read(
-        storage: &'static Storage,
+        storage: &Arc<Storage>,
         key: &str,
         value: &[u8],
         revision: i64,
     ) -> Result<Stored, Status> {
         let (api_version, version) = (storage.kind.api_version(), revision.to_string());
-        let named = (api_version.as_str(), storage.kind.kind);
+        let named = (api_version.as_str(), storage.kind.kind());
         let message = storage.kind.message();
         let body = match Canonical::with_version(value, named, message, &version) {
             Some(bytes) => Body::Protobuf(bytes.into()),
@@ -110,10 +111,15 @@ impl Stored {
                 value.starts_with(&protobuf::MAGIC),
             ),
         };
-        Ok(Stored::with_body(storage, key.into(), revision, body))
+        Ok(Stored::with_body(
+            Arc::clone(storage),
+            key.into(),
+            revision,
+            body,
+        ))
     }
 
-    fn with_body(storage: &'static Storage, key: Arc<str>, revision: i64, body: Body) -> Stored {
+    fn with_body(storage: Arc<Storage>, key: Arc<str>, revision: i64, body: Body) -> Stored {
         Stored {
             storage,
             key,
@@ -135,11 +141,16 @@ impl Stored {
             None => {
                 let mut object = self.decode()?;
                 object::set_resource_version(&mut object, revision);
-                Body::of(self.storage, &object, false)
+                Body::of(&self.storage, &object, false)
             }
         };
         let key = Arc::clone(&self.key);
-        Ok(Stored::with_body(self.storage, key, revision, body))
+        Ok(Stored::with_body(
+            Arc::clone(&self.storage),
+            key,
+            revision,
+            body,
+        ))
     }
 
     /// Decodes the object for the caller.
@@ -148,8 +159,8 @@ impl Stored {
             Body::Protobuf(bytes) => {
                 let message = self.storage.kind.message();
                 let mut object = protobuf::decode_as(bytes, message).map_err(damaged)?;
-                let kind = self.storage.kind;
-                defaults::name_kinds(kind.group, kind.kind, &mut object);
+                let kind = &self.storage.kind;
+                defaults::name_kinds(kind.group(), kind.kind(), &mut object);
                 Ok(object)
             }
             Body::Json { text, .. } => serde_json::from_slice(&text.bytes)
@@ -235,17 +246,7 @@ impl Stored {
 
     /// The text of a selectable field.
     pub(crate) fn field(&self, field: &str) -> Cow<'static, str> {
-        let kind = self.storage.kind;
-        let found = match field {
-            "metadata.name" => self.value(&["metadata", "name"]),
-            "metadata.namespace" => self.value(&["metadata", "namespace"]),
-            field => selectable(kind.group, kind.plural, field).and_then(|path| self.value(&path)),
-        };
-        field_text(field, found, || {
-            self.value(&["reportingComponent"])
-                .and_then(|value| value.as_str().map(str::to_owned))
-                .unwrap_or_default()
-        })
+        fields::text(&self.storage.selectable, field, |path| self.value(path))
     }
 
     fn value(&self, path: &[&str]) -> Option<Value> {
@@ -279,73 +280,25 @@ impl Drop for Stored {
 impl Body {
     /// The bytes in memory of an object whose stored bytes are not canonical. Protobuf is encoded
     /// anew. Text remains for JSON, and if protobuf cannot express all of the object.
-    fn of(storage: &'static Storage, object: &Value, protobuf: bool) -> Body {
+    fn of(storage: &Storage, object: &Value, protobuf: bool) -> Body {
         if protobuf && let Some(bytes) = rewritten(storage, object) {
             return Body::Protobuf(bytes.into());
         }
         Body::Json {
             text: Text::of(object),
-            head: Box::new(head(storage, object)),
+            head: Box::new(fields::head(&storage.selectable, object)),
         }
     }
 }
 
-fn rewritten(storage: &'static Storage, object: &Value) -> Option<Vec<u8>> {
-    let kind = storage.kind;
+fn rewritten(storage: &Storage, object: &Value) -> Option<Vec<u8>> {
+    let kind = &storage.kind;
     let named =
-        object::kind(object) == kind.kind && object::api_version(object) == kind.api_version();
+        object::kind(object) == kind.kind() && object::api_version(object) == kind.api_version();
     let bytes = protobuf::encode(object).ok().filter(|_| named)?;
     let mut again = protobuf::decode_as(&bytes, kind.message()).ok()?;
-    defaults::name_kinds(kind.group, kind.kind, &mut again);
+    defaults::name_kinds(kind.group(), kind.kind(), &mut again);
     (again == *object).then_some(bytes)
-}
-
-/// The fields that selectors use.
-fn head(storage: &Storage, object: &Value) -> Value {
-    let mut head = Value::default();
-    for key in ["name", "namespace", "labels"] {
-        if let Some(value) = object::at(object, &["metadata", key]) {
-            object::set(&mut head, &["metadata", key], value.clone());
-        }
-    }
-    let (group, plural) = (storage.kind.group, storage.kind.plural);
-    for field in selectable_fields(group, plural) {
-        let path = selectable(group, plural, field).unwrap_or_default();
-        if let Some(value) = object::at(object, &path).filter(|value| is_plain(value)) {
-            object::set(&mut head, &path, value.clone());
-        }
-    }
-    if let Some(sender) = object
-        .get("reportingComponent")
-        .filter(|value| is_plain(value))
-    {
-        object::set(&mut head, &["reportingComponent"], sender.clone());
-    }
-    head
-}
-
-fn is_plain(value: &Value) -> bool {
-    !(value.is_object() || value.is_array())
-}
-
-/// The text that a selector compares with. `sender` returns the source of newer events.
-pub(crate) fn field_text(
-    field: &str,
-    value: Option<Value>,
-    sender: impl FnOnce() -> String,
-) -> Cow<'static, str> {
-    match value {
-        Some(Value::String(text)) => text.into(),
-        Some(Value::Bool(flag)) => flag.to_string().into(),
-        Some(Value::Number(number)) => number.to_string().into(),
-        _ => match field {
-            // Newer events name their source in another field.
-            "source" => sender().into(),
-            "spec.unschedulable" | "spec.hostNetwork" => "false".into(),
-            "status.replicas" | "status.successful" => "0".into(),
-            _ => "".into(),
-        },
-    }
 }
 
 /// Keeps a value if there is room. Of two equal values, the first is kept.

@@ -1,5 +1,7 @@
 //! Typical objects are accepted. Errors that the scripts of requests do not cover are tested here.
 
+use std::sync::Arc;
+
 use machinery::schema;
 use machinery::status::Cause;
 use serde_json::{Value, json};
@@ -8,32 +10,37 @@ use super::Policy;
 use crate::registry::lifecycle;
 use crate::registry::strategy;
 use crate::registry::write;
-use crate::resources::catalogue::{self, Resource};
+use crate::resources::catalogue::{Catalogue, Resource};
 
-fn resource(object: &Value) -> &'static Resource {
+fn resource(object: &Value) -> Arc<Resource> {
     let version = object["apiVersion"].as_str().unwrap();
     let (group, version) = schema::split_api_version(version);
     let kind = object["kind"].as_str().unwrap();
-    catalogue::of(schema::kind(group, version, kind).unwrap())
+    let kind = schema::kind(group, version, kind).unwrap();
+    Arc::clone(
+        Catalogue::new(strategy::builtin().iter().cloned())
+            .of(kind)
+            .unwrap(),
+    )
 }
 
 /// Completes the object as the server does.
 fn made(object: Value) -> Value {
-    let resource = resource(&object);
+    let resource = &resource(&object);
     let mut object = object;
     let metadata = machinery::object::metadata_mut(&mut object);
     metadata.entry("name").or_insert_with(|| "x".into());
     if resource.kind.namespaced() {
         metadata.insert("namespace".into(), "default".into());
     }
-    write::fill_in(resource, &mut object);
+    write::set_defaults(resource, &mut object);
     lifecycle::created(resource, &mut object);
     object
 }
 
 fn wrong(object: Value) -> Vec<String> {
     let object = made(object);
-    let resource = resource(&object);
+    let resource = &resource(&object);
     let rules = &strategy::of(resource).rules;
     told(rules.create(resource, &object, Policy::default()).into())
 }
@@ -48,7 +55,7 @@ fn changed(old: Value, change: impl Fn(&mut Value)) -> Vec<String> {
     let old = made(old);
     let mut new = old.clone();
     change(&mut new);
-    let resource = resource(&old);
+    let resource = &resource(&old);
     let rules = &strategy::of(resource).rules;
     let causes = rules.update(resource, "", (&old, &new), Policy::default());
     told(causes.into())

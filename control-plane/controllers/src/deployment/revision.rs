@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use machinery::time::Timestamp;
 use serde_json::json;
 
-use super::status::{NOT_CREATED, Told};
+use super::status::{NOT_CREATED, NewStatus};
 use super::{DESIRED, HASH, MOST, REVISION, View, rollout};
 use crate::cache::Shared;
 use crate::decision::{Decision, Note, change, create, delete};
@@ -58,7 +58,7 @@ fn without_hash(template: &PodTemplateSpec) -> PodTemplateSpec {
 pub(super) fn keep_up(
     view: &View<'_>,
     make: bool,
-    told: &mut Told,
+    told: &mut NewStatus,
     into: &mut Decision,
 ) -> Option<Shared<ReplicaSet>> {
     let number = view
@@ -94,7 +94,7 @@ pub(super) fn keep_up(
     Some(new.clone())
 }
 
-fn make_new(view: &View<'_>, number: i64, told: &mut Told, into: &mut Decision) {
+fn make_new(view: &View<'_>, number: i64, told: &mut NewStatus, into: &mut Decision) {
     let metadata = &view.deployment.metadata;
     let collisions = told.status.collision_count.unwrap_or(0);
     let hash = hash(&view.spec.template, collisions);

@@ -3,7 +3,7 @@
 use k8s_openapi::api::apps::v1::ReplicaSet;
 
 use super::replicas::{available, scale, sum};
-use super::status::Told;
+use super::status::NewStatus;
 use super::{View, revision};
 use crate::cache::Shared;
 use crate::decision::Decision;
@@ -12,7 +12,7 @@ use crate::{meta, pods};
 
 /// Moves replicas within `maxSurge` and `maxUnavailable`: first the new set grows, then old ones
 /// shrink.
-pub(super) fn roll(view: &View<'_>, told: &mut Told, into: &mut Decision) {
+pub(super) fn roll(view: &View<'_>, told: &mut NewStatus, into: &mut Decision) {
     let Some(new) = revision::keep_up(view, true, told, into) else {
         return;
     };
@@ -68,7 +68,7 @@ fn shrink_old(view: &View<'_>, new: &ReplicaSet, into: &mut Decision) {
 }
 
 /// Deletes all old pods before the new set gets replicas.
-pub(super) fn recreate(view: &View<'_>, told: &mut Told, into: &mut Decision) {
+pub(super) fn recreate(view: &View<'_>, told: &mut NewStatus, into: &mut Decision) {
     for set in view.old.iter().filter(|set| wanted(set) > 0) {
         scale(view, set, 0, into);
     }

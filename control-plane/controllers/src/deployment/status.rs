@@ -14,7 +14,7 @@ const FAILURE: &str = "ReplicaFailure";
 pub(super) const NOT_CREATED: &str = "ReplicaSetCreateError";
 
 /// The new status.
-pub(super) struct Told {
+pub(super) struct NewStatus {
     pub(super) status: DeploymentStatus,
     /// The revision of the template, as an annotation. It is written together with the status: a
     /// separate write of an annotation would raise the generation.
@@ -25,9 +25,9 @@ pub(super) struct Told {
     now: Timestamp,
 }
 
-impl Told {
-    pub(super) fn of(view: &View<'_>) -> Told {
-        Told {
+impl NewStatus {
+    pub(super) fn of(view: &View<'_>) -> NewStatus {
+        NewStatus {
             status: view.deployment.status.clone().unwrap_or_default(),
             revision: None,
             first: false,

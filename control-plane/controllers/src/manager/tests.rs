@@ -85,7 +85,7 @@ fn a_deletion_that_answers_with_a_status_is_known_too() {
     assert!(manager.next(at(SECOND)).is_none());
     let mut decision = Decision::nothing();
     decision.push(Call::Delete {
-        kind,
+        kind: kind.clone(),
         namespace: "n".into(),
         name: "default".into(),
         options: machinery::world::DeleteOptions::of("u"),
@@ -130,7 +130,7 @@ fn nodes_that_come_and_go_are_told_of() {
 fn a_list_that_was_to_be_empty_stops_a_decision() {
     let mut decision = Decision::nothing();
     let step = decision.push(Call::List {
-        kind: kind_of::<ServiceAccount>(),
+        kind: kind_of::<ServiceAccount>().clone(),
         namespace: "n".into(),
     });
     assert!(step.verdict(&Ok(json!({"items": []}))).is_ok());

@@ -53,7 +53,7 @@ fn only_so_many_notes_are_remembered() {
     for number in 0..NOTES_MAX + 10 {
         recorder.record("c", &note("{}"), &number.to_string(), now());
     }
-    assert_eq!(recorder.told.len(), NOTES_MAX);
+    assert_eq!(recorder.series.len(), NOTES_MAX);
     let first = recorder.record("c", &note("{}"), "0", now());
     assert!(matches!(first, Call::Create { .. }));
 }

@@ -74,7 +74,7 @@ pub(super) async fn carry_out(client: Client, work: Work, reports: mpsc::Sender<
 
 /// True if two steps do not depend on each other.
 fn is_alike(first: &Step, step: &Step) -> bool {
-    let same = std::ptr::eq(first.call.kind(), step.call.kind());
+    let same = first.call.kind() == step.call.kind();
     let independent = matches!(
         (&first.call, &step.call),
         (Call::Create { .. }, Call::Create { .. }) | (Call::Delete { .. }, Call::Delete { .. })

@@ -1,13 +1,17 @@
 //! Caches with a few objects, and decisions as lines of text.
 
+use std::sync::Arc;
+
 use machinery::defaults;
-use machinery::object;
+use machinery::object::{self, Object};
 use machinery::time::Timestamp;
+use machinery::world::memory::World;
 use machinery::world::{Call, kind_of};
 use serde_json::{Value, json};
 
 use crate::cache::{Caches, Feed};
 use crate::decision::Decision;
+use crate::kinds::Kinds;
 use crate::loops::{Context, Failure, Loop};
 
 /// The time in every test that does not set another.
@@ -22,6 +26,16 @@ pub(crate) fn ago(seconds: i64) -> String {
     then.to_seconds()
 }
 
+/// The discovery document of the core group, or of all others, with the kinds of the table.
+pub(crate) fn discovery(core: bool) -> Object {
+    World::default().answer(Call::Discover { core }).unwrap()
+}
+
+/// The kinds of the table.
+pub(crate) fn kinds() -> Kinds {
+    Kinds::read(&[discovery(true), discovery(false)])
+}
+
 /// Caches with these objects, as if their watches had just reported them. Each object gets a uid
 /// from its kind and name, a version, and the defaults of its kind.
 pub(crate) fn caches(objects: &[Value]) -> Caches {
@@ -29,13 +43,16 @@ pub(crate) fn caches(objects: &[Value]) -> Caches {
 }
 
 pub(crate) fn caches_since(objects: &[Value], since: Timestamp) -> Caches {
-    let mut caches = Caches::default();
+    let mut caches = Caches {
+        kinds: Arc::new(kinds()),
+        ..Caches::default()
+    };
     for (place, one) in objects.iter().enumerate() {
         let mut one = one.clone();
         let kind = kind_of(&one);
-        defaults::apply(kind.group, kind.kind, &mut one);
+        defaults::apply(kind.group(), kind.kind(), &mut one);
         if object::uid(&one).is_empty() {
-            let uid = format!("{}/{}", kind.plural, object::name(&one));
+            let uid = format!("{}/{}", kind.plural(), object::name(&one));
             object::set(&mut one, &["metadata", "uid"], uid.into());
         }
         if object::resource_version(&one).is_empty() {
@@ -110,7 +127,7 @@ pub(crate) fn owner(api_version: &str, kind: &str, name: &str) -> Value {
     let (group, version) = machinery::schema::split_api_version(api_version);
     let plural = machinery::schema::kind(group, version, kind)
         .unwrap()
-        .plural;
+        .plural();
     json!({
         "apiVersion": api_version, "kind": kind, "name": name,
         "uid": format!("{plural}/{name}"), "controller": true, "blockOwnerDeletion": true,

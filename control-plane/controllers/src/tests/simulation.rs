@@ -1,9 +1,10 @@
 //! One manager, one in-memory API, hollow nodes, and a seed that decides which one acts next.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
-use api_client::Notice;
+use api_client::{Informer, Notice};
 use machinery::object::{self, Object};
 use machinery::schema::{self, Kind};
 use machinery::time::Timestamp;
@@ -11,9 +12,11 @@ use machinery::world::memory::{Change, Event, World};
 use machinery::world::{Call, DeleteOptions, PatchForm, kind_of};
 use serde_json::{Value, json};
 
+use crate::cache::Feed;
+use crate::kinds::Kinds;
 use crate::loops::Loop;
 use crate::manager::{Manager, Moment, Outcome, Work};
-use crate::sources;
+use crate::sources::sources_of;
 
 /// More turns than this mean that a loop never ends.
 const TURNS_MAX: usize = 200_000;
@@ -30,8 +33,8 @@ pub(crate) struct Simulation {
     loops: Loops,
     random: u64,
     now: Moment,
-    /// The events that each informer has not delivered yet, indexed as `sources`.
-    untold: Vec<VecDeque<Event>>,
+    /// The informers, each with the events that it has not delivered yet.
+    sources: Vec<Source>,
     /// The revision up to which changes are in `untold`.
     seen: i64,
     /// Something happened other than lease renewals.
@@ -42,6 +45,12 @@ pub(crate) struct Simulation {
     /// The revision at which scheduler and nodes had nothing to do.
     idle_at: i64,
     addresses: u32,
+}
+
+struct Source {
+    informer: Informer,
+    feed: Feed,
+    untold: VecDeque<Event>,
 }
 
 struct Node {
@@ -68,7 +77,7 @@ impl Simulation {
             loops,
             random: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
             now,
-            untold: Vec::new(),
+            sources: Vec::new(),
             seen: 0,
             stirred: false,
             writes: 0,
@@ -95,12 +104,15 @@ impl Simulation {
 
     pub(crate) fn create(&self, object: Value) -> Object {
         let kind = kind_of(&object);
-        self.user(Call::Create { kind, object })
+        self.user(Call::Create {
+            kind: Arc::clone(kind),
+            object,
+        })
     }
 
-    pub(crate) fn patch(&self, kind: &'static Kind, namespace: &str, name: &str, patch: Value) {
+    pub(crate) fn patch(&self, kind: &Arc<Kind>, namespace: &str, name: &str, patch: Value) {
         self.user(Call::Patch {
-            kind,
+            kind: Arc::clone(kind),
             namespace: namespace.into(),
             name: name.into(),
             subresource: "",
@@ -111,22 +123,25 @@ impl Simulation {
 
     pub(crate) fn delete(
         &self,
-        kind: &'static Kind,
+        kind: &Arc<Kind>,
         namespace: &str,
         name: &str,
         options: DeleteOptions,
     ) {
         self.user(Call::Delete {
-            kind,
+            kind: Arc::clone(kind),
             namespace: namespace.into(),
             name: name.into(),
             options,
         });
     }
 
-    pub(crate) fn items(&self, kind: &'static Kind) -> Vec<Object> {
+    pub(crate) fn items(&self, kind: &Arc<Kind>) -> Vec<Object> {
         let namespace = String::new();
-        let list = self.user(Call::List { kind, namespace });
+        let list = self.user(Call::List {
+            kind: Arc::clone(kind),
+            namespace,
+        });
         object::items(&list, &["items"]).to_vec()
     }
 
@@ -182,45 +197,66 @@ impl Simulation {
     /// Starts a new manager, which knows only what its informers find.
     fn start(&mut self) {
         self.manager = Manager::new((self.loops)());
-        self.untold = vec![VecDeque::new(); sources().len()];
+        self.sources.clear();
         self.seen = self.world.revision();
-        for (informer, feed) in sources() {
-            let objects = self.items(informer.kind);
+        self.discover();
+    }
+
+    /// Reads which kinds are served. Informers of kinds that came begin with a list.
+    pub(crate) fn discover(&mut self) {
+        let documents = [true, false].map(|core| self.user(Call::Discover { core }));
+        let (came, went) = self.manager.take_kinds(Kinds::read(&documents));
+        self.note_events();
+        self.sources
+            .retain(|source| !went.contains(&source.informer.kind));
+        for (informer, feed) in came.iter().flat_map(sources_of) {
+            let objects = self.items(&informer.kind);
             let wanted = objects
                 .into_iter()
                 .filter(|object| selected(&informer.fields, object));
             let notice = Notice::Replaced(wanted.collect());
-            self.manager.observe(informer.kind, *feed, notice, self.now);
+            self.manager.observe(&informer.kind, feed, notice, self.now);
+            let untold = VecDeque::new();
+            self.sources.push(Source {
+                informer,
+                feed,
+                untold,
+            });
+        }
+    }
+
+    /// Queues new events for the informers.
+    fn note_events(&mut self) {
+        for event in self.world.events_after(self.seen) {
+            self.seen = event.revision;
+            for source in &mut self.sources {
+                let same = event.kind == source.informer.kind;
+                if same && selected(&source.informer.fields, &event.object) {
+                    source.untold.push_back(event.clone());
+                }
+            }
         }
     }
 
     /// One informer delivers one change; false if there is none left.
     fn tell(&mut self) -> bool {
-        let sources = sources();
-        for event in self.world.events_after(self.seen) {
-            self.seen = event.revision;
-            for ((informer, _), untold) in sources.iter().zip(&mut self.untold) {
-                let same = std::ptr::eq(event.kind, informer.kind);
-                if same && selected(&informer.fields, &event.object) {
-                    untold.push_back(event.clone());
-                }
-            }
-        }
-        let waiting: Vec<usize> = (0..sources.len())
-            .filter(|at| !self.untold[*at].is_empty())
+        self.note_events();
+        let waiting: Vec<usize> = (0..self.sources.len())
+            .filter(|at| !self.sources[*at].untold.is_empty())
             .collect();
         if waiting.is_empty() {
             return false;
         }
         let at = waiting[self.chance(waiting.len() as u64) as usize];
-        let event = self.untold[at].pop_front().unwrap();
-        self.stirred |= event.kind.kind != "Lease";
+        let source = &mut self.sources[at];
+        let event = source.untold.pop_front().unwrap();
+        self.stirred |= event.kind.kind() != "Lease";
         let notice = match event.change {
             Change::Deleted => Notice::Deleted(event.object),
             _ => Notice::Applied(event.object),
         };
-        let (informer, feed) = &sources[at];
-        self.manager.observe(informer.kind, *feed, notice, self.now);
+        self.manager
+            .observe(&source.informer.kind, source.feed, notice, self.now);
         true
     }
 
@@ -250,6 +286,9 @@ impl Simulation {
             // Watches may be faster than the response.
             while self.chance(2) == 0 && self.tell() {}
             self.manager.answered(step, &answer, self.now);
+            if matches!(step.call, Call::Discover { .. }) {
+                self.discover();
+            }
             if let Err(error) = step.verdict(&answer) {
                 return Some(Err((at, error)));
             }
@@ -334,7 +373,7 @@ impl Simulation {
             "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": now}],
         });
         self.user(Call::Update {
-            kind: kind("", "Pod"),
+            kind: kind("", "Pod").clone(),
             subresource: "status",
             object: pod,
         });
@@ -372,7 +411,7 @@ impl Simulation {
     pub(crate) fn normalised(&self) -> String {
         let mut lines: Vec<String> = Vec::new();
         for (kind, object) in self.world.objects() {
-            if ["Lease", "Event"].contains(&kind.kind) {
+            if ["Lease", "Event"].contains(&kind.kind()) {
                 continue;
             }
             let mut object = object;
@@ -381,14 +420,14 @@ impl Simulation {
             if generated {
                 object::remove(&mut object, &["metadata", "name"]);
             }
-            lines.push(format!("{} {object}", kind.plural));
+            lines.push(format!("{} {object}", kind.plural()));
         }
         lines.sort();
         lines.join("\n")
     }
 }
 
-pub(crate) fn kind(group: &str, name: &str) -> &'static Kind {
+pub(crate) fn kind(group: &str, name: &str) -> &'static Arc<Kind> {
     schema::kind(group, "v1", name).unwrap()
 }
 

@@ -21,3 +21,33 @@ fn every_rule_says_what_go_says() {
     }
     assert!(count > 150);
 }
+
+#[test]
+fn versions_are_preferred_by_stability_and_number() {
+    let mut versions = [
+        "foo1",
+        "v3beta1",
+        "v12alpha1",
+        "v11alpha2",
+        "v10",
+        "foo10",
+        "v2",
+        "v1",
+        "v10beta3",
+        "v11beta2",
+    ];
+    versions.sort_by(|a, b| compare_versions(b, a));
+    let preferred = [
+        "v10",
+        "v2",
+        "v1",
+        "v11beta2",
+        "v10beta3",
+        "v3beta1",
+        "v12alpha1",
+        "v11alpha2",
+        "foo1",
+        "foo10",
+    ];
+    assert_eq!(versions, preferred);
+}

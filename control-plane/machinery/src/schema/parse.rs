@@ -1,8 +1,12 @@
 //! Parses the text of the table.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use super::{Field, Kind, ListType, Message, MessageId, Patch, Scope, Subresource, Table, Type};
+use super::{
+    Field, Kind, ListType, Message, MessageId, Names, OPEN, Patch, Scope, Subresource, Table, Type,
+};
 
 /// Parses the table; panics on a line that does not parse, which is a bug of the generator.
 pub(super) fn table(text: &'static str) -> Table {
@@ -41,6 +45,7 @@ pub(super) fn table(text: &'static str) -> Table {
                 atomic: words[1..].contains(&"atomic"),
                 typed: words[1..].contains(&"typed"),
                 list: words[1..].contains(&"list"),
+                open: false,
                 fields: Vec::new(),
                 by_json: HashMap::new(),
                 by_number: HashMap::new(),
@@ -54,6 +59,7 @@ pub(super) fn table(text: &'static str) -> Table {
             _ => {}
         }
     }
+    table.add_open();
     table.index();
     table
 }
@@ -61,14 +67,19 @@ pub(super) fn table(text: &'static str) -> Table {
 impl Table {
     fn kind(&mut self, version: (&'static str, &'static str, u32), words: &[&'static str]) {
         let (group, version, priority) = version;
+        let (plural, name) = (words[0], words[2]);
+        let owned = |words| list(words).into_iter().map(Cow::Borrowed).collect();
         let kind = Kind {
-            group,
-            version,
-            kind: words[2],
-            plural: words[0],
-            singular: words[1],
-            short_names: list(words[5]),
-            categories: list(words[6]),
+            group: group.into(),
+            version: version.into(),
+            names: Names {
+                kind: name.into(),
+                list_kind: format!("{name}List").into(),
+                plural: plural.into(),
+                singular: words[1].into(),
+                short_names: owned(words[5]),
+                categories: owned(words[6]),
+            },
             scope: match words[3] {
                 "Namespaced" => Scope::Namespaced,
                 _ => Scope::Cluster,
@@ -79,9 +90,9 @@ impl Table {
             message: self.by_name[words[7]],
         };
         let at = self.kinds.len();
-        self.by_gvk.insert((group, version, kind.kind), at);
-        self.by_gvr.insert((group, version, kind.plural), at);
-        self.kinds.push(kind);
+        self.by_gvk.insert((group, version, name), at);
+        self.by_gvr.insert((group, version, plural), at);
+        self.kinds.push(Arc::new(kind));
     }
 
     fn subresource(&mut self, words: &[&'static str]) {
@@ -89,17 +100,37 @@ impl Table {
         let mut next = || of.next().unwrap_or_default();
         let sub = Subresource {
             name: words[0],
-            group: next(),
-            version: next(),
-            kind: next(),
+            group: next().into(),
+            version: next().into(),
+            kind: next().into(),
             verbs: list(words[2]),
             message: self.by_name[words[3]],
         };
-        let owner = self.kinds.last_mut();
+        let owner = self.kinds.last_mut().and_then(Arc::get_mut);
         owner
-            .expect("a subresource follows its kind")
+            .expect("a subresource follows its kind, which nobody shares yet")
             .subresources
             .push(sub);
+    }
+
+    /// Adds the message of the kinds that are not in the table.
+    fn add_open(&mut self) {
+        let id = MessageId(u32::try_from(self.messages.len()).unwrap_or(u32::MAX));
+        self.by_name.insert(OPEN, id);
+        self.messages.push(Message {
+            name: OPEN,
+            atomic: false,
+            typed: true,
+            list: false,
+            open: true,
+            fields: vec![field(
+                &self.by_name,
+                "metadata 0 meta/v1.ObjectMeta omitempty",
+            )],
+            by_json: HashMap::new(),
+            by_number: HashMap::new(),
+            wire_order: Vec::new(),
+        });
     }
 
     /// Indexes fields by JSON name, including those of embedded messages.

@@ -6,15 +6,15 @@ use super::*;
 #[test]
 fn the_catalogue_is_served() {
     let pods = resource("", "v1", "pods").unwrap();
-    assert_eq!((pods.kind, pods.singular), ("Pod", "pod"));
-    assert_eq!(pods.short_names, ["po"]);
-    assert_eq!(pods.categories, ["all"]);
+    assert_eq!((pods.kind(), pods.singular()), ("Pod", "pod"));
+    assert_eq!(pods.short_names(), ["po"]);
+    assert_eq!(pods.categories(), ["all"]);
     assert!(pods.namespaced() && pods.has_verb("watch"));
     assert!(pods.subresource("eviction").is_some());
     let deployment = kind("apps", "v1", "Deployment").unwrap();
     assert_eq!(deployment.api_version(), "apps/v1");
     let scale = deployment.subresource("scale").unwrap();
-    assert_eq!((scale.group, scale.kind), ("autoscaling", "Scale"));
+    assert_eq!((scale.group(), scale.kind()), ("autoscaling", "Scale"));
     assert_eq!(kinds().len(), 68);
 }
 
@@ -83,4 +83,34 @@ fn the_generator_makes_what_is_committed() {
 fn skip(why: &str) {
     assert!(std::env::var_os("CI").is_none(), "{why}");
     eprintln!("SKIPPED: {why}");
+}
+
+#[test]
+fn a_custom_kind_keeps_all_its_fields_and_knows_those_of_metadata() {
+    let names = Names {
+        kind: "Widget".into(),
+        list_kind: "WidgetList".into(),
+        plural: "widgets".into(),
+        singular: "widget".into(),
+        short_names: vec!["wd".into()],
+        categories: Vec::new(),
+    };
+    let kind = Kind::custom("example.com".into(), "v1".into(), names, Scope::Namespaced);
+    let kind = kind.with_status();
+    assert_eq!(kind.api_version(), "example.com/v1");
+    assert!(kind.subresource("status").is_some());
+    let body =
+        br#"{"kind": "Widget", "metadata": {"name": "a", "odd": 1}, "spec": {"b": [null, {}]},
+        "nothing": null, "spec": {"b": []}}"#;
+    let read = crate::strict::decode(body, kind.message()).unwrap();
+    let metadata = &read.object["metadata"];
+    assert!(metadata["name"] == "a" && metadata.get("odd").is_none());
+    assert_eq!(read.object["spec"], serde_json::json!({"b": []}));
+    assert!(read.object.as_object().unwrap().contains_key("nothing"));
+    let problems = ["unknown field \"metadata.odd\"", "duplicate field \"spec\""];
+    assert_eq!(read.problems, problems);
+    let wrong = crate::strict::decode(br#"{"metadata": {"name": 1}}"#, kind.message());
+    assert!(wrong.is_err());
+    let stored = crate::strict::as_stored(&read.object, kind.message()).unwrap();
+    assert_eq!(stored.object, read.object);
 }

@@ -293,6 +293,7 @@ impl Seed<'_> {
             let place = match message.field(&key) {
                 Some(field) => Place::Type(&field.kind),
                 None if of_type => Place::Type(&Type::String(None)),
+                None if message.open => Place::Any,
                 None => {
                     self.context.problem("unknown", &key);
                     map.next_value::<IgnoredAny>()?;
@@ -311,7 +312,7 @@ impl Seed<'_> {
                 .context
                 .below(&key, owner, || map.next_value_seed(seed))?;
             match value {
-                Value::Null => {
+                Value::Null if !matches!(place, Place::Any) => {
                     values.remove(&key);
                 }
                 value => {

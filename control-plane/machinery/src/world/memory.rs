@@ -9,14 +9,14 @@ mod tests;
 mod write;
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 
 use super::{Api, Call, DeleteOptions, PatchForm};
 use crate::object::{self, Object};
 use crate::patch;
-use crate::schema::Kind;
+use crate::schema::{self, Kind, Scope};
 use crate::status::Status;
 use crate::time::Timestamp;
 
@@ -37,7 +37,7 @@ pub struct Event {
     /// The revision of the change, which is also the object's version.
     pub revision: i64,
     /// The object's kind.
-    pub kind: &'static Kind,
+    pub kind: Arc<Kind>,
     /// What happened.
     pub change: Change,
     /// The object after the change; for a deletion, its last state.
@@ -51,15 +51,17 @@ pub struct World {
 }
 
 /// The key of an object: group and plural of its kind, namespace, name.
-type Key = (&'static str, &'static str, String, String);
+type Key = (String, String, String, String);
 
 #[derive(Debug, Default)]
 struct State {
     now: Timestamp,
     revision: i64,
     names: u64,
-    objects: BTreeMap<Key, (&'static Kind, Object)>,
+    objects: BTreeMap<Key, (Arc<Kind>, Object)>,
     events: Vec<Event>,
+    /// The kinds that the table does not have.
+    custom: Vec<Arc<Kind>>,
 }
 
 impl World {
@@ -88,8 +90,20 @@ impl World {
     }
 
     /// Every object, ordered by kind, namespace and name.
-    pub fn objects(&self) -> Vec<(&'static Kind, Object)> {
+    pub fn objects(&self) -> Vec<(Arc<Kind>, Object)> {
         self.lock().objects.values().cloned().collect()
+    }
+
+    /// Serves a kind that the table does not have.
+    pub fn add_kind(&self, kind: Arc<Kind>) {
+        self.lock().custom.push(kind);
+    }
+
+    /// Serves a kind no longer; its objects go without a deletion.
+    pub fn remove_kind(&self, kind: &Kind) {
+        let mut state = self.lock();
+        state.custom.retain(|one| **one != *kind);
+        state.objects.retain(|_, (of, _)| **of != *kind);
     }
 
     /// Executes one call.
@@ -115,14 +129,14 @@ impl State {
                 kind,
                 namespace,
                 name,
-            } => self.get(kind, &namespace, &name).cloned(),
-            Call::List { kind, namespace } => Ok(self.list(kind, &namespace)),
-            Call::Create { kind, object } => self.create(kind, object),
+            } => self.get(&kind, &namespace, &name).cloned(),
+            Call::List { kind, namespace } => Ok(self.list(&kind, &namespace)),
+            Call::Create { kind, object } => self.create(&kind, object),
             Call::Update {
                 kind,
                 subresource,
                 object,
-            } => self.update(kind, subresource, object),
+            } => self.update(&kind, subresource, object),
             Call::Patch {
                 kind,
                 namespace,
@@ -131,21 +145,21 @@ impl State {
                 form,
                 patch,
             } => {
-                let old = self.get(kind, &namespace, &name)?.clone();
-                let object = patched(kind, &old, form, &patch)?;
-                self.update(kind, subresource, object)
+                let old = self.get(&kind, &namespace, &name)?.clone();
+                let object = patched(&kind, &old, form, &patch)?;
+                self.update(&kind, subresource, object)
             }
             Call::Delete {
                 kind,
                 namespace,
                 name,
                 options,
-            } => self.delete(kind, &namespace, &name, &options),
+            } => self.delete(&kind, &namespace, &name, &options),
             Call::DeleteCollection { kind, namespace } => {
-                let list = self.list(kind, &namespace);
+                let list = self.list(&kind, &namespace);
                 for object in object::items(&list, &["items"]) {
                     let name = object::name(object);
-                    self.delete(kind, &namespace, name, &DeleteOptions::default())?;
+                    self.delete(&kind, &namespace, name, &DeleteOptions::default())?;
                 }
                 Ok(list)
             }
@@ -160,33 +174,36 @@ impl State {
                 pod,
                 options,
             } => self.delete(crate::world::pods(), &namespace, &pod, &options),
+            Call::Discover { core } => Ok(discovery(&self.custom, core)),
         }
     }
 
-    fn get(&self, kind: &'static Kind, namespace: &str, name: &str) -> Result<&Object, Status> {
+    fn get(&self, kind: &Arc<Kind>, namespace: &str, name: &str) -> Result<&Object, Status> {
         let found = self.objects.get(&key(kind, namespace, name));
         found
             .map(|(_, object)| object)
-            .ok_or_else(|| Status::not_found(kind.group, kind.plural, name))
+            .ok_or_else(|| Status::not_found(kind.group(), kind.plural(), name))
     }
 
-    fn list(&self, kind: &'static Kind, namespace: &str) -> Object {
-        let first = (kind.group, kind.plural, String::new(), String::new());
+    fn list(&self, kind: &Arc<Kind>, namespace: &str) -> Object {
+        let first = key(kind, "", "");
         let items: Vec<Value> = self
             .objects
             .range(first..)
-            .take_while(|((group, plural, ..), _)| (*group, *plural) == (kind.group, kind.plural))
+            .take_while(|((group, plural, ..), _)| {
+                (group.as_str(), plural.as_str()) == (kind.group(), kind.plural())
+            })
             .filter(|((_, _, has, _), _)| namespace.is_empty() || has == namespace)
             .map(|(_, (_, object))| object.clone())
             .collect();
         json!({
-            "apiVersion": kind.api_version(), "kind": format!("{}List", kind.kind),
+            "apiVersion": kind.api_version(), "kind": format!("{}List", kind.kind()),
             "metadata": {"resourceVersion": self.revision.to_string()}, "items": items,
         })
     }
 
     /// Stores the object or, for a deletion, removes it, and records the event.
-    fn put(&mut self, kind: &'static Kind, mut object: Object, change: Change) -> Object {
+    fn put(&mut self, kind: &Arc<Kind>, mut object: Object, change: Change) -> Object {
         self.revision += 1;
         object::set_resource_version(&mut object, self.revision);
         let key = key(kind, object::namespace(&object), object::name(&object));
@@ -195,12 +212,12 @@ impl State {
                 self.objects.remove(&key);
             }
             _ => {
-                self.objects.insert(key, (kind, object.clone()));
+                self.objects.insert(key, (Arc::clone(kind), object.clone()));
             }
         }
         self.events.push(Event {
             revision: self.revision,
-            kind,
+            kind: Arc::clone(kind),
             change,
             object: object.clone(),
         });
@@ -208,25 +225,36 @@ impl State {
     }
 }
 
-fn key(kind: &'static Kind, namespace: &str, name: &str) -> Key {
-    (kind.group, kind.plural, namespace.into(), name.into())
+fn key(kind: &Arc<Kind>, namespace: &str, name: &str) -> Key {
+    (
+        kind.group().into(),
+        kind.plural().into(),
+        namespace.into(),
+        name.into(),
+    )
 }
 
 fn patched(
-    kind: &'static Kind,
+    kind: &Arc<Kind>,
     old: &Object,
     form: PatchForm,
     patch: &Value,
 ) -> Result<Object, Status> {
     let mut new = match form {
         PatchForm::Merge => patch::merge(old, patch),
+        PatchForm::Strategic if kind.message().open => {
+            return Err(Status::unsupported_media_type(&[
+                "application/json-patch+json",
+                "application/merge-patch+json",
+            ]));
+        }
         PatchForm::Strategic => patch::strategic(old, patch, kind.message())
             .map_err(|error| Status::bad_request(error.to_string()))?,
     };
     if object::uid(&new) != object::uid(old) {
         let why = "the UID in the precondition differs";
         let name = object::name(old);
-        return Err(Status::conflict(kind.group, kind.plural, name, why));
+        return Err(Status::conflict(kind.group(), kind.plural(), name, why));
     }
     // Without a version in the patch there is no precondition: the current version applies.
     if object::resource_version(patch).is_empty() {
@@ -234,4 +262,32 @@ fn patched(
         object::set(&mut new, &["metadata", "resourceVersion"], version.into());
     }
     Ok(new)
+}
+
+/// The discovery document of the core group or of all others: the table's kinds, then `custom`.
+fn discovery(custom: &[Arc<Kind>], core: bool) -> Object {
+    let mut groups: Vec<(&str, Vec<Value>)> = Vec::new();
+    let kinds = schema::kinds().iter().chain(custom);
+    for kind in kinds.filter(|kind| kind.group().is_empty() == core) {
+        let scope = match kind.scope() {
+            Scope::Namespaced => "Namespaced",
+            Scope::Cluster => "Cluster",
+        };
+        let resource = json!({
+            "resource": kind.plural(), "singularResource": kind.singular(), "scope": scope,
+            "verbs": kind.verbs(), "responseKind": {"kind": kind.kind()},
+        });
+        let version = json!({"version": kind.version(), "resources": [resource]});
+        match groups.iter_mut().find(|(group, _)| *group == kind.group()) {
+            Some((_, versions)) => versions.push(version),
+            None => groups.push((kind.group(), vec![version])),
+        }
+    }
+    let items = groups
+        .into_iter()
+        .map(|(group, versions)| json!({"metadata": {"name": group}, "versions": versions}));
+    json!({
+        "apiVersion": "apidiscovery.k8s.io/v2", "kind": "APIGroupDiscoveryList",
+        "items": items.collect::<Vec<_>>(),
+    })
 }

@@ -1,9 +1,9 @@
 use machinery::{patch, schema};
 
 use super::*;
-use crate::pod::{self, Place};
+use crate::pod::{self, PodAddresses};
 
-const PLACE: Place<'_> = Place {
+const PLACE: PodAddresses<'_> = PodAddresses {
     host: "10.0.0.1",
     pod: "10.1.0.1",
 };
@@ -86,7 +86,7 @@ fn what_is_said_at_once_has_names_of_its_own() {
         "status": {"containerStatuses": [status(json!({"waiting": {}}))]},
     });
     let call = Call::Patch {
-        kind: schema::kind("", "v1", "Pod").unwrap(),
+        kind: schema::kind("", "v1", "Pod").unwrap().clone(),
         namespace: "n".into(),
         name: "p".into(),
         subresource: "status",

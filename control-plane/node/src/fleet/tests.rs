@@ -67,7 +67,7 @@ impl Scene {
             for event in self.world.events_after(self.told) {
                 self.told = event.revision;
                 let gone = event.change == Change::Deleted;
-                match (event.kind.kind, gone) {
+                match (event.kind.kind(), gone) {
                     ("Pod", false) => self.fleet.pod_applied(event.object),
                     ("Pod", true) => self.fleet.pod_deleted(&event.object),
                     ("Node", false) => self.fleet.node_applied(event.object),
@@ -100,7 +100,7 @@ impl Scene {
     fn get(&self, kind: &str, name: &str) -> Option<Object> {
         let all = self.world.objects().into_iter();
         let mut all = all
-            .filter(|(one, _)| one.kind == kind)
+            .filter(|(one, _)| one.kind() == kind)
             .map(|(_, object)| object);
         all.find(|object| object::name(object) == name)
     }
@@ -222,8 +222,8 @@ fn what_happened_while_nobody_ran_is_caught_up_with() {
     scene.fleet = fleet(1);
     scene.told = scene.world.revision();
     let all = scene.world.objects().into_iter();
-    let (pods, others): (Vec<_>, Vec<_>) = all.partition(|(kind, _)| kind.kind == "Pod");
-    let nodes = others.into_iter().filter(|(kind, _)| kind.kind == "Node");
+    let (pods, others): (Vec<_>, Vec<_>) = all.partition(|(kind, _)| kind.kind() == "Pod");
+    let nodes = others.into_iter().filter(|(kind, _)| kind.kind() == "Node");
     scene
         .fleet
         .nodes_replaced(nodes.map(|(_, node)| node).collect());

@@ -2,7 +2,7 @@ use machinery::patch;
 
 use super::*;
 
-const PLACE: Place<'static> = Place {
+const PLACE: PodAddresses<'static> = PodAddresses {
     host: "172.18.0.2",
     pod: "10.244.0.2",
 };

@@ -4,6 +4,7 @@
 mod tests;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use machinery::object::{self, Object};
 use machinery::schema::{self, Kind};
@@ -168,6 +169,7 @@ fn cut(note: &str) -> String {
     format!("{}{END}", &note[..end.unwrap_or(0)])
 }
 
-fn kind_of(group: &str, kind: &str) -> &'static Kind {
-    schema::kind(group, "v1", kind).expect("the table has it")
+fn kind_of(group: &str, kind: &str) -> Arc<Kind> {
+    let found = schema::kind(group, "v1", kind);
+    Arc::clone(found.expect("the table has it"))
 }

@@ -6,10 +6,12 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use super::*;
 use crate::http::media::Accept;
 use crate::http::reply;
-use crate::resources::catalogue::{self, Resource};
+use crate::registry::strategy;
+use crate::resources::catalogue::{Catalogue, Resource};
 
 /// Every object of the golden file whose kind is stored, as Go stores it and as JSON.
-fn all() -> Vec<(&'static Resource, Arc<Stored>)> {
+fn all() -> Vec<(Arc<Resource>, Arc<Stored>)> {
+    let catalogue = Catalogue::new(strategy::builtin().iter().cloned());
     let mut all = Vec::new();
     for line in include_str!("../../../../machinery/testdata/objects.jsonl").lines() {
         let line: Value = serde_json::from_str(line).unwrap();
@@ -21,21 +23,22 @@ fn all() -> Vec<(&'static Resource, Arc<Stored>)> {
         let Some(kind) = machinery::schema::kind(group, version, kind) else {
             continue;
         };
-        let resource = catalogue::of(kind);
-        let Some(storage) = resource.storage.filter(|_| convert::is_same(resource)) else {
+        let resource = catalogue.of(kind).unwrap();
+        let stored = resource.storage.as_ref();
+        let Some(storage) = stored.filter(|_| convert::is_same(resource)) else {
             continue;
         };
         let wire = BASE64.decode(line["protobuf"].as_str().unwrap()).unwrap();
         for bytes in [wire, line["json"].to_string().into_bytes()] {
             let stored = Stored::read(storage, "/registry/x/y", &bytes, 1234).unwrap();
-            all.push((resource, Arc::new(stored)));
+            all.push((Arc::clone(resource), Arc::new(stored)));
         }
     }
     assert!(all.len() > 200, "{}", all.len());
     all
 }
 
-fn every_way(resource: &'static Resource) -> Vec<Shown> {
+fn every_way(resource: &Arc<Resource>) -> Vec<Shown> {
     let mut ways = Vec::new();
     for encoding in [Encoding::Json, Encoding::Yaml, Encoding::Protobuf] {
         for form in [Form::Object, Form::Metadata, Form::Table] {
@@ -53,7 +56,7 @@ fn every_way(resource: &'static Resource) -> Vec<Shown> {
                             beta,
                         };
                         ways.push(Shown {
-                            resource,
+                            resource: Arc::clone(resource),
                             accept,
                             include,
                         });
@@ -70,7 +73,7 @@ fn every_way(resource: &'static Resource) -> Vec<Shown> {
 fn every_object_is_shown_as_the_long_way_round_shows_it() {
     let (mut spliced, mut not) = (0, 0);
     for (resource, stored) in all() {
-        for shown in every_way(resource) {
+        for shown in every_way(&resource) {
             let long = shown.object(&shown.decoded(&stored).unwrap()).unwrap();
             // First newly encoded, then from the kept form.
             for _ in 0..2 {
@@ -125,7 +128,7 @@ fn of_texts(shown: &Shown, objects: &[Arc<Value>], meta: &ListMeta) -> Bytes {
         String::from_utf8(text.to_vec()).unwrap()
     });
     let (kind, version) = (
-        shown.resource.list_kind(),
+        shown.resource.kind.list_kind(),
         shown.resource.kind.api_version(),
     );
     let (meta, items) = (meta.to_value(), texts.collect::<Vec<_>>().join(","));
@@ -144,7 +147,7 @@ fn what_one_object_cannot_do_is_done_for_the_whole_list_the_long_way() {
         beta: false,
     };
     let shown = Shown {
-        resource,
+        resource: Arc::clone(resource),
         accept,
         include: Include::None,
     };

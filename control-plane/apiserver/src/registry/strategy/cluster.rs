@@ -3,8 +3,11 @@
 use machinery::{name, object};
 use serde_json::{Value, json};
 
-use super::{DEFAULT, Generation, Strategy};
+use super::{DEFAULT, Generation, Stored, Strategy};
+use crate::printers;
 use crate::registry::certificate_request;
+use crate::resources::convert;
+use crate::resources::fields::field;
 use crate::validate::{self, Rules};
 
 pub(super) const ROWS: &[Strategy] = &[
@@ -27,6 +30,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "admissionregistration.k8s.io",
         resource: "mutatingwebhookconfigurations",
+        columns: &printers::config::WEBHOOK_CONFIGURATION,
         generation: Generation::OfSpec,
         allow_unconditional_update: false,
         without_effect: |_| Some("its webhooks are not called"),
@@ -51,6 +55,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "admissionregistration.k8s.io",
         resource: "validatingwebhookconfigurations",
+        columns: &printers::config::WEBHOOK_CONFIGURATION,
         generation: Generation::OfSpec,
         allow_unconditional_update: false,
         without_effect: |_| Some("its webhooks are not called"),
@@ -59,6 +64,8 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "apiextensions.k8s.io",
         resource: "customresourcedefinitions",
+        stored: Stored::UnderGroup,
+        columns: &printers::config::CUSTOM_RESOURCE_DEFINITION,
         generation: Generation::OfSpec,
         keeps_status_on_create: true,
         prepare_for_create: store_version,
@@ -72,6 +79,8 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "apiregistration.k8s.io",
         resource: "apiservices",
+        stored: Stored::UnderGroup,
+        columns: &printers::config::API_SERVICE,
         keeps_status_on_create: true,
         without_effect: |_| Some("requests are not passed on to it"),
         ..DEFAULT
@@ -79,6 +88,8 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "certificates.k8s.io",
         resource: "certificatesigningrequests",
+        selectable: &[field("spec.signerName")],
+        columns: &printers::config::CERTIFICATE_SIGNING_REQUEST,
         set_requester: certificate_request::set_requester,
         prepare_for_update: certificate_request::keep_spec,
         subresources: &[
@@ -97,6 +108,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "coordination.k8s.io",
         resource: "leases",
+        columns: &printers::config::LEASE,
         allow_create_on_update: true,
         allow_unconditional_update: false,
         rules: Rules {
@@ -108,6 +120,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "discovery.k8s.io",
         resource: "endpointslices",
+        columns: &printers::cluster::ENDPOINT_SLICE,
         generation: Generation::OfSpec,
         rules: Rules {
             validate: validate::endpoints::slice,
@@ -120,6 +133,21 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "events.k8s.io",
         resource: "events",
+        selectable: &[
+            field("regarding.kind"),
+            field("regarding.namespace"),
+            field("regarding.name"),
+            field("regarding.uid"),
+            field("regarding.apiVersion"),
+            field("regarding.resourceVersion"),
+            field("regarding.fieldPath"),
+            field("reason"),
+            field("reportingController"),
+            field("type"),
+        ],
+        stored: Stored::WithCore,
+        conversions: &[("v1", convert::EVENT)],
+        columns: &printers::config::EVENT,
         allow_create_on_update: true,
         rules: Rules {
             validate: |event| validate::event::check(event, true),
@@ -133,6 +161,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "flowcontrol.apiserver.k8s.io",
         resource: "flowschemas",
+        columns: &printers::config::FLOW_SCHEMA,
         generation: Generation::OfSpec,
         without_effect: |_| Some("requests are not queued by it"),
         ..DEFAULT
@@ -147,12 +176,15 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "networking.k8s.io",
         resource: "ingressclasses",
+        columns: &printers::cluster::INGRESS_CLASS,
         generation: Generation::OfSpec,
         ..DEFAULT
     },
     Strategy {
         group: "networking.k8s.io",
         resource: "ingresses",
+        folder: "ingress",
+        columns: &printers::cluster::INGRESS,
         generation: Generation::OfSpec,
         rules: Rules {
             validate: validate::ingress::check,
@@ -163,6 +195,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "networking.k8s.io",
         resource: "ipaddresses",
+        columns: &printers::cluster::IP_ADDRESS,
         rules: Rules {
             // An IPv6 address is a valid name, too.
             name: name::path_segment,
@@ -173,12 +206,20 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "networking.k8s.io",
         resource: "networkpolicies",
+        columns: &printers::cluster::NETWORK_POLICY,
         generation: Generation::OfSpec,
+        ..DEFAULT
+    },
+    Strategy {
+        group: "networking.k8s.io",
+        resource: "servicecidrs",
+        columns: &printers::cluster::SERVICE_CIDR,
         ..DEFAULT
     },
     Strategy {
         group: "node.k8s.io",
         resource: "runtimeclasses",
+        columns: &printers::config::RUNTIME_CLASS,
         allow_create_on_update: true,
         allow_unconditional_update: false,
         ..DEFAULT
@@ -186,6 +227,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "rbac.authorization.k8s.io",
         resource: "clusterrolebindings",
+        columns: &printers::config::ROLE_BINDING,
         allow_create_on_update: true,
         rules: Rules {
             name: name::path_segment,
@@ -199,6 +241,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "rbac.authorization.k8s.io",
         resource: "clusterroles",
+        columns: &printers::config::ROLE,
         allow_create_on_update: true,
         rules: Rules {
             name: name::path_segment,
@@ -211,6 +254,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "rbac.authorization.k8s.io",
         resource: "rolebindings",
+        columns: &printers::config::ROLE_BINDING,
         allow_create_on_update: true,
         rules: Rules {
             name: name::path_segment,
@@ -224,6 +268,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "rbac.authorization.k8s.io",
         resource: "roles",
+        columns: &printers::config::ROLE,
         allow_create_on_update: true,
         rules: Rules {
             name: name::path_segment,
@@ -258,6 +303,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "resource.k8s.io",
         resource: "resourceslices",
+        selectable: &[field("spec.nodeName"), field("spec.driver")],
         generation: Generation::OfSpec,
         returns_deleted_object: true,
         without_effect: |_| Some("devices are not allocated"),
@@ -266,6 +312,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "scheduling.k8s.io",
         resource: "priorityclasses",
+        columns: &printers::config::PRIORITY_CLASS,
         generation: Generation::OfSpec,
         rules: Rules {
             validate: validate::priority::check,
@@ -284,6 +331,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "storage.k8s.io",
         resource: "csinodes",
+        columns: &printers::config::CSI_NODE,
         allow_unconditional_update: false,
         returns_deleted_object: true,
         ..DEFAULT
@@ -291,6 +339,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "storage.k8s.io",
         resource: "storageclasses",
+        columns: &printers::cluster::STORAGE_CLASS,
         returns_deleted_object: true,
         rules: Rules {
             validate: validate::storage::class,

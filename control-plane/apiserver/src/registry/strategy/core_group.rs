@@ -3,7 +3,9 @@
 use machinery::{name, object};
 use serde_json::{Value, json};
 
-use super::{DEFAULT, Deletion, Generation, Strategy, UnknownField, namespace, pod};
+use super::{DEFAULT, Deletion, Generation, Stored, Strategy, UnknownField, namespace, pod};
+use crate::printers;
+use crate::resources::fields::field;
 use crate::validate::{self, Rules, status};
 
 pub(super) const ROWS: &[Strategy] = &[
@@ -14,11 +16,13 @@ pub(super) const ROWS: &[Strategy] = &[
     },
     Strategy {
         resource: "componentstatuses",
+        stored: Stored::Never,
         warnings_on_create: |_| Some("v1 ComponentStatus is deprecated in v1.19+".into()),
         ..DEFAULT
     },
     Strategy {
         resource: "configmaps",
+        columns: &printers::config::CONFIG_MAP,
         rules: Rules {
             validate: validate::config::config_map,
             validate_update: |old, new| validate::config::immutable("ConfigMap", old, new),
@@ -30,6 +34,8 @@ pub(super) const ROWS: &[Strategy] = &[
     },
     Strategy {
         resource: "endpoints",
+        folder: "services/endpoints",
+        columns: &printers::cluster::ENDPOINTS,
         allow_create_on_update: true,
         rules: Rules {
             validate: validate::endpoints::endpoints,
@@ -43,6 +49,23 @@ pub(super) const ROWS: &[Strategy] = &[
     },
     Strategy {
         resource: "events",
+        selectable: &[
+            field("involvedObject.kind"),
+            field("involvedObject.namespace"),
+            field("involvedObject.name"),
+            field("involvedObject.uid"),
+            field("involvedObject.apiVersion"),
+            field("involvedObject.resourceVersion"),
+            field("involvedObject.fieldPath"),
+            field("reason"),
+            field("reportingComponent"),
+            // Newer senders say who they are in another field.
+            field("source")
+                .at("source.component")
+                .or("reportingComponent"),
+            field("type"),
+        ],
+        columns: &printers::config::EVENT,
         allow_create_on_update: true,
         expires: true,
         rules: Rules {
@@ -55,6 +78,7 @@ pub(super) const ROWS: &[Strategy] = &[
     },
     Strategy {
         resource: "limitranges",
+        columns: &printers::config::LIMIT_RANGE,
         allow_create_on_update: true,
         rules: Rules {
             validate: validate::quota::limit_range,
@@ -65,6 +89,8 @@ pub(super) const ROWS: &[Strategy] = &[
     },
     Strategy {
         resource: "namespaces",
+        selectable: &[field("status.phase")],
+        columns: &printers::cluster::NAMESPACE,
         deletion: Deletion::AfterContent,
         prepare_for_create: namespace::prepare_for_create,
         prepare_for_update: namespace::prepare_for_update,
@@ -81,6 +107,9 @@ pub(super) const ROWS: &[Strategy] = &[
     },
     Strategy {
         resource: "nodes",
+        selectable: &[field("spec.unschedulable").missing("false")],
+        folder: "minions",
+        columns: &printers::cluster::NODE,
         keeps_status_on_create: true,
         rules: Rules {
             validate: validate::node::node,
@@ -97,6 +126,7 @@ pub(super) const ROWS: &[Strategy] = &[
     },
     Strategy {
         resource: "persistentvolumeclaims",
+        columns: &printers::cluster::PERSISTENT_VOLUME_CLAIM,
         returns_deleted_object: true,
         prepare_for_create: pending,
         rules: Rules {
@@ -109,6 +139,7 @@ pub(super) const ROWS: &[Strategy] = &[
     },
     Strategy {
         resource: "persistentvolumes",
+        columns: &printers::cluster::PERSISTENT_VOLUME,
         returns_deleted_object: true,
         prepare_for_create: pending,
         rules: Rules {
@@ -121,6 +152,18 @@ pub(super) const ROWS: &[Strategy] = &[
     },
     Strategy {
         resource: "pods",
+        selectable: &[
+            field("spec.nodeName"),
+            field("spec.restartPolicy"),
+            field("spec.schedulerName"),
+            field("spec.serviceAccountName"),
+            field("spec.hostNetwork").missing("false"),
+            field("status.phase"),
+            field("status.podIP"),
+            field("status.podIPs").at("status.podIP"),
+            field("status.nominatedNodeName"),
+        ],
+        columns: &printers::pod::POD,
         generation: Generation::OfSpec,
         returns_deleted_object: true,
         deletion: Deletion::Gracefully,
@@ -143,6 +186,7 @@ pub(super) const ROWS: &[Strategy] = &[
     },
     Strategy {
         resource: "podtemplates",
+        columns: &printers::workload::POD_TEMPLATE,
         generation: Generation::OfSpec,
         returns_deleted_object: true,
         rules: Rules {
@@ -153,6 +197,9 @@ pub(super) const ROWS: &[Strategy] = &[
     },
     Strategy {
         resource: "replicationcontrollers",
+        selectable: &[field("status.replicas").missing("0")],
+        folder: "controllers",
+        columns: &printers::workload::REPLICA_SET,
         generation: Generation::OfSpec,
         orphans_dependents: true,
         has_plain_selector: true,
@@ -167,6 +214,7 @@ pub(super) const ROWS: &[Strategy] = &[
     },
     Strategy {
         resource: "resourcequotas",
+        columns: &printers::config::RESOURCE_QUOTA,
         returns_deleted_object: true,
         rules: Rules {
             validate: validate::quota::quota,
@@ -179,6 +227,8 @@ pub(super) const ROWS: &[Strategy] = &[
     },
     Strategy {
         resource: "secrets",
+        selectable: &[field("type")],
+        columns: &printers::config::SECRET,
         rules: Rules {
             validate: validate::config::secret,
             validate_update: |old, new| validate::config::immutable("Secret", old, new),
@@ -191,6 +241,7 @@ pub(super) const ROWS: &[Strategy] = &[
     },
     Strategy {
         resource: "serviceaccounts",
+        columns: &printers::config::SERVICE_ACCOUNT,
         returns_deleted_object: true,
         rules: Rules {
             checks_name_again: true,
@@ -200,6 +251,9 @@ pub(super) const ROWS: &[Strategy] = &[
     },
     Strategy {
         resource: "services",
+        selectable: &[field("spec.clusterIP"), field("spec.type")],
+        folder: "services/specs",
+        columns: &printers::cluster::SERVICE,
         allow_create_on_update: true,
         returns_deleted_object: true,
         allocates: true,

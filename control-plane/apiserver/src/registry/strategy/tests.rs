@@ -1,13 +1,17 @@
 use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use machinery::schema::{Names, Scope};
 
 use super::*;
-use crate::resources::catalogue::{all, resource};
+use crate::resources::catalogue::Catalogue;
+use crate::resources::custom::{Definition, Version};
 
 #[test]
 fn each_row_is_of_a_resource_and_no_resource_has_two() {
-    let known: BTreeSet<_> = all()
+    let known: BTreeSet<_> = builtin()
         .iter()
-        .map(|one| (one.kind.group, one.kind.plural))
+        .map(|one| (one.kind.group(), one.kind.plural()))
         .collect();
     let mut seen = BTreeSet::new();
     for row in core_group::ROWS
@@ -22,32 +26,104 @@ fn each_row_is_of_a_resource_and_no_resource_has_two() {
 }
 
 #[test]
-fn a_kind_of_another_group_is_not_taken_for_ours() {
+fn a_custom_resource_is_not_taken_for_ours() {
     for row in core_group::ROWS
         .iter()
         .chain(workload::ROWS)
         .chain(cluster::ROWS)
     {
-        let like = resource("", "v1", "services").unwrap();
-        let theirs = Kind {
-            group: "example.com",
-            version: "v1",
-            kind: "Theirs",
-            plural: row.resource,
-            singular: "theirs",
+        // Even in the group of ours: a definition may be of any group.
+        for group in ["example.com", "storage.k8s.io", row.group] {
+            if !group.contains('.') {
+                continue;
+            }
+            for status in [false, true] {
+                let theirs = theirs(group, row.resource, status);
+                let strategy = of(&theirs);
+                let expected = if status {
+                    &custom::WITH_STATUS
+                } else {
+                    &custom::WHOLE
+                };
+                assert!(std::ptr::eq(strategy, expected));
+                assert!(!expires(theirs.stored().unwrap()));
+            }
+        }
+    }
+}
+
+fn theirs(group: &str, plural: &str, status: bool) -> Arc<Resource> {
+    let definition = Definition {
+        group: group.into(),
+        names: Names {
+            kind: "Theirs".into(),
+            list_kind: "TheirsList".into(),
+            plural: plural.to_owned().into(),
+            singular: "theirs".into(),
             short_names: Vec::new(),
             categories: Vec::new(),
-            scope: like.kind.scope,
-            verbs: Vec::new(),
-            subresources: Vec::new(),
-            priority: 0,
-            message: like.kind.message,
-        };
-        let theirs = of_kind(&theirs);
-        assert!(!theirs.allow_create_on_update && theirs.allow_unconditional_update);
-        assert_eq!(theirs.generation, Generation::Never);
-        assert_eq!(theirs.deletion, Deletion::AtOnce);
-        assert!(!theirs.keeps_status_on_create && !theirs.returns_deleted_object);
-        assert!(!theirs.allocates && !theirs.expires && !theirs.binds_pods);
+        },
+        scope: Scope::Namespaced,
+        versions: vec![Version {
+            name: "v1".into(),
+            served: true,
+            stored: true,
+            status,
+            ..Version::default()
+        }],
+    };
+    definition.resources().unwrap().remove(0)
+}
+
+#[test]
+fn objects_are_where_kubernetes_has_them() {
+    let catalogue = Catalogue::new(builtin().iter().cloned());
+    let stored = |group, version, plural| {
+        let resource = catalogue.resource(group, version, plural).unwrap();
+        let storage = resource.storage.as_ref()?;
+        Some((storage.prefix.to_string(), storage.json))
+    };
+    for (group, plural, prefix, json) in [
+        ("", "pods", "/registry/pods/", false),
+        ("", "nodes", "/registry/minions/", false),
+        ("", "services", "/registry/services/specs/", false),
+        ("", "endpoints", "/registry/services/endpoints/", false),
+        (
+            "",
+            "replicationcontrollers",
+            "/registry/controllers/",
+            false,
+        ),
+        ("", "events", "/registry/events/", false),
+        ("events.k8s.io", "events", "/registry/events/", false),
+        ("apps", "deployments", "/registry/deployments/", false),
+        (
+            "networking.k8s.io",
+            "ingresses",
+            "/registry/ingress/",
+            false,
+        ),
+        (
+            "apiextensions.k8s.io",
+            "customresourcedefinitions",
+            "/registry/apiextensions.k8s.io/customresourcedefinitions/",
+            true,
+        ),
+        (
+            "apiregistration.k8s.io",
+            "apiservices",
+            "/registry/apiregistration.k8s.io/apiservices/",
+            true,
+        ),
+    ] {
+        let expected = Some((prefix.to_owned(), json));
+        assert_eq!(stored(group, "v1", plural), expected, "{group} {plural}");
     }
+    for answered in ["componentstatuses", "bindings"] {
+        assert_eq!(stored("", "v1", answered), None, "{answered}");
+    }
+    let autoscalers = "horizontalpodautoscalers";
+    let both = ["v1", "v2"].map(|version| stored("autoscaling", version, autoscalers).unwrap());
+    assert_eq!(both[0], both[1]);
+    assert_eq!(catalogue.storages().count(), 58);
 }

@@ -4,6 +4,9 @@ use machinery::{name, object};
 use serde_json::Value;
 
 use super::{DEFAULT, Generation, Strategy, UnknownField, job};
+use crate::printers;
+use crate::resources::convert;
+use crate::resources::fields::field;
 use crate::validate::{self, Rules, status};
 
 /// Annotation with the number of changes of a daemon set's template.
@@ -13,6 +16,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "apps",
         resource: "controllerrevisions",
+        columns: &printers::workload::CONTROLLER_REVISION,
         rules: Rules {
             validate: |object| validate::workload::check("ControllerRevision", object),
             validate_update: |old, new| validate::workload::update("ControllerRevision", old, new),
@@ -23,6 +27,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "apps",
         resource: "daemonsets",
+        columns: &printers::workload::DAEMON_SET,
         generation: Generation::OfSpec,
         prepare_for_create: |set| number_template(set, 1),
         prepare_for_update: count_template,
@@ -38,6 +43,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "apps",
         resource: "deployments",
+        columns: &printers::workload::DEPLOYMENT,
         // Its replica sets inherit its annotations, so its controller must see their changes.
         generation: Generation::OfSpecAndAnnotations,
         rules: Rules {
@@ -51,6 +57,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "apps",
         resource: "replicasets",
+        columns: &printers::workload::REPLICA_SET,
         generation: Generation::OfSpec,
         rules: Rules {
             validate: |object| validate::workload::check("ReplicaSet", object),
@@ -65,6 +72,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "apps",
         resource: "statefulsets",
+        columns: &printers::workload::STATEFUL_SET,
         generation: Generation::OfSpec,
         rules: Rules {
             // Its name is part of the names and host names of its pods.
@@ -81,6 +89,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "batch",
         resource: "cronjobs",
+        columns: &printers::workload::CRON_JOB,
         generation: Generation::OfSpec,
         rules: Rules {
             validate: |object| validate::job::check("CronJob", object),
@@ -91,6 +100,10 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "batch",
         resource: "jobs",
+        selectable: &[field("status.successful")
+            .at("status.succeeded")
+            .missing("0")],
+        columns: &printers::workload::JOB,
         generation: Generation::OfSpec,
         orphans_dependents: true,
         prepare_for_create: job::prepare_for_create,
@@ -106,6 +119,8 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "autoscaling",
         resource: "horizontalpodautoscalers",
+        conversions: &[("v1", convert::AUTOSCALER_V1)],
+        columns: &printers::workload::HORIZONTAL_POD_AUTOSCALER,
         rules: Rules {
             validate: validate::autoscaler::check,
             validate_subresource_update: |_, old, new| status::check(&status::AUTOSCALER, old, new),
@@ -116,6 +131,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "policy",
         resource: "poddisruptionbudgets",
+        columns: &printers::workload::POD_DISRUPTION_BUDGET,
         generation: Generation::OfSpec,
         allow_unconditional_update: false,
         rules: Rules {

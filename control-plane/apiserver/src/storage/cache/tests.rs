@@ -1,7 +1,8 @@
 use serde_json::json;
 
 use super::*;
-use crate::resources::catalogue;
+use crate::registry::strategy;
+use crate::resources::catalogue::Catalogue;
 
 /// An object in JSON; some tests store it in other collections.
 fn entry(name: &str, revision: i64) -> Stored {
@@ -9,14 +10,15 @@ fn entry(name: &str, revision: i64) -> Stored {
 }
 
 fn stored(namespace: &str, name: &str, node: &str, revision: i64) -> Stored {
-    let storage = catalogue::resource("", "v1", "pods").unwrap().storage;
+    let catalogue = Catalogue::new(strategy::builtin().iter().cloned());
+    let storage = &catalogue.resource("", "v1", "pods").unwrap().storage;
     let key = format!("/registry/configmaps/{namespace}/{name}");
     let object = json!({
         "kind": "Pod", "apiVersion": "v1", "metadata": {"name": name, "namespace": namespace},
         "spec": {"nodeName": node},
     });
     Stored::read(
-        storage.unwrap(),
+        storage.as_ref().unwrap(),
         &key,
         object.to_string().as_bytes(),
         revision,
@@ -24,9 +26,25 @@ fn stored(namespace: &str, name: &str, node: &str, revision: i64) -> Stored {
     .unwrap()
 }
 
+/// A cache of nothing as of a revision.
+fn cache(revision: i64) -> Cache {
+    let cache = Cache::new("/registry/configmaps/".into());
+    cache.reset(Content::default(), revision);
+    cache
+}
+
+fn heard(key: &str, revision: i64, entry: Result<Option<Stored>, Status>) -> Vec<Heard> {
+    vec![Heard {
+        key: key.into(),
+        revision,
+        entry,
+    }]
+}
+
 fn put(cache: &Cache, name: &str, revision: i64) {
     let entry = entry(name, revision);
-    cache.apply(vec![(Arc::clone(&entry.key), revision, Some(entry))]);
+    let key = Arc::clone(&entry.key);
+    cache.apply(heard(&key, revision, Ok(Some(entry))));
 }
 
 fn names(changes: &[Arc<Change>]) -> Vec<(i64, bool, bool)> {
@@ -37,14 +55,13 @@ fn names(changes: &[Arc<Change>]) -> Vec<(i64, bool, bool)> {
 
 #[test]
 fn a_cursor_sees_each_change_once_and_in_order() {
-    let cache = Cache::new("/registry/configmaps/");
-    cache.reset(BTreeMap::new(), 5);
+    let cache = cache(5);
     let mut cursor = cache.end();
     put(&cache, "x", 6);
     put(&cache, "x", 8);
-    cache.apply(vec![("/registry/configmaps/a/x".into(), 9, None)]);
+    cache.apply(heard("/registry/configmaps/a/x", 9, Ok(None)));
     // The deletion of a key that never existed is no change.
-    cache.apply(vec![("/registry/configmaps/a/y".into(), 10, None)]);
+    cache.apply(heard("/registry/configmaps/a/y", 10, Ok(None)));
     let first = cache.changes(&mut cursor, 2).ok().unwrap();
     let rest = cache.changes(&mut cursor, 10).ok().unwrap();
     assert_eq!(names(&first), [(6, false, false), (8, true, false)]);
@@ -58,26 +75,25 @@ fn a_cursor_sees_each_change_once_and_in_order() {
 
 #[test]
 fn what_cannot_be_read_is_told_until_it_can_or_is_gone() {
-    let cache = Cache::new("/registry/configmaps/");
+    let cache = cache(1);
     let why = Status::internal("no object");
     put(&cache, "x", 6);
     for mended in [Some(entry("x", 9)), None] {
-        cache.set_unreadable("/registry/configmaps/a/x", &why);
+        cache.apply(heard("/registry/configmaps/a/x", 8, Err(why.clone())));
         let told = cache.check("/registry/configmaps/").unwrap_err();
         assert!(told.message.contains("/registry/configmaps/a/x"), "{told}");
         assert!(cache.check("/registry/configmaps/a/").is_err());
         assert!(cache.check("/registry/configmaps/b/").is_ok());
         // The cache did not report a deletion.
         assert!(cache.get("/registry/configmaps/a/x").is_some());
-        cache.apply(vec![("/registry/configmaps/a/x".into(), 9, mended)]);
+        cache.apply(heard("/registry/configmaps/a/x", 9, Ok(mended)));
         assert!(cache.check("/registry/configmaps/").is_ok());
     }
 }
 
 #[test]
 fn a_revision_is_found_while_it_is_remembered() {
-    let cache = Cache::new("/registry/configmaps/");
-    cache.reset(BTreeMap::new(), 5);
+    let cache = cache(5);
     for revision in 6..9 {
         put(&cache, "x", revision);
     }
@@ -94,8 +110,7 @@ fn a_revision_is_found_while_it_is_remembered() {
 
 #[test]
 fn a_watcher_that_falls_behind_the_ring_is_told_so() {
-    let cache = Cache::new("/registry/configmaps/");
-    cache.reset(BTreeMap::new(), 1);
+    let cache = cache(1);
     let mut slow = cache.end();
     for revision in 2..2 + CHANGES_MAX as i64 {
         put(&cache, "x", revision);
@@ -108,10 +123,9 @@ fn a_watcher_that_falls_behind_the_ring_is_told_so() {
 
 #[test]
 fn a_reset_is_seen_by_watchers_that_were_up_to_date() {
-    let cache = Cache::new("/registry/configmaps/");
-    cache.reset(BTreeMap::new(), 1);
+    let cache = cache(1);
     let mut cursor = cache.end();
-    cache.reset(BTreeMap::new(), 9);
+    cache.reset(Content::default(), 9);
     assert!(cache.changes(&mut cursor, 1).is_err());
 }
 
@@ -125,13 +139,12 @@ fn part(namespace: &str, node: Option<&str>) -> Interest {
 fn apply(cache: &Cache, revision: i64, (namespace, name): (&str, &str), node: Option<&str>) {
     let key = format!("/registry/configmaps/{namespace}/{name}");
     let state = node.map(|node| stored(namespace, name, node, revision));
-    cache.apply(vec![(key.as_str().into(), revision, state)]);
+    cache.apply(heard(&key, revision, Ok(state)));
 }
 
 #[test]
 fn a_part_is_told_what_enters_changes_and_leaves_and_nothing_else() {
-    let cache = Cache::new("/registry/configmaps/");
-    cache.reset(BTreeMap::new(), 1);
+    let cache = cache(1);
     let parts = [
         part("", None),
         part("a/", None),
@@ -181,8 +194,7 @@ fn a_part_is_told_what_enters_changes_and_leaves_and_nothing_else() {
 
 #[test]
 fn a_watcher_may_sleep_through_changes_that_do_not_concern_it() {
-    let cache = Cache::new("/registry/configmaps/");
-    cache.reset(BTreeMap::new(), 1);
+    let cache = cache(1);
     let interest = part("", Some("n1"));
     let mut place = cache.end();
     assert!(cache.join(&interest, place).is_ok());
@@ -204,7 +216,7 @@ fn a_watcher_may_sleep_through_changes_that_do_not_concern_it() {
     assert!(cache.changes_of(&interest, &mut place.clone(), 10).is_err());
     pass("n1", 1);
     assert!(cache.changes_of(&interest, &mut place.clone(), 10).is_err());
-    cache.reset(BTreeMap::new(), 100_000);
+    cache.reset(Content::default(), 100_000);
     let mut place = cache.end();
     assert!(cache.join(&interest, place).is_ok());
     assert!(
@@ -218,8 +230,7 @@ fn a_watcher_may_sleep_through_changes_that_do_not_concern_it() {
 
 #[test]
 fn who_joins_an_old_place_is_told_what_came_behind_it() {
-    let cache = Cache::new("/registry/configmaps/");
-    cache.reset(BTreeMap::new(), 1);
+    let cache = cache(1);
     let interest = part("a/", Some("n1"));
     for (revision, node) in [(2, "n1"), (3, "n2"), (4, "n1"), (5, "n2"), (6, "n1")] {
         apply(&cache, revision, ("a", node), Some(node));
@@ -237,4 +248,49 @@ fn who_joins_an_old_place_is_told_what_came_behind_it() {
         let all: Vec<i64> = first.iter().chain(&rest).map(|one| one.revision).collect();
         assert_eq!(all, told, "after {after}");
     }
+}
+
+#[test]
+fn changes_that_came_before_the_list_are_shown_only_if_it_lacks_them() {
+    let cache = Cache::new("/registry/configmaps/".into());
+    put(&cache, "x", 3);
+    put(&cache, "x", 5);
+    put(&cache, "y", 7);
+    cache.apply(heard("/registry/configmaps/a/z", 8, Ok(None)));
+    cache.apply(heard(
+        "/registry/configmaps/a/w",
+        9,
+        Err(Status::internal("no object")),
+    ));
+    assert!(cache.snapshot("/registry/configmaps/").0.is_empty());
+    let mut content = Content::default();
+    for (name, revision) in [("x", 5), ("z", 4)] {
+        content.insert("", Ok(entry(name, revision)));
+    }
+    cache.reset(content, 6);
+    let (items, _, revision) = cache.snapshot("/registry/configmaps/");
+    let items: Vec<(String, i64)> = items.iter().map(|one| (one.name(), one.revision)).collect();
+    assert_eq!(items, [("x".to_owned(), 5), ("y".to_owned(), 7)]);
+    assert_eq!(revision, 8);
+    assert!(cache.check("/registry/configmaps/").is_err());
+    // The changes behind the list are remembered; older ones are not.
+    let mut cursor = cache.after(6).ok().unwrap();
+    let changes = cache.changes(&mut cursor, 10).ok().unwrap();
+    assert_eq!(names(&changes), [(7, false, false), (8, true, true)]);
+    assert_eq!(cache.after(5).err(), Some(Missed::TooOld));
+}
+
+#[test]
+fn watchers_of_a_closed_collection_wake_and_are_told_so() {
+    let cache = cache(1);
+    let interest = part("", None);
+    let mut place = cache.end();
+    let woken = cache.join(&interest, place).ok().unwrap();
+    assert!(!woken.has_changed().unwrap());
+    cache.close();
+    assert!(woken.has_changed().unwrap());
+    let told = cache.changes_of(&interest, &mut place, 1).err();
+    assert_eq!(told, Some(Missed::Closed));
+    assert_eq!(cache.join(&interest, place).err(), Some(Missed::Closed));
+    cache.leave(&interest);
 }

@@ -1,13 +1,13 @@
 use serde_json::json;
 
 use super::*;
-use crate::resources::catalogue;
+use crate::registry::strategy;
+use crate::resources::catalogue::Catalogue;
 
-fn pods() -> &'static Storage {
-    catalogue::resource("", "v1", "pods")
-        .unwrap()
-        .storage
-        .unwrap()
+fn pods() -> Arc<Storage> {
+    let catalogue = Catalogue::new(strategy::builtin().iter().cloned());
+    let pods = catalogue.resource("", "v1", "pods").unwrap();
+    Arc::clone(pods.stored().unwrap())
 }
 
 fn pod() -> Value {
@@ -23,7 +23,7 @@ fn pod() -> Value {
 fn both(object: &Value) -> [Stored; 2] {
     let wire = protobuf::encode(object).unwrap();
     let text = object.to_string().into_bytes();
-    [wire, text].map(|bytes| Stored::read(pods(), "/registry/pods/n/p", &bytes, 7).unwrap())
+    [wire, text].map(|bytes| Stored::read(&pods(), "/registry/pods/n/p", &bytes, 7).unwrap())
 }
 
 #[test]
@@ -72,12 +72,12 @@ fn both_forms_have_the_revision_they_are_asked_for() {
 fn protobuf_that_is_not_as_we_write_it_is_written_anew() {
     let wire = protobuf::encode(&pod()).unwrap();
     // An envelope without its two empty fields, as other programs may write it.
-    let odd = Stored::read(pods(), "k", &wire[..wire.len() - 4], 7).unwrap();
-    let plain = Stored::read(pods(), "k", &wire, 7).unwrap();
+    let odd = Stored::read(&pods(), "k", &wire[..wire.len() - 4], 7).unwrap();
+    let plain = Stored::read(&pods(), "k", &wire, 7).unwrap();
     assert_eq!(odd.protobuf(), plain.protobuf());
     assert!(odd.protobuf().is_some());
-    assert!(Stored::read(pods(), "k", b"k8s\0nothing", 7).is_err());
-    assert!(Stored::read(pods(), "k", b"{", 7).is_err());
+    assert!(Stored::read(&pods(), "k", b"k8s\0nothing", 7).is_err());
+    assert!(Stored::read(&pods(), "k", b"{", 7).is_err());
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn world() -> World {
 }
 
 fn create(world: &World, object: Value) -> Object {
-    let kind = kind_of(&object);
+    let kind = kind_of(&object).clone();
     world.answer(Call::Create { kind, object }).unwrap()
 }
 
@@ -29,7 +29,7 @@ fn pod(name: &str) -> Value {
 
 fn delete(world: &World, object: &Object, options: DeleteOptions) -> Result<Object, Status> {
     world.answer(Call::Delete {
-        kind: kind_of(object),
+        kind: kind_of(object).clone(),
         namespace: object::namespace(object).into(),
         name: object::name(object).into(),
         options,
@@ -37,7 +37,7 @@ fn delete(world: &World, object: &Object, options: DeleteOptions) -> Result<Obje
 }
 
 fn update(world: &World, subresource: &'static str, object: Object) -> Result<Object, Status> {
-    let kind = kind_of(&object);
+    let kind = kind_of(&object).clone();
     world.answer(Call::Update {
         kind,
         subresource,
@@ -47,7 +47,7 @@ fn update(world: &World, subresource: &'static str, object: Object) -> Result<Ob
 
 fn exists(world: &World, object: &Object) -> bool {
     let namespace = object::namespace(object).to_owned();
-    let (kind, name) = (kind_of(object), object::name(object).to_owned());
+    let (kind, name) = (kind_of(object).clone(), object::name(object).to_owned());
     let call = Call::Get {
         kind,
         namespace,
@@ -132,14 +132,14 @@ fn a_namespace_takes_nothing_new_while_it_goes_and_ends_with_its_finalizer() {
     let namespace = schema::kind("", "v1", "Namespace").unwrap();
     let name = "n".to_owned();
     let call = Call::Get {
-        kind: namespace,
+        kind: namespace.clone(),
         namespace: String::new(),
         name,
     };
     let object = world.answer(call).unwrap();
     let mut object = delete(&world, &object, DeleteOptions::default()).unwrap();
     assert_eq!(object["status"]["phase"], "Terminating");
-    let kind = super::super::pods();
+    let kind = super::super::pods().clone();
     let refused = world.answer(Call::Create {
         kind,
         object: pod("a"),
@@ -156,7 +156,7 @@ fn patches_may_ask_for_a_version_or_an_identity() {
     let first = create(&world, pod("a"));
     let patch = |patch: Value| {
         world.answer(Call::Patch {
-            kind: super::super::pods(),
+            kind: super::super::pods().clone(),
             namespace: "n".into(),
             name: "a".into(),
             subresource: "",

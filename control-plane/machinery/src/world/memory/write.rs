@@ -1,5 +1,6 @@
 //! The changes that the API makes to an object when it is written.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -16,7 +17,7 @@ const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
 impl State {
-    pub(super) fn create(&mut self, kind: &'static Kind, new: Object) -> Result<Object, Status> {
+    pub(super) fn create(&mut self, kind: &Arc<Kind>, new: Object) -> Result<Object, Status> {
         let mut object = new;
         let namespace = object::namespace(&object).to_owned();
         if kind.namespaced() {
@@ -33,13 +34,13 @@ impl State {
         }
         let name = object::name(&object).to_owned();
         if self.objects.contains_key(&key(kind, &namespace, &name)) {
-            return Err(Status::already_exists(kind.group, kind.plural, &name));
+            return Err(Status::already_exists(kind.group(), kind.plural(), &name));
         }
-        object::set_type(&mut object, &kind.api_version(), kind.kind);
-        if kind.subresource("status").is_some() && kind.kind != "Node" {
+        object::set_type(&mut object, &kind.api_version(), kind.kind());
+        if kind.subresource("status").is_some() && kind.kind() != "Node" {
             object::remove(&mut object, &["status"]);
         }
-        defaults::apply(kind.group, kind.kind, &mut object);
+        defaults::apply(kind.group(), kind.kind(), &mut object);
         let created = self.now.to_seconds();
         let metadata = object::metadata_mut(&mut object);
         let uid = format!("00000000-0000-4000-8000-{:012x}", self.names);
@@ -48,7 +49,7 @@ impl State {
         if object.get("spec").is_some() {
             object::metadata_mut(&mut object).insert("generation".into(), 1.into());
         }
-        match kind.kind {
+        match kind.kind() {
             "Namespace" => {
                 object::set(&mut object, &["spec", "finalizers"], json!(["kubernetes"]));
             }
@@ -60,7 +61,7 @@ impl State {
 
     pub(super) fn update(
         &mut self,
-        kind: &'static Kind,
+        kind: &Arc<Kind>,
         subresource: &str,
         new: Object,
     ) -> Result<Object, Status> {
@@ -68,11 +69,11 @@ impl State {
         let old = self.get(kind, object::namespace(&new), &name)?.clone();
         let asked = object::resource_version(&new);
         if !asked.is_empty() && asked != object::resource_version(&old) {
-            return Err(Status::stale(kind.group, kind.plural, &name));
+            return Err(Status::stale(kind.group(), kind.plural(), &name));
         }
         if !object::uid(&new).is_empty() && object::uid(&new) != object::uid(&old) {
             let why = "the UID in the precondition differs";
-            return Err(Status::conflict(kind.group, kind.plural, &name, why));
+            return Err(Status::conflict(kind.group(), kind.plural(), &name, why));
         }
         let object = match subresource {
             "status" => {
@@ -87,7 +88,7 @@ impl State {
 
     pub(super) fn delete(
         &mut self,
-        kind: &'static Kind,
+        kind: &Arc<Kind>,
         namespace: &str,
         name: &str,
         options: &DeleteOptions,
@@ -98,7 +99,7 @@ impl State {
             || !version.is_empty() && version != object::resource_version(&old)
         {
             let why = "Precondition failed";
-            return Err(Status::conflict(kind.group, kind.plural, name, why));
+            return Err(Status::conflict(kind.group(), kind.plural(), name, why));
         }
         let mut object = old.clone();
         set_finalizers(kind, &mut object, options.propagation);
@@ -115,7 +116,7 @@ impl State {
                 metadata.insert("generation".into(), (generation + 1).into());
             }
         }
-        if kind.kind == "Namespace" {
+        if kind.kind() == "Namespace" {
             object::set(&mut object, &["status", "phase"], "Terminating".into());
         }
         let at_once = !begun && is_free(kind, &object);
@@ -133,7 +134,7 @@ impl State {
     ) -> Result<Object, Status> {
         let kind = crate::world::pods();
         let old = self.get(kind, namespace, pod)?.clone();
-        let refuse = |why: &str| Err(Status::conflict(kind.group, kind.plural, pod, why));
+        let refuse = |why: &str| Err(Status::conflict(kind.group(), kind.plural(), pod, why));
         if !uid.is_empty() && uid != object::uid(&old) {
             return refuse("the UID in the precondition differs");
         }
@@ -162,7 +163,7 @@ impl State {
     }
 
     /// Stores a changed object, or removes it if nothing holds its deletion any longer.
-    fn keep(&mut self, kind: &'static Kind, old: Object, object: Object) -> Object {
+    fn keep(&mut self, kind: &Arc<Kind>, old: Object, object: Object) -> Object {
         if object::is_deleting(&object) && is_free(kind, &object) {
             return self.put(kind, object, Change::Deleted);
         }
@@ -173,20 +174,20 @@ impl State {
     }
 
     /// Refuses new objects in a namespace that does not exist or is being deleted.
-    fn check_namespace(
-        &self,
-        kind: &'static Kind,
-        namespace: &str,
-        name: &str,
-    ) -> Result<(), Status> {
-        let place: Key = ("", "namespaces", String::new(), namespace.into());
+    fn check_namespace(&self, kind: &Arc<Kind>, namespace: &str, name: &str) -> Result<(), Status> {
+        let place: Key = (
+            String::new(),
+            "namespaces".into(),
+            String::new(),
+            namespace.into(),
+        );
         let Some((_, object)) = self.objects.get(&place) else {
             return Err(Status::not_found("", "namespaces", namespace));
         };
         if object::is_deleting(object) {
             Err(Status::namespace_terminating(
-                kind.group,
-                kind.plural,
+                kind.group(),
+                kind.plural(),
                 name,
                 namespace,
             ))
@@ -209,13 +210,13 @@ fn with_part(old: Object, new: &Object, path: &[&str]) -> Object {
 }
 
 /// The new object with the fields that clients may not change copied from the old.
-fn replaced(kind: &'static Kind, old: &Object, new: Object) -> Object {
+fn replaced(kind: &Arc<Kind>, old: &Object, new: Object) -> Object {
     let mut object = new;
-    object::set_type(&mut object, &kind.api_version(), kind.kind);
+    object::set_type(&mut object, &kind.api_version(), kind.kind());
     if kind.subresource("status").is_some() {
         object = with_part(object, old, &["status"]);
     }
-    defaults::apply(kind.group, kind.kind, &mut object);
+    defaults::apply(kind.group(), kind.kind(), &mut object);
     let kept = [
         "uid",
         "creationTimestamp",
@@ -245,15 +246,15 @@ fn without_empty(metadata: &mut Map<String, Value>) {
 }
 
 /// True if a deleted object can be removed: no finalizer holds it, and its grace period is over.
-fn is_free(kind: &'static Kind, object: &Object) -> bool {
+fn is_free(kind: &Arc<Kind>, object: &Object) -> bool {
     let waits = object::deletion_grace_seconds(object).unwrap_or(0) > 0;
     let of_namespace =
-        kind.kind == "Namespace" && !object::items(object, &["spec", "finalizers"]).is_empty();
+        kind.kind() == "Namespace" && !object::items(object, &["spec", "finalizers"]).is_empty();
     !waits && !of_namespace && object::finalizers(object).next().is_none()
 }
 
-fn grace(kind: &'static Kind, object: &Object, asked: Option<i64>) -> i64 {
-    if kind.kind != "Pod" {
+fn grace(kind: &Arc<Kind>, object: &Object, asked: Option<i64>) -> i64 {
+    if kind.kind() != "Pod" {
         return 0;
     }
     let phase = object::text(object, &["status", "phase"]);
@@ -266,9 +267,9 @@ fn grace(kind: &'static Kind, object: &Object, asked: Option<i64>) -> i64 {
 }
 
 /// Adds the finalizer for the propagation policy; the garbage collector removes it.
-fn set_finalizers(kind: &'static Kind, object: &mut Object, asked: Option<Propagation>) {
-    let by_kind = (kind.group == "batch" && kind.kind == "Job"
-        || kind.kind == "ReplicationController")
+fn set_finalizers(kind: &Arc<Kind>, object: &mut Object, asked: Option<Propagation>) {
+    let by_kind = (kind.group() == "batch" && kind.kind() == "Job"
+        || kind.kind() == "ReplicationController")
         .then_some(Propagation::Orphan);
     let Some(propagation) = asked.or(by_kind) else {
         return;

@@ -8,21 +8,19 @@ use crate::storage::cells::Cell;
 
 use super::{Layout, NONE, age, any_or, text_or};
 
-pub(super) fn layout(plural: &str) -> Option<Layout> {
-    (plural == "pods").then_some(Layout {
-        columns: &[
-            "Ready",
-            "Status",
-            "Restarts",
-            "Age",
-            "IP*",
-            "Node*",
-            "Nominated Node*",
-            "Readiness Gates*",
-        ],
-        cells,
-    })
-}
+pub(crate) const POD: Layout = Layout {
+    columns: &[
+        "Ready",
+        "Status",
+        "Restarts",
+        "Age",
+        "IP*",
+        "Node*",
+        "Nominated Node*",
+        "Readiness Gates*",
+    ],
+    cells,
+};
 
 /// Sums over the containers.
 #[derive(Default)]

@@ -12,114 +12,117 @@ use super::{
 
 const TEMPLATE: [&str; 4] = ["spec", "template", "spec", "containers"];
 
-#[expect(clippy::too_many_lines, reason = "a table: one entry for each kind")]
-pub(super) fn layout(plural: &str) -> Option<Layout> {
-    Some(match plural {
-        "deployments" => Layout {
-            columns: &[
-                "Ready",
-                // These are numbers, but Go declares them as strings.
-                "Up-to-date",
-                "Available",
-                "Age",
-                "Containers*",
-                "Images*",
-                "Selector*",
-            ],
-            cells: deployment,
-        },
-        "replicasets" | "replicationcontrollers" => Layout {
-            columns: &[
-                "Desired#",
-                "Current#",
-                "Ready#",
-                "Age",
-                "Containers*",
-                "Images*",
-                "Selector*",
-            ],
-            cells: replica_set,
-        },
-        "statefulsets" => Layout {
-            columns: &["Ready", "Age", "Containers*", "Images*"],
-            cells: stateful_set,
-        },
-        "daemonsets" => Layout {
-            columns: &[
-                "Desired#",
-                "Current#",
-                "Ready#",
-                "Up-to-date#",
-                "Available#",
-                "Node Selector",
-                "Age",
-                "Containers*",
-                "Images*",
-                "Selector*",
-            ],
-            cells: daemon_set,
-        },
-        "jobs" => Layout {
-            columns: &[
-                "Status",
-                "Completions",
-                "Duration",
-                "Age",
-                "Containers*",
-                "Images*",
-                "Selector*",
-            ],
-            cells: job,
-        },
-        "cronjobs" => Layout {
-            columns: &[
-                "Schedule",
-                "Timezone",
-                "Suspend",
-                "Active#",
-                "Last Schedule",
-                "Age",
-                "Containers*",
-                "Images*",
-                "Selector*",
-            ],
-            cells: cron_job,
-        },
-        "horizontalpodautoscalers" => Layout {
-            columns: &[
-                "Reference",
-                "Targets",
-                "MinPods",
-                "MaxPods#",
-                "Replicas#",
-                "Age",
-            ],
-            cells: autoscaler,
-        },
-        "poddisruptionbudgets" => Layout {
-            columns: &[
-                "Min Available",
-                "Max Unavailable",
-                "Allowed Disruptions#",
-                "Age",
-            ],
-            cells: budget,
-        },
-        "controllerrevisions" => Layout {
-            columns: &["Controller", "Revision#", "Age"],
-            cells: revision,
-        },
-        "podtemplates" => Layout {
-            columns: &["Containers", "Images", "Pod Labels"],
-            cells: |object| {
-                let mut cells = containers(object, &["template", "spec", "containers"]).to_vec();
-                cells.push(labels(object, &["template", "metadata", "labels"]));
-                cells
-            },
-        },
-        _ => return None,
-    })
-}
+pub(crate) const DEPLOYMENT: Layout = Layout {
+    columns: &[
+        "Ready",
+        // These are numbers, but Go declares them as strings.
+        "Up-to-date",
+        "Available",
+        "Age",
+        "Containers*",
+        "Images*",
+        "Selector*",
+    ],
+    cells: deployment,
+};
+
+pub(crate) const REPLICA_SET: Layout = Layout {
+    columns: &[
+        "Desired#",
+        "Current#",
+        "Ready#",
+        "Age",
+        "Containers*",
+        "Images*",
+        "Selector*",
+    ],
+    cells: replica_set,
+};
+
+pub(crate) const STATEFUL_SET: Layout = Layout {
+    columns: &["Ready", "Age", "Containers*", "Images*"],
+    cells: stateful_set,
+};
+
+pub(crate) const DAEMON_SET: Layout = Layout {
+    columns: &[
+        "Desired#",
+        "Current#",
+        "Ready#",
+        "Up-to-date#",
+        "Available#",
+        "Node Selector",
+        "Age",
+        "Containers*",
+        "Images*",
+        "Selector*",
+    ],
+    cells: daemon_set,
+};
+
+pub(crate) const JOB: Layout = Layout {
+    columns: &[
+        "Status",
+        "Completions",
+        "Duration",
+        "Age",
+        "Containers*",
+        "Images*",
+        "Selector*",
+    ],
+    cells: job,
+};
+
+pub(crate) const CRON_JOB: Layout = Layout {
+    columns: &[
+        "Schedule",
+        "Timezone",
+        "Suspend",
+        "Active#",
+        "Last Schedule",
+        "Age",
+        "Containers*",
+        "Images*",
+        "Selector*",
+    ],
+    cells: cron_job,
+};
+
+pub(crate) const HORIZONTAL_POD_AUTOSCALER: Layout = Layout {
+    columns: &[
+        "Reference",
+        "Targets",
+        "MinPods",
+        "MaxPods#",
+        "Replicas#",
+        "Age",
+    ],
+    cells: autoscaler,
+};
+
+pub(crate) const POD_DISRUPTION_BUDGET: Layout = Layout {
+    columns: &[
+        "Min Available",
+        "Max Unavailable",
+        "Allowed Disruptions#",
+        "Age",
+    ],
+    cells: budget,
+};
+
+pub(crate) const CONTROLLER_REVISION: Layout = Layout {
+    columns: &["Controller", "Revision#", "Age"],
+    cells: revision,
+};
+
+pub(crate) const POD_TEMPLATE: Layout = Layout {
+    columns: &["Containers", "Images", "Pod Labels"],
+    cells: |object| {
+        let mut cells = containers(object, &["template", "spec", "containers"]).to_vec();
+        cells.push(labels(object, &["template", "metadata", "labels"]));
+        cells
+    },
+};
 
 fn with_template(mut cells: Vec<Cell>, object: &Value) -> Vec<Cell> {
     cells.extend(containers(object, &TEMPLATE));

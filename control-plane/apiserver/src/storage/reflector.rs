@@ -1,31 +1,39 @@
-//! Follows the store with one watch over everything, and updates the caches.
+//! Follows the store with one watch over everything, and updates the watch caches.
 //!
-//! One watch for all collections gives one order of all changes: once the feed reaches a revision,
-//! every cache shows everything up to it. A reader that needs the newest state asks the store for
-//! its revision and waits until the feed reaches it.
+//! One watch for all collections gives one order of all changes: once the reflector reaches a
+//! revision, every cache shows everything up to it. A reader that needs the newest state asks the store for
+//! its revision and waits until the reflector reaches it.
+//!
+//! Collections join and leave while it runs. One that joins first gets a cache that keeps its
+//! changes back, then the list of what there is: whatever happened before the cache was there is
+//! in the list, whatever happened after the list is among the changes. Only then is it served.
 
-use std::collections::BTreeMap;
+mod membership;
+
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_api::etcdserverpb as pb;
-use etcd_api::mvccpb::{Event, event::EventType};
+use etcd_api::mvccpb::{Event, KeyValue, event::EventType};
 use machinery::status::Status;
+use parking_lot::RwLock;
 use pb::watch_request::RequestUnion;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Mutex, Notify, mpsc, watch};
 use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::resources::catalogue::{ROOT, Storage, storage_of_key, storages};
-use crate::storage::cache::Cache;
+use crate::resources::catalogue::{Catalogue, ROOT, Storage, StorageId};
+use crate::storage::cache::{Cache, Content, Heard};
 use crate::storage::store::{self, Store, prefix_end};
 use crate::storage::stored::Stored;
+use membership::Followed;
 
 /// Keys per request while loading.
 const PAGE_KEYS: i64 = 5000;
 /// Delay before the next attempt to reach the store.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
-/// Longest wait of a reader for the feed to reach a revision.
+/// Longest wait of a reader for the reflector to reach a revision.
 const WAIT_MAX: Duration = Duration::from_secs(3);
 /// Delay before a waiting reader sends its first progress request.
 const PROGRESS_AFTER: Duration = Duration::from_millis(2);
@@ -38,16 +46,31 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// dropped.
 const STREAM_REQUESTS_MAX: usize = 4;
 
-/// The caches and their revision.
-pub(crate) struct Feed {
+/// The watch caches and their revision.
+pub(crate) struct Reflector {
     store: Store,
-    caches: Vec<Cache>,
+    state: RwLock<State>,
+    /// Held while everything is read and while collections join: each reads what there is, and
+    /// changes between the two lists would reach neither.
+    loading: Mutex<()>,
+    /// Held while the catalogue is replaced, so that of two changes none is lost.
+    changing: Mutex<()>,
     /// The caches have every change up to this revision; 0 before they are loaded.
     revision: watch::Sender<i64>,
     progress_wanted: Notify,
 }
 
-/// Why the watch ended.
+struct State {
+    /// What is served.
+    catalogue: Arc<Catalogue>,
+    /// What is kept of the store: collections that are served, and those that are about to be.
+    followed: Arc<Followed>,
+}
+
+/// What is found of each collection in a list.
+type Found = HashMap<StorageId, Content>;
+
+/// Why following the watch ended.
 enum Ended {
     /// The connection broke: continue from the same revision.
     Lost(String),
@@ -55,22 +78,34 @@ enum Ended {
     Compacted,
 }
 
-impl Feed {
-    pub(crate) fn new(store: Store) -> Feed {
-        Feed {
+impl Reflector {
+    /// A reflector that serves a catalogue at first.
+    pub(crate) fn new(store: Store, catalogue: Catalogue) -> Reflector {
+        let catalogue = Arc::new(catalogue);
+        let state = State {
+            followed: Arc::new(Followed::default().with(catalogue.storages())),
+            catalogue,
+        };
+        Reflector {
             store,
-            caches: storages()
-                .iter()
-                .map(|storage| Cache::new(&storage.prefix))
-                .collect(),
+            state: RwLock::new(state),
+            loading: Mutex::new(()),
+            changing: Mutex::new(()),
             revision: watch::Sender::new(0),
             progress_wanted: Notify::new(),
         }
     }
 
-    /// The cache of a collection.
-    pub(crate) fn cache(&self, storage: &Storage) -> &Cache {
-        &self.caches[storage.at]
+    /// What is served now.
+    pub(crate) fn catalogue(&self) -> Arc<Catalogue> {
+        Arc::clone(&self.state.read().catalogue)
+    }
+
+    /// The cache of a collection; an error if it is no longer served.
+    pub(crate) fn cache(&self, storage: &Storage) -> Result<Arc<Cache>, Status> {
+        let state = self.state.read();
+        let cache = state.followed.caches.get(&storage.id);
+        cache.cloned().ok_or_else(Status::unknown_path)
     }
 
     /// The revision of the caches.
@@ -80,7 +115,8 @@ impl Feed {
 
     /// Number of watchers of all collections.
     pub(crate) fn watchers(&self) -> usize {
-        self.caches.iter().map(Cache::watchers).sum()
+        let followed = self.followed();
+        followed.caches.values().map(|one| one.watchers()).sum()
     }
 
     /// Waits until the caches are loaded.
@@ -120,7 +156,7 @@ impl Feed {
     }
 
     /// Follows the store forever.
-    pub(crate) async fn run(self: Arc<Feed>) {
+    pub(crate) async fn run(self: Arc<Reflector>) {
         loop {
             match self.load().await {
                 Ok(revision) => self.follow_from(revision).await,
@@ -146,41 +182,45 @@ impl Feed {
 
     /// Loads everything at one revision.
     async fn load(&self) -> Result<i64, Status> {
-        let mut found: Vec<BTreeMap<Arc<str>, Arc<Stored>>> = Vec::new();
-        found.resize_with(self.caches.len(), BTreeMap::new);
-        let mut unreadable = Vec::new();
-        let (mut start, mut revision) = (ROOT.to_owned(), 0);
+        let _loading = self.loading.lock().await;
+        let followed = self.followed();
+        let (mut found, revision) = self.read(ROOT, &followed).await?;
+        for (id, cache) in &followed.caches {
+            cache.reset(found.remove(id).unwrap_or_default(), revision);
+        }
+        self.advance(revision);
+        Ok(revision)
+    }
+
+    /// Reads everything below a prefix as of one revision.
+    async fn read(&self, prefix: &str, followed: &Followed) -> Result<(Found, i64), Status> {
+        let mut found = Found::new();
+        let (mut start, mut revision) = (prefix.to_owned(), 0);
         loop {
-            let page = self.store.list(&start, ROOT, PAGE_KEYS, revision).await?;
+            let page = self.store.list(&start, prefix, PAGE_KEYS, revision).await?;
             if revision == 0 {
                 revision = page.revision;
             }
             for kv in &page.items {
-                let Some((storage, key)) = place(&kv.key) else {
+                let Ok(key) = std::str::from_utf8(&kv.key) else {
                     continue;
                 };
-                match Stored::read(storage, key, &kv.value, kv.mod_revision) {
-                    Ok(entry) => {
-                        found[storage.at].insert(Arc::clone(&entry.key), Arc::new(entry));
-                    }
-                    Err(error) => unreadable.push((storage.at, key.to_owned(), error)),
+                for storage in followed.of_key(key) {
+                    let entry = stored(storage, key, kv);
+                    found.entry(storage.id).or_default().insert(key, entry);
                 }
             }
             match page.items.last() {
                 Some(last) if page.more => {
                     start = format!("{}\0", String::from_utf8_lossy(&last.key));
                 }
-                _ => break,
+                _ => return Ok((found, revision)),
             }
         }
-        for (cache, items) in self.caches.iter().zip(found) {
-            cache.reset(items, revision);
-        }
-        for (at, key, error) in unreadable {
-            self.set_unreadable(at, &key, &error);
-        }
-        self.advance(revision);
-        Ok(revision)
+    }
+
+    fn followed(&self) -> Arc<Followed> {
+        Arc::clone(&self.state.read().followed)
     }
 
     /// Opens a watch and applies its events. `from` is the next revision; it advances.
@@ -253,40 +293,33 @@ impl Feed {
         None
     }
 
+    /// Puts the changes of one message into the caches. The collections are those that are
+    /// followed when it begins: one that joins meanwhile reads all of these changes in its list.
     fn apply(&self, events: Vec<Event>) {
-        let mut changes: BTreeMap<usize, Vec<_>> = BTreeMap::new();
-        // Keys whose last value cannot be decoded.
-        let mut unreadable = BTreeMap::new();
+        let followed = self.followed();
+        let mut changes: HashMap<StorageId, Vec<Heard>> = HashMap::new();
         for event in events {
             let Some(kv) = &event.kv else { continue };
-            let Some((storage, key)) = place(&kv.key) else {
+            let Ok(key) = std::str::from_utf8(&kv.key) else {
                 continue;
             };
-            let entry = match event.r#type() {
-                EventType::Delete => None,
-                EventType::Put => match Stored::read(storage, key, &kv.value, kv.mod_revision) {
-                    Ok(entry) => Some(entry),
-                    Err(error) => {
-                        unreadable.insert((storage.at, key.to_owned()), error);
-                        continue;
-                    }
-                },
-            };
-            unreadable.remove(&(storage.at, key.to_owned()));
-            let change = (Arc::from(key), kv.mod_revision, entry);
-            changes.entry(storage.at).or_default().push(change);
+            for storage in followed.of_key(key) {
+                let heard = Heard {
+                    key: Arc::from(key),
+                    revision: kv.mod_revision,
+                    entry: match event.r#type() {
+                        EventType::Delete => Ok(None),
+                        EventType::Put => stored(storage, key, kv).map(Some),
+                    },
+                };
+                changes.entry(storage.id).or_default().push(heard);
+            }
         }
-        for (at, changes) in changes {
-            self.caches[at].apply(changes);
+        for (id, changes) in changes {
+            if let Some(cache) = followed.caches.get(&id) {
+                cache.apply(changes);
+            }
         }
-        for ((at, key), error) in unreadable {
-            self.set_unreadable(at, &key, &error);
-        }
-    }
-
-    fn set_unreadable(&self, at: usize, key: &str, error: &Status) {
-        tracing::error!(key, %error, "a value of the store is no object");
-        self.caches[at].set_unreadable(key, error);
     }
 
     fn advance(&self, revision: i64) {
@@ -305,9 +338,10 @@ async fn sleep_until(at: Option<Instant>) {
     }
 }
 
-fn place(key: &[u8]) -> Option<(&'static Storage, &str)> {
-    let key = std::str::from_utf8(key).ok()?;
-    Some((storage_of_key(key)?, key))
+/// Reads a value of a collection.
+fn stored(storage: &Arc<Storage>, key: &str, kv: &KeyValue) -> Result<Stored, Status> {
+    let read = Stored::read(storage, key, &kv.value, kv.mod_revision);
+    read.inspect_err(|error| tracing::error!(key, %error, "a value of the store is no object"))
 }
 
 fn request(union: RequestUnion) -> pb::WatchRequest {

@@ -1,29 +1,38 @@
 //! Discovery in both of its forms: documents per group and version, and one document for all.
 
-use machinery::schema::{self, Kind, Scope, Subresource};
+use std::collections::HashMap;
+
+use machinery::schema::{Kind, Scope, Subresource};
 use serde_json::{Value, json};
 
-/// Groups by descending priority, each with its versions by preference.
-pub(crate) fn versions_by_group() -> Vec<(&'static str, Vec<&'static str>)> {
-    let mut kinds: Vec<&Kind> = schema::kinds().iter().collect();
-    // The sort is stable: within one priority, the table's order remains.
-    kinds.sort_by_key(|kind| std::cmp::Reverse(kind.priority));
+use crate::resources::catalogue::Catalogue;
+
+/// The groups in the order of discovery, each with its versions by preference.
+pub(crate) fn versions_by_group(catalogue: &Catalogue) -> Vec<(&str, Vec<&str>)> {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
-    for kind in kinds {
-        let at = groups.iter().position(|(group, _)| *group == kind.group);
-        let versions = match at {
-            Some(at) => &mut groups[at].1,
-            None => {
-                groups.push((kind.group, Vec::new()));
-                let last = groups.len() - 1;
-                &mut groups[last].1
-            }
-        };
-        if !versions.contains(&kind.version) {
-            versions.push(kind.version);
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    for resource in catalogue.resources() {
+        let kind = &resource.kind;
+        let at = *places.entry(kind.group()).or_insert_with(|| {
+            groups.push((kind.group(), Vec::new()));
+            groups.len() - 1
+        });
+        let versions = &mut groups[at].1;
+        if !versions.contains(&kind.version()) {
+            versions.push(kind.version());
         }
     }
     groups
+}
+
+/// The kinds of a version of a group.
+fn kinds<'a>(
+    catalogue: &'a Catalogue,
+    group: &'a str,
+    version: &'a str,
+) -> impl Iterator<Item = &'a Kind> {
+    let kinds = catalogue.resources().iter().map(|one| &*one.kind);
+    kinds.filter(move |kind| kind.group() == group && kind.version() == version)
 }
 
 /// `GET /api` in the old form.
@@ -35,8 +44,8 @@ pub(crate) fn core_versions(address: &str) -> Value {
 }
 
 /// `GET /apis` in the old form.
-pub(crate) fn groups() -> Value {
-    let groups = versions_by_group().into_iter();
+pub(crate) fn groups(catalogue: &Catalogue) -> Value {
+    let groups = versions_by_group(catalogue).into_iter();
     let named = groups.filter(|(group, _)| !group.is_empty());
     let groups: Vec<Value> = named
         .map(|(group, versions)| group_of(group, &versions))
@@ -45,8 +54,8 @@ pub(crate) fn groups() -> Value {
 }
 
 /// `GET /apis/{group}`.
-pub(crate) fn group(name: &str) -> Option<Value> {
-    let mut groups = versions_by_group().into_iter();
+pub(crate) fn group(catalogue: &Catalogue, name: &str) -> Option<Value> {
+    let mut groups = versions_by_group(catalogue).into_iter();
     let (group, versions) = groups.find(|(group, _)| *group == name && !name.is_empty())?;
     let mut value = group_of(group, &versions);
     value["kind"] = "APIGroup".into();
@@ -62,24 +71,23 @@ fn group_of(group: &str, versions: &[&str]) -> Value {
 }
 
 /// `GET /api/v1` and `/apis/{group}/{version}`.
-pub(crate) fn resources(group: &str, version: &str) -> Value {
-    let of_version = |kind: &&Kind| kind.group == group && kind.version == version;
+pub(crate) fn resources(catalogue: &Catalogue, group: &str, version: &str) -> Value {
     let mut resources = Vec::new();
-    for kind in schema::kinds().iter().filter(of_version) {
+    for kind in kinds(catalogue, group, version) {
         let mut resource = json!({
-            "name": kind.plural, "singularName": kind.singular, "namespaced": kind.namespaced(),
-            "kind": kind.kind, "verbs": kind.verbs,
+            "name": kind.plural(), "singularName": kind.singular(), "namespaced": kind.namespaced(),
+            "kind": kind.kind(), "verbs": kind.verbs(),
         });
         add_names(&mut resource, kind);
         resources.push(resource);
-        for sub in &kind.subresources {
+        for sub in kind.subresources() {
             let mut resource = json!({
-                "name": format!("{}/{}", kind.plural, sub.name), "singularName": "",
-                "namespaced": kind.namespaced(), "kind": sub.kind, "verbs": sub.verbs,
+                "name": format!("{}/{}", kind.plural(), sub.name), "singularName": "",
+                "namespaced": kind.namespaced(), "kind": sub.kind(), "verbs": sub.verbs,
             });
-            if (sub.group, sub.version) != (group, version) {
-                resource["group"] = sub.group.into();
-                resource["version"] = sub.version.into();
+            if (sub.group(), sub.version()) != (group, version) {
+                resource["group"] = sub.group().into();
+                resource["version"] = sub.version().into();
             }
             resources.push(resource);
         }
@@ -95,20 +103,20 @@ pub(crate) fn resources(group: &str, version: &str) -> Value {
 }
 
 fn add_names(resource: &mut Value, kind: &Kind) {
-    if !kind.short_names.is_empty() {
-        resource["shortNames"] = json!(kind.short_names);
+    if !kind.short_names().is_empty() {
+        resource["shortNames"] = json!(kind.short_names());
     }
-    if !kind.categories.is_empty() {
-        resource["categories"] = json!(kind.categories);
+    if !kind.categories().is_empty() {
+        resource["categories"] = json!(kind.categories());
     }
 }
 
 /// `GET /api` and `/apis` in the new form, one document with everything.
-pub(crate) fn aggregated(core: bool) -> Value {
-    let groups = versions_by_group().into_iter();
+pub(crate) fn aggregated(catalogue: &Catalogue, core: bool) -> Value {
+    let groups = versions_by_group(catalogue).into_iter();
     let wanted = groups.filter(|(group, _)| group.is_empty() == core);
     let items: Vec<Value> = wanted
-        .map(|(group, versions)| aggregated_group(group, &versions))
+        .map(|(group, versions)| aggregated_group(catalogue, group, &versions))
         .collect();
     json!({
         "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2",
@@ -116,13 +124,9 @@ pub(crate) fn aggregated(core: bool) -> Value {
     })
 }
 
-fn aggregated_group(group: &str, versions: &[&str]) -> Value {
+fn aggregated_group(catalogue: &Catalogue, group: &str, versions: &[&str]) -> Value {
     let one = |version: &&str| {
-        let of_version = |kind: &&Kind| kind.group == group && kind.version == *version;
-        let resources = schema::kinds()
-            .iter()
-            .filter(of_version)
-            .map(aggregated_resource);
+        let resources = kinds(catalogue, group, version).map(aggregated_resource);
         json!({
             "version": version, "freshness": "Current",
             "resources": resources.collect::<Vec<_>>(),
@@ -138,20 +142,20 @@ fn aggregated_group(group: &str, versions: &[&str]) -> Value {
 
 fn aggregated_resource(kind: &Kind) -> Value {
     let mut resource = json!({
-        "resource": kind.plural,
-        "responseKind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
-        "scope": match kind.scope { Scope::Namespaced => "Namespaced", Scope::Cluster => "Cluster" },
-        "singularResource": kind.singular, "verbs": kind.verbs,
+        "resource": kind.plural(),
+        "responseKind": {"group": kind.group(), "version": kind.version(), "kind": kind.kind()},
+        "scope": match kind.scope() { Scope::Namespaced => "Namespaced", Scope::Cluster => "Cluster" },
+        "singularResource": kind.singular(), "verbs": kind.verbs(),
     });
     add_names(&mut resource, kind);
-    if !kind.subresources.is_empty() {
+    if !kind.subresources().is_empty() {
         let one = |sub: &Subresource| {
             json!({
                 "subresource": sub.name, "verbs": sub.verbs,
-                "responseKind": {"group": sub.group, "version": sub.version, "kind": sub.kind},
+                "responseKind": {"group": sub.group(), "version": sub.version(), "kind": sub.kind()},
             })
         };
-        resource["subresources"] = kind.subresources.iter().map(one).collect();
+        resource["subresources"] = kind.subresources().iter().map(one).collect();
     }
     resource
 }

@@ -9,111 +9,126 @@ use super::{Layout, NONE, UNKNOWN, age, any_or, labels, selector, shortened, tex
 
 const ROLE: &str = "node-role.kubernetes.io/";
 
-#[expect(clippy::too_many_lines, reason = "a table: one entry for each kind")]
-pub(super) fn layout(group: &str, plural: &str) -> Option<Layout> {
-    let aged = |columns, cells| Some(Layout { columns, cells });
-    match (group, plural) {
-        ("", "nodes") => aged(
-            &[
-                "Status",
-                "Roles",
-                "Age",
-                "Version",
-                "Internal-IP*",
-                "External-IP*",
-                "OS-Image*",
-                "Kernel-Version*",
-                "Container-Runtime*",
-            ],
-            node,
-        ),
-        ("", "namespaces") => aged(&["Status", "Age"], |object| {
-            vec![text_or(object, &["status", "phase"], ""), age(object)]
-        }),
-        ("", "services") => aged(
-            &[
-                "Type",
-                "Cluster-IP",
-                "External-IP",
-                "Port(s)",
-                "Age",
-                "Selector*",
-            ],
-            service,
-        ),
-        ("", "endpoints") => aged(&["Endpoints", "Age"], |object| {
-            vec![shortened(&addresses(object), 3), age(object)]
-        }),
-        ("", "persistentvolumes") => aged(
-            &[
-                "Capacity",
-                "Access Modes",
-                "Reclaim Policy",
-                "Status",
-                "Claim",
-                "StorageClass",
-                "VolumeAttributesClass",
-                "Reason",
-                "Age",
-                "VolumeMode*",
-            ],
-            volume,
-        ),
-        ("", "persistentvolumeclaims") => aged(
-            &[
-                "Status",
-                "Volume",
-                "Capacity",
-                "Access Modes",
-                "StorageClass",
-                "VolumeAttributesClass",
-                "Age",
-                "VolumeMode*",
-            ],
-            claim,
-        ),
-        ("discovery.k8s.io", "endpointslices") => {
-            aged(&["AddressType", "Ports", "Endpoints", "Age"], slice)
-        }
-        ("networking.k8s.io", "ingresses") => {
-            aged(&["Class", "Hosts", "Address", "Ports", "Age"], ingress)
-        }
-        ("networking.k8s.io", "networkpolicies") => aged(&["Pod-Selector", "Age"], |object| {
-            vec![selector(object, &["spec", "podSelector"]), age(object)]
-        }),
-        ("networking.k8s.io", "ingressclasses") => {
-            aged(&["Controller", "Parameters", "Age"], |object| {
-                let parameters =
-                    ["kind", "name"].map(|key| object::text(object, &["spec", "parameters", key]));
-                let parameters = match parameters {
-                    ["", _] => NONE.to_owned(),
-                    [kind, name] => format!("{kind}/{name}"),
-                };
-                let controller = text_or(object, &["spec", "controller"], "");
-                vec![controller, parameters.into(), age(object)]
-            })
-        }
-        ("networking.k8s.io", "servicecidrs") => aged(&["CIDRs", "Age"], |object| {
-            vec![list(object, &["spec", "cidrs"]), age(object)]
-        }),
-        ("networking.k8s.io", "ipaddresses") => aged(&["ParentRef"], |object| {
-            let parent = |key: &str| object::text(object, &["spec", "parentRef", key]);
-            let (resource, namespace) = (parent("resource"), parent("namespace"));
-            vec![format!("{resource}/{namespace}/{}", parent("name")).into()]
-        }),
-        ("storage.k8s.io", "storageclasses") => aged(
-            &[
-                "Provisioner",
-                "ReclaimPolicy",
-                "VolumeBindingMode",
-                "AllowVolumeExpansion",
-                "Age",
-            ],
-            storage_class,
-        ),
-        _ => None,
-    }
-}
+pub(crate) const NODE: Layout = Layout {
+    columns: &[
+        "Status",
+        "Roles",
+        "Age",
+        "Version",
+        "Internal-IP*",
+        "External-IP*",
+        "OS-Image*",
+        "Kernel-Version*",
+        "Container-Runtime*",
+    ],
+    cells: node,
+};
+
+pub(crate) const NAMESPACE: Layout = Layout {
+    columns: &["Status", "Age"],
+    cells: |object| vec![text_or(object, &["status", "phase"], ""), age(object)],
+};
+
+pub(crate) const SERVICE: Layout = Layout {
+    columns: &[
+        "Type",
+        "Cluster-IP",
+        "External-IP",
+        "Port(s)",
+        "Age",
+        "Selector*",
+    ],
+    cells: service,
+};
+
+pub(crate) const ENDPOINTS: Layout = Layout {
+    columns: &["Endpoints", "Age"],
+    cells: |object| vec![shortened(&addresses(object), 3), age(object)],
+};
+
+pub(crate) const PERSISTENT_VOLUME: Layout = Layout {
+    columns: &[
+        "Capacity",
+        "Access Modes",
+        "Reclaim Policy",
+        "Status",
+        "Claim",
+        "StorageClass",
+        "VolumeAttributesClass",
+        "Reason",
+        "Age",
+        "VolumeMode*",
+    ],
+    cells: volume,
+};
+
+pub(crate) const PERSISTENT_VOLUME_CLAIM: Layout = Layout {
+    columns: &[
+        "Status",
+        "Volume",
+        "Capacity",
+        "Access Modes",
+        "StorageClass",
+        "VolumeAttributesClass",
+        "Age",
+        "VolumeMode*",
+    ],
+    cells: claim,
+};
+
+pub(crate) const ENDPOINT_SLICE: Layout = Layout {
+    columns: &["AddressType", "Ports", "Endpoints", "Age"],
+    cells: slice,
+};
+
+pub(crate) const INGRESS: Layout = Layout {
+    columns: &["Class", "Hosts", "Address", "Ports", "Age"],
+    cells: ingress,
+};
+
+pub(crate) const NETWORK_POLICY: Layout = Layout {
+    columns: &["Pod-Selector", "Age"],
+    cells: |object| vec![selector(object, &["spec", "podSelector"]), age(object)],
+};
+
+pub(crate) const INGRESS_CLASS: Layout = Layout {
+    columns: &["Controller", "Parameters", "Age"],
+    cells: |object| {
+        let parameters =
+            ["kind", "name"].map(|key| object::text(object, &["spec", "parameters", key]));
+        let parameters = match parameters {
+            ["", _] => NONE.to_owned(),
+            [kind, name] => format!("{kind}/{name}"),
+        };
+        let controller = text_or(object, &["spec", "controller"], "");
+        vec![controller, parameters.into(), age(object)]
+    },
+};
+
+pub(crate) const SERVICE_CIDR: Layout = Layout {
+    columns: &["CIDRs", "Age"],
+    cells: |object| vec![list(object, &["spec", "cidrs"]), age(object)],
+};
+
+pub(crate) const IP_ADDRESS: Layout = Layout {
+    columns: &["ParentRef"],
+    cells: |object| {
+        let parent = |key: &str| object::text(object, &["spec", "parentRef", key]);
+        let (resource, namespace) = (parent("resource"), parent("namespace"));
+        vec![format!("{resource}/{namespace}/{}", parent("name")).into()]
+    },
+};
+
+pub(crate) const STORAGE_CLASS: Layout = Layout {
+    columns: &[
+        "Provisioner",
+        "ReclaimPolicy",
+        "VolumeBindingMode",
+        "AllowVolumeExpansion",
+        "Age",
+    ],
+    cells: storage_class,
+};
 
 fn node(object: &Value) -> Vec<Cell> {
     let mut words = Vec::new();

@@ -20,9 +20,9 @@ static DOCUMENTS: LazyLock<BTreeMap<String, (String, Bytes)>> = LazyLock::new(||
     let mut documents = BTreeMap::new();
     for kind in schema::kinds() {
         documents
-            .entry(path_of(kind.group, kind.version))
+            .entry(path_of(kind.group(), kind.version()))
             .or_insert_with(|| {
-                let document = to_json(&build(kind.group, kind.version));
+                let document = to_json(&build(kind.group(), kind.version()));
                 (hash(&document), document)
             });
     }
@@ -71,30 +71,31 @@ fn hash(bytes: &[u8]) -> String {
 }
 
 fn build(group: &str, version: &str) -> Value {
-    let of_version = |kind: &&Kind| kind.group == group && kind.version == version;
-    let kinds: Vec<&Kind> = schema::kinds().iter().filter(of_version).collect();
+    let of_version =
+        |kind: &&std::sync::Arc<Kind>| kind.group() == group && kind.version() == version;
+    let kinds: Vec<_> = schema::kinds().iter().filter(of_version).collect();
     let mut paths = Map::new();
     let mut seen = BTreeSet::new();
     let mut schemas = Map::new();
     for kind in &kinds {
         add_paths(&mut paths, kind);
         collect(kind.message(), &mut seen, &mut schemas);
-        for sub in &kind.subresources {
+        for sub in kind.subresources() {
             collect(sub.message(), &mut seen, &mut schemas);
             add_type(
                 &mut schemas,
                 sub.message(),
-                sub.group,
-                sub.version,
-                sub.kind,
+                sub.group(),
+                sub.version(),
+                sub.kind(),
             );
         }
         add_type(
             &mut schemas,
             kind.message(),
-            kind.group,
-            kind.version,
-            kind.kind,
+            kind.group(),
+            kind.version(),
+            kind.kind(),
         );
         if kind.has_verb("list") {
             add_list(&mut schemas, &mut seen, kind);
@@ -115,11 +116,11 @@ fn build(group: &str, version: &str) -> Value {
 }
 
 fn add_list(schemas: &mut Map<String, Value>, seen: &mut BTreeSet<String>, kind: &Kind) {
-    let name = format!("{}List", kind.kind);
-    let message = schema::body(kind.group, kind.version, &name);
+    let name = format!("{}List", kind.kind());
+    let message = schema::body(kind.group(), kind.version(), &name);
     if let Some(message) = message {
         collect(message, seen, schemas);
-        add_type(schemas, message, kind.group, kind.version, &name);
+        add_type(schemas, message, kind.group(), kind.version(), &name);
     }
 }
 
@@ -320,11 +321,11 @@ fn scalars() -> [(String, Value); 4] {
 
 /// Adds the paths of a kind, where kubectl looks for its parameters and patch types.
 fn add_paths(paths: &mut Map<String, Value>, kind: &Kind) {
-    let base = format!("/{}", path_of(kind.group, kind.version));
+    let base = format!("/{}", path_of(kind.group(), kind.version()));
     let collection = if kind.namespaced() {
-        format!("{base}/namespaces/{{namespace}}/{}", kind.plural)
+        format!("{base}/namespaces/{{namespace}}/{}", kind.plural())
     } else {
-        format!("{base}/{}", kind.plural)
+        format!("{base}/{}", kind.plural())
     };
     let mut operations = Map::new();
     for (verb, method, action) in [
@@ -359,7 +360,7 @@ fn operation(kind: &Kind, action: &str, method: &str) -> Value {
     let mut operation = json!({
         "x-kubernetes-action": action,
         "x-kubernetes-group-version-kind":
-            {"group": kind.group, "version": kind.version, "kind": kind.kind},
+            {"group": kind.group(), "version": kind.version(), "kind": kind.kind()},
         "responses": {"200": {"description": "OK",
             "content": {"application/json": {"schema": schema}}}},
     });

@@ -1,8 +1,5 @@
 //! Paths that are not objects: health, version, discovery, OpenAPI, and the public keys of tokens.
 
-pub(crate) mod discovery;
-pub(crate) mod openapi;
-
 use axum::body::Body;
 use http::header::ETAG;
 use http::request::Parts;
@@ -11,9 +8,11 @@ use machinery::status::Status;
 use serde_json::{Value, json};
 
 use crate::http::api::Api;
+use crate::http::discovery;
 use crate::http::media::{self, JSON};
+use crate::http::openapi;
 use crate::http::reply;
-use crate::resources::catalogue;
+use crate::resources::catalogue::Catalogue;
 use crate::storage::entry::to_json;
 
 /// The Kubernetes release of this API.
@@ -29,29 +28,30 @@ pub(crate) fn answer(
     if ![Method::GET, Method::HEAD].contains(&parts.method) {
         return Ok(nowhere());
     }
+    let catalogue = &*api.reader().reflector.catalogue();
     let words: Vec<&str> = segments.iter().map(String::as_str).collect();
     let found = match words.as_slice() {
-        [] => paths(),
+        [] => paths(catalogue),
         ["version"] => version(),
         ["healthz" | "livez" | "readyz", ..] => return Ok(health(api, parts, &words)),
         ["metrics"] => return Ok(reply::text(StatusCode::OK, metrics(api))),
         ["api"] if media::wants_aggregated(&parts.headers) => {
-            return Ok(aggregated(&discovery::aggregated(true)));
+            return Ok(aggregated(&discovery::aggregated(catalogue, true)));
         }
         ["apis"] if media::wants_aggregated(&parts.headers) => {
-            return Ok(aggregated(&discovery::aggregated(false)));
+            return Ok(aggregated(&discovery::aggregated(catalogue, false)));
         }
         ["api"] => discovery::core_versions(address(parts)),
-        ["apis"] => discovery::groups(),
-        ["api", version] if catalogue::serves_version("", version) => {
-            discovery::resources("", version)
+        ["apis"] => discovery::groups(catalogue),
+        ["api", version] if catalogue.serves_version("", version) => {
+            discovery::resources(catalogue, "", version)
         }
-        ["apis", group] => match discovery::group(group) {
+        ["apis", group] => match discovery::group(catalogue, group) {
             Some(group) => group,
             None => return Ok(nowhere()),
         },
-        ["apis", group, version] if catalogue::serves_version(group, version) => {
-            discovery::resources(group, version)
+        ["apis", group, version] if catalogue.serves_version(group, version) => {
+            discovery::resources(catalogue, group, version)
         }
         ["openapi", "v2"] => return Ok(old_schema(parts)),
         ["openapi", "v3"] => openapi::index().clone(),
@@ -134,7 +134,7 @@ fn old_schema(parts: &Parts) -> Response<Body> {
 }
 
 fn health(api: &Api, parts: &Parts, words: &[&str]) -> Response<Body> {
-    let loaded = api.reader().feed.revision() > 0;
+    let loaded = api.reader().reflector.revision() > 0;
     let checks = [("ping", true), ("etcd", loaded || words[0] == "livez")];
     let failed = checks.iter().any(|(_, good)| !good);
     let verbose = parts
@@ -166,7 +166,7 @@ fn health(api: &Api, parts: &Parts, words: &[&str]) -> Response<Body> {
 /// The number of requests in progress, under Kubernetes' names.
 fn metrics(api: &Api) -> String {
     let (reads, writes) = api.0.slots.taken();
-    let watchers = api.reader().feed.watchers();
+    let watchers = api.reader().reflector.watchers();
     let metrics = [
         ("apiserver_registered_watchers", "", watchers),
         (
@@ -207,9 +207,9 @@ fn version() -> Value {
     })
 }
 
-fn paths() -> Value {
+fn paths(catalogue: &Catalogue) -> Value {
     let mut paths = vec!["/api".to_owned(), "/api/v1".into(), "/apis".into()];
-    for (group, versions) in discovery::versions_by_group() {
+    for (group, versions) in discovery::versions_by_group(catalogue) {
         if group.is_empty() {
             continue;
         }

@@ -38,7 +38,7 @@ pub(crate) async fn answer(
             let reader = &call.api.reader();
             let target = call.target;
             let entry = reader
-                .read(target.resource, &target.namespace, &target.name)
+                .read(&target.resource, &target.namespace, &target.name)
                 .await?;
             call.show_stored(&entry)
         }
@@ -58,18 +58,18 @@ pub(crate) async fn answer(
 
 /// Decodes the body of a subresource.
 async fn read(call: &Call<'_>, body: Bytes) -> Result<Value, Status> {
-    let resource = call.target.resource;
+    let resource = &call.target.resource;
     let expected = match resource.kind.subresource(&call.target.subresource) {
         Some(sub) => Expected {
-            group: sub.group,
-            version: sub.version,
-            kind: sub.kind,
+            group: sub.group(),
+            version: sub.version(),
+            kind: sub.kind(),
             message: sub.message(),
         },
         None => Expected {
-            group: resource.kind.group,
-            version: resource.kind.version,
-            kind: resource.kind.kind,
+            group: resource.kind.group(),
+            version: resource.kind.version(),
+            kind: resource.kind.kind(),
             message: resource.kind.message(),
         },
     };
@@ -84,13 +84,13 @@ async fn scale(call: &Call<'_>, verb: &str, body: Bytes) -> Result<Response<Body
     let change = match verb {
         "get" => {
             let object = stored(call).await?;
-            return call.value(StatusCode::OK, &scale_of(call.target.resource, &object));
+            return call.value(StatusCode::OK, &scale_of(&call.target.resource, &object));
         }
         "update" => Change::Replace(read(call, body).await?),
         _ => Change::Patch(call.read_patch(body).await?),
     };
     let edited = call.writer(dry).scale(&call.target.name, change).await?;
-    let scale = scale_of(call.target.resource, &edited.entry().object);
+    let scale = scale_of(&call.target.resource, &edited.entry().object);
     call.value(StatusCode::OK, &scale)
 }
 
@@ -145,6 +145,6 @@ fn created(call: &Call<'_>) -> Result<Response<Body>, Status> {
 async fn stored(call: &Call<'_>) -> Result<std::sync::Arc<Value>, Status> {
     let reader = &call.api.reader();
     let target = call.target;
-    let kind = target.resource.kind;
+    let kind = &target.resource.kind;
     reader.get(kind, &target.namespace, &target.name).await
 }

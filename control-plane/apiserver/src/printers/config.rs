@@ -1,0 +1,310 @@
+//! Configuration, events, access and what keeps the cluster itself.
+
+use machinery::object;
+use serde_json::Value;
+
+use crate::storage::cells::Cell;
+
+use super::{Layout, NONE, UNKNOWN, age, number, since, text_or};
+
+pub(crate) const SECRET: Layout = Layout {
+    columns: &["Type", "Data", "Age"],
+    cells: |object| {
+        vec![
+            text_or(object, &["type"], ""),
+            entries(object, &["data"]),
+            age(object),
+        ]
+    },
+};
+
+pub(crate) const CONFIG_MAP: Layout = Layout {
+    columns: &["Data", "Age"],
+    cells: |object| {
+        let count = |key| {
+            object
+                .get(key)
+                .and_then(Value::as_object)
+                .map_or(0, |map| map.len())
+        };
+        vec![(count("data") + count("binaryData")).into(), age(object)]
+    },
+};
+
+pub(crate) const SERVICE_ACCOUNT: Layout = Layout {
+    columns: &["Secrets#", "Age"],
+    cells: |object| {
+        vec![
+            object::items(object, &["secrets"]).len().into(),
+            age(object),
+        ]
+    },
+};
+
+pub(crate) const EVENT: Layout = Layout {
+    columns: &[
+        "Last Seen",
+        "Type",
+        "Reason",
+        "Object",
+        "Subobject*",
+        "Source*",
+        "Message",
+        "First Seen*",
+        "Count#*",
+        "Name*",
+    ],
+    cells: event,
+};
+
+pub(crate) const RESOURCE_QUOTA: Layout = Layout {
+    columns: &["Request", "Limit", "Age"],
+    cells: quota,
+};
+
+pub(crate) const LIMIT_RANGE: Layout = Layout {
+    columns: &["Created At"],
+    cells: |object| vec![object::creation_timestamp(object).into()],
+};
+
+pub(crate) const LEASE: Layout = Layout {
+    columns: &["Holder", "Age"],
+    cells: |object| {
+        vec![
+            text_or(object, &["spec", "holderIdentity"], ""),
+            age(object),
+        ]
+    },
+};
+
+pub(crate) const ROLE: Layout = Layout {
+    columns: &["Created At"],
+    cells: |object| vec![object::creation_timestamp(object).into()],
+};
+
+pub(crate) const ROLE_BINDING: Layout = Layout {
+    columns: &["Role", "Age", "Users*", "Groups*", "ServiceAccounts*"],
+    cells: binding,
+};
+
+pub(crate) const CERTIFICATE_SIGNING_REQUEST: Layout = Layout {
+    columns: &[
+        "Age",
+        "SignerName",
+        "Requestor",
+        "RequestedDuration",
+        "Condition",
+    ],
+    cells: signing_request,
+};
+
+pub(crate) const PRIORITY_CLASS: Layout = Layout {
+    columns: &["Value#", "Global-Default", "Age", "PreemptionPolicy"],
+    cells: |object| {
+        let global = object.get("globalDefault").and_then(Value::as_bool);
+        vec![
+            number(object, &["value"]),
+            global.unwrap_or(false).to_string().into(),
+            age(object),
+            text_or(object, &["preemptionPolicy"], ""),
+        ]
+    },
+};
+
+pub(crate) const CSI_NODE: Layout = Layout {
+    columns: &["Drivers#", "Age"],
+    cells: |object| {
+        vec![
+            object::items(object, &["spec", "drivers"]).len().into(),
+            age(object),
+        ]
+    },
+};
+
+pub(crate) const RUNTIME_CLASS: Layout = Layout {
+    columns: &["Handler", "Age"],
+    cells: |object| vec![text_or(object, &["handler"], ""), age(object)],
+};
+
+pub(crate) const WEBHOOK_CONFIGURATION: Layout = Layout {
+    columns: &["Webhooks#", "Age"],
+    cells: |object| {
+        vec![
+            object::items(object, &["webhooks"]).len().into(),
+            age(object),
+        ]
+    },
+};
+
+pub(crate) const FLOW_SCHEMA: Layout = Layout {
+    columns: &[
+        "PriorityLevel",
+        "MatchingPrecedence#",
+        "DistinguisherMethod",
+        "Age",
+    ],
+    cells: |object| {
+        vec![
+            text_or(object, &["spec", "priorityLevelConfiguration", "name"], ""),
+            number(object, &["spec", "matchingPrecedence"]),
+            text_or(object, &["spec", "distinguisherMethod", "type"], NONE),
+            age(object),
+        ]
+    },
+};
+
+pub(crate) const CUSTOM_RESOURCE_DEFINITION: Layout = Layout {
+    columns: &["Created At"],
+    cells: |object| vec![object::creation_timestamp(object).into()],
+};
+
+pub(crate) const API_SERVICE: Layout = Layout {
+    columns: &["Service", "Available", "Age"],
+    cells: |object| {
+        let available = object::items(object, &["status", "conditions"])
+            .iter()
+            .any(|one| one["type"] == "Available" && one["status"] == "True");
+        let service = match object::text(object, &["spec", "service", "name"]) {
+            "" => "Local".to_owned(),
+            name => {
+                format!(
+                    "{}/{name}",
+                    object::text(object, &["spec", "service", "namespace"])
+                )
+            }
+        };
+        let available = if available { "True" } else { "False" };
+        vec![service.into(), available.into(), age(object)]
+    },
+};
+
+fn entries(object: &Value, path: &[&str]) -> Cell {
+    let map = object::at(object, path).and_then(Value::as_object);
+    map.map_or(0, |map| map.len()).into()
+}
+
+fn event(object: &Value) -> Vec<Cell> {
+    let first_of = |paths: &[&[&str]]| {
+        let mut texts = paths.iter().map(|path| object::text(object, path));
+        texts
+            .find(|text| !text.is_empty())
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let about = |key: &str| first_of(&[&["involvedObject", key], &["regarding", key]]);
+    let last: &[&[&str]] = &[
+        &["series", "lastObservedTime"],
+        &["lastTimestamp"],
+        &["deprecatedLastTimestamp"],
+        &["eventTime"],
+        &["firstTimestamp"],
+    ];
+    let first: &[&[&str]] = &[
+        &["eventTime"],
+        &["firstTimestamp"],
+        &["deprecatedFirstTimestamp"],
+    ];
+    let seen = |text: String| {
+        if text.is_empty() {
+            UNKNOWN.into()
+        } else {
+            since(&text)
+        }
+    };
+    let count = [&["series", "count"][..], &["count"], &["deprecatedCount"]]
+        .iter()
+        .find_map(|path| object::integer(object, path).filter(|count| *count > 0))
+        .unwrap_or(1);
+    let source = first_of(&[
+        &["source", "component"],
+        &["deprecatedSource", "component"],
+        &["reportingComponent"],
+        &["reportingController"],
+    ]);
+    let host = first_of(&[&["source", "host"], &["deprecatedSource", "host"]]);
+    let source = if host.is_empty() {
+        source
+    } else {
+        format!("{source}, {host}")
+    };
+    let message = first_of(&[&["message"], &["note"]]);
+    vec![
+        seen(first_of(last)),
+        text_or(object, &["type"], ""),
+        text_or(object, &["reason"], ""),
+        format!("{}/{}", about("kind").to_ascii_lowercase(), about("name")).into(),
+        about("fieldPath").into(),
+        source.into(),
+        message.trim().into(),
+        seen(first_of(first)),
+        count.into(),
+        object::name(object).into(),
+    ]
+}
+
+fn quota(object: &Value) -> Vec<Cell> {
+    let hard = object::at(object, &["status", "hard"])
+        .or_else(|| object::at(object, &["spec", "hard"]))
+        .and_then(Value::as_object);
+    let (mut requests, mut limits) = (Vec::new(), Vec::new());
+    for (name, most) in hard.into_iter().flatten() {
+        let used = object::text(object, &["status", "used", name]);
+        let used = if used.is_empty() { "0" } else { used };
+        let line = format!("{name}: {used}/{}", most.as_str().unwrap_or_default());
+        if name.starts_with("limits.") {
+            limits.push(line)
+        } else {
+            requests.push(line)
+        }
+    }
+    vec![
+        requests.join(", ").into(),
+        limits.join(", ").into(),
+        age(object),
+    ]
+}
+
+fn binding(object: &Value) -> Vec<Cell> {
+    let role = |key: &str| object::text(object, &["roleRef", key]);
+    let named = |kind: &str| -> Cell {
+        let all = object::items(object, &["subjects"]).iter();
+        let names: Vec<String> = all
+            .filter(|subject| subject["kind"] == kind)
+            .map(|subject| match object::text(subject, &["namespace"]) {
+                "" => object::text(subject, &["name"]).to_owned(),
+                namespace => format!("{namespace}/{}", object::text(subject, &["name"])),
+            })
+            .collect();
+        names.join(", ").into()
+    };
+    vec![
+        format!("{}/{}", role("kind"), role("name")).into(),
+        age(object),
+        named("User"),
+        named("Group"),
+        named("ServiceAccount"),
+    ]
+}
+
+fn signing_request(object: &Value) -> Vec<Cell> {
+    let conditions = object::items(object, &["status", "conditions"]).iter();
+    let mut words: Vec<&str> = conditions.map(|one| object::text(one, &["type"])).collect();
+    if words.is_empty() {
+        words.push("Pending");
+    }
+    if !object::text(object, &["status", "certificate"]).is_empty() {
+        words.push("Issued");
+    }
+    let seconds = object::integer(object, &["spec", "expirationSeconds"]);
+    let duration = seconds.and_then(|seconds| u64::try_from(seconds).ok());
+    let duration = duration
+        .map(std::time::Duration::from_secs)
+        .map(machinery::time::human);
+    vec![
+        age(object),
+        text_or(object, &["spec", "signerName"], NONE),
+        text_or(object, &["spec", "username"], ""),
+        duration.unwrap_or_else(|| NONE.into()).into(),
+        words.join(",").into(),
+    ]
+}

@@ -1,0 +1,239 @@
+//! Resources that the schema table does not have, as a CustomResourceDefinition describes them.
+
+use std::sync::Arc;
+
+use machinery::name;
+use machinery::schema::{Kind, Names, Scope};
+use machinery::status::{Cause, Status};
+use serde_json::Value;
+
+use super::catalogue::{ROOT, Resource, Storage, StorageId};
+use super::convert::Conversion;
+use super::fields::Field;
+use super::json_path::JsonPath;
+
+/// A custom resource in all its versions.
+#[derive(Debug, Clone)]
+pub struct Definition {
+    /// The API group, a domain name with at least one dot.
+    pub group: String,
+    /// What the kind and its collection are called.
+    pub names: Names,
+    /// Whether objects live in a namespace.
+    pub scope: Scope,
+    /// Its versions; exactly one of them is stored. All have the same fields.
+    pub versions: Vec<Version>,
+}
+
+/// One version of a custom resource.
+#[derive(Debug, Clone, Default)]
+pub struct Version {
+    /// The version, such as `v1beta1`.
+    pub name: String,
+    /// Whether requests may name it.
+    pub served: bool,
+    /// Whether objects are stored in it.
+    pub stored: bool,
+    /// Whether the status is written through a path of its own.
+    pub status: bool,
+    /// Where the numbers of a Scale are; `None` for a resource without that subresource.
+    pub scale: Option<Scale>,
+    /// What tables show beside the name; the age when it is empty.
+    pub columns: Vec<Column>,
+    /// Fields that selectors may name, such as `.spec.color`.
+    pub selectable: Vec<String>,
+}
+
+/// Where the numbers of a Scale are in an object, as paths such as `.spec.replicas`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scale {
+    /// How many replicas are asked for.
+    pub spec_replicas: String,
+    /// How many replicas there are.
+    pub status_replicas: String,
+    /// The selector of the replicas as text; may be empty.
+    pub label_selector: String,
+}
+
+/// One column of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Column {
+    /// The title.
+    pub name: String,
+    /// `integer`, `number`, `string`, `boolean` or `date`.
+    pub kind: String,
+    /// A hint of how to show it, such as `int32`; may be empty.
+    pub format: String,
+    /// What it says; may be empty.
+    pub description: String,
+    /// Columns above 0 are shown in wide output only.
+    pub priority: i32,
+    /// Where the value is in an object, such as `.status.phase`.
+    pub json_path: String,
+}
+
+/// What is particular about a resource that the table does not have.
+#[derive(Debug)]
+pub(crate) struct Custom {
+    pub(crate) scale: Option<ScalePaths>,
+    /// `None` for the age alone.
+    pub(crate) columns: Option<Vec<(Column, JsonPath)>>,
+}
+
+/// The paths of a [`Scale`].
+#[derive(Debug)]
+pub(crate) struct ScalePaths {
+    pub(crate) spec_replicas: Vec<String>,
+    pub(crate) status_replicas: Vec<String>,
+    /// Empty when no selector is shown.
+    pub(crate) label_selector: Vec<String>,
+}
+
+const COLUMN_TYPES: [&str; 5] = ["integer", "number", "string", "boolean", "date"];
+
+impl Definition {
+    /// The resources of the served versions, the preferred version first.
+    pub(crate) fn resources(&self) -> Result<Vec<Arc<Resource>>, Status> {
+        self.check()?;
+        let stored = self.versions.iter().find(|version| version.stored);
+        let stored = stored.ok_or_else(|| self.invalid("spec.versions", "one must be stored"))?;
+        let storage = Arc::new(Storage {
+            id: StorageId::next(),
+            kind: self.kind(stored),
+            prefix: format!("{ROOT}{}/{}/", self.group, self.names.plural).into(),
+            json: true,
+            custom: true,
+            selectable: selectable(stored),
+        });
+        let mut served: Vec<&Version> = self.versions.iter().filter(|one| one.served).collect();
+        served.sort_by(|a, b| name::compare_versions(&b.name, &a.name));
+        let resources = served.into_iter().map(|version| {
+            let (kind, conversion) = if version.stored {
+                (Arc::clone(&storage.kind), None)
+            } else {
+                (self.kind(version), Some(Conversion::NONE))
+            };
+            Ok(Arc::new(Resource {
+                kind,
+                storage: Some(Arc::clone(&storage)),
+                selectable: selectable(version),
+                conversion,
+                custom: Some(self.custom(version)?),
+            }))
+        });
+        resources.collect()
+    }
+
+    fn kind(&self, version: &Version) -> Arc<Kind> {
+        let (group, names) = (self.group.clone(), self.names.clone());
+        let mut kind = Kind::custom(group, version.name.clone(), names, self.scope);
+        if version.status {
+            kind = kind.with_status();
+        }
+        if version.scale.is_some() {
+            kind = kind.with_scale();
+        }
+        Arc::new(kind)
+    }
+
+    fn custom(&self, version: &Version) -> Result<Custom, Status> {
+        let path = |text: &str| {
+            simple_path(text).ok_or_else(|| self.invalid("spec.versions.subresources.scale", text))
+        };
+        let scale = match &version.scale {
+            None => None,
+            Some(scale) => Some(ScalePaths {
+                spec_replicas: path(&scale.spec_replicas)?,
+                status_replicas: path(&scale.status_replicas)?,
+                label_selector: match scale.label_selector.as_str() {
+                    "" => Vec::new(),
+                    selector => path(selector)?,
+                },
+            }),
+        };
+        let columns = version.columns.iter().map(|column| {
+            let field = "spec.versions.additionalPrinterColumns";
+            let path = JsonPath::parse(&column.json_path);
+            let path = path.map_err(|why| self.invalid(field, &why))?;
+            Ok((column.clone(), path))
+        });
+        let columns = columns.collect::<Result<Vec<_>, Status>>()?;
+        Ok(Custom {
+            scale,
+            columns: (!columns.is_empty()).then_some(columns),
+        })
+    }
+
+    /// What would make paths and keys ambiguous is refused.
+    fn check(&self) -> Result<(), Status> {
+        let wrong = |field: &str, wrong: Vec<String>| match wrong.first() {
+            Some(why) => Err(self.invalid(field, why)),
+            None => Ok(()),
+        };
+        wrong("spec.group", name::dns1123_subdomain(&self.group))?;
+        if !self.group.contains('.') {
+            return Err(self.invalid("spec.group", "should be a domain with at least one dot"));
+        }
+        for (field, text) in [
+            ("spec.names.plural", &self.names.plural),
+            ("spec.names.singular", &self.names.singular),
+        ] {
+            wrong(field, name::dns1035_label(text))?;
+        }
+        for version in &self.versions {
+            wrong("spec.versions.name", name::dns1035_label(&version.name))?;
+            let twice = self.versions.iter().filter(|one| one.name == version.name);
+            if twice.count() > 1 {
+                return Err(self.invalid("spec.versions", "must contain unique version names"));
+            }
+            let unknown = |column: &&Column| !COLUMN_TYPES.contains(&column.kind.as_str());
+            if let Some(column) = version.columns.iter().find(unknown) {
+                let field = "spec.versions.additionalPrinterColumns.type";
+                return Err(self.invalid(field, &column.kind));
+            }
+            if version
+                .selectable
+                .iter()
+                .any(|path| simple_path(path).is_none())
+            {
+                let why = "must be simple paths such as .spec.color";
+                return Err(self.invalid("spec.versions.selectableFields", why));
+            }
+        }
+        if self.versions.iter().filter(|one| one.stored).count() != 1 {
+            let why = "must have exactly one version marked as storage version";
+            return Err(self.invalid("spec.versions", why));
+        }
+        Ok(())
+    }
+
+    fn invalid(&self, field: &str, why: &str) -> Status {
+        let name = format!("{}.{}", self.names.plural, self.group);
+        let cause = Cause::invalid(field, &Value::Null, why);
+        Status::invalid(
+            "apiextensions.k8s.io",
+            "CustomResourceDefinition",
+            &name,
+            vec![cause],
+        )
+    }
+}
+
+fn selectable(version: &Version) -> Arc<[Field]> {
+    let labels = version.selectable.iter();
+    let labels = labels.map(|path| path.trim_start_matches('.').to_owned());
+    labels.map(Field::new).collect()
+}
+
+/// The keys of a path such as `.spec.replicas`.
+fn simple_path(text: &str) -> Option<Vec<String>> {
+    let keys = text.strip_prefix('.')?.split('.').map(str::to_owned);
+    let keys: Vec<String> = keys.collect();
+    let is_key = |key: &String| {
+        !key.is_empty()
+            && key
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b))
+    };
+    keys.iter().all(is_key).then_some(keys)
+}

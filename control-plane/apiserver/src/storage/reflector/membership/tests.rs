@@ -1,0 +1,75 @@
+use machinery::schema::{Names, Scope};
+use serde_json::json;
+
+use super::*;
+use crate::resources::custom::{Definition, Version};
+use crate::storage::cache::Content;
+use crate::storage::stored::Stored;
+
+fn resource(plural: String) -> Arc<Resource> {
+    let definition = Definition {
+        group: "example.com".into(),
+        names: Names {
+            kind: "Widget".into(),
+            list_kind: "WidgetList".into(),
+            plural: plural.into(),
+            singular: "widget".into(),
+            short_names: vec!["wd".into()],
+            categories: vec!["all".into()],
+        },
+        scope: Scope::Namespaced,
+        versions: vec![Version {
+            name: "v1".into(),
+            served: true,
+            stored: true,
+            status: true,
+            ..Version::default()
+        }],
+    };
+    definition.resources().unwrap().remove(0)
+}
+
+#[test]
+fn a_collection_that_leaves_is_freed_with_its_objects() {
+    let widgets = resource("widgets".into());
+    let storage = Arc::downgrade(widgets.stored().unwrap());
+    let catalogue = Catalogue::new([Arc::clone(&widgets)]);
+    let before = Followed::default().with(catalogue.storages());
+    let cache = Arc::clone(&before.caches[&widgets.stored().unwrap().id]);
+    let key = "/registry/example.com/widgets/n/a";
+    let object = json!({"metadata": {"name": "a", "namespace": "n"}}).to_string();
+    let mut content = Content::default();
+    let entry = Stored::read(widgets.stored().unwrap(), key, object.as_bytes(), 5);
+    content.insert(key, entry);
+    cache.reset(content, 5);
+    assert!(cache.get(key).is_some());
+    assert_eq!(before.of_key(key).len(), 1);
+
+    let (after, left) = before.only(&Catalogue::default());
+    assert_eq!((left.len(), after.of_key(key).len()), (1, 0));
+    drop((before, after, left, catalogue, widgets));
+    assert!(storage.upgrade().is_some(), "a request may still read it");
+    drop(cache);
+    assert!(storage.upgrade().is_none());
+}
+
+/// While one collection takes the prefix of another, the keys belong to both.
+#[test]
+fn a_collection_that_joins_gets_the_changes_of_its_prefix_beside_the_one_that_leaves() {
+    let (old, new) = (resource("widgets".into()), resource("widgets".into()));
+    let followed = Followed::default();
+    let followed = followed.with([old.stored().unwrap()]);
+    let both = followed.with([new.stored().unwrap()]);
+    let key = "/registry/example.com/widgets/n/a";
+    assert_eq!(both.of_key(key).len(), 2);
+    for other in [
+        "/registry/example.com/widget",
+        "/registry/example.com/widgets0/n/a",
+        "/registry/pods/n/a",
+    ] {
+        assert_eq!(both.of_key(other).len(), 0, "{other}");
+    }
+    let (after, left) = both.only(&Catalogue::new([Arc::clone(&new)]));
+    assert_eq!((after.of_key(key).len(), left.len()), (1, 1));
+    assert_eq!(after.of_key(key)[0].id, new.stored().unwrap().id);
+}
