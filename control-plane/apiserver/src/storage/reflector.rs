@@ -1,8 +1,8 @@
 //! Follows the store with one watch over everything, and updates the watch caches.
 //!
 //! One watch for all collections gives one order of all changes: once the reflector reaches a
-//! revision, every cache shows everything up to it. A reader that needs the newest state asks the store for
-//! its revision and waits until the reflector reaches it.
+//! revision, every cache shows everything up to it. A reader that needs the newest state asks the
+//! store for its revision and waits until the reflector reaches it.
 //!
 //! Collections join and leave while it runs. One that joins first gets a cache that keeps its
 //! changes back, then the list of what there is: whatever happened before the cache was there is
