@@ -15,13 +15,13 @@ use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
-use crate::all_loops;
 use crate::cache::Feed;
 use crate::decision::Note;
 use crate::kinds::Kinds;
 use crate::manager::{Manager, Moment};
 use crate::recorder::Recorder;
 use crate::sources::sources_of;
+use crate::{Selection, chosen_loops};
 use carry::Report;
 
 /// The name of the corresponding Go program.
