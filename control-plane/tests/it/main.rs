@@ -16,6 +16,7 @@ mod bad_input;
 mod clients;
 mod cluster;
 mod custom;
+mod definitions;
 mod election;
 mod go_scheduler;
 mod http;

@@ -63,6 +63,11 @@ const APISERVER: Layers = Layers {
                 "validate",
             ],
         ),
+        // What follows CustomResourceDefinitions, and writes what becomes of them.
+        (
+            "definitions",
+            &["clock", "registry", "resources", "storage"],
+        ),
         // What puts the layers together.
         ("config", &["admission", "auth", "http"]),
         ("setup", &["admission", "auth", "cidr", "clock", "config"]),
@@ -78,6 +83,7 @@ const APISERVER: Layers = Layers {
         ("validate", &HTTP),
         ("admission", &HTTP),
         ("registry", &HTTP),
+        ("definitions", &HTTP),
     ],
 };
 

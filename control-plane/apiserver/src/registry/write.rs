@@ -82,6 +82,7 @@ impl Writer<'_> {
     async fn create_named(&self, mut object: Value) -> Result<Arc<Entry>, Status> {
         let resource = &*self.resource;
         let storage = resource.stored()?;
+        self.refuse_if_terminating(object::name(&object))?;
         let versioned = !object::resource_version(&object).is_empty();
         // Held until the service is stored: others choose among what is free after that.
         let guard = if allocate::concerns(resource) {
@@ -125,6 +126,18 @@ impl Writer<'_> {
                     Ok(_) => Err(already_exists(resource, &name)),
                 }
             }
+        }
+    }
+
+    /// The definition of a custom resource waits until no object is left: there are no new ones.
+    fn refuse_if_terminating(&self, name: &str) -> Result<(), Status> {
+        let kind = &self.resource.kind;
+        match &self.resource.custom {
+            Some(custom) if custom.terminating => {
+                let why = "create not allowed while custom resource definition is terminating";
+                Err(Status::forbidden(kind.group(), kind.plural(), name, why))
+            }
+            _ => Ok(()),
         }
     }
 

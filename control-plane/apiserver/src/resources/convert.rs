@@ -27,8 +27,11 @@ const EVENT_FIELDS: [(&str, &str); 7] = [
 
 /// Whether the resource shows what is stored as it is.
 pub(crate) fn is_same(resource: &Resource) -> bool {
-    let storage = resource.storage.as_ref();
-    storage.is_none_or(|storage| Arc::ptr_eq(&storage.kind, &resource.kind))
+    resource.storage.as_ref().is_none_or(|storage| {
+        // The kind of a custom resource is made anew when its definition changes.
+        let same_version = || storage.kind.version() == resource.kind.version();
+        Arc::ptr_eq(&storage.kind, &resource.kind) || storage.custom && same_version()
+    })
 }
 
 /// A stored object in the version of the resource.

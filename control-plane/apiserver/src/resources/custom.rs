@@ -7,7 +7,7 @@ use machinery::schema::{Kind, Names, Scope};
 use machinery::status::{Cause, Status};
 use serde_json::Value;
 
-use super::catalogue::{ROOT, Resource, Storage, StorageId};
+use super::catalogue::{Resource, Storage};
 use super::fields::Field;
 use super::json_path::JsonPath;
 
@@ -22,6 +22,8 @@ pub struct Definition {
     pub scope: Scope,
     /// Its versions; exactly one of them is stored. All have the same fields.
     pub versions: Vec<Version>,
+    /// Whether its objects are being deleted, so that there are no new ones.
+    pub terminating: bool,
 }
 
 /// One version of a custom resource.
@@ -74,6 +76,8 @@ pub struct Column {
 /// What is particular about a resource that the table does not have.
 #[derive(Debug)]
 pub(crate) struct Custom {
+    /// No objects may be created.
+    pub(crate) terminating: bool,
     pub(crate) scale: Option<ScalePaths>,
     /// `None` for the age alone.
     pub(crate) columns: Option<Vec<(Column, JsonPath)>>,
@@ -88,32 +92,28 @@ pub(crate) struct ScalePaths {
     pub(crate) label_selector: Vec<String>,
 }
 
+/// What discovery lists while the objects are being deleted.
+const TERMINATING_VERBS: [&str; 5] = ["delete", "deletecollection", "get", "list", "watch"];
 const COLUMN_TYPES: [&str; 5] = ["integer", "number", "string", "boolean", "date"];
 
 impl Definition {
-    /// The resources of the served versions, the preferred version first.
-    pub(crate) fn resources(&self) -> Result<Vec<Arc<Resource>>, Status> {
+    /// The resources of the served versions, the preferred version first. They keep the collection
+    /// that they had before, unless it cannot hold their objects; nothing else is changed yet.
+    pub(crate) fn resources(
+        &self,
+        before: Option<&Arc<Storage>>,
+    ) -> Result<Vec<Arc<Resource>>, Status> {
         self.check()?;
-        let stored = self.versions.iter().find(|version| version.stored);
-        let stored = stored.ok_or_else(|| self.invalid("spec.versions", "one must be stored"))?;
-        let storage = Arc::new(Storage {
-            id: StorageId::next(),
-            kind: self.kind(stored),
-            prefix: format!("{ROOT}{}/{}/", self.group, self.names.plural).into(),
-            json: true,
-            custom: true,
-            selectable: selectable(stored),
-        });
+        let stored = self.stored()?;
+        let storage = match before.filter(|before| self.fits(before)) {
+            Some(before) => Arc::clone(before),
+            None => Arc::new(Storage::custom(self.kind(stored), selectable(stored))),
+        };
         let mut served: Vec<&Version> = self.versions.iter().filter(|one| one.served).collect();
         served.sort_by(|a, b| name::compare_versions(&b.name, &a.name));
         let resources = served.into_iter().map(|version| {
-            let kind = if version.stored {
-                Arc::clone(&storage.kind)
-            } else {
-                self.kind(version)
-            };
             Ok(Arc::new(Resource {
-                kind,
+                kind: self.kind(version),
                 storage: Some(Arc::clone(&storage)),
                 selectable: selectable(version),
                 custom: Some(self.custom(version)?),
@@ -122,9 +122,33 @@ impl Definition {
         resources.collect()
     }
 
+    /// The `apiVersion` that objects are stored in.
+    pub(crate) fn stored_in(&self) -> Result<String, Status> {
+        Ok(format!("{}/{}", self.group, self.stored()?.name))
+    }
+
+    fn stored(&self) -> Result<&Version, Status> {
+        let stored = self.versions.iter().find(|version| version.stored);
+        stored.ok_or_else(|| self.invalid("spec.versions", "one must be stored"))
+    }
+
+    /// Whether a collection can hold the objects: its keys are the same, and what its cache keeps
+    /// of each object is what selectors ask for.
+    fn fits(&self, storage: &Storage) -> bool {
+        let kind = &storage.kind;
+        let same_keys = kind.scope() == self.scope
+            && (kind.group(), kind.plural()) == (&self.group, &*self.names.plural);
+        let stored = self.stored();
+        let same_fields = stored.is_ok_and(|stored| storage.selectable == selectable(stored));
+        same_keys && kind.kind() == self.names.kind && same_fields
+    }
+
     fn kind(&self, version: &Version) -> Arc<Kind> {
         let (group, names) = (self.group.clone(), self.names.clone());
         let mut kind = Kind::custom(group, version.name.clone(), names, self.scope);
+        if self.terminating {
+            kind = kind.with_verbs(TERMINATING_VERBS.into_iter());
+        }
         if version.status {
             kind = kind.with_status();
         }
@@ -157,6 +181,7 @@ impl Definition {
         });
         let columns = columns.collect::<Result<Vec<_>, Status>>()?;
         Ok(Custom {
+            terminating: self.terminating,
             scale,
             columns: (!columns.is_empty()).then_some(columns),
         })

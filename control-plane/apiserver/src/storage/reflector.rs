@@ -114,7 +114,8 @@ impl Reflector {
     }
 
     /// Serves these custom resources in the place of those that `leaves` chooses. It returns when
-    /// they are served, or with nothing changed.
+    /// they are served, or with nothing changed. A collection that joins and is served already keeps
+    /// its cache and its watches.
     pub(crate) async fn replace(
         &self,
         leaves: impl Fn(&Resource) -> bool,
@@ -127,7 +128,8 @@ impl Reflector {
             .filter(|one| !leaves(one))
             .cloned()
             .collect();
-        let joins: Vec<_> = storages(&joining).collect();
+        let is_new = |storage: &Arc<Storage>| self.cache(storage).is_err();
+        let joins: Vec<_> = storages(&joining).filter(is_new).collect();
         let new = Arc::new(Catalogue::new(stay.into_iter().chain(joining)));
         if let Err(error) = self.fill(&joins).await {
             self.follow_only(&before);

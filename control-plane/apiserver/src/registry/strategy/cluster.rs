@@ -1,10 +1,9 @@
 //! What the cluster is made of: roles, storage, networks, and how it is extended.
 
-use machinery::{name, object};
-use serde_json::{Value, json};
+use machinery::name;
 
-use super::{DEFAULT, Generation, Strategy};
-use crate::registry::certificate_request;
+use super::{DEFAULT, Deletion, Generation, Strategy};
+use crate::registry::{certificate_request, definition};
 use crate::validate::{self, Rules};
 
 pub(super) const ROWS: &[Strategy] = &[
@@ -60,11 +59,15 @@ pub(super) const ROWS: &[Strategy] = &[
         group: "apiextensions.k8s.io",
         resource: "customresourcedefinitions",
         generation: Generation::OfSpec,
-        keeps_status_on_create: true,
-        prepare_for_create: store_version,
-        without_effect: |_| Some("its kind is not served"),
+        allow_unconditional_update: false,
+        deletion: Deletion::AfterInstances,
+        prepare_for_create: definition::prepare_for_create,
+        prepare_for_update: definition::prepare_for_update,
+        warnings: validate::definition::warnings,
         rules: Rules {
             validate: validate::definition::check,
+            validate_create: validate::definition::check_create,
+            validate_update: validate::definition::check_update,
             ..Rules::DEFAULT
         },
         ..DEFAULT
@@ -313,17 +316,3 @@ pub(super) const ROWS: &[Strategy] = &[
         ..DEFAULT
     },
 ];
-
-/// Objects of a new kind will be stored in one of its versions.
-fn store_version(definition: &mut Value) {
-    let versions = object::items(definition, &["spec", "versions"]).iter();
-    let stored = versions
-        .filter(|version| version["storage"] == true)
-        .take(1);
-    let stored: Vec<Value> = stored.map(|version| version["name"].clone()).collect();
-    definition["status"] = if stored.is_empty() {
-        json!({})
-    } else {
-        json!({"storedVersions": stored})
-    };
-}
