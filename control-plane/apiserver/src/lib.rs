@@ -184,6 +184,7 @@ fn connected(client: etcd_api::Client, config: Config) -> Api {
     Api(Arc::new(Core {
         registry: Arc::new(registry),
         slots: http::slots::Slots::default(),
+        custom_documents: Default::default(),
         limits: config.limits,
         stopping: tokio::sync::watch::Sender::new(false),
     }))

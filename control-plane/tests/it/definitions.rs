@@ -487,3 +487,131 @@ fn two_apiservers_serve_the_same_kinds() {
     cluster.get(WIDGETS).missing();
     cluster.get(gadgets).expect(200);
 }
+
+/// A definition with a schema that has defaults and limits.
+fn strict_definition() -> Value {
+    let mut wanted = definition("Widget", "widgets");
+    wanted["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = json!({
+        "type": "object",
+        "properties": {
+            "spec": {"type": "object", "required": ["color"], "properties": {
+                "color": {"type": "string", "enum": ["red", "blue"]},
+                "count": {"type": "integer", "default": 1, "maximum": 5},
+            }},
+            "status": {"type": "object", "properties": {"count": {"type": "integer"}}},
+        },
+    });
+    wanted
+}
+
+#[test]
+fn objects_are_pruned_defaulted_and_validated_by_their_schema() {
+    let cluster = Cluster::start();
+    cluster.post(DEFINITIONS, &strict_definition()).expect(201);
+    becomes(&cluster, "widgets", "Established", "True");
+    let mut object = widget("a");
+    object["spec"]["size"] = 3.into();
+    let made = cluster.post(WIDGETS, &object).expect(201);
+    assert_eq!(made["spec"], json!({"color": "red", "count": 1}));
+    let ask = |validation: &str| {
+        let path = format!("{WIDGETS}?fieldValidation={validation}&dryRun=All");
+        let mut object = object.clone();
+        object["metadata"]["name"] = "b".into();
+        cluster.post(&path, &object)
+    };
+    let unknown = "strict decoding error: unknown field \"spec.size\"";
+    ask("Strict").refuses(400, "BadRequest", unknown);
+    let warned = ask("Warn");
+    assert!(warned.head.contains("unknown field"), "{}", warned.head);
+    warned.expect(201);
+
+    let patch = |path: &str, patch: Value| {
+        let call = cluster.call("PATCH", path);
+        call.body("application/merge-patch+json", patch.to_string())
+            .send()
+    };
+    let one = format!("{WIDGETS}/a");
+    let wrong = patch(&one, json!({"spec": {"color": "green", "count": 9}}));
+    wrong.refuses(422, "Invalid", "spec.color: Unsupported value: \"green\"");
+    let status = wrong.expect(422);
+    assert_eq!(
+        status["details"]["causes"].as_array().unwrap().len(),
+        2,
+        "{status}"
+    );
+    assert_eq!(
+        (&status["details"]["kind"], &status["details"]["name"]),
+        (&json!("Widget"), &json!("a"))
+    );
+    let wrong = patch(&format!("{one}/status"), json!({"status": {"count": "x"}}));
+    wrong.refuses(422, "Invalid", "status.count");
+    let reported = patch(
+        &format!("{one}/status"),
+        json!({"status": {"count": 2, "more": 1}}),
+    );
+    let reported = reported.expect(200);
+    assert_eq!(reported["status"], json!({"count": 2}));
+    assert_eq!(reported["metadata"]["generation"], 1);
+
+    // A default that comes later is there when the object is read.
+    let path = format!("{DEFINITIONS}/widgets.shop.example.com");
+    let mut changed = cluster.get(&path).expect(200);
+    let schema = &mut changed["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    schema["properties"]["spec"]["properties"]["shape"] =
+        json!({"type": "string", "default": "round"});
+    cluster.call("PUT", &path).json(&changed).send().expect(200);
+    let round = |answer: &Answer| answer.object()["spec"]["shape"] == "round";
+    until(|| cluster.get(&one), round);
+    let list = cluster.get(WIDGETS).expect(200);
+    assert_eq!(list["items"][0]["spec"]["shape"], "round");
+}
+
+#[test]
+fn schemas_that_are_not_structural_are_refused() {
+    let cluster = Cluster::start();
+    let mut wanted = strict_definition();
+    let schema = &mut wanted["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    schema["properties"]["spec"]
+        .as_object_mut()
+        .unwrap()
+        .remove("type");
+    let field = "spec.versions[0].schema.openAPIV3Schema.properties[spec].type: Required value";
+    cluster
+        .post(DEFINITIONS, &wanted)
+        .refuses(422, "Invalid", field);
+}
+
+#[test]
+fn kubectl_explains_a_kind_and_checks_its_objects() {
+    if !kubectl_or_skip("kubectl explain and a definition") {
+        return;
+    }
+    let cluster = Cluster::start();
+    let manifest = cluster.file("definition.yaml", MANIFEST);
+    cluster.run(&["apply", "-f", &manifest]);
+    let crd = "crd/widgets.shop.example.com";
+    cluster.run(&["wait", "--for=condition=Established", crd, "--timeout=60s"]);
+    let explained = cluster.run(&["explain", "widget.spec.color"]);
+    assert!(explained.contains("FIELD: color <string>"), "{explained}");
+    assert!(explained.contains("What it looks like."), "{explained}");
+    let index = cluster.get("/openapi/v3").expect(200);
+    let url = &index["paths"]["apis/shop.example.com/v1"]["serverRelativeURL"];
+    let document = cluster.get(url.as_str().unwrap()).expect(200);
+    let schema = &document["components"]["schemas"]["com.example.shop.v1.Widget"];
+    assert_eq!(
+        schema["properties"]["spec"]["properties"]["count"]["type"],
+        "integer"
+    );
+
+    let widget = cluster.file("widget.yaml", WIDGET);
+    cluster.run(&["apply", "-f", &widget]);
+    let wrong = cluster.file(
+        "wrong.yaml",
+        &WIDGET.replace("count: 3", "count: many, size: 1"),
+    );
+    let refused = cluster.refused(&["apply", "-f", &wrong]);
+    assert!(refused.contains("spec.size"), "{refused}");
+    let wrong = cluster.file("wrong.yaml", &WIDGET.replace("count: 3", "count: many"));
+    let refused = cluster.refused(&["apply", "-f", &wrong]);
+    assert!(refused.contains("spec.count: Invalid value"), "{refused}");
+}

@@ -64,6 +64,7 @@ fn version(version: &Value) -> Version {
         scale: scale(&version["subresources"]["scale"]),
         columns: columns(object::items(version, &["additionalPrinterColumns"])),
         selectable: selectable.map(str::to_owned).collect(),
+        schema: object::at(version, &["schema", "openAPIV3Schema"]).cloned(),
     }
 }
 

@@ -6,7 +6,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode};
 use machinery::status::Status;
-use machinery::{object, status};
+use machinery::{object, status, strict};
 use serde_json::Value;
 
 use crate::auth::User;
@@ -199,7 +199,15 @@ impl<'a> Call<'a> {
         };
         let media_type = media::content_type(self.headers);
         media::object_encoding(&self.target.resource, &media_type)?;
-        body::decode(&body, &media_type, &expected, validation)
+        let mut decoded = body::decode(&body, &media_type, &expected, validation)?;
+        if let Some(schema) = self.target.resource.schema()
+            && validation != Validation::Ignore
+        {
+            let unknown = strict::unknown_fields(&schema.unknown(&decoded.object));
+            let warnings = body::judge(unknown, validation, &expected)?;
+            decoded.warnings.extend(warnings);
+        }
+        Ok(decoded)
     }
 
     async fn create(&self, body: Bytes) -> Result<Response<Body>, Status> {

@@ -400,6 +400,13 @@ pub(crate) fn precondition_failed(key: &str, what: &str, asked: &str, has: &str)
 
 /// Fills in what is left out. The rules are those of the version that is stored.
 pub(crate) fn fill_in(resource: &Resource, object: &mut Value) {
+    if resource.custom.is_some() {
+        if let Some(schema) = resource.schema() {
+            schema.prune(object);
+            schema.default(object);
+        }
+        return;
+    }
     if convert::is_same(resource) {
         defaults::apply(resource.kind.group(), resource.kind.kind(), object);
         return defaults::name_kinds(resource.kind.group(), resource.kind.kind(), object);

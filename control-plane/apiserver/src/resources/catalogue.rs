@@ -11,6 +11,7 @@ use std::sync::{Arc, LazyLock};
 
 use machinery::schema::{self, Kind};
 use machinery::status::Status;
+use machinery::structural::Schema;
 use parking_lot::RwLock;
 
 use super::custom::Custom;
@@ -230,6 +231,11 @@ impl Resource {
     /// Whether the status is written through its own path alone.
     pub(crate) fn has_status(&self) -> bool {
         self.kind.subresource("status").is_some()
+    }
+
+    /// What the fields of a custom resource are, if its definition says it.
+    pub(crate) fn schema(&self) -> Option<&Schema> {
+        self.custom.as_ref()?.schema.as_ref()
     }
 
     /// Whether requests with this verb are answered. While the objects of a custom resource are

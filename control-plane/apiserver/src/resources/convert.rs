@@ -30,7 +30,9 @@ pub(crate) fn is_same(resource: &Resource) -> bool {
     resource.storage.as_ref().is_none_or(|storage| {
         // The kind of a custom resource is made anew when its definition changes.
         let same_version = || storage.kind.version() == resource.kind.version();
-        Arc::ptr_eq(&storage.kind, &resource.kind) || storage.custom && same_version()
+        let as_stored = || resource.custom.as_ref().is_none_or(|one| !one.fills_in);
+        Arc::ptr_eq(&storage.kind, &resource.kind)
+            || storage.custom && same_version() && as_stored()
     })
 }
 
@@ -41,8 +43,12 @@ pub(crate) fn to_served(resource: &Resource, object: &Arc<Value>) -> Arc<Value> 
     }
     let mut object = Value::clone(object);
     match (&resource.custom, resource.kind.group()) {
-        // All versions have the same fields.
-        (Some(_), _) => {}
+        // All versions have the same fields, but each has its defaults.
+        (Some(custom), _) => {
+            if let Some(schema) = custom.schema.as_ref().filter(|_| custom.fills_in) {
+                schema.default(&mut object);
+            }
+        }
         (None, EVENTS) => rename(&mut object, |(core, events)| (core, events)),
         (None, _) => autoscaler_to_v1(&mut object),
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use machinery::name;
 use machinery::schema::{Kind, Names, Scope};
 use machinery::status::{Cause, Status};
+use machinery::structural::Schema;
 use serde_json::Value;
 
 use super::catalogue::{Resource, Storage};
@@ -43,6 +44,8 @@ pub struct Version {
     pub columns: Vec<Column>,
     /// Fields that selectors may name, such as `.spec.color`.
     pub selectable: Vec<String>,
+    /// What the fields are, as the `openAPIV3Schema` of a definition says it.
+    pub schema: Option<Value>,
 }
 
 /// Where the numbers of a Scale are in an object, as paths such as `.spec.replicas`.
@@ -76,6 +79,10 @@ pub struct Column {
 /// What is particular about a resource that the table does not have.
 #[derive(Debug)]
 pub(crate) struct Custom {
+    /// What the fields are; `None` for a resource that keeps them all.
+    pub(crate) schema: Option<Schema>,
+    /// Objects may get defaults when they are read: they may be older than the schema.
+    pub(crate) fills_in: bool,
     /// No objects may be created.
     pub(crate) terminating: bool,
     pub(crate) scale: Option<ScalePaths>,
@@ -181,10 +188,23 @@ impl Definition {
         });
         let columns = columns.collect::<Result<Vec<_>, Status>>()?;
         Ok(Custom {
+            schema: self.schema(version)?,
+            fills_in: version.schema.as_ref().is_some_and(may_fill_in),
             terminating: self.terminating,
             scale,
             columns: (!columns.is_empty()).then_some(columns),
         })
+    }
+
+    fn schema(&self, version: &Version) -> Result<Option<Schema>, Status> {
+        let schema = version.schema.as_ref().map(|document| {
+            let field = format!("spec.versions[{}].schema.openAPIV3Schema", version.name);
+            let kind = "CustomResourceDefinition";
+            let name = format!("{}.{}", self.names.plural, self.group);
+            Schema::parse_at(&field, document)
+                .map_err(|causes| Status::invalid("apiextensions.k8s.io", kind, &name, causes))
+        });
+        schema.transpose()
     }
 
     /// What would make paths and keys ambiguous is refused.
@@ -240,6 +260,12 @@ impl Definition {
             vec![cause],
         )
     }
+}
+
+/// Whether a schema may have defaults. A property of that name counts, too: then objects are only
+/// read more slowly.
+fn may_fill_in(schema: &Value) -> bool {
+    schema.to_string().contains("\"default\":")
 }
 
 fn selectable(version: &Version) -> Arc<[Field]> {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use machinery::name;
 use machinery::object;
 use machinery::status::Cause;
+use machinery::structural::Schema;
 use serde_json::Value;
 
 use super::place::Place;
@@ -131,9 +132,12 @@ fn versions(spec: &Place, causes: &mut Causes) {
         if !wrong.is_empty() {
             causes.wrong_text(version, "name", &wrong.join(","));
         }
-        if object::at(version.value, &["schema", "openAPIV3Schema"]).is_none() {
-            let field = version.field("schema.openAPIV3Schema");
-            causes.push(Cause::required(&field, ""));
+        let field = version.field("schema.openAPIV3Schema");
+        match object::at(version.value, &["schema", "openAPIV3Schema"]) {
+            Some(schema) => {
+                causes.extend(Schema::parse_at(&field, schema).err().into_iter().flatten());
+            }
+            None => causes.push(Cause::required(&field, "")),
         }
         if version.has("deprecationWarning") && !version.flag("deprecated") {
             let why = "can only be set for deprecated versions";
