@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::number;
+use super::number::{self, Number};
 use super::path::Path;
 use crate::status::Cause;
 
@@ -71,7 +71,7 @@ impl Violation {
     pub(super) fn not_supported(at: &Path, value: &Value, allowed: &[Value]) -> Violation {
         let words = allowed.iter().map(|one| match one {
             Value::String(text) => text.clone(),
-            other => other.to_string(),
+            other => json(other),
         });
         Violation::of(at, What::NotSupported(shown(value), words.collect()))
     }
@@ -139,9 +139,39 @@ pub(super) fn causes(violations: Vec<Violation>, base: &Base) -> Vec<Cause> {
 
 /// A value as field errors show it.
 pub(super) fn shown(value: &Value) -> String {
-    match value.as_f64() {
-        Some(float) if value.is_f64() => number::shown(float),
-        _ => value.to_string(),
+    match Number::read(value) {
+        Some(Number::Float(float)) => number::shown(float),
+        _ => json(value),
+    }
+}
+
+/// A value as Go writes JSON: numbers without needless digits, and no characters of HTML within
+/// objects and lists.
+fn json(value: &Value) -> String {
+    match value {
+        Value::Array(_) | Value::Object(_) => {
+            let text = plain(value).to_string();
+            let text = text.replace('<', "\\u003c").replace('>', "\\u003e");
+            text.replace('&', "\\u0026")
+        }
+        scalar => plain(scalar).to_string(),
+    }
+}
+
+/// The value with whole floats as integers. Numbers that only floats hold are rounded as floats.
+fn plain(value: &Value) -> Value {
+    match value {
+        Value::Array(items) => items.iter().map(plain).collect(),
+        Value::Object(fields) => {
+            let fields = fields.iter();
+            Value::Object(
+                fields
+                    .map(|(name, value)| (name.clone(), plain(value)))
+                    .collect(),
+            )
+        }
+        Value::Number(_) => number::plain(value),
+        scalar => scalar.clone(),
     }
 }
 

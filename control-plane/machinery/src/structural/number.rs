@@ -106,6 +106,21 @@ pub(super) fn same(a: &Value, b: &Value) -> bool {
     }
 }
 
+/// The number as Go's JSON has it: without a fraction that is zero.
+pub(super) fn plain(value: &Value) -> Value {
+    match Number::read(value) {
+        Some(Number::Float(float)) if float.fract() == 0.0 && float.abs() < PLAIN_MAX => {
+            // The shortest digits of the float, filled up with zeros.
+            let digits = float.to_string();
+            let integer = digits.parse::<i64>().map(Value::from);
+            integer
+                .or_else(|_| digits.parse::<u64>().map(Value::from))
+                .unwrap_or(Value::from(float))
+        }
+        _ => value.clone(),
+    }
+}
+
 /// A float as Go prints it: the shortest text that reads back, with an exponent if it is very
 /// large or small.
 pub(super) fn shown(float: f64) -> String {

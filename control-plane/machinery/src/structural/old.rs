@@ -49,6 +49,9 @@ impl<'a> Old<'a> {
     }
 
     /// Whether `new` is the old value. The order of items that have keys does not count.
+    ///
+    /// Kubernetes does not recognise objects with fields that no schema describes as unchanged;
+    /// here they are.
     pub(super) fn is(self, new: &Value) -> bool {
         match (self.value, new) {
             (Value::Object(old), Value::Object(new)) => {

@@ -227,7 +227,8 @@ fn check_text(checks: &Checks, text: &str, at: &Path) -> Option<Violation> {
 }
 
 fn check_allowed(checks: &Checks, value: &Value, at: &Path) -> Option<Violation> {
-    let is_allowed = |one: &Value| one == value || number::same(one, value);
+    // A null is never allowed, not even if the list has one: Go does not compare it.
+    let is_allowed = |one: &Value| !value.is_null() && (one == value || number::same(one, value));
     let wrong = !checks.allowed.is_empty() && !checks.allowed.iter().any(is_allowed);
     wrong.then(|| Violation::not_supported(at, value, &checks.allowed))
 }

@@ -4,7 +4,12 @@ use std::net::Ipv6Addr;
 
 /// An IPv4 address, also with leading zeros, or one within IPv6.
 pub(super) fn is_ipv4(text: &str) -> bool {
-    is_dotted(text) || text.contains('.') && is_ipv6(text)
+    let is_within_ipv6 = || {
+        let (front, last) = text.rsplit_once(':')?;
+        // The address within may have leading zeros, so it is not parsed with the rest.
+        Some(is_dotted(last) && is_ipv6(&format!("{front}:0:0")))
+    };
+    is_dotted(text) || is_within_ipv6() == Some(true)
 }
 
 /// An IPv6 address without a zone.
@@ -25,16 +30,19 @@ pub(super) fn is_cidr(text: &str) -> bool {
     super::is_digits(length) && length.parse::<u32>().is_ok_and(|length| length <= longest)
 }
 
-/// A hardware address of 6, 8 or 20 bytes: pairs of digits with `:` or `-`, or fours with `.`.
+/// A hardware address of 6, 8 or 20 bytes: pairs of digits with `:` or `-`, fours with `.`, or
+/// digits alone.
 pub(super) fn is_mac(text: &str) -> bool {
-    let (separator, digits) = match text.as_bytes().get(2) {
-        Some(b':') => (':', 2),
-        Some(b'-') => ('-', 2),
-        _ => ('.', 4),
+    let separator = text.chars().find(|c| !c.is_ascii_hexdigit());
+    let groups: Vec<&str> = text.split(|c| Some(c) == separator).collect();
+    let digits = match separator {
+        None => text.len(),
+        Some(':' | '-') => 2,
+        Some('.') => 4,
+        Some(_) => return false,
     };
-    let groups: Vec<&str> = text.split(separator).collect();
     let is_group = |group: &&str| group.len() == digits && super::is_hex(group);
-    matches!(groups.len() * digits / 2, 6 | 8 | 20) && groups.iter().all(is_group)
+    matches!(groups.len() * digits, 12 | 16 | 40) && groups.iter().all(is_group)
 }
 
 /// A URI or an absolute path, as Go reads the target of a request.
@@ -125,7 +133,13 @@ fn is_authority(text: &str) -> bool {
     let is_of_host = |byte: u8| {
         byte >= 0x80 || byte.is_ascii_alphanumeric() || b"-_.~!$&'()*+,;=:[]<>\"%".contains(&byte)
     };
-    is_port && host.bytes().all(is_of_host) && has_valid_escapes(host)
+    // Only what is not ASCII may be escaped, and the sign itself before a zone.
+    let may_be_escaped = |digits: &str| digits.starts_with("25") || digits.as_bytes()[0] > b'7';
+    let mut escaped = host.split('%').skip(1);
+    is_port
+        && host.bytes().all(is_of_host)
+        && has_valid_escapes(host)
+        && escaped.all(may_be_escaped)
 }
 
 /// Whether two hexadecimal digits follow each `%`.
