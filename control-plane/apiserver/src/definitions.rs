@@ -95,9 +95,7 @@ impl Follower {
         };
         let followed = async {
             loop {
-                self.turn(&resource.kind).await?;
-                // Nobody may be waiting.
-                let _ = synced.send(true);
+                self.turn(&resource.kind, synced).await?;
                 tokio::select! {
                     woken = changed.changed() => {
                         woken.map_err(|_| Status::internal("the watch cache is gone"))?;
@@ -115,24 +113,30 @@ impl Follower {
     }
 
     /// Brings what is served and what the definitions say of themselves in line with them.
-    async fn turn(&mut self, kind: &Kind) -> Result<(), Status> {
+    /// A status that cannot be written keeps no kind from being served.
+    async fn turn(&mut self, kind: &Kind, synced: &watch::Sender<bool>) -> Result<(), Status> {
         let mut definitions = self.registry.reader.cached_list(kind, "");
         // Who came first gets the names. Every server sees the same order.
         definitions.sort_by_key(|one| object::resource_version(one).parse::<i64>().ok());
         let mut decided = decide(&definitions);
         self.serve(&decided).await?;
+        // Nobody may be waiting.
+        let _ = synced.send(true);
+        let mut written = Ok(());
         for one in &mut decided {
             // Only what is served here by now is said to be.
             let name = object::name(&one.new);
             if holds(&one.new, NAMES_ACCEPTED) && self.served.contains_key(name) {
                 established().set(&mut one.new, clock::now());
             }
-            self.write(kind, one).await?;
+            if let Err(error) = self.write(kind, one).await {
+                written = Err(error);
+            }
         }
         for one in &decided {
             self.clean(kind, &one.old);
         }
-        Ok(())
+        written
     }
 
     /// Serves the kinds of all definitions whose names were accepted at some time.

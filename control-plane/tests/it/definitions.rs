@@ -133,9 +133,11 @@ fn kubectl_defines_a_kind_uses_it_and_deletes_it_with_its_objects() {
     cluster.run(&["apply", "-f", &manifest]);
     cluster.run(&["wait", "--for=condition=Established", crd, "--timeout=60s"]);
     let listed = cluster.run(&["api-resources", "--api-group=shop.example.com"]);
-    assert!(
-        listed.contains("widgets   wd           shop.example.com/v1"),
-        "{listed}"
+    let line = listed.lines().find(|line| line.starts_with("widgets"));
+    let words: Vec<&str> = line.unwrap().split_whitespace().collect();
+    assert_eq!(
+        words,
+        ["widgets", "wd", "shop.example.com/v1", "true", "Widget"]
     );
 
     cluster.run(&["create", "-f", &widget]);
