@@ -8,6 +8,8 @@
 //! - [`auth`] authenticates and authorizes users;
 //! - `registry` creates, changes and deletes objects; every write passes [`admission`];
 //! - `storage` holds the objects, `resources` lists the kinds.
+//!
+//! Beside them, `definitions` lets custom resources come and go.
 #![forbid(unsafe_code)]
 
 pub mod admission;
@@ -15,6 +17,7 @@ pub mod auth;
 mod cidr;
 mod clock;
 mod config;
+mod definitions;
 pub mod fuzzing;
 mod http;
 mod pkcs10;
@@ -51,7 +54,8 @@ const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// A running server. It belongs to the tokio runtime that created it; dropping it ends its tasks.
 pub struct Server {
     api: Api,
-    ready: tokio::sync::watch::Receiver<bool>,
+    /// One for the built-in objects, one for the custom resources.
+    ready: [tokio::sync::watch::Receiver<bool>; 2],
     tasks: Vec<tokio::task::AbortHandle>,
 }
 
@@ -62,12 +66,14 @@ impl Server {
         let api = connected(client, config);
         let following = tokio::spawn(Arc::clone(&api.reader().reflector).run());
         let compacting = tokio::spawn(compact(api.reader().store.clone(), compact_every));
-        let (made, ready) = tokio::sync::watch::channel(false);
+        let (made, built) = tokio::sync::watch::channel(false);
         let building = tokio::spawn(keep_built(Arc::clone(&api.0.registry), made));
-        let tasks = [following, compacting, building].map(|task| task.abort_handle());
+        let (served, synced) = tokio::sync::watch::channel(false);
+        let defining = tokio::spawn(definitions::follow(Arc::clone(&api.0.registry), served));
+        let tasks = [following, compacting, building, defining].map(|task| task.abort_handle());
         Server {
             api,
-            ready,
+            ready: [built, synced],
             tasks: tasks.into(),
         }
     }
@@ -80,12 +86,13 @@ impl Server {
             .fallback(move |request: Request| http::serve::serve(api.clone(), request))
     }
 
-    /// Waits until the built-in objects exist and reads are served.
+    /// Waits until the built-in objects exist and reads are served, of custom resources too.
     pub async fn ready(&self) -> Result<(), Status> {
-        let mut ready = self.ready.clone();
-        let made = ready.wait_for(|made| *made).await;
-        made.map(|_| ())
-            .map_err(|_| Status::unavailable("the server stopped"))
+        for mut ready in self.ready.clone() {
+            let made = ready.wait_for(|made| *made).await;
+            made.map_err(|_| Status::unavailable("the server stopped"))?;
+        }
+        Ok(())
     }
 
     /// Serves a custom resource, in the place of the one with the same group and plural if there
@@ -93,10 +100,10 @@ impl Server {
     /// the definition is refused or the store cannot be read.
     pub async fn add_resource(&self, definition: &custom::Definition) -> Result<(), Status> {
         let (group, plural) = (definition.group.as_str(), &*definition.names.plural);
-        let joining = definition.resources()?;
         let reflector = &self.api.reader().reflector;
         let is_it = |one: &Resource| (one.kind.group(), one.kind.plural()) == (group, plural);
         let catalogue = reflector.catalogue();
+        let joining = definition.resources(catalogue.custom_storage(group, plural))?;
         let mut all = catalogue.resources().iter();
         if all.any(|one| one.custom.is_none() && is_it(one)) {
             return Err(Status::already_exists(
@@ -105,7 +112,11 @@ impl Server {
                 definition.names.kind.as_ref(),
             ));
         }
-        reflector.replace(is_it, joining).await
+        reflector.replace(is_it, joining).await?;
+        if let Some(storage) = reflector.catalogue().custom_storage(group, plural) {
+            storage.store_in(definition.stored_in()?);
+        }
+        Ok(())
     }
 
     /// Serves a custom resource no longer: its paths answer 404, and its watches end with that.
@@ -176,6 +187,7 @@ fn connected(client: etcd_api::Client, config: Config) -> Api {
     Api(Arc::new(Core {
         registry: Arc::new(registry),
         slots: http::slots::Slots::default(),
+        custom_documents: Default::default(),
         limits: config.limits,
         stopping: tokio::sync::watch::Sender::new(false),
     }))

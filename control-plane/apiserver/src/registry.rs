@@ -7,6 +7,7 @@ pub(crate) mod bind;
 pub(crate) mod bootstrap;
 pub(crate) mod builtin;
 pub(crate) mod certificate_request;
+pub(crate) mod definition;
 pub(crate) mod delete;
 pub(crate) mod edit;
 pub(crate) mod evict;
@@ -86,6 +87,27 @@ impl Registry {
         let name = object::name(&object).to_owned();
         let entry = writer.replace(&name, "", object).await?.entry();
         Ok(convert::to_served(&writer.resource, &entry.object))
+    }
+
+    /// Replaces the status of an object for this process, by the rules for a PUT from outside.
+    pub(crate) async fn update_status(&self, kind: &Kind, object: Value) -> Result<(), Status> {
+        let (name, namespace) = (object::name(&object).to_owned(), object::namespace(&object));
+        let (user, namespace) = (User::default(), namespace.to_owned());
+        let writer = self.own_writer(&user, kind, &namespace)?;
+        writer.replace(&name, "status", object).await.map(|_| ())
+    }
+
+    /// Deletes an object for this process, or begins to.
+    pub(crate) async fn delete(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+    ) -> Result<(), Status> {
+        let user = User::default();
+        let writer = self.own_writer(&user, kind, namespace)?;
+        let options = delete::Options::default();
+        writer.delete(name, options).await.map(|_| ())
     }
 
     /// A writer for this process itself, the only user without a name.

@@ -94,6 +94,13 @@ impl Rules {
         let stored = stored(resource, object);
         causes.extend((self.validate)(&stored));
         causes.extend((self.validate_create)(&stored));
+        let schema = resource.schema();
+        causes.extend(
+            schema
+                .map(|schema| schema.validate(object, None))
+                .into_iter()
+                .flatten(),
+        );
         policy.apply(&mut causes);
         causes
     }
@@ -110,6 +117,9 @@ impl Rules {
         if subresource != "status" && self.checks_name_again {
             causes.extend(meta::check(resource, self.name, new));
         }
+        let schema = resource.schema();
+        let by_schema = schema.map(|schema| schema.validate(new, Some(old)));
+        causes.extend(by_schema.into_iter().flatten());
         let (old, new) = (&*stored(resource, old), &*stored(resource, new));
         if !subresource.is_empty() {
             causes.extend((self.validate_subresource_update)(subresource, old, new));

@@ -46,6 +46,7 @@ pub fn apply(group: &str, kind: &str, object: &mut Value) {
         ("scheduling.k8s.io", "PriorityClass") => {
             default(object, "preemptionPolicy", "PreemptLowerPriority");
         }
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => cluster::definition(object),
         _ => cluster::other(group, kind, object),
     }
 }

@@ -22,6 +22,7 @@ pub mod schema;
 pub mod selector;
 pub mod status;
 pub mod strict;
+pub mod structural;
 pub mod time;
 pub mod world;
 mod zero;

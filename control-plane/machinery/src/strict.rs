@@ -98,6 +98,12 @@ pub fn strict_error(problems: &[String]) -> String {
     format!("strict decoding error: {}", problems.join(", "))
 }
 
+/// What `fieldValidation` says of fields at these paths.
+pub fn unknown_fields(paths: &[String]) -> Vec<String> {
+    let told = paths.iter().map(|path| format!("unknown field {path:?}"));
+    told.collect()
+}
+
 fn from_text(body: &[u8], place: Place) -> Result<Decoded, Error> {
     let context = Context::default();
     let mut text = serde_json::Deserializer::from_slice(body);

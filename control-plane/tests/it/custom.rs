@@ -120,6 +120,7 @@ fn definition(kind: &'static str, plural: &'static str, versions: Vec<Version>) 
             categories: vec!["all".into()],
         },
         scope: Scope::Namespaced,
+        terminating: false,
         versions,
     }
 }

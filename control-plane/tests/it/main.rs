@@ -17,6 +17,7 @@ mod by_name;
 mod clients;
 mod cluster;
 mod custom;
+mod definitions;
 mod election;
 mod go_scheduler;
 mod http;

@@ -67,6 +67,11 @@ const APISERVER: Layers = Layers {
                 "validate",
             ],
         ),
+        // What follows CustomResourceDefinitions, and writes what becomes of them.
+        (
+            "definitions",
+            &["clock", "registry", "resources", "storage"],
+        ),
         // What puts the layers together.
         ("config", &["admission", "auth", "http"]),
         ("setup", &["admission", "auth", "cidr", "clock", "config"]),
@@ -83,6 +88,7 @@ const APISERVER: Layers = Layers {
         ("validate", &HTTP),
         ("admission", &HTTP),
         ("registry", &HTTP),
+        ("definitions", &HTTP),
     ],
 };
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use crate::http::connections::Limits;
+use crate::http::documents::openapi::custom::CustomDocuments;
 use crate::http::slots::Slots;
 use crate::registry::Registry;
 use crate::storage::reader::Reader;
@@ -17,6 +18,7 @@ pub(crate) struct Core {
     /// Reads and writes objects, and decides about requests.
     pub(crate) registry: Arc<Registry>,
     pub(crate) slots: Slots,
+    pub(crate) custom_documents: CustomDocuments,
     pub(crate) limits: Limits,
     pub(crate) stopping: watch::Sender<bool>,
 }

@@ -6,7 +6,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode};
 use machinery::status::Status;
-use machinery::{object, status};
+use machinery::{object, status, strict};
 use serde_json::Value;
 
 use crate::auth::User;
@@ -45,8 +45,7 @@ impl<'a> Call<'a> {
         if !self.target.subresource.is_empty() {
             return subresource::answer(self, verb, body).await;
         }
-        let kind = &self.target.resource.kind;
-        if verb == "create" && !self.target.name.is_empty() || !kind.has_verb(verb) {
+        if verb == "create" && !self.target.name.is_empty() || !self.target.resource.takes(verb) {
             return Err(Status::method_not_allowed());
         }
         if self.target.resource.storage.is_none() {
@@ -200,7 +199,15 @@ impl<'a> Call<'a> {
         };
         let media_type = media::content_type(self.headers);
         media::object_encoding(&self.target.resource, &media_type)?;
-        body::decode(&body, &media_type, &expected, validation)
+        let mut decoded = body::decode(&body, &media_type, &expected, validation)?;
+        if let Some(schema) = self.target.resource.schema()
+            && validation != Validation::Ignore
+        {
+            let unknown = strict::unknown_fields(&schema.unknown(&decoded.object));
+            let warnings = body::judge(unknown, validation, &expected)?;
+            decoded.warnings.extend(warnings);
+        }
+        Ok(decoded)
     }
 
     async fn create(&self, body: Bytes) -> Result<Response<Body>, Status> {
@@ -209,7 +216,7 @@ impl<'a> Call<'a> {
         let mut warnings = decoded.warnings;
         let strategy = strategy::of(&self.target.resource);
         warnings.extend((strategy.warnings_on_create)(&decoded.object));
-        warnings.extend(strategy.warning_without_effect(&decoded.object));
+        warnings.extend(strategy.warnings_of(&decoded.object));
         let made = self.writer(asked.dry).create(decoded.object).await;
         self.warned(made, &warnings, |entry| {
             self.show(StatusCode::CREATED, &entry)
@@ -225,7 +232,7 @@ impl<'a> Call<'a> {
         let mut decoded = self.object(body, asked.validation).await?;
         if subresource.is_empty() {
             let strategy = strategy::of(&self.target.resource);
-            let more = strategy.warning_without_effect(&decoded.object);
+            let more = strategy.warnings_of(&decoded.object);
             decoded.warnings.extend(more);
         }
         let change = Change::Replace(decoded.object);
@@ -254,7 +261,7 @@ impl<'a> Call<'a> {
         let entry = edited.entry_ref();
         if subresource.is_empty() {
             let strategy = strategy::of(&self.target.resource);
-            warnings.extend(strategy.warning_without_effect(&entry.object));
+            warnings.extend(strategy.warnings_of(&entry.object));
         }
         let mut response = self.show_edited(edited)?;
         reply::warn(&mut response, &warnings);

@@ -28,7 +28,7 @@ pub(crate) fn answer(
     if ![Method::GET, Method::HEAD].contains(&parts.method) {
         return Ok(nowhere());
     }
-    let catalogue = &*api.reader().reflector.catalogue();
+    let catalogue = &api.reader().reflector.catalogue();
     let words: Vec<&str> = segments.iter().map(String::as_str).collect();
     let found = match words.as_slice() {
         [] => paths(catalogue),
@@ -54,8 +54,11 @@ pub(crate) fn answer(
             discovery::resources(catalogue, group, version)
         }
         ["openapi", "v2"] => return Ok(old_schema(parts)),
-        ["openapi", "v3"] => openapi::index().clone(),
-        ["openapi", "v3", path @ ..] => return Ok(schema(parts, &path.join("/"))),
+        ["openapi", "v3"] => openapi::index(&api.0.custom_documents.of(catalogue)),
+        ["openapi", "v3", path @ ..] => {
+            let custom = api.0.custom_documents.of(catalogue);
+            return Ok(schema(parts, openapi::document(&custom, &path.join("/"))));
+        }
         _ => match published_keys(api, parts.uri.path()) {
             Some(document) => document,
             None => return Ok(nowhere()),
@@ -91,9 +94,10 @@ fn aggregated(list: &Value) -> Response<Body> {
     response
 }
 
-/// A document never changes while the server runs. Its hash is in the index, so clients cache it.
-fn schema(parts: &Parts, path: &str) -> Response<Body> {
-    let Some((hash, document)) = openapi::document(path) else {
+/// The document of a group and version. Its hash is in the index, so clients keep it as long as
+/// it stays the same.
+fn schema(parts: &Parts, found: Option<&(String, bytes::Bytes)>) -> Response<Body> {
+    let Some((hash, document)) = found else {
         return nowhere();
     };
     let tag = HeaderValue::from_str(&format!("\"{hash}\""));
@@ -103,7 +107,7 @@ fn schema(parts: &Parts, path: &str) -> Response<Body> {
             let none = bytes::Bytes::new();
             reply::verbatim(StatusCode::NOT_MODIFIED, JSON, none)
         }
-        _ => reply::verbatim(StatusCode::OK, JSON, document),
+        _ => reply::verbatim(StatusCode::OK, JSON, document.clone()),
     };
     if let Ok(tag) = tag {
         response.headers_mut().insert(ETAG, tag);

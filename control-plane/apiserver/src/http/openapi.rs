@@ -1,5 +1,7 @@
 //! OpenAPI v3, from the schema table: what kubectl needs to explain, validate and patch.
 
+pub(crate) mod custom;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
@@ -15,8 +17,10 @@ const MICRO_TIME: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime";
 const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
 const INT_OR_STRING: &str = "io.k8s.apimachinery.pkg.util.intstr.IntOrString";
 
-/// Documents by path, such as `apis/apps/v1`, each with its hash.
-static DOCUMENTS: LazyLock<BTreeMap<String, (String, Bytes)>> = LazyLock::new(|| {
+/// Documents by path such as `apis/apps/v1`, each with its hash.
+pub(crate) type Documents = BTreeMap<String, (String, Bytes)>;
+
+static DOCUMENTS: LazyLock<Documents> = LazyLock::new(|| {
     let mut documents = BTreeMap::new();
     for kind in schema::kinds() {
         documents
@@ -29,24 +33,30 @@ static DOCUMENTS: LazyLock<BTreeMap<String, (String, Bytes)>> = LazyLock::new(||
     documents
 });
 
-static INDEX: LazyLock<Value> = LazyLock::new(|| {
+/// What the paths of a kind take and give.
+struct Shape<'a> {
+    /// The name of its schema.
+    schema: String,
+    /// What bodies are written in.
+    media_types: &'a [&'a str],
+    /// What patches are written in.
+    patches: &'a [&'a str],
+}
+
+/// Where the documents are: those of the table, and these.
+pub(crate) fn index(custom: &Documents) -> Value {
     let one = |(path, (hash, _)): (&String, &(String, Bytes))| {
         let url = format!("/openapi/v3/{path}?hash={hash}");
         (path.clone(), json!({"serverRelativeURL": url}))
     };
-    let paths: Map<String, Value> = DOCUMENTS.iter().map(one).collect();
+    // Of two with one path the later one is taken.
+    let paths: Map<String, Value> = custom.iter().chain(&*DOCUMENTS).map(one).collect();
     json!({ "paths": paths })
-});
-
-/// The index of all documents.
-pub(crate) fn index() -> &'static Value {
-    &INDEX
 }
 
-/// Returns the hash and the text of a document.
-pub(crate) fn document(path: &str) -> Option<(&'static str, Bytes)> {
-    let (hash, document) = DOCUMENTS.get(path)?;
-    Some((hash, document.clone()))
+/// The hash and the text of a document.
+pub(crate) fn document<'a>(custom: &'a Documents, path: &str) -> Option<&'a (String, Bytes)> {
+    DOCUMENTS.get(path).or_else(|| custom.get(path))
 }
 
 fn path_of(group: &str, version: &str) -> String {
@@ -78,7 +88,12 @@ fn build(group: &str, version: &str) -> Value {
     let mut seen = BTreeSet::new();
     let mut schemas = Map::new();
     for kind in &kinds {
-        add_paths(&mut paths, kind);
+        let shape = Shape {
+            schema: name_of(kind.message()),
+            media_types: &["application/json", "application/vnd.kubernetes.protobuf"],
+            patches: &patch::MEDIA_TYPES,
+        };
+        add_paths(&mut paths, kind, &shape);
         collect(kind.message(), &mut seen, &mut schemas);
         for sub in kind.subresources() {
             collect(sub.message(), &mut seen, &mut schemas);
@@ -107,6 +122,10 @@ fn build(group: &str, version: &str) -> Value {
             add_type(&mut schemas, message, "", "v1", kind);
         }
     }
+    document_of(paths, schemas)
+}
+
+fn document_of(paths: Map<String, Value>, schemas: Map<String, Value>) -> Value {
     json!({
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes", "version": "v1.36.3"},
@@ -319,8 +338,8 @@ fn scalars() -> [(String, Value); 4] {
     ]
 }
 
-/// Adds the paths of a kind, where kubectl looks for its parameters and patch types.
-fn add_paths(paths: &mut Map<String, Value>, kind: &Kind) {
+/// The paths of a kind. kubectl looks here for the parameters and the patches that are taken.
+fn add_paths(paths: &mut Map<String, Value>, kind: &Kind, shape: &Shape<'_>) {
     let base = format!("/{}", path_of(kind.group(), kind.version()));
     let collection = if kind.namespaced() {
         format!("{base}/namespaces/{{namespace}}/{}", kind.plural())
@@ -334,7 +353,7 @@ fn add_paths(paths: &mut Map<String, Value>, kind: &Kind) {
         ("deletecollection", "delete", "deletecollection"),
     ] {
         if kind.has_verb(verb) {
-            operations.insert(method.into(), operation(kind, action, method));
+            operations.insert(method.into(), operation(kind, action, method, shape));
         }
     }
     paths.insert(collection.clone(), operations.into());
@@ -346,7 +365,7 @@ fn add_paths(paths: &mut Map<String, Value>, kind: &Kind) {
         ("delete", "delete"),
     ] {
         if kind.has_verb(verb) {
-            operations.insert(method.into(), operation(kind, method, method));
+            operations.insert(method.into(), operation(kind, method, method, shape));
         }
     }
     if !operations.is_empty() {
@@ -354,9 +373,9 @@ fn add_paths(paths: &mut Map<String, Value>, kind: &Kind) {
     }
 }
 
-fn operation(kind: &Kind, action: &str, method: &str) -> Value {
+fn operation(kind: &Kind, action: &str, method: &str, shape: &Shape<'_>) -> Value {
     let query = |name: &str, kind: &str| json!({"name": name, "in": "query", "schema": {"type": kind, "uniqueItems": true}});
-    let schema = reference(kind.message());
+    let schema = reference_to(&shape.schema);
     let mut operation = json!({
         "x-kubernetes-action": action,
         "x-kubernetes-group-version-kind":
@@ -370,20 +389,15 @@ fn operation(kind: &Kind, action: &str, method: &str) -> Value {
             query("fieldManager", "string"),
             query("fieldValidation", "string"),
         ];
-        let media_types: Vec<&str> = match method {
-            "patch" => {
-                parameters.push(query("force", "boolean"));
-                patch::MEDIA_TYPES.to_vec()
-            }
-            _ => vec!["application/json", "application/vnd.kubernetes.protobuf"],
-        };
-        let schema = match method {
-            "patch" => json!({"type": "object"}),
-            _ => reference(kind.message()),
+        let (media_types, schema) = if method == "patch" {
+            parameters.push(query("force", "boolean"));
+            (shape.patches, json!({"type": "object"}))
+        } else {
+            (shape.media_types, reference_to(&shape.schema))
         };
         let content: Map<String, Value> = media_types
-            .into_iter()
-            .map(|media_type| (media_type.to_owned(), json!({"schema": schema})))
+            .iter()
+            .map(|media_type| ((*media_type).to_owned(), json!({"schema": schema})))
             .collect();
         operation["parameters"] = parameters.into();
         operation["requestBody"] = json!({"required": true, "content": content});

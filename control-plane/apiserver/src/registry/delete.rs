@@ -12,6 +12,7 @@ use crate::admission::DELETE;
 use crate::auth::Answer;
 use crate::clock;
 use crate::registry::allocate;
+use crate::registry::definition;
 use crate::registry::edit::{Edit, Edited, Step};
 use crate::registry::options::dry_run;
 use crate::registry::strategy;
@@ -176,7 +177,11 @@ impl Deletion<'_> {
         let grace = match strategy::of(self.resource).deletion {
             strategy::Deletion::AfterContent => return Ok(self.after_content(object, now)),
             strategy::Deletion::Gracefully => self.grace(&mut object, now),
-            strategy::Deletion::AtOnce => Grace::None,
+            strategy::Deletion::AfterInstances if !object::is_deleting(&object) => {
+                definition::begin_deletion(&mut object, now);
+                return Ok(Step::Put(object));
+            }
+            strategy::Deletion::AtOnce | strategy::Deletion::AfterInstances => Grace::None,
         };
         if let Grace::Pending = grace {
             return Ok(Step::Keep);

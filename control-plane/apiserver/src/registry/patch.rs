@@ -2,6 +2,7 @@
 
 use machinery::schema::Message;
 use machinery::status::{Cause, Status};
+use machinery::structural::Schema;
 use machinery::{object, patch, schema, strict};
 use serde_json::Value;
 
@@ -66,13 +67,22 @@ impl Patch {
         resource: &Resource,
         old: &Value,
     ) -> Result<(Value, Vec<String>), Status> {
-        self.apply_to(resource.kind.message(), old)
+        self.applied(resource.kind.message(), resource.schema(), old)
     }
 
     /// The same for a type that is not a resource, such as a scale.
     pub(crate) fn apply_to(
         &self,
         message: &'static Message,
+        old: &Value,
+    ) -> Result<(Value, Vec<String>), Status> {
+        self.applied(message, None, old)
+    }
+
+    fn applied(
+        &self,
+        message: &'static Message,
+        schema: Option<&Schema>,
         old: &Value,
     ) -> Result<(Value, Vec<String>), Status> {
         let patched = match self.kind {
@@ -102,6 +112,9 @@ impl Patch {
         })?;
         let mut problems = self.problems.clone();
         problems.extend(decoded.problems);
+        if let Some(schema) = schema {
+            problems.extend(strict::unknown_fields(&schema.unknown(&decoded.object)));
+        }
         match self.validation {
             Validation::Ignore => Ok((decoded.object, Vec::new())),
             Validation::Strict if !problems.is_empty() => {

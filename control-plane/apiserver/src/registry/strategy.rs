@@ -77,6 +77,8 @@ pub(crate) struct Strategy {
     pub(crate) rules: Rules,
     /// What to warn of when an object is created, though it keeps the rules.
     pub(crate) warnings_on_create: fn(&Value) -> Option<String>,
+    /// What to warn of whenever an object is written, though it keeps the rules.
+    pub(crate) warnings: fn(&Value) -> Vec<String>,
     /// What an object is stored without.
     pub(crate) without_effect: fn(&Value) -> Option<&'static str>,
     /// How a field selector is refused that names an unknown field.
@@ -119,6 +121,8 @@ pub(crate) enum Deletion {
     Gracefully,
     /// The finalizers of the spec, which stand for the objects inside.
     AfterContent,
+    /// The objects of the kind that the object defines.
+    AfterInstances,
 }
 
 /// How a field selector is refused that names an unknown field.
@@ -158,6 +162,7 @@ pub(crate) const DEFAULT: Strategy = Strategy {
     subresources: &[],
     rules: Rules::DEFAULT,
     warnings_on_create: |_| None,
+    warnings: |_| Vec::new(),
     without_effect: |_| None,
     unknown_field: UnknownField::MetadataAlone,
 };
@@ -236,14 +241,7 @@ impl Strategy {
         } else {
             format!("{ROOT}{folder}/")
         };
-        Storage {
-            id: StorageId::next(),
-            kind: Arc::clone(kind),
-            prefix: prefix.into(),
-            json: under_group,
-            custom: false,
-            selectable: self.selectable(),
-        }
+        Storage::builtin(Arc::clone(kind), prefix, under_group, self.selectable())
     }
 
     fn selectable(&self) -> Selectable {
@@ -263,12 +261,15 @@ impl Strategy {
             .map(|(_, prepare)| *prepare)
     }
 
-    /// What to warn of when an object is written that is stored and has no effect here.
-    pub(crate) fn warning_without_effect(&self, object: &Value) -> Option<String> {
-        let what = (self.without_effect)(object)?;
-        let resource = self.resource;
-        Some(format!(
-            "this server keeps {resource} but does not act on them: {what}"
-        ))
+    /// What to warn of whenever an object is written.
+    pub(crate) fn warnings_of(&self, object: &Value) -> Vec<String> {
+        let mut warnings = (self.warnings)(object);
+        if let Some(what) = (self.without_effect)(object) {
+            let resource = self.resource;
+            warnings.push(format!(
+                "this server keeps {resource} but does not act on them: {what}"
+            ));
+        }
+        warnings
     }
 }

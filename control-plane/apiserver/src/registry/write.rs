@@ -82,6 +82,7 @@ impl Writer<'_> {
     async fn create_named(&self, mut object: Value) -> Result<Arc<Entry>, Status> {
         let resource = &*self.resource;
         let storage = resource.stored()?;
+        self.refuse_if_terminating(object::name(&object))?;
         let versioned = !object::resource_version(&object).is_empty();
         // Held until the service is stored, so that the next one chooses from what is free after
         // that.
@@ -126,6 +127,18 @@ impl Writer<'_> {
                     Ok(_) => Err(already_exists(resource, &name)),
                 }
             }
+        }
+    }
+
+    /// The definition of a custom resource waits until no object is left: there are no new ones.
+    fn refuse_if_terminating(&self, name: &str) -> Result<(), Status> {
+        let kind = &self.resource.kind;
+        match &self.resource.custom {
+            Some(custom) if custom.terminating => {
+                let why = "create not allowed while custom resource definition is terminating";
+                Err(Status::forbidden(kind.group(), kind.plural(), name, why))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -386,8 +399,16 @@ pub(crate) fn precondition_failed(key: &str, what: &str, asked: &str, has: &str)
     )
 }
 
-/// Sets defaults, by the rules of the stored version.
+/// Sets defaults, by the rules of the stored version; of a custom resource also removes what its
+/// schema does not have.
 pub(crate) fn set_defaults(resource: &Resource, object: &mut Value) {
+    if resource.custom.is_some() {
+        if let Some(schema) = resource.schema() {
+            schema.prune(object);
+            schema.default(object);
+        }
+        return;
+    }
     if convert::is_same(resource) {
         defaults::apply(resource.kind.group(), resource.kind.kind(), object);
         return defaults::name_kinds(resource.kind.group(), resource.kind.kind(), object);

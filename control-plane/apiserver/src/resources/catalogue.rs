@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use machinery::schema::Kind;
 use machinery::status::Status;
+use machinery::structural::Schema;
+use parking_lot::RwLock;
 
 use super::convert::Conversion;
 use super::custom::Custom;
@@ -37,8 +39,11 @@ pub(crate) struct Resource {
 #[derive(Debug)]
 pub(crate) struct Storage {
     pub(crate) id: StorageId,
-    /// The version that is written.
+    /// The version that objects have in memory, whichever they were stored in.
     pub(crate) kind: Arc<Kind>,
+    /// The `apiVersion` that objects are stored in. A definition may change it while requests hold
+    /// the collection: each write takes the newest.
+    stored_in: RwLock<Arc<str>>,
     /// What its keys begin with, such as `/registry/pods/`.
     pub(crate) prefix: Arc<str>,
     /// Written as JSON instead of protobuf.
@@ -116,6 +121,13 @@ impl Catalogue {
         Some(&self.resources[*at])
     }
 
+    /// The collection of a custom resource, in whichever versions it is served.
+    pub(crate) fn custom_storage(&self, group: &str, plural: &str) -> Option<&Arc<Storage>> {
+        let mut custom = self.resources.iter().filter(|one| one.custom.is_some());
+        let found = custom.find(|one| (one.kind.group(), one.kind.plural()) == (group, plural));
+        found?.storage.as_ref()
+    }
+
     /// The resource of a kind; an error if it is not served.
     pub(crate) fn of(&self, kind: &Kind) -> Result<&Arc<Resource>, Status> {
         self.resource(kind.group(), kind.version(), kind.plural())
@@ -135,13 +147,54 @@ impl Catalogue {
 }
 
 impl StorageId {
-    pub(crate) fn next() -> StorageId {
+    fn next() -> StorageId {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         StorageId(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 }
 
 impl Storage {
+    /// The collection of a built-in resource whose keys begin with `prefix`.
+    pub(crate) fn builtin(
+        kind: Arc<Kind>,
+        prefix: String,
+        json: bool,
+        selectable: Selectable,
+    ) -> Storage {
+        Storage {
+            id: StorageId::next(),
+            prefix: prefix.into(),
+            stored_in: RwLock::new(kind.api_version().into()),
+            json,
+            custom: false,
+            selectable,
+            kind,
+        }
+    }
+
+    /// The collection of a custom resource, held in memory and stored in this version.
+    pub(crate) fn custom(kind: Arc<Kind>, selectable: Selectable) -> Storage {
+        Storage {
+            id: StorageId::next(),
+            prefix: format!("{ROOT}{}/{}/", kind.group(), kind.plural()).into(),
+            stored_in: RwLock::new(kind.api_version().into()),
+            json: true,
+            custom: true,
+            selectable,
+            kind,
+        }
+    }
+
+    /// The `apiVersion` that objects are stored in.
+    pub(crate) fn stored_in(&self) -> Arc<str> {
+        Arc::clone(&self.stored_in.read())
+    }
+
+    /// Stores objects in another version from here on. All versions have the same fields.
+    pub(crate) fn store_in(&self, api_version: String) {
+        *self.stored_in.write() = api_version.into();
+    }
+
     /// The key of an object.
     pub(crate) fn key(&self, namespace: &str, name: &str) -> String {
         if self.kind.namespaced() {
@@ -164,6 +217,18 @@ impl Resource {
     /// Whether the status is written through its own path alone.
     pub(crate) fn has_status(&self) -> bool {
         self.kind.subresource("status").is_some()
+    }
+
+    /// What the fields of a custom resource are, if its definition says it.
+    pub(crate) fn schema(&self) -> Option<&Schema> {
+        self.custom.as_ref()?.schema.as_ref()
+    }
+
+    /// Whether requests with this verb are answered. While the objects of a custom resource are
+    /// being deleted, discovery lists fewer verbs than updates need that let objects go.
+    pub(crate) fn takes(&self, verb: &str) -> bool {
+        let terminating = self.custom.as_ref().is_some_and(|one| one.terminating);
+        self.kind.has_verb(verb) || terminating
     }
 
     /// Where its objects are stored; an error for a kind that is only answered.

@@ -53,16 +53,22 @@ const EVENT_FIELDS: [(&str, &str); 7] = [
 
 /// True if the resource is served as it is stored.
 pub(crate) fn is_same(resource: &Resource) -> bool {
-    resource.conversion.is_none()
+    resource.conversion.is_none() && !fills_in(resource)
 }
 
 /// Converts a stored object to the version of the resource.
 pub(crate) fn to_served(resource: &Resource, object: &Arc<Value>) -> Arc<Value> {
-    let Some(conversion) = resource.conversion else {
+    if is_same(resource) {
         return Arc::clone(object);
-    };
+    }
     let mut object = Value::clone(object);
-    (conversion.to_served)(&mut object);
+    if let Some(conversion) = resource.conversion {
+        (conversion.to_served)(&mut object);
+    }
+    // Each version of a custom resource has its own defaults.
+    if let Some(schema) = resource.schema().filter(|_| fills_in(resource)) {
+        schema.default(&mut object);
+    }
     object::set_type(
         &mut object,
         &resource.kind.api_version(),
@@ -83,6 +89,11 @@ pub(crate) fn to_stored(resource: &Resource, mut object: Value) -> Value {
         storage.kind.kind(),
     );
     object
+}
+
+/// True if objects may get defaults when they are read.
+fn fills_in(resource: &Resource) -> bool {
+    resource.custom.as_ref().is_some_and(|one| one.fills_in)
 }
 
 fn rename(

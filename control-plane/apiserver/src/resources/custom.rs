@@ -5,9 +5,10 @@ use std::sync::Arc;
 use machinery::name;
 use machinery::schema::{Kind, Names, Scope};
 use machinery::status::{Cause, Status};
+use machinery::structural::Schema;
 use serde_json::Value;
 
-use super::catalogue::{ROOT, Resource, Storage, StorageId};
+use super::catalogue::{Resource, Storage};
 use super::convert::Conversion;
 use super::fields::Field;
 use super::json_path::JsonPath;
@@ -23,6 +24,8 @@ pub struct Definition {
     pub scope: Scope,
     /// Its versions; exactly one of them is stored. All have the same fields.
     pub versions: Vec<Version>,
+    /// Whether its objects are being deleted, so that there are no new ones.
+    pub terminating: bool,
 }
 
 /// One version of a custom resource.
@@ -42,6 +45,8 @@ pub struct Version {
     pub columns: Vec<Column>,
     /// Fields that selectors may name, such as `.spec.color`.
     pub selectable: Vec<String>,
+    /// What the fields are, as the `openAPIV3Schema` of a definition says it.
+    pub schema: Option<Value>,
 }
 
 /// Where the numbers of a Scale are in an object, as paths such as `.spec.replicas`.
@@ -75,6 +80,12 @@ pub struct Column {
 /// What is particular about a resource that the table does not have.
 #[derive(Debug)]
 pub(crate) struct Custom {
+    /// What the fields are; `None` for a resource that keeps them all.
+    pub(crate) schema: Option<Schema>,
+    /// Objects may get defaults when they are read: they may be older than the schema.
+    pub(crate) fills_in: bool,
+    /// No objects may be created.
+    pub(crate) terminating: bool,
     pub(crate) scale: Option<ScalePaths>,
     /// `None` for the age alone.
     pub(crate) columns: Option<Vec<(Column, JsonPath)>>,
@@ -89,44 +100,65 @@ pub(crate) struct ScalePaths {
     pub(crate) label_selector: Vec<String>,
 }
 
+/// What discovery lists while the objects are being deleted.
+const TERMINATING_VERBS: [&str; 5] = ["delete", "deletecollection", "get", "list", "watch"];
 const COLUMN_TYPES: [&str; 5] = ["integer", "number", "string", "boolean", "date"];
 
 impl Definition {
-    /// The resources of the served versions, the preferred version first.
-    pub(crate) fn resources(&self) -> Result<Vec<Arc<Resource>>, Status> {
+    /// The resources of the served versions, the preferred version first. They keep the collection
+    /// that they had before, unless it cannot hold their objects; nothing else is changed yet.
+    pub(crate) fn resources(
+        &self,
+        before: Option<&Arc<Storage>>,
+    ) -> Result<Vec<Arc<Resource>>, Status> {
         self.check()?;
-        let stored = self.versions.iter().find(|version| version.stored);
-        let stored = stored.ok_or_else(|| self.invalid("spec.versions", "one must be stored"))?;
-        let storage = Arc::new(Storage {
-            id: StorageId::next(),
-            kind: self.kind(stored),
-            prefix: format!("{ROOT}{}/{}/", self.group, self.names.plural).into(),
-            json: true,
-            custom: true,
-            selectable: selectable(stored),
-        });
+        let stored = self.stored()?;
+        let storage = match before.filter(|before| self.fits(before)) {
+            Some(before) => Arc::clone(before),
+            None => Arc::new(Storage::custom(self.kind(stored), selectable(stored))),
+        };
         let mut served: Vec<&Version> = self.versions.iter().filter(|one| one.served).collect();
         served.sort_by(|a, b| name::compare_versions(&b.name, &a.name));
         let resources = served.into_iter().map(|version| {
-            let (kind, conversion) = if version.stored {
-                (Arc::clone(&storage.kind), None)
-            } else {
-                (self.kind(version), Some(Conversion::NONE))
-            };
+            let is_stored = version.name == storage.kind.version();
             Ok(Arc::new(Resource {
-                kind,
+                kind: self.kind(version),
                 storage: Some(Arc::clone(&storage)),
                 selectable: selectable(version),
-                conversion,
+                conversion: (!is_stored).then_some(Conversion::NONE),
                 custom: Some(self.custom(version)?),
             }))
         });
         resources.collect()
     }
 
+    /// The `apiVersion` that objects are stored in.
+    pub(crate) fn stored_in(&self) -> Result<String, Status> {
+        Ok(format!("{}/{}", self.group, self.stored()?.name))
+    }
+
+    fn stored(&self) -> Result<&Version, Status> {
+        let stored = self.versions.iter().find(|version| version.stored);
+        stored.ok_or_else(|| self.invalid("spec.versions", "one must be stored"))
+    }
+
+    /// Whether a collection can hold the objects: its keys are the same, and what its cache keeps
+    /// of each object is what selectors ask for.
+    fn fits(&self, storage: &Storage) -> bool {
+        let kind = &storage.kind;
+        let same_keys = kind.scope() == self.scope
+            && (kind.group(), kind.plural()) == (&self.group, &*self.names.plural);
+        let stored = self.stored();
+        let same_fields = stored.is_ok_and(|stored| storage.selectable == selectable(stored));
+        same_keys && kind.kind() == self.names.kind && same_fields
+    }
+
     fn kind(&self, version: &Version) -> Arc<Kind> {
         let (group, names) = (self.group.clone(), self.names.clone());
         let mut kind = Kind::custom(group, version.name.clone(), names, self.scope);
+        if self.terminating {
+            kind = kind.with_verbs(TERMINATING_VERBS.into_iter());
+        }
         if version.status {
             kind = kind.with_status();
         }
@@ -159,9 +191,23 @@ impl Definition {
         });
         let columns = columns.collect::<Result<Vec<_>, Status>>()?;
         Ok(Custom {
+            schema: self.schema(version)?,
+            fills_in: version.schema.as_ref().is_some_and(may_fill_in),
+            terminating: self.terminating,
             scale,
             columns: (!columns.is_empty()).then_some(columns),
         })
+    }
+
+    fn schema(&self, version: &Version) -> Result<Option<Schema>, Status> {
+        let schema = version.schema.as_ref().map(|document| {
+            let field = format!("spec.versions[{}].schema.openAPIV3Schema", version.name);
+            let kind = "CustomResourceDefinition";
+            let name = format!("{}.{}", self.names.plural, self.group);
+            Schema::parse_at(&field, document)
+                .map_err(|causes| Status::invalid("apiextensions.k8s.io", kind, &name, causes))
+        });
+        schema.transpose()
     }
 
     /// What would make paths and keys ambiguous is refused.
@@ -217,6 +263,12 @@ impl Definition {
             vec![cause],
         )
     }
+}
+
+/// Whether a schema may have defaults. A property of that name counts, too: then objects are only
+/// read more slowly.
+fn may_fill_in(schema: &Value) -> bool {
+    schema.to_string().contains("\"default\":")
 }
 
 fn selectable(version: &Version) -> Arc<[Field]> {

@@ -49,6 +49,14 @@ impl Entry {
                 "the store's {key:?} of revision {revision}: {why}"
             ))
         })?;
+        if storage.custom {
+            // It may have been stored in a version that was the stored one before.
+            object::set_type(
+                &mut object,
+                &storage.kind.api_version(),
+                storage.kind.kind(),
+            );
+        }
         defaults::name_kinds(storage.kind.group(), storage.kind.kind(), &mut object);
         Ok(Entry::new(revision, object))
     }
@@ -60,11 +68,7 @@ pub(crate) fn encode(storage: &Storage, object: &Value) -> Result<Vec<u8>, Statu
     let metadata = object::metadata_mut(&mut object);
     metadata.remove("resourceVersion");
     metadata.remove("selfLink");
-    object::set_type(
-        &mut object,
-        &storage.kind.api_version(),
-        storage.kind.kind(),
-    );
+    object::set_type(&mut object, &storage.stored_in(), storage.kind.kind());
     if storage.json {
         return Ok(to_json(&object).to_vec());
     }

@@ -11,6 +11,19 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 /// Default `clientIP.timeoutSeconds` of session affinity: three hours.
 const CLIENT_AFFINITY_SECONDS: u32 = 10_800;
 
+pub(super) fn definition(object: &mut Value) {
+    let spec = made(object, &["spec"]);
+    let kind = object::text(spec, &["names", "kind"]).to_owned();
+    let names = made(spec, &["names"]);
+    default(names, "singular", kind.to_lowercase());
+    if !kind.is_empty() {
+        default(names, "listKind", format!("{kind}List"));
+    }
+    if !has(spec, "conversion") {
+        spec["conversion"] = json!({"strategy": "None"});
+    }
+}
+
 pub(super) fn service(object: &mut Value) {
     let spec = made(object, &["spec"]);
     default(spec, "sessionAffinity", "None");

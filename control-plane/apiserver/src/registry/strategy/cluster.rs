@@ -1,11 +1,10 @@
 //! Kinds of the cluster: roles, storage, networks and API extensions.
 
-use machinery::{name, object};
-use serde_json::{Value, json};
+use machinery::name;
 
-use super::{DEFAULT, Generation, Stored, Strategy};
+use super::{DEFAULT, Deletion, Generation, Stored, Strategy};
 use crate::printers;
-use crate::registry::certificate_request;
+use crate::registry::{certificate_request, definition};
 use crate::resources::convert;
 use crate::resources::fields::field;
 use crate::validate::{self, Rules};
@@ -67,11 +66,15 @@ pub(super) const ROWS: &[Strategy] = &[
         stored: Stored::UnderGroup,
         columns: &printers::config::CUSTOM_RESOURCE_DEFINITION,
         generation: Generation::OfSpec,
-        keeps_status_on_create: true,
-        prepare_for_create: store_version,
-        without_effect: |_| Some("its kind is not served"),
+        allow_unconditional_update: false,
+        deletion: Deletion::AfterInstances,
+        prepare_for_create: definition::prepare_for_create,
+        prepare_for_update: definition::prepare_for_update,
+        warnings: validate::definition::warnings,
         rules: Rules {
             validate: validate::definition::check,
+            validate_create: validate::definition::check_create,
+            validate_update: validate::definition::check_update,
             ..Rules::DEFAULT
         },
         ..DEFAULT
@@ -362,17 +365,3 @@ pub(super) const ROWS: &[Strategy] = &[
         ..DEFAULT
     },
 ];
-
-/// Sets the version in which objects of a custom kind are stored.
-fn store_version(definition: &mut Value) {
-    let versions = object::items(definition, &["spec", "versions"]).iter();
-    let stored = versions
-        .filter(|version| version["storage"] == true)
-        .take(1);
-    let stored: Vec<Value> = stored.map(|version| version["name"].clone()).collect();
-    definition["status"] = if stored.is_empty() {
-        json!({})
-    } else {
-        json!({"storedVersions": stored})
-    };
-}

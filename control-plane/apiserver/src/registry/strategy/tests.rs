@@ -64,6 +64,7 @@ fn theirs(group: &str, plural: &str, status: bool) -> Arc<Resource> {
             categories: Vec::new(),
         },
         scope: Scope::Namespaced,
+        terminating: false,
         versions: vec![Version {
             name: "v1".into(),
             served: true,
@@ -72,7 +73,7 @@ fn theirs(group: &str, plural: &str, status: bool) -> Arc<Resource> {
             ..Version::default()
         }],
     };
-    definition.resources().unwrap().remove(0)
+    definition.resources(None).unwrap().remove(0)
 }
 
 #[test]

@@ -37,7 +37,8 @@ impl Drop for Settle<'_> {
 
 impl Reflector {
     /// Serves these custom resources in the place of those that `leaves` chooses. It returns when
-    /// they are served, or with nothing changed.
+    /// they are served, or with nothing changed. A collection that joins and is served already keeps
+    /// its cache and its watches.
     pub(crate) async fn replace(
         &self,
         leaves: impl Fn(&Resource) -> bool,
@@ -50,7 +51,9 @@ impl Reflector {
         };
         let all = settle.catalogue.resources().iter();
         let stay: Vec<_> = all.filter(|one| !leaves(one)).cloned().collect();
-        self.fill(&storages(&joining)).await?;
+        let mut joins = storages(&joining);
+        joins.retain(|storage| self.cache(storage).is_err());
+        self.fill(&joins).await?;
         settle.catalogue = Arc::new(Catalogue::new(stay.into_iter().chain(joining)));
         self.state.write().catalogue = Arc::clone(&settle.catalogue);
         Ok(())

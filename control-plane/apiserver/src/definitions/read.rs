@@ -1,0 +1,96 @@
+//! A CustomResourceDefinition as the catalogue takes it.
+
+use machinery::object;
+use machinery::schema::{Names, Scope};
+use serde_json::{Value, json};
+
+use crate::registry::definition::TERMINATING;
+use crate::registry::definition::holds;
+use crate::resources::custom::{Column, Definition, Scale, Version};
+use crate::resources::json_path::JsonPath;
+
+/// All of a definition that [`definition`] reads: if it is equal, so is the result.
+pub(super) fn source(definition: &Value) -> Value {
+    json!({
+        "spec": definition["spec"],
+        "names": definition["status"]["acceptedNames"],
+        "terminating": holds(definition, TERMINATING),
+    })
+}
+
+/// Reads a definition whose names have been accepted. It kept the rules when it was stored.
+pub(super) fn definition(definition: &Value) -> Definition {
+    let names = &definition["status"]["acceptedNames"];
+    let name = |key: &str| object::text(names, &[key]).to_owned().into();
+    let list = |key: &str| {
+        let all = object::items(names, &[key]).iter();
+        all.filter_map(Value::as_str)
+            .map(|one| one.to_owned().into())
+            .collect()
+    };
+    let spec = &definition["spec"];
+    let scope = if object::text(spec, &["scope"]) == "Cluster" {
+        Scope::Cluster
+    } else {
+        Scope::Namespaced
+    };
+    Definition {
+        group: object::text(spec, &["group"]).to_owned(),
+        names: Names {
+            kind: name("kind"),
+            list_kind: name("listKind"),
+            plural: name("plural"),
+            singular: name("singular"),
+            short_names: list("shortNames"),
+            categories: list("categories"),
+        },
+        scope,
+        versions: object::items(spec, &["versions"])
+            .iter()
+            .map(version)
+            .collect(),
+        terminating: holds(definition, TERMINATING),
+    }
+}
+
+fn version(version: &Value) -> Version {
+    let selectable = object::items(version, &["selectableFields"]).iter();
+    let selectable = selectable.filter_map(|field| field["jsonPath"].as_str());
+    Version {
+        name: object::text(version, &["name"]).to_owned(),
+        served: version["served"] == true,
+        stored: version["storage"] == true,
+        status: version["subresources"]["status"].is_object(),
+        scale: scale(&version["subresources"]["scale"]),
+        columns: columns(object::items(version, &["additionalPrinterColumns"])),
+        selectable: selectable.map(str::to_owned).collect(),
+        schema: object::at(version, &["schema", "openAPIV3Schema"]).cloned(),
+    }
+}
+
+fn scale(scale: &Value) -> Option<Scale> {
+    let path = |key: &str| object::text(scale, &[key]).to_owned();
+    scale.is_object().then(|| Scale {
+        spec_replicas: path("specReplicasPath"),
+        status_replicas: path("statusReplicasPath"),
+        label_selector: path("labelSelectorPath"),
+    })
+}
+
+/// The columns; none at all if one of them cannot be read, as Kubernetes does.
+fn columns(columns: &[Value]) -> Vec<Column> {
+    let read = columns.iter().map(|column| {
+        let text = |key: &str| object::text(column, &[key]).to_owned();
+        let priority = object::integer(column, &["priority"]).unwrap_or(0);
+        let column = Column {
+            name: text("name"),
+            kind: text("type"),
+            format: text("format"),
+            description: text("description"),
+            priority: i32::try_from(priority).unwrap_or(0),
+            json_path: text("jsonPath"),
+        };
+        JsonPath::parse(&column.json_path).ok().map(|_| column)
+    });
+    read.collect::<Option<Vec<_>>>().unwrap_or_default()
+}

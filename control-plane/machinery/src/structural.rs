@@ -1,0 +1,184 @@
+//! Structural schemas: what the author of a custom resource says about its fields.
+//!
+//! A schema decides which fields an object keeps ([`Schema::prune`]), which values it gets
+//! ([`Schema::default`]) and which it may have ([`Schema::validate`]). [`Schema::parse`] accepts
+//! only *structural* schemas: the type of every field stands outside of `allOf`, `anyOf`, `oneOf`
+//! and `not`, so the three passes follow one tree and never guess.
+//!
+//! The words of the errors are Kubernetes'. Rules in CEL (`x-kubernetes-validations`) are kept, not
+//! evaluated.
+
+mod defaults;
+mod embedded;
+mod errors;
+mod format;
+mod keywords;
+mod lists;
+mod node;
+mod number;
+mod old;
+mod path;
+mod pattern;
+mod prune;
+mod shape;
+mod structure;
+#[cfg(test)]
+mod tests;
+mod validate;
+
+use serde_json::{Map, Value, json};
+
+use crate::status::Cause;
+use errors::Base;
+use node::Node;
+use path::Path;
+
+/// Maximum depth of a schema, in schemas within schemas: it bounds every recursion here, because
+/// the passes over an object descend only where the schema does.
+const DEPTH_MAX: usize = 64;
+
+/// Where OpenAPI documents have the schema of an object's metadata.
+const METADATA_REF: &str = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+
+/// The schema of one version of a custom resource.
+#[derive(Debug)]
+pub struct Schema {
+    root: Node,
+    /// The schema as its author wrote it.
+    document: Value,
+}
+
+impl Schema {
+    /// Reads an `openAPIV3Schema`. The fields of the causes are relative to it, and empty for the
+    /// schema itself.
+    pub fn parse(document: &Value) -> Result<Schema, Vec<Cause>> {
+        Schema::parse_at("", document)
+    }
+
+    /// Like [`Schema::parse`], for a schema at this field, such as
+    /// `spec.validation.openAPIV3Schema`: fields, and the messages that name fields, start with it.
+    pub fn parse_at(field: &str, document: &Value) -> Result<Schema, Vec<Cause>> {
+        let at = Path::at(field);
+        let misshapen = shape::check(document, &at);
+        if !misshapen.is_empty() {
+            return Err(misshapen);
+        }
+        let mut causes = Vec::new();
+        let mut root = None;
+        let unsupported = keywords::unsupported(document, &at);
+        if unsupported.is_none() {
+            causes = structure::check(document, &at);
+            if causes.is_empty() {
+                let node = Node::read(document);
+                causes = defaults::check(&node, &at);
+                root = Some(node);
+            }
+        }
+        causes.extend(keywords::check(document, &at));
+        if causes.is_empty() {
+            causes.extend(unsupported);
+        }
+        match root {
+            Some(root) if causes.is_empty() => Ok(Schema {
+                root,
+                document: document.clone(),
+            }),
+            _ => Err(causes),
+        }
+    }
+
+    /// Removes the fields that the schema does not have, and returns their paths in order, such as
+    /// `spec.list[0].name`. The type and the metadata of the object stay.
+    pub fn prune(&self, object: &mut Value) -> Vec<String> {
+        prune::prune(&self.root, object, true)
+    }
+
+    /// The paths of the fields that [`Schema::prune`] would remove.
+    pub fn unknown(&self, object: &Value) -> Vec<String> {
+        self.prune(&mut object.clone())
+    }
+
+    /// Fills in the defaults. A null where none is allowed counts as a missing field.
+    pub fn default(&self, object: &mut Value) {
+        defaults::drop_nulls(&self.root, object);
+        defaults::fill(&self.root, object);
+    }
+
+    /// What is wrong with the object; empty if nothing is.
+    ///
+    /// With `old`, the object that it replaces, invalid values that did not change are let through,
+    /// so that a schema may become stricter.
+    pub fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<Cause> {
+        let found = validate::validate(&self.root, object, old);
+        let mut causes = errors::causes(found, &Base::Object);
+        causes.extend(embedded::check(&self.root, object, &Path::root()));
+        let duplicates_are_old =
+            old.is_some_and(|old| !lists::check(&self.root, old, &Path::root()).is_empty());
+        if !duplicates_are_old {
+            causes.extend(lists::check(&self.root, object, &Path::root()));
+        }
+        causes
+    }
+
+    /// Whether there are rules in CEL (`x-kubernetes-validations`), which are not evaluated.
+    pub fn has_rules(&self) -> bool {
+        self.root.has_rules()
+    }
+
+    /// The schema of the whole object for an OpenAPI v3 document: with its type and metadata, and
+    /// with all descriptions.
+    pub fn openapi(&self) -> Value {
+        let mut document = self.document.clone();
+        show_embedded(&mut document, true);
+        document
+    }
+}
+
+/// Adds the fields that every object has to the schemas of whole objects.
+fn show_embedded(schema: &mut Value, is_root: bool) {
+    let Value::Object(schema) = schema else {
+        return;
+    };
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        properties
+            .values_mut()
+            .for_each(|property| show_embedded(property, false));
+    }
+    for key in ["items", "additionalProperties"] {
+        if let Some(inner) = schema.get_mut(key) {
+            show_embedded(inner, false);
+        }
+    }
+    let is_embedded = schema.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true));
+    if is_root || is_embedded {
+        let properties = schema
+            .entry("properties")
+            .or_insert_with(|| Value::Object(Map::new()));
+        properties["apiVersion"] = json!({
+            "type": "string",
+            "description": "The group and version of the object's schema.",
+        });
+        properties["kind"] = json!({
+            "type": "string",
+            "description": "The kind of the object, in CamelCase.",
+        });
+        properties["metadata"] = json!({
+            "description": "The metadata that every object has.",
+            "allOf": [{"$ref": METADATA_REF}],
+        });
+    }
+    if is_embedded && !is_root {
+        require(schema, &["kind", "apiVersion"]);
+    }
+}
+
+fn require(schema: &mut Map<String, Value>, fields: &[&str]) {
+    let required = schema.entry("required").or_insert_with(|| json!([]));
+    if let Value::Array(required) = required {
+        for field in fields {
+            if !required.iter().any(|one| one == field) {
+                required.push((*field).into());
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Fills in defaults, and checks that they are valid values themselves.
+
+use serde_json::{Map, Value};
+
+use super::embedded;
+use super::errors::{self, Base, shown};
+use super::node::{Additional, Node};
+use super::path::Path;
+use super::prune::{self, META_FIELDS};
+use super::validate;
+use crate::status::Cause;
+
+/// Removes nulls from fields that allow none and have no default.
+pub(super) fn drop_nulls(node: &Node, value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|name, value| {
+                let of_field = node.of_field(name);
+                !of_field.is_some_and(|of_field| {
+                    value.is_null() && !of_field.nullable && of_field.default.is_none()
+                })
+            });
+            for (name, value) in fields {
+                if let Some(of_field) = node.of_field(name) {
+                    drop_nulls(of_field, value);
+                }
+            }
+        }
+        Value::Array(items) => {
+            if let Some(of_items) = &node.items {
+                items.iter_mut().for_each(|item| drop_nulls(of_items, item));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Fills in what is missing, and what is null but must not be.
+pub(super) fn fill(node: &Node, value: &mut Value) {
+    match value {
+        Value::Object(fields) => fill_fields(node, fields),
+        Value::Array(items) => {
+            if let Some(of_items) = &node.items {
+                for item in items {
+                    replace_null(of_items, item);
+                    fill(of_items, item);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn fill_fields(node: &Node, fields: &mut Map<String, Value>) {
+    for (name, property) in &node.properties {
+        if let Some(default) = &property.default
+            && !fields.contains_key(name)
+        {
+            fields.insert(name.clone(), default.clone());
+        }
+    }
+    for (name, value) in fields {
+        let of_field = match (node.properties.get(name), &node.additional) {
+            (Some(property), _) => property,
+            (None, Additional::Each(each)) => each,
+            (None, _) => continue,
+        };
+        replace_null(of_field, value);
+        fill(of_field, value);
+    }
+}
+
+fn replace_null(node: &Node, value: &mut Value) {
+    if let Some(default) = &node.default
+        && value.is_null()
+        && !node.nullable
+    {
+        *value = default.clone();
+    }
+}
+
+/// What is wrong with the defaults of a schema.
+pub(super) fn check(root: &Node, at: &Path) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    walk(root, at, true, false, &mut causes);
+    causes
+}
+
+/// `in_meta` says whether the schema is one of type or metadata: they keep fields that no schema
+/// has.
+fn walk(node: &Node, at: &Path, is_resource: bool, in_meta: bool, causes: &mut Vec<Cause>) {
+    let is_resource = is_resource || node.embedded;
+    let in_meta = in_meta && !node.embedded;
+    if let Some(default) = &node.default {
+        causes.extend(check_default(node, default, &at.field("default"), in_meta));
+    }
+    // There are no defaults to check in `additionalProperties`: Kubernetes follows only these two.
+    if let Some(of_items) = &node.items {
+        walk(of_items, &at.field("items"), false, in_meta, causes);
+    }
+    let properties = at.field("properties");
+    for (name, property) in &node.properties {
+        let in_meta = in_meta || is_resource && META_FIELDS.contains(&name.as_str());
+        walk(property, &properties.key(name), false, in_meta, causes);
+    }
+}
+
+fn check_default(node: &Node, default: &Value, at: &Path, in_meta: bool) -> Vec<Cause> {
+    let field = at.to_string();
+    let mut causes = Vec::new();
+    if !in_meta {
+        let gone = prune::prune(node, &mut default.clone(), node.embedded);
+        if !gone.is_empty() {
+            let why = "must not have unknown fields";
+            causes.push(Cause::invalid_shown(&field, &shown(default), why));
+        }
+        let of_objects = embedded::check(node, default, at);
+        if !of_objects.is_empty() {
+            causes.extend(of_objects);
+            return causes;
+        }
+    }
+    let found = validate::validate(node, default, None);
+    causes.extend(errors::causes(found, &Base::Field(&field)));
+    causes
+}

@@ -1,0 +1,126 @@
+//! Objects within objects have a type, and metadata that is valid.
+
+use serde_json::{Map, Value};
+
+use super::errors::shown;
+use super::node::{Additional, Node};
+use super::path::Path;
+use crate::name;
+use crate::status::Cause;
+
+/// What is wrong with the types and the metadata of the objects within a value.
+pub(super) fn check(node: &Node, value: &Value, at: &Path) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    walk(node, value, at, &mut causes);
+    causes
+}
+
+fn walk(node: &Node, value: &Value, at: &Path, causes: &mut Vec<Cause>) {
+    match value {
+        Value::Object(fields) => {
+            if node.embedded {
+                check_object(fields, at, causes);
+            }
+            for (name, value) in fields {
+                match (node.properties.get(name), &node.additional) {
+                    (Some(property), _) => walk(property, value, &at.field(name), causes),
+                    (None, Additional::Each(each)) => walk(each, value, &at.key(name), causes),
+                    (None, _) => {}
+                }
+            }
+        }
+        Value::Array(items) => {
+            if let Some(of_items) = &node.items {
+                for (index, item) in items.iter().enumerate() {
+                    walk(of_items, item, &at.index(index), causes);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn check_object(fields: &Map<String, Value>, at: &Path, causes: &mut Vec<Cause>) {
+    check_text(fields, "apiVersion", at, causes, |version| {
+        let slashes = version.matches('/').count();
+        (slashes > 1).then(|| format!("unexpected GroupVersion string: {version}"))
+    });
+    check_text(fields, "kind", at, causes, |kind| {
+        let wrong = name::dns1035_label(&kind.to_lowercase()).join(",");
+        let why = format!("may have mixed case, but should otherwise match: {wrong}");
+        (!wrong.is_empty()).then_some(why)
+    });
+    let at = at.field("metadata");
+    match fields.get("metadata") {
+        None | Some(Value::Null) => {}
+        Some(Value::Object(metadata)) => check_metadata(metadata, &at, causes),
+        Some(other) => {
+            causes.push(Cause::invalid_shown(
+                &at.to_string(),
+                &shown(other),
+                "must be an object",
+            ));
+        }
+    }
+}
+
+/// Checks a required text; `wrong` says why a text is.
+fn check_text(
+    fields: &Map<String, Value>,
+    name: &str,
+    at: &Path,
+    causes: &mut Vec<Cause>,
+    wrong: impl Fn(&str) -> Option<String>,
+) {
+    let field = at.field(name).to_string();
+    let why = match fields.get(name) {
+        None => {
+            causes.push(Cause::required(&field, ""));
+            return;
+        }
+        Some(Value::String(text)) if text.is_empty() => Some("must not be empty".to_owned()),
+        Some(Value::String(text)) => wrong(text),
+        Some(_) => Some("must be a string".to_owned()),
+    };
+    let shown = fields.get(name).map(shown).unwrap_or_default();
+    causes.extend(why.map(|why| Cause::invalid_shown(&field, &shown, &why)));
+}
+
+fn check_metadata(metadata: &Map<String, Value>, at: &Path, causes: &mut Vec<Cause>) {
+    let mut invalid = |field: &str, value: &Value, wrong: Vec<String>| {
+        let field = at.field(field).to_string();
+        let all = wrong.iter();
+        causes.extend(all.map(|why| Cause::invalid_shown(&field, &shown(value), why)));
+    };
+    for key in ["name", "generateName", "namespace"] {
+        let wrong = match metadata.get(key) {
+            None | Some(Value::Null) => continue,
+            Some(Value::String(text)) if text.is_empty() => continue,
+            Some(Value::String(text)) if key == "namespace" => name::dns1123_label(text),
+            Some(Value::String(text)) => name::path_segment(text),
+            Some(_) => vec!["must be a string".to_owned()],
+        };
+        invalid(key, &metadata[key], wrong);
+    }
+    for key in ["labels", "annotations"] {
+        match metadata.get(key) {
+            None | Some(Value::Null) => {}
+            Some(Value::Object(entries)) => {
+                for (entry, value) in entries {
+                    let Value::String(text) = value else {
+                        invalid(key, value, vec!["must be a string".to_owned()]);
+                        continue;
+                    };
+                    if key == "labels" {
+                        invalid(key, &entry.as_str().into(), name::qualified_name(entry));
+                        invalid(key, value, name::label_value(text));
+                    } else {
+                        let entry = entry.to_lowercase();
+                        invalid(key, &entry.as_str().into(), name::qualified_name(&entry));
+                    }
+                }
+            }
+            Some(other) => invalid(key, other, vec!["must be an object".to_owned()]),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The items of sets and of lists with keys are unique.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+use super::errors::shown;
+use super::node::{Additional, List, Node};
+use super::path::Path;
+use crate::status::Cause;
+
+/// The duplicates within a value.
+pub(super) fn check(node: &Node, value: &Value, at: &Path) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    walk(node, value, at, &mut causes);
+    causes
+}
+
+fn walk(node: &Node, value: &Value, at: &Path, causes: &mut Vec<Cause>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                match (node.properties.get(name), &node.additional) {
+                    (Some(property), _) => walk(property, value, &at.field(name), causes),
+                    (None, Additional::Each(each)) => walk(each, value, &at.key(name), causes),
+                    (None, _) => {}
+                }
+            }
+        }
+        Value::Array(items) => {
+            match &node.list {
+                List::Atomic => {}
+                List::Set => check_set(items, at, causes),
+                List::Map(keys) => check_keys(items, keys, at, causes),
+            }
+            if let Some(of_items) = &node.items {
+                for (index, item) in items.iter().enumerate() {
+                    walk(of_items, item, &at.index(index), causes);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn check_set(items: &[Value], at: &Path, causes: &mut Vec<Cause>) {
+    for index in repeated(items) {
+        causes.push(duplicate(at, index, &items[index]));
+    }
+}
+
+fn check_keys(items: &[Value], keys: &[String], at: &Path, causes: &mut Vec<Cause>) {
+    let no_object = |item: &Value| !item.is_object() && !item.is_null();
+    if let Some(index) = items.iter().position(no_object) {
+        let why = "must be an object for an array of list-type map";
+        let field = at.index(index).to_string();
+        causes.push(Cause::invalid_shown(&field, &shown(&items[index]), why));
+        return;
+    }
+    let keys_of = |item: &Value| {
+        let fields = keys.iter().filter_map(|key| {
+            let value = item.get(key)?;
+            Some((key.clone(), value.clone()))
+        });
+        Value::Object(fields.collect::<Map<String, Value>>())
+    };
+    let keyed: Vec<Value> = items.iter().map(keys_of).collect();
+    for index in repeated(&keyed) {
+        causes.push(duplicate(at, index, &keyed[index]));
+    }
+}
+
+/// The places of the first repetitions: a value that occurs three times is reported once.
+fn repeated(values: &[Value]) -> Vec<usize> {
+    let mut times: HashMap<String, usize> = HashMap::new();
+    let mut repeated = Vec::new();
+    for (index, value) in values.iter().enumerate() {
+        let times = times.entry(value.to_string()).or_default();
+        *times += 1;
+        if *times == 2 {
+            repeated.push(index);
+        }
+    }
+    repeated
+}
+
+fn duplicate(at: &Path, index: usize, value: &Value) -> Cause {
+    Cause::duplicate_shown(&at.index(index).to_string(), &shown(value), "")
+}

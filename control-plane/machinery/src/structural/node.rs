@@ -1,0 +1,274 @@
+//! The tree of a schema: only what the passes over objects need.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::format::{self, Format};
+use super::pattern::Pattern;
+
+/// One schema. It describes a value, or restricts one that another schema describes.
+#[derive(Debug, Default)]
+pub(super) struct Node {
+    /// `None` for any type.
+    pub(super) kind: Option<Kind>,
+    pub(super) nullable: bool,
+    /// Unknown fields stay.
+    pub(super) preserve: bool,
+    /// The value is a whole object with type and metadata.
+    pub(super) embedded: bool,
+    pub(super) list: List,
+    /// Never null.
+    pub(super) default: Option<Value>,
+    pub(super) properties: BTreeMap<String, Node>,
+    pub(super) additional: Additional,
+    pub(super) items: Option<Box<Node>>,
+    /// How many rules in CEL there are.
+    pub(super) rules: usize,
+    pub(super) checks: Option<Box<Checks>>,
+}
+
+/// A type of JSON values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Object,
+    Array,
+    String,
+    Integer,
+    Number,
+    Boolean,
+    IntOrString,
+}
+
+/// What makes two items of a list the same item.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) enum List {
+    /// Nothing: the list is one value.
+    #[default]
+    Atomic,
+    /// Being equal.
+    Set,
+    /// Equal values of these fields.
+    Map(Vec<String>),
+}
+
+/// Fields that `properties` does not have.
+#[derive(Debug, Default)]
+pub(super) enum Additional {
+    #[default]
+    Unset,
+    Denied,
+    Any,
+    Each(Box<Node>),
+}
+
+/// What a value must satisfy beyond its type.
+#[derive(Debug, Default)]
+pub(super) struct Checks {
+    pub(super) format: Option<Format>,
+    pub(super) pattern: Option<Pattern>,
+    pub(super) minimum: Option<Bound>,
+    pub(super) maximum: Option<Bound>,
+    pub(super) multiple_of: Option<f64>,
+    pub(super) min_length: Option<i64>,
+    pub(super) max_length: Option<i64>,
+    pub(super) min_items: Option<i64>,
+    pub(super) max_items: Option<i64>,
+    pub(super) min_properties: Option<i64>,
+    pub(super) max_properties: Option<i64>,
+    /// Empty for any value.
+    pub(super) allowed: Vec<Value>,
+    pub(super) required: Vec<String>,
+    pub(super) all_of: Vec<Node>,
+    pub(super) any_of: Vec<Node>,
+    pub(super) one_of: Vec<Node>,
+    pub(super) not: Option<Box<Node>>,
+}
+
+/// A limit of a number.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bound {
+    pub(super) limit: f64,
+    /// Whether the limit itself is not allowed.
+    pub(super) exclusive: bool,
+}
+
+impl Kind {
+    /// The word in a schema, or several with commas, as messages have it.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Kind::Object => "object",
+            Kind::Array => "array",
+            Kind::String => "string",
+            Kind::Integer => "integer",
+            Kind::Number => "number",
+            Kind::Boolean => "boolean",
+            Kind::IntOrString => "integer,string",
+        }
+    }
+
+    fn read(word: &str) -> Option<Kind> {
+        let kinds = [
+            Kind::Object,
+            Kind::Array,
+            Kind::String,
+            Kind::Integer,
+            Kind::Number,
+            Kind::Boolean,
+        ];
+        kinds.into_iter().find(|kind| kind.word() == word)
+    }
+}
+
+impl Node {
+    /// Reads a schema whose shape is checked: what has another shape counts as missing.
+    pub(super) fn read(schema: &Value) -> Node {
+        let text = |key: &str| schema.get(key).and_then(Value::as_str).unwrap_or_default();
+        let flag = |key: &str| schema.get(key) == Some(&Value::Bool(true));
+        let kind = if flag("x-kubernetes-int-or-string") {
+            Some(Kind::IntOrString)
+        } else {
+            Kind::read(text("type"))
+        };
+        let properties = schema.get("properties").and_then(Value::as_object);
+        let checks = Checks::read(schema, kind);
+        Node {
+            kind,
+            nullable: flag("nullable"),
+            preserve: flag("x-kubernetes-preserve-unknown-fields"),
+            embedded: flag("x-kubernetes-embedded-resource"),
+            list: match text("x-kubernetes-list-type") {
+                "set" => List::Set,
+                "map" => List::Map(texts(schema, "x-kubernetes-list-map-keys")),
+                _ => List::Atomic,
+            },
+            default: schema.get("default").filter(|one| !one.is_null()).cloned(),
+            properties: properties
+                .into_iter()
+                .flatten()
+                .map(|(name, property)| (name.clone(), Node::read(property)))
+                .collect(),
+            additional: match schema.get("additionalProperties") {
+                Some(Value::Bool(false)) => Additional::Denied,
+                Some(Value::Bool(true)) => Additional::Any,
+                Some(each @ Value::Object(_)) => Additional::Each(Box::new(Node::read(each))),
+                _ => Additional::Unset,
+            },
+            items: schema
+                .get("items")
+                .filter(|items| items.is_object())
+                .map(|items| Box::new(Node::read(items))),
+            rules: schema
+                .get("x-kubernetes-validations")
+                .and_then(Value::as_array)
+                .map_or(0, Vec::len),
+            checks,
+        }
+    }
+
+    /// The schema of this field of an object.
+    pub(super) fn of_field(&self, name: &str) -> Option<&Node> {
+        match (self.properties.get(name), &self.additional) {
+            (Some(property), _) => Some(property),
+            (None, Additional::Each(each)) => Some(each),
+            (None, _) => None,
+        }
+    }
+
+    /// Whether this schema or one within it has rules in CEL.
+    pub(super) fn has_rules(&self) -> bool {
+        let additional = match &self.additional {
+            Additional::Each(each) => Some(&**each),
+            _ => None,
+        };
+        let within = self.properties.values().chain(self.items.as_deref());
+        self.rules > 0 || within.chain(additional).any(Node::has_rules)
+    }
+}
+
+impl Checks {
+    fn read(schema: &Value, kind: Option<Kind>) -> Option<Box<Checks>> {
+        let fields = schema.as_object()?;
+        let count = |key: &str| schema.get(key).and_then(as_i64);
+        let number = |key: &str| schema.get(key).and_then(Value::as_f64);
+        let bound = |key: &str, exclusive: &str| {
+            number(key).map(|limit| Bound {
+                limit,
+                exclusive: schema.get(exclusive) == Some(&Value::Bool(true)),
+            })
+        };
+        let text = |key: &str| schema.get(key).and_then(Value::as_str);
+        let checks = Checks {
+            format: text("format").and_then(|name| format::find(name, kind)),
+            pattern: text("pattern")
+                .filter(|pattern| !pattern.is_empty())
+                .and_then(|pattern| Pattern::compile(pattern).ok()),
+            minimum: bound("minimum", "exclusiveMinimum"),
+            maximum: bound("maximum", "exclusiveMaximum"),
+            multiple_of: number("multipleOf"),
+            min_length: count("minLength"),
+            max_length: count("maxLength"),
+            min_items: count("minItems"),
+            max_items: count("maxItems"),
+            min_properties: count("minProperties"),
+            max_properties: count("maxProperties"),
+            allowed: list(fields, "enum").to_vec(),
+            required: texts(schema, "required"),
+            all_of: nodes(fields, "allOf"),
+            any_of: nodes(fields, "anyOf"),
+            one_of: nodes(fields, "oneOf"),
+            not: schema
+                .get("not")
+                .filter(|not| not.is_object())
+                .map(|not| Box::new(Node::read(not))),
+        };
+        Some(Box::new(checks)).filter(|_| fields.keys().any(|key| is_check(key)))
+    }
+}
+
+/// An integer of JSON, also one that is written with a decimal point.
+fn as_i64(value: &Value) -> Option<i64> {
+    let whole = |float: f64| (float.fract() == 0.0).then_some(float as i64);
+    value.as_i64().or_else(|| value.as_f64().and_then(whole))
+}
+
+fn is_check(keyword: &str) -> bool {
+    matches!(
+        keyword,
+        "format"
+            | "pattern"
+            | "minimum"
+            | "maximum"
+            | "multipleOf"
+            | "minLength"
+            | "maxLength"
+            | "minItems"
+            | "maxItems"
+            | "minProperties"
+            | "maxProperties"
+            | "enum"
+            | "required"
+            | "allOf"
+            | "anyOf"
+            | "oneOf"
+            | "not"
+    )
+}
+
+fn nodes(fields: &Map<String, Value>, key: &str) -> Vec<Node> {
+    list(fields, key).iter().map(Node::read).collect()
+}
+
+fn list<'a>(fields: &'a Map<String, Value>, key: &str) -> &'a [Value] {
+    match fields.get(key) {
+        Some(Value::Array(items)) => items,
+        _ => &[],
+    }
+}
+
+/// The texts of a list in a schema.
+pub(super) fn texts(schema: &Value, key: &str) -> Vec<String> {
+    let items = schema.get(key).and_then(Value::as_array);
+    let texts = items.into_iter().flatten().filter_map(Value::as_str);
+    texts.map(str::to_owned).collect()
+}

@@ -1,0 +1,154 @@
+//! Which schemas are structural.
+
+use serde_json::{Value, json};
+
+use super::super::{DEPTH_MAX, Schema};
+use super::{cases, schema, told};
+
+/// The causes of a schema that has this one for the field `x`.
+fn refused(x: &Value) -> Vec<String> {
+    let document = json!({"type": "object", "properties": {"x": x}});
+    match Schema::parse(&document) {
+        Ok(_) => Vec::new(),
+        Err(causes) => told(&causes),
+    }
+}
+
+#[test]
+fn schemas_are_checked() {
+    for case in cases(include_str!("schemas.txt")) {
+        assert_eq!(refused(&case.schema), case.errors, "{}", case.schema);
+    }
+}
+
+#[test]
+fn restrictions_are_about_described_fields() {
+    let root = json!({"type": "object", "anyOf": [{"properties": {"a": {"minLength": 1}}}]});
+    let causes = Schema::parse_at("spec.s", &root).unwrap_err();
+    assert_eq!(
+        told(&causes),
+        [
+            "spec.s.properties[a]: Required value: because it is defined in spec.s.anyOf[0].properties[a]"
+        ]
+    );
+}
+
+#[test]
+fn the_root_is_an_object() {
+    let table = [
+        (
+            json!({}),
+            "type: Required value: must not be empty at the root",
+        ),
+        (
+            json!({"type": "string"}),
+            "type: Invalid value: \"string\": must be object at the root",
+        ),
+        (
+            json!({"type": "object", "nullable": true}),
+            "nullable: Forbidden: nullable cannot be true at the root",
+        ),
+        (
+            json!({"type": "object", "additionalProperties": true}),
+            "additionalProperties: Forbidden: must not be used at the root",
+        ),
+        (
+            json!({"type": "object", "properties": {"kind": {"type": "integer"}}}),
+            "properties[kind].type: Invalid value: \"integer\": must be string",
+        ),
+        (
+            json!({"type": "object", "properties": {"metadata": {"type": "object", "properties": {"labels": {"type": "object"}}}}}),
+            "properties[metadata]: Forbidden: must not specify anything other than name and generateName, but metadata is implicitly specified",
+        ),
+        (json!([]), ": Invalid value: []: must be an object"),
+    ];
+    for (document, expected) in table {
+        let causes = Schema::parse(&document).unwrap_err();
+        assert_eq!(told(&causes), [expected], "{document}");
+    }
+    schema(
+        &json!({"type": "object", "properties": {"metadata": {"type": "object",
+        "properties": {"name": {"type": "string", "pattern": "^a"}}}}}),
+    );
+}
+
+#[test]
+fn type_and_metadata_have_no_defaults() {
+    let meta =
+        json!({"type": "object", "properties": {"kind": {"type": "string", "default": "K"}}});
+    let causes = Schema::parse(&meta).unwrap_err();
+    assert_eq!(
+        told(&causes),
+        ["properties[kind].default: Forbidden: must not be set in top-level kind"]
+    );
+}
+
+#[test]
+fn patterns_are_gos() {
+    let table = [
+        (r"^\d+$", "12", "\u{0661}"),
+        (r"^\w\S\D$", "aab", "\u{e9}aa"),
+        (r"^[\d\s-]+$", "1 -", "a"),
+        (r"^[]a]$", "]", "b"),
+        (r"^[^]a]$", "b", "]"),
+        (r"^[[a]$", "[", "b"),
+        (r"^[a&&b]+$", "a&b", "c"),
+        (r"^[[:alpha:]_]+$", "a_", "1"),
+        (r"^{a}$", "{a}", "a"),
+        (r"^a{2}b{1,}c{0,1}$", "aab", "ab"),
+        (r"^\Qa.b\E$", "a.b", "acb"),
+        (r"^\<a\>$", "<a>", "a"),
+        (r"\bfoo\b", "a foo.", "afoo"),
+        (r"^(?i)straße$", "STRAßE", "strasse"),
+        (r"^\pL+$", "aé", "1"),
+    ];
+    for (pattern, yes, no) in table {
+        let schema = schema(
+            &json!({"type": "object", "properties": {"x": {"type": "string", "pattern": pattern}}}),
+        );
+        let is_valid = |text: &str| schema.validate(&json!({"x": text}), None).is_empty();
+        assert!(is_valid(yes), "{pattern} {yes}");
+        assert!(!is_valid(no), "{pattern} {no}");
+    }
+    for pattern in ["(", "[a", "a{1001}", r"\", r"\u0041", "(?=a)", r"(a)\1"] {
+        let causes = refused(&json!({"type": "string", "pattern": pattern}));
+        assert_eq!(causes.len(), 1, "{pattern}: {causes:?}");
+        assert!(
+            causes[0].contains("must be a valid regular expression"),
+            "{causes:?}"
+        );
+    }
+}
+
+#[test]
+fn the_depth_has_a_limit() {
+    let nested = |depth: usize| {
+        (1..depth).fold(
+            json!({"type": "object"}),
+            |inner, _| json!({"type": "object", "properties": {"a": inner}}),
+        )
+    };
+    schema(&nested(DEPTH_MAX));
+    let causes = Schema::parse(&nested(DEPTH_MAX + 1)).unwrap_err();
+    assert!(causes[0].message.contains("must not nest"), "{causes:?}");
+}
+
+#[test]
+fn the_document_has_type_and_metadata() {
+    let document = json!({"type": "object", "description": "d", "properties": {
+        "spec": {"type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true,
+            "x-kubernetes-validations": [{"rule": "true"}]}}});
+    let schema = schema(&document);
+    assert!(schema.has_rules());
+    let shown = schema.openapi();
+    assert_eq!(shown["description"], "d");
+    for of_object in [&shown, &shown["properties"]["spec"]] {
+        assert_eq!(of_object["properties"]["kind"]["type"], "string");
+        assert!(of_object["properties"]["metadata"]["allOf"][0]["$ref"].is_string());
+    }
+    assert_eq!(
+        shown["properties"]["spec"]["required"],
+        json!(["kind", "apiVersion"])
+    );
+    assert!(shown.get("required").is_none());
+}

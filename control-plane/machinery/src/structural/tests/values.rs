@@ -1,0 +1,215 @@
+//! What schemas do to objects.
+
+use serde_json::{Value, json};
+
+use super::{cases, schema, told};
+
+/// A schema with this one for `spec.x`.
+fn of_x(x: Value) -> Value {
+    json!({"type": "object", "properties": {
+        "spec": {"type": "object", "properties": {"x": x}},
+    }})
+}
+
+/// Validates `spec.x`.
+fn wrong(x: &Value, value: &Value) -> Vec<String> {
+    let object = json!({"spec": {"x": value}});
+    told(&schema(&of_x(x.clone())).validate(&object, None))
+}
+
+#[test]
+fn values_are_checked() {
+    for case in cases(include_str!("values.txt")) {
+        let value = serde_json::from_str(case.value.unwrap()).unwrap();
+        assert_eq!(
+            wrong(&case.schema, &value),
+            case.errors,
+            "{} {value}",
+            case.schema
+        );
+    }
+}
+
+#[test]
+fn unknown_fields_go() {
+    let table = [
+        (
+            json!({"type": "object", "properties": {"a": {"type": "string"}}}),
+            json!({"a": "1", "b": 2}),
+            json!({"a": "1"}),
+            "spec.x.b",
+        ),
+        (
+            json!({"type": "array", "items": {"type": "object", "properties": {"a": {"type": "string"}}}}),
+            json!([{"a": "1"}, {"b": 2}]),
+            json!([{"a": "1"}, {}]),
+            "spec.x[1].b",
+        ),
+        (
+            json!({"type": "object", "additionalProperties": {"type": "object"}}),
+            json!({"k": {"b": 2}}),
+            json!({"k": {}}),
+            "spec.x.k.b",
+        ),
+        (
+            json!({"type": "object", "additionalProperties": true}),
+            json!({"k": {"b": 2}, "l": [[{"c": 1}]]}),
+            json!({"k": {}, "l": [[{}]]}),
+            "spec.x.k.b spec.x.l[0][0].c",
+        ),
+        (
+            json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"a": {"type": "object"}}}),
+            json!({"a": {"gone": 1}, "b": {"stays": 1}}),
+            json!({"a": {}, "b": {"stays": 1}}),
+            "spec.x.a.gone",
+        ),
+        (
+            json!({"type": "object", "x-kubernetes-embedded-resource": true, "properties": {"spec": {"type": "object"}}}),
+            json!({"apiVersion": "v1", "kind": "K", "metadata": {"name": "n"}, "spec": {"b": 1}, "c": 1}),
+            json!({"apiVersion": "v1", "kind": "K", "metadata": {"name": "n"}, "spec": {}}),
+            "spec.x.c spec.x.spec.b",
+        ),
+        (
+            json!({"x-kubernetes-preserve-unknown-fields": true}),
+            json!([{"a": 1}]),
+            json!([{"a": 1}]),
+            "",
+        ),
+        (json!({"type": "object"}), json!("text"), json!("text"), ""),
+    ];
+    for (x, before, after, gone) in table {
+        let schema = schema(&of_x(x.clone()));
+        let object = |x| json!({"apiVersion": "g/v1", "kind": "X", "metadata": {"any": 1}, "spec": {"x": x}});
+        let mut pruned = object(before);
+        assert_eq!(schema.unknown(&pruned).join(" "), gone, "{x}");
+        assert_eq!(schema.prune(&mut pruned).join(" "), gone, "{x}");
+        assert_eq!(pruned, object(after), "{x}");
+        assert_eq!(schema.unknown(&pruned), [""; 0], "{x}");
+    }
+}
+
+#[test]
+fn defaults_fill_what_is_missing_or_null() {
+    let port = json!({"type": "object", "default": {}, "properties": {
+        "port": {"type": "integer", "default": 80},
+        "nullable": {"type": "string", "nullable": true, "default": "a"},
+        "none": {"type": "string"},
+    }});
+    let full = json!({"port": 80, "nullable": "a"});
+    let table = [
+        (
+            port.clone(),
+            json!({"spec": {}}),
+            json!({"spec": {"x": full}}),
+        ),
+        (
+            port.clone(),
+            json!({"spec": {"x": null}}),
+            json!({"spec": {"x": full}}),
+        ),
+        (
+            port.clone(),
+            json!({"spec": {"x": {"port": null, "nullable": null, "none": null}}}),
+            json!({"spec": {"x": {"port": 80, "nullable": null}}}),
+        ),
+        (
+            json!({"type": "array", "items": port}),
+            json!({"spec": {"x": [{}, null, 5]}}),
+            json!({"spec": {"x": [full, full, 5]}}),
+        ),
+        (
+            json!({"type": "object", "additionalProperties": port}),
+            json!({"spec": {"x": {"k": {}, "l": null}}}),
+            json!({"spec": {"x": {"k": full, "l": full}}}),
+        ),
+        (port, json!({"spec": 5}), json!({"spec": 5})),
+    ];
+    for (x, before, after) in table {
+        let mut object = before.clone();
+        schema(&of_x(x.clone())).default(&mut object);
+        assert_eq!(object, after, "{x} {before}");
+    }
+}
+
+/// A list with the key `name`.
+fn keyed() -> Value {
+    json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
+        "items": {"type": "object", "required": ["name"], "properties": {
+            "name": {"type": "string"}, "port": {"type": "integer", "maximum": 100}}}})
+}
+
+#[test]
+fn what_did_not_change_may_stay_invalid() {
+    let text = json!({"type": "string", "maxLength": 1});
+    let x = json!({"type": "object", "required": ["new"], "properties": {
+        "text": text, "plain": {"type": "array", "items": text}, "keyed": keyed(),
+        "map": {"type": "object", "additionalProperties": text},
+        "set": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+        "free": {"type": "integer"}, "new": {"type": "integer"}}});
+    let schema = schema(&of_x(x));
+    let old = json!({"text": "long", "plain": ["long"], "map": {"k": "long"}, "set": ["a", "a"],
+        "keyed": [{"name": "a", "port": 101}, {"name": "b"}], "free": 1});
+    let invalid_now = |change: Value| {
+        let mut new = old.clone();
+        crate::object::map_mut(&mut new).extend(change.as_object().unwrap().clone());
+        let object = |x: &Value| json!({"spec": {"x": x}});
+        let causes = schema.validate(&object(&new), Some(&object(&old)));
+        causes
+            .into_iter()
+            .map(|cause| cause.field)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    let table = [
+        (json!({}), ""),
+        (json!({"free": 2}), "spec.x.new"),
+        (json!({"new": 2}), ""),
+        (json!({"new": 2, "text": "longer"}), "spec.x.text"),
+        (json!({"new": 2, "plain": ["long", "b"]}), "spec.x.plain[0]"),
+        (json!({"new": 2, "map": {"k": "long", "l": "b"}}), ""),
+        (
+            json!({"new": 2, "map": {"k": "long", "l": "long"}}),
+            "spec.x.map.l",
+        ),
+        (
+            json!({"new": 2, "keyed": [{"name": "b", "port": 1}, {"name": "a", "port": 101}]}),
+            "",
+        ),
+        (
+            json!({"new": 2, "keyed": [{"name": "a", "port": 102}]}),
+            "spec.x.keyed[0].port",
+        ),
+        (
+            json!({"new": 2, "keyed": [{"name": "c", "port": 101}]}),
+            "spec.x.keyed[0].port",
+        ),
+        (json!({"new": 2, "set": ["b", "b"]}), ""),
+    ];
+    for (change, expected) in table {
+        assert_eq!(invalid_now(change.clone()), expected, "{change}");
+    }
+}
+
+#[test]
+fn objects_within_objects_have_types_and_metadata() {
+    let embedded = json!({"type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true});
+    let fields = |value: &Value| {
+        let all = wrong(&embedded, value);
+        all.iter()
+            .map(|one| one.split(": ").next().unwrap_or_default().to_owned())
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    assert_eq!(
+        fields(&json!({"apiVersion": "v1", "kind": "K", "metadata": {"name": "n"}})),
+        ""
+    );
+    assert_eq!(fields(&json!({})), "spec.x.apiVersion spec.x.kind");
+    assert_eq!(
+        fields(&json!({"apiVersion": "", "kind": 1})),
+        "spec.x.apiVersion spec.x.kind"
+    );
+    let bad = json!({"apiVersion": "a/b/c", "kind": "_", "metadata": {"name": "a/b", "labels": {"?": "ok"}}});
+    let expected = "spec.x.apiVersion spec.x.kind spec.x.metadata.name spec.x.metadata.labels";
+    assert_eq!(fields(&bad), expected);
+}
