@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use crate::http::connections::Limits;
-use crate::http::documents::openapi::custom::CustomDocuments;
+use crate::http::openapi::custom::CustomDocuments;
 use crate::http::slots::Slots;
 use crate::registry::Registry;
 use crate::storage::reader::Reader;
