@@ -26,7 +26,8 @@ use tokio::task::JoinSet;
 use crate::clock;
 use crate::registry::Registry;
 use crate::registry::definition::{CLEANUP, Condition, ESTABLISHED, NAMES_ACCEPTED, holds};
-use crate::resources::catalogue::{Catalogue, Resource, Storage, builtin};
+use crate::registry::strategy::builtin;
+use crate::resources::catalogue::{Catalogue, Resource, Storage};
 use crate::storage::interest::Interest;
 use names::Taken;
 

@@ -8,7 +8,7 @@ use machinery::object;
 use serde_json::{Map, Value};
 
 use crate::registry::definition::{Condition, NAMES_ACCEPTED};
-use crate::resources::catalogue::builtin;
+use crate::registry::strategy::builtin;
 
 /// The names that have been accepted, by the definition that has them.
 pub(super) struct Taken {

@@ -23,7 +23,7 @@ use serde_json::Value;
 
 use crate::auth::User;
 use crate::printers::{self, Layout};
-use crate::resources::catalogue::{ROOT, Resource, Storage, StorageId};
+use crate::resources::catalogue::{ROOT, Resource, Storage};
 use crate::resources::convert::Conversion;
 use crate::resources::fields::{self, Selectable};
 use crate::validate::Rules;

@@ -105,6 +105,11 @@ impl Catalogue {
         &self.resources
     }
 
+    /// Every custom resource, in the order of discovery.
+    pub(crate) fn custom(&self) -> impl Iterator<Item = &Arc<Resource>> {
+        self.resources.iter().filter(|one| one.custom.is_some())
+    }
+
     /// Every collection of the store.
     pub(crate) fn storages(&self) -> impl Iterator<Item = &Arc<Storage>> {
         self.storages.values()
@@ -123,7 +128,7 @@ impl Catalogue {
 
     /// The collection of a custom resource, in whichever versions it is served.
     pub(crate) fn custom_storage(&self, group: &str, plural: &str) -> Option<&Arc<Storage>> {
-        let mut custom = self.resources.iter().filter(|one| one.custom.is_some());
+        let mut custom = self.custom();
         let found = custom.find(|one| (one.kind.group(), one.kind.plural()) == (group, plural));
         found?.storage.as_ref()
     }

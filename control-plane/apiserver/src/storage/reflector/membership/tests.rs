@@ -18,6 +18,7 @@ fn resource(plural: String) -> Arc<Resource> {
             categories: vec!["all".into()],
         },
         scope: Scope::Namespaced,
+        terminating: false,
         versions: vec![Version {
             name: "v1".into(),
             served: true,
@@ -26,7 +27,7 @@ fn resource(plural: String) -> Arc<Resource> {
             ..Version::default()
         }],
     };
-    definition.resources().unwrap().remove(0)
+    definition.resources(None).unwrap().remove(0)
 }
 
 #[test]
