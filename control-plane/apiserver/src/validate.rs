@@ -74,6 +74,8 @@ pub(crate) struct Rules {
     pub(crate) changes_first: bool,
     /// True if Kubernetes checks the metadata of an update also like that of a new object.
     pub(crate) checks_name_again: bool,
+    /// True if finalizers need no domain: Kubernetes asks for one where it knows all others.
+    pub(crate) any_finalizer: bool,
 }
 
 impl Rules {
@@ -86,11 +88,13 @@ impl Rules {
         validate_subresource_update: |_, _, _| Causes::default(),
         changes_first: false,
         checks_name_again: false,
+        any_finalizer: false,
     };
 
     /// Checks a new object.
     pub(crate) fn create(&self, resource: &Resource, object: &Value, policy: Policy) -> Causes {
         let mut causes = meta::check(resource, self.name, object);
+        causes.extend(self.finalizers(resource, object));
         let stored = stored(resource, object);
         causes.extend((self.validate)(&stored));
         causes.extend((self.validate_create)(&stored));
@@ -105,6 +109,13 @@ impl Rules {
         causes
     }
 
+    fn finalizers(&self, resource: &Resource, object: &Value) -> Causes {
+        if self.any_finalizer || resource.custom.is_some() {
+            return Causes::default();
+        }
+        meta::standard_finalizers(object)
+    }
+
     /// Checks a new state from a subresource, or from the object itself.
     pub(crate) fn update(
         &self,
@@ -114,8 +125,10 @@ impl Rules {
         policy: Policy,
     ) -> Causes {
         let mut causes = meta::check_update(resource, old, new);
+        causes.extend(self.finalizers(resource, new));
         if subresource != "status" && self.checks_name_again {
             causes.extend(meta::check(resource, self.name, new));
+            causes.extend(self.finalizers(resource, new));
         }
         let schema = resource.schema();
         let by_schema = schema.map(|schema| schema.validate(new, Some(old)));

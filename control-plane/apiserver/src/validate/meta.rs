@@ -13,31 +13,19 @@ use crate::resources::catalogue::Resource;
 /// Upper bound of the owners that an error shows.
 const OWNERS_SHOWN: usize = 64;
 
-/// Checks the metadata of a new object.
-pub(super) fn check(
-    resource: &Resource,
-    name_rule: fn(&str) -> Vec<String>,
-    object: &Value,
-) -> Causes {
-    let mut causes = plain(resource, object, name_rule);
-    causes.extend(standard_finalizers(object));
-    causes
-}
-
 /// Checks the metadata of an update. The server restores name and identity itself.
 ///
 /// Kubernetes checks the rules for all kinds, and then each kind checks them again, some even
 /// twice. Clients get each error as often.
 pub(super) fn check_update(resource: &Resource, old: &Value, new: &Value) -> Causes {
-    let mut causes = plain(resource, new, name::path_segment);
+    let mut causes = check(resource, name::path_segment, new);
     causes.extend(changed(old, new));
     causes.extend(changed(old, new));
-    causes.extend(standard_finalizers(new));
     causes
 }
 
-/// The rules for all kinds, with a rule for the name.
-fn plain(resource: &Resource, object: &Value, rule: fn(&str) -> Vec<String>) -> Causes {
+/// Checks the metadata of an object by the rules for all kinds, with a rule for the name.
+pub(super) fn check(resource: &Resource, rule: fn(&str) -> Vec<String>, object: &Value) -> Causes {
     let mut causes = Causes::default();
     let name = object::name(object);
     let prefix = object::generate_name(object);
@@ -191,7 +179,8 @@ pub(super) fn standard_finalizer(field: &str, finalizer: &str) -> Option<Cause> 
     (!good).then(|| Cause::invalid(field, &finalizer.into(), why))
 }
 
-fn standard_finalizers(object: &Value) -> Causes {
+/// Checks that each finalizer is a known one or has a domain.
+pub(super) fn standard_finalizers(object: &Value) -> Causes {
     let all = object::finalizers(object).enumerate();
     all.filter_map(|(at, finalizer)| {
         standard_finalizer(&format!("metadata.finalizers[{at}]"), finalizer)

@@ -75,6 +75,7 @@ pub(super) const ROWS: &[Strategy] = &[
             validate: validate::definition::check,
             validate_create: validate::definition::check_create,
             validate_update: validate::definition::check_update,
+            any_finalizer: true,
             ..Rules::DEFAULT
         },
         ..DEFAULT
