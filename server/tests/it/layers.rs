@@ -272,7 +272,7 @@ const RAFT: Layers = Layers {
                 "state",
             ],
         ),
-        ("durable", &["io", "message"]),
+        ("durable", &["io", "log", "message"]),
         ("fuzzing", &["io", "message", "raft", "wire"]),
     ],
     // Agreement knows nothing of storage; only its log writer does.

@@ -51,6 +51,7 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("control-plane", "apiserver", ""),
     ("control-plane", "controllers", ""),
     ("control-plane", "etcd-api", ""),
+    ("control-plane", "go-text", ""),
     ("control-plane", "machinery", ""),
     ("control-plane", "stele", ""),
     ("control-plane", "storage", ""),
