@@ -23,6 +23,7 @@ mod recover;
 mod sealed;
 mod sector;
 mod segment;
+mod walk;
 mod writing;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

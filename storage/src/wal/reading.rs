@@ -7,9 +7,10 @@
 
 use std::sync::Arc;
 
-use super::recover::{self, Segment, Walk};
+use super::recover::{self, Segment};
 use super::sector::{self, DATA_BYTES, SECTOR_BYTES, Sector};
 use super::segment::Header;
+use super::walk::Walk;
 use super::writing::OpenSegment;
 use super::{Record, Wal, record};
 use crate::encryption::DataKeys;
