@@ -291,13 +291,14 @@ impl Connections {
                 Port::Http | Port::Metrics | Port::Peer => false,
             };
             let (router, site, call) = (router.clone(), Arc::clone(&site), calls.begin());
-            async move {
+            // Boxed, because a call becomes a task, and the way there moves its future several times.
+            Box::pin(async move {
                 if is_call {
                     router.answer(request, call).await
                 } else {
                     site.answer(port, request).await
                 }
-            }
+            })
         });
         let keepalive = self.config.keepalive;
         let connection = http2_builder(self.config.max_concurrent_streams)
