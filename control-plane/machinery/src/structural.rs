@@ -25,6 +25,7 @@ mod structure;
 #[cfg(test)]
 mod tests;
 mod validate;
+mod walk;
 
 use serde_json::{Map, Value, json};
 

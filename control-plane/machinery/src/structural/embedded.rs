@@ -3,41 +3,21 @@
 use serde_json::{Map, Value};
 
 use super::errors::shown;
-use super::node::{Additional, Node};
+use super::node::Node;
 use super::path::Path;
+use super::walk::walk;
 use crate::name;
 use crate::status::Cause;
 
 /// What is wrong with the types and the metadata of the objects within a value.
 pub(super) fn check(node: &Node, value: &Value, at: &Path) -> Vec<Cause> {
     let mut causes = Vec::new();
-    walk(node, value, at, &mut causes);
+    walk(node, value, at, &mut |node, value, at| {
+        if let (true, Value::Object(fields)) = (node.embedded, value) {
+            check_object(fields, at, &mut causes);
+        }
+    });
     causes
-}
-
-fn walk(node: &Node, value: &Value, at: &Path, causes: &mut Vec<Cause>) {
-    match value {
-        Value::Object(fields) => {
-            if node.embedded {
-                check_object(fields, at, causes);
-            }
-            for (name, value) in fields {
-                match (node.properties.get(name), &node.additional) {
-                    (Some(property), _) => walk(property, value, &at.field(name), causes),
-                    (None, Additional::Each(each)) => walk(each, value, &at.key(name), causes),
-                    (None, _) => {}
-                }
-            }
-        }
-        Value::Array(items) => {
-            if let Some(of_items) = &node.items {
-                for (index, item) in items.iter().enumerate() {
-                    walk(of_items, item, &at.index(index), causes);
-                }
-            }
-        }
-        _ => {}
-    }
 }
 
 fn check_object(fields: &Map<String, Value>, at: &Path, causes: &mut Vec<Cause>) {

@@ -5,42 +5,23 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use super::errors::shown;
-use super::node::{Additional, List, Node};
+use super::node::{List, Node};
 use super::path::Path;
+use super::walk::walk;
 use crate::status::Cause;
 
 /// The duplicates within a value.
 pub(super) fn check(node: &Node, value: &Value, at: &Path) -> Vec<Cause> {
     let mut causes = Vec::new();
-    walk(node, value, at, &mut causes);
+    walk(node, value, at, &mut |node, value, at| {
+        let Value::Array(items) = value else { return };
+        match &node.list {
+            List::Atomic => {}
+            List::Set => check_set(items, at, &mut causes),
+            List::Map(keys) => check_keys(items, keys, at, &mut causes),
+        }
+    });
     causes
-}
-
-fn walk(node: &Node, value: &Value, at: &Path, causes: &mut Vec<Cause>) {
-    match value {
-        Value::Object(fields) => {
-            for (name, value) in fields {
-                match (node.properties.get(name), &node.additional) {
-                    (Some(property), _) => walk(property, value, &at.field(name), causes),
-                    (None, Additional::Each(each)) => walk(each, value, &at.key(name), causes),
-                    (None, _) => {}
-                }
-            }
-        }
-        Value::Array(items) => {
-            match &node.list {
-                List::Atomic => {}
-                List::Set => check_set(items, at, causes),
-                List::Map(keys) => check_keys(items, keys, at, causes),
-            }
-            if let Some(of_items) = &node.items {
-                for (index, item) in items.iter().enumerate() {
-                    walk(of_items, item, &at.index(index), causes);
-                }
-            }
-        }
-        _ => {}
-    }
 }
 
 fn check_set(items: &[Value], at: &Path, causes: &mut Vec<Cause>) {
