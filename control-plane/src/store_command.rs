@@ -20,10 +20,7 @@ pub(crate) fn command() -> Command {
 
 /// Runs until a signal to stop.
 pub(crate) fn run(flags: &[String]) -> ExitCode {
-    let variables: Vec<(String, String)> = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .filter(|(name, _)| name.starts_with("ETCD_"))
-        .collect();
+    let variables = config::variables();
     let read = |path: &str| std::fs::read_to_string(path);
     let config = match config::parse(flags, &variables, &read) {
         Ok(config) => config,

@@ -289,6 +289,14 @@ pub enum Exit {
     Shadowed { variable: String },
 }
 
+/// The `ETCD_*` variables of this process. Those that are not UTF-8 are left out.
+pub fn variables() -> Vec<(String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .filter(|(name, _)| name.starts_with("ETCD_"))
+        .collect()
+}
+
 /// Parses the command line (without the program's name), the `ETCD_*` variables, and the file that
 /// they may name.
 pub fn parse(

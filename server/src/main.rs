@@ -26,10 +26,7 @@ fn main() -> ExitCode {
     if let Some((name, args)) = utl_command(&program, &args) {
         return utl(name, args);
     }
-    let variables: Vec<(String, String)> = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .filter(|(name, _)| name.starts_with("ETCD_"))
-        .collect();
+    let variables = config::variables();
     match config::parse(&args, &variables, &|path| std::fs::read_to_string(path)) {
         Ok(config) => run(config, program),
         Err(exit) => refuse(exit),
