@@ -18,6 +18,7 @@ mod framing;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod gather;
+mod metadata;
 mod pings;
 mod preface;
 mod router;

@@ -116,7 +116,7 @@ pub(super) const SECTIONS: &[(&str, &[Flag])] = &[
         flag("wal-dir", Text, "", Used, "Directory of the log, if apart from the data."),
         flag("snapshot-count", Uint, "10000", Used, "Most entries between two checkpoints; unless it is given, checkpoints go by bytes."),
         flag("snapshot-catchup-entries", Uint, "5000", Used, "Log entries kept in memory for a member that lags."),
-        flag("wal-keep-bytes", Uint, "1073741824", Used, "Bytes of the log kept on disk for members that were away, at most an eighth of what is free there; 0 means that they get a snapshot."),
+        flag("wal-keep-bytes", Uint, "1073741824", Used, "Bytes of the log kept on disk for members that were away, at most an eighth of what is free there, nothing in a cluster of one; 0 means that they get a snapshot."),
         flag("heartbeat-interval", Uint, "100", Used, "Milliseconds between two heartbeats."),
         flag("election-timeout", Uint, "1000", Used, "Milliseconds without a leader before an election."),
         flag("initial-election-tick-advance", Bool, "true", Moot, "Shorten the first election."),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use raft::NodeId;
 
 use super::job::Hurry;
+use super::published::Standing;
 use super::watch::Watch;
 use super::{Fatal, Job, Note, Ports, Published, RequestIds};
 use crate::applier::{Applier, ApplyEffects};
@@ -145,11 +146,14 @@ impl ApplyDriver {
             return Ok(()); // The first members are not applied yet.
         }
         let own = members.iter().find(|member| member.id == self.member_id);
-        let learns = own.is_some_and(|own| own.is_learner);
-        let voters = members.iter().filter(|member| !member.is_learner);
-        let sole = voters.map(|member| member.id).eq([self.member_id]);
-        self.shared.progress.set_members(sole, learns);
-        ports.note(Note::Learns(learns));
+        let learner = own.is_some_and(|own| own.is_learner);
+        let mut others = members.iter().filter(|member| member.id != self.member_id);
+        self.shared.progress.set_standing(Standing {
+            sole_voter: own.is_some() && !learner && others.clone().all(|other| other.is_learner),
+            learner,
+            alone: own.is_some() && others.next().is_none(),
+        });
+        ports.note(Note::Learns(learner));
         ports.set_members(&members, &removed);
         Ok(())
     }

@@ -12,6 +12,7 @@ use storage::vfs::Lock;
 use super::apply::ApplyDriver;
 use super::consensus::ConsensusDriver;
 use super::log::Log;
+use super::published::Standing;
 use super::space::Disks;
 use super::watch::Watch;
 use super::{Published, RequestIds};
@@ -65,8 +66,11 @@ impl Actors {
         let (voters, learners) = data.voters_and_learners()?;
         let shared = Arc::new(Published::new(
             member_id,
-            voters == [member_id],
-            learners.contains(&member_id),
+            Standing {
+                sole_voter: voters == [member_id],
+                learner: learners.contains(&member_id),
+                alone: voters == [member_id] && learners.is_empty(),
+            },
         ));
         let request_ids = Arc::new(RequestIds::new(
             member_id,

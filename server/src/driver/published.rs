@@ -45,6 +45,17 @@ pub struct Progress {
     applied_term: AtomicU64,
     sole_voter: AtomicBool,
     learner: AtomicBool,
+    alone: AtomicBool,
+}
+
+/// What a member is among all members.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// No other member votes.
+    pub sole_voter: bool,
+    pub learner: bool,
+    /// There is no other member.
+    pub alone: bool,
 }
 
 /// The space that the data takes, and whether space is low. Written by the applier alone.
@@ -63,7 +74,7 @@ pub struct Space {
 }
 
 impl Published {
-    pub fn new(member_id: NodeId, sole_voter: bool, learner: bool) -> Published {
+    pub fn new(member_id: NodeId, standing: Standing) -> Published {
         let shared = Published {
             member_id,
             leadership: Leadership::default(),
@@ -74,7 +85,7 @@ impl Published {
             log_kept_bytes: AtomicU64::new(0),
             log_keep_bytes: AtomicU64::new(0),
         };
-        shared.progress.set_members(sole_voter, learner);
+        shared.progress.set_standing(standing);
         shared
     }
 
@@ -195,9 +206,15 @@ impl Progress {
         self.learner.load(Acquire)
     }
 
-    pub(super) fn set_members(&self, sole_voter: bool, learner: bool) {
-        self.learner.store(learner, Release);
-        self.sole_voter.store(sole_voter, Release);
+    /// True if the cluster has no other member.
+    pub(super) fn is_alone(&self) -> bool {
+        self.alone.load(Acquire)
+    }
+
+    pub(super) fn set_standing(&self, standing: Standing) {
+        self.alone.store(standing.alone, Release);
+        self.learner.store(standing.learner, Release);
+        self.sole_voter.store(standing.sole_voter, Release);
     }
 
     /// A reader of this term also sees the effects of its entry.

@@ -99,7 +99,10 @@ impl Disks {
     fn limit_kept(&self, disk: Option<DiskSpace>) -> bool {
         let kept = self.shared.log_kept_bytes();
         let room = disk.map_or(u64::MAX, |disk| space_alarm::room_for_kept(disk, kept));
-        let room = if self.shared.space.is_low() { 0 } else { room };
+        // A member that is alone feeds nobody, and its writes are cheapest into the files that its
+        // checkpoints set free.
+        let useless = self.shared.space.is_low() || self.shared.progress.is_alone();
+        let room = if useless { 0 } else { room };
         let limit = room.min(self.keep_bytes);
         self.shared.set_log_keep(limit);
         kept > limit
@@ -116,6 +119,7 @@ mod tests {
     use storage::vfs::sim::SimVfs;
 
     use super::*;
+    use crate::driver::published::Standing;
 
     const MIB: u64 = 1 << 20;
 
@@ -124,7 +128,7 @@ mod tests {
         let vfs = SimVfs::new(1);
         let log_dir = PathBuf::from("/log");
         vfs.create_dir_all(&log_dir).unwrap();
-        let shared = Arc::new(Published::new(1, true, false));
+        let shared = Arc::new(Published::new(1, Standing::default()));
         let shared_vfs = Arc::new(vfs.clone());
         let disks = Disks::new(
             shared_vfs,
@@ -153,9 +157,30 @@ mod tests {
     }
 
     #[test]
+    fn a_member_that_is_alone_keeps_nothing() {
+        let shared = Arc::new(Published::new(1, Standing::default()));
+        let (store_dir, log_dir) = ("/store".into(), "/log".into());
+        let vfs = Arc::new(SimVfs::new(1));
+        let disks = Disks::new(vfs, store_dir, log_dir, Arc::clone(&shared), MIB);
+        shared.set_log_kept(1);
+        let alone = Standing {
+            sole_voter: true,
+            alone: true,
+            learner: false,
+        };
+        shared.progress.set_standing(alone);
+        assert!(disks.limit_kept(None));
+        assert_eq!(shared.log_keep_bytes(), 0);
+        // A learner is fed, too.
+        shared.progress.set_standing(Standing::default());
+        assert!(!disks.limit_kept(None));
+        assert_eq!(shared.log_keep_bytes(), MIB);
+    }
+
+    #[test]
     fn nothing_is_kept_while_space_is_low() {
         let vfs = SimVfs::new(1);
-        let shared = Arc::new(Published::new(1, true, false));
+        let shared = Arc::new(Published::new(1, Standing::default()));
         let (store_dir, log_dir) = ("/store".into(), "/log".into());
         let disks = Disks::new(Arc::new(vfs), store_dir, log_dir, Arc::clone(&shared), MIB);
         shared.set_log_kept(1);

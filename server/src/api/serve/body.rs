@@ -14,6 +14,7 @@ use tonic::Status;
 use super::call::Ended;
 use super::cost::Charge;
 use super::framing::Framing;
+use super::metadata::GRPC_STATUS;
 use super::stats::Heard;
 use crate::error::Error;
 use crate::event::admission::CountedBytes;
@@ -240,7 +241,7 @@ impl Body for ResponseBody {
 
 /// The value of `grpc-status`, if present.
 pub(super) fn status_code(headers: &HeaderMap) -> Option<usize> {
-    headers.get("grpc-status")?.to_str().ok()?.parse().ok()
+    headers.get(&GRPC_STATUS)?.to_str().ok()?.parse().ok()
 }
 
 #[cfg(test)]

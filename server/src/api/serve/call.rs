@@ -11,6 +11,7 @@ use tonic::Status;
 use super::body::status_code;
 use super::caller::Caller;
 use super::cost::Charge;
+use super::metadata::{CLIENT_API_VERSION, GRPC_MESSAGE, GRPC_TIMEOUT, HAS_LEADER, TOKEN};
 use super::pings::OpenCall;
 use super::stats::{self, Heard, Served};
 use crate::auth::Credentials;
@@ -32,9 +33,6 @@ const GATEWAY_MARK: &str = "grpcgateway-accept";
 /// The error of etcd's gRPC layer for bytes that are not a message.
 const MALFORMED: &str =
     "grpc: error unmarshalling request: proto: cannot parse invalid wire-format data";
-
-/// The header with the text of an error.
-const MESSAGE: &str = "grpc-message";
 
 /// Start of the decoder's own error text, as escaped in a header.
 const DECODER_TEXT: &[u8] = b"failed%20to%20decode%20Protobuf";
@@ -88,7 +86,7 @@ pub(super) fn credentials<B>(
 ) -> Option<Credentials> {
     let headers = request.headers();
     let token = headers
-        .get("token")
+        .get(&TOKEN)
         .or_else(|| headers.get(header::AUTHORIZATION));
     let token = token.map(|token| Credentials::token_of(token.as_bytes()));
     let common_name = request
@@ -117,7 +115,7 @@ pub(super) fn check_learner(path: &str, server: &EtcdServer) -> Result<(), Error
 
 /// True if the client wants an error when there is no leader.
 pub(super) fn wants_leader(headers: &HeaderMap) -> bool {
-    let wish = headers.get("hasleader");
+    let wish = headers.get(&HAS_LEADER);
     wish.is_some_and(|value| value == "true")
 }
 
@@ -128,7 +126,7 @@ pub(super) fn check_metadata(
     server: &EtcdServer,
     metrics: &Metrics,
 ) -> Result<(), Error> {
-    let version = match headers.get("client-api-version") {
+    let version = match headers.get(&CLIENT_API_VERSION) {
         None => "unknown",
         Some(value) => {
             std::str::from_utf8(value.as_bytes()).map_err(|_| Error::InvalidClientApiVersion)?
@@ -145,7 +143,7 @@ pub(super) fn check_metadata(
 /// The client's timeout, if it sends one: digits and a unit.
 pub(super) fn patience(headers: &HeaderMap) -> Result<Option<Duration>, Status> {
     const DIGITS_MAX: usize = 8;
-    let Some(value) = headers.get("grpc-timeout") else {
+    let Some(value) = headers.get(&GRPC_TIMEOUT) else {
         return Ok(None);
     };
     let text = value.to_str().unwrap_or_default();
@@ -175,11 +173,11 @@ pub(super) fn patience(headers: &HeaderMap) -> Result<Option<Duration>, Status> 
 /// Replaces the decoder's own error text with etcd's.
 fn reword(headers: &mut HeaderMap) {
     if headers
-        .get(MESSAGE)
+        .get(&GRPC_MESSAGE)
         .is_some_and(|text| text.as_bytes().starts_with(DECODER_TEXT))
     {
         // This header needs no escapes for spaces and printable ASCII.
-        headers.insert(MESSAGE, HeaderValue::from_static(MALFORMED));
+        headers.insert(&GRPC_MESSAGE, HeaderValue::from_static(MALFORMED));
     }
 }
 
@@ -269,7 +267,7 @@ impl Ended {
         };
         reword(headers);
         self.with(code);
-        if let (Some(span), Some(text)) = (&mut self.span, headers.get(MESSAGE)) {
+        if let (Some(span), Some(text)) = (&mut self.span, headers.get(&GRPC_MESSAGE)) {
             let text = percent_decode(text.as_bytes()).decode_utf8_lossy();
             span.failed(text.into_owned());
         }

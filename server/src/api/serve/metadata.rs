@@ -1,0 +1,21 @@
+//! The names of the headers that every call is asked for. As constants they are looked up without
+//! being parsed each time.
+
+use http::HeaderName;
+
+/// A user's token.
+pub(super) static TOKEN: HeaderName = HeaderName::from_static("token");
+
+/// Set by a client that wants an error when there is no leader.
+pub(super) static HAS_LEADER: HeaderName = HeaderName::from_static("hasleader");
+
+pub(super) static CLIENT_API_VERSION: HeaderName = HeaderName::from_static("client-api-version");
+
+/// The client's deadline.
+pub(super) static GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
+
+/// The code that a call ends with.
+pub(super) static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+
+/// The text of an error.
+pub(super) static GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
