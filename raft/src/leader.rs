@@ -404,12 +404,15 @@ impl Leader {
             let Some(term) = state.log.term_at(index) else {
                 return self.fetch(state, to);
             };
-            let entries = if peer.is_full(&limits) || peer.has_lost_log() {
+            let is_full = peer.is_full(&limits);
+            let entries = if is_full || peer.has_lost_log() {
                 Vec::new()
             } else {
                 state.log.slice(peer.next, limits.append_bytes)
             };
-            let news = peer.commit_sent < state.log.commit();
+            // A full window waits for answers, each of which lets the news through. Otherwise every
+            // commit would send another empty append to a member that does not answer.
+            let news = !is_full && peer.commit_sent < state.log.commit();
             let probing = peer.flow != Flow::Replicate;
             if entries.is_empty() && !probing && !peer.poke && !news {
                 return;

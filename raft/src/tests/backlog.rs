@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::cluster::Cluster;
+use crate::message::Body;
 use crate::{Limits, Proposed, Refused};
 
 const HEARTBEAT: Duration = Duration::from_millis(100);
@@ -79,4 +80,30 @@ fn a_leader_that_applies_slowly_takes_proposals_again_when_it_has_caught_up() {
     assert!(taken > 10, "{taken}");
     cluster.apply_all(1);
     assert_ne!(cluster.propose(1, DATA), busy);
+}
+
+#[test]
+fn a_member_that_does_not_answer_gets_no_more_than_its_window() {
+    let mut cluster = cluster(&[1, 2, 3], 1);
+    cluster.node(1).fast_apply = true;
+    for _ in 0..50 {
+        cluster.propose(1, DATA);
+        // What is meant for member 3 stays under way.
+        while cluster.deliver(|m| m.to != 3) > 0 {}
+    }
+    assert_eq!(
+        cluster.raft(1).status().commit,
+        cluster.raft(2).status().commit
+    );
+    let appends = cluster.network.iter();
+    let appends = appends.filter(|m| m.to == 3 && matches!(m.body, Body::Append { .. }));
+    let appends = appends.count();
+    // Until the window is full, an empty append may tell of each commit.
+    assert!(appends <= 2 * LIMITS.inflight_messages, "{appends}");
+
+    cluster.settle();
+    cluster.pass(HEARTBEAT);
+    cluster.settle();
+    let (leader, follower) = (cluster.raft(1).status(), cluster.raft(3).status());
+    assert_eq!(follower.applied, leader.commit);
 }
