@@ -78,19 +78,21 @@ impl raw::kv_server::Kv for KvService {
         call: Call<pb::RangeRequest>,
     ) -> Result<Response<raw::RangeResponse>, Status> {
         let who = caller_of(&call);
-        let began = self.server.now();
+        let called = self.server.now();
         let request = call.into_inner();
         if !request.serializable && self.server.is_learner() {
             return Err(Error::NotSupportedForLearner.into());
         }
         check::range(&request)?;
+        let mut began = called;
         if !request.serializable {
             self.server.linearizable().await?;
+            began = self.server.now();
         }
         let view = self.server.view();
         self.server.check_read(&who, may_read(&request)).await?;
         self.server.metrics().range_total.inc();
-        let slow = SlowRead::begin(&self.server, began);
+        let slow = SlowRead::begin(&self.server, called, began);
         let is_large = is_large(&view, &request)?;
         let shown = request.clone();
         let mut reading = Reading::new(&view, request)?;
@@ -168,7 +170,8 @@ impl raw::kv_server::Kv for KvService {
         check::txn(&request, self.server.limits().max_txn_ops)?;
         if txn::is_read_only(&request) {
             let shown = request.clone();
-            let slow = SlowRead::begin(&self.server, self.server.now());
+            let now = self.server.now();
+            let slow = SlowRead::begin(&self.server, now, now);
             let mut response = self.read_txn(request, &who).await?;
             slow.end(&mut response, 0, "read-only txn ", || loggable::txn(&shown));
             response.extensions_mut().insert(ReadonlyTxn);

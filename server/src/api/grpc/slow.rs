@@ -18,12 +18,12 @@ pub(super) struct SlowRead<'a> {
 }
 
 impl SlowRead<'_> {
-    /// Starts timing a read for a call that arrived at `called`.
-    pub(super) fn begin(server: &EtcdServer, called: Duration) -> SlowRead<'_> {
+    /// Times a read that began at `began` for a call that arrived at `called`.
+    pub(super) fn begin(server: &EtcdServer, called: Duration, began: Duration) -> SlowRead<'_> {
         SlowRead {
             server,
             called,
-            began: server.now(),
+            began,
         }
     }
 
@@ -34,9 +34,10 @@ impl SlowRead<'_> {
         prefix: &str,
         request: impl FnOnce() -> String,
     ) {
-        let took = self.server.now().saturating_sub(self.began);
+        let now = self.server.now();
+        let took = now.saturating_sub(self.began);
         let limit = self.server.limits().slow_apply;
-        count(self.server, self.called, response, keys);
+        count_at(now, self.server, self.called, response, keys);
         if took <= limit {
             return;
         }
@@ -59,9 +60,19 @@ pub(super) fn count<M>(
     response: &mut Response<M>,
     keys: i64,
 ) {
+    count_at(server.now(), server, called, response, keys);
+}
+
+fn count_at<M>(
+    now: Duration,
+    server: &EtcdServer,
+    called: Duration,
+    response: &mut Response<M>,
+    keys: i64,
+) {
     // The decision to log comes later, when the call ends. Half the limit makes sure that every
     // logged call has its keys recorded.
-    let took = server.now().saturating_sub(called);
+    let took = now.saturating_sub(called);
     if took > server.limits().slow_call / 2 {
         response.extensions_mut().insert(Counted(keys));
     }
