@@ -6,8 +6,10 @@
     reason = "runs processes and waits for them"
 )]
 
+pub(super) mod absent;
 pub(super) mod puts;
 pub(super) mod snapshot;
+mod spread;
 pub(super) mod steady;
 pub(super) mod takeover;
 mod writers;

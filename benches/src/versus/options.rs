@@ -32,17 +32,20 @@ pub(super) enum Part {
     Steady,
     /// New members receive the store while clients write.
     Snapshot,
+    /// A member of three is away while clients write, and returns.
+    Absent,
     /// A large store.
     Big,
 }
 
 impl Part {
-    const ALL: [(&'static str, Part); 6] = [
+    const ALL: [(&'static str, Part); 7] = [
         ("loads", Part::Loads),
         ("cluster", Part::Cluster),
         ("takeover", Part::Takeover),
         ("steady", Part::Steady),
         ("snapshot", Part::Snapshot),
+        ("absent", Part::Absent),
         ("big", Part::Big),
     ];
 }
@@ -211,7 +214,7 @@ fn command() -> clap::Command {
         .arg(
             number(
                 "only",
-                "What to measure: loads (usual), cluster, takeover, steady, snapshot, big",
+                "What to measure: loads (usual), cluster, takeover, steady, snapshot, absent, big",
             )
             .value_parser(part_by_name),
         )

@@ -9,7 +9,8 @@
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
-use super::writers::{Ack, Pace, Writers};
+use super::spread::{Spread, took_between};
+use super::writers::{Pace, Writers};
 use super::{Cluster, Result};
 use crate::versus::generator;
 use crate::versus::options::{Options, Programs};
@@ -63,17 +64,17 @@ pub(in crate::versus) fn run(options: &Options, programs: &Programs) -> Result<(
                 "{:6} learner {round}: {:?}, p99 {:.2} ms, before it {:.2} ms",
                 side.name(),
                 ended - began,
-                Row::of(during.clone(), ended - began).p99,
-                Row::of(before.clone(), span).p99,
+                Spread::of(during.clone(), ended - began).p99,
+                Spread::of(before.clone(), span).p99,
             );
             calm.extend(before);
             fed.extend(during);
             cluster.leave(member, id)?;
             std::thread::sleep(CALM);
         }
-        let calm = Row::of(calm, span * rounds as u32);
+        let calm = Spread::of(calm, span * rounds as u32);
         calm.print(side.name(), "undisturbed", "");
-        let fed = Row::of(fed, feeding);
+        let fed = Spread::of(fed, feeding);
         let rise = format!("{:+.0} %", (fed.p99 / calm.p99 - 1.0) * 100.0);
         fed.print(side.name(), "feeding learners", &rise);
     }
@@ -101,45 +102,4 @@ fn fill(puts: u64) -> Vec<OsString> {
         &total,
     ];
     args.iter().map(OsString::from).collect()
-}
-
-fn took_between(acks: &[Ack], from: Instant, to: Instant) -> Vec<f64> {
-    let between = acks.iter().filter(|ack| ack.at >= from && ack.at < to);
-    between.map(|ack| ack.took.as_secs_f64() * 1e3).collect()
-}
-
-struct Row {
-    count: usize,
-    span: Duration,
-    p50: f64,
-    p99: f64,
-    max: f64,
-}
-
-impl Row {
-    fn of(mut took: Vec<f64>, span: Duration) -> Row {
-        took.sort_by(f64::total_cmp);
-        let at = |part: f64| {
-            let place = (took.len() as f64 * part) as usize;
-            took.get(place).or(took.last()).copied().unwrap_or(f64::NAN)
-        };
-        Row {
-            count: took.len(),
-            span,
-            p50: at(0.5),
-            p99: at(0.99),
-            max: at(1.0),
-        }
-    }
-
-    fn print(&self, side: &str, what: &str, rise: &str) {
-        println!(
-            "| {side} | {what} | {} | {:.1} | {:.2} | {:.2} | {:.2} | {rise} |",
-            self.count,
-            self.span.as_secs_f64(),
-            self.p50,
-            self.p99,
-            self.max
-        );
-    }
 }

@@ -14,7 +14,7 @@ use super::{Cluster, Result};
 use crate::versus::options::{Options, Programs};
 use crate::versus::side::Side;
 
-const PACE: Pace = Pace {
+pub(super) const PACE: Pace = Pace {
     every: Duration::from_millis(2),
     patience: Duration::from_millis(100),
     value_bytes: 256,
@@ -27,7 +27,7 @@ const POLL: Duration = Duration::from_millis(5);
 const ROUNDS: usize = 7;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
+pub(super) enum Fault {
     Kill,
     Terminate,
     Stop,
@@ -36,7 +36,7 @@ enum Fault {
 impl Fault {
     const ALL: [Fault; 3] = [Fault::Kill, Fault::Terminate, Fault::Stop];
 
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Fault::Kill => "kill -9",
             Fault::Terminate => "SIGTERM",
@@ -109,6 +109,18 @@ fn one(cluster: &mut Cluster, writers: &Writers, fault: Fault) -> Result<Duratio
     cluster.wait_healthy()?;
     std::thread::sleep(CALM);
     let (leader, term) = cluster.wait_healthy()?;
+    lose(cluster, writers, fault, leader, term)
+}
+
+/// The leader of `term` is lost, and comes back when another leads. Returns the longest time without
+/// an acknowledged write.
+pub(super) fn lose(
+    cluster: &mut Cluster,
+    writers: &Writers,
+    fault: Fault,
+    leader: usize,
+    term: u64,
+) -> Result<Duration> {
     let began = Instant::now();
     match fault {
         Fault::Kill => cluster.member(leader).kill(),
