@@ -9,6 +9,7 @@ use machinery::status::Status;
 use machinery::{object, status, strict};
 use serde_json::Value;
 
+use crate::admission::Warnings;
 use crate::auth::User;
 use crate::http::api::Api;
 use crate::http::body::{self, Expected};
@@ -37,6 +38,8 @@ pub(crate) struct Call<'a> {
     pub(crate) query: &'a Query,
     pub(crate) method: &'a Method,
     pub(crate) headers: &'a HeaderMap,
+    /// What admission warns the client of, whatever becomes of the request.
+    pub(crate) warnings: Arc<Warnings>,
 }
 
 impl<'a> Call<'a> {
@@ -82,17 +85,24 @@ impl<'a> Call<'a> {
             resource: Arc::clone(&self.target.resource),
             namespace: &self.target.namespace,
             dry,
+            options: self.query.options_object(self.options_kind()),
+            warnings: Arc::clone(&self.warnings),
         }
     }
 
     /// The options of a write, from its query.
     pub(crate) fn options(&self) -> Result<request::Options, Status> {
-        self.query.options(match *self.method {
+        self.query.options(self.options_kind())
+    }
+
+    /// Kubernetes' name for the options of this request.
+    fn options_kind(&self) -> &'static str {
+        match *self.method {
             Method::PUT => "UpdateOptions",
             Method::PATCH => "PatchOptions",
             Method::DELETE => "DeleteOptions",
             _ => "CreateOptions",
-        })
+        }
     }
 
     pub(crate) fn show(&self, code: StatusCode, entry: &Entry) -> Result<Response<Body>, Status> {
@@ -269,7 +279,7 @@ impl<'a> Call<'a> {
     }
 
     /// The response to a write, successful or not, with its warnings.
-    fn warned<T>(
+    pub(crate) fn warned<T>(
         &self,
         written: Result<T, Status>,
         warnings: &[String],
