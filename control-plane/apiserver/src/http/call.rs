@@ -38,7 +38,7 @@ pub(crate) struct Call<'a> {
     pub(crate) query: &'a Query,
     pub(crate) method: &'a Method,
     pub(crate) headers: &'a HeaderMap,
-    /// What admission warns the client of, whatever becomes of the request.
+    /// What the client is warned of, whatever becomes of the request.
     pub(crate) warnings: Arc<Warnings>,
 }
 
@@ -223,14 +223,13 @@ impl<'a> Call<'a> {
     async fn create(&self, body: Bytes) -> Result<Response<Body>, Status> {
         let asked = self.options()?;
         let decoded = self.object(body, asked.validation).await?;
-        let mut warnings = decoded.warnings;
         let strategy = strategy::of(&self.target.resource);
-        warnings.extend((strategy.warnings_on_create)(&decoded.object));
-        warnings.extend(strategy.warnings_of(&decoded.object));
-        let made = self.writer(asked.dry).create(decoded.object).await;
-        self.warned(made, &warnings, |entry| {
-            self.show(StatusCode::CREATED, &entry)
-        })
+        self.warnings.add(decoded.warnings);
+        self.warnings
+            .add((strategy.warnings_on_create)(&decoded.object));
+        self.warnings.add(strategy.warnings_of(&decoded.object));
+        let entry = self.writer(asked.dry).create(decoded.object).await?;
+        self.show(StatusCode::CREATED, &entry)
     }
 
     pub(crate) async fn replace(
@@ -239,20 +238,18 @@ impl<'a> Call<'a> {
         subresource: &str,
     ) -> Result<Response<Body>, Status> {
         let asked = self.options()?;
-        let mut decoded = self.object(body, asked.validation).await?;
+        let decoded = self.object(body, asked.validation).await?;
+        self.warnings.add(decoded.warnings);
         if subresource.is_empty() {
             let strategy = strategy::of(&self.target.resource);
-            let more = strategy.warnings_of(&decoded.object);
-            decoded.warnings.extend(more);
+            self.warnings.add(strategy.warnings_of(&decoded.object));
         }
         let change = Change::Replace(decoded.object);
-        let updated = self
-            .writer(asked.dry)
+        let writer = self.writer(asked.dry);
+        let (edited, _) = writer
             .update(&self.target.name, subresource, change)
-            .await;
-        self.warned(updated, &decoded.warnings, |(edited, _)| {
-            self.show_edited(edited)
-        })
+            .await?;
+        self.show_edited(edited)
     }
 
     pub(crate) async fn patch(
@@ -267,33 +264,31 @@ impl<'a> Call<'a> {
             .writer(dry)
             .update(&self.target.name, subresource, change)
             .await?;
-        let (edited, mut warnings) = updated;
-        let entry = edited.entry_ref();
+        let (edited, warnings) = updated;
+        self.warnings.add(warnings);
         if subresource.is_empty() {
             let strategy = strategy::of(&self.target.resource);
-            warnings.extend(strategy.warnings_of(&entry.object));
+            let object = &edited.entry_ref().object;
+            self.warnings.add(strategy.warnings_of(object));
         }
-        let mut response = self.show_edited(edited)?;
-        reply::warn(&mut response, &warnings);
-        Ok(response)
+        self.show_edited(edited)
     }
 
-    /// The response to a write, successful or not, with its warnings.
-    pub(crate) fn warned<T>(
+    /// Adds the warnings to an answer, also to an error.
+    pub(crate) fn warned(
         &self,
-        written: Result<T, Status>,
-        warnings: &[String],
-        show: impl FnOnce(T) -> Result<Response<Body>, Status>,
+        answer: Result<Response<Body>, Status>,
     ) -> Result<Response<Body>, Status> {
-        let mut response = match written {
-            Ok(written) => show(written)?,
+        let warnings = self.warnings.take();
+        let mut response = match answer {
+            Ok(response) => response,
             Err(error) if warnings.is_empty() => return Err(error),
             Err(error) => {
                 let accept = Accept::negotiate(self.headers, true);
                 reply::error(&error, accept.unwrap_or(Accept::PLAIN).encoding)
             }
         };
-        reply::warn(&mut response, warnings);
+        reply::warn(&mut response, &warnings);
         Ok(response)
     }
 

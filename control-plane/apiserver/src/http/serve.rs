@@ -117,8 +117,7 @@ async fn answer(api: &Api, parts: &mut Parts, body: Body) -> Result<Response<Bod
     }
     let answer = call.run(&attributes.verb, received.take()).await;
     drop(slot);
-    let warnings = call.warnings.take();
-    call.warned(answer, &warnings, Ok)
+    call.warned(answer)
 }
 
 /// True for a probe of the server's health.
