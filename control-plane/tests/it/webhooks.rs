@@ -2,142 +2,18 @@
 //! happens when they fail.
 
 mod server;
+mod world;
 
-use apiserver::{Config, Server};
-use axum::body::{Body, to_bytes};
-use http::{HeaderMap, Request};
+use std::sync::Arc;
+
 use serde_json::{Value, json};
-use testkit::Launch;
-use tower::ServiceExt as _;
+use tokio::sync::Notify;
 
-use crate::cluster::BINARY;
 use server::{Hook, Reply, allow, patch};
+use world::{GROUP, World, label, map, pod, rule};
 
-const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const PODS: &str = "/api/v1/namespaces/default/pods";
-
-struct World {
-    _store: testkit::Server,
-    server: Server,
-    hook: Hook,
-}
-
-struct Answer {
-    code: u16,
-    headers: HeaderMap,
-    body: Value,
-}
-
-impl Answer {
-    fn warnings(&self) -> Vec<&str> {
-        let all = self.headers.get_all("Warning").iter();
-        all.map(|one| one.to_str().unwrap()).collect()
-    }
-
-    fn message(&self) -> &str {
-        self.body["message"].as_str().unwrap()
-    }
-}
-
-impl World {
-    async fn start() -> World {
-        World::with(Hook::start(&["127.0.0.1"]).await).await
-    }
-
-    async fn with(hook: Hook) -> World {
-        let launch = Launch::program(BINARY).subcommand("store");
-        let store = launch.start().unwrap_or_else(|error| panic!("{error}"));
-        let client = etcd_api::Client::connect(store.url()).await.unwrap();
-        let server = Server::new(client, Config::default());
-        server.ready().await.unwrap();
-        World {
-            _store: store,
-            server,
-            hook,
-        }
-    }
-
-    async fn ask(&self, method: &str, path: &str, body: &Value) -> Answer {
-        let media_type = match method {
-            "PATCH" => "application/merge-patch+json",
-            _ => "application/json",
-        };
-        let body = match body {
-            Value::Null => Body::empty(),
-            body => Body::from(body.to_string()),
-        };
-        let request = Request::builder().method(method).uri(path);
-        let request = request
-            .header("Content-Type", media_type)
-            .body(body)
-            .unwrap();
-        let response = self.server.router().oneshot(request).await.unwrap();
-        let (head, body) = response.into_parts();
-        let body = to_bytes(body, usize::MAX).await.unwrap();
-        Answer {
-            code: head.status.as_u16(),
-            headers: head.headers,
-            body: serde_json::from_slice(&body).unwrap(),
-        }
-    }
-
-    async fn post(&self, path: &str, body: &Value) -> Answer {
-        self.ask("POST", path, body).await
-    }
-
-    /// Creates what the test needs.
-    async fn given(&self, path: &str, body: &Value) {
-        let answer = self.post(path, body).await;
-        assert_eq!(answer.code, 201, "{path}: {}", answer.body);
-    }
-
-    /// Creates a configuration of one webhook for a path of the hook.
-    async fn configure(&self, kind: &str, name: &str, path: &str, more: Value) {
-        let answer = self.try_configure(kind, name, path, more).await;
-        assert_eq!(answer.code, 201, "{}", answer.body);
-        assert_eq!(answer.warnings(), [""; 0]);
-    }
-
-    async fn try_configure(&self, kind: &str, name: &str, path: &str, more: Value) -> Answer {
-        let mut webhook = json!({
-            "name": format!("{name}.example.com"), "admissionReviewVersions": ["v1"],
-            "sideEffects": "None", "clientConfig": self.hook.config(path),
-            "rules": [rule("*", "configmaps")],
-        });
-        merge(&mut webhook, &more);
-        let configuration = json!({"kind": format!("{kind}WebhookConfiguration"),
-            "metadata": {"name": name}, "webhooks": [webhook]});
-        let path = format!("{GROUP}/{}webhookconfigurations", kind.to_lowercase());
-        self.post(&path, &configuration).await
-    }
-}
-
-fn merge(into: &mut Value, more: &Value) {
-    let into = into.as_object_mut().unwrap();
-    into.extend(more.as_object().unwrap().clone());
-}
-
-fn rule(operation: &str, resource: &str) -> Value {
-    json!({"operations": [operation], "apiGroups": ["*"], "apiVersions": ["*"],
-        "resources": [resource]})
-}
-
-fn map(name: &str) -> Value {
-    json!({"kind": "ConfigMap", "metadata": {"name": name}})
-}
-
-fn pod(name: &str) -> Value {
-    json!({"kind": "Pod", "metadata": {"name": name},
-        "spec": {"containers": [{"name": "c", "image": "i:1"}]}})
-}
-
-fn label(key: &str) -> Value {
-    json!([
-        {"op": "test", "path": "/kind", "value": "ConfigMap"},
-        {"op": "add", "path": "/metadata/labels", "value": {key: "yes"}},
-    ])
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_webhook_is_asked_as_kubernetes_asks() {
@@ -646,6 +522,39 @@ async fn webhooks_change_objects_in_order_and_again_after_others() {
         ["/a", "/b", "/c", "/v"],
         "nothing to see again"
     );
+}
+
+/// A webhook may itself write services while it is asked about one.
+#[tokio::test(flavor = "multi_thread")]
+async fn services_do_not_wait_for_the_webhooks_of_others() {
+    const SERVICES: &str = "/api/v1/namespaces/default/services";
+    let world = World::start().await;
+    let (asked, said) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (heard, later) = (Arc::clone(&asked), Arc::clone(&said));
+    world.hook.on("/m", move |request| match &request["name"] {
+        name if name == "slow" => {
+            heard.notify_one();
+            Reply::Later(Arc::clone(&later))
+        }
+        _ => allow(request),
+    });
+    let services = json!({"rules": [rule("*", "services")]});
+    world.configure("Mutating", "m", "/m", services).await;
+    let service = |name: &str| json!({"kind": "Service", "metadata": {"name": name}, "spec": {"ports": [{"port": 80}]}});
+    let (made, changed) = (service("slow"), json!({"metadata": {"labels": {"a": "b"}}}));
+    let slow = format!("{SERVICES}/slow");
+    for (method, path, body, other) in [
+        ("POST", SERVICES, &made, "first"),
+        ("PATCH", &slow, &changed, "second"),
+    ] {
+        let other = async {
+            asked.notified().await;
+            world.given(SERVICES, &service(other)).await;
+            said.notify_one();
+        };
+        let (answer, ()) = tokio::join!(world.ask(method, path, body), other);
+        assert!(answer.code < 300, "{}", answer.body);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -18,6 +18,7 @@ use rustls::ServerConfig;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio_rustls::TlsAcceptor;
 
@@ -30,6 +31,8 @@ pub(super) enum Reply {
     Review(Value),
     /// A code and a body.
     Raw(u16, String),
+    /// That the write is allowed, once the test says so.
+    Later(Arc<Notify>),
     /// Nothing, ever.
     Silence,
 }
@@ -192,9 +195,16 @@ async fn answer(state: Arc<State>, request: Request<Body>) -> Response<Body> {
         Some(behaviour) => behaviour(&review["request"]),
         None => Reply::Raw(404, "404 page not found".into()),
     };
+    let reply = match reply {
+        Reply::Later(said) => {
+            said.notified().await;
+            allow(&Value::Null)
+        }
+        other => other,
+    };
     let (code, body) = match reply {
         Reply::Raw(code, body) => (code, body),
-        Reply::Silence => std::future::pending().await,
+        Reply::Silence | Reply::Later(_) => std::future::pending().await,
         Reply::Review(mut response) => {
             if response.get("uid").is_none() {
                 response["uid"] = review["request"]["uid"].clone();
