@@ -3,7 +3,7 @@
 //!
 //! The chain has two halves. First its plugins may change the object, which has its defaults by
 //! then. The registry completes the result and validates it by the rules of its kind. Then the
-//! plugins may still refuse the state to store.
+//! plugins may still refuse the state to store. Webhooks are the last in each half.
 
 mod certificates;
 pub mod escalation;
@@ -11,15 +11,20 @@ mod namespaces;
 mod nodes;
 mod pods;
 pub mod service_account;
+mod webhooks;
 
 use std::sync::Arc;
 
 use machinery::schema::Kind;
 use machinery::status::Status;
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::auth::{Answer, Authorizer, User};
+use crate::resources::catalogue::Resource;
 use crate::storage::reader::Reader;
+use webhooks::mutating::{self, Mutating, Rounds};
+use webhooks::validating::{self, Validating};
 
 /// Operations of a write, as plugins see them.
 pub const CREATE: &str = "CREATE";
@@ -46,6 +51,33 @@ pub struct Attributes<'a> {
     pub name: &'a str,
     /// The stored object, if there is one.
     pub old: Option<&'a Value>,
+    /// True for a dry run: nothing is stored.
+    pub dry: bool,
+    /// What the request asks for besides, as an object such as CreateOptions.
+    pub options: &'a Value,
+    pub(crate) resource: &'a Arc<Resource>,
+    pub(crate) warnings: &'a Warnings,
+}
+
+/// What the client of a write is warned of.
+#[derive(Debug, Default)]
+pub(crate) struct Warnings(Mutex<Vec<String>>);
+
+impl Warnings {
+    /// Adds warnings that the client does not get yet.
+    pub(crate) fn add(&self, more: impl IntoIterator<Item = String>) {
+        let mut all = self.0.lock();
+        for warning in more {
+            if !all.contains(&warning) {
+                all.push(warning);
+            }
+        }
+    }
+
+    /// Takes all warnings.
+    pub(crate) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock())
+    }
 }
 
 /// What plugins read.
@@ -89,11 +121,14 @@ pub trait Plugin: Send + Sync + 'static {
 pub(crate) struct Chain {
     context: Context,
     plugins: Vec<Arc<dyn Plugin>>,
+    /// `None` if they are switched off.
+    mutating: Option<Mutating>,
+    validating: Option<Validating>,
 }
 
 /// The plugins that run unless they are switched off, by the names that Kubernetes has for them.
 /// `ServiceAccount` runs only where service accounts have tokens.
-pub const PLUGINS: [&str; 8] = [
+pub const PLUGINS: [&str; 10] = [
     "NamespaceLifecycle",
     "ServiceAccount",
     "TaintNodesByCondition",
@@ -102,6 +137,8 @@ pub const PLUGINS: [&str; 8] = [
     "CertificateApproval",
     "CertificateSigning",
     "CertificateSubjectRestriction",
+    mutating::NAME,
+    validating::NAME,
 ];
 
 /// Proof that a write passed the first half of the chain; the second takes it.
@@ -112,9 +149,15 @@ impl Chain {
     /// The plugins of every server, and `more` that depend on how it is set up, without those that
     /// are `disabled`.
     pub(crate) fn new(context: Context, more: Vec<Arc<dyn Plugin>>, disabled: &[String]) -> Chain {
+        let runs = |name: &str| !disabled.iter().any(|off| off == name);
         let mut plugins = in_order(more);
-        plugins.retain(|plugin| !disabled.iter().any(|name| name == plugin.name()));
-        Chain { context, plugins }
+        plugins.retain(|plugin| runs(plugin.name()));
+        Chain {
+            context,
+            plugins,
+            mutating: runs(mutating::NAME).then(Mutating::new),
+            validating: runs(validating::NAME).then(Validating::new),
+        }
     }
 
     /// Changes or refuses a write before validation. The object of a deletion is null.
@@ -123,10 +166,32 @@ impl Chain {
         attributes: &Attributes<'_>,
         object: &mut Value,
     ) -> Result<Mutated, Status> {
+        let mut rounds = Rounds::default();
+        self.round(attributes, object, &mut rounds).await?;
+        if rounds.changed {
+            rounds.repeat();
+            self.round(attributes, object, &mut rounds).await?;
+        }
+        Ok(Mutated(()))
+    }
+
+    async fn round(
+        &self,
+        attributes: &Attributes<'_>,
+        object: &mut Value,
+        rounds: &mut Rounds,
+    ) -> Result<(), Status> {
         for plugin in self.handling(attributes) {
             plugin.mutate(&self.context, attributes, object).await?;
         }
-        Ok(Mutated(()))
+        match &self.mutating {
+            Some(webhooks) => {
+                webhooks
+                    .mutate(&self.context, attributes, object, rounds)
+                    .await
+            }
+            None => Ok(()),
+        }
     }
 
     /// Refuses a write after validation.
@@ -139,7 +204,10 @@ impl Chain {
         for plugin in self.handling(attributes) {
             plugin.validate(&self.context, attributes, object).await?;
         }
-        Ok(())
+        match &self.validating {
+            Some(webhooks) => webhooks.validate(&self.context, attributes, object).await,
+            None => Ok(()),
+        }
     }
 
     /// Both halves, for writes with nothing in between: deletions, and bodies that are not stored
@@ -194,7 +262,8 @@ mod tests {
     #[test]
     fn the_names_are_those_of_the_plugins_that_run() {
         let plugins = in_order(vec![Arc::new(service_account::ServiceAccount)]);
-        let names: Vec<_> = plugins.iter().map(|plugin| plugin.name()).collect();
+        let mut names: Vec<_> = plugins.iter().map(|plugin| plugin.name()).collect();
+        names.extend([mutating::NAME, validating::NAME]);
         assert_eq!(names, PLUGINS);
     }
 }

@@ -7,9 +7,9 @@ use crate::http::body::{self, Expected};
 use crate::registry::lifecycle;
 use crate::registry::options::Validation;
 use crate::registry::strategy;
-use crate::registry::write;
 use crate::resources::catalogue::{Resource, Storage};
 use crate::resources::convert;
+use crate::resources::defaults;
 use crate::storage::entry;
 use crate::validate;
 
@@ -38,7 +38,7 @@ pub fn decode_default_validate(data: &[u8]) {
 }
 
 fn stored(resource: &Resource, storage: &Storage, mut object: Value) {
-    write::set_defaults(resource, &mut object);
+    defaults::set_defaults(resource, &mut object);
     lifecycle::created(resource, &mut object);
     let rules = &strategy::of(resource).rules;
     let causes: Vec<_> = rules

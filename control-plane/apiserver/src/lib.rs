@@ -27,6 +27,7 @@ mod resources;
 pub mod setup;
 mod storage;
 mod validate;
+mod webhook;
 
 use std::sync::Arc;
 use std::time::Duration;

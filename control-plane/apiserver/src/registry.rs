@@ -123,6 +123,8 @@ impl Registry {
             resource: self.reader.resource_of(kind)?,
             namespace,
             dry: false,
+            options: Value::Null,
+            warnings: Arc::default(),
         })
     }
 }

@@ -3,5 +3,6 @@
 pub(crate) mod catalogue;
 pub(crate) mod convert;
 pub mod custom;
+pub(crate) mod defaults;
 pub(crate) mod fields;
 pub(crate) mod json_path;

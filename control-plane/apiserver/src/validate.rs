@@ -29,6 +29,7 @@ pub(crate) mod status;
 pub(crate) mod storage;
 #[cfg(test)]
 mod tests;
+pub(crate) mod webhook;
 pub(crate) mod workload;
 
 use std::borrow::Cow;

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// An error response.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,6 +20,8 @@ pub struct Status {
     pub details: Box<Details>,
     /// `metadata.continue` of an expired list, where the client can continue; may be empty.
     pub resume: Box<str>,
+    /// `metadata`, `reason` and `details` of a Status that another server wrote, as they are.
+    pub relayed: Option<Box<Map<String, Value>>>,
 }
 
 /// The object or request that an error is about.
@@ -69,7 +71,27 @@ impl Status {
             message: message.into(),
             details: Box::default(),
             resume: Box::default(),
+            relayed: None,
         }
+    }
+
+    /// An error that another server found, with this code and message, and the reason and the
+    /// details of the other's Status. They may be any.
+    pub fn relayed(code: u16, message: &str, status: &Value) -> Status {
+        let kept = ["metadata", "reason", "details"]
+            .into_iter()
+            .filter_map(|key| {
+                let value = status.get(key).filter(|value| !value.is_null())?;
+                Some((key.to_owned(), value.clone()))
+            });
+        let mut relayed = Status::new(code, "", message);
+        relayed.relayed = Some(Box::new(kept.collect()));
+        let seconds = status
+            .pointer("/details/retryAfterSeconds")
+            .and_then(Value::as_u64);
+        let seconds = seconds.and_then(|seconds| u32::try_from(seconds).ok());
+        relayed.details.retry_after_seconds = seconds.unwrap_or_default();
+        relayed
     }
 
     /// The Status object for the response body.
@@ -88,6 +110,9 @@ impl Status {
             object["metadata"]["continue"] = (*self.resume).into();
         }
         object["code"] = self.code.into();
+        for (key, value) in self.relayed.iter().flat_map(|relayed| relayed.iter()) {
+            object[key] = value.clone();
+        }
         object
     }
 }

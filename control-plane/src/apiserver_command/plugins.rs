@@ -3,13 +3,12 @@
 use apiserver::admission::PLUGINS;
 
 /// Those that Kubernetes runs unless they are switched off, and that are missing here.
-const MISSING: [&str; 17] = [
+const MISSING: [&str; 15] = [
     "ClusterTrustBundleAttest",
     "DefaultIngressClass",
     "DefaultStorageClass",
     "LimitRanger",
     "MutatingAdmissionPolicy",
-    "MutatingAdmissionWebhook",
     "NodeDeclaredFeatureValidator",
     "PersistentVolumeClaimResize",
     "PodGroupProtection",
@@ -20,7 +19,6 @@ const MISSING: [&str; 17] = [
     "RuntimeClass",
     "StorageObjectInUseProtection",
     "ValidatingAdmissionPolicy",
-    "ValidatingAdmissionWebhook",
 ];
 
 /// Those that run only if they are asked for. None of them is here.

@@ -36,3 +36,4 @@ mod swap;
 mod temporary;
 mod up;
 mod watches;
+mod webhooks;

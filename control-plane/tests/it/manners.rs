@@ -105,15 +105,11 @@ fn a_pod_can_be_sent_again_as_it_was_made() {
 #[test]
 fn what_has_no_effect_is_kept_with_a_warning() {
     let cluster = Cluster::start();
-    let hook = json!({"apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingWebhookConfiguration", "metadata": {"name": "h"}});
     let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"},
         "spec": {"hard": {"pods": "0"}}});
     let mut space = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "s"}});
     space["metadata"]["labels"] = json!({"pod-security.kubernetes.io/enforce": "restricted"});
-    let hooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
     for (path, object, why) in [
-        (hooks, &hook, "its webhooks are not called"),
         (
             "/api/v1/namespaces/default/resourcequotas",
             &quota,

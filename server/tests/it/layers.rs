@@ -40,7 +40,11 @@ const APISERVER: Layers = Layers {
         ("printers", &["storage"]),
         // What stands in front of the registry.
         ("auth", &["clock", "resources", "storage"]),
-        ("admission", &["auth", "clock", "pkcs10", "storage"]),
+        ("webhook", &["clock", "storage"]),
+        (
+            "admission",
+            &["auth", "clock", "pkcs10", "resources", "storage", "webhook"],
+        ),
         // What becomes of objects, and how requests ask for it.
         (
             "registry",
@@ -58,6 +62,7 @@ const APISERVER: Layers = Layers {
         (
             "http",
             &[
+                "admission",
                 "auth",
                 "clock",
                 "printers",

@@ -211,7 +211,7 @@ pub fn token_answer(mut review: Value, known: Result<(User, Vec<String>), String
     review
 }
 
-fn user_info(user: &User) -> Value {
+pub(crate) fn user_info(user: &User) -> Value {
     let mut info = Map::new();
     if !user.extra.is_empty() {
         info.insert("extra".into(), json!(user.extra));

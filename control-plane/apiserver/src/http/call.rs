@@ -9,6 +9,7 @@ use machinery::status::Status;
 use machinery::{object, status, strict};
 use serde_json::Value;
 
+use crate::admission::Warnings;
 use crate::auth::User;
 use crate::http::api::Api;
 use crate::http::body::{self, Expected};
@@ -37,6 +38,8 @@ pub(crate) struct Call<'a> {
     pub(crate) query: &'a Query,
     pub(crate) method: &'a Method,
     pub(crate) headers: &'a HeaderMap,
+    /// What the client is warned of, whatever becomes of the request.
+    pub(crate) warnings: Arc<Warnings>,
 }
 
 impl<'a> Call<'a> {
@@ -82,17 +85,24 @@ impl<'a> Call<'a> {
             resource: Arc::clone(&self.target.resource),
             namespace: &self.target.namespace,
             dry,
+            options: self.query.options_object(self.options_kind()),
+            warnings: Arc::clone(&self.warnings),
         }
     }
 
     /// The options of a write, from its query.
     pub(crate) fn options(&self) -> Result<request::Options, Status> {
-        self.query.options(match *self.method {
+        self.query.options(self.options_kind())
+    }
+
+    /// Kubernetes' name for the options of this request.
+    fn options_kind(&self) -> &'static str {
+        match *self.method {
             Method::PUT => "UpdateOptions",
             Method::PATCH => "PatchOptions",
             Method::DELETE => "DeleteOptions",
             _ => "CreateOptions",
-        })
+        }
     }
 
     pub(crate) fn show(&self, code: StatusCode, entry: &Entry) -> Result<Response<Body>, Status> {
@@ -213,14 +223,13 @@ impl<'a> Call<'a> {
     async fn create(&self, body: Bytes) -> Result<Response<Body>, Status> {
         let asked = self.options()?;
         let decoded = self.object(body, asked.validation).await?;
-        let mut warnings = decoded.warnings;
         let strategy = strategy::of(&self.target.resource);
-        warnings.extend((strategy.warnings_on_create)(&decoded.object));
-        warnings.extend(strategy.warnings_of(&decoded.object));
-        let made = self.writer(asked.dry).create(decoded.object).await;
-        self.warned(made, &warnings, |entry| {
-            self.show(StatusCode::CREATED, &entry)
-        })
+        self.warnings.add(decoded.warnings);
+        self.warnings
+            .add((strategy.warnings_on_create)(&decoded.object));
+        self.warnings.add(strategy.warnings_of(&decoded.object));
+        let entry = self.writer(asked.dry).create(decoded.object).await?;
+        self.show(StatusCode::CREATED, &entry)
     }
 
     pub(crate) async fn replace(
@@ -229,20 +238,18 @@ impl<'a> Call<'a> {
         subresource: &str,
     ) -> Result<Response<Body>, Status> {
         let asked = self.options()?;
-        let mut decoded = self.object(body, asked.validation).await?;
+        let decoded = self.object(body, asked.validation).await?;
+        self.warnings.add(decoded.warnings);
         if subresource.is_empty() {
             let strategy = strategy::of(&self.target.resource);
-            let more = strategy.warnings_of(&decoded.object);
-            decoded.warnings.extend(more);
+            self.warnings.add(strategy.warnings_of(&decoded.object));
         }
         let change = Change::Replace(decoded.object);
-        let updated = self
-            .writer(asked.dry)
+        let writer = self.writer(asked.dry);
+        let (edited, _) = writer
             .update(&self.target.name, subresource, change)
-            .await;
-        self.warned(updated, &decoded.warnings, |(edited, _)| {
-            self.show_edited(edited)
-        })
+            .await?;
+        self.show_edited(edited)
     }
 
     pub(crate) async fn patch(
@@ -257,33 +264,31 @@ impl<'a> Call<'a> {
             .writer(dry)
             .update(&self.target.name, subresource, change)
             .await?;
-        let (edited, mut warnings) = updated;
-        let entry = edited.entry_ref();
+        let (edited, warnings) = updated;
+        self.warnings.add(warnings);
         if subresource.is_empty() {
             let strategy = strategy::of(&self.target.resource);
-            warnings.extend(strategy.warnings_of(&entry.object));
+            let object = &edited.entry_ref().object;
+            self.warnings.add(strategy.warnings_of(object));
         }
-        let mut response = self.show_edited(edited)?;
-        reply::warn(&mut response, &warnings);
-        Ok(response)
+        self.show_edited(edited)
     }
 
-    /// The response to a write, successful or not, with its warnings.
-    fn warned<T>(
+    /// Adds the warnings to an answer, also to an error.
+    pub(crate) fn warned(
         &self,
-        written: Result<T, Status>,
-        warnings: &[String],
-        show: impl FnOnce(T) -> Result<Response<Body>, Status>,
+        answer: Result<Response<Body>, Status>,
     ) -> Result<Response<Body>, Status> {
-        let mut response = match written {
-            Ok(written) => show(written)?,
+        let warnings = self.warnings.take();
+        let mut response = match answer {
+            Ok(response) => response,
             Err(error) if warnings.is_empty() => return Err(error),
             Err(error) => {
                 let accept = Accept::negotiate(self.headers, true);
                 reply::error(&error, accept.unwrap_or(Accept::PLAIN).encoding)
             }
         };
-        reply::warn(&mut response, warnings);
+        reply::warn(&mut response, &warnings);
         Ok(response)
     }
 

@@ -1,5 +1,8 @@
 //! Responses: objects, lists and errors in the form that the client accepts.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -20,10 +23,10 @@ use crate::resources::convert;
 use crate::storage::entry::{Entry, to_json};
 use crate::storage::stored::Stored;
 
-/// Upper bound of a warning, in bytes.
-const WARNING_BYTES_MAX: usize = 256;
-/// Upper bound of the number of warnings in a response.
-const WARNINGS_MAX: usize = 20;
+/// Upper bound of all warnings of a response, in characters. Beyond it each is cut.
+const WARNINGS_CHARS_MAX: usize = 4096;
+/// Upper bound of one warning that is cut, in characters.
+const WARNING_CHARS_MAX: usize = 256;
 
 /// How much of its object each row of a table includes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -258,18 +261,29 @@ pub(crate) fn error(status: &Status, encoding: Encoding) -> Response<Body> {
     response
 }
 
-/// Adds warnings, which kubectl prints after `Warning:`.
+/// Adds warnings, which kubectl prints after `Warning:`, as many as fit.
 pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
-    for warning in warnings.iter().take(WARNINGS_MAX) {
-        let plain = warning.chars().filter(|c| !c.is_control());
+    let all: usize = warnings.iter().map(|one| one.chars().count()).sum();
+    let each = if all > WARNINGS_CHARS_MAX {
+        WARNING_CHARS_MAX
+    } else {
+        WARNINGS_CHARS_MAX
+    };
+    let mut written = 0;
+    for warning in warnings.iter().filter(|warning| !warning.is_empty()) {
+        if written >= WARNINGS_CHARS_MAX {
+            break;
+        }
+        written += warning.chars().count().min(each);
+        let plain = warning.chars().take(each).filter(|c| !c.is_control());
         let quoted: String = plain
             .flat_map(|c| match c {
                 '"' | '\\' => vec!['\\', c],
                 c => vec![c],
             })
-            .take(WARNING_BYTES_MAX)
             .collect();
-        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+        // Go's servers and clients take UTF-8 in headers.
+        if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{quoted}\"").as_bytes()) {
             response.headers_mut().append("Warning", value);
         }
     }

@@ -9,6 +9,7 @@ use http::Method;
 use machinery::object;
 use machinery::selector::{FieldRequirement, FieldSelector, LabelSelector};
 use machinery::status::{Cause, Status};
+use serde_json::{Value, json};
 
 use crate::registry::options::{Validation, dry_run};
 use crate::registry::strategy::{self, UnknownField};
@@ -180,6 +181,24 @@ impl Query {
         } else {
             Err(Status::invalid("meta.k8s.io", kind, "", causes))
         }
+    }
+
+    /// The options of a write as an object, as admission sees them.
+    pub(crate) fn options_object(&self, kind: &str) -> Value {
+        let mut object = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
+        let dry: Vec<&str> = self.all("dryRun").collect();
+        if !dry.is_empty() {
+            object["dryRun"] = dry.into();
+        }
+        for key in ["fieldManager", "fieldValidation"] {
+            if let Some(text) = self.given(key).filter(|text| !text.is_empty()) {
+                object[key] = text.into();
+            }
+        }
+        if self.given("force").is_some() {
+            object["force"] = self.flag("force").into();
+        }
+        object
     }
 
     /// The selectors of lists, watches and deletions.

@@ -1,5 +1,6 @@
 //! One request from its head to its response: authentication, authorization, routing and execution.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -105,6 +106,7 @@ async fn answer(api: &Api, parts: &mut Parts, body: Body) -> Result<Response<Bod
         query: &query,
         method: &parts.method,
         headers: &parts.headers,
+        warnings: Arc::default(),
     };
     let mut received = Received::default();
     if !turn.reads {
@@ -115,7 +117,7 @@ async fn answer(api: &Api, parts: &mut Parts, body: Body) -> Result<Response<Bod
     }
     let answer = call.run(&attributes.verb, received.take()).await;
     drop(slot);
-    answer
+    call.warned(answer)
 }
 
 /// True for a probe of the server's health.

@@ -6,9 +6,9 @@ use std::time::Duration;
 use machinery::object::{self, metadata_mut};
 use machinery::status::{Cause, Status};
 use machinery::time::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::admission::DELETE;
+use crate::admission::{Attributes, DELETE};
 use crate::auth::Answer;
 use crate::clock;
 use crate::registry::allocate;
@@ -69,6 +69,38 @@ impl Options {
     }
 }
 
+impl Options {
+    /// The options as an object, for those who are asked about the deletion.
+    fn to_object(&self) -> Value {
+        let mut object = json!({"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"});
+        if let Some(seconds) = self.grace {
+            object["gracePeriodSeconds"] = seconds.into();
+        }
+        for (key, asked) in [("uid", &self.uid), ("resourceVersion", &self.version)] {
+            if let Some(asked) = asked {
+                object["preconditions"][key] = asked.as_str().into();
+            }
+        }
+        if let Some(propagation) = self.propagation {
+            object["propagationPolicy"] = propagation.name().into();
+        }
+        if self.dry {
+            object["dryRun"] = json!(["All"]);
+        }
+        object
+    }
+}
+
+impl Propagation {
+    fn name(self) -> &'static str {
+        match self {
+            Propagation::Orphan => "Orphan",
+            Propagation::Background => "Background",
+            Propagation::Foreground => "Foreground",
+        }
+    }
+}
+
 /// Parses `propagationPolicy`.
 pub(crate) fn propagation(text: Option<&str>) -> Result<Option<Propagation>, Status> {
     Ok(match text {
@@ -118,6 +150,7 @@ impl Writer<'_> {
         let mut deletion = Deletion {
             writer: self,
             admitted,
+            dry,
             resource: &self.resource,
             name,
             options,
@@ -126,6 +159,7 @@ impl Writer<'_> {
             .registry
             .edit(storage, &key, dry, &mut deletion)
             .await?;
+        self.settle(edited.entry_ref().revision).await?;
         if let Edited::Deleted(entry) = &edited {
             allocate::deleted(self.registry, &self.resource, &entry.object).await;
         }
@@ -137,6 +171,7 @@ impl Writer<'_> {
 struct Deletion<'a> {
     writer: &'a Writer<'a>,
     admitted: bool,
+    dry: bool,
     resource: &'a Resource,
     name: &'a str,
     options: Options,
@@ -150,7 +185,12 @@ impl Edit for Deletion<'_> {
             };
             if !self.admitted {
                 let old = convert::to_served(self.resource, &current.object);
-                let admission = self.writer.admission(DELETE, "", self.name, Some(&old));
+                let options = self.options.to_object();
+                let admission = Attributes {
+                    dry: self.dry,
+                    options: &options,
+                    ..self.writer.admission(DELETE, "", self.name, Some(&old))
+                };
                 let chain = &self.writer.registry.admission;
                 chain.admit(&admission, &mut Value::Null).await?;
             }

@@ -88,9 +88,15 @@ impl Registry {
             };
             // The store checks a write. Any other result is only valid for the newest state.
             if !newest && !step.as_ref().is_ok_and(changes) {
-                current = self.read_entry(storage, key).await?;
+                let read = self.read_entry(storage, key).await?;
                 newest = true;
-                continue;
+                let revision = |entry: &Option<Arc<Entry>>| entry.as_ref().map(|one| one.revision);
+                // Asked again about the same state, it would say the same, and webhooks would be
+                // called twice.
+                if revision(&read) != revision(&current) {
+                    current = read;
+                    continue;
+                }
             }
             let step = step?;
             match self

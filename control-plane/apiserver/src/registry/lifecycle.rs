@@ -49,6 +49,21 @@ pub(crate) fn match_name(name: &str, object: &Value) -> Result<(), Status> {
     Ok(())
 }
 
+/// Removes identity and times from the body of a new object: nobody before the store may see what a
+/// client made up.
+pub(crate) fn forget_identity(object: &mut Value) {
+    let metadata = metadata_mut(object);
+    for key in [
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+    ] {
+        metadata.remove(key);
+    }
+}
+
 /// Sets the identity and the times of a new object, and removes what only the server may set.
 pub(crate) fn created(resource: &Resource, object: &mut Value) {
     let metadata = metadata_mut(object);

@@ -79,6 +79,9 @@ pub(crate) struct Strategy {
     pub(crate) warnings_on_create: fn(&Value) -> Option<String>,
     /// What to warn of whenever an object is written, though it keeps the rules.
     pub(crate) warnings: fn(&Value) -> Vec<String>,
+    /// What is decided about a request depends on the objects, so the next request after a write
+    /// has to be served with what was written.
+    pub(crate) decides_about_requests: bool,
     /// What an object is stored without.
     pub(crate) without_effect: fn(&Value) -> Option<&'static str>,
     /// How a field selector is refused that names an unknown field.
@@ -163,6 +166,7 @@ pub(crate) const DEFAULT: Strategy = Strategy {
     rules: Rules::DEFAULT,
     warnings_on_create: |_| None,
     warnings: |_| Vec::new(),
+    decides_about_requests: false,
     without_effect: |_| None,
     unknown_field: UnknownField::MetadataAlone,
 };

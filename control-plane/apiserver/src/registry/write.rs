@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use machinery::object;
 use machinery::status::{Cause, Status};
-use machinery::{defaults, object};
 use serde_json::Value;
 
-use crate::admission::{self, CREATE, UPDATE};
+use crate::admission::{self, CREATE, UPDATE, Warnings};
 use crate::auth::{Answer, User};
 use crate::clock;
 use crate::registry::Registry;
@@ -17,6 +17,7 @@ use crate::registry::patch::Patch;
 use crate::registry::strategy::{self, Deletion};
 use crate::resources::catalogue::{Resource, Storage};
 use crate::resources::convert;
+use crate::resources::defaults::set_defaults;
 use crate::storage::entry::{self, Entry};
 use crate::validate;
 
@@ -32,6 +33,10 @@ pub(crate) struct Writer<'a> {
     pub(crate) namespace: &'a str,
     /// True for a dry run: nothing is stored.
     pub(crate) dry: bool,
+    /// What the request asks for besides, as an object such as CreateOptions.
+    pub(crate) options: Value,
+    /// What admission warns the client of.
+    pub(crate) warnings: Arc<Warnings>,
 }
 
 /// The content of an update.
@@ -51,6 +56,8 @@ struct Update<'a, 'b> {
     warnings: Vec<String>,
     /// The old service, if the update gives up its address.
     had_address: Option<Arc<Value>>,
+    /// Held as for a new service: an update may ask for an address or a port.
+    guard: Option<tokio::sync::MutexGuard<'a, ()>>,
 }
 
 impl Writer<'_> {
@@ -70,6 +77,10 @@ impl Writer<'_> {
             }
             tried += 1;
             match self.create_named(attempt).await {
+                Ok(entry) => {
+                    self.settle(entry.revision).await?;
+                    return Ok(entry);
+                }
                 Err(error)
                     if error.reason == "AlreadyExists"
                         && !prefix.is_empty()
@@ -84,14 +95,14 @@ impl Writer<'_> {
         let storage = resource.stored()?;
         self.refuse_if_terminating(object::name(&object))?;
         let versioned = !object::resource_version(&object).is_empty();
+        self.complete(&mut object).await?;
         // Held until the service is stored, so that the next one chooses from what is free after
-        // that.
+        // that. Not before: admission may ask webhooks, which may write services themselves.
         let guard = if allocate::concerns(resource) {
             Some(self.registry.allocation.lock().await)
         } else {
             None
         };
-        self.complete(&mut object).await?;
         let allocated = match &guard {
             Some(_) => allocate::create(self.registry, &mut object, self.dry).await?,
             None => allocate::Allocated::default(),
@@ -158,11 +169,14 @@ impl Writer<'_> {
         let resource = &*self.resource;
         lifecycle::match_namespace(resource, self.namespace, object)?;
         set_defaults(resource, object);
-        lifecycle::created(resource, object);
-        (strategy::of(resource).set_requester)(self.user, object);
+        lifecycle::forget_identity(object);
         let name = object::name(object).to_owned();
         let admission = self.admission(CREATE, "", &name, None);
         let mutated = self.registry.admission.mutate(&admission, object).await?;
+        lifecycle::match_namespace(resource, self.namespace, object)?;
+        // After admission, which may not choose what only the server sets.
+        lifecycle::created(resource, object);
+        (strategy::of(resource).set_requester)(self.user, object);
         if allocate::concerns(resource) {
             allocate::prepare(object)?;
         }
@@ -195,12 +209,6 @@ impl Writer<'_> {
     ) -> Result<(Edited, Vec<String>), Status> {
         let storage = self.resource.stored()?;
         let key = storage.key(self.namespace, name);
-        // Held as for a new service: an update may ask for an address or a port.
-        let _guard = if allocate::concerns(&self.resource) && subresource.is_empty() {
-            Some(self.registry.allocation.lock().await)
-        } else {
-            None
-        };
         let mut update = Update {
             writer: self,
             name,
@@ -208,11 +216,13 @@ impl Writer<'_> {
             change,
             warnings: Vec::new(),
             had_address: None,
+            guard: None,
         };
         let edited = self
             .registry
             .edit(storage, &key, self.dry, &mut update)
             .await?;
+        self.settle(edited.entry_ref().revision).await?;
         let warnings = update.warnings;
         if let Edited::Deleted(entry) = &edited {
             allocate::deleted(self.registry, &self.resource, &entry.object).await;
@@ -220,6 +230,14 @@ impl Writer<'_> {
             allocate::deleted(self.registry, &self.resource, &old).await;
         }
         Ok((edited, warnings))
+    }
+
+    /// Waits after a write until the caches have it, if they decide about the next request.
+    pub(crate) async fn settle(&self, revision: i64) -> Result<(), Status> {
+        if strategy::of(&self.resource).decides_about_requests {
+            self.registry.reader.reflector.reach(revision).await?;
+        }
+        Ok(())
     }
 
     fn policy(&self) -> validate::Policy {
@@ -243,6 +261,10 @@ impl Writer<'_> {
             namespace: self.namespace,
             name,
             old,
+            dry: self.dry,
+            options: &self.options,
+            resource: &self.resource,
+            warnings: &self.warnings,
         }
     }
 }
@@ -260,7 +282,7 @@ impl Edit for Update<'_, '_> {
 
 impl Update<'_, '_> {
     /// The object does not exist: a PUT creates objects of some kinds.
-    async fn made(&self) -> Result<Step, Status> {
+    async fn made(&mut self) -> Result<Step, Status> {
         let resource = &*self.writer.resource;
         let Change::Replace(object) = &self.change else {
             return Err(resource.not_found(self.name));
@@ -273,8 +295,10 @@ impl Update<'_, '_> {
         if !object::uid(&object).is_empty() {
             return Err(self.another(object::uid(&object), ""));
         }
+        self.guard = None;
         self.writer.complete(&mut object).await?;
         if allocate::concerns(resource) {
+            self.guard = Some(self.writer.registry.allocation.lock().await);
             allocate::create(self.writer.registry, &mut object, self.writer.dry).await?;
         }
         Ok(Step::Put(convert::to_stored(resource, object)))
@@ -289,14 +313,18 @@ impl Update<'_, '_> {
         self.preconditions(&old, &new)?;
         let removed_deletion = lifecycle_end(resource, self.subresource, &old, &new);
         set_defaults(resource, &mut new);
+        // Admission may ask webhooks, which may write services themselves.
+        self.guard = None;
         let admission = self
             .writer
             .admission(UPDATE, self.subresource, self.name, Some(&old));
         let chain = &self.writer.registry.admission;
         let mutated = chain.mutate(&admission, &mut new).await?;
+        lifecycle::match_name(self.name, &new)?;
         // After admission, so that a field it restores is no change.
         lifecycle::updated(resource, self.subresource, &old, &mut new);
         if allocate::concerns(resource) && self.subresource.is_empty() {
+            self.guard = Some(self.writer.registry.allocation.lock().await);
             allocate::update(self.writer.registry, &old, &mut new, self.writer.dry).await?;
             let address = |one| object::text(one, &["spec", "clusterIP"]);
             let gives_up = !address(&old).is_empty() && address(&new).is_empty();
@@ -397,25 +425,6 @@ pub(crate) fn precondition_failed(key: &str, what: &str, asked: &str, has: &str)
          AdditionalErrorMsg: Precondition failed: {what} in precondition: {asked}, \
          {what} in object meta: {has}"
     )
-}
-
-/// Sets defaults, by the rules of the stored version; of a custom resource also removes what its
-/// schema does not have.
-pub(crate) fn set_defaults(resource: &Resource, object: &mut Value) {
-    if resource.custom.is_some() {
-        if let Some(schema) = resource.schema() {
-            schema.prune(object);
-            schema.default(object);
-        }
-        return;
-    }
-    if convert::is_same(resource) {
-        defaults::apply(resource.kind.group(), resource.kind.kind(), object);
-        return defaults::name_kinds(resource.kind.group(), resource.kind.kind(), object);
-    }
-    let mut stored = convert::to_stored(resource, std::mem::take(object));
-    defaults::apply(resource.kind.group(), resource.kind.kind(), &mut stored);
-    *object = Value::clone(&convert::to_served(resource, &Arc::new(stored)));
 }
 
 /// True if this update removes the last thing that kept a deleted object.

@@ -62,18 +62,45 @@ impl Reader {
 
     /// Returns all objects of a namespace (of all namespaces if it is empty) from the cache.
     pub fn cached_list(&self, kind: &Kind, namespace: &str) -> Vec<Arc<Value>> {
+        self.cached_where(kind, namespace, |_| true)
+    }
+
+    /// Returns the objects of a namespace that have a label with a value, from the cache.
+    pub(crate) fn cached_with_label(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        (label, value): (&str, &str),
+    ) -> Vec<Arc<Value>> {
+        self.cached_where(kind, namespace, |one| one.label(label) == Some(value))
+    }
+
+    /// Returns the objects that the cache has now, as they are stored, in the order of their keys.
+    pub(crate) fn cached_stored(&self, kind: &Kind, namespace: &str) -> Vec<Arc<Stored>> {
+        let found = self.resource_of(kind).ok();
+        let storage = found.and_then(|resource| resource.storage.clone());
+        let Some(storage) = storage else {
+            return Vec::new();
+        };
+        match self.reflector.cache(&storage) {
+            Ok(cache) => cache.snapshot(&storage.folder(namespace)).0,
+            Err(_) => Vec::new(),
+        }
+    }
+
+    fn cached_where(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        wanted: impl Fn(&Stored) -> bool,
+    ) -> Vec<Arc<Value>> {
         let Ok(resource) = self.resource_of(kind) else {
             return Vec::new();
         };
-        let Some(storage) = &resource.storage else {
-            return Vec::new();
-        };
-        let Ok(cache) = self.reflector.cache(storage) else {
-            return Vec::new();
-        };
-        let (entries, ..) = cache.snapshot(&storage.folder(namespace));
-        let objects = entries.iter();
-        objects
+        let stored = self.cached_stored(kind, namespace);
+        stored
+            .iter()
+            .filter(|stored| wanted(stored))
             .filter_map(|stored| stored.kept().ok())
             .map(|object| convert::to_served(&resource, &object))
             .collect()

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::Policy;
 use crate::registry::lifecycle;
 use crate::registry::strategy;
-use crate::registry::write;
 use crate::resources::catalogue::{Catalogue, Resource};
+use crate::resources::defaults;
 
 fn resource(object: &Value) -> Arc<Resource> {
     let version = object["apiVersion"].as_str().unwrap();
@@ -33,7 +33,7 @@ fn made(object: Value) -> Value {
     if resource.kind.namespaced() {
         metadata.insert("namespace".into(), "default".into());
     }
-    write::set_defaults(resource, &mut object);
+    defaults::set_defaults(resource, &mut object);
     lifecycle::created(resource, &mut object);
     object
 }

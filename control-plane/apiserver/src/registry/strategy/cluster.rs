@@ -32,7 +32,11 @@ pub(super) const ROWS: &[Strategy] = &[
         columns: &printers::config::WEBHOOK_CONFIGURATION,
         generation: Generation::OfSpec,
         allow_unconditional_update: false,
-        without_effect: |_| Some("its webhooks are not called"),
+        decides_about_requests: true,
+        rules: Rules {
+            validate: validate::webhook::configuration,
+            ..Rules::DEFAULT
+        },
         ..DEFAULT
     },
     Strategy {
@@ -57,7 +61,11 @@ pub(super) const ROWS: &[Strategy] = &[
         columns: &printers::config::WEBHOOK_CONFIGURATION,
         generation: Generation::OfSpec,
         allow_unconditional_update: false,
-        without_effect: |_| Some("its webhooks are not called"),
+        decides_about_requests: true,
+        rules: Rules {
+            validate: validate::webhook::configuration,
+            ..Rules::DEFAULT
+        },
         ..DEFAULT
     },
     Strategy {

@@ -1,0 +1,124 @@
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::super::super::{Attributes, Warnings};
+use super::super::configuration::Configuration;
+use crate::auth::User;
+use crate::registry::strategy;
+use crate::resources::catalogue::{Catalogue, Resource};
+
+fn resource(group: &str, version: &str, plural: &str) -> Arc<Resource> {
+    let catalogue = Catalogue::new(strategy::builtin().iter().cloned());
+    Arc::clone(catalogue.resource(group, version, plural).unwrap())
+}
+
+/// Whether a rule is about an operation on a resource, written `plural/subresource`.
+fn matches(
+    rule: &Value,
+    operation: &'static str,
+    (group, version): (&str, &str),
+    what: &str,
+) -> bool {
+    let (plural, subresource) = what.split_once('/').unwrap_or((what, ""));
+    let resource = resource(group, version, plural);
+    let attributes = Attributes {
+        user: &User::default(),
+        operation,
+        kind: &resource.kind,
+        subresource,
+        namespace: "",
+        name: "",
+        old: None,
+        dry: false,
+        options: &Value::Null,
+        resource: &resource,
+        warnings: &Warnings::default(),
+    };
+    let object = json!({"metadata": {"name": "c"}, "webhooks": [{"rules": [rule]}]});
+    let configuration = Configuration::read(&object, 1);
+    configuration.webhooks[0].rules[0].matches(&attributes, &resource)
+}
+
+#[test]
+fn a_rule_is_about_operations_versions_resources_and_a_scope() {
+    let rule = |more: Value| {
+        let mut rule = json!({"operations": ["CREATE"], "apiGroups": ["apps"],
+            "apiVersions": ["v1"], "resources": ["deployments"], "scope": "*"});
+        rule.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        rule
+    };
+    let (apps, core) = (("apps", "v1"), ("", "v1"));
+    let any = json!({"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"]});
+    let any_with = |resources: &[&str], scope: &str| {
+        let mut rule = rule(any.clone());
+        (rule["resources"], rule["scope"]) = (resources.into(), scope.into());
+        rule
+    };
+    for (rule, operation, version, what, expected) in [
+        (rule(json!({})), "CREATE", apps, "deployments", true),
+        (rule(json!({})), "UPDATE", apps, "deployments", false),
+        (rule(json!({})), "CREATE", apps, "deployments/scale", false),
+        (rule(json!({})), "CREATE", apps, "replicasets", false),
+        (
+            rule(json!({"apiVersions": ["v1beta1"]})),
+            "CREATE",
+            apps,
+            "deployments",
+            false,
+        ),
+        (
+            rule(json!({"apiGroups": [""]})),
+            "CREATE",
+            apps,
+            "deployments",
+            false,
+        ),
+        (any_with(&["*"], "*"), "DELETE", core, "pods", true),
+        (any_with(&["*"], "*"), "UPDATE", core, "pods/status", false),
+        (any_with(&["*/*"], "*"), "UPDATE", core, "pods/status", true),
+        (any_with(&["pods/*"], "*"), "CREATE", core, "pods", true),
+        (
+            any_with(&["pods/*"], "*"),
+            "CREATE",
+            core,
+            "pods/eviction",
+            true,
+        ),
+        (
+            any_with(&["*/scale"], "*"),
+            "UPDATE",
+            apps,
+            "replicasets/scale",
+            true,
+        ),
+        (
+            any_with(&["*/scale"], "*"),
+            "UPDATE",
+            apps,
+            "replicasets/status",
+            false,
+        ),
+        (any_with(&["*"], "Namespaced"), "CREATE", core, "pods", true),
+        (
+            any_with(&["*"], "Namespaced"),
+            "CREATE",
+            core,
+            "namespaces",
+            false,
+        ),
+        (
+            any_with(&["*"], "Cluster"),
+            "CREATE",
+            core,
+            "namespaces",
+            true,
+        ),
+        (any_with(&["*"], "Cluster"), "CREATE", core, "pods", false),
+    ] {
+        let found = matches(&rule, operation, version, what);
+        assert_eq!(found, expected, "{operation} {what}: {rule}");
+    }
+}

@@ -1,0 +1,49 @@
+//! ValidatingAdmissionWebhook: webhooks allow or refuse the state that is to be stored, all at the
+//! same time.
+
+use futures_util::future::join_all;
+use machinery::status::Status;
+use serde_json::Value;
+
+use super::super::{Attributes, Context};
+use super::{Configurations, ask, concern, matching};
+
+/// The plugin's name.
+pub(in super::super) const NAME: &str = "ValidatingAdmissionWebhook";
+
+/// The webhooks that may refuse writes.
+pub(in super::super) struct Validating(Configurations);
+
+impl Validating {
+    pub(in super::super) fn new() -> Validating {
+        Validating(Configurations::new("validatingwebhookconfigurations"))
+    }
+
+    /// Asks the webhooks that a write concerns. Of several refusals the first counts, in the order
+    /// of the configurations.
+    pub(in super::super) async fn validate(
+        &self,
+        context: &Context,
+        attributes: &Attributes<'_>,
+        object: &Value,
+    ) -> Result<(), Status> {
+        let current = self.0.current(&context.reader);
+        if current.is_empty() || !concern(attributes) {
+            return Ok(());
+        }
+        let mut concerned = Vec::new();
+        for webhook in current.iter().flat_map(|one| &one.webhooks) {
+            if let Some(matched) = matching::find(webhook, context, attributes, object).await? {
+                concerned.push((webhook, matched));
+            }
+        }
+        let calls = concerned.iter().map(|(webhook, matched)| async move {
+            let shown = matched.shown(attributes, object);
+            match ask(context, attributes, webhook, matched, &shown).await {
+                Ok(_) => Ok(()),
+                Err(failure) => failure.judged(webhook),
+            }
+        });
+        join_all(calls).await.into_iter().collect()
+    }
+}

@@ -1,0 +1,220 @@
+//! A webhook for tests: an HTTPS server with a certificate of its own, whose answers a test writes.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls::ServerConfig;
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio_rustls::TlsAcceptor;
+
+/// What a webhook does with a question.
+type Behaviour = Arc<dyn Fn(&Value) -> Reply + Send + Sync>;
+
+/// What a webhook answers.
+pub(super) enum Reply {
+    /// The response of a review. It gets the uid of its question.
+    Review(Value),
+    /// A code and a body.
+    Raw(u16, String),
+    /// That the write is allowed, once the test says so.
+    Later(Arc<Notify>),
+    /// Nothing, ever.
+    Silence,
+}
+
+/// A running webhook; it stops when it is dropped.
+pub(super) struct Hook {
+    pub(super) address: SocketAddr,
+    /// The certificate of whoever signed the server's, in PEM and base64.
+    pub(super) bundle: String,
+    state: Arc<State>,
+    accepting: AbortHandle,
+}
+
+#[derive(Default)]
+struct State {
+    behaviours: Mutex<HashMap<String, Behaviour>>,
+    /// The path and query of each call, and its request.
+    calls: Mutex<Vec<(String, Value)>>,
+    connections: AtomicUsize,
+}
+
+impl Hook {
+    /// A webhook with a certificate of an authority for these names.
+    pub(super) async fn start(names: &[&str]) -> Hook {
+        let mut authority = CertificateParams::new(Vec::new()).unwrap();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let root = authority.self_signed(&key).unwrap();
+        let issuer = Issuer::from_params(&authority, &key);
+        let own = KeyPair::generate().unwrap();
+        let leaf = params(names).signed_by(&own, &issuer).unwrap();
+        Hook::serving(leaf.der().clone(), &own, &root.pem()).await
+    }
+
+    /// A webhook whose certificate is its own authority, as `openssl req -x509` makes them.
+    pub(super) async fn self_signed(names: &[&str]) -> Hook {
+        let mut params = params(names);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        Hook::serving(certificate.der().clone(), &key, &certificate.pem()).await
+    }
+
+    async fn serving(
+        certificate: rustls::pki_types::CertificateDer<'static>,
+        key: &KeyPair,
+        authority: &str,
+    ) -> Hook {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate], key)
+            .unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let state = Arc::<State>::default();
+        let accepting = tokio::spawn(accept(listener, Arc::new(config), Arc::clone(&state)));
+        Hook {
+            address,
+            bundle: STANDARD.encode(authority),
+            state,
+            accepting: accepting.abort_handle(),
+        }
+    }
+
+    /// Says what a path does with its questions.
+    pub(super) fn on(&self, path: &str, does: impl Fn(&Value) -> Reply + Send + Sync + 'static) {
+        let mut all = self.state.behaviours.lock().unwrap();
+        all.insert(path.to_owned(), Arc::new(does));
+    }
+
+    /// A `clientConfig` for one of its paths.
+    pub(super) fn config(&self, path: &str) -> Value {
+        let url = format!("https://{}{path}", self.address);
+        json!({"url": url, "caBundle": self.bundle})
+    }
+
+    /// The calls since the last look: path and query, and the request.
+    pub(super) fn calls(&self) -> Vec<(String, Value)> {
+        std::mem::take(&mut self.state.calls.lock().unwrap())
+    }
+
+    /// The paths that were called since the last look.
+    pub(super) fn paths(&self) -> Vec<String> {
+        let calls = self.calls().into_iter();
+        calls
+            .map(|(path, _)| path.split('?').next().unwrap().to_owned())
+            .collect()
+    }
+
+    /// How many connections were made.
+    pub(super) fn connections(&self) -> usize {
+        self.state.connections.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Hook {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+fn params(names: &[&str]) -> CertificateParams {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    CertificateParams::new(names).unwrap()
+}
+
+/// Allows the write.
+pub(super) fn allow(_: &Value) -> Reply {
+    Reply::Review(json!({"allowed": true}))
+}
+
+/// Allows the write and patches its object.
+pub(super) fn patch(operations: &Value) -> Reply {
+    let patch = STANDARD.encode(operations.to_string());
+    Reply::Review(json!({"allowed": true, "patchType": "JSONPatch", "patch": patch}))
+}
+
+async fn accept(listener: TcpListener, config: Arc<ServerConfig>, state: Arc<State>) {
+    let acceptor = TlsAcceptor::from(config);
+    while let Ok((stream, _)) = listener.accept().await {
+        let (acceptor, state) = (acceptor.clone(), Arc::clone(&state));
+        tokio::spawn(async move {
+            // A client that does not trust the server ends the handshake.
+            let Ok(stream) = acceptor.accept(stream).await else {
+                return;
+            };
+            state.connections.fetch_add(1, Ordering::SeqCst);
+            let service =
+                Router::new().fallback(move |request| answer(Arc::clone(&state), request));
+            let builder = auto::Builder::new(TokioExecutor::new());
+            let serving =
+                builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
+            // It fails when the client goes away.
+            let _ = serving.await;
+        });
+    }
+}
+
+async fn answer(state: Arc<State>, request: Request<Body>) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    let bytes = to_bytes(body, usize::MAX).await.unwrap();
+    let review: Value = serde_json::from_slice(&bytes).unwrap();
+    let call = parts.uri.to_string();
+    state
+        .calls
+        .lock()
+        .unwrap()
+        .push((call, review["request"].clone()));
+    let behaviour = state
+        .behaviours
+        .lock()
+        .unwrap()
+        .get(parts.uri.path())
+        .cloned();
+    let reply = match behaviour {
+        Some(behaviour) => behaviour(&review["request"]),
+        None => Reply::Raw(404, "404 page not found".into()),
+    };
+    let reply = match reply {
+        Reply::Later(said) => {
+            said.notified().await;
+            allow(&Value::Null)
+        }
+        other => other,
+    };
+    let (code, body) = match reply {
+        Reply::Raw(code, body) => (code, body),
+        Reply::Silence | Reply::Later(_) => std::future::pending().await,
+        Reply::Review(mut response) => {
+            if response.get("uid").is_none() {
+                response["uid"] = review["request"]["uid"].clone();
+            }
+            let review = json!({"kind": review["kind"], "apiVersion": review["apiVersion"],
+                "response": response});
+            (200, review.to_string())
+        }
+    };
+    let response = Response::builder().status(code);
+    let response = response.header("Content-Type", "application/json");
+    response.body(Body::from(body)).unwrap()
+}

@@ -1,0 +1,141 @@
+//! A server with a webhook beside it, and what tests ask them.
+
+use apiserver::{Config, Server};
+use axum::body::{Body, to_bytes};
+use http::{HeaderMap, Request};
+use serde_json::{Value, json};
+use testkit::Launch;
+use tower::ServiceExt as _;
+
+use super::server::Hook;
+use crate::cluster::BINARY;
+
+pub(super) const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
+
+pub(super) struct World {
+    _store: testkit::Server,
+    server: Server,
+    pub(super) hook: Hook,
+}
+
+pub(super) struct Answer {
+    pub(super) code: u16,
+    headers: HeaderMap,
+    pub(super) body: Value,
+}
+
+impl Answer {
+    pub(super) fn warnings(&self) -> Vec<&str> {
+        let all = self.headers.get_all("Warning").iter();
+        all.map(|one| one.to_str().unwrap()).collect()
+    }
+
+    pub(super) fn message(&self) -> &str {
+        self.body["message"].as_str().unwrap()
+    }
+}
+
+impl World {
+    pub(super) async fn start() -> World {
+        World::with(Hook::start(&["127.0.0.1"]).await).await
+    }
+
+    pub(super) async fn with(hook: Hook) -> World {
+        let launch = Launch::program(BINARY).subcommand("store");
+        let store = launch.start().unwrap_or_else(|error| panic!("{error}"));
+        let client = etcd_api::Client::connect(store.url()).await.unwrap();
+        let server = Server::new(client, Config::default());
+        server.ready().await.unwrap();
+        World {
+            _store: store,
+            server,
+            hook,
+        }
+    }
+
+    pub(super) async fn ask(&self, method: &str, path: &str, body: &Value) -> Answer {
+        let media_type = match method {
+            "PATCH" => "application/merge-patch+json",
+            _ => "application/json",
+        };
+        let body = match body {
+            Value::Null => Body::empty(),
+            body => Body::from(body.to_string()),
+        };
+        let request = Request::builder().method(method).uri(path);
+        let request = request
+            .header("Content-Type", media_type)
+            .body(body)
+            .unwrap();
+        let response = self.server.router().oneshot(request).await.unwrap();
+        let (head, body) = response.into_parts();
+        let body = to_bytes(body, usize::MAX).await.unwrap();
+        Answer {
+            code: head.status.as_u16(),
+            headers: head.headers,
+            body: serde_json::from_slice(&body).unwrap(),
+        }
+    }
+
+    pub(super) async fn post(&self, path: &str, body: &Value) -> Answer {
+        self.ask("POST", path, body).await
+    }
+
+    /// Creates what the test needs.
+    pub(super) async fn given(&self, path: &str, body: &Value) {
+        let answer = self.post(path, body).await;
+        assert_eq!(answer.code, 201, "{path}: {}", answer.body);
+    }
+
+    /// Creates a configuration of one webhook for a path of the hook.
+    pub(super) async fn configure(&self, kind: &str, name: &str, path: &str, more: Value) {
+        let answer = self.try_configure(kind, name, path, more).await;
+        assert_eq!(answer.code, 201, "{}", answer.body);
+        assert_eq!(answer.warnings(), [""; 0]);
+    }
+
+    pub(super) async fn try_configure(
+        &self,
+        kind: &str,
+        name: &str,
+        path: &str,
+        more: Value,
+    ) -> Answer {
+        let mut webhook = json!({
+            "name": format!("{name}.example.com"), "admissionReviewVersions": ["v1"],
+            "sideEffects": "None", "clientConfig": self.hook.config(path),
+            "rules": [rule("*", "configmaps")],
+        });
+        merge(&mut webhook, &more);
+        let configuration = json!({"kind": format!("{kind}WebhookConfiguration"),
+            "metadata": {"name": name}, "webhooks": [webhook]});
+        let path = format!("{GROUP}/{}webhookconfigurations", kind.to_lowercase());
+        self.post(&path, &configuration).await
+    }
+}
+
+fn merge(into: &mut Value, more: &Value) {
+    let into = into.as_object_mut().unwrap();
+    into.extend(more.as_object().unwrap().clone());
+}
+
+pub(super) fn rule(operation: &str, resource: &str) -> Value {
+    json!({"operations": [operation], "apiGroups": ["*"], "apiVersions": ["*"],
+        "resources": [resource]})
+}
+
+pub(super) fn map(name: &str) -> Value {
+    json!({"kind": "ConfigMap", "metadata": {"name": name}})
+}
+
+pub(super) fn pod(name: &str) -> Value {
+    json!({"kind": "Pod", "metadata": {"name": name},
+        "spec": {"containers": [{"name": "c", "image": "i:1"}]}})
+}
+
+pub(super) fn label(key: &str) -> Value {
+    json!([
+        {"op": "test", "path": "/kind", "value": "ConfigMap"},
+        {"op": "add", "path": "/metadata/labels", "value": {key: "yes"}},
+    ])
+}
