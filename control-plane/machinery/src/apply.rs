@@ -7,8 +7,8 @@
 //! `fields` has the sets of fields and `fieldsv1` their form in JSON. `typing` says what must be
 //! known of a type, which comes from the table of built-in kinds or from the schema of a custom
 //! resource (`custom`). `check`, `compare`, `merge` and `prune` walk over values together with
-//! their types. `managers` is `metadata.managedFields`, `update` has the rules above, and
-//! `last_applied` is kubectl's way here from client-side apply.
+//! their types. `managers` is `metadata.managedFields`, `update` has the rules above, `scale`
+//! the managers of a Scale, and `last_applied` is kubectl's way here from client-side apply.
 
 mod check;
 mod compare;
@@ -19,6 +19,7 @@ mod last_applied;
 mod managers;
 mod merge;
 mod prune;
+mod scale;
 #[cfg(test)]
 mod tests;
 mod typing;
@@ -33,6 +34,7 @@ pub use fieldsv1::Malformed;
 pub use managers::{Manager, Managers, Operation, Owned, equal_without_times};
 pub use merge::merge;
 pub use prune::fields_of;
+pub use scale::{Replicas, to_parent, to_scale};
 pub use typing::{Deduced, Forms, Identity, List, Map, Member, Scalar, Typing, Whole};
 pub use update::{Conflict, Reset, Versions, Write};
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use bytes::Bytes;
+use http::header::{HeaderName, USER_AGENT};
 use http::{HeaderMap, Method, Response, StatusCode};
 use machinery::status::Status;
 use machinery::{object, status, strict};
@@ -82,17 +83,31 @@ impl<'a> Call<'a> {
             resource: Arc::clone(&self.target.resource),
             namespace: &self.target.namespace,
             dry,
+            manager: self.query.manager(self.header(&USER_AGENT)),
         }
+    }
+
+    fn header(&self, name: &HeaderName) -> &str {
+        let value = self.headers.get(name);
+        value
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default()
+    }
+
+    /// True for a configuration to apply.
+    fn applies(&self) -> bool {
+        *self.method == Method::PATCH && media::content_type(self.headers) == patch::APPLY
     }
 
     /// The options of a write, from its query.
     pub(crate) fn options(&self) -> Result<request::Options, Status> {
-        self.query.options(match *self.method {
+        let kind = match *self.method {
             Method::PUT => "UpdateOptions",
             Method::PATCH => "PatchOptions",
             Method::DELETE => "DeleteOptions",
             _ => "CreateOptions",
-        })
+        };
+        self.query.options(kind, self.applies())
     }
 
     pub(crate) fn show(&self, code: StatusCode, entry: &Entry) -> Result<Response<Body>, Status> {
@@ -250,9 +265,8 @@ impl<'a> Call<'a> {
         body: Bytes,
         subresource: &str,
     ) -> Result<Response<Body>, Status> {
-        let patch = self.read_patch(body).await?;
+        let change = self.read_patch(body)?;
         let dry = self.options()?.dry;
-        let change = Change::Patch(patch);
         let updated = self
             .writer(dry)
             .update(&self.target.name, subresource, change)
@@ -287,11 +301,16 @@ impl<'a> Call<'a> {
         Ok(response)
     }
 
-    pub(crate) async fn read_patch(&self, body: Bytes) -> Result<Patch, Status> {
+    /// Decodes a patch or a configuration to apply.
+    pub(crate) fn read_patch(&self, body: Bytes) -> Result<Change, Status> {
+        if self.applies() {
+            let asked = self.options()?;
+            return Ok(Change::Apply(patch::configuration(&body, asked)?));
+        }
         let media_type = media::content_type(self.headers);
         let kind = patch::kind_of(&self.target.resource, &media_type)?;
         let validation = self.options()?.validation;
-        Patch::read(kind, &body, validation)
+        Ok(Change::Patch(Patch::read(kind, &body, validation)?))
     }
 
     fn show_edited(&self, edited: Edited) -> Result<Response<Body>, Status> {

@@ -56,7 +56,6 @@ pub(crate) fn created(resource: &Resource, object: &mut Value) {
         "deletionTimestamp",
         "deletionGracePeriodSeconds",
         "selfLink",
-        "managedFields",
     ] {
         metadata.remove(key);
     }
@@ -155,9 +154,7 @@ fn keep_metadata(old: &Value, new: &mut Value) {
             None => new.remove(key),
         };
     }
-    for key in ["selfLink", "managedFields"] {
-        new.remove(key);
-    }
+    new.remove("selfLink");
 }
 
 /// Restores one part of the object from the old state.

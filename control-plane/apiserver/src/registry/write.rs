@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use machinery::status::{Cause, Status};
-use machinery::{defaults, object};
+use machinery::{apply, defaults, object};
 use serde_json::Value;
 
 use crate::admission::{self, CREATE, UPDATE};
@@ -13,6 +13,7 @@ use crate::registry::Registry;
 use crate::registry::allocate;
 use crate::registry::edit::{Edit, Edited, Step};
 use crate::registry::lifecycle;
+use crate::registry::managed::Configuration;
 use crate::registry::patch::Patch;
 use crate::registry::strategy::{self, Deletion};
 use crate::resources::catalogue::{Resource, Storage};
@@ -32,6 +33,8 @@ pub(crate) struct Writer<'a> {
     pub(crate) namespace: &'a str,
     /// True for a dry run: nothing is stored.
     pub(crate) dry: bool,
+    /// The field manager, who owns what the write changes.
+    pub(crate) manager: String,
 }
 
 /// The content of an update.
@@ -40,6 +43,8 @@ pub(crate) enum Change {
     Replace(Value),
     /// A patch.
     Patch(Patch),
+    /// A configuration, merged by the rules of server-side apply.
+    Apply(Configuration),
 }
 
 /// One update of one object.
@@ -91,7 +96,7 @@ impl Writer<'_> {
         } else {
             None
         };
-        self.complete(&mut object).await?;
+        self.complete(&mut object, true).await?;
         let allocated = match &guard {
             Some(_) => allocate::create(self.registry, &mut object, self.dry).await?,
             None => allocate::Allocated::default(),
@@ -153,11 +158,14 @@ impl Writer<'_> {
         self.registry.reader.store.create(key, value, lease).await
     }
 
-    /// Prepares, admits and validates a new object.
-    async fn complete(&self, object: &mut Value) -> Result<(), Status> {
+    /// Prepares, admits and validates a new object. An applied one has its managers.
+    async fn complete(&self, object: &mut Value, manage: bool) -> Result<(), Status> {
         let resource = &*self.resource;
         lifecycle::match_namespace(resource, self.namespace, object)?;
         set_defaults(resource, object);
+        if manage {
+            self.manage("", None, object);
+        }
         lifecycle::created(resource, object);
         (strategy::of(resource).set_requester)(self.user, object);
         let name = object::name(object).to_owned();
@@ -260,24 +268,51 @@ impl Edit for Update<'_, '_> {
 
 impl Update<'_, '_> {
     /// The object does not exist: a PUT creates objects of some kinds.
-    async fn made(&self) -> Result<Step, Status> {
+    async fn made(&mut self) -> Result<Step, Status> {
         let resource = &*self.writer.resource;
-        let Change::Replace(object) = &self.change else {
-            return Err(resource.not_found(self.name));
+        let allowed = match &self.change {
+            Change::Replace(_) => strategy::of(resource).allow_create_on_update,
+            Change::Patch(_) => false,
+            Change::Apply(_) => true,
         };
-        if !strategy::of(resource).allow_create_on_update || !self.subresource.is_empty() {
+        if !allowed || !self.subresource.is_empty() {
             return Err(resource.not_found(self.name));
         }
-        let mut object = object.clone();
+        let mut object = match &self.change {
+            Change::Apply(config) => {
+                self.may_apply_new(config).await?;
+                let (object, warnings) = self.writer.apply("", None, config)?;
+                self.warnings = warnings;
+                object
+            }
+            Change::Replace(object) => object.clone(),
+            Change::Patch(_) => return Err(resource.not_found(self.name)),
+        };
         lifecycle::match_name(self.name, &object)?;
         if !object::uid(&object).is_empty() {
             return Err(self.another(object::uid(&object), ""));
         }
-        self.writer.complete(&mut object).await?;
+        let manage = !matches!(self.change, Change::Apply(_));
+        self.writer.complete(&mut object, manage).await?;
         if allocate::concerns(resource) {
             allocate::create(self.writer.registry, &mut object, self.writer.dry).await?;
         }
         Ok(Step::Put(convert::to_stored(resource, object)))
+    }
+
+    /// Checks that a configuration may become a new object.
+    async fn may_apply_new(&self, config: &Configuration) -> Result<(), Status> {
+        let kind = &self.writer.resource.kind;
+        let uid = config.uid();
+        if !uid.is_empty() {
+            let why = format!(
+                "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+            );
+            let (group, plural) = (kind.group(), kind.plural());
+            return Err(Status::conflict(group, plural, self.name, &why));
+        }
+        self.writer.refuse_if_terminating(self.name)?;
+        self.writer.may_create(self.name).await
     }
 
     async fn updated(&mut self, current: &Entry) -> Result<Step, Status> {
@@ -289,6 +324,10 @@ impl Update<'_, '_> {
         self.preconditions(&old, &new)?;
         let removed_deletion = lifecycle_end(resource, self.subresource, &old, &new);
         set_defaults(resource, &mut new);
+        if !matches!(self.change, Change::Apply(_)) {
+            self.writer.manage(self.subresource, Some(&old), &mut new);
+        }
+        let managers = managers_of(&new);
         let admission = self
             .writer
             .admission(UPDATE, self.subresource, self.name, Some(&old));
@@ -296,6 +335,8 @@ impl Update<'_, '_> {
         let mutated = chain.mutate(&admission, &mut new).await?;
         // After admission, so that a field it restores is no change.
         lifecycle::updated(resource, self.subresource, &old, &mut new);
+        // Kept even if the subresource changes no other metadata.
+        set_managers(&mut new, managers);
         if allocate::concerns(resource) && self.subresource.is_empty() {
             allocate::update(self.writer.registry, &old, &mut new, self.writer.dry).await?;
             let address = |one| object::text(one, &["spec", "clusterIP"]);
@@ -307,6 +348,10 @@ impl Update<'_, '_> {
         let causes = rules.update(resource, self.subresource, (&old, &new), policy);
         refuse(resource, &new, causes)?;
         chain.validate(mutated, &admission, &new).await?;
+        // A write that changes nothing has no time.
+        if apply::equal_without_times(&old, &new) {
+            set_managers(&mut new, managers_of(&old));
+        }
         let stored = convert::to_stored(resource, new);
         Ok(if removed_deletion {
             Step::Delete(stored)
@@ -323,6 +368,11 @@ impl Update<'_, '_> {
                 self.warnings = warnings;
                 Ok(object)
             }
+            Change::Apply(config) => {
+                let (object, warnings) = self.writer.apply(self.subresource, Some(old), config)?;
+                self.warnings = warnings;
+                Ok(object)
+            }
         }
     }
 
@@ -334,7 +384,7 @@ impl Update<'_, '_> {
             let (group, kind) = (resource.kind.group(), resource.kind.kind());
             return Err(match &self.change {
                 Change::Replace(_) => self.another(uid, old_uid),
-                Change::Patch(_) => {
+                Change::Patch(_) | Change::Apply(_) => {
                     let why = "field is immutable";
                     let cause = Cause::invalid("metadata.uid", &uid.into(), why);
                     // Reported by the rules for all kinds, and again by those of the kind.
@@ -387,6 +437,17 @@ impl Update<'_, '_> {
             self.name,
             &why,
         )
+    }
+}
+
+fn managers_of(object: &Value) -> Option<Value> {
+    object::at(object, &["metadata", "managedFields"]).cloned()
+}
+
+fn set_managers(object: &mut Value, managers: Option<Value>) {
+    match managers {
+        Some(managers) => object::set(object, &["metadata", "managedFields"], managers),
+        None => drop(object::remove(object, &["metadata", "managedFields"])),
     }
 }
 

@@ -169,35 +169,36 @@ pub(super) fn is_reset(object: &Value) -> bool {
     })
 }
 
-/// True if two objects are equal but for the times of their managers.
+/// True if two objects are equal but for the times of their managers and `resourceVersion`.
 pub fn equal_without_times(a: &Value, b: &Value) -> bool {
-    let (of_a, of_b) = (entries(a), entries(b));
-    let without = |object: &Value| {
-        let mut metadata = object::metadata(object).cloned().unwrap_or_default();
-        metadata.remove("managedFields");
-        metadata.remove("resourceVersion");
-        metadata
+    let (Some(of_a), Some(of_b)) = (a.as_object(), b.as_object()) else {
+        return a == b;
     };
-    let rest = |object: &Value| -> Vec<(String, Value)> {
-        let all = object.as_object().into_iter().flatten();
-        let all = all.filter(|(key, _)| *key != "metadata");
-        all.map(|(key, value)| (key.clone(), value.clone()))
-            .collect()
+    let (managers_a, managers_b) = (entries(a), entries(b));
+    let same_managers = managers_a.len() == managers_b.len()
+        && managers_a
+            .iter()
+            .zip(managers_b)
+            .all(|(a, b)| equal_but(a, b, &["time"]));
+    let same = |(key, value): (&String, &Value)| match (key.as_str(), of_b.get(key)) {
+        ("metadata", Some(other)) => equal_but(value, other, &["managedFields", "resourceVersion"]),
+        (_, other) => other == Some(value),
     };
-    let same = |a: &Value, b: &Value| {
-        let keys = [
-            "manager",
-            "operation",
-            "apiVersion",
-            "subresource",
-            "fieldsV1",
-        ];
-        keys.iter().all(|key| a.get(key) == b.get(key))
+    same_managers && of_a.len() == of_b.len() && of_a.iter().all(same)
+}
+
+/// True if two maps are equal but for some keys.
+fn equal_but(a: &Value, b: &Value, keys: &[&str]) -> bool {
+    let (Some(a), Some(b)) = (a.as_object(), b.as_object()) else {
+        return a == b;
     };
-    of_a.len() == of_b.len()
-        && of_a.iter().zip(of_b).all(|(a, b)| same(a, b))
-        && without(a) == without(b)
-        && rest(a) == rest(b)
+    let rest = |map: &Object<String, Value>| {
+        let there = keys.iter().filter(|key| map.contains_key(**key)).count();
+        map.len() - there
+    };
+    let same =
+        |(key, value): (&String, &Value)| keys.contains(&key.as_str()) || b.get(key) == Some(value);
+    rest(a) == rest(b) && a.iter().all(same)
 }
 
 pub(super) fn entries(object: &Value) -> &[Value] {
