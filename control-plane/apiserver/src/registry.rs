@@ -12,6 +12,7 @@ pub(crate) mod delete;
 pub(crate) mod edit;
 pub(crate) mod evict;
 pub(crate) mod lifecycle;
+pub(crate) mod managed;
 pub(crate) mod options;
 pub(crate) mod patch;
 pub(crate) mod scale;
@@ -34,6 +35,9 @@ use crate::resources::convert;
 use crate::storage::reader::Reader;
 use ttl::EventLeases;
 use write::Writer;
+
+/// The field manager of this process's own writes.
+const OWN_MANAGER: &str = "kube-apiserver";
 
 /// Everything that a write needs.
 pub(crate) struct Registry {
@@ -125,6 +129,7 @@ impl Registry {
             dry: false,
             options: Value::Null,
             warnings: Arc::default(),
+            manager: OWN_MANAGER.to_owned(),
         })
     }
 }

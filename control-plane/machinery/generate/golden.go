@@ -20,16 +20,21 @@ func writeGolden(dir string) {
 		"decode.jsonl":    decodings(),
 		"defaults.jsonl":  defaulted(),
 		"status.jsonl":    statuses(),
+		"apply.jsonl":     applications(1, 30),
 	} {
-		var out bytes.Buffer
-		for _, line := range lines {
-			text, err := json.Marshal(line)
-			check(err)
-			out.Write(text)
-			out.WriteByte('\n')
-		}
-		check(os.WriteFile(filepath.Join(dir, name), out.Bytes(), 0o644))
+		check(os.WriteFile(filepath.Join(dir, name), jsonLines(lines), 0o644))
 	}
+}
+
+func jsonLines(lines []any) []byte {
+	var out bytes.Buffer
+	for _, line := range lines {
+		text, err := json.Marshal(line)
+		check(err)
+		out.Write(text)
+		out.WriteByte('\n')
+	}
+	return out.Bytes()
 }
 
 func errorText(err error) string {

@@ -3,16 +3,18 @@
 //
 //	go run . schema  > ../src/schema/schema.txt
 //	go run . golden DIR
+//	go run . apply SEED SEQUENCES > FILE
 package main
 
 import (
 	"fmt"
 	"os"
+	"strconv"
 )
 
 func main() {
 	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: generate schema | golden DIR")
+		fmt.Fprintln(os.Stderr, "usage: generate schema | golden DIR | apply SEED SEQUENCES")
 		os.Exit(2)
 	}
 	switch os.Args[1] {
@@ -20,6 +22,13 @@ func main() {
 		writeSchema(os.Stdout)
 	case "golden":
 		writeGolden(os.Args[2])
+	case "apply":
+		seed, err := strconv.ParseInt(os.Args[2], 10, 64)
+		check(err)
+		sequences, err := strconv.Atoi(os.Args[3])
+		check(err)
+		_, err = os.Stdout.Write(jsonLines(applications(seed, sequences)))
+		check(err)
 	default:
 		fmt.Fprintln(os.Stderr, "unknown part", os.Args[1])
 		os.Exit(2)

@@ -6,6 +6,7 @@
 //! network, clock or thread: callers pass the time in.
 #![forbid(unsafe_code)]
 
+pub mod apply;
 mod budget;
 pub mod defaults;
 pub mod event;

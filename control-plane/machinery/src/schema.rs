@@ -218,17 +218,13 @@ impl MessageId {
 
 impl Message {
     /// The field with this JSON name, in this message or one embedded in it.
-    pub fn field(&'static self, json: &str) -> Option<&'static Field> {
-        let path = self.by_json.get(json)?;
-        let mut message = self;
-        for (depth, at) in path.iter().enumerate() {
-            let field = &message.fields[usize::from(*at)];
-            if depth + 1 == path.len() {
-                return Some(field);
-            }
-            message = field.message()?;
+    pub fn field(&self, json: &str) -> Option<&Field> {
+        let (first, rest) = self.by_json.get(json)?.split_first()?;
+        let mut field = &self.fields[usize::from(*first)];
+        for at in rest {
+            field = &field.message()?.fields[usize::from(*at)];
         }
-        None
+        Some(field)
     }
 
     /// The field with this JSON name that belongs to the message itself, not to an embedded one.

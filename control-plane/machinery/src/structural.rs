@@ -27,8 +27,11 @@ mod tests;
 mod validate;
 mod walk;
 
+use std::sync::OnceLock;
+
 use serde_json::{Map, Value, json};
 
+use crate::apply;
 use crate::status::Cause;
 use errors::Base;
 use node::Node;
@@ -47,6 +50,8 @@ pub struct Schema {
     root: Node,
     /// The schema as its author wrote it.
     document: Value,
+    /// What server-side apply makes of the document, from the first write on.
+    typing: OnceLock<apply::Custom>,
 }
 
 impl Schema {
@@ -83,6 +88,7 @@ impl Schema {
             Some(root) if causes.is_empty() => Ok(Schema {
                 root,
                 document: document.clone(),
+                typing: OnceLock::new(),
             }),
             _ => Err(causes),
         }
@@ -119,6 +125,12 @@ impl Schema {
             causes.extend(lists::check(&self.root, object, &Path::root()));
         }
         causes
+    }
+
+    /// The type of the whole object, for server-side apply.
+    pub fn typing(&self) -> &apply::Custom {
+        self.typing
+            .get_or_init(|| apply::Custom::of_object(&self.document))
     }
 
     /// Whether there are rules in CEL (`x-kubernetes-validations`), which are not evaluated.

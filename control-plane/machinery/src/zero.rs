@@ -7,6 +7,9 @@ use serde_json::{Map, Value};
 
 use crate::schema::{Field, Message, Type};
 
+/// The managers of an object.
+const MANAGERS: &str = "managedFields";
+
 /// Adds the zero values that JSON shows for this message, and drops those that it leaves out.
 pub(crate) fn complete(message: &'static Message, map: &mut Map<String, Value>) {
     for field in &message.fields {
@@ -71,6 +74,8 @@ pub(crate) fn of(kind: &Type) -> Value {
 fn complete_field(field: &Field, map: &mut Map<String, Value>) {
     let omits = field.omit_empty && !is_struct(&field.kind);
     match map.get(field.name) {
+        // An empty list of managers asks to forget them.
+        Some(Value::Array(_)) if field.name == MANAGERS => {}
         Some(value) if omits && is_empty(value) => {
             map.remove(field.name);
         }

@@ -24,6 +24,7 @@ mod http;
 mod kube_rs;
 mod kubectl;
 mod limits;
+mod managed;
 mod manners;
 mod objects;
 mod overload;

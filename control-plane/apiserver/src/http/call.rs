@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use bytes::Bytes;
+use http::header::{HeaderName, USER_AGENT};
 use http::{HeaderMap, Method, Response, StatusCode};
 use machinery::status::Status;
 use machinery::{object, status, strict};
@@ -87,12 +88,25 @@ impl<'a> Call<'a> {
             dry,
             options: self.query.options_object(self.options_kind()),
             warnings: Arc::clone(&self.warnings),
+            manager: self.query.manager(self.header(&USER_AGENT)),
         }
+    }
+
+    fn header(&self, name: &HeaderName) -> &str {
+        let value = self.headers.get(name);
+        value
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default()
+    }
+
+    /// True for a configuration to apply.
+    fn applies(&self) -> bool {
+        *self.method == Method::PATCH && media::content_type(self.headers) == patch::APPLY
     }
 
     /// The options of a write, from its query.
     pub(crate) fn options(&self) -> Result<request::Options, Status> {
-        self.query.options(self.options_kind())
+        self.query.options(self.options_kind(), self.applies())
     }
 
     /// Kubernetes' name for the options of this request.
@@ -257,9 +271,8 @@ impl<'a> Call<'a> {
         body: Bytes,
         subresource: &str,
     ) -> Result<Response<Body>, Status> {
-        let patch = self.read_patch(body).await?;
+        let change = self.read_patch(body)?;
         let dry = self.options()?.dry;
-        let change = Change::Patch(patch);
         let updated = self
             .writer(dry)
             .update(&self.target.name, subresource, change)
@@ -292,11 +305,16 @@ impl<'a> Call<'a> {
         Ok(response)
     }
 
-    pub(crate) async fn read_patch(&self, body: Bytes) -> Result<Patch, Status> {
+    /// Decodes a patch or a configuration to apply.
+    pub(crate) fn read_patch(&self, body: Bytes) -> Result<Change, Status> {
+        if self.applies() {
+            let asked = self.options()?;
+            return Ok(Change::Apply(patch::configuration(&body, asked)?));
+        }
         let media_type = media::content_type(self.headers);
         let kind = patch::kind_of(&self.target.resource, &media_type)?;
         let validation = self.options()?.validation;
-        Patch::read(kind, &body, validation)
+        Ok(Change::Patch(Patch::read(kind, &body, validation)?))
     }
 
     fn show_edited(&self, edited: Edited) -> Result<Response<Body>, Status> {

@@ -15,7 +15,7 @@ pub(crate) fn read(query: &Query, media_type: &str, bytes: &[u8]) -> Result<Opti
             grace: query.integer("gracePeriodSeconds")?,
             propagation: propagation(query.given("propagationPolicy"))?
                 .or_else(|| query.given("orphanDependents").map(orphaning)),
-            dry: query.options("DeleteOptions")?.dry,
+            dry: query.options("DeleteOptions", false)?.dry,
             ..Options::default()
         };
         return Ok(options);

@@ -36,6 +36,8 @@ pub(crate) struct Options {
     /// True for a dry run: nothing is stored.
     pub(crate) dry: bool,
     pub(crate) validation: Validation,
+    /// An applied configuration takes over fields of other managers.
+    pub(crate) force: bool,
 }
 
 /// Upper bound of the name of a field manager, in bytes.
@@ -166,10 +168,15 @@ impl Query {
         Ok(Some(number))
     }
 
-    /// The options of a write; `kind` is Kubernetes' name for them.
-    pub(crate) fn options(&self, kind: &str) -> Result<Options, Status> {
+    /// The options of a write; `kind` is Kubernetes' name for them. `applies` is true for a
+    /// configuration to apply.
+    pub(crate) fn options(&self, kind: &str, applies: bool) -> Result<Options, Status> {
         let mut causes = Vec::new();
-        if kind == "PatchOptions" && self.given("force").is_some() {
+        if applies && self.text("fieldManager").is_empty() {
+            let why = "is required for apply patch";
+            causes.push(Cause::required("fieldManager", why));
+        }
+        if kind == "PatchOptions" && !applies && self.given("force").is_some() {
             let why = "may not be specified for non-apply patch";
             causes.push(Cause::forbidden("force", why));
         }
@@ -177,7 +184,12 @@ impl Query {
         let dry = dry_run(self.all("dryRun"), &mut causes);
         let validation = Validation::parse(self.text("fieldValidation"), &mut causes);
         if causes.is_empty() {
-            Ok(Options { dry, validation })
+            let force = self.flag("force");
+            Ok(Options {
+                dry,
+                validation,
+                force,
+            })
         } else {
             Err(Status::invalid("meta.k8s.io", kind, "", causes))
         }
@@ -199,6 +211,23 @@ impl Query {
             object["force"] = self.flag("force").into();
         }
         object
+    }
+
+    /// The field manager of a write: the one that the client names, or the name of its program.
+    pub(crate) fn manager(&self, user_agent: &str) -> String {
+        let named = self.text("fieldManager");
+        if !named.is_empty() {
+            return named.to_owned();
+        }
+        let mut manager = String::new();
+        let program = user_agent.split('/').next().unwrap_or_default();
+        for letter in program.chars().filter(|letter| !letter.is_control()) {
+            if manager.len() + letter.len_utf8() > MANAGER_BYTES_MAX {
+                break;
+            }
+            manager.push(letter);
+        }
+        manager
     }
 
     /// The selectors of lists, watches and deletions.

@@ -87,7 +87,7 @@ async fn scale(call: &Call<'_>, verb: &str, body: Bytes) -> Result<Response<Body
             return call.value(StatusCode::OK, &scale_of(&call.target.resource, &object));
         }
         "update" => Change::Replace(read(call, body).await?),
-        _ => Change::Patch(call.read_patch(body).await?),
+        _ => call.read_patch(body)?,
     };
     let edited = call.writer(dry).scale(&call.target.name, change).await?;
     let scale = scale_of(&call.target.resource, &edited.entry().object);

@@ -71,7 +71,6 @@ pub(crate) fn created(resource: &Resource, object: &mut Value) {
         "deletionTimestamp",
         "deletionGracePeriodSeconds",
         "selfLink",
-        "managedFields",
     ] {
         metadata.remove(key);
     }
@@ -170,9 +169,7 @@ fn keep_metadata(old: &Value, new: &mut Value) {
             None => new.remove(key),
         };
     }
-    for key in ["selfLink", "managedFields"] {
-        new.remove(key);
-    }
+    new.remove("selfLink");
 }
 
 /// Restores one part of the object from the old state.

@@ -1,5 +1,6 @@
 //! The scale of an object: its number of replicas, read and written as a separate object.
 
+use machinery::apply;
 use machinery::object::{self, metadata_mut};
 use machinery::selector::LabelSelector;
 use machinery::status::{Cause, Status};
@@ -48,14 +49,19 @@ impl Edit for Scaling<'_> {
 impl Scaling<'_> {
     async fn decide(&self, current: &Value) -> Result<Step, Status> {
         let kind = &self.writer.resource.kind;
-        let old = scale_of(&self.writer.resource, current);
+        let mut old = scale_of(&self.writer.resource, current);
+        self.writer.managed_scale(current, &mut old);
         let mut new = match &self.change {
             Change::Replace(scale) => scale.clone(),
             Change::Patch(patch) => {
                 let message = kind.subresource("scale").ok_or_else(Status::unknown_path)?;
                 patch.apply_to(message.message(), &old)?.0
             }
+            Change::Apply(config) => self.writer.apply_scale(&old, config)?,
         };
+        if !matches!(self.change, Change::Apply(_)) {
+            self.writer.manage_scale(&old, &mut new)?;
+        }
         lifecycle::match_name(self.name, &new)?;
         let asked = object::resource_version(&new);
         if !asked.is_empty() && asked != object::resource_version(current) {
@@ -89,12 +95,14 @@ impl Scaling<'_> {
         }
         chain.validate(mutated, &admission, &new).await?;
         let paths = Paths::of(&self.writer.resource);
-        if object::integer(current, &paths.asked) == Some(replicas) {
+        let mut object = current.clone();
+        let changes = object::integer(current, &paths.asked) != Some(replicas);
+        object::set(&mut object, &paths.asked, replicas.into());
+        self.writer.manage_parent(&new, &mut object);
+        if apply::equal_without_times(current, &object) {
             return Ok(Step::Keep);
         }
-        let mut object = current.clone();
-        object::set(&mut object, &paths.asked, replicas.into());
-        if strategy::of(&self.writer.resource).generation != Generation::Never {
+        if changes && strategy::of(&self.writer.resource).generation != Generation::Never {
             let next = object::generation(current) + 1;
             metadata_mut(&mut object).insert("generation".into(), next.into());
         }

@@ -18,6 +18,7 @@ mod workload;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
+use machinery::apply::Reset;
 use machinery::schema::{self, Kind};
 use serde_json::Value;
 
@@ -72,6 +73,9 @@ pub(crate) struct Strategy {
     pub(crate) set_requester: fn(&User, &mut Value),
     /// What an update keeps or gets, given the old state and the new one.
     pub(crate) prepare_for_update: fn(&Value, &mut Value),
+    /// What field managers cannot own through a path besides the usual: the subresource, empty for
+    /// the object itself, and the fields that such a write cannot change.
+    pub(crate) resets: &'static [(&'static str, Kept)],
     /// Subresources through which only a part of the object is written, and how.
     pub(crate) subresources: &'static [Subresource],
     pub(crate) rules: Rules,
@@ -90,6 +94,19 @@ pub(crate) struct Strategy {
 
 /// The name of a subresource, and what its updates make of an old state and a new one.
 pub(crate) type Subresource = (&'static str, fn(&Value, &mut Value));
+
+/// Which fields a write keeps as they are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Kept {
+    /// These and what is below them.
+    Fields(&'static [&'static [&'static str]]),
+    /// All but what matches one of these patterns; `None` fits any element.
+    AllBut(&'static [&'static [Option<&'static str>]]),
+}
+
+/// A status that is written with none of the metadata.
+pub(crate) const STATUS_ALONE: &[(&str, Kept)] =
+    &[("status", Kept::Fields(&[&["metadata"], &["spec"]]))];
 
 /// How the objects of a resource are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,6 +179,7 @@ pub(crate) const DEFAULT: Strategy = Strategy {
     prepare_for_create: |_| {},
     set_requester: |_, _| {},
     prepare_for_update: |_, _| {},
+    resets: &[],
     subresources: &[],
     rules: Rules::DEFAULT,
     warnings_on_create: |_| None,
@@ -263,6 +281,19 @@ impl Strategy {
         let mut all = self.subresources.iter();
         all.find(|(one, _)| *one == name)
             .map(|(_, prepare)| *prepare)
+    }
+
+    /// What a write through a subresource, or through none, cannot change.
+    pub(crate) fn reset(&self, resource: &Resource, subresource: &str) -> Reset {
+        let mut all = self.resets.iter();
+        let particular = all.find(|(one, _)| *one == subresource);
+        match particular {
+            Some((_, Kept::Fields(paths))) => Reset::of(paths),
+            Some((_, Kept::AllBut(patterns))) => Reset::AllBut(patterns),
+            None if subresource == "status" => Reset::of(&[&["spec"]]),
+            None if subresource.is_empty() && resource.has_status() => Reset::of(&[&["status"]]),
+            None => Reset::of(&[]),
+        }
     }
 
     /// What to warn of whenever an object is written.

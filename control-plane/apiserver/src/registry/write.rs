@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use machinery::object;
 use machinery::status::{Cause, Status};
+use machinery::{apply, object};
 use serde_json::Value;
 
 use crate::admission::{self, CREATE, UPDATE, Warnings};
@@ -13,6 +13,7 @@ use crate::registry::Registry;
 use crate::registry::allocate;
 use crate::registry::edit::{Edit, Edited, Step};
 use crate::registry::lifecycle;
+use crate::registry::managed::Configuration;
 use crate::registry::patch::Patch;
 use crate::registry::strategy::{self, Deletion};
 use crate::resources::catalogue::{Resource, Storage};
@@ -37,6 +38,8 @@ pub(crate) struct Writer<'a> {
     pub(crate) options: Value,
     /// What admission warns the client of.
     pub(crate) warnings: Arc<Warnings>,
+    /// The field manager, who owns what the write changes.
+    pub(crate) manager: String,
 }
 
 /// The content of an update.
@@ -45,6 +48,8 @@ pub(crate) enum Change {
     Replace(Value),
     /// A patch.
     Patch(Patch),
+    /// A configuration, merged by the rules of server-side apply.
+    Apply(Configuration),
 }
 
 /// One update of one object.
@@ -95,7 +100,7 @@ impl Writer<'_> {
         let storage = resource.stored()?;
         self.refuse_if_terminating(object::name(&object))?;
         let versioned = !object::resource_version(&object).is_empty();
-        self.complete(&mut object).await?;
+        self.complete(&mut object, true).await?;
         // Held until the service is stored, so that the next one chooses from what is free after
         // that. Not before: admission may ask webhooks, which may write services themselves.
         let guard = if allocate::concerns(resource) {
@@ -164,12 +169,15 @@ impl Writer<'_> {
         self.registry.reader.store.create(key, value, lease).await
     }
 
-    /// Prepares, admits and validates a new object.
-    async fn complete(&self, object: &mut Value) -> Result<(), Status> {
+    /// Prepares, admits and validates a new object. An applied one has its managers.
+    async fn complete(&self, object: &mut Value, manage: bool) -> Result<(), Status> {
         let resource = &*self.resource;
         lifecycle::match_namespace(resource, self.namespace, object)?;
         set_defaults(resource, object);
         lifecycle::forget_identity(object);
+        if manage {
+            self.manage("", None, object);
+        }
         let name = object::name(object).to_owned();
         let admission = self.admission(CREATE, "", &name, None);
         let mutated = self.registry.admission.mutate(&admission, object).await?;
@@ -284,24 +292,51 @@ impl Update<'_, '_> {
     /// The object does not exist: a PUT creates objects of some kinds.
     async fn made(&mut self) -> Result<Step, Status> {
         let resource = &*self.writer.resource;
-        let Change::Replace(object) = &self.change else {
-            return Err(resource.not_found(self.name));
+        let allowed = match &self.change {
+            Change::Replace(_) => strategy::of(resource).allow_create_on_update,
+            Change::Patch(_) => false,
+            Change::Apply(_) => true,
         };
-        if !strategy::of(resource).allow_create_on_update || !self.subresource.is_empty() {
+        if !allowed || !self.subresource.is_empty() {
             return Err(resource.not_found(self.name));
         }
-        let mut object = object.clone();
+        let mut object = match &self.change {
+            Change::Apply(config) => {
+                self.may_apply_new(config).await?;
+                let (object, warnings) = self.writer.apply("", None, config)?;
+                self.warnings = warnings;
+                object
+            }
+            Change::Replace(object) => object.clone(),
+            Change::Patch(_) => return Err(resource.not_found(self.name)),
+        };
         lifecycle::match_name(self.name, &object)?;
         if !object::uid(&object).is_empty() {
             return Err(self.another(object::uid(&object), ""));
         }
+        let manage = !matches!(self.change, Change::Apply(_));
         self.guard = None;
-        self.writer.complete(&mut object).await?;
+        self.writer.complete(&mut object, manage).await?;
         if allocate::concerns(resource) {
             self.guard = Some(self.writer.registry.allocation.lock().await);
             allocate::create(self.writer.registry, &mut object, self.writer.dry).await?;
         }
         Ok(Step::Put(convert::to_stored(resource, object)))
+    }
+
+    /// Checks that a configuration may become a new object.
+    async fn may_apply_new(&self, config: &Configuration) -> Result<(), Status> {
+        let kind = &self.writer.resource.kind;
+        let uid = config.uid();
+        if !uid.is_empty() {
+            let why = format!(
+                "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+            );
+            let (group, plural) = (kind.group(), kind.plural());
+            return Err(Status::conflict(group, plural, self.name, &why));
+        }
+        self.writer.refuse_if_terminating(self.name)?;
+        self.writer.may_create(self.name).await
     }
 
     async fn updated(&mut self, current: &Entry) -> Result<Step, Status> {
@@ -313,6 +348,10 @@ impl Update<'_, '_> {
         self.preconditions(&old, &new)?;
         let removed_deletion = lifecycle_end(resource, self.subresource, &old, &new);
         set_defaults(resource, &mut new);
+        if !matches!(self.change, Change::Apply(_)) {
+            self.writer.manage(self.subresource, Some(&old), &mut new);
+        }
+        let managers = managers_of(&new);
         // Admission may ask webhooks, which may write services themselves.
         self.guard = None;
         let admission = self
@@ -323,6 +362,8 @@ impl Update<'_, '_> {
         lifecycle::match_name(self.name, &new)?;
         // After admission, so that a field it restores is no change.
         lifecycle::updated(resource, self.subresource, &old, &mut new);
+        // Kept even if the subresource changes no other metadata.
+        set_managers(&mut new, managers);
         if allocate::concerns(resource) && self.subresource.is_empty() {
             self.guard = Some(self.writer.registry.allocation.lock().await);
             allocate::update(self.writer.registry, &old, &mut new, self.writer.dry).await?;
@@ -335,6 +376,10 @@ impl Update<'_, '_> {
         let causes = rules.update(resource, self.subresource, (&old, &new), policy);
         refuse(resource, &new, causes)?;
         chain.validate(mutated, &admission, &new).await?;
+        // A write that changes nothing has no time.
+        if apply::equal_without_times(&old, &new) {
+            set_managers(&mut new, managers_of(&old));
+        }
         let stored = convert::to_stored(resource, new);
         Ok(if removed_deletion {
             Step::Delete(stored)
@@ -351,6 +396,11 @@ impl Update<'_, '_> {
                 self.warnings = warnings;
                 Ok(object)
             }
+            Change::Apply(config) => {
+                let (object, warnings) = self.writer.apply(self.subresource, Some(old), config)?;
+                self.warnings = warnings;
+                Ok(object)
+            }
         }
     }
 
@@ -362,7 +412,7 @@ impl Update<'_, '_> {
             let (group, kind) = (resource.kind.group(), resource.kind.kind());
             return Err(match &self.change {
                 Change::Replace(_) => self.another(uid, old_uid),
-                Change::Patch(_) => {
+                Change::Patch(_) | Change::Apply(_) => {
                     let why = "field is immutable";
                     let cause = Cause::invalid("metadata.uid", &uid.into(), why);
                     // Reported by the rules for all kinds, and again by those of the kind.
@@ -415,6 +465,17 @@ impl Update<'_, '_> {
             self.name,
             &why,
         )
+    }
+}
+
+fn managers_of(object: &Value) -> Option<Value> {
+    object::at(object, &["metadata", "managedFields"]).cloned()
+}
+
+fn set_managers(object: &mut Value, managers: Option<Value>) {
+    match managers {
+        Some(managers) => object::set(object, &["metadata", "managedFields"], managers),
+        None => drop(object::remove(object, &["metadata", "managedFields"])),
     }
 }
 

@@ -152,7 +152,7 @@ fn requests_from_limits(container: &mut Value) {
     }
 }
 
-/// True for an image without tag and digest, or with the tag `latest`.
+/// True for an image without tag and digest, or with the tag `latest`. No image is none.
 fn latest(image: &str) -> bool {
     let (name, digest) = match image.split_once('@') {
         Some((name, _)) => (name, true),
@@ -161,6 +161,6 @@ fn latest(image: &str) -> bool {
     let last = name.rsplit('/').next().unwrap_or_default();
     match last.split_once(':') {
         Some((_, tag)) => tag == "latest",
-        None => !digest,
+        None => !digest && !image.is_empty(),
     }
 }

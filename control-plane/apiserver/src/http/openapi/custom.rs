@@ -57,7 +57,7 @@ fn build(catalogue: &Catalogue, group: &str, version: &str) -> Value {
         let shape = Shape {
             schema: name_of(kind, kind.kind()),
             media_types: &["application/json", "application/yaml"],
-            patches: &patch::MEDIA_TYPES[..2],
+            patches: &patch::OF_CUSTOM,
         };
         add_paths(&mut paths, kind, &shape);
         schemas.insert(shape.schema.clone(), of_object(resource));

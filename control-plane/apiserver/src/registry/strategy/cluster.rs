@@ -2,7 +2,7 @@
 
 use machinery::name;
 
-use super::{DEFAULT, Deletion, Generation, Stored, Strategy};
+use super::{DEFAULT, Deletion, Generation, Kept, STATUS_ALONE, Stored, Strategy};
 use crate::printers;
 use crate::registry::{certificate_request, definition};
 use crate::resources::convert;
@@ -42,6 +42,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "admissionregistration.k8s.io",
         resource: "validatingadmissionpolicies",
+        resets: STATUS_ALONE,
         generation: Generation::OfSpec,
         allow_unconditional_update: false,
         without_effect: |_| Some("its policies are not evaluated"),
@@ -71,6 +72,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "apiextensions.k8s.io",
         resource: "customresourcedefinitions",
+        resets: STATUS_ALONE,
         stored: Stored::UnderGroup,
         columns: &printers::config::CUSTOM_RESOURCE_DEFINITION,
         generation: Generation::OfSpec,
@@ -91,6 +93,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "apiregistration.k8s.io",
         resource: "apiservices",
+        resets: STATUS_ALONE,
         stored: Stored::UnderGroup,
         columns: &printers::config::API_SERVICE,
         keeps_status_on_create: true,
@@ -100,6 +103,17 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "certificates.k8s.io",
         resource: "certificatesigningrequests",
+        resets: &[
+            ("", Kept::Fields(&[&["spec"], &["status"]])),
+            (
+                "status",
+                Kept::Fields(&[&["spec"], &["status", "conditions"]]),
+            ),
+            (
+                "approval",
+                Kept::Fields(&[&["spec"], &["status", "certificate"]]),
+            ),
+        ],
         selectable: &[field("spec.signerName")],
         columns: &printers::config::CERTIFICATE_SIGNING_REQUEST,
         set_requester: certificate_request::set_requester,
@@ -173,6 +187,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "flowcontrol.apiserver.k8s.io",
         resource: "flowschemas",
+        resets: STATUS_ALONE,
         columns: &printers::config::FLOW_SCHEMA,
         generation: Generation::OfSpec,
         without_effect: |_| Some("requests are not queued by it"),
@@ -181,6 +196,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "flowcontrol.apiserver.k8s.io",
         resource: "prioritylevelconfigurations",
+        resets: STATUS_ALONE,
         generation: Generation::OfSpec,
         without_effect: |_| Some("requests are not queued by it"),
         ..DEFAULT
@@ -225,6 +241,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "networking.k8s.io",
         resource: "servicecidrs",
+        resets: STATUS_ALONE,
         columns: &printers::cluster::SERVICE_CIDR,
         ..DEFAULT
     },
@@ -301,6 +318,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "resource.k8s.io",
         resource: "resourceclaims",
+        resets: STATUS_ALONE,
         returns_deleted_object: true,
         without_effect: |_| Some("devices are not allocated"),
         ..DEFAULT
@@ -363,6 +381,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "storage.k8s.io",
         resource: "volumeattachments",
+        resets: STATUS_ALONE,
         allow_unconditional_update: false,
         returns_deleted_object: true,
         ..DEFAULT

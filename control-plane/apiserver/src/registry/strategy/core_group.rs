@@ -3,7 +3,7 @@
 use machinery::{name, object};
 use serde_json::{Value, json};
 
-use super::{DEFAULT, Deletion, Generation, Stored, Strategy, UnknownField, namespace, pod};
+use super::{DEFAULT, Deletion, Generation, Kept, Stored, Strategy, UnknownField, namespace, pod};
 use crate::printers;
 use crate::resources::fields::field;
 use crate::validate::{self, Rules, status};
@@ -89,6 +89,7 @@ pub(super) const ROWS: &[Strategy] = &[
     },
     Strategy {
         resource: "namespaces",
+        resets: &[("finalize", Kept::Fields(&[&["status"]]))],
         selectable: &[field("status.phase")],
         columns: &printers::cluster::NAMESPACE,
         deletion: Deletion::AfterContent,
@@ -152,6 +153,7 @@ pub(super) const ROWS: &[Strategy] = &[
     },
     Strategy {
         resource: "pods",
+        resets: pod::RESETS,
         selectable: &[
             field("spec.nodeName"),
             field("spec.restartPolicy"),

@@ -3,7 +3,7 @@
 use machinery::object;
 use serde_json::Value;
 
-use super::{DEFAULT, Generation, Strategy};
+use super::{DEFAULT, Generation, STATUS_ALONE, Strategy};
 
 /// The status is a field like any other.
 pub(super) static WHOLE: Strategy = Strategy {
@@ -17,6 +17,7 @@ pub(super) static WHOLE: Strategy = Strategy {
 pub(super) static WITH_STATUS: Strategy = Strategy {
     generation: Generation::OfSpec,
     prepare_for_create: |object| drop(object::remove(object, &["status"])),
+    resets: STATUS_ALONE,
     subresources: &[("status", status)],
     ..WHOLE
 };

@@ -5,7 +5,43 @@ use machinery::object;
 use machinery::quantity::Quantity;
 use serde_json::{Value, json};
 
+use super::Kept;
 use crate::registry::lifecycle::keep;
+
+/// What the paths of a pod cannot change.
+pub(super) const RESETS: &[(&str, Kept)] = &[
+    (
+        "status",
+        Kept::Fields(&[
+            &["metadata", "deletionTimestamp"],
+            &["metadata", "ownerReferences"],
+            &["spec"],
+        ]),
+    ),
+    (
+        "ephemeralcontainers",
+        Kept::AllBut(&[&[Some("spec"), Some("ephemeralContainers")]]),
+    ),
+    (
+        "resize",
+        Kept::AllBut(&[
+            &[Some("spec"), Some("containers"), None, Some("resources")],
+            &[Some("spec"), Some("containers"), None, Some("resizePolicy")],
+            &[
+                Some("spec"),
+                Some("initContainers"),
+                None,
+                Some("resources"),
+            ],
+            &[
+                Some("spec"),
+                Some("initContainers"),
+                None,
+                Some("resizePolicy"),
+            ],
+        ]),
+    ),
+];
 
 /// A new pod is pending; its resources determine its quality of service.
 pub(super) fn prepare_for_create(pod: &mut Value) {

@@ -3,7 +3,7 @@
 use machinery::{name, object};
 use serde_json::Value;
 
-use super::{DEFAULT, Generation, Strategy, UnknownField, job};
+use super::{DEFAULT, Generation, Kept, Strategy, UnknownField, job};
 use crate::printers;
 use crate::resources::convert;
 use crate::resources::fields::field;
@@ -43,6 +43,10 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "apps",
         resource: "deployments",
+        resets: &[(
+            "status",
+            Kept::Fields(&[&["metadata", "labels"], &["spec"]]),
+        )],
         columns: &printers::workload::DEPLOYMENT,
         // Its replica sets inherit its annotations, so its controller must see their changes.
         generation: Generation::OfSpecAndAnnotations,

@@ -1,0 +1,146 @@
+//! `FieldsV1`: a field set as JSON. Each key is an element, and its value what is below it:
+//! `f:name` is a field, `k:{...}` the keys of an item, `v:...` an item of a set, `i:0` an index,
+//! and `.` says that the element above is a member, too.
+
+use serde_json::{Map, Value};
+
+use super::fields::{Element, Set};
+
+/// What is wrong with the text of a field set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Malformed(String);
+
+impl std::fmt::Display for Malformed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+impl Set {
+    /// Reads a set. Elements of an unknown kind are dropped: a later version may know them.
+    pub fn from_fields_v1(fields: &Value) -> Result<Set, Malformed> {
+        let (set, _) = read(fields)?;
+        Ok(set.unwrap_or_default())
+    }
+
+    /// The set as JSON.
+    pub fn to_fields_v1(&self) -> Value {
+        Value::Object(self.write(false))
+    }
+
+    /// The set as text, in the order in which Kubernetes writes it.
+    pub fn to_text(&self) -> String {
+        let mut text = String::new();
+        self.write_text(false, &mut text);
+        text
+    }
+
+    fn write(&self, is_member: bool) -> Map<String, Value> {
+        let mut map = Map::new();
+        if is_member {
+            map.insert(".".into(), Value::Object(Map::new()));
+        }
+        for element in &self.members {
+            if !self.children.contains_key(element) {
+                map.insert(key_of(element), Value::Object(Map::new()));
+            }
+        }
+        for (element, child) in &self.children {
+            let inner = child.write(self.members.contains(element));
+            map.insert(key_of(element), Value::Object(inner));
+        }
+        map
+    }
+
+    fn write_text(&self, is_member: bool, text: &mut String) {
+        let elements: std::collections::BTreeSet<&Element> =
+            self.members.iter().chain(self.children.keys()).collect();
+        let mut separator = "{";
+        if is_member && !elements.is_empty() {
+            text.push_str("{\".\":{}");
+            separator = ",";
+        }
+        for element in &elements {
+            text.push_str(separator);
+            text.push_str(&Value::String(key_of(element)).to_string());
+            text.push(':');
+            match self.children.get(element) {
+                Some(child) => child.write_text(self.members.contains(element), text),
+                None => text.push_str("{}"),
+            }
+            separator = ",";
+        }
+        text.push_str(if elements.is_empty() { "{}" } else { "}" });
+    }
+}
+
+/// Returns what is below an element, and whether the element itself is a member.
+fn read(fields: &Value) -> Result<(Option<Set>, bool), Malformed> {
+    let fields = match fields {
+        Value::Object(fields) => fields,
+        Value::Null => return Ok((None, true)),
+        _ => return Err(Malformed("expected an object".to_owned())),
+    };
+    let mut is_member = false;
+    let mut set: Option<Set> = None;
+    for (key, value) in fields {
+        if key == "." {
+            is_member = true;
+            continue;
+        }
+        let Some(element) = element_of(key)? else {
+            continue;
+        };
+        let (below, child_is_member) = read(value)?;
+        let set = set.get_or_insert_default();
+        if child_is_member {
+            set.members.insert(element.clone());
+        }
+        if let Some(below) = below {
+            set.children.insert(element, below);
+        }
+    }
+    // Nothing below an element means that the element is what is owned.
+    is_member |= set.is_none();
+    Ok((set, is_member))
+}
+
+fn key_of(element: &Element) -> String {
+    match element {
+        Element::Field(name) => format!("f:{name}"),
+        Element::Key(fields) => {
+            let mut text = String::from("k:{");
+            for (at, (name, value)) in fields.iter().enumerate() {
+                let separator = if at > 0 { "," } else { "" };
+                let name = Value::String(name.clone());
+                text.push_str(&format!("{separator}{name}:{value}"));
+            }
+            text + "}"
+        }
+        Element::Value(value) => format!("v:{value}"),
+        Element::Index(index) => format!("i:{index}"),
+    }
+}
+
+/// Reads a key; `None` for an element of an unknown kind.
+fn element_of(key: &str) -> Result<Option<Element>, Malformed> {
+    let malformed = |why: &dyn std::fmt::Display| Malformed(format!("{key:?}: {why}"));
+    let (kind, text) = key
+        .split_once(':')
+        .filter(|(kind, _)| kind.len() == 1)
+        .ok_or_else(|| malformed(&"must begin with a letter and a colon"))?;
+    Ok(Some(match kind {
+        "f" => Element::Field(text.to_owned()),
+        "v" => Element::Value(serde_json::from_str(text).map_err(|why| malformed(&why))?),
+        "k" => {
+            // A map of JSON values is sorted by its keys.
+            let fields: Map<String, Value> =
+                serde_json::from_str(text).map_err(|why| malformed(&why))?;
+            Element::Key(fields.into_iter().collect())
+        }
+        "i" => Element::Index(text.parse().map_err(|why| malformed(&why))?),
+        _ => return Ok(None),
+    }))
+}

@@ -1,0 +1,217 @@
+//! From values to field sets and back: which fields a value has, and a value without some of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map as Object, Value};
+
+use super::check::{Form, Misfits, Trail, as_list, as_map, deduced, element_of};
+use super::fields::{Element, Set};
+use super::typing::{Identity, List, Typing};
+
+/// Every leaf that a value has, and every item of its lists.
+pub fn fields_of(typing: &dyn Typing, value: &Value) -> Result<Set, Misfits> {
+    let mut trail = Trail::default();
+    let mut set = Set::default();
+    collect(typing, value, &mut set, &mut trail);
+    trail.result(set)
+}
+
+/// The value without these fields and items. A map or list that loses all it has becomes null.
+pub(super) fn remove(typing: &dyn Typing, value: &Value, fields: &Set) -> Value {
+    match deduced(typing.forms(), Some(value)).deciding() {
+        Form::Map(map) => match value {
+            Value::Object(all) if !map.atomic => {
+                let mut kept = Object::new();
+                for (key, value) in all {
+                    let element = Element::from(key.as_str());
+                    if fields.members.contains(&element) {
+                        continue;
+                    }
+                    let below = fields.below(&element).filter(|below| !below.is_empty());
+                    let member = typing.field(key).map(|member| member.typing);
+                    let value = match (below, member.or(map.other)) {
+                        (None, _) => value.clone(),
+                        (Some(below), Some(typing)) => remove(typing, value, below),
+                        (Some(_), None) => Value::Null,
+                    };
+                    kept.insert(key.clone(), value);
+                }
+                or_null(kept.is_empty(), Value::Object(kept))
+            }
+            _ => Value::Null,
+        },
+        Form::List(list) => match value {
+            Value::Array(items) if list.identity != Identity::Atomic => {
+                let kept = items.iter().filter_map(|item| kept(&list, item, fields));
+                let kept: Vec<Value> = kept.collect();
+                or_null(kept.is_empty(), Value::Array(kept))
+            }
+            _ => Value::Null,
+        },
+        Form::Scalar(_) => value.clone(),
+        Form::None => Value::Null,
+    }
+}
+
+/// An item without some fields; `None` if the item itself is removed.
+fn kept(list: &List<'_>, item: &Value, fields: &Set) -> Option<Value> {
+    let Ok(element) = element_of(list, item) else {
+        return Some(item.clone());
+    };
+    if fields.members.contains(&element) {
+        return None;
+    }
+    let below = fields.below(&element).filter(|below| !below.is_empty());
+    Some(below.map_or_else(|| item.clone(), |below| remove(list.item, item, below)))
+}
+
+fn or_null(is_empty: bool, value: Value) -> Value {
+    if is_empty { Value::Null } else { value }
+}
+
+/// The set with the declared fields that lead to its members: a struct is there as long as a field
+/// of it is. A map is not.
+#[must_use]
+pub(super) fn with_structs(set: &Set, typing: Option<&dyn Typing>) -> Set {
+    let forms = typing.map(|typing| typing.forms()).unwrap_or_default();
+    let mut members = set.members.clone();
+    let mut children = BTreeMap::new();
+    for (element, child) in &set.children {
+        let below = match element {
+            Element::Field(name) if forms.map.is_some() => {
+                let member = typing.and_then(|typing| typing.field(name));
+                if member.is_some() {
+                    members.insert(element.clone());
+                }
+                let other = forms.map.and_then(|map| map.other);
+                member.map(|member| member.typing).or(other)
+            }
+            Element::Key(_) => forms.list.as_ref().map(|list| list.item),
+            _ => None,
+        };
+        children.insert(element.clone(), with_structs(child, below));
+    }
+    Set { members, children }
+}
+
+/// Adapts a set to a type in which more is owned as a whole than when the set was made. `None` if
+/// the set fits.
+pub(super) fn reconciled(set: &Set, typing: &dyn Typing) -> Option<Set> {
+    let mut wholes = Set::default();
+    find_wholes(Some(set), typing, false, &mut Vec::new(), &mut wholes);
+    (!wholes.is_empty()).then(|| set.without(&wholes).union(&wholes))
+}
+
+/// Collects the places that are owned as a whole and of which the set has parts.
+fn find_wholes(
+    set: Option<&Set>,
+    typing: &dyn Typing,
+    is_leaf: bool,
+    at: &mut Vec<Element>,
+    wholes: &mut Set,
+) {
+    let below = |element: &Element| -> Option<(Option<&Set>, bool)> {
+        let set = set?;
+        let child = set.below(element);
+        let is_leaf = set.members.contains(element) && child.is_none();
+        Some((child, is_leaf))
+    };
+    let elements = || -> Vec<Element> {
+        let all: BTreeSet<&Element> = set
+            .into_iter()
+            .flat_map(|set| set.children.keys().chain(&set.members))
+            .collect();
+        all.into_iter().cloned().collect()
+    };
+    match typing.forms().deciding() {
+        Form::Map(map) => {
+            if map.deduced {
+                return;
+            }
+            if map.atomic && !is_leaf {
+                if set.is_some_and(|set| !set.is_empty()) {
+                    wholes.insert(at);
+                }
+                return;
+            }
+            for element in elements() {
+                let member = match &element {
+                    Element::Field(name) => typing.field(name).map(|member| member.typing),
+                    _ => None,
+                };
+                let (Some(typing), Some((child, is_leaf))) =
+                    (member.or(map.other), below(&element))
+                else {
+                    continue;
+                };
+                at.push(element);
+                find_wholes(child, typing, is_leaf, at, wholes);
+                at.pop();
+            }
+        }
+        Form::List(list) => {
+            if list.identity == Identity::Atomic && !is_leaf {
+                wholes.insert(at);
+                return;
+            }
+            for element in elements() {
+                if let Some((child, is_leaf)) = below(&element) {
+                    at.push(element);
+                    find_wholes(child, list.item, is_leaf, at, wholes);
+                    at.pop();
+                }
+            }
+        }
+        Form::Scalar(_) | Form::None => {}
+    }
+}
+
+fn collect(typing: &dyn Typing, value: &Value, set: &mut Set, trail: &mut Trail) {
+    match deduced(typing.forms(), Some(value)).deciding() {
+        Form::Scalar(_) => set.insert(&trail.path),
+        Form::None => trail.wrong("schema error: invalid atom: inlined"),
+        Form::Map(map) if map.atomic => set.insert(&trail.path),
+        Form::Map(map) => {
+            let fields = as_map(value).ok().flatten();
+            for (name, value) in fields.into_iter().flatten() {
+                let member = typing.field(name).map(|member| member.typing);
+                let is_declared = member.is_some();
+                trail.below(Element::from(name.as_str()), |trail| {
+                    match member.or(map.other) {
+                        Some(typing) => collect(typing, value, set, trail),
+                        None => trail.wrong("schema error: invalid atom: inlined"),
+                    }
+                    let is_empty =
+                        value.is_null() || value.as_object().is_some_and(Object::is_empty);
+                    if is_empty || !is_declared {
+                        set.insert(&trail.path);
+                    }
+                });
+            }
+        }
+        Form::List(list) if list.identity == Identity::Atomic => set.insert(&trail.path),
+        Form::List(list) => collect_items(&list, value, set, trail),
+    }
+}
+
+fn collect_items(list: &List<'_>, value: &Value, set: &mut Set, trail: &mut Trail) {
+    let items = as_list(value).unwrap_or_default();
+    let elements = items.iter().filter_map(|item| element_of(list, item).ok());
+    let mut times: BTreeMap<Element, usize> = BTreeMap::new();
+    for element in elements {
+        *times.entry(element).or_default() += 1;
+    }
+    for item in items {
+        let Ok(element) = element_of(list, item) else {
+            continue;
+        };
+        let once = times.get(&element) == Some(&1);
+        trail.below(element, |trail| {
+            // Items with one identity are owned together, as one value.
+            if once {
+                collect(list.item, item, set, trail);
+            }
+            set.insert(&trail.path);
+        });
+    }
+}
