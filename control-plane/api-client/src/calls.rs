@@ -35,6 +35,9 @@ const REASONS: [&str; 20] = [
     "Unknown",
 ];
 
+/// The program, which the apiserver takes for the field manager of its writes.
+const PROGRAM: &str = concat!("stele-kube/", env!("CARGO_PKG_VERSION"));
+
 /// An apiserver as an implementation of the loops' `Api`.
 #[derive(Clone)]
 pub struct Client {
@@ -62,6 +65,7 @@ impl Api for Client {
             .uri(path)
             .header(header::ACCEPT, accept(&call))
             .header(header::CONTENT_TYPE, content)
+            .header(header::USER_AGENT, PROGRAM)
             .body(body)
             .map_err(|error| Status::bad_request(error.to_string()))?;
         let answer: Object = self.kube.request(request).await.map_err(status)?;

@@ -8,6 +8,11 @@ use serde_json::{Map as Object, Value, json};
 use super::*;
 use crate::{defaults, object, schema, strict};
 
+/// The time of each write.
+const NOW: &str = "2026-01-01T00:00:00Z";
+/// The time that the file has for all writes, once they are over.
+const BEFORE: &str = "2001-09-09T01:46:40Z";
+
 /// The kinds of the golden file: those of the table, and one custom resource.
 struct Kinds {
     api_version: String,
@@ -120,12 +125,6 @@ fn sorted(text: &str) -> Vec<&str> {
 
 /// Runs one write; returns the object after it.
 fn run(kinds: &Kinds, live: Option<&Value>, line: &Value) -> Result<Value, Error> {
-    let times = line["result"]["metadata"]["managedFields"].as_array();
-    let times = times
-        .into_iter()
-        .flatten()
-        .filter_map(|one| one["time"].as_str());
-    let now = times.max().unwrap_or("2026-01-01T00:00:00Z");
     let reset = Reset::of(&[&["status"]]);
     let write = Write {
         versions: kinds,
@@ -133,7 +132,7 @@ fn run(kinds: &Kinds, live: Option<&Value>, line: &Value) -> Result<Value, Error
         subresource: "",
         reset: &reset,
         manager: line["manager"].as_str().unwrap(),
-        now,
+        now: NOW,
     };
     let empty = kinds.empty();
     let live = live.unwrap_or(&empty);
@@ -150,6 +149,12 @@ fn run(kinds: &Kinds, live: Option<&Value>, line: &Value) -> Result<Value, Error
         }
     };
     object::set(&mut new, &["metadata", "uid"], "u".into());
+    let managers = new.pointer_mut("/metadata/managedFields");
+    for entry in managers.and_then(Value::as_array_mut).into_iter().flatten() {
+        if entry["time"] == NOW {
+            entry["time"] = BEFORE.into();
+        }
+    }
     Ok(new)
 }
 
