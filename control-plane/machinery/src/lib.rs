@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod budget;
+pub mod cel;
 pub mod defaults;
 pub mod event;
 #[cfg(any(test, fuzzing))]
