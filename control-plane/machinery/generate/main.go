@@ -21,6 +21,9 @@ func main() {
 		writeSchema(os.Stdout)
 	case "functions":
 		writeFunctions(os.Stdout)
+	case "rules":
+		writeLines(os.Args[2], "expressions.jsonl", expressions("rules"))
+		writeLines(os.Args[2], "rules.jsonl", ruleDefinitions("rules"))
 	case "golden":
 		writeGolden(os.Args[2])
 	default:

@@ -1,7 +1,7 @@
 //! What calls cost: before there are values, and with values.
 
 use super::ast::{ExprKind, Literal};
-use super::estimate::{Argument, REGEX_FACTOR, Range, TEXT_FACTOR, scaled, size_at};
+use super::estimate::{Argument, LIST_COST, REGEX_FACTOR, Range, TEXT_FACTOR, scaled, size_at};
 use super::shape::Shape;
 use super::types::Type;
 use super::value::Value;
@@ -28,6 +28,9 @@ pub(super) fn estimate(call: &Call, root: Option<&Shape>) -> Option<(Range, Opti
     let target = call.target.map(size);
     let first = call.arguments.first().map(size);
     let one = Some((Range::of(1), None));
+    if let Some(known) = estimate_list(call, target, first, &size) {
+        return Some(known);
+    }
     match call.function {
         "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => {
             let (list, size) = (call.target?, target?);
@@ -44,6 +47,47 @@ pub(super) fn estimate(call: &Call, root: Option<&Shape>) -> Option<(Range, Opti
         "lowerAscii" | "upperAscii" | "substring" | "trim" => {
             Some((target?.scaled(TEXT_FACTOR), target))
         }
+        "replace" | "split" | "join" | "find" | "findAll" => {
+            estimate_text(call, target, first, root)
+        }
+        "ip" if call.overload == "cidr_ip" => one,
+        "cidr" | "isIP" | "isCIDR" | "ip" | "quantity" | "isQuantity" | "semver" | "isSemver" => {
+            Some((first?.scaled(TEXT_FACTOR), None))
+        }
+        "ip.isCanonical" => Some((first?.scaled(2.0 * TEXT_FACTOR), None)),
+        "containsIP" | "containsCIDR" => {
+            let address = Range { min: 4, max: 16 };
+            let mut cost = address.plus(address).scaled(TEXT_FACTOR);
+            if call.function == "containsCIDR" {
+                cost = cost.plus(address.scaled(TEXT_FACTOR)).plus(Range::of(1));
+            }
+            if call.overload.ends_with("_string") {
+                cost = cost.plus(first?.scaled(TEXT_FACTOR));
+            }
+            Some((cost, None))
+        }
+        "validate" => {
+            let cost = first?.scaled(TEXT_FACTOR);
+            Some((cost.scaled(FORMAT_REGEX_MAX * REGEX_FACTOR), None))
+        }
+        "_==_" => equal(call.arguments).map(|cost| (cost, None)),
+        function if is_nominal(function) => one,
+        _ => None,
+    }
+}
+
+/// What functions cost that make new texts, or look for patterns.
+fn estimate_text(
+    call: &Call,
+    target: Option<Range>,
+    first: Option<Range>,
+    root: Option<&Shape>,
+) -> Option<(Range, Option<Range>)> {
+    let size = |argument: &Argument| {
+        let known = argument.size.or_else(|| size_at(root, &argument.path));
+        known.unwrap_or(Range::UNKNOWN)
+    };
+    match call.function {
         "replace" => {
             let replaced = replaced(target?, first?, size(call.arguments.get(1)?));
             Some((target?.scaled(2.0 * TEXT_FACTOR), Some(replaced)))
@@ -79,28 +123,81 @@ pub(super) fn estimate(call: &Call, root: Option<&Shape>) -> Option<(Range, Opti
             };
             Some((text.times(first?.scaled(REGEX_FACTOR)), Some(found)))
         }
-        "ip" if call.overload == "cidr_ip" => one,
-        "cidr" | "isIP" | "isCIDR" | "ip" | "quantity" | "isQuantity" | "semver" | "isSemver" => {
-            Some((first?.scaled(TEXT_FACTOR), None))
+        _ => None,
+    }
+}
+
+/// What functions cost that make lists, and those on sets.
+fn estimate_list(
+    call: &Call,
+    target: Option<Range>,
+    first: Option<Range>,
+    size: &dyn Fn(&Argument) -> Range,
+) -> Option<(Range, Option<Range>)> {
+    let made = |factor: f64, size: Range| {
+        let cost = size.scaled(factor).plus(Range::of(1 + LIST_COST));
+        Some((cost, Some(size)))
+    };
+    let whole = |at: usize, otherwise: u64| match call.arguments.get(at)?.expr.map(|one| &one.kind)
+    {
+        Some(ExprKind::Literal(Literal::Int(number))) => Some(u64::try_from(*number).unwrap_or(0)),
+        _ => Some(otherwise),
+    };
+    match call.function {
+        "slice" => {
+            let (from, to) = (whole(0, 0)?, whole(1, target?.max)?);
+            made(1.0, Range::of(to.wrapping_sub(from)))
         }
-        "ip.isCanonical" => Some((first?.scaled(2.0 * TEXT_FACTOR), None)),
-        "containsIP" | "containsCIDR" => {
-            let address = Range { min: 4, max: 16 };
-            let mut cost = address.plus(address).scaled(TEXT_FACTOR);
-            if call.function == "containsCIDR" {
-                cost = cost.plus(address.scaled(TEXT_FACTOR)).plus(Range::of(1));
-            }
-            if call.overload.ends_with("_string") {
-                cost = cost.plus(first?.scaled(TEXT_FACTOR));
-            }
-            Some((cost, None))
+        "lists.range" => made(1.0, Range::of(whole(0, u64::MAX)?)),
+        "reverse" if call.overload == "list_reverse" => made(1.0, target?),
+        "flatten" => {
+            let depth = whole(0, u64::MAX).unwrap_or(1);
+            made(depth as f64, target?)
         }
-        "validate" => {
-            let cost = first?.scaled(TEXT_FACTOR);
-            Some((cost.scaled(FORMAT_REGEX_MAX * REGEX_FACTOR), None))
+        "distinct" => made(2.0, target?.times(target?)),
+        "sort" | "@sortByAssociatedKeys" => {
+            let keys = first.or(target)?;
+            let is_text =
+                call.overload.starts_with("list_string") || call.overload.starts_with("list_bytes");
+            let factor = if is_text { 2.0 + TEXT_FACTOR } else { 2.0 };
+            made(factor, keys.times(keys))
         }
-        "_==_" => equal(call.arguments).map(|cost| (cost, None)),
-        function if is_nominal(function) => one,
+        "sets.contains" | "sets.intersects" | "sets.equivalent" => {
+            let factor = if call.function == "sets.equivalent" {
+                2.0
+            } else {
+                1.0
+            };
+            let product = first?.times(size(call.arguments.get(1)?));
+            Some((product.scaled(factor).plus(Range::of(1)), None))
+        }
+        _ => None,
+    }
+}
+
+/// What functions cost that make lists, and those on sets, with these values.
+fn actual_list(function: &str, arguments: &[Value], result: Option<&Value>) -> Option<u64> {
+    let size = |at: usize| arguments.get(at).map_or(1, Value::size);
+    let made = |factor: f64, size: u64| Some((size as f64 * factor) as u64 + 1 + LIST_COST);
+    let is_list = matches!(arguments.first(), Some(Value::List(_)));
+    match function {
+        "slice" | "lists.range" => made(1.0, result.map_or(1, Value::size)),
+        "reverse" if is_list => made(1.0, result.map_or(1, Value::size)),
+        "flatten" => match arguments.get(1) {
+            Some(Value::Int(depth)) => made(*depth as f64, size(0)),
+            _ => made(1.0, size(0)),
+        },
+        "distinct" | "sort" | "@sortByAssociatedKeys" => {
+            let Some(Value::List(keys)) = arguments.last() else {
+                return None;
+            };
+            let is_text = matches!(keys.get(0), Some(Ok(Value::String(_) | Value::Bytes(_))));
+            let factor = if is_text { 2.0 + TEXT_FACTOR } else { 2.0 };
+            let count = keys.len() as u64;
+            made(factor, count.saturating_mul(count))
+        }
+        "sets.contains" | "sets.intersects" => Some(1 + size(0).saturating_mul(size(1))),
+        "sets.equivalent" => Some(1 + 2 * size(0).saturating_mul(size(1))),
         _ => None,
     }
 }
@@ -166,6 +263,9 @@ pub(super) fn actual(
         let text = ((1.0 + size(0) as f64) * TEXT_FACTOR).ceil() as u64;
         text.saturating_mul(scaled(size(1), REGEX_FACTOR))
     };
+    if let Some(known) = actual_list(function, arguments, result) {
+        return known;
+    }
     match function {
         "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => {
             arguments.first().map_or(0, Value::traversal_cost)

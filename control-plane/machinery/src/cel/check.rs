@@ -120,7 +120,7 @@ impl Checker<'_> {
                 for (optional, item) in items {
                     self.check(item);
                     let found = self.unwrap_if(*optional, item);
-                    joined = Some(self.join(item, joined, found));
+                    joined = Some(self.join(joined, found));
                 }
                 Type::list(joined.unwrap_or_else(|| self.bindings.fresh()))
             }
@@ -129,10 +129,10 @@ impl Checker<'_> {
                 for entry in entries {
                     self.check(&entry.key);
                     let key = self.found(&entry.key);
-                    keys = Some(self.join(&entry.key, keys, key));
+                    keys = Some(self.join(keys, key));
                     self.check(&entry.value);
                     let value = self.unwrap_if(entry.optional, &entry.value);
-                    values = Some(self.join(&entry.value, values, value));
+                    values = Some(self.join(values, value));
                 }
                 let key = keys.unwrap_or_else(|| self.bindings.fresh());
                 Type::map(key, values.unwrap_or_else(|| self.bindings.fresh()))
@@ -359,7 +359,7 @@ impl Checker<'_> {
         }
         let named = functions::type_named(name)?;
         self.checked.type_names.insert(id, named.clone());
-        Some(Type::Type(Arc::new(named)))
+        Some(Type::Meta(Arc::new(named)))
     }
 
     /// The type of an item; that within an optional, if the item is one.
@@ -376,13 +376,13 @@ impl Checker<'_> {
     }
 
     /// The type that both items before and this one have.
-    fn join(&mut self, expr: &Expr, before: Option<Type>, found: Type) -> Type {
+    fn join(&mut self, before: Option<Type>, found: Type) -> Type {
         let Some(before) = before else { return found };
         if self.bindings.assign(&before, &found) {
             return Bindings::most_general(&before, &found);
         }
-        self.mismatch(expr, &before, &found);
-        Type::Error
+        // Literals of mixed types are refused afterwards, except where they are formatted.
+        Type::Dyn
     }
 
     fn expect(&mut self, expr: &Expr, wanted: &Type) {

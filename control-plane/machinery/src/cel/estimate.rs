@@ -183,7 +183,7 @@ impl<'a> Coster<'a> {
     fn cost_select(&mut self, expr: &Expr, operand: &'a Expr, field: &str, test: bool) -> Range {
         // A type's name has dots, and is no field of anything.
         if self.checked.type_names.contains_key(&expr.id) {
-            self.paths.insert(expr.id, Vec::new());
+            self.paths.insert(expr.id, vec![field.to_owned()]);
             return Range::of(1);
         }
         let sum = self.cost(operand);

@@ -106,11 +106,12 @@ impl<'a> Evaluator<'a> {
         if let Some(one) = self.program.checked.type_names.get(&expr.id) {
             return Ok(Value::Type(one.clone()));
         }
-        let value = self.eval(operand)?;
-        self.begin_attribute(operand)?;
-        if !test {
-            self.spend(1)?;
+        let value = self.eval(operand);
+        if test && matches!(value, Err(Failure::Error(_))) {
+            self.cost = self.cost.saturating_sub(1);
         }
+        let value = value?;
+        self.begin_attribute(operand)?;
         let key = Value::String(Text::Borrowed(field));
         let (value, was_optional) = match value {
             Value::Optional(None) if test => return Ok(Value::Bool(false)),
@@ -124,8 +125,11 @@ impl<'a> Evaluator<'a> {
                 _ => Ok(Value::Bool(false)),
             };
         }
-        let found = index(&value, &key)?;
-        match found {
+        let found = index(&value, &key);
+        if !was_optional || !matches!(found, Ok(None)) {
+            self.spend(1)?;
+        }
+        match found? {
             found if was_optional => Ok(Value::Optional(found.map(Rc::new))),
             Some(found) => Ok(found),
             None => error(missing(&value, &key)),
@@ -157,8 +161,8 @@ impl<'a> Evaluator<'a> {
             ("_||_", [left, right]) => return self.logic(left, right, true),
             ("_?_:_", [test, yes, no]) => {
                 return match self.eval(test)? {
-                    Value::Bool(true) => self.eval(yes),
-                    Value::Bool(false) => self.eval(no),
+                    Value::Bool(true) => self.branch(yes),
+                    Value::Bool(false) => self.branch(no),
                     _ => error("no such overload"),
                 };
             }
@@ -183,21 +187,53 @@ impl<'a> Evaluator<'a> {
         let qualified = program.checked.qualified.get(&expr.id);
         let function = qualified.map_or(function, String::as_str);
         let target = target.filter(|_| qualified.is_none());
-        let mut values = Vec::with_capacity(arguments.len() + 1);
-        for argument in target.into_iter().chain(arguments) {
-            values.push(self.eval(argument)?);
-        }
+        let all = target.into_iter().chain(arguments);
+        let (values, failure) = self.arguments(all, arguments.len() + target.iter().len())?;
         let overload = match program.checked.overloads[expr.id].as_slice() {
             [only] => *only,
             _ => "",
         };
         let is_folded =
             constant || overload == "in_list" && is_set_of_constants(program, arguments);
+        if let Some(failure) = failure {
+            // A call costs even if an argument fails; with many arguments, it is not reached.
+            let is_complete = values.len() == arguments.len() + target.iter().len();
+            if is_complete && !is_folded && !has_compiled_pattern(program, function, &values) {
+                let overload = overload_of(function, overload);
+                self.spend(calls::actual(function, overload, &values, None))?;
+            }
+            return Err(failure);
+        }
         let (result, cost) = self.apply(function, overload, values);
         if !is_folded {
             self.spend(cost)?;
         }
         result
+    }
+
+    /// The values of arguments, and the first failure; what fails counts as null. Of more than
+    /// two arguments, those after a failure are left out.
+    fn arguments(
+        &mut self,
+        all: impl Iterator<Item = &'a Expr>,
+        count: usize,
+    ) -> Result<(Vec<Value<'a>>, Option<Failure>), Failure> {
+        let mut values = Vec::with_capacity(count);
+        let mut failure = None;
+        for argument in all {
+            match self.eval(argument) {
+                Ok(value) => values.push(value),
+                Err(Failure::TooExpensive) => return Err(Failure::TooExpensive),
+                Err(error) => {
+                    failure.get_or_insert(error);
+                    if count > 2 {
+                        break;
+                    }
+                    values.push(Value::Null);
+                }
+            }
+        }
+        Ok((values, failure))
     }
 
     /// The result of a function and what it costs.
@@ -210,8 +246,7 @@ impl<'a> Evaluator<'a> {
         match (function, values.as_slice()) {
             ("_==_" | "_!=_", [left, right]) => {
                 let negated = function == "_!=_";
-                let overload = if negated { "not_equals" } else { "equals" };
-                let cost = calls::actual(function, overload, &values, None);
+                let cost = calls::actual(function, overload_of(function, overload), &values, None);
                 let equal = left.equals(right).map_err(Failure::Error);
                 (equal.map(|equal| Value::Bool(equal != negated)), cost)
             }
@@ -268,18 +303,34 @@ impl<'a> Evaluator<'a> {
         failure.map_or(Ok(Value::Bool(!decides)), Err)
     }
 
+    /// An alternative: a variable that is chosen costs only the way from it.
+    fn branch(&mut self, expr: &'a Expr) -> Evaluated<'a> {
+        let value = self.eval(expr);
+        if is_attribute(expr) {
+            self.cost = self.cost.saturating_sub(1);
+        }
+        value
+    }
+
     fn index(&mut self, operand: &'a Expr, key: &'a Expr, optional: bool) -> Evaluated<'a> {
         let value = self.eval(operand)?;
         self.begin_attribute(operand)?;
-        let key_value = self.eval(key)?;
-        self.spend(1)?;
+        let key_value = self.branch(key);
+        if let Err(failure) = key_value {
+            self.spend(1)?;
+            return Err(failure);
+        }
+        let key_value = key_value?;
         let (value, was_optional) = match value {
             Value::Optional(None) => return Ok(Value::Optional(None)),
             Value::Optional(Some(inner)) => (Value::clone(&inner), true),
             plain => (plain, false),
         };
-        let found = index(&value, &key_value)?;
-        match found {
+        let found = index(&value, &key_value);
+        if !matches!(found, Ok(None)) || !(optional || was_optional) {
+            self.spend(1)?;
+        }
+        match found? {
             found if optional || was_optional => Ok(Value::Optional(found.map(Rc::new))),
             Some(found) => Ok(found),
             None => error(missing(&value, &key_value)),
@@ -311,7 +362,13 @@ impl<'a> Evaluator<'a> {
     fn list(&mut self, expr: &Expr, items: &'a [(bool, Expr)]) -> Evaluated<'a> {
         let mut values = Vec::with_capacity(items.len());
         for (optional, item) in items {
-            let value = self.eval(item)?;
+            let value = match self.eval(item) {
+                Err(failure) => {
+                    self.spend(estimate::LIST_COST)?;
+                    return Err(failure);
+                }
+                Ok(value) => value,
+            };
             match (optional, value) {
                 (true, Value::Optional(None)) => {}
                 (true, Value::Optional(Some(inner))) => values.push(Value::clone(&inner)),
@@ -333,8 +390,17 @@ impl<'a> Evaluator<'a> {
     fn map(&mut self, expr: &Expr, entries: &'a [Entry]) -> Evaluated<'a> {
         let mut made = Made::default();
         for entry in entries {
-            let key = self.eval(&entry.key)?;
-            let value = match (entry.optional, self.eval(&entry.value)?) {
+            let both = self
+                .eval(&entry.key)
+                .and_then(|key| Ok((key, self.eval(&entry.value)?)));
+            let (key, value) = match both {
+                Err(failure) => {
+                    self.spend(estimate::MAP_COST)?;
+                    return Err(failure);
+                }
+                Ok(both) => both,
+            };
+            let value = match (entry.optional, value) {
                 (true, Value::Optional(None)) => continue,
                 (true, Value::Optional(Some(inner))) => Value::clone(&inner),
                 (true, other) => {
@@ -388,7 +454,7 @@ impl<'a> Evaluator<'a> {
             let first = match (&range, &fold.var2) {
                 (Value::List(_), Some(_)) => Value::Int(i64::try_from(at).unwrap_or(i64::MAX)),
                 (Value::List(list), None) => item(list, at)?,
-                _ => keys[at].clone(),
+                _ => keys.get(at).cloned().unwrap_or(Value::Null),
             };
             let second = match (&range, &fold.var2) {
                 (_, None) => None,
@@ -419,6 +485,7 @@ impl<'a> Evaluator<'a> {
                 Err(failure) => {
                     // What is accumulated is an error: `all` and `exists` may still decide.
                     if !matches!(fold.init.kind, ExprKind::Literal(Literal::Bool(_))) {
+                        self.spend(1)?;
                         return Err(failure);
                     }
                     failed = failed.or(Some(failure));
@@ -426,7 +493,10 @@ impl<'a> Evaluator<'a> {
             }
         }
         match failed {
-            Some(failure) => Err(failure),
+            Some(failure) => {
+                self.spend(1)?;
+                Err(failure)
+            }
             None => self.eval(&fold.result),
         }
     }
@@ -434,7 +504,10 @@ impl<'a> Evaluator<'a> {
     /// One round: what is accumulated after it, or `None` if the loop is over.
     fn round(&mut self, fold: &'a Fold, failed: bool) -> Result<Option<Value<'a>>, Failure> {
         // An error that is accumulated ends no loop.
-        if !failed && !matches!(self.eval(&fold.condition)?, Value::Bool(true)) {
+        if failed {
+            let is_exists = fold.init.kind.is_literal(&Literal::Bool(false));
+            self.spend(if is_exists { 3 } else { 2 })?;
+        } else if !matches!(self.eval(&fold.condition)?, Value::Bool(true)) {
             return Ok(None);
         }
         self.eval(&fold.step).map(Some)
@@ -447,6 +520,41 @@ impl<'a> Evaluator<'a> {
         } else {
             Ok(())
         }
+    }
+}
+
+/// The overload that a call costs as.
+fn overload_of<'b>(function: &str, overload: &'b str) -> &'b str {
+    match function {
+        "_==_" => "equals",
+        "_!=_" => "not_equals",
+        _ => overload,
+    }
+}
+
+/// Whether a pattern is compiled beforehand: then the call is not reached without its text.
+fn has_compiled_pattern(program: &Program, function: &str, values: &[Value]) -> bool {
+    let is_pattern = |value: &Value| match value {
+        Value::String(text) => program.patterns.contains_key(&**text),
+        _ => false,
+    };
+    matches!(function, "matches" | "find" | "findAll") && values.get(1).is_some_and(is_pattern)
+}
+
+/// Whether an expression is a variable or a part of one.
+fn is_attribute(expr: &Expr) -> bool {
+    match &expr.kind {
+        ExprKind::Ident(_) => true,
+        ExprKind::Select { operand, test, .. } => !test && is_attribute(operand),
+        ExprKind::Call {
+            function,
+            arguments,
+            ..
+        } => {
+            matches!(function.as_str(), "_[_]" | "_[?_]" | "_?._")
+                && arguments.first().is_some_and(is_attribute)
+        }
+        _ => false,
     }
 }
 

@@ -48,7 +48,7 @@ pub(super) fn type_named(name: &str) -> Option<Type> {
         "null_type" => Type::Null,
         "list" => Type::list(dynamic()),
         "map" => Type::map(dynamic(), dynamic()),
-        "type" => Type::Type(dynamic().into()),
+        "type" => Type::Meta(dynamic().into()),
         "optional_type" => Type::optional(dynamic()),
         "google.protobuf.Duration" => Type::Duration,
         "google.protobuf.Timestamp" => Type::Timestamp,
@@ -119,7 +119,7 @@ fn one_type(text: &'static str, names: &mut Vec<&'static str>) -> Option<Type> {
         "list" => Type::list(first),
         "map" => Type::map(first, parameters.next()?),
         "optional_type" => Type::optional(first),
-        "type" => Type::Type(first.into()),
+        "type" => Type::Meta(first.into()),
         _ => return None,
     })
 }

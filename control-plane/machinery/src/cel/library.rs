@@ -17,6 +17,7 @@ pub(super) use arithmetic::{compare, negate};
 pub(super) use convert::by_name as convert;
 pub(super) use lists::insert;
 pub(super) use regexes::{Patterns, compile};
+pub(super) use template::check as check_template;
 
 use super::value::{Value, Why};
 
@@ -47,11 +48,10 @@ pub(super) fn call<'a>(
     ];
     let mut found = libraries.iter().map(|call| call(function, arguments));
     found.find_map(|one| one).unwrap_or_else(|| {
-        let types: Vec<String> = arguments.iter().map(Value::type_name).collect();
-        Err(format!(
-            "no such overload: {function}({})",
-            types.join(", ")
-        ))
+        Err(match function {
+            "size" => "no such overload: size".to_owned(),
+            _ => "no such overload".to_owned(),
+        })
     })
 }
 

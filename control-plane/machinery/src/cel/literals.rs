@@ -27,6 +27,7 @@ pub(super) fn check(expr: &Expr, checked: &Checked) -> Vec<Issue> {
     let mut issues = Vec::new();
     expr.walk(&mut |one| check_literal(one, &mut issues));
     check_types(expr, checked, &mut issues);
+    expr.walk(&mut |one| check_format(one, checked, &mut issues));
     issues
 }
 
@@ -58,6 +59,38 @@ fn check_literal(expr: &Expr, issues: &mut Vec<Issue>) {
     };
     if !accepted {
         issues.push(Issue::at(first.at, format!("invalid {function} argument")));
+    }
+}
+
+/// Checks a text that is filled with values against the types of these values.
+fn check_format(expr: &Expr, checked: &Checked, issues: &mut Vec<Issue>) {
+    let ExprKind::Call {
+        function,
+        target: Some(target),
+        arguments,
+    } = &expr.kind
+    else {
+        return;
+    };
+    let (ExprKind::Literal(Literal::String(text)), [list]) = (&target.kind, arguments.as_slice())
+    else {
+        return;
+    };
+    let ExprKind::List(items) = &list.kind else {
+        return;
+    };
+    if function != "format" {
+        return;
+    }
+    let types: Vec<&Type> = items
+        .iter()
+        .map(|(_, item)| &checked.types[item.id])
+        .collect();
+    if let Err((at, why)) = library::check_template(text, &types) {
+        let at = at
+            .and_then(|at| items.get(at))
+            .map_or(expr.at, |(_, item)| item.at);
+        issues.push(Issue::at(at, why));
     }
 }
 
@@ -117,6 +150,7 @@ fn mark(expr: &Expr, checked: &Checked, constants: &mut HashSet<usize>) -> Resul
     }
     let is_constant = match &expr.kind {
         ExprKind::Literal(_) => true,
+        ExprKind::Ident(_) | ExprKind::Select { .. } => checked.type_names.contains_key(&expr.id),
         ExprKind::List(items) => items
             .iter()
             .all(|(optional, item)| !optional && constants.contains(&item.id)),

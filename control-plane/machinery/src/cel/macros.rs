@@ -44,7 +44,7 @@ pub(super) fn member(
 ) -> Made {
     let mut make = Maker { nodes, at };
     match (name, arguments.len()) {
-        ("all" | "exists" | "exists_one" | "existsOne", 2) => {
+        ("all" | "exists" | "exists_one", 2) => {
             let [var, test] = take(arguments, at)?;
             let vars = (simple(&var, "argument must be a simple name")?, None);
             make.quantifier(name, target, vars, test)

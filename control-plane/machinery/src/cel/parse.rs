@@ -56,8 +56,10 @@ pub(super) fn parse(source: &str) -> Result<Expr, Issue> {
     if token.kind == TokenKind::End {
         return Ok(expr);
     }
+    let is_last = parser.tokens.len() == parser.next + 2;
+    let what = if is_last { "extraneous" } else { "mismatched" };
     let message = format!(
-        "Syntax error: mismatched input '{}' expecting <EOF>",
+        "Syntax error: {what} input '{}' expecting <EOF>",
         token.text
     );
     Err(Issue::at(token.at, message))
@@ -263,6 +265,10 @@ impl Parser {
                 operand = self.field(operand, at)?;
             } else if let Some(at) = self.take("[") {
                 let optional = self.take("?").is_some();
+                if self.peek().kind == TokenKind::End && !optional {
+                    let beginnings = BEGINNINGS.replace("'!', ", "'!', '?', ");
+                    return Err(mismatch(self.peek(), &beginnings));
+                }
                 let index = self.expr()?;
                 self.expect("]")?;
                 let function = if optional { "_[?_]" } else { "_[_]" };
@@ -278,7 +284,11 @@ impl Parser {
         let optional = self.take("?").is_some();
         let token = self.peek().clone();
         if !matches!(token.kind, TokenKind::Ident | TokenKind::Quoted) {
-            return Err(mismatch(&token, "{IDENTIFIER, ESC_IDENTIFIER}"));
+            let message = format!(
+                "Syntax error: no viable alternative at input '.{}'",
+                token.text
+            );
+            return Err(Issue::at(token.at, message));
         }
         self.next += 1;
         if token.kind == TokenKind::Quoted {
@@ -502,6 +512,10 @@ impl Parser {
     fn expect(&mut self, mark: &str) -> Result<usize, Issue> {
         match self.take(mark) {
             Some(at) => Ok(at),
+            None if self.peek().kind == TokenKind::End => {
+                let message = format!("Syntax error: missing '{mark}' at '<EOF>'");
+                Err(Issue::at(self.peek().at, message))
+            }
             None => Err(mismatch(self.peek(), &format!("'{mark}'"))),
         }
     }

@@ -61,7 +61,7 @@ pub(super) fn value<'a>(json: &'a Json, shape: &'a Shape) -> Result<Value<'a>, W
 pub(super) fn field<'a: 'k, 'k>(shape: &'a Shape, key: &'k str) -> Option<(&'k str, &'a Shape)> {
     match &shape.kind {
         ShapeKind::Object(fields) => {
-            let name = fields.escaped.get(key)?;
+            let name = fields.named(key)?;
             Some((name, fields.all.get(name)?))
         }
         ShapeKind::Map(values) => Some((key, values)),

@@ -209,7 +209,7 @@ impl Shape {
     /// The field of an object by its name in expressions.
     pub(super) fn field(&self, name: &str) -> Option<&Arc<Shape>> {
         match &self.kind {
-            ShapeKind::Object(fields) => fields.all.get(fields.escaped.get(name)?),
+            ShapeKind::Object(fields) => fields.all.get(fields.named(name)?),
             _ => None,
         }
     }
@@ -241,6 +241,17 @@ impl Shape {
             elements_max,
             size_min,
         }
+    }
+}
+
+impl Fields {
+    /// The name in JSON of a field that an expression names. A reserved word may stand for itself.
+    pub(super) fn named(&self, name: &str) -> Option<&String> {
+        let reserved = || {
+            let is_reserved = RESERVED.contains(&name);
+            is_reserved.then(|| self.escaped.get(&format!("__{name}__")))?
+        };
+        self.escaped.get(name).or_else(reserved)
     }
 }
 

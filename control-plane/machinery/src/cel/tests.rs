@@ -28,7 +28,7 @@ fn expressions_have_the_results_of_the_language() {
     holds("quantity('1Ki').isGreaterThan(quantity('1k'))");
     holds("{'a': 1}.transformMap(k, v, v + 1) == {'a': 2}");
     holds("duration('90s').getMinutes() == 1");
-    holds("'%d of %s'.format([1, 'x']) == '1 of x'");
+    holds("'%d of %s'.format([1, dyn('x')]) == '1 of x'");
     holds("false && self.nothing.at.all || true");
     holds("[3, 1, 2].sort() == [1, 2, 3]");
     holds("type(self.n) == int");

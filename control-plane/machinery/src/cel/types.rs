@@ -23,7 +23,7 @@ pub(crate) enum Type {
     List(Arc<Type>),
     Map(Arc<Type>, Arc<Type>),
     /// The type of a type.
-    Type(Arc<Type>),
+    Meta(Arc<Type>),
     Optional(Arc<Type>),
     /// A variable that stands for a type.
     Param(usize),
@@ -71,7 +71,7 @@ impl Type {
         match self {
             Type::List(item) => vec![item],
             Type::Optional(inner) => vec![inner],
-            Type::Type(inner) => vec![inner],
+            Type::Meta(inner) => vec![inner],
             Type::Map(key, value) => vec![key, value],
             _ => Vec::new(),
         }
@@ -82,7 +82,7 @@ impl Type {
         match self {
             Type::List(item) => Type::list(with(item)),
             Type::Optional(inner) => Type::optional(with(inner)),
-            Type::Type(inner) => Type::Type(Arc::new(with(inner))),
+            Type::Meta(inner) => Type::Meta(Arc::new(with(inner))),
             Type::Map(key, value) => {
                 let key = with(key);
                 Type::map(key, with(value))
@@ -109,7 +109,7 @@ impl Type {
         match (self, other) {
             (Type::Dyn | Type::Param(_), _) => true,
             (_, Type::Dyn | Type::Param(_)) => false,
-            (Type::Type(_), Type::Type(_)) => true,
+            (Type::Meta(_), Type::Meta(_)) => true,
             (Type::List(_), Type::List(_))
             | (Type::Optional(_), Type::Optional(_))
             | (Type::Map(..), Type::Map(..)) => {
@@ -138,7 +138,7 @@ impl fmt::Display for Type {
             Type::Timestamp => f.write_str("timestamp"),
             Type::List(item) => write!(f, "list({item})"),
             Type::Map(key, value) => write!(f, "map({key}, {value})"),
-            Type::Type(inner) => write!(f, "type({inner})"),
+            Type::Meta(inner) => write!(f, "type({inner})"),
             Type::Optional(inner) => write!(f, "optional_type({inner})"),
             Type::Param(number) => write!(f, "_var{number}"),
             Type::Struct(name) | Type::Opaque(name) => f.write_str(name),
@@ -225,7 +225,7 @@ impl Bindings {
         }
         match (one, other) {
             (Type::Null, wanted) | (wanted, Type::Null) => wanted.is_nullable(),
-            (Type::Type(_), Type::Type(_)) => true,
+            (Type::Meta(_), Type::Meta(_)) => true,
             (Type::List(one), Type::List(other)) | (Type::Optional(one), Type::Optional(other)) => {
                 self.fits(one, other)
             }

@@ -129,7 +129,7 @@ impl<'a> Value<'a> {
             Value::Timestamp(_) => Type::Timestamp,
             Value::List(_) => Type::list(Type::Dyn),
             Value::Map(_) => Type::map(Type::Dyn, Type::Dyn),
-            Value::Type(_) => Type::Type(Type::Dyn.into()),
+            Value::Type(_) => Type::Meta(Type::Dyn.into()),
             Value::Optional(_) => Type::optional(Type::Dyn),
             Value::Quantity(_) => Type::Struct("kubernetes.Quantity".into()),
             Value::Url(_) => Type::Struct("kubernetes.URL".into()),
@@ -283,7 +283,7 @@ pub(super) fn type_name(one: &Type) -> String {
         Type::Null => "null_type".to_owned(),
         Type::List(_) => "list".to_owned(),
         Type::Map(..) => "map".to_owned(),
-        Type::Type(_) => "type".to_owned(),
+        Type::Meta(_) => "type".to_owned(),
         Type::Optional(_) => "optional_type".to_owned(),
         Type::Duration => "google.protobuf.Duration".to_owned(),
         Type::Timestamp => "google.protobuf.Timestamp".to_owned(),
@@ -506,22 +506,43 @@ impl<'a> Map<'a> {
         if self.len() != other.len() {
             return Ok(false);
         }
-        if let (Map::Json(ours, shape), Map::Json(theirs, _)) = (self, other) {
-            for (name, value) in *ours {
-                let described = read::name(shape, name).is_some();
-                let same = theirs.get(name).is_none_or(|their| value == their);
-                if !described && !same {
-                    return Ok(false);
+        let Map::Json(ours, shape) = self else {
+            for entry in self.entries() {
+                let (key, value) = entry?;
+                match other.find(&key)? {
+                    Some(their) if value.equals(&their)? => {}
+                    _ => return Ok(false),
                 }
             }
-        }
-        for entry in self.entries() {
-            let (key, value) = entry?;
-            let null_is_absent = matches!(value, Value::Null) && read::is_object(self.shape());
-            match other.find(&key)? {
-                Some(their) if value.equals(&their)? => {}
-                None if null_is_absent => {}
-                _ => return Ok(false),
+            return Ok(true);
+        };
+        for (name, json) in *ours {
+            let same = match (read::named(shape, name), other) {
+                (Some(of_field), Map::Json(theirs, their_shape)) => {
+                    let is_there = |json: &&Json| !json.is_null() || !read::is_object(Some(shape));
+                    let their_field = read::named(their_shape, name);
+                    match (
+                        Some(json).filter(is_there),
+                        theirs.get(name).filter(is_there),
+                    ) {
+                        (None, None) => true,
+                        (Some(json), Some(their)) => {
+                            let their = read::value(their, their_field.unwrap_or(of_field))?;
+                            read::value(json, of_field)?.equals(&their)?
+                        }
+                        _ => false,
+                    }
+                }
+                (Some(of_field), Map::Made(made)) => match made.find(&Value::text(name.as_str())) {
+                    Some(their) => read::value(json, of_field)?.equals(their)?,
+                    None => false,
+                },
+                // No schema describes it.
+                (None, Map::Json(theirs, _)) => theirs.get(name).is_none_or(|their| json == their),
+                (None, Map::Made(_)) => return not_comparable(true),
+            };
+            if !same {
+                return Ok(false);
             }
         }
         Ok(true)

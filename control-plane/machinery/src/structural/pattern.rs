@@ -19,7 +19,10 @@ impl Pattern {
             Regex::new(&rewritten).map_err(|error| {
                 let error = error.to_string();
                 let reason = error.lines().last().unwrap_or_default();
-                reason.trim_start_matches("error: ").to_owned()
+                match reason.trim_start_matches("error: ") {
+                    "unclosed group" => "missing closing )".to_owned(),
+                    reason => reason.to_owned(),
+                }
             })
         });
         Ok(Pattern {

@@ -170,3 +170,42 @@ impl Compiled {
         matches!(&self.program, Some(Ok(program)) if program.uses("oldSelf"))
     }
 }
+
+/// What becomes of an expression over each object, as the golden file has it.
+#[cfg(test)]
+pub(super) fn answers(schema: &Value, rule: &str, objects: &[Value]) -> Value {
+    use serde_json::json;
+
+    use crate::cel::{CALL_COST_MAX, Error, Outcome, Variable};
+
+    let node = Node::read(schema);
+    let shape = Arc::new(shapes::of(&node, "selfType", true));
+    let rule = Rule {
+        rule: rule.to_owned(),
+        ..Rule::default()
+    };
+    let compiled = Compiled::compile(&rule, &node, &shape);
+    let program = match compiled.program {
+        Some(Ok(program)) => program,
+        Some(Err(why)) => return json!({"error": why, "costMax": 0}),
+        None => return Value::Null,
+    };
+    let results = objects.iter().map(|object| {
+        let lookup = |name: &str| {
+            let object = if name == "self" { object } else { &objects[0] };
+            Some(Variable::Json(object, &shape))
+        };
+        let (outcome, cost) = program.evaluate_with(&lookup, CALL_COST_MAX);
+        let verdict = match outcome {
+            Ok(Outcome::Bool(value)) => value.to_string(),
+            Ok(other) => format!("{other:?}"),
+            Err(Error::Failed(why)) => why,
+            Err(Error::TooExpensive) => {
+                "operation cancelled: actual cost limit exceeded".to_owned()
+            }
+        };
+        json!({"verdict": verdict, "cost": cost})
+    });
+    let results: Vec<Value> = results.collect();
+    json!({"costMax": program.cost_max(), "results": results})
+}

@@ -28,7 +28,7 @@ pub(in super::super) fn negate<'a>(value: &Value<'a>) -> Result<Value<'a>, Why> 
     match value {
         Value::Int(value) => int(value.checked_neg()),
         Value::Double(value) => Ok(Value::Double(-value)),
-        _ => Err("no such overload: -_".to_owned()),
+        _ => Err("no such overload".to_owned()),
     }
 }
 

@@ -28,15 +28,15 @@ static FORMATS: [Format; 13] = [
         name::dns1035_label(&prefix(text))
     }),
     named("labelValue", 40, name::label_value),
-    named("uri", 1121, |text| {
+    named("uri", 1103, |text| {
         super::url::parse(text).err().into_iter().collect()
     }),
-    named("uuid", 60, |text| {
+    named("uuid", 70, |text| {
         checked("uuid", text, "does not match the UUID format")
     }),
     named("byte", 84, |text| checked("byte", text, "invalid base64")),
-    named("date", 69, |text| checked("date", text, "invalid date")),
-    named("datetime", 69, |text| {
+    named("date", 71, |text| checked("date", text, "invalid date")),
+    named("datetime", 71, |text| {
         checked("date-time", text, "invalid datetime")
     }),
 ];

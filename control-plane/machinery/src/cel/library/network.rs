@@ -93,10 +93,34 @@ fn parse_ip(text: &str) -> Result<IpAddr, Why> {
         }
         Ok(ip) => Ok(ip),
         Err(_) => Err(format!(
-            "IP Address {text:?} parse error during conversion from string: \
-             ParseAddr({text:?}): unable to parse IP"
+            "IP Address {text:?} parse error during conversion from string: {}",
+            unreadable(text)
         )),
     }
+}
+
+/// Why a text is no address, in Go's words.
+fn unreadable(text: &str) -> Why {
+    let fields: Vec<&str> = text.split('.').collect();
+    let is_v4 = fields.len() > 1 && !text.contains(':');
+    let is_number = |field: &&str| field.bytes().all(|byte| byte.is_ascii_digit());
+    let why = if !is_v4 || !fields.iter().all(is_number) {
+        "unable to parse IP"
+    } else if fields.iter().any(|field| field.is_empty()) {
+        "IPv4 field must have at least one digit"
+    } else if fields
+        .iter()
+        .any(|field| field.len() > 1 && field.starts_with('0'))
+    {
+        "IPv4 field has octet with leading zero"
+    } else if fields.iter().any(|field| field.parse::<u8>().is_err()) {
+        "IPv4 field has value >255"
+    } else if fields.len() < 4 {
+        "IPv4 address too short"
+    } else {
+        "IPv4 address too long"
+    };
+    format!("ParseAddr({text:?}): {why}")
 }
 
 fn parse_cidr(text: &str) -> Result<Cidr, Why> {

@@ -1,12 +1,22 @@
 //! `format`: fills values into a text.
 
-use super::super::value::{Value, Why};
+use super::super::types::Type;
+use super::super::value::{Value, Why, type_name};
 use super::convert;
 
 /// How many decimal places there are if nothing says it.
 const PLACES: usize = 6;
 /// The most decimal places.
 const PLACES_MAX: usize = 1000;
+/// What clauses say of values that they do not take.
+const STRING: &str = "string clause can only be used on strings, bools, bytes, ints, doubles, \
+                      maps, lists, types, durations, and timestamps";
+const DECIMAL: &str = "decimal clause can only be used on integers";
+const FIXED: &str = "fixed-point clause can only be used on doubles";
+const SCIENTIFIC: &str = "scientific clause can only be used on doubles";
+const BINARY: &str = "only integers and bools can be formatted as binary";
+const OCTAL: &str = "octal clause can only be used on integers";
+const HEX: &str = "only integers, byte buffers, and strings can be formatted as hex";
 
 /// The text with each clause such as `%s` or `%.2f` replaced by a value.
 pub(super) fn fill(text: &str, values: &[Value]) -> Result<String, Why> {
@@ -35,6 +45,78 @@ pub(super) fn fill(text: &str, values: &[Value]) -> Result<String, Why> {
     }
     out.push_str(rest);
     Ok(out)
+}
+
+/// Why a text cannot be filled with values of these types, and which of them is to blame.
+pub(in super::super) fn check(text: &str, types: &[&Type]) -> Result<(), (Option<usize>, Why)> {
+    let mut next = 0;
+    let mut rest = text;
+    while let Some(at) = rest.find('%') {
+        rest = &rest[at + 1..];
+        if let Some(after) = rest.strip_prefix('%') {
+            rest = after;
+            continue;
+        }
+        let Some(found) = types.get(next) else {
+            return Err((None, format!("index {next} out of range")));
+        };
+        if rest.is_empty() {
+            return Err((None, "unexpected end of string".to_owned()));
+        }
+        let (_, after) = precision(rest).map_err(|why| (None, why))?;
+        let clause = after.chars().next().unwrap_or_default();
+        rest = &after[clause.len_utf8().min(after.len())..];
+        let Some((accepts, wanted)) = accepted(clause) else {
+            let why = format!(
+                "could not parse formatting clause: unrecognized formatting clause \"{clause}\""
+            );
+            return Err((None, why));
+        };
+        if !matches!(found, Type::Dyn) && !accepts(found) {
+            let why = format!(
+                "error during formatting: {wanted}, was given {}",
+                type_name(found)
+            );
+            return Err((Some(next), why));
+        }
+        next += 1;
+    }
+    if types.len() > next {
+        let why = format!(
+            "too many arguments supplied to string.format (expected {next}, got {})",
+            types.len()
+        );
+        return Err((None, why));
+    }
+    Ok(())
+}
+
+/// Whether a clause takes values of a type.
+type Accepts = fn(&Type) -> bool;
+
+/// The types that a clause takes, and what it says of others.
+fn accepted(clause: char) -> Option<(Accepts, &'static str)> {
+    let whole: Accepts = |one| matches!(one, Type::Int | Type::Uint);
+    let double: Accepts = |one| matches!(one, Type::Double);
+    Some(match clause {
+        's' => (
+            |one| !matches!(one, Type::Struct(_) | Type::Opaque(_) | Type::Optional(_)),
+            STRING,
+        ),
+        'd' => (whole, DECIMAL),
+        'f' => (double, FIXED),
+        'e' => (double, SCIENTIFIC),
+        'b' => (
+            |one| matches!(one, Type::Int | Type::Uint | Type::Bool),
+            BINARY,
+        ),
+        'o' => (whole, OCTAL),
+        'x' | 'X' => (
+            |one| matches!(one, Type::Int | Type::Uint | Type::String | Type::Bytes),
+            HEX,
+        ),
+        _ => return None,
+    })
 }
 
 /// A string between double quotes, with escapes.
@@ -81,35 +163,28 @@ fn clause_of(clause: char, places: usize, value: &Value) -> Result<String, Why> 
         format!("error during formatting: {wanted}, was given {is}")
     };
     match (clause, value) {
-        ('s', value) => string(value).ok_or_else(|| {
-            wrong(
-                "string clause can only be used on strings, bools, bytes, ints, doubles, maps, \
-                 lists, types, durations, and timestamps",
-            )
-        }),
+        ('s', value) => string(value).ok_or_else(|| wrong(STRING)),
         ('d', Value::Int(number)) => Ok(number.to_string()),
         ('d', Value::Uint(number)) => Ok(number.to_string()),
-        ('d', _) => Err(wrong("decimal clause can only be used on integers")),
+        ('d', _) => Err(wrong(DECIMAL)),
         ('f', Value::Double(number)) => Ok(fixed(*number, places)),
-        ('f', _) => Err(wrong("fixed-point clause can only be used on doubles")),
+        ('f', _) => Err(wrong(FIXED)),
         ('e', Value::Double(number)) => Ok(scientific(*number, places)),
-        ('e', _) => Err(wrong("scientific clause can only be used on doubles")),
+        ('e', _) => Err(wrong(SCIENTIFIC)),
         ('b', Value::Int(number)) => Ok(signed(*number, |number| format!("{number:b}"))),
         ('b', Value::Uint(number)) => Ok(format!("{number:b}")),
         ('b', Value::Bool(value)) => Ok(u8::from(*value).to_string()),
-        ('b', _) => Err(wrong("only integers and bools can be formatted as binary")),
+        ('b', _) => Err(wrong(BINARY)),
         ('o', Value::Int(number)) => Ok(signed(*number, |number| format!("{number:o}"))),
         ('o', Value::Uint(number)) => Ok(format!("{number:o}")),
-        ('o', _) => Err(wrong("octal clause can only be used on integers")),
+        ('o', _) => Err(wrong(OCTAL)),
         ('x', Value::Int(number)) => Ok(signed(*number, |number| format!("{number:x}"))),
         ('X', Value::Int(number)) => Ok(signed(*number, |number| format!("{number:X}"))),
         ('x', Value::Uint(number)) => Ok(format!("{number:x}")),
         ('X', Value::Uint(number)) => Ok(format!("{number:X}")),
         ('x' | 'X', Value::String(text)) => Ok(hex(text.as_bytes(), clause)),
         ('x' | 'X', Value::Bytes(bytes)) => Ok(hex(bytes, clause)),
-        ('x' | 'X', _) => Err(wrong(
-            "only integers, byte buffers, and strings can be formatted as hex",
-        )),
+        ('x' | 'X', _) => Err(wrong(HEX)),
         (other, _) => Err(format!(
             "could not parse formatting clause: unrecognized formatting clause \"{other}\""
         )),

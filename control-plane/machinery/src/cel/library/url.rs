@@ -43,7 +43,7 @@ pub(super) fn parse(text: &str) -> Result<Url, Why> {
     if text.is_empty() {
         return Err(wrong("empty url"));
     }
-    let (scheme, rest) = scheme(text).map_err(|why| wrong(why))?;
+    let (scheme, rest) = scheme(text).map_err(wrong)?;
     let (rest, _fragment) = rest.split_once('#').unwrap_or((rest, ""));
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     if !rest.starts_with('/') && scheme.is_empty() {

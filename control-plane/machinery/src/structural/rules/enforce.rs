@@ -187,18 +187,8 @@ impl Enforcer {
                     )));
                     return Err(Stop);
                 }
-                Err(Error::Failed(why)) if why.starts_with("no such overload") => {
-                    self.causes.push(invalid(&format!(
-                        "'{why}': call arguments did not match a supported operator, function or \
-                         macro signature for rule: {}",
-                        rule.shown()
-                    )));
-                    continue;
-                }
                 Err(Error::Failed(why)) => {
-                    let shown = rule.shown();
-                    self.causes
-                        .push(invalid(&format!("{why} evaluating rule: {shown}")));
+                    self.causes.push(invalid(&failed(&why, rule.shown())));
                     continue;
                 }
             }
@@ -276,6 +266,18 @@ impl Values<'_> {
             _ => None,
         };
         program.evaluate_with(&lookup, CALL_COST_MAX)
+    }
+}
+
+/// Why a rule has no result.
+fn failed(why: &str, rule: &str) -> String {
+    if why.starts_with("no such overload") {
+        format!(
+            "'{why}': call arguments did not match a supported operator, function or macro \
+             signature for rule: {rule}"
+        )
+    } else {
+        format!("{why} evaluating rule: {rule}")
     }
 }
 
