@@ -11,16 +11,18 @@ import (
 func writeGolden(dir string) {
 	check(os.MkdirAll(dir, 0o755))
 	for name, lines := range map[string][]any{
-		"objects.jsonl":   objects(),
-		"strategic.jsonl": strategicPatches(),
-		"quantity.jsonl":  quantities(),
-		"selector.jsonl":  selectors(),
-		"name.jsonl":      names(),
-		"age.jsonl":       ages(),
-		"decode.jsonl":    decodings(),
-		"defaults.jsonl":  defaulted(),
-		"status.jsonl":    statuses(),
-		"apply.jsonl":     applications(1, 30),
+		"objects.jsonl":     objects(),
+		"strategic.jsonl":   strategicPatches(),
+		"quantity.jsonl":    quantities(),
+		"selector.jsonl":    selectors(),
+		"name.jsonl":        names(),
+		"age.jsonl":         ages(),
+		"decode.jsonl":      decodings(),
+		"defaults.jsonl":    defaulted(),
+		"status.jsonl":      statuses(),
+		"apply.jsonl":       applications(1, 30),
+		"expressions.jsonl": expressions("rules"),
+		"rules.jsonl":       ruleDefinitions("rules"),
 	} {
 		check(os.WriteFile(filepath.Join(dir, name), jsonLines(lines), 0o644))
 	}

@@ -2,6 +2,7 @@
 // itself against: the table of kinds and fields, and golden files made by the real Go code.
 //
 //	go run . schema  > ../src/schema/schema.txt
+//	go run . functions > ../src/cel/functions.txt
 //	go run . golden DIR
 //	go run . apply SEED SEQUENCES > FILE
 package main
@@ -14,12 +15,14 @@ import (
 
 func main() {
 	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: generate schema | golden DIR | apply SEED SEQUENCES")
+		fmt.Fprintln(os.Stderr, "usage: generate schema | functions | golden DIR | apply SEED SEQUENCES")
 		os.Exit(2)
 	}
 	switch os.Args[1] {
 	case "schema":
 		writeSchema(os.Stdout)
+	case "functions":
+		writeFunctions(os.Stdout)
 	case "golden":
 		writeGolden(os.Args[2])
 	case "apply":

@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
+use crate::cel::{CALL_COST_MAX, Environment, Error};
 use crate::selector::{FieldSelector, LabelSelector};
+use crate::structural::Schema;
 use crate::{object, patch, protobuf, schema, strict};
 
 /// Reads bytes as a protobuf body, and as a JSON body of a pod: an object that decodes must encode,
@@ -55,6 +57,33 @@ pub fn selector_parse(data: &[u8]) {
         assert_eq!(written.to_string().len(), fields.to_string().len());
         let again = FieldSelector::parse(&written.to_string());
         assert_eq!(again, Ok(written), "{text:?}");
+    }
+}
+
+/// Reads bytes as an expression in CEL: it compiles or is refused, and evaluating it ends within
+/// its budget.
+pub fn cel(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let objects: Value = serde_json::from_str(include_str!("../generate/rules/objects.json"))
+        .expect("the objects of the golden file are JSON");
+    let environment = Environment::new().with_any("self").with_any("oldSelf");
+    if let Ok(program) = environment.compile(text) {
+        let lookup = |_: &str| objects.get(0);
+        let (outcome, cost) = program.evaluate(&lookup, CALL_COST_MAX);
+        assert!(
+            cost <= CALL_COST_MAX || outcome == Err(Error::TooExpensive),
+            "{text:?}: {cost}"
+        );
+    }
+    let schema: Value = serde_json::from_str(include_str!("../generate/rules/schema.json"))
+        .expect("the schema of the golden file is JSON");
+    let mut schema = schema;
+    schema["x-kubernetes-validations"] = serde_json::json!([{"rule": text, "message": "m"}]);
+    if let Ok(schema) = Schema::parse(&schema) {
+        schema.check_rules("");
+        schema.validate(&objects[0], Some(&objects[2]));
     }
 }
 
@@ -130,6 +159,63 @@ mod tests {
             for seed in 0..200 {
                 selector_parse(&damaged(text.as_bytes(), seed));
             }
+        }
+    }
+
+    #[test]
+    fn damaged_expressions_compile_or_are_refused() {
+        for line in include_str!("../generate/rules/expressions.txt").lines() {
+            for seed in 0..10 {
+                cel(&damaged(format!("{line} ").as_bytes(), seed));
+            }
+        }
+    }
+
+    /// Nesting costs stack in every pass; the stack of a test is that of a worker.
+    #[test]
+    fn deep_expressions_compile_or_are_refused() {
+        for depth in [10, 100, 240, 260, 5_000, 40_000] {
+            for (open, middle, close) in [
+                ("(", "1", ")"),
+                ("[", "1", "]"),
+                ("{1: ", "1", "}"),
+                ("!", "true", ""),
+                ("-", "self.n", ""),
+                ("", "self", ".a"),
+                ("", "self", "[0]"),
+                ("", "1", " + 1"),
+                ("", "true", " && true"),
+                ("true ? 1 : ", "1", ""),
+                ("size(", "self", ")"),
+                ("[1].map(x, ", "x", ")"),
+                ("self.all(x, ", "x == 1", ")"),
+                ("optional.of(1).optMap(y, ", "y", ")"),
+                ("a{b: ", "1", "}"),
+            ] {
+                let text = format!("{}{middle}{}", open.repeat(depth), close.repeat(depth));
+                cel(text.as_bytes());
+            }
+        }
+    }
+
+    /// What grows with every step stops at a limit, whatever it costs.
+    #[test]
+    fn greedy_expressions_are_stopped() {
+        let doubled = |levels: usize| {
+            let list = "[[1, 1]]".to_owned();
+            (0..levels).fold(list, |inner, _| format!("[{inner} + {inner}]"))
+        };
+        for text in [
+            "lists.range(9223372036854775807).size() > 0",
+            "lists.range(1000000).map(x, lists.range(1000000)).size() > 0",
+            "lists.range(1000).map(x, self.text.replace('', self.text)).join().size() > 0",
+            "'%.999999999f'.format([1.0]) == ''",
+            "'aaaaaaaaaaaaaaaa'.replace('', 'bbbbbbbbbbbb').replace('', 'cccccccccccc')\
+             .replace('', 'dddddddddddddd').replace('', 'eeeeeeeeeeeeeeee').replace('', 'ffffffff')\
+             .replace('', 'gggggggggggg').size() > 0",
+            &format!("{}.size() > 0", doubled(12)),
+        ] {
+            cel(text.as_bytes());
         }
     }
 }

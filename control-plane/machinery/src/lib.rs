@@ -8,6 +8,7 @@
 
 pub mod apply;
 mod budget;
+pub mod cel;
 pub mod defaults;
 pub mod event;
 #[cfg(any(test, fuzzing))]

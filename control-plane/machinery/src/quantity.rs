@@ -115,6 +115,19 @@ impl Quantity {
         fit(away_from_zero(self.nanos, 1_000_000))
     }
 
+    /// The value in whole units; `None` if it has a fraction or does not fit 64 bits.
+    pub fn as_integer(self) -> Option<i64> {
+        if self.nanos % NANO != 0 {
+            return None;
+        }
+        i64::try_from(self.nanos / NANO).ok()
+    }
+
+    /// The value as a float.
+    pub fn as_f64(self) -> f64 {
+        self.nanos as f64 / NANO as f64
+    }
+
     /// True if the value is zero.
     pub fn is_zero(self) -> bool {
         self.nanos == 0

@@ -5,8 +5,7 @@
 //! only *structural* schemas: the type of every field stands outside of `allOf`, `anyOf`, `oneOf`
 //! and `not`, so the three passes follow one tree and never guess.
 //!
-//! The words of the errors are Kubernetes'. Rules in CEL (`x-kubernetes-validations`) are kept, not
-//! evaluated.
+//! The words of the errors are Kubernetes', also those of rules in CEL (`x-kubernetes-validations`).
 
 mod defaults;
 mod embedded;
@@ -20,6 +19,7 @@ mod old;
 mod path;
 mod pattern;
 mod prune;
+mod rules;
 mod shape;
 mod structure;
 #[cfg(test)]
@@ -36,6 +36,8 @@ use crate::status::Cause;
 use errors::Base;
 use node::Node;
 use path::Path;
+pub(crate) use pattern::Pattern;
+use rules::Rules;
 
 /// Maximum depth of a schema, in schemas within schemas: it bounds every recursion here, because
 /// the passes over an object descend only where the schema does.
@@ -44,10 +46,23 @@ const DEPTH_MAX: usize = 64;
 /// Where OpenAPI documents have the schema of an object's metadata.
 const METADATA_REF: &str = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
+/// What keeps rules from being evaluated: the object may not have the shape that they rely on.
+const BLOCKING: [&str; 5] = [
+    "FieldValueNotSupported",
+    "FieldValueRequired",
+    "FieldValueTooLong",
+    "FieldValueTooMany",
+    "FieldValueTypeInvalid",
+];
+const UNCHECKED: &str = "some validation rules were not checked because the object was invalid; \
+                         correct the existing errors to complete validation";
+
 /// The schema of one version of a custom resource.
 #[derive(Debug)]
 pub struct Schema {
     root: Node,
+    /// `None` if there are no rules in CEL.
+    rules: Option<Rules>,
     /// The schema as its author wrote it.
     document: Value,
     /// What server-side apply makes of the document, from the first write on.
@@ -86,6 +101,7 @@ impl Schema {
         }
         match root {
             Some(root) if causes.is_empty() => Ok(Schema {
+                rules: Rules::compile(&root, true),
                 root,
                 document: document.clone(),
                 typing: OnceLock::new(),
@@ -124,6 +140,13 @@ impl Schema {
         if !duplicates_are_old {
             causes.extend(lists::check(&self.root, object, &Path::root()));
         }
+        if let Some(rules) = &self.rules {
+            if causes.iter().any(|cause| BLOCKING.contains(&cause.reason)) {
+                causes.push(Cause::invalid("<nil>", &Value::Null, UNCHECKED));
+            } else {
+                causes.extend(rules::enforce(rules, &self.root, object, old));
+            }
+        }
         causes
     }
 
@@ -133,9 +156,12 @@ impl Schema {
             .get_or_init(|| apply::Custom::of_object(&self.document))
     }
 
-    /// Whether there are rules in CEL (`x-kubernetes-validations`), which are not evaluated.
-    pub fn has_rules(&self) -> bool {
-        self.root.has_rules()
+    /// What is wrong with the rules in CEL of a schema at this field: those that do not compile
+    /// and those that may cost too much.
+    pub fn check_rules(&self, field: &str) -> Vec<Cause> {
+        let rules = self.rules.as_ref();
+        let causes = rules.map(|rules| rules::check(rules, &self.root, &Path::at(field)));
+        causes.unwrap_or_default()
     }
 
     /// The schema of the whole object for an OpenAPI v3 document: with its type and metadata, and
@@ -145,6 +171,11 @@ impl Schema {
         show_embedded(&mut document, true);
         document
     }
+}
+
+/// Whether a text has a format, such as `uuid`.
+pub(crate) fn has_format(name: &str, text: &str) -> bool {
+    format::find(name, None).is_none_or(|format| format.accepts(text))
 }
 
 /// Adds the fields that every object has to the schemas of whole objects.

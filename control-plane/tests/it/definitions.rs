@@ -304,21 +304,60 @@ fn merge(object: &mut Value, change: &Value) {
 }
 
 #[test]
-fn rules_in_cel_are_kept_and_warned_about() {
+fn rules_in_cel_are_enforced() {
     let cluster = Cluster::start();
     let mut wanted = definition("Widget", "widgets");
-    wanted["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = json!({"type": "object",
-        "properties": {"spec": {"type": "object", "properties": {"count": {"type": "integer"}},
-            "x-kubernetes-validations": [{"rule": "self.count > 1"}]}}});
-    let made = cluster.post(DEFINITIONS, &wanted);
-    let warning = "this server does not evaluate x-kubernetes-validations";
-    assert!(made.head.contains(warning), "{}", made.head);
-    let made = made.expect(201);
-    let kept = &made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
-    assert_eq!(
-        kept["x-kubernetes-validations"][0]["rule"],
-        "self.count > 1"
+    let version = &mut wanted["spec"]["versions"][0];
+    version["subresources"] = json!({"status": {}});
+    version["schema"]["openAPIV3Schema"] = json!({"type": "object", "properties": {
+        "spec": {"type": "object", "properties": {"count": {"type": "integer"}},
+            "x-kubernetes-validations": [
+                {"rule": "self.count > 1"},
+                {"rule": "self.count >= oldSelf.count", "message": "count may not shrink"},
+            ]},
+        "status": {"type": "object", "properties": {"phase": {"type": "string"}},
+            "x-kubernetes-validations": [{"rule": "self.phase != 'Bad'", "fieldPath": ".phase",
+                "messageExpression": "'phase ' + self.phase"}]}}});
+    let mut broken = wanted.clone();
+    let rules = &mut broken["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
+    rules["spec"]["x-kubernetes-validations"] = json!([{"rule": "self.cuont > 1"}]);
+    let refused = cluster.post(DEFINITIONS, &broken).expect(422);
+    let message = refused["message"].as_str().unwrap();
+    assert!(
+        message.contains("compilation failed: ERROR: <input>:1:5: undefined field 'cuont'"),
+        "{message}"
     );
+
+    cluster.post(DEFINITIONS, &wanted).expect(201);
+    becomes(&cluster, "widgets", "Established", "True");
+    let one = |count: i64| {
+        json!({"apiVersion": "shop.example.com/v1", "kind": "Widget",
+        "metadata": {"name": "a"}, "spec": {"count": count}})
+    };
+    let refused = cluster.post(WIDGETS, &one(1)).expect(422);
+    let causes = &refused["details"]["causes"];
+    assert_eq!(
+        causes[0]["message"],
+        "Invalid value: failed rule: self.count > 1"
+    );
+    assert_eq!(causes[0]["field"], "spec");
+    let made = cluster.post(WIDGETS, &one(5)).expect(201);
+    let own = format!("{WIDGETS}/a");
+    let mut smaller = made.clone();
+    smaller["spec"]["count"] = 4.into();
+    let refused = cluster.call("PUT", &own).json(&smaller).send().expect(422);
+    let causes = &refused["details"]["causes"];
+    assert_eq!(causes[0]["message"], "Invalid value: count may not shrink");
+    let mut bad = made.clone();
+    bad["status"] = json!({"phase": "Bad"});
+    let refused = cluster
+        .call("PUT", &format!("{own}/status"))
+        .json(&bad)
+        .send()
+        .expect(422);
+    let causes = &refused["details"]["causes"];
+    assert_eq!(causes[0]["message"], "Invalid value: phase Bad");
+    assert_eq!(causes[0]["field"], "status.phase");
 }
 
 #[test]

@@ -81,8 +81,6 @@ pub(crate) struct Strategy {
     pub(crate) rules: Rules,
     /// What to warn of when an object is created, though it keeps the rules.
     pub(crate) warnings_on_create: fn(&Value) -> Option<String>,
-    /// What to warn of whenever an object is written, though it keeps the rules.
-    pub(crate) warnings: fn(&Value) -> Vec<String>,
     /// What is decided about a request depends on the objects, so the next request after a write
     /// has to be served with what was written.
     pub(crate) decides_about_requests: bool,
@@ -183,7 +181,6 @@ pub(crate) const DEFAULT: Strategy = Strategy {
     subresources: &[],
     rules: Rules::DEFAULT,
     warnings_on_create: |_| None,
-    warnings: |_| Vec::new(),
     decides_about_requests: false,
     without_effect: |_| None,
     unknown_field: UnknownField::MetadataAlone,
@@ -297,14 +294,11 @@ impl Strategy {
     }
 
     /// What to warn of whenever an object is written.
-    pub(crate) fn warnings_of(&self, object: &Value) -> Vec<String> {
-        let mut warnings = (self.warnings)(object);
-        if let Some(what) = (self.without_effect)(object) {
-            let resource = self.resource;
-            warnings.push(format!(
-                "this server keeps {resource} but does not act on them: {what}"
-            ));
-        }
-        warnings
+    pub(crate) fn warnings_of(&self, object: &Value) -> Option<String> {
+        let what = (self.without_effect)(object)?;
+        let resource = self.resource;
+        Some(format!(
+            "this server keeps {resource} but does not act on them: {what}"
+        ))
     }
 }

@@ -26,10 +26,6 @@ const COLUMN_FORMATS: [&str; 8] = [
 ];
 /// The most fields of a version that selectors may name.
 const SELECTABLE_MAX: usize = 8;
-/// Where rules in CEL are.
-const RULES: &str = "x-kubernetes-validations";
-/// How deep schemas are searched for rules.
-const DEPTH_MAX: usize = 64;
 
 /// What every state keeps.
 pub(crate) fn check(object: &Value) -> Causes {
@@ -71,6 +67,7 @@ pub(crate) fn check_create(object: &Value) -> Causes {
     let mut causes = Causes::default();
     causes.extend(approval(object));
     preserve_unknown(object, &mut causes);
+    causes.extend(rules(object));
     causes
 }
 
@@ -96,31 +93,25 @@ pub(crate) fn check_update(old: &Value, new: &Value) -> Causes {
     if object::at(old, &["spec", "preserveUnknownFields"]) != Some(&Value::Bool(true)) {
         preserve_unknown(new, &mut causes);
     }
+    // What was stored before may stay.
+    let before = rules(old);
+    let wrong = rules(new).into_iter();
+    causes.extend(wrong.filter(|cause| !before.contains(cause)));
     causes
 }
 
-/// What is stored and not acted upon.
-pub(crate) fn warnings(object: &Value) -> Vec<String> {
-    let versions = object::items(object, &["spec", "versions"]).iter();
-    let with_rules = versions.filter(|version| has_rules(&version["schema"], DEPTH_MAX));
-    let names = with_rules.filter_map(|version| version["name"].as_str());
-    names
-        .map(|name| {
-            format!(
-                "this server does not evaluate {RULES}: objects of version {name:?} are not \
-                 checked against these rules"
-            )
-        })
-        .collect()
-}
-
-fn has_rules(schema: &Value, depth: usize) -> bool {
-    let inner = |value: &Value| depth > 0 && has_rules(value, depth - 1);
-    match schema {
-        Value::Object(map) => map.contains_key(RULES) || map.values().any(inner),
-        Value::Array(list) => list.iter().any(inner),
-        _ => false,
-    }
+/// What is wrong with the rules in CEL of all versions.
+fn rules(object: &Value) -> Vec<Cause> {
+    let versions = object::items(object, &["spec", "versions"]);
+    let of_version = |(index, version): (usize, &Value)| {
+        let field = format!("spec.versions[{index}].schema.openAPIV3Schema");
+        let schema = object::at(version, &["schema", "openAPIV3Schema"])?;
+        // What is wrong with the schema itself is told elsewhere.
+        let schema = Schema::parse_at(&field, schema).ok()?;
+        Some(schema.check_rules(&field))
+    };
+    let causes = versions.iter().enumerate().filter_map(of_version);
+    causes.flatten().collect()
 }
 
 fn versions(spec: &Place, causes: &mut Causes) {

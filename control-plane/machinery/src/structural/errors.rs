@@ -9,7 +9,7 @@ use super::path::Path;
 use crate::status::Cause;
 
 /// The field of errors about no field in particular: Go prints a missing path like this.
-const NO_FIELD: &str = "<nil>";
+pub(super) const NO_FIELD: &str = "<nil>";
 
 /// Where the validated value is.
 pub(super) enum Base<'a> {

@@ -2,14 +2,23 @@
 
 use serde_json::Value;
 
-use super::node::texts;
+use super::node::{Node, texts};
 use super::path::Path;
 use super::prune::META_FIELDS;
+use super::rules;
 use super::shape::{flag, get, is_set, list, properties, text};
 use crate::status::Cause;
 
 /// The values of `type`, in the order of messages.
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
+
+/// The reasons that a rule may give.
+const REASONS: [&str; 4] = [
+    "FieldValueDuplicate",
+    "FieldValueForbidden",
+    "FieldValueInvalid",
+    "FieldValueRequired",
+];
 
 /// Keywords of JSON Schema that are not supported.
 const UNSUPPORTED: [&str; 6] = [
@@ -228,10 +237,46 @@ fn check_extensions(schema: &Value, at: &Path, causes: &mut Vec<Cause>) {
     }
     let of_rules = at.field("x-kubernetes-validations");
     for (index, rule) in list(schema, "x-kubernetes-validations").iter().enumerate() {
-        if text(rule, "rule").trim().is_empty() {
-            let at = of_rules.index(index);
-            causes.push(required(&at.field("rule"), "rule is not specified"));
-        }
+        check_rule(rule, schema, &of_rules.index(index), causes);
+    }
+}
+
+/// What is wrong with a rule in CEL besides its expressions.
+fn check_rule(rule: &Value, schema: &Value, at: &Path, causes: &mut Vec<Cause>) {
+    let (expression, message) = (text(rule, "rule").trim(), text(rule, "message").trim());
+    let empty = "must be non-empty if specified";
+    let breaks = "must not contain line breaks";
+    if expression.is_empty() {
+        causes.push(required(&at.field("rule"), "rule is not specified"));
+    } else if !text(rule, "message").is_empty() && message.is_empty() {
+        causes.push(invalid(&at.field("message"), &rule["message"], empty));
+    } else if message.contains('\n') {
+        causes.push(invalid(&at.field("message"), &rule["message"], breaks));
+    } else if expression.contains('\n') && message.is_empty() {
+        let why = "message must be specified if rule contains line breaks";
+        causes.push(required(&at.field("message"), why));
+    }
+    let of_message = text(rule, "messageExpression");
+    if !of_message.is_empty() && of_message.trim().is_empty() {
+        let why = "messageExpression must be non-empty if specified";
+        causes.push(required(&at.field("messageExpression"), why));
+    }
+    if let Some(reason) = rule.get("reason").filter(|reason| !reason.is_null())
+        && !REASONS.contains(&reason.as_str().unwrap_or_default())
+    {
+        let field = at.field("reason").to_string();
+        causes.push(Cause::not_supported(&field, reason, &REASONS));
+    }
+    let path = text(rule, "fieldPath");
+    let of_path = at.field("fieldPath");
+    if !path.is_empty() && path.trim().is_empty() {
+        causes.push(invalid(&of_path, &path.into(), empty));
+    }
+    if path.contains('\n') {
+        causes.push(invalid(&of_path, &path.into(), breaks));
+    }
+    if !path.is_empty() && rules::normalised(path, &Node::read(schema)).is_none() {
+        causes.push(invalid(&of_path, &path.into(), "must be a valid path"));
     }
 }
 

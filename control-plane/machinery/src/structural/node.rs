@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::format::{self, Format};
 use super::pattern::Pattern;
+use super::rules::Rule;
 
 /// One schema. It describes a value, or restricts one that another schema describes.
 #[derive(Debug, Default)]
@@ -23,8 +24,8 @@ pub(super) struct Node {
     pub(super) properties: BTreeMap<String, Node>,
     pub(super) additional: Additional,
     pub(super) items: Option<Box<Node>>,
-    /// How many rules in CEL there are.
-    pub(super) rules: usize,
+    /// Rules in CEL.
+    pub(super) rules: Vec<Rule>,
     pub(super) checks: Option<Box<Checks>>,
 }
 
@@ -161,7 +162,8 @@ impl Node {
             rules: schema
                 .get("x-kubernetes-validations")
                 .and_then(Value::as_array)
-                .map_or(0, Vec::len),
+                .map(|rules| rules.iter().map(Rule::read).collect())
+                .unwrap_or_default(),
             checks,
         }
     }
@@ -182,7 +184,7 @@ impl Node {
             _ => None,
         };
         let within = self.properties.values().chain(self.items.as_deref());
-        self.rules > 0 || within.chain(additional).any(Node::has_rules)
+        !self.rules.is_empty() || within.chain(additional).any(Node::has_rules)
     }
 }
 

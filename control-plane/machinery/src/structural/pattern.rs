@@ -7,19 +7,22 @@ const REPEAT_MAX: u32 = 1000;
 
 /// A pattern that texts match.
 #[derive(Debug)]
-pub(super) struct Pattern {
+pub(crate) struct Pattern {
     text: String,
     regex: Regex,
 }
 
 impl Pattern {
     /// Compiles a pattern; the error is for its author.
-    pub(super) fn compile(text: &str) -> Result<Pattern, String> {
+    pub(crate) fn compile(text: &str) -> Result<Pattern, String> {
         let regex = rewritten(text).and_then(|rewritten| {
             Regex::new(&rewritten).map_err(|error| {
                 let error = error.to_string();
                 let reason = error.lines().last().unwrap_or_default();
-                reason.trim_start_matches("error: ").to_owned()
+                match reason.trim_start_matches("error: ") {
+                    "unclosed group" => "missing closing )".to_owned(),
+                    reason => reason.to_owned(),
+                }
             })
         });
         Ok(Pattern {
@@ -32,8 +35,13 @@ impl Pattern {
         &self.text
     }
 
-    pub(super) fn matches(&self, text: &str) -> bool {
+    pub(crate) fn matches(&self, text: &str) -> bool {
         self.regex.is_match(text)
+    }
+
+    /// The parts of a text that match, from left to right.
+    pub(crate) fn find_all<'a>(&self, text: &'a str) -> impl Iterator<Item = &'a str> {
+        self.regex.find_iter(text).map(|found| found.as_str())
     }
 }
 

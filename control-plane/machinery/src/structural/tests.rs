@@ -1,4 +1,5 @@
 mod random;
+mod rules;
 mod schemas;
 mod values;
 

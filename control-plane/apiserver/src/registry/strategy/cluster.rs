@@ -80,7 +80,6 @@ pub(super) const ROWS: &[Strategy] = &[
         deletion: Deletion::AfterInstances,
         prepare_for_create: definition::prepare_for_create,
         prepare_for_update: definition::prepare_for_update,
-        warnings: validate::definition::warnings,
         rules: Rules {
             validate: validate::definition::check,
             validate_create: validate::definition::check_create,

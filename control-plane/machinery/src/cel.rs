@@ -1,0 +1,206 @@
+//! The Common Expression Language, with Kubernetes' libraries, costs and errors.
+//!
+//! [`Environment::compile`] reads an expression, checks its types and estimates what it may cost.
+//! [`Program::evaluate`] evaluates it over JSON values, which it reads in place: nothing of an
+//! object is copied but what the result is made of. Each evaluation has a budget.
+
+mod ast;
+mod calls;
+mod check;
+mod estimate;
+mod eval;
+mod functions;
+mod issue;
+mod lex;
+mod library;
+mod literals;
+mod macros;
+mod parse;
+mod read;
+mod shape;
+#[cfg(test)]
+mod tests;
+mod types;
+mod value;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+
+use ast::Expr;
+use check::Checked;
+use eval::Failure;
+pub(crate) use shape::{Identity, REQUEST_MAX, Shape};
+use types::Type;
+use value::Value;
+
+/// What one evaluation may cost.
+pub(crate) const CALL_COST_MAX: u64 = 1_000_000;
+
+/// The variables that expressions may use.
+#[derive(Debug, Clone, Default)]
+pub struct Environment {
+    variables: Vec<(String, Type)>,
+    shapes: Vec<Arc<Shape>>,
+    any: Option<Arc<Shape>>,
+}
+
+/// An expression that is ready to be evaluated.
+#[derive(Debug)]
+pub struct Program {
+    expr: Expr,
+    checked: Checked,
+    /// The nodes whose values do not depend on variables: they cost nothing.
+    constants: HashSet<usize>,
+    patterns: library::Patterns,
+    any: Arc<Shape>,
+    cost_max: u64,
+}
+
+/// The result of an expression, as JSON would have it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// A boolean.
+    Bool(bool),
+    /// A string.
+    String(String),
+    /// Something else, of the type with this name.
+    Other(String),
+}
+
+/// Why an expression has no result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Error {
+    /// The values do not allow it.
+    Failed(String),
+    /// It costs more than its budget.
+    TooExpensive,
+}
+
+/// What a variable has as its value.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Variable<'a> {
+    Json(&'a Json, &'a Shape),
+    Optional(Option<(&'a Json, &'a Shape)>),
+}
+
+impl Environment {
+    /// An environment without variables.
+    pub fn new() -> Environment {
+        Environment::default()
+    }
+
+    /// Adds a variable that may have any JSON value.
+    #[must_use]
+    pub fn with_any(mut self, name: &str) -> Environment {
+        self.variables.push((name.to_owned(), Type::Dyn));
+        self
+    }
+
+    /// Adds a variable whose values have a shape; with `optional`, there may be no value.
+    #[must_use]
+    pub(crate) fn with_shape(
+        mut self,
+        name: &str,
+        shape: &Arc<Shape>,
+        optional: bool,
+    ) -> Environment {
+        let found = shape.kind_of.clone();
+        let found = if optional {
+            Type::optional(found)
+        } else {
+            found
+        };
+        self.variables.push((name.to_owned(), found));
+        if !self.shapes.iter().any(|one| Arc::ptr_eq(one, shape)) {
+            self.shapes.push(Arc::clone(shape));
+        }
+        self
+    }
+
+    /// Compiles an expression; the error is for its author.
+    pub fn compile(&self, source: &str) -> Result<Program, String> {
+        let told = |issues: &[issue::Issue]| issue::tell(source, issues);
+        let failed = |why: String| format!("compilation failed: {why}");
+        let expr = parse::parse(source).map_err(|issue| failed(told(&[issue])))?;
+        let checked = check::check(&expr, &self.variables, &self.shapes)
+            .map_err(|issues| failed(told(&issues)))?;
+        let issues = literals::check(&expr, &checked);
+        if !issues.is_empty() {
+            return Err(failed(told(&issues)));
+        }
+        let root = self.shapes.first().map(|shape| &**shape);
+        let cost_max = estimate::estimate(&expr, &checked, root).max;
+        let uninstantiable = |why| format!("program instantiation failed: {why}");
+        let constants = literals::constants(&expr, &checked).map_err(uninstantiable)?;
+        let patterns = literals::patterns(&expr).map_err(uninstantiable)?;
+        Ok(Program {
+            expr,
+            checked,
+            constants,
+            patterns,
+            any: self.any.clone().unwrap_or_else(|| Arc::new(Shape::any())),
+            cost_max,
+        })
+    }
+}
+
+impl Program {
+    /// What an evaluation costs at most, as estimated before there are values.
+    pub fn cost_max(&self) -> u64 {
+        self.cost_max
+    }
+
+    /// Whether the expression uses a variable.
+    pub fn uses(&self, variable: &str) -> bool {
+        self.checked.variables.iter().any(|one| one == variable)
+    }
+
+    /// Whether its result is a boolean.
+    pub fn is_bool(&self) -> bool {
+        self.checked.types[self.expr.id] == Type::Bool
+    }
+
+    /// Whether its result is a string.
+    pub fn is_string(&self) -> bool {
+        self.checked.types[self.expr.id] == Type::String
+    }
+
+    /// Evaluates the expression with the values of its variables; what costs more than `budget`
+    /// fails. Returns the cost, too.
+    pub fn evaluate<'a>(
+        &'a self,
+        variables: &'a dyn Fn(&str) -> Option<&'a Json>,
+        budget: u64,
+    ) -> (Result<Outcome, Error>, u64) {
+        let lookup = |name: &str| Some(Variable::Json(variables(name)?, &self.any));
+        self.evaluate_with(&lookup, budget)
+    }
+
+    /// Like [`Program::evaluate`], for variables with shapes.
+    pub(crate) fn evaluate_with<'a>(
+        &'a self,
+        variables: &dyn Fn(&str) -> Option<Variable<'a>>,
+        budget: u64,
+    ) -> (Result<Outcome, Error>, u64) {
+        let lookup = |name: &str| Some(read_variable(variables(name)?));
+        let (result, cost) = eval::eval(self, &lookup, budget);
+        let outcome = match result {
+            Ok(Value::Bool(value)) => Ok(Outcome::Bool(value)),
+            Ok(Value::String(text)) => Ok(Outcome::String(text.to_string())),
+            Ok(other) => Ok(Outcome::Other(other.type_name())),
+            Err(Failure::Error(why)) => Err(Error::Failed(why)),
+            Err(Failure::TooExpensive) => Err(Error::TooExpensive),
+        };
+        (outcome, cost)
+    }
+}
+
+fn read_variable<'a>(variable: Variable<'a>) -> Result<Value<'a>, String> {
+    match variable {
+        Variable::Json(json, shape) => read::value(json, shape),
+        Variable::Optional(None) => Ok(Value::Optional(None)),
+        Variable::Optional(Some((json, shape))) => read::value(json, shape).map(Value::some),
+    }
+}

@@ -1,0 +1,637 @@
+//! Evaluates an expression.
+//!
+//! Everything that is done costs what Kubernetes counts for it; the evaluation stops when the
+//! budget is used up. Besides, `work` bounds what the costs do not show: items that are copied.
+
+use std::rc::Rc;
+
+use super::ast::{Entry, Expr, ExprKind, Fold, Literal};
+use super::macros::ACCU;
+use super::value::{List, Made, Map, Text, Value, Why, shown};
+use super::{Program, calls, estimate, library};
+
+/// The most items that are copied from list to list.
+const WORK_MAX: u64 = 50_000_000;
+
+/// Why there is no value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The values do not allow it.
+    Error(String),
+    /// It costs too much.
+    TooExpensive,
+}
+
+type Evaluated<'a> = Result<Value<'a>, Failure>;
+
+/// Evaluates a program with these variables. Returns the cost, too.
+pub(super) fn eval<'a>(
+    program: &'a Program,
+    variables: &'a dyn Fn(&str) -> Option<Result<Value<'a>, Why>>,
+    limit: u64,
+) -> (Evaluated<'a>, u64) {
+    let mut evaluator = Evaluator {
+        program,
+        variables,
+        scopes: Vec::new(),
+        cost: 0,
+        limit,
+        work: 0,
+    };
+    let result = evaluator.eval(&program.expr);
+    (result, evaluator.cost)
+}
+
+struct Evaluator<'a> {
+    program: &'a Program,
+    variables: &'a dyn Fn(&str) -> Option<Result<Value<'a>, Why>>,
+    /// The variables of loops, the innermost last.
+    scopes: Vec<(&'a str, Value<'a>)>,
+    cost: u64,
+    limit: u64,
+    work: u64,
+}
+
+impl<'a> Evaluator<'a> {
+    fn eval(&mut self, expr: &'a Expr) -> Evaluated<'a> {
+        match &expr.kind {
+            ExprKind::Literal(literal) => Ok(literal_value(literal)),
+            ExprKind::Ident(name) => self.ident(expr, name),
+            ExprKind::Select {
+                operand,
+                field,
+                test,
+            } => self.select(expr, operand, field, *test),
+            ExprKind::Call {
+                function,
+                target,
+                arguments,
+            } => self.call(expr, function, target.as_deref(), arguments),
+            ExprKind::List(items) => self.list(expr, items),
+            ExprKind::Map(entries) => self.map(expr, entries),
+            ExprKind::Message(name) => error(format!("unknown type: {name}")),
+            ExprKind::Fold(fold) => self.fold(fold),
+        }
+    }
+
+    fn ident(&mut self, expr: &Expr, name: &str) -> Evaluated<'a> {
+        if let Some(one) = self.program.checked.type_names.get(&expr.id) {
+            return Ok(Value::Type(one.clone()));
+        }
+        self.spend(1)?;
+        let mut scopes = self.scopes.iter_mut().rev();
+        if let Some((_, value)) = scopes.find(|(own, _)| *own == name) {
+            // Only macros name what a loop accumulates, and each round does so once: taking it
+            // leaves one owner, so that it grows in place.
+            let is_taken = name == ACCU && matches!(value, Value::List(_) | Value::Map(_));
+            return Ok(if is_taken {
+                std::mem::replace(value, Value::Null)
+            } else {
+                value.clone()
+            });
+        }
+        match (self.variables)(name) {
+            Some(value) => value.map_err(Failure::Error),
+            None => error(format!("no such attribute(s): {name}")),
+        }
+    }
+
+    fn select(
+        &mut self,
+        expr: &'a Expr,
+        operand: &'a Expr,
+        field: &'a str,
+        test: bool,
+    ) -> Evaluated<'a> {
+        if let Some(one) = self.program.checked.type_names.get(&expr.id) {
+            return Ok(Value::Type(one.clone()));
+        }
+        let value = self.eval(operand);
+        if test && matches!(value, Err(Failure::Error(_))) {
+            self.cost = self.cost.saturating_sub(1);
+        }
+        let value = value?;
+        self.begin_attribute(operand)?;
+        let key = Value::String(Text::Borrowed(field));
+        let (value, was_optional) = match value {
+            Value::Optional(None) if test => return Ok(Value::Bool(false)),
+            Value::Optional(None) => return Ok(Value::Optional(None)),
+            Value::Optional(Some(inner)) => (Value::clone(&inner), true),
+            plain => (plain, false),
+        };
+        if test {
+            return match value {
+                Value::Map(map) => Ok(Value::Bool(found(map.find(&key))?.is_some())),
+                _ => Ok(Value::Bool(false)),
+            };
+        }
+        let found = index(&value, &key);
+        if !was_optional || !matches!(found, Ok(None)) {
+            self.spend(1)?;
+        }
+        match found? {
+            found if was_optional => Ok(Value::Optional(found.map(Rc::new))),
+            Some(found) => Ok(found),
+            None => error(missing(&value, &key)),
+        }
+    }
+
+    /// A chain of fields costs one more if it does not begin with a variable.
+    fn begin_attribute(&mut self, operand: &Expr) -> Result<(), Failure> {
+        match &operand.kind {
+            ExprKind::Ident(_) | ExprKind::Select { .. } => Ok(()),
+            ExprKind::Call { function, .. }
+                if matches!(function.as_str(), "_[_]" | "_[?_]" | "_?._" | "_?_:_") =>
+            {
+                Ok(())
+            }
+            _ => self.spend(1),
+        }
+    }
+
+    fn call(
+        &mut self,
+        expr: &'a Expr,
+        function: &'a str,
+        target: Option<&'a Expr>,
+        arguments: &'a [Expr],
+    ) -> Evaluated<'a> {
+        match (function, arguments) {
+            ("_&&_", [left, right]) => return self.logic(left, right, false),
+            ("_||_", [left, right]) => return self.logic(left, right, true),
+            ("_?_:_", [test, yes, no]) => {
+                return match self.eval(test)? {
+                    Value::Bool(true) => self.branch(yes),
+                    Value::Bool(false) => self.branch(no),
+                    _ => error("no such overload"),
+                };
+            }
+            ("@not_strictly_false" | "__not_strictly_false__", [test]) => {
+                let value = self.eval(test);
+                if let Err(Failure::TooExpensive) = value {
+                    return value;
+                }
+                self.spend(1)?;
+                return Ok(Value::Bool(!matches!(value, Ok(Value::Bool(false)))));
+            }
+            ("_[_]" | "_[?_]" | "_?._", [operand, key]) => {
+                return self.index(operand, key, function != "_[_]");
+            }
+            ("or" | "orValue", [other]) if target.is_some() => {
+                return self.or(target, other);
+            }
+            _ => {}
+        }
+        let program = self.program;
+        let constant = program.constants.contains(&expr.id);
+        let qualified = program.checked.qualified.get(&expr.id);
+        let function = qualified.map_or(function, String::as_str);
+        let target = target.filter(|_| qualified.is_none());
+        let all = target.into_iter().chain(arguments);
+        let (values, failure) = self.arguments(all, arguments.len() + target.iter().len())?;
+        let overload = match program.checked.overloads[expr.id].as_slice() {
+            [only] => *only,
+            _ => "",
+        };
+        let is_folded =
+            constant || overload == "in_list" && is_set_of_constants(program, arguments);
+        if let Some(failure) = failure {
+            // A call costs even if an argument fails; with many arguments, it is not reached.
+            let is_complete = values.len() == arguments.len() + target.iter().len();
+            if is_complete && !is_folded && !has_compiled_pattern(program, function, &values) {
+                let overload = overload_of(function, overload);
+                self.spend(calls::actual(function, overload, &values, None))?;
+            }
+            return Err(failure);
+        }
+        let (result, cost) = self.apply(function, overload, values);
+        if !is_folded {
+            self.spend(cost)?;
+        }
+        result
+    }
+
+    /// The values of arguments, and the first failure; what fails counts as null. Of more than
+    /// two arguments, those after a failure are left out.
+    fn arguments(
+        &mut self,
+        all: impl Iterator<Item = &'a Expr>,
+        count: usize,
+    ) -> Result<(Vec<Value<'a>>, Option<Failure>), Failure> {
+        let mut values = Vec::with_capacity(count);
+        let mut failure = None;
+        for argument in all {
+            match self.eval(argument) {
+                Ok(value) => values.push(value),
+                Err(Failure::TooExpensive) => return Err(Failure::TooExpensive),
+                Err(error) => {
+                    failure.get_or_insert(error);
+                    if count > 2 {
+                        break;
+                    }
+                    values.push(Value::Null);
+                }
+            }
+        }
+        Ok((values, failure))
+    }
+
+    /// The result of a function and what it costs.
+    fn apply(
+        &mut self,
+        function: &str,
+        overload: &str,
+        mut values: Vec<Value<'a>>,
+    ) -> (Evaluated<'a>, u64) {
+        match (function, values.as_slice()) {
+            ("_==_" | "_!=_", [left, right]) => {
+                let negated = function == "_!=_";
+                let cost = calls::actual(function, overload_of(function, overload), &values, None);
+                let equal = left.equals(right).map_err(Failure::Error);
+                (equal.map(|equal| Value::Bool(equal != negated)), cost)
+            }
+            ("!_", [Value::Bool(value)]) => (Ok(Value::Bool(!value)), 1),
+            ("-_", [value]) => (library::negate(value).map_err(Failure::Error), 1),
+            ("_<_" | "_<=_" | "_>_" | "_>=_", [left, right]) => {
+                let cost = calls::actual(function, overload, &values, None);
+                let compared = library::compare(function, left, right);
+                (compared.map_err(Failure::Error), cost)
+            }
+            ("_+_", [Value::List(_), Value::List(right)]) => {
+                let copied = right.len() as u64 + 1;
+                let right = right.clone();
+                let Value::List(left) = values.swap_remove(0) else {
+                    return (error("no such overload"), 1);
+                };
+                self.work += copied + left.copies_to_grow() as u64;
+                if self.work > WORK_MAX {
+                    return (Err(Failure::TooExpensive), 1);
+                }
+                (
+                    left.plus(&right).map(Value::List).map_err(Failure::Error),
+                    1,
+                )
+            }
+            ("cel.@mapInsert", _) => {
+                let result = library::insert(values);
+                (result.map_err(Failure::Error), 1)
+            }
+            _ => {
+                let result = library::call(function, &values, &self.program.patterns);
+                let cost = calls::actual(function, overload, &values, result.as_ref().ok());
+                (result.map_err(Failure::Error), cost)
+            }
+        }
+    }
+
+    /// `&&` and `||`: one side may decide alone, even if the other fails.
+    fn logic(&mut self, left: &'a Expr, right: &'a Expr, decides: bool) -> Evaluated<'a> {
+        let mut failure = None;
+        for side in [left, right] {
+            match self.eval(side) {
+                Ok(Value::Bool(value)) if value == decides => return Ok(Value::Bool(decides)),
+                Ok(Value::Bool(_)) => {}
+                Ok(_) => {
+                    failure.get_or_insert(Failure::Error("no such overload".to_owned()));
+                }
+                Err(Failure::TooExpensive) => return Err(Failure::TooExpensive),
+                Err(other) => {
+                    failure.get_or_insert(other);
+                }
+            }
+        }
+        failure.map_or(Ok(Value::Bool(!decides)), Err)
+    }
+
+    /// An alternative: a variable that is chosen costs only the way from it.
+    fn branch(&mut self, expr: &'a Expr) -> Evaluated<'a> {
+        let value = self.eval(expr);
+        if is_attribute(expr) {
+            self.cost = self.cost.saturating_sub(1);
+        }
+        value
+    }
+
+    fn index(&mut self, operand: &'a Expr, key: &'a Expr, optional: bool) -> Evaluated<'a> {
+        let value = self.eval(operand)?;
+        self.begin_attribute(operand)?;
+        let key_value = self.branch(key);
+        if let Err(failure) = key_value {
+            self.spend(1)?;
+            return Err(failure);
+        }
+        let key_value = key_value?;
+        let (value, was_optional) = match value {
+            Value::Optional(None) => return Ok(Value::Optional(None)),
+            Value::Optional(Some(inner)) => (Value::clone(&inner), true),
+            plain => (plain, false),
+        };
+        let found = index(&value, &key_value);
+        if !matches!(found, Ok(None)) || !(optional || was_optional) {
+            self.spend(1)?;
+        }
+        match found? {
+            found if optional || was_optional => Ok(Value::Optional(found.map(Rc::new))),
+            Some(found) => Ok(found),
+            None => error(missing(&value, &key_value)),
+        }
+    }
+
+    /// The alternative of an optional is evaluated only if it is needed.
+    fn or(&mut self, target: Option<&'a Expr>, other: &'a Expr) -> Evaluated<'a> {
+        let Some(target) = target else {
+            return error("no such overload: or");
+        };
+        match self.eval(target)? {
+            Value::Optional(None) => self.eval(other),
+            Value::Optional(Some(inner)) => {
+                let is_or_value = !matches!(
+                    self.program.checked.types[other.id],
+                    super::types::Type::Optional(_)
+                );
+                Ok(if is_or_value {
+                    Value::clone(&inner)
+                } else {
+                    Value::Optional(Some(inner))
+                })
+            }
+            _ => error("no such overload"),
+        }
+    }
+
+    fn list(&mut self, expr: &Expr, items: &'a [(bool, Expr)]) -> Evaluated<'a> {
+        let mut values = Vec::with_capacity(items.len());
+        for (optional, item) in items {
+            let value = match self.eval(item) {
+                Err(failure) => {
+                    self.spend(estimate::LIST_COST)?;
+                    return Err(failure);
+                }
+                Ok(value) => value,
+            };
+            match (optional, value) {
+                (true, Value::Optional(None)) => {}
+                (true, Value::Optional(Some(inner))) => values.push(Value::clone(&inner)),
+                (true, other) => {
+                    let other = shown(&other);
+                    return error(format!(
+                        "cannot initialize optional list element from non-optional value {other}"
+                    ));
+                }
+                (false, value) => values.push(value),
+            }
+        }
+        if !self.program.constants.contains(&expr.id) {
+            self.spend(estimate::LIST_COST)?;
+        }
+        Ok(Value::List(List::made(values, None)))
+    }
+
+    fn map(&mut self, expr: &Expr, entries: &'a [Entry]) -> Evaluated<'a> {
+        let mut made = Made::default();
+        for entry in entries {
+            let both = self
+                .eval(&entry.key)
+                .and_then(|key| Ok((key, self.eval(&entry.value)?)));
+            let (key, value) = match both {
+                Err(failure) => {
+                    self.spend(estimate::MAP_COST)?;
+                    return Err(failure);
+                }
+                Ok(both) => both,
+            };
+            let value = match (entry.optional, value) {
+                (true, Value::Optional(None)) => continue,
+                (true, Value::Optional(Some(inner))) => Value::clone(&inner),
+                (true, other) => {
+                    let (key, other) = (shown(&key), shown(&other));
+                    return error(format!(
+                        "cannot initialize optional entry '{key}' from non-optional value {other}"
+                    ));
+                }
+                (false, value) => value,
+            };
+            made.set(key, value).map_err(Failure::Error)?;
+        }
+        if !self.program.constants.contains(&expr.id) {
+            self.spend(estimate::MAP_COST)?;
+        }
+        Ok(Value::Map(Map::Made(Rc::new(made))))
+    }
+
+    fn fold(&mut self, fold: &'a Fold) -> Evaluated<'a> {
+        let range = self.eval(&fold.range)?;
+        let init = self.eval(&fold.init)?;
+        let depth = self.scopes.len();
+        self.scopes.push((&fold.accu, init));
+        let result = self.rounds(fold, range, depth);
+        self.scopes.truncate(depth);
+        result
+    }
+
+    fn rounds(&mut self, fold: &'a Fold, range: Value<'a>, accu: usize) -> Evaluated<'a> {
+        let mut failed = None;
+        let count = match &range {
+            Value::List(list) => list.len(),
+            Value::Map(map) => map.len(),
+            other => {
+                return error(format!(
+                    "got '{}', expected iterable type",
+                    other.type_name()
+                ));
+            }
+        };
+        let keys = match &range {
+            Value::Map(map) => map.keys(),
+            _ => Vec::new(),
+        };
+        let count = if matches!(range, Value::Map(_)) {
+            keys.len()
+        } else {
+            count
+        };
+        for at in 0..count {
+            let first = match (&range, &fold.var2) {
+                (Value::List(_), Some(_)) => Value::Int(i64::try_from(at).unwrap_or(i64::MAX)),
+                (Value::List(list), None) => item(list, at)?,
+                _ => keys.get(at).cloned().unwrap_or(Value::Null),
+            };
+            let second = match (&range, &fold.var2) {
+                (_, None) => None,
+                (Value::List(list), Some(_)) => Some(item(list, at)?),
+                (Value::Map(map), Some(_)) => found(map.find(&first))?,
+                _ => None,
+            };
+            self.scopes.push((&fold.var, first));
+            if let Some(var2) = &fold.var2 {
+                self.scopes.push((var2, second.unwrap_or(Value::Null)));
+            }
+            let stepped = self.round(fold, failed.is_some());
+            self.scopes.truncate(accu + 1);
+            match stepped {
+                Ok(None) => break,
+                Ok(Some(value)) => {
+                    // After an error, only what decides alone counts.
+                    let decides = matches!(
+                        (&fold.init.kind, &value),
+                        (ExprKind::Literal(Literal::Bool(init)), Value::Bool(value)) if init != value
+                    );
+                    if decides {
+                        failed = None;
+                    }
+                    self.scopes[accu].1 = value;
+                }
+                Err(Failure::TooExpensive) => return Err(Failure::TooExpensive),
+                Err(failure) => {
+                    // What is accumulated is an error: `all` and `exists` may still decide.
+                    if !matches!(fold.init.kind, ExprKind::Literal(Literal::Bool(_))) {
+                        self.spend(1)?;
+                        return Err(failure);
+                    }
+                    failed = failed.or(Some(failure));
+                }
+            }
+        }
+        match failed {
+            Some(failure) => {
+                self.spend(1)?;
+                Err(failure)
+            }
+            None => self.eval(&fold.result),
+        }
+    }
+
+    /// One round: what is accumulated after it, or `None` if the loop is over.
+    fn round(&mut self, fold: &'a Fold, failed: bool) -> Result<Option<Value<'a>>, Failure> {
+        // An error that is accumulated ends no loop.
+        if failed {
+            let is_exists = fold.init.kind.is_literal(&Literal::Bool(false));
+            self.spend(if is_exists { 3 } else { 2 })?;
+        } else if !matches!(self.eval(&fold.condition)?, Value::Bool(true)) {
+            return Ok(None);
+        }
+        self.eval(&fold.step).map(Some)
+    }
+
+    fn spend(&mut self, cost: u64) -> Result<(), Failure> {
+        self.cost = self.cost.saturating_add(cost);
+        if self.cost > self.limit {
+            Err(Failure::TooExpensive)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// The overload that a call costs as.
+fn overload_of<'b>(function: &str, overload: &'b str) -> &'b str {
+    match function {
+        "_==_" => "equals",
+        "_!=_" => "not_equals",
+        _ => overload,
+    }
+}
+
+/// Whether a pattern is compiled beforehand: then the call is not reached without its text.
+fn has_compiled_pattern(program: &Program, function: &str, values: &[Value]) -> bool {
+    let is_pattern = |value: &Value| match value {
+        Value::String(text) => program.patterns.contains_key(&**text),
+        _ => false,
+    };
+    matches!(function, "matches" | "find" | "findAll") && values.get(1).is_some_and(is_pattern)
+}
+
+/// Whether an expression is a variable or a part of one.
+fn is_attribute(expr: &Expr) -> bool {
+    match &expr.kind {
+        ExprKind::Ident(_) => true,
+        ExprKind::Select { operand, test, .. } => !test && is_attribute(operand),
+        ExprKind::Call {
+            function,
+            arguments,
+            ..
+        } => {
+            matches!(function.as_str(), "_[_]" | "_[?_]" | "_?._")
+                && arguments.first().is_some_and(is_attribute)
+        }
+        _ => false,
+    }
+}
+
+/// Whether a list's items are all constants, so that membership is looked up and costs nothing.
+fn is_set_of_constants(program: &Program, arguments: &[Expr]) -> bool {
+    let Some(list) = arguments.get(1) else {
+        return false;
+    };
+    let ExprKind::List(items) = &list.kind else {
+        return false;
+    };
+    let is_simple = |item: &Expr| match &item.kind {
+        ExprKind::Literal(literal) => !matches!(literal, Literal::Bytes(_) | Literal::Null),
+        _ => false,
+    };
+    program.constants.contains(&list.id) && items.iter().all(|(_, item)| is_simple(item))
+}
+
+fn item<'a>(list: &List<'a>, at: usize) -> Evaluated<'a> {
+    match list.get(at) {
+        Some(item) => item.map_err(Failure::Error),
+        None => error(format!("index out of bounds: {at}")),
+    }
+}
+
+/// The part of a value that a key or index leads to.
+fn index<'a>(value: &Value<'a>, key: &Value<'a>) -> Result<Option<Value<'a>>, Failure> {
+    match value {
+        Value::Map(map) => found(map.find(key)),
+        Value::List(list) => {
+            let at = match key {
+                Value::Int(at) => *at,
+                Value::Uint(at) => i64::try_from(*at).unwrap_or(i64::MAX),
+                Value::Double(at) if at.fract() == 0.0 => *at as i64,
+                Value::Double(at) => {
+                    return Err(Failure::Error(format!(
+                        "unsupported index value {at} in list"
+                    )));
+                }
+                other => {
+                    let is = other.type_name();
+                    return Err(Failure::Error(format!(
+                        "unsupported index type '{is}' in list"
+                    )));
+                }
+            };
+            let at = usize::try_from(at).ok();
+            let found = at.and_then(|at| list.get(at)).transpose();
+            found.map_err(Failure::Error)
+        }
+        _ => Ok(None),
+    }
+}
+
+fn missing(value: &Value, key: &Value) -> String {
+    match value {
+        Value::List(_) => format!("index out of bounds: {}", shown(key)),
+        _ => format!("no such key: {}", shown(key)),
+    }
+}
+
+fn found<'a>(result: Result<Option<Value<'a>>, Why>) -> Result<Option<Value<'a>>, Failure> {
+    result.map_err(Failure::Error)
+}
+
+pub(super) fn literal_value<'a>(literal: &'a Literal) -> Value<'a> {
+    match literal {
+        Literal::Null => Value::Null,
+        Literal::Bool(value) => Value::Bool(*value),
+        Literal::Int(value) => Value::Int(*value),
+        Literal::Uint(value) => Value::Uint(*value),
+        Literal::Double(value) => Value::Double(*value),
+        Literal::String(text) => Value::String(Text::Borrowed(text)),
+        Literal::Bytes(bytes) => Value::Bytes(bytes.as_slice().into()),
+    }
+}
+
+fn error<T>(why: impl Into<String>) -> Result<T, Failure> {
+    Err(Failure::Error(why.into()))
+}

@@ -1,0 +1,603 @@
+//! The values of expressions.
+//!
+//! A value that comes from an object borrows it and reads it with its [`Shape`], item by item.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::ops::Deref;
+use std::rc::Rc;
+
+use serde_json::Value as Json;
+
+use super::library::format::Format;
+use super::library::network::Cidr;
+use super::library::semver::Semver;
+use super::library::url::Url;
+use super::read;
+use super::shape::{Identity, Shape};
+use super::types::Type;
+use crate::quantity::Quantity;
+use crate::time::Timestamp;
+
+#[derive(Debug, Clone)]
+pub(crate) enum Value<'a> {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Double(f64),
+    String(Text<'a>),
+    Bytes(Rc<[u8]>),
+    /// Nanoseconds.
+    Duration(i64),
+    Timestamp(Timestamp),
+    List(List<'a>),
+    Map(Map<'a>),
+    Type(Type),
+    Optional(Option<Rc<Value<'a>>>),
+    Quantity(Quantity),
+    Url(Rc<Url>),
+    Ip(IpAddr),
+    Cidr(Cidr),
+    Semver(Rc<Semver>),
+    Format(&'static Format),
+    /// A part of an object that no schema describes: it can only be compared.
+    Hidden(&'a Json),
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Text<'a> {
+    Borrowed(&'a str),
+    Shared(Rc<str>),
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct List<'a> {
+    items: Items<'a>,
+    /// What makes items the same; `None` for a list that an expression made.
+    pub(super) identity: Option<&'a Identity>,
+}
+
+#[derive(Debug, Clone)]
+enum Items<'a> {
+    Json(&'a [Json], &'a Shape),
+    Made(Rc<Vec<Value<'a>>>),
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Map<'a> {
+    Json(&'a serde_json::Map<String, Json>, &'a Shape),
+    Made(Rc<Made<'a>>),
+}
+
+/// A map that an expression made.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Made<'a> {
+    pub(super) entries: Vec<(Value<'a>, Value<'a>)>,
+    index: HashMap<Key, usize>,
+}
+
+/// A value that can be looked up. Numbers of different types with the same value are the same.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Key {
+    Null,
+    Bool(bool),
+    Whole(i128),
+    Fraction(u64),
+    String(String),
+}
+
+/// Why a value cannot be had.
+pub(super) type Why = String;
+
+impl Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        match self {
+            Text::Borrowed(text) => text,
+            Text::Shared(text) => text,
+        }
+    }
+}
+
+impl<'a> Value<'a> {
+    pub(super) fn text(text: impl Into<Rc<str>>) -> Value<'a> {
+        Value::String(Text::Shared(text.into()))
+    }
+
+    pub(super) fn list(items: Vec<Value<'a>>) -> Value<'a> {
+        Value::List(List::made(items, None))
+    }
+
+    pub(super) fn some(value: Value<'a>) -> Value<'a> {
+        Value::Optional(Some(Rc::new(value)))
+    }
+
+    /// Its type as `type()` gives it.
+    pub(super) fn type_of(&self) -> Type {
+        match self {
+            Value::Null => Type::Null,
+            Value::Bool(_) => Type::Bool,
+            Value::Int(_) => Type::Int,
+            Value::Uint(_) => Type::Uint,
+            Value::Double(_) => Type::Double,
+            Value::String(_) => Type::String,
+            Value::Bytes(_) => Type::Bytes,
+            Value::Duration(_) => Type::Duration,
+            Value::Timestamp(_) => Type::Timestamp,
+            Value::List(_) => Type::list(Type::Dyn),
+            Value::Map(_) => Type::map(Type::Dyn, Type::Dyn),
+            Value::Type(_) => Type::Meta(Type::Dyn.into()),
+            Value::Optional(_) => Type::optional(Type::Dyn),
+            Value::Quantity(_) => Type::Struct("kubernetes.Quantity".into()),
+            Value::Url(_) => Type::Struct("kubernetes.URL".into()),
+            Value::Semver(_) => Type::Struct("kubernetes.Semver".into()),
+            Value::Format(_) => Type::Struct("kubernetes.NamedFormat".into()),
+            Value::Ip(_) => Type::Opaque("net.IP".into()),
+            Value::Cidr(_) => Type::Opaque("net.CIDR".into()),
+            Value::Hidden(_) => Type::Dyn,
+        }
+    }
+
+    /// The name of its type in errors.
+    pub(super) fn type_name(&self) -> String {
+        type_name(&self.type_of())
+    }
+
+    /// Its size for costs: characters, bytes, items or entries.
+    pub(super) fn size(&self) -> u64 {
+        match self {
+            Value::String(text) => text.chars().count() as u64,
+            Value::Bytes(bytes) => bytes.len() as u64,
+            Value::List(list) => list.len() as u64,
+            Value::Map(map) => map.len() as u64,
+            Value::Optional(Some(inner)) => inner.size(),
+            Value::Ip(IpAddr::V4(_)) => 4,
+            Value::Ip(IpAddr::V6(_)) => 16,
+            Value::Cidr(cidr) => u64::from(cidr.bits.div_ceil(8)),
+            _ => 1,
+        }
+    }
+
+    /// What it costs to look at everything in it.
+    pub(super) fn traversal_cost(&self) -> u64 {
+        match self {
+            Value::String(text) => text.len() as u64 / 10,
+            Value::Bytes(bytes) => bytes.len() as u64 / 10,
+            Value::List(list) => list
+                .iter()
+                .flatten()
+                .map(|item| item.traversal_cost())
+                .sum(),
+            Value::Map(map) => map
+                .entries()
+                .flatten()
+                .map(|(key, value)| key.traversal_cost() + value.traversal_cost())
+                .sum(),
+            _ => 1,
+        }
+    }
+
+    /// Whether one of Kubernetes' libraries made it.
+    pub(super) fn is_of_library(&self) -> bool {
+        matches!(
+            self,
+            Value::Quantity(_)
+                | Value::Url(_)
+                | Value::Ip(_)
+                | Value::Cidr(_)
+                | Value::Semver(_)
+                | Value::Format(_)
+        )
+    }
+
+    pub(super) fn key(&self) -> Option<Key> {
+        Some(match self {
+            Value::Null => Key::Null,
+            Value::Bool(value) => Key::Bool(*value),
+            Value::Int(value) => Key::Whole(i128::from(*value)),
+            Value::Uint(value) => Key::Whole(i128::from(*value)),
+            Value::Double(value) if value.fract() == 0.0 && value.abs() < 1e30 => {
+                Key::Whole(*value as i128)
+            }
+            Value::Double(value) => Key::Fraction(value.to_bits()),
+            Value::String(text) => Key::String(text.to_string()),
+            _ => return None,
+        })
+    }
+
+    /// Whether two values are equal. Values of different types are not, except numbers.
+    pub(super) fn equals(&self, other: &Value<'a>) -> Result<bool, Why> {
+        Ok(match (self, other) {
+            (Value::Bool(one), Value::Bool(other)) => one == other,
+            (Value::String(one), Value::String(other)) => **one == **other,
+            (Value::Bytes(one), Value::Bytes(other)) => one == other,
+            (Value::Duration(one), Value::Duration(other)) => one == other,
+            (Value::Timestamp(one), Value::Timestamp(other)) => one == other,
+            (Value::Type(one), Value::Type(other)) => type_name(one) == type_name(other),
+            (Value::Null, Value::Null) => true,
+            (Value::List(one), other) => return one.equals(other),
+            (Value::Map(one), other) => return one.equals(other),
+            (Value::Optional(None), Value::Optional(None)) => true,
+            (Value::Optional(Some(one)), Value::Optional(Some(other))) => {
+                return one.equals(other);
+            }
+            (Value::Quantity(one), Value::Quantity(other)) => {
+                one.partial_cmp(other) == Some(Ordering::Equal)
+            }
+            (Value::Url(one), Value::Url(other)) => one.text == other.text,
+            (Value::Ip(one), Value::Ip(other)) => one == other,
+            (Value::Cidr(one), Value::Cidr(other)) => one == other,
+            (Value::Semver(one), Value::Semver(other)) => one.compare(other) == Ordering::Equal,
+            (Value::Format(one), Value::Format(other)) => one.name == other.name,
+            (Value::Hidden(one), Value::Hidden(other)) => one == other,
+            (one, other) => one.compare_numbers(other) == Some(Ordering::Equal),
+        })
+    }
+
+    /// The order of two values; `None` if they have none.
+    pub(super) fn compare(&self, other: &Value) -> Option<Ordering> {
+        match (self, other) {
+            (Value::Bool(one), Value::Bool(other)) => Some(one.cmp(other)),
+            (Value::String(one), Value::String(other)) => Some((**one).cmp(&**other)),
+            (Value::Bytes(one), Value::Bytes(other)) => Some(one.cmp(other)),
+            (Value::Duration(one), Value::Duration(other)) => Some(one.cmp(other)),
+            (Value::Timestamp(one), Value::Timestamp(other)) => Some(one.cmp(other)),
+            _ => self.compare_numbers(other),
+        }
+    }
+
+    fn compare_numbers(&self, other: &Value) -> Option<Ordering> {
+        let whole = |value: &Value| match value {
+            Value::Int(value) => Some(i128::from(*value)),
+            Value::Uint(value) => Some(i128::from(*value)),
+            _ => None,
+        };
+        match (self, other) {
+            (Value::Double(one), Value::Double(other)) => one.partial_cmp(other),
+            (Value::Double(one), other) => compare_with_whole(*one, whole(other)?),
+            (one, Value::Double(other)) => Some(compare_with_whole(*other, whole(one)?)?.reverse()),
+            (one, other) => Some(whole(one)?.cmp(&whole(other)?)),
+        }
+    }
+}
+
+fn compare_with_whole(float: f64, whole: i128) -> Option<Ordering> {
+    if float.is_nan() {
+        return None;
+    }
+    // Every i64 and u64 is far below; the conversion saturates.
+    let floor = float.floor() as i128;
+    let has_fraction = float.fract() != 0.0;
+    Some(match floor.cmp(&whole) {
+        Ordering::Equal if has_fraction => Ordering::Greater,
+        order => order,
+    })
+}
+
+/// The name of a type in errors and in `string(type(x))`.
+pub(super) fn type_name(one: &Type) -> String {
+    match one {
+        Type::Null => "null_type".to_owned(),
+        Type::List(_) => "list".to_owned(),
+        Type::Map(..) => "map".to_owned(),
+        Type::Meta(_) => "type".to_owned(),
+        Type::Optional(_) => "optional_type".to_owned(),
+        Type::Duration => "google.protobuf.Duration".to_owned(),
+        Type::Timestamp => "google.protobuf.Timestamp".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+impl<'a> List<'a> {
+    pub(super) fn json(items: &'a [Json], shape: &'a Shape, identity: &'a Identity) -> List<'a> {
+        List {
+            items: Items::Json(items, shape),
+            identity: Some(identity),
+        }
+    }
+
+    pub(super) fn made(items: Vec<Value<'a>>, identity: Option<&'a Identity>) -> List<'a> {
+        List {
+            items: Items::Made(Rc::new(items)),
+            identity,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        match &self.items {
+            Items::Json(items, _) => items.len(),
+            Items::Made(items) => items.len(),
+        }
+    }
+
+    pub(super) fn get(&self, at: usize) -> Option<Result<Value<'a>, Why>> {
+        match &self.items {
+            Items::Json(items, shape) => Some(read::value(items.get(at)?, shape)),
+            Items::Made(items) => items.get(at).cloned().map(Ok),
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = Result<Value<'a>, Why>> + use<'a> {
+        let list = self.clone();
+        (0..self.len()).map_while(move |at| list.get(at))
+    }
+
+    /// The items; the first that cannot be read is an error.
+    pub(super) fn items(&self) -> Result<Vec<Value<'a>>, Why> {
+        self.iter().collect()
+    }
+
+    /// How many of its own items are copied when it grows.
+    pub(super) fn copies_to_grow(&self) -> usize {
+        match &self.items {
+            Items::Made(items) if Rc::strong_count(items) == 1 => 0,
+            _ => self.len(),
+        }
+    }
+
+    /// The list with these items after its own. Sets and lists with keys keep each item once.
+    pub(super) fn plus(self, other: &List<'a>) -> Result<List<'a>, Why> {
+        let identity = self.identity;
+        let list = match (self.items, identity) {
+            (Items::Made(mut ours), None | Some(Identity::Atomic)) => {
+                Rc::make_mut(&mut ours).extend(other.items()?);
+                return Ok(List {
+                    items: Items::Made(ours),
+                    identity,
+                });
+            }
+            (items, identity) => List { items, identity },
+        };
+        let mut items = list.items()?;
+        match identity {
+            None | Some(Identity::Atomic) => items.extend(other.items()?),
+            Some(identity) => {
+                let mut places = HashMap::new();
+                for (at, item) in items.iter().enumerate() {
+                    places.insert(identity_of(item, identity), at);
+                }
+                for item in other.iter() {
+                    let item = item?;
+                    let key = identity_of(&item, identity);
+                    match places.get(&key) {
+                        Some(at) if *identity != Identity::Set => items[*at] = item,
+                        Some(_) => {}
+                        None => {
+                            places.insert(key, items.len());
+                            items.push(item);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(List::made(items, identity))
+    }
+
+    fn equals(&self, other: &Value<'a>) -> Result<bool, Why> {
+        let Value::List(other) = other else {
+            return not_comparable(self.identity.is_some());
+        };
+        if self.len() != other.len() {
+            return Ok(false);
+        }
+        let identity = match self.identity {
+            None | Some(Identity::Atomic) => {
+                for (one, other) in self.iter().zip(other.iter()) {
+                    if !one?.equals(&other?)? {
+                        return Ok(false);
+                    }
+                }
+                return Ok(true);
+            }
+            Some(identity) => identity,
+        };
+        let mut ours = HashMap::new();
+        for item in self.iter() {
+            let item = item?;
+            ours.insert(identity_of(&item, identity), item);
+        }
+        for item in other.iter() {
+            let item = item?;
+            match ours.get(&identity_of(&item, identity)) {
+                Some(own) if own.equals(&item)? => {}
+                _ => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// What of an item makes it the same as another.
+fn identity_of(item: &Value, identity: &Identity) -> Vec<Option<Key>> {
+    match (identity, item) {
+        (Identity::Map(keys), Value::Map(map)) => keys
+            .iter()
+            .map(|key| map.json_field(key).and_then(|value| value.key()))
+            .collect(),
+        _ => vec![item.key()],
+    }
+}
+
+impl<'a> Map<'a> {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Map::Json(fields, _) => fields.len(),
+            Map::Made(made) => made.entries.len(),
+        }
+    }
+
+    /// The value of a key.
+    pub(super) fn find(&self, key: &Value<'a>) -> Result<Option<Value<'a>>, Why> {
+        match self {
+            Map::Json(fields, shape) => {
+                let Value::String(key) = key else {
+                    return Err("no such overload".to_owned());
+                };
+                let Some((name, shape)) = read::field(shape, key) else {
+                    return Ok(None);
+                };
+                let is_object = !std::ptr::eq(name, &**key) || read::is_object(self.shape());
+                match fields.get(name) {
+                    Some(Json::Null) if is_object => Ok(None),
+                    Some(value) => read::value(value, shape).map(Some),
+                    None => Ok(None),
+                }
+            }
+            Map::Made(made) => Ok(made.find(key).cloned()),
+        }
+    }
+
+    /// The entries that expressions can see.
+    pub(super) fn entries(
+        &self,
+    ) -> impl Iterator<Item = Result<(Value<'a>, Value<'a>), Why>> + use<'a> {
+        let (json, made) = match self {
+            Map::Json(fields, shape) => (Some((*fields, *shape)), None),
+            Map::Made(made) => (None, Some(Rc::clone(made))),
+        };
+        let of_json = json.into_iter().flat_map(|(fields, shape)| {
+            fields.iter().filter_map(move |(name, value)| {
+                let (key, of_value) = read::name(shape, name)?;
+                Some(read::value(value, of_value).map(|value| (key, value)))
+            })
+        });
+        let count = made.as_ref().map_or(0, |made| made.entries.len());
+        let of_made =
+            (0..count).filter_map(move |at| Some(Ok(made.as_ref()?.entries.get(at)?.clone())));
+        of_json.chain(of_made)
+    }
+
+    /// The keys that expressions can see.
+    pub(super) fn keys(&self) -> Vec<Value<'a>> {
+        match self {
+            Map::Json(fields, shape) => fields
+                .keys()
+                .filter_map(|name| Some(read::name(shape, name)?.0))
+                .collect(),
+            Map::Made(made) => made.entries.iter().map(|(key, _)| key.clone()).collect(),
+        }
+    }
+
+    fn shape(&self) -> Option<&'a Shape> {
+        match self {
+            Map::Json(_, shape) => Some(shape),
+            Map::Made(_) => None,
+        }
+    }
+
+    /// A field by its name in JSON, which is the key of a map that an expression made.
+    fn json_field(&self, name: &str) -> Option<Value<'a>> {
+        match self {
+            Map::Json(fields, shape) => {
+                let of_value = read::named(shape, name)?;
+                read::value(fields.get(name)?, of_value).ok()
+            }
+            Map::Made(made) => made.find(&Value::text(name)).cloned(),
+        }
+    }
+
+    fn equals(&self, other: &Value<'a>) -> Result<bool, Why> {
+        let Value::Map(other) = other else {
+            return not_comparable(matches!(self, Map::Json(..)));
+        };
+        if self.len() != other.len() {
+            return Ok(false);
+        }
+        let Map::Json(ours, shape) = self else {
+            for entry in self.entries() {
+                let (key, value) = entry?;
+                match other.find(&key)? {
+                    Some(their) if value.equals(&their)? => {}
+                    _ => return Ok(false),
+                }
+            }
+            return Ok(true);
+        };
+        for (name, json) in *ours {
+            let same = match (read::named(shape, name), other) {
+                (Some(of_field), Map::Json(theirs, their_shape)) => {
+                    let is_there = |json: &&Json| !json.is_null() || !read::is_object(Some(shape));
+                    let their_field = read::named(their_shape, name);
+                    match (
+                        Some(json).filter(is_there),
+                        theirs.get(name).filter(is_there),
+                    ) {
+                        (None, None) => true,
+                        (Some(json), Some(their)) => {
+                            let their = read::value(their, their_field.unwrap_or(of_field))?;
+                            read::value(json, of_field)?.equals(&their)?
+                        }
+                        _ => false,
+                    }
+                }
+                (Some(of_field), Map::Made(made)) => match made.find(&Value::text(name.as_str())) {
+                    Some(their) => read::value(json, of_field)?.equals(their)?,
+                    None => false,
+                },
+                // No schema describes it.
+                (None, Map::Json(theirs, _)) => theirs.get(name).is_none_or(|their| json == their),
+                (None, Map::Made(_)) => return not_comparable(true),
+            };
+            if !same {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl<'a> Made<'a> {
+    pub(super) fn find(&self, key: &Value<'a>) -> Option<&Value<'a>> {
+        let at = self.index.get(&key.key()?)?;
+        Some(&self.entries.get(*at)?.1)
+    }
+
+    /// Adds an entry, or replaces that with the same key.
+    pub(super) fn set(&mut self, key: Value<'a>, value: Value<'a>) -> Result<(), Why> {
+        match key.key().and_then(|key| self.index.get(&key).copied()) {
+            Some(at) => {
+                self.entries[at] = (key, value);
+                Ok(())
+            }
+            None => self.insert(key, value),
+        }
+    }
+
+    /// Adds an entry; one with the same key is an error.
+    pub(super) fn insert(&mut self, key: Value<'a>, value: Value<'a>) -> Result<(), Why> {
+        let Some(own) = key.key() else {
+            return Err(format!("unsupported key type: {}", key.type_name()));
+        };
+        if self.index.contains_key(&own) {
+            return Err(format!("insert failed: key {} already exists", shown(&key)));
+        }
+        self.index.insert(own, self.entries.len());
+        self.entries.push((key, value));
+        Ok(())
+    }
+}
+
+/// A value as errors show it.
+pub(super) fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.to_string(),
+        Value::Bool(value) => value.to_string(),
+        Value::Int(value) => value.to_string(),
+        Value::Uint(value) => value.to_string(),
+        Value::Double(value) => value.to_string(),
+        Value::Null => "NULL_VALUE".to_owned(),
+        other => other.type_name(),
+    }
+}
+
+/// Whether a list or map is equal to something else: objects refuse to be asked.
+fn not_comparable(is_json: bool) -> Result<bool, Why> {
+    if is_json {
+        Err("no such overload".to_owned())
+    } else {
+        Ok(false)
+    }
+}
