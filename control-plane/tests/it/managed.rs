@@ -310,6 +310,29 @@ fn custom_resources_are_applied_in_all_their_versions() {
 }
 
 #[test]
+fn an_object_that_is_too_large_with_its_managers_is_stored_without_them() {
+    let cluster = Cluster::start();
+    let map = |entries: usize| {
+        let data = (0..entries).map(|at| (format!("k{at:06}"), Value::from("")));
+        let data: serde_json::Map<_, _> = data.collect();
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data})
+    };
+    let made = cluster.post(MAPS, &map(1)).expect(201);
+    assert_eq!(names(&made), ["unknown Update"]);
+    let path = format!("{MAPS}/a");
+    // Some 12 bytes an entry, and 16 for its manager, where the store takes 1.5 MiB.
+    let large = put(&cluster, &path, &map(80_000)).expect(200);
+    assert_eq!(names(&large), [""; 0]);
+    assert_eq!(cluster.get(&path).expect(200)["data"], map(80_000)["data"]);
+    cluster.call("DELETE", &path).send().expect(200);
+    let made = cluster.post(MAPS, &map(80_000)).expect(201);
+    assert_eq!(names(&made), [""; 0]);
+    cluster.call("DELETE", &path).send().expect(200);
+    let refused = cluster.post(MAPS, &map(200_000));
+    assert_eq!(refused.code, 413, "{}", refused.body.len());
+}
+
+#[test]
 fn kubectl_applies_on_the_server() {
     if !kubectl_or_skip("kubectl apply --server-side") {
         return;

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::auth::Answer;
 use crate::registry::Registry;
+use crate::registry::managed::fits_without_managers;
 use crate::registry::strategy;
 use crate::resources::catalogue::Storage;
 use crate::storage::entry::{self, Entry};
@@ -144,15 +145,18 @@ impl Registry {
                     Some(_) => Edited::Updated(entry),
                 }));
             }
-            Step::Put(object) => {
-                let value = entry::encode(storage, &object)?;
+            Step::Put(mut object) => {
                 let lease = self.lease_for(storage).await?;
-                let swap = self
-                    .reader
-                    .store
-                    .update(key, revision, value, lease)
-                    .await?;
-                (swap, Some(object))
+                let store = &self.reader.store;
+                let put = async |object: &Value| {
+                    let value = entry::encode(storage, object)?;
+                    store.update(key, revision, value, lease).await
+                };
+                let swap = match put(&object).await {
+                    Err(error) if fits_without_managers(&error, &mut object) => put(&object).await,
+                    result => result,
+                };
+                (swap?, Some(object))
             }
             Step::Delete(object) => {
                 let swap = self.reader.store.delete(key, revision).await?;

@@ -19,6 +19,9 @@ use crate::registry::write::Writer;
 use crate::resources::catalogue::Resource;
 use crate::resources::convert;
 
+/// The reason of an error about an object that is too large for the store.
+const TOO_LARGE: &str = "RequestEntityTooLarge";
+
 /// A configuration that a client applies.
 #[derive(Debug)]
 pub(crate) struct Configuration {
@@ -283,6 +286,13 @@ impl Writer<'_> {
         all.extend(catalogue.resources().iter().filter(same).cloned());
         Kinds { resource, all }
     }
+}
+
+/// Takes the managers from an object that the store finds too large with them, as Kubernetes does:
+/// who owns which fields must not decide what can be stored. False if it has none, or failed for
+/// another reason.
+pub(crate) fn fits_without_managers(error: &Status, object: &mut Value) -> bool {
+    error.reason == TOO_LARGE && object::remove(object, &["metadata", "managedFields"]).is_some()
 }
 
 /// Where a version has its number of replicas.

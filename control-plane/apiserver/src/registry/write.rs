@@ -13,7 +13,7 @@ use crate::registry::Registry;
 use crate::registry::allocate;
 use crate::registry::edit::{Edit, Edited, Step};
 use crate::registry::lifecycle;
-use crate::registry::managed::Configuration;
+use crate::registry::managed::{Configuration, fits_without_managers};
 use crate::registry::patch::Patch;
 use crate::registry::strategy::{self, Deletion};
 use crate::resources::catalogue::{Resource, Storage};
@@ -114,7 +114,7 @@ impl Writer<'_> {
         };
         let name = object::name(&object).to_owned();
         let key = storage.key(self.namespace, &name);
-        let stored = convert::to_stored(resource, object);
+        let mut stored = convert::to_stored(resource, object);
         if self.dry {
             if self
                 .registry
@@ -132,7 +132,12 @@ impl Writer<'_> {
             let text = "resourceVersion should not be set on objects to be created";
             Err(Status::new(500, "", text))
         } else {
-            self.store_new(storage, &key, &stored).await
+            match self.store_new(storage, &key, &stored).await {
+                Err(error) if fits_without_managers(&error, &mut stored) => {
+                    self.store_new(storage, &key, &stored).await
+                }
+                result => result,
+            }
         };
         match written {
             Ok(Some(revision)) => Ok(Arc::new(Entry::new(revision, stored))),

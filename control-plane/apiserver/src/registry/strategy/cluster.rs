@@ -341,6 +341,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "scheduling.k8s.io",
         resource: "priorityclasses",
+        decides_about_requests: true,
         columns: &printers::config::PRIORITY_CLASS,
         generation: Generation::OfSpec,
         rules: Rules {
