@@ -212,7 +212,10 @@ pub(crate) fn status(error: tonic::Status) -> Status {
         tonic::Code::OutOfRange if text == COMPACTED => Status::expired(
             "The provided resource version is too old: its state is no longer kept.",
         ),
-        tonic::Code::InvalidArgument if text.contains("too large") => {
+        // The second is what gRPC says of a message far above the limit.
+        tonic::Code::InvalidArgument | tonic::Code::ResourceExhausted
+            if text.contains("too large") || text.contains("larger than max") =>
+        {
             let mut status = Status::too_large(0);
             status.message = format!("Request entity too large: {text}");
             status
