@@ -1,4 +1,4 @@
-//! The multi-version store: every change of every key by revision, on three copy-on-write trees
+//! The multi-version store: every change of every key by revision, on copy-on-write trees
 //! under one root. One writer ([`Store`]), any number of readers ([`Reader`], [`View`]).
 //!
 //! It knows keys, revisions, lease numbers and opaque side tables. It knows nothing of lease
@@ -7,12 +7,14 @@
 //! | tree | key | value |
 //! |---|---|---|
 //! | `keys` | user key, then revision, newest first | create revision, version, lease, flags |
+//! | changes of `keys` | the same | the same, or that the version is removed; see `keys` |
 //! | `revisions` | revision | the whole change: the same, and key and value |
 //! | `side` | bucket, then the caller's key | the caller's value |
 
 mod bulk;
 mod compact;
 mod key;
+mod keys;
 mod load;
 mod meta;
 #[cfg(any(test, fuzzing))]

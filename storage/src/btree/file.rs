@@ -290,6 +290,11 @@ impl PageFile {
         }
     }
 
+    /// True if [`PageFile::spill_changed`] would write.
+    pub(crate) fn can_spill(&self) -> bool {
+        self.space.is_some() && !self.reservation.is_short()
+    }
+
     /// Bytes of changed nodes in memory that a spill or the next checkpoint writes.
     #[inline]
     pub(crate) fn unsaved_bytes(&self) -> u64 {

@@ -104,6 +104,35 @@ impl Tree {
         }))
     }
 
+    /// What `f` makes of the first entry whose key is `>= key`, which it gets with its value. Cheaper
+    /// than a cursor.
+    pub(crate) fn first_from<R>(
+        &self,
+        pages: &Pages,
+        key: &[u8],
+        f: impl FnOnce(&[u8], &[u8]) -> R,
+    ) -> Result<Option<R>> {
+        let Some(mut view) = self.view(pages)? else {
+            return Ok(None);
+        };
+        while view.page().level() > 0 {
+            let index = view.page().child_for(self.kind.order, key);
+            view = pages.child(&self.kind, &view, index)?;
+        }
+        let page = view.page();
+        let (Ok(index) | Err(index)) = page.search(self.kind.order, key);
+        if index < page.count() {
+            return Ok(Some(f(page.key(index), page.value(index))));
+        }
+        // It is in another leaf.
+        let mut cursor = self.cursor(pages);
+        Ok(if cursor.seek(key)? {
+            Some(f(cursor.key(), cursor.value()))
+        } else {
+            None
+        })
+    }
+
     /// Sum of the weights of the entries whose key is less than `key`; one descent.
     pub(crate) fn weight_before(&self, pages: &Pages, key: &[u8]) -> Result<Weight> {
         let Some(mut view) = self.view(pages)? else {
@@ -140,6 +169,39 @@ impl Tree {
             }
             view = pages.child(&self.kind, &view, index)?;
         }
+    }
+
+    /// A bound of a branch, greater than `low` and less than `high`, and the branch's level: of the
+    /// highest branch that has one, the middle one. Together they halve what is between two keys
+    /// until only two leaves are left.
+    pub(crate) fn bound_between(
+        &self,
+        pages: &Pages,
+        low: &[u8],
+        high: Option<&[u8]>,
+    ) -> Result<Option<(u8, Vec<u8>)>> {
+        let Some(mut view) = self.view(pages)? else {
+            return Ok(None);
+        };
+        let order = self.kind.order;
+        while view.page().level() > 0 {
+            let page = view.page();
+            let first = page.child_for(order, low);
+            let last = match high {
+                None => page.count() - 1,
+                Some(high) => match page.child_for(order, high) {
+                    0 => 0,
+                    i if order.compare(page.key(i), high).is_lt() => i,
+                    i => i - 1,
+                },
+            };
+            if first < last {
+                let middle = first + (last - first).div_ceil(2);
+                return Ok(Some((page.level(), page.key(middle).to_vec())));
+            }
+            view = pages.child(&self.kind, &view, first)?;
+        }
+        Ok(None)
     }
 
     /// A cursor that is on no entry yet.

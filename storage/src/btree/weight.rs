@@ -20,7 +20,7 @@ impl Weight {
     pub(crate) const NONE: Weight = Weight { count: 0, bytes: 0 };
 
     /// Cut to the bits of a branch entry: a sum that wrapped around comes out right again.
-    pub(super) fn cut(self) -> Weight {
+    pub(crate) fn cut(self) -> Weight {
         Weight {
             count: self.count & ((1 << COUNT_BITS) - 1),
             bytes: self.bytes & ((1 << BYTES_BITS) - 1),

@@ -289,7 +289,7 @@ fn inspection_tells_what_is_there_and_changes_nothing() {
     assert_eq!(store.applied.index, 50);
     assert_eq!(store.revision, 51);
     let entries: Vec<u64> = store.trees.iter().map(|tree| tree.entries).collect();
-    assert_eq!(entries, [50, 50, 0]);
+    assert_eq!(entries, [50, 50, 0, 0]);
     let log = found.log.unwrap();
     assert_eq!(log.segments.last().unwrap().highest, Some(ENTRIES));
     assert!(log.segments.iter().all(|segment| segment.keys == [1]));

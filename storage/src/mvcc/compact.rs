@@ -125,13 +125,19 @@ impl Store {
     fn remove_version(&mut self, revision: Revision) -> Result<bool> {
         let revision_key = key::revision_key(revision);
         let root = &mut self.root;
-        let version_key = match root.revisions.get(&root.pages, &revision_key)? {
+        let key = match root.revisions.get(&root.pages, &revision_key)? {
             None => return Ok(false),
-            Some(found) => VersionKey::new(root.row(&found, revision)?.key, revision),
+            Some(found) => root.row(&found, revision)?.key.to_vec(),
         };
         let writer = self.file.writer();
-        root.keys.remove(writer, &version_key)?;
-        root.revisions.remove(writer, &revision_key)
+        root.revisions.remove(writer, &revision_key)?;
+        if root.keys.is_direct(&self.delta_limits, key.len() as u64) {
+            let version_key = VersionKey::new(&key, revision);
+            root.keys.base.remove(writer, &version_key)?;
+        } else {
+            self.remove_delta(&key, revision)?;
+        }
+        Ok(true)
     }
 }
 

@@ -9,6 +9,15 @@
 //! alone. The flags come first and take one byte, so that a newer version can clear the head mark
 //! in place.
 //!
+//! A row of a **delta tree** (`keys`), one per version added or removed since its tree was begun:
+//! ```text
+//! key    as in the key tree
+//! value  as in the key tree ++ below
+//! ```
+//! `below` is a varint that counts only in a head: what the key weighed below this tree. Zero: there
+//! was no live version. Else one more than the bytes of the weight. The mark of a removed version
+//! has the flags of a tombstone and `REMOVED`; it has no `below` unless it is a head.
+//!
 //! A row of the **revision tree**, one per change:
 //! ```text
 //! key    main (8, BE) ++ sub (4, BE)
@@ -23,6 +32,7 @@
 //! | 1 `TOMBSTONE` | the change deleted the key |
 //! | 2 `HEAD` | key tree only: the newest version of its key |
 //! | 4 `SIZED` | key tree only: there is a size |
+//! | 8 `REMOVED` | delta trees only: a compaction removed the version |
 
 #[cfg(test)]
 mod tests;
@@ -36,6 +46,7 @@ use crate::codec::{self, Reader};
 pub(super) const TOMBSTONE: u8 = 1;
 pub(super) const HEAD: u8 = 2;
 const SIZED: u8 = 4;
+const REMOVED: u8 = 8;
 
 /// Bytes of a revision, at the end of a key-tree key and as a revision-tree key.
 pub(super) const REVISION_BYTES: usize = SUFFIX_BYTES;
@@ -43,8 +54,8 @@ pub(super) const REVISION_BYTES: usize = SUFFIX_BYTES;
 /// Keys up to this length are looked up without a heap allocation.
 const INLINE_KEY_BYTES: usize = 116;
 
-/// Longest key-tree value.
-const STAMP_BYTES_MAX: usize = 1 + 4 * VARINT_BYTES_MAX;
+/// Longest value of the key tree and the delta trees.
+const STAMP_BYTES_MAX: usize = 1 + 5 * VARINT_BYTES_MAX;
 const VARINT_BYTES_MAX: usize = 10;
 
 /// The key tree's data of one version.
@@ -62,6 +73,14 @@ pub(super) struct Stamp {
 impl Stamp {
     pub(super) fn is_tombstone(&self) -> bool {
         self.flags & TOMBSTONE != 0
+    }
+
+    /// What `key` weighs if this is its newest version.
+    pub(super) fn weight(&self, key: &[u8]) -> Weight {
+        if self.is_tombstone() {
+            return Weight::NONE;
+        }
+        live_weight(self.size, key.len())
     }
 
     pub(super) fn item<'a>(&self, key: &'a [u8], value: &'a [u8], revision: Revision) -> Item<'a> {
@@ -101,6 +120,34 @@ impl StampBytes {
         out
     }
 
+    /// The value of a delta tree's row; `below` is what the key weighs below that tree.
+    pub(super) fn of_delta(stamp: &Stamp, revision: Revision, below: Weight) -> StampBytes {
+        let mut out = StampBytes::new(stamp, revision);
+        out.below(below);
+        out
+    }
+
+    /// The mark of a removed version. It is a head if `below` is there.
+    pub(super) fn of_mark(below: Option<Weight>) -> StampBytes {
+        let head = if below.is_some() { HEAD } else { 0 };
+        let stamp = Stamp {
+            flags: REMOVED | TOMBSTONE | head,
+            ..Stamp::default()
+        };
+        let mut out = StampBytes::new(&stamp, Revision::default());
+        if let Some(below) = below {
+            out.below(below);
+        }
+        out
+    }
+
+    fn below(&mut self, below: Weight) {
+        match below.count {
+            0 => self.varint(0),
+            _ => self.varint(below.bytes + 1),
+        }
+    }
+
     fn varint(&mut self, value: u64) {
         self.len += codec::write_varint(&mut self.bytes[self.len..], value);
     }
@@ -135,11 +182,57 @@ pub(super) fn weigh(key: &[u8], value: &[u8]) -> Weight {
         0 => None,
         _ => take_varint(&mut rest),
     };
-    let key = key.len().saturating_sub(REVISION_BYTES) as u64;
+    live_weight(size, key.len().saturating_sub(REVISION_BYTES))
+}
+
+/// The weight of a delta tree's row: the difference that a head makes for its key.
+pub(super) fn weigh_delta(key: &[u8], value: &[u8]) -> Weight {
+    if value.first().is_none_or(|flags| flags & HEAD == 0) {
+        return Weight::NONE;
+    }
+    let mut rest = value;
+    // The numbers of the stamp do not matter here, so neither does the revision.
+    let newest = Revision::MAX;
+    if take_stamp(&mut rest, newest).is_none() {
+        return Weight::NONE;
+    }
+    weigh(key, value) - take_below(&mut rest).unwrap_or_default()
+}
+
+fn live_weight(size: Option<u64>, key: usize) -> Weight {
     Weight {
         count: 1,
-        bytes: size.map_or(0, |size| size.saturating_add(key)),
+        bytes: size.map_or(0, |size| size.saturating_add(key as u64)),
     }
+}
+
+/// What a delta tree knows of a version.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Delta {
+    pub(super) stamp: Stamp,
+    pub(super) is_removed: bool,
+    /// What the key weighs below the tree; only a head knows.
+    pub(super) below: Weight,
+}
+
+/// `None` if the bytes are not a delta.
+pub(super) fn delta(bytes: &[u8], revision: Revision) -> Option<Delta> {
+    let mut rest = bytes;
+    let stamp = take_stamp(&mut rest, revision)?;
+    let below = match stamp.flags & HEAD {
+        0 => Weight::NONE,
+        _ => take_below(&mut rest)?,
+    };
+    Some(Delta {
+        stamp,
+        is_removed: is_removed(bytes),
+        below,
+    })
+}
+
+/// True if a delta tree's value is the mark of a removed version.
+pub(super) fn is_removed(value: &[u8]) -> bool {
+    value.first().is_some_and(|flags| flags & REMOVED != 0)
 }
 
 /// Fills `out` with the key-tree key of a version.
@@ -270,6 +363,16 @@ fn take_stamp(rest: &mut &[u8], revision: Revision) -> Option<Stamp> {
         stamp.lease = take_varint(rest)? as i64;
     }
     Some(stamp)
+}
+
+fn take_below(rest: &mut &[u8]) -> Option<Weight> {
+    Some(match take_varint(rest)? {
+        0 => Weight::NONE,
+        more => Weight {
+            count: 1,
+            bytes: more - 1,
+        },
+    })
 }
 
 fn take_varint(rest: &mut &[u8]) -> Option<u64> {

@@ -1,12 +1,13 @@
 //! The bytes that this module adds to the meta page.
 
 use super::compact::Compaction;
+use super::keys::{RING_BYTES, Ring};
 use super::{Applied, Revision};
 
 /// This module's data in the meta page, so that it moves together with the trees:
 /// ```text
 /// offset  size  name
-///      0     1  format version, 2; 1 is read as well
+///      0     1  format version, 3; 1 and 2 are read as well
 ///      1     8  revision
 ///      9     8  compacted
 ///     17     8  applied index
@@ -15,6 +16,8 @@ use super::{Applied, Revision};
 ///     41     8  compaction: next sub revision to look at
 ///     49     1  1: the compaction is done; 2: the key tree knows the size of all values. Version 1
 ///               knows of none
+///     50     3  the delta trees (see `keys`): place of the open one, closed ones, merging ones; not
+///               before version 3, where there are none
 /// ```
 /// Numbers are big-endian.
 pub(super) struct Meta {
@@ -24,14 +27,18 @@ pub(super) struct Meta {
     pub(super) compaction: Compaction,
     /// Every live row of the key tree has the size of its value.
     pub(super) sized: bool,
+    pub(super) ring: Ring,
 }
 
-const META_VERSION: u8 = 2;
-const META_VERSION_UNSIZED: u8 = 1;
+const META_VERSION: u8 = 3;
+const META_VERSION_OLDEST: u8 = 1;
+/// From this version on there are delta trees.
+const META_VERSION_OF_DELTAS: u8 = 3;
 
 const DONE: u8 = 1;
 const SIZED: u8 = 2;
-const META_BYTES: usize = 50;
+const META_BYTES_PLAIN: usize = 50;
+const META_BYTES: usize = META_BYTES_PLAIN + RING_BYTES;
 
 impl Meta {
     /// etcd's numbers for a store that was never written.
@@ -41,6 +48,7 @@ impl Meta {
         applied: Applied { index: 0, term: 0 },
         compaction: Compaction::NONE,
         sized: true,
+        ring: Ring::NONE,
     };
 
     pub(super) fn encode(&self) -> [u8; META_BYTES] {
@@ -59,7 +67,8 @@ impl Meta {
         }
         let done = if self.compaction.done { DONE } else { 0 };
         let sized = if self.sized { SIZED } else { 0 };
-        out[META_BYTES - 1] = done | sized;
+        out[META_BYTES_PLAIN - 1] = done | sized;
+        out[META_BYTES_PLAIN..].copy_from_slice(&self.ring.encode());
         out
     }
 
@@ -67,12 +76,14 @@ impl Meta {
         if bytes.is_empty() {
             return Some(Meta::EMPTY);
         }
-        let bytes: &[u8; META_BYTES] = bytes.try_into().ok()?;
-        if ![META_VERSION_UNSIZED, META_VERSION].contains(&bytes[0]) {
-            return None;
-        }
+        let (plain, rest) = bytes.split_first_chunk::<META_BYTES_PLAIN>()?;
+        let ring = match plain[0] {
+            META_VERSION_OLDEST..META_VERSION_OF_DELTAS if rest.is_empty() => Ring::NONE,
+            META_VERSION => Ring::decode(rest.try_into().ok()?)?,
+            _ => return None,
+        };
         let number = |i: usize| {
-            let (number, _) = bytes[1 + 8 * i..].split_first_chunk()?;
+            let (number, _) = plain[1 + 8 * i..].split_first_chunk()?;
             Some(u64::from_be_bytes(*number))
         };
         Some(Meta {
@@ -87,9 +98,10 @@ impl Meta {
                     main: number(4)? as i64,
                     sub: number(5)? as i64,
                 },
-                done: bytes[META_BYTES - 1] & DONE != 0,
+                done: plain[META_BYTES_PLAIN - 1] & DONE != 0,
             },
-            sized: bytes[META_BYTES - 1] & SIZED != 0,
+            sized: plain[META_BYTES_PLAIN - 1] & SIZED != 0,
+            ring,
         })
     }
 }

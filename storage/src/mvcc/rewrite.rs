@@ -1,16 +1,13 @@
 //! A walk over all trees, in steps, that has unfit pages written again.
 
-use super::{Root, Store};
+use super::Store;
 use crate::Result;
 use crate::btree::{UNIT, Unfit};
-
-/// Number of trees of a root.
-const TREES: usize = 3;
 
 /// Position of a walk.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Place {
-    /// Index in the order of the trees.
+    /// Index in the order of [`Root::trees_mut`](super::Root::trees_mut).
     tree: usize,
     from: Vec<u8>,
 }
@@ -28,20 +25,16 @@ impl Store {
         let units = (budget / UNIT as u64).max(1);
         let mut left = units;
         self.touch();
-        let Root {
-            keys,
-            revisions,
-            side,
-            ..
-        } = &mut self.root;
-        let trees: [_; TREES] = [keys, revisions, side];
-        for tree in trees.into_iter().skip(place.tree) {
+        let mut is_over = true;
+        for tree in self.root.trees_mut().skip(place.tree) {
             if left == 0 {
+                is_over = false;
                 break;
             }
             match self.file.rewrite(tree, unfit, &place.from, &mut left)? {
                 Some(from) => {
                     place.from = from;
+                    is_over = false;
                     break;
                 }
                 None => {
@@ -50,6 +43,6 @@ impl Store {
                 }
             }
         }
-        Ok(((units - left) * UNIT as u64, place.tree == TREES))
+        Ok(((units - left) * UNIT as u64, is_over))
     }
 }

@@ -32,6 +32,8 @@ impl Store {
 
     /// Returns the key to continue from.
     fn learn_step(&mut self, from: &[u8]) -> Result<Option<Vec<u8>>> {
+        // A store that lacks sizes is older than deltas.
+        assert!(self.root.keys.is_plain());
         let Store { root, file, .. } = self;
         let Looked { found, next } = unsized_rows(root, from)?;
         for row in found {
@@ -48,7 +50,7 @@ impl Store {
             stamp.size = Some(root.row(&change, revision)?.value.len() as u64);
             drop(change);
             let stamp = StampBytes::new(&stamp, revision);
-            root.keys.insert(file.writer(), &row, stamp.as_ref())?;
+            root.keys.base.insert(file.writer(), &row, stamp.as_ref())?;
         }
         Ok(next)
     }

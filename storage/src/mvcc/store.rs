@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::compact::{Batch, Compaction};
-use super::key;
+use super::keys::{self, DELTA_TREES, DeltaLimits, KeyTrees};
 use super::meta::Meta;
 use super::publish::{Publisher, Subscriber};
 use super::reencrypt::Walk;
@@ -25,38 +25,42 @@ const FILE_NAME: &str = "pages";
 /// tenth of a millisecond.
 const RELEASE_NODES_PER_PUBLISH: usize = 64;
 
+/// A key moves the average length of keys by one of so many parts of the difference.
+const KEY_BYTES_PARTS: u64 = 64;
+
 /// Twice what is synced at once; copying it takes some hundredths of a millisecond.
 pub(super) const SPILL_BYTES_PER_STEP: usize = 256 << 10;
-
-/// Leaves of the key tree are rewritten at random places: small leaves make small checkpoints.
-const KEY_LEAF_BYTES: usize = 4096;
 
 /// The revision tree grows at its end, where large leaves cost nothing.
 const REVISION_LEAF_BYTES: usize = 16384;
 
 const SIDE_LEAF_BYTES: usize = 4096;
 
-/// In the order of [`Store::trees`].
-const KINDS: [TreeKind; 3] = [
-    TreeKind {
-        id: 1,
-        order: KeyOrder::KeyThenRevision,
-        weigh: key::weigh,
-        leaf_bytes: KEY_LEAF_BYTES,
-    },
-    TreeKind {
+/// Number of trees of a root.
+const TREES: usize = 3 + DELTA_TREES;
+
+/// In the order of [`Root::trees`].
+const KINDS: [TreeKind; TREES] = {
+    let mut kinds = [keys::BASE_KIND; TREES];
+    kinds[1] = TreeKind {
         id: 2,
         order: KeyOrder::Bytes,
         weigh: |_, _| Weight::NONE,
         leaf_bytes: REVISION_LEAF_BYTES,
-    },
-    TreeKind {
+    };
+    kinds[2] = TreeKind {
         id: 3,
         order: KeyOrder::Bytes,
         weigh: |_, _| Weight::NONE,
         leaf_bytes: SIDE_LEAF_BYTES,
-    },
-];
+    };
+    let mut place = 0;
+    while place < DELTA_TREES {
+        kinds[3 + place] = keys::delta_kind(place);
+        place += 1;
+    }
+    kinds
+};
 
 /// The store's one writer.
 #[derive(Debug)]
@@ -75,6 +79,13 @@ pub struct Store {
     pub(super) unsized_from: Option<Vec<u8>>,
     unusable_meta: Option<String>,
     pub(super) entry_bytes_in_memory: u64,
+    pub(super) delta_limits: DeltaLimits,
+    /// Average length of the keys of the last changes, in [`KEY_BYTES_PARTS`]; 0 before the first.
+    key_bytes: u64,
+    /// Changes since the last step of a merge.
+    pub(super) unmerged: u32,
+    /// Entries merged since the leaves that the merge has passed were written.
+    pub(super) merged: usize,
     /// Reused for every row that is encoded.
     pub(super) scratch: Vec<u8>,
     pub(super) walk: Walk,
@@ -113,11 +124,12 @@ impl Store {
         let (file, opened) = PageFile::open(vfs, &path, &KINDS, options.data_keys)?;
         let meta = Meta::decode(&opened.user_meta)
             .ok_or_else(|| Error::corrupt(&path, 0, "the store's part of the meta page"))?;
-        let Ok([keys, revisions, side]) = <[Tree; 3]>::try_from(opened.trees) else {
+        let Ok([base, revisions, side, deltas @ ..]) = <[Tree; TREES]>::try_from(opened.trees)
+        else {
             unreachable!("the page file has as many trees as kinds");
         };
         let root = Root {
-            keys,
+            keys: KeyTrees::new(base, deltas, meta.ring),
             revisions,
             side,
             pages: file.pages().clone(),
@@ -146,6 +158,10 @@ impl Store {
             unsized_from: (!meta.sized).then(Vec::new),
             unusable_meta: opened.unusable_meta,
             entry_bytes_in_memory: ENTRY_BYTES_IN_MEMORY,
+            delta_limits: DeltaLimits::default(),
+            key_bytes: 0,
+            unmerged: 0,
+            merged: 0,
             scratch: Vec::new(),
             walk: Walk::default(),
         })
@@ -231,13 +247,7 @@ impl Store {
     /// They need not be written again by the next checkpoint if they stay as they are. Does nothing
     /// while a checkpoint runs or the disk is full. An error is final, like that of a checkpoint.
     pub fn spill_all(&mut self) -> Result<()> {
-        let Root {
-            keys,
-            revisions,
-            side,
-            ..
-        } = &mut self.root;
-        for tree in [keys, revisions, side] {
+        for tree in self.root.trees_mut() {
             self.file.spill_changed(tree)?;
         }
         Ok(())
@@ -262,15 +272,18 @@ impl Store {
         if self.unsaved == 0 || self.file.checkpoint_running() || !self.file.has_space() {
             return None;
         }
+        self.root.keys.turn(&self.delta_limits, self.key_bytes());
         let meta = Meta {
             revision: self.root.revision,
             compacted: self.root.compacted,
             applied: self.root.applied,
             compaction: self.compaction,
             sized: self.unsized_from.is_none(),
+            ring: self.root.keys.ring(),
         };
-        let trees = [&self.root.keys, &self.root.revisions, &self.root.side];
-        let job = self.file.begin_checkpoint(&trees, &meta.encode());
+        let job = self
+            .file
+            .begin_checkpoint(&self.root.trees(), &meta.encode());
         self.root.pages = self.file.pages().clone();
         self.unsaved -= 1;
         Some(CheckpointJob { job })
@@ -303,15 +316,8 @@ impl Store {
     /// is left. Every publish does a little of this: only an idle store needs the call.
     pub fn release_step(&mut self, budget: usize) -> bool {
         if self.releasing && !self.file.checkpoint_running() {
-            let Root {
-                keys,
-                revisions,
-                side,
-                ..
-            } = &mut self.root;
-            let done = [keys, revisions, side]
-                .into_iter()
-                .all(|tree| self.file.release_saved(tree, budget));
+            let mut trees = self.root.trees_mut();
+            let done = trees.all(|tree| self.file.release_saved(tree, budget));
             self.releasing = !done;
         }
         !self.releasing
@@ -361,28 +367,65 @@ impl Store {
     /// Checks all pages and free lists; an error names the first damage. Only while no checkpoint
     /// runs.
     pub fn check(&self) -> Result<()> {
-        let trees = [&self.root.keys, &self.root.revisions, &self.root.side];
-        self.file.check(&trees).map(|_| ())
+        self.file.check(&self.root.trees()).map(|_| ())
     }
 
     /// Like `check`, but continues beside damage; returns each tree's page counts, and all damage.
     pub(crate) fn survey(&self) -> Result<(Vec<TreeFound>, Vec<Error>)> {
-        let trees = [&self.root.keys, &self.root.revisions, &self.root.side];
+        let trees = self.root.trees();
         let (counts, damage) = self.file.survey(&trees)?;
-        let found = trees.iter().zip(counts).zip(["keys", "revisions", "side"]);
-        let found = found.map(|((tree, counts), name)| TreeFound {
+        let names = ["keys", "revisions", "side", "deltas"];
+        let mut found = names.map(|name| TreeFound {
             name,
-            entries: tree.len(),
-            leaves: counts.leaves,
-            branches: counts.branches,
-            bytes: counts.units * btree::UNIT as u64,
+            ..TreeFound::default()
         });
-        Ok((found.collect(), damage))
+        for (i, (tree, counts)) in trees.iter().zip(counts).enumerate() {
+            let found = &mut found[i.min(names.len() - 1)];
+            found.entries += tree.len();
+            found.leaves += counts.leaves;
+            found.branches += counts.branches;
+            found.bytes += counts.units * btree::UNIT as u64;
+        }
+        Ok((found.to_vec(), damage))
+    }
+
+    /// Average length of the keys of the last changes; 0 before the first.
+    pub(super) fn key_bytes(&self) -> u64 {
+        self.key_bytes / KEY_BYTES_PARTS
+    }
+
+    /// A key is changed.
+    pub(super) fn note_key(&mut self, key: &[u8]) {
+        let len = key.len() as u64;
+        self.key_bytes = match self.key_bytes {
+            0 => len * KEY_BYTES_PARTS,
+            before => before + len - before / KEY_BYTES_PARTS,
+        };
     }
 
     /// The page file of a store in `dir`.
     pub(crate) fn path_in(dir: &Path) -> PathBuf {
         dir.join(FILE_NAME)
+    }
+}
+
+impl Root {
+    /// All trees, in the order of [`KINDS`].
+    fn trees(&self) -> [&Tree; TREES] {
+        let deltas = self.keys.deltas();
+        std::array::from_fn(|i| match i {
+            0 => &self.keys.base,
+            1 => &self.revisions,
+            2 => &self.side,
+            i => &deltas[i - 3],
+        })
+    }
+
+    /// All trees; those of the keys come last.
+    pub(super) fn trees_mut(&mut self) -> impl Iterator<Item = &mut Tree> {
+        [&mut self.revisions, &mut self.side]
+            .into_iter()
+            .chain(self.keys.all_mut())
     }
 }
 

@@ -1,4 +1,5 @@
 mod cuts;
+mod deltas;
 mod large_entry;
 mod older;
 
@@ -300,7 +301,7 @@ fn tombstone_at_the_compacted_revision_stays_until_the_next_compaction() {
     fixture.write().compact(4).unwrap();
     assert_eq!(history(fixture.store.root(), 3, 4), "4.0+other");
     fixture.finish_compaction();
-    assert_eq!(fixture.store.root().keys.len(), 1);
+    assert_eq!(fixture.store.root().versions().unwrap(), 1);
 }
 
 #[test]
@@ -324,11 +325,11 @@ fn interrupted_compaction_goes_on_after_a_restart() {
     assert!(!fixture.store.compact_step(50).unwrap().done);
     fixture.checkpoint();
     fixture.reopen();
-    let left = fixture.store.root().keys.len();
+    let left = fixture.store.root().versions().unwrap();
     assert!(left < 50);
     assert_eq!(fixture.store.root().compacted(), 41);
     fixture.finish_compaction();
-    assert_eq!(fixture.store.root().keys.len(), 11);
+    assert_eq!(fixture.store.root().versions().unwrap(), 11);
     fixture.store.check().unwrap();
 }
 
@@ -480,8 +481,29 @@ fn meta_of_another_format_version_is_refused() {
 }
 
 #[test]
+fn meta_of_an_older_version_has_no_deltas_and_an_impossible_ring_is_refused() {
+    let newest = Meta::EMPTY.encode();
+    for version in [1, 2] {
+        let mut older = newest[..newest.len() - keys::RING_BYTES].to_vec();
+        older[0] = version;
+        assert_eq!(Meta::decode(&older).unwrap().ring, keys::Ring::NONE);
+        older.extend([0; keys::RING_BYTES]);
+        assert!(Meta::decode(&older).is_none(), "longer than it was");
+    }
+    let places = keys::DELTA_TREES as u8;
+    for ring in [[places, 0, 0], [0, places, 0], [0, 1, 2]] {
+        let mut bytes = newest;
+        bytes[newest.len() - keys::RING_BYTES..].copy_from_slice(&ring);
+        assert!(Meta::decode(&bytes).is_none(), "{ring:?}");
+    }
+    assert!(Meta::decode(&newest[..newest.len() - 1]).is_none());
+}
+
+#[test]
 fn the_end_of_the_file_is_given_back_after_most_was_deleted() {
     let mut fixture = Fixture::new();
+    // What is not merged holds pages of the base back until more changes come.
+    fixture.store.delta_limits = keys::DeltaLimits::default();
     let value = noise(1, 400);
     for i in 0..20_000u32 {
         let key = format!("key-{:05}", i.wrapping_mul(7919) % 20_000);

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::key::{self, REVISION_BYTES, Row, Stamp, VersionKey};
+use super::keys::{KeyCursor, KeyTrees};
 use super::{Applied, Bucket, Change, End, Item, KeyRange, Revision, Usage, Want};
 use crate::btree::{Cursor, Pages, Tree, Weight};
 use crate::{Error, Result};
@@ -23,6 +24,9 @@ const STEPS_MAX: usize = 6;
 /// the next live one: before a compaction there may be a million of them.
 const DEAD_MAX: usize = 8;
 
+/// The same where there are delta trees: the way to the next live key is about thirty times longer.
+const DEAD_MAX_WITH_DELTAS: usize = 256;
+
 /// A count at an older revision walks the history since then if that is not longer than the range
 /// itself; ranges smaller than this count as this large.
 const HISTORY_ROWS_MIN: u64 = 64;
@@ -33,7 +37,7 @@ const HISTORY_ROWS_MIN: u64 = 64;
 /// Invariant: `compacted <= revision`.
 #[derive(Clone, Debug)]
 pub struct Root {
-    pub(super) keys: Tree,
+    pub(super) keys: KeyTrees,
     pub(super) revisions: Tree,
     pub(super) side: Tree,
     /// Reads clean pages, and keeps them from being reused while this root lives.
@@ -276,30 +280,16 @@ impl Root {
         if at == 0 { self.revision } else { at }
     }
 
-    /// The newest version of `key`, which may be a tombstone.
-    pub(super) fn head(&self, key: &[u8]) -> Result<Option<(Revision, Stamp)>> {
-        self.version_at(key, i64::MAX)
-    }
-
-    /// The newest version of `key` not above main revision `at`, which may be a tombstone.
-    pub(super) fn version_at(&self, key: &[u8], at: i64) -> Result<Option<(Revision, Stamp)>> {
-        let mut cursor = self.keys.cursor(&self.pages);
-        if !cursor.seek(&VersionKey::new(key, end_of(at)))? {
-            return Ok(None);
-        }
-        let (found, revision) = self.split(cursor.key())?;
-        if found != key {
-            return Ok(None);
-        }
-        let stamp = self.stamp(cursor.value(), revision)?;
-        Ok(Some((revision, stamp)))
-    }
-
     /// Calls `f` with each version in the range that is live at `at`, in key order.
     pub(super) fn walk(&self, range: KeyRange<'_>, at: i64, f: &mut EachVersion<'_>) -> Result<()> {
         let mut cursor = self.keys.cursor(&self.pages);
         let mut user_key = Vec::new();
         let mut dead = 0;
+        let dead_max = if self.keys.is_plain() {
+            DEAD_MAX
+        } else {
+            DEAD_MAX_WITH_DELTAS
+        };
         let mut more = cursor.seek(&VersionKey::new(range.start, end_of(at)))?;
         while more {
             let (key, revision) = self.split(cursor.key())?;
@@ -321,7 +311,8 @@ impl Root {
             } else {
                 dead += 1;
             }
-            more = if dead > DEAD_MAX && at >= self.revision {
+            more = if dead > dead_max && at >= self.revision {
+                dead = 0;
                 self.next_live(&mut cursor, &user_key)?
             } else {
                 self.skip_to(&mut cursor, &user_key, 0)?
@@ -330,22 +321,9 @@ impl Root {
         Ok(())
     }
 
-    /// Moves to the newest version of the next live key after `key`, no matter how many dead ones
-    /// are between.
-    fn next_live(&self, cursor: &mut Cursor<'_>, key: &[u8]) -> Result<bool> {
-        let before = self
-            .keys
-            .weight_before(&self.pages, &VersionKey::behind(key))?
-            .count;
-        match self.keys.key_at_count(&self.pages, before)? {
-            Some(live) => cursor.seek(&live),
-            None => Ok(false),
-        }
-    }
-
     /// Moves past the versions of `key` that are newer than `at`, to its next version or to the
     /// next key.
-    fn skip_to(&self, cursor: &mut Cursor<'_>, key: &[u8], at: i64) -> Result<bool> {
+    fn skip_to(&self, cursor: &mut KeyCursor<'_>, key: &[u8], at: i64) -> Result<bool> {
         for _ in 0..STEPS_MAX {
             if !cursor.next()? {
                 return Ok(false);
@@ -488,7 +466,7 @@ impl Root {
 }
 
 /// The last revision that a transaction at `main` can have.
-fn end_of(main: i64) -> Revision {
+pub(super) fn end_of(main: i64) -> Revision {
     if main <= 0 {
         return Revision { main: 0, sub: 0 };
     }

@@ -235,9 +235,32 @@ impl Store {
         Ok((stamp, old_lease))
     }
 
-    /// Puts a version into the key tree, and removes the head mark from the newest version so far.
-    /// `make` returns the new stamp after it saw the stamp of that version.
+    /// Puts a version among those of its key. `make` returns its stamp after it saw the stamp of the
+    /// newest version so far.
     fn push_version(
+        &mut self,
+        key: &[u8],
+        revision: Revision,
+        make: impl FnOnce(Option<Stamp>) -> Stamp,
+    ) -> Result<Stamp> {
+        self.note_key(key);
+        // Sizes are learned in the base alone.
+        let is_older = self.unsized_from.is_some();
+        if is_older
+            || self
+                .root
+                .keys
+                .is_direct(&self.delta_limits, self.key_bytes())
+        {
+            self.push_base(key, revision, make)
+        } else {
+            self.push_delta(key, revision, make)
+        }
+    }
+
+    /// Puts a version into the base, and removes the head mark from the newest version there so
+    /// far, whose stamp `make` sees.
+    pub(super) fn push_base(
         &mut self,
         key: &[u8],
         revision: Revision,
@@ -252,30 +275,34 @@ impl Store {
             let make = make.take().expect("asked for once");
             *stamp.insert(make(old))
         };
-        let done = keys.insert_before_next(file.writer(), &version_key, |next| {
-            // A key's versions come newest first: the entry after the new one was the head.
-            let mut old = None;
-            if let Some((next, value)) = next {
-                let (next, at) = key::split_version_key(next)
-                    .ok_or_else(|| damaged("a key of the key tree is too short".to_owned()))?;
-                if next == key {
-                    let stamp = key::stamp(value, at);
-                    let what = || damaged(format!("revision {at:?} in the key tree"));
-                    old = Some(stamp.ok_or_else(what)?);
-                    value[0] &= !HEAD;
+        let done = keys
+            .base
+            .insert_before_next(file.writer(), &version_key, |next| {
+                // A key's versions come newest first: the entry after the new one was the head.
+                let mut old = None;
+                if let Some((next, value)) = next {
+                    let (next, at) = key::split_version_key(next)
+                        .ok_or_else(|| damaged("a key of the key tree is too short".to_owned()))?;
+                    if next == key {
+                        let stamp = key::stamp(value, at);
+                        let what = || damaged(format!("revision {at:?} in the key tree"));
+                        old = Some(stamp.ok_or_else(what)?);
+                        value[0] &= !HEAD;
+                    }
                 }
-            }
-            Ok(StampBytes::new(&make(old), revision))
-        })?;
+                Ok(StampBytes::new(&make(old), revision))
+            })?;
         if !done {
-            let old = root.head(key)?;
+            let old = root.base_head(key)?;
             let bytes = StampBytes::new(&make(old.map(|(_, stamp)| stamp)), revision);
             root.keys
+                .base
                 .insert(file.writer(), &version_key, bytes.as_ref())?;
             if let Some((old, _)) = old {
                 let old = VersionKey::new(key, old);
                 let found = root
                     .keys
+                    .base
                     .update(file.writer(), &old, |value| value[0] &= !HEAD)?;
                 assert!(found, "the head of a key is where it was just read");
             }

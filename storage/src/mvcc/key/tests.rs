@@ -115,3 +115,47 @@ fn side_rows_of_a_bucket_lie_together() {
     assert_eq!(first, second);
     assert_eq!(first[0], Bucket::LeaseKeys as u8);
 }
+
+#[test]
+fn the_head_of_a_delta_tree_weighs_the_difference_for_its_key() {
+    let revision = at(1000, 0);
+    let key = VersionKey::new(b"key", revision);
+    let below = Weight {
+        count: 1,
+        bytes: 300,
+    };
+    let own = STAMP.weight(b"key");
+    for below in [Weight::NONE, below, Weight { count: 1, bytes: 0 }] {
+        let mut bytes = StampBytes::of_delta(&STAMP, revision, below)
+            .as_ref()
+            .to_vec();
+        assert_eq!(weigh_delta(&key, &bytes), own - below);
+        let read = delta(&bytes, revision).unwrap();
+        assert_eq!((read.stamp, read.below), (STAMP, below));
+        assert!(!read.is_removed);
+        bytes[0] &= !HEAD;
+        assert_eq!(weigh_delta(&key, &bytes), Weight::NONE);
+        let mark = StampBytes::of_mark(Some(below));
+        assert_eq!(weigh_delta(&key, mark.as_ref()), Weight::NONE - below);
+        let read = delta(mark.as_ref(), revision).unwrap();
+        assert!(read.is_removed && read.stamp.is_tombstone());
+        assert_eq!(read.below, below);
+    }
+    let mark = StampBytes::of_mark(None);
+    assert_eq!(weigh_delta(&key, mark.as_ref()), Weight::NONE);
+    assert!(delta(mark.as_ref(), revision).unwrap().is_removed);
+}
+
+#[test]
+fn damaged_deltas_are_refused_wherever_they_break_off() {
+    let below = Weight {
+        count: 1,
+        bytes: 1 << 40,
+    };
+    let whole = StampBytes::of_delta(&STAMP, at(1000, 0), below);
+    for len in 0..whole.as_ref().len() {
+        let part = &whole.as_ref()[..len];
+        assert!(delta(part, at(1000, 0)).is_none(), "{len} bytes");
+        let _ = weigh_delta(b"short", part);
+    }
+}

@@ -6,6 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use super::*;
 use crate::Result;
 use crate::encryption::sample;
+use crate::mvcc::keys::DeltaLimits;
 
 const KEYS: u64 = 2400;
 const LEASE: i64 = 7;
@@ -45,6 +46,8 @@ fn filled(vfs: &SimVfs) -> Store {
 
 fn open(vfs: &SimVfs) -> Result<Store> {
     let mut store = run::open(vfs)?;
+    // Changes all leaves.
+    store.delta_limits = DeltaLimits::default();
     store.set_entry_bytes_in_memory(BYTES_IN_MEMORY);
     Ok(store)
 }

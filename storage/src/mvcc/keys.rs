@@ -1,0 +1,344 @@
+//! The key tree, and sorted changes in front of it.
+//!
+//! # Why
+//!
+//! A change of a random key changes a leaf of 4 KiB for an entry of some 60 bytes. As long as a
+//! checkpoint comes after many changes to each leaf, that is cheap. In a tree that is larger than
+//! the bound of changed pages it is not: each change writes its own leaf, and some branches. So the
+//! changes of a large tree are collected until many of them fall into each leaf.
+//!
+//! # How
+//!
+//! The *base* is the key tree itself. *Delta trees* hold what changed since: one entry for each
+//! version that was added, and one for each version that a compaction removed. They are trees like
+//! the base, in the same page file, under the same root. So views, checkpoints, power cuts,
+//! encryption, and the return of space are the same for all of them, and a start reads nothing but
+//! root pages.
+//!
+//! ```text
+//!   open     changes go here               age 0, newest
+//!   closed   wait                          age 1 ..
+//!   merging  are moved into the base       .. age `closed`, oldest
+//!   base
+//! ```
+//!
+//! 1. While the base is small and there are no deltas, changes go into the base directly.
+//! 2. A checkpoint closes the open tree if it is large enough, and begins another. So most pages of
+//!    a delta tree are written once.
+//! 3. When enough trees are closed, all of them are merged: their entries are moved into the base,
+//!    in key order, a few with each change (`merge`). Leaves of the base that the merge has passed
+//!    are written at once, and leave memory.
+//! 4. A merged tree is empty, and its place in the ring is free.
+//!
+//! Reads of one key pass by the delta trees that do not have it (`filter`). Ranges look into all.
+//!
+//! A put of a random key then writes its entry once into a delta tree, and its share of a leaf of
+//! the base. If the trees that are merged together have *n* entries, and the base has *b* leaves,
+//! the share is *b / n* leaves. Trees wait until they have as many entries as the base, but not
+//! more than eight at once: so the share grows again with a base of more than some ten million keys.
+//!
+//! # What readers rely on
+//!
+//! - Each version of a key is in one tree. A delta tree may also hold a *mark* that the version is
+//!   removed; the mark is in a newer tree than the version, or has taken its place.
+//! - All versions of a key in a tree that is not merging are newer than those in older trees. Those
+//!   in merging trees and the base are mixed: entries of one key move one by one.
+//! - Versions of a key are removed from the oldest to the newest. So a mark says that all versions
+//!   of its key below it are removed, too.
+//!
+//! # Counts
+//!
+//! The weight of a tree is that of its entries. In the base, the newest version of each key there
+//! has the head mark, and weighs what the key weighs. In a delta tree, the newest version of each
+//! key there has the head mark, too. It weighs the *difference* that the tree makes for the key:
+//! its own weight, less what the key weighed below this tree, which is stored with it (`key`). So
+//! the sum over all trees is right for every range of whole keys, and takes two descents in each.
+//!
+//! While a key is merged, the heads of all merging trees move together, the oldest first. Each
+//! move then takes the same from the delta tree as it adds to the base. The other versions weigh
+//! nothing, in either.
+
+mod cursor;
+mod filter;
+mod merge;
+mod read;
+
+use std::ops::Range;
+
+use super::key::{self, REVISION_BYTES};
+use crate::Result;
+use crate::btree::{KeyOrder, Pages, Tree, TreeKind, Weight};
+pub(super) use cursor::KeyCursor;
+use filter::{Filter, KeyHash};
+
+/// Places for delta trees, of which one is open. Part of the disk format.
+pub(super) const DELTA_TREES: usize = 12;
+
+/// Leaves of the key tree are rewritten at random places: small leaves make small checkpoints.
+const LEAF_BYTES: usize = 4096;
+
+/// Bytes of an entry beside the user key: slot, lengths, revision and stamp.
+const ENTRY_BYTES: u64 = 20 + REVISION_BYTES as u64;
+
+/// The kind of the base.
+pub(super) const BASE_KIND: TreeKind = TreeKind {
+    id: 1,
+    order: KeyOrder::KeyThenRevision,
+    weigh: key::weigh,
+    leaf_bytes: LEAF_BYTES,
+};
+
+/// The kind of the delta tree at this place of the ring.
+pub(super) const fn delta_kind(place: usize) -> TreeKind {
+    /// Other trees of the file have the numbers before it.
+    const FIRST_ID: u8 = 4;
+    TreeKind {
+        id: FIRST_ID + place as u8,
+        order: KeyOrder::KeyThenRevision,
+        weigh: key::weigh_delta,
+        leaf_bytes: LEAF_BYTES,
+    }
+}
+
+/// When changes are collected, and how many. Tests make all of this small.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DeltaLimits {
+    /// Bytes of entries up to which changes go into the base directly.
+    pub(super) direct_bytes: u64,
+    /// Bytes of entries from which on a checkpoint closes the open tree.
+    pub(super) close_bytes: u64,
+    /// Closed trees with which a merge begins if they have one entry for so many of the base, and
+    /// those with which it begins in any case. The more changes fall into a leaf of the base the
+    /// better; but a range looks into each tree.
+    pub(super) merge_trees: u8,
+    pub(super) base_entries: u64,
+    pub(super) merge_trees_max: u8,
+    /// Changes between two steps of a merge, and entries that each step moves. A step takes some
+    /// tenths of a millisecond.
+    pub(super) merge_every: u32,
+    pub(super) merge_entries: usize,
+}
+
+impl Default for DeltaLimits {
+    fn default() -> DeltaLimits {
+        DeltaLimits {
+            // With the space that leaves keep free, all of the base is about as large as the bound
+            // of changed pages.
+            direct_bytes: 64 << 20,
+            close_bytes: 12 << 20,
+            merge_trees: 2,
+            base_entries: 1,
+            merge_trees_max: 8,
+            merge_every: 32,
+            merge_entries: 256,
+        }
+    }
+}
+
+/// The roles of the delta trees, by their places in a ring. Stored with each checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ring {
+    /// The place of the open tree. The closed ones are at the places before it.
+    open: u8,
+    closed: u8,
+    /// So many of the closed ones, the oldest, are being merged.
+    merging: u8,
+}
+
+pub(super) const RING_BYTES: usize = 3;
+
+impl Ring {
+    /// No delta trees but an empty open one.
+    pub(super) const NONE: Ring = Ring {
+        open: 0,
+        closed: 0,
+        merging: 0,
+    };
+
+    pub(super) fn encode(self) -> [u8; RING_BYTES] {
+        [self.open, self.closed, self.merging]
+    }
+
+    /// `None` if there is no such ring.
+    pub(super) fn decode([open, closed, merging]: [u8; RING_BYTES]) -> Option<Ring> {
+        let places = DELTA_TREES as u8;
+        let is_possible = open < places && closed < places && merging <= closed;
+        is_possible.then_some(Ring {
+            open,
+            closed,
+            merging,
+        })
+    }
+
+    fn place(self, age: u8) -> usize {
+        (usize::from(self.open) + DELTA_TREES - usize::from(age)) % DELTA_TREES
+    }
+}
+
+/// All trees of one state that hold versions of keys.
+#[derive(Clone, Debug)]
+pub(super) struct KeyTrees {
+    pub(super) base: Tree,
+    deltas: [Tree; DELTA_TREES],
+    /// One per delta tree.
+    filters: [Filter; DELTA_TREES],
+    ring: Ring,
+}
+
+impl KeyTrees {
+    pub(super) fn new(base: Tree, deltas: [Tree; DELTA_TREES], ring: Ring) -> KeyTrees {
+        KeyTrees {
+            base,
+            deltas,
+            filters: [const { Filter::UNKNOWN }; DELTA_TREES],
+            ring,
+        }
+    }
+
+    pub(super) fn ring(&self) -> Ring {
+        self.ring
+    }
+
+    /// By place, not by age.
+    pub(super) fn deltas(&self) -> &[Tree; DELTA_TREES] {
+        &self.deltas
+    }
+
+    pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Tree> {
+        std::iter::once(&mut self.base).chain(&mut self.deltas)
+    }
+
+    /// There are no deltas.
+    pub(super) fn is_plain(&self) -> bool {
+        self.ring.closed == 0 && self.open().len() == 0
+    }
+
+    /// The next change goes into the base.
+    pub(super) fn is_direct(&self, limits: &DeltaLimits, key_bytes: u64) -> bool {
+        self.is_plain() && entry_bytes(&self.base, key_bytes) <= limits.direct_bytes
+    }
+
+    pub(super) fn open(&self) -> &Tree {
+        &self.deltas[self.ring.place(0)]
+    }
+
+    /// The open tree, to add an entry of `key` to it.
+    fn open_mut(&mut self, key: &[u8]) -> &mut Tree {
+        let place = self.ring.place(0);
+        let (tree, filter) = (&mut self.deltas[place], &mut self.filters[place]);
+        if tree.len() == 0 {
+            *filter = Filter::new();
+        }
+        filter.add(KeyHash::of(key));
+        tree
+    }
+
+    /// The open tree may have entries of `key`.
+    fn open_may_have(&self, key: &[u8]) -> bool {
+        self.filters[self.ring.place(0)].may_have(KeyHash::of(key))
+    }
+
+    /// The open tree and the closed ones that wait, without empty ones, newest first.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &Tree> {
+        self.aged(0..self.first_merging(), None)
+    }
+
+    /// The trees being merged, without empty ones, newest first.
+    pub(super) fn merging(&self) -> impl Iterator<Item = &Tree> {
+        self.aged(self.first_merging()..self.ring.closed + 1, None)
+    }
+
+    /// Those of [`KeyTrees::waiting`] that may have entries of the key.
+    fn waiting_with(&self, key: KeyHash) -> impl Iterator<Item = &Tree> {
+        self.aged(0..self.first_merging(), Some(key))
+    }
+
+    /// Those of [`KeyTrees::merging`] that may have entries of the key.
+    fn merging_with(&self, key: KeyHash) -> impl Iterator<Item = &Tree> {
+        self.aged(self.first_merging()..self.ring.closed + 1, Some(key))
+    }
+
+    fn first_merging(&self) -> u8 {
+        self.ring.closed + 1 - self.ring.merging
+    }
+
+    fn aged(&self, ages: Range<u8>, key: Option<KeyHash>) -> impl Iterator<Item = &Tree> {
+        ages.map(|age| self.ring.place(age))
+            .filter(move |place| key.is_none_or(|key| self.filters[*place].may_have(key)))
+            .map(|place| &self.deltas[place])
+            .filter(|tree| tree.len() > 0)
+    }
+
+    /// Closes the open tree if it is large enough, and begins a merge if there is enough to merge.
+    pub(super) fn turn(&mut self, limits: &DeltaLimits, key_bytes: u64) {
+        let is_room = usize::from(self.ring.closed) + 1 < DELTA_TREES;
+        let is_full = entry_bytes(self.open(), key_bytes) >= limits.close_bytes;
+        if is_room && is_full && self.open().len() > 0 {
+            self.ring.open = (self.ring.open + 1) % DELTA_TREES as u8;
+            self.ring.closed += 1;
+            assert_eq!(
+                self.open().len(),
+                0,
+                "a place in the ring that was given up"
+            );
+        }
+        if self.ring.merging > 0 {
+            return;
+        }
+        let closed: u64 = self
+            .aged(1..self.ring.closed + 1, None)
+            .map(Tree::len)
+            .sum();
+        let is_much = closed.saturating_mul(limits.base_entries) >= self.base.len();
+        if (is_much && self.ring.closed >= limits.merge_trees)
+            || self.ring.closed >= limits.merge_trees_max
+        {
+            self.ring.merging = self.ring.closed;
+        }
+    }
+
+    /// Sum of all weights.
+    pub(super) fn weight(&self) -> Weight {
+        let deltas: Weight = self.deltas.iter().map(Tree::weight).sum();
+        (self.base.weight() + deltas).cut()
+    }
+
+    /// Sum of the weights of the entries before `key`, which no version of a key may be on both
+    /// sides of.
+    pub(super) fn weight_before(&self, pages: &Pages, key: &[u8]) -> Result<Weight> {
+        let mut sum = self.base.weight_before(pages, key)?;
+        for tree in self.deltas.iter().filter(|tree| tree.len() > 0) {
+            sum = sum + tree.weight_before(pages, key)?;
+        }
+        Ok(sum.cut())
+    }
+
+    /// A cursor over the versions in all trees that are not removed. It is on no entry yet.
+    pub(super) fn cursor<'a>(&'a self, pages: &'a Pages) -> KeyCursor<'a> {
+        let deltas = self.waiting().chain(self.merging());
+        KeyCursor::new(
+            self.base.cursor(pages),
+            deltas.map(|tree| tree.cursor(pages)).collect(),
+        )
+    }
+}
+
+#[cfg(any(test, fuzzing))]
+impl super::Root {
+    /// Number of versions that are not removed.
+    pub(super) fn versions(&self) -> Result<u64> {
+        let mut cursor = self.keys.cursor(&self.pages);
+        let mut count = 0;
+        let mut more = cursor.seek(&key::VersionKey::newest_of(b""))?;
+        while more {
+            count += 1;
+            more = cursor.next()?;
+        }
+        Ok(count)
+    }
+}
+
+/// About the bytes of a tree's entries, if their keys have this average length.
+fn entry_bytes(tree: &Tree, key_bytes: u64) -> u64 {
+    tree.len().saturating_mul(key_bytes + ENTRY_BYTES)
+}

@@ -1,0 +1,276 @@
+//! Adds changes to the delta trees, and moves them into the base.
+
+use super::super::key::{self, Delta, HEAD, Stamp, StampBytes, VersionKey};
+use super::super::{Revision, Root, Store};
+use super::{BASE_KIND, KeyTrees};
+use crate::Result;
+use crate::btree::{Cursor, Weight};
+
+/// Entries moved between two writes of the leaves that the merge has passed.
+const ENTRIES_PER_SPILL: usize = 1024;
+
+/// An entry of a merging tree, and what becomes of it in the base.
+struct Move {
+    /// Of its tree, in the ring.
+    place: usize,
+    key: Vec<u8>,
+    revision: Revision,
+    then: Then,
+}
+
+enum Then {
+    /// The newest version of its key in its tree: the newest in the base, too.
+    Head(Stamp),
+    /// The newest version of its key in its tree, but removed: the base has no live version.
+    NoHead,
+    Older(Stamp),
+    /// A mark: the version is removed from the base, if it is there.
+    Remove,
+    /// The version is removed by the mark before it.
+    Nothing,
+}
+
+impl Store {
+    /// Puts a version into the open delta tree. `make` returns its stamp after it saw that of the
+    /// newest version so far.
+    pub(in crate::mvcc) fn push_delta(
+        &mut self,
+        key: &[u8],
+        revision: Revision,
+        make: impl FnOnce(Option<Stamp>) -> Stamp,
+    ) -> Result<Stamp> {
+        let head = self.root.open_head(key)?;
+        let (old, below) = match &head {
+            Some((_, delta)) => ((!delta.is_removed).then_some(delta.stamp), delta.below),
+            None => {
+                let old = self.root.head(key)?.map(|(_, stamp)| stamp);
+                (old, old.map_or(Weight::NONE, |stamp| stamp.weight(key)))
+            }
+        };
+        let stamp = make(old);
+        let bytes = StampBytes::of_delta(&stamp, revision, below);
+        let Store { root, file, .. } = self;
+        let open = root.keys.open_mut(key);
+        let version_key = VersionKey::new(key, revision);
+        open.insert(file.writer(), &version_key, bytes.as_ref())?;
+        if let Some((old, _)) = head {
+            let old = VersionKey::new(key, old);
+            let found = open.update(file.writer(), &old, |value| value[0] &= !HEAD)?;
+            assert!(found, "the head of a key is where it was just read");
+        }
+        self.merge_a_little()?;
+        Ok(stamp)
+    }
+
+    /// Removes a version that exists.
+    pub(in crate::mvcc) fn remove_delta(&mut self, key: &[u8], revision: Revision) -> Result<()> {
+        let version_key = VersionKey::new(key, revision);
+        let Store { root, file, .. } = self;
+        let found = match root.keys.open().get(&root.pages, &version_key)? {
+            Some(value) => Some(root.delta(&value, revision)?),
+            None => None,
+        };
+        let open = root.keys.open_mut(key);
+        match found {
+            Some(delta) if delta.is_removed => {}
+            // A head stays: the weight of its key below this tree is with it.
+            Some(delta) if delta.stamp.flags & HEAD != 0 => {
+                let mark = StampBytes::of_mark(Some(delta.below));
+                open.insert(file.writer(), &version_key, mark.as_ref())?;
+            }
+            Some(_) => {
+                open.remove(file.writer(), &version_key)?;
+            }
+            None => {
+                let mark = StampBytes::of_mark(None);
+                open.insert(file.writer(), &version_key, mark.as_ref())?;
+            }
+        }
+        self.merge_a_little()
+    }
+
+    /// One change was made: merges some entries if a step is due.
+    fn merge_a_little(&mut self) -> Result<()> {
+        if self.root.keys.ring.merging == 0 {
+            return Ok(());
+        }
+        self.unmerged += 1;
+        // A checkpoint that runs owns the free space: leaves could not be written.
+        if self.unmerged < self.delta_limits.merge_every || !self.file.can_spill() {
+            return Ok(());
+        }
+        self.unmerged = 0;
+        self.merge_step(self.delta_limits.merge_entries)
+    }
+
+    /// Moves about `entries` entries.
+    fn merge_step(&mut self, entries: usize) -> Result<()> {
+        let moves = gather(&self.root, entries)?;
+        self.merged += moves.len();
+        for step in moves {
+            let (user_key, _) = self.root.split(&step.key)?;
+            match step.then {
+                Then::Head(stamp) => {
+                    self.push_base(user_key, step.revision, |_| stamp)?;
+                }
+                Then::NoHead => self.unmark_base(user_key)?,
+                Then::Older(stamp) => {
+                    let bytes = StampBytes::new(&stamp, step.revision);
+                    let base = &mut self.root.keys.base;
+                    base.insert(self.file.writer(), &step.key, bytes.as_ref())?;
+                }
+                Then::Remove => {
+                    let base = &mut self.root.keys.base;
+                    base.remove(self.file.writer(), &step.key)?;
+                }
+                Then::Nothing => {}
+            }
+            let tree = &mut self.root.keys.deltas[step.place];
+            let was_there = tree.remove(self.file.writer(), &step.key)?;
+            assert!(was_there, "an entry is moved once");
+        }
+        self.root.keys.end_merge();
+        if self.merged >= ENTRIES_PER_SPILL || self.root.keys.ring.merging == 0 {
+            self.merged = 0;
+            self.file.spill_changed(&mut self.root.keys.base)?;
+        }
+        Ok(())
+    }
+
+    /// Removes the head mark from the key's newest version in the base.
+    fn unmark_base(&mut self, key: &[u8]) -> Result<()> {
+        let Store { root, file, .. } = self;
+        if let Some((revision, _)) = root.base_head(key)? {
+            let head = VersionKey::new(key, revision);
+            let base = &mut root.keys.base;
+            base.update(file.writer(), &head, |value| value[0] &= !HEAD)?;
+        }
+        Ok(())
+    }
+}
+
+impl KeyTrees {
+    fn end_merge(&mut self) {
+        if self.ring.merging > 0 && self.merging().next().is_none() {
+            self.ring.closed -= self.ring.merging;
+            self.ring.merging = 0;
+        }
+    }
+}
+
+impl Root {
+    /// The newest entry of `key` in the open tree, if that is the head there.
+    fn open_head(&self, key: &[u8]) -> Result<Option<(Revision, Delta)>> {
+        if !self.keys.open_may_have(key) {
+            return Ok(None);
+        }
+        let newest = VersionKey::newest_of(key);
+        let first = self
+            .keys
+            .open()
+            .first_from(&self.pages, &newest, |found, value| {
+                let (found, revision) = self.split(found)?;
+                if found != key {
+                    return Ok(None);
+                }
+                let delta = self.delta(value, revision)?;
+                // Marks of versions in older trees come after the versions in this one.
+                Ok((delta.stamp.flags & HEAD != 0).then_some((revision, delta)))
+            })?;
+        first.unwrap_or(Ok(None))
+    }
+
+    fn delta(&self, value: &[u8], revision: Revision) -> Result<Delta> {
+        key::delta(value, revision)
+            .ok_or_else(|| self.damaged(format!("revision {revision:?} in a delta tree")))
+    }
+}
+
+/// The first entries of the merging trees, in the order in which they must move.
+fn gather(root: &Root, entries: usize) -> Result<Vec<Move>> {
+    let ring = root.keys.ring;
+    let mut sources = Vec::new();
+    // Newest first.
+    for age in root.keys.first_merging()..=ring.closed {
+        let place = ring.place(age);
+        let mut cursor = root.keys.deltas[place].cursor(&root.pages);
+        if cursor.seek(&VersionKey::newest_of(b""))? {
+            sources.push((place, cursor));
+        }
+    }
+    let mut moves = Vec::with_capacity(entries + sources.len());
+    let mut group: Option<Vec<u8>> = None;
+    while moves.len() < entries && !sources.is_empty() {
+        let least = least_key(&sources).to_vec();
+        let (user_key, revision) = root.split(&least)?;
+        if group.as_deref() != Some(user_key) {
+            group = Some(user_key.to_vec());
+            heads(root, user_key, &sources, &mut moves)?;
+        }
+        let mut is_removed = false;
+        let mut at = 0;
+        while at < sources.len() {
+            let (place, cursor) = &mut sources[at];
+            if cursor.key() != least {
+                at += 1;
+                continue;
+            }
+            let delta = root.delta(cursor.value(), revision)?;
+            let is_head = delta.stamp.flags & HEAD != 0;
+            let then = match (is_removed, delta.is_removed) {
+                (true, _) => Then::Nothing,
+                (false, true) => Then::Remove,
+                (false, false) => Then::Older(delta.stamp),
+            };
+            is_removed |= delta.is_removed;
+            // Heads have moved with their group.
+            if !is_head {
+                moves.push(Move {
+                    place: *place,
+                    key: least.clone(),
+                    revision,
+                    then,
+                });
+            }
+            if cursor.next()? {
+                at += 1;
+            } else {
+                sources.remove(at);
+            }
+        }
+    }
+    Ok(moves)
+}
+
+fn least_key<'s>(sources: &'s [(usize, Cursor<'_>)]) -> &'s [u8] {
+    let keys = sources.iter().map(|(_, cursor)| cursor.key());
+    keys.min_by(|a, b| BASE_KIND.order.compare(a, b))
+        .expect("a source is on an entry")
+}
+
+/// The heads of a key in all merging trees, the oldest first. No tree has an entry before them.
+fn heads(
+    root: &Root,
+    user_key: &[u8],
+    sources: &[(usize, Cursor<'_>)],
+    moves: &mut Vec<Move>,
+) -> Result<()> {
+    for (place, cursor) in sources.iter().rev() {
+        let (found, revision) = root.split(cursor.key())?;
+        let delta = root.delta(cursor.value(), revision)?;
+        if found != user_key || delta.stamp.flags & HEAD == 0 {
+            continue;
+        }
+        moves.push(Move {
+            place: *place,
+            key: cursor.key().to_vec(),
+            revision,
+            then: if delta.is_removed {
+                Then::NoHead
+            } else {
+                Then::Head(delta.stamp)
+            },
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! Reads of single keys in all trees.
+
+use std::cmp::Ordering;
+
+use super::super::key::{self, Stamp, VersionKey};
+use super::super::view::end_of;
+use super::super::{Revision, Root};
+use super::{BASE_KIND, KeyCursor, KeyHash};
+use crate::Result;
+use crate::btree::Tree;
+
+/// An entry of a tree of keys.
+#[derive(Clone, Copy)]
+struct Version {
+    revision: Revision,
+    stamp: Stamp,
+    is_removed: bool,
+}
+
+impl Root {
+    /// The newest version of `key`, which may be a tombstone.
+    pub(in crate::mvcc) fn head(&self, key: &[u8]) -> Result<Option<(Revision, Stamp)>> {
+        self.version_at(key, i64::MAX)
+    }
+
+    /// The newest version of `key` not above main revision `at`, which may be a tombstone.
+    pub(in crate::mvcc) fn version_at(
+        &self,
+        key: &[u8],
+        at: i64,
+    ) -> Result<Option<(Revision, Stamp)>> {
+        let from = VersionKey::new(key, end_of(at));
+        if self.keys.is_plain() {
+            let version = self.first_in(&self.keys.base, key, &from)?;
+            return Ok(version.map(|version| (version.revision, version.stamp)));
+        }
+        // All versions of the key up to this one are removed.
+        let mut removed = Revision::default();
+        let hash = KeyHash::of(key);
+        for tree in self.keys.waiting_with(hash) {
+            match self.first_in(tree, key, &from)? {
+                Some(version) if version.is_removed => removed = removed.max(version.revision),
+                Some(version) if version.revision > removed => {
+                    return Ok(Some((version.revision, version.stamp)));
+                }
+                Some(_) => return Ok(None),
+                None => {}
+            }
+        }
+        let mut newest: Option<Version> = None;
+        for tree in self.keys.merging_with(hash).chain([&self.keys.base]) {
+            match self.first_in(tree, key, &from)? {
+                Some(version) if version.is_removed => removed = removed.max(version.revision),
+                Some(version) if newest.is_none_or(|newest| newest.revision < version.revision) => {
+                    newest = Some(version);
+                }
+                _ => {}
+            }
+        }
+        let newest = newest.filter(|version| version.revision > removed);
+        Ok(newest.map(|version| (version.revision, version.stamp)))
+    }
+
+    /// The newest version of `key` in the base.
+    pub(in crate::mvcc) fn base_head(&self, key: &[u8]) -> Result<Option<(Revision, Stamp)>> {
+        let version = self.first_in(&self.keys.base, key, &VersionKey::newest_of(key))?;
+        Ok(version.map(|version| (version.revision, version.stamp)))
+    }
+
+    /// The first entry of `key` in one of the trees of keys, from `from` on.
+    fn first_in(&self, tree: &Tree, key: &[u8], from: &[u8]) -> Result<Option<Version>> {
+        let first = tree.first_from(&self.pages, from, |found, value| {
+            let (found, revision) = self.split(found)?;
+            if found != key {
+                return Ok(None);
+            }
+            Ok(Some(Version {
+                revision,
+                stamp: self.stamp(value, revision)?,
+                is_removed: key::is_removed(value),
+            }))
+        })?;
+        first.unwrap_or(Ok(None))
+    }
+
+    /// Moves to the next live key after `key`, no matter how many dead ones are between; with
+    /// deltas only near to it.
+    pub(in crate::mvcc) fn next_live(
+        &self,
+        cursor: &mut KeyCursor<'_>,
+        key: &[u8],
+    ) -> Result<bool> {
+        let behind = VersionKey::behind(key);
+        let before = self.keys.weight_before(&self.pages, &behind)?.count;
+        if !self.keys.is_plain() {
+            return cursor.seek(&self.near_live(&behind, before)?);
+        }
+        match self.keys.base.key_at_count(&self.pages, before)? {
+            Some(live) => cursor.seek(&live),
+            None => Ok(false),
+        }
+    }
+
+    /// A place from which on there are only a few leaves of each tree before the live key that
+    /// `before` live ones precede. `from` is a place before that key. Halves what is between by the
+    /// bounds of all trees.
+    pub(in crate::mvcc) fn near_live(&self, from: &[u8], before: u64) -> Result<Vec<u8>> {
+        let mut low = from.to_vec();
+        let mut high: Option<Vec<u8>> = None;
+        let is_less = |a: &[u8], b: &[u8]| BASE_KIND.order.compare(a, b) == Ordering::Less;
+        loop {
+            let mut middle: Option<(u8, Vec<u8>)> = None;
+            for tree in self
+                .keys
+                .waiting()
+                .chain(self.keys.merging())
+                .chain([&self.keys.base])
+            {
+                let found = tree.bound_between(&self.pages, &low, high.as_deref())?;
+                let level = |bound: &Option<(u8, Vec<u8>)>| bound.as_ref().map(|(level, _)| *level);
+                if level(&found) > level(&middle) {
+                    middle = found;
+                }
+            }
+            let Some((_, bound)) = middle else {
+                return Ok(low);
+            };
+            // Counts are right only between keys.
+            let (user_key, _) = self.split(&bound)?;
+            let mut bound = VersionKey::newest_of(user_key);
+            if !is_less(&low, &bound) {
+                bound = VersionKey::behind(user_key);
+            }
+            if high.as_deref().is_some_and(|high| !is_less(&bound, high)) {
+                return Ok(low);
+            }
+            if self.keys.weight_before(&self.pages, &bound)?.count > before {
+                high = Some(bound.to_vec());
+            } else {
+                low = bound.to_vec();
+            }
+        }
+    }
+}

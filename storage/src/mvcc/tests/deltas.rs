@@ -1,0 +1,257 @@
+//! Changes collected in delta trees, and merged: each test sees every role that a tree can have.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+use crate::mvcc::keys::DeltaLimits;
+
+/// The roles of delta trees that have entries, besides the open one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Role {
+    Open,
+    Waiting,
+    Merging,
+}
+
+fn roles(root: &Root) -> BTreeSet<Role> {
+    let keys = &root.keys;
+    let closed = keys.waiting().count() > usize::from(keys.open().len() > 0);
+    let all = [
+        (keys.open().len() > 0, Role::Open),
+        (closed, Role::Waiting),
+        (keys.merging().count() > 0, Role::Merging),
+    ];
+    all.into_iter()
+        .filter(|(is, _)| *is)
+        .map(|(_, role)| role)
+        .collect()
+}
+
+#[test]
+fn counts_and_versions_are_right_at_every_step_of_a_merge() {
+    let mut fixture = Fixture::new();
+    let mut live = BTreeMap::new();
+    let mut seen = BTreeSet::new();
+    let mut rows = 0;
+    for (i, byte) in noise(3, 12_000).into_iter().enumerate() {
+        // Few keys, so that each has versions, tombstones and marks in several trees at once.
+        let key = format!("key/{:02}", byte % 48);
+        if byte < 200 {
+            fixture.put(&key, &"v".repeat(i % 7));
+            live.insert(key.clone(), (i % 7 + key.len()) as u64);
+            rows += 1;
+        } else if live.remove(&key).is_some() {
+            fixture.delete(&key);
+            rows += 1;
+        }
+        if i % 97 == 0 {
+            let revision = fixture.store.root().revision() - 20;
+            if revision > fixture.store.root().compacted() {
+                fixture.write().compact(revision).unwrap();
+                fixture.finish_compaction();
+                rows = fixture.store.root().revisions.len();
+            }
+        }
+        if i % 40 == 0 {
+            fixture.checkpoint();
+        }
+        if i == 5003 {
+            fixture.checkpoint();
+            fixture.reopen();
+        }
+        let root = fixture.store.root();
+        seen.extend(roles(root));
+        let usage = root.usage(KeyRange::ALL).unwrap();
+        assert_eq!(usage.keys, live.len() as u64, "step {i}");
+        assert_eq!(usage.bytes, live.values().sum::<u64>(), "step {i}");
+        let from = KeyRange::from_wire(key.as_bytes(), b"\0");
+        let behind = live.range(key.clone()..).count() as u64;
+        assert_eq!(root.count(from, 0).unwrap(), behind, "step {i}");
+        let found = value_at(root, &key, 0).map(|value| (value.len() + key.len()) as u64);
+        assert_eq!(found, live.get(&key).copied(), "step {i}");
+        if i % 16 == 0 {
+            assert_eq!(root.versions().unwrap(), rows, "step {i}");
+        }
+    }
+    assert_eq!(seen.len(), 3, "{seen:?}");
+    fixture.store.check().unwrap();
+}
+
+#[test]
+fn a_merge_leaves_the_base_as_if_there_had_been_no_deltas() {
+    let filled = |limits: DeltaLimits| {
+        let mut fixture = Fixture::new();
+        fixture.store.delta_limits = limits;
+        for (i, byte) in noise(5, 3000).into_iter().enumerate() {
+            fixture.put(
+                &format!("k{:03}", usize::from(byte) * 7 % 300),
+                &i.to_string(),
+            );
+            if i % 60 == 0 {
+                fixture.checkpoint();
+            }
+        }
+        fixture
+    };
+    let plain = filled(DeltaLimits::default());
+    assert!(plain.store.root().keys.is_plain());
+    let mut merged = filled(DeltaLimits {
+        direct_bytes: 0,
+        close_bytes: 1,
+        merge_trees: 1,
+        base_entries: u64::MAX,
+        merge_trees_max: 1,
+        merge_every: 1,
+        merge_entries: 100,
+    });
+    assert!(!merged.store.root().keys.is_plain());
+    // Each checkpoint closes what is open; puts of one key merge the rest.
+    for _ in 0..200 {
+        merged.put("z", "");
+        merged.checkpoint();
+    }
+    let (a, b) = (plain.store.root(), merged.store.root());
+    let versions = |root: &Root| {
+        let mut versions = Vec::new();
+        let mut cursor = root.keys.base.cursor(&root.pages);
+        let mut more = cursor.seek(&[0; 12]).unwrap();
+        while more && cursor.key() < b"z".as_slice() {
+            versions.push((cursor.key().to_vec(), cursor.value().to_vec()));
+            more = cursor.next().unwrap();
+        }
+        versions
+    };
+    assert_eq!(versions(a), versions(b));
+}
+
+#[test]
+fn a_view_keeps_what_it_saw_while_its_deltas_are_merged() {
+    let mut fixture = Fixture::new();
+    let mut views = Vec::new();
+    for i in 0..600 {
+        fixture.put(&format!("k{:02}", i * 7 % 50), &i.to_string());
+        if i % 20 == 0 {
+            fixture.checkpoint();
+        }
+        if i % 50 == 49 {
+            fixture.store.publish();
+            let view = fixture.store.reader().view();
+            let state = visible_values(&view);
+            views.push((view, state));
+        }
+    }
+    assert!(
+        views
+            .iter()
+            .any(|(view, _)| roles(view).contains(&Role::Merging))
+    );
+    for (view, state) in views {
+        assert_eq!(visible_values(&view), state);
+        assert_eq!(view.count(KeyRange::ALL, 0).unwrap(), state.len() as u64);
+    }
+}
+
+fn visible_values(root: &Root) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut all = Vec::new();
+    let range = root.range(KeyRange::ALL, 0, Want::Values, &mut |item| {
+        all.push((item.key.to_vec(), item.value.to_vec()));
+        ControlFlow::Continue(())
+    });
+    range.unwrap();
+    all
+}
+
+#[test]
+fn a_hot_key_with_many_versions_is_merged_a_few_at_a_time() {
+    let mut fixture = Fixture::new();
+    for i in 0..3000 {
+        fixture.put("hot", &i.to_string());
+        if i % 5 == 0 {
+            fixture.put(&format!("cold{:02}", i % 30), "");
+        }
+        if i % 100 == 0 {
+            fixture.checkpoint();
+        }
+        let root = fixture.store.root();
+        assert_eq!(value_at(root, "hot", 0), Some(i.to_string()));
+        let older = root.revision() / 2;
+        let then = root
+            .get(b"hot", older.max(2), |item| item.mod_revision)
+            .unwrap();
+        assert!(then.is_some_and(|revision| revision <= older.max(2)));
+    }
+    assert_eq!(fixture.store.root().count(KeyRange::ALL, 0).unwrap(), 7);
+}
+
+#[test]
+fn power_cut_at_any_call_while_deltas_are_merged_loses_nothing() {
+    let program = noise(2001, 9000);
+    let mut seen = BTreeSet::new();
+    for calls in (0..).step_by(17) {
+        let vfs = SimVfs::new(calls);
+        vfs.fail_after(calls);
+        let mut runner = Runner::new(vfs.clone(), false);
+        let finished = runner.run(&mut Input(&program)).is_ok();
+        let cut = vfs.power_cut(calls);
+        found_after(&cut, &runner, calls);
+        seen.extend(roles(run::open(&cut).unwrap().root()));
+        if finished {
+            break;
+        }
+    }
+    assert_eq!(seen.len(), 3, "{seen:?}");
+}
+
+#[test]
+fn a_range_finds_the_few_live_keys_among_many_that_were_deleted() {
+    let mut fixture = Fixture::new();
+    let mut expected = Vec::new();
+    for round in 0..4u32 {
+        let mut write = fixture.write();
+        for i in 0..3000 {
+            write.put(format!("k{i:04}").as_bytes(), b"", 0).unwrap();
+        }
+        drop(write);
+        fixture.checkpoint();
+        expected = (0..3000u32).filter(|i| i % 911 == round).collect();
+        let mut write = fixture.write();
+        for i in (0..3000u32).filter(|i| i % 911 != round) {
+            let key = format!("k{i:04}");
+            write
+                .delete_range(KeyRange::from_wire(key.as_bytes(), b""))
+                .unwrap();
+        }
+        drop(write);
+        fixture.checkpoint();
+    }
+    let root = fixture.store.root();
+    assert!(!root.keys.is_plain());
+    let expected: Vec<Vec<u8>> = expected
+        .iter()
+        .map(|i| format!("k{i:04}").into_bytes())
+        .collect();
+    let mut found = Vec::new();
+    let range = root.range(KeyRange::ALL, 0, Want::KeysOnly, &mut |item| {
+        found.push(item.key.to_vec());
+        ControlFlow::Continue(())
+    });
+    range.unwrap();
+    assert_eq!(found, expected);
+    // The walk to the next live key begins near to it.
+    for (before, live) in expected.iter().enumerate() {
+        let near = root.near_live(&[0; 12], before as u64).unwrap();
+        let mut cursor = root.keys.cursor(&root.pages);
+        let mut more = cursor.seek(&near).unwrap();
+        let mut steps = 0;
+        while more && !cursor.key().starts_with(live) {
+            steps += 1;
+            more = cursor.next().unwrap();
+        }
+        assert!(more, "behind the live key");
+        assert!(
+            steps < 1500,
+            "{steps} of {} versions",
+            root.versions().unwrap()
+        );
+    }
+}
