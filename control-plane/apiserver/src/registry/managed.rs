@@ -160,7 +160,8 @@ impl Writer<'_> {
         };
         let managed = self.with_write(&kinds, subresource, |write| write.update(live, new));
         if let Err(error) = managed {
-            tracing::warn!(%error, "an object loses its managers");
+            let (kind, name) = (object::kind(new), object::name(new));
+            tracing::warn!(kind, namespace = self.namespace, name, %error, "an object loses its managers");
             object::remove(new, &["metadata", "managedFields"]);
         }
     }

@@ -16,7 +16,7 @@ const DEPTH_MAX: usize = 250;
 const BEGINNINGS: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, \
                           NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
 /// Words that are no names of variables.
-const RESERVED: [&str; 17] = [
+pub(super) const RESERVED: [&str; 17] = [
     "as",
     "break",
     "const",

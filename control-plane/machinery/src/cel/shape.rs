@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::parse::RESERVED;
 use super::types::Type;
 
 /// The most bytes of a request: what bounds values that their schemas do not.
@@ -15,30 +16,8 @@ const DATE_SIZE: i64 = 12;
 const DATE_TIME_MIN: i64 = 21;
 const MOMENT_MAX: i64 = 32;
 
-/// The words that are no names in expressions.
-const RESERVED: [&str; 21] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
+/// Words that are no names in expressions, beside [`RESERVED`].
+const LITERALS: [&str; 4] = ["true", "false", "null", "in"];
 
 /// What a schema says of a value.
 #[derive(Debug)]
@@ -247,10 +226,7 @@ impl Shape {
 impl Fields {
     /// The name in JSON of a field that an expression names. A reserved word may stand for itself.
     pub(super) fn named(&self, name: &str) -> Option<&String> {
-        let reserved = || {
-            let is_reserved = RESERVED.contains(&name);
-            is_reserved.then(|| self.escaped.get(&format!("__{name}__")))?
-        };
+        let reserved = || is_reserved(name).then(|| self.escaped.get(&format!("__{name}__")))?;
         self.escaped.get(name).or_else(reserved)
     }
 }
@@ -276,7 +252,7 @@ pub(crate) fn escape(name: &str) -> Option<String> {
     if first.is_ascii_digit() {
         return None;
     }
-    if RESERVED.contains(&name) {
+    if is_reserved(name) {
         return Some(format!("__{name}__"));
     }
     let mut escaped = String::with_capacity(name.len());
@@ -297,6 +273,10 @@ pub(crate) fn escape(name: &str) -> Option<String> {
         rest = &rest[1..];
     }
     Some(escaped)
+}
+
+fn is_reserved(name: &str) -> bool {
+    LITERALS.contains(&name) || RESERVED.contains(&name)
 }
 
 /// A length in characters as bytes: a character has at most four.

@@ -3,12 +3,12 @@
 use std::cmp::Ordering;
 
 use super::super::value::{Map, Value, Why};
+use super::strings;
 use super::time::{self, NANOS};
 
 const INT_OVERFLOW: &str = "integer overflow";
 const UINT_OVERFLOW: &str = "unsigned integer overflow";
 const DURATION_OVERFLOW: &str = "duration overflow";
-const TEXT_MAX: usize = 1 << 25;
 
 pub(super) fn call<'a>(function: &str, arguments: &[Value<'a>]) -> Option<Result<Value<'a>, Why>> {
     let [left, right] = arguments else {
@@ -60,8 +60,8 @@ fn plus<'a>(left: &Value<'a>, right: &Value<'a>) -> Result<Value<'a>, Why> {
         (Value::Uint(left), Value::Uint(right)) => uint(left.checked_add(*right)),
         (Value::Double(left), Value::Double(right)) => Ok(Value::Double(left + right)),
         (Value::String(left), Value::String(right)) => {
-            if left.len() + right.len() > TEXT_MAX {
-                return Err(format!("string is longer than {TEXT_MAX} bytes"));
+            if left.len() + right.len() > strings::TEXT_MAX {
+                return Err(strings::too_long());
             }
             let mut text = String::with_capacity(left.len() + right.len());
             text.push_str(left);

@@ -3,7 +3,7 @@
 use super::super::value::{Value, Why, shown};
 
 /// The longest string that a function makes, in bytes.
-const TEXT_MAX: usize = 1 << 25;
+pub(super) const TEXT_MAX: usize = 1 << 25;
 
 pub(super) fn call<'a>(function: &str, arguments: &[Value<'a>]) -> Option<Result<Value<'a>, Why>> {
     if function == "join" {
@@ -167,6 +167,6 @@ fn characters<'a>(text: &str) -> Value<'a> {
     Value::Int(i64::try_from(text.chars().count()).unwrap_or(i64::MAX))
 }
 
-fn too_long() -> Why {
+pub(super) fn too_long() -> Why {
     format!("string is longer than {TEXT_MAX} bytes")
 }
