@@ -5,6 +5,7 @@
 //! [`strict`](crate::strict) decoded. Only defaults that follow from the object alone are here:
 //! admission sets allocated addresses, priorities, service accounts and the like.
 
+mod admission;
 mod cluster;
 mod pod;
 #[cfg(test)]
@@ -15,39 +16,97 @@ use serde_json::{Map, Value};
 
 use crate::object::map_mut;
 
-/// Fills in the defaults of an object of this group and kind; other kinds stay unchanged.
+/// A kind with defaults: its group, its name, and what fills them in.
+type Row = (&'static str, &'static str, fn(&mut Value));
+
+const ADMISSION: &str = "admissionregistration.k8s.io";
+
+/// The kinds that have defaults, by group.
+const ROWS: &[Row] = &[
+    ("", "Pod", pod::pod),
+    ("", "PodTemplate", pod::pod_template),
+    (
+        "",
+        "ReplicationController",
+        workload::replication_controller,
+    ),
+    ("", "Service", cluster::service),
+    ("", "Secret", cluster::secret),
+    ("", "Namespace", cluster::namespace),
+    ("", "Node", cluster::node),
+    ("", "PersistentVolume", cluster::persistent_volume),
+    ("", "PersistentVolumeClaim", cluster::claim),
+    ("", "LimitRange", cluster::limit_range),
+    ("", "Endpoints", cluster::endpoints),
+    ("discovery.k8s.io", "EndpointSlice", cluster::endpoint_slice),
+    ("apps", "Deployment", workload::deployment),
+    ("apps", "ReplicaSet", workload::replica_set),
+    ("apps", "StatefulSet", workload::stateful_set),
+    ("apps", "DaemonSet", workload::daemon_set),
+    ("batch", "Job", workload::job),
+    ("batch", "CronJob", workload::cron_job),
+    (
+        "autoscaling",
+        "HorizontalPodAutoscaler",
+        workload::autoscaler,
+    ),
+    (
+        "scheduling.k8s.io",
+        "PriorityClass",
+        cluster::priority_class,
+    ),
+    (
+        "apiextensions.k8s.io",
+        "CustomResourceDefinition",
+        cluster::definition,
+    ),
+    (
+        "rbac.authorization.k8s.io",
+        "RoleBinding",
+        cluster::role_binding,
+    ),
+    (
+        "rbac.authorization.k8s.io",
+        "ClusterRoleBinding",
+        cluster::role_binding,
+    ),
+    (
+        "networking.k8s.io",
+        "NetworkPolicy",
+        cluster::network_policy,
+    ),
+    ("networking.k8s.io", "IngressClass", cluster::ingress_class),
+    ("storage.k8s.io", "StorageClass", cluster::storage_class),
+    ("storage.k8s.io", "CSIDriver", cluster::csi_driver),
+    (ADMISSION, "ValidatingAdmissionPolicy", admission::policy),
+    (ADMISSION, "MutatingAdmissionPolicy", admission::policy),
+    (
+        ADMISSION,
+        "ValidatingAdmissionPolicyBinding",
+        admission::binding,
+    ),
+    (
+        ADMISSION,
+        "MutatingAdmissionPolicyBinding",
+        admission::binding,
+    ),
+    (
+        ADMISSION,
+        "ValidatingWebhookConfiguration",
+        admission::webhooks,
+    ),
+    (
+        ADMISSION,
+        "MutatingWebhookConfiguration",
+        admission::mutating_webhooks,
+    ),
+];
+
+/// Fills in the defaults of an object of this group and kind; kinds without a row stay unchanged.
 pub fn apply(group: &str, kind: &str, object: &mut Value) {
-    match (group, kind) {
-        ("", "Pod") => pod::pod(object),
-        ("", "PodTemplate") => below(object, &["template"], pod::template),
-        ("", "ReplicationController") => workload::replication_controller(object),
-        ("", "Service") => cluster::service(object),
-        ("", "Secret") => cluster::secret(object),
-        ("", "Namespace") => cluster::namespace(object),
-        ("", "Node") => cluster::node(object),
-        ("", "PersistentVolume") => cluster::persistent_volume(object),
-        ("", "PersistentVolumeClaim") => cluster::claim(object),
-        ("", "LimitRange") => cluster::limit_range(object),
-        ("", "Endpoints") => each(object, &["subsets"], |subset| {
-            each(subset, &["ports"], |port| default(port, "protocol", "TCP"));
-        }),
-        ("discovery.k8s.io", "EndpointSlice") => each(object, &["ports"], |port| {
-            // An empty port name counts as set, so `default` cannot be used.
-            map_mut(port).entry("name").or_insert_with(|| "".into());
-            default(port, "protocol", "TCP");
-        }),
-        ("apps", "Deployment") => workload::deployment(object),
-        ("apps", "ReplicaSet") => workload::replica_set(object),
-        ("apps", "StatefulSet") => workload::stateful_set(object),
-        ("apps", "DaemonSet") => workload::daemon_set(object),
-        ("batch", "Job") => workload::job(object),
-        ("batch", "CronJob") => workload::cron_job(object),
-        ("autoscaling", "HorizontalPodAutoscaler") => workload::autoscaler(object),
-        ("scheduling.k8s.io", "PriorityClass") => {
-            default(object, "preemptionPolicy", "PreemptLowerPriority");
-        }
-        ("apiextensions.k8s.io", "CustomResourceDefinition") => cluster::definition(object),
-        _ => cluster::other(group, kind, object),
+    let row = ROWS.iter().find(|row| (row.0, row.1) == (group, kind));
+    if let Some((_, _, fill_in)) = row {
+        fill_in(object);
     }
 }
 

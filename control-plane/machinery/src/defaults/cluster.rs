@@ -138,45 +138,62 @@ pub(super) fn limit_range(object: &mut Value) {
 }
 
 /// Defaults of the groups that have only a few.
-pub(super) fn other(group: &str, kind: &str, object: &mut Value) {
-    match (group, kind) {
-        (RBAC, "RoleBinding" | "ClusterRoleBinding") => {
-            default_at(object, &["roleRef"], "apiGroup", RBAC);
-            each(object, &["subjects"], |subject| {
-                match text(subject, "kind") {
-                    "User" | "Group" => default(subject, "apiGroup", RBAC),
-                    _ => {}
-                }
-            });
-        }
-        ("networking.k8s.io", "NetworkPolicy") => network_policy(object),
-        ("networking.k8s.io", "IngressClass") => below(object, &["spec", "parameters"], |to| {
-            default(to, "scope", "Cluster");
-        }),
-        ("storage.k8s.io", "StorageClass") => {
-            default(object, "reclaimPolicy", "Delete");
-            default(object, "volumeBindingMode", "Immediate");
-        }
-        ("storage.k8s.io", "CSIDriver") => {
-            let spec = made(object, &["spec"]);
-            default(spec, "attachRequired", true);
-            for off in [
-                "podInfoOnMount",
-                "storageCapacity",
-                "requiresRepublish",
-                "seLinuxMount",
-            ] {
-                default(spec, off, false);
-            }
-            default(spec, "fsGroupPolicy", "ReadWriteOnceWithFSType");
-            default(spec, "volumeLifecycleModes", json!(["Persistent"]));
-        }
-        ("admissionregistration.k8s.io", _) => admission(kind, object),
-        _ => {}
-    }
+pub(super) fn endpoints(object: &mut Value) {
+    each(object, &["subsets"], |subset| {
+        each(subset, &["ports"], |port| default(port, "protocol", "TCP"));
+    });
 }
 
-fn network_policy(object: &mut Value) {
+pub(super) fn endpoint_slice(object: &mut Value) {
+    each(object, &["ports"], |port| {
+        // An empty port name counts as set, so `default` cannot be used.
+        object::map_mut(port)
+            .entry("name")
+            .or_insert_with(|| "".into());
+        default(port, "protocol", "TCP");
+    });
+}
+
+pub(super) fn priority_class(object: &mut Value) {
+    default(object, "preemptionPolicy", "PreemptLowerPriority");
+}
+
+pub(super) fn role_binding(object: &mut Value) {
+    default_at(object, &["roleRef"], "apiGroup", RBAC);
+    each(object, &["subjects"], |subject| {
+        if matches!(text(subject, "kind"), "User" | "Group") {
+            default(subject, "apiGroup", RBAC);
+        }
+    });
+}
+
+pub(super) fn ingress_class(object: &mut Value) {
+    below(object, &["spec", "parameters"], |to| {
+        default(to, "scope", "Cluster");
+    });
+}
+
+pub(super) fn storage_class(object: &mut Value) {
+    default(object, "reclaimPolicy", "Delete");
+    default(object, "volumeBindingMode", "Immediate");
+}
+
+pub(super) fn csi_driver(object: &mut Value) {
+    let spec = made(object, &["spec"]);
+    default(spec, "attachRequired", true);
+    for off in [
+        "podInfoOnMount",
+        "storageCapacity",
+        "requiresRepublish",
+        "seLinuxMount",
+    ] {
+        default(spec, off, false);
+    }
+    default(spec, "fsGroupPolicy", "ReadWriteOnceWithFSType");
+    default(spec, "volumeLifecycleModes", json!(["Persistent"]));
+}
+
+pub(super) fn network_policy(object: &mut Value) {
     for direction in ["ingress", "egress"] {
         each(object, &["spec", direction], |rule| {
             each(rule, &["ports"], |port| default(port, "protocol", "TCP"));
@@ -188,37 +205,4 @@ fn network_policy(object: &mut Value) {
         _ => json!(["Ingress"]),
     };
     default(spec, "policyTypes", types);
-}
-
-fn admission(kind: &str, object: &mut Value) {
-    match kind {
-        "ValidatingAdmissionPolicy" | "MutatingAdmissionPolicy" => {
-            default_at(object, &["spec"], "failurePolicy", "Fail");
-            below(object, &["spec", "matchConstraints"], matching);
-        }
-        "ValidatingAdmissionPolicyBinding" | "MutatingAdmissionPolicyBinding" => {
-            below(object, &["spec", "matchResources"], matching);
-        }
-        _ => each(object, &["webhooks"], |webhook| {
-            default(webhook, "failurePolicy", "Fail");
-            default(webhook, "timeoutSeconds", 10);
-            if kind == "MutatingWebhookConfiguration" {
-                default(webhook, "reinvocationPolicy", "Never");
-            }
-            below(webhook, &["clientConfig", "service"], |to| {
-                default(to, "port", 443)
-            });
-            each(webhook, &["rules"], |rule| default(rule, "scope", "*"));
-            matching(webhook);
-        }),
-    }
-}
-
-fn matching(object: &mut Value) {
-    default(object, "matchPolicy", "Equivalent");
-    default(object, "namespaceSelector", json!({}));
-    default(object, "objectSelector", json!({}));
-    for rules in ["resourceRules", "excludeResourceRules"] {
-        each(object, &[rules], |rule| default(rule, "scope", "*"));
-    }
 }

@@ -28,6 +28,10 @@ pub(super) fn pod(object: &mut Value) {
     }
 }
 
+pub(super) fn pod_template(object: &mut Value) {
+    below(object, &["template"], template);
+}
+
 /// Any object whose `spec` is a pod spec.
 pub(super) fn template(object: &mut Value) {
     let spec = made(object, &["spec"]);
