@@ -17,7 +17,6 @@ mod node;
 mod number;
 mod old;
 mod path;
-mod pattern;
 mod prune;
 mod rules;
 mod shape;
@@ -36,7 +35,6 @@ use crate::status::Cause;
 use errors::Base;
 use node::Node;
 use path::Path;
-pub(crate) use pattern::Pattern;
 use rules::Rules;
 
 /// Maximum depth of a schema, in schemas within schemas: it bounds every recursion here, because
@@ -171,11 +169,6 @@ impl Schema {
         show_embedded(&mut document, true);
         document
     }
-}
-
-/// Whether a text has a format, such as `uuid`.
-pub(crate) fn has_format(name: &str, text: &str) -> bool {
-    format::find(name, None).is_none_or(|format| format.accepts(text))
 }
 
 /// Adds the fields that every object has to the schemas of whole objects.

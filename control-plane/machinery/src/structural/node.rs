@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::format::{self, Format};
-use super::pattern::Pattern;
 use super::rules::Rule;
+use crate::pattern::Pattern;
 
 /// One schema. It describes a value, or restricts one that another schema describes.
 #[derive(Debug, Default)]

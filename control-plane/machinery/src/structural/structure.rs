@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::path::Path;
-use super::pattern::Pattern;
 use super::shape::{flag, get, is_set, list, properties, text};
+use crate::pattern::Pattern;
 use crate::status::Cause;
 
 /// Where a schema stands.

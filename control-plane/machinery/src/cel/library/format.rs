@@ -2,7 +2,7 @@
 
 use super::super::value::{Value, Why};
 use crate::name;
-use crate::structural;
+use crate::text_format;
 
 /// A format that strings are checked against.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ fn prefix(text: &str) -> String {
 }
 
 fn checked(format: &str, text: &str, otherwise: &str) -> Vec<String> {
-    if structural::has_format(format, text) {
+    if text_format::find(format).is_none_or(|accepts| accepts(text)) {
         Vec::new()
     } else {
         vec![otherwise.to_owned()]
