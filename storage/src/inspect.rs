@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::encryption::{DataKeys, KeyFile};
-use crate::mvcc::{Applied, Options, Store};
+use crate::mvcc::{Applied, Options, Store, TreeFound};
 use crate::vfs::Vfs;
 use crate::vfs::dry_run::DryRun;
 use crate::wal::{self, LogFound};
@@ -47,16 +47,6 @@ pub struct StoreFound {
     pub file_bytes: u64,
     pub in_use_bytes: u64,
     pub trees: Vec<TreeFound>,
-}
-
-/// Pages of one tree.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TreeFound {
-    pub name: &'static str,
-    pub entries: u64,
-    pub leaves: u64,
-    pub branches: u64,
-    pub bytes: u64,
 }
 
 impl Inspection {

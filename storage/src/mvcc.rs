@@ -130,6 +130,16 @@ pub struct Item<'a> {
     pub lease: i64,
 }
 
+/// Pages of one tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TreeFound {
+    pub name: &'static str,
+    pub entries: u64,
+    pub leaves: u64,
+    pub branches: u64,
+    pub bytes: u64,
+}
+
 /// Size of the live keys of a range, without history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {

@@ -290,6 +290,81 @@ const RAFT: Layers = Layers {
     ],
 };
 
+const STORAGE: Layers = Layers {
+    sources: "storage/src",
+    modules: &[
+        ("sync", &[]),
+        ("codec", &[]),
+        ("vfs", &[]),
+        ("error", &["vfs"]),
+        ("encryption", &["codec", "vfs"]),
+        ("wal", &["codec", "encryption", "vfs"]),
+        ("btree", &["encryption", "sync", "vfs"]),
+        ("mvcc", &["btree", "codec", "encryption", "sync", "vfs"]),
+        ("inspect", &["encryption", "mvcc", "vfs", "wal"]),
+        ("fuzzing", &["btree", "mvcc", "vfs", "wal"]),
+    ],
+    without: &[],
+};
+
+const MACHINERY: Layers = Layers {
+    sources: "control-plane/machinery/src",
+    modules: &[
+        // Words and numbers.
+        ("budget", &[]),
+        ("intstr", &[]),
+        ("name", &[]),
+        ("object", &[]),
+        ("pattern", &[]),
+        ("quantity", &[]),
+        ("queue", &[]),
+        ("status", &[]),
+        ("time", &[]),
+        ("text_format", &["name"]),
+        ("selector", &["name", "object"]),
+        // The built-in kinds, and what follows their table.
+        ("schema", &[]),
+        ("zero", &["schema"]),
+        ("strict", &["budget", "quantity", "schema", "time", "zero"]),
+        (
+            "protobuf",
+            &["budget", "object", "quantity", "schema", "time", "zero"],
+        ),
+        ("patch", &["schema"]),
+        ("apply", &["object", "schema"]),
+        ("defaults", &["object"]),
+        // Custom resources.
+        (
+            "cel",
+            &["name", "pattern", "quantity", "text_format", "time"],
+        ),
+        (
+            "structural",
+            &["apply", "cel", "name", "pattern", "status", "text_format"],
+        ),
+        // The API as the control loops see it.
+        (
+            "world",
+            &["defaults", "object", "patch", "schema", "status", "time"],
+        ),
+        ("event", &["object", "schema", "time", "world"]),
+        (
+            "fuzzing",
+            &[
+                "cel",
+                "object",
+                "patch",
+                "protobuf",
+                "schema",
+                "selector",
+                "strict",
+                "structural",
+            ],
+        ),
+    ],
+    without: &[],
+};
+
 #[test]
 fn the_modules_of_the_apiserver_name_each_other_one_way_only() {
     check(&APISERVER);
@@ -303,6 +378,16 @@ fn the_modules_of_the_server_name_each_other_one_way_only() {
 #[test]
 fn the_modules_of_raft_name_each_other_one_way_only() {
     check(&RAFT);
+}
+
+#[test]
+fn the_modules_of_storage_name_each_other_one_way_only() {
+    check(&STORAGE);
+}
+
+#[test]
+fn the_modules_of_machinery_name_each_other_one_way_only() {
+    check(&MACHINERY);
 }
 
 /// Fails with every edge that the table does not have.

@@ -177,8 +177,7 @@ fn key_names(ids: &[u32]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use storage::inspect::TreeFound;
-    use storage::mvcc::Applied;
+    use storage::mvcc::{Applied, TreeFound};
     use storage::wal::SegmentFound;
 
     use super::*;

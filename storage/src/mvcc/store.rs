@@ -12,9 +12,8 @@ use super::publish::{Publisher, Subscriber};
 use super::reencrypt::Walk;
 use super::relocate::Relocation;
 use super::write::ENTRY_BYTES_IN_MEMORY;
-use super::{Applied, CompactProgress, Options, Root, Stats, Write, load};
+use super::{Applied, CompactProgress, Options, Root, Stats, TreeFound, Write, load};
 use crate::btree::{self, KeyOrder, META_SLOTS, PageFile, Tree, TreeKind, Weight};
-use crate::inspect::TreeFound;
 use crate::vfs::Vfs;
 use crate::{Error, Result};
 
