@@ -97,7 +97,7 @@ pub fn strategic(object: &Value, patch: &Value, message: &'static Message) -> Re
     let (Value::Object(original), Value::Object(patch)) = (object, patch) else {
         return Err(Error::Malformed("the patch is no JSON object".into()));
     };
-    let place = strategic::Place::Message(message);
-    let merged = strategic::merge_map(original.clone(), patch.clone(), place, 0)?;
+    let known = strategic::Known::Message(message);
+    let merged = strategic::merge_map(original.clone(), patch.clone(), known, 0)?;
     Ok(Value::Object(merged))
 }

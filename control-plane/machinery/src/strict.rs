@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::schema::Message;
 use crate::zero;
-use read::{Context, Place, Seed};
+use read::{Context, Expected, Seed};
 
 /// Maximum number of problems reported for one body.
 const PROBLEMS_MAX: usize = 100;
@@ -47,7 +47,7 @@ impl std::error::Error for Error {}
 pub fn parse(body: &[u8]) -> Result<(Value, Vec<String>), Error> {
     // This caller does not look for a type, so that part of the message goes.
     let decoded =
-        from_text(body, Place::Any).map_err(|Error(text)| match text.strip_prefix(NO_TYPE) {
+        from_text(body, Expected::Any).map_err(|Error(text)| match text.strip_prefix(NO_TYPE) {
             Some(rest) => Error(rest.to_owned()),
             None => Error(text),
         })?;
@@ -68,7 +68,7 @@ pub fn kind_of(value: &Value) -> &'static str {
 
 /// Decodes a body as this message.
 pub fn decode(body: &[u8], message: &'static Message) -> Result<Decoded, Error> {
-    from_text(body, Place::Message(message))
+    from_text(body, Expected::Message(message))
 }
 
 /// Converts a value to the form of its message: checks types, drops unknown fields, and adds or
@@ -77,7 +77,7 @@ pub fn prune(value: &Value, message: &'static Message) -> Result<Decoded, Error>
     let context = Context::default();
     let seed = Seed {
         context: &context,
-        place: Place::Message(message),
+        expected: Expected::Message(message),
     };
     let result = seed.deserialize(value);
     finish(result, context, &[])
@@ -104,12 +104,12 @@ pub fn unknown_fields(paths: &[String]) -> Vec<String> {
     told.collect()
 }
 
-fn from_text(body: &[u8], place: Place) -> Result<Decoded, Error> {
+fn from_text(body: &[u8], expected: Expected) -> Result<Decoded, Error> {
     let context = Context::default();
     let mut text = serde_json::Deserializer::from_slice(body);
     let seed = Seed {
         context: &context,
-        place,
+        expected,
     };
     let result = seed.deserialize(&mut text);
     let result = result.and_then(|object| text.end().map(|()| object));

@@ -31,16 +31,16 @@ type Object = Map<String, Value>;
 
 /// What the table knows about the map that is merged.
 #[derive(Clone, Copy)]
-pub(super) enum Place {
+pub(super) enum Known {
     /// A message with these fields.
     Message(&'static Message),
     /// A map with free keys, or of unknown type.
     Free,
 }
 
-impl Place {
+impl Known {
     fn field(self, key: &str) -> Result<&'static Field, Error> {
-        let Place::Message(message) = self else {
+        let Known::Message(message) = self else {
             return Err(unfit(
                 "merging an object in json but data type is not struct, instead is: map",
             ));
@@ -53,12 +53,12 @@ impl Place {
         })
     }
 
-    fn below(field: &'static Field) -> Place {
+    fn below(field: &'static Field) -> Known {
         match field.message() {
             Some(message) if matches!(field.kind, Type::Message(_) | Type::List(_)) => {
-                Place::Message(message)
+                Known::Message(message)
             }
-            _ => Place::Free,
+            _ => Known::Free,
         }
     }
 }
@@ -67,7 +67,7 @@ impl Place {
 pub(super) fn merge_map(
     mut original: Object,
     mut patch: Object,
-    place: Place,
+    known: Known,
     depth: usize,
 ) -> Result<Object, Error> {
     if depth > DEPTH_MAX {
@@ -84,7 +84,7 @@ pub(super) fn merge_map(
         }
     }
     retain_keys(&mut original, &mut patch)?;
-    order_lists(&mut original, &mut patch, place, depth)?;
+    order_lists(&mut original, &mut patch, known, depth)?;
     // Deletions come first, so a value that the patch both deletes and adds is present in the end.
     for delete in [true, false] {
         let keys = patch
@@ -93,7 +93,7 @@ pub(super) fn merge_map(
         for key in keys.cloned().collect::<Vec<_>>() {
             if let Some(value) = patch.remove(&key) {
                 let name = key.strip_prefix(DELETE_FROM).unwrap_or(&key);
-                merge_field(&mut original, name, value, delete, (place, depth))?;
+                merge_field(&mut original, name, value, delete, (known, depth))?;
             }
         }
     }
@@ -105,7 +105,7 @@ fn merge_field(
     key: &str,
     mut value: Value,
     delete: bool,
-    (place, depth): (Place, usize),
+    (known, depth): (Known, usize),
 ) -> Result<(), Error> {
     if value.is_null() {
         original.remove(key);
@@ -113,15 +113,15 @@ fn merge_field(
     }
     let merged = match (original.remove(key), value) {
         (Some(Value::Object(ours)), Value::Object(theirs)) => {
-            let field = place.field(key)?;
+            let field = known.field(key)?;
             if field.patch.replace {
                 theirs.into()
             } else {
-                merge_map(ours, theirs, Place::below(field), depth + 1)?.into()
+                merge_map(ours, theirs, Known::below(field), depth + 1)?.into()
             }
         }
         (Some(Value::Array(ours)), Value::Array(theirs)) => {
-            let field = place.field(key)?;
+            let field = known.field(key)?;
             if field.patch.merge || delete {
                 merge_list(ours, theirs, field, delete, depth)?.into()
             } else {
@@ -189,7 +189,7 @@ fn merge_list(
                     Value::Object(ours) => ours,
                     _ => Object::new(),
                 };
-                merged[at] = merge_map(ours, theirs, Place::below(field), depth + 1)?.into();
+                merged[at] = merge_map(ours, theirs, Known::below(field), depth + 1)?.into();
             }
             None => merged.push(theirs.into()),
         }
@@ -273,7 +273,7 @@ fn retain_keys(original: &mut Object, patch: &mut Object) -> Result<(), Error> {
 fn order_lists(
     original: &mut Object,
     patch: &mut Object,
-    place: Place,
+    known: Known,
     depth: usize,
 ) -> Result<(), Error> {
     let keys = patch.keys().filter(|key| key.starts_with(ELEMENT_ORDER));
@@ -282,7 +282,7 @@ fn order_lists(
         let key = &directive[ELEMENT_ORDER.len()..];
         let ours = original.get(key).cloned().map(list).transpose()?;
         let theirs = patch.get(key).cloned().map(list).transpose()?;
-        let field = place.field(key)?;
+        let field = known.field(key)?;
         let merge_key = field.patch.merge_key;
         same_order(theirs.as_deref().unwrap_or_default(), &order, merge_key)?;
         let mut server = ours.clone().unwrap_or_default();

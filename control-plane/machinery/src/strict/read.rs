@@ -18,7 +18,7 @@ use crate::zero;
 
 /// The expected type of a value.
 #[derive(Clone, Copy)]
-pub(super) enum Place {
+pub(super) enum Expected {
     /// Anything; duplicate fields are reported.
     Any,
     /// Anything; nothing is reported, because the table does not describe the content.
@@ -130,7 +130,7 @@ fn join(path: &str, part: &str) -> String {
 #[derive(Clone, Copy)]
 pub(super) struct Seed<'c> {
     pub(super) context: &'c Context,
-    pub(super) place: Place,
+    pub(super) expected: Expected,
 }
 
 impl<'de> DeserializeSeed<'de> for Seed<'_> {
@@ -143,25 +143,25 @@ impl<'de> DeserializeSeed<'de> for Seed<'_> {
 
 impl Seed<'_> {
     fn wrong<E: serde::de::Error>(&self, found: &str) -> E {
-        let expected = match self.place {
-            Place::Message(message) => go_name(message.name).to_owned(),
-            Place::Type(kind) => go_type(kind),
-            Place::Any | Place::Foreign => String::new(),
+        let expected = match self.expected {
+            Expected::Message(message) => go_name(message.name).to_owned(),
+            Expected::Type(kind) => go_type(kind),
+            Expected::Any | Expected::Foreign => String::new(),
         };
         self.context.wrong_type(found, &expected)
     }
 
     fn kind(&self) -> Option<&'static Type> {
-        match self.place {
-            Place::Type(kind) => Some(kind),
+        match self.expected {
+            Expected::Type(kind) => Some(kind),
             _ => None,
         }
     }
 
     fn text<E: serde::de::Error>(&self, text: &str) -> Result<Value, E> {
         let Some(kind) = self.kind() else {
-            return match self.place {
-                Place::Message(_) => Err(self.wrong("string")),
+            return match self.expected {
+                Expected::Message(_) => Err(self.wrong("string")),
                 _ => Ok(text.into()),
             };
         };
@@ -225,14 +225,14 @@ impl Seed<'_> {
 
     /// A value of a type that only untyped places accept.
     fn other<E: serde::de::Error>(&self, found: &str, value: Value) -> Result<Value, E> {
-        match self.place {
-            Place::Any | Place::Foreign => Ok(value),
-            Place::Type(kind) if is_foreign(kind) => Ok(value),
+        match self.expected {
+            Expected::Any | Expected::Foreign => Ok(value),
+            Expected::Type(kind) if is_foreign(kind) => Ok(value),
             _ => Err(self.wrong(found)),
         }
     }
 
-    fn list<'de, A: SeqAccess<'de>>(&self, mut list: A, item: Place) -> Result<Value, A::Error> {
+    fn list<'de, A: SeqAccess<'de>>(&self, mut list: A, item: Expected) -> Result<Value, A::Error> {
         let mut values = Vec::new();
         self.context.spend(Budget::object)?;
         loop {
@@ -240,7 +240,7 @@ impl Seed<'_> {
             let part = format!("[{}]", values.len());
             let seed = Seed {
                 context: self.context,
-                place: item,
+                expected: item,
             };
             match self
                 .context
@@ -248,7 +248,7 @@ impl Seed<'_> {
             {
                 // A null item becomes the zero value of the item's type.
                 Some(Value::Null) => values.push(match item {
-                    Place::Type(kind) => zero::of(kind),
+                    Expected::Type(kind) => zero::of(kind),
                     _ => Value::Null,
                 }),
                 Some(value) => values.push(value),
@@ -257,21 +257,21 @@ impl Seed<'_> {
         }
     }
 
-    fn map<'de, A: MapAccess<'de>>(&self, mut map: A, item: Place) -> Result<Value, A::Error> {
+    fn map<'de, A: MapAccess<'de>>(&self, mut map: A, item: Expected) -> Result<Value, A::Error> {
         let mut values = Map::new();
         self.context.spend(Budget::object)?;
         while let Some(key) = map.next_key::<String>()? {
-            if values.contains_key(&key) && !matches!(item, Place::Foreign) {
+            if values.contains_key(&key) && !matches!(item, Expected::Foreign) {
                 self.context.problem("duplicate", &key);
             }
             let seed = Seed {
                 context: self.context,
-                place: item,
+                expected: item,
             };
             let mut value = self
                 .context
                 .below(&key, None, || map.next_value_seed(seed))?;
-            if let (Place::Type(kind), Value::Null) = (item, &value) {
+            if let (Expected::Type(kind), Value::Null) = (item, &value) {
                 value = zero::of(kind);
             }
             values.insert(key, value);
@@ -290,10 +290,10 @@ impl Seed<'_> {
         let mut seen: Vec<String> = Vec::new();
         while let Some(key) = map.next_key::<String>()? {
             let of_type = message.typed && (key == "kind" || key == "apiVersion");
-            let place = match message.field(&key) {
-                Some(field) => Place::Type(&field.kind),
-                None if of_type => Place::Type(&Type::String(None)),
-                None if message.open => Place::Any,
+            let expected = match message.field(&key) {
+                Some(field) => Expected::Type(&field.kind),
+                None if of_type => Expected::Type(&Type::String(None)),
+                None if message.open => Expected::Any,
                 None => {
                     self.context.problem("unknown", &key);
                     map.next_value::<IgnoredAny>()?;
@@ -305,14 +305,14 @@ impl Seed<'_> {
             }
             let seed = Seed {
                 context: self.context,
-                place,
+                expected,
             };
             let owner = Some(message.short_name());
             let value = self
                 .context
                 .below(&key, owner, || map.next_value_seed(seed))?;
             match value {
-                Value::Null if !matches!(place, Place::Any) => {
+                Value::Null if !matches!(expected, Expected::Any) => {
                     values.remove(&key);
                 }
                 value => {
@@ -383,26 +383,26 @@ impl<'de> Visitor<'de> for Seed<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Value, A::Error> {
-        match self.place {
-            Place::Any | Place::Foreign => self.list(list, self.place),
-            Place::Message(_) => Err(self.wrong("array")),
-            Place::Type(Type::List(item)) => self.list(list, Place::Type(item)),
-            Place::Type(Type::Message(id)) if id.get().list => {
-                self.list(list, Place::Type(&Type::String(None)))
+        match self.expected {
+            Expected::Any | Expected::Foreign => self.list(list, self.expected),
+            Expected::Message(_) => Err(self.wrong("array")),
+            Expected::Type(Type::List(item)) => self.list(list, Expected::Type(item)),
+            Expected::Type(Type::Message(id)) if id.get().list => {
+                self.list(list, Expected::Type(&Type::String(None)))
             }
-            Place::Type(kind) if is_foreign(kind) => self.list(list, Place::Foreign),
-            Place::Type(_) => Err(self.wrong("array")),
+            Expected::Type(kind) if is_foreign(kind) => self.list(list, Expected::Foreign),
+            Expected::Type(_) => Err(self.wrong("array")),
         }
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Value, A::Error> {
-        match self.place {
-            Place::Any | Place::Foreign => self.map(map, self.place),
-            Place::Message(message) => self.message(map, message),
-            Place::Type(Type::Map(item)) => self.map(map, Place::Type(item)),
-            Place::Type(Type::Message(id)) if !id.get().list => self.message(map, id.get()),
-            Place::Type(kind) if is_foreign(kind) => self.map(map, Place::Foreign),
-            Place::Type(_) => Err(self.wrong("object")),
+        match self.expected {
+            Expected::Any | Expected::Foreign => self.map(map, self.expected),
+            Expected::Message(message) => self.message(map, message),
+            Expected::Type(Type::Map(item)) => self.map(map, Expected::Type(item)),
+            Expected::Type(Type::Message(id)) if !id.get().list => self.message(map, id.get()),
+            Expected::Type(kind) if is_foreign(kind) => self.map(map, Expected::Foreign),
+            Expected::Type(_) => Err(self.wrong("object")),
         }
     }
 
