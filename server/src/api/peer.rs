@@ -110,6 +110,7 @@ async fn answer(peers: &Peers, server: &EtcdServer, request: Request<Incoming>) 
         "/raft/probing" => json(format!("{{\"OK\":true,\"Now\":\"{}\"}}", now_text())),
         "/raft" => serve::raft(peers, request).await,
         "/raft/snapshot" => serve::snapshot(peers, request).await,
+        "/raft/snapshot/held" => serve::held(peers, &request),
         "/leases" | "/leases/internal" => leases(server, &path, request).await,
         path => match (path.strip_prefix("/raft/stream/"), promoted) {
             (Some(rest), _) => serve::stream(peers, rest, &request),

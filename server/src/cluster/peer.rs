@@ -43,6 +43,7 @@ use crate::telemetry::metrics::{Metrics, Traffic};
 use codec::Kind;
 use guard::{LogOnce, Refusal, Standing};
 use link::Link;
+use transfer::arrival::Arrivals;
 
 pub(crate) use dial::REMOVED;
 pub(crate) use dialer::Dialer;
@@ -85,6 +86,8 @@ struct Inner {
     peers: RwLock<HashMap<u64, Peer>>,
     /// Destination of snapshots from other members.
     receiver: Receiver,
+    /// What is on its way to it.
+    arrivals: Arrivals,
     /// Ids of removed members; they are never reused.
     removed: RwLock<HashSet<u64>>,
     logged: LogOnce,
@@ -144,6 +147,7 @@ impl Peers {
             dialer,
             peers: RwLock::default(),
             receiver,
+            arrivals: Arrivals::default(),
             removed: RwLock::default(),
             logged: LogOnce::default(),
             posts: Semaphore::new(POSTS_MAX),

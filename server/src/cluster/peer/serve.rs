@@ -10,6 +10,7 @@ use super::codec::Kind;
 use super::guard::Refusal;
 use super::link::Counting;
 use super::page::{MessageStream, PeerResponse, body_of, header_of, message, page, text};
+use super::transfer::arrival::{Arrival, Held, Name};
 use super::{MAKE_HEADER, Peers, transfer};
 use crate::config::{ETCD_VERSION, MIN_CLUSTER_VERSION};
 use crate::state::snapshot::rows;
@@ -99,30 +100,18 @@ pub(crate) async fn snapshot(peers: &Peers, request: Request<Incoming>) -> PeerR
         return refusal;
     }
     note_remote(peers, &request, None);
-    let Some(receiving) = peers.0.receiver.begin() else {
-        let what = "another snapshot is being received";
-        return text(StatusCode::SERVICE_UNAVAILABLE, what);
-    };
-    let form = transfer::form_of(request.headers());
-    tracing::info!(form = ?form, "receiving database snapshot");
     let from = sender_of(&request);
+    let name = Name::of(&request, from);
+    let arrival = match begin_or_resume(peers, &request, name).await {
+        Ok(arrival) => arrival,
+        Err(refusal) => return refusal,
+    };
     let traffic = peers.0.metrics.network.of(from.unwrap_or_default());
     let counting = Counting::begin(peers.0.clock, &traffic.snapshots_received);
-    let guarding = peers.clone();
-    let allow = move |message: &Message| {
-        let checked = guarding.check(message, from);
-        checked.map_err(|refusal| refusal.to_string())
-    };
-    match transfer::receive(
-        receiving,
-        form,
-        request.into_body(),
-        allow,
-        &peers.0.metrics,
-    )
-    .await
-    {
-        Ok((message, received)) => {
+    let (arrivals, metrics) = (&peers.0.arrivals, &peers.0.metrics);
+    let read = arrivals.read(name, arrival, request.into_body(), metrics);
+    match read.await {
+        Ok(Ok((message, received))) => {
             let index = received.applied().index;
             tracing::info!("snapshot-index" = index, "received database snapshot");
             peers.0.metrics.snapshot_db_save.observe(counting.age());
@@ -130,11 +119,65 @@ pub(crate) async fn snapshot(peers: &Peers, request: Request<Incoming>) -> PeerR
             peers.receive_snapshot(message, received);
             page(StatusCode::NO_CONTENT, "text/plain", Bytes::new())
         }
-        Err(error) => {
+        Ok(Err(error)) => {
             tracing::warn!(%error, "failed to receive a database snapshot");
             text(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string())
         }
+        Err((bytes, error)) => {
+            tracing::warn!(%error, bytes, "a database snapshot broke off, waiting for the rest");
+            if let Some(name) = name {
+                let waiting = peers.clone();
+                peers.spawn(async move { waiting.0.arrivals.expire(name, bytes).await });
+            }
+            // Nobody reads it.
+            text(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string())
+        }
     }
+}
+
+/// How many bytes of the transfer that the request names are here.
+pub(crate) fn held(peers: &Peers, request: &Request<Incoming>) -> PeerResponse {
+    if let Some(refusal) = refuse_stranger(peers, request) {
+        return refusal;
+    }
+    let name = Name::of(request, sender_of(request));
+    match name.map_or(Held::Nothing, |name| peers.0.arrivals.held(name)) {
+        Held::Bytes(bytes) => text(StatusCode::OK, &bytes.to_string()),
+        Held::Reading => text(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the transfer is being read",
+        ),
+        Held::Nothing => text(StatusCode::NOT_FOUND, "no such transfer"),
+    }
+}
+
+async fn begin_or_resume(
+    peers: &Peers,
+    request: &Request<Incoming>,
+    name: Option<Name>,
+) -> Result<Arrival, PeerResponse> {
+    let arrivals = &peers.0.arrivals;
+    let offset = header_of(request, transfer::OFFSET_HEADER).unwrap_or("0");
+    if let (Some(name), Ok(bytes @ 1..)) = (name, offset.parse()) {
+        tracing::info!(bytes, "receiving the rest of a database snapshot");
+        let rest = arrivals.resume(name, bytes);
+        return rest
+            .ok_or_else(|| text(StatusCode::CONFLICT, "no such part of a snapshot is here"));
+    }
+    arrivals.drop_broken().await;
+    let Some(receiving) = peers.0.receiver.begin() else {
+        let what = "another snapshot is being received";
+        return Err(text(StatusCode::SERVICE_UNAVAILABLE, what));
+    };
+    let form = transfer::form_of(request.headers());
+    tracing::info!(form = ?form, "receiving database snapshot");
+    let (guarding, from) = (peers.clone(), sender_of(request));
+    let allow = move |message: &Message| {
+        let checked = guarding.check(message, from);
+        checked.map_err(|refusal| refusal.to_string())
+    };
+    Arrival::begin(receiving, form, allow)
+        .map_err(|error| text(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()))
 }
 
 /// Sets the headers by which the peers identify themselves.

@@ -5,9 +5,17 @@
 //! our own form; the request then names that form. A dedicated thread reads the view and waits for
 //! the peer, piece by piece, at the rate of [`super::pace`]. A transfer whose peer reads nothing
 //! for long is aborted: the view keeps pages from being reused, and the leader keeps its log.
+//!
+//! A transfer has a number. If its connection breaks, the sender asks `GET /raft/snapshot/held` how
+//! much of it has arrived, and sends the rest: the same view gives the same bytes. It keeps the view
+//! for that time, and gives up if the peer has nothing of the transfer, or if an attempt brings
+//! nothing more. etcd's members, and older ones of ours, answer that they know no such page, and
+//! get a new snapshot.
+
+pub(super) mod arrival;
 
 use std::future::Future;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,23 +23,30 @@ use std::task::{Context, Poll, ready};
 use std::thread::Builder;
 use std::time::Duration;
 
-use bytes::{Buf, Bytes, BytesMut};
-use http::{HeaderMap, HeaderValue};
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use http_body::{Body, Frame};
-use http_body_util::{BodyExt, Empty};
-use hyper::body::Incoming;
+use http_body_util::{BodyExt, Empty, Full};
 use raft::Message;
 use storage::mvcc::View;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::dial::{self, Target};
 use super::link::Counting;
 use super::pace::Pace;
-use crate::state::snapshot::{Form, ReceiveError, Received, Receiving, Snapshot, rows};
+use crate::clock;
+use crate::state::snapshot::{Form, Snapshot, rows};
 use crate::telemetry::metrics::Metrics;
+use arrival::REST_MAX;
 
 const PATH: &str = "/raft/snapshot";
+/// How many bytes of a transfer have arrived.
+const HELD_PATH: &str = "/raft/snapshot/held";
+/// Names the transfer in the requests about it: a number in hexadecimal.
+pub(super) const NUMBER_HEADER: &str = "X-Stele-Transfer";
+/// Where the body of a request goes on, in bytes; 0 without the header.
+pub(super) const OFFSET_HEADER: &str = "X-Stele-Offset";
 /// Small, so that neither side works long on one piece.
 const PIECE_BYTES: usize = 32 << 10;
 /// Pieces queued: enough to keep both sides busy, and small in memory.
@@ -47,6 +62,29 @@ const NICENESS: i32 = 10;
 
 type Piece = io::Result<Bytes>;
 
+/// Why a transfer ended early.
+enum Failure {
+    /// The connection broke.
+    Broken(io::Error),
+    /// The peer is not there, or refused it.
+    Final(io::Error),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Failure::Broken(error)
+    }
+}
+
+/// One state on its way to one peer.
+struct Transfer {
+    target: Target,
+    message: Message,
+    view: View,
+    /// When it began, as nanoseconds since 1970: no other transfer of this member has the number.
+    number: u128,
+}
+
 /// Sends `view` with its message; returns whether the peer accepted it.
 pub(super) async fn send(target: Target, message: Message, view: View) -> bool {
     let id = format!("{:x}", target.id);
@@ -56,18 +94,18 @@ pub(super) async fn send(target: Target, message: Message, view: View) -> bool {
         "snapshot-index" = index,
         "sending database snapshot"
     );
-    let counting = Counting::begin(target.peers.0.clock, &target.link.traffic.snapshots_sent);
-    let mut outcome = Err(io::ErrorKind::NotFound.into());
-    for url in &target.urls {
-        outcome = send_to(&target, url, &message, &view).await;
-        if outcome.is_ok() {
-            break;
-        }
-    }
-    match outcome {
+    let peers = target.peers.clone();
+    let traffic = Arc::clone(&target.link.traffic);
+    let counting = Counting::begin(peers.0.clock, &traffic.snapshots_sent);
+    let transfer = Transfer {
+        target,
+        message,
+        view,
+        number: clock::unix_time().as_nanos(),
+    };
+    match transfer.run().await {
         Ok(form) => {
-            let metrics = &target.peers.0.metrics;
-            metrics.backend_snapshot.observe(counting.age());
+            peers.0.metrics.backend_snapshot.observe(counting.age());
             counting.succeeded();
             tracing::info!(
                 "to" = id,
@@ -77,61 +115,135 @@ pub(super) async fn send(target: Target, message: Message, view: View) -> bool {
             );
             true
         }
-        Err(error) => {
+        Err(Failure::Broken(error) | Failure::Final(error)) => {
             tracing::warn!("to" = id, %error, "failed to send database snapshot");
-            target.link.traffic.sent_failures.inc();
-            drop((view, counting));
+            traffic.sent_failures.inc();
+            drop((transfer, counting));
             sleep(RETRY).await;
             false
         }
     }
 }
 
-async fn send_to(target: &Target, url: &str, message: &Message, view: &View) -> io::Result<Form> {
-    let form = ask_form(target, url).await?;
-    let taken = Arc::new(AtomicU64::new(0));
-    let (sender, pieces) = mpsc::channel(PIECES_WAITING);
-    let metrics = Arc::clone(&target.peers.0.metrics);
-    let body = Pieces {
-        pieces,
-        taken: Arc::clone(&taken),
-        pace: Pace::begin(Instant::now(), log_bytes(&metrics), !is_for_voter(message)),
-        metrics,
-        wait: Box::pin(sleep(Duration::ZERO)),
-        is_due: true,
-    };
-    let mut request = dial::introduced(target.me(), "POST", PATH)
-        .header(http::header::CONTENT_TYPE, "application/octet-stream");
-    if form == Form::Rows {
-        request = request.header(rows::HEADER, rows::FORM);
+impl Transfer {
+    /// Sends the state; where a connection breaks, goes on from what has arrived.
+    async fn run(&self) -> Result<Form, Failure> {
+        let mut offset = 0;
+        loop {
+            let error = match self.attempt(offset).await {
+                Err(Failure::Broken(error)) => error,
+                ended => return ended,
+            };
+            match self.held().await {
+                Some(held) if held > offset => offset = held,
+                _ => return Err(Failure::Broken(error)),
+            }
+            tracing::warn!(
+                "to" = format!("{:x}", self.target.id),
+                %error,
+                offset,
+                "a database snapshot's connection broke, sending the rest"
+            );
+        }
     }
-    let request = request.body(body).map_err(io::Error::other)?;
-    let (message, view) = (message.clone(), view.clone());
-    Builder::new()
-        .name("snapshot".to_owned())
-        .spawn(move || write(form, &message, view, sender))?;
-    let mut sending = std::pin::pin!(target.dialer().send(url, request));
-    let mut seen = 0;
-    let response = loop {
-        match timeout(PATIENCE, &mut sending).await {
-            Ok(response) => break response?,
-            Err(silence) => {
-                let now = taken.load(Ordering::Relaxed);
-                if now == seen {
-                    return Err(silence.into());
-                }
-                seen = now;
+
+    async fn attempt(&self, offset: u64) -> Result<Form, Failure> {
+        let mut outcome = Err(io::Error::from(io::ErrorKind::NotFound).into());
+        for url in &self.target.urls {
+            outcome = self.send_to(url, offset).await;
+            if outcome.is_ok() {
+                break;
             }
         }
-    };
-    if response.status() == http::StatusCode::NO_CONTENT {
-        return Ok(form);
+        outcome
     }
-    let status = response.status();
-    let text = timeout(PATIENCE, response.into_body().collect()).await?;
-    let text = text.map_err(io::Error::other)?.to_bytes();
-    let text = String::from_utf8_lossy(&text).trim().to_owned();
-    Err(io::Error::other(format!("{status}: {text}")))
+
+    /// The number of bytes that have arrived; `None` if the peer does not answer for long, or has
+    /// nothing of this transfer.
+    async fn held(&self) -> Option<u64> {
+        let until = Instant::now() + REST_MAX;
+        while Instant::now() < until {
+            sleep(RETRY).await;
+            for url in &self.target.urls {
+                let request = dial::introduced(self.target.me(), "GET", HELD_PATH)
+                    .header(NUMBER_HEADER, format!("{:x}", self.number))
+                    .body(Full::default())
+                    .ok()?;
+                let answer = timeout(SILENCE_MAX, self.target.dialer().exchange(url, request));
+                let Ok(Ok(answer)) = answer.await else {
+                    continue;
+                };
+                match StatusCode::from_u16(answer.status) {
+                    Ok(StatusCode::OK) => {
+                        return std::str::from_utf8(&answer.body).ok()?.trim().parse().ok();
+                    }
+                    // Its former connection is still being read there.
+                    Ok(StatusCode::SERVICE_UNAVAILABLE) => {}
+                    _ => return None,
+                }
+            }
+        }
+        None
+    }
+
+    /// Sends the bytes from `offset` on.
+    async fn send_to(&self, url: &str, offset: u64) -> Result<Form, Failure> {
+        let target = &self.target;
+        let form = ask_form(target, url).await.map_err(Failure::Final)?;
+        let taken = Arc::new(AtomicU64::new(0));
+        let (sender, pieces) = mpsc::channel(PIECES_WAITING);
+        let metrics = Arc::clone(&target.peers.0.metrics);
+        let body = Pieces {
+            pieces,
+            taken: Arc::clone(&taken),
+            pace: Pace::begin(
+                Instant::now(),
+                log_bytes(&metrics),
+                !is_for_voter(&self.message),
+            ),
+            metrics,
+            wait: Box::pin(sleep(Duration::ZERO)),
+            is_due: true,
+        };
+        let mut request = dial::introduced(target.me(), "POST", PATH)
+            .header(http::header::CONTENT_TYPE, "application/octet-stream");
+        if form == Form::Rows {
+            request = request
+                .header(rows::HEADER, rows::FORM)
+                .header(NUMBER_HEADER, format!("{:x}", self.number))
+                .header(OFFSET_HEADER, offset);
+        }
+        let request = request.body(body).map_err(io::Error::other)?;
+        let (message, view) = (self.message.clone(), self.view.clone());
+        Builder::new()
+            .name("snapshot".to_owned())
+            .spawn(move || write(form, &message, view, Sink::new(sender, offset)))?;
+        let mut sending = std::pin::pin!(target.dialer().send(url, request));
+        let mut seen = 0;
+        let response = loop {
+            match timeout(PATIENCE, &mut sending).await {
+                Ok(response) => break response?,
+                Err(silence) => {
+                    let now = taken.load(Ordering::Relaxed);
+                    if now == seen {
+                        return Err(io::Error::from(silence).into());
+                    }
+                    seen = now;
+                }
+            }
+        };
+        if response.status() == StatusCode::NO_CONTENT {
+            return Ok(form);
+        }
+        let status = response.status();
+        let body = timeout(PATIENCE, response.into_body().collect()).await;
+        let body = body.map_err(io::Error::from)?.map_err(io::Error::other)?;
+        let body = body.to_bytes();
+        let text = String::from_utf8_lossy(&body).trim().to_owned();
+        Err(Failure::Final(io::Error::other(format!(
+            "{status}: {text}"
+        ))))
+    }
 }
 
 /// A member that the snapshot does not know yet is new, so it learns.
@@ -170,12 +282,8 @@ fn give_way() {
 }
 
 /// The sending thread: ends when all is written or the receiver is gone.
-fn write(form: Form, message: &Message, view: View, sender: mpsc::Sender<Piece>) {
+fn write(form: Form, message: &Message, view: View, mut out: Sink) {
     give_way();
-    let mut out = Sink {
-        sender,
-        buffer: BytesMut::with_capacity(PIECE_BYTES),
-    };
     if let Err(error) = write_all(form, message, view, &mut out) {
         tracing::debug!(%error, "a snapshot was not written to its end");
         // The body must not appear complete.
@@ -204,10 +312,28 @@ fn write_all(
 struct Sink {
     sender: mpsc::Sender<Piece>,
     buffer: BytesMut,
+    /// Bytes that have arrived before.
+    skip: u64,
+}
+
+impl Sink {
+    fn new(sender: mpsc::Sender<Piece>, skip: u64) -> Sink {
+        Sink {
+            sender,
+            buffer: BytesMut::with_capacity(PIECE_BYTES),
+            skip,
+        }
+    }
 }
 
 impl Write for Sink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.skip > 0 {
+            let skipped =
+                usize::try_from(self.skip).map_or(bytes.len(), |skip| skip.min(bytes.len()));
+            self.skip -= skipped as u64;
+            return Ok(skipped);
+        }
         let taken = bytes.len().min(PIECE_BYTES - self.buffer.len());
         self.buffer.extend_from_slice(&bytes[..taken]);
         if self.buffer.len() == PIECE_BYTES {
@@ -263,68 +389,5 @@ impl Body for Pieces {
             self.wait.as_mut().reset(now + wait);
         }
         Poll::Ready(piece.map(|piece| piece.map(Frame::data)))
-    }
-}
-
-/// Receives a peer's state, on a blocking thread.
-pub(super) async fn receive(
-    receiving: Receiving,
-    form: Form,
-    mut body: Incoming,
-    allow: impl Fn(&Message) -> Result<(), String> + Send + 'static,
-    metrics: &Metrics,
-) -> Result<(Message, Received), ReceiveError> {
-    let (sender, pieces) = mpsc::channel(PIECES_WAITING);
-    let mut source = Source {
-        pieces,
-        piece: Bytes::new(),
-    };
-    let (done, loaded) = oneshot::channel();
-    Builder::new()
-        .name("snapshot".to_owned())
-        .spawn(move || {
-            give_way();
-            // Fails only if the sender is gone.
-            let _ = done.send(receiving.read_if(form, &mut source, &allow));
-        })
-        .map_err(ReceiveError::Input)?;
-    loop {
-        let piece = match timeout(SILENCE_MAX, body.frame()).await {
-            Ok(None) => break,
-            Ok(Some(Ok(frame))) => Ok(frame.into_data().unwrap_or_default()),
-            Ok(Some(Err(error))) => Err(io::Error::other(error)),
-            Err(silence) => Err(silence.into()),
-        };
-        let ends = piece.is_err();
-        // If the loading thread accepts no more, it has ended and reports why.
-        if sender.send(piece).await.is_err() || ends {
-            break;
-        }
-    }
-    drop(sender);
-    let lost = |error| ReceiveError::Input(io::Error::other(error));
-    let all_here = Instant::now();
-    let loaded = loaded.await.map_err(lost)?;
-    metrics.snapshot_db_fsync.observe(all_here.elapsed());
-    loaded
-}
-
-/// The received pieces as a blocking reader.
-struct Source {
-    pieces: mpsc::Receiver<Piece>,
-    piece: Bytes,
-}
-
-impl Read for Source {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        while self.piece.is_empty() {
-            match self.pieces.blocking_recv() {
-                None => return Ok(0),
-                Some(piece) => self.piece = piece?,
-            }
-        }
-        let count = out.len().min(self.piece.len());
-        self.piece.copy_to_slice(&mut out[..count]);
-        Ok(count)
     }
 }
