@@ -338,6 +338,18 @@ pub struct Status {
     pub learner: bool,
     /// Leadership is being handed to this member; [`NOBODY`](crate::NOBODY) if it is not.
     pub transferring_to: NodeId,
+    pub waiting: Waiting,
+}
+
+/// What waits in memory, in bytes of entries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// Proposed here, and not committed yet; 0 unless this member leads.
+    pub uncommitted: usize,
+    /// Committed, and not applied yet.
+    pub unapplied: usize,
+    /// Sent to other members, and not acknowledged by them, added up; 0 unless this member leads.
+    pub in_flight: usize,
 }
 
 /// One follower as its leader sees it.

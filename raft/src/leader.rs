@@ -5,7 +5,7 @@ mod feed;
 
 use std::collections::BTreeMap;
 
-use crate::io::{Complaint, Now, PeerStatus, Proposal, Proposed, Read, Refused};
+use crate::io::{Complaint, Now, PeerStatus, Proposal, Proposed, Read, Refused, Waiting};
 use crate::log;
 use crate::message::{
     Body, ConfChange, ConfChangeKind, Entry, EntryKind, Index, Message, NOBODY, NodeId, Position,
@@ -452,6 +452,14 @@ impl Leader {
         self.transfer
             .as_ref()
             .map_or(timers, |transfer| timers.min(transfer.until))
+    }
+
+    pub(crate) fn waiting(&self, state: &State) -> Waiting {
+        Waiting {
+            uncommitted: self.uncommitted_bytes,
+            unapplied: state.log.unapplied_bytes(),
+            in_flight: self.peers.values().map(|peer| peer.inflight.bytes()).sum(),
+        }
     }
 
     pub(crate) fn peers(&self, state: &State) -> Vec<PeerStatus> {

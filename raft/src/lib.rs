@@ -51,7 +51,7 @@ pub mod wire;
 pub use bootstrap::bootstrap;
 pub use io::{
     Complaint, Config, Fetch, Input, Limits, LogPart, Now, Output, PeerStatus, Proposal, Proposed,
-    Read, Recovered, Refused, RoleChange, RoleKind, Status, Ticket, Write,
+    Read, Recovered, Refused, RoleChange, RoleKind, Status, Ticket, Waiting, Write,
 };
 pub use message::{
     Body, ConfChange, ConfChangeKind, ConfChangeV2, ConfState, Entry, EntryKind, HardState, Index,

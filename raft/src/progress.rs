@@ -229,6 +229,10 @@ impl Inflight {
         self.bytes += bytes;
     }
 
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// One answer covers everything sent before it.
     fn free_through(&mut self, index: Index) {
         while let Some((last, bytes)) = self.queue.front().copied() {

@@ -9,7 +9,7 @@ use crate::candidate::Candidate;
 use crate::follower::{self, Follower};
 use crate::io::{
     Complaint, Config, Input, Now, Output, PeerStatus, Proposal, Proposed, Read, Recovered,
-    Refused, RoleChange, RoleKind, Status,
+    Refused, RoleChange, RoleKind, Status, Waiting,
 };
 use crate::leader::Leader;
 use crate::membership::Membership;
@@ -154,6 +154,13 @@ impl Raft {
             transferring_to: match &self.role {
                 Role::Leader(leader) => leader.transfer.as_ref().map_or(NOBODY, |t| t.to),
                 _ => NOBODY,
+            },
+            waiting: match &self.role {
+                Role::Leader(leader) => leader.waiting(state),
+                _ => Waiting {
+                    unapplied: state.log.unapplied_bytes(),
+                    ..Waiting::default()
+                },
             },
         }
     }

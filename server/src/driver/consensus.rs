@@ -131,7 +131,9 @@ impl ConsensusDriver {
 
     fn publish(&mut self, ports: &mut impl Ports) {
         let leadership = &self.shared.leadership;
-        leadership.set_committed(self.consensus.status().commit);
+        let status = self.consensus.status();
+        leadership.set_committed(status.commit);
+        self.shared.queues.publish(status.waiting);
         let Some(change) = self.effects.role_change.take() else {
             return;
         };

@@ -2,10 +2,10 @@
 //! read.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::time::Duration;
 
-use raft::{NOBODY, NodeId, RoleChange, Term};
+use raft::{NOBODY, NodeId, RoleChange, Term, Waiting};
 use storage::mvcc::Stats;
 
 #[derive(Debug)]
@@ -14,6 +14,7 @@ pub struct Published {
     pub leadership: Leadership,
     pub progress: Progress,
     pub space: Space,
+    pub queues: Queues,
     /// Bytes that the log has written since the start. Written by the holder of the log.
     log_bytes: AtomicU64,
     /// How many bytes the log may have written before the next look at its disk; 0: not known.
@@ -35,6 +36,15 @@ pub struct Leadership {
     /// When this member last became the leader, in nanoseconds of its clock.
     led_since: AtomicU64,
     committed: AtomicU64,
+}
+
+/// What waits in memory, in bytes of entries; see [`raft::Waiting`]. Written by the consensus actor
+/// alone.
+#[derive(Debug, Default)]
+pub struct Queues {
+    uncommitted: AtomicUsize,
+    unapplied: AtomicUsize,
+    in_flight: AtomicUsize,
 }
 
 /// The applied part of the log, and the members by it. Written by the applier alone.
@@ -80,6 +90,7 @@ impl Published {
             leadership: Leadership::default(),
             progress: Progress::default(),
             space: Space::default(),
+            queues: Queues::default(),
             log_bytes: AtomicU64::new(0),
             log_limit_bytes: AtomicU64::new(0),
             log_kept_bytes: AtomicU64::new(0),
@@ -188,6 +199,22 @@ impl Leadership {
             }
         }
         previous
+    }
+}
+
+impl Queues {
+    pub fn waiting(&self) -> Waiting {
+        Waiting {
+            uncommitted: self.uncommitted.load(Relaxed),
+            unapplied: self.unapplied.load(Relaxed),
+            in_flight: self.in_flight.load(Relaxed),
+        }
+    }
+
+    pub(super) fn publish(&self, waiting: Waiting) {
+        self.uncommitted.store(waiting.uncommitted, Relaxed);
+        self.unapplied.store(waiting.unapplied, Relaxed);
+        self.in_flight.store(waiting.in_flight, Relaxed);
     }
 }
 

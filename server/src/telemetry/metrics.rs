@@ -28,6 +28,7 @@ pub(crate) use value::{Buckets, Counter, Gauge, Histogram, Unit};
 use crate::config::{ETCD_VERSION, Gate};
 use crate::state::Tally;
 use cost::Costs;
+use raft::Waiting;
 use storage::mvcc::Usage;
 use text::{Text, Type};
 
@@ -198,6 +199,7 @@ families! {
     put_total: Counter = Counter::default(), "etcd_mvcc_put_total", "Puts, those in transactions included.";
     range_total: Counter = Counter::default(), "etcd_mvcc_range_total", "Ranges read, those in transactions included.";
     read_indexes_failed: Counter = Counter::default(), "etcd_server_read_indexes_failed_total", "Read index requests that failed.";
+    replies_held: Gauge = Gauge::default(), "stele_replies_held_bytes", "Bytes of large replies that are being made or sent.";
     slow_apply: Counter = Counter::default(), "etcd_server_slow_apply_total", "Entries that took long to apply.";
     slow_read_indexes: Counter = Counter::default(), "etcd_server_slow_read_indexes_total", "Read index requests that took long.";
     slow_watchers: Gauge = Gauge::default(), "etcd_debugging_mvcc_slow_watcher_total", "Watches that read history to catch up.";
@@ -257,6 +259,7 @@ pub(crate) struct Scrape {
     pub db_bytes: u64,
     pub requests_in_flight: usize,
     pub requests_held_bytes: usize,
+    pub waiting: Waiting,
     pub open_views: u64,
     pub committed: u64,
     pub applied: u64,
@@ -478,7 +481,7 @@ impl Metrics {
 /// A gauge without labels: name, help, and where the value comes from.
 type GaugeRow = (&'static str, &'static str, fn(&Scrape) -> f64);
 
-const GAUGES: [GaugeRow; 15] = [
+const GAUGES: [GaugeRow; 18] = [
     (
         "etcd_debugging_auth_revision",
         "Revision of users and roles.",
@@ -528,6 +531,21 @@ const GAUGES: [GaugeRow; 15] = [
         "stele_requests_held_bytes",
         "Bytes of requests that are being received or are not answered yet.",
         |scrape| scrape.requests_held_bytes as f64,
+    ),
+    (
+        "stele_uncommitted_bytes",
+        "Bytes of entries that this leader has proposed and that are not committed yet.",
+        |scrape| scrape.waiting.uncommitted as f64,
+    ),
+    (
+        "stele_unapplied_bytes",
+        "Bytes of entries that are committed and not applied yet.",
+        |scrape| scrape.waiting.unapplied as f64,
+    ),
+    (
+        "stele_peer_in_flight_bytes",
+        "Bytes of entries that this leader has sent and that members have not acknowledged yet.",
+        |scrape| scrape.waiting.in_flight as f64,
     ),
     (
         "etcd_server_has_leader",

@@ -27,6 +27,7 @@ use tokio::time::{Instant, timeout};
 use tonic::{Code, Status};
 
 use crate::error::Error;
+use crate::telemetry::metrics::Metrics;
 
 /// For all large replies together. A list of all pods of a large Kubernetes cluster fits.
 pub(crate) const BUDGET_BYTES: usize = 256 << 20;
@@ -47,6 +48,7 @@ struct Inner {
     patience: Duration,
     look: Duration,
     held: Mutex<InUse>,
+    metrics: Arc<Metrics>,
     /// Wakes the reply that waits for bytes.
     freed: Notify,
     turn: Arc<tokio::sync::Mutex<()>>,
@@ -59,16 +61,22 @@ struct InUse {
 }
 
 impl Budget {
-    pub(crate) fn new(total: usize) -> Budget {
-        Budget::with_patience(total, PATIENCE, LOOK)
+    pub(crate) fn new(total: usize, metrics: Arc<Metrics>) -> Budget {
+        Budget::with_patience(total, PATIENCE, LOOK, metrics)
     }
 
-    fn with_patience(total: usize, patience: Duration, look: Duration) -> Budget {
+    fn with_patience(
+        total: usize,
+        patience: Duration,
+        look: Duration,
+        metrics: Arc<Metrics>,
+    ) -> Budget {
         Budget(Arc::new(Inner {
             total,
             patience,
             look,
             held: Mutex::default(),
+            metrics,
             freed: Notify::new(),
             turn: Arc::default(),
         }))
@@ -125,6 +133,7 @@ impl Share {
             return false;
         }
         held.bytes = others + bytes.max(self.bytes);
+        self.inner.metrics.replies_held.set(held.bytes as i64);
         self.bytes = self.bytes.max(bytes);
         true
     }
@@ -132,7 +141,10 @@ impl Share {
     fn shrink(&mut self, bytes: usize) {
         let less = self.bytes.saturating_sub(bytes);
         self.bytes -= less;
-        self.inner.held.lock().bytes -= less;
+        let mut held = self.inner.held.lock();
+        held.bytes -= less;
+        self.inner.metrics.replies_held.set(held.bytes as i64);
+        drop(held);
         self.inner.freed.notify_one();
     }
 }

@@ -1,6 +1,7 @@
 //! `etcdserverpb.KV`: reads from a view, changes through the log.
 
 use std::pin::Pin;
+use std::sync::Arc;
 
 use etcd_api::etcdserverpb as pb;
 use etcd_api::raw;
@@ -45,10 +46,8 @@ pub(crate) struct KvService {
 
 impl KvService {
     pub(crate) fn new(server: EtcdServer) -> KvService {
-        KvService {
-            server,
-            budget: Budget::new(BUDGET_BYTES),
-        }
+        let budget = Budget::new(BUDGET_BYTES, Arc::clone(server.metrics()));
+        KvService { server, budget }
     }
 
     async fn change(&self, request: Request, who: &Credentials) -> Result<Outcome, Status> {

@@ -29,6 +29,7 @@ pub(super) fn scrape(server: &EtcdServer, config: &Config) -> Scrape {
         db_bytes: shared.space.in_use_bytes(),
         requests_in_flight: server.admission().in_flight(),
         requests_held_bytes: server.admission().held_bytes(),
+        waiting: shared.queues.waiting(),
         open_views: view.held(),
         committed: shared.leadership.committed(),
         applied: shared.progress.applied(),

@@ -8,7 +8,7 @@ const TOTAL: usize = 100;
 const NEVER: Duration = Duration::from_secs(100_000);
 
 fn budget() -> Budget {
-    Budget::with_patience(TOTAL, NEVER, NEVER)
+    Budget::with_patience(TOTAL, NEVER, NEVER, Arc::default())
 }
 
 impl Budget {
@@ -123,7 +123,12 @@ async fn calls_given_up_give_back_turn_and_bytes() {
 
 #[tokio::test]
 async fn a_client_that_takes_nothing_is_cut_off_when_another_waits() {
-    let budget = Budget::with_patience(TOTAL, Duration::ZERO, Duration::from_millis(1));
+    let budget = Budget::with_patience(
+        TOTAL,
+        Duration::ZERO,
+        Duration::from_millis(1),
+        Arc::default(),
+    );
     let mut idle = reply(&budget, 10).await;
     take(&mut idle);
     take(&mut idle);
