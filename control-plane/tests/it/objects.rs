@@ -305,6 +305,15 @@ fn a_service_of_another_type_sheds_what_it_had() {
     let mut heir = balancer;
     heir["metadata"]["name"] = "b".into();
     cluster.post(path, &heir).expect(201);
+    let taken = json!({"spec": {"type": "ClusterIP", "clusterIP": "10.96.7.7"}});
+    patch(taken).refuses(422, "Invalid", "provided IP is already allocated");
+    // What a refused update has allocated is free again.
+    let invalid = json!({"spec": {"type": "ClusterIP", "clusterIP": "10.96.7.9",
+        "ports": [{"port": 0}]}});
+    patch(invalid).refuses(422, "Invalid", "must be between 1 and 65535");
+    heir["metadata"]["name"] = "c".into();
+    heir["spec"]["clusterIP"] = "10.96.7.9".into();
+    cluster.post(path, &heir).expect(201);
 }
 
 #[test]

@@ -35,6 +35,14 @@ pub(crate) struct Allocated {
 }
 
 impl Allocated {
+    /// Releases the allocations after a write that failed. After an error of the store they stay:
+    /// the object may have been written.
+    pub(crate) async fn give_back_after(self, error: &Status, registry: &Registry) {
+        if error.code < 500 {
+            self.give_back(registry).await;
+        }
+    }
+
     /// Releases the allocations.
     pub(crate) async fn give_back(self, registry: &Registry) {
         if let Some(address) = self.address {
@@ -79,16 +87,19 @@ pub(crate) async fn update(
     old: &Value,
     new: &mut Value,
     dry: bool,
-) -> Result<(), Status> {
+) -> Result<Allocated, Status> {
     shed(old, new);
     if object::text(new, &["spec", "type"]) == "ExternalName" {
         for key in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
             object::remove(new, &["spec", key]);
         }
         drop_node_ports(old, new);
-        return Ok(());
+        return Ok(Allocated::default());
     }
     one_address(Some(old), new);
+    if object::text(new, &["spec", "clusterIP"]).is_empty() {
+        object::remove(new, &["spec", "clusterIP"]);
+    }
     for key in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
         if object::at(new, &["spec", key]).is_none()
             && let Some(value) = object::at(old, &["spec", key])
@@ -106,11 +117,13 @@ pub(crate) async fn update(
         registry.reader.fresh().await?;
         ports(registry, Some(old), new)?;
     }
-    if object::text(new, &["spec", "clusterIP"]).is_empty() {
+    // An address that the update asks for is taken like any other.
+    if object::text(old, &["spec", "clusterIP"]).is_empty() {
         registry.reader.fresh().await?;
-        address(registry, new, dry).await?;
+        let address = address(registry, new, dry).await?;
+        return Ok(Allocated { address });
     }
-    Ok(())
+    Ok(Allocated::default())
 }
 
 /// Releases the address of a service that is deleted or has become an ExternalName.

@@ -61,6 +61,8 @@ struct Update<'a, 'b> {
     warnings: Vec<String>,
     /// The old service, if the update gives up its address.
     had_address: Option<Arc<Value>>,
+    /// What the present attempt has allocated.
+    allocated: allocate::Allocated,
     /// Held as for a new service: an update may ask for an address or a port.
     guard: Option<tokio::sync::MutexGuard<'a, ()>>,
 }
@@ -142,11 +144,10 @@ impl Writer<'_> {
         match written {
             Ok(Some(revision)) => Ok(Arc::new(Entry::new(revision, stored))),
             other => {
-                allocated.give_back(self.registry).await;
-                match other {
-                    Err(error) => Err(error),
-                    Ok(_) => Err(already_exists(resource, &name)),
-                }
+                let exists = already_exists(resource, &name);
+                let error = other.err().unwrap_or(exists);
+                allocated.give_back_after(&error, self.registry).await;
+                Err(error)
             }
         }
     }
@@ -229,12 +230,18 @@ impl Writer<'_> {
             change,
             warnings: Vec::new(),
             had_address: None,
+            allocated: allocate::Allocated::default(),
             guard: None,
         };
-        let edited = self
-            .registry
-            .edit(storage, &key, self.dry, &mut update)
-            .await?;
+        let edit = self.registry.edit(storage, &key, self.dry, &mut update);
+        let edited = match edit.await {
+            Ok(edited) => edited,
+            Err(error) => {
+                let allocated = update.allocated;
+                allocated.give_back_after(&error, self.registry).await;
+                return Err(error);
+            }
+        };
         self.settle(edited.entry_ref().revision).await?;
         let warnings = update.warnings;
         if let Edited::Deleted(entry) = &edited {
@@ -285,6 +292,8 @@ impl Writer<'_> {
 impl Edit for Update<'_, '_> {
     fn step<'a>(&'a mut self, current: Option<&'a Entry>) -> Answer<'a, Step> {
         Box::pin(async move {
+            let earlier = std::mem::take(&mut self.allocated);
+            earlier.give_back(self.writer.registry).await;
             match current {
                 Some(current) => self.updated(current).await,
                 None => self.made().await,
@@ -324,7 +333,8 @@ impl Update<'_, '_> {
         self.writer.complete(&mut object, manage).await?;
         if allocate::concerns(resource) {
             self.guard = Some(self.writer.registry.allocation.lock().await);
-            allocate::create(self.writer.registry, &mut object, self.writer.dry).await?;
+            self.allocated =
+                allocate::create(self.writer.registry, &mut object, self.writer.dry).await?;
         }
         Ok(Step::Put(convert::to_stored(resource, object)))
     }
@@ -371,7 +381,8 @@ impl Update<'_, '_> {
         set_managers(&mut new, managers);
         if allocate::concerns(resource) && self.subresource.is_empty() {
             self.guard = Some(self.writer.registry.allocation.lock().await);
-            allocate::update(self.writer.registry, &old, &mut new, self.writer.dry).await?;
+            self.allocated =
+                allocate::update(self.writer.registry, &old, &mut new, self.writer.dry).await?;
             let address = |one| object::text(one, &["spec", "clusterIP"]);
             let gives_up = !address(&old).is_empty() && address(&new).is_empty();
             self.had_address = gives_up.then(|| Arc::clone(&old));
