@@ -51,6 +51,7 @@ fn measure(options: &Options) -> Result<()> {
         Part::Takeover => cluster::takeover::run(options, &programs),
         Part::Steady => cluster::steady::run(options, &programs),
         Part::Absent => cluster::absent::run(options, &programs),
+        Part::Join => cluster::join::run(options, &programs),
         Part::Big => big::run(options, &programs),
         Part::Snapshot => cluster::snapshot::run(options, &programs),
     }

@@ -7,6 +7,7 @@
 )]
 
 pub(super) mod absent;
+pub(super) mod join;
 pub(super) mod puts;
 pub(super) mod snapshot;
 mod spread;

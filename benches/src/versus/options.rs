@@ -34,18 +34,21 @@ pub(super) enum Part {
     Snapshot,
     /// A member of three is away while clients write, and returns.
     Absent,
+    /// An empty member joins a large store.
+    Join,
     /// A large store.
     Big,
 }
 
 impl Part {
-    const ALL: [(&'static str, Part); 7] = [
+    const ALL: [(&'static str, Part); 8] = [
         ("loads", Part::Loads),
         ("cluster", Part::Cluster),
         ("takeover", Part::Takeover),
         ("steady", Part::Steady),
         ("snapshot", Part::Snapshot),
         ("absent", Part::Absent),
+        ("join", Part::Join),
         ("big", Part::Big),
     ];
 }

@@ -95,7 +95,8 @@ fn absent(cluster: &mut Cluster, away: Duration) -> Result<Back> {
     std::thread::sleep(away);
     let started = Instant::now();
     cluster.member(follower).start()?;
-    wait_in_step(cluster, leader, follower)?;
+    let urls = cluster.urls();
+    wait_in_step(cluster, &urls[leader], &urls[follower])?;
     let ended = Instant::now();
     let acks = load.acks();
     Ok(Back {
@@ -122,13 +123,12 @@ fn second_fault(cluster: &mut Cluster, fault: Fault) -> Result<Duration> {
 }
 
 /// Waits until the member has applied what the leader had applied when it was asked.
-fn wait_in_step(cluster: &Cluster, leader: usize, follower: usize) -> Result<()> {
-    let urls = cluster.urls();
+pub(super) fn wait_in_step(cluster: &Cluster, leader: &str, member: &str) -> Result<()> {
     let until = Instant::now() + IN_STEP_WITHIN;
     cluster.runtime.block_on(async {
         loop {
-            let wanted = applied(&urls[leader]).await;
-            let reached = applied(&urls[follower]).await;
+            let wanted = applied(leader).await;
+            let reached = applied(member).await;
             if wanted.is_some() && reached >= wanted {
                 return Ok(());
             }

@@ -82,7 +82,8 @@ pub(in crate::versus) fn run(options: &Options, programs: &Programs) -> Result<(
     Ok(())
 }
 
-fn fill(puts: u64) -> Vec<OsString> {
+/// Puts of one kilobyte, all with different keys.
+pub(super) fn fill(puts: u64) -> Vec<OsString> {
     let total = puts.to_string();
     let args = [
         "--clients",
