@@ -97,3 +97,6 @@ impl fmt::Display for Fatal {
         write!(f, "{}: {}", self.what, self.error)
     }
 }
+
+#[cfg(test)]
+mod tests;

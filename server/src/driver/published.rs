@@ -8,12 +8,16 @@ use std::time::Duration;
 use raft::{NOBODY, NodeId, RoleChange, Term};
 use storage::mvcc::Stats;
 
+use super::job::Hurry;
+
 #[derive(Debug)]
 pub struct Published {
     member_id: NodeId,
     pub leadership: Leadership,
     pub progress: Progress,
     pub space: Space,
+    /// Read by the running checkpoint. Written by the applier alone.
+    pub(super) hurry: Hurry,
     /// Bytes that the log has written since the start. Written by the holder of the log.
     log_bytes: AtomicU64,
     /// How many bytes the log may have written before the next look at its disk; 0: not known.
@@ -80,6 +84,7 @@ impl Published {
             leadership: Leadership::default(),
             progress: Progress::default(),
             space: Space::default(),
+            hurry: Hurry::default(),
             log_bytes: AtomicU64::new(0),
             log_limit_bytes: AtomicU64::new(0),
             log_kept_bytes: AtomicU64::new(0),
