@@ -71,6 +71,9 @@ pub struct Limits {
     /// Bytes of committed entries not yet applied; beyond it a follower takes no more entries, and
     /// a leader's proposals get `Busy`.
     pub unapplied_bytes: usize,
+    /// Entry bytes that wait for this member's own disk, committed or not; beyond it a leader's
+    /// proposals get `Busy`.
+    pub unsaved_bytes: usize,
     /// Number of applied entries kept in memory for followers that may come back.
     pub kept_entries: usize,
     /// Bytes of applied entries kept for the same reason. For a follower that needs them now, because
@@ -92,6 +95,7 @@ impl Default for Limits {
             inflight_bytes: 32 << 20,
             uncommitted_bytes: 256 << 20,
             unapplied_bytes: 256 << 20,
+            unsaved_bytes: 256 << 20,
             kept_entries: 5000,
             kept_bytes: 32 << 20,
             fetch_bytes: 4 << 20,
@@ -289,7 +293,9 @@ pub enum Complaint {
 pub struct Output {
     pub write: Option<Write>,
     pub messages: Vec<Message>,
-    /// To be applied in this order; durable here and committed by a quorum.
+    /// To be applied in this order; committed by a quorum, which this member's disk need not be part
+    /// of. `write` of this or an earlier output has them. A state machine must not become durable
+    /// with them before that write is.
     pub committed: Vec<Entry>,
     pub reads: Vec<Read>,
     pub proposed: Option<Proposed>,
@@ -323,7 +329,8 @@ impl Output {
     }
 }
 
-/// Invariant: `applied ≤ handed_out ≤ commit ≤ last` and `durable ≤ last`.
+/// Invariant: `applied ≤ handed_out ≤ commit ≤ last` and `durable ≤ last`. A majority of others may
+/// commit what is not durable here, so `applied` and `durable` are in no order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
     pub id: NodeId,
@@ -348,6 +355,8 @@ pub struct Waiting {
     pub uncommitted: usize,
     /// Committed, and not applied yet.
     pub unapplied: usize,
+    /// Not on this member's disk yet, committed or not.
+    pub unsaved: usize,
     /// Sent to other members, and not acknowledged by them, added up; 0 unless this member leads.
     pub in_flight: usize,
 }

@@ -73,7 +73,9 @@ impl Leader {
     pub(crate) fn propose(&mut self, state: &mut State, proposals: Vec<Proposal>) -> Proposed {
         let bytes: usize = proposals.iter().map(|p| p.data.len()).sum();
         let over = self.uncommitted_bytes + bytes > state.config.limits.uncommitted_bytes;
-        let behind = state.log.unapplied_bytes() > state.config.limits.unapplied_bytes;
+        let limits = &state.config.limits;
+        let behind = state.log.unapplied_bytes() > limits.unapplied_bytes
+            || state.log.unsaved_bytes() > limits.unsaved_bytes;
         let is_full = behind || (over && self.uncommitted_bytes > 0);
         if self.transfer.is_some() || is_full || proposals.is_empty() {
             return Proposed::Refused(Refused::Busy);
@@ -346,16 +348,13 @@ impl Leader {
         self.hand_over(state);
     }
 
-    /// Commits what a majority holds durably, if we hold it durably, too, and if it is of our own
-    /// term: counting older entries is unsafe (§5.4.2).
-    ///
-    /// A majority without us would be enough (thesis §10.2.1). But we cannot apply what we do not
-    /// hold durably: a follower that knows of the commit could answer a client first, and every
-    /// later read here would have to wait for our disk.
+    /// Commits what any majority holds durably, if it is of our own term: counting older entries is
+    /// unsafe (§5.4.2). Our disk is one of the voters', and need not be in the majority (thesis
+    /// §10.2.1).
     fn commit(&mut self, state: &mut State) {
         let own = state.log.durable();
         let mut held = self.of_voters(state, own, |peer| peer.matched);
-        let index = quorum::reached(&mut held).min(own);
+        let index = quorum::reached(&mut held);
         let before = state.log.commit();
         if index > before && state.log.term_at(index) == Some(state.term) {
             state.log.commit_to(index);
@@ -458,6 +457,7 @@ impl Leader {
         Waiting {
             uncommitted: self.uncommitted_bytes,
             unapplied: state.log.unapplied_bytes(),
+            unsaved: state.log.unsaved_bytes(),
             in_flight: self.peers.values().map(|peer| peer.inflight.bytes()).sum(),
         }
     }

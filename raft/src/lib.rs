@@ -18,8 +18,9 @@
 //!
 //! A message leaves only when what it says is durable: the term it names, the vote it gives, the
 //! entries it acknowledges. The leader counts itself like any other member: only when its own log
-//! is durable. `committed` holds only what is durable here, so that a checkpoint of the state
-//! machine never gets ahead of the log.
+//! is durable. A majority without this member may commit an entry first. It is then in `committed`
+//! before it is durable here, and the caller keeps checkpoints of the state machine behind the log:
+//! they wait until the writes given before them are durable.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(

@@ -5,8 +5,11 @@
 //!   base ..... applied ≤ handed_out ≤ commit        ..  last
 //!    │ kept for slow followers │                         │
 //!    └───────────── entries ─────────────────────────────┘
-//!                handed_out ≤ durable ≤ written   ≤     last
+//!   base ≤ durable ≤ written ≤ last,   handed_out ≤ written
 //! ```
+//!
+//! A majority may commit an entry before this member's disk has it, so `handed_out` and `durable` are
+//! in no order.
 
 use std::collections::VecDeque;
 
@@ -54,6 +57,9 @@ pub(crate) struct Log {
     /// write. Truncation lowers it, so that a late completion cannot mark replaced entries as
     /// durable.
     issued: VecDeque<Issued>,
+    /// Sum of the sizes of the entries in `issued`, replaced ones among them: the log writer still
+    /// has them.
+    unsaved_bytes: usize,
     reset: Option<Position>,
 }
 
@@ -61,6 +67,7 @@ pub(crate) struct Log {
 struct Issued {
     ticket: Ticket,
     last: Index,
+    bytes: usize,
 }
 
 impl Log {
@@ -87,6 +94,7 @@ impl Log {
             durable: last,
             written: last,
             issued: VecDeque::new(),
+            unsaved_bytes: 0,
             reset: None,
         }
     }
@@ -116,6 +124,11 @@ impl Log {
 
     pub(crate) fn durable(&self) -> Index {
         self.durable
+    }
+
+    /// Bytes of entries given to the log writer that may not be durable.
+    pub(crate) fn unsaved_bytes(&self) -> usize {
+        self.unsaved_bytes
     }
 
     /// `None` before the base and after the end.
@@ -243,10 +256,14 @@ impl Log {
         write.reset.is_some() || !write.entries.is_empty()
     }
 
-    pub(crate) fn issue(&mut self, ticket: Ticket) {
+    /// The writer got `write`, which `fill` made.
+    pub(crate) fn issue(&mut self, write: &Write) {
+        let bytes = write.entries.iter().map(size_of).sum();
+        self.unsaved_bytes += bytes;
         self.issued.push_back(Issued {
-            ticket,
+            ticket: write.ticket,
             last: self.written,
+            bytes,
         });
     }
 
@@ -265,29 +282,35 @@ impl Log {
                 break;
             }
             self.durable = self.durable.max(issued.last);
+            self.unsaved_bytes -= issued.bytes;
             self.issued.pop_front();
         }
     }
 
-    /// Hands out what is committed and durable, each entry once.
+    /// Hands out what is committed, each entry once. The writer must have all of it already.
     pub(crate) fn take_committed(&mut self, out: &mut Vec<Entry>) {
-        let end = self.commit.min(self.durable);
-        if end <= self.handed_out {
+        assert!(
+            self.commit <= self.written,
+            "entry {} is committed and not given to the writer",
+            self.commit
+        );
+        if !self.has_committed_to_hand_out() {
             return;
         }
-        let range = self.offset(self.handed_out + 1)..self.offset(end + 1);
+        let range = self.offset(self.handed_out + 1)..self.offset(self.commit + 1);
         let begin = out.len();
         out.extend(self.entries.range(range).cloned());
         self.unapplied_bytes += out[begin..].iter().map(size_of).sum::<usize>();
-        self.handed_out = end;
+        self.handed_out = self.commit;
     }
 
     pub(crate) fn has_committed_to_hand_out(&self) -> bool {
-        self.commit.min(self.durable) > self.handed_out
+        self.commit > self.handed_out
     }
 
     /// The state machine holds everything up to `index`. Old entries are dropped, except those
-    /// after `needed_after`, which a follower still needs, as far as `limits` allow.
+    /// after `needed_after`, which a follower still needs, as far as `limits` allow. Entries that
+    /// are not durable stay: from the base on back, followers are fed from the disk.
     pub(crate) fn applied_to(
         &mut self,
         index: Index,
@@ -306,6 +329,9 @@ impl Log {
             self.kept_bytes += bytes;
         }
         let surplus = |log: &Log| {
+            if log.base.index >= log.durable {
+                return false;
+            }
             let needed = needed_after.is_some_and(|index| index <= log.base.index);
             let too_many = (log.applied - log.base.index) as usize > limits.kept_entries;
             (too_many && !needed) || log.kept_bytes > limits.kept_bytes

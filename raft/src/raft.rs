@@ -159,6 +159,7 @@ impl Raft {
                 Role::Leader(leader) => leader.waiting(state),
                 _ => Waiting {
                     unapplied: state.log.unapplied_bytes(),
+                    unsaved: state.log.unsaved_bytes(),
                     ..Waiting::default()
                 },
             },

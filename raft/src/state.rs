@@ -320,7 +320,7 @@ impl State {
         if term_changed {
             self.term_ticket = self.ticket;
         }
-        self.log.issue(self.ticket);
+        self.log.issue(&write);
         Some(write)
     }
 }

@@ -32,7 +32,7 @@ use crate::event::{ApplyEvent, ConsensusEvent, LogEvent, Reply, ReplySlot};
 use crate::state::MemberInfo;
 use crate::state::hashes::{Compacted, HashJob};
 pub use assembly::{Actors, Settings};
-pub use job::{Done, Job};
+pub use job::{Done, Hurry, Job};
 pub use note::Note;
 pub use published::Published;
 pub use request_ids::RequestIds;
@@ -97,3 +97,6 @@ impl fmt::Display for Fatal {
         write!(f, "{}: {}", self.what, self.error)
     }
 }
+
+#[cfg(test)]
+mod tests;

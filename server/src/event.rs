@@ -8,7 +8,7 @@ pub mod admission;
 pub(crate) mod inbox;
 
 use bytes::Bytes;
-use storage::mvcc::{Attempt, View};
+use storage::mvcc::{Attempt, CheckpointJob, View};
 use storage::vfs::DiskSpace;
 use tokio::sync::oneshot;
 
@@ -154,6 +154,9 @@ pub enum LogEvent {
     DropBefore {
         index: u64,
     },
+    /// To be started when every write before it is durable: the store must not get ahead of the
+    /// log.
+    Checkpoint(Box<CheckpointJob>),
     /// There is too little space for all that is kept.
     Shrink,
     /// True if there is no space for files made in advance.

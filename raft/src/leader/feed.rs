@@ -2,8 +2,8 @@
 //! reads it (`Output::fetches`), one fetch at a time for each follower, and the appends that follow
 //! from the answer obey the same flow control as all others.
 //!
-//! Only entries before the log in memory are fetched. They are applied here, so they are committed:
-//! whatever happens between a fetch and its answer, they stay what they are. So an answer is checked
+//! Only entries before the log in memory are fetched. They are durable and applied here, so they are
+//! committed: whatever happens between a fetch and its answer, they stay what they are. So an answer is checked
 //! against damage, but it can never be out of date.
 
 use super::{Leader, append, want_snapshot};

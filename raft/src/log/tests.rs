@@ -23,9 +23,12 @@ fn log(terms: &[Term]) -> Log {
 
 /// Hands the new entries to the writer under this ticket.
 fn issue(log: &mut Log, ticket: Ticket) -> Vec<Entry> {
-    let mut write = Write::default();
+    let mut write = Write {
+        ticket,
+        ..Write::default()
+    };
     log.fill(&mut write);
-    log.issue(ticket);
+    log.issue(&write);
     write.entries
 }
 
@@ -87,18 +90,55 @@ fn before_the_base_a_hint_names_no_term() {
 }
 
 #[test]
-fn only_what_is_committed_and_durable_is_handed_out_and_once() {
+fn what_is_committed_is_handed_out_once_whatever_is_durable() {
     let mut log = log(&[1]);
     log.push(1, EntryKind::Normal, "x".into());
     issue(&mut log, 1);
-    log.commit_to(2);
+    log.commit_to(1);
     let mut out = Vec::new();
     log.take_committed(&mut out);
     assert_eq!(out, [entry(1, 1)]);
+    log.commit_to(2);
+    log.take_committed(&mut out);
+    assert_eq!(log.durable(), 1);
     log.saved(1);
     log.take_committed(&mut out);
-    log.take_committed(&mut out);
     assert_eq!(out.iter().map(|e| e.index).collect::<Vec<_>>(), [1, 2]);
+}
+
+#[test]
+fn what_is_not_durable_stays_in_memory_though_it_is_applied() {
+    // A follower that needs entries before the base is fed from the disk, which must have them.
+    let mut log = log(&[1, 1]);
+    log.push(1, EntryKind::Normal, "x".into());
+    log.push(1, EntryKind::Normal, "y".into());
+    issue(&mut log, 1);
+    log.commit_to(4);
+    log.take_committed(&mut Vec::new());
+    let limits = Limits {
+        kept_entries: 0,
+        ..Limits::default()
+    };
+    log.applied_to(4, &limits, None);
+    assert_eq!(log.base(), at(1, 2));
+    log.saved(1);
+    log.applied_to(4, &limits, None);
+    assert_eq!(log.base(), at(1, 4));
+}
+
+#[test]
+fn replaced_entries_count_as_unsaved_until_the_writer_is_done_with_them() {
+    let mut log = log(&[1]);
+    assert_eq!(log.unsaved_bytes(), 0);
+    log.accept(at(1, 1), vec![entry(1, 2), entry(1, 3)]);
+    issue(&mut log, 1);
+    log.accept(at(1, 1), vec![entry(2, 2)]);
+    issue(&mut log, 2);
+    assert_eq!(log.unsaved_bytes(), 3 * ENTRY_OVERHEAD_BYTES);
+    log.saved(1);
+    assert_eq!(log.unsaved_bytes(), ENTRY_OVERHEAD_BYTES);
+    log.saved(2);
+    assert_eq!(log.unsaved_bytes(), 0);
 }
 
 #[test]
@@ -147,9 +187,12 @@ fn a_reset_log_is_written_as_such_and_goes_on_from_there() {
     issue(&mut log, 1);
     log.reset(at(4, 20));
     log.accept(at(4, 20), vec![entry(4, 21)]);
-    let mut write = Write::default();
+    let mut write = Write {
+        ticket: 2,
+        ..Write::default()
+    };
     assert!(log.fill(&mut write));
-    log.issue(2);
+    log.issue(&write);
     assert_eq!(write.reset, Some(at(4, 20)));
     assert_eq!(write.entries, [entry(4, 21)]);
     log.saved(1);

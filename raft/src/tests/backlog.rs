@@ -15,6 +15,7 @@ const LIMITS: Limits = Limits {
     inflight_bytes: 1200,
     uncommitted_bytes: 256 << 20,
     unapplied_bytes: 2000,
+    unsaved_bytes: 2000,
     kept_entries: 5000,
     kept_bytes: 256 << 20,
     fetch_bytes: 600,
@@ -79,6 +80,26 @@ fn a_leader_that_applies_slowly_takes_proposals_again_when_it_has_caught_up() {
     }
     assert!(taken > 10, "{taken}");
     cluster.apply_all(1);
+    assert_ne!(cluster.propose(1, DATA), busy);
+}
+
+#[test]
+fn a_leader_whose_disk_falls_behind_takes_no_more_than_it_may_hold() {
+    let mut cluster = cluster(&[1, 2, 3], 1);
+    cluster.node(1).fast_apply = true;
+    cluster.node(1).fast_disk = false;
+    let busy = Some(Proposed::Refused(Refused::Busy));
+    let mut taken = 0;
+    while cluster.propose(1, DATA) != busy {
+        taken += 1;
+        assert!(taken < 100, "it is never full");
+        cluster.settle();
+    }
+    assert!(taken > 10, "{taken}");
+    // All of it is committed and applied: only the leader's own disk is behind.
+    let status = cluster.raft(1).status();
+    assert_eq!((status.applied, status.commit), (status.last, status.last));
+    cluster.sync(1);
     assert_ne!(cluster.propose(1, DATA), busy);
 }
 

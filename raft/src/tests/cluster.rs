@@ -64,6 +64,13 @@ impl Disk {
         })
     }
 
+    /// Durable, or in a write that is not synced yet.
+    fn was_given(&self, entry: &Entry) -> bool {
+        let writes = self.unsynced.iter();
+        self.term_at(entry.index) == Some(entry.term)
+            || writes.flat_map(|write| &write.entries).any(|e| e == entry)
+    }
+
     fn term_at(&self, index: Index) -> Option<Term> {
         if index == self.base.index {
             return Some(self.base.term);
@@ -244,6 +251,7 @@ impl Cluster {
         let node = self.node(id);
         node.raft = None;
         node.disk.unsynced.clear();
+        node.to_apply.clear();
     }
 
     pub(super) fn node(&mut self, id: NodeId) -> &mut Node {
@@ -379,8 +387,8 @@ impl Cluster {
         while let Some(entry) = node.to_apply.pop_front() {
             let index = entry.index;
             assert!(
-                node.disk.term_at(index) == Some(entry.term),
-                "applied before durable"
+                node.disk.was_given(&entry),
+                "applied before the disk was given it"
             );
             node.machine.apply(&entry);
             let now_chosen = (entry.position(), node.machine.hash);
@@ -504,9 +512,13 @@ impl Cluster {
         }
     }
 
+    /// A checkpoint holds nothing that the log on disk lacks.
     pub(super) fn checkpoint(&mut self, id: NodeId) {
         let node = self.node(id);
-        node.checkpoint = node.machine.clone();
+        let applied = node.machine.applied;
+        if node.disk.term_at(applied.index) == Some(applied.term) {
+            node.checkpoint = node.machine.clone();
+        }
     }
 
     /// Time passes; every member handles what is due.

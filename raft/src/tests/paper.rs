@@ -1,6 +1,7 @@
 //! One test for each rule of the Raft paper ("In search of an understandable consensus algorithm",
 //! extended version) and of Ongaro's thesis that this core relies on, named by its section.
 
+mod own_disk;
 mod snapshots;
 
 use std::time::Duration;
@@ -267,33 +268,6 @@ fn thesis_10_2_1_a_leader_replicates_while_it_writes_and_counts_itself_only_when
     );
     cluster.sync(1);
     assert_eq!(cluster.raft(1).status().commit, 2, "two are");
-}
-
-#[test]
-fn thesis_10_2_1_what_others_hold_waits_for_the_leaders_disk_and_reads_do_not() {
-    let mut cluster = Cluster::new(&[1, 2, 3]);
-    cluster.elect(1);
-    cluster.node(1).fast_disk = false;
-    cluster.propose(1, "x");
-    cluster.settle();
-    assert_eq!(cluster.raft(2).status().durable, 2);
-    assert_eq!(cluster.raft(3).status().durable, 2);
-    cluster.step(1, Input::ReadIndex { context: 7 });
-    cluster.settle();
-    let read = cluster.node(1).reads.pop().unwrap();
-    assert_eq!((read.context, read.outcome), (7, Ok(1)));
-    assert_eq!(
-        cluster.nodes[&1].machine.applied.index, 1,
-        "it can be answered at once"
-    );
-    assert_eq!(
-        cluster.raft(2).status().commit,
-        1,
-        "and nobody has answered a client that x is there"
-    );
-    cluster.sync(1);
-    cluster.settle();
-    assert_eq!(cluster.raft(2).status().commit, 2);
 }
 
 fn change(kind: ConfChangeKind, node: NodeId) -> ConfChange {

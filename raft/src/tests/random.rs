@@ -43,6 +43,7 @@ impl Run {
             fetches: [1, 4][rng.below(2) as usize],
             uncommitted_bytes: 4000,
             unapplied_bytes: [2000, 256 << 20][rng.below(2) as usize],
+            unsaved_bytes: 4000,
             pending_reads: 20,
             ..Limits::default()
         };

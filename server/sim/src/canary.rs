@@ -13,6 +13,8 @@ pub enum Canary {
     DivergingApply,
     /// A log is said to be durable, and was not synced.
     LyingDisk,
+    /// A checkpoint does not wait for the log.
+    HastyCheckpoint,
     /// A read is answered from what is applied here, without asking the leader.
     LocalRead,
     /// A watch response is lost on the way.
@@ -33,12 +35,13 @@ pub enum Canary {
     Nondeterminism,
 }
 
-pub const ALL: [Canary; 14] = [
+pub const ALL: [Canary; 15] = [
     Canary::BoughtVotes,
     Canary::FlippedEntry,
     Canary::LeaderWithGap,
     Canary::DivergingApply,
     Canary::LyingDisk,
+    Canary::HastyCheckpoint,
     Canary::LocalRead,
     Canary::LostEvents,
     Canary::LateResume,
@@ -62,7 +65,7 @@ impl Canary {
             Canary::FlippedEntry => &["log matching"],
             Canary::LeaderWithGap => &["leader completeness"],
             Canary::DivergingApply => &["agreement"],
-            Canary::LyingDisk => &["durable prefix"],
+            Canary::LyingDisk | Canary::HastyCheckpoint => &["durable prefix"],
             Canary::LocalRead => &["linearizability"],
             Canary::LostEvents | Canary::LateResume => &["watches"],
             Canary::HastyLeases | Canary::EternalLeases => &["leases"],

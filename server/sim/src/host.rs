@@ -51,6 +51,8 @@ pub(crate) struct Host {
     pub sync_takes: u64,
     /// ..until this time, and longer.
     pub stalled_until: u64,
+    /// Every sync takes so many nanoseconds more, until a time.
+    pub slow: (u64, u64),
     /// It is down until then, at least.
     pub restart_at: Option<u64>,
 }
@@ -77,12 +79,19 @@ impl Host {
             crash_to_come: None,
             is_tight: false,
             stalled_until: 0,
+            slow: (0, 0),
             restart_at: None,
         }
     }
 
     pub(crate) fn is_up(&self) -> bool {
         self.process.is_some()
+    }
+
+    /// Nanoseconds that a sync begun now takes more than usual.
+    pub(crate) fn slow_by(&self, now: u64) -> u64 {
+        let (by, until) = self.slow;
+        if now < until { by } else { 0 }
     }
 
     /// Its process is about to find out.

@@ -22,6 +22,8 @@ enum Fault {
     DiskLow,
     /// Syncs take long.
     Stall,
+    /// For a while, each sync takes long, but not so long that a leader hands over.
+    SlowDisk,
     /// New data is encrypted with another key.
     ChangeKeys,
     Isolate,
@@ -41,13 +43,14 @@ enum Fault {
     Members(Wish),
 }
 
-const FAULTS: [Fault; 23] = [
+const FAULTS: [Fault; 24] = [
     Fault::Kill,
     Fault::PowerCut,
     Fault::CrashAtCall,
     Fault::DiskFull,
     Fault::DiskLow,
     Fault::Stall,
+    Fault::SlowDisk,
     Fault::ChangeKeys,
     Fault::Isolate,
     Fault::Split,
@@ -151,6 +154,7 @@ impl World {
             Fault::CrashAtCall | Fault::DiskFull | Fault::DiskLow | Fault::Stall => {
                 self.hurt_disk(fault, victim);
             }
+            Fault::SlowDisk => self.slow_disk(self.leader().unwrap_or(victim)),
             Fault::ChangeKeys => self.change_keys(victim),
             Fault::Pause | Fault::Suspend => self.stop(fault == Fault::Suspend, victim),
             Fault::SetTimeOfDay => {
@@ -225,6 +229,14 @@ impl World {
                 self.note(&format!("h{victim} has a disk that stalls"));
             }
         }
+    }
+
+    fn slow_disk(&mut self, victim: usize) {
+        let rng = &mut self.nemesis.rng;
+        let by = rng.between(50 * MILLI, 300 * MILLI);
+        let until = self.now + rng.between(SECOND, 10 * SECOND);
+        self.hosts[victim].slow = (by, until);
+        self.note(&format!("h{victim} syncs {} ms slower", by / MILLI));
     }
 
     /// There is room again.

@@ -19,7 +19,7 @@ use server::driver::consensus::ConsensusDriver;
 use server::driver::log::Log;
 use server::driver::space::Disks;
 use server::driver::watch::Watch;
-use server::driver::{self, Actors, Done, Job, Note, Ports, Published, Replies, RequestIds};
+use server::driver::{self, Actors, Done, Hurry, Job, Note, Ports, Published, Replies, RequestIds};
 use server::event::{ApplyEvent, ConsensusEvent, LogEvent, Proposal, ReplySlot};
 use server::request::Request;
 use server::state::hashes::{Compacted, HashJob, Hashes, KvHash};
@@ -185,7 +185,8 @@ pub(crate) struct Turn {
     /// Of histories about to be compacted.
     pub hashes: Vec<KvHash>,
     pub cluster_changed: bool,
-    pub ran_checkpoint: bool,
+    /// A checkpoint with everything up to here is being written.
+    pub saves: Option<Applied>,
     /// Only this key is needed from now on.
     pub reencrypted: Option<u32>,
     pub space_news: Vec<SpaceNews>,
@@ -540,6 +541,18 @@ impl Process {
         }
     }
 
+    /// The canary: checkpoints start though the log has not synced what they hold.
+    pub(crate) fn hurry_checkpoints(&mut self) {
+        for event in std::mem::take(&mut self.ports.to_log) {
+            match event {
+                LogEvent::Checkpoint(job) => {
+                    self.ports.start(Job::Checkpoint(job, Hurry::default()));
+                }
+                event => self.ports.to_log.push(event),
+            }
+        }
+    }
+
     pub(crate) fn turn_applier(&mut self, now: Duration) -> Turn {
         self.ports.now = now;
         let mut events = std::mem::take(&mut self.ports.to_apply);
@@ -564,14 +577,17 @@ impl Process {
     /// Runs one of the jobs: helper threads may end in any order.
     pub(crate) fn run_job(&mut self, place: usize) -> Turn {
         let job = self.ports.jobs.remove(place);
-        let ran_checkpoint = matches!(job, Job::Checkpoint(..));
+        let saves = match &job {
+            Job::Checkpoint(job, _) => Some(job.applied()),
+            _ => None,
+        };
         let done = job.run(&self.reader, || ()).map(|done| match done {
             Done::Nothing => {}
             Done::Consensus(event) => self.ports.to_consensus.push(event),
             Done::Apply(event) => self.ports.to_apply.push(event),
         });
         Turn {
-            ran_checkpoint,
+            saves,
             ..self.said(done)
         }
     }

@@ -88,6 +88,11 @@ impl Shadow {
         self.installing = Some(position);
     }
 
+    /// The state that is in place, or about to be, without the log's knowing.
+    pub fn installing(&self) -> Option<Position> {
+        self.installing
+    }
+
     /// Every log that a crash now may leave: what is durable, and of what was written after that
     /// any beginning.
     pub fn survivors(&self, mut each: impl FnMut(&Log)) {

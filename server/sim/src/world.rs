@@ -159,6 +159,8 @@ pub struct Figures {
     pub reencrypted: usize,
     pub watch_events: u64,
     pub leases_expired: u64,
+    /// Entries that others committed, and a leader applied, before its own disk had them.
+    pub ahead: usize,
     pub checkpoints: usize,
     pub compactions: usize,
     /// States sent to members too far behind, and those put in place.
@@ -192,6 +194,7 @@ impl std::ops::AddAssign for Figures {
         self.reencrypted += other.reencrypted;
         self.watch_events += other.watch_events;
         self.leases_expired += other.leases_expired;
+        self.ahead += other.ahead;
         self.checkpoints += other.checkpoints;
         self.compactions += other.compactions;
         self.snapshots += other.snapshots;
@@ -206,7 +209,7 @@ impl std::fmt::Display for Figures {
         write!(
             f,
             "{} members, {} simulated seconds, {} operations ({} unheard of, {} searches undecided), \
-             {} entries, {} elections, {} changes of members ({} joined, {} left, {} stranded), {} crashes, {} partitions, {} pauses, {} full disks ({} changes refused), {} defragmentations, {} changes of keys, {} checkpoints, \
+             {} entries, {} elections, {} changes of members ({} joined, {} left, {} stranded), {} crashes, {} partitions, {} pauses, {} full disks ({} changes refused), {} defragmentations, {} changes of keys, {} entries ahead of the leader's disk, {} checkpoints, \
              {} compactions, {} snapshots ({} installed), {} entries fed from disk, {} leases expired, {} watch events, {} states compared",
             self.members,
             self.time / SECOND,
@@ -226,6 +229,7 @@ impl std::fmt::Display for Figures {
             self.refused,
             self.defragmented,
             self.reencrypted,
+            self.ahead,
             self.checkpoints,
             self.compactions,
             self.snapshots,

@@ -31,6 +31,7 @@ fn some_clusters_keep_every_promise() {
     assert!(total.joined > 0 && total.left > 0, "{total}");
     assert!(total.installs > 0 && total.compactions > 0, "{total}");
     assert!(total.fetched > 10 * SEEDS as usize, "{total}");
+    assert!(total.ahead > 10 * SEEDS as usize, "{total}");
     assert!(total.tight > 0 && total.refused > 0, "{total}");
     assert!(total.defragmented > 0 && total.reencrypted > 0, "{total}");
     assert_eq!(total.undecided, 0, "{total}");

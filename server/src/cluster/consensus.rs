@@ -412,7 +412,8 @@ impl Consensus {
             let peer = peers.iter().find(|peer| peer.id == id);
             peer.ok_or(Error::MemberNotFound)?.matched
         };
-        let leader = status.durable;
+        // The others may have committed what this member's disk lacks.
+        let leader = status.durable.max(status.commit);
         Ok(Answer {
             outcome: Outcome::Progress { matched, leader },
             revision: 0,

@@ -13,6 +13,7 @@ pub(crate) mod hash;
 pub(crate) mod join;
 pub(crate) mod lease;
 mod link;
+mod outgoing;
 mod pace;
 pub(crate) mod page;
 pub(crate) mod serve;
@@ -43,6 +44,7 @@ use crate::telemetry::metrics::{Metrics, Traffic};
 use codec::Kind;
 use guard::{LogOnce, Refusal, Standing};
 use link::Link;
+use outgoing::{Outgoing, Turn};
 use transfer::arrival::Arrivals;
 
 pub(crate) use dial::REMOVED;
@@ -100,7 +102,7 @@ struct Inner {
 struct Peer {
     target: dial::Target,
     /// Indexed by kind; closed while the peer does not read the stream.
-    streams: [mpsc::Sender<Message>; 2],
+    streams: [mpsc::Sender<Outgoing>; 2],
     pipeline: mpsc::Sender<Message>,
     link: Arc<Link>,
     /// Known from itself or from other members, but not a member according to our log.
@@ -308,12 +310,13 @@ impl Peers {
             return;
         }
         let peers = self.0.peers.read();
+        let mut turn = Turn::default();
         for message in messages.drain(..) {
             let to = message.to;
             let Some(peer) = peers.get(&to) else {
                 continue;
             };
-            if peer.send(message).is_err() {
+            if peer.send(turn.outgoing(message)).is_err() {
                 peer.link.traffic.sent_failures.inc();
                 // The inbox closes when the member stops; then the event no longer matters.
                 let _ = self
@@ -352,7 +355,7 @@ impl Peers {
     }
 
     /// Opens a stream for the peer `id`, which has begun to read; ends its former stream.
-    fn attach(&self, id: u64, kind: Kind) -> Option<(mpsc::Receiver<Message>, Arc<Traffic>)> {
+    fn attach(&self, id: u64, kind: Kind) -> Option<(mpsc::Receiver<Outgoing>, Arc<Traffic>)> {
         let (sender, receiver) = mpsc::channel(STREAM_MESSAGES_MAX);
         let mut peers = self.0.peers.write();
         let peer = peers.get_mut(&id).filter(|peer| peer.is_read)?;
@@ -443,23 +446,23 @@ impl Peer {
         }
     }
 
-    fn send(&self, mut message: Message) -> Result<(), ()> {
-        let kinds: &[Kind] = match message.body {
+    fn send(&self, mut outgoing: Outgoing) -> Result<(), ()> {
+        let kinds: &[Kind] = match outgoing.message.body {
             Body::Append { .. } => &[Kind::MsgApp, Kind::Message],
             _ => &[Kind::Message],
         };
         for kind in kinds {
-            match self.streams[*kind as usize].try_send(message) {
+            match self.streams[*kind as usize].try_send(outgoing) {
                 Ok(()) => return Ok(()),
                 Err(mpsc::error::TrySendError::Full(_)) => return Err(()),
-                Err(mpsc::error::TrySendError::Closed(back)) => message = back,
+                Err(mpsc::error::TrySendError::Closed(back)) => outgoing = back,
             }
         }
-        self.pipeline.try_send(message).map_err(drop)
+        self.pipeline.try_send(outgoing.message).map_err(drop)
     }
 }
 
-fn closed() -> mpsc::Sender<Message> {
+fn closed() -> mpsc::Sender<Outgoing> {
     mpsc::channel(1).0
 }
 

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use raft::NodeId;
 
-use super::job::Hurry;
 use super::published::Standing;
 use super::watch::Watch;
 use super::{Fatal, Job, Note, Ports, Published, RequestIds};
@@ -20,7 +19,6 @@ pub struct ApplyDriver {
     watch: Watch,
     request_ids: Arc<RequestIds>,
     shared: Arc<Published>,
-    hurry: Hurry,
     /// The cluster version at the last report.
     version: Option<String>,
     effects: ApplyEffects,
@@ -42,7 +40,6 @@ impl ApplyDriver {
             watch,
             request_ids,
             shared,
-            hurry: Hurry::default(),
             effects: ApplyEffects::default(),
         })
     }
@@ -93,7 +90,9 @@ impl ApplyDriver {
     ///    assumes that it knows all changes up to an applied index. The index is published before
     ///    answers, because a client with an answer may ask for what that index applied.
     /// 6. Answers. No client waits for the steps after them.
-    /// 7. This member's own proposals, the log's dropped part, and jobs for helper threads.
+    /// 7. This member's own proposals, the log's dropped part, and jobs for helper threads. A
+    ///    checkpoint goes through the log's inbox. The writes of all entries that it holds are there
+    ///    already, because raft hands out an entry to be applied after its write.
     fn carry_out(&mut self, ports: &mut impl Ports) -> Result<(), Fatal> {
         self.publish_space(ports);
         for job in self.effects.hash.drain(..) {
@@ -208,12 +207,12 @@ impl ApplyDriver {
         if let Some(job) = self.effects.sync.take() {
             ports.start(Job::SyncStore(job));
         }
-        self.hurry.set(self.applier.hurries());
+        self.shared.hurry.set(self.applier.hurries());
         if let Some(retired) = self.effects.retired.take() {
             ports.start(Job::Retire(retired));
         }
         if let Some(job) = self.effects.checkpoint.take() {
-            ports.start(Job::Checkpoint(Box::new(job), self.hurry.clone()));
+            ports.to_log(LogEvent::Checkpoint(Box::new(job)));
         }
     }
 

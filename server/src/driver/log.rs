@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use raft::Ticket;
 use raft::durable::LogWriter;
+use storage::mvcc::CheckpointJob;
 
 use super::{Fatal, Job, Note, Ports, Published};
 use crate::event::{ConsensusEvent, LogEvent};
@@ -15,6 +16,8 @@ pub struct Log {
     is_short: bool,
     /// The newest write that is in the file and may not be durable.
     unsynced: Option<Ticket>,
+    /// Holds entries of writes that may not be durable.
+    checkpoint: Option<Box<CheckpointJob>>,
     stops: bool,
 }
 
@@ -25,6 +28,7 @@ impl Log {
             shared,
             is_short: false,
             unsynced: None,
+            checkpoint: None,
             stops: false,
         }
     }
@@ -48,6 +52,12 @@ impl Log {
                         .drop_but(index, self.shared.log_keep_bytes())
                         .map_err(unwritten)?;
                     self.clear(ports);
+                }
+                LogEvent::Checkpoint(job) => {
+                    self.checkpoint = Some(job);
+                    if self.unsynced.is_none() {
+                        self.start_checkpoint(ports);
+                    }
                 }
                 LogEvent::Shrink => {
                     self.writer
@@ -118,7 +128,15 @@ impl Log {
         self.unsynced = None;
         let took = ports.now().saturating_sub(began);
         ports.note(Note::Synced { through, took });
+        self.start_checkpoint(ports);
         Ok(())
+    }
+
+    /// Starts the checkpoint that waited for the log, if there is one. Everything written is durable.
+    fn start_checkpoint(&mut self, ports: &mut impl Ports) {
+        if let Some(job) = self.checkpoint.take() {
+            ports.start(Job::Checkpoint(job, self.shared.hurry.clone()));
+        }
     }
 
     /// Clears up behind a drop.

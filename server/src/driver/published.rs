@@ -8,6 +8,8 @@ use std::time::Duration;
 use raft::{NOBODY, NodeId, RoleChange, Term, Waiting};
 use storage::mvcc::Stats;
 
+use super::job::Hurry;
+
 #[derive(Debug)]
 pub struct Published {
     member_id: NodeId,
@@ -15,6 +17,8 @@ pub struct Published {
     pub progress: Progress,
     pub space: Space,
     pub queues: Queues,
+    /// Read by the running checkpoint. Written by the applier alone.
+    pub(super) hurry: Hurry,
     /// Bytes that the log has written since the start. Written by the holder of the log.
     log_bytes: AtomicU64,
     /// How many bytes the log may have written before the next look at its disk; 0: not known.
@@ -44,6 +48,7 @@ pub struct Leadership {
 pub struct Queues {
     uncommitted: AtomicUsize,
     unapplied: AtomicUsize,
+    unsaved: AtomicUsize,
     in_flight: AtomicUsize,
 }
 
@@ -91,6 +96,7 @@ impl Published {
             progress: Progress::default(),
             space: Space::default(),
             queues: Queues::default(),
+            hurry: Hurry::default(),
             log_bytes: AtomicU64::new(0),
             log_limit_bytes: AtomicU64::new(0),
             log_kept_bytes: AtomicU64::new(0),
@@ -207,6 +213,7 @@ impl Queues {
         Waiting {
             uncommitted: self.uncommitted.load(Relaxed),
             unapplied: self.unapplied.load(Relaxed),
+            unsaved: self.unsaved.load(Relaxed),
             in_flight: self.in_flight.load(Relaxed),
         }
     }
@@ -214,6 +221,7 @@ impl Queues {
     pub(super) fn publish(&self, waiting: Waiting) {
         self.uncommitted.store(waiting.uncommitted, Relaxed);
         self.unapplied.store(waiting.unapplied, Relaxed);
+        self.unsaved.store(waiting.unsaved, Relaxed);
         self.in_flight.store(waiting.in_flight, Relaxed);
     }
 }

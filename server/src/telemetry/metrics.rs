@@ -481,7 +481,7 @@ impl Metrics {
 /// A gauge without labels: name, help, and where the value comes from.
 type GaugeRow = (&'static str, &'static str, fn(&Scrape) -> f64);
 
-const GAUGES: [GaugeRow; 18] = [
+const GAUGES: [GaugeRow; 19] = [
     (
         "etcd_debugging_auth_revision",
         "Revision of users and roles.",
@@ -541,6 +541,11 @@ const GAUGES: [GaugeRow; 18] = [
         "stele_unapplied_bytes",
         "Bytes of entries that are committed and not applied yet.",
         |scrape| scrape.waiting.unapplied as f64,
+    ),
+    (
+        "stele_unsaved_bytes",
+        "Bytes of entries that are not on this member's disk yet, committed or not.",
+        |scrape| scrape.waiting.unsaved as f64,
     ),
     (
         "stele_peer_in_flight_bytes",

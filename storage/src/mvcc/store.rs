@@ -285,7 +285,8 @@ impl Store {
             .begin_checkpoint(&self.root.trees(), &meta.encode());
         self.root.pages = self.file.pages().clone();
         self.unsaved -= 1;
-        Some(CheckpointJob { job })
+        let applied = self.root.applied;
+        Some(CheckpointJob { job, applied })
     }
 
     /// Completes the checkpoint of a finished job. Returns the applied index of the *older* of the
@@ -471,6 +472,7 @@ impl Deref for View {
 #[derive(Debug)]
 pub struct CheckpointJob {
     job: btree::CheckpointJob,
+    applied: Applied,
 }
 
 /// The result of running a checkpoint.
@@ -485,17 +487,27 @@ impl CheckpointJob {
     /// `rest` is called between pieces of the work; each piece keeps the disk busy for some
     /// milliseconds. It may wait, so that others find the disk free.
     pub fn resting(self, rest: impl FnMut() + Send + Sync + 'static) -> CheckpointJob {
-        let job = self.job.resting(rest);
-        CheckpointJob { job }
+        CheckpointJob {
+            job: self.job.resting(rest),
+            ..self
+        }
+    }
+
+    /// The last entry that it makes durable. The caller's log must have that entry on disk before
+    /// the job runs: a store that is ahead of its log cannot continue it.
+    pub fn applied(&self) -> Applied {
+        self.applied
     }
 
     /// Writes and syncs, as far as there is space. An error is final: the process must stop using
     /// this store.
     pub fn attempt(self) -> Result<Attempt> {
+        let applied = self.applied;
         Ok(match self.job.attempt()? {
             btree::Attempt::Done(done) => Attempt::Done(Box::new(CheckpointDone { done: *done })),
             btree::Attempt::Full(job, error) => {
-                Attempt::Full(Box::new(CheckpointJob { job: *job }), error)
+                let job = CheckpointJob { job: *job, applied };
+                Attempt::Full(Box::new(job), error)
             }
         })
     }

@@ -1,10 +1,12 @@
-//! What is applied is a prefix of what is durable and agreed on: every member gets the same entry
-//! at the same index, each index once and in order, none that its own disk could still lose; and
+//! What is applied is a prefix of what is agreed on, and what is saved of it a prefix of what is
+//! durable: every member gets the same entry at the same index, each index once and in order, none
+//! that its own disk was not given; a checkpoint holds none that its own disk could still lose; and
 //! a start finds on the disk all that the member was told to be there.
 
 use std::collections::BTreeMap;
 
 use raft::{Entry, Index, Recovered, Term};
+use storage::mvcc::Applied;
 
 use super::{Verdict, digest_of_entry};
 use crate::shadow::{Log, Shadow};
@@ -45,13 +47,29 @@ impl DurablePrefix {
                 chosen.0
             ));
         }
-        let durable = shadow.durable.entry(index);
-        if index > shadow.durable.base.index && durable != Some(is) {
+        let given = shadow.newest.entry(index);
+        if index > shadow.newest.base.index && given != Some(is) {
             return Err(format!(
-                "host {host} applies {index} of term {term}, its disk is only sure to keep {durable:?}"
+                "host {host} applies {index} of term {term}, its disk was given {given:?}"
             ));
         }
         Ok(())
+    }
+
+    /// A checkpoint of the store of `host` is about to be written.
+    pub fn saves(&self, host: usize, applied: Applied, shadow: &Shadow) -> Verdict {
+        let Applied { term, index } = applied;
+        let log = &shadow.durable;
+        let is_there = index <= log.base.index || log.term_at(index) == Some(term);
+        // A state of another member is durable by itself. The log hears of it later.
+        let is_installed = shadow.installing().is_some_and(|at| at.index == index);
+        if is_there || is_installed {
+            return Ok(());
+        }
+        Err(format!(
+            "host {host} saves what it applied through {index} of term {term}, its log is only sure to keep {}",
+            log.last()
+        ))
     }
 
     /// The state machine of `host` became what it is at `index`, in one step.

@@ -145,7 +145,7 @@ impl World {
             return;
         }
         let local = this.clock.now(now);
-        let life = this.life;
+        let (life, slow) = (this.life, this.slow_by(now));
         let Some(process) = &mut this.process else {
             return;
         };
@@ -161,7 +161,7 @@ impl World {
                 let latency = match actor {
                     Actor::LogSync => {
                         let stall = this.stalled_until.saturating_sub(now);
-                        rng.about(this.sync_takes) + stall
+                        rng.about(this.sync_takes) + slow + stall
                     }
                     Actor::Helper => rng.about(5 * MILLI),
                     _ if rng.chance(5) => rng.below(20 * MILLI),
@@ -236,7 +236,12 @@ impl World {
         if let Some(ticket) = turn.durable {
             this.shadow.durable_through(ticket);
         }
-        self.figures.checkpoints += usize::from(turn.ran_checkpoint);
+        if let Some(applied) = turn.saves {
+            self.figures.checkpoints += 1;
+            let shadow = &this.shadow;
+            let judged = self.checks.durable_prefix.saves(host, applied, shadow);
+            judged.of("durable prefix")?;
+        }
         self.schedule(host);
         Ok(())
     }
@@ -288,6 +293,11 @@ impl World {
             self.hosts[host].shadow.durable_through(ticket);
         }
         self.judge_committed(host, status.term, &turn.committed)?;
+        if status.role == RoleKind::Leader {
+            let durable = self.hosts[host].shadow.durable.last();
+            let ahead = turn.committed.iter().filter(|entry| entry.index > durable);
+            self.figures.ahead += ahead.count();
+        }
         if let Some(change) = turn.became {
             let text = format!(
                 "h{host} is {:?} of term {}, led by {:?}",
@@ -423,6 +433,9 @@ impl World {
         };
         if self.canary == Some(Canary::EternalLeases) {
             process.ports.to_consensus.retain(|event| !is_revoke(event));
+        }
+        if self.canary == Some(Canary::HastyCheckpoint) {
+            process.hurry_checkpoints();
         }
         if self.canary == Some(Canary::StuckAlarm) {
             process

@@ -228,21 +228,24 @@ fn a_write_is_sent_and_given_to_the_disk_in_the_same_turn() {
 }
 
 #[test]
-fn heartbeats_and_reads_do_not_wait_for_a_sync() {
+fn writes_heartbeats_and_reads_do_not_wait_for_a_sync() {
     let mut stage = Stage::leading();
-    stage.put(7);
+    let _answer = stage.put(7);
     assert!(stage.synced < stage.written);
-    // The others are faster. The entry must not count as committed before it is durable here.
+    // The others are faster, and they are a majority.
     stage.acknowledge(2, 2);
-    stage.acknowledge(3, 2);
     assert_eq!(stage.status().commit, 1);
+    stage.acknowledge(3, 2);
+    assert_eq!((stage.status().commit, stage.status().durable), (2, 1));
+    let committed = stage.effects.committed.last().unwrap();
+    assert!(committed.entry.index == 2 && committed.reply.is_some());
     stage.sent.clear();
     let (slot, _answer) = Stage::slot();
     stage.turn(Some(ConsensusEvent::Read(slot)));
     assert_eq!(stage.sent.len(), 2, "{:?}", stage.sent);
     stage.answer_heartbeats();
     let (index, slots) = stage.effects.reads.pop().unwrap();
-    assert_eq!((index, slots.len()), (1, 1));
+    assert_eq!((index, slots.len()), (2, 1));
     stage.sent.clear();
     let heard = stage.now;
     stage.wake();

@@ -9,7 +9,9 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 use raft::wire::{self, Malformed};
-use raft::{Body, Message, NodeId, Position};
+use raft::{Body, Entry, Index, Message, NodeId, Position};
+
+use super::outgoing::{Outgoing, Pieces};
 
 /// Longer frames are refused: etcd's limit.
 pub(crate) const FRAME_BYTES_MAX: u64 = 512 << 20;
@@ -65,29 +67,63 @@ impl Encoder {
         }
     }
 
+    /// Entries that followers share are encoded once, if they continue this stream.
+    pub(crate) fn outgoing(&mut self, outgoing: &Outgoing, out: &mut Pieces) {
+        let Outgoing { message, entries } = outgoing;
+        if let Some(shared) = entries
+            && let Some((entries, commit)) = self.continuation(message)
+        {
+            self.begin_entries(entries, &mut out.open);
+            let encoded = shared.get_or_init(|| {
+                let mut bytes = Vec::with_capacity(wire::message_size_hint(message));
+                encode_entries(entries, &mut bytes);
+                bytes.into()
+            });
+            out.push(encoded.clone());
+            out.open.extend(commit.to_be_bytes());
+            return;
+        }
+        self.message(message, &mut out.open);
+    }
+
     pub(crate) fn message(&mut self, message: &Message, out: &mut Vec<u8>) {
+        if let Some((entries, commit)) = self.continuation(message) {
+            self.begin_entries(entries, out);
+            encode_entries(entries, out);
+            out.extend(commit.to_be_bytes());
+            return;
+        }
         if self.kind == Kind::MsgApp {
-            if let Body::Append {
-                prev,
-                entries,
-                commit,
-            } = &message.body
-                && *prev == self.at
-                && prev.term == message.term
-            {
-                out.push(APP_ENTRIES);
-                out.extend((entries.len() as u64).to_be_bytes());
-                for entry in entries {
-                    sized(out, |out| wire::encode_entry(entry, out));
-                }
-                out.extend(commit.to_be_bytes());
-                self.at.index += entries.len() as u64;
-                return;
-            }
             out.push(APP);
             self.at = end_of(message);
         }
         sized(out, |out| wire::encode_message(message, out));
+    }
+
+    /// The entries and the commit index of an append that continues the last one of this stream.
+    fn continuation<'a>(&self, message: &'a Message) -> Option<(&'a [Entry], Index)> {
+        match &message.body {
+            Body::Append {
+                prev,
+                entries,
+                commit,
+            } if self.kind == Kind::MsgApp && *prev == self.at && prev.term == message.term => {
+                Some((entries, *commit))
+            }
+            _ => None,
+        }
+    }
+
+    fn begin_entries(&mut self, entries: &[Entry], out: &mut Vec<u8>) {
+        out.push(APP_ENTRIES);
+        out.extend((entries.len() as u64).to_be_bytes());
+        self.at.index += entries.len() as u64;
+    }
+}
+
+fn encode_entries(entries: &[Entry], out: &mut Vec<u8>) {
+    for entry in entries {
+        sized(out, |out| wire::encode_entry(entry, out));
     }
 }
 

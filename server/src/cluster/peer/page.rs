@@ -11,11 +11,11 @@ use http::{Request, Response, StatusCode};
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::Incoming;
-use raft::Message;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::codec::{Encoder, Kind};
+use super::outgoing::{Outgoing, Pieces};
 use crate::telemetry::metrics::Traffic;
 
 /// As in etcd: a third of the time after which readers give up.
@@ -72,8 +72,10 @@ pub(crate) fn page(status: StatusCode, kind: &'static str, body: Bytes) -> PeerR
 
 /// A body that ends only when the peer opens a new stream or is no longer a peer.
 pub(crate) struct MessageStream {
-    messages: Receiver<Message>,
+    messages: Receiver<Outgoing>,
     encoder: Encoder,
+    /// Encoded and not sent.
+    pieces: Pieces,
     beat: Interval,
     traffic: Arc<Traffic>,
 }
@@ -81,7 +83,7 @@ pub(crate) struct MessageStream {
 impl MessageStream {
     pub(super) fn new(
         kind: Kind,
-        messages: Receiver<Message>,
+        messages: Receiver<Outgoing>,
         traffic: Arc<Traffic>,
     ) -> MessageStream {
         let mut beat = interval(LINK_HEARTBEAT);
@@ -89,6 +91,7 @@ impl MessageStream {
         MessageStream {
             messages,
             encoder: Encoder::new(kind),
+            pieces: Pieces::default(),
             beat,
             traffic,
         }
@@ -103,20 +106,26 @@ impl Body for MessageStream {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let mut out = Vec::new();
         let this = &mut *self;
-        while out.len() < WRITE_BYTES {
+        let mut has_ended = false;
+        while this.pieces.bytes() < WRITE_BYTES && !has_ended {
             match this.messages.poll_recv(cx) {
-                Poll::Ready(Some(message)) => this.encoder.message(&message, &mut out),
-                Poll::Ready(None) if out.is_empty() => return Poll::Ready(None),
-                _ => break,
+                Poll::Ready(Some(message)) => this.encoder.outgoing(&message, &mut this.pieces),
+                Poll::Ready(None) => has_ended = true,
+                Poll::Pending => break,
             }
         }
-        if out.is_empty() {
-            ready!(this.beat.poll_tick(cx));
-            this.encoder.heartbeat(&mut out);
-        }
-        this.traffic.sent_bytes.add(out.len() as u64);
-        Poll::Ready(Some(Ok(Frame::data(out.into()))))
+        let piece = match this.pieces.pop() {
+            Some(piece) => piece,
+            None if has_ended => return Poll::Ready(None),
+            None => {
+                ready!(this.beat.poll_tick(cx));
+                let mut beat = Vec::new();
+                this.encoder.heartbeat(&mut beat);
+                beat.into()
+            }
+        };
+        this.traffic.sent_bytes.add(piece.len() as u64);
+        Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 }

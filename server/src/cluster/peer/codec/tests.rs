@@ -1,3 +1,4 @@
+use super::super::outgoing::Turn;
 use super::*;
 use raft::{Entry, EntryKind};
 
@@ -81,6 +82,54 @@ fn the_bytes_are_those_of_etcd() {
     assert_eq!(out[..9], [APP_ENTRIES, 0, 0, 0, 0, 0, 0, 0, 1]);
     assert_eq!(out[9 + 7], 8);
     assert_eq!(out[17..23], entry[8..]);
+}
+
+#[test]
+fn followers_share_the_encoded_entries_of_an_append() {
+    // The same 40 entries for two followers, of which one was told of an older commit.
+    let large = |to: u64, commit: u64| {
+        let mut message = append(2, (2, 6), 40);
+        let Body::Append {
+            entries,
+            commit: told,
+            ..
+        } = &mut message.body
+        else {
+            unreachable!("an append")
+        };
+        for entry in entries {
+            entry.data = vec![entry.index as u8; 1000].into();
+        }
+        *told = commit;
+        Message { to, ..message }
+    };
+    let messages = [large(2, 6), large(3, 5)];
+    let mut turn = Turn::default();
+    let mut places = Vec::new();
+    for message in messages {
+        let to = message.to;
+        let (mut encoder, mut pieces) = (Encoder::new(Kind::MsgApp), Pieces::default());
+        // The stream has to know where the entries begin.
+        encoder.outgoing(&append(2, (2, 5), 1).into(), &mut pieces);
+        encoder.outgoing(&turn.outgoing(message.clone()), &mut pieces);
+        let mut decoder = Decoder::new(Kind::MsgApp, 1, to);
+        while let Some(piece) = pieces.pop() {
+            if piece.len() > 40_000 {
+                places.push(piece.as_ptr());
+            }
+            decoder.push(&piece);
+        }
+        assert!(decoder.next().unwrap().is_some());
+        assert_eq!(decoder.next().unwrap(), Some(Frame::Message(message)));
+    }
+    assert_eq!(places.len(), 2);
+    assert_eq!(places[0], places[1], "they were encoded twice");
+    // As many entries of another leader are others.
+    let mut later = large(2, 6);
+    later.term = 3;
+    let [known, other] = [large(2, 6), later].map(|message| turn.outgoing(message).entries);
+    assert!(known.as_ref().unwrap().get().is_some());
+    assert!(other.as_ref().unwrap().get().is_none());
 }
 
 #[test]
