@@ -9,8 +9,10 @@ pub enum Canary {
     FlippedEntry,
     /// What is committed is missing in the log of the next leader.
     LeaderWithGap,
-    /// The applier of one member gets a put with another value.
+    /// The applier of one member gets another member's name than the log has.
     DivergingApply,
+    /// The appliers of all members take a put of nothing for a deletion.
+    SharedMistake,
     /// A log is said to be durable, and was not synced.
     LyingDisk,
     /// A read is answered from what is applied here, without asking the leader.
@@ -33,11 +35,12 @@ pub enum Canary {
     Nondeterminism,
 }
 
-pub const ALL: [Canary; 14] = [
+pub const ALL: [Canary; 15] = [
     Canary::BoughtVotes,
     Canary::FlippedEntry,
     Canary::LeaderWithGap,
     Canary::DivergingApply,
+    Canary::SharedMistake,
     Canary::LyingDisk,
     Canary::LocalRead,
     Canary::LostEvents,
@@ -62,6 +65,7 @@ impl Canary {
             Canary::FlippedEntry => &["log matching"],
             Canary::LeaderWithGap => &["leader completeness"],
             Canary::DivergingApply => &["agreement"],
+            Canary::SharedMistake => &["model"],
             Canary::LyingDisk => &["durable prefix"],
             Canary::LocalRead => &["linearizability"],
             Canary::LostEvents | Canary::LateResume => &["watches"],

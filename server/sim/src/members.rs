@@ -139,7 +139,7 @@ impl World {
         host.joins = true;
         self.hosts.push(host);
         self.checks.durable_prefix.add_host();
-        self.checks.oracle.add_host();
+        self.checks.states.add_host();
         self.clients.add_host();
         self.watchers.add_host();
         let host = self.hosts.len() - 1;

@@ -105,6 +105,12 @@ impl Settings {
 }
 
 impl Settings {
+    /// The least TTL of a lease, in seconds: one and a half election timeouts, rounded up.
+    pub(crate) fn min_lease_ttl(&self) -> i64 {
+        let millis = self.config.election_timeout.as_millis() as u64;
+        (millis + millis / 2).div_ceil(1000) as i64
+    }
+
     /// As an operator would write it.
     pub(crate) fn key_file(&self) -> Option<KeyFile> {
         if self.keys.is_empty() {

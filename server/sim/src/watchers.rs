@@ -9,7 +9,7 @@ use server::state::watch::{Ended, HistoryRead, Out, WatchStream};
 
 use crate::canary::Canary;
 use crate::check::watches::WatchRecord;
-use crate::oracle;
+use crate::model;
 use crate::world::{Event, Failed, MICRO, MILLI, Named, World};
 use testkit::Rng;
 
@@ -218,7 +218,7 @@ impl World {
         response: pb::WatchResponse,
     ) -> Result<bool, Failed> {
         let watcher = &mut self.watchers.watchers[number];
-        let oracle = &self.checks.oracle;
+        let model = &self.model;
         let revision = response.header.as_ref().map_or(0, |header| header.revision);
         let mut text = format!("w{number} hears at {revision}:");
         let mut goes_on = true;
@@ -238,7 +238,7 @@ impl World {
             text += " created";
         } else if response.events.is_empty() {
             text += " progress";
-            let judged = watcher.record.hears_of_all_through(oracle, revision);
+            let judged = watcher.record.hears_of_all_through(model, revision);
             judged.of("watches")?;
         } else {
             let events: Vec<_> = response.events.iter().filter_map(event).collect();
@@ -247,7 +247,7 @@ impl World {
             if last > Some(revision) {
                 return Err(("watches", text));
             }
-            let judged = watcher.record.hears(oracle, events, response.fragment);
+            let judged = watcher.record.hears(model, events, response.fragment);
             judged.of("watches")?;
         }
         self.note(&text);
@@ -256,7 +256,7 @@ impl World {
 
     /// At rest, with all streams up.
     pub(crate) fn watchers_have_seen_all(&mut self) -> Result<(), Failed> {
-        let oracle = &self.checks.oracle;
+        let model = &self.model;
         for watcher in &mut self.watchers.watchers {
             let name = watcher.record.name.clone();
             if watcher.connection.is_none() {
@@ -264,16 +264,16 @@ impl World {
             }
             let judged = watcher
                 .record
-                .hears_of_all_through(oracle, oracle.revision());
+                .hears_of_all_through(model, model.newest().current);
             judged.of("watches")?;
         }
         Ok(())
     }
 }
 
-fn event(event: &etcd_api::mvccpb::Event) -> Option<(i64, oracle::Event)> {
+fn event(event: &etcd_api::mvccpb::Event) -> Option<(i64, model::Event)> {
     let kv = event.kv.as_ref()?;
-    let told = oracle::Event {
+    let told = model::Event {
         key: kv.key.to_vec(),
         value: (event.r#type == PUT).then(|| kv.value.to_vec()),
         create_revision: kv.create_revision,

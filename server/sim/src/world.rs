@@ -5,7 +5,7 @@ mod ending;
 mod transfers;
 
 use std::cmp::Ordering;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use raft::Message;
@@ -19,13 +19,14 @@ use crate::check::leader_completeness::LeaderCompleteness;
 use crate::check::leases::Leases;
 use crate::check::log_matching::LogMatching;
 use crate::check::membership::Membership;
+use crate::check::state::States;
 use crate::check::{Verdict, linearizability};
 use crate::clients::Clients;
 use crate::host::{Crash, Host};
 use crate::members::Members;
+use crate::model::Model;
 use crate::nemesis::Nemesis;
 use crate::net::Net;
-use crate::oracle::Oracle;
 use crate::process::{Actor, Settings};
 use crate::trace::Trace;
 use crate::watchers::Watchers;
@@ -247,7 +248,7 @@ pub(crate) struct Checks {
     pub agreement: Agreement,
     pub leases: Leases,
     pub membership: Membership,
-    pub oracle: Oracle,
+    pub states: States,
 }
 
 pub(crate) struct World {
@@ -262,13 +263,11 @@ pub(crate) struct World {
     pub nemesis: Nemesis,
     pub members: Members,
     pub checks: Checks,
+    /// What the committed entries make.
+    pub model: Model,
     pub trace: Trace,
     pub figures: Figures,
     pub canary: Option<Canary>,
-    /// The newest entry that anybody knows to be committed.
-    newest_commit: u64,
-    /// Whose space alarms are raised, as the log has it.
-    alarms: BTreeSet<u64>,
     /// Nothing goes wrong any more.
     pub healed_at: Option<u64>,
     /// Clients and watchers do nothing new.
@@ -287,6 +286,7 @@ impl World {
             .map(|name| Host::new(settings(name, &mut sizes.clone()), rng.fork()))
             .collect();
         let _ = sizes.next();
+        let min_lease_ttl = hosts[0].settings.min_lease_ttl();
         let net = Net::new(rng.fork());
         let clients = Clients::new(rng.fork(), members);
         let watchers = Watchers::new(rng.fork(), members);
@@ -310,16 +310,15 @@ impl World {
                 agreement: Agreement::default(),
                 leases: Leases::new(1_000_000 + DRIFT),
                 membership: Membership::default(),
-                oracle: Oracle::new(members),
+                states: States::new(members),
             },
+            model: Model::new(min_lease_ttl),
             trace: Trace::new(options.aloud),
             figures: Figures {
                 members,
                 ..Figures::default()
             },
             canary: options.canary,
-            newest_commit: 0,
-            alarms: BTreeSet::new(),
             healed_at: None,
             quiet: false,
         }
@@ -461,7 +460,7 @@ impl World {
             watch_events: self.watchers.events(),
             leases_expired: self.checks.leases.expired(),
             changes: self.checks.membership.changes(),
-            states_compared: self.checks.agreement.compared(),
+            states_compared: self.checks.agreement.compared() + self.checks.states.compared(),
             ..self.figures.clone()
         }
     }

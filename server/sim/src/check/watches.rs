@@ -6,7 +6,7 @@
 //! everything up to S, must have been told exactly what the history has in (R, S].
 
 use super::Verdict;
-use crate::oracle::{Event, Oracle};
+use crate::model::{Event, Model};
 
 /// One watcher through all its streams.
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ impl WatchRecord {
     }
 
     /// A response with `events`; `fragment` when the next one belongs to it.
-    pub fn hears(&mut self, oracle: &Oracle, events: Vec<(i64, Event)>, fragment: bool) -> Verdict {
+    pub fn hears(&mut self, model: &Model, events: Vec<(i64, Event)>, fragment: bool) -> Verdict {
         self.events += events.len() as u64;
         self.told.extend(events);
         self.in_fragments = fragment;
@@ -53,12 +53,12 @@ impl WatchRecord {
         if fragment {
             Ok(())
         } else {
-            self.hears_of_all_through(oracle, newest)
+            self.hears_of_all_through(model, newest)
         }
     }
 
     /// A bookmark, or the end of a response: nothing up to `through` is still to come.
-    pub fn hears_of_all_through(&mut self, oracle: &Oracle, through: i64) -> Verdict {
+    pub fn hears_of_all_through(&mut self, model: &Model, through: i64) -> Verdict {
         if through < self.seen {
             return Err(format!(
                 "{} was told of {}, then that {through} is the newest",
@@ -66,7 +66,7 @@ impl WatchRecord {
             ));
         }
         let told = std::mem::take(&mut self.told);
-        let history = oracle.between(self.seen, through);
+        let history = model.changes(self.seen, through);
         let all = history.flat_map(|(revision, events)| events.iter().map(move |e| (revision, e)));
         let mut wanted = all.filter(|(_, event)| self.wants(event));
         for (revision, event) in &told {

@@ -1,13 +1,14 @@
 //! Turning the actors of a process, and carrying what they say to other hosts and to clients.
 
+use etcd_api::etcdserverpb::DeleteRangeRequest;
 use etcd_api::etcdserverpb::alarm_request::AlarmAction;
 use raft::{Body, Message, RoleKind};
 use server::driver::Replies;
 use server::event::{ApplyEvent, ConsensusEvent};
 use server::request::Request;
-use server::state::space_needed;
+use storage::mvcc::View;
 
-use super::{Event, Failed, MICRO, MILLI, Named, World};
+use super::{Checks, Event, Failed, MICRO, MILLI, Named, World};
 use crate::canary::Canary;
 use crate::host::Crash;
 use crate::process::{ACTORS, Actor, Fatal, Process, Turn};
@@ -63,11 +64,15 @@ impl World {
         }
         this.clock.start(self.now);
         let view = process.view();
-        if !this.disk_has_failed() {
-            let judged = self.checks.oracle.restarts(host, &view);
-            judged.of("agreement")?;
-        }
         this.process = Some(process);
+        let known = self.model.newest().current;
+        // What was committed before the crash, and applied by nobody.
+        for entry in found.entries.iter().filter(|e| e.index <= found.applied) {
+            self.is_committed(entry)?;
+        }
+        self.checks.states.restarts(host, &view, known);
+        self.shows(host, &view, false)?;
+        let this = &mut self.hosts[host];
         let (term, last) = (found.hard_state.term, this.shadow.newest.last());
         let text = format!(
             "h{host} starts: term {term}, log to {last}, applied {}",
@@ -210,7 +215,10 @@ impl World {
                     this.shadow.installs(position);
                 }
                 if canary == Some(Canary::DivergingApply) && host == 1 {
-                    diverge(process);
+                    diverge(process, rename);
+                }
+                if canary == Some(Canary::SharedMistake) {
+                    diverge(process, drop_empty);
                 }
                 let hasty = canary == Some(Canary::HastyLeases);
                 let local = if hasty { local * 3 } else { local };
@@ -355,39 +363,47 @@ impl World {
             judged.of("durable prefix")?;
             let completeness = &mut self.checks.leader_completeness;
             completeness.committed(entry.index, entry.term, term);
-            if entry.index > self.newest_commit {
-                self.newest_commit = entry.index;
-                self.takes_effect(entry)?;
-            }
+            self.is_committed(entry)?;
         }
         Ok(())
     }
 
-    /// An entry is committed, and somebody knows it: from now on everybody has to see it.
-    fn takes_effect(&mut self, entry: &raft::Entry) -> Result<(), Failed> {
+    /// Somebody knows that an entry is committed: from now on everybody has to see it.
+    fn is_committed(&mut self, entry: &raft::Entry) -> Result<(), Failed> {
+        if entry.index <= self.model.applied() {
+            return Ok(());
+        }
+        self.model.apply(entry).of("model")?;
         if entry.kind != raft::EntryKind::Normal || entry.data.is_empty() {
             return Ok(());
         }
         let request = Request::decode(&entry.data)
             .map_err(|what| ("durable prefix", format!("entry {}: {what}", entry.index)))?;
-        // Everybody refuses it in the same way, and whoever asked may never hear of that.
-        let is_refused = !self.alarms.is_empty() && space_needed(&request) > 0;
-        if let Some(id) = Request::id_of(&entry.data)
-            && !is_refused
-        {
-            self.clients.takes_effect(id, self.now);
+        if let Some(id) = Request::id_of(&entry.data) {
+            // Everybody refuses it in the same way, and whoever asked may never hear of that.
+            let answer = self.model.answer_to(id);
+            if answer.is_some_and(|answer| answer.response.is_ok()) {
+                self.clients.takes_effect(id, self.now);
+            }
         }
         match request {
             Request::LeaseRevoke(revoke) => {
-                return self.checks.leases.ended(revoke.id, self.now).of("leases");
+                self.checks.leases.ended(revoke.id, self.now).of("leases")
             }
-            Request::Alarm(alarm) if alarm.action() == AlarmAction::Activate => {
-                self.alarms.insert(alarm.member_id);
-            }
-            Request::Alarm(alarm) => drop(self.alarms.remove(&alarm.member_id)),
-            _ => {}
+            _ => Ok(()),
         }
-        Ok(())
+    }
+
+    /// What a member shows to readers. `wholly`: whatever the index.
+    pub(super) fn shows(&mut self, host: usize, view: &View, wholly: bool) -> Result<(), Failed> {
+        if self.hosts[host].disk_has_failed() {
+            return Ok(());
+        }
+        let Checks {
+            agreement, states, ..
+        } = &mut self.checks;
+        agreement.shows(host, view, wholly).of("agreement")?;
+        states.shows(host, view, &self.model, wholly).of("model")
     }
 
     fn send(&mut self, host: usize, messages: Vec<Message>) {
@@ -438,12 +454,7 @@ impl World {
             }
         }
         let view = process.view();
-        if !self.hosts[host].disk_has_failed() {
-            let judged = self.checks.oracle.reads(host, &view);
-            judged.of("agreement")?;
-            let judged = self.checks.agreement.shows(host, &view, false);
-            judged.of("agreement")?;
-        }
+        self.shows(host, &view, false)?;
         if let Some(key) = turn.reencrypted {
             self.figures.reencrypted += 1;
             // The operator removes the others, unless there is a newer one by now.
@@ -506,18 +517,40 @@ impl World {
     }
 }
 
-/// The canary: this member puts other values than the rest.
-fn diverge(process: &mut Process) {
+/// The canaries: this member applies something else than the log has.
+fn diverge(process: &mut Process, change: fn(Request) -> Request) {
     for event in &mut process.ports.to_apply {
         let ApplyEvent::Committed(entries) = event else {
             continue;
         };
         for committed in entries {
-            if let Ok(Request::Put(mut put)) = Request::decode(&committed.entry.data) {
-                put.value = [&put.value[..], b"?"].concat().into();
-                committed.request = Some(Request::Put(put));
+            if let Ok(request) = Request::decode(&committed.entry.data) {
+                committed.request = Some(change(request));
             }
         }
+    }
+}
+
+fn rename(request: Request) -> Request {
+    match request {
+        Request::ClusterMemberAttrSet(mut set) => {
+            if let Some(attributes) = &mut set.member_attributes {
+                attributes.name += "?";
+            }
+            Request::ClusterMemberAttrSet(set)
+        }
+        request => request,
+    }
+}
+
+/// Mem_etcd's bug M8: an empty value deletes the key.
+fn drop_empty(request: Request) -> Request {
+    match request {
+        Request::Put(put) if put.value.is_empty() => Request::DeleteRange(DeleteRangeRequest {
+            key: put.key,
+            ..Default::default()
+        }),
+        request => request,
     }
 }
 

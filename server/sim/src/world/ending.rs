@@ -115,8 +115,7 @@ impl World {
             };
             let judged = self.checks.membership.at_rest(host, &members, &removed);
             judged.of("membership")?;
-            let judged = self.checks.agreement.shows(host, &view, true);
-            judged.of("agreement")?;
+            self.shows(host, &view, true)?;
             self.alarms_are_gone(host, &view)?;
             let leases = state::leases(&view);
             let leases = leases.map_err(|error| ("agreement", error.to_string()))?;
