@@ -17,6 +17,14 @@ pub enum Canary {
     LyingDisk,
     /// A read is answered from what is applied here, without asking the leader.
     LocalRead,
+    /// The same of ranges, which no search judges.
+    LocalRange,
+    /// A range leaves out its last row.
+    ShortRange,
+    /// An answer to a change has another revision than the change.
+    WrongRevision,
+    /// A request enters the log though its client was told that it was refused.
+    RefusedButProposed,
     /// A watch response is lost on the way.
     LostEvents,
     /// A watch that comes back begins one revision late.
@@ -35,7 +43,7 @@ pub enum Canary {
     Nondeterminism,
 }
 
-pub const ALL: [Canary; 15] = [
+pub const ALL: [Canary; 19] = [
     Canary::BoughtVotes,
     Canary::FlippedEntry,
     Canary::LeaderWithGap,
@@ -43,6 +51,10 @@ pub const ALL: [Canary; 15] = [
     Canary::SharedMistake,
     Canary::LyingDisk,
     Canary::LocalRead,
+    Canary::LocalRange,
+    Canary::ShortRange,
+    Canary::WrongRevision,
+    Canary::RefusedButProposed,
     Canary::LostEvents,
     Canary::LateResume,
     Canary::HastyLeases,
@@ -68,6 +80,9 @@ impl Canary {
             Canary::SharedMistake => &["model"],
             Canary::LyingDisk => &["durable prefix"],
             Canary::LocalRead => &["linearizability"],
+            Canary::LocalRange => &["real time"],
+            Canary::ShortRange | Canary::WrongRevision => &["model"],
+            Canary::RefusedButProposed => &["refusals"],
             Canary::LostEvents | Canary::LateResume => &["watches"],
             Canary::HastyLeases | Canary::EternalLeases => &["leases"],
             Canary::StuckAlarm => &["space"],

@@ -11,6 +11,7 @@ pub use testkit::linearizability;
 pub mod liveness;
 pub mod log_matching;
 pub mod membership;
+pub mod real_time;
 pub mod state;
 pub mod watches;
 

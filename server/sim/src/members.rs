@@ -162,7 +162,7 @@ impl World {
             return;
         }
         let host = *self.nemesis.rng.pick(&up);
-        let Ok(permit) = self.clients.admit() else {
+        let Ok(permit) = self.clients.admit(host) else {
             return;
         };
         let Some(process) = &mut self.hosts[host].process else {

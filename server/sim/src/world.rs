@@ -19,6 +19,7 @@ use crate::check::leader_completeness::LeaderCompleteness;
 use crate::check::leases::Leases;
 use crate::check::log_matching::LogMatching;
 use crate::check::membership::Membership;
+use crate::check::real_time::RealTime;
 use crate::check::state::States;
 use crate::check::{Verdict, linearizability};
 use crate::clients::Clients;
@@ -155,6 +156,11 @@ pub struct Figures {
     /// Disks with little room or none, and changes refused for it.
     pub tight: usize,
     pub refused: usize,
+    /// Requests that were turned away because there were too many.
+    pub busy: usize,
+    /// Of the operations that the model alone judges.
+    pub reads: usize,
+    pub writes: usize,
     pub defragmented: usize,
     /// Changes of keys that were carried through.
     pub reencrypted: usize,
@@ -189,6 +195,9 @@ impl std::ops::AddAssign for Figures {
         self.pauses += other.pauses;
         self.tight += other.tight;
         self.refused += other.refused;
+        self.busy += other.busy;
+        self.reads += other.reads;
+        self.writes += other.writes;
         self.defragmented += other.defragmented;
         self.reencrypted += other.reencrypted;
         self.watch_events += other.watch_events;
@@ -207,6 +216,7 @@ impl std::fmt::Display for Figures {
         write!(
             f,
             "{} members, {} simulated seconds, {} operations ({} unheard of, {} searches undecided), \
+             {} ranges and reads at once, {} changes of any shape, {} requests turned away, \
              {} entries, {} elections, {} changes of members ({} joined, {} left, {} stranded), {} crashes, {} partitions, {} pauses, {} full disks ({} changes refused), {} defragmentations, {} changes of keys, {} checkpoints, \
              {} compactions, {} snapshots ({} installed), {} entries fed from disk, {} leases expired, {} watch events, {} states compared",
             self.members,
@@ -214,6 +224,9 @@ impl std::fmt::Display for Figures {
             self.operations,
             self.unknown,
             self.undecided,
+            self.reads,
+            self.writes,
+            self.busy,
             self.entries,
             self.elections,
             self.changes,
@@ -248,6 +261,7 @@ pub(crate) struct Checks {
     pub agreement: Agreement,
     pub leases: Leases,
     pub membership: Membership,
+    pub real_time: RealTime,
     pub states: States,
 }
 
@@ -310,6 +324,7 @@ impl World {
                 agreement: Agreement::default(),
                 leases: Leases::new(1_000_000 + DRIFT),
                 membership: Membership::default(),
+                real_time: RealTime::default(),
                 states: States::new(members),
             },
             model: Model::new(min_lease_ttl),

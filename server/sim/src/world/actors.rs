@@ -380,6 +380,7 @@ impl World {
         let request = Request::decode(&entry.data)
             .map_err(|what| ("durable prefix", format!("entry {}: {what}", entry.index)))?;
         if let Some(id) = Request::id_of(&entry.data) {
+            self.clients.judge_committed(id).of("refusals")?;
             // Everybody refuses it in the same way, and whoever asked may never hear of that.
             let answer = self.model.answer_to(id);
             if answer.is_some_and(|answer| answer.response.is_ok()) {
