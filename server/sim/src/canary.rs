@@ -27,6 +27,8 @@ pub enum Canary {
     RefusedButProposed,
     /// A watch response is lost on the way.
     LostEvents,
+    /// Events come without what the key was before.
+    LostPrevKv,
     /// A watch that comes back begins one revision late.
     LateResume,
     /// The applier's clock runs three times as fast.
@@ -43,7 +45,7 @@ pub enum Canary {
     Nondeterminism,
 }
 
-pub const ALL: [Canary; 19] = [
+pub const ALL: [Canary; 20] = [
     Canary::BoughtVotes,
     Canary::FlippedEntry,
     Canary::LeaderWithGap,
@@ -56,6 +58,7 @@ pub const ALL: [Canary; 19] = [
     Canary::WrongRevision,
     Canary::RefusedButProposed,
     Canary::LostEvents,
+    Canary::LostPrevKv,
     Canary::LateResume,
     Canary::HastyLeases,
     Canary::EternalLeases,
@@ -83,7 +86,7 @@ impl Canary {
             Canary::LocalRange => &["real time"],
             Canary::ShortRange | Canary::WrongRevision => &["model"],
             Canary::RefusedButProposed => &["refusals"],
-            Canary::LostEvents | Canary::LateResume => &["watches"],
+            Canary::LostEvents | Canary::LostPrevKv | Canary::LateResume => &["watches"],
             Canary::HastyLeases | Canary::EternalLeases => &["leases"],
             Canary::StuckAlarm => &["space"],
             Canary::DeafMember => &["membership"],

@@ -394,10 +394,8 @@ impl Process {
         self.reader.view()
     }
 
-    pub(crate) fn open_stream(&self) -> WatchStream {
-        let options = StreamOptions {
-            fragment_bytes: 2 << 20,
-        };
+    pub(crate) fn open_stream(&self, fragment_bytes: usize) -> WatchStream {
+        let options = StreamOptions { fragment_bytes };
         WatchStream::new(self.watch.inbox().clone(), self.reader.clone(), options)
     }
 

@@ -15,6 +15,9 @@ pub struct WatchRecord {
     /// Inclusive; the end exclusive.
     pub start: Vec<u8>,
     pub end: Vec<u8>,
+    /// Filters.
+    pub no_puts: bool,
+    pub no_deletes: bool,
     /// All changes up to here were told, or need not be.
     pub seen: i64,
     /// Told since, in order.
@@ -31,6 +34,8 @@ impl WatchRecord {
             name,
             start: start.to_vec(),
             end: end.to_vec(),
+            no_puts: false,
+            no_deletes: false,
             seen,
             told: Vec::new(),
             in_fragments: false,
@@ -39,7 +44,12 @@ impl WatchRecord {
     }
 
     fn wants(&self, event: &Event) -> bool {
-        event.key >= self.start && event.key < self.end
+        let is_filtered = if event.value.is_some() {
+            self.no_puts
+        } else {
+            self.no_deletes
+        };
+        !is_filtered && event.key >= self.start && event.key < self.end
     }
 
     /// A response with `events`; `fragment` when the next one belongs to it.
