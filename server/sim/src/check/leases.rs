@@ -35,20 +35,20 @@ impl Leases {
         }
     }
 
-    /// A client asks for a lease at `asked_at`, and got it.
-    pub fn granted(&mut self, id: i64, ttl_seconds: i64, asked_at: u64) {
+    /// The log has the beginning of a lease; an earlier one of that name has ended.
+    pub fn begins(&mut self, id: i64, ttl_seconds: i64) {
         // A revocation of an earlier lease of that name may still be on its way.
         let revoked = self.leases.get(&id).is_some_and(|earlier| earlier.revoked);
         let lease = Lease {
             ttl: ttl_seconds as u64 * SECOND,
-            renewed_at: asked_at,
+            renewed_at: 0,
             revoked,
             ended_at: None,
         };
         self.leases.insert(id, lease);
     }
 
-    /// A keep-alive was answered with a time to live.
+    /// A grant, or a keep-alive, was answered with a time to live.
     pub fn renewed(&mut self, id: i64, asked_at: u64) -> Verdict {
         let Some(lease) = self.leases.get_mut(&id) else {
             return Ok(());

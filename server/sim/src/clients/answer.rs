@@ -125,7 +125,8 @@ impl World {
                     unreachable!("a grant is answered as such");
                 };
                 self.note(&format!("c{client} has lease {id} of {} s", granted.ttl));
-                self.checks.leases.granted(*id, granted.ttl, called_at);
+                let judged = self.checks.leases.renewed(*id, called_at);
+                judged.of("leases")?;
                 self.clients.clients[client].leases.push(*id);
                 self.clients.leases.push(*id);
             }

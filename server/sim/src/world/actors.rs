@@ -11,6 +11,7 @@ use storage::mvcc::View;
 use super::{Checks, Event, Failed, MICRO, MILLI, Named, World};
 use crate::canary::Canary;
 use crate::host::Crash;
+use crate::model::Response;
 use crate::process::{ACTORS, Actor, Fatal, Process, Turn};
 
 impl World {
@@ -379,15 +380,23 @@ impl World {
         }
         let request = Request::decode(&entry.data)
             .map_err(|what| ("durable prefix", format!("entry {}: {what}", entry.index)))?;
-        if let Some(id) = Request::id_of(&entry.data) {
+        let id = Request::id_of(&entry.data);
+        let answered = id.and_then(|id| self.model.answer_to(id));
+        let answered = answered.map(|answer| answer.response.clone());
+        if let Some(id) = id {
             self.clients.judge_committed(id).of("refusals")?;
             // Everybody refuses it in the same way, and whoever asked may never hear of that.
-            let answer = self.model.answer_to(id);
-            if answer.is_some_and(|answer| answer.response.is_ok()) {
+            if answered.as_ref().is_some_and(Result::is_ok) {
                 self.clients.takes_effect(id, self.now);
             }
         }
         match request {
+            Request::LeaseGrant(grant) => {
+                if let Some(Ok(Response::LeaseGrant(ttl))) = answered {
+                    self.checks.leases.begins(grant.id, ttl);
+                }
+                Ok(())
+            }
             Request::LeaseRevoke(revoke) => {
                 self.checks.leases.ended(revoke.id, self.now).of("leases")
             }
