@@ -51,6 +51,10 @@ pub(crate) struct Host {
     pub sync_takes: u64,
     /// ..until this time, and longer.
     pub stalled_until: u64,
+    /// Every sync and every checkpoint is slow until then.
+    pub slow_disk_until: u64,
+    /// Every turn of the applier is.
+    pub slow_apply_until: u64,
     /// It is down until then, at least.
     pub restart_at: Option<u64>,
 }
@@ -77,6 +81,8 @@ impl Host {
             crash_to_come: None,
             is_tight: false,
             stalled_until: 0,
+            slow_disk_until: 0,
+            slow_apply_until: 0,
             restart_at: None,
         }
     }

@@ -20,8 +20,12 @@ enum Fault {
     DiskFull,
     /// So little room is left that the space alarm is due.
     DiskLow,
-    /// Syncs take long.
+    /// A sync takes long.
     Stall,
+    /// For seconds, all of them do.
+    SlowDisk,
+    /// For seconds, entries are applied slowly.
+    SlowApply,
     /// New data is encrypted with another key.
     ChangeKeys,
     Isolate,
@@ -41,13 +45,15 @@ enum Fault {
     Members(Wish),
 }
 
-const FAULTS: [Fault; 23] = [
+const FAULTS: [Fault; 25] = [
     Fault::Kill,
     Fault::PowerCut,
     Fault::CrashAtCall,
     Fault::DiskFull,
     Fault::DiskLow,
     Fault::Stall,
+    Fault::SlowDisk,
+    Fault::SlowApply,
     Fault::ChangeKeys,
     Fault::Isolate,
     Fault::Split,
@@ -151,6 +157,7 @@ impl World {
             Fault::CrashAtCall | Fault::DiskFull | Fault::DiskLow | Fault::Stall => {
                 self.hurt_disk(fault, victim);
             }
+            Fault::SlowDisk | Fault::SlowApply => self.slow_down(fault, victim),
             Fault::ChangeKeys => self.change_keys(victim),
             Fault::Pause | Fault::Suspend => self.stop(fault == Fault::Suspend, victim),
             Fault::SetTimeOfDay => {
@@ -225,6 +232,19 @@ impl World {
                 self.note(&format!("h{victim} has a disk that stalls"));
             }
         }
+    }
+
+    fn slow_down(&mut self, fault: Fault, victim: usize) {
+        let lasts = self.nemesis.rng.between(SECOND, 6 * SECOND);
+        let host = &mut self.hosts[victim];
+        let (until, what) = if fault == Fault::SlowDisk {
+            (&mut host.slow_disk_until, "a slow disk")
+        } else {
+            (&mut host.slow_apply_until, "a slow applier")
+        };
+        *until = self.now + lasts;
+        self.figures.slow += 1;
+        self.note(&format!("h{victim} has {what} for {} ms", lasts / MILLI));
     }
 
     /// There is room again.
@@ -303,7 +323,8 @@ impl World {
                 self.note(&format!("nothing gets from h{victim} to h{other}"));
             }
             Fault::SlowLink => {
-                let by = rng.between(10 * MILLI, 1500 * MILLI);
+                let most = *rng.pick(&[1500 * MILLI, 1500 * MILLI, 8 * SECOND]);
+                let by = rng.between(10 * MILLI, most);
                 self.net.slow_down((victim, other), by);
                 self.note(&format!(
                     "h{victim} to h{other} takes {} ms more",

@@ -153,6 +153,8 @@ pub struct Figures {
     pub crashes: usize,
     pub partitions: usize,
     pub pauses: usize,
+    /// Disks and appliers that were slow for seconds.
+    pub slow: usize,
     /// Disks with little room or none, and changes refused for it.
     pub tight: usize,
     pub refused: usize,
@@ -193,6 +195,7 @@ impl std::ops::AddAssign for Figures {
         self.crashes += other.crashes;
         self.partitions += other.partitions;
         self.pauses += other.pauses;
+        self.slow += other.slow;
         self.tight += other.tight;
         self.refused += other.refused;
         self.busy += other.busy;
@@ -217,7 +220,7 @@ impl std::fmt::Display for Figures {
             f,
             "{} members, {} simulated seconds, {} operations ({} unheard of, {} searches undecided), \
              {} ranges and reads at once, {} changes of any shape, {} requests turned away, \
-             {} entries, {} elections, {} changes of members ({} joined, {} left, {} stranded), {} crashes, {} partitions, {} pauses, {} full disks ({} changes refused), {} defragmentations, {} changes of keys, {} checkpoints, \
+             {} entries, {} elections, {} changes of members ({} joined, {} left, {} stranded), {} crashes, {} partitions, {} pauses, {} slow disks and appliers, {} full disks ({} changes refused), {} defragmentations, {} changes of keys, {} checkpoints, \
              {} compactions, {} snapshots ({} installed), {} entries fed from disk, {} leases expired, {} watch events, {} states compared",
             self.members,
             self.time / SECOND,
@@ -236,6 +239,7 @@ impl std::fmt::Display for Figures {
             self.crashes,
             self.partitions,
             self.pauses,
+            self.slow,
             self.tight,
             self.refused,
             self.defragmented,
@@ -503,6 +507,9 @@ pub(crate) fn settings(name: &str, names: &[String], joins: bool, rng: &mut Rng)
     settings.limits.append_bytes = *rng.pick(&[500, 5_000, 1 << 20]);
     settings.limits.kept_bytes = *rng.pick(&[1_000, 20_000, 32 << 20]);
     settings.limits.fetch_bytes = *rng.pick(&[1, 5_000, 4 << 20]);
+    settings.limits.uncommitted_bytes = *rng.pick(&[3_000, 256 << 20, 256 << 20]);
+    settings.limits.unapplied_bytes = *rng.pick(&[3_000, 256 << 20, 256 << 20]);
+    settings.limits.pending_reads = *rng.pick(&[1, 1 << 16, 1 << 16]);
     settings.limits.inflight_messages = *rng.pick(&[2, 16, 512]);
     settings.log.segment_bytes = *rng.pick(&[16 << 10, 64 << 10, 256 << 10]);
     settings.pace.log_bytes_to_checkpoint = *rng.pick(&[2 << 10, 10 << 10, 50 << 10, 1 << 20]);

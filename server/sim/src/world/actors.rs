@@ -14,6 +14,10 @@ use crate::host::Crash;
 use crate::model::Response;
 use crate::process::{ACTORS, Actor, Fatal, Process, Turn};
 
+/// A turn on a slow disk, and one of a slow applier.
+const SLOW_SYNC: u64 = 100 * MILLI;
+const SLOW_APPLY: u64 = 300 * MILLI;
+
 impl World {
     pub(super) fn start(&mut self, host: usize) -> Result<(), Failed> {
         let this = &mut self.hosts[host];
@@ -164,12 +168,16 @@ impl World {
             });
             if process.is_busy(actor) {
                 let rng = &mut this.rng;
+                let is_slow = this.slow_disk_until > now;
                 let latency = match actor {
                     Actor::LogSync => {
                         let stall = this.stalled_until.saturating_sub(now);
-                        rng.about(this.sync_takes) + stall
+                        let slow = if is_slow { rng.about(SLOW_SYNC) } else { 0 };
+                        rng.about(this.sync_takes) + stall + slow
                     }
+                    Actor::Helper if is_slow => rng.about(10 * SLOW_SYNC),
                     Actor::Helper => rng.about(5 * MILLI),
+                    Actor::Apply if this.slow_apply_until > now => rng.about(SLOW_APPLY),
                     _ if rng.chance(5) => rng.below(20 * MILLI),
                     _ => rng.between(5 * MICRO, 60 * MICRO),
                 };

@@ -22,6 +22,8 @@ impl World {
         }
         for host in 0..self.hosts.len() {
             self.hosts[host].stalled_until = 0;
+            self.hosts[host].slow_disk_until = 0;
+            self.hosts[host].slow_apply_until = 0;
             let life = self.hosts[host].life;
             self.make_room(host, life);
             self.hosts[host].disk.set_capacity(u64::MAX);
