@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use raft::NodeId;
+use raft::{Index, NodeId};
 use storage::vfs::Vfs;
 use storage::vfs::sim::SimVfs;
 
@@ -45,6 +45,12 @@ pub(crate) struct Host {
     pub paused: bool,
     /// What the disk does next when its countdown ends.
     pub crash_to_come: Option<Crash>,
+    /// The disk as a process before left it, and the keys of that time.
+    pub image: Option<(SimVfs, Vec<u32>)>,
+    /// The disk was put back to an older state when the log had entries up to this one.
+    pub rolled_back: Option<Index>,
+    /// ..and no process has begun on that yet.
+    pub has_old_disk: bool,
     /// Little room is left, for some time.
     pub is_tight: bool,
     /// Nanoseconds that a sync takes at least.
@@ -79,6 +85,9 @@ impl Host {
             published: false,
             paused: false,
             crash_to_come: None,
+            image: None,
+            rolled_back: None,
+            has_old_disk: false,
             is_tight: false,
             stalled_until: 0,
             slow_disk_until: 0,
@@ -110,5 +119,9 @@ impl Host {
             Crash::PowerCut => self.disk.power_cut(self.rng.next()),
         };
         self.disk.set_capacity(u64::MAX);
+        if self.begun && !self.has_old_disk && (self.image.is_none() || self.rng.chance(250)) {
+            let image = self.disk.process_killed();
+            self.image = Some((image, self.settings.keys.clone()));
+        }
     }
 }

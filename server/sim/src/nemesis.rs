@@ -22,6 +22,10 @@ enum Fault {
     DiskLow,
     /// A sync takes long.
     Stall,
+    /// A disk is put back to an older state.
+    RollBack,
+    /// All members but one are lost for good.
+    ForceNewCluster,
     /// For seconds, all of them do.
     SlowDisk,
     /// For seconds, entries are applied slowly.
@@ -45,13 +49,15 @@ enum Fault {
     Members(Wish),
 }
 
-const FAULTS: [Fault; 25] = [
+const FAULTS: [Fault; 27] = [
     Fault::Kill,
     Fault::PowerCut,
     Fault::CrashAtCall,
     Fault::DiskFull,
     Fault::DiskLow,
     Fault::Stall,
+    Fault::RollBack,
+    Fault::ForceNewCluster,
     Fault::SlowDisk,
     Fault::SlowApply,
     Fault::ChangeKeys,
@@ -156,6 +162,18 @@ impl World {
             }
             Fault::CrashAtCall | Fault::DiskFull | Fault::DiskLow | Fault::Stall => {
                 self.hurt_disk(fault, victim);
+            }
+            Fault::RollBack => {
+                // Any disk will do that has an older state.
+                let hosts = self.hosts.len();
+                let mut order = (victim..hosts).chain(0..victim);
+                let _ = order.any(|host| self.roll_back(host));
+            }
+            // Once in a run, and not in most: others have to go on for long, too.
+            Fault::ForceNewCluster => {
+                if self.figures.forced == 0 && self.nemesis.rng.chance(20) {
+                    self.force_new_cluster();
+                }
             }
             Fault::SlowDisk | Fault::SlowApply => self.slow_down(fault, victim),
             Fault::ChangeKeys => self.change_keys(victim),

@@ -228,9 +228,15 @@ impl World {
             return Ok(());
         }
         let Some(watch) = watcher.watches.iter_mut().find(|watch| watch.id == id) else {
-            // One that is compacted is not canceled by its client here.
             let what = format!("w{number} hears of a watch it does not have: {response:?}");
-            return Err(("watches", what));
+            let connection = watcher.connection.as_mut();
+            let is_late = connection.is_some_and(|connection| connection.is_canceled_twice(id));
+            let is_right = is_late && response.canceled && response.compact_revision == 0;
+            return if is_right {
+                Ok(())
+            } else {
+                Err(("watches", what))
+            };
         };
         let mut text = format!("{} hears at {revision}:", watch.record.name);
         if response.created && !response.canceled {
@@ -238,6 +244,11 @@ impl World {
             text += " created";
         } else if response.canceled {
             text += &format!(" canceled, compacted {}", response.compact_revision);
+            if response.compact_revision != 0 && watch.is_canceled {
+                // Its client asked for its end, and will hear of that, too.
+                let connection = watcher.connection.as_mut();
+                connection.into_iter().for_each(|c| c.cancels_again(id));
+            }
             watch.ends(response.compact_revision).of("watches")?;
             let rng = &mut self.watchers.rng;
             if rng.chance(400) {

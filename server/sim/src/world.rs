@@ -2,6 +2,9 @@
 
 mod actors;
 mod ending;
+mod figures;
+mod judge;
+mod recovery;
 mod transfers;
 
 use std::cmp::Ordering;
@@ -32,6 +35,7 @@ use crate::process::{Actor, Settings};
 use crate::trace::Trace;
 use crate::watchers::Watchers;
 use crate::{DRIFT, Options};
+pub use figures::Figures;
 use testkit::Rng;
 
 pub(crate) const MICRO: u64 = 1_000;
@@ -83,6 +87,8 @@ pub(crate) enum Event {
     Nemesis,
     /// The host's process begins again, unless it has.
     Start(usize),
+    /// Somebody takes away a member that lost its log.
+    Operator(usize),
     /// Its pause ends.
     Resume(usize),
     /// The disk has room again, unless the host's `life`th process has ended.
@@ -130,129 +136,6 @@ impl Ord for Scheduled {
     /// The earliest is the greatest: what the heap gives first.
     fn cmp(&self, other: &Scheduled) -> Ordering {
         (other.at, other.order).cmp(&(self.at, self.order))
-    }
-}
-
-#[derive(Clone, Debug, Default)]
-pub struct Figures {
-    pub digest: u64,
-    pub members: usize,
-    /// Simulated nanoseconds.
-    pub time: u64,
-    pub operations: usize,
-    pub unknown: usize,
-    pub undecided: usize,
-    pub elections: usize,
-    /// Changes of the members that were acknowledged, machines that joined, and that left.
-    pub changes: usize,
-    pub joined: usize,
-    pub left: usize,
-    /// Runs whose last voter never heard that it is alone.
-    pub stranded: usize,
-    pub entries: usize,
-    pub crashes: usize,
-    pub partitions: usize,
-    pub pauses: usize,
-    /// Disks and appliers that were slow for seconds.
-    pub slow: usize,
-    /// Disks with little room or none, and changes refused for it.
-    pub tight: usize,
-    pub refused: usize,
-    /// Requests that were turned away because there were too many.
-    pub busy: usize,
-    /// Of the operations that the model alone judges.
-    pub reads: usize,
-    pub writes: usize,
-    pub defragmented: usize,
-    /// Changes of keys that were carried through.
-    pub reencrypted: usize,
-    pub watch_events: u64,
-    pub leases_expired: u64,
-    pub checkpoints: usize,
-    pub compactions: usize,
-    /// States sent to members too far behind, and those put in place.
-    pub snapshots: usize,
-    pub installs: usize,
-    /// Entries read from the log on disk for members too far behind.
-    pub fetched: usize,
-    pub states_compared: u64,
-}
-
-impl std::ops::AddAssign for Figures {
-    fn add_assign(&mut self, other: Figures) {
-        self.digest ^= other.digest;
-        self.members += other.members;
-        self.time += other.time;
-        self.operations += other.operations;
-        self.unknown += other.unknown;
-        self.undecided += other.undecided;
-        self.elections += other.elections;
-        self.changes += other.changes;
-        self.joined += other.joined;
-        self.left += other.left;
-        self.stranded += other.stranded;
-        self.entries += other.entries;
-        self.crashes += other.crashes;
-        self.partitions += other.partitions;
-        self.pauses += other.pauses;
-        self.slow += other.slow;
-        self.tight += other.tight;
-        self.refused += other.refused;
-        self.busy += other.busy;
-        self.reads += other.reads;
-        self.writes += other.writes;
-        self.defragmented += other.defragmented;
-        self.reencrypted += other.reencrypted;
-        self.watch_events += other.watch_events;
-        self.leases_expired += other.leases_expired;
-        self.checkpoints += other.checkpoints;
-        self.compactions += other.compactions;
-        self.snapshots += other.snapshots;
-        self.installs += other.installs;
-        self.fetched += other.fetched;
-        self.states_compared += other.states_compared;
-    }
-}
-
-impl std::fmt::Display for Figures {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "{} members, {} simulated seconds, {} operations ({} unheard of, {} searches undecided), \
-             {} ranges and reads at once, {} changes of any shape, {} requests turned away, \
-             {} entries, {} elections, {} changes of members ({} joined, {} left, {} stranded), {} crashes, {} partitions, {} pauses, {} slow disks and appliers, {} full disks ({} changes refused), {} defragmentations, {} changes of keys, {} checkpoints, \
-             {} compactions, {} snapshots ({} installed), {} entries fed from disk, {} leases expired, {} watch events, {} states compared",
-            self.members,
-            self.time / SECOND,
-            self.operations,
-            self.unknown,
-            self.undecided,
-            self.reads,
-            self.writes,
-            self.busy,
-            self.entries,
-            self.elections,
-            self.changes,
-            self.joined,
-            self.left,
-            self.stranded,
-            self.crashes,
-            self.partitions,
-            self.pauses,
-            self.slow,
-            self.tight,
-            self.refused,
-            self.defragmented,
-            self.reencrypted,
-            self.checkpoints,
-            self.compactions,
-            self.snapshots,
-            self.installs,
-            self.fetched,
-            self.leases_expired,
-            self.watch_events,
-            self.states_compared,
-        )
     }
 }
 
@@ -405,6 +288,10 @@ impl World {
             Event::Watcher(watcher) => self.watcher(watcher),
             Event::Nemesis => self.strike(),
             Event::Start(host) => self.start(host),
+            Event::Operator(host) => {
+                self.operate(host);
+                Ok(())
+            }
             Event::Resume(host) => {
                 self.resume(host);
                 Ok(())

@@ -36,6 +36,9 @@ fn some_clusters_keep_every_promise() {
     assert!(total.reads > 50 * SEEDS as usize, "{total}");
     assert!(total.writes > 50 * SEEDS as usize, "{total}");
     assert!(total.busy > SEEDS as usize, "{total}");
+    assert!(total.slow > SEEDS as usize, "{total}");
+    assert!(total.rolled_back > 0, "{total}");
+    assert!(total.forced > 0, "{total}");
     assert_eq!(total.undecided, 0, "{total}");
 }
 

@@ -1,6 +1,6 @@
 //! One stream of watches, between the client and the member.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use etcd_api::etcdserverpb as pb;
 use pb::watch_request::RequestUnion;
@@ -20,6 +20,8 @@ pub(super) struct Connection {
     /// Read by another thread, as it were; done at the next look.
     reading: Option<HistoryRead>,
     last_id: i64,
+    /// Watches that were compacted when their client asked for their end.
+    canceled_twice: BTreeSet<i64>,
 }
 
 impl Connection {
@@ -34,6 +36,7 @@ impl Connection {
             bytes: Vec::new(),
             reading: None,
             last_id: 0,
+            canceled_twice: BTreeSet::new(),
         }
     }
 
@@ -45,6 +48,16 @@ impl Connection {
 
     pub(super) fn ask(&mut self, request: RequestUnion) {
         self.requests.push_back(request);
+    }
+
+    /// Another answer says that the watch has ended.
+    pub(super) fn cancels_again(&mut self, id: i64) {
+        self.canceled_twice.insert(id);
+    }
+
+    /// True once for each such watch.
+    pub(super) fn is_canceled_twice(&mut self, id: i64) -> bool {
+        self.canceled_twice.remove(&id)
     }
 
     /// The progress interval has passed.

@@ -6,12 +6,10 @@ use raft::{Body, Message, RoleKind};
 use server::driver::Replies;
 use server::event::{ApplyEvent, ConsensusEvent};
 use server::request::Request;
-use storage::mvcc::View;
 
-use super::{Checks, Event, Failed, MICRO, MILLI, Named, World};
+use super::{Event, Failed, MICRO, MILLI, Named, World};
 use crate::canary::Canary;
 use crate::host::Crash;
-use crate::model::Response;
 use crate::process::{ACTORS, Actor, Fatal, Process, Turn};
 
 /// A turn on a slow disk, and one of a slow applier.
@@ -53,31 +51,14 @@ impl World {
         self.figures.joined += usize::from(is_lost);
         let known = std::mem::replace(&mut this.begun, true);
         this.id = process.member_id;
-        if known {
-            let log = self
-                .checks
-                .durable_prefix
-                .starts(host, &found, &this.shadow);
-            let log = log.map_err(|what| ("durable prefix", what))?;
-            this.shadow.restart(log, found.hard_state);
-        } else {
-            let mut log = crate::shadow::Log::default();
-            log.reset(found.base);
-            found.entries.iter().for_each(|entry| log.push(entry));
-            this.shadow.restart(log, found.hard_state);
-            self.checks.durable_prefix.installed(host, found.applied);
-        }
+        // The documents say that it is for one start.
+        let is_forced = std::mem::take(&mut this.settings.config.force_new_cluster);
+        let is_old = std::mem::take(&mut this.has_old_disk);
+        let is_another = is_forced || is_old || !known;
         this.clock.start(self.now);
-        let view = process.view();
         this.process = Some(process);
-        let known = self.model.newest().current;
-        // What was committed before the crash, and applied by nobody.
-        for entry in found.entries.iter().filter(|e| e.index <= found.applied) {
-            self.is_committed(entry)?;
-        }
-        self.checks.states.restarts(host, &view, known);
-        self.shows(host, &view, false)?;
-        let this = &mut self.hosts[host];
+        self.judge_start(host, &found, is_another)?;
+        let this = &self.hosts[host];
         let (term, last) = (found.hard_state.term, this.shadow.newest.last());
         let text = format!(
             "h{host} starts: term {term}, log to {last}, applied {}",
@@ -298,6 +279,9 @@ impl World {
         }
         self.figures.fetched += turn.fetched;
         self.judge_writes(host, &turn.writes)?;
+        for complaint in &turn.complaints {
+            self.judge_complaint(host, complaint)?;
+        }
         if let Some(Fatal(what)) = turn.failed {
             return self.fails(host, &what);
         }
@@ -336,92 +320,6 @@ impl World {
         self.answer(host, turn.replies);
         self.schedule(host);
         Ok(())
-    }
-
-    fn judge_writes(&mut self, host: usize, writes: &[raft::Write]) -> Result<(), Failed> {
-        let mut verdict = Ok(());
-        let flip = self.canary == Some(Canary::FlippedEntry) && host == 1;
-        for write in writes {
-            if let Some(position) = write.reset {
-                self.checks.durable_prefix.installed(host, position.index);
-            }
-            let matching = &mut self.checks.log_matching;
-            self.hosts[host].shadow.write(write, |before, entry| {
-                let mut entry = entry.clone();
-                if flip && entry.index == 20 {
-                    entry.data = [&entry.data[..], b"!"].concat().into();
-                }
-                let judged = matching.appends(before, &entry);
-                if verdict.is_ok() {
-                    verdict = judged;
-                }
-            });
-        }
-        verdict.of("log matching")
-    }
-
-    fn judge_committed(
-        &mut self,
-        host: usize,
-        term: u64,
-        committed: &[raft::Entry],
-    ) -> Result<(), Failed> {
-        for entry in committed {
-            let shadow = &self.hosts[host].shadow;
-            let judged = self.checks.durable_prefix.hands_out(host, entry, shadow);
-            judged.of("durable prefix")?;
-            let completeness = &mut self.checks.leader_completeness;
-            completeness.committed(entry.index, entry.term, term);
-            self.is_committed(entry)?;
-        }
-        Ok(())
-    }
-
-    /// Somebody knows that an entry is committed: from now on everybody has to see it.
-    fn is_committed(&mut self, entry: &raft::Entry) -> Result<(), Failed> {
-        if entry.index <= self.model.applied() {
-            return Ok(());
-        }
-        self.model.apply(entry).of("model")?;
-        if entry.kind != raft::EntryKind::Normal || entry.data.is_empty() {
-            return Ok(());
-        }
-        let request = Request::decode(&entry.data)
-            .map_err(|what| ("durable prefix", format!("entry {}: {what}", entry.index)))?;
-        let id = Request::id_of(&entry.data);
-        let answered = id.and_then(|id| self.model.answer_to(id));
-        let answered = answered.map(|answer| answer.response.clone());
-        if let Some(id) = id {
-            self.clients.judge_committed(id).of("refusals")?;
-            // Everybody refuses it in the same way, and whoever asked may never hear of that.
-            if answered.as_ref().is_some_and(Result::is_ok) {
-                self.clients.takes_effect(id, self.now);
-            }
-        }
-        match request {
-            Request::LeaseGrant(grant) => {
-                if let Some(Ok(Response::LeaseGrant(ttl))) = answered {
-                    self.checks.leases.begins(grant.id, ttl);
-                }
-                Ok(())
-            }
-            Request::LeaseRevoke(revoke) => {
-                self.checks.leases.ended(revoke.id, self.now).of("leases")
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// What a member shows to readers. `wholly`: whatever the index.
-    pub(super) fn shows(&mut self, host: usize, view: &View, wholly: bool) -> Result<(), Failed> {
-        if self.hosts[host].disk_has_failed() {
-            return Ok(());
-        }
-        let Checks {
-            agreement, states, ..
-        } = &mut self.checks;
-        agreement.shows(host, view, wholly).of("agreement")?;
-        states.shows(host, view, &self.model, wholly).of("model")
     }
 
     fn send(&mut self, host: usize, messages: Vec<Message>) {

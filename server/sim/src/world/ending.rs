@@ -64,14 +64,22 @@ impl World {
     /// First under load until everybody serves, then without, until everybody is the same.
     pub(super) fn wait_until_well(&mut self) -> Result<(), Failed> {
         let healed_at = self.now;
+        let mut is_forced = false;
         loop {
             self.go_on(self.now + 100 * MILLI)?;
             let mut health = self.health();
             // Under load they never all stand at the same entry.
             health.applied = vec![Some(0); health.applied.len()];
             let judged = health.judge(self.now);
-            if judged.is_err() && self.is_stranded() {
+            if judged.is_err() && !is_forced && self.is_stranded() {
                 self.note("the voters that are left have lost their majority for good");
+                is_forced = self.force_new_cluster();
+                if is_forced {
+                    self.healed_at = Some(self.now);
+                    let voters = (0..self.hosts.len()).filter(|host| self.votes(*host));
+                    self.clients.heal(self.now, voters.collect());
+                    continue;
+                }
                 self.figures.stranded += 1;
                 return Ok(());
             }
