@@ -45,12 +45,14 @@ pub(crate) struct Host {
     pub paused: bool,
     /// What the disk does next when its countdown ends.
     pub crash_to_come: Option<Crash>,
-    /// The disk as a process before left it, and the keys of that time.
+    /// A copy of the disk, and the keys of its time.
     pub image: Option<(SimVfs, Vec<u32>)>,
     /// The disk was put back to an older state when the log had entries up to this one.
     pub rolled_back: Option<Index>,
     /// ..and no process has begun on that yet.
     pub has_old_disk: bool,
+    /// Somebody complained of its disk: the operator removes it.
+    pub is_condemned: bool,
     /// Little room is left, for some time.
     pub is_tight: bool,
     /// Nanoseconds that a sync takes at least.
@@ -88,6 +90,7 @@ impl Host {
             image: None,
             rolled_back: None,
             has_old_disk: false,
+            is_condemned: false,
             is_tight: false,
             stalled_until: 0,
             slow_disk_until: 0,
@@ -119,9 +122,11 @@ impl Host {
             Crash::PowerCut => self.disk.power_cut(self.rng.next()),
         };
         self.disk.set_capacity(u64::MAX);
-        if self.begun && !self.has_old_disk && (self.image.is_none() || self.rng.chance(250)) {
-            let image = self.disk.process_killed();
-            self.image = Some((image, self.settings.keys.clone()));
-        }
+    }
+
+    /// Keeps a copy of the disk as it is now.
+    pub(crate) fn keep_image(&mut self) {
+        let image = self.disk.process_killed();
+        self.image = Some((image, self.settings.keys.clone()));
     }
 }

@@ -10,9 +10,14 @@ use crate::host::{Crash, Host};
 use crate::members::Wish;
 
 impl World {
-    /// The host's disk becomes what it was when an earlier process ended on it. False if that could
-    /// lose what was promised to clients.
+    /// The host's disk becomes what it was when it was copied. False if that could lose what was
+    /// promised to clients, or there is no copy yet: then one is made.
     pub(crate) fn roll_back(&mut self, host: usize) -> bool {
+        let this = &mut self.hosts[host];
+        if this.image.is_none() && this.begun && !this.retired {
+            this.keep_image();
+            return false;
+        }
         if !self.may_roll_back(host) {
             return false;
         }
@@ -68,12 +73,15 @@ impl World {
             && others.into_iter().all(is_covered)
     }
 
-    /// True while a member with an old disk has less than it once had.
+    /// True while a member with an old disk has less than it once had, or is to be removed for it.
     pub(crate) fn misses_entries(&self) -> bool {
         (0..self.hosts.len()).any(|host| {
             let this = &self.hosts[host];
+            // What it has is not known before it starts.
             let misses = this.rolled_back > Some(this.shadow.newest.last());
-            misses && !this.retired && self.belongs(host)
+            (misses || this.has_old_disk || this.is_condemned)
+                && !this.retired
+                && self.belongs(host)
         })
     }
 
@@ -93,6 +101,7 @@ impl World {
         match whose.filter(|whose| self.hosts[*whose].rolled_back.is_some()) {
             Some(whose) => {
                 self.figures.complaints += 1;
+                self.hosts[whose].is_condemned = true;
                 self.at(self.now + 200 * MILLI, Event::Operator(whose));
                 Ok(())
             }
