@@ -33,6 +33,8 @@ pub enum Canary {
     LateResume,
     /// The applier's clock runs three times as fast.
     HastyLeases,
+    /// A lease is said to have one key less.
+    LostLeaseKey,
     /// Expired leases are not revoked.
     EternalLeases,
     /// A space alarm is never taken back.
@@ -45,7 +47,7 @@ pub enum Canary {
     Nondeterminism,
 }
 
-pub const ALL: [Canary; 20] = [
+pub const ALL: [Canary; 21] = [
     Canary::BoughtVotes,
     Canary::FlippedEntry,
     Canary::LeaderWithGap,
@@ -61,6 +63,7 @@ pub const ALL: [Canary; 20] = [
     Canary::LostPrevKv,
     Canary::LateResume,
     Canary::HastyLeases,
+    Canary::LostLeaseKey,
     Canary::EternalLeases,
     Canary::StuckAlarm,
     Canary::DeafMember,
@@ -87,7 +90,7 @@ impl Canary {
             Canary::ShortRange | Canary::WrongRevision => &["model"],
             Canary::RefusedButProposed => &["refusals"],
             Canary::LostEvents | Canary::LostPrevKv | Canary::LateResume => &["watches"],
-            Canary::HastyLeases | Canary::EternalLeases => &["leases"],
+            Canary::HastyLeases | Canary::LostLeaseKey | Canary::EternalLeases => &["leases"],
             Canary::StuckAlarm => &["space"],
             Canary::DeafMember => &["membership"],
             Canary::UnhealedLinks => &["liveness"],

@@ -49,6 +49,10 @@ enum Ask {
     KeepAlive {
         lease: i64,
     },
+    /// The time that is left, and the keys.
+    TimeToLive {
+        lease: i64,
+    },
     Revoke {
         lease: i64,
     },
@@ -281,6 +285,9 @@ impl Clients {
             18 if !leases.is_empty() => Ask::Revoke {
                 lease: *self.rng.pick(&leases),
             },
+            21..24 if !leases.is_empty() => Ask::TimeToLive {
+                lease: *self.rng.pick(&leases),
+            },
             19 => {
                 let kept = if self.rng.chance(200) {
                     self.rng.below(5)
@@ -358,6 +365,20 @@ impl Clients {
             Ask::Read { read, serializable }
         } else {
             Ask::Change(explorer.change())
+        }
+    }
+
+    /// What one answers that only learns.
+    fn local_read(&mut self, revisions: Revisions) -> Ask {
+        let mut explorer = Explorer {
+            rng: &mut self.rng,
+            leases: &[],
+            revisions,
+        };
+        let (read, _) = explorer.read();
+        Ask::Read {
+            read,
+            serializable: true,
         }
     }
 

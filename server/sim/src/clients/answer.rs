@@ -35,7 +35,7 @@ impl World {
                 let at = *at;
                 match receiver.try_recv() {
                     Ok(Ok(_)) if self.hosts[at].process.as_ref().is_some_and(Process::leads) => {
-                        self.renew(&mut waiting, at);
+                        self.ask_lessor(&mut waiting, at);
                     }
                     Err(TryRecvError::Empty) => {}
                     _ => return self.gives_up(client, waiting),
@@ -148,6 +148,7 @@ impl World {
             Ask::KeepAlive { lease } => {
                 self.hears_of_renewal(client, *lease, called_at, &applied)?
             }
+            Ask::TimeToLive { lease } => self.judge_time_to_live(*lease, &applied)?,
             Ask::Attach { lease } => self.note(&format!("c{client} attaches a key to {lease}")),
             Ask::Revoke { lease } => {
                 let lease = *lease;

@@ -59,8 +59,11 @@ impl World {
         }
         let host = clients.clients[client].host;
         let process = self.hosts[host].process.as_ref();
-        let Some(process) = process.filter(|process| !process.learns()) else {
-            // Connection refused, or one that only learns: another member, then.
+        // One that only learns answers few requests.
+        let learns = process.is_some_and(|process| process.learns());
+        let may_ask = !learns || clients.rng.chance(300);
+        let Some(process) = process.filter(|_| may_ask) else {
+            // Connection refused, maybe: another member, then.
             clients.clients[client].host = clients.rng.below(clients.hosts as u64) as usize;
             return self.later(client, 20 * MILLI);
         };
@@ -69,7 +72,11 @@ impl World {
             current: view.revision(),
             compacted: view.compacted(),
         };
-        let ask = clients.choose(client, revisions);
+        let ask = if learns {
+            clients.local_read(revisions)
+        } else {
+            clients.choose(client, revisions)
+        };
         let life = self.hosts[host].life;
         let mut waiting = Waiting {
             ask,
@@ -121,15 +128,15 @@ impl World {
                 waiting.stage = Stage::Asked { receiver, at: host };
                 return self.confirm(host, slot, is_local);
             }
-            Ask::KeepAlive { .. } if !process.leads() => {
+            Ask::KeepAlive { .. } | Ask::TimeToLive { .. } if !process.leads() => {
                 if let Some(to) = self.host_of(self.leader_known_to(host)) {
                     waiting.stage = Stage::Forwarded { to };
                 }
                 return;
             }
-            Ask::KeepAlive { .. } => {
+            Ask::KeepAlive { .. } | Ask::TimeToLive { .. } => {
                 drop((slot, receiver));
-                return self.renew(waiting, host);
+                return self.ask_lessor(waiting, host);
             }
             Ask::Defragment => {
                 process.ports.to_apply.push(ApplyEvent::Defragment(slot));
@@ -206,24 +213,31 @@ impl World {
             return;
         };
         if process.leads() {
-            self.renew(waiting, to);
+            self.ask_lessor(waiting, to);
         }
     }
 
-    /// A keep-alive at the member that leads, as `server::runtime::etcd_server` has it: first it makes sure of that.
-    pub(super) fn renew(&mut self, waiting: &mut Waiting, at: usize) {
+    /// At the member that leads, as `server::runtime::etcd_server` has it: before a keep-alive it makes
+    /// sure of that.
+    pub(super) fn ask_lessor(&mut self, waiting: &mut Waiting, at: usize) {
         let (Ok(permit), Some(process)) = (self.clients.admit(at), &mut self.hosts[at].process)
         else {
             return;
         };
-        let Ask::KeepAlive { lease } = waiting.ask else {
-            return;
+        let (call, is_certain) = match waiting.ask {
+            Ask::KeepAlive { lease } => {
+                let is_confirmed = matches!(waiting.stage, Stage::Confirming { .. });
+                let call = LeaseCall::KeepAlive { id: lease };
+                (call, is_confirmed || process.shared.decides_alone())
+            }
+            Ask::TimeToLive { lease } => {
+                let (id, keys) = (lease, true);
+                (LeaseCall::TimeToLive { id, keys }, true)
+            }
+            _ => return,
         };
         let (slot, receiver) = ReplySlot::new(permit);
-        let confirmed =
-            matches!(waiting.stage, Stage::Confirming { .. }) || process.shared.decides_alone();
-        if confirmed {
-            let call = LeaseCall::KeepAlive { id: lease };
+        if is_certain {
             process.ports.to_apply.push(ApplyEvent::Lease(call, slot));
             waiting.stage = Stage::Asked { receiver, at };
         } else {

@@ -13,6 +13,11 @@ use crate::host::Host;
 use crate::model::{Refusal, Response};
 use crate::world::{Failed, Named, SMALL_QUOTA, World};
 
+/// The time to live of a lease that is not there.
+const GONE: i64 = -1;
+/// The election timeout of all members.
+const MOST_ELECTION_SECONDS: i64 = 1;
+
 /// The answer to a read.
 #[derive(Clone, Debug, PartialEq)]
 enum Shown {
@@ -96,6 +101,28 @@ impl World {
             Ok(Shown::Txn(txn)) => format!("{}", txn.succeeded),
             Err(error) => error.to_string(),
         }))
+    }
+
+    /// A member told what is left of a lease, and its keys.
+    pub(super) fn judge_time_to_live(&self, lease: i64, answer: &Answer) -> Result<(), Failed> {
+        let Outcome::Lease(told) = &answer.outcome else {
+            unreachable!("a question about a lease is answered as such");
+        };
+        let revision = answer.revision;
+        let held = self.model.live_at(revision).filter(|kv| kv.lease == lease);
+        let held: Vec<&[u8]> = held.map(|kv| &kv.key[..]).collect();
+        let mut keys = told.keys.clone();
+        if self.canary == Some(Canary::LostLeaseKey) {
+            keys.pop();
+        }
+        // A new leader gives each lease the time that its election may have taken.
+        let is_too_long = told.ttl > told.granted_ttl + MOST_ELECTION_SECONDS;
+        let is_gone = told.ttl == GONE;
+        if keys == held && (is_gone || !is_too_long) {
+            return Ok(());
+        }
+        let what = format!("lease {lease} is {told:?} at {revision}, by the log it has {held:?}");
+        Err(("leases", what))
     }
 
     /// A change was refused: by the log, or it must never get there.
