@@ -31,8 +31,10 @@ pub use cluster::{
     ChangeContext, Downgrade, MemberInfo, cluster_version, downgrade, member_row, members, removed,
 };
 
+pub use kv::range;
 pub use lease::{LeaseRow, lease_keys, lease_row, leases};
 pub use tally::Tally;
+pub use txn::read as read_txn;
 
 /// etcd's default.
 pub const MAX_LEARNERS: usize = 1;

@@ -9,20 +9,34 @@ pub enum Canary {
     FlippedEntry,
     /// What is committed is missing in the log of the next leader.
     LeaderWithGap,
-    /// The applier of one member gets a put with another value.
+    /// The applier of one member gets another member's name than the log has.
     DivergingApply,
+    /// The appliers of all members take a put of nothing for a deletion.
+    SharedMistake,
     /// A log is said to be durable, and was not synced.
     LyingDisk,
     /// A checkpoint does not wait for the log.
     HastyCheckpoint,
     /// A read is answered from what is applied here, without asking the leader.
     LocalRead,
+    /// The same of ranges, which no search judges.
+    LocalRange,
+    /// A range leaves out its last row.
+    ShortRange,
+    /// An answer to a change has another revision than the change.
+    WrongRevision,
+    /// A request enters the log though its client was told that it was refused.
+    RefusedButProposed,
     /// A watch response is lost on the way.
     LostEvents,
+    /// Events come without what the key was before.
+    LostPrevKv,
     /// A watch that comes back begins one revision late.
     LateResume,
     /// The applier's clock runs three times as fast.
     HastyLeases,
+    /// A lease is said to have one key less.
+    LostLeaseKey,
     /// Expired leases are not revoked.
     EternalLeases,
     /// A space alarm is never taken back.
@@ -35,17 +49,24 @@ pub enum Canary {
     Nondeterminism,
 }
 
-pub const ALL: [Canary; 15] = [
+pub const ALL: [Canary; 22] = [
     Canary::BoughtVotes,
     Canary::FlippedEntry,
     Canary::LeaderWithGap,
     Canary::DivergingApply,
+    Canary::SharedMistake,
     Canary::LyingDisk,
     Canary::HastyCheckpoint,
     Canary::LocalRead,
+    Canary::LocalRange,
+    Canary::ShortRange,
+    Canary::WrongRevision,
+    Canary::RefusedButProposed,
     Canary::LostEvents,
+    Canary::LostPrevKv,
     Canary::LateResume,
     Canary::HastyLeases,
+    Canary::LostLeaseKey,
     Canary::EternalLeases,
     Canary::StuckAlarm,
     Canary::DeafMember,
@@ -65,10 +86,14 @@ impl Canary {
             Canary::FlippedEntry => &["log matching"],
             Canary::LeaderWithGap => &["leader completeness"],
             Canary::DivergingApply => &["agreement"],
+            Canary::SharedMistake => &["model"],
             Canary::LyingDisk | Canary::HastyCheckpoint => &["durable prefix"],
             Canary::LocalRead => &["linearizability"],
-            Canary::LostEvents | Canary::LateResume => &["watches"],
-            Canary::HastyLeases | Canary::EternalLeases => &["leases"],
+            Canary::LocalRange => &["real time"],
+            Canary::ShortRange | Canary::WrongRevision => &["model"],
+            Canary::RefusedButProposed => &["refusals"],
+            Canary::LostEvents | Canary::LostPrevKv | Canary::LateResume => &["watches"],
+            Canary::HastyLeases | Canary::LostLeaseKey | Canary::EternalLeases => &["leases"],
             Canary::StuckAlarm => &["space"],
             Canary::DeafMember => &["membership"],
             Canary::UnhealedLinks => &["liveness"],

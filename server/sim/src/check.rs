@@ -11,6 +11,8 @@ pub use testkit::linearizability;
 pub mod liveness;
 pub mod log_matching;
 pub mod membership;
+pub mod real_time;
+pub mod state;
 pub mod watches;
 
 /// The error says what is wrong, in a sentence for people.

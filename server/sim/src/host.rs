@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use raft::NodeId;
+use raft::{Index, NodeId};
 use storage::vfs::Vfs;
 use storage::vfs::sim::SimVfs;
 
@@ -45,14 +45,24 @@ pub(crate) struct Host {
     pub paused: bool,
     /// What the disk does next when its countdown ends.
     pub crash_to_come: Option<Crash>,
+    /// A copy of the disk, and the keys of its time.
+    pub image: Option<(SimVfs, Vec<u32>)>,
+    /// The disk was put back to an older state when the log had entries up to this one.
+    pub rolled_back: Option<Index>,
+    /// ..and no process has begun on that yet.
+    pub has_old_disk: bool,
+    /// Somebody complained of its disk: the operator removes it.
+    pub is_condemned: bool,
     /// Little room is left, for some time.
     pub is_tight: bool,
     /// Nanoseconds that a sync takes at least.
     pub sync_takes: u64,
     /// ..until this time, and longer.
     pub stalled_until: u64,
-    /// Every sync takes so many nanoseconds more, until a time.
-    pub slow: (u64, u64),
+    /// Every sync and every checkpoint is slow until then.
+    pub slow_disk_until: u64,
+    /// Every turn of the applier is.
+    pub slow_apply_until: u64,
     /// It is down until then, at least.
     pub restart_at: Option<u64>,
 }
@@ -77,21 +87,20 @@ impl Host {
             published: false,
             paused: false,
             crash_to_come: None,
+            image: None,
+            rolled_back: None,
+            has_old_disk: false,
+            is_condemned: false,
             is_tight: false,
             stalled_until: 0,
-            slow: (0, 0),
+            slow_disk_until: 0,
+            slow_apply_until: 0,
             restart_at: None,
         }
     }
 
     pub(crate) fn is_up(&self) -> bool {
         self.process.is_some()
-    }
-
-    /// Nanoseconds that a sync begun now takes more than usual.
-    pub(crate) fn slow_by(&self, now: u64) -> u64 {
-        let (by, until) = self.slow;
-        if now < until { by } else { 0 }
     }
 
     /// Its process is about to find out.
@@ -113,5 +122,11 @@ impl Host {
             Crash::PowerCut => self.disk.power_cut(self.rng.next()),
         };
         self.disk.set_capacity(u64::MAX);
+    }
+
+    /// Keeps a copy of the disk as it is now.
+    pub(crate) fn keep_image(&mut self) {
+        let image = self.disk.process_killed();
+        self.image = Some((image, self.settings.keys.clone()));
     }
 }

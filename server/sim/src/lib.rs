@@ -1,7 +1,8 @@
 //! Whole clusters from one seed, in one thread: the actors that `server::runtime` puts on threads,
 //! on simulated disks (`storage::vfs::sim`), links and clocks, under crashes, partitions, stalls
-//! and jumps, with clients and watchers. Every step is told to the checkers in [`check`]; the same
-//! seed gives the same run, to the byte.
+//! and jumps, with clients and watchers. Every step is told to the checkers in [`check`], and every
+//! committed entry to the [`model`] that answers, events and states are held against; the same seed
+//! gives the same run, to the byte.
 //!
 //! What is real: Raft, the member, the log and its files, the applier, the store, its checkpoints
 //! and compactions, leases, the watch hub and its streams. What is not: tokio, gRPC, the peers'
@@ -16,9 +17,9 @@ mod clock;
 pub use testkit::history;
 mod host;
 mod members;
+pub mod model;
 mod nemesis;
 mod net;
-pub mod oracle;
 mod process;
 pub mod shadow;
 mod trace;

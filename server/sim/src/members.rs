@@ -51,6 +51,11 @@ pub(crate) struct Members {
 }
 
 impl Members {
+    /// True while somebody waits for a change.
+    pub(crate) fn is_changing(&self) -> bool {
+        !self.asked.is_empty()
+    }
+
     pub(crate) fn voters(&self) -> impl Iterator<Item = NodeId> + '_ {
         let voters = self.newest.iter().filter(|member| !member.is_learner);
         voters.map(|member| member.id)
@@ -75,6 +80,10 @@ impl World {
 
     /// Asks some member that is up for it, as a client would.
     pub(crate) fn wish(&mut self, wish: Wish) {
+        // Without one more there may be no majority of those that have everything.
+        if matches!(wish, Wish::Remove | Wish::Replace) && self.misses_entries() {
+            return;
+        }
         match wish {
             Wish::Replace => {
                 self.wish(Wish::Remove);
@@ -139,7 +148,7 @@ impl World {
         host.joins = true;
         self.hosts.push(host);
         self.checks.durable_prefix.add_host();
-        self.checks.oracle.add_host();
+        self.checks.states.add_host();
         self.clients.add_host();
         self.watchers.add_host();
         let host = self.hosts.len() - 1;
@@ -149,7 +158,7 @@ impl World {
         self.change(kind, member, false);
     }
 
-    fn change(&mut self, kind: ConfChangeKind, member: MemberInfo, is_promote: bool) {
+    pub(crate) fn change(&mut self, kind: ConfChangeKind, member: MemberInfo, is_promote: bool) {
         let up: Vec<usize> = (0..self.hosts.len())
             .filter(|host| {
                 self.hosts[*host]
@@ -162,7 +171,7 @@ impl World {
             return;
         }
         let host = *self.nemesis.rng.pick(&up);
-        let Ok(permit) = self.clients.admit() else {
+        let Ok(permit) = self.clients.admit(host) else {
             return;
         };
         let Some(process) = &mut self.hosts[host].process else {

@@ -20,10 +20,16 @@ enum Fault {
     DiskFull,
     /// So little room is left that the space alarm is due.
     DiskLow,
-    /// Syncs take long.
+    /// A sync takes long.
     Stall,
-    /// For a while, each sync takes long, but not so long that a leader hands over.
+    /// A disk is put back to an older state.
+    RollBack,
+    /// All members but one are lost for good.
+    ForceNewCluster,
+    /// For seconds, all of them do.
     SlowDisk,
+    /// For seconds, entries are applied slowly.
+    SlowApply,
     /// New data is encrypted with another key.
     ChangeKeys,
     Isolate,
@@ -43,14 +49,17 @@ enum Fault {
     Members(Wish),
 }
 
-const FAULTS: [Fault; 24] = [
+const FAULTS: [Fault; 27] = [
     Fault::Kill,
     Fault::PowerCut,
     Fault::CrashAtCall,
     Fault::DiskFull,
     Fault::DiskLow,
     Fault::Stall,
+    Fault::RollBack,
+    Fault::ForceNewCluster,
     Fault::SlowDisk,
+    Fault::SlowApply,
     Fault::ChangeKeys,
     Fault::Isolate,
     Fault::Split,
@@ -154,7 +163,23 @@ impl World {
             Fault::CrashAtCall | Fault::DiskFull | Fault::DiskLow | Fault::Stall => {
                 self.hurt_disk(fault, victim);
             }
-            Fault::SlowDisk => self.slow_disk(self.leader().unwrap_or(victim)),
+            Fault::RollBack => {
+                // Any disk will do that has an older state.
+                let hosts = self.hosts.len();
+                let mut order = (victim..hosts).chain(0..victim);
+                let _ = order.any(|host| self.roll_back(host));
+            }
+            // Once in a run, and not in most: others have to go on for long, too.
+            Fault::ForceNewCluster => {
+                if self.figures.forced == 0 && self.nemesis.rng.chance(20) {
+                    self.force_new_cluster();
+                }
+            }
+            Fault::SlowDisk | Fault::SlowApply => {
+                // A leader's disk is not to be waited for.
+                let leader = self.leader().filter(|_| self.nemesis.rng.chance(500));
+                self.slow_down(fault, leader.unwrap_or(victim));
+            }
             Fault::ChangeKeys => self.change_keys(victim),
             Fault::Pause | Fault::Suspend => self.stop(fault == Fault::Suspend, victim),
             Fault::SetTimeOfDay => {
@@ -231,12 +256,17 @@ impl World {
         }
     }
 
-    fn slow_disk(&mut self, victim: usize) {
-        let rng = &mut self.nemesis.rng;
-        let by = rng.between(50 * MILLI, 300 * MILLI);
-        let until = self.now + rng.between(SECOND, 10 * SECOND);
-        self.hosts[victim].slow = (by, until);
-        self.note(&format!("h{victim} syncs {} ms slower", by / MILLI));
+    fn slow_down(&mut self, fault: Fault, victim: usize) {
+        let lasts = self.nemesis.rng.between(SECOND, 6 * SECOND);
+        let host = &mut self.hosts[victim];
+        let (until, what) = if fault == Fault::SlowDisk {
+            (&mut host.slow_disk_until, "a slow disk")
+        } else {
+            (&mut host.slow_apply_until, "a slow applier")
+        };
+        *until = self.now + lasts;
+        self.figures.slow += 1;
+        self.note(&format!("h{victim} has {what} for {} ms", lasts / MILLI));
     }
 
     /// There is room again.
@@ -315,7 +345,8 @@ impl World {
                 self.note(&format!("nothing gets from h{victim} to h{other}"));
             }
             Fault::SlowLink => {
-                let by = rng.between(10 * MILLI, 1500 * MILLI);
+                let most = *rng.pick(&[1500 * MILLI, 1500 * MILLI, 8 * SECOND]);
+                let by = rng.between(10 * MILLI, most);
                 self.net.slow_down((victim, other), by);
                 self.note(&format!(
                     "h{victim} to h{other} takes {} ms more",

@@ -19,6 +19,8 @@ pub(crate) struct Net {
     /// In a thousand.
     loss: u64,
     copies: u64,
+    /// Of a state on its way, nanoseconds.
+    per_byte: u64,
     /// Messages of one link arrive in the order of sending, as on a connection.
     in_order: bool,
     last_arrival: BTreeMap<Link, u64>,
@@ -39,6 +41,7 @@ impl Net {
             jitter,
             loss: if wild { rng.below(60) } else { 0 },
             copies: if wild { rng.below(60) } else { 0 },
+            per_byte: *rng.pick(&[1, 1_000, 10_000]),
             in_order: !wild,
             last_arrival: BTreeMap::new(),
             cut: BTreeSet::new(),
@@ -68,6 +71,13 @@ impl Net {
         let last = self.last_arrival.entry(link).or_default();
         *last = at.max(*last + 1);
         *last
+    }
+
+    /// How long a state of so many bytes travels.
+    pub(crate) fn transfer(&mut self, bytes: usize, link: Link) -> u64 {
+        let slow = self.slow.get(&link).copied().unwrap_or(0);
+        let mean = 2 * (self.base + self.jitter) + bytes as u64 * self.per_byte;
+        self.rng.about(mean) + slow
     }
 
     pub(crate) fn is_cut(&self, link: Link) -> bool {

@@ -105,6 +105,12 @@ impl Settings {
 }
 
 impl Settings {
+    /// The least TTL of a lease, in seconds: one and a half election timeouts, rounded up.
+    pub(crate) fn min_lease_ttl(&self) -> i64 {
+        let millis = self.config.election_timeout.as_millis() as u64;
+        (millis + millis / 2).div_ceil(1000) as i64
+    }
+
     /// As an operator would write it.
     pub(crate) fn key_file(&self) -> Option<KeyFile> {
         if self.keys.is_empty() {
@@ -190,6 +196,7 @@ pub(crate) struct Turn {
     /// Only this key is needed from now on.
     pub reencrypted: Option<u32>,
     pub space_news: Vec<SpaceNews>,
+    pub complaints: Vec<Complaint>,
     /// Entries read from the log on disk for other members.
     pub fetched: usize,
 }
@@ -261,8 +268,7 @@ impl Ports for SimPorts {
             Note::Synced { through, .. } => self.said.durable = Some(through),
             Note::RoleChanged { change, .. } => self.said.became = Some(*change),
             Note::Complaint(complaint) => {
-                let is_loss = !matches!(complaint, Complaint::Refused { .. });
-                assert!(!is_loss, "no disk lost what was durable: {complaint:?}");
+                self.said.complaints.push(complaint);
             }
             Note::Reencryption(progress) if progress.next == Next::Done => {
                 self.said.reencrypted = Some(progress.active);
@@ -389,10 +395,8 @@ impl Process {
         self.reader.view()
     }
 
-    pub(crate) fn open_stream(&self) -> WatchStream {
-        let options = StreamOptions {
-            fragment_bytes: 2 << 20,
-        };
+    pub(crate) fn open_stream(&self, fragment_bytes: usize) -> WatchStream {
+        let options = StreamOptions { fragment_bytes };
         WatchStream::new(self.watch.inbox().clone(), self.reader.clone(), options)
     }
 

@@ -1,35 +1,27 @@
-//! Clients that watch: each follows a range of keys over one stream after the other, at whichever
+//! Clients that watch: each has several watches on one stream after the other, at whichever
 //! member, and always comes back where it was. The stream is the server's own; the connection is
-//! this file.
+//! [`connection`].
+
+mod connection;
+mod watch;
 
 use etcd_api::etcdserverpb as pb;
 use pb::watch_request::RequestUnion;
-use prost::Message;
-use server::state::watch::{Ended, HistoryRead, Out, WatchStream};
-
-use crate::canary::Canary;
-use crate::check::watches::WatchRecord;
-use crate::oracle;
-use crate::world::{Event, Failed, MICRO, MILLI, Named, World};
 use testkit::Rng;
 
-const PUT: i32 = 0;
+use crate::canary::Canary;
+use crate::world::{Event, Failed, MICRO, MILLI, Named, World};
+use connection::Connection;
+use watch::Watch;
 
-struct Connection {
-    host: usize,
-    life: u64,
-    stream: WatchStream,
-    out: Out,
-    bytes: Vec<u8>,
-    /// Read by another thread, as it were; done at the next look.
-    reading: Option<HistoryRead>,
-    asked: bool,
-    /// The member's disk failed when history was read: the client has to go elsewhere.
-    broken: bool,
-}
+/// Watches of one client.
+const WATCHES_MAX: u64 = 4;
+/// A watch begins so many revisions before the newest at most, or after it.
+const BEGINS_BEFORE: u64 = 100;
+const BEGINS_AFTER: u64 = 20;
 
 struct Watcher {
-    record: WatchRecord,
+    watches: Vec<Watch>,
     connection: Option<Connection>,
     host: usize,
     /// The next look is planned for then.
@@ -40,21 +32,19 @@ pub(crate) struct Watchers {
     rng: Rng,
     watchers: Vec<Watcher>,
     hosts: usize,
+    /// Bytes of a response that may be sent in pieces.
+    fragment_bytes: usize,
 }
 
 impl Watchers {
     pub(crate) fn new(mut rng: Rng, hosts: usize) -> Watchers {
-        let ranges: [(&str, &[u8], &[u8]); 4] = [
-            ("w/all", b"\0", b"\xff"),
-            ("w/keys", b"k/", b"k0"),
-            ("w/one", b"k/1/0", b"k/1/0\0"),
-            ("w/leased", b"l/", b"l0"),
-        ];
-        let count = rng.between(1, 6) as usize;
+        let count = rng.between(1, 5);
         let watchers = (0..count).map(|number| {
-            let (name, start, end) = ranges[number % ranges.len()];
+            let watches = (0..rng.between(1, WATCHES_MAX + 1))
+                .map(|place| Watch::new(&format!("w{number}/{place}"), &mut rng))
+                .collect();
             Watcher {
-                record: WatchRecord::new(format!("{name}/{number}"), start, end, 1),
+                watches,
                 connection: None,
                 host: rng.below(hosts as u64) as usize,
                 planned: None,
@@ -63,6 +53,7 @@ impl Watchers {
         Watchers {
             watchers: watchers.collect(),
             hosts,
+            fragment_bytes: *rng.pick(&[100, 2000, 2 << 20]),
             rng,
         }
     }
@@ -76,10 +67,8 @@ impl Watchers {
     }
 
     pub(crate) fn events(&self) -> u64 {
-        self.watchers
-            .iter()
-            .map(|watcher| watcher.record.events)
-            .sum()
+        let watches = self.watchers.iter().flat_map(|watcher| &watcher.watches);
+        watches.map(|watch| watch.record.events).sum()
     }
 }
 
@@ -125,7 +114,7 @@ impl World {
         });
         if gone {
             watcher.connection = None;
-            watcher.record.is_cut_off();
+            watcher.watches.iter_mut().for_each(Watch::is_cut_off);
             watcher.host = self.watchers.rng.below(self.watchers.hosts as u64) as usize;
             self.note(&format!("w{number} loses its stream"));
         } else if self.watchers.watchers[number].connection.is_none() {
@@ -151,192 +140,152 @@ impl World {
             };
             return;
         };
-        let late = i64::from(self.canary == Some(Canary::LateResume));
-        let mut connection = Connection {
-            host: watcher.host,
-            life: host.life,
-            stream: process.open_stream(),
-            out: Out::default(),
-            bytes: Vec::new(),
-            reading: None,
-            asked: false,
-            broken: false,
-        };
-        let request = pb::WatchCreateRequest {
-            key: watcher.record.start.clone().into(),
-            range_end: watcher.record.end.clone().into(),
-            start_revision: watcher.record.seen + 1 + late,
-            progress_notify: true,
-            fragment: true,
-            ..Default::default()
-        };
-        let text = format!(
-            "w{number} watches at h{} from {}",
-            watcher.host, request.start_revision
-        );
-        connection.request(RequestUnion::CreateRequest(request));
-        watcher.connection = Some(connection);
+        let stream = process.open_stream(self.watchers.fragment_bytes);
+        watcher.connection = Some(Connection::new(watcher.host, host.life, stream));
+        let text = format!("w{number} has a stream to h{}", watcher.host);
         self.note(&text);
     }
 
-    /// Takes what the stream has.
+    /// Asks for what it wants, and takes what the stream has.
     fn follow(&mut self, number: usize) -> Result<(), Failed> {
-        let rng = &mut self.watchers.rng;
-        let (asks, ticks, loses) = (rng.chance(60), rng.chance(30), rng.chance(20));
-        let watcher = &mut self.watchers.watchers[number];
-        let Some(connection) = &mut watcher.connection else {
+        let connection = &self.watchers.watchers[number].connection;
+        let Some(host) = connection.as_ref().map(|connection| connection.host) else {
             return Ok(());
         };
-        let host = connection.host;
         if self.hosts[host].paused {
             return Ok(());
         }
-        if asks && connection.asked && connection.stream.accepts() {
-            connection.request(RequestUnion::ProgressRequest(Default::default()));
-        }
-        if ticks {
-            connection.stream.tick();
-        }
+        self.ask_of_stream(number);
+        let loses = self.watchers.rng.chance(20);
+        let Some(connection) = &mut self.watchers.watchers[number].connection else {
+            return Ok(());
+        };
         let responses = connection.pump().map_err(|what| ("watches", what))?;
         for (place, response) in responses.into_iter().enumerate() {
             if loses && place == 0 && self.canary == Some(Canary::LostEvents) {
                 continue;
             }
-            if !self.watcher_hears(number, response)? {
-                break;
-            }
+            self.watcher_hears(number, response)?;
         }
         let hub = self.now + self.watchers.rng.between(5 * MICRO, MILLI);
         self.turn_hub_at(host, hub);
         Ok(())
     }
 
-    /// False when the watch has come to its end.
-    fn watcher_hears(
-        &mut self,
-        number: usize,
-        response: pb::WatchResponse,
-    ) -> Result<bool, Failed> {
+    fn ask_of_stream(&mut self, number: usize) {
+        let rng = &mut self.watchers.rng;
+        let (asks, ticks) = (rng.chance(60), rng.chance(30));
+        let cancels = rng.chance(15) && !self.quiet;
         let watcher = &mut self.watchers.watchers[number];
-        let oracle = &self.checks.oracle;
+        let Some(connection) = &mut watcher.connection else {
+            return;
+        };
+        let late = i64::from(self.canary == Some(Canary::LateResume));
+        let mut texts = Vec::new();
+        for watch in watcher.watches.iter_mut().filter(|watch| watch.id == 0) {
+            watch.id = connection.next_id();
+            let mut request = watch.request();
+            request.start_revision += late;
+            texts.push(format!(
+                "{} watches from {} as {}",
+                watch.record.name, request.start_revision, watch.id
+            ));
+            connection.ask(RequestUnion::CreateRequest(request));
+        }
+        if cancels {
+            let place = rng.below(watcher.watches.len() as u64) as usize;
+            let watch = &mut watcher.watches[place];
+            if watch.is_announced && !watch.is_canceled {
+                watch.is_canceled = true;
+                let watch_id = watch.id;
+                let request = pb::WatchCancelRequest { watch_id };
+                connection.ask(RequestUnion::CancelRequest(request));
+                texts.push(format!("{} is to end", watch.record.name));
+            }
+        }
+        if asks {
+            connection.ask(RequestUnion::ProgressRequest(Default::default()));
+        }
+        if ticks {
+            connection.tick();
+        }
+        texts.iter().for_each(|text| self.note(text));
+    }
+
+    fn watcher_hears(&mut self, number: usize, response: pb::WatchResponse) -> Result<(), Failed> {
+        let watcher = &mut self.watchers.watchers[number];
         let revision = response.header.as_ref().map_or(0, |header| header.revision);
-        let mut text = format!("w{number} hears at {revision}:");
-        let mut goes_on = true;
-        if response.canceled {
-            text += &format!(" canceled, compacted {}", response.compact_revision);
-            if response.compact_revision == 0 {
-                return Err(("watches", text));
+        let id = response.watch_id;
+        let model = &self.model;
+        if id == -1 && !response.canceled {
+            // Of the stream as a whole.
+            let told = watcher.watches.iter_mut();
+            for watch in told.filter(|watch| watch.is_announced && !watch.is_canceled) {
+                let judged = watch.record.hears_of_all_through(model, revision);
+                judged.of("watches")?;
             }
-            if response.compact_revision <= watcher.record.seen {
-                text += ", which it has heard of";
-                return Err(("watches", text));
-            }
-            watcher.record.skips_to(response.compact_revision - 1);
-            watcher.connection = None;
-            goes_on = false;
-        } else if response.created {
+            self.note(&format!("w{number} hears of progress to {revision}"));
+            return Ok(());
+        }
+        let Some(watch) = watcher.watches.iter_mut().find(|watch| watch.id == id) else {
+            let what = format!("w{number} hears of a watch it does not have: {response:?}");
+            let connection = watcher.connection.as_mut();
+            let is_late = connection.is_some_and(|connection| connection.is_canceled_twice(id));
+            let is_right = is_late && response.canceled && response.compact_revision == 0;
+            return if is_right {
+                Ok(())
+            } else {
+                Err(("watches", what))
+            };
+        };
+        let mut text = format!("{} hears at {revision}:", watch.record.name);
+        if response.created && !response.canceled {
+            watch.is_announced = true;
             text += " created";
+        } else if response.canceled {
+            text += &format!(" canceled, compacted {}", response.compact_revision);
+            if response.compact_revision != 0 && watch.is_canceled {
+                // Its client asked for its end, and will hear of that, too.
+                let connection = watcher.connection.as_mut();
+                connection.into_iter().for_each(|c| c.cancels_again(id));
+            }
+            watch.ends(response.compact_revision).of("watches")?;
+            let rng = &mut self.watchers.rng;
+            if rng.chance(400) {
+                let newest = model.newest().current;
+                let seen = newest + rng.below(BEGINS_AFTER) as i64;
+                watch.begins_anew((seen - rng.below(BEGINS_BEFORE) as i64).max(0));
+            }
         } else if response.events.is_empty() {
             text += " progress";
-            let judged = watcher.record.hears_of_all_through(oracle, revision);
+            let judged = watch.record.hears_of_all_through(model, revision);
             judged.of("watches")?;
         } else {
-            let events: Vec<_> = response.events.iter().filter_map(event).collect();
-            let (first, last) = (events.first().map(|e| e.0), events.last().map(|e| e.0));
-            text += &format!(" {} events {first:?} to {last:?}", events.len());
-            if last > Some(revision) {
-                return Err(("watches", text));
-            }
-            let judged = watcher.record.hears(oracle, events, response.fragment);
-            judged.of("watches")?;
+            let wrong = self.canary == Some(Canary::LostPrevKv);
+            let told = watch.hears(model, revision, response, wrong);
+            text += &told.map_err(|what| ("watches", what))?;
         }
         self.note(&text);
-        Ok(goes_on)
+        Ok(())
     }
 
     /// At rest, with all streams up.
     pub(crate) fn watchers_have_seen_all(&mut self) -> Result<(), Failed> {
-        let oracle = &self.checks.oracle;
+        let model = &self.model;
+        let newest = model.newest().current;
         for watcher in &mut self.watchers.watchers {
-            let name = watcher.record.name.clone();
-            if watcher.connection.is_none() {
-                return Err(("watches", format!("{name} finds nobody to watch at")));
+            for watch in &mut watcher.watches {
+                let name = watch.record.name.clone();
+                if watcher.connection.is_none() || !watch.is_announced {
+                    return Err(("watches", format!("{name} finds nobody to watch at")));
+                }
+                // One may begin with a revision that never comes.
+                if watch.record.seen <= newest {
+                    let judged = watch.record.hears_of_all_through(model, newest);
+                    judged.of("watches")?;
+                }
             }
-            let judged = watcher
-                .record
-                .hears_of_all_through(oracle, oracle.revision());
-            judged.of("watches")?;
         }
         Ok(())
-    }
-}
-
-fn event(event: &etcd_api::mvccpb::Event) -> Option<(i64, oracle::Event)> {
-    let kv = event.kv.as_ref()?;
-    let told = oracle::Event {
-        key: kv.key.to_vec(),
-        value: (event.r#type == PUT).then(|| kv.value.to_vec()),
-        create_revision: kv.create_revision,
-        version: kv.version,
-        lease: kv.lease,
-    };
-    Some((kv.mod_revision, told))
-}
-
-impl Connection {
-    fn request(&mut self, union: RequestUnion) {
-        self.asked = true;
-        let request = pb::WatchRequest {
-            request_union: Some(union),
-        };
-        self.stream.request(request, &mut self.out);
-    }
-
-    /// As `server::api::grpc::watch` polls it. Whole responses.
-    fn pump(&mut self) -> Result<Vec<pb::WatchResponse>, String> {
-        if let Some(read) = self.reading.take() {
-            self.stream.read_done(read.run());
-        }
-        loop {
-            self.stream.pump(&mut self.out);
-            let mut is_busy = false;
-            while let Some(frame) = self.out.next_frame() {
-                self.bytes.extend_from_slice(&frame);
-                is_busy = true;
-            }
-            match self.stream.ended() {
-                None => {}
-                Some(Ended::Failed(storage::Error::Io { .. })) => {
-                    self.broken = true;
-                    return Ok(Vec::new());
-                }
-                Some(ended) => return Err(format!("a stream ended by itself: {ended:?}")),
-            }
-            if self.reading.is_none()
-                && let Some(read) = self.stream.next_read()
-            {
-                if read.is_short() {
-                    self.stream.read_done(read.run());
-                    is_busy = true;
-                } else {
-                    self.reading = Some(read);
-                }
-            }
-            if !is_busy {
-                break;
-            }
-        }
-        let mut responses = Vec::new();
-        while let Some((_, rest)) = self.bytes.split_first_chunk::<5>() {
-            let length =
-                u32::from_be_bytes([self.bytes[1], self.bytes[2], self.bytes[3], self.bytes[4]]);
-            let Some(body) = rest.get(..length as usize) else {
-                break;
-            };
-            let response = pb::WatchResponse::decode(body).map_err(|error| error.to_string())?;
-            responses.push(response);
-            self.bytes.drain(..5 + length as usize);
-        }
-        Ok(responses)
     }
 }

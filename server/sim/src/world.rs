@@ -2,10 +2,13 @@
 
 mod actors;
 mod ending;
+mod figures;
+mod judge;
+mod recovery;
 mod transfers;
 
 use std::cmp::Ordering;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use raft::Message;
@@ -19,17 +22,20 @@ use crate::check::leader_completeness::LeaderCompleteness;
 use crate::check::leases::Leases;
 use crate::check::log_matching::LogMatching;
 use crate::check::membership::Membership;
+use crate::check::real_time::RealTime;
+use crate::check::state::States;
 use crate::check::{Verdict, linearizability};
 use crate::clients::Clients;
 use crate::host::{Crash, Host};
 use crate::members::Members;
+use crate::model::Model;
 use crate::nemesis::Nemesis;
 use crate::net::Net;
-use crate::oracle::Oracle;
 use crate::process::{Actor, Settings};
 use crate::trace::Trace;
 use crate::watchers::Watchers;
 use crate::{DRIFT, Options};
+pub use figures::Figures;
 use testkit::Rng;
 
 pub(crate) const MICRO: u64 = 1_000;
@@ -81,6 +87,8 @@ pub(crate) enum Event {
     Nemesis,
     /// The host's process begins again, unless it has.
     Start(usize),
+    /// Somebody takes away a member that lost its log.
+    Operator(usize),
     /// Its pause ends.
     Resume(usize),
     /// The disk has room again, unless the host's `life`th process has ended.
@@ -131,117 +139,6 @@ impl Ord for Scheduled {
     }
 }
 
-#[derive(Clone, Debug, Default)]
-pub struct Figures {
-    pub digest: u64,
-    pub members: usize,
-    /// Simulated nanoseconds.
-    pub time: u64,
-    pub operations: usize,
-    pub unknown: usize,
-    pub undecided: usize,
-    pub elections: usize,
-    /// Changes of the members that were acknowledged, machines that joined, and that left.
-    pub changes: usize,
-    pub joined: usize,
-    pub left: usize,
-    /// Runs whose last voter never heard that it is alone.
-    pub stranded: usize,
-    pub entries: usize,
-    pub crashes: usize,
-    pub partitions: usize,
-    pub pauses: usize,
-    /// Disks with little room or none, and changes refused for it.
-    pub tight: usize,
-    pub refused: usize,
-    pub defragmented: usize,
-    /// Changes of keys that were carried through.
-    pub reencrypted: usize,
-    pub watch_events: u64,
-    pub leases_expired: u64,
-    /// Entries that others committed, and a leader applied, before its own disk had them.
-    pub ahead: usize,
-    pub checkpoints: usize,
-    pub compactions: usize,
-    /// States sent to members too far behind, and those put in place.
-    pub snapshots: usize,
-    pub installs: usize,
-    /// Entries read from the log on disk for members too far behind.
-    pub fetched: usize,
-    pub states_compared: u64,
-}
-
-impl std::ops::AddAssign for Figures {
-    fn add_assign(&mut self, other: Figures) {
-        self.digest ^= other.digest;
-        self.members += other.members;
-        self.time += other.time;
-        self.operations += other.operations;
-        self.unknown += other.unknown;
-        self.undecided += other.undecided;
-        self.elections += other.elections;
-        self.changes += other.changes;
-        self.joined += other.joined;
-        self.left += other.left;
-        self.stranded += other.stranded;
-        self.entries += other.entries;
-        self.crashes += other.crashes;
-        self.partitions += other.partitions;
-        self.pauses += other.pauses;
-        self.tight += other.tight;
-        self.refused += other.refused;
-        self.defragmented += other.defragmented;
-        self.reencrypted += other.reencrypted;
-        self.watch_events += other.watch_events;
-        self.leases_expired += other.leases_expired;
-        self.ahead += other.ahead;
-        self.checkpoints += other.checkpoints;
-        self.compactions += other.compactions;
-        self.snapshots += other.snapshots;
-        self.installs += other.installs;
-        self.fetched += other.fetched;
-        self.states_compared += other.states_compared;
-    }
-}
-
-impl std::fmt::Display for Figures {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "{} members, {} simulated seconds, {} operations ({} unheard of, {} searches undecided), \
-             {} entries, {} elections, {} changes of members ({} joined, {} left, {} stranded), {} crashes, {} partitions, {} pauses, {} full disks ({} changes refused), {} defragmentations, {} changes of keys, {} entries ahead of the leader's disk, {} checkpoints, \
-             {} compactions, {} snapshots ({} installed), {} entries fed from disk, {} leases expired, {} watch events, {} states compared",
-            self.members,
-            self.time / SECOND,
-            self.operations,
-            self.unknown,
-            self.undecided,
-            self.entries,
-            self.elections,
-            self.changes,
-            self.joined,
-            self.left,
-            self.stranded,
-            self.crashes,
-            self.partitions,
-            self.pauses,
-            self.tight,
-            self.refused,
-            self.defragmented,
-            self.reencrypted,
-            self.ahead,
-            self.checkpoints,
-            self.compactions,
-            self.snapshots,
-            self.installs,
-            self.fetched,
-            self.leases_expired,
-            self.watch_events,
-            self.states_compared,
-        )
-    }
-}
-
 /// Everybody who has to be told.
 pub(crate) struct Checks {
     pub election_safety: ElectionSafety,
@@ -251,7 +148,8 @@ pub(crate) struct Checks {
     pub agreement: Agreement,
     pub leases: Leases,
     pub membership: Membership,
-    pub oracle: Oracle,
+    pub real_time: RealTime,
+    pub states: States,
 }
 
 pub(crate) struct World {
@@ -266,13 +164,11 @@ pub(crate) struct World {
     pub nemesis: Nemesis,
     pub members: Members,
     pub checks: Checks,
+    /// What the committed entries make.
+    pub model: Model,
     pub trace: Trace,
     pub figures: Figures,
     pub canary: Option<Canary>,
-    /// The newest entry that anybody knows to be committed.
-    newest_commit: u64,
-    /// Whose space alarms are raised, as the log has it.
-    alarms: BTreeSet<u64>,
     /// Nothing goes wrong any more.
     pub healed_at: Option<u64>,
     /// Clients and watchers do nothing new.
@@ -291,6 +187,7 @@ impl World {
             .map(|name| Host::new(settings(name, &mut sizes.clone()), rng.fork()))
             .collect();
         let _ = sizes.next();
+        let min_lease_ttl = hosts[0].settings.min_lease_ttl();
         let net = Net::new(rng.fork());
         let clients = Clients::new(rng.fork(), members);
         let watchers = Watchers::new(rng.fork(), members);
@@ -314,16 +211,16 @@ impl World {
                 agreement: Agreement::default(),
                 leases: Leases::new(1_000_000 + DRIFT),
                 membership: Membership::default(),
-                oracle: Oracle::new(members),
+                real_time: RealTime::default(),
+                states: States::new(members),
             },
+            model: Model::new(min_lease_ttl),
             trace: Trace::new(options.aloud),
             figures: Figures {
                 members,
                 ..Figures::default()
             },
             canary: options.canary,
-            newest_commit: 0,
-            alarms: BTreeSet::new(),
             healed_at: None,
             quiet: false,
         }
@@ -391,6 +288,10 @@ impl World {
             Event::Watcher(watcher) => self.watcher(watcher),
             Event::Nemesis => self.strike(),
             Event::Start(host) => self.start(host),
+            Event::Operator(host) => {
+                self.operate(host);
+                Ok(())
+            }
             Event::Resume(host) => {
                 self.resume(host);
                 Ok(())
@@ -465,7 +366,7 @@ impl World {
             watch_events: self.watchers.events(),
             leases_expired: self.checks.leases.expired(),
             changes: self.checks.membership.changes(),
-            states_compared: self.checks.agreement.compared(),
+            states_compared: self.checks.agreement.compared() + self.checks.states.compared(),
             ..self.figures.clone()
         }
     }
@@ -493,6 +394,9 @@ pub(crate) fn settings(name: &str, names: &[String], joins: bool, rng: &mut Rng)
     settings.limits.append_bytes = *rng.pick(&[500, 5_000, 1 << 20]);
     settings.limits.kept_bytes = *rng.pick(&[1_000, 20_000, 32 << 20]);
     settings.limits.fetch_bytes = *rng.pick(&[1, 5_000, 4 << 20]);
+    settings.limits.uncommitted_bytes = *rng.pick(&[3_000, 256 << 20, 256 << 20]);
+    settings.limits.unapplied_bytes = *rng.pick(&[3_000, 256 << 20, 256 << 20]);
+    settings.limits.pending_reads = *rng.pick(&[1, 1 << 16, 1 << 16]);
     settings.limits.inflight_messages = *rng.pick(&[2, 16, 512]);
     settings.log.segment_bytes = *rng.pick(&[16 << 10, 64 << 10, 256 << 10]);
     settings.pace.log_bytes_to_checkpoint = *rng.pick(&[2 << 10, 10 << 10, 50 << 10, 1 << 20]);

@@ -34,6 +34,12 @@ fn some_clusters_keep_every_promise() {
     assert!(total.ahead > 10 * SEEDS as usize, "{total}");
     assert!(total.tight > 0 && total.refused > 0, "{total}");
     assert!(total.defragmented > 0 && total.reencrypted > 0, "{total}");
+    assert!(total.reads > 50 * SEEDS as usize, "{total}");
+    assert!(total.writes > 50 * SEEDS as usize, "{total}");
+    assert!(total.busy > SEEDS as usize, "{total}");
+    assert!(total.slow > SEEDS as usize, "{total}");
+    assert!(total.rolled_back > 0, "{total}");
+    assert!(total.forced > 0, "{total}");
     assert_eq!(total.undecided, 0, "{total}");
 }
 

@@ -13,10 +13,13 @@ use crate::state::{self, ChangeContext, MemberInfo};
 /// The peer URL that etcd assumes for a server that is not a member.
 const NO_URL: &str = "http://localhost:2380";
 
-/// Does nothing if this member is the only one already.
+/// Does nothing if this member is the only one already, and knows it.
 pub(super) fn keep_only(data: &mut DataDir) -> Result<(), Unusable> {
     let entries = removals(data)?;
-    let Some(last) = entries.last() else {
+    // The log may hold the removal of the last other member, not known to be committed: until it
+    // is, that member counts.
+    let last = entries.last().or(data.recovered.entries.last());
+    let Some(last) = last.filter(|last| last.index > data.recovered.hard_state.commit) else {
         return Ok(());
     };
     let hard_state = HardState {
@@ -99,5 +102,76 @@ fn addition(id: u64, is_promote: bool) -> ConfChange {
         node: id,
         context: ChangeContext { member, is_promote }.encode().into(),
         ..ConfChange::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::sync::Arc;
+
+    use storage::vfs::sim::SimVfs;
+
+    use super::*;
+    use crate::config::{self, Config};
+    use crate::data_dir::Found;
+
+    fn config() -> Config {
+        let args = [
+            "--name=m1",
+            "--initial-advertise-peer-urls=http://m1:2380",
+            "--initial-cluster=m1=http://m1:2380,m2=http://m2:2380",
+        ];
+        let no_file = |_: &str| Err(std::io::ErrorKind::NotFound.into());
+        let mut config = config::parse(&args.map(str::to_owned), &[], &no_file).unwrap();
+        config.data_dir = PathBuf::from("/data");
+        config
+    }
+
+    fn open(disk: &SimVfs, config: &Config) -> Found {
+        let options = raft::durable::Options::default();
+        DataDir::find_alone(Arc::new(disk.clone()), config, None, options).unwrap()
+    }
+
+    #[test]
+    fn the_removal_of_the_last_other_member_counts_though_nobody_knew_it_was_committed() {
+        let (disk, mut config) = (SimVfs::new(1), config());
+        let Found::Empty(empty) = open(&disk, &config) else {
+            panic!("the disk is empty");
+        };
+        let mut data = empty.found(&config).unwrap();
+        let members = data.members().unwrap();
+        let other = members.iter().find(|m| m.id != data.member_id).unwrap();
+        let removal = ConfChange {
+            kind: ConfChangeKind::RemoveNode,
+            node: other.id,
+            ..ConfChange::default()
+        };
+        let entry = Entry {
+            term: 1,
+            index: 3,
+            kind: EntryKind::ConfChange,
+            data: raft::wire::encode_conf_change(&removal),
+        };
+        let write = Write {
+            entries: vec![entry],
+            ..Write::default()
+        };
+        data.log.append(&write).unwrap();
+        data.log.sync().unwrap();
+        drop(data);
+        config.force_new_cluster = true;
+        let Found::Used(data) = open(&disk, &config) else {
+            panic!("the disk is a member's");
+        };
+        assert_eq!(data.recovered.entries.len(), 3);
+        assert_eq!(data.recovered.hard_state.commit, 3);
+        drop(data);
+        // And the next start needs no flag.
+        config.force_new_cluster = false;
+        let Found::Used(data) = open(&disk, &config) else {
+            panic!("the disk is a member's");
+        };
+        assert_eq!(data.recovered.hard_state.commit, 3);
     }
 }

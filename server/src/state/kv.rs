@@ -12,7 +12,8 @@ use storage::mvcc::{KeyRange, Root, Want, Write};
 use super::to_key_value;
 use crate::error::Error;
 
-pub(crate) use range::{Reading, Step, part, range};
+pub use range::range;
+pub(crate) use range::{Reading, Step, part};
 
 /// The revision at which a read runs, or the error if it is compacted or in the future.
 pub(crate) fn revision_to_read(root: &Root, requested: i64) -> Result<i64, Error> {

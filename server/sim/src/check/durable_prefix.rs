@@ -110,6 +110,14 @@ impl DurablePrefix {
         })
     }
 
+    /// Whether the log, with the state that it begins after, has all that was agreed on.
+    pub fn is_whole(&self, log: &Log) -> bool {
+        let Some((index, chosen)) = self.chosen.last_key_value() else {
+            return false;
+        };
+        *index <= log.base.index || log.entry(*index) == Some(*chosen)
+    }
+
     pub fn chosen(&self) -> usize {
         self.chosen.len()
     }

@@ -9,6 +9,8 @@ use super::Verdict;
 #[derive(Debug, Default)]
 pub struct ElectionSafety {
     leaders: BTreeMap<Term, NodeId>,
+    /// Terms of clusters that are lost.
+    earlier: usize,
 }
 
 impl ElectionSafety {
@@ -22,7 +24,13 @@ impl ElectionSafety {
         }
     }
 
+    /// One member is left, and does not know of all terms.
+    pub fn begins_anew(&mut self) {
+        self.earlier = self.elections();
+        self.leaders.clear();
+    }
+
     pub fn elections(&self) -> usize {
-        self.leaders.len()
+        self.earlier + self.leaders.len()
     }
 }

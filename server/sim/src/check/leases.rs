@@ -35,24 +35,44 @@ impl Leases {
         }
     }
 
-    /// A client asks for a lease at `asked_at`, and got it.
-    pub fn granted(&mut self, id: i64, ttl_seconds: i64, asked_at: u64) {
+    /// The log has the beginning of a lease; an earlier one of that name has ended.
+    pub fn begins(&mut self, id: i64, ttl_seconds: i64) {
+        // A revocation of an earlier lease of that name may still be on its way.
+        let revoked = self.leases.get(&id).is_some_and(|earlier| earlier.revoked);
         let lease = Lease {
             ttl: ttl_seconds as u64 * SECOND,
-            renewed_at: asked_at,
-            revoked: false,
+            renewed_at: 0,
+            revoked,
             ended_at: None,
         };
         self.leases.insert(id, lease);
     }
 
-    /// A keep-alive was answered with a time to live.
+    /// A grant, or a keep-alive, was answered with a time to live.
     pub fn renewed(&mut self, id: i64, asked_at: u64) -> Verdict {
         let Some(lease) = self.leases.get_mut(&id) else {
             return Ok(());
         };
         lease.renewed_at = lease.renewed_at.max(asked_at);
         self.judge(id)
+    }
+
+    /// A keep-alive asked for at `asked_at` was told that there is no such lease. It may have run
+    /// out, and not be revoked yet; and it may have been granted since.
+    pub fn is_gone(&self, id: i64, asked_at: u64, now: u64) -> Verdict {
+        let Some(lease) = self.leases.get(&id) else {
+            return Ok(());
+        };
+        let is_over = now >= lease.renewed_at + self.shortest(lease);
+        if lease.revoked || is_over || lease.renewed_at > asked_at {
+            return Ok(());
+        }
+        Err(format!(
+            "lease {id:x} of {} s, renewed by who asked at {} ms, is said to be gone at {} ms",
+            lease.ttl / SECOND,
+            lease.renewed_at / 1_000_000,
+            now / 1_000_000
+        ))
     }
 
     pub fn revokes(&mut self, id: i64) {
@@ -75,7 +95,7 @@ impl Leases {
 
     fn judge(&self, id: i64) -> Verdict {
         let lease = &self.leases[&id];
-        let ttl = lease.ttl / self.fastest * 1_000_000;
+        let ttl = self.shortest(lease);
         match lease.ended_at {
             Some(ended_at) if !lease.revoked && ended_at < lease.renewed_at + ttl => Err(format!(
                 "lease {id:x} of {} s, renewed by who asked at {} ms, ended at {} ms",
@@ -85,6 +105,11 @@ impl Leases {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// Nanoseconds for which it lasts by the fastest clock.
+    fn shortest(&self, lease: &Lease) -> u64 {
+        lease.ttl / self.fastest * 1_000_000
     }
 
     /// The cluster has been well, and nobody renewed anything, for longer than any lease lasts.

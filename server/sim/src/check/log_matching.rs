@@ -15,6 +15,11 @@ pub struct LogMatching {
 }
 
 impl LogMatching {
+    /// One member is left. Its next entries may have the positions of some that are lost.
+    pub fn begins_anew(&mut self) {
+        self.entries.clear();
+    }
+
     /// Somebody puts `entry` into its log, after an entry of term `before`.
     pub fn appends(&mut self, before: Term, entry: &Entry) -> Verdict {
         let is = (before, digest_of_entry(entry));

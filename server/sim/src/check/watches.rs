@@ -6,7 +6,7 @@
 //! everything up to S, must have been told exactly what the history has in (R, S].
 
 use super::Verdict;
-use crate::oracle::{Event, Oracle};
+use crate::model::{Event, Model};
 
 /// One watcher through all its streams.
 #[derive(Clone, Debug)]
@@ -15,6 +15,9 @@ pub struct WatchRecord {
     /// Inclusive; the end exclusive.
     pub start: Vec<u8>,
     pub end: Vec<u8>,
+    /// Filters.
+    pub no_puts: bool,
+    pub no_deletes: bool,
     /// All changes up to here were told, or need not be.
     pub seen: i64,
     /// Told since, in order.
@@ -31,6 +34,8 @@ impl WatchRecord {
             name,
             start: start.to_vec(),
             end: end.to_vec(),
+            no_puts: false,
+            no_deletes: false,
             seen,
             told: Vec::new(),
             in_fragments: false,
@@ -39,11 +44,16 @@ impl WatchRecord {
     }
 
     fn wants(&self, event: &Event) -> bool {
-        event.key >= self.start && event.key < self.end
+        let is_filtered = if event.value.is_some() {
+            self.no_puts
+        } else {
+            self.no_deletes
+        };
+        !is_filtered && event.key >= self.start && event.key < self.end
     }
 
     /// A response with `events`; `fragment` when the next one belongs to it.
-    pub fn hears(&mut self, oracle: &Oracle, events: Vec<(i64, Event)>, fragment: bool) -> Verdict {
+    pub fn hears(&mut self, model: &Model, events: Vec<(i64, Event)>, fragment: bool) -> Verdict {
         self.events += events.len() as u64;
         self.told.extend(events);
         self.in_fragments = fragment;
@@ -53,12 +63,12 @@ impl WatchRecord {
         if fragment {
             Ok(())
         } else {
-            self.hears_of_all_through(oracle, newest)
+            self.hears_of_all_through(model, newest)
         }
     }
 
     /// A bookmark, or the end of a response: nothing up to `through` is still to come.
-    pub fn hears_of_all_through(&mut self, oracle: &Oracle, through: i64) -> Verdict {
+    pub fn hears_of_all_through(&mut self, model: &Model, through: i64) -> Verdict {
         if through < self.seen {
             return Err(format!(
                 "{} was told of {}, then that {through} is the newest",
@@ -66,7 +76,7 @@ impl WatchRecord {
             ));
         }
         let told = std::mem::take(&mut self.told);
-        let history = oracle.between(self.seen, through);
+        let history = model.changes(self.seen, through);
         let all = history.flat_map(|(revision, events)| events.iter().map(move |e| (revision, e)));
         let mut wanted = all.filter(|(_, event)| self.wants(event));
         for (revision, event) in &told {

@@ -161,10 +161,10 @@ pub(super) fn grant(id: i64, ttl: i64) -> Request {
     Request::LeaseGrant(pb::LeaseGrantRequest { id, ttl })
 }
 
+/// An empty value is a value.
 pub(super) fn attach(lease: i64) -> Request {
     Request::Put(pb::PutRequest {
         key: format!("l/{lease}").into(),
-        value: "held".into(),
         lease,
         ..Default::default()
     })

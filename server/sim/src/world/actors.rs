@@ -1,16 +1,20 @@
 //! Turning the actors of a process, and carrying what they say to other hosts and to clients.
 
+use etcd_api::etcdserverpb::DeleteRangeRequest;
 use etcd_api::etcdserverpb::alarm_request::AlarmAction;
 use raft::{Body, Message, RoleKind};
 use server::driver::Replies;
 use server::event::{ApplyEvent, ConsensusEvent};
 use server::request::Request;
-use server::state::space_needed;
 
 use super::{Event, Failed, MICRO, MILLI, Named, World};
 use crate::canary::Canary;
 use crate::host::Crash;
 use crate::process::{ACTORS, Actor, Fatal, Process, Turn};
+
+/// A turn on a slow disk, and one of a slow applier.
+const SLOW_SYNC: u64 = 100 * MILLI;
+const SLOW_APPLY: u64 = 300 * MILLI;
 
 impl World {
     pub(super) fn start(&mut self, host: usize) -> Result<(), Failed> {
@@ -47,27 +51,14 @@ impl World {
         self.figures.joined += usize::from(is_lost);
         let known = std::mem::replace(&mut this.begun, true);
         this.id = process.member_id;
-        if known {
-            let log = self
-                .checks
-                .durable_prefix
-                .starts(host, &found, &this.shadow);
-            let log = log.map_err(|what| ("durable prefix", what))?;
-            this.shadow.restart(log, found.hard_state);
-        } else {
-            let mut log = crate::shadow::Log::default();
-            log.reset(found.base);
-            found.entries.iter().for_each(|entry| log.push(entry));
-            this.shadow.restart(log, found.hard_state);
-            self.checks.durable_prefix.installed(host, found.applied);
-        }
+        // The documents say that it is for one start.
+        let is_forced = std::mem::take(&mut this.settings.config.force_new_cluster);
+        let is_old = std::mem::take(&mut this.has_old_disk);
+        let is_another = is_forced || is_old || !known;
         this.clock.start(self.now);
-        let view = process.view();
-        if !this.disk_has_failed() {
-            let judged = self.checks.oracle.restarts(host, &view);
-            judged.of("agreement")?;
-        }
         this.process = Some(process);
+        self.judge_start(host, &found, is_another)?;
+        let this = &self.hosts[host];
         let (term, last) = (found.hard_state.term, this.shadow.newest.last());
         let text = format!(
             "h{host} starts: term {term}, log to {last}, applied {}",
@@ -145,7 +136,7 @@ impl World {
             return;
         }
         let local = this.clock.now(now);
-        let (life, slow) = (this.life, this.slow_by(now));
+        let life = this.life;
         let Some(process) = &mut this.process else {
             return;
         };
@@ -158,12 +149,16 @@ impl World {
             });
             if process.is_busy(actor) {
                 let rng = &mut this.rng;
+                let is_slow = this.slow_disk_until > now;
                 let latency = match actor {
                     Actor::LogSync => {
                         let stall = this.stalled_until.saturating_sub(now);
-                        rng.about(this.sync_takes) + slow + stall
+                        let slow = if is_slow { rng.about(SLOW_SYNC) } else { 0 };
+                        rng.about(this.sync_takes) + stall + slow
                     }
+                    Actor::Helper if is_slow => rng.about(10 * SLOW_SYNC),
                     Actor::Helper => rng.about(5 * MILLI),
+                    Actor::Apply if this.slow_apply_until > now => rng.about(SLOW_APPLY),
                     _ if rng.chance(5) => rng.below(20 * MILLI),
                     _ => rng.between(5 * MICRO, 60 * MICRO),
                 };
@@ -210,7 +205,10 @@ impl World {
                     this.shadow.installs(position);
                 }
                 if canary == Some(Canary::DivergingApply) && host == 1 {
-                    diverge(process);
+                    diverge(process, rename);
+                }
+                if canary == Some(Canary::SharedMistake) {
+                    diverge(process, drop_empty);
                 }
                 let hasty = canary == Some(Canary::HastyLeases);
                 let local = if hasty { local * 3 } else { local };
@@ -286,6 +284,9 @@ impl World {
         }
         self.figures.fetched += turn.fetched;
         self.judge_writes(host, &turn.writes)?;
+        for complaint in &turn.complaints {
+            self.judge_complaint(host, complaint)?;
+        }
         if let Some(Fatal(what)) = turn.failed {
             return self.fails(host, &what);
         }
@@ -328,75 +329,6 @@ impl World {
         }
         self.answer(host, turn.replies);
         self.schedule(host);
-        Ok(())
-    }
-
-    fn judge_writes(&mut self, host: usize, writes: &[raft::Write]) -> Result<(), Failed> {
-        let mut verdict = Ok(());
-        let flip = self.canary == Some(Canary::FlippedEntry) && host == 1;
-        for write in writes {
-            if let Some(position) = write.reset {
-                self.checks.durable_prefix.installed(host, position.index);
-            }
-            let matching = &mut self.checks.log_matching;
-            self.hosts[host].shadow.write(write, |before, entry| {
-                let mut entry = entry.clone();
-                if flip && entry.index == 20 {
-                    entry.data = [&entry.data[..], b"!"].concat().into();
-                }
-                let judged = matching.appends(before, &entry);
-                if verdict.is_ok() {
-                    verdict = judged;
-                }
-            });
-        }
-        verdict.of("log matching")
-    }
-
-    fn judge_committed(
-        &mut self,
-        host: usize,
-        term: u64,
-        committed: &[raft::Entry],
-    ) -> Result<(), Failed> {
-        for entry in committed {
-            let shadow = &self.hosts[host].shadow;
-            let judged = self.checks.durable_prefix.hands_out(host, entry, shadow);
-            judged.of("durable prefix")?;
-            let completeness = &mut self.checks.leader_completeness;
-            completeness.committed(entry.index, entry.term, term);
-            if entry.index > self.newest_commit {
-                self.newest_commit = entry.index;
-                self.takes_effect(entry)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// An entry is committed, and somebody knows it: from now on everybody has to see it.
-    fn takes_effect(&mut self, entry: &raft::Entry) -> Result<(), Failed> {
-        if entry.kind != raft::EntryKind::Normal || entry.data.is_empty() {
-            return Ok(());
-        }
-        let request = Request::decode(&entry.data)
-            .map_err(|what| ("durable prefix", format!("entry {}: {what}", entry.index)))?;
-        // Everybody refuses it in the same way, and whoever asked may never hear of that.
-        let is_refused = !self.alarms.is_empty() && space_needed(&request) > 0;
-        if let Some(id) = Request::id_of(&entry.data)
-            && !is_refused
-        {
-            self.clients.takes_effect(id, self.now);
-        }
-        match request {
-            Request::LeaseRevoke(revoke) => {
-                return self.checks.leases.ended(revoke.id, self.now).of("leases");
-            }
-            Request::Alarm(alarm) if alarm.action() == AlarmAction::Activate => {
-                self.alarms.insert(alarm.member_id);
-            }
-            Request::Alarm(alarm) => drop(self.alarms.remove(&alarm.member_id)),
-            _ => {}
-        }
         Ok(())
     }
 
@@ -451,12 +383,7 @@ impl World {
             }
         }
         let view = process.view();
-        if !self.hosts[host].disk_has_failed() {
-            let judged = self.checks.oracle.reads(host, &view);
-            judged.of("agreement")?;
-            let judged = self.checks.agreement.shows(host, &view, false);
-            judged.of("agreement")?;
-        }
+        self.shows(host, &view, false)?;
         if let Some(key) = turn.reencrypted {
             self.figures.reencrypted += 1;
             // The operator removes the others, unless there is a newer one by now.
@@ -519,18 +446,40 @@ impl World {
     }
 }
 
-/// The canary: this member puts other values than the rest.
-fn diverge(process: &mut Process) {
+/// The canaries: this member applies something else than the log has.
+fn diverge(process: &mut Process, change: fn(Request) -> Request) {
     for event in &mut process.ports.to_apply {
         let ApplyEvent::Committed(entries) = event else {
             continue;
         };
         for committed in entries {
-            if let Ok(Request::Put(mut put)) = Request::decode(&committed.entry.data) {
-                put.value = [&put.value[..], b"?"].concat().into();
-                committed.request = Some(Request::Put(put));
+            if let Ok(request) = Request::decode(&committed.entry.data) {
+                committed.request = Some(change(request));
             }
         }
+    }
+}
+
+fn rename(request: Request) -> Request {
+    match request {
+        Request::ClusterMemberAttrSet(mut set) => {
+            if let Some(attributes) = &mut set.member_attributes {
+                attributes.name += "?";
+            }
+            Request::ClusterMemberAttrSet(set)
+        }
+        request => request,
+    }
+}
+
+/// Mem_etcd's bug M8: an empty value deletes the key.
+fn drop_empty(request: Request) -> Request {
+    match request {
+        Request::Put(put) if put.value.is_empty() => Request::DeleteRange(DeleteRangeRequest {
+            key: put.key,
+            ..Default::default()
+        }),
+        request => request,
     }
 }
 

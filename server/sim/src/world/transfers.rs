@@ -40,7 +40,9 @@ impl World {
             "h{host} sends {:?} the state of {index} as {form:?}, {length} bytes",
             self.host_of(to)
         ));
-        let takes = self.rng.about(30 * MILLI);
+        // Wherever it goes to: nobody hears of one to nowhere.
+        let link = (host, self.host_of(to).unwrap_or(host));
+        let takes = self.net.transfer(length, link);
         let transfer = Transfer {
             from: host,
             life: self.hosts[host].life,

@@ -22,7 +22,7 @@ use crate::state::to_key_value;
 const SORT_SLACK: usize = 1024;
 
 /// Answers a range from `root`; the header carries the root's revision.
-pub(crate) fn range(root: &Root, request: &pb::RangeRequest) -> Result<raw::RangeResponse, Error> {
+pub fn range(root: &Root, request: &pb::RangeRequest) -> Result<raw::RangeResponse, Error> {
     let mut reading = Reading::new(root, request.clone())?;
     reading.step(root, Step::WHOLE)?;
     reading.finish(root)

@@ -13,6 +13,13 @@ use crate::error::Error;
 use crate::state::Tally;
 use crate::state::kv::{self, Step};
 
+/// Answers a transaction that only reads from `root`, in one step.
+pub fn read(root: &Root, txn: pb::TxnRequest) -> Result<raw::TxnResponse, Error> {
+    let mut reading = Reading::new(txn);
+    while !reading.step(root, Step::WHOLE)? {}
+    Ok(reading.finish(root).0)
+}
+
 /// True if both branches hold only ranges. A nested transaction counts as a write, whatever it
 /// does: etcd sends it through the log as well.
 pub(crate) fn is_read_only(txn: &pb::TxnRequest) -> bool {
