@@ -73,6 +73,8 @@ pub enum Bucket {
     Auth = 8,
     AuthUsers = 9,
     AuthRoles = 10,
+    /// The place of a delta tree (one byte), and its filter. Maintained only by the store.
+    DeltaFilters = 11,
 }
 
 /// A range of keys.

@@ -128,7 +128,7 @@ impl Store {
         else {
             unreachable!("the page file has as many trees as kinds");
         };
-        let root = Root {
+        let mut root = Root {
             keys: KeyTrees::new(base, deltas, meta.ring),
             revisions,
             side,
@@ -141,6 +141,7 @@ impl Store {
             generation: 0,
             census: Arc::new(()),
         };
+        root.load_filters(meta.filters)?;
         Ok(Store {
             published: Publisher::new(Arc::new(root.clone())),
             root,
@@ -269,7 +270,11 @@ impl Store {
     /// or if the disk is too full. In the last case deletes and compactions continue, and may
     /// shrink the state.
     pub fn begin_checkpoint(&mut self) -> Option<CheckpointJob> {
-        if self.unsaved == 0 || self.file.checkpoint_running() || !self.file.has_space() {
+        if self.unsaved == 0 || self.file.checkpoint_running() {
+            return None;
+        }
+        self.save_filter();
+        if !self.file.has_space() {
             return None;
         }
         self.root.keys.turn(&self.delta_limits, self.key_bytes());
@@ -280,6 +285,7 @@ impl Store {
             compaction: self.compaction,
             sized: self.unsized_from.is_none(),
             ring: self.root.keys.ring(),
+            filters: self.root.keys.saved_filters(),
         };
         let job = self
             .file

@@ -255,3 +255,33 @@ fn a_range_finds_the_few_live_keys_among_many_that_were_deleted() {
         );
     }
 }
+
+/// Puts every seventh key, from `from` on, with checkpoints in between.
+fn put_each_seventh(fixture: &mut Fixture, from: u32) {
+    for i in (from..2000).step_by(7) {
+        fixture.put(&format!("k{i:04}"), &from.to_string());
+        if i % 90 == from {
+            fixture.checkpoint();
+        }
+    }
+}
+
+#[test]
+fn filters_outlive_a_restart_and_have_every_key_of_their_trees() {
+    let mut fixture = Fixture::new();
+    let mut passed_by = 0;
+    for round in 0..7 {
+        put_each_seventh(&mut fixture, round);
+        fixture.checkpoint();
+        fixture.reopen();
+        let root = fixture.store.root();
+        for i in 0..2000 {
+            let key = format!("k{i:04}");
+            let expected = (i % 7 <= round).then(|| (i % 7).to_string());
+            assert_eq!(value_at(root, &key, 0), expected, "{key}");
+            let (all, with_key) = root.keys.delta_trees_of(key.as_bytes());
+            passed_by += all - with_key;
+        }
+    }
+    assert!(passed_by > 2000, "{passed_by}");
+}
