@@ -33,7 +33,7 @@ mod write;
 use std::sync::Arc;
 
 use crate::encryption::DataKeys;
-pub use bulk::LonePut;
+pub use bulk::{Found, LonePut};
 pub use load::{Incoming, Loader, Position, clear_incoming};
 #[cfg(any(test, fuzzing))]
 pub(crate) use model::run::{agree as agree_with_model, survive as survive_power_cut};

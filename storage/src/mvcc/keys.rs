@@ -60,6 +60,7 @@
 
 mod cursor;
 mod filter;
+mod heads;
 mod merge;
 mod read;
 
@@ -71,6 +72,7 @@ use crate::Result;
 use crate::btree::{KeyOrder, Pages, Tree, TreeKind, Weight};
 pub(super) use cursor::KeyCursor;
 use filter::{Filter, KeyHash};
+pub(super) use heads::Heads;
 
 /// Places for delta trees, of which one is open. Part of the disk format.
 pub(super) const DELTA_TREES: usize = 12;
@@ -190,6 +192,9 @@ pub(super) struct KeyTrees {
     /// Delta trees whose filter in the side tree has all their keys.
     saved: PlaceSet,
     ring: Ring,
+    /// As long as it stays the same, all changes are in the tree that is open, or in those that
+    /// were closed before. In memory only.
+    era: u64,
 }
 
 impl KeyTrees {
@@ -200,11 +205,21 @@ impl KeyTrees {
             filters: [const { Filter::UNKNOWN }; DELTA_TREES],
             saved: 0,
             ring,
+            era: 0,
         }
     }
 
     pub(super) fn saved_filters(&self) -> PlaceSet {
         self.saved
+    }
+
+    pub(super) fn era(&self) -> u64 {
+        self.era
+    }
+
+    /// A change goes into the base without having been in a delta tree.
+    pub(super) fn note_direct(&mut self) {
+        self.era += 1;
     }
 
     pub(super) fn ring(&self) -> Ring {
@@ -289,6 +304,7 @@ impl KeyTrees {
         if is_room && is_full && self.open().len() > 0 {
             self.ring.open = (self.ring.open + 1) % DELTA_TREES as u8;
             self.ring.closed += 1;
+            self.era += 1;
             assert_eq!(
                 self.open().len(),
                 0,

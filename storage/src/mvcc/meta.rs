@@ -19,7 +19,7 @@ use super::{Applied, Revision};
 ///     50     3  the delta trees (see `keys`): place of the open one, closed ones, merging ones; not
 ///               before version 3, where there are none
 ///     53     2  a bit for each place whose delta tree has its filter in the side tree; not before
-///               version 4, where none has
+///               version 4
 /// ```
 /// Numbers are big-endian.
 pub(super) struct Meta {

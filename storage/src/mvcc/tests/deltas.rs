@@ -285,3 +285,65 @@ fn filters_outlive_a_restart_and_have_every_key_of_their_trees() {
     }
     assert!(passed_by > 2000, "{passed_by}");
 }
+
+#[test]
+fn puts_after_what_an_older_view_found_are_like_single_ones() {
+    let mut fixture = Fixture::new();
+    let mut single = Fixture::new();
+    let mut used = 0;
+    for round in 0..300u64 {
+        fixture.store.publish();
+        let view = fixture.store.reader().view();
+        // Between the view and the puts: changes, and now and then another open tree.
+        for fixture in [&mut fixture, &mut single] {
+            fixture.put(&format!("k{}", round % 40), "between");
+            if round % 3 == 0 {
+                fixture.put(&format!("k{}", round % 37), "between");
+                fixture.delete(&format!("k{}", round % 37));
+            }
+        }
+        if round % 5 == 0 {
+            fixture.checkpoint();
+        }
+        let first = fixture.store.root().applied().index + 1;
+        let keys: Vec<String> = (0..30).map(|i| format!("k{}", i * round % 41)).collect();
+        let puts: Vec<LonePut<'_>> = keys
+            .iter()
+            .zip(first..)
+            .map(|(key, index)| LonePut {
+                applied: Applied { index, term: 1 },
+                key: key.as_bytes(),
+                value: b"put",
+                lease: 0,
+            })
+            .collect();
+        let found = view.find_for(&puts).unwrap();
+        used += u32::from(
+            found
+                .as_ref()
+                .is_some_and(|found| fixture.store.is_usable(found, &puts)),
+        );
+        fixture.store.put_all(&puts, found).unwrap();
+        keys.iter().for_each(|key| single.put(key, "put"));
+        let (a, b) = (fixture.store.root(), single.store.root());
+        assert_eq!(rows_of(a), rows_of(b), "round {round}");
+        assert_eq!(
+            a.usage(KeyRange::ALL).unwrap(),
+            b.usage(KeyRange::ALL).unwrap()
+        );
+    }
+    assert!((100..300).contains(&used), "{used}");
+    fixture.store.check().unwrap();
+}
+
+/// All live keys, with the numbers of their newest version.
+fn rows_of(root: &Root) -> Vec<(Vec<u8>, i64, i64, i64)> {
+    let mut rows = Vec::new();
+    let range = root.range(KeyRange::ALL, 0, Want::KeysOnly, &mut |item| {
+        let numbers = (item.create_revision, item.mod_revision, item.version);
+        rows.push((item.key.to_vec(), numbers.0, numbers.1, numbers.2));
+        ControlFlow::Continue(())
+    });
+    range.unwrap();
+    rows
+}
