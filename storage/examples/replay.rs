@@ -1,4 +1,4 @@
-//! Time and memory of a start after a crash, without the reading of the log: fills a store in key
+//! Time and memory of a start after a crash, without the reading of the log, and of reads after it: fills a store in key
 //! order, overwrites random keys with the checkpoints of a server, and then, several times, opens
 //! the last checkpoint and applies the puts after it again. The puts go on where an earlier run in
 //! the directory left off.
@@ -12,12 +12,13 @@
 )]
 
 use std::error::Error;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Instant;
 
-use storage::mvcc::{Applied, KeyRange, LonePut, Options, Store};
+use storage::mvcc::{Applied, End, KeyRange, LonePut, Options, Store, Want};
 use storage::vfs::os::OsVfs;
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -28,6 +29,9 @@ const VALUE: [u8; 256] = [b'v'; 256];
 const RECORD_BYTES: u64 = 40;
 /// Puts between two publishes.
 const BATCH: u64 = 16;
+const READS: u64 = 200_000;
+const RANGES: u64 = 10_000;
+const RANGE_KEYS: u32 = 100;
 /// Bytes of keys and values that a replay applies at once.
 const GATHERED_BYTES: usize = 12 << 20;
 
@@ -161,6 +165,40 @@ fn replay(dir: &str, keys: u64, puts: u64, finds: bool) -> Outcome<()> {
         store.stats().dirty_bytes >> 20,
         store.root().count(KeyRange::ALL, 0)?
     );
+    reads(&store, keys)
+}
+
+/// Processor time of a read of one key, and of a range of [`RANGE_KEYS`] keys without values.
+fn reads(store: &Store, keys: u64) -> Outcome<()> {
+    // The first pass brings the pages into memory.
+    let mut micros = [0.0; 2];
+    for _ in 0..2 {
+        let begun = cpu_millis()?;
+        for i in 0..READS {
+            store
+                .root()
+                .get(key(keys + i, keys).as_bytes(), 0, |_| ())?;
+        }
+        let then = cpu_millis()?;
+        for i in 0..RANGES {
+            let (key, mut left) = (key(keys + i, keys), RANGE_KEYS);
+            let range = KeyRange {
+                start: key.as_bytes(),
+                end: End::Unbounded,
+            };
+            store.root().range(range, 0, Want::KeysOnly, &mut |_| {
+                left -= 1;
+                match left {
+                    0 => ControlFlow::Break(()),
+                    _ => ControlFlow::Continue(()),
+                }
+            })?;
+        }
+        let of_ranges = cpu_millis()? - then;
+        micros = [(then - begun, READS), (of_ranges, RANGES)]
+            .map(|(millis, count)| millis as f64 * 1000.0 / count as f64);
+    }
+    println!("get {:.2} us, range {:.1} us", micros[0], micros[1]);
     Ok(())
 }
 
