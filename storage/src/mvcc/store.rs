@@ -86,6 +86,8 @@ pub struct Store {
     pub(super) unmerged: u32,
     /// Entries merged since the leaves that the merge has passed were written.
     pub(super) merged: usize,
+    /// The place before the first of them.
+    pub(super) merged_from: Vec<u8>,
     /// Reused for every row that is encoded.
     pub(super) scratch: Vec<u8>,
     pub(super) walk: Walk,
@@ -163,6 +165,7 @@ impl Store {
             key_bytes: 0,
             unmerged: 0,
             merged: 0,
+            merged_from: Vec::new(),
             scratch: Vec::new(),
             walk: Walk::default(),
         })
@@ -249,7 +252,7 @@ impl Store {
     /// while a checkpoint runs or the disk is full. An error is final, like that of a checkpoint.
     pub fn spill_all(&mut self) -> Result<()> {
         for tree in self.root.trees_mut() {
-            self.file.spill_changed(tree)?;
+            self.file.spill_changed(tree, Vec::new())?;
         }
         Ok(())
     }

@@ -160,6 +160,12 @@ impl Store {
     /// Moves about `entries` entries.
     fn merge_step(&mut self, entries: usize) -> Result<()> {
         let moves = gather(&self.root, entries)?;
+        if self.merged == 0
+            && let Some(first) = moves.first()
+        {
+            let (user_key, _) = self.root.split(&first.key)?;
+            self.merged_from = VersionKey::newest_of(user_key).to_vec();
+        }
         self.merged += moves.len();
         for step in moves {
             let (user_key, _) = self.root.split(&step.key)?;
@@ -186,7 +192,9 @@ impl Store {
         self.root.keys.end_merge();
         if self.merged >= ENTRIES_PER_SPILL || self.root.keys.ring.merging == 0 {
             self.merged = 0;
-            self.file.spill_changed(&mut self.root.keys.base)?;
+            // Before that place nothing changed since it was written.
+            let from = std::mem::take(&mut self.merged_from);
+            self.file.spill_changed(&mut self.root.keys.base, from)?;
         }
         Ok(())
     }

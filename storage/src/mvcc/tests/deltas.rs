@@ -347,3 +347,30 @@ fn rows_of(root: &Root) -> Vec<(Vec<u8>, i64, i64, i64)> {
     range.unwrap();
     rows
 }
+
+#[test]
+fn a_merge_leaves_no_changed_leaf_of_the_base_in_memory() {
+    let mut fixture = Fixture::new();
+    fixture.store.delta_limits = DeltaLimits {
+        direct_bytes: 0,
+        close_bytes: 1,
+        merge_trees: 1,
+        base_entries: u64::MAX,
+        merge_trees_max: 1,
+        merge_every: 1,
+        merge_entries: 100,
+    };
+    for round in 0..3 {
+        for i in 0..3000 {
+            fixture.put(&format!("k{:04}", i * 7 % 3000), &round.to_string());
+        }
+        fixture.checkpoint();
+        while fixture.store.root().keys.merging().next().is_some() {
+            fixture.put("z", "");
+        }
+        let Store { file, root, .. } = &mut fixture.store;
+        let before = file.unsaved_bytes();
+        file.spill_changed(&mut root.keys.base, Vec::new()).unwrap();
+        assert_eq!(file.unsaved_bytes(), before, "round {round}");
+    }
+}
