@@ -180,6 +180,8 @@ pub struct Stats {
     pub vacant_bytes: u64,
     /// Bytes of changed pages in memory that no finished checkpoint holds.
     pub dirty_bytes: u64,
+    /// Changes of keys wait in delta trees.
+    pub has_deltas: bool,
     /// Published states, older than the newest, that views still hold.
     pub views: u64,
     /// Bytes that would be free if no view could read them; 0 while a checkpoint runs.

@@ -128,7 +128,8 @@ impl Default for DeltaLimits {
             // With the space that leaves keep free, all of the base is about as large as the bound
             // of changed pages.
             direct_bytes: 64 << 20,
-            close_bytes: 12 << 20,
+            // Two checkpoints of 64 MiB of log with values of some hundred bytes.
+            close_bytes: 20 << 20,
             merge_trees: 2,
             base_entries: 1,
             merge_trees_max: 8,
