@@ -7,13 +7,13 @@ use crate::mvcc::keys::DeltaLimits;
 
 /// The roles of delta trees that have entries, besides the open one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Role {
+pub(super) enum Role {
     Open,
     Waiting,
     Merging,
 }
 
-fn roles(root: &Root) -> BTreeSet<Role> {
+pub(super) fn roles(root: &Root) -> BTreeSet<Role> {
     let keys = &root.keys;
     let closed = keys.waiting().count() > usize::from(keys.open().len() > 0);
     let all = [
