@@ -101,7 +101,7 @@ impl DataDir {
         let keys = config.encryption.as_ref().map(KeySource::read);
         let keys = keys.transpose().map_err(Unusable::Keys)?;
         let options = log_options(&*vfs, config, seed);
-        DataDir::find_with(vfs, config, keys.as_ref(), options, Threads::Two)
+        DataDir::find_with(vfs, config, keys.as_ref(), options, Threads::Three)
     }
 
     fn find_with(

@@ -18,7 +18,7 @@ pub mod watch;
 
 use etcd_api::etcdserverpb as pb;
 use etcd_api::mvccpb::KeyValue;
-use storage::mvcc::{Applied, Bucket, Item, LonePut, Root, Store, SyncJob, Write};
+use storage::mvcc::{Applied, Bucket, Found, Item, LonePut, Root, Store, SyncJob, Write};
 
 use crate::auth::{Authenticated, ROOT};
 use crate::error::Error;
@@ -141,6 +141,7 @@ impl State {
         &mut self,
         mut puts: Vec<LonePut<'_>>,
         by: impl Iterator<Item = PutBy<'a>>,
+        found: Option<Found>,
     ) -> Result<Option<SyncJob>, Error> {
         let Some(last) = puts.last().map(|put| put.applied) else {
             return Ok(None);
@@ -155,7 +156,7 @@ impl State {
             let mut by = by;
             puts.retain(|put| by.next().is_some_and(|by| auth.may_put(put.key, &by)));
         }
-        let sync = self.store.put_all(&puts)?;
+        let sync = self.store.put_all(&puts, found)?;
         if puts.last().is_none_or(|put| put.applied != last) {
             self.skip(last);
         }

@@ -1,6 +1,6 @@
 //! Bytes that the store writes to disk per put, by the kernel's count, without the log: fills a
 //! store in random order, then overwrites random keys, and compacts now and then if asked to.
-//! Checkpoints come as in a server: after 128 MiB of log or 96 MiB of changed pages.
+//! Checkpoints come as in a server: after 128 MiB of log, 64 MiB while there are deltas, or 96 MiB of changed pages.
 //!
 //! `bytes_per_put DIR KEYS PUTS [KEY_BYTES] [VALUE_BYTES] [COMPACT_EVERY]`
 
@@ -22,6 +22,7 @@ use storage::vfs::os::OsVfs;
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 const LOG_BYTES_TO_CHECKPOINT: u64 = 128 << 20;
+const LOG_BYTES_WITH_DELTAS: u64 = 64 << 20;
 const DIRTY_BYTES_TO_CHECKPOINT: u64 = 96 << 20;
 /// Bytes of changed pages at which puts wait for the checkpoint.
 const DIRTY_BYTES_MAX: u64 = 160 << 20;
@@ -81,8 +82,13 @@ impl Load {
             self.store.publish();
             self.store.take_retired();
         }
-        let dirty = self.store.stats().dirty_bytes;
-        let is_due = self.log >= LOG_BYTES_TO_CHECKPOINT || dirty >= DIRTY_BYTES_TO_CHECKPOINT;
+        let stats = self.store.stats();
+        let log_max = if stats.has_deltas {
+            LOG_BYTES_WITH_DELTAS
+        } else {
+            LOG_BYTES_TO_CHECKPOINT
+        };
+        let is_due = self.log >= log_max || stats.dirty_bytes >= DIRTY_BYTES_TO_CHECKPOINT;
         if self.running.is_none()
             && is_due
             && let Some(job) = self.store.begin_checkpoint()

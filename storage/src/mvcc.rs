@@ -33,7 +33,7 @@ mod write;
 use std::sync::Arc;
 
 use crate::encryption::DataKeys;
-pub use bulk::LonePut;
+pub use bulk::{Found, LonePut};
 pub use load::{Incoming, Loader, Position, clear_incoming};
 #[cfg(any(test, fuzzing))]
 pub(crate) use model::run::{agree as agree_with_model, survive as survive_power_cut};
@@ -73,6 +73,8 @@ pub enum Bucket {
     Auth = 8,
     AuthUsers = 9,
     AuthRoles = 10,
+    /// The place of a delta tree (one byte), and its filter. Maintained only by the store.
+    DeltaFilters = 11,
 }
 
 /// A range of keys.
@@ -188,6 +190,8 @@ pub struct Stats {
     pub vacant_bytes: u64,
     /// Bytes of changed pages in memory that no finished checkpoint holds.
     pub dirty_bytes: u64,
+    /// Changes of keys wait in delta trees.
+    pub has_deltas: bool,
     /// Published states, older than the newest, that views still hold.
     pub views: u64,
     /// Bytes that would be free if no view could read them; 0 while a checkpoint runs.

@@ -39,6 +39,10 @@ pub struct BackgroundLimits {
     pub entry_bytes_in_memory: u64,
     /// Bytes of log since the last checkpoint that start another. Bounds the replay at a start.
     pub log_bytes_to_checkpoint: u64,
+    /// The same while changes of keys wait in delta trees: then most puts change a page of the page
+    /// file that no put before them did, and a start must find and read it to apply them. A delta
+    /// tree is written twice for it, which costs about 60 B a put.
+    pub log_bytes_with_deltas: u64,
     /// Entries since the last checkpoint that start another. `None`: only bytes decide.
     pub entries_to_checkpoint: Option<u64>,
     /// Rows removed in one step of a compaction. Entries are applied between steps.
@@ -55,6 +59,7 @@ impl Default for BackgroundLimits {
             dirty_bytes_max: 160 << 20,
             entry_bytes_in_memory: ENTRY_BYTES_IN_MEMORY,
             log_bytes_to_checkpoint: 128 << 20,
+            log_bytes_with_deltas: 64 << 20,
             entries_to_checkpoint: None,
             compact_step_rows: 256,
             compact_pause: Duration::ZERO,
@@ -82,6 +87,7 @@ impl BackgroundLimits {
         BackgroundLimits {
             dirty_bytes_to_checkpoint: low(self.dirty_bytes_to_checkpoint),
             log_bytes_to_checkpoint: low(self.log_bytes_to_checkpoint),
+            log_bytes_with_deltas: low(self.log_bytes_with_deltas),
             ..self
         }
     }
@@ -100,11 +106,16 @@ impl BackgroundLimits {
     /// with that gain, otherwise as late as the bounds allow. `docs/engine.md` says what this means
     /// for the length of log and file.
     pub(super) fn checkpoint_is_due(&self, log_bytes: u64, stats: &Stats) -> bool {
+        let log_bytes_max = if stats.has_deltas {
+            self.log_bytes_with_deltas
+        } else {
+            self.log_bytes_to_checkpoint
+        };
         let gain = log_bytes + stats.waiting_bytes;
         let is_worth_it =
             gain >= self.gain_bytes_to_checkpoint && gain / WORTH >= stats.dirty_bytes;
         is_worth_it
-            || log_bytes >= self.log_bytes_to_checkpoint
+            || log_bytes >= log_bytes_max
             || stats.dirty_bytes >= self.dirty_bytes_to_checkpoint
     }
 }
@@ -115,20 +126,36 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn is_due(log: u64, dirty: u64, waiting: u64) -> bool {
-        let stats = Stats {
+    fn stats(dirty: u64, waiting: u64) -> Stats {
+        Stats {
             file_bytes: 1000 * MIB,
             in_use_bytes: 500 * MIB,
             waiting_bytes: waiting * MIB,
             vacant_bytes: 0,
             dirty_bytes: dirty * MIB,
+            has_deltas: false,
             views: 0,
             viewed_bytes: 0,
             checkpoint: 0,
             oldest_view: 0,
             is_short: false,
+        }
+    }
+
+    fn is_due(log: u64, dirty: u64, waiting: u64) -> bool {
+        BackgroundLimits::default().checkpoint_is_due(log * MIB, &stats(dirty, waiting))
+    }
+
+    #[test]
+    fn a_checkpoint_is_made_sooner_while_there_are_deltas() {
+        let limits = BackgroundLimits::default();
+        let with_deltas = Stats {
+            has_deltas: true,
+            ..stats(60, 0)
         };
-        BackgroundLimits::default().checkpoint_is_due(log * MIB, &stats)
+        assert!(!limits.checkpoint_is_due(63 * MIB, &with_deltas));
+        assert!(limits.checkpoint_is_due(64 * MIB, &with_deltas));
+        assert!(limits.when_low().checkpoint_is_due(MIB, &with_deltas));
     }
 
     #[test]

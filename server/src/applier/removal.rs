@@ -136,6 +136,7 @@ mod tests {
         viewed_bytes: 0,
         checkpoint: 0,
         oldest_view: 0,
+        has_deltas: false,
         is_short: false,
     };
     const SECOND: Now = Now::from_secs(1);

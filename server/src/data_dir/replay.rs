@@ -1,6 +1,7 @@
 //! Applies the log's committed entries after the store's checkpoint, while reading them and before
 //! any actor runs. There are no clients, so no answers, no events and no lease time; it needs no
-//! more memory than serving. With two threads, one reads while the other applies.
+//! more memory than serving. With several threads, one reads, one looks for the keys of puts in the
+//! state that the start found, and one applies.
 
 use std::path::Path;
 use std::sync::{Arc, mpsc};
@@ -8,7 +9,7 @@ use std::thread;
 
 use raft::durable::{LogWriter, Opened, Options};
 use raft::{Entry, EntryKind, Position};
-use storage::mvcc::{Applied, LonePut, SyncJob};
+use storage::mvcc::{Applied, Found, LonePut, Reader, SyncJob};
 use storage::vfs::Vfs;
 
 use crate::applier::DIRTY_BYTES_TO_CHECKPOINT;
@@ -22,19 +23,24 @@ use crate::state::{Effects, State};
 /// leaf of the key tree.
 const GATHERED_BYTES: usize = 12 << 20;
 
+/// Other entries are handed over in batches of so many, or of so many bytes of data.
+const ENTRIES_MAX: usize = 64;
+const ENTRY_BYTES_MAX: usize = 1 << 20;
+
 /// Number of single entries applied between two looks at the store's memory.
 const ENTRIES_PER_SPILL: u64 = 64;
 
-/// Items of [`Work`] that wait for the applying thread.
-const WAITING_MAX: usize = 1;
+/// Items of [`Work`] that wait between two threads: none, for each thread has one in hand, which is
+/// memory enough.
+const WAITING_MAX: usize = 0;
 
-/// Which thread applies the entries.
+/// Which threads work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Threads {
-    /// The reading thread, so that all calls of the file system have one fixed order.
+    /// One for all, so that all calls of the file system have one fixed order.
     One,
-    /// A second thread.
-    Two,
+    /// One each to read, to look for keys, and to apply.
+    Three,
 }
 
 /// The result of a replay.
@@ -65,10 +71,19 @@ pub(crate) fn open_log(
         Threads::One => read(vfs, dir, applying.position(), options, unused, |work| {
             applying.take(work)
         })?,
-        Threads::Two => thread::scope(|scope| {
+        Threads::Three => thread::scope(|scope| {
             let position = applying.position();
-            let (give, take) = mpsc::sync_channel(WAITING_MAX);
-            let applier = scope.spawn(|| take.into_iter().try_for_each(|work| applying.take(work)));
+            let reader = applying.state.store.reader();
+            let (give, read_work) = mpsc::sync_channel(WAITING_MAX);
+            let (give_found, take) = mpsc::sync_channel(WAITING_MAX);
+            scope.spawn(move || {
+                // Fails when the applying thread has ended, whose error is returned.
+                let _ = read_work
+                    .into_iter()
+                    .try_for_each(|work| give_found.send(look(work, &reader)));
+            });
+            let applier =
+                scope.spawn(|| take.into_iter().try_for_each(|work| applying.take(work?)));
             let found = read(vfs, dir, position, options, unused, |work| {
                 give.send(work).map_err(|_| gone())
             });
@@ -82,6 +97,15 @@ pub(crate) fn open_log(
     let replayed = applying.replayed;
     state.store.publish();
     Ok((log, opened, replayed))
+}
+
+/// Looks for the keys of puts in the newest published state.
+fn look(work: Work, reader: &Reader) -> Result<Work, Error> {
+    let Work::Puts(puts, _) = work else {
+        return Ok(work);
+    };
+    let found = reader.view().find_for(&puts.puts())?;
+    Ok(Work::Puts(puts, found))
 }
 
 /// Never reported: the error that ended the thread is returned instead.
@@ -99,6 +123,8 @@ fn read(
 ) -> Result<(LogWriter, Opened), Unusable> {
     let mut reading = Reading {
         puts: Puts::default(),
+        entries: Vec::new(),
+        entry_bytes: 0,
         unused,
         give,
     };
@@ -114,14 +140,14 @@ fn read(
         return Err(Unusable::State(error));
     }
     let found = found?;
-    reading.give_puts().map_err(Unusable::State)?;
+    reading.give_rest().map_err(Unusable::State)?;
     Ok(found)
 }
 
 /// Work for the applying side, in the order of the log.
 enum Work {
-    Puts(Puts),
-    Entry(Entry),
+    Puts(Puts, Option<Found>),
+    Entries(Vec<Entry>),
 }
 
 /// Puts that only write their key; see [`Request::lone_put`].
@@ -196,6 +222,9 @@ impl Puts {
 
 struct Reading<F> {
     puts: Puts,
+    /// Entries that are no such puts, and their bytes.
+    entries: Vec<Entry>,
+    entry_bytes: usize,
     /// Used batches, emptied. Their memory is mapped already.
     unused: mpsc::Receiver<Puts>,
     give: F,
@@ -210,6 +239,7 @@ impl<F: FnMut(Work) -> Result<(), Error>> Reading<F> {
                 index: entry.index,
                 term: entry.term,
             };
+            self.give_entries()?;
             self.puts.push(applied, &put);
             if self.puts.bytes.len() >= GATHERED_BYTES {
                 self.give_puts()?;
@@ -217,7 +247,26 @@ impl<F: FnMut(Work) -> Result<(), Error>> Reading<F> {
             return Ok(());
         }
         self.give_puts()?;
-        (self.give)(Work::Entry(entry.clone()))
+        self.entry_bytes += entry.data.len();
+        self.entries.push(entry.clone());
+        if self.entries.len() >= ENTRIES_MAX || self.entry_bytes >= ENTRY_BYTES_MAX {
+            self.give_entries()?;
+        }
+        Ok(())
+    }
+
+    fn give_rest(&mut self) -> Result<(), Error> {
+        // At most one of them has anything.
+        self.give_puts()?;
+        self.give_entries()
+    }
+
+    fn give_entries(&mut self) -> Result<(), Error> {
+        if self.entries.is_empty() {
+            return Ok(());
+        }
+        self.entry_bytes = 0;
+        (self.give)(Work::Entries(std::mem::take(&mut self.entries)))
     }
 
     fn give_puts(&mut self) -> Result<(), Error> {
@@ -225,7 +274,8 @@ impl<F: FnMut(Work) -> Result<(), Error>> Reading<F> {
             return Ok(());
         }
         let next = self.unused.try_recv().unwrap_or_default();
-        (self.give)(Work::Puts(std::mem::replace(&mut self.puts, next)))
+        let puts = std::mem::replace(&mut self.puts, next);
+        (self.give)(Work::Puts(puts, None))
     }
 }
 
@@ -243,22 +293,24 @@ impl Applying<'_> {
 
     fn take(&mut self, work: Work) -> Result<(), Error> {
         match work {
-            Work::Puts(mut puts) => {
+            Work::Puts(mut puts, found) => {
                 self.replayed.entries += puts.rows.len() as u64;
                 self.replayed.bytes += puts.bytes.len() as u64;
-                let sync = self.state.put_all(puts.puts(), puts.by())?;
+                let sync = self.state.put_all(puts.puts(), puts.by(), found)?;
                 // The newest sync covers the older ones, and nothing waits for it.
                 self.replayed.sync = sync.or(self.replayed.sync.take());
                 puts.clear();
                 let _ = self.used.send(puts);
                 self.keep_small()
             }
-            Work::Entry(entry) => {
-                self.replayed.entries += 1;
-                self.replayed.bytes += entry.data.len() as u64;
-                self.apply(&entry)?;
-                if self.replayed.entries.is_multiple_of(ENTRIES_PER_SPILL) {
-                    self.keep_small()?;
+            Work::Entries(entries) => {
+                for entry in &entries {
+                    self.replayed.entries += 1;
+                    self.replayed.bytes += entry.data.len() as u64;
+                    self.apply(entry)?;
+                    if self.replayed.entries.is_multiple_of(ENTRIES_PER_SPILL) {
+                        self.keep_small()?;
+                    }
                 }
                 Ok(())
             }

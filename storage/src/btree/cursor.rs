@@ -59,18 +59,39 @@ impl<'a> Cursor<'a> {
         if self.settle_in_leaf(key) {
             return Ok(true);
         }
-        if !self.descend_for(key)? {
-            return Ok(false);
-        }
+        self.path.clear();
+        self.ahead = AHEAD_MIN;
+        self.find_below(key)
+    }
+
+    /// Like [`Cursor::seek`] for a key that is not less than those sought before: a cursor that is on
+    /// an entry moves forward only, and climbs no higher than it must.
+    pub(crate) fn seek_on(&mut self, key: &[u8]) -> Result<bool> {
         let order = self.tree.kind.order;
-        let leaf = self.path.last_mut().expect("descended");
-        let (Ok(index) | Err(index)) = leaf.view.page().search(order, key);
-        if index < leaf.view.page().count() {
-            leaf.index = index;
+        let Some(leaf) = self.path.last_mut() else {
+            return self.seek(key);
+        };
+        let (page, index) = (leaf.view.page(), leaf.index);
+        if order.compare(page.key(index), key).is_ge() {
             return Ok(true);
         }
-        leaf.index = index - 1;
-        self.next()
+        let (Ok(found) | Err(found)) = page.search_from(index + 1, order, key);
+        if found < page.count() {
+            leaf.index = found;
+            return Ok(true);
+        }
+        // To the lowest branch that has a bound behind the key.
+        self.path.pop();
+        while let Some(step) = self.path.last_mut() {
+            let page = step.view.page();
+            let child = page.child_for(order, key);
+            if child + 1 < page.count() || self.path.len() == 1 {
+                break;
+            }
+            self.path.pop();
+        }
+        self.ahead = AHEAD_MIN;
+        self.find_below(key)
     }
 
     /// Moves one entry forward; past the last one the cursor is on no entry.
@@ -123,21 +144,28 @@ impl<'a> Cursor<'a> {
         true
     }
 
-    /// Moves to the leaf where `key` belongs; `false` in an empty tree. The leaf's index stays 0.
-    fn descend_for(&mut self, key: &[u8]) -> Result<bool> {
-        self.path.clear();
-        self.ahead = AHEAD_MIN;
-        let Some(mut view) = self.tree.view(self.pages)? else {
-            return Ok(false);
+    /// Moves to the first entry whose key is `>= key`, from the branch at the path's end on, below
+    /// which `key` belongs; from the root if the path is empty.
+    fn find_below(&mut self, key: &[u8]) -> Result<bool> {
+        let order = self.tree.kind.order;
+        let mut view = match self.path.pop() {
+            Some(step) => step.view,
+            None => match self.tree.view(self.pages)? {
+                Some(view) => view,
+                None => return Ok(false),
+            },
         };
         while view.page().level() > 0 {
-            let index = view.page().child_for(self.tree.kind.order, key);
+            let index = view.page().child_for(order, key);
             let child = self.pages.child(&self.tree.kind, &view, index);
             self.path.push(Step::new(view, index));
             view = child.inspect_err(|_| self.path.clear())?;
         }
-        self.path.push(Step::new(view, 0));
-        Ok(true)
+        let (Ok(index) | Err(index)) = view.page().search(order, key);
+        let is_in_leaf = index < view.page().count();
+        let index = if is_in_leaf { index } else { index - 1 };
+        self.path.push(Step::new(view, index));
+        if is_in_leaf { Ok(true) } else { self.next() }
     }
 
     /// Descends from the entry at the path's end to the first entry of the leaf below it.

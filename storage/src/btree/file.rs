@@ -261,11 +261,11 @@ impl PageFile {
         }))
     }
 
-    /// Writes all leaves of the tree that changed since the last checkpoint began, so that little
-    /// but branches stays in memory. Does nothing while a checkpoint runs or the disk is full. After
+    /// Writes all leaves of the tree from the one with the key `from` on (empty: the first) that
+    /// changed since the last checkpoint began, so that little but branches stays in memory. Does
+    /// nothing while a checkpoint runs or the disk is full. After
     /// an error the file must be opened again.
-    pub(crate) fn spill_changed(&mut self, tree: &mut Tree) -> Result<()> {
-        let mut from = Vec::new();
+    pub(crate) fn spill_changed(&mut self, tree: &mut Tree, mut from: Vec<u8>) -> Result<()> {
         loop {
             let Some(space) = self.space.as_mut().filter(|_| !self.reservation.is_short()) else {
                 return Ok(());

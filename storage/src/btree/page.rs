@@ -396,8 +396,14 @@ impl<'a> Page<'a> {
         }
     }
 
+    /// Like [`Page::search`], among the slots from `first` on.
     #[inline]
-    fn search_from(self, first: usize, order: KeyOrder, key: &[u8]) -> Result<usize, usize> {
+    pub(super) fn search_from(
+        self,
+        first: usize,
+        order: KeyOrder,
+        key: &[u8],
+    ) -> Result<usize, usize> {
         let count = self.count();
         let (mut low, mut high) = (first, count);
         if low >= high {

@@ -1,10 +1,15 @@
 //! Applies many log entries at once if each is a single put: most of what a start after a crash
 //! replays. The key tree is changed in key order, so that leaves are in the processor's cache when
 //! several puts fall into one. History grows in log order.
+//!
+//! Changes that go into a delta tree do so without a step of a merge: a start must be short, and
+//! the puts after it merge what waits.
 
 use super::key::Stamp;
+use super::keys::Heads;
 use super::store::SPILL_BYTES_PER_STEP;
-use super::{Applied, Revision, Store, SyncJob};
+use super::write::{lease_of, put_stamp};
+use super::{Applied, Revision, Root, Store, SyncJob};
 use crate::Result;
 
 /// A log entry that is one put: it gets its own main revision.
@@ -19,9 +24,13 @@ pub struct LonePut<'a> {
 
 impl Store {
     /// Applies entries in log order. The result is that of one [`Write::put`](super::Write::put)
-    /// each; their history is spilled, too. After an error the store must not be used. Returns the
-    /// job of [`Store::spill`].
-    pub fn put_all(&mut self, puts: &[LonePut<'_>]) -> Result<Option<SyncJob>> {
+    /// each; their history is spilled, too. `found` is what a view found for these puts. After an
+    /// error the store must not be used. Returns the job of [`Store::spill`].
+    pub fn put_all(
+        &mut self,
+        puts: &[LonePut<'_>],
+        found: Option<Found>,
+    ) -> Result<Option<SyncJob>> {
         let Some(last) = puts.last() else {
             return Ok(None);
         };
@@ -29,30 +38,109 @@ impl Store {
         assert!(self.root.applied.index < puts[0].applied.index && puts.windows(2).all(in_order));
         self.touch();
         let first = self.root.revision + 1;
-        let revision_of = |i: usize| Revision {
-            main: first + i as i64,
-            sub: 0,
+        let stamps = if self.is_direct() {
+            self.put_each(puts, first)?
+        } else {
+            let found = found.filter(|found| self.is_usable(found, puts));
+            let found = found.map_or_else(|| self.root.find(puts), Ok)?;
+            self.put_in_delta(puts, first, found)?
         };
-        let mut stamps = vec![Stamp::default(); puts.len()];
-        for i in by_key(puts) {
-            let put = &puts[i];
-            let (stamp, old_lease) =
-                self.push_put(put.key, put.value, revision_of(i), put.lease)?;
-            stamps[i] = stamp;
-            self.move_lease(put.key, old_lease, put.lease)?;
-        }
         let (mut sync, mut unspilled) = (None, 0);
         for (i, (put, stamp)) in puts.iter().zip(stamps).enumerate() {
-            self.push_row(put.key, put.value, revision_of(i), stamp)?;
+            self.push_row(put.key, put.value, revision_of(first, i), stamp)?;
             unspilled += put.key.len() + put.value.len();
             if unspilled >= SPILL_BYTES_PER_STEP {
                 unspilled = 0;
                 sync = self.spill()?.or(sync);
             }
         }
-        self.root.revision = revision_of(puts.len() - 1).main;
+        self.root.revision = revision_of(first, puts.len() - 1).main;
         self.root.applied = last.applied;
         Ok(sync)
+    }
+
+    /// Puts versions from the main revision `first` on into the trees of keys, each where it belongs;
+    /// returns their stamps.
+    fn put_each(&mut self, puts: &[LonePut<'_>], first: i64) -> Result<Vec<Stamp>> {
+        let mut stamps = vec![Stamp::default(); puts.len()];
+        for i in by_key(puts) {
+            let put = &puts[i];
+            let (stamp, old_lease) =
+                self.push_put(put.key, put.value, revision_of(first, i), put.lease)?;
+            stamps[i] = stamp;
+            self.move_lease(put.key, old_lease, put.lease)?;
+        }
+        Ok(stamps)
+    }
+
+    /// The same, all into the open delta tree.
+    fn put_in_delta(
+        &mut self,
+        puts: &[LonePut<'_>],
+        first: i64,
+        found: Found,
+    ) -> Result<Vec<Stamp>> {
+        let mut stamps = vec![Stamp::default(); puts.len()];
+        for (i, older) in found.order.into_iter().zip(found.newest) {
+            let (put, revision) = (&puts[i], revision_of(first, i));
+            self.note_key(put.key);
+            let make = |old| put_stamp(old, put.value, revision, put.lease);
+            let (stamp, old) = self.push_delta_after(put.key, revision, older, make)?;
+            self.move_lease(put.key, lease_of(old), put.lease)?;
+            stamps[i] = stamp;
+        }
+        Ok(stamps)
+    }
+
+    /// Whether all changes since the view are in the tree that is open now, and was open then.
+    pub(super) fn is_usable(&self, found: &Found, puts: &[LonePut<'_>]) -> bool {
+        found.era == self.root.keys.era() && found.order.len() == puts.len()
+    }
+}
+
+/// What a state of the store knows of the keys of puts. The puts themselves may be applied to a
+/// later state.
+#[derive(Debug)]
+pub struct Found {
+    /// The puts by key; those of the same key in log order.
+    order: Vec<usize>,
+    /// For each of these the newest version of its key.
+    newest: Vec<Option<Stamp>>,
+    /// See [`KeyTrees::era`](super::keys::KeyTrees::era).
+    era: u64,
+}
+
+impl Root {
+    /// Looks for the keys of `puts`, which are to be applied later; on any thread. `None` if that
+    /// would not help.
+    pub fn find_for(&self, puts: &[LonePut<'_>]) -> Result<Option<Found>> {
+        if self.keys.is_plain() {
+            return Ok(None);
+        }
+        self.find(puts).map(Some)
+    }
+
+    fn find(&self, puts: &[LonePut<'_>]) -> Result<Found> {
+        let order: Vec<usize> = by_key(puts).collect();
+        let mut newest = Vec::with_capacity(puts.len());
+        let mut heads = Heads::new(self);
+        for same in order.chunk_by(|a, b| puts[*a].key == puts[*b].key) {
+            let stamp = heads.stamp(puts[same[0]].key)?;
+            newest.resize(newest.len() + same.len(), stamp);
+        }
+        Ok(Found {
+            order,
+            newest,
+            era: self.keys.era(),
+        })
+    }
+}
+
+/// Of put number `i`, if the first one has main revision `first`.
+fn revision_of(first: i64, i: usize) -> Revision {
+    Revision {
+        main: first + i as i64,
+        sub: 0,
     }
 }
 

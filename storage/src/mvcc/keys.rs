@@ -60,16 +60,19 @@
 
 mod cursor;
 mod filter;
+mod heads;
 mod merge;
 mod read;
 
 use std::ops::Range;
 
 use super::key::{self, REVISION_BYTES};
+use super::{Bucket, Store};
 use crate::Result;
 use crate::btree::{KeyOrder, Pages, Tree, TreeKind, Weight};
 pub(super) use cursor::KeyCursor;
 use filter::{Filter, KeyHash};
+pub(super) use heads::Heads;
 
 /// Places for delta trees, of which one is open. Part of the disk format.
 pub(super) const DELTA_TREES: usize = 12;
@@ -125,7 +128,8 @@ impl Default for DeltaLimits {
             // With the space that leaves keep free, all of the base is about as large as the bound
             // of changed pages.
             direct_bytes: 64 << 20,
-            close_bytes: 12 << 20,
+            // Two checkpoints of 64 MiB of log with values of some hundred bytes.
+            close_bytes: 20 << 20,
             merge_trees: 2,
             base_entries: 1,
             merge_trees_max: 8,
@@ -146,6 +150,10 @@ pub(super) struct Ring {
 }
 
 pub(super) const RING_BYTES: usize = 3;
+
+/// A bit for each place of the ring.
+pub(super) type PlaceSet = u16;
+const _: () = assert!(DELTA_TREES <= PlaceSet::BITS as usize);
 
 impl Ring {
     /// No delta trees but an empty open one.
@@ -182,7 +190,12 @@ pub(super) struct KeyTrees {
     deltas: [Tree; DELTA_TREES],
     /// One per delta tree.
     filters: [Filter; DELTA_TREES],
+    /// Delta trees whose filter in the side tree has all their keys.
+    saved: PlaceSet,
     ring: Ring,
+    /// As long as it stays the same, all changes are in the tree that is open, or in those that
+    /// were closed before. In memory only.
+    era: u64,
 }
 
 impl KeyTrees {
@@ -191,8 +204,23 @@ impl KeyTrees {
             base,
             deltas,
             filters: [const { Filter::UNKNOWN }; DELTA_TREES],
+            saved: 0,
             ring,
+            era: 0,
         }
+    }
+
+    pub(super) fn saved_filters(&self) -> PlaceSet {
+        self.saved
+    }
+
+    pub(super) fn era(&self) -> u64 {
+        self.era
+    }
+
+    /// A change goes into the base without having been in a delta tree.
+    pub(super) fn note_direct(&mut self) {
+        self.era += 1;
     }
 
     pub(super) fn ring(&self) -> Ring {
@@ -229,6 +257,7 @@ impl KeyTrees {
         if tree.len() == 0 {
             *filter = Filter::new();
         }
+        self.saved &= !(1 << place);
         filter.add(KeyHash::of(key));
         tree
     }
@@ -276,6 +305,7 @@ impl KeyTrees {
         if is_room && is_full && self.open().len() > 0 {
             self.ring.open = (self.ring.open + 1) % DELTA_TREES as u8;
             self.ring.closed += 1;
+            self.era += 1;
             assert_eq!(
                 self.open().len(),
                 0,
@@ -320,6 +350,52 @@ impl KeyTrees {
             self.base.cursor(pages),
             deltas.map(|tree| tree.cursor(pages)).collect(),
         )
+    }
+}
+
+impl super::Root {
+    /// Takes the filters of these places from the side tree.
+    pub(super) fn load_filters(&mut self, saved: PlaceSet) -> Result<()> {
+        for place in (0..DELTA_TREES).filter(|place| saved & 1 << place != 0) {
+            let row = self.side_get(Bucket::DeltaFilters, &[place as u8])?;
+            let filter = row.and_then(|row| Filter::decode(&row));
+            let what = || self.damaged(format!("the filter of delta tree {place}"));
+            self.keys.filters[place] = filter.ok_or_else(what)?;
+        }
+        self.keys.saved = saved;
+        Ok(())
+    }
+}
+
+impl Store {
+    /// Puts the filter of the open tree into the side tree, if the one there lacks keys.
+    pub(super) fn save_filter(&mut self) {
+        let keys = &self.root.keys;
+        let place = keys.ring.place(0);
+        if keys.saved & 1 << place != 0 {
+            return;
+        }
+        let Some(bytes) = keys.filters[place].encode(keys.open().len()) else {
+            return;
+        };
+        // If a page of the side tree cannot be read, whoever needs it reports that. The filter is
+        // not among the saved ones then.
+        if self
+            .set_side(Bucket::DeltaFilters, &[place as u8], &bytes)
+            .is_ok()
+        {
+            self.root.keys.saved |= 1 << place;
+        }
+    }
+}
+
+#[cfg(test)]
+impl KeyTrees {
+    /// Number of delta trees with entries, and of those that a read of `key` looks into.
+    pub(super) fn delta_trees_of(&self, key: &[u8]) -> (usize, usize) {
+        let ages = || 0..self.ring.closed + 1;
+        let with_key = self.aged(ages(), Some(KeyHash::of(key)));
+        (self.aged(ages(), None).count(), with_key.count())
     }
 }
 

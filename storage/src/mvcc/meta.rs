@@ -1,13 +1,13 @@
 //! The bytes that this module adds to the meta page.
 
 use super::compact::Compaction;
-use super::keys::{RING_BYTES, Ring};
+use super::keys::{PlaceSet, RING_BYTES, Ring};
 use super::{Applied, Revision};
 
 /// This module's data in the meta page, so that it moves together with the trees:
 /// ```text
 /// offset  size  name
-///      0     1  format version, 3; 1 and 2 are read as well
+///      0     1  format version, 4; 1 to 3 are read as well
 ///      1     8  revision
 ///      9     8  compacted
 ///     17     8  applied index
@@ -18,6 +18,8 @@ use super::{Applied, Revision};
 ///               knows of none
 ///     50     3  the delta trees (see `keys`): place of the open one, closed ones, merging ones; not
 ///               before version 3, where there are none
+///     53     2  a bit for each place whose delta tree has its filter in the side tree; not before
+///               version 4
 /// ```
 /// Numbers are big-endian.
 pub(super) struct Meta {
@@ -28,17 +30,21 @@ pub(super) struct Meta {
     /// Every live row of the key tree has the size of its value.
     pub(super) sized: bool,
     pub(super) ring: Ring,
+    pub(super) filters: PlaceSet,
 }
 
-const META_VERSION: u8 = 3;
+const META_VERSION: u8 = 4;
 const META_VERSION_OLDEST: u8 = 1;
 /// From this version on there are delta trees.
 const META_VERSION_OF_DELTAS: u8 = 3;
+/// From this version on their filters are kept.
+const META_VERSION_OF_FILTERS: u8 = 4;
 
 const DONE: u8 = 1;
 const SIZED: u8 = 2;
 const META_BYTES_PLAIN: usize = 50;
-const META_BYTES: usize = META_BYTES_PLAIN + RING_BYTES;
+const META_BYTES_WITH_RING: usize = META_BYTES_PLAIN + RING_BYTES;
+const META_BYTES: usize = META_BYTES_WITH_RING + size_of::<PlaceSet>();
 
 impl Meta {
     /// etcd's numbers for a store that was never written.
@@ -49,6 +55,7 @@ impl Meta {
         compaction: Compaction::NONE,
         sized: true,
         ring: Ring::NONE,
+        filters: 0,
     };
 
     pub(super) fn encode(&self) -> [u8; META_BYTES] {
@@ -68,7 +75,8 @@ impl Meta {
         let done = if self.compaction.done { DONE } else { 0 };
         let sized = if self.sized { SIZED } else { 0 };
         out[META_BYTES_PLAIN - 1] = done | sized;
-        out[META_BYTES_PLAIN..].copy_from_slice(&self.ring.encode());
+        out[META_BYTES_PLAIN..META_BYTES_WITH_RING].copy_from_slice(&self.ring.encode());
+        out[META_BYTES_WITH_RING..].copy_from_slice(&self.filters.to_be_bytes());
         out
     }
 
@@ -77,9 +85,17 @@ impl Meta {
             return Some(Meta::EMPTY);
         }
         let (plain, rest) = bytes.split_first_chunk::<META_BYTES_PLAIN>()?;
-        let ring = match plain[0] {
-            META_VERSION_OLDEST..META_VERSION_OF_DELTAS if rest.is_empty() => Ring::NONE,
-            META_VERSION => Ring::decode(rest.try_into().ok()?)?,
+        let (ring, rest) = match plain[0] {
+            META_VERSION_OLDEST..META_VERSION_OF_DELTAS => (Ring::NONE, rest),
+            META_VERSION_OF_DELTAS..=META_VERSION => {
+                let (ring, rest) = rest.split_first_chunk()?;
+                (Ring::decode(*ring)?, rest)
+            }
+            _ => return None,
+        };
+        let filters = match plain[0] {
+            META_VERSION_OF_FILTERS.. => PlaceSet::from_be_bytes(rest.try_into().ok()?),
+            _ if rest.is_empty() => 0,
             _ => return None,
         };
         let number = |i: usize| {
@@ -102,6 +118,7 @@ impl Meta {
             },
             sized: plain[META_BYTES_PLAIN - 1] & SIZED != 0,
             ring,
+            filters,
         })
     }
 }

@@ -85,6 +85,8 @@ pub struct Store {
     pub(super) unmerged: u32,
     /// Entries merged since the leaves that the merge has passed were written.
     pub(super) merged: usize,
+    /// The place before the first of them.
+    pub(super) merged_from: Vec<u8>,
     /// Reused for every row that is encoded.
     pub(super) scratch: Vec<u8>,
     pub(super) walk: Walk,
@@ -127,7 +129,7 @@ impl Store {
         else {
             unreachable!("the page file has as many trees as kinds");
         };
-        let root = Root {
+        let mut root = Root {
             keys: KeyTrees::new(base, deltas, meta.ring),
             revisions,
             side,
@@ -140,6 +142,7 @@ impl Store {
             generation: 0,
             census: Arc::new(()),
         };
+        root.load_filters(meta.filters)?;
         Ok(Store {
             published: Publisher::new(Arc::new(root.clone())),
             root,
@@ -161,6 +164,7 @@ impl Store {
             key_bytes: 0,
             unmerged: 0,
             merged: 0,
+            merged_from: Vec::new(),
             scratch: Vec::new(),
             walk: Walk::default(),
         })
@@ -247,7 +251,7 @@ impl Store {
     /// while a checkpoint runs or the disk is full. An error is final, like that of a checkpoint.
     pub fn spill_all(&mut self) -> Result<()> {
         for tree in self.root.trees_mut() {
-            self.file.spill_changed(tree)?;
+            self.file.spill_changed(tree, Vec::new())?;
         }
         Ok(())
     }
@@ -268,7 +272,11 @@ impl Store {
     /// or if the disk is too full. In the last case deletes and compactions continue, and may
     /// shrink the state.
     pub fn begin_checkpoint(&mut self) -> Option<CheckpointJob> {
-        if self.unsaved == 0 || self.file.checkpoint_running() || !self.file.has_space() {
+        if self.unsaved == 0 || self.file.checkpoint_running() {
+            return None;
+        }
+        self.save_filter();
+        if !self.file.has_space() {
             return None;
         }
         self.root.keys.turn(&self.delta_limits, self.key_bytes());
@@ -279,6 +287,7 @@ impl Store {
             compaction: self.compaction,
             sized: self.unsized_from.is_none(),
             ring: self.root.keys.ring(),
+            filters: self.root.keys.saved_filters(),
         };
         let job = self
             .file
@@ -351,6 +360,7 @@ impl Store {
             waiting_bytes: stats.waiting_bytes,
             vacant_bytes: stats.vacant_bytes,
             dirty_bytes: stats.dirty_bytes,
+            has_deltas: !self.root.keys.is_plain(),
             views: roots.saturating_sub(2),
             viewed_bytes: stats.viewed_bytes,
             checkpoint: stats.generation,

@@ -62,7 +62,8 @@ impl Fixture {
     }
 
     fn reopen(&mut self) {
-        self.store = run::open(&self.vfs.process_killed()).unwrap();
+        self.vfs = self.vfs.process_killed();
+        self.store = run::open(&self.vfs).unwrap();
     }
 
     fn finish_compaction(&mut self) {
@@ -483,17 +484,23 @@ fn meta_of_another_format_version_is_refused() {
 #[test]
 fn meta_of_an_older_version_has_no_deltas_and_an_impossible_ring_is_refused() {
     let newest = Meta::EMPTY.encode();
-    for version in [1, 2] {
-        let mut older = newest[..newest.len() - keys::RING_BYTES].to_vec();
+    let with_ring = newest.len() - size_of::<keys::PlaceSet>();
+    for (version, len) in [
+        (1, with_ring - keys::RING_BYTES),
+        (2, with_ring - keys::RING_BYTES),
+        (3, with_ring),
+    ] {
+        let mut older = newest[..len].to_vec();
         older[0] = version;
-        assert_eq!(Meta::decode(&older).unwrap().ring, keys::Ring::NONE);
-        older.extend([0; keys::RING_BYTES]);
+        let meta = Meta::decode(&older).unwrap();
+        assert_eq!((meta.ring, meta.filters), (keys::Ring::NONE, 0));
+        older.push(0);
         assert!(Meta::decode(&older).is_none(), "longer than it was");
     }
     let places = keys::DELTA_TREES as u8;
     for ring in [[places, 0, 0], [0, places, 0], [0, 1, 2]] {
         let mut bytes = newest;
-        bytes[newest.len() - keys::RING_BYTES..].copy_from_slice(&ring);
+        bytes[with_ring - keys::RING_BYTES..with_ring].copy_from_slice(&ring);
         assert!(Meta::decode(&bytes).is_none(), "{ring:?}");
     }
     assert!(Meta::decode(&newest[..newest.len() - 1]).is_none());

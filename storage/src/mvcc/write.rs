@@ -222,15 +222,8 @@ impl Store {
     ) -> Result<(Stamp, i64)> {
         let mut old_lease = 0;
         let stamp = self.push_version(key, revision, |old| {
-            let live = old.filter(|stamp| !stamp.is_tombstone());
-            old_lease = live.map_or(0, |old| old.lease);
-            Stamp {
-                flags: HEAD,
-                size: Some(value.len() as u64),
-                create_revision: live.map_or(revision.main, |old| old.create_revision),
-                version: live.map_or(1, |old| old.version + 1),
-                lease,
-            }
+            old_lease = lease_of(old);
+            put_stamp(old, value, revision, lease)
         })?;
         Ok((stamp, old_lease))
     }
@@ -244,18 +237,20 @@ impl Store {
         make: impl FnOnce(Option<Stamp>) -> Stamp,
     ) -> Result<Stamp> {
         self.note_key(key);
-        // Sizes are learned in the base alone.
-        let is_older = self.unsized_from.is_some();
-        if is_older
-            || self
-                .root
-                .keys
-                .is_direct(&self.delta_limits, self.key_bytes())
-        {
+        if self.is_direct() {
+            self.root.keys.note_direct();
             self.push_base(key, revision, make)
         } else {
             self.push_delta(key, revision, make)
         }
+    }
+
+    /// The next change goes into the base.
+    pub(super) fn is_direct(&self) -> bool {
+        // Sizes are learned in the base alone.
+        let is_older = self.unsized_from.is_some();
+        let keys = &self.root.keys;
+        is_older || keys.is_direct(&self.delta_limits, self.key_bytes())
     }
 
     /// Puts a version into the base, and removes the head mark from the newest version there so
@@ -363,10 +358,7 @@ impl Store {
     ) -> Result<()> {
         let mut old_lease = 0;
         self.push_version(key, revision, |old| {
-            old_lease = match old {
-                Some(old) if !old.is_tombstone() => old.lease,
-                _ => 0,
-            };
+            old_lease = lease_of(old);
             stamp
         })?;
         self.push_row(key, value, revision, stamp)?;
@@ -399,6 +391,28 @@ impl Deref for Write<'_> {
     fn deref(&self) -> &Root {
         &self.store.root
     }
+}
+
+/// The stamp of a put after the newest version so far.
+pub(super) fn put_stamp(old: Option<Stamp>, value: &[u8], revision: Revision, lease: i64) -> Stamp {
+    let live = old.filter(|stamp| !stamp.is_tombstone());
+    Stamp {
+        flags: HEAD,
+        size: Some(value.len() as u64),
+        create_revision: live.map_or(revision.main, |old| old.create_revision),
+        version: live.map_or(1, |old| old.version + 1),
+        lease,
+    }
+}
+
+/// The lease to which a key with this newest version is attached; 0 for none.
+pub(super) fn lease_of(newest: Option<Stamp>) -> i64 {
+    newest.map_or(
+        0,
+        |stamp| {
+            if stamp.is_tombstone() { 0 } else { stamp.lease }
+        },
+    )
 }
 
 /// Live keys in one buffer: the end of each, and its lease.

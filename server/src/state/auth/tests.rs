@@ -344,7 +344,7 @@ fn gathered_puts_are_judged_like_single_ones() {
                     (lone, put.by)
                 })
                 .unzip();
-            state.put_all(puts, by.into_iter()).unwrap();
+            state.put_all(puts, by.into_iter(), None).unwrap();
         };
         for _ in 0..u.int_in_range(0..=30)? {
             let data = any_entry(u, one.auth.image().revision)?;

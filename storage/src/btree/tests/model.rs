@@ -158,6 +158,18 @@ impl Run {
                 assert_eq!((cursor.key(), cursor.value()), (&join(k)[..], &v[..]));
             }
         }
+        // Forward from the first entry, and from one that is nearer.
+        for skipped in [0, model.range(..place.clone()).count() / 2] {
+            let expected = model.range(place.clone()..).next();
+            let mut cursor = tree.cursor(&pages);
+            if let Some((before, _)) = model.range(..place.clone()).nth(skipped) {
+                cursor.seek(&join(before)).unwrap();
+            }
+            assert_eq!(cursor.seek_on(key).unwrap(), expected.is_some());
+            if let Some((k, v)) = expected {
+                assert_eq!((cursor.key(), cursor.value()), (&join(k)[..], &v[..]));
+            }
+        }
         let weight: Weight = model.range(..place).map(|(k, v)| weigh(&join(k), v)).sum();
         assert_eq!(tree.weight_before(&pages, key).unwrap(), weight);
     }

@@ -12,23 +12,20 @@ pub(in crate::mvcc) struct KeyCursor<'a> {
     base: Cursor<'a>,
     /// Newest first; empty if there are none.
     deltas: Vec<Cursor<'a>>,
-    /// Whether each of the deltas, and the base after them, is on an entry.
-    on: Vec<bool>,
-    /// The one of these that is on the least key. Of several the newest.
-    least: usize,
+    /// The trees that are on an entry, by its key, and those on the same key newest first. The base
+    /// has the number after the deltas. Empty without deltas.
+    order: Vec<usize>,
+    /// Reused in each move.
+    passed: Vec<usize>,
 }
 
 impl<'a> KeyCursor<'a> {
     pub(super) fn new(base: Cursor<'a>, deltas: Vec<Cursor<'a>>) -> KeyCursor<'a> {
-        let on = match deltas.len() {
-            0 => Vec::new(),
-            deltas => vec![false; deltas + 1],
-        };
         KeyCursor {
             base,
-            least: 0,
             deltas,
-            on,
+            order: Vec::new(),
+            passed: Vec::new(),
         }
     }
 
@@ -37,11 +34,12 @@ impl<'a> KeyCursor<'a> {
         if self.deltas.is_empty() {
             return self.base.seek(key);
         }
-        for (cursor, on) in self.deltas.iter_mut().zip(&mut self.on) {
-            *on = cursor.seek(key)?;
+        self.order.clear();
+        for i in 0..=self.deltas.len() {
+            if self.tree_mut(i).seek(key)? {
+                self.put_in_order(i);
+            }
         }
-        let base = self.deltas.len();
-        self.on[base] = self.base.seek(key)?;
         self.settle()
     }
 
@@ -61,58 +59,66 @@ impl<'a> KeyCursor<'a> {
 
     #[inline]
     pub(in crate::mvcc) fn key(&self) -> &[u8] {
-        self.at(self.least).key()
+        self.current().key()
     }
 
     #[inline]
     pub(in crate::mvcc) fn value(&self) -> &[u8] {
-        self.at(self.least).value()
+        self.current().value()
     }
 
     #[inline]
-    fn at(&self, i: usize) -> &Cursor<'a> {
+    fn current(&self) -> &Cursor<'a> {
+        match self.order.first() {
+            Some(least) => self.tree(*least),
+            None => &self.base,
+        }
+    }
+
+    #[inline]
+    fn tree(&self, i: usize) -> &Cursor<'a> {
         self.deltas.get(i).unwrap_or(&self.base)
     }
 
-    /// Moves past the current key in all trees.
-    fn pass(&mut self) -> Result<()> {
-        for i in (0..self.on.len()).rev() {
-            let is_same = i == self.least || (self.on[i] && self.at(i).key() == self.key());
-            // The current one moves last: the others are compared with its key.
-            if is_same && i != self.least {
-                self.step(i)?;
-            }
-        }
-        self.step(self.least)
+    fn tree_mut(&mut self, i: usize) -> &mut Cursor<'a> {
+        self.deltas.get_mut(i).unwrap_or(&mut self.base)
     }
 
-    fn step(&mut self, i: usize) -> Result<()> {
-        self.on[i] = match self.deltas.get_mut(i) {
-            Some(delta) => delta.next()?,
-            None => self.base.next()?,
-        };
-        Ok(())
-    }
-
-    /// Finds the least key that is not removed.
+    /// Moves past versions that are removed.
     fn settle(&mut self) -> Result<bool> {
-        loop {
-            let mut least: Option<usize> = None;
-            for i in (0..self.on.len()).filter(|i| self.on[*i]) {
-                let is_less = |than| BASE_KIND.order.compare(self.at(i).key(), than).is_lt();
-                if least.is_none_or(|least| is_less(self.at(least).key())) {
-                    least = Some(i);
-                }
-            }
-            let Some(least) = least else {
-                return Ok(false);
-            };
-            self.least = least;
-            let is_delta = least < self.deltas.len();
+        while let Some(least) = self.order.first() {
+            let is_delta = *least < self.deltas.len();
             if !(is_delta && key::is_removed(self.value())) {
                 return Ok(true);
             }
             self.pass()?;
         }
+        Ok(false)
+    }
+
+    /// Moves past the current key in all trees.
+    fn pass(&mut self) -> Result<()> {
+        let key = self.key();
+        let others = self.order[1..].iter();
+        let same = others.take_while(|i| self.tree(**i).key() == key).count();
+        let mut passed = std::mem::take(&mut self.passed);
+        passed.extend(self.order.drain(..=same));
+        for i in passed.drain(..) {
+            if self.tree_mut(i).next()? {
+                self.put_in_order(i);
+            }
+        }
+        self.passed = passed;
+        Ok(())
+    }
+
+    /// The tree is on an entry.
+    fn put_in_order(&mut self, i: usize) {
+        let key = self.tree(i).key();
+        let place = self.order.partition_point(|other| {
+            let order = BASE_KIND.order.compare(self.tree(*other).key(), key);
+            order.then(other.cmp(&i)).is_lt()
+        });
+        self.order.insert(place, i);
     }
 }

@@ -1,10 +1,12 @@
 //! Adds changes to the delta trees, and moves them into the base.
 
+use std::path::Path;
+
 use super::super::key::{self, Delta, HEAD, Stamp, StampBytes, VersionKey};
 use super::super::{Revision, Root, Store};
 use super::{BASE_KIND, KeyTrees};
-use crate::Result;
 use crate::btree::{Cursor, Weight};
+use crate::{Error, Result};
 
 /// Entries moved between two writes of the leaves that the merge has passed.
 const ENTRIES_PER_SPILL: usize = 1024;
@@ -49,17 +51,69 @@ impl Store {
         };
         let stamp = make(old);
         let bytes = StampBytes::of_delta(&stamp, revision, below);
+        self.insert_open(key, revision, &bytes, head.map(|(head, _)| head))?;
+        self.merge_a_little()?;
+        Ok(stamp)
+    }
+
+    /// Puts a version into the open delta tree; returns its stamp, and that of the newest version so
+    /// far. This is `older` unless the tree itself has the head. Makes no step of a merge.
+    pub(in crate::mvcc) fn push_delta_after(
+        &mut self,
+        key: &[u8],
+        revision: Revision,
+        older: Option<Stamp>,
+        make: impl Fn(Option<Stamp>) -> Stamp,
+    ) -> Result<(Stamp, Option<Stamp>)> {
+        let version_key = VersionKey::new(key, revision);
+        let Store { root, file, .. } = self;
+        let path = root.path.clone();
+        let mut old = older;
+        let make_after = |head: Option<Delta>, old: &mut Option<Stamp>| {
+            let mut below = old.map_or(Weight::NONE, |stamp| stamp.weight(key));
+            if let Some(delta) = head {
+                *old = (!delta.is_removed).then_some(delta.stamp);
+                below = delta.below;
+            }
+            StampBytes::of_delta(&make(*old), revision, below)
+        };
+        let open = root.keys.open_mut(key);
+        let done = open.insert_before_next(file.writer(), &version_key, |next| {
+            let mut head = None;
+            if let Some((next, value)) = next {
+                head = delta_head(&path, key, next, value)?;
+                if head.is_some() {
+                    value[0] &= !HEAD;
+                }
+            }
+            Ok(make_after(head.map(|(_, delta)| delta), &mut old))
+        })?;
+        if !done {
+            let head = root.open_head(key)?;
+            let bytes = make_after(head.map(|(_, delta)| delta), &mut old);
+            self.insert_open(key, revision, &bytes, head.map(|(head, _)| head))?;
+        }
+        Ok((make(old), old))
+    }
+
+    /// Puts a new head of its key into the open tree, instead of that with revision `old`.
+    fn insert_open(
+        &mut self,
+        key: &[u8],
+        revision: Revision,
+        bytes: &StampBytes,
+        old: Option<Revision>,
+    ) -> Result<()> {
         let Store { root, file, .. } = self;
         let open = root.keys.open_mut(key);
         let version_key = VersionKey::new(key, revision);
         open.insert(file.writer(), &version_key, bytes.as_ref())?;
-        if let Some((old, _)) = head {
+        if let Some(old) = old {
             let old = VersionKey::new(key, old);
             let found = open.update(file.writer(), &old, |value| value[0] &= !HEAD)?;
             assert!(found, "the head of a key is where it was just read");
         }
-        self.merge_a_little()?;
-        Ok(stamp)
+        Ok(())
     }
 
     /// Removes a version that exists.
@@ -106,6 +160,12 @@ impl Store {
     /// Moves about `entries` entries.
     fn merge_step(&mut self, entries: usize) -> Result<()> {
         let moves = gather(&self.root, entries)?;
+        if self.merged == 0
+            && let Some(first) = moves.first()
+        {
+            let (user_key, _) = self.root.split(&first.key)?;
+            self.merged_from = VersionKey::newest_of(user_key).to_vec();
+        }
         self.merged += moves.len();
         for step in moves {
             let (user_key, _) = self.root.split(&step.key)?;
@@ -132,7 +192,9 @@ impl Store {
         self.root.keys.end_merge();
         if self.merged >= ENTRIES_PER_SPILL || self.root.keys.ring.merging == 0 {
             self.merged = 0;
-            self.file.spill_changed(&mut self.root.keys.base)?;
+            // Before that place nothing changed since it was written.
+            let from = std::mem::take(&mut self.merged_from);
+            self.file.spill_changed(&mut self.root.keys.base, from)?;
         }
         Ok(())
     }
@@ -169,21 +231,37 @@ impl Root {
             .keys
             .open()
             .first_from(&self.pages, &newest, |found, value| {
-                let (found, revision) = self.split(found)?;
-                if found != key {
-                    return Ok(None);
-                }
-                let delta = self.delta(value, revision)?;
-                // Marks of versions in older trees come after the versions in this one.
-                Ok((delta.stamp.flags & HEAD != 0).then_some((revision, delta)))
+                delta_head(&self.path, key, found, value)
             })?;
         first.unwrap_or(Ok(None))
     }
 
     fn delta(&self, value: &[u8], revision: Revision) -> Result<Delta> {
-        key::delta(value, revision)
-            .ok_or_else(|| self.damaged(format!("revision {revision:?} in a delta tree")))
+        delta(&self.path, value, revision)
     }
+}
+
+fn delta(path: &Path, value: &[u8], revision: Revision) -> Result<Delta> {
+    let what = || format!("revision {revision:?} in a delta tree");
+    key::delta(value, revision).ok_or_else(|| Error::corrupt(path, 0, what()))
+}
+
+/// The first entry from `key` on in a delta tree, if it is the head of `key` there.
+fn delta_head(
+    path: &Path,
+    key: &[u8],
+    found: &[u8],
+    value: &[u8],
+) -> Result<Option<(Revision, Delta)>> {
+    let split = key::split_version_key(found);
+    let what = "a key of a delta tree is too short";
+    let (found, revision) = split.ok_or_else(|| Error::corrupt(path, 0, what))?;
+    if found != key {
+        return Ok(None);
+    }
+    let delta = delta(path, value, revision)?;
+    // Marks of versions in older trees come after the versions in this one.
+    Ok((delta.stamp.flags & HEAD != 0).then_some((revision, delta)))
 }
 
 /// The first entries of the merging trees, in the order in which they must move.

@@ -11,10 +11,10 @@ use crate::btree::Tree;
 
 /// An entry of a tree of keys.
 #[derive(Clone, Copy)]
-struct Version {
-    revision: Revision,
-    stamp: Stamp,
-    is_removed: bool,
+pub(super) struct Version {
+    pub(super) revision: Revision,
+    pub(super) stamp: Stamp,
+    pub(super) is_removed: bool,
 }
 
 impl Root {
@@ -34,31 +34,13 @@ impl Root {
             let version = self.first_in(&self.keys.base, key, &from)?;
             return Ok(version.map(|version| (version.revision, version.stamp)));
         }
-        // All versions of the key up to this one are removed.
-        let mut removed = Revision::default();
         let hash = KeyHash::of(key);
-        for tree in self.keys.waiting_with(hash) {
-            match self.first_in(tree, key, &from)? {
-                Some(version) if version.is_removed => removed = removed.max(version.revision),
-                Some(version) if version.revision > removed => {
-                    return Ok(Some((version.revision, version.stamp)));
-                }
-                Some(_) => return Ok(None),
-                None => {}
-            }
-        }
-        let mut newest: Option<Version> = None;
-        for tree in self.keys.merging_with(hash).chain([&self.keys.base]) {
-            match self.first_in(tree, key, &from)? {
-                Some(version) if version.is_removed => removed = removed.max(version.revision),
-                Some(version) if newest.is_none_or(|newest| newest.revision < version.revision) => {
-                    newest = Some(version);
-                }
-                _ => {}
-            }
-        }
-        let newest = newest.filter(|version| version.revision > removed);
-        Ok(newest.map(|version| (version.revision, version.stamp)))
+        let waiting = self.keys.waiting_with(hash);
+        let rest = self.keys.merging_with(hash).chain([&self.keys.base]);
+        newest(
+            waiting.map(|tree| self.first_in(tree, key, &from)),
+            rest.map(|tree| self.first_in(tree, key, &from)),
+        )
     }
 
     /// The newest version of `key` in the base.
@@ -70,17 +52,27 @@ impl Root {
     /// The first entry of `key` in one of the trees of keys, from `from` on.
     fn first_in(&self, tree: &Tree, key: &[u8], from: &[u8]) -> Result<Option<Version>> {
         let first = tree.first_from(&self.pages, from, |found, value| {
-            let (found, revision) = self.split(found)?;
-            if found != key {
-                return Ok(None);
-            }
-            Ok(Some(Version {
-                revision,
-                stamp: self.stamp(value, revision)?,
-                is_removed: key::is_removed(value),
-            }))
+            self.version(key, found, value)
         })?;
         first.unwrap_or(Ok(None))
+    }
+
+    /// An entry of one of the trees of keys, if it is one of `key`.
+    pub(super) fn version(
+        &self,
+        key: &[u8],
+        found: &[u8],
+        value: &[u8],
+    ) -> Result<Option<Version>> {
+        let (found, revision) = self.split(found)?;
+        if found != key {
+            return Ok(None);
+        }
+        Ok(Some(Version {
+            revision,
+            stamp: self.stamp(value, revision)?,
+            is_removed: key::is_removed(value),
+        }))
     }
 
     /// Moves to the next live key after `key`, no matter how many dead ones are between; with
@@ -141,4 +133,36 @@ impl Root {
             }
         }
     }
+}
+
+/// The newest version of a key that is not removed, of the first entries of the key in each tree:
+/// in the `waiting` ones from the newest on, and in all others.
+pub(super) fn newest(
+    waiting: impl Iterator<Item = Result<Option<Version>>>,
+    rest: impl Iterator<Item = Result<Option<Version>>>,
+) -> Result<Option<(Revision, Stamp)>> {
+    // All versions of the key up to this one are removed.
+    let mut removed = Revision::default();
+    for version in waiting {
+        match version? {
+            Some(version) if version.is_removed => removed = removed.max(version.revision),
+            Some(version) if version.revision > removed => {
+                return Ok(Some((version.revision, version.stamp)));
+            }
+            Some(_) => return Ok(None),
+            None => {}
+        }
+    }
+    let mut newest: Option<Version> = None;
+    for version in rest {
+        match version? {
+            Some(version) if version.is_removed => removed = removed.max(version.revision),
+            Some(version) if newest.is_none_or(|newest| newest.revision < version.revision) => {
+                newest = Some(version);
+            }
+            _ => {}
+        }
+    }
+    let newest = newest.filter(|version| version.revision > removed);
+    Ok(newest.map(|version| (version.revision, version.stamp)))
 }

@@ -7,13 +7,13 @@ use crate::mvcc::keys::DeltaLimits;
 
 /// The roles of delta trees that have entries, besides the open one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Role {
+pub(super) enum Role {
     Open,
     Waiting,
     Merging,
 }
 
-fn roles(root: &Root) -> BTreeSet<Role> {
+pub(super) fn roles(root: &Root) -> BTreeSet<Role> {
     let keys = &root.keys;
     let closed = keys.waiting().count() > usize::from(keys.open().len() > 0);
     let all = [
@@ -253,5 +253,124 @@ fn a_range_finds_the_few_live_keys_among_many_that_were_deleted() {
             "{steps} of {} versions",
             root.versions().unwrap()
         );
+    }
+}
+
+/// Puts every seventh key, from `from` on, with checkpoints in between.
+fn put_each_seventh(fixture: &mut Fixture, from: u32) {
+    for i in (from..2000).step_by(7) {
+        fixture.put(&format!("k{i:04}"), &from.to_string());
+        if i % 90 == from {
+            fixture.checkpoint();
+        }
+    }
+}
+
+#[test]
+fn filters_outlive_a_restart_and_have_every_key_of_their_trees() {
+    let mut fixture = Fixture::new();
+    let mut passed_by = 0;
+    for round in 0..7 {
+        put_each_seventh(&mut fixture, round);
+        fixture.checkpoint();
+        fixture.reopen();
+        let root = fixture.store.root();
+        for i in 0..2000 {
+            let key = format!("k{i:04}");
+            let expected = (i % 7 <= round).then(|| (i % 7).to_string());
+            assert_eq!(value_at(root, &key, 0), expected, "{key}");
+            let (all, with_key) = root.keys.delta_trees_of(key.as_bytes());
+            passed_by += all - with_key;
+        }
+    }
+    assert!(passed_by > 2000, "{passed_by}");
+}
+
+#[test]
+fn puts_after_what_an_older_view_found_are_like_single_ones() {
+    let mut fixture = Fixture::new();
+    let mut single = Fixture::new();
+    let mut used = 0;
+    for round in 0..300u64 {
+        fixture.store.publish();
+        let view = fixture.store.reader().view();
+        // Between the view and the puts: changes, and now and then another open tree.
+        for fixture in [&mut fixture, &mut single] {
+            fixture.put(&format!("k{}", round % 40), "between");
+            if round % 3 == 0 {
+                fixture.put(&format!("k{}", round % 37), "between");
+                fixture.delete(&format!("k{}", round % 37));
+            }
+        }
+        if round % 5 == 0 {
+            fixture.checkpoint();
+        }
+        let first = fixture.store.root().applied().index + 1;
+        let keys: Vec<String> = (0..30).map(|i| format!("k{}", i * round % 41)).collect();
+        let puts: Vec<LonePut<'_>> = keys
+            .iter()
+            .zip(first..)
+            .map(|(key, index)| LonePut {
+                applied: Applied { index, term: 1 },
+                key: key.as_bytes(),
+                value: b"put",
+                lease: 0,
+            })
+            .collect();
+        let found = view.find_for(&puts).unwrap();
+        used += u32::from(
+            found
+                .as_ref()
+                .is_some_and(|found| fixture.store.is_usable(found, &puts)),
+        );
+        fixture.store.put_all(&puts, found).unwrap();
+        keys.iter().for_each(|key| single.put(key, "put"));
+        let (a, b) = (fixture.store.root(), single.store.root());
+        assert_eq!(rows_of(a), rows_of(b), "round {round}");
+        assert_eq!(
+            a.usage(KeyRange::ALL).unwrap(),
+            b.usage(KeyRange::ALL).unwrap()
+        );
+    }
+    assert!((100..300).contains(&used), "{used}");
+    fixture.store.check().unwrap();
+}
+
+/// All live keys, with the numbers of their newest version.
+fn rows_of(root: &Root) -> Vec<(Vec<u8>, i64, i64, i64)> {
+    let mut rows = Vec::new();
+    let range = root.range(KeyRange::ALL, 0, Want::KeysOnly, &mut |item| {
+        let numbers = (item.create_revision, item.mod_revision, item.version);
+        rows.push((item.key.to_vec(), numbers.0, numbers.1, numbers.2));
+        ControlFlow::Continue(())
+    });
+    range.unwrap();
+    rows
+}
+
+#[test]
+fn a_merge_leaves_no_changed_leaf_of_the_base_in_memory() {
+    let mut fixture = Fixture::new();
+    fixture.store.delta_limits = DeltaLimits {
+        direct_bytes: 0,
+        close_bytes: 1,
+        merge_trees: 1,
+        base_entries: u64::MAX,
+        merge_trees_max: 1,
+        merge_every: 1,
+        merge_entries: 100,
+    };
+    for round in 0..3 {
+        for i in 0..3000 {
+            fixture.put(&format!("k{:04}", i * 7 % 3000), &round.to_string());
+        }
+        fixture.checkpoint();
+        while fixture.store.root().keys.merging().next().is_some() {
+            fixture.put("z", "");
+        }
+        let Store { file, root, .. } = &mut fixture.store;
+        let before = file.unsaved_bytes();
+        file.spill_changed(&mut root.keys.base, Vec::new()).unwrap();
+        assert_eq!(file.unsaved_bytes(), before, "round {round}");
     }
 }

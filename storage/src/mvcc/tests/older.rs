@@ -2,6 +2,7 @@
 //! deleted.
 
 use super::*;
+use crate::mvcc::keys::DeltaLimits;
 
 const FILE: &[u8] = include_bytes!("version-1.pages");
 
@@ -110,4 +111,79 @@ fn a_store_with_older_checksums_is_read_and_goes_on_with_newer_ones() {
         }
     }
     assert!(found > 0, "no page is as it was");
+}
+
+/// Of format 4 of this module's part of the meta page, with deltas in every role. `FREEZE` writes
+/// it, as that of another format.
+const FILE_WITH_DELTAS: &[u8] = include_bytes!("deltas-4.pages");
+
+const LIMITS: DeltaLimits = DeltaLimits {
+    direct_bytes: 0,
+    close_bytes: 4000,
+    merge_trees: 2,
+    base_entries: u64::MAX,
+    merge_trees_max: 2,
+    merge_every: 8,
+    merge_entries: 4,
+};
+
+/// The key and the value of the put that makes this revision.
+fn put_of(revision: i64) -> (String, String) {
+    (
+        format!("key-{:03}", revision * 7 % 400),
+        revision.to_string(),
+    )
+}
+
+fn put_some(fixture: &mut Fixture, count: i64) {
+    for _ in 0..count {
+        let (key, value) = put_of(fixture.store.root().revision() + 1);
+        fixture.put(&key, &value);
+    }
+    fixture.checkpoint();
+}
+
+/// Every revision is there, and the newest version of every key.
+fn holds_all_puts(root: &Root) {
+    let newest = root.revision();
+    for revision in 2..=newest {
+        let (key, value) = put_of(revision);
+        assert_eq!(value_at(root, &key, revision), Some(value));
+    }
+    assert_eq!(root.count(KeyRange::ALL, 0).unwrap(), 400);
+    assert_eq!(root.versions().unwrap(), newest as u64 - 1);
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "writes the sample that it keeps")]
+fn a_store_with_deltas_of_an_earlier_version_is_read_and_merges_them() {
+    let path = Path::new(DIR).join("pages");
+    if std::env::var_os("FREEZE").is_some() {
+        let mut fixture = Fixture::new();
+        fixture.store.delta_limits = LIMITS;
+        put_some(&mut fixture, 600);
+        while deltas::roles(fixture.store.root()).len() < 3 {
+            put_some(&mut fixture, 20);
+        }
+        let to = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/mvcc/tests/deltas-4.pages");
+        std::fs::write(to, fixture.vfs.contents(&path).unwrap()).unwrap();
+        return;
+    }
+    let vfs = SimVfs::new(1);
+    vfs.create_dir_all(Path::new(DIR)).unwrap();
+    vfs.install(&path, FILE_WITH_DELTAS);
+    let mut fixture = Fixture {
+        store: run::open(&vfs).unwrap(),
+        vfs,
+    };
+    let root = fixture.store.root();
+    assert_eq!(deltas::roles(root).len(), 3);
+    let (all, with_key) = root.keys.delta_trees_of(b"no such key");
+    assert!(all >= 3 && with_key == 0, "{with_key} of {all}");
+    holds_all_puts(root);
+    fixture.store.check().unwrap();
+    fixture.store.delta_limits = LIMITS;
+    (0..40).for_each(|_| put_some(&mut fixture, 20));
+    holds_all_puts(fixture.store.root());
+    fixture.store.check().unwrap();
 }
