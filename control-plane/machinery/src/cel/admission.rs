@@ -10,6 +10,7 @@ mod evaluation;
 mod patches;
 #[cfg(test)]
 mod tests;
+mod typed;
 mod types;
 
 use std::sync::{Arc, LazyLock};
@@ -20,6 +21,7 @@ use super::{Environment, Program, Shape, check};
 
 pub use super::library::authorization::{About, Decision, Question, Target};
 pub use evaluation::{Evaluation, Inputs, Stop};
+pub use typed::ObjectType;
 
 /// What the expressions of one policy may cost for one write.
 pub const BUDGET: u64 = 10_000_000;
@@ -49,6 +51,9 @@ pub struct Compiler {
     has_params: bool,
     /// Names and types of the variables so far; `None` if there is no `variables`.
     composed: Option<Vec<(String, Type)>>,
+    /// The types of objects and parameters; `None` if they may be any.
+    object: Option<ObjectType>,
+    params: Option<ObjectType>,
 }
 
 /// An expression, compiled or refused.
@@ -79,14 +84,16 @@ impl Compiler {
         Compiler {
             has_params,
             composed: None,
+            object: None,
+            params: None,
         }
     }
 
     /// A compiler for expressions that can.
     pub fn composing(has_params: bool) -> Compiler {
         Compiler {
-            has_params,
             composed: Some(Vec::new()),
+            ..Compiler::new(has_params)
         }
     }
 
@@ -122,13 +129,18 @@ impl Compiler {
     }
 
     fn environment(&self, wanted: Wanted, asks: bool) -> Environment {
+        let with = |environment: Environment, name: &str, found: Option<&ObjectType>| match found {
+            Some(ObjectType(shape)) => environment.with_shape(name, shape, false),
+            None => environment.with_any(name),
+        };
         let mut environment = Environment::new()
-            .with_any("object")
-            .with_any("oldObject")
             .with_shape("namespaceObject", &NAMESPACE, false)
             .with_shape("request", &REQUEST, false);
+        for name in ["object", "oldObject"] {
+            environment = with(environment, name, self.object.as_ref());
+        }
         if self.has_params {
-            environment = environment.with_any("params");
+            environment = with(environment, "params", self.params.as_ref());
         }
         if asks {
             let of = |name: &str| Type::Struct(format!("kubernetes.authorization.{name}").into());

@@ -176,7 +176,15 @@ impl Checker<'_> {
             Type::Struct(name) => match self.field_of(name, field) {
                 Some(found) => found,
                 None => {
-                    self.report(expr, format!("undefined field '{field}'"));
+                    let is_known = **name == *COMPOSED || self.structs.contains_key(name);
+                    self.report(
+                        expr,
+                        if is_known {
+                            format!("undefined field '{field}'")
+                        } else {
+                            format!("unexpected failed resolution of '{name}'")
+                        },
+                    );
                     Type::Error
                 }
             },

@@ -140,3 +140,82 @@ fn expressions_are_answered_as_by_kubernetes() {
         wrong.join("\n")
     );
 }
+
+/// A kind, an expression, and what is wrong with it; empty if nothing is. As Kubernetes says it,
+/// except that it adds digits to the names of types.
+const TYPED: &str = r#"
+Pod | object.spec.containers.all(c, c.image != '') |
+Pod | object.spec.replicas > 1 | 1:12: undefined field 'replicas'
+Pod | object.spec.containers.all(c, c.imag != '') | 1:32: undefined field 'imag'
+Pod | object.spec.containers[0].resources.limits == 1 | 1:36: undefined field 'limits'
+Pod | object.spec.containers[0].ports[0].containerPort == 'x' | 1:50: found no matching overload for '_==_' applied to '(int, string)'
+Pod | object.metadata.creationTimestamp == 'x' | 1:35: found no matching overload for '_==_' applied to '(timestamp, string)'
+Pod | object.metadata.labels.x == 1 | 1:26: found no matching overload for '_==_' applied to '(string, int)'
+Pod | object.spec.containers[0].livenessProbe.httpGet.port == 'x' |
+Pod | object.metadata.managedFields[0].fieldsV1 == 'x' | 1:43: found no matching overload for '_==_' applied to '(Pod.metadata.managedFields.@idx.fieldsV1, string)'
+Pod | params.data.x == 1 | 1:15: found no matching overload for '_==_' applied to '(string, int)'
+Pod | params.foo == 1 | 1:7: undefined field 'foo'
+Pod | variables.spec.foo == 1 |
+Pod | variables.bad == 1 |
+Pod | request.foo == 1 | 1:8: undefined field 'foo'
+Pod | namespaceObject.metadata.foo == 1 | 1:25: undefined field 'foo'
+Pod | authorizer.foo('x') | 1:15: undeclared reference to 'foo' (in container '')
+Pod | authorizer.foo | 1:11: unexpected failed resolution of 'kubernetes.authorization.Authorizer'
+Pod | oldObject.foo == 1 | 1:10: undefined field 'foo'
+Pod | object == 1 | 1:8: found no matching overload for '_==_' applied to '(Pod, int)'
+Pod | object.spec.containers == 1 | 1:24: found no matching overload for '_==_' applied to '(list(Pod.spec.containers.@idx), int)'
+Pod | 1 + 1 |
+Deployment | object.spec.strategy.rollingUpdate.maxSurge == true |
+Deployment | object.spec.template.spec.volumes[0].projected.sources[0].secret.items == 1 | 1:72: found no matching overload for '_==_' applied to '(list(Deployment.spec.template.spec.volumes.@idx.projected.sources.@idx.secret.items.@idx), int)'
+Pod | object.apiVersion == 1 | 1:19: found no matching overload for '_==_' applied to '(string, int)'
+Pod | object.spec.volumes[0].emptyDir.sizeLimit == 5 | 1:32: undefined field 'sizeLimit'
+Pod | object.foo + | 1:13: Syntax error: mismatched input '<EOF>' expecting
+"#;
+
+#[test]
+fn expressions_are_checked_against_the_kinds_that_they_are_about() {
+    let of = |kind: &str| {
+        let group = if kind == "Deployment" { "apps" } else { "" };
+        let found = crate::schema::kind(group, "v1", kind).unwrap();
+        ObjectType::builtin(kind, found.message()).unwrap()
+    };
+    let params = of("ConfigMap");
+    for line in TYPED.trim().lines() {
+        let parts: Vec<&str> = line.splitn(3, '|').map(str::trim).collect();
+        let [kind, source, why] = parts[..] else {
+            panic!("{line}");
+        };
+        let mut compiler = Compiler::typed(&of(kind), Some(Some(&params)));
+        compiler.add_typed("spec", "object.spec");
+        compiler.add_typed("bad", "object.bad");
+        let told = compiler.issues(source).unwrap_or_default();
+        let first = told.lines().next().unwrap_or_default();
+        let expected = match why {
+            "" => String::new(),
+            why => format!("ERROR: <input>:{why}"),
+        };
+        let good = first.starts_with(&expected) && first.is_empty() == why.is_empty();
+        assert!(good, "{line}\n{told}");
+    }
+    // A schema of schemas nests without end.
+    let definitions = crate::schema::kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+    let message = definitions.unwrap().message();
+    assert!(ObjectType::builtin("CustomResourceDefinition", message).is_none());
+}
+
+#[test]
+fn a_custom_resource_has_the_fields_of_its_schema_and_all_of_metadata() {
+    let size = json!({"type": "integer"});
+    let spec = json!({"type": "object", "properties": {"size": size}});
+    let schema = json!({"type": "object", "properties": {"spec": spec}});
+    let schema = crate::structural::Schema::parse(&schema).unwrap();
+    let compiler = Compiler::typed(&schema.object_type("Widget").unwrap(), None);
+    let fits = "object.spec.size > 1 && object.metadata.labels['a'] == 'b' && object.kind == 'x'";
+    assert_eq!(compiler.issues(fits), None);
+    let told = compiler.issues("object.spec.size > '1'").unwrap();
+    let expected = "ERROR: <input>:1:18: found no matching overload for '_>_' applied to '(int, \
+                    string)'";
+    assert_eq!(told.lines().next(), Some(expected));
+    let told = compiler.issues("params.x").unwrap();
+    assert!(told.contains("undeclared reference to 'params'"), "{told}");
+}
