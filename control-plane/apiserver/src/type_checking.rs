@@ -95,9 +95,18 @@ fn check(catalogue: &Catalogue, policy: &Value) -> Vec<Value> {
     let spec = &policy["spec"];
     let params = params(catalogue, spec);
     let types = kinds(catalogue, spec);
-    let types: Vec<_> = types
+    let compilers: Vec<_> = types
         .iter()
-        .filter_map(|resource| Some((shown(resource), object_type(resource)?)))
+        .filter_map(|resource| {
+            let found = object_type(resource)?;
+            let params = params.as_ref().map(Option::as_ref);
+            let mut compiler = Compiler::typed(&found, params);
+            for variable in object::items(spec, &["variables"]) {
+                let text = |key: &str| object::text(variable, &[key]);
+                compiler.add_typed(text("name"), text("expression"));
+            }
+            Some((shown(resource), compiler))
+        })
         .collect();
     let mut warnings = Vec::new();
     for (at, validation) in object::items(spec, &["validations"]).iter().enumerate() {
@@ -106,15 +115,9 @@ fn check(catalogue: &Catalogue, policy: &Value) -> Vec<Value> {
             if source.is_empty() {
                 continue;
             }
-            let told: Vec<String> = types
+            let told: Vec<String> = compilers
                 .iter()
-                .filter_map(|(kind, found)| {
-                    let params = params.as_ref().map(Option::as_ref);
-                    let mut compiler = Compiler::typed(found, params);
-                    for variable in object::items(spec, &["variables"]) {
-                        let text = |key: &str| object::text(variable, &[key]);
-                        compiler.add_typed(text("name"), text("expression"));
-                    }
+                .filter_map(|(kind, compiler)| {
                     Some(format!("{kind}: {}\n", compiler.issues(source)?))
                 })
                 .collect();

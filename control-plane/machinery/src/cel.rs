@@ -25,7 +25,7 @@ mod tests;
 mod types;
 mod value;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::Value as Json;
@@ -46,7 +46,7 @@ pub struct Environment {
     variables: Vec<(String, Type)>,
     shapes: Vec<Arc<Shape>>,
     /// The fields of `variables`, which are evaluated when they are used.
-    composed: Vec<(String, Type)>,
+    composed: Arc<HashMap<String, Type>>,
     /// Whether expressions may make patches.
     makes_patches: bool,
 }

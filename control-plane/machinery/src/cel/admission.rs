@@ -13,6 +13,7 @@ mod tests;
 mod typed;
 mod types;
 
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock};
 
 use super::types::Type;
@@ -49,8 +50,8 @@ pub enum Wanted {
 #[derive(Debug, Clone)]
 pub struct Compiler {
     has_params: bool,
-    /// Names and types of the variables so far; `None` if there is no `variables`.
-    composed: Option<Vec<(String, Type)>>,
+    /// The types of the variables so far; `None` if there is no `variables`.
+    composed: Option<Arc<HashMap<String, Type>>>,
     /// The types of objects and parameters; `None` if they may be any.
     object: Option<ObjectType>,
     params: Option<ObjectType>,
@@ -72,8 +73,8 @@ pub struct Refusal {
     pub why: String,
 }
 
-/// The variables of a policy by their names, in their order.
-pub type Variables = Vec<(String, Expression)>;
+/// The variables of a policy by their names.
+pub type Variables = BTreeMap<String, Expression>;
 
 static REQUEST: LazyLock<Arc<Shape>> = LazyLock::new(|| Arc::new(types::request()));
 static NAMESPACE: LazyLock<Arc<Shape>> = LazyLock::new(|| Arc::new(types::namespace()));
@@ -92,7 +93,7 @@ impl Compiler {
     /// A compiler for expressions that can.
     pub fn composing(has_params: bool) -> Compiler {
         Compiler {
-            composed: Some(Vec::new()),
+            composed: Some(Arc::default()),
             ..Compiler::new(has_params)
         }
     }
@@ -104,9 +105,7 @@ impl Compiler {
             Ok(program) => types::declared(program.result()),
             Err(_) => Type::Dyn,
         };
-        let composed = self.composed.get_or_insert_default();
-        composed.retain(|(own, _)| own != name);
-        composed.push((name.to_owned(), found));
+        self.declare(name, found);
         expression
     }
 
@@ -116,6 +115,11 @@ impl Compiler {
             source: source.to_owned(),
             program: self.program(source, wanted, asks),
         }
+    }
+
+    fn declare(&mut self, name: &str, found: Type) {
+        let composed = Arc::make_mut(self.composed.get_or_insert_default());
+        composed.insert(name.to_owned(), found);
     }
 
     fn program(&self, source: &str, wanted: Wanted, asks: bool) -> Result<Program, Refusal> {
@@ -150,7 +154,7 @@ impl Compiler {
         }
         if let Some(composed) = &self.composed {
             environment = environment.with_type("variables", Type::Struct(COMPOSED.into()));
-            environment.composed = composed.clone();
+            environment.composed = Arc::clone(composed);
         }
         environment.makes_patches = matches!(wanted, Wanted::Object | Wanted::JsonPatch);
         environment

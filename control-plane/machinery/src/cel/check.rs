@@ -239,10 +239,7 @@ impl Checker<'_> {
 
     fn field_of(&self, name: &str, field: &str) -> Option<Type> {
         if name == COMPOSED {
-            let mut composed = self.environment.composed.iter();
-            return composed
-                .find(|(own, _)| own == field)
-                .map(|(_, found)| found.clone());
+            return self.environment.composed.get(field).cloned();
         }
         let shape = self.structs.get(name)?;
         Some(shape.field(field)?.kind_of.clone())

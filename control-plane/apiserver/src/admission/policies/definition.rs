@@ -74,9 +74,7 @@ impl<E: Effect> Policy<E> {
         for one in object::items(spec, &["variables"]) {
             let (name, source) = (text(one, "name"), text(one, "expression"));
             let expression = compiler.add(&name, &source);
-            // As with the types, the last variable of a name counts.
-            variables.retain(|(own, _)| *own != name);
-            variables.push((name, expression));
+            variables.insert(name, expression);
         }
         Policy {
             name: object::name(policy).to_owned(),

@@ -126,8 +126,7 @@ impl<'a> Evaluation<'a> {
                 Need::Decision(question) => return Err(Stop::Undecided(question.clone())),
                 Need::Composed(name) => name,
             };
-            let mut variables = self.variables.iter();
-            let Some((name, expression)) = variables.find(|(own, _)| own == name) else {
+            let Some((name, expression)) = self.variables.get_key_value(name) else {
                 break;
             };
             let value = match &expression.program {
@@ -189,8 +188,7 @@ impl<'a> Host<'a> for Evaluation<'a> {
         if let Some(value) = self.values.borrow().get(name) {
             return Some(value.clone().map_err(Failure::Error));
         }
-        let mut variables = self.variables.iter();
-        variables.find(|(own, _)| own == name)?;
+        self.variables.get(name)?;
         Some(Err(Failure::Needs(Need::Composed(name.to_owned()))))
     }
 

@@ -49,7 +49,7 @@ impl Compiler {
     pub fn typed(object: &ObjectType, params: Option<Option<&ObjectType>>) -> Compiler {
         Compiler {
             has_params: params.is_some(),
-            composed: Some(Vec::new()),
+            composed: Some(Arc::default()),
             object: Some(object.clone()),
             params: params.flatten().cloned(),
         }
@@ -58,9 +58,7 @@ impl Compiler {
     /// Adds a variable, whether or not it fits.
     pub fn add_typed(&mut self, name: &str, source: &str) {
         let found = self.found(source).unwrap_or(Type::Dyn);
-        let composed = self.composed.get_or_insert_default();
-        composed.retain(|(own, _)| own != name);
-        composed.push((name.to_owned(), types::declared(&found)));
+        self.declare(name, types::declared(&found));
     }
 
     /// What is wrong with an expression; `None` if nothing is.
