@@ -53,6 +53,22 @@ pub(crate) enum Value<'a> {
     Hidden(&'a Json),
 }
 
+/// How deep and how large a value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Extent {
+    pub(super) depth: u64,
+    pub(super) count: u64,
+}
+
+impl Extent {
+    const ONE: Extent = Extent { depth: 1, count: 1 };
+
+    fn add(&mut self, inner: Extent) {
+        self.depth = self.depth.max(inner.depth + 1);
+        self.count = self.count.saturating_add(inner.count);
+    }
+}
+
 /// A message with its fields in the order of their names.
 #[derive(Debug, Clone)]
 pub(crate) struct Message<'a> {
@@ -179,6 +195,38 @@ impl<'a> Value<'a> {
             Value::Cidr(cidr) => u64::from(cidr.bits.div_ceil(8)),
             _ => 1,
         }
+    }
+
+    /// Its levels, and how many values it would be without sharing. Each shared part is measured
+    /// once: what is made of itself twice, again and again, would take forever otherwise.
+    pub(super) fn extent(&self, known: &mut HashMap<usize, Extent>) -> Extent {
+        let place = match self {
+            Value::List(List {
+                items: Items::Made(items),
+                ..
+            }) => Rc::as_ptr(items) as usize,
+            Value::Map(Map::Made(made)) => Rc::as_ptr(made) as usize,
+            Value::Message(message) => Rc::as_ptr(message) as usize,
+            Value::Optional(Some(inner)) => Rc::as_ptr(inner) as usize,
+            _ => return Extent::ONE,
+        };
+        if let Some(extent) = known.get(&place) {
+            return *extent;
+        }
+        let mut extent = Extent::ONE;
+        let mut add = |inner: &Value| extent.add(inner.extent(known));
+        match self {
+            Value::List(List {
+                items: Items::Made(items),
+                ..
+            }) => items.iter().for_each(&mut add),
+            Value::Map(Map::Made(made)) => made.entries.iter().for_each(|(_, value)| add(value)),
+            Value::Message(message) => message.fields.values().for_each(&mut add),
+            Value::Optional(Some(inner)) => add(inner),
+            _ => {}
+        }
+        known.insert(place, extent);
+        extent
     }
 
     /// What it costs to look at everything in it.

@@ -14,6 +14,12 @@ use crate::cel::shape::Shape;
 use crate::cel::value::{Value, Why};
 use crate::cel::{CALL_COST_MAX, Outcome, read};
 
+/// The most levels and values of a variable. Each level costs stack wherever a value is used, and
+/// each variable can double those before it.
+const DEPTH_MAX: u64 = 100;
+const COUNT_MAX: u64 = 1_000_000;
+/// The most bytes of an error that an error about another variable repeats.
+const WHY_MAX: usize = 4096;
 /// Why an expression has no result that is too expensive.
 const TOO_EXPENSIVE: &str = "operation cancelled: actual cost limit exceeded";
 
@@ -139,6 +145,7 @@ impl<'a> Evaluation<'a> {
                 Ok(program) => {
                     let (result, cost) = eval(program, self, CALL_COST_MAX);
                     let fails = |why: &str| {
+                        let why = &why[..why.floor_char_boundary(WHY_MAX)];
                         format!("composited variable {name:?} fails to evaluate: {why}")
                     };
                     match result {
@@ -152,7 +159,8 @@ impl<'a> Evaluation<'a> {
                         }
                         result => {
                             spent += cost;
-                            result.map_err(|failure| fails(&told(failure)))
+                            let result = result.map_err(told).and_then(bounded);
+                            result.map_err(|why| fails(&why))
                         }
                     }
                 }
@@ -195,6 +203,15 @@ impl<'a> Host<'a> for Evaluation<'a> {
     fn decision(&self, question: &Question) -> Option<Decision> {
         self.inputs.decisions.get(question).cloned()
     }
+}
+
+/// A value that is not too large for others to be made of it.
+fn bounded(value: Value<'_>) -> Result<Value<'_>, Why> {
+    let extent = value.extent(&mut HashMap::new());
+    if extent.depth > DEPTH_MAX || extent.count > COUNT_MAX {
+        return Err("its value is too large".to_owned());
+    }
+    Ok(value)
 }
 
 fn told(failure: Failure) -> Why {

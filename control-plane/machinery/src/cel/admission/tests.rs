@@ -219,3 +219,51 @@ fn a_custom_resource_has_the_fields_of_its_schema_and_all_of_metadata() {
     let told = compiler.issues("params.x").unwrap();
     assert!(told.contains("undeclared reference to 'params'"), "{told}");
 }
+
+/// The result of an expression with these variables.
+fn with_variables(variables: impl Iterator<Item = (String, String)>, source: &str) -> String {
+    let mut compiler = Compiler::composing(true);
+    let variables: Variables = variables
+        .map(|(name, source)| {
+            let expression = compiler.add(&name, &source);
+            (name, expression)
+        })
+        .collect();
+    let expression = compiler.compile(source, Wanted::Bool, true);
+    let input = json!({"operation": "CREATE", "object": {}});
+    answer("bool", &expression, &variables, &input).0
+}
+
+#[test]
+fn variables_that_build_on_each_other_are_bounded() {
+    let chain = |first: &str, next: &str, count: usize| {
+        let (first, next) = (first.to_owned(), next.to_owned());
+        (0..count).map(move |at| {
+            let source = match at {
+                0 => first.clone(),
+                at => next.replace('@', &format!("variables.v{}", at - 1)),
+            };
+            (format!("v{at}"), source)
+        })
+    };
+    let plain = with_variables(chain("0", "@ + 1", 5000), "variables.v4999 == 4999");
+    assert_eq!(plain, "true");
+    let begin = "expression 'size(variables.v";
+    let deep = with_variables(chain("[0]", "[@]", 110), "size(variables.v109) == 1");
+    assert!(
+        deep.starts_with(begin) && deep.contains("its value is too large"),
+        "{deep:.200}"
+    );
+    let wide = with_variables(chain("[0]", "[@, @]", 60), "size(variables.v59) == 2");
+    assert!(
+        wide.starts_with(begin) && wide.contains("its value is too large"),
+        "{wide:.200}"
+    );
+    let long = with_variables(chain("[0]", "[@]", 5000), "variables.v4999 == [0]");
+    assert!(long.len() < 5000, "{}", long.len());
+    let own = with_variables(
+        [("v".to_owned(), "dyn(variables).v".to_owned())].into_iter(),
+        "variables.v == 1",
+    );
+    assert!(own.contains("it uses itself"), "{own}");
+}

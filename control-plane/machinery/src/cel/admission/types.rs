@@ -89,8 +89,19 @@ pub(super) fn namespace() -> Shape {
     )
 }
 
+/// The most levels of the type of a variable: each variable can add to those before it.
+const DEPTH_MAX: usize = 32;
+
 /// The type that other expressions see of a variable with this one.
 pub(super) fn declared(found: &Type) -> Type {
+    declared_within(found, DEPTH_MAX)
+}
+
+fn declared_within(found: &Type, levels: usize) -> Type {
+    let Some(levels) = levels.checked_sub(1) else {
+        return Type::Dyn;
+    };
+    let declared = |inner: &Type| declared_within(inner, levels);
     match found {
         Type::List(item) => Type::list(declared(item)),
         Type::Map(key, value) => Type::map(declared(key), declared(value)),
