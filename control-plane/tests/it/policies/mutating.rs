@@ -66,8 +66,8 @@ async fn a_configuration_is_merged_into_the_object() {
     let made = world.post(PODS, &pod("p")).await.body;
     let containers = made["spec"]["containers"].as_array().unwrap();
     let names: Vec<_> = containers.iter().map(|one| &one["name"]).collect();
-    assert_eq!(names, ["side", "c"]);
-    let side = &containers[0];
+    assert_eq!(names, ["c", "side"]);
+    let side = &containers[1];
     assert_eq!(
         side["imagePullPolicy"], "IfNotPresent",
         "it has its defaults: {side}"
