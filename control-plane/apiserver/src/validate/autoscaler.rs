@@ -6,7 +6,7 @@ use machinery::status::Cause;
 use serde_json::Value;
 
 use super::Causes;
-use super::place::Place;
+use super::field::FieldValue;
 
 /// The types of metrics, and the required field of each.
 const SOURCES: [(&str, &str); 5] = [
@@ -23,7 +23,7 @@ const PERIOD_SECONDS_MAX: i64 = 1800;
 
 pub(crate) fn check(object: &Value) -> Causes {
     let mut causes = Causes::default();
-    let spec = Place::new("spec", object.get("spec").unwrap_or(&Value::Null));
+    let spec = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
     let least = spec.integer("minReplicas");
     if least.is_some_and(|least| least < 1) {
         let why = "must be greater than or equal to 1";
@@ -46,7 +46,7 @@ pub(crate) fn check(object: &Value) -> Causes {
         causes.wrong(&spec, "maxReplicas", why);
     }
     let target = spec.get("scaleTargetRef").unwrap_or(&Value::Null);
-    let target = Place::new("spec.scaleTargetRef", target);
+    let target = FieldValue::new("spec.scaleTargetRef", target);
     for key in ["kind", "name"] {
         causes.must_be_named(&target, key, name::path_segment);
     }
@@ -65,17 +65,17 @@ pub(crate) fn check(object: &Value) -> Causes {
     causes
 }
 
-fn metric(causes: &mut Causes, metric: &Place) {
+fn metric(causes: &mut Causes, metric: &FieldValue) {
     let kind = metric.text("type");
     if kind.is_empty() {
         let why = "must specify a metric source type";
-        causes.push(Cause::required(&metric.field("type"), why));
+        causes.push(Cause::required(&metric.path_of("type"), why));
     }
     let Some((_, expected)) = SOURCES.iter().find(|(one, _)| *one == kind) else {
         return causes.unknown(metric, "type", &SOURCES.map(|(one, _)| one));
     };
     if !metric.has(expected) {
-        causes.push(Cause::required(&metric.field(expected), POPULATE));
+        causes.push(Cause::required(&metric.path_of(expected), POPULATE));
     }
     for (_, other) in SOURCES.iter().filter(|(_, other)| other != expected) {
         let why = "must populate the given metric source only";
@@ -83,7 +83,7 @@ fn metric(causes: &mut Causes, metric: &Place) {
     }
 }
 
-fn rules(causes: &mut Causes, rules: &Place) {
+fn rules(causes: &mut Causes, rules: &FieldValue) {
     const WINDOW: &str = "stabilizationWindowSeconds";
     if rules.number(WINDOW) < 0 {
         let why = "must be greater than or equal to zero";
@@ -96,7 +96,7 @@ fn rules(causes: &mut Causes, rules: &Place) {
     causes.word(rules, "selectPolicy", &["Disabled", "Max", "Min"]);
     if rules.items("policies").is_empty() {
         let why = "must specify at least one Policy";
-        causes.push(Cause::required(&rules.field("policies"), why));
+        causes.push(Cause::required(&rules.path_of("policies"), why));
     }
     causes.each(rules, "policies", |causes, policy| {
         let known = ["Percent", "Pods"];

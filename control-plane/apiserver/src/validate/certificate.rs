@@ -11,7 +11,7 @@ use x509_parser::parse_x509_certificate;
 use x509_parser::pem::Pem;
 
 use super::Causes;
-use super::place::Place;
+use super::field::FieldValue;
 use crate::pkcs10::Request;
 
 /// The conditions that only an approver sets.
@@ -103,7 +103,7 @@ fn certificate(request: &Value) -> &str {
 
 fn rules(request: &Value, old: Option<&Value>) -> Causes {
     let mut causes = Causes::default();
-    let spec = Place::new("spec", request.get("spec").unwrap_or(&Value::Null));
+    let spec = FieldValue::new("spec", request.get("spec").unwrap_or(&Value::Null));
     if let Err(why) = Request::of(request).and_then(|request| request.check_signature()) {
         causes.wrong_text(&spec, "request", &why);
     }
@@ -134,7 +134,7 @@ fn rules(request: &Value, old: Option<&Value>) -> Causes {
     causes
 }
 
-fn usages(spec: &Place, old: Option<&Value>, causes: &mut Causes) {
+fn usages(spec: &FieldValue, old: Option<&Value>, causes: &mut Causes) {
     let all = spec.items("usages");
     if all.is_empty() {
         causes.push(Cause::required("spec.usages", ""));
@@ -158,11 +158,11 @@ fn usages(spec: &Place, old: Option<&Value>, causes: &mut Causes) {
     }
 }
 
-fn signer_name(spec: &Place, signer: &str, causes: &mut Causes) {
+fn signer_name(spec: &FieldValue, signer: &str, causes: &mut Causes) {
     if !causes.required(spec, "signerName") {
         return;
     }
-    let field = spec.field("signerName");
+    let field = spec.path_of("signerName");
     let Some((domain, path)) = signer
         .split_once('/')
         .filter(|(_, path)| !path.contains('/'))
@@ -204,7 +204,7 @@ fn conditions(request: &Value, old: Option<&Value>, causes: &mut Causes) {
             .any(|kind| !seen.insert(kind))
     });
     let nameless_before = has("");
-    let status = Place::new("status", request.get("status").unwrap_or(&Value::Null));
+    let status = FieldValue::new("status", request.get("status").unwrap_or(&Value::Null));
     let mut seen = BTreeSet::new();
     for condition in status.each("conditions") {
         if causes.is_full() {
@@ -230,7 +230,7 @@ fn conditions(request: &Value, old: Option<&Value>, causes: &mut Causes) {
             causes.push(Cause::invalid("status.conditions", &kind.into(), why));
         }
         if !seen.insert(kind) && !twice_before {
-            let field = condition.field("type");
+            let field = condition.path_of("type");
             causes.push(Cause::duplicate(&field, &kind.into()));
         }
     }

@@ -8,7 +8,7 @@ use machinery::status::Cause;
 use machinery::strict::kind_of;
 use serde_json::{Map, Value};
 
-use super::place::Place;
+use super::field::FieldValue;
 use super::{Causes, named};
 
 /// Upper bound of all values of a secret or config map together, in bytes.
@@ -89,12 +89,12 @@ fn registry(object: &Value, key: &str) -> Option<Cause> {
                 .nth(error.line().saturating_sub(1));
             let at = line.and_then(|line| line.get(error.column().saturating_sub(1)));
             let letter = char::from(at.copied().unwrap_or_default());
-            let place = if error.to_string().starts_with("trailing characters") {
+            let at = if error.to_string().starts_with("trailing characters") {
                 "after top-level value"
             } else {
                 "looking for beginning of value"
             };
-            format!("invalid character {letter:?} {place}")
+            format!("invalid character {letter:?} {at}")
         }
     };
     let shown = "<secret contents redacted>";
@@ -153,7 +153,7 @@ pub(crate) fn immutable(kind: &str, old: &Value, new: &Value) -> Causes {
 
 pub(crate) fn lease(object: &Value) -> Causes {
     let mut causes = Causes::default();
-    let spec = Place::new("spec", object.get("spec").unwrap_or(&Value::Null));
+    let spec = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
     let seconds = "leaseDurationSeconds";
     if spec.integer(seconds).is_some_and(|given| given <= 0) {
         causes.wrong(&spec, seconds, "must be greater than 0");

@@ -8,7 +8,7 @@ use machinery::status::Cause;
 use machinery::structural::Schema;
 use serde_json::Value;
 
-use super::place::Place;
+use super::field::FieldValue;
 use super::{Causes, unchanged};
 
 /// Kubernetes wants to have approved what groups of its own get.
@@ -30,9 +30,9 @@ const SELECTABLE_MAX: usize = 8;
 /// What every state keeps.
 pub(crate) fn check(object: &Value) -> Causes {
     let mut causes = Causes::default();
-    let spec = Place::new("spec", object.get("spec").unwrap_or(&Value::Null));
+    let spec = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
     let none = Value::Null;
-    let names = Place::new("spec.names", spec.get("names").unwrap_or(&none));
+    let names = FieldValue::new("spec.names", spec.get("names").unwrap_or(&none));
     let (own, plural, group) = (
         object::name(object),
         names.text("plural"),
@@ -114,7 +114,7 @@ fn rules(object: &Value) -> Vec<Cause> {
     causes.flatten().collect()
 }
 
-fn versions(spec: &Place, causes: &mut Causes) {
+fn versions(spec: &FieldValue, causes: &mut Causes) {
     let mut seen = BTreeSet::new();
     let (mut stored, mut twice) = (0, false);
     causes.each(spec, "versions", |causes, version| {
@@ -123,7 +123,7 @@ fn versions(spec: &Place, causes: &mut Causes) {
         if !wrong.is_empty() {
             causes.wrong_text(version, "name", &wrong.join(","));
         }
-        let field = version.field("schema.openAPIV3Schema");
+        let field = version.path_of("schema.openAPIV3Schema");
         match object::at(version.value, &["schema", "openAPIV3Schema"]) {
             Some(schema) => {
                 causes.extend(Schema::parse_at(&field, schema).err().into_iter().flatten());
@@ -149,11 +149,11 @@ fn versions(spec: &Place, causes: &mut Causes) {
     }
 }
 
-fn column(causes: &mut Causes, column: &Place) {
+fn column(causes: &mut Causes, column: &FieldValue) {
     causes.required(column, "name");
     let types = format!("must be one of {}", COLUMN_TYPES.join(","));
     match column.text("type") {
-        "" => causes.push(Cause::required(&column.field("type"), &types)),
+        "" => causes.push(Cause::required(&column.path_of("type"), &types)),
         kind if !COLUMN_TYPES.contains(&kind) => causes.wrong(column, "type", &types),
         _ => {}
     }
@@ -163,7 +163,7 @@ fn column(causes: &mut Causes, column: &Place) {
         causes.wrong(column, "format", &why);
     }
     let path = column.text("jsonPath");
-    let field = column.field("JSONPath");
+    let field = column.path_of("JSONPath");
     if path.is_empty() {
         causes.push(Cause::required(&field, ""));
     } else if let Some(why) = not_simple(path) {
@@ -171,8 +171,8 @@ fn column(causes: &mut Causes, column: &Place) {
     }
 }
 
-fn subresources(causes: &mut Causes, place: &Place) {
-    let Some(scale) = place.child("scale") else {
+fn subresources(causes: &mut Causes, at: &FieldValue) {
+    let Some(scale) = at.child("scale") else {
         return;
     };
     for (key, below) in [
@@ -201,7 +201,7 @@ fn subresources(causes: &mut Causes, place: &Place) {
     }
 }
 
-fn selectable(version: &Place, causes: &mut Causes) {
+fn selectable(version: &FieldValue, causes: &mut Causes) {
     let mut seen = BTreeSet::new();
     causes.each(version, "selectableFields", |causes, field| {
         let path = field.text("jsonPath");
@@ -214,11 +214,11 @@ fn selectable(version: &Place, causes: &mut Causes) {
             causes.wrong(field, "jsonPath", "must not point to fields in metadata");
         }
         if !seen.insert(path) {
-            causes.push(Cause::duplicate(&field.field("jsonPath"), &path.into()));
+            causes.push(Cause::duplicate(&field.path_of("jsonPath"), &path.into()));
         }
     });
     if seen.len() > SELECTABLE_MAX {
-        let field = version.field("selectableFields");
+        let field = version.path_of("selectableFields");
         causes.push(Cause::too_many(&field, seen.len(), SELECTABLE_MAX));
     }
 }
@@ -229,7 +229,7 @@ fn not_simple(path: &str) -> Option<&'static str> {
 }
 
 /// Objects are in all versions the same: webhooks that convert them are not called.
-fn conversion(causes: &mut Causes, conversion: &Place) {
+fn conversion(causes: &mut Causes, conversion: &FieldValue) {
     match conversion.text("strategy") {
         "Webhook" => {
             let why = "this server does not call conversion webhooks: use None, and let all \
@@ -240,14 +240,14 @@ fn conversion(causes: &mut Causes, conversion: &Place) {
             causes.choice(conversion, "strategy", &["None", "Webhook"]);
             let why = "should not be set when strategy is not set to Webhook";
             if conversion.has("webhook") {
-                let field = conversion.field("webhookClientConfig");
+                let field = conversion.path_of("webhookClientConfig");
                 causes.push(Cause::forbidden(&field, why));
             }
         }
     }
 }
 
-fn stored_versions(object: &Value, spec: &Place, causes: &mut Causes) {
+fn stored_versions(object: &Value, spec: &FieldValue, causes: &mut Causes) {
     const FIELD: &str = "status.storedVersions";
     let stored = object::items(object, &["status", "storedVersions"]);
     if stored.is_empty() {
@@ -276,7 +276,7 @@ fn stored_versions(object: &Value, spec: &Place, causes: &mut Causes) {
     }
 }
 
-fn called(names: &Place, causes: &mut Causes) {
+fn called(names: &FieldValue, causes: &mut Causes) {
     for key in ["plural", "singular", "kind", "listKind"] {
         let text = names.text(key);
         let mixed = key.ends_with("ind");
@@ -301,7 +301,7 @@ fn called(names: &Place, causes: &mut Causes) {
 }
 
 /// A list of DNS labels.
-fn labels(names: &Place, key: &str, causes: &mut Causes) {
+fn labels(names: &FieldValue, key: &str, causes: &mut Causes) {
     causes.each(names, key, |causes, one| {
         let text = one.value.as_str().unwrap_or_default();
         let wrong = name::dns1035_label(text);
@@ -312,7 +312,7 @@ fn labels(names: &Place, key: &str, causes: &mut Causes) {
 }
 
 fn preserve_unknown(object: &Value, causes: &mut Causes) {
-    let spec = Place::new("spec", object.get("spec").unwrap_or(&Value::Null));
+    let spec = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
     if spec.flag("preserveUnknownFields") {
         let why = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in \
                    spec.versions[*].schema instead";

@@ -6,7 +6,7 @@ use machinery::name;
 use machinery::status::Cause;
 use serde_json::Value;
 
-use super::place::Place;
+use super::field::FieldValue;
 use super::pod::port_number;
 use super::{Causes, address, unchanged};
 
@@ -18,7 +18,7 @@ const PORTS_MAX: usize = 20_000;
 
 pub(crate) fn endpoints(object: &Value) -> Causes {
     let mut causes = Causes::default();
-    causes.each(&Place::new("", object), "subsets", |causes, subset| {
+    causes.each(&FieldValue::new("", object), "subsets", |causes, subset| {
         let lists = ["addresses", "notReadyAddresses"];
         if lists.iter().all(|list| subset.items(list).is_empty()) {
             let why = "must specify `addresses` or `notReadyAddresses`";
@@ -26,7 +26,7 @@ pub(crate) fn endpoints(object: &Value) -> Causes {
         }
         for list in lists {
             causes.each(subset, list, |causes, one| {
-                let (field, text) = (one.field("ip"), one.text("ip"));
+                let (field, text) = (one.path_of("ip"), one.text("ip"));
                 causes.extend(address::wrong(&field, text));
                 causes.named(one, "hostname", name::dns1123_label);
                 causes.named(one, "nodeName", name::dns1123_subdomain);
@@ -39,7 +39,7 @@ pub(crate) fn endpoints(object: &Value) -> Causes {
                 causes.required(port, "name");
             }
             causes.named(port, "name", name::dns1123_label);
-            causes.extend(port_number(&port.field("port"), port.number("port")));
+            causes.extend(port_number(&port.path_of("port"), port.number("port")));
             causes.choice(port, "protocol", &PROTOCOLS);
             causes.named(port, "appProtocol", name::qualified_name);
         });
@@ -49,7 +49,7 @@ pub(crate) fn endpoints(object: &Value) -> Causes {
 
 pub(crate) fn slice(object: &Value) -> Causes {
     let mut causes = Causes::default();
-    let slice = Place::new("", object);
+    let slice = FieldValue::new("", object);
     causes.choice(&slice, "addressType", &ADDRESS_TYPES);
     let mut names = BTreeSet::new();
     if few(&slice, "ports", PORTS_MAX, &mut causes) {
@@ -57,7 +57,7 @@ pub(crate) fn slice(object: &Value) -> Causes {
             causes.named(port, "name", name::dns1123_label);
             let name = port.text("name");
             if !names.insert(name) {
-                causes.push(Cause::duplicate(&port.field("name"), &name.into()));
+                causes.push(Cause::duplicate(&port.path_of("name"), &name.into()));
             }
             causes.choice(port, "protocol", &PROTOCOLS);
             causes.named(port, "appProtocol", name::qualified_name);
@@ -76,10 +76,10 @@ pub(crate) fn slice_update(old: &Value, new: &Value) -> Causes {
     unchanged(old, new, &["addressType"])
 }
 
-fn endpoint(one: &Place, kind: &str, causes: &mut Causes) {
+fn endpoint(one: &FieldValue, kind: &str, causes: &mut Causes) {
     if one.items("addresses").is_empty() {
         let why = "must contain at least 1 address";
-        causes.push(Cause::required(&one.field("addresses"), why));
+        causes.push(Cause::required(&one.path_of("addresses"), why));
     }
     few(one, "addresses", ADDRESSES_MAX, causes);
     causes.each(one, "addresses", |causes, at| {
@@ -92,7 +92,7 @@ fn endpoint(one: &Place, kind: &str, causes: &mut Causes) {
         }
         if text.contains(':') != (kind == "IPv6") {
             let why = format!("must be an {kind} address");
-            causes.push(Cause::invalid(&one.field("addresses"), at.value, &why));
+            causes.push(Cause::invalid(&one.path_of("addresses"), at.value, &why));
         }
         causes.extend(address::endpoint(&at.path, text));
     });
@@ -102,10 +102,10 @@ fn endpoint(one: &Place, kind: &str, causes: &mut Causes) {
 }
 
 /// True if a list has at most `most` items.
-fn few(place: &Place, key: &str, most: usize, causes: &mut Causes) -> bool {
-    let count = place.items(key).len();
+fn few(at: &FieldValue, key: &str, most: usize, causes: &mut Causes) -> bool {
+    let count = at.items(key).len();
     if count > most {
-        causes.push(Cause::too_many(&place.field(key), count, most));
+        causes.push(Cause::too_many(&at.path_of(key), count, most));
     }
     count <= most
 }

@@ -5,7 +5,7 @@ use machinery::object;
 use machinery::status::Cause;
 use serde_json::Value;
 
-use super::place::Place;
+use super::field::FieldValue;
 use super::{Causes, named};
 
 const WORDS_MAX: usize = 128;
@@ -32,7 +32,7 @@ const FIXED: [(&str, &str); 14] = [
 /// Checks an event; `strict` is true for the newer version, which has more rules.
 pub(crate) fn check(object: &Value, strict: bool) -> Causes {
     let mut causes = Causes::default();
-    let event = Place::new("", object);
+    let event = FieldValue::new("", object);
     let namespace = object::namespace(object);
     let about = object::text(object, &["involvedObject", "namespace"]);
     let at_home = match (about, event.has("eventTime")) {
@@ -58,7 +58,7 @@ pub(crate) fn check(object: &Value, strict: bool) -> Causes {
 /// Further checks of a new event in the newer version.
 pub(crate) fn new(object: &Value) -> Causes {
     let mut causes = Causes::default();
-    let event = Place::new("", object);
+    let event = FieldValue::new("", object);
     series(&event, &mut causes);
     if !event.has("eventTime") {
         causes.push(Cause::required("eventTime", ""));
@@ -84,7 +84,7 @@ pub(crate) fn new(object: &Value) -> Causes {
 pub(crate) fn update(old: &Value, new: &Value) -> Causes {
     let mut causes = Causes::default();
     if old.get("series") != new.get("series") {
-        series(&Place::new("", new), &mut causes);
+        series(&FieldValue::new("", new), &mut causes);
     }
     for (key, called) in FIXED {
         if old.get(key) != new.get(key) {
@@ -96,7 +96,7 @@ pub(crate) fn update(old: &Value, new: &Value) -> Causes {
 }
 
 /// Reporter, action and reason, which events with an `eventTime` must have.
-fn complete(event: &Place, strict: bool, causes: &mut Causes) {
+fn complete(event: &FieldValue, strict: bool, causes: &mut Causes) {
     let reporter = if strict {
         "reportingController"
     } else {
@@ -124,10 +124,10 @@ fn complete(event: &Place, strict: bool, causes: &mut Causes) {
     }
 }
 
-fn series(event: &Place, causes: &mut Causes) {
+fn series(event: &FieldValue, causes: &mut Causes) {
     causes.below(event, "series", |causes, series| {
         if series.number("count") < 2 {
-            let field = series.field("count");
+            let field = series.path_of("count");
             causes.push(Cause::invalid(&field, &"".into(), "should be at least 2"));
         }
         causes.required(series, "lastObservedTime");

@@ -6,34 +6,34 @@ use machinery::cel::admission::{Compiler, Expression, Wanted};
 use machinery::name;
 use machinery::status::Cause;
 
-use super::place::Place;
+use super::field::FieldValue;
 use super::{Causes, named};
 
 /// The most match conditions of one webhook or policy.
 const CONDITIONS_MAX: usize = 64;
 
 /// Checks the match conditions of a webhook or a policy.
-pub(super) fn conditions(causes: &mut Causes, place: &Place, compiler: &Compiler) {
+pub(super) fn conditions(causes: &mut Causes, at: &FieldValue, compiler: &Compiler) {
     let key = "matchConditions";
-    let count = place.items(key).len();
+    let count = at.items(key).len();
     if count > CONDITIONS_MAX {
-        let cause = Cause::too_many(&place.field(key), count, CONDITIONS_MAX);
+        let cause = Cause::too_many(&at.path_of(key), count, CONDITIONS_MAX);
         causes.push(cause);
     }
     let mut names = BTreeSet::new();
-    causes.each(place, key, |causes, one| {
+    causes.each(at, key, |causes, one| {
         let source = one.text("expression").trim();
         if source.is_empty() {
-            causes.push(Cause::required(&one.field("expression"), ""));
+            causes.push(Cause::required(&one.path_of("expression"), ""));
         } else {
             let compiled = compiler.compile(source, Wanted::Bool, true);
-            refusal(causes, &one.field("expression"), &compiled);
+            refusal(causes, &one.path_of("expression"), &compiled);
         }
         if !causes.required(one, "name") {
             return;
         }
         let text = one.text("name");
-        let field = one.field("name");
+        let field = one.path_of("name");
         causes.extend(named(&field, text, name::qualified_name(text)));
         if !names.insert(text) {
             causes.push(Cause::duplicate(&field, &text.into()));

@@ -7,7 +7,7 @@ use machinery::status::Cause;
 use serde_json::Value;
 
 use super::Causes;
-use super::place::Place;
+use super::field::FieldValue;
 use super::pod::{port_name, port_number};
 
 const PATH_TYPES: [&str; 3] = ["Exact", "ImplementationSpecific", "Prefix"];
@@ -17,7 +17,7 @@ const ABSOLUTE: &str = "must be an absolute path";
 
 pub(crate) fn check(object: &Value) -> Causes {
     let mut causes = Causes::default();
-    let spec = Place::new("spec", object.get("spec").unwrap_or(&Value::Null));
+    let spec = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
     if spec.items("rules").is_empty() && !spec.has("defaultBackend") {
         let why = "either `defaultBackend` or `rules` must be specified";
         causes.push(Cause::invalid("spec", &Value::Null, why));
@@ -30,7 +30,7 @@ pub(crate) fn check(object: &Value) -> Causes {
         causes.named(rule, "host", wrong_host);
         causes.below(rule, "http", |causes, http| {
             if http.items("paths").is_empty() {
-                causes.push(Cause::required(&http.field("paths"), ""));
+                causes.push(Cause::required(&http.path_of("paths"), ""));
             }
             causes.each(http, "paths", path);
         });
@@ -60,10 +60,10 @@ fn wrong_host(host: &str) -> Vec<String> {
     }
 }
 
-fn path(causes: &mut Causes, path: &Place) {
+fn path(causes: &mut Causes, path: &FieldValue) {
     if !path.has("pathType") {
         let why = "pathType must be specified";
-        return causes.push(Cause::required(&path.field("pathType"), why));
+        return causes.push(Cause::required(&path.path_of("pathType"), why));
     }
     let text = path.text("path");
     let absolute = text.starts_with('/');
@@ -88,10 +88,10 @@ fn path(causes: &mut Causes, path: &Place) {
         _ => causes.unknown(path, "pathType", &PATH_TYPES),
     }
     let to = path.get("backend").unwrap_or(&Value::Null);
-    backend(causes, &Place::new(path.field("backend"), to));
+    backend(causes, &FieldValue::new(path.path_of("backend"), to));
 }
 
-fn backend(causes: &mut Causes, to: &Place) {
+fn backend(causes: &mut Causes, to: &FieldValue) {
     let wrong = |why: &str| Cause::invalid(&to.path, &"".into(), why);
     match (to.child("service"), to.child("resource")) {
         (Some(_), Some(_)) => {
@@ -106,14 +106,14 @@ fn backend(causes: &mut Causes, to: &Place) {
         (Some(service), None) => {
             causes.must_be_named(&service, "name", name::dns1123_label);
             let port = service.get("port").unwrap_or(&Value::Null);
-            let port = Place::new(service.field("port"), port);
+            let port = FieldValue::new(service.path_of("port"), port);
             let number = port.number("number");
             match (port.text("name"), number) {
                 ("", 0) => {
                     let why = "port name or number is required";
                     causes.push(Cause::required(&to.path, why));
                 }
-                ("", number) => causes.extend(port_number(&port.field("number"), number)),
+                ("", number) => causes.extend(port_number(&port.path_of("number"), number)),
                 (_, 0) => causes.named(&port, "name", port_name),
                 _ => causes.push(wrong("cannot set both port name & port number")),
             }

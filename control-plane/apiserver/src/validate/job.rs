@@ -6,7 +6,7 @@ use machinery::selector::LabelSelector;
 use machinery::status::Cause;
 use serde_json::Value;
 
-use super::place::Place;
+use super::field::FieldValue;
 use super::{Causes, named, pod, schedule, selector, unchanged, workload};
 
 /// Cron jobs have shorter names, because the names of their jobs have a suffix.
@@ -60,8 +60,8 @@ fn job(object: &Value, causes: &mut Causes) {
     if given.is_none() {
         causes.push(Cause::required("spec.selector", ""));
     }
-    let place = Place::new("spec", object.get("spec").unwrap_or(&Value::Null));
-    causes.label_selector(&place, "selector");
+    let at = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
+    causes.label_selector(&at, "selector");
     let labels = object.pointer("/spec/template/metadata/labels");
     let labels = labels.and_then(Value::as_object);
     let fits = match &parsed {
@@ -122,7 +122,7 @@ fn spec(object: &Value, path: &str, causes: &mut Causes) {
     let Some(spec) = object.pointer(&format!("/{}", path.replace('.', "/"))) else {
         return causes.push(Cause::required(path, ""));
     };
-    let spec = Place::new(path, spec);
+    let spec = FieldValue::new(path, spec);
     for key in [
         "parallelism",
         "completions",
@@ -136,7 +136,7 @@ fn spec(object: &Value, path: &str, causes: &mut Causes) {
     }
     if spec.has("maxFailedIndexes") && !spec.has("backoffLimitPerIndex") {
         let why = "when maxFailedIndexes is specified";
-        causes.push(Cause::required(&spec.field("backoffLimitPerIndex"), why));
+        causes.push(Cause::required(&spec.path_of("backoffLimitPerIndex"), why));
     }
     causes.word(&spec, "completionMode", &["NonIndexed", "Indexed"]);
     match spec.text("completionMode") {
@@ -156,19 +156,19 @@ fn spec(object: &Value, path: &str, causes: &mut Causes) {
         &["Failed", "TerminatingOrFailed"]
     };
     causes.word(&spec, "podReplacementPolicy", known);
-    causes.extend(pod::template(object, &spec.field("template")));
+    causes.extend(pod::template(object, &spec.path_of("template")));
     restarts(&spec, causes);
 }
 
 /// The pods of a job must not restart forever.
-fn restarts(spec: &Place, causes: &mut Causes) {
+fn restarts(spec: &FieldValue, causes: &mut Causes) {
     const KEY: &str = "restartPolicy";
     let made = spec.value.pointer("/template/spec");
-    let made = Place::new(spec.field("template.spec"), made.unwrap_or(&Value::Null));
+    let made = FieldValue::new(spec.path_of("template.spec"), made.unwrap_or(&Value::Null));
     match made.text(KEY) {
         "" | "Always" => {
             let why = "valid values: \"OnFailure\", \"Never\"";
-            causes.push(Cause::required(&made.field(KEY), why));
+            causes.push(Cause::required(&made.path_of(KEY), why));
         }
         "OnFailure" if spec.has("podFailurePolicy") => {
             let why = "only \"Never\" is supported when podFailurePolicy is specified";
@@ -179,11 +179,11 @@ fn restarts(spec: &Place, causes: &mut Causes) {
 }
 
 /// Rules of indexed jobs, whose completions are numbered.
-fn indexed(spec: &Place, causes: &mut Causes) {
+fn indexed(spec: &FieldValue, causes: &mut Causes) {
     let completions = spec.integer("completions");
     if completions.is_none() {
         let why = "when completion mode is Indexed";
-        causes.push(Cause::required(&spec.field("completions"), why));
+        causes.push(Cause::required(&spec.path_of("completions"), why));
     }
     if spec.number("parallelism") > PARALLELISM_MAX {
         let why = format!(
@@ -198,24 +198,24 @@ fn indexed(spec: &Place, causes: &mut Causes) {
 }
 
 fn cron_job(object: &Value, causes: &mut Causes) {
-    let place = Place::new("spec", object.get("spec").unwrap_or(&Value::Null));
-    if causes.required(&place, "schedule") {
-        let text = place.text("schedule");
+    let at = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
+    if causes.required(&at, "schedule") {
+        let text = at.text("schedule");
         if let Some(why) = schedule::wrong(text) {
-            causes.wrong(&place, "schedule", &why);
+            causes.wrong(&at, "schedule", &why);
         }
         if text.contains("TZ") {
             let why = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead";
-            causes.wrong(&place, "schedule", why);
+            causes.wrong(&at, "schedule", why);
         }
     }
-    causes.not_negative(&place, "startingDeadlineSeconds");
-    let zone = place.get("timeZone").and_then(Value::as_str);
+    causes.not_negative(&at, "startingDeadlineSeconds");
+    let zone = at.get("timeZone").and_then(Value::as_str);
     if let Some(why) = zone.and_then(schedule::wrong_zone) {
-        causes.wrong(&place, "timeZone", &why);
+        causes.wrong(&at, "timeZone", &why);
     }
     let known = ["Allow", "Forbid", "Replace"];
-    causes.choice(&place, "concurrencyPolicy", &known);
+    causes.choice(&at, "concurrencyPolicy", &known);
     spec(object, "spec.jobTemplate.spec", causes);
     if let Some(given) = object.pointer("/spec/jobTemplate/spec/selector") {
         let field = "spec.jobTemplate.spec.selector";
@@ -223,8 +223,8 @@ fn cron_job(object: &Value, causes: &mut Causes) {
         let shown = selector::shown(Some(given));
         causes.push(Cause::invalid_shown(field, &shown, why));
     }
-    causes.not_negative(&place, "successfulJobsHistoryLimit");
-    causes.not_negative(&place, "failedJobsHistoryLimit");
+    causes.not_negative(&at, "successfulJobsHistoryLimit");
+    causes.not_negative(&at, "failedJobsHistoryLimit");
     let name = object::name(object);
     if name.len() > CRON_JOB_NAME_MAX {
         let why = format!("must be no more than {CRON_JOB_NAME_MAX} characters");

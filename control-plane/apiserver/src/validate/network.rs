@@ -8,7 +8,7 @@ use machinery::object;
 use machinery::status::Cause;
 use serde_json::Value;
 
-use super::place::Place;
+use super::field::FieldValue;
 use super::pod::{port_name, port_number};
 use super::{Causes, address, meta, named};
 
@@ -48,7 +48,7 @@ pub(crate) fn service(object: &Value) -> Causes {
 pub(crate) fn service_update(old: &Value, new: &Value) -> Causes {
     let mut causes = Causes::default();
     let (before, after) = (spec(old), spec(new));
-    let external = |spec: &Place| spec.text("type") == "ExternalName";
+    let external = |spec: &FieldValue| spec.text("type") == "ExternalName";
     if !external(&before) && !external(&after) {
         let headless = (is_headless(&before), is_headless(&after));
         if headless != (true, true) {
@@ -58,14 +58,14 @@ pub(crate) fn service_update(old: &Value, new: &Value) -> Causes {
             kept(&before, &after, ["ipFamilies", "ipFamily"], &mut causes);
         }
     }
-    let balancer = |spec: &Place| spec.text("type") == "LoadBalancer";
+    let balancer = |spec: &FieldValue| spec.text("type") == "LoadBalancer";
     let class = "loadBalancerClass";
     if balancer(&before) && balancer(&after) && before.get(class) != after.get(class) {
         causes.wrong(&after, class, "may not change once set");
     }
     let port = "healthCheckNodePort";
     if asks(&before) && asks(&after) && before.number(port) != after.number(port) {
-        let field = after.field(port);
+        let field = after.path_of(port);
         causes.push(Cause::forbidden(&field, "field is immutable"));
     }
     causes
@@ -131,7 +131,7 @@ pub(crate) fn checks_health(object: &Value) -> bool {
     asks(&spec(object))
 }
 
-fn comes_in(spec: &Place) -> bool {
+fn comes_in(spec: &FieldValue) -> bool {
     match spec.text("type") {
         "NodePort" | "LoadBalancer" => true,
         "ClusterIP" => !spec.items("externalIPs").is_empty(),
@@ -139,21 +139,21 @@ fn comes_in(spec: &Place) -> bool {
     }
 }
 
-fn asks(spec: &Place) -> bool {
+fn asks(spec: &FieldValue) -> bool {
     (spec.text("type"), spec.text("externalTrafficPolicy")) == ("LoadBalancer", "Local")
 }
 
-fn spec(object: &Value) -> Place<'_> {
-    Place::new("spec", object.get("spec").unwrap_or(&Value::Null))
+fn spec(object: &Value) -> FieldValue<'_> {
+    FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null))
 }
 
 /// True if clients find the pods themselves.
-fn is_headless(spec: &Place) -> bool {
+fn is_headless(spec: &FieldValue) -> bool {
     matches!(spec.items("clusterIPs"), [one] if one == "None")
 }
 
 /// Ports, a headless service, or an external name.
-fn target(spec: &Place, causes: &mut Causes) {
+fn target(spec: &FieldValue, causes: &mut Causes) {
     let (kind, headless) = (spec.text("type"), is_headless(spec));
     if spec.items("ports").is_empty() && !headless && kind != "ExternalName" {
         causes.push(Cause::required("spec.ports", ""));
@@ -178,7 +178,7 @@ fn target(spec: &Place, causes: &mut Causes) {
     }
 }
 
-fn ports(spec: &Place, causes: &mut Causes) {
+fn ports(spec: &FieldValue, causes: &mut Causes) {
     let several = spec.items("ports").len() > 1;
     let mut names = BTreeSet::new();
     causes.each(spec, "ports", |causes, port| {
@@ -187,11 +187,11 @@ fn ports(spec: &Place, causes: &mut Causes) {
             causes.must_be_named(port, "name", name::dns1123_label);
         }
         if !name.is_empty() && !names.insert(name) {
-            causes.push(Cause::duplicate(&port.field("name"), &name.into()));
+            causes.push(Cause::duplicate(&port.path_of("name"), &name.into()));
         }
-        causes.extend(port_number(&port.field("port"), port.number("port")));
+        causes.extend(port_number(&port.path_of("port"), port.number("port")));
         causes.choice(port, "protocol", &PROTOCOLS);
-        let field = port.field("targetPort");
+        let field = port.path_of("targetPort");
         match port.get("targetPort") {
             Some(Value::String(name)) => causes.extend(named(&field, name, port_name(name))),
             target => {
@@ -203,7 +203,7 @@ fn ports(spec: &Place, causes: &mut Causes) {
     });
 }
 
-fn affinity(spec: &Place, causes: &mut Causes) {
+fn affinity(spec: &FieldValue, causes: &mut Causes) {
     causes.choice(spec, "sessionAffinity", &["ClientIP", "None"]);
     const KEY: &str = "sessionAffinityConfig";
     match spec.text("sessionAffinity") {
@@ -230,7 +230,7 @@ fn affinity(spec: &Place, causes: &mut Causes) {
 }
 
 /// Ports of a service are unique, and only some types have node ports.
-fn distinct(spec: &Place, causes: &mut Causes) {
+fn distinct(spec: &FieldValue, causes: &mut Causes) {
     if spec.text("type") == "ClusterIP" {
         causes.each(spec, "ports", |causes, port| {
             let why = "may not be used when `type` is 'ClusterIP'";
@@ -243,7 +243,7 @@ fn distinct(spec: &Place, causes: &mut Causes) {
     causes.each(spec, "ports", |causes, port| {
         let number = port.number("nodePort");
         if number != 0 && !on_nodes.insert((port.text("protocol"), number)) {
-            causes.push(Cause::duplicate(&port.field("nodePort"), &number.into()));
+            causes.push(Cause::duplicate(&port.path_of("nodePort"), &number.into()));
         }
     });
     let mut own = BTreeSet::new();
@@ -261,7 +261,7 @@ fn distinct(spec: &Place, causes: &mut Causes) {
 }
 
 /// Fields that only load balancers have.
-fn balancer(spec: &Place, causes: &mut Causes) {
+fn balancer(spec: &FieldValue, causes: &mut Causes) {
     let is_one = spec.text("type") == "LoadBalancer";
     // Go's name of the field.
     let field = "spec.LoadBalancerSourceRanges";
@@ -291,7 +291,7 @@ fn balancer(spec: &Place, causes: &mut Causes) {
 }
 
 /// Traffic policies.
-fn traffic(spec: &Place, causes: &mut Causes) {
+fn traffic(spec: &FieldValue, causes: &mut Causes) {
     if comes_in(spec) {
         causes.choice(spec, "externalTrafficPolicy", &POLICIES);
     } else if spec.has("externalTrafficPolicy") {
@@ -303,7 +303,7 @@ fn traffic(spec: &Place, causes: &mut Causes) {
     if asks(spec) {
         // Allocation sets a missing one.
         if number != 0 {
-            causes.extend(port_number(&spec.field(port), number));
+            causes.extend(port_number(&spec.path_of(port), number));
         }
     } else if number != 0 {
         let why =
@@ -321,7 +321,7 @@ fn traffic(spec: &Place, causes: &mut Causes) {
 
 /// The first item of a list must not change, nor any other that remains. `key` is the list's name,
 /// `one` an item's in errors.
-fn kept(before: &Place, after: &Place, [key, one]: [&str; 2], causes: &mut Causes) {
+fn kept(before: &FieldValue, after: &FieldValue, [key, one]: [&str; 2], causes: &mut Causes) {
     let (had, has) = (before.items(key), after.items(key));
     let mut wrong = |at: usize, why: &str| {
         let shown = after.get(key).cloned().unwrap_or_default();

@@ -7,7 +7,7 @@ use machinery::object;
 use machinery::status::Cause;
 use serde_json::Value;
 
-use super::place::Place;
+use super::field::FieldValue;
 use super::shown::{self, Field};
 use super::{Causes, address, meta, named, quantity};
 
@@ -21,7 +21,7 @@ const TAINT: [Field; 4] = [
 
 pub(crate) fn node(object: &Value) -> Causes {
     let mut causes = Causes::default();
-    let spec = Place::new("spec", object.get("spec").unwrap_or(&Value::Null));
+    let spec = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
     taints(&spec, &mut causes);
     causes.extend(status(object));
     causes.each(&spec, "podCIDRs", |causes, one| {
@@ -42,8 +42,8 @@ pub(crate) fn node(object: &Value) -> Causes {
 pub(crate) fn node_update(old: &Value, new: &Value) -> Causes {
     let mut causes = Causes::default();
     let mut seen = BTreeSet::new();
-    let place = Place::new("status", new.get("status").unwrap_or(&Value::Null));
-    causes.each(&place, "addresses", |causes, one| {
+    let at = FieldValue::new("status", new.get("status").unwrap_or(&Value::Null));
+    causes.each(&at, "addresses", |causes, one| {
         let (kind, text) = (one.text("type"), one.text("address"));
         if !seen.insert((kind, text)) {
             let fields = [("Type", "type", "\"\""), ("Address", "address", "\"\"")];
@@ -81,14 +81,14 @@ pub(crate) fn status(object: &Value) -> Causes {
     causes
 }
 
-fn taints(spec: &Place, causes: &mut Causes) {
+fn taints(spec: &FieldValue, causes: &mut Causes) {
     // Go reports taints below `metadata`.
     let mut seen = BTreeSet::new();
     for (at, taint) in spec.items("taints").iter().enumerate() {
         if causes.is_full() {
             break;
         }
-        let taint = Place::new(format!("metadata.taints[{at}]"), taint);
+        let taint = FieldValue::new(format!("metadata.taints[{at}]"), taint);
         causes.label_name(&taint, "key");
         let wrong = name::label_value(taint.text("value"));
         if !wrong.is_empty() {
@@ -106,7 +106,7 @@ fn taints(spec: &Place, causes: &mut Causes) {
 /// The finalizers of a namespace's spec.
 pub(crate) fn namespace(object: &Value) -> Causes {
     let mut causes = Causes::default();
-    let spec = Place::new("spec", object.get("spec").unwrap_or(&Value::Null));
+    let spec = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
     causes.each(&spec, "finalizers", |causes, one| {
         finalizer("spec.finalizers", one.value, causes);
     });
@@ -118,7 +118,7 @@ pub(crate) fn namespace_status(old: &Value, new: &Value) -> Causes {
     let mut causes = Causes::default();
     let finalizers = |object| object::items(object, &["spec", "finalizers"]);
     if finalizers(old) != finalizers(new) {
-        let spec = Place::new("spec", new.get("spec").unwrap_or(&Value::Null));
+        let spec = FieldValue::new("spec", new.get("spec").unwrap_or(&Value::Null));
         causes.each(&spec, "finalizers", |causes, one| {
             finalizer(&one.path, one.value, causes);
         });

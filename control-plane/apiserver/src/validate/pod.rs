@@ -20,7 +20,7 @@ use machinery::object;
 use machinery::status::Cause;
 use serde_json::Value;
 
-use super::place::Place;
+use super::field::FieldValue;
 use super::{Causes, meta};
 
 use change::{resized, visitors};
@@ -51,7 +51,7 @@ enum Kind {
 
 /// The parts of a pod that containers depend on.
 struct Pod<'a> {
-    spec: Place<'a>,
+    spec: FieldValue<'a>,
     kind: Kind,
     /// The valid volumes.
     volumes: volumes::Volumes<'a>,
@@ -72,7 +72,7 @@ impl Pod<'_> {
 /// Rules that apply only when a pod is created.
 pub(crate) fn created(object: &Value) -> Causes {
     let mut causes = Causes::default();
-    let spec = Place::new("spec", object.get("spec").unwrap_or(&Value::Null));
+    let spec = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
     causes.forbidden(&spec, "ephemeralContainers", "cannot be set on create");
     if spec.has("nodeName") && !spec.items("schedulingGates").is_empty() {
         let why = "cannot be set until all schedulingGates have been cleared";
@@ -84,10 +84,10 @@ pub(crate) fn created(object: &Value) -> Causes {
 /// A pod, new or updated.
 pub(crate) fn pod(object: &Value) -> Causes {
     let mut causes = Causes::default();
-    let place = Place::new("spec", object.get("spec").unwrap_or(&Value::Null));
-    spec(&place, Kind::Pod, object::name(object), &mut causes);
-    if place.text("serviceAccountName").is_empty() {
-        causes.each(&place, "volumes", |causes, volume| {
+    let at = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
+    spec(&at, Kind::Pod, object::name(object), &mut causes);
+    if at.text("serviceAccountName").is_empty() {
+        causes.each(&at, "volumes", |causes, volume| {
             let Some(projected) = volume.child("projected") else {
                 return;
             };
@@ -98,7 +98,7 @@ pub(crate) fn pod(object: &Value) -> Causes {
         });
     }
     for list in ["containers", "initContainers"] {
-        causes.each(&place, list, containers::trimmed_image);
+        causes.each(&at, list, containers::trimmed_image);
     }
     causes
 }
@@ -125,18 +125,18 @@ pub(crate) fn template(object: &Value, path: &str) -> Causes {
         &format!("{path}.annotations"),
         object::annotations(template),
     ));
-    let place = Place::new(
+    let at = FieldValue::new(
         format!("{path}.spec"),
         template.get("spec").unwrap_or(&Value::Null),
     );
-    spec(&place, Kind::Template, "", &mut causes);
+    spec(&at, Kind::Template, "", &mut causes);
     let why = "ephemeral containers not allowed in pod template";
-    causes.forbidden(&place, "ephemeralContainers", why);
+    causes.forbidden(&at, "ephemeralContainers", why);
     causes
 }
 
 /// The spec of a pod or a template; templates have no name.
-fn spec(spec: &Place, kind: Kind, name: &str, causes: &mut Causes) {
+fn spec(spec: &FieldValue, kind: Kind, name: &str, causes: &mut Causes) {
     let pod = Pod {
         volumes: volumes::check(spec, name, causes),
         claims: resources::claims(spec, causes),
@@ -174,19 +174,19 @@ fn spec(spec: &Place, kind: Kind, name: &str, causes: &mut Causes) {
     env::file_volumes(&pod, causes);
 }
 
-fn dns(spec: &Place, causes: &mut Causes) {
+fn dns(spec: &FieldValue, causes: &mut Causes) {
     let none = spec.text("dnsPolicy") == "None";
     let Some(config) = spec.child("dnsConfig") else {
         if none {
             let why = "must provide `dnsConfig` when `dnsPolicy` is None";
-            causes.push(Cause::required(&spec.field("dnsConfig"), why));
+            causes.push(Cause::required(&spec.path_of("dnsConfig"), why));
         }
         return;
     };
     let servers = config.items("nameservers");
     if none && servers.is_empty() {
         let why = "must provide at least one DNS nameserver when `dnsPolicy` is None";
-        return causes.push(Cause::required(&config.field("nameservers"), why));
+        return causes.push(Cause::required(&config.path_of("nameservers"), why));
     }
     if servers.len() > NAME_SERVERS_MAX {
         let why = format!("must not have more than {NAME_SERVERS_MAX} nameservers");
@@ -221,17 +221,17 @@ fn dns(spec: &Place, causes: &mut Causes) {
 }
 
 /// An address of either family.
-fn address(causes: &mut Causes, place: &Place) {
-    let text = place.value.as_str().unwrap_or_default();
+fn address(causes: &mut Causes, at: &FieldValue) {
+    let text = at.value.as_str().unwrap_or_default();
     if text.parse::<IpAddr>().is_err() {
         let why = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
-        causes.push(Cause::invalid(&place.path, &text.into(), why));
+        causes.push(Cause::invalid(&at.path, &text.into(), why));
     }
 }
 
-fn host_aliases(spec: &Place, causes: &mut Causes) {
+fn host_aliases(spec: &FieldValue, causes: &mut Causes) {
     causes.each(spec, "hostAliases", |causes, alias| {
-        let ip = Place::new(alias.field("ip"), alias.get("ip").unwrap_or(&Value::Null));
+        let ip = FieldValue::new(alias.path_of("ip"), alias.get("ip").unwrap_or(&Value::Null));
         address(causes, &ip);
         causes.each(alias, "hostnames", |causes, host| {
             let text = host.value.as_str().unwrap_or_default();
@@ -256,7 +256,7 @@ fn host_users(pod: &Pod, causes: &mut Causes) {
         ("hostIPC", "HostIPC"),
     ] {
         if spec.flag(key) {
-            causes.push(Cause::forbidden(&spec.field(shown), NO_HOST_USERS));
+            causes.push(Cause::forbidden(&spec.path_of(shown), NO_HOST_USERS));
         }
     }
     for list in containers::LISTS_AS_VISITED {
@@ -282,14 +282,14 @@ fn host_name(pod: &Pod, causes: &mut Causes) {
     }
     let text = spec.text(KEY);
     if text.len() > HOST_NAME_BYTES_MAX {
-        causes.push(Cause::too_long(&spec.field(KEY), HOST_NAME_BYTES_MAX));
+        causes.push(Cause::too_long(&spec.path_of(KEY), HOST_NAME_BYTES_MAX));
     }
     let wrong = name::dns1123_subdomain(text);
-    causes.extend(super::named(&spec.field(KEY), text, wrong));
+    causes.extend(super::named(&spec.path_of(KEY), text, wrong));
 }
 
 /// The operating system, and fields that it does not support.
-fn system(spec: &Place, causes: &mut Causes) {
+fn system(spec: &FieldValue, causes: &mut Causes) {
     let Some(os) = spec.child("os") else {
         return;
     };

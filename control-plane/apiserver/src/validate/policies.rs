@@ -13,7 +13,7 @@ use machinery::status::Cause;
 use serde_json::{Value, json};
 
 use super::expressions::{conditions, refusal};
-use super::place::Place;
+use super::field::FieldValue;
 use super::webhook;
 use super::{Causes, named};
 
@@ -56,7 +56,7 @@ const RESERVED: [&str; 21] = [
 /// Checks a ValidatingAdmissionPolicy.
 pub(crate) fn validating(object: &Value) -> Causes {
     let mut causes = Causes::default();
-    let spec = Place::new("spec", &object["spec"]);
+    let spec = FieldValue::new("spec", &object["spec"]);
     let has_params = spec.has("paramKind");
     let mut compiler = if spec.items("variables").is_empty() {
         Compiler::new(has_params)
@@ -67,7 +67,7 @@ pub(crate) fn validating(object: &Value) -> Causes {
     let checks = ["validations", "auditAnnotations"];
     if checks.iter().all(|key| spec.items(key).is_empty()) {
         let why = "validations or auditAnnotations must contain at least one item";
-        causes.extend(checks.map(|key| Cause::required(&spec.field(key), why)));
+        causes.extend(checks.map(|key| Cause::required(&spec.path_of(key), why)));
         return causes;
     }
     causes.each(&spec, "validations", |causes, one| {
@@ -80,13 +80,13 @@ pub(crate) fn validating(object: &Value) -> Causes {
 /// Checks a MutatingAdmissionPolicy.
 pub(crate) fn mutating(object: &Value) -> Causes {
     let mut causes = Causes::default();
-    let spec = Place::new("spec", &object["spec"]);
+    let spec = FieldValue::new("spec", &object["spec"]);
     let mut compiler = Compiler::composing(spec.has("paramKind"));
     common(&mut causes, &spec, &mut compiler);
     causes.below(&spec, "matchConstraints", mutating_operations);
     if spec.items("mutations").is_empty() {
         let why = "mutations must contain at least one item";
-        causes.push(Cause::required(&spec.field("mutations"), why));
+        causes.push(Cause::required(&spec.path_of("mutations"), why));
     }
     causes.each(&spec, "mutations", |causes, one| {
         mutation(causes, one, &compiler);
@@ -98,7 +98,7 @@ pub(crate) fn mutating(object: &Value) -> Causes {
 /// Checks a ValidatingAdmissionPolicyBinding.
 pub(crate) fn validating_binding(object: &Value) -> Causes {
     let mut causes = Causes::default();
-    let spec = Place::new("spec", &object["spec"]);
+    let spec = FieldValue::new("spec", &object["spec"]);
     binding(&mut causes, &spec);
     let key = "validationActions";
     let mut seen = BTreeSet::new();
@@ -118,7 +118,7 @@ pub(crate) fn validating_binding(object: &Value) -> Causes {
     }
     if seen.is_empty() {
         let why = "at least one validation action is required";
-        causes.push(Cause::required(&spec.field(key), why));
+        causes.push(Cause::required(&spec.path_of(key), why));
     }
     causes
 }
@@ -126,7 +126,7 @@ pub(crate) fn validating_binding(object: &Value) -> Causes {
 /// Checks a MutatingAdmissionPolicyBinding.
 pub(crate) fn mutating_binding(object: &Value) -> Causes {
     let mut causes = Causes::default();
-    let spec = Place::new("spec", &object["spec"]);
+    let spec = FieldValue::new("spec", &object["spec"]);
     binding(&mut causes, &spec);
     causes.below(&spec, "matchResources", mutating_operations);
     causes
@@ -135,12 +135,12 @@ pub(crate) fn mutating_binding(object: &Value) -> Causes {
 /// Checks the status of a ValidatingAdmissionPolicy.
 pub(crate) fn status(object: &Value) -> Causes {
     let mut causes = Causes::default();
-    let status = Place::new("status", &object["status"]);
+    let status = FieldValue::new("status", &object["status"]);
     causes.below(&status, "typeChecking", |causes, checking| {
         causes.each(checking, "expressionWarnings", |causes, one| {
             causes.required(one, "warning");
             if one.text("fieldRef").trim().is_empty() {
-                causes.push(Cause::required(&one.field("fieldRef"), ""));
+                causes.push(Cause::required(&one.path_of("fieldRef"), ""));
             }
         });
     });
@@ -148,15 +148,15 @@ pub(crate) fn status(object: &Value) -> Causes {
 }
 
 /// What policies of both kinds have; adds the variables to the compiler.
-fn common(causes: &mut Causes, spec: &Place, compiler: &mut Compiler) {
+fn common(causes: &mut Causes, spec: &FieldValue, compiler: &mut Compiler) {
     causes.choice(spec, "failurePolicy", &FAILURE_POLICIES);
     causes.below(spec, "paramKind", param_kind);
     match spec.child("matchConstraints") {
-        None => causes.push(Cause::required(&spec.field("matchConstraints"), "")),
+        None => causes.push(Cause::required(&spec.path_of("matchConstraints"), "")),
         Some(constraints) => {
             match_resources(causes, &constraints);
             if constraints.items("resourceRules").is_empty() {
-                causes.push(Cause::required(&constraints.field("resourceRules"), ""));
+                causes.push(Cause::required(&constraints.path_of("resourceRules"), ""));
             }
         }
     }
@@ -166,16 +166,16 @@ fn common(causes: &mut Causes, spec: &Place, compiler: &mut Compiler) {
     });
 }
 
-fn param_kind(causes: &mut Causes, place: &Place) {
-    if causes.required(place, "apiVersion") {
-        let text = place.text("apiVersion");
+fn param_kind(causes: &mut Causes, at: &FieldValue) {
+    if causes.required(at, "apiVersion") {
+        let text = at.text("apiVersion");
         if text.matches('/').count() > 1 {
             let why = format!("unexpected GroupVersion string: {text}");
-            causes.wrong(place, "apiVersion", &why);
+            causes.wrong(at, "apiVersion", &why);
         } else {
             let (group, version) = split_api_version(text);
             let mut wrong = |shown: &str, why: &str| {
-                let field = place.field("apiVersion");
+                let field = at.path_of("apiVersion");
                 causes.push(Cause::invalid(&field, &shown.into(), why));
             };
             let of_group = name::dns1123_subdomain(group);
@@ -190,27 +190,27 @@ fn param_kind(causes: &mut Causes, place: &Place) {
             }
         }
     }
-    if causes.required(place, "kind") {
-        let wrong = name::dns1035_label(&place.text("kind").to_lowercase());
+    if causes.required(at, "kind") {
+        let wrong = name::dns1035_label(&at.text("kind").to_lowercase());
         if !wrong.is_empty() {
             let why = wrong.join(",");
             let why = format!("may have mixed case, but should otherwise match: {why}");
-            causes.wrong(place, "kind", &why);
+            causes.wrong(at, "kind", &why);
         }
     }
 }
 
-fn match_resources(causes: &mut Causes, place: &Place) {
-    causes.choice(place, "matchPolicy", &MATCH_POLICIES);
+fn match_resources(causes: &mut Causes, at: &FieldValue) {
+    causes.choice(at, "matchPolicy", &MATCH_POLICIES);
     for selector in ["namespaceSelector", "objectSelector"] {
-        if place.has(selector) {
-            causes.label_selector(place, selector);
+        if at.has(selector) {
+            causes.label_selector(at, selector);
         } else {
-            causes.push(Cause::required(&place.field(selector), ""));
+            causes.push(Cause::required(&at.path_of(selector), ""));
         }
     }
     for rules in ["resourceRules", "excludeResourceRules"] {
-        causes.each(place, rules, |causes, rule| {
+        causes.each(at, rules, |causes, rule| {
             let mut seen = BTreeSet::new();
             causes.each(rule, "resourceNames", |causes, one| {
                 let text = one.value.as_str().unwrap_or_default();
@@ -225,9 +225,9 @@ fn match_resources(causes: &mut Causes, place: &Place) {
 }
 
 /// Only what has an object can be changed.
-fn mutating_operations(causes: &mut Causes, place: &Place) {
-    let field = format!("{}.resourceRules.operations", place.path);
-    causes.each(place, "resourceRules", |causes, rule| {
+fn mutating_operations(causes: &mut Causes, at: &FieldValue) {
+    let field = format!("{}.resourceRules.operations", at.path);
+    causes.each(at, "resourceRules", |causes, rule| {
         for operation in rule.items("operations") {
             let text = operation.as_str().unwrap_or_default();
             if !MUTATING_OPERATIONS.contains(&text) {
@@ -238,20 +238,20 @@ fn mutating_operations(causes: &mut Causes, place: &Place) {
     });
 }
 
-fn variable(causes: &mut Causes, one: &Place, compiler: &mut Compiler) {
+fn variable(causes: &mut Causes, one: &FieldValue, compiler: &mut Compiler) {
     let (text, source) = (one.text("name"), one.text("expression"));
     if text.trim().is_empty() {
         let why = "name is not specified";
-        causes.push(Cause::required(&one.field("name"), why));
+        causes.push(Cause::required(&one.path_of("name"), why));
     } else if !is_identifier(text) {
         causes.wrong(one, "name", "must be a valid CEL identifier");
     }
     if source.trim().is_empty() {
         let why = "expression is not specified";
-        causes.push(Cause::required(&one.field("expression"), why));
+        causes.push(Cause::required(&one.path_of("expression"), why));
     } else {
         let compiled = compiler.add(text, source);
-        refusal(causes, &one.field("expression"), &compiled);
+        refusal(causes, &one.path_of("expression"), &compiled);
     }
 }
 
@@ -262,21 +262,21 @@ fn is_identifier(text: &str) -> bool {
         && !RESERVED.contains(&text)
 }
 
-fn validation(causes: &mut Causes, one: &Place, compiler: &Compiler) {
+fn validation(causes: &mut Causes, one: &FieldValue, compiler: &Compiler) {
     let source = one.text("expression");
     if source.trim().is_empty() {
         let why = "expression is not specified";
-        causes.push(Cause::required(&one.field("expression"), why));
+        causes.push(Cause::required(&one.path_of("expression"), why));
     } else {
         let compiled = compiler.compile(source, Wanted::Bool, true);
-        refusal(causes, &one.field("expression"), &compiled);
+        refusal(causes, &one.path_of("expression"), &compiled);
     }
     let source = one.text("messageExpression");
     if !source.is_empty() && source.trim().is_empty() {
         causes.wrong(one, "messageExpression", "must be non-empty if specified");
     } else if !source.is_empty() {
         let compiled = compiler.compile(source, Wanted::String, false);
-        refusal(causes, &one.field("messageExpression"), &compiled);
+        refusal(causes, &one.path_of("messageExpression"), &compiled);
     }
     let message = one.text("message");
     if !message.is_empty() && message.trim().is_empty() {
@@ -289,7 +289,7 @@ fn validation(causes: &mut Causes, one: &Place, compiler: &Compiler) {
     }
 }
 
-fn annotations(causes: &mut Causes, spec: &Place, policy: &str, compiler: &Compiler) {
+fn annotations(causes: &mut Causes, spec: &FieldValue, policy: &str, compiler: &Compiler) {
     let key = "auditAnnotations";
     let all = spec.items(key);
     if all.len() > ANNOTATIONS_MAX {
@@ -300,27 +300,27 @@ fn annotations(causes: &mut Causes, spec: &Place, policy: &str, compiler: &Compi
             json!({"Key": text("key"), "ValueExpression": text("valueExpression")})
         });
         let shown = Value::from_iter(shown).to_string();
-        causes.push(Cause::invalid_shown(&spec.field(key), &shown, &why));
+        causes.push(Cause::invalid_shown(&spec.path_of(key), &shown, &why));
     }
     let mut keys = BTreeSet::new();
     causes.each(spec, key, |causes, one| {
         annotation(causes, one, policy, compiler);
         let text = one.text("key");
         if !keys.insert(text) {
-            causes.push(Cause::duplicate(&one.field("key"), &text.into()));
+            causes.push(Cause::duplicate(&one.path_of("key"), &text.into()));
         }
     });
 }
 
-fn annotation(causes: &mut Causes, one: &Place, policy: &str, compiler: &Compiler) {
+fn annotation(causes: &mut Causes, one: &FieldValue, policy: &str, compiler: &Compiler) {
     let key = format!("{policy}/{}", one.text("key"));
     if policy.is_empty() {
         causes.wrong_text(one, "key", "requires metadata.name be non-empty");
     } else {
         let wrong = name::qualified_name(&key);
-        causes.extend(named(&one.field("key"), &key, wrong));
+        causes.extend(named(&one.path_of("key"), &key, wrong));
     }
-    let field = one.field("valueExpression");
+    let field = one.path_of("valueExpression");
     let source = one.text("valueExpression").trim();
     if source.is_empty() {
         causes.push(Cause::required(&field, "valueExpression is not specified"));
@@ -333,7 +333,7 @@ fn annotation(causes: &mut Causes, one: &Place, policy: &str, compiler: &Compile
     }
 }
 
-fn mutation(causes: &mut Causes, one: &Place, compiler: &Compiler) {
+fn mutation(causes: &mut Causes, one: &FieldValue, compiler: &Compiler) {
     let (of_type, other, wanted) = match one.text("patchType") {
         "JSONPatch" => ("jsonPatch", "applyConfiguration", Wanted::JsonPatch),
         "ApplyConfiguration" => ("applyConfiguration", "jsonPatch", Wanted::Object),
@@ -343,47 +343,47 @@ fn mutation(causes: &mut Causes, one: &Place, compiler: &Compiler) {
     match one.child(of_type) {
         None => {
             let why = format!("must be specified when patchType is {patch_type}");
-            causes.push(Cause::required(&one.field(of_type), &why));
+            causes.push(Cause::required(&one.path_of(of_type), &why));
         }
         Some(patch) => {
             let source = patch.text("expression").trim();
             if source.is_empty() {
-                causes.push(Cause::required(&patch.field("expression"), ""));
+                causes.push(Cause::required(&patch.path_of("expression"), ""));
             } else {
                 let compiled = compiler.compile(source, wanted, true);
-                refusal(causes, &patch.field("expression"), &compiled);
+                refusal(causes, &patch.path_of("expression"), &compiled);
             }
         }
     }
     if one.has(other) {
         let why = format!("must not be specified when patchType is {patch_type}");
         let shown = format!("{{{other}}}");
-        causes.push(Cause::invalid(&one.field(other), &shown.into(), &why));
+        causes.push(Cause::invalid(&one.path_of(other), &shown.into(), &why));
     }
 }
 
 /// What bindings of both kinds have.
-fn binding(causes: &mut Causes, spec: &Place) {
+fn binding(causes: &mut Causes, spec: &FieldValue) {
     causes.must_be_named(spec, "policyName", name::dns1123_subdomain);
     causes.below(spec, "paramRef", param_ref);
     causes.below(spec, "matchResources", match_resources);
 }
 
-fn param_ref(causes: &mut Causes, place: &Place) {
+fn param_ref(causes: &mut Causes, at: &FieldValue) {
     let exclusive = "name and selector are mutually exclusive";
-    let has_name = !place.text("name").is_empty();
-    let has_selector = place.has("selector");
-    causes.named(place, "name", name::path_segment);
+    let has_name = !at.text("name").is_empty();
+    let has_selector = at.has("selector");
+    causes.named(at, "name", name::path_segment);
     if has_name && has_selector {
-        causes.push(Cause::forbidden(&place.field("name"), exclusive));
+        causes.push(Cause::forbidden(&at.path_of("name"), exclusive));
     }
-    causes.label_selector(place, "selector");
+    causes.label_selector(at, "selector");
     if has_name && has_selector {
-        causes.push(Cause::forbidden(&place.field("selector"), exclusive));
+        causes.push(Cause::forbidden(&at.path_of("selector"), exclusive));
     }
     if !has_name && !has_selector {
         let why = "one of name or selector must be specified";
-        causes.push(Cause::required(&place.path, why));
+        causes.push(Cause::required(&at.path, why));
     }
-    causes.choice(place, "parameterNotFoundAction", &["Deny", "Allow"]);
+    causes.choice(at, "parameterNotFoundAction", &["Deny", "Allow"]);
 }

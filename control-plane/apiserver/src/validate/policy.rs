@@ -3,7 +3,7 @@
 use machinery::status::Cause;
 use serde_json::Value;
 
-use super::place::Place;
+use super::field::FieldValue;
 use super::{Causes, shown};
 
 const SPEC: [shown::Field; 4] = [
@@ -21,7 +21,7 @@ const POLICIES: [&str; 2] = ["AlwaysAllow", "IfHealthyBudget"];
 
 pub(crate) fn budget(object: &Value) -> Causes {
     let mut causes = Causes::default();
-    let spec = Place::new("spec", object.get("spec").unwrap_or(&Value::Null));
+    let spec = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
     if SHARES.iter().all(|key| spec.has(key)) {
         let shown = shown::as_go(spec.value, &SPEC);
         let why = "minAvailable and maxUnavailable cannot be both set";
@@ -36,7 +36,7 @@ pub(crate) fn budget(object: &Value) -> Causes {
 }
 
 /// A number, or a percentage up to 100.
-fn share(spec: &Place, key: &str, causes: &mut Causes) {
+fn share(spec: &FieldValue, key: &str, causes: &mut Causes) {
     let Some(text) = spec.get(key).and_then(Value::as_str) else {
         return causes.not_negative(spec, key);
     };

@@ -4,7 +4,7 @@ use machinery::object;
 use machinery::status::Cause;
 use serde_json::Value;
 
-use super::place::Place;
+use super::field::FieldValue;
 use super::{Causes, unchanged};
 
 /// The highest priority of a user's class.
@@ -17,7 +17,7 @@ const OF_SYSTEM: [(&str, i64); 2] = [
 
 pub(crate) fn check(object: &Value) -> Causes {
     let mut causes = Causes::default();
-    let class = Place::new("", object);
+    let class = FieldValue::new("", object);
     let (name, value) = (object::name(object), class.number("value"));
     if name.starts_with(SYSTEM_PREFIX) {
         if let Some(why) = wrong_in_system(name, value, class.flag("globalDefault")) {

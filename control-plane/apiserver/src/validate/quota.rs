@@ -7,7 +7,7 @@ use machinery::quantity::Quantity;
 use machinery::status::Cause;
 use serde_json::Value;
 
-use super::place::Place;
+use super::field::FieldValue;
 use super::{Causes, named, quantity, unchanged};
 
 const SCOPES: [&str; 7] = [
@@ -37,7 +37,7 @@ const LIMIT_TYPES: [&str; 3] = ["Container", "PersistentVolumeClaim", "Pod"];
 
 pub(crate) fn quota(object: &Value) -> Causes {
     let mut causes = Causes::default();
-    let spec = Place::new("spec", object.get("spec").unwrap_or(&Value::Null));
+    let spec = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
     amounts(&spec, "hard", &mut causes);
     scopes(&spec, &mut causes);
     causes
@@ -46,7 +46,7 @@ pub(crate) fn quota(object: &Value) -> Causes {
 /// The quantities in a quota's status.
 pub(crate) fn quota_status(object: &Value) -> Causes {
     let mut causes = Causes::default();
-    let status = Place::new("status", object.get("status").unwrap_or(&Value::Null));
+    let status = FieldValue::new("status", object.get("status").unwrap_or(&Value::Null));
     amounts(&status, "hard", &mut causes);
     amounts(&status, "used", &mut causes);
     causes
@@ -56,18 +56,18 @@ pub(crate) fn quota_update(old: &Value, new: &Value) -> Causes {
     unchanged(old, new, &["spec", "scopes"])
 }
 
-fn amounts(place: &Place, key: &str, causes: &mut Causes) {
-    for (resource, amount) in place.map(key).into_iter().flatten() {
+fn amounts(at: &FieldValue, key: &str, causes: &mut Causes) {
+    for (resource, amount) in at.map(key).into_iter().flatten() {
         if causes.is_full() {
             break;
         }
-        let field = format!("{}[{resource}]", place.field(key));
+        let field = format!("{}[{resource}]", at.path_of(key));
         quantity::quota_name(&field, resource, causes);
         quantity::of_resource(&field, resource, amount, causes);
     }
 }
 
-fn scopes(spec: &Place, causes: &mut Causes) {
+fn scopes(spec: &FieldValue, causes: &mut Causes) {
     let hard = spec.map("hard");
     let counted = |resource: &&String| quantity::is_of_quotas(resource);
     let counted: Vec<&String> = hard
@@ -114,11 +114,11 @@ fn fits(scope: &str, resource: &str) -> bool {
 
 pub(crate) fn limit_range(object: &Value) -> Causes {
     let mut causes = Causes::default();
-    let spec = Place::new("spec", object.get("spec").unwrap_or(&Value::Null));
+    let spec = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
     let mut types = BTreeSet::new();
     causes.each(&spec, "limits", |causes, limit| {
         let kind = limit.text("type");
-        let field = limit.field("type");
+        let field = limit.path_of("type");
         let wrong = name::qualified_name(kind);
         if !wrong.is_empty() {
             causes.extend(named(&field, kind, wrong));
@@ -135,7 +135,7 @@ pub(crate) fn limit_range(object: &Value) -> Causes {
 }
 
 /// One limit: known names, and quantities that do not contradict each other.
-fn limits(limit: &Place, causes: &mut Causes) {
+fn limits(limit: &FieldValue, causes: &mut Causes) {
     let kind = limit.text("type");
     let mut resources = BTreeSet::new();
     for part in [
@@ -153,7 +153,7 @@ fn limits(limit: &Place, causes: &mut Causes) {
             if causes.is_full() {
                 return;
             }
-            let field = format!("{}[{resource}]", limit.field(part));
+            let field = format!("{}[{resource}]", limit.path_of(part));
             match kind {
                 "Pod" | "Container" => quantity::container_name(&field, resource, causes),
                 _ => quantity::resource_name(&field, resource, causes),
@@ -168,7 +168,7 @@ fn limits(limit: &Place, causes: &mut Causes) {
     };
     if kind == "PersistentVolumeClaim" && !stored("min") && !stored("max") {
         let why = "either minimum or maximum storage value is required, but neither was provided";
-        causes.push(Cause::required(&limit.field("limits"), why));
+        causes.push(Cause::required(&limit.path_of("limits"), why));
     }
     for resource in resources {
         if causes.is_full() {
@@ -210,13 +210,13 @@ const ORDERS: [[&str; 6]; 6] = [
     ["default", "default", "max", "max", "default", "max"],
 ];
 
-fn contradictions(limit: &Place, resource: &str, causes: &mut Causes) {
+fn contradictions(limit: &FieldValue, resource: &str, causes: &mut Causes) {
     let of_pod = limit.text("type") == "Pod";
     let amount = |part: &str| {
         let value = limit.map(part)?.get(resource)?;
         (!(of_pod && part.starts_with("default"))).then(|| quantity::read(value))
     };
-    let field = |part: &str| format!("{}[{resource}]", limit.field(part));
+    let field = |part: &str| format!("{}[{resource}]", limit.path_of(part));
     let mut wrong = |at: &str, shown: Quantity, why: &str| {
         causes.push(Cause::invalid(&field(at), &shown.to_string().into(), why));
     };

@@ -6,7 +6,7 @@ use machinery::status::Cause;
 use serde_json::Value;
 
 use super::Causes;
-use super::place::Place;
+use super::field::FieldValue;
 use super::shown::{self, Field};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -19,7 +19,7 @@ const ROLE_REF: [Field; 3] = [
 
 pub(crate) fn check(kind: &str, object: &Value) -> Causes {
     let mut causes = Causes::default();
-    let whole = Place::new("", object);
+    let whole = FieldValue::new("", object);
     match kind {
         "Role" | "ClusterRole" => {
             causes.each(&whole, "rules", |causes, rule| {
@@ -44,11 +44,11 @@ pub(crate) fn update(old: &Value, new: &Value) -> Causes {
     }
 }
 
-fn rule(rule: &Place, namespaced: bool, causes: &mut Causes) {
+fn rule(rule: &FieldValue, namespaced: bool, causes: &mut Causes) {
     let none = |key: &str| rule.items(key).is_empty();
     let mut need = |key: &str, why: &str| {
         if none(key) {
-            causes.push(Cause::required(&rule.field(key), why));
+            causes.push(Cause::required(&rule.path_of(key), why));
         }
     };
     need("verbs", "verbs must contain at least one value");
@@ -74,11 +74,11 @@ fn rule(rule: &Place, namespaced: bool, causes: &mut Causes) {
     }
 }
 
-fn aggregation(causes: &mut Causes, rule: &Place) {
+fn aggregation(causes: &mut Causes, rule: &FieldValue) {
     const KEY: &str = "clusterRoleSelectors";
     if rule.items(KEY).is_empty() {
         let why = "at least one clusterRoleSelector required if aggregationRule is non-nil";
-        causes.push(Cause::required(&rule.field(KEY), why));
+        causes.push(Cause::required(&rule.path_of(KEY), why));
     }
     causes.each(rule, KEY, |causes, selector| {
         causes.labels(selector, "matchLabels");
@@ -89,8 +89,8 @@ fn aggregation(causes: &mut Causes, rule: &Place) {
     });
 }
 
-fn binding(whole: &Place, namespaced: bool, causes: &mut Causes) {
-    let role = Place::new("roleRef", whole.get("roleRef").unwrap_or(&Value::Null));
+fn binding(whole: &FieldValue, namespaced: bool, causes: &mut Causes) {
+    let role = FieldValue::new("roleRef", whole.get("roleRef").unwrap_or(&Value::Null));
     let kinds: &[&str] = if namespaced {
         &["Role", "ClusterRole"]
     } else {
@@ -107,7 +107,7 @@ fn binding(whole: &Place, namespaced: bool, causes: &mut Causes) {
     });
 }
 
-fn subject(subject: &Place, namespaced: bool, causes: &mut Causes) {
+fn subject(subject: &FieldValue, namespaced: bool, causes: &mut Causes) {
     causes.required(subject, "name");
     let group = subject.text("apiGroup");
     match object::kind(subject.value) {

@@ -4,7 +4,7 @@ use machinery::status::Cause;
 use serde_json::Value;
 
 use super::Causes;
-use super::place::Place;
+use super::field::FieldValue;
 use super::shown::{self, Field};
 
 const ROLLING: [Field; 2] = [
@@ -16,7 +16,7 @@ const OF_STATEFUL_SETS: [Field; 2] = [
     ("MaxUnavailable", "maxUnavailable", "null"),
 ];
 
-pub(super) fn deployment(spec: &Place, causes: &mut Causes) {
+pub(super) fn deployment(spec: &FieldValue, causes: &mut Causes) {
     let strategy = child(spec, "strategy");
     match (strategy.text("type"), strategy.child("rollingUpdate")) {
         ("Recreate", _) => {
@@ -25,7 +25,7 @@ pub(super) fn deployment(spec: &Place, causes: &mut Causes) {
         }
         ("RollingUpdate", None) => {
             let why = "this should be defaulted and never be nil";
-            causes.push(Cause::required(&strategy.field("rollingUpdate"), why));
+            causes.push(Cause::required(&strategy.path_of("rollingUpdate"), why));
         }
         ("RollingUpdate", Some(rolling)) => rolling_deployment(&rolling, causes),
         _ => causes.push(Cause::not_supported_shown(
@@ -36,7 +36,7 @@ pub(super) fn deployment(spec: &Place, causes: &mut Causes) {
     }
 }
 
-fn rolling_deployment(rolling: &Place, causes: &mut Causes) {
+fn rolling_deployment(rolling: &FieldValue, causes: &mut Causes) {
     number_or_percent(rolling, "maxUnavailable", causes);
     number_or_percent(rolling, "maxSurge", causes);
     if amount(rolling, "maxUnavailable") == 0 && amount(rolling, "maxSurge") == 0 {
@@ -46,12 +46,12 @@ fn rolling_deployment(rolling: &Place, causes: &mut Causes) {
     at_most_all(rolling, "maxUnavailable", causes);
 }
 
-pub(super) fn daemon_set(spec: &Place, causes: &mut Causes) {
+pub(super) fn daemon_set(spec: &FieldValue, causes: &mut Causes) {
     let strategy = child(spec, "updateStrategy");
     match (strategy.text("type"), strategy.child("rollingUpdate")) {
         ("OnDelete", _) => {}
         ("RollingUpdate", None) => {
-            causes.push(Cause::required(&strategy.field("rollingUpdate"), ""));
+            causes.push(Cause::required(&strategy.path_of("rollingUpdate"), ""));
         }
         ("RollingUpdate", Some(rolling)) => rolling_daemon_set(&rolling, causes),
         _ => causes.push(Cause::not_supported_shown(
@@ -62,7 +62,7 @@ pub(super) fn daemon_set(spec: &Place, causes: &mut Causes) {
     }
 }
 
-fn rolling_daemon_set(rolling: &Place, causes: &mut Causes) {
+fn rolling_daemon_set(rolling: &FieldValue, causes: &mut Causes) {
     for check in [number_or_percent, at_most_all] {
         check(rolling, "maxUnavailable", causes);
         check(rolling, "maxSurge", causes);
@@ -75,13 +75,13 @@ fn rolling_daemon_set(rolling: &Place, causes: &mut Causes) {
         }
         (false, false) => {
             let why = "cannot be 0 when maxSurge is 0";
-            causes.push(Cause::required(&rolling.field("maxUnavailable"), why));
+            causes.push(Cause::required(&rolling.path_of("maxUnavailable"), why));
         }
         _ => {}
     }
 }
 
-pub(super) fn stateful_set(spec: &Place, causes: &mut Causes) {
+pub(super) fn stateful_set(spec: &FieldValue, causes: &mut Causes) {
     let strategy = child(spec, "updateStrategy");
     match (strategy.text("type"), strategy.child("rollingUpdate")) {
         ("OnDelete" | "RollingUpdate", None) => {}
@@ -108,20 +108,20 @@ pub(super) fn stateful_set(spec: &Place, causes: &mut Causes) {
 }
 
 /// The place of a key; a null value if it is missing.
-fn child<'a>(spec: &Place<'a>, key: &str) -> Place<'a> {
+fn child<'a>(spec: &FieldValue<'a>, key: &str) -> FieldValue<'a> {
     spec.child(key)
-        .unwrap_or_else(|| Place::new(spec.field(key), &Value::Null))
+        .unwrap_or_else(|| FieldValue::new(spec.path_of(key), &Value::Null))
 }
 
 /// A strategy as Go prints it, with names that JSON does not have.
-fn strategy_shown(strategy: &Place, fields: &[Field]) -> String {
+fn strategy_shown(strategy: &FieldValue, fields: &[Field]) -> String {
     let kind = Value::from(strategy.text("type"));
     let rolling = strategy.get("rollingUpdate");
     let rolling = rolling.map_or("null".into(), |rolling| shown::as_go(rolling, fields));
     format!("{{\"Type\":{kind},\"RollingUpdate\":{rolling}}}")
 }
 
-fn number_or_percent(rolling: &Place, key: &str, causes: &mut Causes) {
+fn number_or_percent(rolling: &FieldValue, key: &str, causes: &mut Causes) {
     let text = rolling.get(key).is_some_and(Value::is_string);
     if text && percent(rolling, key).is_none() {
         let why = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')";
@@ -130,20 +130,20 @@ fn number_or_percent(rolling: &Place, key: &str, causes: &mut Causes) {
     causes.not_negative(rolling, key);
 }
 
-fn at_most_all(rolling: &Place, key: &str, causes: &mut Causes) {
+fn at_most_all(rolling: &FieldValue, key: &str, causes: &mut Causes) {
     if percent(rolling, key).is_some_and(|percent| percent > 100) {
         causes.wrong(rolling, key, "must not be greater than 100%");
     }
 }
 
 /// The number before the percent sign; one that is too large counts as the largest.
-fn percent(rolling: &Place, key: &str) -> Option<i64> {
+fn percent(rolling: &FieldValue, key: &str) -> Option<i64> {
     let digits = rolling.text(key).strip_suffix('%')?;
     let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     plain.then(|| digits.parse().unwrap_or(i64::MAX))
 }
 
 /// The number or the percentage; anything else counts as 0.
-fn amount(rolling: &Place, key: &str) -> i64 {
+fn amount(rolling: &FieldValue, key: &str) -> i64 {
     percent(rolling, key).unwrap_or_else(|| rolling.number(key))
 }

@@ -5,7 +5,7 @@ use machinery::status::Cause;
 use serde_json::Value;
 
 use super::Causes;
-use super::place::Place;
+use super::field::FieldValue;
 
 /// The counts in a status.
 pub(crate) struct Counts {
@@ -89,7 +89,7 @@ pub(crate) const AUTOSCALER: Counts = Counts {
 
 pub(crate) fn check(counts: &Counts, old: &Value, new: &Value) -> Causes {
     let mut causes = Causes::default();
-    let status = Place::new("status", new.get("status").unwrap_or(&Value::Null));
+    let status = FieldValue::new("status", new.get("status").unwrap_or(&Value::Null));
     for key in counts.all {
         causes.not_negative(&status, key);
     }
@@ -109,7 +109,7 @@ pub(crate) fn check(counts: &Counts, old: &Value, new: &Value) -> Causes {
     if counts.all.contains(&key) && status.number(key) < had {
         let now = status.number(key).into();
         let why = "cannot be decremented";
-        causes.push(Cause::invalid(&status.field(key), &now, why));
+        causes.push(Cause::invalid(&status.path_of(key), &now, why));
     }
     causes
 }

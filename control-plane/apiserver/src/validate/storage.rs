@@ -5,7 +5,7 @@ use machinery::object;
 use machinery::status::Cause;
 use serde_json::Value;
 
-use super::place::Place;
+use super::field::FieldValue;
 use super::{Causes, quantity, unchanged};
 
 const ACCESS_MODES: [&str; 4] = [
@@ -46,7 +46,7 @@ const STORAGE: &str = "storage";
 
 pub(crate) fn volume(object: &Value) -> Causes {
     let mut causes = Causes::default();
-    let spec = Place::new("spec", object.get("spec").unwrap_or(&Value::Null));
+    let spec = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
     if spec.items("accessModes").is_empty() {
         causes.push(Cause::required("spec.accessModes", ""));
     }
@@ -87,20 +87,20 @@ pub(crate) fn volume_update(old: &Value, new: &Value) -> Causes {
 
 pub(crate) fn claim(object: &Value) -> Causes {
     let mut causes = Causes::default();
-    let spec = Place::new("spec", object.get("spec").unwrap_or(&Value::Null));
+    let spec = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
     claim_spec(&mut causes, &spec);
     causes
 }
 
 /// The spec of a claim.
-pub(super) fn claim_spec(causes: &mut Causes, spec: &Place) {
+pub(super) fn claim_spec(causes: &mut Causes, spec: &FieldValue) {
     if spec.items("accessModes").is_empty() {
         let why = "at least 1 access mode is required";
-        causes.push(Cause::required(&spec.field("accessModes"), why));
+        causes.push(Cause::required(&spec.path_of("accessModes"), why));
     }
     causes.label_selector(spec, "selector");
     access_modes(spec, causes);
-    let field = format!("{}[{STORAGE}]", spec.field("resources"));
+    let field = format!("{}[{STORAGE}]", spec.path_of("resources"));
     match object::at(spec.value, &["resources", "requests", STORAGE]) {
         None => causes.push(Cause::required(&field, "")),
         Some(amount) => causes.extend(quantity::positive(&field, amount)),
@@ -160,7 +160,7 @@ pub(crate) fn claim_update(old: &Value, new: &Value) -> Causes {
 
 pub(crate) fn class(object: &Value) -> Causes {
     let mut causes = Causes::default();
-    let class = Place::new("", object);
+    let class = FieldValue::new("", object);
     if causes.required(&class, "provisioner") {
         let provisioner = class.text("provisioner");
         let wrong = name::qualified_name(&provisioner.to_lowercase());
@@ -182,7 +182,7 @@ pub(crate) fn class_update(old: &Value, new: &Value) -> Causes {
     fixed.collect()
 }
 
-fn access_modes(spec: &Place, causes: &mut Causes) {
+fn access_modes(spec: &FieldValue, causes: &mut Causes) {
     let (mut alone, mut others) = (false, false);
     for mode in spec.items("accessModes") {
         if causes.is_full() {
@@ -190,7 +190,7 @@ fn access_modes(spec: &Place, causes: &mut Causes) {
         }
         let known = ACCESS_MODES.iter().any(|one| mode == one);
         if !known {
-            let field = spec.field("accessModes");
+            let field = spec.path_of("accessModes");
             causes.push(Cause::not_supported(&field, mode, &ACCESS_MODES));
         }
         let single = mode == "ReadWriteOncePod";
@@ -203,8 +203,8 @@ fn access_modes(spec: &Place, causes: &mut Causes) {
     }
 }
 
-fn capacity(spec: &Place, causes: &mut Causes) {
-    let field = spec.field("capacity");
+fn capacity(spec: &FieldValue, causes: &mut Causes) {
+    let field = spec.path_of("capacity");
     let given = spec.map("capacity").filter(|map| !map.is_empty());
     if given.is_none() {
         causes.push(Cause::required(&field, ""));

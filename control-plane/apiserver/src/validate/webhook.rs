@@ -10,7 +10,7 @@ use machinery::name;
 use machinery::status::Cause;
 use serde_json::Value;
 
-use super::place::Place;
+use super::field::FieldValue;
 use super::pod::port_number;
 use super::{Causes, expressions};
 
@@ -30,18 +30,18 @@ const URL_FORM: &str = "; desired format: https://host[/path]";
 pub(crate) fn configuration(object: &Value) -> Causes {
     let mut causes = Causes::default();
     let mut names = BTreeSet::new();
-    causes.each(&Place::new("", object), "webhooks", |causes, one| {
+    causes.each(&FieldValue::new("", object), "webhooks", |causes, one| {
         webhook(causes, one);
         review_versions(causes, one);
         let name = one.text("name");
         if !name.is_empty() && !names.insert(name) {
-            causes.push(Cause::duplicate(&one.field("name"), &name.into()));
+            causes.push(Cause::duplicate(&one.path_of("name"), &name.into()));
         }
     });
     causes
 }
 
-fn webhook(causes: &mut Causes, one: &Place) {
+fn webhook(causes: &mut Causes, one: &FieldValue) {
     qualified_name(causes, one);
     causes.each(one, "rules", rule);
     causes.word(one, "failurePolicy", &["Fail", "Ignore"]);
@@ -51,7 +51,7 @@ fn webhook(causes: &mut Causes, one: &Place) {
     } else {
         let known = WITHOUT_SIDE_EFFECTS.join(", ");
         let why = format!("must specify one of {known}");
-        causes.push(Cause::required(&one.field("sideEffects"), &why));
+        causes.push(Cause::required(&one.path_of("sideEffects"), &why));
     }
     let seconds = one.integer("timeoutSeconds");
     if seconds.is_some_and(|seconds| !(SECONDS_MIN..=SECONDS_MAX).contains(&seconds)) {
@@ -65,7 +65,7 @@ fn webhook(causes: &mut Causes, one: &Place) {
     expressions::conditions(causes, one, &Compiler::new(false));
 }
 
-fn qualified_name(causes: &mut Causes, one: &Place) {
+fn qualified_name(causes: &mut Causes, one: &FieldValue) {
     if !causes.required(one, "name") {
         return;
     }
@@ -80,7 +80,7 @@ fn qualified_name(causes: &mut Causes, one: &Place) {
 }
 
 /// Some operations on some resources.
-pub(super) fn rule(causes: &mut Causes, rule: &Place) {
+pub(super) fn rule(causes: &mut Causes, rule: &FieldValue) {
     some_or_all(causes, rule, "operations", "operations");
     causes.each(rule, "operations", |causes, one| {
         let text = one.value.as_str().unwrap_or_default();
@@ -96,10 +96,10 @@ pub(super) fn rule(causes: &mut Causes, rule: &Place) {
 }
 
 /// A required list, either of `*` alone or of others.
-fn some_or_all(causes: &mut Causes, rule: &Place, key: &str, what: &str) {
+fn some_or_all(causes: &mut Causes, rule: &FieldValue, key: &str, what: &str) {
     let items = rule.items(key);
     if items.is_empty() {
-        causes.push(Cause::required(&rule.field(key), ""));
+        causes.push(Cause::required(&rule.path_of(key), ""));
     }
     if items.len() > 1 && items.iter().any(|one| one == "*") {
         let why = format!("if '*' is present, must not specify other {what}");
@@ -107,7 +107,7 @@ fn some_or_all(causes: &mut Causes, rule: &Place, key: &str, what: &str) {
     }
 }
 
-fn not_empty(causes: &mut Causes, rule: &Place, key: &str) {
+fn not_empty(causes: &mut Causes, rule: &FieldValue, key: &str) {
     causes.each(rule, key, |causes, one| {
         if one.value == "" {
             causes.push(Cause::required(&one.path, ""));
@@ -116,11 +116,11 @@ fn not_empty(causes: &mut Causes, rule: &Place, key: &str) {
 }
 
 /// Resources, each with a subresource or without. What is covered twice is probably a mistake.
-fn resources(causes: &mut Causes, rule: &Place) {
+fn resources(causes: &mut Causes, rule: &FieldValue) {
     let key = "resources";
     let items = rule.items(key);
     if items.is_empty() {
-        causes.push(Cause::required(&rule.field(key), ""));
+        causes.push(Cause::required(&rule.path_of(key), ""));
     }
     let (mut whole, mut everywhere) = (BTreeSet::new(), BTreeSet::new());
     let mut last_is_plain = false;
@@ -161,12 +161,12 @@ fn resources(causes: &mut Causes, rule: &Place) {
     }
 }
 
-fn review_versions(causes: &mut Causes, one: &Place) {
+fn review_versions(causes: &mut Causes, one: &FieldValue) {
     let key = "admissionReviewVersions";
     let known = REVIEWS.join(", ");
     if one.items(key).is_empty() {
         let why = format!("must specify one of {known}");
-        return causes.push(Cause::required(&one.field(key), &why));
+        return causes.push(Cause::required(&one.path_of(key), &why));
     }
     let mut seen = BTreeSet::new();
     causes.each(one, key, |causes, version| {
@@ -184,7 +184,7 @@ fn review_versions(causes: &mut Causes, one: &Place) {
 }
 
 /// Where a webhook is: at a URL or behind a service.
-pub(super) fn client_config(causes: &mut Causes, config: &Place) {
+pub(super) fn client_config(causes: &mut Causes, config: &FieldValue) {
     if config.has("url") == config.has("service") {
         let why = "exactly one of url or service is required";
         return causes.push(Cause::required(&config.path, why));
@@ -195,8 +195,8 @@ pub(super) fn client_config(causes: &mut Causes, config: &Place) {
     causes.below(config, "service", service);
 }
 
-fn url(causes: &mut Causes, config: &Place) {
-    let field = config.field("url");
+fn url(causes: &mut Causes, config: &FieldValue) {
+    let field = config.path_of("url");
     let url = match Url::parse(config.text("url")) {
         Ok(url) => url,
         Err(error) => {
@@ -226,7 +226,7 @@ fn url(causes: &mut Causes, config: &Place) {
     }
 }
 
-fn service(causes: &mut Causes, service: &Place) {
+fn service(causes: &mut Causes, service: &FieldValue) {
     causes.required(service, "name");
     causes.required(service, "namespace");
     let port = service.number("port");

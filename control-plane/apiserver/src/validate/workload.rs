@@ -7,7 +7,7 @@ use machinery::selector::LabelSelector;
 use machinery::status::Cause;
 use serde_json::{Value, json};
 
-use super::place::Place;
+use super::field::FieldValue;
 use super::{Causes, pod, rolling, selector, storage, unchanged};
 
 const MISMATCH: &str = "`selector` does not match template `labels`";
@@ -163,7 +163,7 @@ fn daemon_set(object: &Value, causes: &mut Causes) {
 }
 
 fn revision(object: &Value, causes: &mut Causes) {
-    causes.not_negative(&Place::new("", object), "revision");
+    causes.not_negative(&FieldValue::new("", object), "revision");
     match object.get("data") {
         None | Some(Value::Null) => causes.push(Cause::required("data", "data is mandatory")),
         Some(Value::Object(_)) => {}
@@ -171,8 +171,8 @@ fn revision(object: &Value, causes: &mut Causes) {
     }
 }
 
-fn spec(object: &Value) -> Place<'_> {
-    Place::new("spec", object.get("spec").unwrap_or(&Value::Null))
+fn spec(object: &Value) -> FieldValue<'_> {
+    FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null))
 }
 
 /// Checks the selector, and that it matches the template's labels. False if it cannot be parsed.
@@ -224,7 +224,7 @@ fn template(object: &Value, owner: &str, causes: &mut Causes) {
 
 fn restarts_always(object: &Value, owner: &str, causes: &mut Causes) {
     let spec = object.pointer("/spec/template/spec");
-    let spec = Place::new("spec.template.spec", spec.unwrap_or(&Value::Null));
+    let spec = FieldValue::new("spec.template.spec", spec.unwrap_or(&Value::Null));
     if spec.text("restartPolicy") != "Always" {
         causes.unknown(&spec, "restartPolicy", &["Always"]);
     }

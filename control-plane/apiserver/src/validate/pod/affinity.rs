@@ -3,14 +3,14 @@
 use machinery::name;
 use machinery::status::Cause;
 
-use super::super::place::Place;
+use super::super::field::FieldValue;
 use super::super::{Causes, named};
 use super::scheduling::label_keys;
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
-pub(super) fn check(causes: &mut Causes, affinity: &Place) {
+pub(super) fn check(causes: &mut Causes, affinity: &FieldValue) {
     causes.below(affinity, "nodeAffinity", |causes, nodes| {
         causes.below(nodes, REQUIRED, node_selector);
         causes.each(nodes, PREFERRED, |causes, term| {
@@ -34,27 +34,27 @@ pub(super) fn check(causes: &mut Causes, affinity: &Place) {
     }
 }
 
-fn weight(term: &Place, causes: &mut Causes) {
+fn weight(term: &FieldValue, causes: &mut Causes) {
     let weight = term.number("weight");
     if !(1..=100).contains(&weight) {
         let why = "must be in the range 1-100";
-        causes.push(Cause::invalid(&term.field("weight"), &weight.into(), why));
+        causes.push(Cause::invalid(&term.path_of("weight"), &weight.into(), why));
     }
 }
 
 /// A node selector: one of its terms must match.
-pub(crate) fn node_selector(causes: &mut Causes, selector: &Place) {
+pub(crate) fn node_selector(causes: &mut Causes, selector: &FieldValue) {
     const TERMS: &str = "nodeSelectorTerms";
     if selector.items(TERMS).is_empty() {
         let why = "must have at least one node selector term";
-        causes.push(Cause::required(&selector.field(TERMS), why));
+        causes.push(Cause::required(&selector.path_of(TERMS), why));
     }
     causes.each(selector, TERMS, |causes, term| {
         node_term(term, true, causes);
     });
 }
 
-fn node_term(term: &Place, values: bool, causes: &mut Causes) {
+fn node_term(term: &FieldValue, values: bool, causes: &mut Causes) {
     causes.each(term, "matchExpressions", |causes, one| {
         let none = ["Exists", "DoesNotExist"];
         causes.requirement(one, &["In", "NotIn"], &none, &["Gt", "Lt"]);
@@ -68,7 +68,7 @@ fn node_term(term: &Place, values: bool, causes: &mut Causes) {
         } else if one.items("values").len() != 1 {
             let why =
                 "must be only one value when `operator` is 'In' or 'NotIn' for node field selector";
-            causes.push(Cause::required(&one.field("values"), why));
+            causes.push(Cause::required(&one.path_of("values"), why));
         }
         if one.text("key") != "metadata.name" {
             return causes.wrong_text(one, "key", "not a valid field selector key");
@@ -81,10 +81,10 @@ fn node_term(term: &Place, values: bool, causes: &mut Causes) {
     });
 }
 
-fn pod_term(term: &Place, causes: &mut Causes) {
+fn pod_term(term: &FieldValue, causes: &mut Causes) {
     causes.label_selector(term, "labelSelector");
     causes.label_selector(term, "namespaceSelector");
-    let field = term.field("namespace");
+    let field = term.path_of("namespace");
     causes.each(term, "namespaces", |causes, namespace| {
         let text = namespace.value.as_str().unwrap_or_default();
         causes.extend(named(&field, text, name::dns1123_label(text)));
@@ -92,7 +92,7 @@ fn pod_term(term: &Place, causes: &mut Causes) {
     label_keys(term, causes);
     if term.text("topologyKey").is_empty() {
         let why = "can not be empty";
-        causes.push(Cause::required(&term.field("topologyKey"), why));
+        causes.push(Cause::required(&term.path_of("topologyKey"), why));
     }
     causes.label_name(term, "topologyKey");
 }

@@ -11,7 +11,7 @@ use machinery::status::Cause;
 use serde_json::{Value, json};
 
 use super::super::Causes;
-use super::super::place::Place;
+use super::super::field::FieldValue;
 use super::{containers, scheduling};
 
 const LISTS: [&str; 2] = ["containers", "initContainers"];
@@ -20,8 +20,8 @@ const GRACE: &str = "terminationGracePeriodSeconds";
 const FIXED: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 const ONLY_AMOUNTS: &str = "only cpu and memory resources are mutable";
 
-fn spec(pod: &Value) -> Place<'_> {
-    Place::new("spec", pod.get("spec").unwrap_or(&Value::Null))
+fn spec(pod: &Value) -> FieldValue<'_> {
+    FieldValue::new("spec", pod.get("spec").unwrap_or(&Value::Null))
 }
 
 /// An update of the pod itself.
@@ -31,7 +31,7 @@ pub(crate) fn update(old: &Value, new: &Value) -> Causes {
     for list in LISTS {
         if was.items(list).len() != is.items(list).len() {
             let why = "pod updates may not add or remove containers";
-            causes.push(Cause::forbidden(&is.field(list), why));
+            causes.push(Cause::forbidden(&is.path_of(list), why));
             return causes;
         }
         causes.each(&is, list, |causes, container| {
@@ -64,8 +64,8 @@ pub(crate) fn update(old: &Value, new: &Value) -> Causes {
 }
 
 /// Existing tolerations may only change their duration.
-fn tolerations(was: &Place, is: &Place, causes: &mut Causes) {
-    let untimed = |spec: &Place| -> BTreeSet<String> {
+fn tolerations(was: &FieldValue, is: &FieldValue, causes: &mut Causes) {
+    let untimed = |spec: &FieldValue| -> BTreeSet<String> {
         let all = spec.items("tolerations").iter().cloned();
         all.map(|mut one| {
             object::remove(&mut one, &["tolerationSeconds"]);
@@ -77,11 +77,11 @@ fn tolerations(was: &Place, is: &Place, causes: &mut Causes) {
         return scheduling::tolerations(is, causes);
     }
     let why = "existing toleration can not be modified except its tolerationSeconds";
-    causes.push(Cause::forbidden(&is.field("tolerations"), why));
+    causes.push(Cause::forbidden(&is.path_of("tolerations"), why));
 }
 
 /// Gates may only be removed.
-fn gates(was: &Place, is: &Place, causes: &mut Causes) {
+fn gates(was: &FieldValue, is: &FieldValue, causes: &mut Causes) {
     let had: BTreeSet<&str> = names(was, "schedulingGates").collect();
     causes.each(is, "schedulingGates", |causes, gate| {
         let name = gate.text("name");
@@ -93,7 +93,7 @@ fn gates(was: &Place, is: &Place, causes: &mut Causes) {
 }
 
 /// While a pod is gated, its node selector may become narrower.
-fn selector(was: &Place, is: &Place, causes: &mut Causes) {
+fn selector(was: &FieldValue, is: &FieldValue, causes: &mut Causes) {
     let kept = |(key, value): (&String, &Value)| {
         let now = is.map("nodeSelector").and_then(|map| map.get(key));
         now == Some(value)
@@ -106,7 +106,7 @@ fn selector(was: &Place, is: &Place, causes: &mut Causes) {
 }
 
 /// The new spec, with the old values of all fields that may change.
-fn with_what_may_change(was: &Place, is: &Place, gated: bool) -> Value {
+fn with_what_may_change(was: &FieldValue, is: &FieldValue, gated: bool) -> Value {
     let mut spec = is.value.clone();
     let mut keys = vec![DEADLINE, "tolerations", "schedulingGates"];
     if gated {
@@ -141,7 +141,7 @@ fn as_it_was(object: &mut Value, path: &[&str], old: Option<&Value>) {
     }
 }
 
-fn names<'a>(spec: &Place<'a>, list: &str) -> impl Iterator<Item = &'a str> + use<'a> {
+fn names<'a>(spec: &FieldValue<'a>, list: &str) -> impl Iterator<Item = &'a str> + use<'a> {
     let items = spec.items(list).iter();
     items.map(|one| object::text(one, &["name"]))
 }
@@ -160,7 +160,7 @@ pub(crate) fn visitors(old: &Value, new: &Value) -> Causes {
             Some(_) => return,
         };
         let why = format!("existing ephemeral containers {name:?} may not be {what}\n");
-        causes.push(Cause::forbidden(&was.field(LIST), &why));
+        causes.push(Cause::forbidden(&was.path_of(LIST), &why));
     });
     causes
 }
@@ -172,10 +172,10 @@ pub(crate) fn resized(old: &Value, new: &Value) -> Causes {
     for list in LISTS {
         if was.items(list).len() != is.items(list).len() {
             let why = "containers may not be added or removed on resize";
-            causes.push(Cause::forbidden(&is.field(list), why));
+            causes.push(Cause::forbidden(&is.path_of(list), why));
         } else if !names(&was, list).eq(names(&is, list)) {
             let why = "containers may not be renamed or reordered on resize";
-            causes.push(Cause::forbidden(&is.field(list), why));
+            causes.push(Cause::forbidden(&is.path_of(list), why));
         }
     }
     if !causes.is_empty() {
@@ -190,15 +190,16 @@ pub(crate) fn resized(old: &Value, new: &Value) -> Causes {
 }
 
 /// Quantities of CPU and memory may change, but none may be removed.
-fn amounts(before: &Place, after: &Place, causes: &mut Causes) {
-    let resources = |container: &Place| container.get("resources").cloned().unwrap_or_default();
+fn amounts(before: &FieldValue, after: &FieldValue, causes: &mut Causes) {
+    let resources =
+        |container: &FieldValue| container.get("resources").cloned().unwrap_or_default();
     let (mut was, mut is) = (resources(before), resources(after));
     for which in ["requests", "limits"] {
         let had = was.get(which).and_then(Value::as_object);
         let gone = |key: &String| object::at(&is, &[which, key]).is_none();
         if had.is_some_and(|map| map.keys().any(gone)) {
             let why = format!("resource {which} cannot be removed");
-            let field = after.field(&format!("resources.{which}"));
+            let field = after.path_of(&format!("resources.{which}"));
             causes.push(Cause::forbidden(&field, &why));
         }
     }

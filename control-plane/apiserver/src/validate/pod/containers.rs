@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use machinery::name;
 use machinery::status::Cause;
 
-use super::super::place::Place;
+use super::super::field::FieldValue;
 use super::super::{Causes, named};
 use super::{Kind, Pod, env, handlers, mounts, resources, security};
 
@@ -40,7 +40,7 @@ const PORT_NAME_BYTES_MAX: usize = 15;
 pub(super) fn check(pod: &Pod, causes: &mut Causes) {
     let spec = &pod.spec;
     if spec.items("containers").is_empty() {
-        causes.push(Cause::required(&spec.field("containers"), ""));
+        causes.push(Cause::required(&spec.path_of("containers"), ""));
     }
     let mut names = BTreeSet::new();
     causes.each(spec, "containers", |causes, container| {
@@ -65,7 +65,7 @@ pub(super) fn check(pod: &Pod, causes: &mut Causes) {
 /// An init container, or a sidecar.
 fn before<'a>(
     pod: &Pod,
-    container: &Place<'a>,
+    container: &FieldValue<'a>,
     names: &mut BTreeSet<&'a str>,
     causes: &mut Causes,
 ) {
@@ -90,11 +90,11 @@ fn before<'a>(
 }
 
 /// An ephemeral container, added to a running pod.
-fn visitor(container: &Place, others: &BTreeSet<&str>, causes: &mut Causes) {
+fn visitor(container: &FieldValue, others: &BTreeSet<&str>, causes: &mut Causes) {
     const WHY: &str = "cannot be set for an Ephemeral Container";
     let target = container.text("targetContainerName");
     if !target.is_empty() && !others.contains(target) {
-        let field = container.field("targetContainerName");
+        let field = container.path_of("targetContainerName");
         causes.push(Cause::not_found(&field, &target.into()));
     }
     for key in NOT_OF_VISITORS {
@@ -112,7 +112,7 @@ fn visitor(container: &Place, others: &BTreeSet<&str>, causes: &mut Causes) {
 }
 
 /// The rules for all containers.
-fn common(pod: &Pod, container: &Place, causes: &mut Causes) {
+fn common(pod: &Pod, container: &FieldValue, causes: &mut Causes) {
     causes.must_be_named(container, "name", name::dns1123_label);
     causes.required(container, "image");
     causes.choice(container, "terminationMessagePolicy", &MESSAGE_POLICIES);
@@ -125,15 +125,18 @@ fn common(pod: &Pod, container: &Place, causes: &mut Causes) {
     security::of_container(pod, container, causes);
 }
 
-fn unique<'a>(container: &Place<'a>, names: &mut BTreeSet<&'a str>, causes: &mut Causes) {
+fn unique<'a>(container: &FieldValue<'a>, names: &mut BTreeSet<&'a str>, causes: &mut Causes) {
     let its_name = container.text("name");
     if !names.insert(its_name) {
-        causes.push(Cause::duplicate(&container.field("name"), &its_name.into()));
+        causes.push(Cause::duplicate(
+            &container.path_of("name"),
+            &its_name.into(),
+        ));
     }
 }
 
 /// This applies only to pods: images in templates may have another form.
-pub(super) fn trimmed_image(causes: &mut Causes, container: &Place) {
+pub(super) fn trimmed_image(causes: &mut Causes, container: &FieldValue) {
     let image = container.text("image");
     if image.trim() != image {
         let why = "must not have leading or trailing whitespace";
@@ -142,7 +145,7 @@ pub(super) fn trimmed_image(causes: &mut Causes, container: &Place) {
 }
 
 /// The restart policy and its rules.
-fn restarts(container: &Place, causes: &mut Causes) {
+fn restarts(container: &FieldValue, causes: &mut Causes) {
     const RULES: &str = "restartPolicyRules";
     const RULES_MAX: usize = 20;
     let rules = container.items(RULES).len();
@@ -150,19 +153,19 @@ fn restarts(container: &Place, causes: &mut Causes) {
     if policy.is_empty() {
         if rules > 0 {
             let why = "must specify restartPolicy when restart rules are used";
-            let field = container.field("restartPolicy");
+            let field = container.path_of("restartPolicy");
             causes.push(Cause::required(&field, why));
         }
         return;
     }
     causes.word(container, "restartPolicy", &RESTART_POLICIES);
     if rules > RULES_MAX {
-        let field = container.field(RULES);
+        let field = container.path_of(RULES);
         causes.push(Cause::too_many(&field, rules, RULES_MAX));
     }
     causes.each(container, RULES, |causes, rule| {
         let Some(codes) = rule.child("exitCodes") else {
-            let field = rule.field("exitCodes");
+            let field = rule.path_of("exitCodes");
             return causes.push(Cause::required(&field, "must be specified"));
         };
         if !["In", "NotIn"].contains(&codes.text("operator")) {
@@ -171,24 +174,24 @@ fn restarts(container: &Place, causes: &mut Causes) {
     });
 }
 
-fn ports(container: &Place, causes: &mut Causes) {
+fn ports(container: &FieldValue, causes: &mut Causes) {
     let mut names = BTreeSet::new();
     causes.each(container, "ports", |causes, port| {
         let its_name = port.text("name");
         if !its_name.is_empty() {
             let wrong = port_name(its_name);
             if wrong.is_empty() && !names.insert(its_name) {
-                causes.push(Cause::duplicate(&port.field("name"), &its_name.into()));
+                causes.push(Cause::duplicate(&port.path_of("name"), &its_name.into()));
             }
-            causes.extend(named(&port.field("name"), its_name, wrong));
+            causes.extend(named(&port.path_of("name"), its_name, wrong));
         }
         match port.number("containerPort") {
-            0 => causes.push(Cause::required(&port.field("containerPort"), "")),
-            number => causes.extend(port_number(&port.field("containerPort"), number)),
+            0 => causes.push(Cause::required(&port.path_of("containerPort"), "")),
+            number => causes.extend(port_number(&port.path_of("containerPort"), number)),
         }
         match port.number("hostPort") {
             0 => {}
-            number => causes.extend(port_number(&port.field("hostPort"), number)),
+            number => causes.extend(port_number(&port.path_of("hostPort"), number)),
         }
         causes.choice(port, "protocol", &PROTOCOLS);
     });
@@ -225,7 +228,7 @@ pub(crate) fn port_number(field: &str, number: i64) -> Option<Cause> {
 }
 
 /// Each host port is used once in the list.
-fn host_ports(spec: &Place, list: &str, causes: &mut Causes) {
+fn host_ports(spec: &FieldValue, list: &str, causes: &mut Causes) {
     let mut taken = BTreeSet::new();
     causes.each(spec, list, |causes, container| {
         unique_ports(container, &mut taken, causes);
@@ -233,7 +236,7 @@ fn host_ports(spec: &Place, list: &str, causes: &mut Causes) {
 }
 
 fn unique_ports<'a>(
-    container: &Place<'a>,
+    container: &FieldValue<'a>,
     taken: &mut BTreeSet<(&'a str, &'a str, i64)>,
     causes: &mut Causes,
 ) {
@@ -242,7 +245,7 @@ fn unique_ports<'a>(
         let number = port.number("hostPort");
         if number != 0 && !taken.insert((protocol, ip, number)) {
             let shown = format!("{protocol}/{ip}/{number}");
-            causes.push(Cause::duplicate(&port.field("hostPort"), &shown.into()));
+            causes.push(Cause::duplicate(&port.path_of("hostPort"), &shown.into()));
         }
     });
 }
@@ -258,7 +261,7 @@ pub(super) fn host_network(pod: &Pod, causes: &mut Causes) {
             // In a template, missing host ports are valid: they are set in its pods.
             if host != own && (host != 0 || pod.kind == Kind::Pod) {
                 let why = "must match `containerPort` when `hostNetwork` is true";
-                let field = port.field("hostPort");
+                let field = port.path_of("hostPort");
                 causes.push(Cause::invalid(&field, &host.into(), why));
             }
         });

@@ -8,7 +8,7 @@ use machinery::quantity::Quantity;
 use machinery::status::Cause;
 use serde_json::Value;
 
-use super::super::place::Place;
+use super::super::field::FieldValue;
 use super::super::{Causes, named};
 use super::{Pod, containers, sources};
 
@@ -55,12 +55,12 @@ const ORIGINS: [&str; 5] = [
     "fileKeyRef",
 ];
 
-pub(super) fn check(container: &Place, causes: &mut Causes) {
+pub(super) fn check(container: &FieldValue, causes: &mut Causes) {
     causes.each(container, "env", |causes, variable| {
         causes.must_be_named(variable, "name", variable_name);
         value_from(variable, causes);
     });
-    let field = container.field("envFrom");
+    let field = container.path_of("envFrom");
     causes.each(container, "envFrom", |causes, from| {
         causes.named(from, "prefix", variable_name);
         let mut count = 0;
@@ -88,7 +88,7 @@ fn variable_name(name: &str) -> Vec<String> {
     }
 }
 
-fn value_from(variable: &Place, causes: &mut Causes) {
+fn value_from(variable: &FieldValue, causes: &mut Causes) {
     let Some(from) = variable.child("valueFrom") else {
         return;
     };
@@ -103,7 +103,7 @@ fn value_from(variable: &Place, causes: &mut Causes) {
         causes.below(&from, key, |causes, reference| {
             let its_name = reference.text("name");
             let wrong = name::dns1123_subdomain(its_name);
-            causes.extend(named(&reference.field("name"), its_name, wrong));
+            causes.extend(named(&reference.path_of("name"), its_name, wrong));
             causes.must_be_named(reference, "key", name::config_map_key);
         });
     }
@@ -127,7 +127,7 @@ fn value_from(variable: &Place, causes: &mut Causes) {
 }
 
 /// A reference to a pod field.
-pub(super) fn field_ref(field: &Place, known: &[&str], causes: &mut Causes) {
+pub(super) fn field_ref(field: &FieldValue, known: &[&str], causes: &mut Causes) {
     if !causes.required(field, "apiVersion") || !causes.required(field, "fieldPath") {
         return;
     }
@@ -157,7 +157,7 @@ pub(super) fn field_ref(field: &Place, known: &[&str], causes: &mut Causes) {
 }
 
 /// A reference to a container's resource. In a volume, it must name the container.
-pub(super) fn resource_field_ref(reference: &Place, volume: bool, causes: &mut Causes) {
+pub(super) fn resource_field_ref(reference: &FieldValue, volume: bool, causes: &mut Causes) {
     let resource = reference.text("resource");
     let huge = HUGE_PAGES.iter().any(|prefix| resource.starts_with(prefix));
     if volume && reference.text("containerName").is_empty() {
@@ -168,7 +168,7 @@ pub(super) fn resource_field_ref(reference: &Place, volume: bool, causes: &mut C
     divisor(reference, causes);
 }
 
-fn divisor(reference: &Place, causes: &mut Causes) {
+fn divisor(reference: &FieldValue, causes: &mut Causes) {
     let text = reference.text("divisor");
     if Quantity::parse(text).map_or(true, Quantity::is_zero) {
         return;
@@ -189,7 +189,7 @@ fn divisor(reference: &Place, causes: &mut Causes) {
             _ => known.join(", "),
         };
         let why = format!("only divisor's values {list} are supported with the {what} resource");
-        let field = reference.field("divisor");
+        let field = reference.path_of("divisor");
         causes.push(Cause::invalid(&field, &resource.into(), &why));
     }
 }
@@ -210,7 +210,7 @@ pub(super) fn file_volumes(pod: &Pod, causes: &mut Causes) {
                 let wanted = file.text("volumeName");
                 match volumes.get(wanted) {
                     None => {
-                        let field = file.field("volumeName");
+                        let field = file.path_of("volumeName");
                         causes.push(Cause::not_found(&field, &wanted.into()));
                     }
                     Some(volume) if volume.get("emptyDir").is_none() => {

@@ -3,7 +3,7 @@
 use machinery::status::Cause;
 
 use super::super::Causes;
-use super::super::place::Place;
+use super::super::field::FieldValue;
 use super::Pod;
 use super::containers::{port_name, port_number};
 
@@ -31,9 +31,9 @@ const COUNTS: [&str; 5] = [
 const GRACE: &str = "terminationGracePeriodSeconds";
 
 /// Checks a handler; the number is the pod's grace period.
-type Check = fn(&Place, Option<i64>, &mut Causes);
+type Check = fn(&FieldValue, Option<i64>, &mut Causes);
 
-pub(super) fn check(pod: &Pod, container: &Place, causes: &mut Causes) {
+pub(super) fn check(pod: &Pod, container: &FieldValue, causes: &mut Causes) {
     let grace = pod.spec.integer(GRACE);
     causes.below(container, "lifecycle", |causes, lifecycle| {
         for hook in ["postStart", "preStop"] {
@@ -67,10 +67,10 @@ pub(super) fn check(pod: &Pod, container: &Place, causes: &mut Causes) {
     }
 }
 
-fn handler(place: &Place, known: &[(&str, Check)], grace: Option<i64>, causes: &mut Causes) {
+fn handler(at: &FieldValue, known: &[(&str, Check)], grace: Option<i64>, causes: &mut Causes) {
     let mut found = false;
     for (key, check) in known {
-        let Some(call) = place.child(key) else {
+        let Some(call) = at.child(key) else {
             continue;
         };
         if found {
@@ -82,23 +82,23 @@ fn handler(place: &Place, known: &[(&str, Check)], grace: Option<i64>, causes: &
         check(&call, grace, causes);
     }
     if !found {
-        causes.push(Cause::required(&place.path, "must specify a handler type"));
+        causes.push(Cause::required(&at.path, "must specify a handler type"));
     }
 }
 
-fn exec(call: &Place, _: Option<i64>, causes: &mut Causes) {
+fn exec(call: &FieldValue, _: Option<i64>, causes: &mut Causes) {
     if call.items("command").is_empty() {
-        causes.push(Cause::required(&call.field("command"), ""));
+        causes.push(Cause::required(&call.path_of("command"), ""));
     }
 }
 
-fn http_get(call: &Place, grace: Option<i64>, causes: &mut Causes) {
+fn http_get(call: &FieldValue, grace: Option<i64>, causes: &mut Causes) {
     causes.required(call, "path");
     port(call, grace, causes);
     if !SCHEMES.contains(&call.text("scheme")) {
         causes.unknown(call, "scheme", &SCHEMES);
     }
-    let field = call.field("httpHeaders");
+    let field = call.path_of("httpHeaders");
     causes.each(call, "httpHeaders", |causes, header| {
         let name = header.text("name");
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
@@ -110,15 +110,15 @@ fn http_get(call: &Place, grace: Option<i64>, causes: &mut Causes) {
 }
 
 /// A port, by number or by name.
-fn port(call: &Place, _: Option<i64>, causes: &mut Causes) {
-    let field = call.field("port");
+fn port(call: &FieldValue, _: Option<i64>, causes: &mut Causes) {
+    let field = call.path_of("port");
     match call.get("port").and_then(|port| port.as_str()) {
         Some(name) => causes.extend(super::super::named(&field, name, port_name(name))),
         None => causes.extend(port_number(&field, call.number("port"))),
     }
 }
 
-fn sleep(call: &Place, grace: Option<i64>, causes: &mut Causes) {
+fn sleep(call: &FieldValue, grace: Option<i64>, causes: &mut Causes) {
     let seconds = call.number("seconds");
     if let Some(grace) = grace
         && !(0..=grace).contains(&seconds)

@@ -7,34 +7,34 @@ use machinery::status::Cause;
 use serde_json::Value;
 
 use super::super::Causes;
-use super::super::place::Place;
+use super::super::field::FieldValue;
 use super::{Pod, sources};
 
 const PROPAGATIONS: [&str; 3] = ["Bidirectional", "HostToContainer", "None"];
 const READ_ONLY: [&str; 3] = ["Disabled", "Enabled", "IfPossible"];
 
-pub(super) fn check(pod: &Pod, container: &Place, causes: &mut Causes) {
+pub(super) fn check(pod: &Pod, container: &FieldValue, causes: &mut Causes) {
     mounts(pod, container, causes);
     devices(pod, container, causes);
 }
 
 /// The texts at a key of each list item.
-fn texts<'a>(container: &Place<'a>, list: &str, key: &str) -> BTreeSet<&'a str> {
+fn texts<'a>(container: &FieldValue<'a>, list: &str, key: &str) -> BTreeSet<&'a str> {
     let items = container.items(list).iter();
     items.map(|one| object::text(one, &[key])).collect()
 }
 
-fn mounts(pod: &Pod, container: &Place, causes: &mut Causes) {
+fn mounts(pod: &Pod, container: &FieldValue, causes: &mut Causes) {
     let device_names = texts(container, "volumeDevices", "name");
     let device_paths = texts(container, "volumeDevices", "devicePath");
     // For some errors, Kubernetes does not name the mount.
-    let all = container.field("volumeMounts");
+    let all = container.path_of("volumeMounts");
     let mut paths = BTreeSet::new();
     causes.each(container, "volumeMounts", |causes, mount| {
         let (name, path) = (mount.text("name"), mount.text("mountPath"));
         causes.required(mount, "name");
         if !pod.volumes.contains_key(name) {
-            causes.push(Cause::not_found(&mount.field("name"), &name.into()));
+            causes.push(Cause::not_found(&mount.path_of("name"), &name.into()));
         }
         causes.required(mount, "mountPath");
         if !paths.insert(path) {
@@ -47,7 +47,7 @@ fn mounts(pod: &Pod, container: &Place, causes: &mut Causes) {
             let why = "must not already exist as a path in volumeDevices";
             causes.wrong_text(mount, "mountPath", why);
         }
-        let mount_at_all = Place::new(all.as_str(), mount.value);
+        let mount_at_all = FieldValue::new(all.as_str(), mount.value);
         sources::descending(&mount_at_all, "subPath", causes);
         if mount.has("subPath") && mount.has("subPathExpr") {
             let why = "subPathExpr and subPath are mutually exclusive";
@@ -59,7 +59,7 @@ fn mounts(pod: &Pod, container: &Place, causes: &mut Causes) {
     });
 }
 
-fn propagation(container: &Place, mount: &Place, causes: &mut Causes) {
+fn propagation(container: &FieldValue, mount: &FieldValue, causes: &mut Causes) {
     const KEY: &str = "mountPropagation";
     causes.word(mount, KEY, &PROPAGATIONS);
     let privileged = object::at(container.value, &["securityContext", "privileged"]);
@@ -69,7 +69,7 @@ fn propagation(container: &Place, mount: &Place, causes: &mut Causes) {
     }
 }
 
-fn read_only(mount: &Place, causes: &mut Causes) {
+fn read_only(mount: &FieldValue, causes: &mut Causes) {
     const KEY: &str = "recursiveReadOnly";
     causes.word(mount, KEY, &READ_ONLY);
     if !["Enabled", "IfPossible"].contains(&mount.text(KEY)) {
@@ -85,7 +85,7 @@ fn read_only(mount: &Place, causes: &mut Causes) {
     }
 }
 
-fn devices(pod: &Pod, container: &Place, causes: &mut Causes) {
+fn devices(pod: &Pod, container: &FieldValue, causes: &mut Causes) {
     let mount_names = texts(container, "volumeMounts", "name");
     let mount_paths = texts(container, "volumeMounts", "mountPath");
     let (mut names, mut paths) = (BTreeSet::new(), BTreeSet::new());
@@ -95,7 +95,7 @@ fn devices(pod: &Pod, container: &Place, causes: &mut Causes) {
             causes.wrong(device, "name", "must be unique");
         }
         match pod.volumes.get(name) {
-            None => causes.push(Cause::not_found(&device.field("name"), &name.into())),
+            None => causes.push(Cause::not_found(&device.path_of("name"), &name.into())),
             Some(volume) => {
                 let blocks = ["persistentVolumeClaim", "ephemeral"];
                 if !blocks.iter().any(|source| volume.get(source).is_some()) {

@@ -7,7 +7,7 @@ use machinery::quantity::Quantity;
 use machinery::status::Cause;
 use serde_json::{Value, json};
 
-use super::super::place::Place;
+use super::super::field::FieldValue;
 use super::super::quantity::{self, HUGE_PAGES};
 use super::super::{Causes, shown};
 use super::Pod;
@@ -23,7 +23,7 @@ const CLAIM: [shown::Field; 3] = [
 ];
 
 /// Checks the device claims of a pod; returns their names.
-pub(super) fn claims<'a>(spec: &Place<'a>, causes: &mut Causes) -> BTreeSet<&'a str> {
+pub(super) fn claims<'a>(spec: &FieldValue<'a>, causes: &mut Causes) -> BTreeSet<&'a str> {
     let mut names = BTreeSet::new();
     causes.each(spec, "resourceClaims", |causes, claim| {
         let its_name = claim.text("name");
@@ -31,7 +31,7 @@ pub(super) fn claims<'a>(spec: &Place<'a>, causes: &mut Causes) -> BTreeSet<&'a 
             if names.insert(its_name) {
                 causes.named(claim, "name", name::dns1123_label)
             } else {
-                causes.push(Cause::duplicate(&claim.field("name"), &its_name.into()))
+                causes.push(Cause::duplicate(&claim.path_of("name"), &its_name.into()))
             }
         }
         let by_name = claim.has("resourceClaimName");
@@ -55,7 +55,7 @@ pub(super) fn claims<'a>(spec: &Place<'a>, causes: &mut Causes) -> BTreeSet<&'a 
     names
 }
 
-pub(super) fn of_container(pod: &Pod, container: &Place, causes: &mut Causes) {
+pub(super) fn of_container(pod: &Pod, container: &FieldValue, causes: &mut Causes) {
     causes.below(container, "resources", |causes, resources| {
         amounts(resources, quantity::container_name, causes);
         let mut asked = BTreeSet::new();
@@ -85,7 +85,7 @@ pub(super) fn of_container(pod: &Pod, container: &Place, causes: &mut Causes) {
 }
 
 /// The resources of the pod as a whole.
-pub(super) fn of_pod(spec: &Place, causes: &mut Causes) {
+pub(super) fn of_pod(spec: &FieldValue, causes: &mut Causes) {
     causes.below(spec, "resources", |causes, resources| {
         let why = "claims may not be set for Resources at pod-level";
         causes.forbidden(resources, "claims", why);
@@ -94,10 +94,10 @@ pub(super) fn of_pod(spec: &Place, causes: &mut Causes) {
 }
 
 /// The overhead of the pod itself.
-pub(super) fn overhead(spec: &Place, causes: &mut Causes) {
+pub(super) fn overhead(spec: &FieldValue, causes: &mut Causes) {
     if let Some(overhead) = spec.child("overhead") {
         let limits = json!({"limits": overhead.value});
-        let limits = Place::new(overhead.path, &limits);
+        let limits = FieldValue::new(overhead.path, &limits);
         amounts(&limits, quantity::container_name, causes);
     }
 }
@@ -105,7 +105,7 @@ pub(super) fn overhead(spec: &Place, causes: &mut Causes) {
 /// Checks the name of a resource.
 type Naming = fn(&str, &str, &mut Causes);
 
-fn amounts(resources: &Place, naming: Naming, causes: &mut Causes) {
+fn amounts(resources: &FieldValue, naming: Naming, causes: &mut Causes) {
     let mut huge = false;
     let mut usual = false;
     for which in ["limits", "requests"] {
@@ -113,7 +113,7 @@ fn amounts(resources: &Place, naming: Naming, causes: &mut Causes) {
             if causes.is_full() {
                 return;
             }
-            let field = format!("{}[{name}]", resources.field(which));
+            let field = format!("{}[{name}]", resources.path_of(which));
             naming(&field, name, causes);
             quantity::of_resource(&field, name, value, causes);
             let amount = quantity::read(value);
@@ -138,7 +138,7 @@ fn amounts(resources: &Place, naming: Naming, causes: &mut Causes) {
 
 /// A request must not exceed the limit of the same resource.
 fn against_limit(
-    resources: &Place,
+    resources: &FieldValue,
     name: &str,
     value: &Value,
     amount: Quantity,
@@ -149,7 +149,7 @@ fn against_limit(
     let Some(shown) = limit.and_then(Value::as_str) else {
         if !shared {
             let why = "Limit must be set for non overcommitable resources";
-            causes.push(Cause::required(&resources.field("limits"), why));
+            causes.push(Cause::required(&resources.path_of("limits"), why));
         }
         return;
     };
@@ -162,7 +162,7 @@ fn against_limit(
         return;
     };
     let why = format!("must be {relation} {name} limit of {shown}");
-    causes.push(Cause::invalid(&resources.field("requests"), value, &why));
+    causes.push(Cause::invalid(&resources.path_of("requests"), value, &why));
 }
 
 fn of_pods(field: &str, resource: &str, causes: &mut Causes) {
@@ -182,9 +182,9 @@ fn is_multiple(amount: Quantity, page: &str) -> bool {
 }
 
 /// The policy for resource changes of a running container.
-pub(super) fn resize_policy(pod: &Pod, container: &Place, causes: &mut Causes) {
+pub(super) fn resize_policy(pod: &Pod, container: &FieldValue, causes: &mut Causes) {
     let never = pod.spec.text("restartPolicy") == "Never";
-    let all = container.field("resizePolicy");
+    let all = container.path_of("resizePolicy");
     let mut seen = BTreeSet::new();
     causes.each(container, "resizePolicy", |causes, policy| {
         let resource = policy.text("resourceName");

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use machinery::name;
 use machinery::status::Cause;
 
-use super::super::place::Place;
+use super::super::field::FieldValue;
 use super::super::{Causes, named};
 
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 const ACTIONS: [&str; 2] = ["DoNotSchedule", "ScheduleAnyway"];
 
-pub(super) fn gates(spec: &Place, causes: &mut Causes) {
+pub(super) fn gates(spec: &FieldValue, causes: &mut Causes) {
     let mut names = BTreeSet::new();
     causes.each(spec, "schedulingGates", |causes, gate| {
         let text = gate.text("name");
@@ -22,7 +22,7 @@ pub(super) fn gates(spec: &Place, causes: &mut Causes) {
     });
 }
 
-pub(super) fn tolerations(spec: &Place, causes: &mut Causes) {
+pub(super) fn tolerations(spec: &FieldValue, causes: &mut Causes) {
     causes.each(spec, "tolerations", |causes, one| {
         causes.named(one, "key", name::qualified_name);
         let (operator, value) = (one.text("operator"), one.text("value"));
@@ -43,7 +43,7 @@ pub(super) fn tolerations(spec: &Place, causes: &mut Causes) {
             _ => String::new(),
         };
         if !told.is_empty() {
-            let field = one.field("operator");
+            let field = one.path_of("operator");
             causes.push(Cause::invalid(&field, &value.into(), &told));
         }
         match operator {
@@ -55,7 +55,7 @@ pub(super) fn tolerations(spec: &Place, causes: &mut Causes) {
     });
 }
 
-pub(super) fn spread(spec: &Place, causes: &mut Causes) {
+pub(super) fn spread(spec: &FieldValue, causes: &mut Causes) {
     const LIST: &str = "topologySpreadConstraints";
     // Duplicate constraints; each except the last is reported.
     let mut left: BTreeMap<(&str, &str), usize> = BTreeMap::new();
@@ -68,7 +68,7 @@ pub(super) fn spread(spec: &Place, causes: &mut Causes) {
         }
         if one.text("topologyKey").is_empty() {
             let why = "can not be empty";
-            causes.push(Cause::required(&one.field("topologyKey"), why));
+            causes.push(Cause::required(&one.path_of("topologyKey"), why));
         }
         if !ACTIONS.contains(&one.text("whenUnsatisfiable")) {
             causes.unknown(one, "whenUnsatisfiable", &ACTIONS);
@@ -77,7 +77,7 @@ pub(super) fn spread(spec: &Place, causes: &mut Causes) {
         let left = left.entry((key, action)).or_default();
         *left = left.saturating_sub(1);
         if *left > 0 {
-            let field = one.field("{topologyKey, whenUnsatisfiable}");
+            let field = one.path_of("{topologyKey, whenUnsatisfiable}");
             let shown = format!("{{{key}, {action}}}");
             causes.push(Cause::duplicate(&field, &shown.into()));
         }
@@ -90,11 +90,11 @@ pub(super) fn spread(spec: &Place, causes: &mut Causes) {
     });
 }
 
-fn spread_kind<'a>(one: &Place<'a>) -> (&'a str, &'a str) {
+fn spread_kind<'a>(one: &FieldValue<'a>) -> (&'a str, &'a str) {
     (one.text("topologyKey"), one.text("whenUnsatisfiable"))
 }
 
-fn domains(one: &Place, causes: &mut Causes) {
+fn domains(one: &FieldValue, causes: &mut Causes) {
     let action = one.text("whenUnsatisfiable");
     let Some(domains) = one.integer("minDomains") else {
         return;
@@ -110,7 +110,7 @@ fn domains(one: &Place, causes: &mut Causes) {
 }
 
 /// Labels whose values come from the pod itself.
-pub(super) fn label_keys(term: &Place, causes: &mut Causes) {
+pub(super) fn label_keys(term: &FieldValue, causes: &mut Causes) {
     let lists = ["matchLabelKeys", "mismatchLabelKeys"];
     for list in lists {
         if term.items(list).is_empty() {

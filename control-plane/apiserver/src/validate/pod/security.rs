@@ -6,7 +6,7 @@ use machinery::object;
 use machinery::status::Cause;
 use serde_json::Value;
 
-use super::super::place::Place;
+use super::super::field::FieldValue;
 use super::super::{Causes, shown};
 use super::{Pod, containers, sources};
 
@@ -62,7 +62,7 @@ const NOT_IN_WINDOWS_CONTAINERS: [&str; 10] = [
     "runAsGroup",
 ];
 
-pub(super) fn of_pod(spec: &Place, causes: &mut Causes) {
+pub(super) fn of_pod(spec: &FieldValue, causes: &mut Causes) {
     causes.below(spec, "securityContext", |causes, context| {
         for key in ["fsGroup", "runAsUser", "runAsGroup"] {
             causes.within(context, key, 0, ID_MAX);
@@ -76,7 +76,7 @@ pub(super) fn of_pod(spec: &Place, causes: &mut Causes) {
         });
         if spec.flag("shareProcessNamespace") && spec.flag("hostPID") {
             let why = "ShareProcessNamespace and HostPID cannot both be enabled";
-            let field = context.field("shareProcessNamespace");
+            let field = context.path_of("shareProcessNamespace");
             causes.push(Cause::invalid(&field, &true.into(), why));
         }
         sysctls(spec, context, causes);
@@ -96,7 +96,7 @@ pub(super) fn of_pod(spec: &Place, causes: &mut Causes) {
     });
 }
 
-fn sysctls(spec: &Place, context: &Place, causes: &mut Causes) {
+fn sysctls(spec: &FieldValue, context: &FieldValue, causes: &mut Causes) {
     let mut names = BTreeSet::new();
     causes.each(context, "sysctls", |causes, sysctl| {
         let name = sysctl.text("name");
@@ -107,7 +107,7 @@ fn sysctls(spec: &Place, context: &Place, causes: &mut Causes) {
                 );
                 causes.wrong(sysctl, "name", &why);
             } else if names.contains(name) {
-                causes.push(Cause::duplicate(&sysctl.field("name"), &name.into()));
+                causes.push(Cause::duplicate(&sysctl.path_of("name"), &name.into()));
             }
         }
         let plain = name.replace('/', ".");
@@ -136,7 +136,7 @@ fn is_sysctl(name: &str) -> bool {
     name.len() <= SYSCTL_BYTES_MAX && name.split(['.', '/']).all(segment)
 }
 
-pub(super) fn of_container(pod: &Pod, container: &Place, causes: &mut Causes) {
+pub(super) fn of_container(pod: &Pod, container: &FieldValue, causes: &mut Causes) {
     let Some(context) = container.child("securityContext") else {
         return;
     };
@@ -169,7 +169,7 @@ pub(super) fn of_container(pod: &Pod, container: &Place, causes: &mut Causes) {
     app_armor(&context, causes);
 }
 
-fn seccomp(context: &Place, causes: &mut Causes) {
+fn seccomp(context: &FieldValue, causes: &mut Causes) {
     let Some(profile) = context.child("seccompProfile") else {
         return;
     };
@@ -177,7 +177,7 @@ fn seccomp(context: &Place, causes: &mut Causes) {
     match profile.text("type") {
         "" => {
             let why = "type is required when seccompProfile is set";
-            causes.push(Cause::required(&profile.field("type"), why));
+            causes.push(Cause::required(&profile.path_of("type"), why));
         }
         _ => causes.word(&profile, "type", &PROFILES),
     }
@@ -186,17 +186,17 @@ fn seccomp(context: &Place, causes: &mut Causes) {
             sources::descending(&profile, FILE, causes)
         } else {
             let why = "must be set when seccomp type is Localhost";
-            causes.push(Cause::required(&profile.field(FILE), why));
+            causes.push(Cause::required(&profile.path_of(FILE), why));
         }
     } else if profile.has(FILE) {
         let fields = [("Type", "type", "\"\""), ("LocalhostProfile", FILE, "null")];
         let shown = shown::as_go(profile.value, &fields);
         let why = "can only be set when seccomp type is Localhost";
-        causes.push(Cause::invalid_shown(&profile.field(FILE), &shown, why));
+        causes.push(Cause::invalid_shown(&profile.path_of(FILE), &shown, why));
     }
 }
 
-fn app_armor(context: &Place, causes: &mut Causes) {
+fn app_armor(context: &FieldValue, causes: &mut Causes) {
     let Some(profile) = context.child("appArmorProfile") else {
         return;
     };
@@ -205,14 +205,14 @@ fn app_armor(context: &Place, causes: &mut Causes) {
     match profile.text("type") {
         "" => {
             let why = "type is required when appArmorProfile is set";
-            causes.push(Cause::required(&profile.field("type"), why));
+            causes.push(Cause::required(&profile.path_of("type"), why));
         }
         "Localhost" if its_name.trim() != its_name => {
             causes.wrong(&profile, NAME, "must not be padded with whitespace");
         }
         "Localhost" if its_name.is_empty() => {
             let why = "must be set when AppArmor type is Localhost";
-            causes.push(Cause::required(&profile.field(NAME), why));
+            causes.push(Cause::required(&profile.path_of(NAME), why));
         }
         "Localhost" => {}
         "RuntimeDefault" | "Unconfined" if profile.has(NAME) => {
@@ -224,7 +224,7 @@ fn app_armor(context: &Place, causes: &mut Causes) {
 }
 
 /// Fields that a Linux pod must not set.
-pub(super) fn linux(spec: &Place, causes: &mut Causes) {
+pub(super) fn linux(spec: &FieldValue, causes: &mut Causes) {
     let why = "windows options cannot be set for a linux pod";
     causes.below(spec, "securityContext", |causes, context| {
         causes.forbidden(context, "windowsOptions", why);
@@ -235,7 +235,7 @@ pub(super) fn linux(spec: &Place, causes: &mut Causes) {
 }
 
 /// Fields that a Windows pod must not set.
-pub(super) fn windows(spec: &Place, causes: &mut Causes) {
+pub(super) fn windows(spec: &FieldValue, causes: &mut Causes) {
     let why = "cannot be set for a windows pod";
     causes.below(spec, "securityContext", |causes, context| {
         for key in NOT_ON_WINDOWS {
@@ -253,7 +253,7 @@ pub(super) fn windows(spec: &Place, causes: &mut Causes) {
 }
 
 /// The security contexts of all containers.
-fn contexts(spec: &Place, causes: &mut Causes, check: impl Fn(&mut Causes, &Place)) {
+fn contexts(spec: &FieldValue, causes: &mut Causes, check: impl Fn(&mut Causes, &FieldValue)) {
     for list in containers::LISTS_AS_VISITED {
         causes.each(spec, list, |causes, container| {
             causes.below(container, "securityContext", |causes, context| {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use machinery::status::Cause;
 
 use super::super::Causes;
-use super::super::place::Place;
+use super::super::field::FieldValue;
 use super::env;
 
 /// The permissions of a file.
@@ -17,20 +17,20 @@ const SAME_PATH: &str = "conflicting duplicate paths";
 const TOKEN_SECONDS_MIN: i64 = 600;
 const TOKEN_SECONDS_MAX: i64 = 1 << 32;
 
-fn mode(place: &Place, key: &str, causes: &mut Causes) {
-    let mode = place.integer(key);
+fn mode(at: &FieldValue, key: &str, causes: &mut Causes) {
+    let mode = at.integer(key);
     if mode.is_some_and(|mode| !(0..=MODE_MAX).contains(&mode)) {
-        causes.wrong(place, key, WRONG_MODE);
+        causes.wrong(at, key, WRONG_MODE);
     }
 }
 
 /// A secret or config map as a volume.
-pub(super) fn keys(source: &Place, causes: &mut Causes) {
+pub(super) fn keys(source: &FieldValue, causes: &mut Causes) {
     mode(source, "defaultMode", causes);
     causes.each(source, "items", key_to_path);
 }
 
-fn key_to_path(causes: &mut Causes, item: &Place) {
+fn key_to_path(causes: &mut Causes, item: &FieldValue) {
     causes.required(item, "key");
     causes.required(item, "path");
     inside(item, "path", causes);
@@ -38,15 +38,15 @@ fn key_to_path(causes: &mut Causes, item: &Place) {
 }
 
 /// Pod fields as a volume.
-pub(super) fn downward(source: &Place, causes: &mut Causes) {
+pub(super) fn downward(source: &FieldValue, causes: &mut Causes) {
     mode(source, "defaultMode", causes);
     causes.each(source, "items", |causes, item| {
         // Kubernetes does not name the item.
-        file(&Place::new(source.path.as_str(), item.value), causes);
+        file(&FieldValue::new(source.path.as_str(), item.value), causes);
     });
 }
 
-fn file(file: &Place, causes: &mut Causes) {
+fn file(file: &FieldValue, causes: &mut Causes) {
     causes.required(file, "path");
     inside(file, "path", causes);
     match (file.child("fieldRef"), file.child("resourceFieldRef")) {
@@ -67,7 +67,7 @@ fn file(file: &Place, causes: &mut Causes) {
 }
 
 /// Several sources in one volume.
-pub(super) fn projected(volume: &Place, causes: &mut Causes) {
+pub(super) fn projected(volume: &FieldValue, causes: &mut Causes) {
     mode(volume, "defaultMode", causes);
     let mut paths = BTreeSet::new();
     causes.each(volume, "sources", |causes, source| {
@@ -85,7 +85,7 @@ pub(super) fn projected(volume: &Place, causes: &mut Causes) {
                     break;
                 }
                 match key {
-                    "downwardAPI" => file(&Place::new(from.path.as_str(), item.value), causes),
+                    "downwardAPI" => file(&FieldValue::new(from.path.as_str(), item.value), causes),
                     _ => key_to_path(causes, &item),
                 }
                 let path = item.text("path");
@@ -112,7 +112,7 @@ pub(super) fn projected(volume: &Place, causes: &mut Causes) {
     });
 }
 
-fn token(volume: &Place, token: &Place, causes: &mut Causes) {
+fn token(volume: &FieldValue, token: &FieldValue, causes: &mut Causes) {
     const SECONDS: &str = "expirationSeconds";
     let seconds = token.number(SECONDS);
     if seconds < TOKEN_SECONDS_MIN {
@@ -124,33 +124,33 @@ fn token(volume: &Place, token: &Place, causes: &mut Causes) {
         causes.wrong(token, SECONDS, why);
     }
     // Kubernetes reports the volume's path.
-    let told = Place::new(volume.path.as_str(), token.value);
+    let told = FieldValue::new(volume.path.as_str(), token.value);
     if causes.required(&told, "path") {
         inside(&told, "path", causes);
     }
 }
 
 /// A relative path below its start. Names that begin with `..` are reserved for the node.
-fn inside(place: &Place, key: &str, causes: &mut Causes) {
-    descending(place, key, causes);
-    let path = place.text(key);
+fn inside(at: &FieldValue, key: &str, causes: &mut Causes) {
+    descending(at, key, causes);
+    let path = at.text(key);
     if path.starts_with("..") && !path.starts_with("../") {
-        causes.wrong(place, key, "must not start with '..'");
+        causes.wrong(at, key, "must not start with '..'");
     }
 }
 
 /// A relative path below its start.
-pub(super) fn descending(place: &Place, key: &str, causes: &mut Causes) {
-    if place.text(key).starts_with('/') {
-        causes.wrong(place, key, "must be a relative path");
+pub(super) fn descending(at: &FieldValue, key: &str, causes: &mut Causes) {
+    if at.text(key).starts_with('/') {
+        causes.wrong(at, key, "must be a relative path");
     }
-    no_way_up(place, key, causes);
+    no_way_up(at, key, causes);
 }
 
 /// A path without `..`.
-pub(super) fn no_way_up(place: &Place, key: &str, causes: &mut Causes) {
-    if leads_up(place.text(key)) {
-        causes.wrong(place, key, "must not contain '..'");
+pub(super) fn no_way_up(at: &FieldValue, key: &str, causes: &mut Causes) {
+    if leads_up(at.text(key)) {
+        causes.wrong(at, key, "must not contain '..'");
     }
 }
 

@@ -8,14 +8,14 @@ use machinery::quantity::Quantity;
 use machinery::status::Cause;
 use serde_json::Value;
 
-use super::super::place::Place;
+use super::super::field::FieldValue;
 use super::super::{Causes, named};
 use super::sources;
 
 /// Volumes by name.
 pub(super) type Volumes<'a> = BTreeMap<&'a str, &'a Value>;
 
-type Check = fn(&Place, &mut Causes);
+type Check = fn(&FieldValue, &mut Causes);
 
 const HOST_PATH_TYPES: [&str; 8] = [
     "",
@@ -68,7 +68,7 @@ const SOURCES: [(&str, &[&str], Check); 30] = [
 ];
 
 /// Checks the volumes and returns the valid ones. In templates, the pod has no name.
-pub(super) fn check<'a>(spec: &Place<'a>, pod: &str, causes: &mut Causes) -> Volumes<'a> {
+pub(super) fn check<'a>(spec: &FieldValue<'a>, pod: &str, causes: &mut Causes) -> Volumes<'a> {
     let mut volumes = Volumes::new();
     causes.each(spec, "volumes", |causes, volume| {
         let mut wrong = Causes::default();
@@ -76,7 +76,7 @@ pub(super) fn check<'a>(spec: &Place<'a>, pod: &str, causes: &mut Causes) -> Vol
         wrong.must_be_named(volume, "name", name::dns1123_label);
         let its_name = volume.text("name");
         if volumes.contains_key(its_name) {
-            wrong.push(Cause::duplicate(&volume.field("name"), &its_name.into()));
+            wrong.push(Cause::duplicate(&volume.path_of("name"), &its_name.into()));
         }
         if wrong.is_empty() {
             volumes.insert(its_name, volume.value);
@@ -86,7 +86,7 @@ pub(super) fn check<'a>(spec: &Place<'a>, pod: &str, causes: &mut Causes) -> Vol
     volumes
 }
 
-fn source(volume: &Place, pod: &str, causes: &mut Causes) {
+fn source(volume: &FieldValue, pod: &str, causes: &mut Causes) {
     let mut found = false;
     for (key, needed, more) in SOURCES {
         let Some(source) = volume.child(key) else {
@@ -113,9 +113,9 @@ fn source(volume: &Place, pod: &str, causes: &mut Causes) {
     }
 }
 
-fn nothing_more(_: &Place, _: &mut Causes) {}
+fn nothing_more(_: &FieldValue, _: &mut Causes) {}
 
-fn empty_dir(source: &Place, causes: &mut Causes) {
+fn empty_dir(source: &FieldValue, causes: &mut Causes) {
     let limit = Quantity::parse(source.text("sizeLimit"));
     if limit.is_ok_and(|limit| limit < Quantity::ZERO) {
         let why = "SizeLimit field must be a valid resource quantity";
@@ -123,7 +123,7 @@ fn empty_dir(source: &Place, causes: &mut Causes) {
     }
 }
 
-fn host_path(source: &Place, causes: &mut Causes) {
+fn host_path(source: &FieldValue, causes: &mut Causes) {
     if source.text("path").is_empty() {
         return;
     }
@@ -133,21 +133,21 @@ fn host_path(source: &Place, causes: &mut Causes) {
     }
 }
 
-fn git_repo(source: &Place, causes: &mut Causes) {
+fn git_repo(source: &FieldValue, causes: &mut Causes) {
     sources::descending(source, "directory", causes);
 }
 
-fn partition(source: &Place, causes: &mut Causes) {
+fn partition(source: &FieldValue, causes: &mut Causes) {
     causes.within(source, "partition", 0, 255);
 }
 
-fn nfs(source: &Place, causes: &mut Causes) {
+fn nfs(source: &FieldValue, causes: &mut Causes) {
     if !source.text("path").starts_with('/') {
         causes.wrong_text(source, "path", "must be an absolute path");
     }
 }
 
-fn iscsi(source: &Place, causes: &mut Causes) {
+fn iscsi(source: &FieldValue, causes: &mut Causes) {
     let iqn = source.text("iqn");
     let known = ["iqn", "eui", "naa"].iter().any(|one| iqn.starts_with(one));
     if !iqn.is_empty() && !known {
@@ -157,11 +157,11 @@ fn iscsi(source: &Place, causes: &mut Causes) {
     causes.within(source, "lun", 0, 255);
     let secret = source.flag("chapAuthDiscovery") || source.flag("chapAuthSession");
     if secret && !source.has("secretRef") {
-        causes.push(Cause::required(&source.field("secretRef"), ""));
+        causes.push(Cause::required(&source.path_of("secretRef"), ""));
     }
 }
 
-fn flocker(source: &Place, causes: &mut Causes) {
+fn flocker(source: &FieldValue, causes: &mut Causes) {
     let (by_name, by_uuid) = (source.text("datasetName"), source.text("datasetUUID"));
     match (by_name.is_empty(), by_uuid.is_empty()) {
         (true, true) => {
@@ -179,9 +179,9 @@ fn flocker(source: &Place, causes: &mut Causes) {
     }
 }
 
-fn csi(source: &Place, causes: &mut Causes) {
+fn csi(source: &FieldValue, causes: &mut Causes) {
     let driver = source.text("driver");
-    let field = source.field("driver");
+    let field = source.path_of("driver");
     if driver.is_empty() {
         return;
     }
@@ -195,9 +195,9 @@ fn csi(source: &Place, causes: &mut Causes) {
     });
 }
 
-fn ephemeral(source: &Place, causes: &mut Causes) {
+fn ephemeral(source: &FieldValue, causes: &mut Causes) {
     let Some(template) = source.child("volumeClaimTemplate") else {
-        let field = source.field("volumeClaimTemplate");
+        let field = source.path_of("volumeClaimTemplate");
         return causes.push(Cause::required(&field, ""));
     };
     let Some(spec) = template.child("spec") else {
@@ -205,15 +205,15 @@ fn ephemeral(source: &Place, causes: &mut Causes) {
     };
     if spec.items("accessModes").is_empty() {
         let why = "at least 1 access mode is required";
-        causes.push(Cause::required(&spec.field("accessModes"), why));
+        causes.push(Cause::required(&spec.path_of("accessModes"), why));
     }
     if object::at(spec.value, &["resources", "requests", "storage"]).is_none() {
-        causes.push(Cause::required(&spec.field("resources[storage]"), ""));
+        causes.push(Cause::required(&spec.path_of("resources[storage]"), ""));
     }
 }
 
 /// The name of the claim for an ephemeral volume consists of the names of the pod and the volume.
-fn claim_name(volume: &Place, pod: &str, causes: &mut Causes) {
+fn claim_name(volume: &FieldValue, pod: &str, causes: &mut Causes) {
     let its_name = volume.text("name");
     if pod.is_empty() || its_name.is_empty() {
         return;

@@ -29,7 +29,7 @@ fn binding_of_policy() -> Value {
 fn wrong(mut object: Value, check: fn(&Value) -> Causes, at: &str, value: Value) -> Vec<String> {
     let at = format!("/spec{at}");
     match object.pointer_mut(&at) {
-        Some(place) => *place = value,
+        Some(at) => *at = value,
         None => {
             let (parent, key) = at.rsplit_once('/').unwrap();
             object.pointer_mut(parent).unwrap()[key] = value;

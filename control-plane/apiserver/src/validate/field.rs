@@ -1,4 +1,4 @@
-//! Places in an object, and the rules that many fields share, so that the rules of a kind read as a
+//! Values in an object with their paths, and the rules that many fields share, so that the rules of a kind read as a
 //! list. It knows no kind.
 
 use machinery::object;
@@ -14,19 +14,19 @@ type Rule = fn(&str) -> Vec<String>;
 
 /// A value in an object, and its path.
 #[derive(Clone)]
-pub(super) struct Place<'a> {
+pub(super) struct FieldValue<'a> {
     pub(super) path: String,
     pub(super) value: &'a Value,
 }
 
-impl<'a> Place<'a> {
-    pub(super) fn new(path: impl Into<String>, value: &'a Value) -> Place<'a> {
+impl<'a> FieldValue<'a> {
+    pub(super) fn new(path: impl Into<String>, value: &'a Value) -> FieldValue<'a> {
         let path = path.into();
-        Place { path, value }
+        FieldValue { path, value }
     }
 
     /// The path of a key.
-    pub(super) fn field(&self, key: &str) -> String {
+    pub(super) fn path_of(&self, key: &str) -> String {
         if self.path.is_empty() {
             key.to_owned()
         } else {
@@ -44,9 +44,9 @@ impl<'a> Place<'a> {
     }
 
     /// The place of a key.
-    pub(super) fn child(&self, key: &str) -> Option<Place<'a>> {
+    pub(super) fn child(&self, key: &str) -> Option<FieldValue<'a>> {
         let value = self.get(key)?;
-        Some(Place::new(self.field(key), value))
+        Some(FieldValue::new(self.path_of(key), value))
     }
 
     /// The list at a key.
@@ -55,10 +55,10 @@ impl<'a> Place<'a> {
     }
 
     /// The places of the items of a list.
-    pub(super) fn each(&self, key: &str) -> impl Iterator<Item = Place<'a>> + use<'a> {
-        let path = self.field(key);
+    pub(super) fn each(&self, key: &str) -> impl Iterator<Item = FieldValue<'a>> + use<'a> {
+        let path = self.path_of(key);
         let items = self.items(key).iter().enumerate();
-        items.map(move |(at, value)| Place::new(format!("{path}[{at}]"), value))
+        items.map(move |(index, value)| FieldValue::new(format!("{path}[{index}]"), value))
     }
 
     /// The map at a key.
@@ -84,96 +84,96 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The rules. Each is about a key of a place.
+/// The rules. Each is about a key of a field value.
 impl Causes {
     /// The value is invalid.
-    pub(super) fn wrong(&mut self, place: &Place, key: &str, why: &str) {
-        let value = place.value.get(key).cloned().unwrap_or_default();
-        self.push(Cause::invalid(&place.field(key), &value, why));
+    pub(super) fn wrong(&mut self, at: &FieldValue, key: &str, why: &str) {
+        let value = at.value.get(key).cloned().unwrap_or_default();
+        self.push(Cause::invalid(&at.path_of(key), &value, why));
     }
 
     /// The text is invalid; a missing text is empty.
-    pub(super) fn wrong_text(&mut self, place: &Place, key: &str, why: &str) {
-        let text = place.text(key);
-        self.push(Cause::invalid(&place.field(key), &text.into(), why));
+    pub(super) fn wrong_text(&mut self, at: &FieldValue, key: &str, why: &str) {
+        let text = at.text(key);
+        self.push(Cause::invalid(&at.path_of(key), &text.into(), why));
     }
 
     /// A required text.
-    pub(super) fn required(&mut self, place: &Place, key: &str) -> bool {
-        let given = !place.text(key).is_empty();
+    pub(super) fn required(&mut self, at: &FieldValue, key: &str) -> bool {
+        let given = !at.text(key).is_empty();
         if !given {
-            self.push(Cause::required(&place.field(key), ""));
+            self.push(Cause::required(&at.path_of(key), ""));
         }
         given
     }
 
     /// A forbidden field.
-    pub(super) fn forbidden(&mut self, place: &Place, key: &str, why: &str) {
-        if place.has(key) {
-            self.push(Cause::forbidden(&place.field(key), why));
+    pub(super) fn forbidden(&mut self, at: &FieldValue, key: &str, why: &str) {
+        if at.has(key) {
+            self.push(Cause::forbidden(&at.path_of(key), why));
         }
     }
 
     /// An optional text, one of the known ones.
-    pub(super) fn word(&mut self, place: &Place, key: &str, known: &[&str]) {
-        let text = place.text(key);
+    pub(super) fn word(&mut self, at: &FieldValue, key: &str, known: &[&str]) {
+        let text = at.text(key);
         if !text.is_empty() && !known.contains(&text) {
-            self.unknown(place, key, known);
+            self.unknown(at, key, known);
         }
     }
 
     /// A required text, one of the known ones.
-    pub(super) fn choice(&mut self, place: &Place, key: &str, known: &[&str]) {
-        if self.required(place, key) {
-            self.word(place, key, known);
+    pub(super) fn choice(&mut self, at: &FieldValue, key: &str, known: &[&str]) {
+        if self.required(at, key) {
+            self.word(at, key, known);
         }
     }
 
     /// The text is none of the supported ones.
-    pub(super) fn unknown(&mut self, place: &Place, key: &str, known: &[&str]) {
-        let text = place.text(key);
-        self.push(Cause::not_supported(&place.field(key), &text.into(), known));
+    pub(super) fn unknown(&mut self, at: &FieldValue, key: &str, known: &[&str]) {
+        let text = at.text(key);
+        self.push(Cause::not_supported(&at.path_of(key), &text.into(), known));
     }
 
     /// An optional text that follows a rule.
-    pub(super) fn named(&mut self, place: &Place, key: &str, rule: Rule) {
-        let text = place.text(key);
+    pub(super) fn named(&mut self, at: &FieldValue, key: &str, rule: Rule) {
+        let text = at.text(key);
         if !text.is_empty() {
-            self.extend(named(&place.field(key), text, rule(text)));
+            self.extend(named(&at.path_of(key), text, rule(text)));
         }
     }
 
     /// A required text that follows a rule.
-    pub(super) fn must_be_named(&mut self, place: &Place, key: &str, rule: Rule) {
-        if self.required(place, key) {
-            self.named(place, key, rule);
+    pub(super) fn must_be_named(&mut self, at: &FieldValue, key: &str, rule: Rule) {
+        if self.required(at, key) {
+            self.named(at, key, rule);
         }
     }
 
     /// An optional number, at least zero.
-    pub(super) fn not_negative(&mut self, place: &Place, key: &str) {
-        if place.number(key) < 0 {
-            self.wrong(place, key, "must be greater than or equal to 0");
+    pub(super) fn not_negative(&mut self, at: &FieldValue, key: &str) {
+        if at.number(key) < 0 {
+            self.wrong(at, key, "must be greater than or equal to 0");
         }
     }
 
     /// An optional number between two bounds.
-    pub(super) fn within(&mut self, place: &Place, key: &str, least: i64, most: i64) {
+    pub(super) fn within(&mut self, at: &FieldValue, key: &str, least: i64, most: i64) {
         let outside = |number: &i64| !(least..=most).contains(number);
-        if place.integer(key).is_some_and(|number| outside(&number)) {
+        if at.integer(key).is_some_and(|number| outside(&number)) {
             let why = format!("must be between {least} and {most}, inclusive");
-            self.wrong(place, key, &why);
+            self.wrong(at, key, &why);
         }
     }
 
     /// Checks the value of a key, if there is one.
     pub(super) fn below<'a>(
         &mut self,
-        place: &Place<'a>,
+        at: &FieldValue<'a>,
         key: &str,
-        check: impl FnOnce(&mut Causes, &Place<'a>),
+        check: impl FnOnce(&mut Causes, &FieldValue<'a>),
     ) {
-        if let Some(child) = place.child(key) {
+        if let Some(child) = at.child(key) {
             check(self, &child);
         }
     }
@@ -181,11 +181,11 @@ impl Causes {
     /// Checks the items of a list, until the errors are full.
     pub(super) fn each<'a>(
         &mut self,
-        place: &Place<'a>,
+        at: &FieldValue<'a>,
         key: &str,
-        mut check: impl FnMut(&mut Causes, &Place<'a>),
+        mut check: impl FnMut(&mut Causes, &FieldValue<'a>),
     ) {
-        for item in place.each(key) {
+        for item in at.each(key) {
             if self.is_full() {
                 break;
             }
@@ -194,13 +194,13 @@ impl Causes {
     }
 
     /// A map of labels.
-    pub(super) fn labels(&mut self, place: &Place, key: &str) {
-        self.extend(meta::labels(&place.field(key), place.map(key)));
+    pub(super) fn labels(&mut self, at: &FieldValue, key: &str) {
+        self.extend(meta::labels(&at.path_of(key), at.map(key)));
     }
 
     /// A label selector.
-    pub(super) fn label_selector(&mut self, place: &Place, key: &str) {
-        self.below(place, key, |causes, selector| {
+    pub(super) fn label_selector(&mut self, at: &FieldValue, key: &str) {
+        self.below(at, key, |causes, selector| {
             causes.labels(selector, "matchLabels");
             causes.each(selector, "matchExpressions", |causes, one| {
                 causes.requirement(one, &["In", "NotIn"], &["Exists", "DoesNotExist"], &[]);
@@ -212,13 +212,13 @@ impl Causes {
     /// The operator of a requirement, its values, and its key.
     pub(super) fn requirement(
         &mut self,
-        one: &Place,
+        one: &FieldValue,
         some: &[&str],
         none: &[&str],
         single: &[&str],
     ) {
         let operator = one.text("operator");
-        let (values, count) = (one.field("values"), one.items("values").len());
+        let (values, count) = (one.path_of("values"), one.items("values").len());
         if some.contains(&operator) {
             if count == 0 {
                 let why = "must be specified when `operator` is 'In' or 'NotIn'";
@@ -241,7 +241,7 @@ impl Causes {
     }
 
     /// The values of a requirement, which are label values.
-    pub(super) fn label_values(&mut self, one: &Place) {
+    pub(super) fn label_values(&mut self, one: &FieldValue) {
         self.each(one, "values", |causes, value| {
             let text = value.value.as_str().unwrap_or_default();
             causes.extend(named(&value.path, text, machinery::name::label_value(text)));
@@ -249,9 +249,9 @@ impl Causes {
     }
 
     /// A label key; a missing one is invalid, too.
-    pub(super) fn label_name(&mut self, place: &Place, key: &str) {
-        let text = place.text(key);
+    pub(super) fn label_name(&mut self, at: &FieldValue, key: &str) {
+        let text = at.text(key);
         let wrong = machinery::name::qualified_name(text);
-        self.extend(named(&place.field(key), text, wrong));
+        self.extend(named(&at.path_of(key), text, wrong));
     }
 }
