@@ -3,13 +3,20 @@
 //!
 //! The chain has two halves. First its plugins may change the object, which has its defaults by
 //! then. The registry completes the result and validates it by the rules of its kind. Then the
-//! plugins may still refuse the state to store. Webhooks are the last in each half.
+//! plugins may still refuse the state to store. Policies and then webhooks are the last in each half.
 
 mod certificates;
+mod conditions;
 pub mod escalation;
+mod expressions;
+mod known;
+mod matching;
 mod namespaces;
 mod nodes;
 mod pods;
+mod policies;
+mod request;
+mod rounds;
 pub mod service_account;
 mod webhooks;
 
@@ -23,13 +30,27 @@ use serde_json::Value;
 use crate::auth::{Answer, Authorizer, User};
 use crate::resources::catalogue::Resource;
 use crate::storage::reader::Reader;
-use webhooks::mutating::{self, Mutating, Rounds};
-use webhooks::validating::{self, Validating};
+use policies::{mutating as mutating_policy, validating as validating_policy};
+use rounds::Rounds;
+use webhooks::{mutating, validating};
 
 /// Operations of a write, as plugins see them.
 pub const CREATE: &str = "CREATE";
 pub const UPDATE: &str = "UPDATE";
 pub const DELETE: &str = "DELETE";
+
+/// The group of what decides about requests: configurations of webhooks and policies.
+const GROUP: &str = "admissionregistration.k8s.io";
+/// The kinds of it that neither webhooks nor policies are asked about: one that refuses everything
+/// could not be removed.
+const EXEMPT: [&str; 6] = [
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionPolicyBinding",
+    "MutatingWebhookConfiguration",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+    "ValidatingWebhookConfiguration",
+];
 
 /// The taint of a node that has never been ready.
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
@@ -122,13 +143,15 @@ pub(crate) struct Chain {
     context: Context,
     plugins: Vec<Arc<dyn Plugin>>,
     /// `None` if they are switched off.
-    mutating: Option<Mutating>,
-    validating: Option<Validating>,
+    mutating_policies: Option<mutating_policy::Mutating>,
+    mutating: Option<mutating::Mutating>,
+    validating_policies: Option<validating_policy::Validating>,
+    validating: Option<validating::Validating>,
 }
 
 /// The plugins that run unless they are switched off, by the names that Kubernetes has for them.
 /// `ServiceAccount` runs only where service accounts have tokens.
-pub const PLUGINS: [&str; 10] = [
+pub const PLUGINS: [&str; 12] = [
     "NamespaceLifecycle",
     "ServiceAccount",
     "TaintNodesByCondition",
@@ -137,7 +160,9 @@ pub const PLUGINS: [&str; 10] = [
     "CertificateApproval",
     "CertificateSigning",
     "CertificateSubjectRestriction",
+    mutating_policy::NAME,
     mutating::NAME,
+    validating_policy::NAME,
     validating::NAME,
 ];
 
@@ -155,8 +180,11 @@ impl Chain {
         Chain {
             context,
             plugins,
-            mutating: runs(mutating::NAME).then(Mutating::new),
-            validating: runs(validating::NAME).then(Validating::new),
+            mutating_policies: runs(mutating_policy::NAME).then(mutating_policy::Mutating::new),
+            mutating: runs(mutating::NAME).then(mutating::Mutating::new),
+            validating_policies: runs(validating_policy::NAME)
+                .then(validating_policy::Validating::new),
+            validating: runs(validating::NAME).then(validating::Validating::new),
         }
     }
 
@@ -169,7 +197,7 @@ impl Chain {
         let mut rounds = Rounds::default();
         self.round(attributes, object, &mut rounds).await?;
         if rounds.changed {
-            rounds.repeat();
+            rounds.again = true;
             self.round(attributes, object, &mut rounds).await?;
         }
         Ok(Mutated(()))
@@ -184,14 +212,14 @@ impl Chain {
         for plugin in self.handling(attributes) {
             plugin.mutate(&self.context, attributes, object).await?;
         }
-        match &self.mutating {
-            Some(webhooks) => {
-                webhooks
-                    .mutate(&self.context, attributes, object, rounds)
-                    .await
-            }
-            None => Ok(()),
+        let context = &self.context;
+        if let Some(policies) = &self.mutating_policies {
+            policies.mutate(context, attributes, object, rounds).await?;
         }
+        if let Some(webhooks) = &self.mutating {
+            webhooks.mutate(context, attributes, object, rounds).await?;
+        }
+        Ok(())
     }
 
     /// Refuses a write after validation.
@@ -204,10 +232,15 @@ impl Chain {
         for plugin in self.handling(attributes) {
             plugin.validate(&self.context, attributes, object).await?;
         }
-        match &self.validating {
-            Some(webhooks) => webhooks.validate(&self.context, attributes, object).await,
-            None => Ok(()),
+        let context = &self.context;
+        policies::rights::check(context, attributes, object).await?;
+        if let Some(policies) = &self.validating_policies {
+            policies.validate(context, attributes, object).await?;
         }
+        if let Some(webhooks) = &self.validating {
+            webhooks.validate(context, attributes, object).await?;
+        }
+        Ok(())
     }
 
     /// Both halves, for writes with nothing in between: deletions, and bodies that are not stored
@@ -234,6 +267,11 @@ impl Attributes<'_> {
     /// True if a write is about this resource and subresource.
     fn is_about(&self, group: &str, plural: &str, subresource: &str) -> bool {
         (self.kind.group(), self.kind.plural(), self.subresource) == (group, plural, subresource)
+    }
+
+    /// True if the object says what webhooks or policies do.
+    fn configures_admission(&self) -> bool {
+        self.kind.group() == GROUP && EXEMPT.contains(&self.kind.kind())
     }
 
     /// The status for a write that a plugin refuses.
@@ -263,7 +301,8 @@ mod tests {
     fn the_names_are_those_of_the_plugins_that_run() {
         let plugins = in_order(vec![Arc::new(service_account::ServiceAccount)]);
         let mut names: Vec<_> = plugins.iter().map(|plugin| plugin.name()).collect();
-        names.extend([mutating::NAME, validating::NAME]);
+        names.extend([mutating_policy::NAME, mutating::NAME]);
+        names.extend([validating_policy::NAME, validating::NAME]);
         assert_eq!(names, PLUGINS);
     }
 }

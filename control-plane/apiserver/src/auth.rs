@@ -93,6 +93,23 @@ pub trait Authorizer: Send + Sync + 'static {
     /// impersonation, and admission where it depends on further rights.
     fn authorize<'a>(&'a self, reader: &'a Reader, attributes: &'a Attributes) -> Answer<'a, ()>;
 
+    /// Decides, and says why. An error means that there is no decision.
+    fn decide<'a>(
+        &'a self,
+        reader: &'a Reader,
+        attributes: &'a Attributes,
+    ) -> Answer<'a, rbac::Decision> {
+        Box::pin(async move {
+            let allowed = match self.authorize(reader, attributes).await {
+                Ok(()) => true,
+                Err(status) if status.code == 403 => false,
+                Err(status) => return Err(status),
+            };
+            let reason = String::new();
+            Ok(rbac::Decision { allowed, reason })
+        })
+    }
+
     /// True if the user's requests are served however many others are in progress.
     fn is_exempt(&self, user: &User) -> bool {
         rbac::is_master(user)

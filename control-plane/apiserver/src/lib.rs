@@ -9,7 +9,8 @@
 //! - `registry` creates, changes and deletes objects; every write passes [`admission`];
 //! - `storage` holds the objects, `resources` lists the kinds.
 //!
-//! Beside them, `definitions` lets custom resources come and go.
+//! Beside them, `definitions` lets custom resources come and go, and `type_checking` warns the
+//! authors of policies.
 #![forbid(unsafe_code)]
 
 pub mod admission;
@@ -26,6 +27,7 @@ mod registry;
 mod resources;
 pub mod setup;
 mod storage;
+mod type_checking;
 mod validate;
 mod webhook;
 
@@ -71,7 +73,9 @@ impl Server {
         let building = tokio::spawn(keep_built(Arc::clone(&api.0.registry), made));
         let (served, synced) = tokio::sync::watch::channel(false);
         let defining = tokio::spawn(definitions::follow(Arc::clone(&api.0.registry), served));
-        let tasks = [following, compacting, building, defining].map(|task| task.abort_handle());
+        let checking = tokio::spawn(type_checking::follow(Arc::clone(&api.0.registry)));
+        let tasks = [following, compacting, building, defining, checking];
+        let tasks = tasks.map(|task| task.abort_handle());
         Server {
             api,
             ready: [built, synced],

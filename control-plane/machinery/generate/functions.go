@@ -30,22 +30,10 @@ func writeFunctions(out io.Writer) {
 			for _, argument := range overload.ArgTypes() {
 				arguments = append(arguments, typeText(argument))
 			}
-			if uses(append(overload.ArgTypes(), overload.ResultType()), "kubernetes.authorization.") {
-				continue
-			}
 			fmt.Fprintf(out, "%s %s %s (%s) %s\n", overload.ID(), name, style,
 				strings.Join(arguments, ","), typeText(overload.ResultType()))
 		}
 	}
-}
-
-func uses(all []*types.Type, prefix string) bool {
-	for _, one := range all {
-		if strings.HasPrefix(one.TypeName(), prefix) || uses(one.Parameters(), prefix) {
-			return true
-		}
-	}
-	return false
 }
 
 // typeText writes a type without blanks; type parameters begin with $.

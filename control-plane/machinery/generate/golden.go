@@ -21,6 +21,7 @@ func writeGolden(dir string) {
 		"defaults.jsonl":    defaulted(),
 		"status.jsonl":      statuses(),
 		"apply.jsonl":       applications(1, 30),
+		"admission.jsonl":   admissionExpressions("admission"),
 		"expressions.jsonl": expressions("rules"),
 		"rules.jsonl":       ruleDefinitions("rules"),
 	} {

@@ -18,6 +18,7 @@ mod fieldsv1;
 mod last_applied;
 mod managers;
 mod merge;
+mod overlay;
 mod prune;
 mod scale;
 #[cfg(test)]
@@ -33,6 +34,7 @@ pub use fields::{Element, Path, Set, Shown};
 pub use fieldsv1::Malformed;
 pub use managers::{Manager, Managers, Operation, Owned, equal_without_times};
 pub use merge::merge;
+pub use overlay::overlay;
 pub use prune::fields_of;
 pub use scale::{Replicas, to_parent, to_scale};
 pub use typing::{Deduced, Forms, Identity, List, Map, Member, Scalar, Typing, Whole};

@@ -4,6 +4,7 @@
 //! [`Program::evaluate`] evaluates it over JSON values, which it reads in place: nothing of an
 //! object is copied but what the result is made of. Each evaluation has a budget.
 
+pub mod admission;
 mod ast;
 mod calls;
 mod check;
@@ -11,6 +12,7 @@ mod estimate;
 mod eval;
 mod functions;
 mod issue;
+mod json;
 mod lex;
 mod library;
 mod literals;
@@ -23,17 +25,17 @@ mod tests;
 mod types;
 mod value;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::Value as Json;
 
 use ast::Expr;
 use check::Checked;
-use eval::Failure;
-pub(crate) use shape::{Identity, REQUEST_MAX, Shape};
+use eval::{Failure, Host};
+pub(crate) use shape::{Identity, REQUEST_MAX, Shape, ShapeKind};
 use types::Type;
-use value::Value;
+use value::{Value, Why};
 
 /// What one evaluation may cost.
 pub(crate) const CALL_COST_MAX: u64 = 1_000_000;
@@ -43,7 +45,10 @@ pub(crate) const CALL_COST_MAX: u64 = 1_000_000;
 pub struct Environment {
     variables: Vec<(String, Type)>,
     shapes: Vec<Arc<Shape>>,
-    any: Option<Arc<Shape>>,
+    /// The fields of `variables`, which are evaluated when they are used.
+    composed: Arc<HashMap<String, Type>>,
+    /// Whether expressions may make patches.
+    makes_patches: bool,
 }
 
 /// An expression that is ready to be evaluated.
@@ -65,6 +70,8 @@ pub enum Outcome {
     Bool(bool),
     /// A string.
     String(String),
+    /// No value.
+    Null,
     /// Something else, of the type with this name.
     Other(String),
 }
@@ -119,13 +126,19 @@ impl Environment {
         self
     }
 
+    /// Adds a variable of a type.
+    #[must_use]
+    fn with_type(mut self, name: &str, found: Type) -> Environment {
+        self.variables.push((name.to_owned(), found));
+        self
+    }
+
     /// Compiles an expression; the error is for its author.
     pub fn compile(&self, source: &str) -> Result<Program, String> {
         let told = |issues: &[issue::Issue]| issue::tell(source, issues);
         let failed = |why: String| format!("compilation failed: {why}");
         let expr = parse::parse(source).map_err(|issue| failed(told(&[issue])))?;
-        let checked = check::check(&expr, &self.variables, &self.shapes)
-            .map_err(|issues| failed(told(&issues)))?;
+        let checked = check::check(&expr, self).map_err(|issues| failed(told(&issues)))?;
         let issues = literals::check(&expr, &checked);
         if !issues.is_empty() {
             return Err(failed(told(&issues)));
@@ -140,7 +153,7 @@ impl Environment {
             checked,
             constants,
             patterns,
-            any: self.any.clone().unwrap_or_else(|| Arc::new(Shape::any())),
+            any: Arc::new(Shape::any()),
             cost_max,
         })
     }
@@ -155,6 +168,11 @@ impl Program {
     /// Whether the expression uses a variable.
     pub fn uses(&self, variable: &str) -> bool {
         self.checked.variables.iter().any(|one| one == variable)
+    }
+
+    /// The type of its result.
+    fn result(&self) -> &Type {
+        &self.checked.types[self.expr.id]
     }
 
     /// Whether its result is a boolean.
@@ -185,15 +203,34 @@ impl Program {
         budget: u64,
     ) -> (Result<Outcome, Error>, u64) {
         let lookup = |name: &str| Some(read_variable(variables(name)?));
-        let (result, cost) = eval::eval(self, &lookup, budget);
+        let (result, cost) = eval::eval(self, &Lookup(&lookup), budget);
         let outcome = match result {
-            Ok(Value::Bool(value)) => Ok(Outcome::Bool(value)),
-            Ok(Value::String(text)) => Ok(Outcome::String(text.to_string())),
-            Ok(other) => Ok(Outcome::Other(other.type_name())),
+            Ok(value) => Ok(Outcome::of(&value)),
             Err(Failure::Error(why)) => Err(Error::Failed(why)),
             Err(Failure::TooExpensive) => Err(Error::TooExpensive),
+            Err(Failure::Needs(need)) => Err(Error::Failed(format!("unknown: {need:?}"))),
         };
         (outcome, cost)
+    }
+}
+
+impl Outcome {
+    fn of(value: &Value) -> Outcome {
+        match value {
+            Value::Bool(value) => Outcome::Bool(*value),
+            Value::String(text) => Outcome::String(text.to_string()),
+            Value::Null => Outcome::Null,
+            other => Outcome::Other(other.type_name()),
+        }
+    }
+}
+
+/// Values of variables alone.
+struct Lookup<'h, 'a>(&'h dyn Fn(&str) -> Option<Result<Value<'a>, Why>>);
+
+impl<'a> Host<'a> for Lookup<'_, 'a> {
+    fn variable(&self, name: &str) -> Option<Result<Value<'a>, Why>> {
+        (self.0)(name)
     }
 }
 

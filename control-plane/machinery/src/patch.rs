@@ -5,7 +5,7 @@ mod strategic;
 #[cfg(test)]
 mod tests;
 
-use json_patch::{PatchOperation, jsonptr};
+use json_patch::{PatchErrorKind, PatchOperation, jsonptr};
 use serde_json::Value;
 
 use crate::schema::Message;
@@ -26,12 +26,16 @@ pub enum Error {
     Malformed(String),
     /// The patch is well-formed but does not fit the object: 422.
     Unprocessable(String),
+    /// What the patch tests is not so: 422.
+    TestFailed(String),
 }
 
 impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Error::Malformed(text) | Error::Unprocessable(text) => f.write_str(text),
+            Error::Malformed(text) | Error::Unprocessable(text) | Error::TestFailed(text) => {
+                f.write_str(text)
+            }
         }
     }
 }
@@ -66,8 +70,10 @@ pub fn json(object: &Value, patch: &Value) -> Result<Value, Error> {
                 return Err(Error::Malformed(text));
             }
         }
-        json_patch::patch(&mut object, &[operation])
-            .map_err(|error| Error::Unprocessable(error.to_string()))?;
+        json_patch::patch(&mut object, &[operation]).map_err(|error| match error.kind {
+            PatchErrorKind::TestFailed => Error::TestFailed(error.to_string()),
+            _ => Error::Unprocessable(error.to_string()),
+        })?;
     }
     Ok(object)
 }

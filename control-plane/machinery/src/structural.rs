@@ -31,6 +31,7 @@ use std::sync::OnceLock;
 use serde_json::{Map, Value, json};
 
 use crate::apply;
+use crate::cel::admission::ObjectType;
 use crate::status::Cause;
 use errors::Base;
 use node::Node;
@@ -160,6 +161,11 @@ impl Schema {
         let rules = self.rules.as_ref();
         let causes = rules.map(|rules| rules::check(rules, &self.root, &Path::at(field)));
         causes.unwrap_or_default()
+    }
+
+    /// The type of the objects of this kind, for the expressions of policies.
+    pub fn object_type(&self, kind: &str) -> Option<ObjectType> {
+        ObjectType::custom(kind, rules::shape(&self.root, kind))
     }
 
     /// The schema of the whole object for an OpenAPI v3 document: with its type and metadata, and

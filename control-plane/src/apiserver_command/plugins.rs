@@ -3,12 +3,11 @@
 use apiserver::admission::PLUGINS;
 
 /// Those that Kubernetes runs unless they are switched off, and that are missing here.
-const MISSING: [&str; 15] = [
+const MISSING: [&str; 13] = [
     "ClusterTrustBundleAttest",
     "DefaultIngressClass",
     "DefaultStorageClass",
     "LimitRanger",
-    "MutatingAdmissionPolicy",
     "NodeDeclaredFeatureValidator",
     "PersistentVolumeClaimResize",
     "PodGroupProtection",
@@ -18,7 +17,6 @@ const MISSING: [&str; 15] = [
     "ResourceQuota",
     "RuntimeClass",
     "StorageObjectInUseProtection",
-    "ValidatingAdmissionPolicy",
 ];
 
 /// Those that run only if they are asked for. None of them is here.

@@ -224,6 +224,30 @@ fn kubectl_makes_one_of_each() {
 }
 
 #[test]
+fn kubectl_creates_a_policy_that_refuses_pods() {
+    if !kubectl_or_skip("kubectl and a policy") {
+        return;
+    }
+    let cluster = Cluster::start();
+    let file = cluster.file("policy.yaml", include_str!("kubectl/policy.yaml"));
+    let made = cluster.run(&["create", "-f", &file]);
+    let expected = "validatingadmissionpolicy.admissionregistration.k8s.io/images created\n\
+                    validatingadmissionpolicybinding.admissionregistration.k8s.io/images created\n";
+    assert_eq!(made, expected);
+    let refused = cluster.refused(&["run", "p", "--image=docker.example/i"]);
+    let expected = "The pods \"p\" is invalid: : ValidatingAdmissionPolicy 'images' with binding \
+                    'images' denied request: no image from elsewhere: docker.example/i\n";
+    assert_eq!(refused, expected);
+    cluster.run(&["run", "p", "--image=registry.example/i"]);
+    cluster.run(&["run", "q", "--image=docker.example/i", "-n", "kube-system"]);
+    let policies = cluster.run(&["get", "validatingadmissionpolicies"]);
+    assert!(
+        policies.starts_with("NAME     VALIDATIONS   PARAMKIND   AGE"),
+        "{policies}"
+    );
+}
+
+#[test]
 fn kubectl_watches_what_happens() {
     if !kubectl_or_skip("kubectl get -w") {
         return;

@@ -30,6 +30,7 @@ mod objects;
 mod overload;
 mod parts;
 mod pods;
+mod policies;
 mod rows;
 mod security;
 mod surface;

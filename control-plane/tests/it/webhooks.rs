@@ -1,8 +1,8 @@
 //! Admission webhooks: which writes they are asked about, what they may do to them, and what
 //! happens when they fail.
 
-mod server;
-mod world;
+pub(crate) mod server;
+pub(crate) mod world;
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use server::{Hook, Reply, allow, patch};
-use world::{GROUP, World, label, map, pod, rule};
+use world::{Answer, GROUP, World, label, map, pod, rule};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -664,6 +664,79 @@ async fn a_certificate_in_the_bundle_itself_is_trusted() {
     );
 }
 
+/// Whether a webhook with these conditions is asked about a new map `a` with data `k: v`, and the
+/// answer to the request.
+async fn asked(world: &World, expressions: &[&str], failure_policy: &str) -> (bool, Answer) {
+    let conditions = expressions.iter().enumerate().map(|(at, expression)| {
+        let name = format!("c{at}");
+        json!({"name": name, "expression": expression})
+    });
+    let more = json!({"matchConditions": Value::from_iter(conditions),
+        "failurePolicy": failure_policy});
+    world.configure("Validating", "v", "/v", more).await;
+    world.hook.calls();
+    let mut object = map("a");
+    object["data"] = json!({"k": "v"});
+    let answer = world.post(&format!("{MAPS}?dryRun=All"), &object).await;
+    let path = format!("{GROUP}/validatingwebhookconfigurations/v");
+    assert_eq!(world.ask("DELETE", &path, &Value::Null).await.code, 200);
+    (!world.hook.calls().is_empty(), answer)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_webhook_is_asked_only_if_all_its_conditions_are_true() {
+    let world = World::start().await;
+    world.hook.on("/v", allow);
+    for (expressions, expected) in [
+        (&["object.data.k == 'v'"][..], true),
+        (&["object.data.k == 'w'"], false),
+        (&["true", "request.operation == 'UPDATE'"], false),
+        (&["oldObject == null", "namespaceObject == null"], true),
+        (&["request.namespace == 'default'", "request.dryRun"], true),
+        (&["request.userInfo.username == 'system:admin'"], true),
+        (
+            &["authorizer.requestResource.check('create').allowed()"],
+            true,
+        ),
+        (
+            &["authorizer.path('/x').check('get').allowed() && !true"],
+            false,
+        ),
+        // One that is false decides, whatever else fails.
+        (&["object.data.missing == 'v'", "false"], false),
+    ] {
+        let (was_asked, answer) = asked(&world, expressions, "Fail").await;
+        assert_eq!(answer.code, 201, "{expressions:?}: {}", answer.body);
+        assert_eq!(was_asked, expected, "{expressions:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_failure_policy_decides_about_a_condition_that_fails() {
+    let world = World::start().await;
+    world.hook.on("/v", allow);
+    let fails = &["true", "object.data.missing == 'v'"];
+    let (was_asked, answer) = asked(&world, fails, "Ignore").await;
+    assert_eq!((was_asked, answer.code), (false, 201), "{}", answer.body);
+    let (was_asked, answer) = asked(&world, fails, "Fail").await;
+    assert_eq!((was_asked, answer.code), (false, 403));
+    let why = "configmaps \"a\" is forbidden: expression 'object.data.missing == 'v'' resulted in \
+               error: no such key: missing";
+    assert_eq!(answer.message(), why);
+    let round = "[0,1,2,3,4,5,6,7,8,9].all(x, ";
+    let costly = format!("{}true{}", round.repeat(6), ")".repeat(6));
+    let all = [costly.as_str(); 4];
+    let (was_asked, answer) = asked(&world, &all, "Fail").await;
+    assert_eq!((was_asked, answer.code), (false, 403));
+    assert!(
+        answer
+            .message()
+            .ends_with("running out of cost budget, no further validation rules will be run"),
+        "{}",
+        answer.message()
+    );
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_configuration_follows_the_rules_of_its_kind() {
     let world = World::start().await;
@@ -672,8 +745,8 @@ async fn a_configuration_follows_the_rules_of_its_kind() {
         (json!({"sideEffects": "Some"}), "webhooks[0].sideEffects"),
         (json!({"timeoutSeconds": 60}), "webhooks[0].timeoutSeconds"),
         (
-            json!({"matchConditions": [{"name": "c", "expression": "true"}]}),
-            "webhooks[0].matchConditions",
+            json!({"matchConditions": [{"name": "c", "expression": "object.x +"}]}),
+            "webhooks[0].matchConditions[0].expression",
         ),
         (
             json!({"clientConfig": {"url": "http://h"}}),

@@ -77,6 +77,8 @@ const APISERVER: Layers = Layers {
             "definitions",
             &["clock", "registry", "resources", "storage"],
         ),
+        // What follows policies, and writes what does not fit into their status.
+        ("type_checking", &["registry", "resources", "storage"]),
         // What puts the layers together.
         ("config", &["admission", "auth", "http"]),
         ("setup", &["admission", "auth", "cidr", "clock", "config"]),

@@ -2,7 +2,7 @@
 //! refuse a write, as the configurations say that are objects of the cluster.
 //!
 //! - `configuration` reads those objects;
-//! - `matching` decides which webhooks a write concerns, and in which version it is shown to them;
+//! - `matching` decides whether a webhook is asked about a write, and in which version;
 //! - `review` writes what a webhook is asked, and reads what it answers;
 //! - `mutating` and `validating` ask them in their order.
 //!
@@ -10,91 +10,50 @@
 //! from its own start, and so from serving the requests that would bring the webhook back.
 
 mod configuration;
-mod matching;
 pub(super) mod mutating;
 mod review;
 pub(super) mod validating;
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
-use machinery::schema::{self, Kind};
 use machinery::status::Status;
-use parking_lot::Mutex;
+use serde_json::Value;
 
+use super::expressions::{Rights, Write};
+use super::known::Known;
+use super::matching::Matched;
 use super::{Attributes, Context};
-use crate::storage::reader::Reader;
-use configuration::Configuration;
-use configuration::Webhook;
-use matching::Matched;
+use configuration::{Configuration, Webhook};
 
-/// The group of configurations and policies, which no webhook is asked about.
-const GROUP: &str = "admissionregistration.k8s.io";
-const EXEMPT: [&str; 6] = [
-    "MutatingAdmissionPolicy",
-    "MutatingAdmissionPolicyBinding",
-    "MutatingWebhookConfiguration",
-    "ValidatingAdmissionPolicy",
-    "ValidatingAdmissionPolicyBinding",
-    "ValidatingWebhookConfiguration",
-];
-
-/// The configurations of one kind, as the cache has them.
-struct Configurations {
-    plural: &'static str,
-    /// By the key of the object. A configuration that is not among them any more takes its
-    /// connections along.
-    known: Mutex<HashMap<Arc<str>, Arc<Configuration>>>,
-}
-
-impl Configurations {
-    fn new(plural: &'static str) -> Configurations {
-        Configurations {
-            plural,
-            known: Mutex::default(),
-        }
-    }
-
-    fn kind(&self) -> Option<&'static Arc<Kind>> {
-        schema::resource(GROUP, "v1", self.plural)
-    }
-
-    /// All configurations in the order of their names. Those of the same revision are the same.
-    fn current(&self, reader: &Reader) -> Vec<Arc<Configuration>> {
-        let stored = match self.kind() {
-            Some(kind) => reader.cached_stored(kind, ""),
-            None => Vec::new(),
-        };
-        let mut known = self.known.lock();
-        if stored.is_empty() && known.is_empty() {
-            return Vec::new();
-        }
-        let mut current = HashMap::new();
-        let mut ordered = Vec::new();
-        for one in &stored {
-            let configuration = match known.remove(&one.key) {
-                Some(known) if known.revision == one.revision => known,
-                _ => match one.kept() {
-                    Ok(object) => Arc::new(Configuration::read(&object, one.revision)),
-                    Err(error) => {
-                        tracing::warn!(key = %one.key, %error, "no webhooks are called");
-                        continue;
-                    }
-                },
-            };
-            current.insert(Arc::clone(&one.key), Arc::clone(&configuration));
-            ordered.push(configuration);
-        }
-        *known = current;
-        ordered
-    }
-}
+/// The configurations of one kind.
+type Configurations = Known<Configuration>;
 
 /// True if webhooks are asked about a write at all.
 fn concern(attributes: &Attributes<'_>) -> bool {
-    let kind = attributes.kind;
-    let exempt = kind.group() == GROUP && EXEMPT.contains(&kind.kind());
-    !exempt && !attributes.user.name.is_empty()
+    !attributes.configures_admission() && !attributes.user.name.is_empty()
+}
+
+/// Whether a webhook is asked about a write, and in which version of its object.
+async fn find(
+    webhook: &Webhook,
+    context: &Context,
+    attributes: &Attributes<'_>,
+    object: &Value,
+) -> Result<Option<Matched>, Status> {
+    let matched = webhook.criteria.find(context, attributes, object).await?;
+    let Some(matched) = matched else {
+        return Ok(None);
+    };
+    if webhook.conditions.is_empty() {
+        return Ok(Some(matched));
+    }
+    let write = Write::new(attributes, &matched, object, Value::Null);
+    let mut rights = Rights::new(context, attributes.user);
+    let met = webhook.conditions.are_met(&write, &mut rights).await;
+    match met {
+        Ok(true) => Ok(Some(matched)),
+        Ok(false) => Ok(None),
+        Err(_) if webhook.ignores_failures => Ok(None),
+        Err(why) => Err(attributes.forbidden(&why)),
+    }
 }
 
 /// How the call of a webhook failed.
@@ -128,7 +87,7 @@ async fn ask(
     attributes: &Attributes<'_>,
     webhook: &Webhook,
     matched: &Matched,
-    shown: &serde_json::Value,
+    shown: &Value,
 ) -> Result<review::Answer, Failure> {
     if attributes.dry && !webhook.passes_dry_run {
         let name = &webhook.name;

@@ -71,20 +71,20 @@ impl Rbac {
     /// Allows by the cached policy, or refuses by a fresh one: a user whose new right was
     /// acknowledged a moment ago has it.
     async fn allow(&self, reader: &Reader, asked: &Attributes) -> Result<(), Status> {
-        let decision = self.policy(reader).decide(asked);
-        if decision.allowed {
-            return Ok(());
-        }
-        // A request without credentials is not worth a request to the store.
-        let decision = if asked.user.name == ANONYMOUS {
-            decision
-        } else {
-            self.decide_fresh(reader, asked).await?
-        };
+        let decision = self.decided(reader, asked).await?;
         if decision.allowed {
             return Ok(());
         }
         Err(rbac::forbidden(asked, &decision.reason))
+    }
+
+    async fn decided(&self, reader: &Reader, asked: &Attributes) -> Result<Decision, Status> {
+        let decision = self.policy(reader).decide(asked);
+        // A request without credentials is not worth a request to the store.
+        if decision.allowed || asked.user.name == ANONYMOUS {
+            return Ok(decision);
+        }
+        self.decide_fresh(reader, asked).await
     }
 
     async fn decide_fresh(&self, reader: &Reader, asked: &Attributes) -> Result<Decision, Status> {
@@ -115,6 +115,10 @@ impl Rbac {
 impl Authorizer for Rbac {
     fn authorize<'a>(&'a self, reader: &'a Reader, asked: &'a Attributes) -> Answer<'a, ()> {
         Box::pin(self.allow(reader, asked))
+    }
+
+    fn decide<'a>(&'a self, reader: &'a Reader, asked: &'a Attributes) -> Answer<'a, Decision> {
+        Box::pin(self.decided(reader, asked))
     }
 
     fn review<'a>(

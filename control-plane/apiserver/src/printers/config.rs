@@ -7,6 +7,9 @@ use crate::storage::cells::Cell;
 
 use super::{Layout, NONE, UNKNOWN, age, number, since, text_or};
 
+/// What is shown of a policy without parameters.
+const UNSET: &str = "<unset>";
+
 pub(crate) const SECRET: Layout = Layout {
     columns: &["Type", "Data", "Age"],
     cells: |object| {
@@ -136,6 +139,37 @@ pub(crate) const WEBHOOK_CONFIGURATION: Layout = Layout {
     },
 };
 
+pub(crate) const VALIDATING_POLICY: Layout = Layout {
+    columns: &["Validations#", "ParamKind", "Age"],
+    cells: |object| policy(object, "validations"),
+};
+
+pub(crate) const MUTATING_POLICY: Layout = Layout {
+    columns: &["Mutations#", "ParamKind", "Age"],
+    cells: |object| policy(object, "mutations"),
+};
+
+pub(crate) const POLICY_BINDING: Layout = Layout {
+    columns: &["PolicyName", "ParamRef", "Age"],
+    cells: |object| {
+        let text = |key: &str| object::text(object, &["spec", "paramRef", key]);
+        let given = |path: &[&str]| object::at(object, path).is_some_and(Value::is_object);
+        let reference = match (text("namespace"), text("name")) {
+            ("", "") if given(&["spec", "paramRef", "selector"]) => {
+                selector(&object["spec"]["paramRef"]["selector"])
+            }
+            (_, "") => UNSET.to_owned(),
+            ("", name) => format!("*/{name}"),
+            (namespace, name) => format!("{namespace}/{name}"),
+        };
+        vec![
+            text_or(object, &["spec", "policyName"], ""),
+            reference.into(),
+            age(object),
+        ]
+    },
+};
+
 pub(crate) const FLOW_SCHEMA: Layout = Layout {
     columns: &[
         "PriorityLevel",
@@ -177,6 +211,45 @@ pub(crate) const API_SERVICE: Layout = Layout {
         vec![service.into(), available.into(), age(object)]
     },
 };
+
+fn policy(object: &Value, rules: &str) -> Vec<Cell> {
+    let text = |key: &str| object::text(object, &["spec", "paramKind", key]);
+    let kind = match object::at(object, &["spec", "paramKind"]) {
+        Some(Value::Object(_)) => format!("{}/{}", text("apiVersion"), text("kind")),
+        _ => UNSET.to_owned(),
+    };
+    let count = object::items(object, &["spec", rules]).len();
+    vec![count.into(), kind.into(), age(object)]
+}
+
+/// A label selector as Go shows it.
+fn selector(selector: &Value) -> String {
+    let labels = object::at(selector, &["matchLabels"]).and_then(Value::as_object);
+    let labels = labels.into_iter().flatten().map(|(key, value)| {
+        let value = value.as_str().unwrap_or_default();
+        format!("{key}: {value},")
+    });
+    let requirements = object::items(selector, &["matchExpressions"]).iter();
+    let requirements = requirements.map(|one| {
+        let text = |key: &str| object::text(one, &[key]);
+        let values: Vec<&str> = object::items(one, &["values"])
+            .iter()
+            .filter_map(Value::as_str)
+            .collect();
+        format!(
+            "LabelSelectorRequirement{{Key:{},Operator:{},Values:[{}],}},",
+            text("key"),
+            text("operator"),
+            values.join(" ")
+        )
+    });
+    format!(
+        "&LabelSelector{{MatchLabels:map[string]string{{{}}},\
+         MatchExpressions:[]LabelSelectorRequirement{{{}}},}}",
+        labels.collect::<String>(),
+        requirements.collect::<String>()
+    )
+}
 
 fn entries(object: &Value, path: &[&str]) -> Cell {
     let map = object::at(object, path).and_then(Value::as_object);

@@ -89,7 +89,9 @@ impl Patch {
             // Go does not report why an operation does not apply.
             Kind::Json => patch::json(old, &self.document).map_err(|error| match error {
                 patch::Error::Malformed(text) => Status::bad_request(text),
-                patch::Error::Unprocessable(_) => Status::unprocessable(),
+                patch::Error::Unprocessable(_) | patch::Error::TestFailed(_) => {
+                    Status::unprocessable()
+                }
             })?,
             Kind::Merge => patch::merge(old, &self.document),
             Kind::Strategic => patch::strategic(old, &self.document, message).map_err(status)?,
@@ -145,7 +147,9 @@ fn status(error: patch::Error) -> Status {
             Status::unprocessable()
         }
         // Kubernetes has no specific code for these errors.
-        patch::Error::Unprocessable(text) => Status::new(500, "", text),
+        patch::Error::Unprocessable(text) | patch::Error::TestFailed(text) => {
+            Status::new(500, "", text)
+        }
     }
 }
 

@@ -5,13 +5,14 @@ mod tests;
 
 use std::collections::BTreeSet;
 
+use machinery::cel::admission::Compiler;
 use machinery::name;
 use machinery::status::Cause;
 use serde_json::Value;
 
-use super::Causes;
 use super::field::FieldValue;
 use super::pod::port_number;
+use super::{Causes, expressions};
 
 const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 const SCOPES: [&str; 3] = ["*", "Cluster", "Namespaced"];
@@ -61,11 +62,7 @@ fn webhook(causes: &mut Causes, one: &FieldValue) {
     causes.label_selector(one, "objectSelector");
     causes.word(one, "reinvocationPolicy", &["IfNeeded", "Never"]);
     causes.below(one, "clientConfig", client_config);
-    if !one.items("matchConditions").is_empty() {
-        let why = "this server does not evaluate match conditions: narrow the webhook with \
-                   rules, namespaceSelector and objectSelector, and leave them out";
-        causes.push(Cause::forbidden(&one.path_of("matchConditions"), why));
-    }
+    expressions::conditions(causes, one, &Compiler::new(false));
 }
 
 fn qualified_name(causes: &mut Causes, one: &FieldValue) {
@@ -82,7 +79,8 @@ fn qualified_name(causes: &mut Causes, one: &FieldValue) {
     }
 }
 
-fn rule(causes: &mut Causes, rule: &FieldValue) {
+/// Some operations on some resources.
+pub(super) fn rule(causes: &mut Causes, rule: &FieldValue) {
     some_or_all(causes, rule, "operations", "operations");
     causes.each(rule, "operations", |causes, one| {
         let text = one.value.as_str().unwrap_or_default();

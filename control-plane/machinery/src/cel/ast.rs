@@ -30,8 +30,11 @@ pub(super) enum ExprKind {
     /// Items; one that is marked as optional is left out if it has no value.
     List(Vec<(bool, Expr)>),
     Map(Vec<Entry>),
-    /// A message of a named type. No such type can be made in Kubernetes.
-    Message(String),
+    /// A message of a named type. Only expressions that make patches have such types.
+    Message {
+        name: String,
+        fields: Vec<MessageField>,
+    },
     Fold(Box<Fold>),
 }
 
@@ -44,6 +47,16 @@ pub(super) enum Literal {
     Double(f64),
     String(String),
     Bytes(Vec<u8>),
+}
+
+/// A field of a message; one that is marked as optional is left out if it has no value.
+#[derive(Debug, Clone)]
+pub(super) struct MessageField {
+    /// Where its colon is in the source, in characters.
+    pub(super) at: usize,
+    pub(super) optional: bool,
+    pub(super) name: String,
+    pub(super) value: Expr,
 }
 
 /// An entry of a map.
@@ -121,7 +134,8 @@ impl ExprKind {
     /// Calls `visit` for each child.
     pub(super) fn each<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
         match self {
-            ExprKind::Literal(_) | ExprKind::Ident(_) | ExprKind::Message(_) => {}
+            ExprKind::Literal(_) | ExprKind::Ident(_) => {}
+            ExprKind::Message { fields, .. } => fields.iter().for_each(|one| visit(&one.value)),
             ExprKind::Select { operand, .. } => visit(operand),
             ExprKind::Call {
                 target, arguments, ..

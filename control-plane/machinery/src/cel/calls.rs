@@ -1,13 +1,21 @@
 //! What calls cost: before there are values, and with values.
 
 use super::ast::{ExprKind, Literal};
-use super::estimate::{Argument, LIST_COST, REGEX_FACTOR, Range, TEXT_FACTOR, scaled, size_at};
+use super::estimate::{
+    Argument, LIST_COST, MESSAGE_COST, REGEX_FACTOR, Range, TEXT_FACTOR, scaled, size_at,
+};
 use super::shape::Shape;
 use super::types::Type;
 use super::value::Value;
 
 /// The longest pattern of a named format.
 const FORMAT_REGEX_MAX: f64 = 128.0;
+/// The cost of a decision about rights: an expression can ask for two.
+const CHECK_COST: u64 = 350_000;
+/// The requirements of a selector for each of its characters.
+const SELECTOR_REQUIREMENTS: f64 = 0.5;
+/// The cost of one requirement of a selector.
+const REQUIREMENT_COST: f64 = (LIST_COST + MESSAGE_COST) as f64;
 /// The longest name of a format.
 const FORMAT_NAME_MAX: u64 = 64;
 
@@ -31,6 +39,9 @@ pub(super) fn estimate(call: &Call, root: Option<&Shape>) -> Option<(Range, Opti
     if let Some(known) = estimate_list(call, target, first, &size) {
         return Some(known);
     }
+    if let Some(cost) = authorization(call.function, || first.unwrap_or(Range::UNKNOWN)) {
+        return Some((cost, None));
+    }
     match call.function {
         "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => {
             let (list, size) = (call.target?, target?);
@@ -43,7 +54,7 @@ pub(super) fn estimate(call: &Call, root: Option<&Shape>) -> Option<(Range, Opti
             }
             Some((size.times(each), None))
         }
-        "url" => Some((first?.scaled(TEXT_FACTOR), first)),
+        "url" | "jsonpatch.escapeKey" => Some((first?.scaled(TEXT_FACTOR), first)),
         "lowerAscii" | "upperAscii" | "substring" | "trim" => {
             Some((target?.scaled(TEXT_FACTOR), target))
         }
@@ -266,11 +277,16 @@ pub(super) fn actual(
     if let Some(known) = actual_list(function, arguments, result) {
         return known;
     }
+    if let Some(cost) = authorization(function, || Range::of(size(1))) {
+        return cost.max;
+    }
     match function {
         "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => {
             arguments.first().map_or(0, Value::traversal_cost)
         }
-        "url" | "lowerAscii" | "upperAscii" | "substring" | "trim" => text(0),
+        "url" | "lowerAscii" | "upperAscii" | "substring" | "trim" | "jsonpatch.escapeKey" => {
+            text(0)
+        }
         "replace" | "split" | "ip.isCanonical" => scaled(size(0), 2.0 * TEXT_FACTOR),
         "join" => scaled(result.map_or(1, Value::size), 2.0 * TEXT_FACTOR),
         "find" | "findAll" => regex(),
@@ -308,6 +324,22 @@ pub(super) fn actual(
             _ => 1,
         },
     }
+}
+
+/// What functions about rights cost; `selector` is the size of a selector.
+fn authorization(function: &str, selector: impl Fn() -> Range) -> Option<Range> {
+    Some(match function {
+        "check" => Range::of(CHECK_COST),
+        "fieldSelector" | "labelSelector" => {
+            let parsed = selector().scaled(TEXT_FACTOR);
+            let requirements = selector().scaled(SELECTOR_REQUIREMENTS);
+            let matched = requirements.scaled(REQUIREMENT_COST);
+            Range::of(LIST_COST).plus(parsed).plus(matched)
+        }
+        "serviceAccount" | "path" | "group" | "resource" | "subresource" | "namespace" | "name"
+        | "allowed" | "reason" | "error" | "errored" => Range::of(1),
+        _ => return None,
+    })
 }
 
 /// Whether a function only reads a part of what a library made.
@@ -372,6 +404,7 @@ fn equal(arguments: &[Argument]) -> Option<Range> {
         Type::Opaque(_) => Some(Range::of(1)),
         Type::Struct(name) => match &**name {
             "kubernetes.Quantity" | "kubernetes.Semver" => Some(Range::of(1)),
+            name if name.starts_with("kubernetes.authorization.") => Some(Range::of(1)),
             "kubernetes.NamedFormat" => {
                 let name = Range {
                     min: 1,

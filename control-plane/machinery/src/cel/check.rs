@@ -3,11 +3,18 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::ast::{Expr, ExprKind, Fold, Literal};
+use super::Environment;
+use super::ast::{Expr, ExprKind, Fold, Literal, MessageField};
 use super::functions::{self, Overload};
 use super::issue::Issue;
 use super::shape::{Shape, ShapeKind};
 use super::types::{Bindings, Type};
+use super::value::COMPOSED;
+
+/// The types of what patches are made of. Fields of an object have types with its path in their
+/// names, such as `Object.spec`.
+pub(super) const OBJECT: &str = "Object";
+pub(super) const JSON_PATCH: &str = "JSONPatch";
 
 /// What is known of an expression after it is checked, by the numbers of its nodes.
 #[derive(Debug, Default)]
@@ -17,24 +24,23 @@ pub(super) struct Checked {
     pub(super) overloads: Vec<Vec<&'static str>>,
     /// The type that an identifier stands for.
     pub(super) type_names: HashMap<usize, Type>,
+    /// The variables with dots in their names that selections mean.
+    pub(super) names: HashMap<usize, String>,
     /// The namespaced functions that calls with a target mean.
     pub(super) qualified: HashMap<usize, String>,
     /// The variables that it uses.
     pub(super) variables: Vec<String>,
 }
 
-/// Checks an expression with these variables.
-pub(super) fn check(
-    expr: &Expr,
-    variables: &[(String, Type)],
-    shapes: &[Arc<Shape>],
-) -> Result<Checked, Vec<Issue>> {
+/// Checks an expression in an environment.
+pub(super) fn check(expr: &Expr, environment: &Environment) -> Result<Checked, Vec<Issue>> {
     let mut structs = HashMap::new();
-    shapes.iter().for_each(|shape| collect(shape, &mut structs));
+    let shapes = environment.shapes.iter();
+    shapes.for_each(|shape| collect(shape, &mut structs));
     let mut count = 0;
     expr.walk(&mut |inner| count = count.max(inner.id + 1));
     let mut checker = Checker {
-        variables,
+        environment,
         structs,
         scopes: Vec::new(),
         bindings: Bindings::default(),
@@ -80,7 +86,7 @@ fn collect<'a>(shape: &'a Arc<Shape>, structs: &mut HashMap<Arc<str>, &'a Arc<Sh
 }
 
 struct Checker<'a> {
-    variables: &'a [(String, Type)],
+    environment: &'a Environment,
     structs: HashMap<Arc<str>, &'a Arc<Shape>>,
     /// The variables of loops, the innermost last.
     scopes: Vec<(String, Type)>,
@@ -137,7 +143,7 @@ impl Checker<'_> {
                 let key = keys.unwrap_or_else(|| self.bindings.fresh());
                 Type::map(key, values.unwrap_or_else(|| self.bindings.fresh()))
             }
-            ExprKind::Message(name) => self.undeclared(expr, name),
+            ExprKind::Message { name, fields } => self.check_message(expr, name, fields),
             ExprKind::Fold(fold) => self.check_fold(fold),
         };
         self.checked.types[expr.id] = found;
@@ -148,6 +154,9 @@ impl Checker<'_> {
         if let Some(name) = qualified
             && let Some(found) = self.lookup(expr.id, &name)
         {
+            if !self.checked.type_names.contains_key(&expr.id) {
+                self.checked.names.insert(expr.id, name);
+            }
             return found;
         }
         let found = self.select_field(expr, operand, field, false);
@@ -167,7 +176,15 @@ impl Checker<'_> {
             Type::Struct(name) => match self.field_of(name, field) {
                 Some(found) => found,
                 None => {
-                    self.report(expr, format!("undefined field '{field}'"));
+                    let is_known = **name == *COMPOSED || self.structs.contains_key(name);
+                    self.report(
+                        expr,
+                        if is_known {
+                            format!("undefined field '{field}'")
+                        } else {
+                            format!("unexpected failed resolution of '{name}'")
+                        },
+                    );
                     Type::Error
                 }
             },
@@ -191,7 +208,39 @@ impl Checker<'_> {
         }
     }
 
+    /// A message has any fields; those of a JSON patch have types.
+    fn check_message(&mut self, expr: &Expr, name: &str, fields: &[MessageField]) -> Type {
+        let is_object = name == OBJECT || name.strip_prefix(OBJECT).is_some_and(is_below);
+        if !self.environment.makes_patches || !(is_object || name == JSON_PATCH) {
+            return self.undeclared(expr, name);
+        }
+        for field in fields {
+            self.check(&field.value);
+            let found = self.unwrap_if(field.optional, &field.value);
+            let wanted = match field.name.as_str() {
+                _ if is_object => Type::Dyn,
+                "op" | "path" | "from" => Type::String,
+                "value" => Type::Dyn,
+                other => {
+                    self.report(expr, format!("undefined field '{other}'"));
+                    continue;
+                }
+            };
+            if !self.bindings.assign(&wanted, &found) {
+                let (wanted, name) = (wanted.to_string(), &field.name);
+                let message = format!(
+                    "expected type of field '{name}' is '{wanted}' but provided type is '{found}'"
+                );
+                self.issues.push(Issue::at(field.at, message));
+            }
+        }
+        Type::Struct(name.into())
+    }
+
     fn field_of(&self, name: &str, field: &str) -> Option<Type> {
+        if name == COMPOSED {
+            return self.environment.composed.get(field).cloned();
+        }
         let shape = self.structs.get(name)?;
         Some(shape.field(field)?.kind_of.clone())
     }
@@ -214,13 +263,13 @@ impl Checker<'_> {
         arguments.iter().for_each(|argument| self.check(argument));
         if let Some(prefix) = target.and_then(Expr::qualified_name) {
             let name = format!("{prefix}.{function}");
-            if let Some(overloads) = functions::overloads(&name) {
+            if let Some(overloads) = functions::overloads(&name, self.environment.makes_patches) {
                 self.checked.qualified.insert(expr.id, name.clone());
                 return self.resolve(expr, &name, overloads, None, arguments);
             }
         }
         target.into_iter().for_each(|target| self.check(target));
-        match functions::overloads(function) {
+        match functions::overloads(function, self.environment.makes_patches) {
             Some(overloads) => self.resolve(expr, function, overloads, target, arguments),
             None => self.undeclared(expr, function),
         }
@@ -351,7 +400,7 @@ impl Checker<'_> {
         if let Some((_, found)) = self.scopes.iter().rev().find(is_it) {
             return Some(found.clone());
         }
-        if let Some((_, found)) = self.variables.iter().find(is_it) {
+        if let Some((_, found)) = self.environment.variables.iter().find(is_it) {
             if !self.checked.variables.iter().any(|one| one == name) {
                 self.checked.variables.push(name.to_owned());
             }
@@ -414,6 +463,10 @@ impl Checker<'_> {
     fn report(&mut self, expr: &Expr, message: String) {
         self.issues.push(Issue::at(expr.at, message));
     }
+}
+
+fn is_below(rest: &str) -> bool {
+    rest.starts_with('.')
 }
 
 /// The type with these instead of an overload's variables.

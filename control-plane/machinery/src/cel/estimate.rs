@@ -12,9 +12,10 @@ use super::macros::ACCU;
 use super::shape::Shape;
 use super::types::Type;
 
-/// The cost of making a list and of making a map.
+/// The cost of making a list, a map and a message.
 pub(super) const LIST_COST: u64 = 10;
 pub(super) const MAP_COST: u64 = 30;
+pub(super) const MESSAGE_COST: u64 = 40;
 /// The cost of looking at one character.
 pub(super) const TEXT_FACTOR: f64 = 0.1;
 /// The cost of one character of a regular expression per character of text.
@@ -124,7 +125,13 @@ struct Coster<'a> {
 impl<'a> Coster<'a> {
     fn cost(&mut self, expr: &'a Expr) -> Range {
         match &expr.kind {
-            ExprKind::Literal(_) | ExprKind::Message(_) => Range::default(),
+            ExprKind::Literal(_) => Range::default(),
+            ExprKind::Message { fields, .. } => {
+                let made = Range::of(MESSAGE_COST);
+                fields
+                    .iter()
+                    .fold(made, |sum, one| sum.plus(self.cost(&one.value)))
+            }
             ExprKind::Ident(name) => {
                 let path = match self.local(name) {
                     Some(local) => local.path.clone(),

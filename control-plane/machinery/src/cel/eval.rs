@@ -3,11 +3,13 @@
 //! Everything that is done costs what Kubernetes counts for it; the evaluation stops when the
 //! budget is used up. Besides, `work` bounds what the costs do not show: items that are copied.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::ast::{Entry, Expr, ExprKind, Fold, Literal};
+use super::ast::{Entry, Expr, ExprKind, Fold, Literal, MessageField};
+use super::library::authorization::{Check, Decision, Question};
 use super::macros::ACCU;
-use super::value::{List, Made, Map, Text, Value, Why, shown};
+use super::value::{List, Made, Map, Message, Text, Value, Why, shown};
 use super::{Program, calls, estimate, library};
 
 /// The most items that are copied from list to list.
@@ -20,19 +22,53 @@ pub(crate) enum Failure {
     Error(String),
     /// It costs too much.
     TooExpensive,
+    /// Something has to be known first.
+    Needs(Need),
 }
 
-type Evaluated<'a> = Result<Value<'a>, Failure>;
+/// What has to be known before an expression can be evaluated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// The value of a variable that is evaluated when it is used.
+    Composed(String),
+    /// A decision about rights.
+    Decision(Question),
+}
 
-/// Evaluates a program with these variables. Returns the cost, too.
+/// Where an evaluation finds what it does not compute.
+pub(super) trait Host<'a> {
+    /// The value of a variable.
+    fn variable(&self, name: &str) -> Option<Result<Value<'a>, Why>>;
+
+    /// The value of a variable that is evaluated when it is used; `None` if there is none.
+    fn composed(&self, _name: &str) -> Option<Evaluated<'a>> {
+        None
+    }
+
+    /// The answer to a question about rights; `None` if it is not known.
+    fn decision(&self, _question: &Question) -> Option<Decision> {
+        None
+    }
+}
+
+pub(super) type Evaluated<'a> = Result<Value<'a>, Failure>;
+
+impl Failure {
+    /// Whether no other part of the expression can make up for it.
+    fn is_final(&self) -> bool {
+        !matches!(self, Failure::Error(_))
+    }
+}
+
+/// Evaluates a program. Returns the cost, too.
 pub(super) fn eval<'a>(
     program: &'a Program,
-    variables: &'a dyn Fn(&str) -> Option<Result<Value<'a>, Why>>,
+    host: &dyn Host<'a>,
     limit: u64,
 ) -> (Evaluated<'a>, u64) {
     let mut evaluator = Evaluator {
         program,
-        variables,
+        host,
         scopes: Vec::new(),
         cost: 0,
         limit,
@@ -42,9 +78,9 @@ pub(super) fn eval<'a>(
     (result, evaluator.cost)
 }
 
-struct Evaluator<'a> {
+struct Evaluator<'a, 'h> {
     program: &'a Program,
-    variables: &'a dyn Fn(&str) -> Option<Result<Value<'a>, Why>>,
+    host: &'h dyn Host<'a>,
     /// The variables of loops, the innermost last.
     scopes: Vec<(&'a str, Value<'a>)>,
     cost: u64,
@@ -52,7 +88,7 @@ struct Evaluator<'a> {
     work: u64,
 }
 
-impl<'a> Evaluator<'a> {
+impl<'a> Evaluator<'a, '_> {
     fn eval(&mut self, expr: &'a Expr) -> Evaluated<'a> {
         match &expr.kind {
             ExprKind::Literal(literal) => Ok(literal_value(literal)),
@@ -69,7 +105,7 @@ impl<'a> Evaluator<'a> {
             } => self.call(expr, function, target.as_deref(), arguments),
             ExprKind::List(items) => self.list(expr, items),
             ExprKind::Map(entries) => self.map(expr, entries),
-            ExprKind::Message(name) => error(format!("unknown type: {name}")),
+            ExprKind::Message { name, fields } => self.message(name, fields),
             ExprKind::Fold(fold) => self.fold(fold),
         }
     }
@@ -90,7 +126,7 @@ impl<'a> Evaluator<'a> {
                 value.clone()
             });
         }
-        match (self.variables)(name) {
+        match self.host.variable(name) {
             Some(value) => value.map_err(Failure::Error),
             None => error(format!("no such attribute(s): {name}")),
         }
@@ -106,6 +142,9 @@ impl<'a> Evaluator<'a> {
         if let Some(one) = self.program.checked.type_names.get(&expr.id) {
             return Ok(Value::Type(one.clone()));
         }
+        if let Some(name) = self.program.checked.names.get(&expr.id) {
+            return self.ident(expr, name);
+        }
         let value = self.eval(operand);
         if test && matches!(value, Err(Failure::Error(_))) {
             self.cost = self.cost.saturating_sub(1);
@@ -119,6 +158,9 @@ impl<'a> Evaluator<'a> {
             Value::Optional(Some(inner)) => (Value::clone(&inner), true),
             plain => (plain, false),
         };
+        if let Value::Composed = value {
+            return self.composed(field, test);
+        }
         if test {
             return match value {
                 Value::Map(map) => Ok(Value::Bool(found(map.find(&key))?.is_some())),
@@ -133,6 +175,19 @@ impl<'a> Evaluator<'a> {
             found if was_optional => Ok(Value::Optional(found.map(Rc::new))),
             Some(found) => Ok(found),
             None => error(missing(&value, &key)),
+        }
+    }
+
+    /// A variable that is evaluated when it is used.
+    fn composed(&mut self, name: &str, test: bool) -> Evaluated<'a> {
+        if !test {
+            self.spend(1)?;
+        }
+        match (self.host.composed(name), test) {
+            (None, true) => Ok(Value::Bool(false)),
+            (None, false) => error(format!("no such key: {name}")),
+            (Some(value), true) => value.map(|_| Value::Bool(true)),
+            (Some(value), false) => value,
         }
     }
 
@@ -168,7 +223,7 @@ impl<'a> Evaluator<'a> {
             }
             ("@not_strictly_false" | "__not_strictly_false__", [test]) => {
                 let value = self.eval(test);
-                if let Err(Failure::TooExpensive) = value {
+                if value.as_ref().is_err_and(Failure::is_final) {
                     return value;
                 }
                 self.spend(1)?;
@@ -223,7 +278,7 @@ impl<'a> Evaluator<'a> {
         for argument in all {
             match self.eval(argument) {
                 Ok(value) => values.push(value),
-                Err(Failure::TooExpensive) => return Err(Failure::TooExpensive),
+                Err(failure) if failure.is_final() => return Err(failure),
                 Err(error) => {
                     failure.get_or_insert(error);
                     if count > 2 {
@@ -272,6 +327,17 @@ impl<'a> Evaluator<'a> {
                     1,
                 )
             }
+            ("check", [Value::Check(check), Value::String(verb)]) => {
+                let cost = calls::actual(function, overload, &values, None);
+                let Some(question) = check.question(verb) else {
+                    return (error("no such overload"), cost);
+                };
+                let decided = match self.host.decision(&question) {
+                    Some(decision) => Ok(Value::Check(Rc::new(Check::decided(decision)))),
+                    None => Err(Failure::Needs(Need::Decision(question))),
+                };
+                (decided, cost)
+            }
             ("cel.@mapInsert", _) => {
                 let result = library::insert(values);
                 (result.map_err(Failure::Error), 1)
@@ -294,7 +360,7 @@ impl<'a> Evaluator<'a> {
                 Ok(_) => {
                     failure.get_or_insert(Failure::Error("no such overload".to_owned()));
                 }
-                Err(Failure::TooExpensive) => return Err(Failure::TooExpensive),
+                Err(failure) if failure.is_final() => return Err(failure),
                 Err(other) => {
                     failure.get_or_insert(other);
                 }
@@ -419,6 +485,30 @@ impl<'a> Evaluator<'a> {
         Ok(Value::Map(Map::Made(Rc::new(made))))
     }
 
+    fn message(&mut self, name: &'a str, fields: &'a [MessageField]) -> Evaluated<'a> {
+        let mut made = BTreeMap::new();
+        for field in fields {
+            let value = match (field.optional, self.eval(&field.value)) {
+                (_, Err(failure)) => {
+                    self.spend(estimate::MESSAGE_COST)?;
+                    return Err(failure);
+                }
+                (true, Ok(Value::Optional(None))) => continue,
+                (true, Ok(Value::Optional(Some(inner)))) => Value::clone(&inner),
+                (true, Ok(other)) => {
+                    let (name, other) = (&field.name, shown(&other));
+                    return error(format!(
+                        "cannot initialize optional entry '{name}' from non-optional value {other}"
+                    ));
+                }
+                (false, Ok(value)) => value,
+            };
+            made.insert(field.name.as_str(), value);
+        }
+        self.spend(estimate::MESSAGE_COST)?;
+        Ok(Value::Message(Rc::new(Message { name, fields: made })))
+    }
+
     fn fold(&mut self, fold: &'a Fold) -> Evaluated<'a> {
         let range = self.eval(&fold.range)?;
         let init = self.eval(&fold.init)?;
@@ -481,7 +571,7 @@ impl<'a> Evaluator<'a> {
                     }
                     self.scopes[accu].1 = value;
                 }
-                Err(Failure::TooExpensive) => return Err(Failure::TooExpensive),
+                Err(failure) if failure.is_final() => return Err(failure),
                 Err(failure) => {
                     // What is accumulated is an error: `all` and `exists` may still decide.
                     if !matches!(fold.init.kind, ExprKind::Literal(Literal::Bool(_))) {

@@ -20,19 +20,21 @@ pub(super) struct Overload {
     pub(super) variables: usize,
 }
 
-static FUNCTIONS: LazyLock<HashMap<&'static str, Vec<Overload>>> = LazyLock::new(|| {
-    let mut functions: HashMap<&'static str, Vec<Overload>> = HashMap::new();
-    for line in include_str!("functions.txt").lines() {
-        if let Some((name, overload)) = read(line) {
-            functions.entry(name).or_default().push(overload);
-        }
-    }
-    functions
-});
+type Table = HashMap<&'static str, Vec<Overload>>;
 
-/// The ways to call a function, in the order in which they are tried.
-pub(super) fn overloads(name: &str) -> Option<&'static [Overload]> {
-    FUNCTIONS.get(name).map(Vec::as_slice)
+static FUNCTIONS: LazyLock<Table> = LazyLock::new(|| table(include_str!("functions.txt")));
+static OF_PATCHES: LazyLock<Table> = LazyLock::new(|| table(FUNCTIONS_OF_PATCHES));
+
+/// What only expressions that make patches may call.
+const FUNCTIONS_OF_PATCHES: &str =
+    "string_jsonpatch_escapeKey_string jsonpatch.escapeKey global (string) string";
+
+/// The ways to call a function, in the order in which they are tried. `makes_patches` adds the
+/// functions of expressions that make patches.
+pub(super) fn overloads(name: &str, makes_patches: bool) -> Option<&'static [Overload]> {
+    let of_patches = || OF_PATCHES.get(name).filter(|_| makes_patches);
+    let found = FUNCTIONS.get(name).or_else(of_patches)?;
+    Some(found.as_slice())
 }
 
 /// The type that a name stands for in expressions.
@@ -59,6 +61,14 @@ pub(super) fn type_named(name: &str) -> Option<Type> {
         | "kubernetes.NamedFormat" => Type::Struct(name.into()),
         _ => return None,
     })
+}
+
+fn table(lines: &'static str) -> Table {
+    let mut functions = Table::new();
+    for (name, overload) in lines.lines().filter_map(read) {
+        functions.entry(name).or_default().push(overload);
+    }
+    functions
 }
 
 /// A line of the table: identifier, function, style, arguments and result.
@@ -110,6 +120,10 @@ fn one_type(text: &'static str, names: &mut Vec<&'static str>) -> Option<Type> {
     let Some((name, parameters)) = text.split_once('(') else {
         return match text {
             "dyn" => Some(Type::Dyn),
+            // No expression can name these.
+            name if name.starts_with("kubernetes.authorization.") => {
+                Some(Type::Struct(name.into()))
+            }
             name => type_named(name),
         };
     };

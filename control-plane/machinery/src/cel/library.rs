@@ -1,6 +1,7 @@
 //! The functions that expressions call.
 
 mod arithmetic;
+pub(super) mod authorization;
 mod convert;
 pub(super) mod format;
 mod lists;
@@ -33,7 +34,7 @@ pub(super) fn call<'a>(
     if let Some(result) = regexes::call(function, arguments, patterns) {
         return result;
     }
-    let libraries: [Call; 11] = [
+    let libraries: [Call; 12] = [
         arithmetic::call,
         convert::call,
         strings::call,
@@ -45,6 +46,7 @@ pub(super) fn call<'a>(
         semver::call,
         url::call,
         format::call,
+        authorization::call,
     ];
     let mut found = libraries.iter().map(|call| call(function, arguments));
     found.find_map(|one| one).unwrap_or_else(|| {

@@ -231,7 +231,7 @@ impl Maker<'_> {
     fn sort_by(&mut self, target: Expr, var: &Expr, key: Expr) -> Made {
         if matches!(
             target.kind,
-            ExprKind::Literal(_) | ExprKind::Map(_) | ExprKind::Message(_)
+            ExprKind::Literal(_) | ExprKind::Map(_) | ExprKind::Message { .. }
         ) {
             let message = "sortBy can only be applied to a list, identifier, comprehension, call \
                            or select expression";

@@ -3,7 +3,7 @@
 //! Each level of nesting costs stack, here and in every pass over the tree, so [`DEPTH_MAX`]
 //! bounds the depth of the tree and of the parser.
 
-use super::ast::{Entry, Expr, ExprKind, Literal};
+use super::ast::{Entry, Expr, ExprKind, Literal, MessageField};
 use super::issue::Issue;
 use super::lex::{self, Token, TokenKind};
 use super::macros;
@@ -106,7 +106,12 @@ impl Nodes {
         self.next += 1;
         expr.id = self.next - 1;
         match &mut expr.kind {
-            ExprKind::Literal(_) | ExprKind::Ident(_) | ExprKind::Message(_) => {}
+            ExprKind::Literal(_) | ExprKind::Ident(_) => {}
+            ExprKind::Message { fields, .. } => {
+                fields
+                    .iter_mut()
+                    .for_each(|one| self.renumber(&mut one.value));
+            }
             ExprKind::Select { operand, .. } => self.renumber(operand),
             ExprKind::Call {
                 target, arguments, ..
@@ -284,10 +289,11 @@ impl Parser {
         let optional = self.take("?").is_some();
         let token = self.peek().clone();
         if !matches!(token.kind, TokenKind::Ident | TokenKind::Quoted) {
-            let message = format!(
-                "Syntax error: no viable alternative at input '.{}'",
-                token.text
-            );
+            let text = match token.kind {
+                TokenKind::End => "",
+                _ => token.text.as_str(),
+            };
+            let message = format!("Syntax error: no viable alternative at input '.{text}'");
             return Err(Issue::at(token.at, message));
         }
         self.next += 1;
@@ -375,11 +381,11 @@ impl Parser {
         self.nodes.node(token.at, ExprKind::Ident(name.to_owned()))
     }
 
-    /// A message: its fields are read and left, because there is no type that it could have.
     fn message(&mut self, name: String) -> Result<Expr, Issue> {
         let at = self.expect("{")?;
+        let mut fields = Vec::new();
         while !self.is("}") {
-            self.take("?");
+            let optional = self.take("?").is_some();
             let token = self.peek().clone();
             if token.kind != TokenKind::Ident {
                 return Err(mismatch(
@@ -388,14 +394,19 @@ impl Parser {
                 ));
             }
             self.next += 1;
-            self.expect(":")?;
-            self.expr()?;
+            let at = self.expect(":")?;
+            fields.push(MessageField {
+                at,
+                optional,
+                name: token.text,
+                value: self.expr()?,
+            });
             if self.take(",").is_none() {
                 break;
             }
         }
         self.expect("}")?;
-        self.nodes.node(at, ExprKind::Message(name))
+        self.nodes.node(at, ExprKind::Message { name, fields })
     }
 
     fn list(&mut self, at: usize) -> Result<Expr, Issue> {

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value as Json;
 
 use super::library::time;
-use super::shape::{Identity, Shape, ShapeKind};
+use super::shape::{Shape, ShapeKind};
 use super::value::{List, Map, Text, Value, Why};
 use crate::time::Timestamp;
 
@@ -33,7 +33,7 @@ pub(super) fn value<'a>(json: &'a Json, shape: &'a Shape) -> Result<Value<'a>, W
             Err("invalid data, expected a map for the provided schema with type=object".to_owned())
         }
         (ShapeKind::List(of_items, identity), Json::Array(items)) => {
-            Ok(Value::List(List::json(items, of_items, identity)))
+            Ok(Value::List(List::json(items, of_items, Some(identity))))
         }
         (ShapeKind::List(..), _) => Err(
             "invalid data, expected an array for the provided schema with type=array".to_owned(),
@@ -102,6 +102,11 @@ pub(super) fn is_object(shape: Option<&Shape>) -> bool {
     shape.is_some_and(|shape| matches!(shape.kind, ShapeKind::Object(_)))
 }
 
+/// Whether it has no schema: its lists and maps compare with any value.
+pub(super) fn is_any(shape: &Shape) -> bool {
+    matches!(shape.kind, ShapeKind::Any)
+}
+
 /// A JSON value without a schema.
 fn any<'a>(json: &'a Json, shape: &'a Shape) -> Value<'a> {
     match json {
@@ -112,7 +117,7 @@ fn any<'a>(json: &'a Json, shape: &'a Shape) -> Value<'a> {
             None => Value::Double(number.as_f64().unwrap_or(f64::MAX)),
         },
         Json::String(text) => borrowed(text),
-        Json::Array(items) => Value::List(List::json(items, shape, &Identity::Atomic)),
+        Json::Array(items) => Value::List(List::json(items, shape, None)),
         Json::Object(fields) => Value::Map(Map::Json(fields, shape)),
     }
 }

@@ -3,13 +3,14 @@
 //! A value that comes from an object borrows it and reads it with its [`Shape`], item by item.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::ops::Deref;
 use std::rc::Rc;
 
 use serde_json::Value as Json;
 
+use super::library::authorization::Check;
 use super::library::format::Format;
 use super::library::network::Cidr;
 use super::library::semver::Semver;
@@ -42,8 +43,37 @@ pub(crate) enum Value<'a> {
     Cidr(Cidr),
     Semver(Rc<Semver>),
     Format(&'static Format),
+    /// A step on the way to a decision about rights.
+    Check(Rc<Check>),
+    /// A message that an expression made, for a patch.
+    Message(Rc<Message<'a>>),
+    /// The variables of a policy, which are evaluated when they are used.
+    Composed,
     /// A part of an object that no schema describes: it can only be compared.
     Hidden(&'a Json),
+}
+
+/// How deep and how large a value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Extent {
+    pub(super) depth: u64,
+    pub(super) count: u64,
+}
+
+impl Extent {
+    const ONE: Extent = Extent { depth: 1, count: 1 };
+
+    fn add(&mut self, inner: Extent) {
+        self.depth = self.depth.max(inner.depth + 1);
+        self.count = self.count.saturating_add(inner.count);
+    }
+}
+
+/// A message with its fields in the order of their names.
+#[derive(Debug, Clone)]
+pub(crate) struct Message<'a> {
+    pub(super) name: &'a str,
+    pub(super) fields: BTreeMap<&'a str, Value<'a>>,
 }
 
 #[derive(Debug, Clone)]
@@ -55,7 +85,7 @@ pub(crate) enum Text<'a> {
 #[derive(Debug, Clone)]
 pub(crate) struct List<'a> {
     items: Items<'a>,
-    /// What makes items the same; `None` for a list that an expression made.
+    /// What makes items the same; `None` for a list without a schema.
     pub(super) identity: Option<&'a Identity>,
 }
 
@@ -87,6 +117,9 @@ pub(super) enum Key {
     Fraction(u64),
     String(String),
 }
+
+/// The name of the type of a policy's variables.
+pub(super) const COMPOSED: &str = "kubernetes.variables";
 
 /// Why a value cannot be had.
 pub(super) type Why = String;
@@ -137,6 +170,9 @@ impl<'a> Value<'a> {
             Value::Format(_) => Type::Struct("kubernetes.NamedFormat".into()),
             Value::Ip(_) => Type::Opaque("net.IP".into()),
             Value::Cidr(_) => Type::Opaque("net.CIDR".into()),
+            Value::Check(check) => check.type_of(),
+            Value::Message(message) => Type::Struct(message.name.into()),
+            Value::Composed => Type::Struct(COMPOSED.into()),
             Value::Hidden(_) => Type::Dyn,
         }
     }
@@ -159,6 +195,38 @@ impl<'a> Value<'a> {
             Value::Cidr(cidr) => u64::from(cidr.bits.div_ceil(8)),
             _ => 1,
         }
+    }
+
+    /// Its levels, and how many values it would be without sharing. Each shared part is measured
+    /// once: what is made of itself twice, again and again, would take forever otherwise.
+    pub(super) fn extent(&self, known: &mut HashMap<usize, Extent>) -> Extent {
+        let place = match self {
+            Value::List(List {
+                items: Items::Made(items),
+                ..
+            }) => Rc::as_ptr(items) as usize,
+            Value::Map(Map::Made(made)) => Rc::as_ptr(made) as usize,
+            Value::Message(message) => Rc::as_ptr(message) as usize,
+            Value::Optional(Some(inner)) => Rc::as_ptr(inner) as usize,
+            _ => return Extent::ONE,
+        };
+        if let Some(extent) = known.get(&place) {
+            return *extent;
+        }
+        let mut extent = Extent::ONE;
+        let mut add = |inner: &Value| extent.add(inner.extent(known));
+        match self {
+            Value::List(List {
+                items: Items::Made(items),
+                ..
+            }) => items.iter().for_each(&mut add),
+            Value::Map(Map::Made(made)) => made.entries.iter().for_each(|(_, value)| add(value)),
+            Value::Message(message) => message.fields.values().for_each(&mut add),
+            Value::Optional(Some(inner)) => add(inner),
+            _ => {}
+        }
+        known.insert(place, extent);
+        extent
     }
 
     /// What it costs to look at everything in it.
@@ -232,6 +300,8 @@ impl<'a> Value<'a> {
             (Value::Cidr(one), Value::Cidr(other)) => one == other,
             (Value::Semver(one), Value::Semver(other)) => one.compare(other) == Ordering::Equal,
             (Value::Format(one), Value::Format(other)) => one.name == other.name,
+            (Value::Message(one), Value::Message(other)) => return one.equals(other),
+            (Value::Check(_) | Value::Composed, _) => return not_comparable(true),
             (Value::Hidden(one), Value::Hidden(other)) => one == other,
             (one, other) => one.compare_numbers(other) == Some(Ordering::Equal),
         })
@@ -291,11 +361,30 @@ pub(super) fn type_name(one: &Type) -> String {
     }
 }
 
+impl<'a> Message<'a> {
+    fn equals(&self, other: &Message<'a>) -> Result<bool, Why> {
+        if self.name != other.name || self.fields.len() != other.fields.len() {
+            return Ok(false);
+        }
+        for (name, value) in &self.fields {
+            match other.fields.get(name) {
+                Some(their) if value.equals(their)? => {}
+                _ => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+}
+
 impl<'a> List<'a> {
-    pub(super) fn json(items: &'a [Json], shape: &'a Shape, identity: &'a Identity) -> List<'a> {
+    pub(super) fn json(
+        items: &'a [Json],
+        shape: &'a Shape,
+        identity: Option<&'a Identity>,
+    ) -> List<'a> {
         List {
             items: Items::Json(items, shape),
-            identity: Some(identity),
+            identity,
         }
     }
 
@@ -434,7 +523,11 @@ impl<'a> Map<'a> {
         match self {
             Map::Json(fields, shape) => {
                 let Value::String(key) = key else {
-                    return Err("no such overload".to_owned());
+                    return if read::is_any(shape) {
+                        Ok(None)
+                    } else {
+                        Err("no such overload".to_owned())
+                    };
                 };
                 let Some((name, shape)) = read::field(shape, key) else {
                     return Ok(None);
@@ -501,7 +594,8 @@ impl<'a> Map<'a> {
 
     fn equals(&self, other: &Value<'a>) -> Result<bool, Why> {
         let Value::Map(other) = other else {
-            return not_comparable(matches!(self, Map::Json(..)));
+            let has_schema = self.shape().is_some_and(|shape| !read::is_any(shape));
+            return not_comparable(has_schema);
         };
         if self.len() != other.len() {
             return Ok(false);

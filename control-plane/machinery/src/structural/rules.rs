@@ -17,6 +17,11 @@ pub(super) use field_path::normalised;
 use super::node::{Additional, Node};
 use crate::cel::{Environment, Program, Shape};
 
+/// The shape of whole objects with this schema.
+pub(super) fn shape(root: &Node, name: &str) -> Shape {
+    shapes::of(root, name, true)
+}
+
 /// A rule as its author wrote it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Rule {

@@ -26,7 +26,7 @@ use tokio_rustls::TlsAcceptor;
 type Behaviour = Arc<dyn Fn(&Value) -> Reply + Send + Sync>;
 
 /// What a webhook answers.
-pub(super) enum Reply {
+pub(crate) enum Reply {
     /// The response of a review. It gets the uid of its question.
     Review(Value),
     /// A code and a body.
@@ -38,10 +38,10 @@ pub(super) enum Reply {
 }
 
 /// A running webhook; it stops when it is dropped.
-pub(super) struct Hook {
-    pub(super) address: SocketAddr,
+pub(crate) struct Hook {
+    pub(crate) address: SocketAddr,
     /// The certificate of whoever signed the server's, in PEM and base64.
-    pub(super) bundle: String,
+    pub(crate) bundle: String,
     state: Arc<State>,
     accepting: AbortHandle,
 }
@@ -56,7 +56,7 @@ struct State {
 
 impl Hook {
     /// A webhook with a certificate of an authority for these names.
-    pub(super) async fn start(names: &[&str]) -> Hook {
+    pub(crate) async fn start(names: &[&str]) -> Hook {
         let mut authority = CertificateParams::new(Vec::new()).unwrap();
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
@@ -68,7 +68,7 @@ impl Hook {
     }
 
     /// A webhook whose certificate is its own authority, as `openssl req -x509` makes them.
-    pub(super) async fn self_signed(names: &[&str]) -> Hook {
+    pub(crate) async fn self_signed(names: &[&str]) -> Hook {
         let mut params = params(names);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
@@ -102,24 +102,24 @@ impl Hook {
     }
 
     /// Says what a path does with its questions.
-    pub(super) fn on(&self, path: &str, does: impl Fn(&Value) -> Reply + Send + Sync + 'static) {
+    pub(crate) fn on(&self, path: &str, does: impl Fn(&Value) -> Reply + Send + Sync + 'static) {
         let mut all = self.state.behaviours.lock().unwrap();
         all.insert(path.to_owned(), Arc::new(does));
     }
 
     /// A `clientConfig` for one of its paths.
-    pub(super) fn config(&self, path: &str) -> Value {
+    pub(crate) fn config(&self, path: &str) -> Value {
         let url = format!("https://{}{path}", self.address);
         json!({"url": url, "caBundle": self.bundle})
     }
 
     /// The calls since the last look: path and query, and the request.
-    pub(super) fn calls(&self) -> Vec<(String, Value)> {
+    pub(crate) fn calls(&self) -> Vec<(String, Value)> {
         std::mem::take(&mut self.state.calls.lock().unwrap())
     }
 
     /// The paths that were called since the last look.
-    pub(super) fn paths(&self) -> Vec<String> {
+    pub(crate) fn paths(&self) -> Vec<String> {
         let calls = self.calls().into_iter();
         calls
             .map(|(path, _)| path.split('?').next().unwrap().to_owned())
@@ -127,7 +127,7 @@ impl Hook {
     }
 
     /// How many connections were made.
-    pub(super) fn connections(&self) -> usize {
+    pub(crate) fn connections(&self) -> usize {
         self.state.connections.load(Ordering::SeqCst)
     }
 }
@@ -144,12 +144,12 @@ fn params(names: &[&str]) -> CertificateParams {
 }
 
 /// Allows the write.
-pub(super) fn allow(_: &Value) -> Reply {
+pub(crate) fn allow(_: &Value) -> Reply {
     Reply::Review(json!({"allowed": true}))
 }
 
 /// Allows the write and patches its object.
-pub(super) fn patch(operations: &Value) -> Reply {
+pub(crate) fn patch(operations: &Value) -> Reply {
     let patch = STANDARD.encode(operations.to_string());
     Reply::Review(json!({"allowed": true, "patchType": "JSONPatch", "patch": patch}))
 }

@@ -1,5 +1,9 @@
 //! A server with a webhook beside it, and what tests ask them.
 
+use std::sync::Arc;
+
+use apiserver::auth::User;
+use apiserver::auth::authorize::Rbac;
 use apiserver::{Config, Server};
 use axum::body::{Body, to_bytes};
 use http::{HeaderMap, Request};
@@ -10,41 +14,54 @@ use tower::ServiceExt as _;
 use super::server::Hook;
 use crate::cluster::BINARY;
 
-pub(super) const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
+pub(crate) const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 
-pub(super) struct World {
+pub(crate) struct World {
     _store: testkit::Server,
     server: Server,
-    pub(super) hook: Hook,
+    pub(crate) hook: Hook,
 }
 
-pub(super) struct Answer {
-    pub(super) code: u16,
+pub(crate) struct Answer {
+    pub(crate) code: u16,
     headers: HeaderMap,
-    pub(super) body: Value,
+    pub(crate) body: Value,
 }
 
 impl Answer {
-    pub(super) fn warnings(&self) -> Vec<&str> {
+    pub(crate) fn warnings(&self) -> Vec<&str> {
         let all = self.headers.get_all("Warning").iter();
         all.map(|one| one.to_str().unwrap()).collect()
     }
 
-    pub(super) fn message(&self) -> &str {
+    pub(crate) fn message(&self) -> &str {
         self.body["message"].as_str().unwrap()
     }
 }
 
 impl World {
-    pub(super) async fn start() -> World {
+    pub(crate) async fn start() -> World {
         World::with(Hook::start(&["127.0.0.1"]).await).await
     }
 
-    pub(super) async fn with(hook: Hook) -> World {
+    pub(crate) async fn with(hook: Hook) -> World {
+        World::configured(hook, Config::default()).await
+    }
+
+    /// A world in which roles and bindings decide about the users of [`World::ask_as`].
+    pub(crate) async fn with_roles() -> World {
+        let config = Config {
+            authorizer: Arc::new(Rbac::default()),
+            ..Config::default()
+        };
+        World::configured(Hook::start(&["127.0.0.1"]).await, config).await
+    }
+
+    async fn configured(hook: Hook, config: Config) -> World {
         let launch = Launch::program(BINARY).subcommand("store");
         let store = launch.start().unwrap_or_else(|error| panic!("{error}"));
         let client = etcd_api::Client::connect(store.url()).await.unwrap();
-        let server = Server::new(client, Config::default());
+        let server = Server::new(client, config);
         server.ready().await.unwrap();
         World {
             _store: store,
@@ -53,7 +70,26 @@ impl World {
         }
     }
 
-    pub(super) async fn ask(&self, method: &str, path: &str, body: &Value) -> Answer {
+    pub(crate) async fn ask(&self, method: &str, path: &str, body: &Value) -> Answer {
+        self.send(None, method, path, body).await
+    }
+
+    /// A request of the user with this name.
+    pub(crate) async fn ask_as(
+        &self,
+        user: &str,
+        method: &str,
+        path: &str,
+        body: &Value,
+    ) -> Answer {
+        let user = User {
+            name: user.to_owned(),
+            ..User::default()
+        };
+        self.send(Some(user), method, path, body).await
+    }
+
+    async fn send(&self, user: Option<User>, method: &str, path: &str, body: &Value) -> Answer {
         let media_type = match method {
             "PATCH" => "application/merge-patch+json",
             _ => "application/json",
@@ -63,10 +99,13 @@ impl World {
             body => Body::from(body.to_string()),
         };
         let request = Request::builder().method(method).uri(path);
-        let request = request
+        let mut request = request
             .header("Content-Type", media_type)
             .body(body)
             .unwrap();
+        if let Some(user) = user {
+            request.extensions_mut().insert(user);
+        }
         let response = self.server.router().oneshot(request).await.unwrap();
         let (head, body) = response.into_parts();
         let body = to_bytes(body, usize::MAX).await.unwrap();
@@ -77,24 +116,24 @@ impl World {
         }
     }
 
-    pub(super) async fn post(&self, path: &str, body: &Value) -> Answer {
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
         self.ask("POST", path, body).await
     }
 
     /// Creates what the test needs.
-    pub(super) async fn given(&self, path: &str, body: &Value) {
+    pub(crate) async fn given(&self, path: &str, body: &Value) {
         let answer = self.post(path, body).await;
         assert_eq!(answer.code, 201, "{path}: {}", answer.body);
     }
 
     /// Creates a configuration of one webhook for a path of the hook.
-    pub(super) async fn configure(&self, kind: &str, name: &str, path: &str, more: Value) {
+    pub(crate) async fn configure(&self, kind: &str, name: &str, path: &str, more: Value) {
         let answer = self.try_configure(kind, name, path, more).await;
         assert_eq!(answer.code, 201, "{}", answer.body);
         assert_eq!(answer.warnings(), [""; 0]);
     }
 
-    pub(super) async fn try_configure(
+    pub(crate) async fn try_configure(
         &self,
         kind: &str,
         name: &str,
@@ -119,21 +158,21 @@ fn merge(into: &mut Value, more: &Value) {
     into.extend(more.as_object().unwrap().clone());
 }
 
-pub(super) fn rule(operation: &str, resource: &str) -> Value {
+pub(crate) fn rule(operation: &str, resource: &str) -> Value {
     json!({"operations": [operation], "apiGroups": ["*"], "apiVersions": ["*"],
         "resources": [resource]})
 }
 
-pub(super) fn map(name: &str) -> Value {
+pub(crate) fn map(name: &str) -> Value {
     json!({"kind": "ConfigMap", "metadata": {"name": name}})
 }
 
-pub(super) fn pod(name: &str) -> Value {
+pub(crate) fn pod(name: &str) -> Value {
     json!({"kind": "Pod", "metadata": {"name": name},
         "spec": {"containers": [{"name": "c", "image": "i:1"}]}})
 }
 
-pub(super) fn label(key: &str) -> Value {
+pub(crate) fn label(key: &str) -> Value {
     json!([
         {"op": "test", "path": "/kind", "value": "ConfigMap"},
         {"op": "add", "path": "/metadata/labels", "value": {key: "yes"}},

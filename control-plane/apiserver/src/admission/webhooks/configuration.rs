@@ -2,19 +2,20 @@
 
 use std::time::Duration;
 
+use machinery::cel::admission::Compiler;
 use machinery::object;
-use machinery::selector::LabelSelector;
 use serde_json::Value;
 
+use super::super::conditions::Conditions;
+use super::super::matching::Criteria;
 use super::review::{V1, V1BETA1};
 use crate::webhook::Endpoint;
 
 /// The timeout of a webhook whose configuration has none.
 const TIMEOUT: u64 = 10;
 
-/// A configuration at one revision.
+/// A configuration.
 pub(super) struct Configuration {
-    pub(super) revision: i64,
     pub(super) webhooks: Vec<Webhook>,
 }
 
@@ -24,12 +25,9 @@ pub(super) struct Webhook {
     pub(super) id: String,
     pub(super) name: String,
     pub(super) mutates: bool,
-    pub(super) rules: Vec<Rule>,
-    /// Rules may also match another version of the object.
-    pub(super) matches_equivalents: bool,
-    /// `None` for a selector that cannot be read: it is an error for each write that it is about.
-    pub(super) namespaces: Option<LabelSelector>,
-    pub(super) objects: Option<LabelSelector>,
+    pub(super) criteria: Criteria,
+    /// What else a write has to be like.
+    pub(super) conditions: Conditions,
     pub(super) ignores_failures: bool,
     /// Asked again after others changed the object.
     pub(super) reinvoked: bool,
@@ -42,17 +40,8 @@ pub(super) struct Webhook {
     pub(super) endpoint: Result<Endpoint, String>,
 }
 
-/// What a webhook is asked about. Each list may have `*`.
-pub(super) struct Rule {
-    pub(super) operations: Vec<String>,
-    pub(super) groups: Vec<String>,
-    pub(super) versions: Vec<String>,
-    pub(super) resources: Vec<String>,
-    pub(super) scope: String,
-}
-
 impl Configuration {
-    pub(super) fn read(object: &Value, revision: i64) -> Configuration {
+    pub(super) fn read(object: &Value) -> Configuration {
         let all = object::items(object, &["webhooks"]).iter().enumerate();
         let webhooks = all.map(|(at, one)| {
             let id = format!("{}/{at}", object::name(object));
@@ -60,19 +49,14 @@ impl Configuration {
             Webhook::read(one, id, mutates)
         });
         Configuration {
-            revision,
             webhooks: webhooks.collect(),
         }
     }
 }
 
 impl Webhook {
-    fn read(webhook: &Value, id: String, mutates: bool) -> Webhook {
+    pub(super) fn read(webhook: &Value, id: String, mutates: bool) -> Webhook {
         let is = |key: &str, value: &str| object::text(webhook, &[key]) == value;
-        let selector = |key: &str| {
-            let selector = webhook.get(key).unwrap_or(&Value::Null);
-            LabelSelector::from_object(selector).ok()
-        };
         let seconds = object::integer(webhook, &["timeoutSeconds"]);
         let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
         let mut versions = object::items(webhook, &["admissionReviewVersions"]).iter();
@@ -84,36 +68,14 @@ impl Webhook {
             id,
             name: object::text(webhook, &["name"]).to_owned(),
             mutates,
-            rules: object::items(webhook, &["rules"])
-                .iter()
-                .map(Rule::read)
-                .collect(),
-            matches_equivalents: is("matchPolicy", "Equivalent"),
-            namespaces: selector("namespaceSelector"),
-            objects: selector("objectSelector"),
+            criteria: Criteria::read(webhook, "rules"),
+            conditions: Conditions::read(webhook, &Compiler::new(false)),
             ignores_failures: is("failurePolicy", "Ignore"),
             reinvoked: is("reinvocationPolicy", "IfNeeded"),
             passes_dry_run: is("sideEffects", "None") || is("sideEffects", "NoneOnDryRun"),
             timeout: Duration::from_secs(seconds.unwrap_or(TIMEOUT)),
             review_version: versions.find_map(known).map(|(_, version)| version),
             endpoint: Endpoint::of(webhook.get("clientConfig").unwrap_or(&Value::Null)),
-        }
-    }
-}
-
-impl Rule {
-    fn read(rule: &Value) -> Rule {
-        let texts = |key: &str| {
-            let all = object::items(rule, &[key]).iter();
-            all.filter_map(|one| Some(one.as_str()?.to_owned()))
-                .collect()
-        };
-        Rule {
-            operations: texts("operations"),
-            groups: texts("apiGroups"),
-            versions: texts("apiVersions"),
-            resources: texts("resources"),
-            scope: object::text(rule, &["scope"]).to_owned(),
         }
     }
 }

@@ -6,13 +6,11 @@ mod tests;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use machinery::object;
-use machinery::schema::Kind;
 use machinery::status::Status;
 use serde_json::{Value, json};
 
-use super::super::Attributes;
-use super::matching::{self, Matched};
-use crate::auth::review::user_info;
+use super::super::matching::Matched;
+use super::super::{Attributes, request};
 use crate::clock;
 
 /// The versions of reviews, the newest first.
@@ -46,31 +44,11 @@ impl Question {
         shown: &Value,
     ) -> Question {
         let uid = clock::uid();
-        let (asked, kind) = (attributes.kind, &*matched.resource.kind);
         let old = attributes.old.map(|old| matched.shown(attributes, old));
-        let mut request = json!({
-            "uid": uid,
-            "kind": kind_of(kind, attributes.subresource),
-            "resource": resource_of(kind),
-            "requestKind": kind_of(asked, attributes.subresource),
-            "requestResource": resource_of(asked),
-            "operation": attributes.operation,
-            "userInfo": user_info(attributes.user),
-            "object": shown,
-            "oldObject": old.as_deref().unwrap_or(&Value::Null),
-            "dryRun": attributes.dry,
-            "options": attributes.options,
-        });
-        for (key, text) in [
-            ("name", attributes.name),
-            ("namespace", matching::namespace(attributes)),
-            ("subResource", attributes.subresource),
-            ("requestSubResource", attributes.subresource),
-        ] {
-            if !text.is_empty() {
-                request[key] = text.into();
-            }
-        }
+        let mut request = request::of(attributes, &matched.resource.kind);
+        request["uid"] = uid.as_str().into();
+        request["object"] = shown.clone();
+        request["oldObject"] = old.as_deref().cloned().unwrap_or_default();
         Question {
             version,
             uid,
@@ -154,17 +132,4 @@ pub(super) fn refused(webhook: &str, status: &Value) -> Status {
     let code = object::integer(status, &["code"]).filter(|code| *code >= 400);
     let code = code.and_then(|code| u16::try_from(code).ok());
     Status::relayed(code.unwrap_or(400), &message, status)
-}
-
-fn kind_of(kind: &Kind, subresource: &str) -> Value {
-    match kind.subresource(subresource) {
-        Some(body) => {
-            json!({"group": body.group(), "version": body.version(), "kind": body.kind()})
-        }
-        None => json!({"group": kind.group(), "version": kind.version(), "kind": kind.kind()}),
-    }
-}
-
-fn resource_of(kind: &Kind) -> Value {
-    json!({"group": kind.group(), "version": kind.version(), "resource": kind.plural()})
 }

@@ -6,7 +6,8 @@ use machinery::status::Status;
 use serde_json::Value;
 
 use super::super::{Attributes, Context};
-use super::{Configurations, ask, concern, matching};
+use super::configuration::Configuration;
+use super::{Configurations, ask, concern, find};
 
 /// The plugin's name.
 pub(in super::super) const NAME: &str = "ValidatingAdmissionWebhook";
@@ -16,7 +17,10 @@ pub(in super::super) struct Validating(Configurations);
 
 impl Validating {
     pub(in super::super) fn new() -> Validating {
-        Validating(Configurations::new("validatingwebhookconfigurations"))
+        Validating(Configurations::new(
+            "validatingwebhookconfigurations",
+            Configuration::read,
+        ))
     }
 
     /// Asks the webhooks that a write concerns. Of several refusals the first counts, in the order
@@ -33,7 +37,7 @@ impl Validating {
         }
         let mut concerned = Vec::new();
         for webhook in current.iter().flat_map(|one| &one.webhooks) {
-            if let Some(matched) = matching::find(webhook, context, attributes, object).await? {
+            if let Some(matched) = find(webhook, context, attributes, object).await? {
                 concerned.push((webhook, matched));
             }
         }

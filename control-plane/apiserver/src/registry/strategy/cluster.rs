@@ -13,17 +13,27 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "admissionregistration.k8s.io",
         resource: "mutatingadmissionpolicies",
+        columns: &printers::config::MUTATING_POLICY,
         generation: Generation::OfSpec,
         allow_unconditional_update: false,
-        without_effect: |_| Some("its policies are not evaluated"),
+        decides_about_requests: true,
+        rules: Rules {
+            validate: validate::policies::mutating,
+            ..Rules::DEFAULT
+        },
         ..DEFAULT
     },
     Strategy {
         group: "admissionregistration.k8s.io",
         resource: "mutatingadmissionpolicybindings",
+        columns: &printers::config::POLICY_BINDING,
         generation: Generation::OfSpec,
         allow_unconditional_update: false,
-        without_effect: |_| Some("its policies are not evaluated"),
+        decides_about_requests: true,
+        rules: Rules {
+            validate: validate::policies::mutating_binding,
+            ..Rules::DEFAULT
+        },
         ..DEFAULT
     },
     Strategy {
@@ -42,18 +52,29 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "admissionregistration.k8s.io",
         resource: "validatingadmissionpolicies",
+        columns: &printers::config::VALIDATING_POLICY,
         resets: STATUS_ALONE,
         generation: Generation::OfSpec,
         allow_unconditional_update: false,
-        without_effect: |_| Some("its policies are not evaluated"),
+        decides_about_requests: true,
+        rules: Rules {
+            validate: validate::policies::validating,
+            validate_subresource_update: |_, _, new| validate::policies::status(new),
+            ..Rules::DEFAULT
+        },
         ..DEFAULT
     },
     Strategy {
         group: "admissionregistration.k8s.io",
         resource: "validatingadmissionpolicybindings",
+        columns: &printers::config::POLICY_BINDING,
         generation: Generation::OfSpec,
         allow_unconditional_update: false,
-        without_effect: |_| Some("its policies are not evaluated"),
+        decides_about_requests: true,
+        rules: Rules {
+            validate: validate::policies::validating_binding,
+            ..Rules::DEFAULT
+        },
         ..DEFAULT
     },
     Strategy {

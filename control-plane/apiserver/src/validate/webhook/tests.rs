@@ -40,7 +40,14 @@ const WRONG: &str = r#"
 /failurePolicy | "Never" | failurePolicy | Unsupported value
 /matchPolicy | "Near" | matchPolicy | Unsupported value
 /reinvocationPolicy | "Twice" | reinvocationPolicy | Unsupported value
-/matchConditions | [{"name": "n"}] | matchConditions | does not evaluate match conditions
+/matchConditions | [{"name": "n"}] | matchConditions[0].expression | Required value
+/matchConditions | [{"expression": "true"}] | matchConditions[0].name | Required value
+/matchConditions | [{"name": "a b", "expression": "true"}] | matchConditions[0].name | name part must consist of
+/matchConditions | [{"name": "n", "expression": "true"}, {"name": "n", "expression": "true"}] | matchConditions[1].name | Duplicate value: "n"
+/matchConditions | [{"name": "n", "expression": "1 +"}] | matchConditions[0].expression | Invalid value: "1 +": compilation failed: ERROR: <input>:1:4: Syntax error
+/matchConditions | [{"name": "n", "expression": " 1 "}] | matchConditions[0].expression | Invalid value: "1": must evaluate to bool but got int
+/matchConditions | [{"name": "n", "expression": "params.x"}] | matchConditions[0].expression | undeclared reference to 'params'
+/matchConditions | [{"name": "n", "expression": "'a'.matches('[')"}] | matchConditions[0].expression | Invalid value
 /admissionReviewVersions | [] | admissionReviewVersions | must specify one of v1, v1beta1
 /admissionReviewVersions | ["v9"] | admissionReviewVersions | must include at least one of v1, v1beta1
 /admissionReviewVersions | ["v1", "v1"] | admissionReviewVersions[1] | duplicate version

@@ -25,6 +25,7 @@ pub(super) fn call<'a>(function: &str, arguments: &[Value<'a>]) -> Option<Result
         }
         ("lowerAscii", []) => Ok(Value::text(text.to_ascii_lowercase())),
         ("upperAscii", []) => Ok(Value::text(text.to_ascii_uppercase())),
+        ("jsonpatch.escapeKey", []) => Ok(Value::text(text.replace('~', "~0").replace('/', "~1"))),
         ("trim", []) => Ok(Value::text(text.trim())),
         ("reverse", []) => Ok(Value::text(text.chars().rev().collect::<String>())),
         ("substring", [Value::Int(from)]) => substring(text, *from, None),

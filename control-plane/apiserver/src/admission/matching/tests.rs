@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::super::{Attributes, Warnings};
-use super::super::configuration::Configuration;
+use super::super::{Attributes, Warnings};
+use super::Criteria;
 use crate::auth::User;
 use crate::registry::strategy;
 use crate::resources::catalogue::{Catalogue, Resource};
@@ -35,9 +35,8 @@ fn matches(
         resource: &resource,
         warnings: &Warnings::default(),
     };
-    let object = json!({"metadata": {"name": "c"}, "webhooks": [{"rules": [rule]}]});
-    let configuration = Configuration::read(&object, 1);
-    configuration.webhooks[0].rules[0].matches(&attributes, &resource)
+    let criteria = Criteria::read(&json!({"rules": [rule]}), "rules");
+    criteria.rules[0].matches(&attributes, &resource)
 }
 
 #[test]
