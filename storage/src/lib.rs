@@ -3,6 +3,7 @@
 
 #![deny(unsafe_code)]
 
+mod atomic_file;
 mod btree;
 pub mod codec;
 pub mod encryption;

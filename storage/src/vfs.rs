@@ -19,7 +19,6 @@
 //! 6. Bytes that were reserved, or written once, can be written even if the disk is full, on file
 //!    systems that write in place.
 
-pub(crate) mod atomic_file;
 pub(crate) mod dry_run;
 pub mod os;
 #[cfg(any(test, feature = "test-support"))]

@@ -299,12 +299,19 @@ const STORAGE: Layers = Layers {
         ("codec", &[]),
         ("vfs", &[]),
         ("error", &["vfs"]),
-        ("encryption", &["codec", "vfs"]),
-        ("wal", &["codec", "encryption", "vfs"]),
-        ("btree", &["encryption", "sync", "vfs"]),
-        ("mvcc", &["btree", "codec", "encryption", "sync", "vfs"]),
-        ("inspect", &["encryption", "mvcc", "vfs", "wal"]),
-        ("fuzzing", &["btree", "mvcc", "vfs", "wal"]),
+        ("atomic_file", &["error", "vfs"]),
+        ("encryption", &["atomic_file", "codec", "error", "vfs"]),
+        ("wal", &["codec", "encryption", "error", "vfs"]),
+        (
+            "btree",
+            &["atomic_file", "encryption", "error", "sync", "vfs"],
+        ),
+        (
+            "mvcc",
+            &["btree", "codec", "encryption", "error", "sync", "vfs"],
+        ),
+        ("inspect", &["encryption", "error", "mvcc", "vfs", "wal"]),
+        ("fuzzing", &["btree", "error", "mvcc", "vfs", "wal"]),
     ],
     without: &[],
 };
@@ -338,7 +345,14 @@ const MACHINERY: Layers = Layers {
         // Custom resources.
         (
             "cel",
-            &["name", "pattern", "quantity", "text_format", "time"],
+            &[
+                "name",
+                "pattern",
+                "quantity",
+                "schema",
+                "text_format",
+                "time",
+            ],
         ),
         (
             "structural",
@@ -513,18 +527,27 @@ impl Names {
             return;
         }
         match tokens.get(2) {
-            Some(TokenTree::Ident(name)) => drop(self.modules.insert(name.to_string())),
+            Some(TokenTree::Ident(name)) => self.module(&name.to_string()),
             Some(TokenTree::Group(group)) => {
                 let mut starts = true;
                 for token in group.stream() {
                     if let (true, TokenTree::Ident(name)) = (starts, &token) {
-                        self.modules.insert(name.to_string());
+                        self.module(&name.to_string());
                     }
                     starts = matches!(&token, TokenTree::Punct(one) if one.as_char() == ',');
                 }
             }
             _ => {}
         }
+    }
+
+    /// Notes a module. A crate's root gives its error type out, wherever that is.
+    fn module(&mut self, name: &str) {
+        let module = match name {
+            "Error" | "Result" => "error",
+            name => name,
+        };
+        self.modules.insert(module.to_owned());
     }
 }
 

@@ -29,8 +29,9 @@ use super::pages::{FIRST_UNIT, Pages, Shared};
 use super::reservation::Reservation;
 use super::space::Space;
 use super::tree::{Tree, TreeKind};
+use crate::atomic_file;
 use crate::encryption::{CLEAR, DataKeys};
-use crate::vfs::{File, Open, Vfs, atomic_file};
+use crate::vfs::{File, Open, Vfs};
 use crate::{Error, Result};
 
 pub(crate) const META_SLOTS: usize = 2;

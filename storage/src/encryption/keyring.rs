@@ -19,8 +19,9 @@ use std::path::Path;
 
 use super::cipher::{KEY_BYTES, Key, Purpose, SALT_BYTES, Salt, Subkey, TAG_BYTES, random};
 use super::{CLEAR, KEYS_MAX};
+use crate::atomic_file;
 use crate::codec::Reader;
-use crate::vfs::{Open, Vfs, atomic_file};
+use crate::vfs::{Open, Vfs};
 use crate::{Error, Result};
 
 const MAGIC: [u8; 8] = *b"SteleKey";

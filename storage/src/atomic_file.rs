@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Open, Vfs};
+use crate::vfs::{Open, Vfs};
 use crate::{Error, Result};
 
 /// Makes `path` hold `bytes`, durably. A crash leaves the old content, or all of the new.
