@@ -59,11 +59,11 @@ impl World {
         }
         let host = clients.clients[client].host;
         let process = self.hosts[host].process.as_ref();
-        // One that only learns answers few requests.
+        // A learner answers serializable reads only.
         let learns = process.is_some_and(|process| process.learns());
         let may_ask = !learns || clients.rng.chance(300);
         let Some(process) = process.filter(|_| may_ask) else {
-            // Connection refused, maybe: another member, then.
+            // Nobody answers here: another member, then.
             clients.clients[client].host = clients.rng.below(clients.hosts as u64) as usize;
             return self.later(client, 20 * MILLI);
         };

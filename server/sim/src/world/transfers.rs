@@ -40,7 +40,7 @@ impl World {
             "h{host} sends {:?} the state of {index} as {form:?}, {length} bytes",
             self.host_of(to)
         ));
-        // Wherever it goes to: nobody hears of one to nowhere.
+        // A state for a machine that is not there takes its time, too.
         let link = (host, self.host_of(to).unwrap_or(host));
         let takes = self.net.transfer(length, link);
         let transfer = Transfer {
