@@ -14,7 +14,8 @@ fn validating_policy() -> Value {
 }
 
 fn mutating_policy() -> Value {
-    let patch = json!({"patchType": "JSONPatch", "jsonPatch": {"expression": "[]"}});
+    let expression = "[JSONPatch{op: 'remove', path: '/x'}]";
+    let patch = json!({"patchType": "JSONPatch", "jsonPatch": {"expression": expression}});
     json!({"metadata": {"name": "p"}, "spec": {"failurePolicy": "Fail",
         "matchConstraints": matching(), "reinvocationPolicy": "Never", "mutations": [patch]}})
 }
