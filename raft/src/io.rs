@@ -279,7 +279,8 @@ pub enum Complaint {
     /// A message that no correct member sends. It had no effect.
     Refused { from: NodeId, why: &'static str },
     /// `peer` acknowledged everything up to `acknowledged` to this leader, but now refuses what
-    /// follows: its log is lost, or comes from an older disk. It gets no more entries.
+    /// follows: its log is lost, or comes from an older disk. It gets no more entries
+    /// until it acknowledges again.
     PeerLostLog { peer: NodeId, acknowledged: Index },
     /// This member acknowledged everything up to `acknowledged` but holds the log only up to
     /// `holds`. It gives no vote until it holds again what it promised to keep.

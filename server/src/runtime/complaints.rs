@@ -30,8 +30,9 @@ impl Complaints {
                 "remote-peer-id" = format!("{peer:x}"),
                 "acknowledged-index" = acknowledged,
                 "a member has lost log entries that it acknowledged: its data directory was \
-                 emptied, damaged or put back to an older state; it gets no more entries. Remove \
-                 it from the cluster and add it anew with an empty data directory"
+                 emptied, damaged or put back to an older state; it gets no more entries until it \
+                 acknowledges again. When the other members are in step, remove it from the \
+                 cluster and add it anew with an empty data directory"
             ),
             Complaint::Misread { from, why } => tracing::error!(
                 "local-member-id" = format!("{member_id:x}"),

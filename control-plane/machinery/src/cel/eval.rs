@@ -3,7 +3,7 @@
 //! Everything that is done costs what Kubernetes counts for it; the evaluation stops when the
 //! budget is used up. Besides, `work` bounds what the costs do not show: items that are copied.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use super::ast::{Entry, Expr, ExprKind, Fold, Literal, MessageField};
@@ -12,8 +12,25 @@ use super::macros::ACCU;
 use super::value::{List, Made, Map, Message, Text, Value, Why, shown};
 use super::{Program, calls, estimate, library};
 
-/// The most items that are copied from list to list.
+/// The most items that are copied from list to list, and values that are compared with others.
+/// Kubernetes' costs do not tell how much that is: a list of two lists, each of which is one list
+/// twice, and so on, has two items.
 const WORK_MAX: u64 = 50_000_000;
+/// The functions that look at all that their arguments hold.
+const WALKING: [&str; 12] = [
+    "_==_",
+    "_!=_",
+    "@in",
+    "distinct",
+    "indexOf",
+    "isSorted",
+    "lastIndexOf",
+    "max",
+    "min",
+    "sets.contains",
+    "sets.equivalent",
+    "sets.intersects",
+];
 
 /// Why there is no value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -298,6 +315,9 @@ impl<'a> Evaluator<'a, '_> {
         overload: &str,
         mut values: Vec<Value<'a>>,
     ) -> (Evaluated<'a>, u64) {
+        if WALKING.contains(&function) && !self.may_walk(&values) {
+            return (Err(Failure::TooExpensive), 1);
+        }
         match (function, values.as_slice()) {
             ("_==_" | "_!=_", [left, right]) => {
                 let negated = function == "_!=_";
@@ -601,6 +621,15 @@ impl<'a> Evaluator<'a, '_> {
             return Ok(None);
         }
         self.eval(&fold.step).map(Some)
+    }
+
+    /// Counts what the values hold. False if that is too much.
+    fn may_walk(&mut self, values: &[Value]) -> bool {
+        for value in values {
+            let extent = value.extent(&mut HashMap::new());
+            self.work = self.work.saturating_add(extent.count);
+        }
+        self.work <= WORK_MAX
     }
 
     fn spend(&mut self, cost: u64) -> Result<(), Failure> {

@@ -33,3 +33,24 @@ fn expressions_have_the_results_of_the_language() {
     holds("[3, 1, 2].sort() == [1, 2, 3]");
     holds("type(self.n) == int");
 }
+
+#[test]
+fn what_is_made_of_itself_again_and_again_is_not_walked_through() {
+    let nested = |then: &str| {
+        let level = |at: usize| {
+            let below = at - 1;
+            format!(
+                "[dyn([a{below}, a{below}])].exists(a{at}, \
+                 [dyn([b{below}, b{below}])].exists(b{at}, "
+            )
+        };
+        let levels: String = (1..=30).map(level).collect();
+        let first = "[dyn(1)].exists(a0, [dyn(1)].exists(b0, ";
+        first.to_owned() + &levels + then + &")".repeat(62)
+    };
+    for then in ["a30 == b30", "a30 in [b30]", "[a30].indexOf(b30) == 0"] {
+        let found = run(&nested(then));
+        assert_eq!(found, Err("TooExpensive".to_owned()), "{then}");
+    }
+    assert_eq!(run(&nested("a5 == b5")), Ok(Outcome::Bool(true)));
+}
