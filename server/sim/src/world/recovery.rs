@@ -28,6 +28,8 @@ impl World {
         self.crash(host, Crash::PowerCut);
         let this = &mut self.hosts[host];
         this.disk = image.power_cut(this.rng.next());
+        // It may have been copied while it was full.
+        this.disk.set_capacity(u64::MAX);
         this.rolled_back = Some(had);
         this.has_old_disk = true;
         self.figures.rolled_back += 1;
@@ -52,7 +54,7 @@ impl World {
         let committed = self.model.applied();
         let other_voters = (0..self.hosts.len()).filter(|other| *other != host);
         let others: Vec<&Host> = other_voters
-            .filter(|other| self.votes(*other))
+            .filter(|other| self.votes(*other) && !self.hosts[*other].retired)
             .map(|other| &self.hosts[other])
             .collect();
         let known = self.members.voters().filter(|id| *id != this.id).count();
