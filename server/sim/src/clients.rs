@@ -221,11 +221,11 @@ impl Clients {
         Ok(())
     }
 
-    /// The request is committed: whoever asks from now on has to see what it did.
-    pub(crate) fn takes_effect(&mut self, request_id: u64, now: u64) {
-        self.committed.entry(request_id).or_insert(now);
+    /// The request is committed: whoever asks after `by` has to see what it did.
+    pub(crate) fn takes_effect(&mut self, request_id: u64, by: u64) {
+        self.committed.entry(request_id).or_insert(by);
         if let Some(place) = self.unheard.remove(&request_id) {
-            self.history[place].returned_at = now;
+            self.history[place].returned_at = by;
         }
     }
 

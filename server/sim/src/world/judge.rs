@@ -100,7 +100,10 @@ impl World {
             self.clients.judge_committed(id).of("refusals")?;
             // Everybody refuses it in the same way, and whoever asked may never hear of that.
             if answered.as_ref().is_some_and(Result::is_ok) {
-                self.clients.takes_effect(id, self.now);
+                // A sole voter reads what it has applied: until then nobody can have heard of it.
+                let is_asked_for = self.members.voters().count() > 1;
+                let by = if is_asked_for { self.now } else { u64::MAX };
+                self.clients.takes_effect(id, by);
             }
         }
         match request {
