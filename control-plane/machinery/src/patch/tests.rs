@@ -37,10 +37,7 @@ fn json_patches_apply_in_order_or_not_at_all() {
     ]);
     assert_eq!(json(&object, &patch), Ok(json!({"a": {"b": [1, 2, 3]}})));
     let failing = json!([{"op": "test", "path": "/c", "value": "x"}]);
-    assert!(matches!(
-        json(&object, &failing),
-        Err(Error::Unprocessable(_))
-    ));
+    assert!(matches!(json(&object, &failing), Err(Error::TestFailed(_))));
     let missing = json!([{"op": "remove", "path": "/zz"}]);
     assert!(matches!(
         json(&object, &missing),
