@@ -28,7 +28,7 @@ use crate::registry::Registry;
 use crate::registry::definition::{CLEANUP, Condition, ESTABLISHED, NAMES_ACCEPTED, holds};
 use crate::registry::strategy::builtin;
 use crate::resources::catalogue::{Catalogue, Resource, Storage};
-use crate::storage::interest::Interest;
+use crate::storage::following::Following;
 use names::Taken;
 
 const GROUP: &str = "apiextensions.k8s.io";
@@ -86,31 +86,18 @@ impl Follower {
         let resource = registry.reader.resource(GROUP, "v1", PLURAL)?;
         let storage = resource.stored()?;
         let cache = registry.reader.reflector.cache(storage)?;
-        let interest = Interest {
-            folder: storage.folder(""),
-            field: None,
-        };
-        // Joined before the first turn: what changes during a turn wakes for the next one.
-        let Ok(mut changed) = cache.join(&interest, cache.end()) else {
-            return Err(Status::internal("the definitions changed too fast"));
-        };
-        let followed = async {
-            loop {
-                self.turn(&resource.kind, synced).await?;
-                tokio::select! {
-                    woken = changed.changed() => {
-                        woken.map_err(|_| Status::internal("the watch cache is gone"))?;
-                    }
-                    Some(done) = self.cleanups.join_next() => {
-                        let name = done.map_err(|error| Status::internal(&error.to_string()))?;
-                        self.cleaning.remove(&name);
-                    }
+        // Begun before the first turn: what changes during a turn wakes for the next one.
+        let mut following = Following::begin(cache, storage, "definitions")?;
+        loop {
+            self.turn(&resource.kind, synced).await?;
+            tokio::select! {
+                woken = following.changed() => woken?,
+                Some(done) = self.cleanups.join_next() => {
+                    let name = done.map_err(|error| Status::internal(&error.to_string()))?;
+                    self.cleaning.remove(&name);
                 }
             }
-        };
-        let ended = followed.await;
-        cache.leave(&interest);
-        ended
+        }
     }
 
     /// Brings what is served and what the definitions say of themselves in line with them.

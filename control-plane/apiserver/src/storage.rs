@@ -4,6 +4,7 @@
 pub(crate) mod cache;
 pub(crate) mod cells;
 pub(crate) mod entry;
+pub(crate) mod following;
 pub(crate) mod interest;
 pub(crate) mod reader;
 pub(crate) mod reflector;

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::registry::Registry;
 use crate::resources::catalogue::{Catalogue, Resource};
-use crate::storage::interest::Interest;
+use crate::storage::following::Following;
 
 const GROUP: &str = "admissionregistration.k8s.io";
 const PLURAL: &str = "validatingadmissionpolicies";
@@ -42,24 +42,12 @@ async fn run(registry: &Registry) -> Result<(), Status> {
     let resource = registry.reader.resource(GROUP, "v1", PLURAL)?;
     let storage = resource.stored()?;
     let cache = registry.reader.reflector.cache(storage)?;
-    let interest = Interest {
-        folder: storage.folder(""),
-        field: None,
-    };
-    // Joined before the first turn: what changes during a turn wakes for the next one.
-    let Ok(mut changed) = cache.join(&interest, cache.end()) else {
-        return Err(Status::internal("the policies changed too fast"));
-    };
-    let followed = async {
-        loop {
-            turn(registry, &resource).await?;
-            let woken = changed.changed().await;
-            woken.map_err(|_| Status::internal("the watch cache is gone"))?;
-        }
-    };
-    let ended = followed.await;
-    cache.leave(&interest);
-    ended
+    // Begun before the first turn: what changes during a turn wakes for the next one.
+    let mut following = Following::begin(cache, storage, "policies")?;
+    loop {
+        turn(registry, &resource).await?;
+        following.changed().await?;
+    }
 }
 
 /// Checks the policies that changed since their last check.
