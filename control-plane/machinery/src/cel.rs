@@ -33,6 +33,7 @@ use serde_json::Value as Json;
 use ast::Expr;
 use check::Checked;
 use eval::{Failure, Host};
+pub use shape::is_reserved;
 pub(crate) use shape::{Identity, REQUEST_MAX, Shape, ShapeKind};
 use types::Type;
 use value::{Value, Why};

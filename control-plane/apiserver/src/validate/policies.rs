@@ -5,6 +5,7 @@ mod tests;
 
 use std::collections::BTreeSet;
 
+use machinery::cel;
 use machinery::cel::admission::{Compiler, Wanted};
 use machinery::name;
 use machinery::object;
@@ -29,29 +30,6 @@ const MUTATING_OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
 const ANNOTATIONS_MAX: usize = 20;
 /// The longest expression of an audit annotation, in bytes.
 const ANNOTATION_BYTES_MAX: usize = 5 * 1024;
-const RESERVED: [&str; 21] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
 
 /// Checks a ValidatingAdmissionPolicy.
 pub(crate) fn validating(object: &Value) -> Causes {
@@ -259,7 +237,7 @@ fn is_identifier(text: &str) -> bool {
     let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.chars().all(is_letter)
         && text.starts_with(|c: char| !c.is_ascii_digit())
-        && !RESERVED.contains(&text)
+        && !cel::is_reserved(text)
 }
 
 fn validation(causes: &mut Causes, one: &FieldValue, compiler: &Compiler) {

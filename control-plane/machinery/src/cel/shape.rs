@@ -275,7 +275,8 @@ pub(crate) fn escape(name: &str) -> Option<String> {
     Some(escaped)
 }
 
-fn is_reserved(name: &str) -> bool {
+/// True if a word is no name in expressions.
+pub fn is_reserved(name: &str) -> bool {
     LITERALS.contains(&name) || RESERVED.contains(&name)
 }
 
