@@ -82,6 +82,18 @@ pub struct Event {
     pub lease: i64,
 }
 
+impl Event {
+    pub(crate) fn deletion(key: &[u8]) -> Event {
+        Event {
+            key: key.to_vec(),
+            value: None,
+            create_revision: 0,
+            version: 0,
+            lease: 0,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// Seconds.

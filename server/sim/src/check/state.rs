@@ -185,15 +185,6 @@ fn event(change: &Change<'_>) -> (i64, Event) {
             };
             (revision.main, event)
         }
-        Change::Delete { revision, key } => {
-            let event = Event {
-                key: key.to_vec(),
-                value: None,
-                create_revision: 0,
-                version: 0,
-                lease: 0,
-            };
-            (revision.main, event)
-        }
+        Change::Delete { revision, key } => (revision.main, Event::deletion(key)),
     }
 }

@@ -78,14 +78,7 @@ impl Keys {
 
     /// Deletes a key that is live.
     pub(super) fn delete(&mut self, key: &Bytes, revision: i64) {
-        let event = Event {
-            key: key.to_vec(),
-            value: None,
-            create_revision: 0,
-            version: 0,
-            lease: 0,
-        };
-        self.add(key, revision, None, event);
+        self.add(key, revision, None, Event::deletion(key));
     }
 
     fn add(&mut self, key: &Bytes, revision: i64, version: Option<KeyValue>, event: Event) {
