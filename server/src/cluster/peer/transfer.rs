@@ -147,15 +147,17 @@ impl Transfer {
         }
     }
 
+    /// Tries one URL of the peer after the other until a connection is made and not refused. If
+    /// that one breaks, more has arrived than `offset`: what has is asked before the next attempt.
     async fn attempt(&self, offset: u64) -> Result<Form, Failure> {
-        let mut outcome = Err(io::Error::from(io::ErrorKind::NotFound).into());
+        let mut last = io::Error::from(io::ErrorKind::NotFound);
         for url in &self.target.urls {
-            outcome = self.send_to(url, offset).await;
-            if outcome.is_ok() {
-                break;
+            match self.send_to(url, offset).await {
+                Err(Failure::Final(error)) => last = error,
+                ended => return ended,
             }
         }
-        outcome
+        Err(Failure::Final(last))
     }
 
     /// The number of bytes that have arrived; `None` if the peer does not answer for long, or has
