@@ -81,7 +81,12 @@ pub fn client_port(data: &[u8]) {
 
 /// A stream that members read from each other.
 pub fn peer_stream(data: &[u8]) {
-    crate::cluster::peer::any_stream(data);
+    crate::cluster::peer::fuzzing::any_stream(data);
+}
+
+/// Requests of other members, or of others who reach the peer port.
+pub fn peer_port(data: &[u8]) {
+    crate::cluster::peer::fuzzing::any_requests(data);
 }
 
 /// The body of `POST /raft/snapshot`, in both forms. It is refused, or it is a state from which a
@@ -210,6 +215,7 @@ mod tests {
             let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
             client_port(&[preface, &bytes[..]].concat());
             peer_stream(&bytes);
+            peer_port(&bytes);
             snapshot_receive(&bytes);
             proposal_apply(&bytes);
             gateway_json(&bytes);

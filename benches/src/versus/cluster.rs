@@ -32,6 +32,8 @@ use super::side::Side;
 const MEMBERS: usize = 3;
 /// Timeout of one request to a member, which may be stopped.
 const ANSWER_WITHIN: Duration = Duration::from_millis(500);
+/// Limit for a member that joins, which serves clients when it has the state.
+const JOIN_WITHIN: Duration = Duration::from_secs(600);
 /// How long a cluster may take to become healthy again.
 const HEALTHY_WITHIN: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
@@ -218,7 +220,7 @@ impl Cluster {
             Some(_) => Launch::program("nice").subcommand(&self.program.display().to_string()),
             None => Launch::program(&self.program),
         };
-        let launch = launch.flags(&self.flags);
+        let launch = launch.flags(&self.flags).ready_within(JOIN_WITHIN);
         let launch = member(launch, dir, name, &url, &places.join(","), "existing");
         Ok((launch.start()?, id))
     }

@@ -8,6 +8,8 @@
 mod codec;
 mod dial;
 mod dialer;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod guard;
 pub(crate) mod hash;
 pub(crate) mod join;
@@ -472,36 +474,4 @@ pub(crate) struct PeerAnswer {
     /// From its header; empty if missing.
     pub cluster_id: String,
     pub body: Bytes,
-}
-
-/// Uses the bytes as a stream of another member: reading must end without a panic, and every
-/// message that passes the guard must survive encoding and decoding.
-#[cfg(any(test, fuzzing))]
-pub(crate) fn any_stream(data: &[u8]) {
-    let Some((first, bytes)) = data.split_first() else {
-        return;
-    };
-    let kind = match first % 2 {
-        0 => Kind::Message,
-        _ => Kind::MsgApp,
-    };
-    let (from, to) = (1, 2);
-    let (mut decoder, mut passed) = (codec::Decoder::new(kind, from, to), Vec::new());
-    for piece in bytes.chunks(usize::from(first / 2).max(1)) {
-        decoder.push(piece);
-        while let Ok(Some(frame)) = decoder.next() {
-            if let codec::Frame::Message(message) = frame
-                && guard::refusal(&message, to, Some(from), |_| Standing::Member).is_none()
-            {
-                passed.push(message);
-            }
-        }
-    }
-    let (mut encoder, mut again) = (codec::Encoder::new(Kind::Message), Vec::new());
-    passed.iter().for_each(|m| encoder.message(m, &mut again));
-    let mut decoder = codec::Decoder::new(Kind::Message, from, to);
-    decoder.push(&again);
-    for message in passed {
-        assert_eq!(decoder.next(), Ok(Some(codec::Frame::Message(message))));
-    }
 }

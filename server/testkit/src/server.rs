@@ -40,6 +40,7 @@ pub struct Launch {
     subcommand: Option<String>,
     data_dir: Option<PathBuf>,
     flags: Vec<String>,
+    ready_within: Duration,
 }
 
 impl Launch {
@@ -55,7 +56,14 @@ impl Launch {
             subcommand: None,
             data_dir: None,
             flags: Vec::new(),
+            ready_within: READY_WITHIN,
         }
+    }
+
+    /// The time that a start may take: a member that joins serves clients when it has the state.
+    pub fn ready_within(mut self, limit: Duration) -> Launch {
+        self.ready_within = limit;
+        self
     }
 
     /// The word before the flags, for a program with several commands.
@@ -123,6 +131,7 @@ impl Launch {
             data_dir: dir,
             client_port,
             peer_port,
+            ready_within: self.ready_within,
             log: Log::default(),
             child: None,
             _own_dir: own_dir,
@@ -158,6 +167,7 @@ pub struct Server {
     data_dir: PathBuf,
     client_port: u16,
     peer_port: u16,
+    ready_within: Duration,
     log: Log,
     child: Option<Child>,
     _own_dir: Option<TempDir>,
@@ -274,7 +284,7 @@ impl Server {
         let stderr = child.stderr.take().expect("stderr is piped");
         let log = self.log.clone();
         std::thread::spawn(move || log.fill(stderr));
-        if self.log.wait_for(READY_LINE, READY_WITHIN) {
+        if self.log.wait_for(READY_LINE, self.ready_within) {
             self.child = Some(child);
             return Ok(());
         }

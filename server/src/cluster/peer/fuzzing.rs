@@ -1,0 +1,218 @@
+//! For the fuzzer: what arrives on the peer port, and in the streams that this member reads.
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Request;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use storage::vfs::Vfs;
+use storage::vfs::sim::SimVfs;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::runtime::{Builder, Runtime};
+
+use super::codec::{Decoder, Encoder, Frame};
+use super::page::PeerResponse;
+use super::transfer::{NUMBER_HEADER, OFFSET_HEADER};
+use super::*;
+use crate::event::inbox::{Inbox, inbox};
+use crate::net::tls::Security;
+use crate::state::snapshot::rows;
+
+const CLUSTER: u64 = 0xc;
+const ME: u64 = 2;
+const PEER: u64 = 1;
+const REMOVED: u64 = 3;
+const STORE: &str = "/store";
+
+/// Uses the bytes as a stream of another member: reading ends without a panic, and every message
+/// that passes the guard survives encoding and decoding.
+pub(crate) fn any_stream(data: &[u8]) {
+    let Some((first, bytes)) = data.split_first() else {
+        return;
+    };
+    let kind = match first % 2 {
+        0 => Kind::Message,
+        _ => Kind::MsgApp,
+    };
+    let (mut decoder, mut passed) = (Decoder::new(kind, PEER, ME), Vec::new());
+    for piece in bytes.chunks(usize::from(first / 2).max(1)) {
+        decoder.push(piece);
+        while let Ok(Some(frame)) = decoder.next() {
+            if let Frame::Message(message) = frame
+                && guard::refusal(&message, ME, Some(PEER), |_| Standing::Member).is_none()
+            {
+                passed.push(message);
+            }
+        }
+    }
+    passed.iter().for_each(assert_survives);
+}
+
+/// Uses the bytes as requests on the peer port: for each a byte for what is asked, the length of
+/// the body in two bytes, and the body. Only what passed the guard gets to Raft, and nothing of a
+/// state that did not come whole stays on the disk.
+pub(crate) fn any_requests(mut data: &[u8]) {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    let port = Port::new();
+    while let Some(([choice, low, high], rest)) = data.split_first_chunk() {
+        let length = usize::from(u16::from_le_bytes([*low, *high])).min(rest.len());
+        let (body, rest) = rest.split_at(length);
+        data = rest;
+        runtime.block_on(port.connection(*choice, body));
+        port.look_at_what_was_delivered();
+    }
+    runtime.block_on(port.peers.0.arrivals.drop_broken());
+    let files = port.vfs.list(Path::new(STORE));
+    assert_eq!(files.expect("a disk without faults"), [""; 0]);
+}
+
+/// A member that one peer is known to and another was removed from, without a Raft behind it.
+struct Port {
+    peers: Peers,
+    delivered: Inbox<ConsensusEvent>,
+    vfs: Arc<SimVfs>,
+    /// Nobody drives it, so that nobody is dialled.
+    _idle: Runtime,
+}
+
+impl Port {
+    fn new() -> Port {
+        let idle = Builder::new_current_thread().enable_all().build();
+        let idle = idle.expect("a runtime");
+        let vfs = Arc::new(SimVfs::new(1));
+        let made = vfs.create_dir_all(Path::new(STORE));
+        made.expect("a disk without faults");
+        let receiver = Receiver::new(Arc::clone(&vfs) as _, STORE.into(), Default::default());
+        let config = crate::config::parse(&[], &[], &|_| Ok(String::new()));
+        let security = Security::prepare(&config.expect("the defaults"));
+        let ((consensus, delivered), (apply, _)) = (inbox(), inbox());
+        let peers = Peers(Arc::new(Inner {
+            me: Introduction {
+                member_id: ME,
+                cluster_id: CLUSTER,
+                peer_urls: Vec::new(),
+            },
+            consensus,
+            apply,
+            all_are_ours: AtomicBool::new(false),
+            runtime: idle.handle().clone(),
+            clock: Clock::start(),
+            metrics: Arc::default(),
+            dialer: Dialer::new(&security.expect("no files are named")),
+            peers: RwLock::default(),
+            receiver: receiver.expect("a disk without faults"),
+            arrivals: Arrivals::default(),
+            removed: RwLock::default(),
+            logged: LogOnce::default(),
+            posts: Semaphore::new(POSTS_MAX),
+            gone: watch::channel(false).0,
+        }));
+        let peer = MemberInfo {
+            id: PEER,
+            ..Default::default()
+        };
+        peers.set_members(&[peer], &[REMOVED]);
+        Port {
+            peers,
+            delivered,
+            vfs,
+            _idle: idle,
+        }
+    }
+
+    /// Sends one request and waits for the end of the connection.
+    async fn connection(&self, choice: u8, body: &[u8]) {
+        let (bytes, is_whole) = request(choice, body);
+        let (mut client, server) = tokio::io::duplex(bytes.len().max(1));
+        client.write_all(&bytes).await.expect("room for all");
+        if !is_whole {
+            client.shutdown().await.expect("an open pipe");
+        }
+        let service = service_fn(|request| async { Ok::<_, String>(self.answer(request).await) });
+        let serving = hyper::server::conn::http1::Builder::new()
+            .serve_connection(TokioIo::new(server), service);
+        let mut answer = Vec::new();
+        // The fuzzer checks that the connection ends, not how.
+        let _ = tokio::join!(serving, client.read_to_end(&mut answer));
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> PeerResponse {
+        let peers = &self.peers;
+        match request.uri().path() {
+            "/raft" => serve::raft(peers, request).await,
+            "/raft/snapshot" => serve::snapshot(peers, request).await,
+            "/raft/snapshot/held" => serve::held(peers, &request),
+            path => {
+                let path = path.trim_start_matches("/raft/stream/").to_owned();
+                serve::stream(peers, &path, &request)
+            }
+        }
+    }
+
+    fn look_at_what_was_delivered(&self) {
+        let mut events = Vec::new();
+        self.delivered.receive(Some(Duration::ZERO), &mut events);
+        for event in events {
+            match event {
+                ConsensusEvent::Receive(message) => {
+                    assert!(self.peers.check(&message, None).is_ok(), "{message:?}");
+                    assert_survives(&message);
+                }
+                ConsensusEvent::SnapshotReceived { message, received } => {
+                    assert!(self.peers.check(&message, None).is_ok(), "{message:?}");
+                    received.discard().expect("a disk without faults");
+                }
+                event => unreachable!("{event:?}"),
+            }
+        }
+    }
+}
+
+/// The bytes of a request, and whether they are all of it.
+fn request(choice: u8, body: &[u8]) -> (Vec<u8>, bool) {
+    let (what, detail) = (choice % 8, choice / 8);
+    let number = format!("{NUMBER_HEADER}: 7\r\n");
+    let rows = format!("{}: {}\r\n{number}", rows::HEADER, rows::FORM);
+    let (line, headers) = match what {
+        0 => return (body.to_vec(), false),
+        1 => ("POST /raft", String::new()),
+        2 => ("POST /raft/snapshot", String::new()),
+        3 | 4 => ("POST /raft/snapshot", rows),
+        5 => {
+            let offset = format!("{OFFSET_HEADER}: {}\r\n", u32::from(detail) * 8);
+            ("POST /raft/snapshot", rows + &offset)
+        }
+        6 => ("GET /raft/snapshot/held", number),
+        _ => ("GET /raft/stream/message/1", "X-Raft-To: 2\r\n".to_owned()),
+    };
+    let from = match detail {
+        30 => REMOVED,
+        31 => 9,
+        _ => PEER,
+    };
+    // The fourth breaks off, and so does a stream, which has no end of its own.
+    let is_whole = !matches!(what, 4 | 7);
+    let missing = usize::from(what == 4);
+    let head = format!(
+        "{line} HTTP/1.1\r\nHost: peer\r\nConnection: close\r\nContent-Length: {}\r\n\
+         X-Server-Version: 3.7.0\r\nX-Min-Cluster-Version: 3.0.0\r\nX-Server-From: {from:x}\r\n\
+         X-Etcd-Cluster-ID: {CLUSTER:x}\r\nX-PeerURLs: http://127.0.0.1:2380\r\n{headers}\r\n",
+        body.len() + missing
+    );
+    ([head.as_bytes(), body].concat(), is_whole)
+}
+
+fn assert_survives(message: &Message) {
+    let (mut encoder, mut bytes) = (Encoder::new(Kind::Message), Vec::new());
+    encoder.message(message, &mut bytes);
+    let mut decoder = Decoder::new(Kind::Message, message.from, message.to);
+    decoder.push(&bytes);
+    assert_eq!(decoder.next(), Ok(Some(Frame::Message(message.clone()))));
+}

@@ -1,0 +1,108 @@
+use storage::mvcc::{Applied, Store};
+
+use super::*;
+use crate::state::snapshot::describe;
+
+const POST: u8 = 1;
+const STATE: u8 = 3;
+const BROKEN_OFF: u8 = 4;
+/// The rest of a state that broke off after [`PART`] bytes.
+const REST: u8 = 5 + 8 * 8;
+const PART: usize = 64;
+
+fn message(body: Body) -> Vec<u8> {
+    let message = Message {
+        from: PEER,
+        to: ME,
+        term: 7,
+        body,
+    };
+    let mut bytes = Vec::new();
+    raft::wire::encode_message(&message, &mut bytes);
+    bytes
+}
+
+fn heartbeat() -> Vec<u8> {
+    message(Body::Heartbeat {
+        commit: 3,
+        context: Bytes::from_static(b"12345678"),
+    })
+}
+
+/// A state with one key, as a member sends it.
+fn state() -> Vec<u8> {
+    let vfs: Arc<dyn Vfs> = Arc::new(SimVfs::new(1));
+    let mut store = Store::open(vfs, Path::new(STORE), Default::default()).unwrap();
+    let mut write = store.write(Applied { index: 9, term: 7 });
+    write.put(b"key", b"value", 0).unwrap();
+    drop(write);
+    store.publish();
+    let view = store.reader().view();
+    let message = message(Body::Snapshot(describe(&view).unwrap()));
+    let mut bytes = (message.len() as u64).to_be_bytes().to_vec();
+    bytes.extend(message);
+    rows::write(&view, &mut bytes).unwrap();
+    bytes
+}
+
+fn delivered(port: &Port, choice: u8, body: &[u8]) -> Vec<ConsensusEvent> {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(port.connection(choice, body));
+    let mut events = Vec::new();
+    port.delivered.receive(Some(Duration::ZERO), &mut events);
+    events
+}
+
+#[test]
+fn what_a_member_sends_is_delivered() {
+    let port = Port::new();
+    let events = delivered(&port, POST, &heartbeat());
+    assert!(matches!(&events[..], [ConsensusEvent::Receive(_)]));
+    let events = delivered(&port, STATE, &state());
+    let [ConsensusEvent::SnapshotReceived { received, .. }] = &events[..] else {
+        panic!("{events:?}");
+    };
+    assert_eq!(received.applied().index, 9);
+}
+
+#[test]
+fn a_state_that_breaks_off_goes_on() {
+    let (port, state) = (Port::new(), state());
+    assert!(delivered(&port, BROKEN_OFF, &state[..PART]).is_empty());
+    let events = delivered(&port, REST, &state[PART..]);
+    let [ConsensusEvent::SnapshotReceived { received, .. }] = &events[..] else {
+        panic!("{events:?}");
+    };
+    assert_eq!(received.applied().index, 9);
+}
+
+/// Random bytes are rarely a message, so this changes real ones.
+#[test]
+fn what_is_almost_a_request_of_a_member_is_taken_or_refused() {
+    let (message, state) = (heartbeat(), state());
+    let requests = [
+        (POST, &message[..]),
+        (STATE, &state),
+        (BROKEN_OFF, &state[..PART]),
+        (REST, &state[PART..]),
+    ];
+    arbtest::arbtest(|u| {
+        let mut data = Vec::new();
+        for _ in 0..u.int_in_range(1..=3)? {
+            let (mut choice, body) = *u.choose(&requests)?;
+            let mut body = body.to_vec();
+            for _ in 0..u.int_in_range(0..=3)? {
+                let place = u.choose_index(body.len())?;
+                body[place] = u.arbitrary()?;
+            }
+            if u.ratio(1, 4)? {
+                choice = u.arbitrary()?;
+            }
+            data.push(choice);
+            data.extend(u16::try_from(body.len()).unwrap().to_le_bytes());
+            data.extend(body);
+        }
+        any_requests(&data);
+        Ok(())
+    });
+}
