@@ -4,6 +4,9 @@
 
 mod alarm;
 mod background;
+mod chores;
+mod effects;
+mod entries;
 mod large;
 mod leases;
 mod reencryptor;
@@ -15,28 +18,23 @@ mod tests;
 mod views;
 
 use std::collections::{HashMap, VecDeque};
-use std::time::Duration;
 
-use etcd_api::etcdserverpb as pb;
 use raft::Now;
-use storage::mvcc::{Attempt, CheckpointJob, Reader, Reencryption, Retired, SyncJob};
+use storage::mvcc::{Attempt, CheckpointJob, Reader, SyncJob};
 
-use crate::auth::Authenticated;
 use crate::error::Error;
 use crate::event::{Answer, ApplyEvent, Committed, LeaseCall, Look, Outcome, Reply, ReplySlot};
-use crate::request::{AuthInfo, Request};
-use crate::state::entry;
-use crate::state::hashes::{Compacted, HashJob};
+use crate::request::AuthInfo;
 use crate::state::lessor::Lessor;
 use crate::state::snapshot::Received;
 use crate::state::space_alarm::Guard;
 use crate::state::watch::HubHandle;
-use crate::state::{self, Effects, State};
-use crate::telemetry::metrics::{Counts, Operation};
+use crate::state::{self, State};
 use alarm::SpaceAlarm;
 pub use alarm::SpaceNews;
 pub use background::BackgroundLimits;
 pub(crate) use background::DIRTY_BYTES_TO_CHECKPOINT;
+pub use effects::ApplyEffects;
 use leases::WaitingRenewal;
 use reencryptor::Reencryptor;
 use removal::Removal;
@@ -47,8 +45,6 @@ use views::Views;
 /// Pause before removal looks again whether the hub has read the compacted rows. Usually the hub
 /// has read them within microseconds.
 const HUB_PATIENCE: Now = Now::from_millis(1);
-/// Small, because each row may change a different page.
-const COMPACT_STEP_ROWS_WHEN_LOW: usize = 16;
 /// Most revokes of expired leases in flight. A client's request waits for no more of them.
 const REVOKES_UNDER_WAY: usize = 500;
 
@@ -101,52 +97,6 @@ pub struct Applier {
     views: Views,
     reencryptor: Reencryptor,
     stopping: bool,
-}
-
-/// The effects of a turn. The turn's changes are published already. The order that matters: notify
-/// watchers, then answer.
-#[derive(Default)]
-pub struct ApplyEffects {
-    pub replies: Vec<(ReplySlot, Reply)>,
-    /// Everything up to this index is applied. Report `conf_changes` first.
-    pub applied: Option<u64>,
-    /// Each with its index. `None`: the change was refused.
-    pub conf_changes: Vec<(u64, Option<raft::ConfChange>)>,
-    /// The age of the oldest view of the store.
-    pub oldest_view: Duration,
-    /// The store's revision, if it changed.
-    pub advanced: Option<i64>,
-    /// Proposals of the leader: revokes of expired leases, checkpoints of leases.
-    pub proposals: Vec<Request>,
-    /// The leader's term. The proposals are void in any other term. 0: this member does not lead.
-    pub term: raft::Term,
-    pub checkpoint: Option<CheckpointJob>,
-    pub sync: Option<SyncJob>,
-    /// Memory to free on another thread.
-    pub retired: Option<Retired>,
-    /// The store is durable up to the entry before this one.
-    pub drop_log_before: Option<u64>,
-    /// Entries that were slow to apply.
-    pub slow: Vec<Slow>,
-    /// The compaction that ended.
-    pub compacted: Option<Compacted>,
-    /// Digests to compute on another thread, of histories that will be compacted.
-    pub hash: Vec<HashJob>,
-    /// Progress of re-encryption has come, if it should be reported.
-    pub reencryption: Option<Reencryption>,
-    pub cluster_changed: bool,
-    /// A proposal to raise or clear this member's space alarm, valid in any term.
-    pub alarm: Option<pb::AlarmRequest>,
-    pub space_news: Vec<SpaceNews>,
-    /// How full the disks are.
-    pub look: Option<Look>,
-    /// True: the log must not make files in advance. False: it may again.
-    pub log_is_short: Option<bool>,
-    /// The received state is installed. Report it after `conf_changes`, which are older, and before
-    /// `applied`.
-    pub installed: bool,
-    pub counts: Counts,
-    pub stopped: bool,
 }
 
 impl Applier {
@@ -380,23 +330,6 @@ impl Applier {
         Ok(())
     }
 
-    /// Takes a step towards returning space. Returns true if that needs a checkpoint.
-    fn give_space_back(&mut self, now: Now, effects: &mut ApplyEffects) -> Result<bool, Error> {
-        if self.checkpoint_running || self.stopping {
-            return Ok(false);
-        }
-        self.space.note(now, &self.state.store.stats());
-        if self.removal.is_running() {
-            return Ok(false);
-        }
-        let urgent = self.is_short();
-        let wish = self.space.step(now, urgent, &mut self.state.store)?;
-        for slot in wish.answered {
-            effects.replies.push((slot, self.answer(Ok(Outcome::Done))));
-        }
-        Ok(wish.checkpoint)
-    }
-
     /// Replaces the state by the received one, which is durable already. Entries up to its applied
     /// index are part of it.
     fn install(&mut self, now: Now, effects: &mut ApplyEffects) -> Result<(), Error> {
@@ -454,149 +387,9 @@ impl Applier {
         state::removed(self.state.store.root())
     }
 
-    /// An error is final. A failure of the request alone goes to its client.
-    fn apply(
-        &mut self,
-        now: Now,
-        committed: Committed,
-        effects: &mut ApplyEffects,
-    ) -> Result<(), Error> {
-        let Committed {
-            entry,
-            request,
-            reply,
-        } = committed;
-        let position = storage::mvcc::Applied {
-            index: entry.index,
-            term: entry.term,
-        };
-        effects.applied = Some(entry.index);
-        if entry.index <= self.state.store.root().applied().index {
-            return Ok(()); // A replayed entry that the checkpoint already has.
-        }
-        self.log_bytes += entry.data.len() as u64;
-        self.unsaved_entries += 1;
-        match entry.kind {
-            raft::EntryKind::Normal if entry.data.is_empty() => self.state.skip(position),
-            raft::EntryKind::Normal => {
-                let request = match request {
-                    Some(request) => request,
-                    None => entry::request(&entry)?,
-                };
-                self.note_own_alarm(&entry, &request);
-                let by = self.requester(&entry);
-                let began = self.stopwatch.as_ref().map(Stopwatch::begin);
-                let result = self.apply_request(now, position, &request, &by, effects);
-                if let Some((stopwatch, began)) = self.stopwatch.as_ref().zip(began) {
-                    effects
-                        .slow
-                        .extend(stopwatch.judge(began, &request, &result));
-                }
-                if let Err(Error::Damaged(what)) = &result {
-                    return Err(Error::Damaged(what.clone()));
-                }
-                let Some(slot) = reply else { return Ok(()) };
-                let physical = matches!(&request, Request::Compaction(c) if c.physical);
-                if physical && result.is_ok() {
-                    self.removal.ask(slot);
-                } else {
-                    effects.replies.push((slot, self.answer(result)));
-                }
-            }
-            raft::EntryKind::ConfChange | raft::EntryKind::ConfChangeV2 => {
-                let change = entry::conf_change(&entry)?;
-                let result = self.state.apply_conf_change(position, &change);
-                if let Err(Error::Damaged(what)) = result {
-                    return Err(Error::Damaged(what));
-                }
-                effects.cluster_changed = true;
-                let change = result.is_ok().then_some(change);
-                effects.conf_changes.push((entry.index, change));
-                if let Some(slot) = reply {
-                    let answer = self.answer(result.map(|()| Outcome::Done));
-                    effects.replies.push((slot, answer));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn apply_request(
-        &mut self,
-        now: Now,
-        position: storage::mvcc::Applied,
-        request: &Request,
-        by: &AuthInfo,
-        effects: &mut ApplyEffects,
-    ) -> Result<Outcome, Error> {
-        if let Request::Compaction(compaction) = request
-            && position.index > self.replayed_through
-        {
-            self.keep_hash_before(compaction.revision, effects);
-        }
-        let mut did = Effects::default();
-        let result = self.state.apply(position, request, by, &mut did);
-        let counts = &mut effects.counts;
-        if let Some(operation) = Operation::of(request) {
-            counts.applied.push((operation, result.is_ok()));
-        }
-        result.as_ref().map_err(Error::clone)?;
-        counts.tally += did.tally;
-        if let Some(row) = did.granted {
-            self.lessor.grant(row.id, row.granted_ttl, now);
-            counts.leases_granted.push(row.granted_ttl);
-        }
-        if let Some(Authenticated { user, token, .. }) = &did.authenticated {
-            let tokens = &self.state.auth.shared().tokens;
-            tokens.lock().assign(token, user, now);
-        }
-        if let Some(id) = did.revoked {
-            self.lessor.revoke(id);
-            counts.leases_revoked += 1;
-            self.end_renewals(id, effects);
-        }
-        self.finish_renewals(request, effects);
-        if did.compacted.is_some() {
-            self.removal.compacted(now);
-        }
-        effects.cluster_changed |= did.cluster_changed;
-        result
-    }
-
-    /// Before the entry is applied: tells whether it raises the alarm.
-    fn note_own_alarm(&mut self, entry: &raft::Entry, request: &Request) {
-        if let Request::Alarm(alarm) = request
-            && Request::is_own_alarm(&entry.data)
-            && !self.state.has_space_alarm(alarm.member_id)
-        {
-            self.alarm.own_applied(alarm);
-        }
-    }
-
-    /// The user that made the request. Nobody, if auth is off.
-    fn requester(&self, entry: &raft::Entry) -> AuthInfo {
-        if self.state.auth.image().enabled {
-            Request::auth_info_of(&entry.data)
-        } else {
-            AuthInfo::default()
-        }
-    }
-
     /// The identity under which this member itself proposes changes.
     pub fn own_auth_info(&self) -> AuthInfo {
         self.state.own_auth_info()
-    }
-
-    /// Takes a view for the digest of the history just before the compaction is applied.
-    fn keep_hash_before(&mut self, revision: i64, effects: &mut ApplyEffects) {
-        let root = self.state.store.root();
-        if revision > root.compacted() && revision <= root.revision() {
-            self.state.store.publish();
-            effects.hash.push(HashJob {
-                view: self.reader.view(),
-                revision,
-            });
-        }
     }
 
     fn answer(&self, result: Result<Outcome, Error>) -> Reply {
@@ -604,121 +397,9 @@ impl Applier {
         result.map(|outcome| Answer { outcome, revision })
     }
 
-    /// Removes some compacted rows. Answers the waiting clients when all are gone.
-    fn compact(&mut self, now: Now, effects: &mut ApplyEffects) -> Result<(), Error> {
-        if self.removal.due_at().is_some() {
-            let (stats, root) = (self.state.store.stats(), self.state.store.root());
-            let urgent = self.is_short() || self.space.is_asked();
-            let (superseded, keys) = (root.superseded_rows(), root.live_keys());
-            self.removal.begin(now, urgent, superseded, keys, &stats);
-        }
-        if !self.removal.is_running() || self.is_ahead_of_hub() || self.holds_too_much() {
-            return Ok(());
-        }
-        if now < self.next_step && !self.is_short() {
-            return Ok(());
-        }
-        self.next_step = now + self.pace.compact_pause;
-        let rows = if self.is_short() {
-            self.pace.compact_step_rows.min(COMPACT_STEP_ROWS_WHEN_LOW)
-        } else {
-            self.pace.compact_step_rows
-        };
-        let progress = self.state.store.compact_step(rows)?;
-        if self.removal.since().is_some() {
-            effects.counts.compacted_rows = Some(progress.removed);
-            self.removal.removed(progress.removed as u64);
-        }
-        if progress.removed > 0 {
-            self.space.freed();
-        }
-        if progress.done {
-            let since = self.removal.since();
-            let took = since.map(|since| now.saturating_sub(since));
-            effects.counts.compaction_took = took;
-            effects.compacted = took.map(|took| Compacted {
-                revision: self.state.store.root().compacted(),
-                took,
-                rows: self.removal.rows(),
-                bytes: self.state.store.stats().in_use_bytes,
-            });
-            for slot in self.removal.done() {
-                effects.replies.push((slot, self.answer(Ok(Outcome::Done))));
-            }
-        }
-        Ok(())
-    }
-
-    /// True while the hub has not read everything that a compaction would remove. Watches that were
-    /// never behind would miss those events.
-    fn is_ahead_of_hub(&self) -> bool {
-        self.hub.seen() < self.state.store.root().compacted()
-    }
-
-    /// True if removal must wait for the running checkpoint, so that memory is left for clients.
-    /// Removal changes pages as fast as a checkpoint can save them.
-    fn holds_too_much(&self) -> bool {
-        let dirty = self.state.store.stats().dirty_bytes;
-        let most = self.pace().dirty_bytes_to_checkpoint;
-        self.checkpoint_running && self.waiting_checkpoint.is_none() && dirty >= most * 5 / 4
-    }
-
     /// True if the running checkpoint must skip its pauses.
     pub fn hurries(&self) -> bool {
         let hurries = self.stopping || self.is_short() || self.holds_too_much() || self.stalled();
         self.checkpoint_running && hurries
-    }
-
-    /// The next entry waits until the running checkpoint is done.
-    fn stalled(&self) -> bool {
-        // One that waits for space on the disk may need what the entry frees.
-        let next = if self.waiting_checkpoint.is_some() {
-            0
-        } else {
-            self.next_bytes
-        };
-        let dirty = self.state.store.stats().dirty_bytes;
-        self.checkpoint_running && dirty.saturating_add(next) >= self.pace.dirty_bytes_max
-    }
-
-    fn pace(&self) -> BackgroundLimits {
-        if self.is_short() {
-            return self.pace.when_low();
-        }
-        if self.removal.is_running() {
-            self.pace.when_removing(&self.state.store.stats())
-        } else {
-            self.pace
-        }
-    }
-
-    fn checkpoint(&mut self, wanted: bool, effects: &mut ApplyEffects) {
-        if self.checkpoint_running {
-            // A checkpoint that waits for space is given up: the log has everything it would save.
-            effects.stopped = self.stopping && self.waiting_checkpoint.is_some();
-            return;
-        }
-        let due = self.stopping
-            || self.reencryptor.takes_checkpoint()
-            || wanted
-            || self
-                .pace()
-                .checkpoint_is_due(self.log_bytes, &self.state.store.stats())
-            || self
-                .pace
-                .entries_to_checkpoint
-                .is_some_and(|most| self.unsaved_entries >= most);
-        if due {
-            effects.checkpoint = self.state.store.begin_checkpoint();
-            self.checkpoint_running = effects.checkpoint.is_some();
-            // A checkpoint does not begin if there is no space for it.
-            if self.checkpoint_running {
-                self.log_bytes = 0;
-                self.unsaved_entries = 0;
-            }
-        }
-        // During a stop, the first checkpoint spares the next start the replay. A second one writes
-        // nothing but itself, and lets the log drop most of its entries.
-        effects.stopped = self.stopping && !self.checkpoint_running;
     }
 }

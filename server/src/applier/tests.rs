@@ -12,6 +12,7 @@ use tokio::sync::oneshot::Receiver;
 use super::leases::checkpoint_request;
 use super::*;
 use crate::event::admission::{Admission, Limits};
+use crate::request::Request;
 use crate::state::watch::Hub;
 
 const ELECTION: Now = Now::from_secs(1);

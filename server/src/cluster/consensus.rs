@@ -2,28 +2,27 @@
 //! entry. Plain values in and out; the shell runs it on its own thread.
 
 mod changes;
+mod effects;
 mod forwarded;
+mod output;
 mod replays;
+mod requests;
 mod stall;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use raft::{
-    Body, Complaint, EntryKind, Fetch, Input, Message, NOBODY, Now, Output, Position, Proposed,
-    Raft, Refused, RoleChange, RoleKind,
-};
+use raft::{Body, Complaint, EntryKind, Input, Message, NOBODY, Now, Output, Raft, RoleKind};
 use storage::mvcc::View;
 
 use crate::error::Error;
-use crate::event::{
-    Answer, Committed, ConsensusEvent, Outcome, Proposal, RaftView, Reply, ReplySlot,
-};
-use crate::request::Request;
+use crate::event::{Answer, ConsensusEvent, Outcome, Proposal, RaftView, Reply, ReplySlot};
 use crate::state::snapshot::Received;
 use changes::Changes;
+pub(crate) use effects::ConsensusEffects;
 use forwarded::Forwarded;
 use replays::Replays;
+use requests::{PATIENCE, Waiting, take_waiting};
 use stall::Stall;
 
 /// Writes of at most this many entries are not worth a hand-over to another thread.
@@ -58,8 +57,6 @@ pub struct Consensus {
     is_fed: bool,
 }
 
-/// Clients wait 7 s with etcd's timeouts. Older requests have no client left.
-const PATIENCE: Duration = Duration::from_secs(8);
 /// Equal to the length of the queue of a stream to a peer.
 const HELD_MESSAGES_MAX: usize = 4096;
 /// A read without an answer is asked again after this time. etcd's value.
@@ -89,44 +86,6 @@ enum Carried {
     },
     /// A state received from the leader.
     In(Box<Received>),
-}
-
-/// The effects of a turn.
-#[derive(Default)]
-pub struct ConsensusEffects {
-    /// For the log, in this order.
-    pub writes: Vec<raft::Write>,
-    /// For the applier, in this order.
-    pub committed: Vec<Committed>,
-    pub replies: Vec<(ReplySlot, Reply)>,
-    pub role_change: Option<RoleChange>,
-    /// For other members. Messages may get lost.
-    pub messages: Vec<Message>,
-    /// Reads, and the index that must be applied before they are answered.
-    pub reads: Vec<(u64, Vec<ReplySlot>)>,
-    /// Members that need a snapshot. Expects `SnapshotReady` or `SnapshotSent`.
-    pub snapshots_wanted: Vec<u64>,
-    /// For the log, in any order with `writes`; answered with `Fetched`.
-    pub fetches: Vec<Fetch>,
-    /// Messages to send together with a view. Expects `SnapshotSent`.
-    pub transfers: Vec<(Message, View)>,
-    /// For the applier, after `committed`. Expects `SnapshotInstalled`.
-    pub install: Option<Box<Received>>,
-    /// Received states that are not needed.
-    #[expect(
-        clippy::vec_box,
-        reason = "they come in boxes, and are passed on in them"
-    )]
-    pub unwanted: Vec<Box<Received>>,
-    /// Complaints that operators must hear.
-    pub complaints: Vec<Complaint>,
-    pub stop: bool,
-}
-
-struct Waiting {
-    position: Position,
-    request: Request,
-    reply: Option<ReplySlot>,
 }
 
 impl Consensus {
@@ -288,27 +247,6 @@ impl Consensus {
         self.step(now, Input::Receive(message), effects);
     }
 
-    /// Proposes, or holds proposals while the leader seems gone: it would never get them.
-    fn hold_or_propose(
-        &mut self,
-        now: Now,
-        mut proposals: Vec<Proposal>,
-        effects: &mut ConsensusEffects,
-    ) {
-        let leader = self.raft.status().leader;
-        if leader != NOBODY && leader == self.suspect {
-            let until = now + PATIENCE;
-            let held = proposals.drain(..).map(|p| (until, p));
-            self.held.extend(held);
-        } else if !self.held.is_empty() && leader != NOBODY && !self.hands_over() {
-            let held = std::mem::take(&mut self.held).into_iter();
-            proposals.splice(0..0, held.map(|(_, proposal)| proposal));
-        }
-        if !proposals.is_empty() {
-            self.propose(now, proposals, effects);
-        }
-    }
-
     fn describe(&self) -> Answer {
         let view = RaftView {
             status: self.raft.status(),
@@ -441,103 +379,6 @@ impl Consensus {
         self.step(now, Input::ReadIndex { context }, effects);
     }
 
-    /// Repeats reads that got lost, and drops requests whose clients have given up.
-    fn give_up(&mut self, now: Now, effects: &mut ConsensusEffects) {
-        let has_new_leader = std::mem::take(&mut self.has_new_leader);
-        if has_new_leader {
-            self.forwarded.leader_is(self.raft.status().leader, now);
-        }
-        self.forwarded.give_up(now, effects);
-        while let Some((_, proposal)) = self.held.pop_front_if(|(until, _)| *until <= now) {
-            let slot = proposal.reply.into_iter();
-            effects
-                .replies
-                .extend(slot.map(|slot| (slot, Err(Error::NoLeader))));
-        }
-        let due = |read: &Reading| has_new_leader || read.asked_at + READ_RETRY <= now;
-        if !self.reads.values().any(due) {
-            return;
-        }
-        for (_, read) in self
-            .reads
-            .extract_if(.., |_, read| due(read))
-            .collect::<Vec<_>>()
-        {
-            if read.began_at + PATIENCE > now {
-                self.read(now, read.began_at, read.slots, effects);
-            }
-        }
-    }
-
-    fn propose(&mut self, now: Now, mut proposals: Vec<Proposal>, effects: &mut ConsensusEffects) {
-        // A paused former leader may see leases expire that the next leader has renewed.
-        let status = self.raft.status();
-        let leads = (status.role == RoleKind::Leader).then_some(status.term);
-        proposals.retain(|proposal| proposal.term.is_none() || proposal.term == leads);
-        if proposals.is_empty() {
-            return;
-        }
-        let data = proposals
-            .iter()
-            .map(|p| raft::Proposal::normal(p.data.clone()))
-            .collect();
-        // The effects are collected only after the clients are noted: the turn that appends an
-        // entry may also commit it.
-        self.is_fed = true;
-        match self.raft.propose(data) {
-            Proposed::Appended { first } => {
-                self.forget_replaced(first, effects);
-                for (offset, proposal) in proposals.into_iter().enumerate() {
-                    let position = Position {
-                        term: first.term,
-                        index: first.index + offset as u64,
-                    };
-                    let Proposal { request, reply, .. } = proposal;
-                    self.waiting.push_back(Waiting {
-                        position,
-                        request,
-                        reply,
-                    });
-                }
-            }
-            Proposed::Refused(Refused::Busy) if self.raft.status().transferring_to == NOBODY => {
-                let slots = proposals.into_iter().filter_map(|proposal| proposal.reply);
-                let error = || Err(Error::TooManyRequests);
-                effects.replies.extend(slots.map(|slot| (slot, error())));
-            }
-            // A leader is expected soon. Clients wait for it, as with etcd.
-            Proposed::Refused(_) => {
-                let until = now + PATIENCE;
-                self.held.extend(proposals.into_iter().map(|p| (until, p)));
-            }
-            Proposed::Forwarded { leader } => {
-                for Proposal {
-                    request,
-                    data,
-                    reply,
-                    ..
-                } in proposals
-                {
-                    if let Some(id) = Request::id_of(&data) {
-                        self.forwarded.push(now, leader, id, (request, reply));
-                    }
-                }
-            }
-        }
-    }
-
-    /// Fails the clients whose positions are at or after `first`: another leader has removed those
-    /// entries of earlier terms from the log.
-    fn forget_replaced(&mut self, first: Position, effects: &mut ConsensusEffects) {
-        let is_replaced = |waiting: &mut Waiting| waiting.position.index >= first.index;
-        while let Some(waiting) = self.waiting.pop_back_if(is_replaced) {
-            let slot = waiting.reply.into_iter();
-            effects
-                .replies
-                .extend(slot.map(|slot| (slot, Err(Error::Timeout))));
-        }
-    }
-
     /// Feeds raft. Inputs of one turn share their effects where that is possible: one write to the
     /// disk, one append for each follower, one acknowledgement.
     fn step(&mut self, now: Now, input: Input, effects: &mut ConsensusEffects) {
@@ -568,101 +409,6 @@ impl Consensus {
             self.collect(Carried::Nothing, effects);
         }
     }
-
-    fn collect(&mut self, carried: Carried, effects: &mut ConsensusEffects) {
-        effects.writes.extend(self.output.write.take());
-        if let Some(change) = self.output.role_change.take() {
-            self.has_new_leader |= change.leader != NOBODY;
-            effects.role_change = Some(change);
-        }
-        self.collect_snapshots(carried, effects);
-        effects.fetches.append(&mut self.output.fetches);
-        effects.complaints.append(&mut self.output.complaints);
-        effects.messages.append(&mut self.output.messages);
-        for read in self.output.reads.drain(..) {
-            // A refused read is asked again after [`READ_RETRY`].
-            if let Ok(index) = read.outcome
-                && let Some(reading) = self.reads.remove(&read.context)
-            {
-                effects.reads.push((index, reading.slots));
-            }
-        }
-        for entry in std::mem::take(&mut self.output.committed) {
-            self.replays.is_news(&entry);
-            if entry.kind != EntryKind::Normal {
-                // Clients of such a change wait by its id, at whatever position it is.
-                let _ = take_waiting(&mut self.waiting, entry.position(), effects);
-                effects.committed.push(Committed {
-                    reply: self.changes.take(&entry),
-                    request: None,
-                    entry,
-                });
-                continue;
-            }
-            let (request, reply) = match take_waiting(&mut self.waiting, entry.position(), effects)
-            {
-                Some(waiting) => (Some(waiting.request), waiting.reply),
-                None => match self.forwarded.take(&entry) {
-                    Some((request, reply)) => (Some(request), reply),
-                    None => (None, None),
-                },
-            };
-            effects.committed.push(Committed {
-                entry,
-                request,
-                reply,
-            });
-        }
-    }
-}
-
-impl Consensus {
-    /// Matches snapshots with their states. Drops unneeded views: they keep pages from reuse.
-    fn collect_snapshots(&mut self, carried: Carried, effects: &mut ConsensusEffects) {
-        effects
-            .snapshots_wanted
-            .append(&mut self.output.snapshots_wanted);
-        let (mut ready, came) = match carried {
-            Carried::Nothing => (None, None),
-            Carried::Out { to, view } => (Some((to, view)), None),
-            Carried::In(received) => (None, Some(received)),
-        };
-        if self.output.install.take().is_some() {
-            effects.install = came;
-        } else {
-            effects.unwanted.extend(came);
-        }
-        let is_snapshot = |message: &mut Message| matches!(message.body, Body::Snapshot(_));
-        for message in self.output.messages.extract_if(.., is_snapshot) {
-            match ready.take_if(|(to, _)| *to == message.to) {
-                Some((_, view)) => effects.transfers.push((message, view)),
-                // The message waited for the disk until its view was gone.
-                None => self.not_sent.push(message.to),
-            }
-        }
-    }
-}
-
-/// Returns the client of the entry at `position`. Clients that wait for an earlier position, or for
-/// this one in another term, lost their entry to a new leader and get an error.
-fn take_waiting(
-    waiting: &mut VecDeque<Waiting>,
-    position: Position,
-    effects: &mut ConsensusEffects,
-) -> Option<Waiting> {
-    while waiting
-        .front()
-        .is_some_and(|front| front.position.index <= position.index)
-    {
-        let front = waiting.pop_front()?;
-        if front.position == position {
-            return Some(front);
-        }
-        if let Some(slot) = front.reply {
-            effects.replies.push((slot, Err(Error::Timeout)));
-        }
-    }
-    None
 }
 
 #[cfg(test)]

@@ -3,35 +3,31 @@
 
 mod access;
 mod downgrade;
+mod hashes;
+mod leases;
 mod login;
 pub(crate) mod members;
+mod proposals;
 
-use std::convert::Infallible;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_api::etcdserverpb as pb;
 use storage::mvcc::{Reader, View};
 use tokio::sync::Semaphore;
-use tokio::sync::oneshot::{self, error::TryRecvError};
 
-use crate::auth::{self, Credentials, Tokens};
+use crate::auth::{self, Tokens};
 use crate::clock::Clock;
-use crate::cluster::corruption::PeerHash;
-use crate::cluster::peer::{self, Peers};
+use crate::cluster::peer::Peers;
 use crate::driver::{Published, RequestIds};
 use crate::error::Error;
 use crate::event::admission::{self, Admission};
 use crate::event::inbox::Sender;
-use crate::event::{
-    Answer, ApplyEvent, ConsensusEvent, LeaseAnswer, LeaseCall, Outcome, Proposal, ReplySlot,
-};
-use crate::request::{AuthInfo, Request};
-use crate::state::hashes::{Hashes, KvHash};
+use crate::event::{Answer, ApplyEvent, ConsensusEvent, ReplySlot};
+use crate::state::hashes::Hashes;
 use crate::state::watch::HubHandle;
 use crate::state::{self, MemberInfo};
-use crate::telemetry::metrics::{Metrics, Operation};
+use crate::telemetry::metrics::Metrics;
 pub(crate) use login::Login;
 
 /// What clients may have in flight; see [`Admission`]. Far more requests than one machine serves
@@ -140,81 +136,6 @@ impl EtcdServer {
         Arc::new(Semaphore::new(1))
     }
 
-    /// Sends a change by the server itself through the log. Returns when it is applied and visible
-    /// to readers. With auth enabled, it counts as made by no user.
-    pub(crate) async fn propose(&self, request: Request) -> Result<Answer, Error> {
-        self.check_space(&request).await?;
-        self.propose_unchecked(request, &AuthInfo::default()).await
-    }
-
-    /// Sends a client's change through the log. Its permission is checked when it is applied.
-    pub(crate) async fn propose_by(
-        &self,
-        request: Request,
-        who: &Credentials,
-    ) -> Result<Answer, Error> {
-        self.check_space(&request).await?;
-        let by = self.auth_info(who).await?.unwrap_or_default();
-        self.propose_unchecked(request, &by).await
-    }
-
-    async fn propose_unchecked(&self, request: Request, by: &AuthInfo) -> Result<Answer, Error> {
-        let metrics = &self.0.metrics;
-        let (operation, began) = (Operation::of(&request), self.0.clock.now());
-        let pending = metrics.proposals_pending.hold();
-        let result = self.send_and_wait(request, by).await;
-        drop(pending);
-        let result = result.map_err(|error| self.explain(error, began));
-        let timed_out = result.as_ref().is_err_and(Error::is_timeout);
-        // A change that was applied and refused is not a failed proposal.
-        let failed = timed_out
-            || matches!(
-                result,
-                Err(Error::NoLeader | Error::Stopped | Error::RequestTooLarge)
-            );
-        if timed_out {
-            metrics.proposals_failed.inc();
-        }
-        if let Some(operation) = operation {
-            let duration = self.0.clock.now() - began;
-            metrics
-                .request_duration
-                .of(operation, !failed)
-                .observe(duration);
-        }
-        result
-    }
-
-    async fn send_and_wait(&self, request: Request, by: &AuthInfo) -> Result<Answer, Error> {
-        let data = request.encode_by(self.0.request_ids.next(), by);
-        if data.len() > self.0.limits.max_request_bytes {
-            return Err(Error::RequestTooLarge);
-        }
-        let physical = matches!(&request, Request::Compaction(c) if c.physical);
-        let goes_first = self.0.limits.revokes_first && matches!(request, Request::LeaseRevoke(_));
-        let permit = if goes_first {
-            self.0.admission.admit_first(data.len())?
-        } else {
-            self.0.admission.admit(data.len())?
-        };
-        let (slot, reply) = ReplySlot::new(permit);
-        let proposal = Proposal {
-            request,
-            data,
-            reply: Some(slot),
-            term: None,
-        };
-        post(&self.0.consensus, ConsensusEvent::Propose(proposal))?;
-        if physical {
-            // Answered when the rows are deleted, as in etcd. The client sets its own deadline.
-            return match tokio::time::timeout(PHYSICAL_COMPACTION_TIMEOUT, reply).await {
-                Ok(reply) => reply.unwrap_or(Err(Error::Stopped)),
-                Err(_) => Err(Error::Timeout),
-            };
-        }
-        self.wait(reply).await
-    }
-
     /// After this call, `view` shows every change that was acknowledged before the call.
     pub(crate) async fn linearizable(&self) -> Result<(), Error> {
         if self.0.shared.decides_alone() {
@@ -249,57 +170,6 @@ impl EtcdServer {
             let text = "etcdserver: request timed out, leader transfer took too long";
             Error::Other(tonic::Code::Unknown, text.to_owned())
         })
-    }
-
-    /// Forwards a question about leases to the leader. Waits while there is none: clients take an
-    /// error for the end of their lease. Returns `None` if this member became the leader.
-    async fn ask_leader(&self, call: &LeaseCall) -> Result<Option<(LeaseAnswer, i64)>, Error> {
-        let (path, body) = match call {
-            LeaseCall::TimeToLive { id, keys } => peer::time_to_live(*id, *keys),
-            LeaseCall::KeepAlive { id } => peer::keep_alive(*id),
-            LeaseCall::Leases | LeaseCall::CheckpointAll => return Err(Error::NotLeader),
-        };
-        let asked = async {
-            loop {
-                if self.is_leader() {
-                    return Ok(None);
-                }
-                let leader = self.0.shared.leadership.leader();
-                if let Some(urls) = self.0.peers.urls_of(leader)
-                    && let Ok(answer) = self.0.peers.post(&urls, path, body.clone()).await
-                    && let Some(found) = self.told_by_leader(call, answer)
-                {
-                    return Ok(Some(found));
-                }
-                tokio::time::sleep(LEADER_RETRY).await;
-            }
-        };
-        let patience = REQUEST_TIMEOUT + 2 * self.0.limits.election_timeout;
-        match tokio::time::timeout(patience, asked).await {
-            Ok(outcome) => outcome,
-            Err(_) if self.0.shared.leadership.leader() == 0 => Err(Error::NoLeader),
-            Err(_) => Err(Error::Timeout),
-        }
-    }
-
-    /// Returns `None` if the answer is useless: that member does not lead any more, or stops.
-    fn told_by_leader(
-        &self,
-        call: &LeaseCall,
-        told: peer::PeerAnswer,
-    ) -> Option<(LeaseAnswer, i64)> {
-        let answer = match (told.status, call) {
-            (200, call) => peer::lease_answer(call, told.body)?,
-            (404, call) => LeaseAnswer {
-                ttl: match call {
-                    LeaseCall::TimeToLive { .. } => -1,
-                    _ => 0,
-                },
-                ..Default::default()
-            },
-            _ => return None,
-        };
-        Some((answer, self.view().revision()))
     }
 
     /// Like [`Self::wait`], but logs a line if the read index takes long.
@@ -339,33 +209,6 @@ impl EtcdServer {
     /// Reports a new encryption setting, so that existing data is sealed again with it.
     pub(crate) fn keys_changed(&self) -> Result<(), Error> {
         post(&self.0.apply, ApplyEvent::KeysChanged)
-    }
-
-    /// Answers a question about leases, with the store's revision. A follower asks the leader about
-    /// renewals and remaining times.
-    pub(crate) async fn lease(&self, call: LeaseCall) -> Result<(LeaseAnswer, i64), Error> {
-        let at_leader = matches!(
-            call,
-            LeaseCall::KeepAlive { .. } | LeaseCall::TimeToLive { .. }
-        );
-        if at_leader
-            && !self.is_leader()
-            && let Some(found) = self.ask_leader(&call).await?
-        {
-            return Ok(found);
-        }
-        if let LeaseCall::KeepAlive { .. } = call {
-            // A leader that was stopped or cut off may not know that another member leads. That
-            // member would expire the lease without this renewal.
-            self.linearizable().await?;
-        }
-        let (slot, reply) = ReplySlot::new(self.0.admission.admit(0)?);
-        post(&self.0.apply, ApplyEvent::Lease(call, slot))?;
-        let applied = self.wait(reply).await?;
-        match applied.outcome {
-            Outcome::Lease(answer) => Ok((answer, applied.revision)),
-            other => unreachable!("a lease question was answered with {other:?}"),
-        }
     }
 
     /// A header with this revision, the ids of member and cluster, and the term.
@@ -474,50 +317,6 @@ impl EtcdServer {
         })
     }
 
-    /// The HashKV digest of history up to `revision` (0: the current revision).
-    pub(crate) async fn hash_kv(&self, revision: i64) -> Result<KvHash, Error> {
-        let began = self.0.clock.now();
-        // One at a time, because each digest reads the whole store.
-        let turn = Arc::clone(&self.0.hash_turn).acquire_owned().await;
-        let turn = turn.map_err(|_| Error::Stopped)?;
-        let (hashes, view) = (Arc::clone(&self.0.hashes), self.view());
-        let (here, mut asked) = oneshot::channel::<Infallible>();
-        let hash = run_blocking(move || {
-            // Held until the work ends, even if the client leaves earlier.
-            let _turn = turn;
-            hashes.at_while(&view, revision, &mut || match asked.try_recv() {
-                Err(TryRecvError::Closed) => ControlFlow::Break(()),
-                _ => ControlFlow::Continue(()),
-            })
-        });
-        let hash = hash.await;
-        drop(here);
-        self.0
-            .metrics
-            .hash_revision
-            .observe(self.0.clock.now() - began);
-        hash
-    }
-
-    /// The known digests of the last compactions, newest first.
-    pub(crate) fn compaction_hashes(&self) -> Vec<KvHash> {
-        self.0.hashes.finished()
-    }
-
-    pub(crate) fn stop_hashing(&self) {
-        self.0.hashes.stop();
-    }
-
-    /// The other members' digests of history up to `revision`.
-    pub(crate) async fn peer_hashes(
-        &self,
-        revision: i64,
-        patience: Duration,
-    ) -> Result<Vec<PeerHash>, Error> {
-        let members = self.members()?;
-        Ok(self.0.peers.hashes(&members, revision, patience).await)
-    }
-
     /// Returns unused space to the file system; ends when that is done. Blocks no other call.
     pub(crate) async fn defragment(&self) -> Result<(), Error> {
         tracing::info!("starting defragment");
@@ -533,62 +332,6 @@ impl EtcdServer {
 
     pub(crate) fn metrics(&self) -> &Arc<Metrics> {
         &self.0.metrics
-    }
-
-    /// Checks the quota with etcd's estimate of what a change takes. The first change that does not
-    /// fit raises the alarm; from then on the alarm refuses all of them when they are applied. The
-    /// refusal is answered only after the alarm is committed, so the client finds it in place. The
-    /// quota limits the bytes in use: space that compactions freed inside the file is available
-    /// without defragmentation.
-    async fn check_space(&self, request: &Request) -> Result<(), Error> {
-        let needed = state::space_needed(request);
-        let quota = self.0.limits.quota_bytes;
-        let in_flight = self.0.admission.held_bytes() as u64;
-        if self.0.shared.admits(needed, in_flight, quota) {
-            return Ok(());
-        }
-        let (slot, reply) = ReplySlot::new(self.0.admission.admit(0)?);
-        post(&self.0.apply, ApplyEvent::Refused { needed, slot })?;
-        match self.wait(reply).await {
-            // The alarm could not be raised in time. The change is refused all the same.
-            Err(Error::Timeout) | Ok(_) => Err(Error::NoSpace),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Guesses, like etcd, why a change that began at `began` timed out: this member became the
-    /// leader shortly after, or the leader could not be reached all that time.
-    fn explain(&self, error: Error, began: Duration) -> Error {
-        if error != Error::Timeout {
-            return error;
-        }
-        let shared = &self.0.shared;
-        let elected = shared.leadership.led_since();
-        let lost = elected.saturating_sub(2 * self.0.limits.election_timeout);
-        if (lost..elected).contains(&began) {
-            return Error::TimeoutByLeader;
-        }
-        let waited = self.0.clock.now().saturating_sub(began);
-        let reached = |id| {
-            let connected = self.0.peers.connected_for(id);
-            connected.is_some_and(|connected| connected >= waited)
-        };
-        let leader = shared.leadership.leader();
-        let is_connected = match leader {
-            0 => true,
-            leader if leader == self.0.identity.member_id => {
-                let members = self.members().unwrap_or_default();
-                let own = self.0.identity.member_id;
-                let with = members.iter().filter(|m| m.id == own || reached(m.id));
-                with.count() > members.len() / 2
-            }
-            leader => reached(leader),
-        };
-        if is_connected {
-            Error::Timeout
-        } else {
-            Error::TimeoutByConnection
-        }
     }
 
     async fn wait(

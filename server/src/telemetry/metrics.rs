@@ -11,9 +11,11 @@ use parking_lot::RwLock;
 
 mod calls;
 pub(crate) mod cost;
+mod labelled;
 mod network;
 mod operation;
 pub(crate) mod process;
+mod scrape;
 mod text;
 mod value;
 
@@ -25,18 +27,15 @@ pub(crate) use network::{Network, Traffic, Transfers};
 pub(crate) use operation::{Durations, Operation};
 pub(crate) use value::{Buckets, Counter, Gauge, Histogram, Unit};
 
-use crate::config::{ETCD_VERSION, Gate};
 use crate::state::Tally;
 use cost::Costs;
-use raft::Waiting;
-use storage::mvcc::Usage;
+use labelled::HealthCheck;
+pub(crate) use scrape::Scrape;
+use scrape::write_scrape;
 use text::{Text, Type};
 
 /// Reported in place of etcd's Go version.
 pub(crate) const GO_VERSION: &str = "none";
-
-/// Distinct values of `client-api-version` with a separate counter; further values share one.
-const CLIENT_VERSIONS_MAX: usize = 32;
 
 /// 1 ms to 8 s: the buckets of most durations in etcd.
 const MILLIS: Buckets = Buckets {
@@ -235,63 +234,7 @@ pub(crate) struct BrokenStreams {
     pub keep_alive: Counter,
 }
 
-#[derive(Debug, Default)]
-struct HealthCheck {
-    passing: bool,
-    success: Counter,
-    error: Counter,
-}
-
-/// The server's current values at the time of a scrape.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Scrape {
-    pub member_id: u64,
-    pub leader: u64,
-    pub leader_changes: u64,
-    pub current_revision: i64,
-    /// -1 if never compacted.
-    pub compact_revision: i64,
-    pub auth_revision: u64,
-    pub keys: u64,
-    /// Size of the file, free pages included.
-    pub db_file_bytes: u64,
-    /// Bytes that count against the quota. See [`crate::driver::shared::Space::in_use_bytes`].
-    pub db_bytes: u64,
-    pub requests_in_flight: usize,
-    pub requests_held_bytes: usize,
-    pub waiting: Waiting,
-    pub open_views: u64,
-    pub committed: u64,
-    pub applied: u64,
-    pub quota_bytes: u64,
-    /// Such as "3.7"; `None` until it is decided.
-    pub cluster_version: Option<String>,
-    /// Member and alarm type.
-    pub alarms: Vec<(u64, String)>,
-    /// Ids of all members, this one included.
-    pub members: Vec<u64>,
-    pub gates: Vec<Gate>,
-    pub extensive: bool,
-    /// Storage use of keys, by prefix.
-    pub usage: Vec<(String, Usage)>,
-}
-
 impl Metrics {
-    /// Counts a call under its client's API version.
-    pub(crate) fn client_request(&self, streaming: bool, version: &str) {
-        if let Some(counters) = self.clients.read().get(version) {
-            counters[usize::from(streaming)].inc();
-            return;
-        }
-        let mut clients = self.clients.write();
-        let version = if clients.len() < CLIENT_VERSIONS_MAX {
-            version
-        } else {
-            "other"
-        };
-        clients.entry(version.into()).or_default()[usize::from(streaming)].inc();
-    }
-
     /// Adds the operations on keys that requests have made.
     pub(crate) fn tally(&self, tally: &Tally) {
         self.range_total.add(tally.ranges);
@@ -341,27 +284,6 @@ impl Metrics {
         self.snapshot_save.observe(whole);
     }
 
-    /// Records the result of a check behind `/livez` or `/readyz`.
-    pub(crate) fn health_check(&self, probe: &'static str, check: &'static str, passing: bool) {
-        let mut checks = self.health_checks.write();
-        let entry = checks.entry((check, probe)).or_default();
-        entry.passing = passing;
-        if passing {
-            entry.success.inc()
-        } else {
-            entry.error.inc()
-        }
-    }
-
-    /// The reasons come from the table of errors, so their number is bounded.
-    pub(crate) fn promote_failed(&self, reason: String) {
-        self.promote_failures
-            .write()
-            .entry(reason)
-            .or_default()
-            .inc();
-    }
-
     /// Renders everything in Prometheus' text format.
     pub(crate) fn render(&self, scrape: &Scrape) -> String {
         let mut text = Text::default();
@@ -375,307 +297,6 @@ impl Metrics {
         process::write(&mut text);
         text.finish()
     }
-
-    fn write_labelled(&self, text: &mut Text) {
-        self.apply_duration.write(
-            "op",
-            &[("version", "v3")],
-            &mut text.family(
-                "etcd_server_apply_duration_seconds",
-                Type::Histogram,
-                "Time to apply an entry.",
-            ),
-        );
-        self.request_duration.write(
-            "type",
-            &[],
-            &mut text.family(
-                "etcd_server_request_duration_seconds",
-                Type::Histogram,
-                "Time to answer a request.",
-            ),
-        );
-        let mut family = text.family(
-            "etcd_server_range_duration_seconds",
-            Type::Histogram,
-            "Time to read a range.",
-        );
-        for (histogram, success) in self.range_duration.iter().zip(["false", "true"]) {
-            if success == "true" || histogram.read().0.last().is_some_and(|bucket| bucket.1 > 0) {
-                family.histogram(&[("success", success)], histogram);
-            }
-        }
-        let mut family = text.family(
-            "etcd_server_client_requests_total",
-            Type::Counter,
-            "Calls by the client's API version.",
-        );
-        for (version, counters) in &*self.clients.read() {
-            for (counter, kind) in counters.iter().zip(["unary", "stream"]) {
-                if counter.get() > 0 {
-                    let labels = [("client_api_version", version.as_str()), ("type", kind)];
-                    family.sample(&labels, counter.get() as f64);
-                }
-            }
-        }
-        for (reason, counter) in &*self.promote_failures.read() {
-            let name = "etcd_server_learner_promote_failures";
-            let help = "Learners not promoted while this member led.";
-            text.family(name, Type::Counter, help)
-                .sample(&[("Reason", reason)], counter.get() as f64);
-        }
-        let broken = &self.broken_streams;
-        for (api, counter) in [
-            ("lease-keepalive", &broken.keep_alive),
-            ("watch", &broken.watch),
-        ] {
-            if counter.get() > 0 {
-                let name = "etcd_network_server_stream_failures_total";
-                let help = "Streams of clients that broke.";
-                let labels = [("API", api), ("Type", "receive")];
-                text.family(name, Type::Counter, help)
-                    .sample(&labels, counter.get() as f64);
-            }
-        }
-        let mut family = text.family(
-            "promhttp_metric_handler_requests_total",
-            Type::Counter,
-            "Scrapes by HTTP status.",
-        );
-        // Rendering cannot fail, so there are no other codes.
-        family.sample(&[("code", "200")], self.scrapes.get() as f64);
-        family
-            .sample(&[("code", "500")], 0.0)
-            .sample(&[("code", "503")], 0.0);
-    }
-
-    fn write_health_checks(&self, text: &mut Text) {
-        let checks = self.health_checks.read();
-        let mut family = text.family(
-            "etcd_server_healthcheck",
-            Type::Gauge,
-            "1 if the check passed last time.",
-        );
-        for ((name, probe), check) in &*checks {
-            family.sample(
-                &[("name", name), ("type", probe)],
-                f64::from(u8::from(check.passing)),
-            );
-        }
-        let mut family = text.family(
-            "etcd_server_healthchecks_total",
-            Type::Counter,
-            "Outcomes of health checks.",
-        );
-        for ((name, probe), check) in &*checks {
-            for (status, counter) in [("error", &check.error), ("success", &check.success)] {
-                if counter.get() > 0 {
-                    let labels = [("name", *name), ("status", status), ("type", *probe)];
-                    family.sample(&labels, counter.get() as f64);
-                }
-            }
-        }
-    }
-}
-
-/// A gauge without labels: name, help, and where the value comes from.
-type GaugeRow = (&'static str, &'static str, fn(&Scrape) -> f64);
-
-const GAUGES: [GaugeRow; 19] = [
-    (
-        "etcd_debugging_auth_revision",
-        "Revision of users and roles.",
-        |scrape| scrape.auth_revision as f64,
-    ),
-    (
-        "etcd_debugging_mvcc_compact_revision",
-        "Revision of the last compaction.",
-        |scrape| scrape.compact_revision as f64,
-    ),
-    (
-        "etcd_debugging_mvcc_current_revision",
-        "Revision of the store.",
-        |scrape| scrape.current_revision as f64,
-    ),
-    (
-        "etcd_debugging_mvcc_keys_total",
-        "Keys in the store.",
-        |scrape| scrape.keys as f64,
-    ),
-    (
-        "etcd_mvcc_db_open_read_transactions",
-        "Views of the store that are open.",
-        |scrape| scrape.open_views as f64,
-    ),
-    (
-        "etcd_mvcc_db_total_size_in_bytes",
-        "Bytes that count against the quota: those in use.",
-        |scrape| scrape.db_bytes as f64,
-    ),
-    (
-        "etcd_mvcc_db_total_size_in_use_in_bytes",
-        "Bytes of the store in use.",
-        |scrape| scrape.db_bytes as f64,
-    ),
-    (
-        "stele_db_file_bytes",
-        "Bytes of the store's file; those not in use are reused, and go back to the disk.",
-        |scrape| scrape.db_file_bytes as f64,
-    ),
-    (
-        "stele_requests_in_flight",
-        "Changes and questions to the log that are not answered yet.",
-        |scrape| scrape.requests_in_flight as f64,
-    ),
-    (
-        "stele_requests_held_bytes",
-        "Bytes of requests that are being received or are not answered yet.",
-        |scrape| scrape.requests_held_bytes as f64,
-    ),
-    (
-        "stele_uncommitted_bytes",
-        "Bytes of entries that this leader has proposed and that are not committed yet.",
-        |scrape| scrape.waiting.uncommitted as f64,
-    ),
-    (
-        "stele_unapplied_bytes",
-        "Bytes of entries that are committed and not applied yet.",
-        |scrape| scrape.waiting.unapplied as f64,
-    ),
-    (
-        "stele_unsaved_bytes",
-        "Bytes of entries that are not on this member's disk yet, committed or not.",
-        |scrape| scrape.waiting.unsaved as f64,
-    ),
-    (
-        "stele_peer_in_flight_bytes",
-        "Bytes of entries that this leader has sent and that members have not acknowledged yet.",
-        |scrape| scrape.waiting.in_flight as f64,
-    ),
-    (
-        "etcd_server_has_leader",
-        "1 if a leader is known.",
-        |scrape| flag(scrape.leader != 0),
-    ),
-    (
-        "etcd_server_is_leader",
-        "1 if this member leads.",
-        |scrape| flag(scrape.leader != 0 && scrape.leader == scrape.member_id),
-    ),
-    (
-        "etcd_server_proposals_applied_total",
-        "Entries applied.",
-        |scrape| scrape.applied as f64,
-    ),
-    (
-        "etcd_server_proposals_committed_total",
-        "Entries committed.",
-        |scrape| scrape.committed as f64,
-    ),
-    (
-        "etcd_server_quota_backend_bytes",
-        "Size that raises the space alarm.",
-        |scrape| scrape.quota_bytes as f64,
-    ),
-];
-
-fn write_scrape(scrape: &Scrape, text: &mut Text) {
-    let id = format!("{:x}", scrape.member_id);
-    let mut gauge = |name, help: &str, labels: &[(&str, &str)], value: f64| {
-        text.family(name, Type::Gauge, help).sample(labels, value);
-    };
-    for (name, help, value) in GAUGES {
-        gauge(name, help, &[], value(scrape));
-    }
-    if let Some(version) = &scrape.cluster_version {
-        gauge(
-            "etcd_cluster_version",
-            "The cluster's version.",
-            &[("cluster_version", version)],
-            1.0,
-        );
-    }
-    for member in &scrape.members {
-        gauge(
-            "etcd_network_known_peers",
-            "Members known.",
-            &[("Local", &id), ("Remote", &format!("{member:x}"))],
-            1.0,
-        );
-    }
-    gauge(
-        "etcd_server_go_version",
-        "No Go here.",
-        &[("server_go_version", GO_VERSION)],
-        1.0,
-    );
-    gauge(
-        "etcd_server_id",
-        "This member's id.",
-        &[("server_id", &id)],
-        1.0,
-    );
-    gauge(
-        "etcd_server_version",
-        "The version served.",
-        &[("server_version", ETCD_VERSION)],
-        1.0,
-    );
-    text.family(
-        "etcd_server_leader_changes_seen_total",
-        Type::Counter,
-        "Leader changes seen.",
-    )
-    .sample(&[], scrape.leader_changes as f64);
-    write_lists(scrape, text);
-}
-
-/// Families with a sample for each gate, prefix or alarm.
-fn write_lists(scrape: &Scrape, text: &mut Text) {
-    let mut gauge = |name, help: &str, labels: &[(&str, &str)], value: f64| {
-        text.family(name, Type::Gauge, help).sample(labels, value);
-    };
-    for gate in &scrape.gates {
-        let labels = [("name", gate.name), ("stage", gate.stage)];
-        gauge(
-            "etcd_server_feature_enabled",
-            "1 if the feature gate is on.",
-            &labels,
-            flag(gate.enabled),
-        );
-    }
-    for (prefix, usage) in &scrape.usage {
-        let labels = [("prefix", prefix.as_str())];
-        gauge(
-            "stele_prefix_keys",
-            "Keys with the prefix.",
-            &labels,
-            usage.keys as f64,
-        );
-        gauge(
-            "stele_prefix_bytes",
-            "Bytes of the keys with the prefix, and of their values, without history.",
-            &labels,
-            usage.bytes as f64,
-        );
-    }
-    for (member, alarm) in &scrape.alarms {
-        let member = format!("{member:x}");
-        let labels = [
-            ("alarm_type", alarm.as_str()),
-            ("server_id", member.as_str()),
-        ];
-        gauge(
-            "etcd_debugging_server_alarms",
-            "1 for an alarm raised.",
-            &labels,
-            1.0,
-        );
-    }
-}
-
-fn flag(on: bool) -> f64 {
-    f64::from(u8::from(on))
 }
 
 fn seconds(buckets: Buckets) -> Histogram {

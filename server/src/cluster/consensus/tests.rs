@@ -1,11 +1,12 @@
 use std::time::Duration;
 
 use etcd_api::etcdserverpb::PutRequest;
-use raft::{Config, Recovered, Ticket};
+use raft::{Config, Position, Recovered, Ticket};
 use tokio::sync::oneshot::Receiver;
 
 use super::*;
 use crate::event::admission::{Admission, Limits};
+use crate::request::Request;
 
 const MS: Duration = Duration::from_millis(1);
 

@@ -25,8 +25,8 @@ mod watches;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use etcd_api::etcdserverpb::watch_request::RequestUnion;
 use etcd_api::etcdserverpb::WatchRequest;
+use etcd_api::etcdserverpb::watch_request::RequestUnion;
 use storage::mvcc::Reader;
 
 use super::event::{Event, Wants};

@@ -1,7 +1,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::labelled::CLIENT_VERSIONS_MAX;
 use super::*;
+use crate::config::Gate;
 
 /// The metric families of a new single member of etcd 3.7, with their types.
 const FAMILIES: &str = include_str!("families.txt");

@@ -3,8 +3,8 @@
 use etcd_api::etcdserverpb::WatchCreateRequest;
 
 use super::{
-    COMPACTED, DUPLICATE_ID, EMPTY_RANGE, FILTER_NO_DELETE, FILTER_NO_PUT, Phase,
-    WatchStream, Watcher, created, refused,
+    COMPACTED, DUPLICATE_ID, EMPTY_RANGE, FILTER_NO_DELETE, FILTER_NO_PUT, Phase, WatchStream,
+    Watcher, created, refused,
 };
 use crate::state::watch::event::Wants;
 use crate::state::watch::inbox::{HubEvent, Join};

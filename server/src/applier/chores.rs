@@ -1,0 +1,148 @@
+//! What runs between entries: removal of compacted rows and checkpoints, at the pace that memory
+//! and disk allow.
+
+use raft::Now;
+
+use super::background::BackgroundLimits;
+use super::{Applier, ApplyEffects};
+use crate::error::Error;
+use crate::event::Outcome;
+use crate::state::hashes::Compacted;
+
+impl Applier {
+    /// Removes some compacted rows. Answers the waiting clients when all are gone.
+    pub(super) fn compact(&mut self, now: Now, effects: &mut ApplyEffects) -> Result<(), Error> {
+        if self.removal.due_at().is_some() {
+            let (stats, root) = (self.state.store.stats(), self.state.store.root());
+            let urgent = self.is_short() || self.space.is_asked();
+            let (superseded, keys) = (root.superseded_rows(), root.live_keys());
+            self.removal.begin(now, urgent, superseded, keys, &stats);
+        }
+        if !self.removal.is_running() || self.is_ahead_of_hub() || self.holds_too_much() {
+            return Ok(());
+        }
+        if now < self.next_step && !self.is_short() {
+            return Ok(());
+        }
+        self.next_step = now + self.pace.compact_pause;
+        let rows = if self.is_short() {
+            self.pace.compact_step_rows.min(COMPACT_STEP_ROWS_WHEN_LOW)
+        } else {
+            self.pace.compact_step_rows
+        };
+        let progress = self.state.store.compact_step(rows)?;
+        if self.removal.since().is_some() {
+            effects.counts.compacted_rows = Some(progress.removed);
+            self.removal.removed(progress.removed as u64);
+        }
+        if progress.removed > 0 {
+            self.space.freed();
+        }
+        if progress.done {
+            let since = self.removal.since();
+            let took = since.map(|since| now.saturating_sub(since));
+            effects.counts.compaction_took = took;
+            effects.compacted = took.map(|took| Compacted {
+                revision: self.state.store.root().compacted(),
+                took,
+                rows: self.removal.rows(),
+                bytes: self.state.store.stats().in_use_bytes,
+            });
+            for slot in self.removal.done() {
+                effects.replies.push((slot, self.answer(Ok(Outcome::Done))));
+            }
+        }
+        Ok(())
+    }
+
+    /// True while the hub has not read everything that a compaction would remove. Watches that were
+    /// never behind would miss those events.
+    pub(super) fn is_ahead_of_hub(&self) -> bool {
+        self.hub.seen() < self.state.store.root().compacted()
+    }
+
+    /// True if removal must wait for the running checkpoint, so that memory is left for clients.
+    /// Removal changes pages as fast as a checkpoint can save them.
+    pub(super) fn holds_too_much(&self) -> bool {
+        let dirty = self.state.store.stats().dirty_bytes;
+        let most = self.pace().dirty_bytes_to_checkpoint;
+        self.checkpoint_running && self.waiting_checkpoint.is_none() && dirty >= most * 5 / 4
+    }
+
+    /// The next entry waits until the running checkpoint is done.
+    pub(super) fn stalled(&self) -> bool {
+        // One that waits for space on the disk may need what the entry frees.
+        let next = if self.waiting_checkpoint.is_some() {
+            0
+        } else {
+            self.next_bytes
+        };
+        let dirty = self.state.store.stats().dirty_bytes;
+        self.checkpoint_running && dirty.saturating_add(next) >= self.pace.dirty_bytes_max
+    }
+
+    pub(super) fn pace(&self) -> BackgroundLimits {
+        if self.is_short() {
+            return self.pace.when_low();
+        }
+        if self.removal.is_running() {
+            self.pace.when_removing(&self.state.store.stats())
+        } else {
+            self.pace
+        }
+    }
+
+    pub(super) fn checkpoint(&mut self, wanted: bool, effects: &mut ApplyEffects) {
+        if self.checkpoint_running {
+            // A checkpoint that waits for space is given up: the log has everything it would save.
+            effects.stopped = self.stopping && self.waiting_checkpoint.is_some();
+            return;
+        }
+        let due = self.stopping
+            || self.reencryptor.takes_checkpoint()
+            || wanted
+            || self
+                .pace()
+                .checkpoint_is_due(self.log_bytes, &self.state.store.stats())
+            || self
+                .pace
+                .entries_to_checkpoint
+                .is_some_and(|most| self.unsaved_entries >= most);
+        if due {
+            effects.checkpoint = self.state.store.begin_checkpoint();
+            self.checkpoint_running = effects.checkpoint.is_some();
+            // A checkpoint does not begin if there is no space for it.
+            if self.checkpoint_running {
+                self.log_bytes = 0;
+                self.unsaved_entries = 0;
+            }
+        }
+        // During a stop, the first checkpoint spares the next start the replay. A second one writes
+        // nothing but itself, and lets the log drop most of its entries.
+        effects.stopped = self.stopping && !self.checkpoint_running;
+    }
+
+    /// Takes a step towards returning space. Returns true if that needs a checkpoint.
+    pub(super) fn give_space_back(
+        &mut self,
+        now: Now,
+        effects: &mut ApplyEffects,
+    ) -> Result<bool, Error> {
+        if self.checkpoint_running || self.stopping {
+            return Ok(false);
+        }
+        self.space.note(now, &self.state.store.stats());
+        if self.removal.is_running() {
+            return Ok(false);
+        }
+        let urgent = self.is_short();
+        let wish = self.space.step(now, urgent, &mut self.state.store)?;
+        for slot in wish.answered {
+            effects.replies.push((slot, self.answer(Ok(Outcome::Done))));
+        }
+        Ok(wish.checkpoint)
+    }
+}
+
+/// Small, because each row may change a different page.
+const COMPACT_STEP_ROWS_WHEN_LOW: usize = 16;
