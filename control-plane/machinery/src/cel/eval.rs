@@ -3,14 +3,18 @@
 //! Everything that is done costs what Kubernetes counts for it; the evaluation stops when the
 //! budget is used up. Besides, `work` bounds what the costs do not show: items that are copied.
 
-use std::collections::{BTreeMap, HashMap};
+mod aggregates;
+mod folds;
+mod select;
+
+use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::ast::{Entry, Expr, ExprKind, Fold, Literal, MessageField};
+use super::ast::{Expr, ExprKind, Literal};
 use super::library::authorization::{Check, Decision, Question};
 use super::macros::ACCU;
-use super::value::{List, Made, Map, Message, Text, Value, Why, shown};
-use super::{Program, calls, estimate, library};
+use super::value::{Text, Value, Why};
+use super::{Program, calls, library};
 
 /// The most items that are copied from list to list, and values that are compared with others.
 /// Kubernetes' costs do not tell how much that is: a list of two lists, each of which is one list
@@ -146,52 +150,6 @@ impl<'a> Evaluator<'a, '_> {
         match self.host.variable(name) {
             Some(value) => value.map_err(Failure::Error),
             None => error(format!("no such attribute(s): {name}")),
-        }
-    }
-
-    fn select(
-        &mut self,
-        expr: &'a Expr,
-        operand: &'a Expr,
-        field: &'a str,
-        test: bool,
-    ) -> Evaluated<'a> {
-        if let Some(one) = self.program.checked.type_names.get(&expr.id) {
-            return Ok(Value::Type(one.clone()));
-        }
-        if let Some(name) = self.program.checked.names.get(&expr.id) {
-            return self.ident(expr, name);
-        }
-        let value = self.eval(operand);
-        if test && matches!(value, Err(Failure::Error(_))) {
-            self.cost = self.cost.saturating_sub(1);
-        }
-        let value = value?;
-        self.begin_attribute(operand)?;
-        let key = Value::String(Text::Borrowed(field));
-        let (value, was_optional) = match value {
-            Value::Optional(None) if test => return Ok(Value::Bool(false)),
-            Value::Optional(None) => return Ok(Value::Optional(None)),
-            Value::Optional(Some(inner)) => (Value::clone(&inner), true),
-            plain => (plain, false),
-        };
-        if let Value::Composed = value {
-            return self.composed(field, test);
-        }
-        if test {
-            return match value {
-                Value::Map(map) => Ok(Value::Bool(found(map.find(&key))?.is_some())),
-                _ => Ok(Value::Bool(false)),
-            };
-        }
-        let found = index(&value, &key);
-        if !was_optional || !matches!(found, Ok(None)) {
-            self.spend(1)?;
-        }
-        match found? {
-            found if was_optional => Ok(Value::Optional(found.map(Rc::new))),
-            Some(found) => Ok(found),
-            None => error(missing(&value, &key)),
         }
     }
 
@@ -398,31 +356,6 @@ impl<'a> Evaluator<'a, '_> {
         value
     }
 
-    fn index(&mut self, operand: &'a Expr, key: &'a Expr, optional: bool) -> Evaluated<'a> {
-        let value = self.eval(operand)?;
-        self.begin_attribute(operand)?;
-        let key_value = self.branch(key);
-        if let Err(failure) = key_value {
-            self.spend(1)?;
-            return Err(failure);
-        }
-        let key_value = key_value?;
-        let (value, was_optional) = match value {
-            Value::Optional(None) => return Ok(Value::Optional(None)),
-            Value::Optional(Some(inner)) => (Value::clone(&inner), true),
-            plain => (plain, false),
-        };
-        let found = index(&value, &key_value);
-        if !matches!(found, Ok(None)) || !(optional || was_optional) {
-            self.spend(1)?;
-        }
-        match found? {
-            found if optional || was_optional => Ok(Value::Optional(found.map(Rc::new))),
-            Some(found) => Ok(found),
-            None => error(missing(&value, &key_value)),
-        }
-    }
-
     /// The alternative of an optional is evaluated only if it is needed.
     fn or(&mut self, target: Option<&'a Expr>, other: &'a Expr) -> Evaluated<'a> {
         let Some(target) = target else {
@@ -443,184 +376,6 @@ impl<'a> Evaluator<'a, '_> {
             }
             _ => error("no such overload"),
         }
-    }
-
-    fn list(&mut self, expr: &Expr, items: &'a [(bool, Expr)]) -> Evaluated<'a> {
-        let mut values = Vec::with_capacity(items.len());
-        for (optional, item) in items {
-            let value = match self.eval(item) {
-                Err(failure) => {
-                    self.spend(estimate::LIST_COST)?;
-                    return Err(failure);
-                }
-                Ok(value) => value,
-            };
-            match (optional, value) {
-                (true, Value::Optional(None)) => {}
-                (true, Value::Optional(Some(inner))) => values.push(Value::clone(&inner)),
-                (true, other) => {
-                    let other = shown(&other);
-                    return error(format!(
-                        "cannot initialize optional list element from non-optional value {other}"
-                    ));
-                }
-                (false, value) => values.push(value),
-            }
-        }
-        if !self.program.constants.contains(&expr.id) {
-            self.spend(estimate::LIST_COST)?;
-        }
-        Ok(Value::List(List::made(values, None)))
-    }
-
-    fn map(&mut self, expr: &Expr, entries: &'a [Entry]) -> Evaluated<'a> {
-        let mut made = Made::default();
-        for entry in entries {
-            let both = self
-                .eval(&entry.key)
-                .and_then(|key| Ok((key, self.eval(&entry.value)?)));
-            let (key, value) = match both {
-                Err(failure) => {
-                    self.spend(estimate::MAP_COST)?;
-                    return Err(failure);
-                }
-                Ok(both) => both,
-            };
-            let value = match (entry.optional, value) {
-                (true, Value::Optional(None)) => continue,
-                (true, Value::Optional(Some(inner))) => Value::clone(&inner),
-                (true, other) => {
-                    let (key, other) = (shown(&key), shown(&other));
-                    return error(format!(
-                        "cannot initialize optional entry '{key}' from non-optional value {other}"
-                    ));
-                }
-                (false, value) => value,
-            };
-            made.set(key, value).map_err(Failure::Error)?;
-        }
-        if !self.program.constants.contains(&expr.id) {
-            self.spend(estimate::MAP_COST)?;
-        }
-        Ok(Value::Map(Map::Made(Rc::new(made))))
-    }
-
-    fn message(&mut self, name: &'a str, fields: &'a [MessageField]) -> Evaluated<'a> {
-        let mut made = BTreeMap::new();
-        for field in fields {
-            let value = match (field.optional, self.eval(&field.value)) {
-                (_, Err(failure)) => {
-                    self.spend(estimate::MESSAGE_COST)?;
-                    return Err(failure);
-                }
-                (true, Ok(Value::Optional(None))) => continue,
-                (true, Ok(Value::Optional(Some(inner)))) => Value::clone(&inner),
-                (true, Ok(other)) => {
-                    let (name, other) = (&field.name, shown(&other));
-                    return error(format!(
-                        "cannot initialize optional entry '{name}' from non-optional value {other}"
-                    ));
-                }
-                (false, Ok(value)) => value,
-            };
-            made.insert(field.name.as_str(), value);
-        }
-        self.spend(estimate::MESSAGE_COST)?;
-        Ok(Value::Message(Rc::new(Message { name, fields: made })))
-    }
-
-    fn fold(&mut self, fold: &'a Fold) -> Evaluated<'a> {
-        let range = self.eval(&fold.range)?;
-        let init = self.eval(&fold.init)?;
-        let depth = self.scopes.len();
-        self.scopes.push((&fold.accu, init));
-        let result = self.rounds(fold, range, depth);
-        self.scopes.truncate(depth);
-        result
-    }
-
-    fn rounds(&mut self, fold: &'a Fold, range: Value<'a>, accu: usize) -> Evaluated<'a> {
-        let mut failed = None;
-        let count = match &range {
-            Value::List(list) => list.len(),
-            Value::Map(map) => map.len(),
-            other => {
-                return error(format!(
-                    "got '{}', expected iterable type",
-                    other.type_name()
-                ));
-            }
-        };
-        let keys = match &range {
-            Value::Map(map) => map.keys(),
-            _ => Vec::new(),
-        };
-        let count = if matches!(range, Value::Map(_)) {
-            keys.len()
-        } else {
-            count
-        };
-        for at in 0..count {
-            let first = match (&range, &fold.var2) {
-                (Value::List(_), Some(_)) => Value::Int(i64::try_from(at).unwrap_or(i64::MAX)),
-                (Value::List(list), None) => item(list, at)?,
-                _ => keys.get(at).cloned().unwrap_or(Value::Null),
-            };
-            let second = match (&range, &fold.var2) {
-                (_, None) => None,
-                (Value::List(list), Some(_)) => Some(item(list, at)?),
-                (Value::Map(map), Some(_)) => found(map.find(&first))?,
-                _ => None,
-            };
-            self.scopes.push((&fold.var, first));
-            if let Some(var2) = &fold.var2 {
-                self.scopes.push((var2, second.unwrap_or(Value::Null)));
-            }
-            let stepped = self.round(fold, failed.is_some());
-            self.scopes.truncate(accu + 1);
-            match stepped {
-                Ok(None) => break,
-                Ok(Some(value)) => {
-                    // After an error, only what decides alone counts.
-                    let decides = matches!(
-                        (&fold.init.kind, &value),
-                        (ExprKind::Literal(Literal::Bool(init)), Value::Bool(value)) if init != value
-                    );
-                    if decides {
-                        failed = None;
-                    }
-                    self.scopes[accu].1 = value;
-                }
-                Err(failure) if failure.is_final() => return Err(failure),
-                Err(failure) => {
-                    // What is accumulated is an error: `all` and `exists` may still decide.
-                    if !matches!(fold.init.kind, ExprKind::Literal(Literal::Bool(_))) {
-                        self.spend(1)?;
-                        return Err(failure);
-                    }
-                    failed = failed.or(Some(failure));
-                }
-            }
-        }
-        match failed {
-            Some(failure) => {
-                self.spend(1)?;
-                Err(failure)
-            }
-            None => self.eval(&fold.result),
-        }
-    }
-
-    /// One round: what is accumulated after it, or `None` if the loop is over.
-    fn round(&mut self, fold: &'a Fold, failed: bool) -> Result<Option<Value<'a>>, Failure> {
-        // An error that is accumulated ends no loop.
-        if failed {
-            let is_exists = fold.init.kind.is_literal(&Literal::Bool(false));
-            self.spend(if is_exists { 3 } else { 2 })?;
-        } else if !matches!(self.eval(&fold.condition)?, Value::Bool(true)) {
-            return Ok(None);
-        }
-        self.eval(&fold.step).map(Some)
     }
 
     /// Counts what the values hold. False if that is too much.
@@ -690,53 +445,6 @@ fn is_set_of_constants(program: &Program, arguments: &[Expr]) -> bool {
         _ => false,
     };
     program.constants.contains(&list.id) && items.iter().all(|(_, item)| is_simple(item))
-}
-
-fn item<'a>(list: &List<'a>, at: usize) -> Evaluated<'a> {
-    match list.get(at) {
-        Some(item) => item.map_err(Failure::Error),
-        None => error(format!("index out of bounds: {at}")),
-    }
-}
-
-/// The part of a value that a key or index leads to.
-fn index<'a>(value: &Value<'a>, key: &Value<'a>) -> Result<Option<Value<'a>>, Failure> {
-    match value {
-        Value::Map(map) => found(map.find(key)),
-        Value::List(list) => {
-            let at = match key {
-                Value::Int(at) => *at,
-                Value::Uint(at) => i64::try_from(*at).unwrap_or(i64::MAX),
-                Value::Double(at) if at.fract() == 0.0 => *at as i64,
-                Value::Double(at) => {
-                    return Err(Failure::Error(format!(
-                        "unsupported index value {at} in list"
-                    )));
-                }
-                other => {
-                    let is = other.type_name();
-                    return Err(Failure::Error(format!(
-                        "unsupported index type '{is}' in list"
-                    )));
-                }
-            };
-            let at = usize::try_from(at).ok();
-            let found = at.and_then(|at| list.get(at)).transpose();
-            found.map_err(Failure::Error)
-        }
-        _ => Ok(None),
-    }
-}
-
-fn missing(value: &Value, key: &Value) -> String {
-    match value {
-        Value::List(_) => format!("index out of bounds: {}", shown(key)),
-        _ => format!("no such key: {}", shown(key)),
-    }
-}
-
-fn found<'a>(result: Result<Option<Value<'a>>, Why>) -> Result<Option<Value<'a>>, Failure> {
-    result.map_err(Failure::Error)
 }
 
 pub(super) fn literal_value<'a>(literal: &'a Literal) -> Value<'a> {
