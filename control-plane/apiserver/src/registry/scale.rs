@@ -100,7 +100,8 @@ impl Scaling<'_> {
         object::set(&mut object, &paths.asked, replicas.into());
         self.writer.manage_parent(&new, &mut object);
         if apply::equal_without_times(current, &object) {
-            return Ok(Step::Keep);
+            // The times of managers stay, too.
+            return Ok(Step::Put(current.clone()));
         }
         if changes && strategy::of(&self.writer.resource).generation != Generation::Never {
             let next = object::generation(current) + 1;

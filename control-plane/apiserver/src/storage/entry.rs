@@ -10,12 +10,15 @@ use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::Value;
 
 use crate::resources::catalogue::Storage;
+use crate::storage::stored::Stored;
 
 /// One object at one revision, in the version that is stored.
 pub(crate) struct Entry {
     /// Revision of the last change; for a deleted object, of the deletion.
     pub(crate) revision: i64,
     pub(crate) object: Arc<Value>,
+    /// Where it was read; `None` for an object that a request made.
+    pub(crate) source: Option<Arc<Stored>>,
 }
 
 impl Entry {
@@ -29,16 +32,24 @@ impl Entry {
         Entry {
             revision,
             object: Arc::new(object),
+            source: None,
         }
     }
 
-    /// Decodes a value of the store, protobuf or JSON.
+    /// True if the store has it in another version than it would be written in now.
+    pub(crate) fn is_outdated(&self) -> bool {
+        let source = self.source.as_ref();
+        source.is_some_and(|stored| stored.is_outdated())
+    }
+
+    /// Decodes a value of the store, protobuf or JSON. Also returns the `apiVersion` that it was
+    /// written in, of custom resources.
     pub(crate) fn decode(
         storage: &Storage,
         key: &str,
         value: &[u8],
         revision: i64,
-    ) -> Result<Entry, Status> {
+    ) -> Result<(Entry, Option<Box<str>>), Status> {
         let object = if value.starts_with(&protobuf::MAGIC) {
             protobuf::decode_as(value, storage.kind.message()).map_err(|e| e.to_string())
         } else {
@@ -49,7 +60,9 @@ impl Entry {
                 "the store's {key:?} of revision {revision}: {why}"
             ))
         })?;
+        let mut written_in = None;
         if storage.custom {
+            written_in = Some(object::api_version(&object).into());
             // It may have been stored in a version that was the stored one before.
             object::set_type(
                 &mut object,
@@ -58,7 +71,7 @@ impl Entry {
             );
         }
         defaults::name_kinds(storage.kind.group(), storage.kind.kind(), &mut object);
-        Ok(Entry::new(revision, object))
+        Ok((Entry::new(revision, object), written_in))
     }
 }
 

@@ -55,6 +55,8 @@ pub(crate) struct Stored {
     pub(crate) key: Arc<str>,
     /// Revision of the last change; for a deleted object, of the deletion.
     pub(crate) revision: i64,
+    /// The `apiVersion` that it was written in, of custom resources.
+    written_in: Option<Box<str>>,
     body: Body,
     text: OnceLock<Text>,
     cells: OnceLock<Box<Cells>>,
@@ -103,20 +105,19 @@ impl Stored {
         let (api_version, version) = (storage.kind.api_version(), revision.to_string());
         let named = (api_version.as_str(), storage.kind.kind());
         let message = storage.kind.message();
+        let mut written_in = None;
         let body = match Canonical::with_version(value, named, message, &version) {
             Some(bytes) => Body::Protobuf(bytes.into()),
-            None => Body::of(
-                storage,
-                &Entry::decode(storage, key, value, revision)?.object,
-                value.starts_with(&protobuf::MAGIC),
-            ),
+            None => {
+                let decoded = Entry::decode(storage, key, value, revision)?;
+                written_in = decoded.1;
+                let is_protobuf = value.starts_with(&protobuf::MAGIC);
+                Body::of(storage, &decoded.0.object, is_protobuf)
+            }
         };
-        Ok(Stored::with_body(
-            Arc::clone(storage),
-            key.into(),
-            revision,
-            body,
-        ))
+        let mut stored = Stored::with_body(Arc::clone(storage), key.into(), revision, body);
+        stored.written_in = written_in;
+        Ok(stored)
     }
 
     fn with_body(storage: Arc<Storage>, key: Arc<str>, revision: i64, body: Body) -> Stored {
@@ -124,6 +125,7 @@ impl Stored {
             storage,
             key,
             revision,
+            written_in: None,
             body,
             text: OnceLock::new(),
             cells: OnceLock::new(),
@@ -179,8 +181,16 @@ impl Stored {
     }
 
     /// Returns the object for a request that changes it.
-    pub(crate) fn entry(&self) -> Result<Arc<Entry>, Status> {
-        Ok(Arc::new(Entry::new(self.revision, self.decode()?)))
+    pub(crate) fn entry(self: Arc<Self>) -> Result<Arc<Entry>, Status> {
+        let mut entry = Entry::new(self.revision, self.decode()?);
+        entry.source = Some(self);
+        Ok(Arc::new(entry))
+    }
+
+    /// True if the store has it in another version than it would be written in now.
+    pub(crate) fn is_outdated(&self) -> bool {
+        let written = self.written_in.as_deref();
+        written.is_some_and(|written| *written != *self.storage.stored_in())
     }
 
     /// The object as JSON.
