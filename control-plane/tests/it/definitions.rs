@@ -230,9 +230,10 @@ fn wrong_definitions_and_changes_are_refused() {
         &|one| {
             let service = json!({"namespace": "default", "name": "hook"});
             one["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": {
-                "conversionReviewVersions": ["v1"], "clientConfig": {"service": service}}});
+                "conversionReviewVersions": ["v2"], "clientConfig": {"service": service}}});
         },
-        "spec.conversion.strategy: Invalid value: \"Webhook\": this server does not call",
+        "spec.conversion.conversionReviewVersions: Invalid value: [\"v2\"]: must include at least \
+         one of v1, v1beta1",
     );
     refuses(
         &|one| {

@@ -36,7 +36,8 @@ impl Entry {
         }
     }
 
-    /// True if the store has it in another version than it would be written in now.
+    /// True if the store has it in another version than it would be written in now, and the object
+    /// does not show that.
     pub(crate) fn is_outdated(&self) -> bool {
         let source = self.source.as_ref();
         source.is_some_and(|stored| stored.is_outdated())
@@ -63,6 +64,8 @@ impl Entry {
         let mut written_in = None;
         if storage.custom {
             written_in = Some(object::api_version(&object).into());
+        }
+        if storage.custom && !storage.keeps_version {
             // It may have been stored in a version that was the stored one before.
             object::set_type(
                 &mut object,
@@ -76,12 +79,16 @@ impl Entry {
 }
 
 /// Encodes an object for the store, without `resourceVersion`: the store counts revisions itself.
+/// What a webhook converts is stored in the version that it has: a deletion marks an object in the
+/// version that it was stored in, and needs no webhook.
 pub(crate) fn encode(storage: &Storage, object: &Value) -> Result<Vec<u8>, Status> {
     let mut object = object.clone();
     let metadata = object::metadata_mut(&mut object);
     metadata.remove("resourceVersion");
     metadata.remove("selfLink");
-    object::set_type(&mut object, &storage.stored_in(), storage.kind.kind());
+    if !storage.keeps_version {
+        object::set_type(&mut object, &storage.stored_in(), storage.kind.kind());
+    }
     if storage.json {
         return Ok(to_json(&object).to_vec());
     }
