@@ -253,6 +253,43 @@ async fn writes_of_the_other_version_are_converted_back() {
     assert_eq!(world.ask("GET", &new, &Value::Null).await.code, 404);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_is_sent_before_the_next_one_is_converted() {
+    let world = world().await;
+    world.hook.on("/convert", |request| {
+        if request["objects"][0]["metadata"]["name"] == "slow" {
+            Reply::Silence
+        } else {
+            convert(request)
+        }
+    });
+    let mut events = world.watch(&format!("{V2}?")).await;
+    assert_eq!(begin(&mut events).await, []);
+    for name in ["a", "slow"] {
+        world.given(V1, &widget(name, "red")).await;
+    }
+    // Both changes are there before the first is read.
+    assert_eq!(names(&get(&world, V1).await), ["a", "slow"]);
+    let (kind, object) = events.next().await.unwrap();
+    assert_eq!(
+        (kind.as_str(), &object["metadata"]["name"]),
+        ("ADDED", &json!("a"))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_that_cannot_show_what_there_is_ends_with_an_error() {
+    let world = world().await;
+    world
+        .hook
+        .on("/convert", |_| Reply::Raw(503, String::new()));
+    world.given(V1, &widget("a", "red")).await;
+    let mut events = world.watch(&format!("{V2}?")).await;
+    let (kind, status) = events.next().await.unwrap();
+    assert_eq!((kind.as_str(), &status["code"]), ("ERROR", &json!(500)));
+    assert!(events.next().await.is_none());
+}
+
 /// The events up to the first bookmark.
 async fn begin(events: &mut Events) -> Vec<(String, Value)> {
     let mut all = Vec::new();

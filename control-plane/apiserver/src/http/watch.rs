@@ -268,8 +268,9 @@ impl Watch {
         let mut chunk = BytesMut::new();
         loop {
             self.tell_state(&mut chunk).await;
-            if self.waiting.is_empty() && chunk.len() < CHUNK_BYTES {
-                self.tell_changes(&mut chunk).await;
+            if self.waiting.is_empty() && chunk.len() < CHUNK_BYTES && !self.over {
+                // What is left is sent with the next chunk.
+                let _ = self.tell_changes(&mut chunk).await;
             }
             if !chunk.is_empty() || self.over {
                 return (!chunk.is_empty()).then(|| chunk.freeze());
@@ -313,20 +314,26 @@ impl Watch {
         }
     }
 
-    /// Sends the changes since then.
-    async fn tell_changes(&mut self, chunk: &mut BytesMut) {
+    /// Sends the changes since then; true if none is left. A call of a webhook may take long: what one
+    /// converted is sent before the next is called.
+    async fn tell_changes(&mut self, chunk: &mut BytesMut) -> bool {
         let cache = Arc::clone(&self.cache);
+        let converts = self.converts();
+        let most = if converts { 1 } else { BATCH_CHANGES };
         while chunk.len() < CHUNK_BYTES {
             // Marked as seen before reading: a later change wakes the watch again.
             self.changed.borrow_and_update();
-            match cache.changes_of(&self.interest, &mut self.cursor, BATCH_CHANGES) {
-                Ok(changes) if changes.is_empty() => return,
-                Ok(changes) if self.converts() => {
+            match cache.changes_of(&self.interest, &mut self.cursor, most) {
+                Ok(changes) if changes.is_empty() => return true,
+                Ok(changes) if converts => {
                     for change in changes {
                         match self.converted(&change).await {
                             Ok(change) => self.tell(chunk, &change),
-                            Err(error) => return self.fail(chunk, &error),
+                            Err(error) => self.fail(chunk, &error),
                         }
+                    }
+                    if !chunk.is_empty() {
+                        return false;
                     }
                 }
                 Ok(changes) => {
@@ -334,10 +341,17 @@ impl Watch {
                         self.tell(chunk, &change);
                     }
                 }
-                Err(Missed::TooOld) => return self.fail(chunk, &fell_behind()),
-                Err(Missed::Closed) => return self.fail(chunk, &Status::unknown_path()),
+                Err(missed) => {
+                    let error = match missed {
+                        Missed::TooOld => fell_behind(),
+                        Missed::Closed => Status::unknown_path(),
+                    };
+                    self.fail(chunk, &error);
+                    return false;
+                }
             }
         }
+        false
     }
 
     /// Ends the watch with an error.
@@ -410,8 +424,8 @@ impl Watch {
     async fn tell_progress(&mut self, chunk: &mut BytesMut) {
         // Read before the changes: the cache has them at least up to this revision.
         let revision = self.api.reader().reflector.revision();
-        self.tell_changes(chunk).await;
-        if chunk.len() < CHUNK_BYTES {
+        let told_all = self.tell_changes(chunk).await;
+        if told_all && chunk.len() < CHUNK_BYTES {
             self.bookmark(chunk, revision, false);
         }
     }
