@@ -22,7 +22,7 @@ mod webhooks;
 
 use std::sync::Arc;
 
-use machinery::schema::Kind;
+use machinery::schema::{self, Kind};
 use machinery::status::Status;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -50,6 +50,14 @@ const EXEMPT: [&str; 6] = [
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionPolicyBinding",
     "ValidatingWebhookConfiguration",
+];
+
+/// The resources of it that have policies and webhooks.
+const LOOKERS: [&str; 4] = [
+    "mutatingadmissionpolicies",
+    "mutatingwebhookconfigurations",
+    "validatingadmissionpolicies",
+    "validatingwebhookconfigurations",
 ];
 
 /// The taint of a node that has never been ready.
@@ -241,6 +249,17 @@ impl Chain {
             webhooks.validate(context, attributes, object).await?;
         }
         Ok(())
+    }
+
+    /// True if policies or webhooks may be asked about objects that a user writes.
+    pub(crate) fn looks_at_objects(&self, user: &User) -> bool {
+        let mut lookers = LOOKERS.iter();
+        // What this process writes itself passes none of them.
+        !user.name.is_empty()
+            && lookers.any(|plural| {
+                let kind = schema::resource(GROUP, "v1", plural);
+                kind.is_some_and(|kind| !self.context.reader.cached_stored(kind, "").is_empty())
+            })
     }
 
     /// Both halves, for writes with nothing in between: deletions, and bodies that are not stored

@@ -24,6 +24,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::clock;
+use crate::conversion::Webhook;
 use crate::registry::Registry;
 use crate::registry::definition::{CLEANUP, Condition, ESTABLISHED, NAMES_ACCEPTED, holds};
 use crate::registry::strategy::builtin;
@@ -175,11 +176,13 @@ impl Follower {
         }
         // Another definition of the same name has other objects.
         let storage = before.and_then(|_| catalogue.custom_storage(group, plural));
+        let schemas = parsed.schemas()?;
+        let converter = Webhook::of(definition, &schemas, &self.registry.reader);
         Ok(Served {
             uid,
             source,
             stored_in: parsed.stored_in()?,
-            resources: parsed.resources(storage)?,
+            resources: parsed.converted(storage, &schemas, converter.as_ref())?,
         })
     }
 

@@ -53,7 +53,8 @@ fn stored(resource: &Resource, storage: &Storage, mut object: Value) {
     ));
     let stored = convert::to_stored(resource, object);
     let written = entry::encode(storage, &stored).expect("what was read can be written");
-    let again = entry::Entry::decode(storage, "", &written, 0).expect("what was written reads");
+    let decoded = entry::Entry::decode(storage, "", &written, 0);
+    let (again, _) = decoded.expect("what was written reads");
     let twice = entry::encode(storage, &again.object).expect("what was read can be written");
     assert_eq!(written, twice, "the second time it is written as the first");
     if !convert::is_same(resource) {

@@ -9,8 +9,8 @@
 //! - `registry` creates, changes and deletes objects; every write passes [`admission`];
 //! - `storage` holds the objects, `resources` lists the kinds.
 //!
-//! Beside them, `definitions` lets custom resources come and go, and `type_checking` warns the
-//! authors of policies.
+//! Beside them, `definitions` lets custom resources come and go, `conversion` asks the webhooks that
+//! convert their objects, and `type_checking` warns the authors of policies.
 #![forbid(unsafe_code)]
 
 pub mod admission;
@@ -18,6 +18,7 @@ pub mod auth;
 mod cidr;
 mod clock;
 mod config;
+mod conversion;
 mod definitions;
 pub mod fuzzing;
 mod http;

@@ -31,8 +31,8 @@ use serde_json::Value;
 use crate::admission::Chain;
 use crate::auth::token::Issuer;
 use crate::auth::{Authenticator, Authorizer, User};
-use crate::resources::convert;
 use crate::storage::reader::Reader;
+use crate::storage::views;
 use ttl::EventLeases;
 use write::Writer;
 
@@ -76,7 +76,7 @@ impl Registry {
         let user = User::default();
         let writer = self.own_writer(&user, kind, namespace)?;
         let entry = writer.create(object).await?;
-        Ok(convert::to_served(&writer.resource, &entry.object))
+        views::of_entry(&writer.resource, &entry).await
     }
 
     /// Replaces an object for this process, by the rules for a PUT of a client.
@@ -90,7 +90,7 @@ impl Registry {
         let writer = self.own_writer(&user, kind, namespace)?;
         let name = object::name(&object).to_owned();
         let entry = writer.replace(&name, "", object).await?.entry();
-        Ok(convert::to_served(&writer.resource, &entry.object))
+        views::of_entry(&writer.resource, &entry).await
     }
 
     /// Replaces the status of an object for this process, by the rules for a PUT from outside.

@@ -10,3 +10,4 @@ pub(crate) mod reader;
 pub(crate) mod reflector;
 pub(crate) mod store;
 pub(crate) mod stored;
+pub(crate) mod views;

@@ -43,6 +43,7 @@ use crate::resources::catalogue::Resource;
 use crate::resources::convert;
 
 pub(crate) use causes::Causes;
+pub(crate) use meta::{annotations, labels};
 pub(crate) use network::{addresses, checks_health, reached_from_outside};
 
 /// Rules that the cluster's owner decides.

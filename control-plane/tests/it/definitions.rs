@@ -230,9 +230,10 @@ fn wrong_definitions_and_changes_are_refused() {
         &|one| {
             let service = json!({"namespace": "default", "name": "hook"});
             one["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": {
-                "conversionReviewVersions": ["v1"], "clientConfig": {"service": service}}});
+                "conversionReviewVersions": ["v2"], "clientConfig": {"service": service}}});
         },
-        "spec.conversion.strategy: Invalid value: \"Webhook\": this server does not call",
+        "spec.conversion.conversionReviewVersions: Invalid value: [\"v2\"]: must include at least \
+         one of v1, v1beta1",
     );
     refuses(
         &|one| {
@@ -475,6 +476,31 @@ fn a_change_of_versions_keeps_the_objects_and_the_watches() {
         (stored("a"), stored("b")),
         (json!("shop.example.com/v1"), json!("shop.example.com/v2"))
     );
+    // A write that changes nothing migrates the object, a dry run does not, and then none does.
+    let put = |query: &str| {
+        let call = cluster.call("PUT", &format!("{newer}/a{query}"));
+        let put = call.json(&old).send().expect(200);
+        put["metadata"]["resourceVersion"].clone()
+    };
+    put("?dryRun=All");
+    assert_eq!(stored("a"), "shop.example.com/v1");
+    let migrated = put("");
+    assert_ne!(migrated, old["metadata"]["resourceVersion"]);
+    assert_eq!(stored("a"), "shop.example.com/v2");
+    let again = cluster.get(&format!("{newer}/a")).expect(200);
+    let call = cluster.call("PUT", &format!("{newer}/a"));
+    assert_eq!(call.json(&again).send().expect(200), again);
+    // Then the old version may go.
+    let mut done = cluster
+        .get(&format!("{DEFINITIONS}/widgets.shop.example.com"))
+        .expect(200);
+    done["status"]["storedVersions"] = json!(["v2"]);
+    let path = format!("{DEFINITIONS}/widgets.shop.example.com/status");
+    let mut done = cluster.call("PUT", &path).json(&done).send().expect(200);
+    assert_eq!(done["status"]["storedVersions"], json!(["v2"]));
+    done["spec"]["versions"] = json!([version("v2", true)]);
+    let put = cluster.call("PUT", &format!("{DEFINITIONS}/widgets.shop.example.com"));
+    put.json(&done).send().expect(200);
 }
 
 /// A second apiserver on the store of a cluster.

@@ -16,6 +16,7 @@ mod bad_input;
 mod by_name;
 mod clients;
 mod cluster;
+mod conversion;
 mod custom;
 mod definitions;
 mod election;

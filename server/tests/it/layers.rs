@@ -42,6 +42,10 @@ const APISERVER: Layers = Layers {
         ("auth", &["clock", "resources", "storage"]),
         ("webhook", &["clock", "storage"]),
         (
+            "conversion",
+            &["clock", "resources", "storage", "validate", "webhook"],
+        ),
+        (
             "admission",
             &["auth", "clock", "pkcs10", "resources", "storage", "webhook"],
         ),
@@ -75,7 +79,7 @@ const APISERVER: Layers = Layers {
         // What follows CustomResourceDefinitions, and writes what becomes of them.
         (
             "definitions",
-            &["clock", "registry", "resources", "storage"],
+            &["clock", "conversion", "registry", "resources", "storage"],
         ),
         // What follows policies, and writes what does not fit into their status.
         ("type_checking", &["registry", "resources", "storage"]),
@@ -93,6 +97,7 @@ const APISERVER: Layers = Layers {
         ("storage", &HTTP),
         ("printers", &HTTP),
         ("validate", &HTTP),
+        ("conversion", &HTTP),
         ("admission", &HTTP),
         ("registry", &HTTP),
         ("definitions", &HTTP),

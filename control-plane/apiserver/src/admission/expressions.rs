@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use machinery::cel::admission::{About, Decision, Inputs, Question, Target};
+use machinery::status::Status;
 use serde_json::Value;
 
 use super::matching::{self, Matched};
@@ -28,17 +29,16 @@ pub(super) struct Rights<'a> {
 }
 
 impl Write {
-    pub(super) fn new(
+    pub(super) async fn new(
         attributes: &Attributes<'_>,
         matched: &Matched,
         object: &Value,
         namespace: Value,
-    ) -> Write {
+    ) -> Result<Write, Status> {
         let kind = attributes.kind;
-        let old = attributes.old.map(|old| matched.shown(attributes, old));
-        Write {
-            object: matched.shown(attributes, object).into_owned(),
-            old_object: old.as_deref().cloned().unwrap_or_default(),
+        Ok(Write {
+            object: matched.shown(attributes, object).await?.into_owned(),
+            old_object: matched.old(attributes).await?,
             request: request::of(attributes, &matched.resource.kind),
             namespace,
             target: Target {
@@ -48,7 +48,7 @@ impl Write {
                 namespace: matching::namespace(attributes).to_owned(),
                 name: attributes.name.to_owned(),
             },
-        }
+        })
     }
 
     /// What expressions see, with these parameters.

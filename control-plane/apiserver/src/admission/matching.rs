@@ -51,29 +51,36 @@ pub(super) struct Matched {
 
 impl Matched {
     /// The object of a write, from the version of the request to that of the webhook.
-    pub(super) fn shown<'a>(
+    pub(super) async fn shown<'a>(
         &self,
         attributes: &Attributes<'_>,
         object: &'a Value,
-    ) -> Cow<'a, Value> {
-        if self.converts(attributes, object) {
-            Cow::Owned(converted(
-                attributes.resource,
-                &self.resource,
-                object.clone(),
-            ))
-        } else {
-            Cow::Borrowed(object)
+    ) -> Result<Cow<'a, Value>, Status> {
+        if !self.converts(attributes, object) {
+            return Ok(Cow::Borrowed(object));
+        }
+        let object = converted(attributes.resource, &self.resource, object.clone());
+        object.await.map(Cow::Owned)
+    }
+
+    /// The old object of a write in the version of the webhook; null if there is none.
+    pub(super) async fn old(&self, attributes: &Attributes<'_>) -> Result<Value, Status> {
+        match attributes.old {
+            Some(old) => Ok(self.shown(attributes, old).await?.into_owned()),
+            None => Ok(Value::Null),
         }
     }
 
-    /// The same back.
-    pub(super) fn requested(&self, attributes: &Attributes<'_>, object: Value) -> Value {
-        if self.converts(attributes, &object) {
-            converted(&self.resource, attributes.resource, object)
-        } else {
-            object
+    /// The object of a webhook in the version of the request.
+    pub(super) async fn requested(
+        &self,
+        attributes: &Attributes<'_>,
+        object: Value,
+    ) -> Result<Value, Status> {
+        if !self.converts(attributes, &object) {
+            return Ok(object);
         }
+        converted(&self.resource, attributes.resource, object).await
     }
 
     /// A changed object of the version that matched, with types checked and defaults set as in a
@@ -102,9 +109,9 @@ impl Matched {
     }
 }
 
-fn converted(from: &Resource, to: &Resource, object: Value) -> Value {
-    let stored = Arc::new(convert::to_stored(from, object));
-    Arc::unwrap_or_clone(convert::to_served(to, &stored))
+async fn converted(from: &Resource, to: &Resource, object: Value) -> Result<Value, Status> {
+    let converted = convert::between(from, to, object).await;
+    converted.map_err(|error| Status::internal(&error.message))
 }
 
 impl Criteria {

@@ -45,7 +45,7 @@ async fn find(
     if webhook.conditions.is_empty() {
         return Ok(Some(matched));
     }
-    let write = Write::new(attributes, &matched, object, Value::Null);
+    let write = Write::new(attributes, &matched, object, Value::Null).await?;
     let mut rights = Rights::new(context, attributes.user);
     let met = webhook.conditions.are_met(&write, &mut rights).await;
     match met {
@@ -102,7 +102,8 @@ async fn ask(
     let endpoint = webhook.endpoint.as_ref();
     let endpoint =
         endpoint.map_err(|why| Failure::Call(format!("could not get REST client: {why}")))?;
-    let question = review::Question::new(version, attributes, matched, shown);
+    let old = matched.old(attributes).await.map_err(Failure::Refused)?;
+    let question = review::Question::new(version, attributes, matched, (shown, old));
     let answered = endpoint
         .call(&context.reader, &question.review, webhook.timeout)
         .await;

@@ -30,6 +30,7 @@ use crate::registry::strategy;
 use crate::registry::write::{Change, Writer};
 use crate::storage::entry::Entry;
 use crate::storage::stored::Stored;
+use crate::storage::views;
 
 /// A request about objects, after authentication and authorization.
 pub(crate) struct Call<'a> {
@@ -55,7 +56,7 @@ impl<'a> Call<'a> {
         if self.target.resource.storage.is_none() {
             return match verb {
                 "create" => self.review(body).await,
-                "list" => self.show_list(&[], &ListMeta::default()),
+                "list" => self.show_list(Vec::new(), &ListMeta::default()).await,
                 _ => Err(self.target.resource.not_found(&self.target.name)),
             };
         }
@@ -119,15 +120,28 @@ impl<'a> Call<'a> {
         }
     }
 
-    pub(crate) fn show(&self, code: StatusCode, entry: &Entry) -> Result<Response<Body>, Status> {
+    pub(crate) async fn show(
+        &self,
+        code: StatusCode,
+        entry: &Entry,
+    ) -> Result<Response<Body>, Status> {
         let shown = self.shown()?;
-        let body = shown.entry(entry)?;
+        let object = if shown.needs_version() {
+            views::of_entry(&shown.resource, entry).await?
+        } else {
+            Arc::clone(&entry.object)
+        };
+        let body = shown.object(&object)?;
         Ok(reply::bytes(code, shown.accept.encoding.media_type(), body))
     }
 
-    pub(crate) fn show_stored(&self, stored: &Stored) -> Result<Response<Body>, Status> {
+    pub(crate) async fn show_stored(&self, stored: &Arc<Stored>) -> Result<Response<Body>, Status> {
         let shown = self.shown()?;
-        let body = shown.stored(stored)?;
+        let body = if shown.needs_version() {
+            shown.stored(&*views::of(&shown.resource, stored).await?)?
+        } else {
+            shown.stored(stored)?
+        };
         let media_type = shown.accept.encoding.media_type();
         Ok(reply::bytes(StatusCode::OK, media_type, body))
     }
@@ -155,7 +169,7 @@ impl<'a> Call<'a> {
         {
             let cache = self.api.reader().reflector.cache(storage)?;
             if let Some(entry) = cache.get(&storage.key(namespace, name)) {
-                return self.show_stored(&entry);
+                return self.show_stored(&entry).await;
             }
         }
         let entry = self
@@ -165,7 +179,7 @@ impl<'a> Call<'a> {
             .reader
             .read(resource, namespace, name)
             .await?;
-        self.show_stored(&entry)
+        self.show_stored(&entry).await
     }
 
     async fn list(&self) -> Result<Response<Body>, Status> {
@@ -175,17 +189,21 @@ impl<'a> Call<'a> {
             ..
         } = self.target;
         let listing = Listing::read(resource, namespace, self.query)?;
+        let listing = listing.shown_as(&self.shown()?);
         let (entries, meta) = listing.run(self.api, resource).await?;
-        self.show_list(&entries, &meta)
+        self.show_list(entries, &meta).await
     }
 
-    fn show_list(
+    async fn show_list(
         &self,
-        entries: &[Arc<Stored>],
+        mut entries: Vec<Arc<Stored>>,
         meta: &ListMeta,
     ) -> Result<Response<Body>, Status> {
         let shown = self.shown()?;
-        let body = shown.list(entries, meta)?;
+        if shown.needs_version() {
+            entries = views::of_all(&shown.resource, entries).await?;
+        }
+        let body = shown.list(&entries, meta)?;
         Ok(reply::bytes(
             StatusCode::OK,
             shown.accept.encoding.media_type(),
@@ -243,7 +261,7 @@ impl<'a> Call<'a> {
             .add((strategy.warnings_on_create)(&decoded.object));
         self.warnings.add(strategy.warnings_of(&decoded.object));
         let entry = self.writer(asked.dry).create(decoded.object).await?;
-        self.show(StatusCode::CREATED, &entry)
+        self.show(StatusCode::CREATED, &entry).await
     }
 
     pub(crate) async fn replace(
@@ -263,7 +281,7 @@ impl<'a> Call<'a> {
         let (edited, _) = writer
             .update(&self.target.name, subresource, change)
             .await?;
-        self.show_edited(edited)
+        self.show_edited(edited).await
     }
 
     pub(crate) async fn patch(
@@ -284,7 +302,7 @@ impl<'a> Call<'a> {
             let object = &edited.entry_ref().object;
             self.warnings.add(strategy.warnings_of(object));
         }
-        self.show_edited(edited)
+        self.show_edited(edited).await
     }
 
     /// Adds the warnings to an answer, also to an error.
@@ -317,12 +335,12 @@ impl<'a> Call<'a> {
         Ok(Change::Patch(Patch::read(kind, &body, validation)?))
     }
 
-    fn show_edited(&self, edited: Edited) -> Result<Response<Body>, Status> {
+    async fn show_edited(&self, edited: Edited) -> Result<Response<Body>, Status> {
         let code = match &edited {
             Edited::Created(_) => StatusCode::CREATED,
             _ => StatusCode::OK,
         };
-        self.show(code, &edited.entry())
+        self.show(code, &edited.entry()).await
     }
 
     async fn delete_options(&self, body: Bytes) -> Result<Options, Status> {
@@ -343,7 +361,7 @@ impl<'a> Call<'a> {
                 let success = status::success(kind.group(), kind.plural(), name, uid);
                 self.value(StatusCode::OK, &success)
             }
-            edited => self.show(StatusCode::OK, &edited.entry()),
+            edited => self.show(StatusCode::OK, &edited.entry()).await,
         }
     }
 
@@ -355,6 +373,7 @@ impl<'a> Call<'a> {
             ..
         } = self.target;
         let listing = Listing::read(resource, namespace, self.query)?;
+        let listing = listing.shown_as(&self.shown()?);
         let (entries, meta) = listing.run(self.api, resource).await?;
         let dry = options.dry || self.options()?.dry;
         for entry in &entries {
@@ -368,7 +387,7 @@ impl<'a> Call<'a> {
                 _ => {}
             }
         }
-        self.show_list(&entries, &meta)
+        self.show_list(entries, &meta).await
     }
 
     /// Answers kinds that are never stored.

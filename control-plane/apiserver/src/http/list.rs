@@ -9,11 +9,12 @@ use machinery::status::{Cause, Status};
 use serde::{Deserialize, Serialize};
 
 use crate::http::api::Api;
-use crate::http::reply::ListMeta;
+use crate::http::reply::{ListMeta, Shown};
 use crate::http::request::{Query, Selectors};
 use crate::resources::catalogue::{Resource, Storage};
 use crate::storage::store;
 use crate::storage::stored::Stored;
+use crate::storage::views;
 
 /// Keys per request to the store if the client sets no limit, or if a selector hides many.
 const PAGE_KEYS: i64 = 2000;
@@ -32,6 +33,7 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 pub(crate) struct Listing {
     pub(crate) namespace: String,
     pub(crate) selectors: Selectors,
+    by_stored_labels: bool,
     limit: usize,
     from: From,
 }
@@ -97,12 +99,21 @@ impl Listing {
         Ok(Listing {
             namespace: namespace.to_owned(),
             selectors,
+            by_stored_labels: false,
             limit,
             from,
         })
     }
 
-    /// Returns the objects and the metadata of the list.
+    /// Selects objects that a webhook converts by the labels that they are stored with, if
+    /// only their metadata is shown.
+    pub(crate) fn shown_as(mut self, shown: &Shown) -> Listing {
+        self.by_stored_labels = !shown.needs_version();
+        self
+    }
+
+    /// Returns the objects and the metadata of the list. Objects that a webhook converts may be as
+    /// they are stored.
     pub(crate) async fn run(
         &self,
         api: &Api,
@@ -113,13 +124,13 @@ impl Listing {
         match &self.from {
             From::Newest => {
                 let revision = api.reader().reflector.fresh().await?;
-                self.cached(api, resource, storage, &folder, revision)
+                self.cached(api, resource, &folder, revision).await
             }
             From::AtLeast(version) => {
                 api.reader().reflector.loaded().await;
                 api.reader().reflector.reach(*version).await?;
                 let revision = api.reader().reflector.revision();
-                self.cached(api, resource, storage, &folder, revision)
+                self.cached(api, resource, &folder, revision).await
             }
             From::Exactly(revision) => {
                 self.stored(api, resource, storage, &folder, folder.clone(), *revision)
@@ -138,19 +149,19 @@ impl Listing {
         }
     }
 
-    fn cached(
+    async fn cached(
         &self,
         api: &Api,
         resource: &Resource,
-        storage: &Arc<Storage>,
         folder: &str,
         revision: i64,
     ) -> Result<(Vec<Arc<Stored>>, ListMeta), Status> {
-        let cache = api.reader().reflector.cache(storage)?;
+        let cache = api.reader().reflector.cache(resource.stored()?)?;
         cache.check(folder)?;
         let (mut entries, _, changed) = cache.snapshot(folder);
         let revision = revision.max(changed);
         if !self.selectors.is_empty() {
+            entries = self.selectable(resource, entries).await?;
             entries.retain(|entry| self.selectors.matches(resource, entry));
         }
         let mut meta = ListMeta {
@@ -166,6 +177,23 @@ impl Listing {
             meta.remaining = self.selectors.is_empty().then_some(left as i64);
         }
         Ok((entries, meta))
+    }
+
+    /// Objects in the version that the selectors are about.
+    async fn selectable(
+        &self,
+        resource: &Resource,
+        all: Vec<Arc<Stored>>,
+    ) -> Result<Vec<Arc<Stored>>, Status> {
+        let needs_version = if self.by_stored_labels {
+            self.selectors.need_fields()
+        } else {
+            self.selectors.need_version()
+        };
+        if !needs_version {
+            return Ok(all);
+        }
+        views::of_all(resource, all).await
     }
 
     /// Reads pages of the store until there are enough objects.
@@ -196,10 +224,14 @@ impl Listing {
                 revision = page.revision;
             }
             let (total, read) = (page.items.len(), page.count);
-            for (at, kv) in page.items.iter().enumerate() {
-                let key = String::from_utf8_lossy(&kv.key).into_owned();
-                let entry = api.reader().stored_of(storage, &key, kv)?;
-                start = format!("{key}\0");
+            let found = page.items.iter().map(|kv| {
+                let key = String::from_utf8_lossy(&kv.key);
+                api.reader().stored_of(storage, &key, kv)
+            });
+            let found = found.collect::<Result<Vec<_>, _>>()?;
+            let found = self.selectable(resource, found).await?;
+            for (at, entry) in found.into_iter().enumerate() {
+                start = format!("{}\0", entry.key);
                 if !self.selectors.matches(resource, &entry) {
                     continue;
                 }

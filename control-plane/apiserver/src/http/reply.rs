@@ -20,7 +20,7 @@ use crate::http::spliced;
 use crate::http::table;
 use crate::resources::catalogue::Resource;
 use crate::resources::convert;
-use crate::storage::entry::{Entry, to_json};
+use crate::storage::entry::to_json;
 use crate::storage::stored::Stored;
 
 /// Upper bound of all warnings of a response, in characters. Beyond it each is cut.
@@ -84,9 +84,10 @@ impl ListMeta {
 }
 
 impl Shown {
-    /// An object that was written.
-    pub(crate) fn entry(&self, entry: &Entry) -> Result<Bytes, Status> {
-        self.object(&convert::to_served(&self.resource, &entry.object))
+    /// False if the client sees only metadata of objects that a webhook converts. It is the same in
+    /// all versions but for labels and annotations, and no reason to call the webhook.
+    pub(crate) fn needs_version(&self) -> bool {
+        self.accept.form != Form::Metadata || self.resource.webhook().is_none()
     }
 
     /// A stored object.

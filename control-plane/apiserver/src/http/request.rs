@@ -300,6 +300,17 @@ impl Selectors {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
+    /// True if they depend on more than name and namespace, which are the same in all versions.
+    pub(crate) fn need_version(&self) -> bool {
+        !self.labels.is_empty() || self.need_fields()
+    }
+
+    /// True if they depend on fields outside the metadata.
+    pub(crate) fn need_fields(&self) -> bool {
+        let inside = |one: &FieldRequirement| !one.field.starts_with("metadata.");
+        self.fields.requirements.iter().any(inside)
+    }
+
     /// Adds the condition that the object has this name, unless the name is empty.
     pub(crate) fn named(mut self, name: &str) -> Selectors {
         if !name.is_empty() {

@@ -11,6 +11,7 @@ use crate::http::call::Call;
 use crate::http::media;
 use crate::registry::scale::scale_of;
 use crate::registry::write::Change;
+use crate::storage::views;
 
 /// Serves a request about a subresource.
 pub(crate) async fn answer(
@@ -40,7 +41,7 @@ pub(crate) async fn answer(
             let entry = reader
                 .read(&target.resource, &target.namespace, &target.name)
                 .await?;
-            call.show_stored(&entry)
+            call.show_stored(&entry).await
         }
         ("status" | "approval" | "ephemeralcontainers" | "resize", "update") => {
             call.replace(body, name).await
@@ -90,7 +91,9 @@ async fn scale(call: &Call<'_>, verb: &str, body: Bytes) -> Result<Response<Body
         _ => call.read_patch(body)?,
     };
     let edited = call.writer(dry).scale(&call.target.name, change).await?;
-    let scale = scale_of(&call.target.resource, &edited.entry().object);
+    let resource = &call.target.resource;
+    let object = views::of_entry(resource, edited.entry_ref()).await?;
+    let scale = scale_of(resource, &object);
     call.value(StatusCode::OK, &scale)
 }
 
@@ -131,7 +134,7 @@ async fn finalize(call: &Call<'_>, body: Bytes) -> Result<Response<Body>, Status
     let change = Change::Replace(decoded.object);
     let writer = call.writer(asked.dry);
     let (edited, _) = writer.update(&call.target.name, "finalize", change).await?;
-    call.show(StatusCode::OK, &edited.entry())
+    call.show(StatusCode::OK, &edited.entry()).await
 }
 
 /// The response to an action that is written as a path.

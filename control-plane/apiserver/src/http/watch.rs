@@ -30,6 +30,7 @@ use crate::storage::cache::{Cache, Change, Cursor, Missed};
 use crate::storage::entry::to_json;
 use crate::storage::interest::Interest;
 use crate::storage::stored::Stored;
+use crate::storage::views;
 
 /// A watch without a timeout lasts this long, plus a random time up to the same.
 const SECONDS_MIN: u64 = 1800;
@@ -174,7 +175,8 @@ impl Watching {
 fn interest(resource: &Resource, folder: String, selectors: &Selectors) -> Interest {
     let mut required = selectors.fields.requirements.iter().filter(|one| {
         // The served version may have another name for the field.
-        !one.negated && convert::is_same(resource)
+        let is_same = convert::is_same(resource) && resource.webhook().is_none();
+        !one.negated && (is_same || one.field.starts_with("metadata."))
     });
     // A name selects one object; otherwise the first field serves as well as any.
     let name = required.clone().find(|one| one.field == "metadata.name");
@@ -265,9 +267,10 @@ impl Watch {
         }
         let mut chunk = BytesMut::new();
         loop {
-            self.tell_state(&mut chunk);
-            if self.waiting.is_empty() && chunk.len() < CHUNK_BYTES {
-                self.tell_changes(&mut chunk);
+            self.tell_state(&mut chunk).await;
+            if self.waiting.is_empty() && chunk.len() < CHUNK_BYTES && !self.over {
+                // What is left is sent with the next chunk.
+                let _ = self.tell_changes(&mut chunk).await;
             }
             if !chunk.is_empty() || self.over {
                 return (!chunk.is_empty()).then(|| chunk.freeze());
@@ -279,7 +282,7 @@ impl Watch {
                     self.over = Instant::now() >= self.ends;
                     self.next_bookmark = next_bookmark(self.ends);
                     if self.bookmarks && !self.over {
-                        self.tell_progress(&mut chunk);
+                        self.tell_progress(&mut chunk).await;
                     }
                 }
             }
@@ -287,7 +290,14 @@ impl Watch {
     }
 
     /// Sends the objects that existed when the watch began.
-    fn tell_state(&mut self, chunk: &mut BytesMut) {
+    async fn tell_state(&mut self, chunk: &mut BytesMut) {
+        if !self.waiting.is_empty() && self.converts() {
+            let waiting = std::mem::take(&mut self.waiting).into();
+            match views::of_all(&self.shown.resource, waiting).await {
+                Ok(views) => self.waiting = views.into(),
+                Err(error) => return self.fail(chunk, &error),
+            }
+        }
         while chunk.len() < CHUNK_BYTES {
             let Some(entry) = self.waiting.pop_front() else {
                 break;
@@ -304,31 +314,69 @@ impl Watch {
         }
     }
 
-    /// Sends the changes since then.
-    fn tell_changes(&mut self, chunk: &mut BytesMut) {
+    /// Sends the changes since then; true if none is left. A call of a webhook may take long: what one
+    /// converted is sent before the next is called.
+    async fn tell_changes(&mut self, chunk: &mut BytesMut) -> bool {
         let cache = Arc::clone(&self.cache);
+        let converts = self.converts();
+        let most = if converts { 1 } else { BATCH_CHANGES };
         while chunk.len() < CHUNK_BYTES {
             // Marked as seen before reading: a later change wakes the watch again.
             self.changed.borrow_and_update();
-            match cache.changes_of(&self.interest, &mut self.cursor, BATCH_CHANGES) {
-                Ok(changes) if changes.is_empty() => return,
+            match cache.changes_of(&self.interest, &mut self.cursor, most) {
+                Ok(changes) if changes.is_empty() => return true,
+                Ok(changes) if converts => {
+                    for change in changes {
+                        match self.converted(&change).await {
+                            Ok(change) => self.tell(chunk, &change),
+                            Err(error) => self.fail(chunk, &error),
+                        }
+                    }
+                    if !chunk.is_empty() {
+                        return false;
+                    }
+                }
                 Ok(changes) => {
                     for change in changes {
                         self.tell(chunk, &change);
                     }
                 }
                 Err(missed) => {
-                    self.over = true;
                     let error = match missed {
                         Missed::TooOld => fell_behind(),
                         Missed::Closed => Status::unknown_path(),
                     };
-                    let encoding = self.shown.accept.encoding;
-                    chunk.put_slice(&error_frame(&error, encoding));
-                    return;
+                    self.fail(chunk, &error);
+                    return false;
                 }
             }
         }
+        false
+    }
+
+    /// Ends the watch with an error.
+    fn fail(&mut self, chunk: &mut BytesMut, error: &Status) {
+        self.over = true;
+        chunk.put_slice(&error_frame(error, self.shown.accept.encoding));
+    }
+
+    /// True if a webhook converts what the watch sends.
+    fn converts(&self) -> bool {
+        let needs_version = self.shown.needs_version() || self.selectors.need_fields();
+        self.shown.resource.webhook().is_some() && needs_version
+    }
+
+    /// A change in the version of the watch. The object before it counts only for selectors.
+    async fn converted(&self, change: &Change) -> Result<Change, Status> {
+        let resource = &self.shown.resource;
+        let entry = views::of(resource, &change.entry).await?;
+        let before = match &change.before {
+            Some(before) if self.selectors.need_version() => {
+                Some(views::of(resource, before).await?)
+            }
+            before => before.clone(),
+        };
+        Ok(change.with(entry, before))
     }
 
     fn tell(&mut self, chunk: &mut BytesMut, change: &Change) {
@@ -373,11 +421,11 @@ impl Watch {
     }
 
     /// Sends all changes and a bookmark.
-    fn tell_progress(&mut self, chunk: &mut BytesMut) {
+    async fn tell_progress(&mut self, chunk: &mut BytesMut) {
         // Read before the changes: the cache has them at least up to this revision.
         let revision = self.api.reader().reflector.revision();
-        self.tell_changes(chunk);
-        if chunk.len() < CHUNK_BYTES {
+        let told_all = self.tell_changes(chunk).await;
+        if told_all && chunk.len() < CHUNK_BYTES {
             self.bookmark(chunk, revision, false);
         }
     }

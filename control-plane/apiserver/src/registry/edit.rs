@@ -82,9 +82,7 @@ impl Registry {
             let step = edit.step(current.as_deref()).await;
             let changes = |step: &Step| match step {
                 Step::Keep => false,
-                Step::Put(object) => current
-                    .as_ref()
-                    .is_none_or(|entry| !same(&entry.object, object)),
+                Step::Put(object) => current.as_ref().is_none_or(|entry| !same(entry, object)),
                 Step::Delete(_) => true,
             };
             // The store checks a write. Any other result is only valid for the newest state.
@@ -135,7 +133,7 @@ impl Registry {
         let revision = current.map_or(0, |entry| entry.revision);
         let (swap, object) = match step {
             Step::Keep => return Ok(Ok(Edited::Same(kept(current)?))),
-            Step::Put(object) if current.is_some_and(|entry| same(&entry.object, &object)) => {
+            Step::Put(object) if current.is_some_and(|entry| same(entry, &object)) => {
                 return Ok(Ok(Edited::Same(kept(current)?)));
             }
             Step::Put(object) | Step::Delete(object) if dry => {
@@ -197,9 +195,13 @@ fn kept(current: Option<&Arc<Entry>>) -> Result<Arc<Entry>, Status> {
         .ok_or_else(|| Status::internal("nothing to keep"))
 }
 
-/// True if two states differ only in the `resourceVersion` that the store assigns.
-fn same(old: &Value, new: &Value) -> bool {
-    let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else {
+/// True if a write would change nothing but the `resourceVersion` that the store assigns. An object
+/// in another version than the stored one is written again: that is how storage is migrated.
+fn same(current: &Entry, new: &Value) -> bool {
+    if current.is_outdated() {
+        return false;
+    }
+    let (Some(old), Some(new)) = (current.object.as_object(), new.as_object()) else {
         return false;
     };
     let without_version = |value: &Value| {

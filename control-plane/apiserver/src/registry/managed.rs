@@ -9,6 +9,7 @@ use machinery::object;
 use machinery::schema::Message;
 use machinery::status::{Cause, Status};
 use machinery::strict;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::auth::Attributes;
@@ -38,6 +39,16 @@ struct Kinds {
     resource: Arc<Resource>,
     /// All resources of the same collection.
     all: Vec<Arc<Resource>>,
+    /// What a webhook converted, and what it is to convert.
+    conversions: Mutex<Vec<Conversion>>,
+}
+
+/// An object that is needed in another version.
+struct Conversion {
+    object: Value,
+    api_version: String,
+    /// `None` until the webhook was asked.
+    result: Option<Value>,
 }
 
 /// The only version of scales.
@@ -99,6 +110,38 @@ impl Kinds {
         let named = |one: &&Arc<Resource>| one.kind.api_version() == api_version;
         self.all.iter().find(named)
     }
+
+    /// What the webhook made of an object. If it was not asked yet, it will be.
+    fn converted(&self, object: &Value, api_version: &str) -> Option<Value> {
+        let mut all = self.conversions.lock();
+        let mut known = all.iter();
+        let is_it = |one: &&Conversion| one.api_version == api_version && one.object == *object;
+        if let Some(found) = known.find(is_it) {
+            return found.result.clone();
+        }
+        all.push(Conversion {
+            object: object.clone(),
+            api_version: api_version.to_owned(),
+            result: None,
+        });
+        None
+    }
+
+    /// Asks the webhook for what is missing; false if nothing is.
+    async fn convert_missing(&self) -> Result<bool, Status> {
+        let mut all = std::mem::take(&mut *self.conversions.lock());
+        let mut asked = false;
+        for one in &mut all {
+            let to = self.of(&one.api_version);
+            let (None, Some(webhook)) = (&one.result, to.and_then(|to| to.webhook())) else {
+                continue;
+            };
+            one.result = Some(webhook.convert(one.object.clone()).await?);
+            asked = true;
+        }
+        *self.conversions.lock() = all;
+        Ok(asked)
+    }
 }
 
 impl Versions for Kinds {
@@ -122,6 +165,9 @@ impl Versions for Kinds {
     }
 
     fn convert(&self, object: &Value, api_version: &str) -> Option<Value> {
+        if self.of(api_version)?.webhook().is_some() {
+            return self.converted(object, api_version);
+        }
         let from = self.of(object::api_version(object))?;
         let stored = convert::to_stored(from, object.clone());
         let served = convert::to_served(self.of(api_version)?, &Arc::new(stored));
@@ -148,7 +194,7 @@ impl Versions for Scales {
 impl Writer<'_> {
     /// Writes the managers into `new`, which an update makes of `live`; `None` for a new object.
     /// If that fails, the object has no managers, as in Kubernetes: they must not stop a write.
-    pub(crate) fn manage(&self, subresource: &str, live: Option<&Value>, new: &mut Value) {
+    pub(crate) async fn manage(&self, subresource: &str, live: Option<&Value>, new: &mut Value) {
         let kinds = self.kinds();
         let empty;
         let live = match live {
@@ -158,17 +204,23 @@ impl Writer<'_> {
                 &empty
             }
         };
-        let managed = self.with_write(&kinds, subresource, |write| write.update(live, new));
-        if let Err(error) = managed {
-            let (kind, name) = (object::kind(new), object::name(new));
-            tracing::warn!(kind, namespace = self.namespace, name, %error, "an object loses its managers");
-            object::remove(new, &["metadata", "managedFields"]);
+        let run = |write: &Write<'_>| {
+            let mut new = new.clone();
+            write.update(live, &mut new).map(|()| new)
+        };
+        match self.with_kinds(&kinds, subresource, run).await {
+            Ok(managed) => *new = managed,
+            Err(error) => {
+                let (kind, name) = (object::kind(new), object::name(new));
+                tracing::warn!(kind, namespace = self.namespace, name, %error, "an object loses its managers");
+                object::remove(new, &["metadata", "managedFields"]);
+            }
         }
     }
 
     /// What a configuration makes of the live object, or a new object of it; also returns
     /// warnings.
-    pub(crate) fn apply(
+    pub(crate) async fn apply(
         &self,
         subresource: &str,
         live: Option<&Value>,
@@ -180,9 +232,10 @@ impl Writer<'_> {
         let empty = live.is_none().then(|| kinds.empty());
         let live = live.or(empty.as_ref()).unwrap_or(&Value::Null);
         let applied = self
-            .with_write(&kinds, subresource, |write| {
+            .with_kinds(&kinds, subresource, |write| {
                 write.apply(live, &config.document, config.force)
             })
+            .await
             .map_err(refused)?;
         let warnings = config.judge()?;
         let decoded = strict::prune(&applied, kind.message())
@@ -255,6 +308,24 @@ impl Writer<'_> {
         Ok(Scales(scale.ok_or_else(Status::unknown_path)?.message()))
     }
 
+    /// Runs a write that managers of other versions may be concerned by. Whenever it needs an object
+    /// that only a webhook converts, that is asked, and the write is run again. This ends: each
+    /// conversion is asked for once, and a write needs few.
+    async fn with_kinds<T>(
+        &self,
+        kinds: &Kinds,
+        subresource: &str,
+        run: impl Fn(&Write<'_>) -> Result<T, apply::Error>,
+    ) -> Result<T, apply::Error> {
+        loop {
+            let result = self.with_write(kinds, subresource, &run);
+            let asked = kinds.convert_missing().await;
+            if !asked.map_err(|status| apply::Error::Failed(status.message))? {
+                return result;
+            }
+        }
+    }
+
     fn with_write<T>(
         &self,
         versions: &dyn Versions,
@@ -285,7 +356,11 @@ impl Writer<'_> {
         };
         let mut all = vec![Arc::clone(&resource)];
         all.extend(catalogue.resources().iter().filter(same).cloned());
-        Kinds { resource, all }
+        Kinds {
+            resource,
+            all,
+            conversions: Mutex::default(),
+        }
     }
 }
 

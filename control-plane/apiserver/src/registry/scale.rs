@@ -13,7 +13,9 @@ use crate::registry::lifecycle;
 use crate::registry::strategy::{self, Generation};
 use crate::registry::write::{Change, Writer};
 use crate::resources::catalogue::Resource;
+use crate::resources::convert;
 use crate::storage::entry::Entry;
+use crate::storage::views;
 
 impl Writer<'_> {
     /// Changes the number of replicas of an object.
@@ -41,13 +43,17 @@ impl Edit for Scaling<'_> {
             let Some(current) = current else {
                 return Err(self.writer.resource.not_found(self.name));
             };
-            self.decide(&current.object).await
+            let resource = &self.writer.resource;
+            let served = views::of_entry(resource, current).await?;
+            let scaled = self.decide(&served).await?;
+            Ok(Step::Put(convert::stored(resource, scaled).await?))
         })
     }
 }
 
 impl Scaling<'_> {
-    async fn decide(&self, current: &Value) -> Result<Step, Status> {
+    /// The object with the number of replicas that is asked for.
+    async fn decide(&self, current: &Value) -> Result<Value, Status> {
         let kind = &self.writer.resource.kind;
         let mut old = scale_of(&self.writer.resource, current);
         self.writer.managed_scale(current, &mut old);
@@ -100,13 +106,14 @@ impl Scaling<'_> {
         object::set(&mut object, &paths.asked, replicas.into());
         self.writer.manage_parent(&new, &mut object);
         if apply::equal_without_times(current, &object) {
-            return Ok(Step::Keep);
+            // The times of managers stay, too.
+            return Ok(current.clone());
         }
         if changes && strategy::of(&self.writer.resource).generation != Generation::Never {
             let next = object::generation(current) + 1;
             metadata_mut(&mut object).insert("generation".into(), next.into());
         }
-        Ok(Step::Put(object))
+        Ok(object)
     }
 }
 

@@ -20,6 +20,7 @@ use crate::resources::catalogue::{Resource, Storage};
 use crate::resources::convert;
 use crate::resources::defaults::set_defaults;
 use crate::storage::entry::{self, Entry};
+use crate::storage::views;
 use crate::validate;
 
 /// Attempts with another generated name if one is taken.
@@ -116,7 +117,7 @@ impl Writer<'_> {
         };
         let name = object::name(&object).to_owned();
         let key = storage.key(self.namespace, &name);
-        let mut stored = convert::to_stored(resource, object);
+        let mut stored = convert::stored(resource, object).await?;
         if self.dry {
             if self
                 .registry
@@ -182,7 +183,7 @@ impl Writer<'_> {
         set_defaults(resource, object);
         lifecycle::forget_identity(object);
         if manage {
-            self.manage("", None, object);
+            self.manage("", None, object).await;
         }
         let name = object::name(object).to_owned();
         let admission = self.admission(CREATE, "", &name, None);
@@ -317,7 +318,7 @@ impl Update<'_, '_> {
         let mut object = match &self.change {
             Change::Apply(config) => {
                 self.may_apply_new(config).await?;
-                let (object, warnings) = self.writer.apply("", None, config)?;
+                let (object, warnings) = self.writer.apply("", None, config).await?;
                 self.warnings = warnings;
                 object
             }
@@ -336,7 +337,7 @@ impl Update<'_, '_> {
             self.allocated =
                 allocate::create(self.writer.registry, &mut object, self.writer.dry).await?;
         }
-        Ok(Step::Put(convert::to_stored(resource, object)))
+        Ok(Step::Put(convert::stored(resource, object).await?))
     }
 
     /// Checks that a configuration may become a new object.
@@ -356,15 +357,16 @@ impl Update<'_, '_> {
 
     async fn updated(&mut self, current: &Entry) -> Result<Step, Status> {
         let resource = &*self.writer.resource;
-        let old = convert::to_served(resource, &current.object);
-        let mut new = self.new_state(&old)?;
+        let old = views::of_entry(resource, current).await?;
+        let mut new = self.new_state(&old).await?;
         lifecycle::match_namespace(resource, self.writer.namespace, &mut new)?;
         lifecycle::match_name(self.name, &new)?;
         self.preconditions(&old, &new)?;
         let removed_deletion = lifecycle_end(resource, self.subresource, &old, &new);
         set_defaults(resource, &mut new);
         if !matches!(self.change, Change::Apply(_)) {
-            self.writer.manage(self.subresource, Some(&old), &mut new);
+            let writer = self.writer;
+            writer.manage(self.subresource, Some(&old), &mut new).await;
         }
         let managers = managers_of(&new);
         // Admission may ask webhooks, which may write services themselves.
@@ -396,7 +398,7 @@ impl Update<'_, '_> {
         if apply::equal_without_times(&old, &new) {
             set_managers(&mut new, managers_of(&old));
         }
-        let stored = convert::to_stored(resource, new);
+        let stored = convert::stored(resource, new).await?;
         Ok(if removed_deletion {
             Step::Delete(stored)
         } else {
@@ -404,7 +406,7 @@ impl Update<'_, '_> {
         })
     }
 
-    fn new_state(&mut self, old: &Value) -> Result<Value, Status> {
+    async fn new_state(&mut self, old: &Value) -> Result<Value, Status> {
         match &self.change {
             Change::Replace(object) => Ok(object.clone()),
             Change::Patch(patch) => {
@@ -413,7 +415,8 @@ impl Update<'_, '_> {
                 Ok(object)
             }
             Change::Apply(config) => {
-                let (object, warnings) = self.writer.apply(self.subresource, Some(old), config)?;
+                let applied = self.writer.apply(self.subresource, Some(old), config);
+                let (object, warnings) = applied.await?;
                 self.warnings = warnings;
                 Ok(object)
             }

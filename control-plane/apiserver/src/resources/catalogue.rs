@@ -13,7 +13,7 @@ use machinery::status::Status;
 use machinery::structural::Schema;
 use parking_lot::RwLock;
 
-use super::convert::Conversion;
+use super::convert::{ByWebhook, Conversion};
 use super::custom::Custom;
 use super::fields::Selectable;
 
@@ -39,7 +39,7 @@ pub(crate) struct Resource {
 #[derive(Debug)]
 pub(crate) struct Storage {
     pub(crate) id: StorageId,
-    /// The version that objects have in memory, whichever they were stored in.
+    /// The version that objects have in memory, whichever they were stored in, unless they keep it.
     pub(crate) kind: Arc<Kind>,
     /// The `apiVersion` that objects are stored in. A definition may change it while requests hold
     /// the collection: each write takes the newest.
@@ -50,6 +50,8 @@ pub(crate) struct Storage {
     pub(crate) json: bool,
     /// The table does not have the kind.
     pub(crate) custom: bool,
+    /// Objects keep the version that they were stored in: a webhook converts them for requests.
+    pub(crate) keeps_version: bool,
     /// The fields of the stored version that selectors may name.
     pub(crate) selectable: Selectable,
 }
@@ -172,6 +174,7 @@ impl Storage {
             stored_in: RwLock::new(kind.api_version().into()),
             json,
             custom: false,
+            keeps_version: false,
             selectable,
             kind,
         }
@@ -185,8 +188,18 @@ impl Storage {
             stored_in: RwLock::new(kind.api_version().into()),
             json: true,
             custom: true,
+            keeps_version: false,
             selectable,
             kind,
+        }
+    }
+
+    /// The collection of a custom resource whose objects a webhook converts: each is in the version
+    /// that it was stored in.
+    pub(crate) fn converted(kind: Arc<Kind>, selectable: Selectable) -> Storage {
+        Storage {
+            keeps_version: true,
+            ..Storage::custom(kind, selectable)
         }
     }
 
@@ -224,9 +237,14 @@ impl Resource {
         self.kind.subresource("status").is_some()
     }
 
+    /// The webhook that converts its objects, if one does.
+    pub(crate) fn webhook(&self) -> Option<&ByWebhook> {
+        self.custom.as_ref()?.webhook.as_ref()
+    }
+
     /// What the fields of a custom resource are, if its definition says it.
     pub(crate) fn schema(&self) -> Option<&Schema> {
-        self.custom.as_ref()?.schema.as_ref()
+        self.custom.as_ref()?.schema.as_deref()
     }
 
     /// Whether requests with this verb are answered. While the objects of a custom resource are

@@ -1,12 +1,19 @@
 //! Converts kinds that are served in several versions and stored in one: among ours, events and
 //! autoscalers.
+//!
+//! The objects of custom resources are the same in all versions, or a webhook converts them. The
+//! plain functions leave those of a webhook as they are; [`served`] and [`stored`] ask it.
 
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use machinery::object::{self, map_mut};
+use machinery::status::Status;
 use serde_json::{Map, Value, json};
 
-use crate::resources::catalogue::Resource;
+use crate::resources::catalogue::{Resource, Storage};
 
 /// How objects of the stored version become objects of a served one, and back, besides the version
 /// that they name.
@@ -22,6 +29,35 @@ impl Conversion {
         to_served: |_| {},
         to_stored: |_| {},
     };
+}
+
+/// Converts the objects of one custom resource between its versions.
+pub(crate) trait Converter: Send + Sync + fmt::Debug {
+    /// Converts objects to an `apiVersion`, those that are in another one with one call. The result
+    /// has the order of the objects.
+    fn convert<'a>(&'a self, objects: Vec<Value>, api_version: &'a str) -> Converted<'a>;
+}
+
+/// The objects in another version.
+pub(crate) type Converted<'a> =
+    Pin<Box<dyn Future<Output = Result<Vec<Value>, Status>> + Send + 'a>>;
+
+/// How a webhook serves a version of a custom resource.
+#[derive(Debug, Clone)]
+pub(crate) struct ByWebhook {
+    pub(crate) converter: Arc<dyn Converter>,
+    /// The collection as this version shows it. Each change of a definition makes another one, so
+    /// that no object is taken for current that an earlier webhook converted.
+    pub(crate) view: Arc<Storage>,
+    /// Objects may get defaults when they are read.
+    pub(crate) fills_in: bool,
+}
+
+impl ByWebhook {
+    /// One object in the version of the view.
+    pub(crate) async fn convert(&self, object: Value) -> Result<Value, Status> {
+        one(&*self.converter, object, &self.view.kind.api_version()).await
+    }
 }
 
 /// Events of `events.k8s.io`, which are stored as events of the core group.
@@ -89,6 +125,43 @@ pub(crate) fn to_stored(resource: &Resource, mut object: Value) -> Value {
         storage.kind.kind(),
     );
     object
+}
+
+/// Converts an object of any version to that of the resource, by its webhook if it has one.
+pub(crate) async fn served(resource: &Resource, object: &Arc<Value>) -> Result<Arc<Value>, Status> {
+    match resource.webhook() {
+        Some(webhook) => webhook.convert(Value::clone(object)).await.map(Arc::new),
+        None => Ok(to_served(resource, object)),
+    }
+}
+
+/// Converts an object of the resource's version to the stored version, by a webhook if it has one.
+pub(crate) async fn stored(resource: &Resource, object: Value) -> Result<Value, Status> {
+    match (resource.webhook(), &resource.storage) {
+        (Some(webhook), Some(storage)) => {
+            one(&*webhook.converter, object, &storage.kind.api_version()).await
+        }
+        _ => Ok(to_stored(resource, object)),
+    }
+}
+
+/// Converts an object from the version of one resource to that of another of the same collection.
+pub(crate) async fn between(
+    from: &Resource,
+    to: &Resource,
+    object: Value,
+) -> Result<Value, Status> {
+    if let Some(webhook) = to.webhook() {
+        return webhook.convert(object).await;
+    }
+    let stored = Arc::new(to_stored(from, object));
+    Ok(Arc::unwrap_or_clone(to_served(to, &stored)))
+}
+
+async fn one(converter: &dyn Converter, object: Value, version: &str) -> Result<Value, Status> {
+    let converted = converter.convert(vec![object], version).await?;
+    let first = converted.into_iter().next();
+    first.ok_or_else(|| Status::internal("a conversion of one object has no result"))
 }
 
 /// True if objects may get defaults when they are read.

@@ -1,5 +1,6 @@
 //! Resources that the schema table does not have, as a CustomResourceDefinition describes them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use machinery::name;
@@ -9,7 +10,7 @@ use machinery::structural::Schema;
 use serde_json::Value;
 
 use super::catalogue::{Resource, Storage};
-use super::convert::Conversion;
+use super::convert::{ByWebhook, Conversion, Converter};
 use super::fields::Field;
 use super::json_path::JsonPath;
 
@@ -77,11 +78,16 @@ pub struct Column {
     pub json_path: String,
 }
 
+/// The schema of each version by its `apiVersion`; `None` for a version that keeps all fields.
+pub(crate) type Schemas = BTreeMap<String, Option<Arc<Schema>>>;
+
 /// What is particular about a resource that the table does not have.
 #[derive(Debug)]
 pub(crate) struct Custom {
     /// What the fields are; `None` for a resource that keeps them all.
-    pub(crate) schema: Option<Schema>,
+    pub(crate) schema: Option<Arc<Schema>>,
+    /// Converts the objects if versions have different fields.
+    pub(crate) webhook: Option<ByWebhook>,
     /// Objects may get defaults when they are read: they may be older than the schema.
     pub(crate) fills_in: bool,
     /// No objects may be created.
@@ -107,29 +113,69 @@ const COLUMN_TYPES: [&str; 5] = ["integer", "number", "string", "boolean", "date
 impl Definition {
     /// The resources of the served versions, the preferred version first. They keep the collection
     /// that they had before, unless it cannot hold their objects; nothing else is changed yet.
+    /// All versions have the same fields.
     pub(crate) fn resources(
         &self,
         before: Option<&Arc<Storage>>,
     ) -> Result<Vec<Arc<Resource>>, Status> {
         self.check()?;
+        self.converted(before, &self.schemas()?, None)
+    }
+
+    /// The same with the schemas of [`Definition::schemas`], for objects that a converter converts.
+    pub(crate) fn converted(
+        &self,
+        before: Option<&Arc<Storage>>,
+        schemas: &Schemas,
+        converter: Option<&Arc<dyn Converter>>,
+    ) -> Result<Vec<Arc<Resource>>, Status> {
+        self.check()?;
         let stored = self.stored()?;
-        let storage = match before.filter(|before| self.fits(before)) {
+        let keeps_version = converter.is_some();
+        let storage = match before.filter(|before| self.fits(before, keeps_version)) {
             Some(before) => Arc::clone(before),
+            None if keeps_version => {
+                Arc::new(Storage::converted(self.kind(stored), selectable(stored)))
+            }
             None => Arc::new(Storage::custom(self.kind(stored), selectable(stored))),
         };
         let mut served: Vec<&Version> = self.versions.iter().filter(|one| one.served).collect();
         served.sort_by(|a, b| name::compare_versions(&b.name, &a.name));
         let resources = served.into_iter().map(|version| {
+            let kind = self.kind(version);
             let is_stored = version.name == storage.kind.version();
+            let fills_in = version.schema.as_ref().is_some_and(may_fill_in);
+            let custom = Custom {
+                schema: schemas.get(&kind.api_version()).cloned().flatten(),
+                webhook: converter.map(|converter| ByWebhook {
+                    converter: Arc::clone(converter),
+                    view: Arc::new(Storage::custom(Arc::clone(&kind), selectable(version))),
+                    fills_in,
+                }),
+                // What a webhook converts has its defaults.
+                fills_in: fills_in && converter.is_none(),
+                terminating: self.terminating,
+                scale: self.scale(version)?,
+                columns: self.columns(version)?,
+            };
             Ok(Arc::new(Resource {
-                kind: self.kind(version),
+                kind,
                 storage: Some(Arc::clone(&storage)),
                 selectable: selectable(version),
-                conversion: (!is_stored).then_some(Conversion::NONE),
-                custom: Some(self.custom(version)?),
+                conversion: (!is_stored && converter.is_none()).then_some(Conversion::NONE),
+                custom: Some(custom),
             }))
         });
         resources.collect()
+    }
+
+    /// The schema of each version by its `apiVersion`, of versions that are not served, too.
+    pub(crate) fn schemas(&self) -> Result<Schemas, Status> {
+        let all = self.versions.iter().map(|version| {
+            let api_version = format!("{}/{}", self.group, version.name);
+            Ok((api_version, self.schema(version)?.map(Arc::new)))
+        });
+        all.collect()
     }
 
     /// The `apiVersion` that objects are stored in.
@@ -142,15 +188,17 @@ impl Definition {
         stored.ok_or_else(|| self.invalid("spec.versions", "one must be stored"))
     }
 
-    /// Whether a collection can hold the objects: its keys are the same, and what its cache keeps
-    /// of each object is what selectors ask for.
-    fn fits(&self, storage: &Storage) -> bool {
+    /// Whether a collection can hold the objects: its keys are the same, it keeps their versions or
+    /// does not, and what its cache keeps of each object is what selectors ask for.
+    fn fits(&self, storage: &Storage, keeps_version: bool) -> bool {
         let kind = &storage.kind;
         let same_keys = kind.scope() == self.scope
             && (kind.group(), kind.plural()) == (&self.group, &*self.names.plural);
-        let stored = self.stored();
-        let same_fields = stored.is_ok_and(|stored| storage.selectable == selectable(stored));
-        same_keys && kind.kind() == self.names.kind && same_fields
+        let stored = self.stored().ok();
+        let same_fields = stored.is_some_and(|stored| storage.selectable == selectable(stored));
+        let same_version = stored.is_some_and(|stored| stored.name == kind.version());
+        let same_form = storage.keeps_version == keeps_version && (same_version || !keeps_version);
+        same_keys && kind.kind() == self.names.kind && same_fields && same_form
     }
 
     fn kind(&self, version: &Version) -> Arc<Kind> {
@@ -168,21 +216,24 @@ impl Definition {
         Arc::new(kind)
     }
 
-    fn custom(&self, version: &Version) -> Result<Custom, Status> {
+    fn scale(&self, version: &Version) -> Result<Option<ScalePaths>, Status> {
         let path = |text: &str| {
             simple_path(text).ok_or_else(|| self.invalid("spec.versions.subresources.scale", text))
         };
-        let scale = match &version.scale {
-            None => None,
-            Some(scale) => Some(ScalePaths {
-                spec_replicas: path(&scale.spec_replicas)?,
-                status_replicas: path(&scale.status_replicas)?,
-                label_selector: match scale.label_selector.as_str() {
-                    "" => Vec::new(),
-                    selector => path(selector)?,
-                },
-            }),
+        let Some(scale) = &version.scale else {
+            return Ok(None);
         };
+        Ok(Some(ScalePaths {
+            spec_replicas: path(&scale.spec_replicas)?,
+            status_replicas: path(&scale.status_replicas)?,
+            label_selector: match scale.label_selector.as_str() {
+                "" => Vec::new(),
+                selector => path(selector)?,
+            },
+        }))
+    }
+
+    fn columns(&self, version: &Version) -> Result<Option<Vec<(Column, JsonPath)>>, Status> {
         let columns = version.columns.iter().map(|column| {
             let field = "spec.versions.additionalPrinterColumns";
             let path = JsonPath::parse(&column.json_path);
@@ -190,13 +241,7 @@ impl Definition {
             Ok((column.clone(), path))
         });
         let columns = columns.collect::<Result<Vec<_>, Status>>()?;
-        Ok(Custom {
-            schema: self.schema(version)?,
-            fills_in: version.schema.as_ref().is_some_and(may_fill_in),
-            terminating: self.terminating,
-            scale,
-            columns: (!columns.is_empty()).then_some(columns),
-        })
+        Ok((!columns.is_empty()).then_some(columns))
     }
 
     fn schema(&self, version: &Version) -> Result<Option<Schema>, Status> {

@@ -64,6 +64,17 @@ impl Change {
         }
     }
 
+    /// The same change of an object in another version.
+    pub(crate) fn with(&self, entry: Arc<Stored>, before: Option<Arc<Stored>>) -> Change {
+        Change {
+            revision: self.revision,
+            entry,
+            before,
+            deleted: self.deleted,
+            frames: Default::default(),
+        }
+    }
+
     /// What tells watchers of it, in one of the encodings; written once for all of them.
     pub(crate) fn frame(
         &self,

@@ -10,12 +10,15 @@ use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::Value;
 
 use crate::resources::catalogue::Storage;
+use crate::storage::stored::Stored;
 
 /// One object at one revision, in the version that is stored.
 pub(crate) struct Entry {
     /// Revision of the last change; for a deleted object, of the deletion.
     pub(crate) revision: i64,
     pub(crate) object: Arc<Value>,
+    /// Where it was read; `None` for an object that a request made.
+    pub(crate) source: Option<Arc<Stored>>,
 }
 
 impl Entry {
@@ -29,16 +32,25 @@ impl Entry {
         Entry {
             revision,
             object: Arc::new(object),
+            source: None,
         }
     }
 
-    /// Decodes a value of the store, protobuf or JSON.
+    /// True if the store has it in another version than it would be written in now, and the object
+    /// does not show that.
+    pub(crate) fn is_outdated(&self) -> bool {
+        let source = self.source.as_ref();
+        source.is_some_and(|stored| stored.is_outdated())
+    }
+
+    /// Decodes a value of the store, protobuf or JSON. Also returns the `apiVersion` that it was
+    /// written in, of custom resources.
     pub(crate) fn decode(
         storage: &Storage,
         key: &str,
         value: &[u8],
         revision: i64,
-    ) -> Result<Entry, Status> {
+    ) -> Result<(Entry, Option<Box<str>>), Status> {
         let object = if value.starts_with(&protobuf::MAGIC) {
             protobuf::decode_as(value, storage.kind.message()).map_err(|e| e.to_string())
         } else {
@@ -49,7 +61,11 @@ impl Entry {
                 "the store's {key:?} of revision {revision}: {why}"
             ))
         })?;
+        let mut written_in = None;
         if storage.custom {
+            written_in = Some(object::api_version(&object).into());
+        }
+        if storage.custom && !storage.keeps_version {
             // It may have been stored in a version that was the stored one before.
             object::set_type(
                 &mut object,
@@ -58,17 +74,21 @@ impl Entry {
             );
         }
         defaults::name_kinds(storage.kind.group(), storage.kind.kind(), &mut object);
-        Ok(Entry::new(revision, object))
+        Ok((Entry::new(revision, object), written_in))
     }
 }
 
 /// Encodes an object for the store, without `resourceVersion`: the store counts revisions itself.
+/// What a webhook converts is stored in the version that it has: a deletion marks an object in the
+/// version that it was stored in, and needs no webhook.
 pub(crate) fn encode(storage: &Storage, object: &Value) -> Result<Vec<u8>, Status> {
     let mut object = object.clone();
     let metadata = object::metadata_mut(&mut object);
     metadata.remove("resourceVersion");
     metadata.remove("selfLink");
-    object::set_type(&mut object, &storage.stored_in(), storage.kind.kind());
+    if !storage.keeps_version {
+        object::set_type(&mut object, &storage.stored_in(), storage.kind.kind());
+    }
     if storage.json {
         return Ok(to_json(&object).to_vec());
     }

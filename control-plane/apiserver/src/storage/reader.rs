@@ -12,6 +12,7 @@ use crate::resources::convert;
 use crate::storage::reflector::Reflector;
 use crate::storage::store::Store;
 use crate::storage::stored::Stored;
+use crate::storage::views;
 
 /// Reads objects for parts of this process, without authorization.
 #[derive(Clone)]
@@ -47,10 +48,12 @@ impl Reader {
     ) -> Result<Arc<Value>, Status> {
         let resource = self.resource_of(kind)?;
         let stored = self.read(&resource, namespace, name).await?;
+        let stored = views::of(&resource, &stored).await?;
         Ok(convert::to_served(&resource, &Arc::new(stored.decode()?)))
     }
 
-    /// Returns the object from the cache, without a round trip.
+    /// Returns the object from the cache, without a round trip. An object that a webhook converts
+    /// is in the version that it was stored in, here and in the lists below.
     pub fn cached(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Arc<Value>> {
         let resource = self.resource_of(kind).ok()?;
         let storage = resource.storage.as_ref()?;

@@ -17,6 +17,7 @@
 //! - The cells of a table are kept, too. They need the decoded object and are a tenth as large as
 //!   its text.
 //! - Metadata is part of either form and is copied from there.
+//! - What a conversion webhook made of an object is kept in `views`.
 //! - The decoded object takes fifteen times its bytes. It is kept only for kinds whose whole
 //!   collections the server itself reads; these are small.
 //!
@@ -32,6 +33,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use machinery::protobuf::{self, splice::Canonical};
+use machinery::schema::Kind;
 use machinery::status::Status;
 use machinery::{defaults, object};
 use serde_json::Value;
@@ -40,6 +42,7 @@ use crate::resources::catalogue::Storage;
 use crate::resources::fields;
 use crate::storage::cells::Cells;
 use crate::storage::entry::{self, Entry};
+use crate::storage::views::Views;
 
 /// Upper bound of the bytes of encodings that all objects of the process keep together.
 const KEPT_BYTES_MAX: usize = 256 << 20;
@@ -55,10 +58,15 @@ pub(crate) struct Stored {
     pub(crate) key: Arc<str>,
     /// Revision of the last change; for a deleted object, of the deletion.
     pub(crate) revision: i64,
+    /// The `apiVersion` that it was written in, of custom resources.
+    written_in: Option<Box<str>>,
     body: Body,
     text: OnceLock<Text>,
     cells: OnceLock<Box<Cells>>,
     decoded: OnceLock<Arc<Value>>,
+    /// What a webhook made of it.
+    views: OnceLock<Box<Views>>,
+    is_view: bool,
 }
 
 enum Body {
@@ -103,20 +111,19 @@ impl Stored {
         let (api_version, version) = (storage.kind.api_version(), revision.to_string());
         let named = (api_version.as_str(), storage.kind.kind());
         let message = storage.kind.message();
+        let mut written_in = None;
         let body = match Canonical::with_version(value, named, message, &version) {
             Some(bytes) => Body::Protobuf(bytes.into()),
-            None => Body::of(
-                storage,
-                &Entry::decode(storage, key, value, revision)?.object,
-                value.starts_with(&protobuf::MAGIC),
-            ),
+            None => {
+                let decoded = Entry::decode(storage, key, value, revision)?;
+                written_in = decoded.1;
+                let is_protobuf = value.starts_with(&protobuf::MAGIC);
+                Body::of(storage, &decoded.0.object, is_protobuf)
+            }
         };
-        Ok(Stored::with_body(
-            Arc::clone(storage),
-            key.into(),
-            revision,
-            body,
-        ))
+        let mut stored = Stored::with_body(Arc::clone(storage), key.into(), revision, body);
+        stored.written_in = written_in;
+        Ok(stored)
     }
 
     fn with_body(storage: Arc<Storage>, key: Arc<str>, revision: i64, body: Body) -> Stored {
@@ -124,11 +131,45 @@ impl Stored {
             storage,
             key,
             revision,
+            written_in: None,
             body,
             text: OnceLock::new(),
             cells: OnceLock::new(),
             decoded: OnceLock::new(),
+            views: OnceLock::new(),
+            is_view: false,
         }
+    }
+
+    /// The object as a webhook converted it, in a version of the collection.
+    pub(crate) fn seen(&self, view: &Arc<Storage>, object: &Value) -> Stored {
+        let body = Body::of(view, object, false);
+        let key = Arc::clone(&self.key);
+        let mut seen = Stored::with_body(Arc::clone(view), key, self.revision, body);
+        seen.is_view = true;
+        seen
+    }
+
+    /// True if a webhook made it of another one.
+    pub(crate) fn is_view(&self) -> bool {
+        self.is_view
+    }
+
+    /// True if it was written in the version of the collection's kind, and this kind is the same.
+    pub(crate) fn is_written_in(&self, kind: &Kind) -> bool {
+        let version = kind.api_version();
+        self.written_in.as_deref() == Some(version.as_str())
+            && self.storage.kind.api_version() == version
+    }
+
+    /// The views of the object.
+    pub(crate) fn views(&self) -> &Views {
+        self.views.get_or_init(Box::default)
+    }
+
+    /// The collection, or the view of one.
+    pub(crate) fn storage(&self) -> &Arc<Storage> {
+        &self.storage
     }
 
     /// The same object at another revision, which a watch shows for a deleted object.
@@ -145,12 +186,10 @@ impl Stored {
             }
         };
         let key = Arc::clone(&self.key);
-        Ok(Stored::with_body(
-            Arc::clone(&self.storage),
-            key,
-            revision,
-            body,
-        ))
+        let mut at = Stored::with_body(Arc::clone(&self.storage), key, revision, body);
+        at.written_in.clone_from(&self.written_in);
+        at.is_view = self.is_view;
+        Ok(at)
     }
 
     /// Decodes the object for the caller.
@@ -179,8 +218,18 @@ impl Stored {
     }
 
     /// Returns the object for a request that changes it.
-    pub(crate) fn entry(&self) -> Result<Arc<Entry>, Status> {
-        Ok(Arc::new(Entry::new(self.revision, self.decode()?)))
+    pub(crate) fn entry(self: Arc<Self>) -> Result<Arc<Entry>, Status> {
+        let mut entry = Entry::new(self.revision, self.decode()?);
+        entry.source = Some(self);
+        Ok(Arc::new(entry))
+    }
+
+    /// True if the store has it in another version than it would be written in now, and the object
+    /// in memory does not show that.
+    pub(crate) fn is_outdated(&self) -> bool {
+        let written = self.written_in.as_deref();
+        !self.storage.keeps_version
+            && written.is_some_and(|written| *written != *self.storage.stored_in())
     }
 
     /// The object as JSON.
@@ -259,12 +308,16 @@ impl Stored {
         }
     }
 
-    fn decoded_bytes(&self) -> usize {
-        let bytes = match &self.body {
+    /// Size of the object as it is stored, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        match &self.body {
             Body::Protobuf(bytes) => bytes.len(),
             Body::Json { text, .. } => text.bytes.len(),
-        };
-        bytes * DECODED_FACTOR
+        }
+    }
+
+    fn decoded_bytes(&self) -> usize {
+        self.bytes() * DECODED_FACTOR
     }
 }
 
@@ -273,7 +326,8 @@ impl Drop for Stored {
         let text = self.text.get().map_or(0, |text| text.bytes.len());
         let cells = self.cells.get().map_or(0, |cells| cells.bytes());
         let decoded = self.decoded.get().map_or(0, |_| self.decoded_bytes());
-        KEPT_BYTES.fetch_sub(text + cells + decoded, Ordering::Relaxed);
+        let views = self.views.get().map_or(0, |views| views.bytes());
+        give_back(text + cells + decoded + views);
     }
 }
 
@@ -303,11 +357,24 @@ fn rewritten(storage: &Storage, object: &Value) -> Option<Vec<u8>> {
 
 /// Keeps a value if there is room. Of two equal values, the first is kept.
 fn keep<T>(place: &OnceLock<T>, made: T, bytes: usize) {
+    if take_room(bytes) && place.set(made).is_err() {
+        give_back(bytes);
+    }
+}
+
+/// Counts bytes that are kept from here on; false if there is no room.
+pub(crate) fn take_room(bytes: usize) -> bool {
     // The sum may exceed the bound by values made at the same time: the bound is not exact.
     let room = KEPT_BYTES.load(Ordering::Relaxed) + bytes <= KEPT_BYTES_MAX;
-    if room && place.set(made).is_ok() {
+    if room {
         KEPT_BYTES.fetch_add(bytes, Ordering::Relaxed);
     }
+    room
+}
+
+/// Counts bytes that are no longer kept.
+pub(crate) fn give_back(bytes: usize) {
+    KEPT_BYTES.fetch_sub(bytes, Ordering::Relaxed);
 }
 
 /// Bytes in memory that were decoded once and cannot be decoded again.

@@ -11,6 +11,8 @@ use serde_json::Value;
 use super::field::FieldValue;
 use super::{Causes, unchanged};
 
+mod conversion;
+
 /// Kubernetes wants to have approved what groups of its own get.
 const APPROVAL: &str = "api-approved.kubernetes.io";
 const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
@@ -57,7 +59,7 @@ pub(crate) fn check(object: &Value) -> Causes {
         causes.required(&names, key);
     }
     called(&names, &mut causes);
-    causes.below(&spec, "conversion", conversion);
+    causes.below(&spec, "conversion", conversion::check);
     stored_versions(object, &spec, &mut causes);
     causes
 }
@@ -67,6 +69,7 @@ pub(crate) fn check_create(object: &Value) -> Causes {
     let mut causes = Causes::default();
     causes.extend(approval(object));
     preserve_unknown(object, &mut causes);
+    causes.extend(conversion::review_versions(object));
     causes.extend(rules(object));
     causes
 }
@@ -93,6 +96,7 @@ pub(crate) fn check_update(old: &Value, new: &Value) -> Causes {
     if object::at(old, &["spec", "preserveUnknownFields"]) != Some(&Value::Bool(true)) {
         preserve_unknown(new, &mut causes);
     }
+    causes.extend(conversion::check_update(old, new));
     // What was stored before may stay.
     let before = rules(old);
     let wrong = rules(new).into_iter();
@@ -226,25 +230,6 @@ fn selectable(version: &FieldValue, causes: &mut Causes) {
 /// Why a path is not in the dot notation.
 fn not_simple(path: &str) -> Option<&'static str> {
     (!path.starts_with('.')).then_some("must be a simple json path starting with .")
-}
-
-/// Objects are in all versions the same: webhooks that convert them are not called.
-fn conversion(causes: &mut Causes, conversion: &FieldValue) {
-    match conversion.text("strategy") {
-        "Webhook" => {
-            let why = "this server does not call conversion webhooks: use None, and let all \
-                       versions have the same fields";
-            causes.wrong(conversion, "strategy", why);
-        }
-        _ => {
-            causes.choice(conversion, "strategy", &["None", "Webhook"]);
-            let why = "should not be set when strategy is not set to Webhook";
-            if conversion.has("webhook") {
-                let field = conversion.path_of("webhookClientConfig");
-                causes.push(Cause::forbidden(&field, why));
-            }
-        }
-    }
 }
 
 fn stored_versions(object: &Value, spec: &FieldValue, causes: &mut Causes) {

@@ -84,7 +84,7 @@ fn maps(object: &Value) -> Causes {
 }
 
 /// Annotations at any path.
-pub(super) fn annotations(field: &str, map: Option<&Map<String, Value>>) -> Causes {
+pub(crate) fn annotations(field: &str, map: Option<&Map<String, Value>>) -> Causes {
     let mut causes = Causes::default();
     let mut bytes = 0;
     for (key, value) in map.into_iter().flatten() {
@@ -99,7 +99,7 @@ pub(super) fn annotations(field: &str, map: Option<&Map<String, Value>>) -> Caus
 }
 
 /// Labels at any path.
-pub(super) fn labels(field: &str, map: Option<&Map<String, Value>>) -> Causes {
+pub(crate) fn labels(field: &str, map: Option<&Map<String, Value>>) -> Causes {
     let all = map.into_iter().flatten();
     all.flat_map(|(key, value)| label(field, key, value))
         .collect()

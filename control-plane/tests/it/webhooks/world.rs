@@ -5,7 +5,8 @@ use std::sync::Arc;
 use apiserver::auth::User;
 use apiserver::auth::authorize::Rbac;
 use apiserver::{Config, Server};
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, BodyDataStream, to_bytes};
+use futures_util::StreamExt as _;
 use http::{HeaderMap, Request};
 use serde_json::{Value, json};
 use testkit::Launch;
@@ -17,7 +18,7 @@ use crate::cluster::BINARY;
 pub(crate) const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 
 pub(crate) struct World {
-    _store: testkit::Server,
+    store: testkit::Server,
     server: Server,
     pub(crate) hook: Hook,
 }
@@ -64,7 +65,7 @@ impl World {
         let server = Server::new(client, config);
         server.ready().await.unwrap();
         World {
-            _store: store,
+            store,
             server,
             hook,
         }
@@ -94,25 +95,60 @@ impl World {
             "PATCH" => "application/merge-patch+json",
             _ => "application/json",
         };
-        let body = match body {
-            Value::Null => Body::empty(),
-            body => Body::from(body.to_string()),
-        };
-        let request = Request::builder().method(method).uri(path);
-        let mut request = request
-            .header("Content-Type", media_type)
-            .body(body)
-            .unwrap();
+        let mut request = request(method, path, ("Content-Type", media_type), body);
         if let Some(user) = user {
             request.extensions_mut().insert(user);
         }
+        self.answer(request).await
+    }
+
+    /// A request with this header.
+    pub(crate) async fn ask_with(
+        &self,
+        method: &str,
+        path: &str,
+        header: (&str, &str),
+        body: &Value,
+    ) -> Answer {
+        self.answer(request(method, path, header, body)).await
+    }
+
+    /// A watch that begins with what there is and a bookmark.
+    pub(crate) async fn watch(&self, path: &str) -> Events {
+        let path = format!(
+            "{path}watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan\
+             &allowWatchBookmarks=true"
+        );
+        let request = request("GET", &path, ("Accept", "application/json"), &Value::Null);
+        let response = self.server.router().oneshot(request).await.unwrap();
+        assert_eq!(response.status(), 200);
+        Events {
+            body: response.into_body().into_data_stream(),
+            read: Vec::new(),
+        }
+    }
+
+    /// The value of a key of the store.
+    pub(crate) async fn stored(&self, key: &str) -> Value {
+        let client = etcd_api::Client::connect(self.store.url()).await.unwrap();
+        let request = etcd_api::etcdserverpb::RangeRequest {
+            key: key.as_bytes().to_vec().into(),
+            ..Default::default()
+        };
+        let answer = client.kv().range(request).await.unwrap().into_inner();
+        serde_json::from_slice(&answer.kvs[0].value).unwrap()
+    }
+
+    async fn answer(&self, request: Request<Body>) -> Answer {
         let response = self.server.router().oneshot(request).await.unwrap();
         let (head, body) = response.into_parts();
         let body = to_bytes(body, usize::MAX).await.unwrap();
         Answer {
             code: head.status.as_u16(),
             headers: head.headers,
-            body: serde_json::from_slice(&body).unwrap(),
+            // Paths that are not served are answered in plain text.
+            body: serde_json::from_slice(&body)
+                .unwrap_or_else(|_| String::from_utf8_lossy(&body).into()),
         }
     }
 
@@ -150,6 +186,37 @@ impl World {
             "metadata": {"name": name}, "webhooks": [webhook]});
         let path = format!("{GROUP}/{}webhookconfigurations", kind.to_lowercase());
         self.post(&path, &configuration).await
+    }
+}
+
+fn request(method: &str, path: &str, header: (&str, &str), body: &Value) -> Request<Body> {
+    let body = match body {
+        Value::Null => Body::empty(),
+        body => Body::from(body.to_string()),
+    };
+    let request = Request::builder().method(method).uri(path);
+    request.header(header.0, header.1).body(body).unwrap()
+}
+
+/// The events of a watch, read as they arrive.
+pub(crate) struct Events {
+    body: BodyDataStream,
+    read: Vec<u8>,
+}
+
+impl Events {
+    /// The type and the object of the next event; `None` at the end.
+    pub(crate) async fn next(&mut self) -> Option<(String, Value)> {
+        let end = loop {
+            if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
+                break end;
+            }
+            self.read.extend(self.body.next().await?.unwrap());
+        };
+        let line: Vec<u8> = self.read.drain(..=end).collect();
+        let mut event: Value = serde_json::from_slice(&line).unwrap();
+        let kind = event["type"].as_str().unwrap().to_owned();
+        Some((kind, event["object"].take()))
     }
 }
 

@@ -143,7 +143,7 @@ impl Invocation<Changes> {
             message: told(&policy.name, Some(&binding.name), why),
             is_invalid: true,
         };
-        let write = Write::new(attributes, matched, object, namespace.clone());
+        let write = Write::new(attributes, matched, object, namespace.clone()).await?;
         let met = rights
             .evaluate(|decisions| {
                 let inputs = write.inputs(params, decisions);
@@ -163,7 +163,7 @@ impl Invocation<Changes> {
         }
         let before = object.clone();
         for mutation in &policy.effect.mutations {
-            let write = Write::new(attributes, matched, object, namespace.clone());
+            let write = Write::new(attributes, matched, object, namespace.clone()).await?;
             let patch = rights
                 .evaluate(|decisions| policy.patch(mutation, &write, params, decisions))
                 .await;
@@ -178,7 +178,7 @@ impl Invocation<Changes> {
             };
             match changed {
                 Ok(changed) => {
-                    *object = matched.requested(attributes, changed);
+                    *object = matched.requested(attributes, changed).await?;
                     rounds.policies.note_write();
                 }
                 Err(Failure::Server(status)) => return Err(status),

@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use machinery::object;
 use machinery::schema::split_api_version;
+use machinery::status::Status;
 use serde_json::Value;
 
 use super::super::Context;
 use super::definition::{ParamKind, ParamRef};
 use crate::resources::catalogue::Resource;
+use crate::storage::reader::Reader;
+use crate::storage::views;
 
 /// The resource of a kind of parameters; `None` if a policy has none.
 pub(super) fn resource(
@@ -61,12 +64,23 @@ pub(super) async fn find(
     reader.fresh().await.map_err(|status| status.message)?;
     let found: Vec<Arc<Value>> = match &reference.selector {
         _ if !reference.name.is_empty() => {
-            let found = reader.cached(kind, namespace, &reference.name);
-            found.into_iter().collect()
+            let found = match resource.webhook() {
+                Some(_) => converted(reader, resource, namespace, &reference.name).await,
+                None => Ok(Vec::from_iter(reader.cached(
+                    kind,
+                    namespace,
+                    &reference.name,
+                ))),
+            };
+            found.map_err(|status| status.message)?
         }
         Some(selector) => {
             let selector = selector.as_ref().map_err(String::clone)?;
-            let mut all = reader.cached_list(kind, namespace);
+            let all = match resource.webhook() {
+                Some(_) => converted(reader, resource, namespace, "").await,
+                None => Ok(reader.cached_list(kind, namespace)),
+            };
+            let mut all = all.map_err(|status| status.message)?;
             all.retain(|one| selector.matches(object::labels(one)));
             all
         }
@@ -77,4 +91,19 @@ pub(super) async fn find(
         return Err(why.to_owned());
     }
     Ok(found)
+}
+
+/// Parameters that a webhook converts, in the version that the policy names: those of this name, or
+/// all of the namespace if it is empty.
+async fn converted(
+    reader: &Reader,
+    resource: &Resource,
+    namespace: &str,
+    name: &str,
+) -> Result<Vec<Arc<Value>>, Status> {
+    let mut all = reader.cached_stored(&resource.kind, namespace);
+    all.retain(|stored| name.is_empty() || stored.name() == name);
+    let views = views::of_all(resource, all).await?;
+    let decoded = views.iter().map(|view| view.decode().map(Arc::new));
+    decoded.collect()
 }

@@ -105,7 +105,8 @@ impl Validating {
             let Invocation {
                 policy, binding, ..
             } = invocation;
-            let write = Write::new(attributes, &invocation.matched, object, namespace.clone());
+            let matched = &invocation.matched;
+            let write = Write::new(attributes, matched, object, namespace.clone()).await?;
             let verdict = rights
                 .evaluate(|decisions| policy.judge(&write, &invocation.params, decisions))
                 .await;

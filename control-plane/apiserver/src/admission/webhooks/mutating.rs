@@ -69,7 +69,8 @@ async fn one(
     matched: &Matched,
     object: &mut Value,
 ) -> Result<bool, Failure> {
-    let shown = matched.shown(attributes, object);
+    let shown = matched.shown(attributes, object).await;
+    let shown = shown.map_err(Failure::Refused)?;
     let answer = ask(context, attributes, webhook, matched, &shown).await?;
     if answer.patch.is_empty() {
         return Ok(false);
@@ -94,7 +95,8 @@ async fn one(
     let (version, kind) = (object::api_version(&shown), object::kind(&shown));
     object::set_type(&mut patched, version, kind);
     let (patched, _) = matched.completed(attributes, &patched).map_err(internal)?;
-    let patched = matched.requested(attributes, patched);
+    let patched = matched.requested(attributes, patched).await;
+    let patched = patched.map_err(Failure::Refused)?;
     let changed = patched != *object;
     *object = patched;
     Ok(changed)

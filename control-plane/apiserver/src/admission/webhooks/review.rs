@@ -41,14 +41,13 @@ impl Question {
         version: &'static str,
         attributes: &Attributes<'_>,
         matched: &Matched,
-        shown: &Value,
+        (shown, old): (&Value, Value),
     ) -> Question {
         let uid = clock::uid();
-        let old = attributes.old.map(|old| matched.shown(attributes, old));
         let mut request = request::of(attributes, &matched.resource.kind);
         request["uid"] = uid.as_str().into();
         request["object"] = shown.clone();
-        request["oldObject"] = old.as_deref().cloned().unwrap_or_default();
+        request["oldObject"] = old;
         Question {
             version,
             uid,

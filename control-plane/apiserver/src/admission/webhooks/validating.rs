@@ -42,7 +42,7 @@ impl Validating {
             }
         }
         let calls = concerned.iter().map(|(webhook, matched)| async move {
-            let shown = matched.shown(attributes, object);
+            let shown = matched.shown(attributes, object).await?;
             match ask(context, attributes, webhook, matched, &shown).await {
                 Ok(_) => Ok(()),
                 Err(failure) => failure.judged(webhook),

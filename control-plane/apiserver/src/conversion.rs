@@ -1,0 +1,180 @@
+//! Conversion webhooks: programs outside that convert the objects of a custom resource between
+//! versions with different fields.
+//!
+//! An object is stored in the version that was the stored one when it was written. A request for
+//! another version gets what the webhook makes of it. As in Kubernetes, an object gets the defaults of
+//! the version that it is in before it is converted, and loses afterwards what the schema of the
+//! wanted version does not have.
+
+mod review;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use machinery::object;
+use machinery::status::Status;
+use serde_json::Value;
+
+use crate::resources::convert::{Converted, Converter};
+use crate::resources::custom::Schemas;
+use crate::storage::reader::Reader;
+use crate::storage::reflector::Reflector;
+use crate::storage::store::Store;
+use crate::webhook::Endpoint;
+use review::Question;
+
+/// How long a call may take. Kubernetes has no setting for it either.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What Go's client adds to the message when the time of a whole call is over.
+const TIME_IS_OVER: &str = "context deadline exceeded";
+const WHILE_WAITING: &str = " (Client.Timeout exceeded while awaiting headers)";
+
+/// The webhook of one definition.
+pub(crate) struct Webhook {
+    /// Where it is, or why it cannot be called.
+    endpoint: Result<Endpoint, String>,
+    /// The first version of reviews that both sides know.
+    review_version: Option<&'static str>,
+    /// All versions of the definition.
+    schemas: Schemas,
+    patience: Duration,
+    store: Store,
+    /// The reflector has the resources, which have this.
+    reflector: Weak<Reflector>,
+}
+
+impl fmt::Debug for Webhook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let versions = self.schemas.keys();
+        f.debug_list().entries(versions).finish()
+    }
+}
+
+impl Webhook {
+    /// The webhook of a definition; `None` if its versions have the same fields.
+    pub(crate) fn of(
+        definition: &Value,
+        schemas: &Schemas,
+        reader: &Reader,
+    ) -> Option<Arc<dyn Converter>> {
+        let conversion = object::at(definition, &["spec", "conversion"])?;
+        if object::text(conversion, &["strategy"]) != "Webhook" {
+            return None;
+        }
+        let config = object::at(conversion, &["webhook", "clientConfig"]).cloned();
+        let config = with_bundle(config.unwrap_or_default());
+        let versions = object::items(conversion, &["webhook", "conversionReviewVersions"]);
+        Some(Arc::new(Webhook {
+            endpoint: Endpoint::of(&config),
+            review_version: review::version(versions),
+            schemas: schemas.clone(),
+            patience: PATIENCE,
+            store: reader.store.clone(),
+            reflector: Arc::downgrade(&reader.reflector),
+        }))
+    }
+
+    async fn run(&self, mut objects: Vec<Value>, to: &str) -> Result<Vec<Value>, Status> {
+        if !self.schemas.contains_key(to) {
+            let why = format!("request to convert CR to an invalid group/version: {to}");
+            return Err(failed(why));
+        }
+        let mut converts = Vec::new();
+        for (at, one) in objects.iter_mut().enumerate() {
+            if is_empty(one) {
+                let kind = object::kind(one).to_owned();
+                object::set_type(one, to, &kind);
+                continue;
+            }
+            self.complete(one)?;
+            if object::api_version(one) != to {
+                converts.push(at);
+            }
+        }
+        if converts.is_empty() {
+            return Ok(objects);
+        }
+        let asked: Vec<&Value> = converts.iter().map(|at| &objects[*at]).collect();
+        let converted = self.ask(&asked, to).await?;
+        for (at, mut one) in converts.into_iter().zip(converted) {
+            self.prune(&mut one);
+            objects[at] = one;
+        }
+        Ok(objects)
+    }
+
+    /// Gives an object the defaults of its version.
+    fn complete(&self, object: &mut Value) -> Result<(), Status> {
+        let version = object::api_version(object);
+        let Some(schema) = self.schemas.get(version) else {
+            let why = format!("request to convert CR from an invalid group/version: {version}");
+            return Err(failed(why));
+        };
+        if let Some(schema) = schema {
+            schema.prune(object);
+            schema.default(object);
+        }
+        Ok(())
+    }
+
+    fn prune(&self, object: &mut Value) {
+        if let Some(Some(schema)) = self.schemas.get(object::api_version(object)) {
+            schema.prune(object);
+        }
+    }
+
+    /// Asks the webhook about objects of other versions.
+    async fn ask(&self, objects: &[&Value], to: &str) -> Result<Vec<Value>, Status> {
+        let Some(version) = self.review_version else {
+            return Err(failed("no supported conversion review versions".into()));
+        };
+        let question = Question::new(version, objects, to);
+        let subject = review::subject(objects);
+        let about = |why: String| failed(format!("conversion webhook for {subject} failed: {why}"));
+        let endpoint = self.endpoint.as_ref().map_err(|why| about(why.clone()))?;
+        let stopped = || failed("the server stops".into());
+        let reader = Reader {
+            store: self.store.clone(),
+            reflector: self.reflector.upgrade().ok_or_else(stopped)?,
+        };
+        let called = endpoint.call(&reader, &question.review, self.patience);
+        let answer = called.await.map_err(|mut why| {
+            if why.ends_with(TIME_IS_OVER) {
+                why.push_str(WHILE_WAITING);
+            }
+            about(why)
+        })?;
+        question.read(objects, answer).map_err(failed)
+    }
+}
+
+impl Converter for Webhook {
+    fn convert<'a>(&'a self, objects: Vec<Value>, api_version: &'a str) -> Converted<'a> {
+        Box::pin(self.run(objects, api_version))
+    }
+}
+
+/// Authorities that are nothing but blanks are none.
+fn with_bundle(mut config: Value) -> Value {
+    let bundle = STANDARD.decode(object::text(&config, &["caBundle"]));
+    if bundle.is_ok_and(|bundle| bundle.trim_ascii().is_empty()) {
+        object::remove(&mut config, &["caBundle"]);
+    }
+    config
+}
+
+/// An object of nothing but its type is the same in all versions.
+fn is_empty(object: &Value) -> bool {
+    let fields = object.as_object();
+    fields.is_some_and(|all| all.keys().all(|key| key == "kind" || key == "apiVersion"))
+}
+
+/// Kubernetes has no specific reason for these errors.
+fn failed(why: String) -> Status {
+    Status::new(500, "", why)
+}
