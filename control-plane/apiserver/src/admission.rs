@@ -3,18 +3,21 @@
 //!
 //! The chain has two halves. First its plugins may change the object, which has its defaults by
 //! then. The registry completes the result and validates it by the rules of its kind. Then the
-//! plugins may still refuse the state to store. Policies and then webhooks are the last in each half.
+//! plugins may still refuse the state to store. Policies and then webhooks are the last in each
+//! half; only quotas come after them, as they charge what is stored.
 
 mod certificates;
 mod conditions;
 pub mod escalation;
 mod expressions;
 mod known;
+mod limits;
 mod matching;
 mod namespaces;
 mod nodes;
 mod pods;
 mod policies;
+mod quota;
 mod request;
 mod rounds;
 pub mod service_account;
@@ -155,12 +158,15 @@ pub(crate) struct Chain {
     mutating: Option<mutating::Mutating>,
     validating_policies: Option<validating_policy::Validating>,
     validating: Option<validating::Validating>,
+    /// The last of all: it charges writes that nothing else refuses.
+    quota: Option<quota::ResourceQuota>,
 }
 
 /// The plugins that run unless they are switched off, by the names that Kubernetes has for them.
 /// `ServiceAccount` runs only where service accounts have tokens.
-pub const PLUGINS: [&str; 12] = [
+pub const PLUGINS: [&str; 14] = [
     "NamespaceLifecycle",
+    "LimitRanger",
     "ServiceAccount",
     "TaintNodesByCondition",
     "Priority",
@@ -172,6 +178,7 @@ pub const PLUGINS: [&str; 12] = [
     mutating::NAME,
     validating_policy::NAME,
     validating::NAME,
+    quota::NAME,
 ];
 
 /// Proof that a write passed the first half of the chain; the second takes it.
@@ -193,6 +200,7 @@ impl Chain {
             validating_policies: runs(validating_policy::NAME)
                 .then(validating_policy::Validating::new),
             validating: runs(validating::NAME).then(validating::Validating::new),
+            quota: runs(quota::NAME).then(quota::ResourceQuota::new),
         }
     }
 
@@ -248,6 +256,9 @@ impl Chain {
         if let Some(webhooks) = &self.validating {
             webhooks.validate(context, attributes, object).await?;
         }
+        if let Some(quota) = &self.quota {
+            quota.validate(context, attributes, object).await?;
+        }
         Ok(())
     }
 
@@ -301,7 +312,10 @@ impl Attributes<'_> {
 
 /// All plugins, in Kubernetes' order.
 fn in_order(more: Vec<Arc<dyn Plugin>>) -> Vec<Arc<dyn Plugin>> {
-    let mut plugins: Vec<Arc<dyn Plugin>> = vec![Arc::new(namespaces::NamespaceLifecycle)];
+    let mut plugins: Vec<Arc<dyn Plugin>> = vec![
+        Arc::new(namespaces::NamespaceLifecycle),
+        Arc::new(limits::LimitRanger),
+    ];
     plugins.extend(more);
     plugins.push(Arc::new(nodes::TaintNodesByCondition));
     plugins.push(Arc::new(pods::Priority));
@@ -321,7 +335,7 @@ mod tests {
         let plugins = in_order(vec![Arc::new(service_account::ServiceAccount)]);
         let mut names: Vec<_> = plugins.iter().map(|plugin| plugin.name()).collect();
         names.extend([mutating_policy::NAME, mutating::NAME]);
-        names.extend([validating_policy::NAME, validating::NAME]);
+        names.extend([validating_policy::NAME, validating::NAME, quota::NAME]);
         assert_eq!(names, PLUGINS);
     }
 }

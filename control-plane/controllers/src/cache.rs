@@ -13,9 +13,12 @@ use std::sync::Arc;
 use api_client::Notice;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, Service, ServiceAccount};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, Namespace, Node, PersistentVolumeClaim, Pod, ResourceQuota, Service, ServiceAccount,
+};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::resource::v1::ResourceClaim;
 use machinery::object::{self, Object};
 use machinery::schema::{self, Kind};
 use machinery::time::Timestamp;
@@ -53,7 +56,7 @@ macro_rules! caches {
         }
 
         /// A change in one of the stores.
-        #[expect(dead_code, reason = "leases change too often to wake anybody")]
+        #[expect(dead_code, reason = "some kinds are only read")]
         pub(crate) enum Changed {
             $($type(Diff<$type>),)*
         }
@@ -106,14 +109,17 @@ caches! {
     budgets: PodDisruptionBudget,
     config_maps: ConfigMap,
     deployments: Deployment,
+    device_claims: ResourceClaim,
     endpoint_slices: EndpointSlice,
     leases: Lease,
     namespaces: Namespace,
     nodes: Node,
     pods: Pod,
+    quotas: ResourceQuota,
     replica_sets: ReplicaSet,
     service_accounts: ServiceAccount,
     services: Service,
+    volume_claims: PersistentVolumeClaim,
 }
 
 /// The effects of a notice: changed objects, and uids in the graph to check again.
@@ -121,6 +127,8 @@ caches! {
 pub(crate) struct Effects {
     pub(crate) changed: Vec<Changed>,
     pub(crate) touched: Vec<String>,
+    /// Kinds of which objects are gone, with their namespace if that is known.
+    pub(crate) deleted: Vec<(Arc<Kind>, Option<String>)>,
 }
 
 impl Caches {
@@ -134,6 +142,12 @@ impl Caches {
     ) -> Effects {
         let mut effects = Effects::default();
         if feed != Feed::Store {
+            effects.deleted = match &notice {
+                // Some may have gone while nobody watched.
+                Notice::Replaced(_) => vec![(Arc::clone(kind), None)],
+                Notice::Applied(_) => Vec::new(),
+                Notice::Deleted(object) => vec![of_namespace(kind, object)],
+            };
             effects.touched = match &notice {
                 Notice::Replaced(objects) => self.graph.replace(kind, objects),
                 Notice::Applied(object) => self.graph.put(kind, object),
@@ -158,6 +172,7 @@ impl Caches {
         Effects {
             touched: self.graph.put(kind, &object),
             changed: self.put(kind, object, now),
+            deleted: Vec::new(),
         }
     }
 
@@ -166,6 +181,7 @@ impl Caches {
         Effects {
             touched: self.graph.take(object),
             changed: self.take(kind, object, now),
+            deleted: vec![of_namespace(kind, object)],
         }
     }
 }
@@ -194,6 +210,11 @@ fn read<T: DeserializeOwned>(object: Object) -> Option<T> {
             None
         }
     }
+}
+
+fn of_namespace(kind: &Arc<Kind>, object: &Object) -> (Arc<Kind>, Option<String>) {
+    let namespace = object::namespace(object).to_owned();
+    (Arc::clone(kind), Some(namespace))
 }
 
 /// True if the response to a write shows an object that nothing holds any longer.

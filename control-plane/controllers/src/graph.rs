@@ -140,6 +140,24 @@ impl Graph {
             .filter_map(|(_, uid)| self.vertices.get(uid))
     }
 
+    /// The objects of a kind in a namespace.
+    pub(crate) fn of_kind(&self, namespace: &str, kind: &Kind) -> impl Iterator<Item = &Vertex> {
+        let (group, plural) = (kind.group().to_owned(), kind.plural().to_owned());
+        let first: Place = (
+            namespace.to_owned(),
+            group.clone(),
+            plural.clone(),
+            String::new(),
+        );
+        let namespace = namespace.to_owned();
+        self.places
+            .range(first..)
+            .take_while(move |((of, its_group, its_plural, _), _)| {
+                (of, its_group, its_plural) == (&namespace, &group, &plural)
+            })
+            .filter_map(|(_, uid)| self.vertices.get(uid))
+    }
+
     /// True if an object with this uid was deleted, according to its own watch.
     pub(crate) fn is_gone(&self, uid: &str) -> bool {
         self.gone.contains(uid)

@@ -22,6 +22,7 @@ mod pod_gc;
 mod pods;
 mod recorder;
 mod replica_set;
+mod resource_quota;
 mod root_ca;
 mod selection;
 mod service_account;
@@ -61,6 +62,7 @@ fn all_loops(root_ca: &str) -> Vec<Box<dyn Loop>> {
         Box::new(taint_eviction::TaintEviction),
         Box::new(pod_gc::PodGc),
         Box::new(disruption::Disruption),
+        Box::new(resource_quota::ResourceQuotas),
     ];
     if !root_ca.is_empty() {
         loops.push(Box::new(root_ca::RootCa(root_ca.to_owned())));

@@ -1,7 +1,9 @@
 //! The interface of a loop: the changes that wake it, and its decisions.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use machinery::schema::Kind;
 use machinery::time::Timestamp;
 
 use crate::cache::{Caches, Changed, Key};
@@ -23,6 +25,10 @@ pub(crate) trait Loop: Send + Sync {
 
     /// Calls `wake` for each key that a touched uid of the graph concerns.
     fn touched(&self, _: &Caches, _: &str, _: &mut dyn FnMut(Key)) {}
+
+    /// Calls `wake` for each key that the deletion of objects of a kind concerns. `None` is any
+    /// namespace.
+    fn deleted(&self, _: &Caches, _: &Arc<Kind>, _: Option<&str>, _: &mut dyn FnMut(Key)) {}
 
     /// The Event for a change, independent of any decision.
     fn note(&self, _: &Changed) -> Option<Note> {

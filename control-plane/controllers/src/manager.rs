@@ -104,8 +104,8 @@ impl Manager {
             now.named(api_version, kind).is_some() && before.named(api_version, kind).is_none()
         }));
         self.wake(&Effects {
-            changed: Vec::new(),
             touched,
+            ..Effects::default()
         });
         (came, went)
     }
@@ -225,8 +225,8 @@ impl Manager {
         let dependents = self.caches.graph.dependents(uid);
         let touched = dependents.map(|vertex| vertex.uid.clone()).collect();
         self.wake(&Effects {
-            changed: Vec::new(),
             touched,
+            ..Effects::default()
         });
     }
 
@@ -269,6 +269,9 @@ impl Manager {
             }
             for uid in &effects.touched {
                 works.touched(&self.caches, uid, &mut wake);
+            }
+            for (kind, namespace) in &effects.deleted {
+                works.deleted(&self.caches, kind, namespace.as_deref(), &mut wake);
             }
         }
     }

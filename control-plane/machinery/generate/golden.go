@@ -24,6 +24,8 @@ func writeGolden(dir string) {
 		"admission.jsonl":   admissionExpressions("admission"),
 		"expressions.jsonl": expressions("rules"),
 		"rules.jsonl":       ruleDefinitions("rules"),
+		"usage.jsonl":       usages(),
+		"limits.jsonl":      limits(),
 	} {
 		check(os.WriteFile(filepath.Join(dir, name), jsonLines(lines), 0o644))
 	}

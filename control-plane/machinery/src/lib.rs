@@ -6,6 +6,7 @@
 //! network, clock or thread: callers pass the time in.
 #![forbid(unsafe_code)]
 
+pub mod amounts;
 pub mod apply;
 mod budget;
 pub mod cel;
@@ -14,6 +15,7 @@ pub mod event;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod intstr;
+pub mod limits;
 pub mod name;
 pub mod object;
 pub mod patch;
@@ -21,6 +23,7 @@ mod pattern;
 pub mod protobuf;
 pub mod quantity;
 pub mod queue;
+pub mod quota;
 pub mod schema;
 pub mod selector;
 pub mod status;

@@ -3,18 +3,16 @@
 use apiserver::admission::PLUGINS;
 
 /// Those that Kubernetes runs unless they are switched off, and that are missing here.
-const MISSING: [&str; 13] = [
+const MISSING: [&str; 11] = [
     "ClusterTrustBundleAttest",
     "DefaultIngressClass",
     "DefaultStorageClass",
-    "LimitRanger",
     "NodeDeclaredFeatureValidator",
     "PersistentVolumeClaimResize",
     "PodGroupProtection",
     "PodResizeValidator",
     "PodSecurity",
     "PodTopologyLabels",
-    "ResourceQuota",
     "RuntimeClass",
     "StorageObjectInUseProtection",
 ];

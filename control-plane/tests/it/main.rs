@@ -32,6 +32,7 @@ mod overload;
 mod parts;
 mod pods;
 mod policies;
+mod quotas;
 mod rows;
 mod security;
 mod surface;

@@ -25,8 +25,9 @@ const WORK: &str = include_str!("kubectl/work.txt");
 const DELETE: &str = include_str!("kubectl/delete.txt");
 const NODES: &str = include_str!("kubectl/nodes.txt");
 const AUTH: &str = include_str!("kubectl/auth.txt");
-const SCRIPTS: [&str; 9] = [
-    LOOK, GET, DESCRIBE, CREATE, CHANGE, WORK, DELETE, NODES, AUTH,
+const QUOTA: &str = include_str!("kubectl/quota.txt");
+const SCRIPTS: [&str; 10] = [
+    LOOK, GET, DESCRIBE, CREATE, CHANGE, WORK, DELETE, NODES, AUTH, QUOTA,
 ];
 
 /// All commands with a row, except those that need containers or server-side apply.
@@ -78,6 +79,11 @@ fn kubectl_deletes_and_waits() {
 #[test]
 fn kubectl_takes_nodes_out_of_service() {
     play(&[("nodes", NODES)]);
+}
+
+#[test]
+fn kubectl_stays_within_quotas_and_limits() {
+    play(&[("quota", QUOTA)]);
 }
 
 /// Runs scripts on a separate cluster.

@@ -336,6 +336,13 @@ const MACHINERY: Layers = Layers {
         ("time", &[]),
         ("text_format", &["name"]),
         ("selector", &["name", "object"]),
+        // What objects need of resources.
+        ("amounts", &["name", "object", "quantity"]),
+        ("limits", &["amounts", "object", "quantity"]),
+        (
+            "quota",
+            &["amounts", "object", "quantity", "selector", "time"],
+        ),
         // The built-in kinds, and what follows their table.
         ("schema", &[]),
         ("zero", &["schema"]),

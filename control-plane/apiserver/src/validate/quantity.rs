@@ -1,5 +1,7 @@
 //! Quantities, and the names of resources.
 
+pub(super) use machinery::amounts::HUGE_PAGES;
+use machinery::amounts::{REQUESTS, is_extended, is_native};
 use machinery::name;
 use machinery::quantity::Quantity;
 use machinery::status::Cause;
@@ -42,8 +44,6 @@ const WHOLE: [&str; 9] = [
     "services.loadbalancers",
     "services.nodeports",
 ];
-pub(super) const HUGE_PAGES: &str = "hugepages-";
-const REQUESTS: &str = "requests.";
 
 /// Parses a quantity; a missing one is zero.
 pub(super) fn read(value: &Value) -> Quantity {
@@ -113,14 +113,4 @@ pub(super) fn is_shared(resource: &str) -> bool {
 pub(super) fn is_of_quotas(resource: &str) -> bool {
     let bare = resource.strip_prefix(REQUESTS).unwrap_or(resource);
     OF_QUOTAS.contains(&resource) || bare.starts_with(HUGE_PAGES)
-}
-
-fn is_native(resource: &str) -> bool {
-    !resource.contains('/') || resource.contains("kubernetes.io/")
-}
-
-/// True for a resource of a third party.
-fn is_extended(resource: &str) -> bool {
-    let quota = || name::qualified_name(&format!("{REQUESTS}{resource}"));
-    !is_native(resource) && !resource.starts_with(REQUESTS) && quota().is_empty()
 }

@@ -8,6 +8,7 @@ use machinery::status::Cause;
 use serde_json::Value;
 
 use super::field::FieldValue;
+use super::shown::{self, Field};
 use super::{Causes, named, quantity, unchanged};
 
 const SCOPES: [&str; 7] = [
@@ -33,6 +34,20 @@ const OF_PODS: [&str; 7] = [
     "requests.memory",
 ];
 const OF_CLAIMS: [&str; 2] = ["persistentvolumeclaims", "requests.storage"];
+/// Scopes that an object is in or not: there are no values to compare.
+const WITHOUT_VALUES: [&str; 5] = [
+    "BestEffort",
+    "CrossNamespacePodAffinity",
+    "NotBestEffort",
+    "NotTerminating",
+    "Terminating",
+];
+/// One expression of a scope selector, as Go prints it.
+const EXPRESSION: [Field; 3] = [
+    ("ScopeName", "scopeName", "\"\""),
+    ("Operator", "operator", "\"\""),
+    ("Values", "values", "null"),
+];
 const LIMIT_TYPES: [&str; 3] = ["Container", "PersistentVolumeClaim", "Pod"];
 
 pub(crate) fn quota(object: &Value) -> Causes {
@@ -40,6 +55,7 @@ pub(crate) fn quota(object: &Value) -> Causes {
     let spec = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
     amounts(&spec, "hard", &mut causes);
     scopes(&spec, &mut causes);
+    scope_selector(&spec, &mut causes);
     causes
 }
 
@@ -99,6 +115,76 @@ fn scopes(spec: &FieldValue, causes: &mut Causes) {
         .any(|two| two.iter().all(|one| seen.contains(one)))
     {
         causes.wrong(spec, "scopes", "conflicting scopes");
+    }
+}
+
+fn scope_selector(spec: &FieldValue, causes: &mut Causes) {
+    let Some(selector) = spec.child("scopeSelector") else {
+        return;
+    };
+    let path = selector.path_of("matchExpressions");
+    let hard = spec.map("hard").into_iter().flat_map(|map| map.keys());
+    let counted: Vec<&String> = hard
+        .filter(|resource| quantity::is_of_quotas(resource))
+        .collect();
+    let mut seen = BTreeSet::new();
+    for expression in selector.each("matchExpressions") {
+        if causes.is_full() {
+            return;
+        }
+        // Kubernetes reports no index.
+        let expression = FieldValue::new(path.clone(), expression.value);
+        let scope = expression.text("scopeName");
+        seen.insert(scope);
+        if !SCOPES.contains(&scope) {
+            causes.wrong_text(&expression, "scopeName", "unsupported scope");
+        }
+        for _ in counted.iter().filter(|resource| !fits(scope, resource)) {
+            if causes.is_full() {
+                return;
+            }
+            let all = selector.each("matchExpressions");
+            let all: Vec<String> = all
+                .map(|one| shown::as_go(one.value, &EXPRESSION))
+                .collect();
+            let shown = format!("{{\"MatchExpressions\":[{}]}}", all.join(","));
+            let why = "unsupported scope applied to resource";
+            causes.push(Cause::invalid_shown(&path, &shown, why));
+        }
+        operator(&expression, scope, causes);
+    }
+    if OPPOSITES
+        .iter()
+        .any(|two| two.iter().all(|one| seen.contains(one)))
+    {
+        // Kubernetes shows the other list of scopes.
+        let scopes = spec.get("scopes").cloned().unwrap_or_default();
+        causes.push(Cause::invalid(&path, &scopes, "conflicting scopes"));
+    }
+}
+
+fn operator(expression: &FieldValue, scope: &str, causes: &mut Causes) {
+    let operator = expression.text("operator");
+    if WITHOUT_VALUES.contains(&scope) && operator != "Exists" {
+        let why = "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, \
+                   ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, \
+                   ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity";
+        causes.wrong_text(expression, "operator", why);
+    }
+    let valued = !expression.items("values").is_empty();
+    match operator {
+        "In" | "NotIn" if !valued => {
+            let why =
+                "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector";
+            causes.push(Cause::required(&expression.path_of("values"), why));
+        }
+        "Exists" | "DoesNotExist" if valued => {
+            let why =
+                "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector";
+            causes.wrong(expression, "values", why);
+        }
+        "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+        _ => causes.wrong_text(expression, "operator", "not a valid selector operator"),
     }
 }
 

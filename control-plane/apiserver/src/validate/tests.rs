@@ -250,3 +250,60 @@ fn what_was_decided_once_stays() {
         "not before it has a volume"
     );
 }
+
+#[test]
+fn a_scope_selector_names_scopes_that_there_are() {
+    let wrong = |hard: Value, expressions: Value| {
+        wrong(json!({
+            "apiVersion": "v1", "kind": "ResourceQuota",
+            "spec": {"hard": hard, "scopeSelector": {"matchExpressions": expressions}},
+        }))
+    };
+    let one = |scope: &str, operator: &str, values: &[&str]| json!({"scopeName": scope, "operator": operator, "values": values});
+    let pods = json!({"pods": "1"});
+    let good = [
+        one("PriorityClass", "In", &["high"]),
+        one("BestEffort", "Exists", &[]),
+    ];
+    assert_eq!(wrong(pods.clone(), json!(good)), [""; 0]);
+    assert_eq!(
+        wrong(pods.clone(), json!([one("PriorityClass", "NotIn", &[])])),
+        [
+            "spec.scopeSelector.matchExpressions.values: Required value: must be at least one value \
+          when `operator` is 'In' or 'NotIn' for scope selector"
+        ]
+    );
+    assert_eq!(
+        wrong(pods.clone(), json!([one("X", "Exists", &["v"])])),
+        [
+            "spec.scopeSelector.matchExpressions.scopeName: Invalid value: \"X\": unsupported scope",
+            "spec.scopeSelector.matchExpressions.values: Invalid value: [\"v\"]: must be no value \
+             when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
+        ]
+    );
+    assert_eq!(
+        wrong(
+            json!({"services": "1"}),
+            json!([{"scopeName": "Terminating", "operator": "Is"}])
+        ),
+        [
+            "spec.scopeSelector.matchExpressions: Invalid value: {\"MatchExpressions\":\
+             [{\"ScopeName\":\"Terminating\",\"Operator\":\"Is\",\"Values\":null}]}: \
+             unsupported scope applied to resource",
+            "spec.scopeSelector.matchExpressions.operator: Invalid value: \"Is\": must be 'Exists' \
+             when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, \
+             ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or \
+             ResourceQuotaScopeCrossNamespacePodAffinity",
+            "spec.scopeSelector.matchExpressions.operator: Invalid value: \"Is\": not a valid \
+             selector operator"
+        ]
+    );
+    let both = json!([
+        one("BestEffort", "Exists", &[]),
+        one("NotBestEffort", "Exists", &[])
+    ]);
+    assert_eq!(
+        wrong(pods, both),
+        ["spec.scopeSelector.matchExpressions: Invalid value: null: conflicting scopes"]
+    );
+}

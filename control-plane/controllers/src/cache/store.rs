@@ -269,7 +269,7 @@ macro_rules! known {
     ($($type:ty),* $(,)?) => { $(impl Known for $type {})* };
 }
 
-use k8s_openapi::api::{apps, coordination, core, discovery, policy};
+use k8s_openapi::api::{apps, coordination, core, discovery, policy, resource};
 known![
     apps::v1::Deployment,
     apps::v1::ReplicaSet,
@@ -277,10 +277,13 @@ known![
     core::v1::ConfigMap,
     core::v1::Namespace,
     core::v1::Node,
+    core::v1::PersistentVolumeClaim,
+    core::v1::ResourceQuota,
     core::v1::Service,
     core::v1::ServiceAccount,
     discovery::v1::EndpointSlice,
     policy::v1::PodDisruptionBudget,
+    resource::v1::ResourceClaim,
 ];
 
 impl Known for core::v1::Pod {

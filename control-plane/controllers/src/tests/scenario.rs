@@ -13,7 +13,7 @@ pub(crate) struct Story {
     tell: fn(&mut Simulation),
 }
 
-pub(crate) const STORIES: [Story; 4] = [
+pub(crate) const STORIES: [Story; 5] = [
     Story {
         name: "create, scale, roll out, roll back",
         writes_min: 40,
@@ -33,6 +33,11 @@ pub(crate) const STORIES: [Story; 4] = [
         name: "a namespace is deleted",
         writes_min: 20,
         tell: namespace_deletion,
+    },
+    Story {
+        name: "a quota follows what is deleted",
+        writes_min: 20,
+        tell: quotas,
     },
 ];
 
@@ -211,4 +216,49 @@ fn namespace_deletion(simulation: &mut Simulation) {
     simulation.settle();
     assert_eq!(inside(simulation), 0);
     assert_eq!(simulation.items(kind("", "Namespace")).len(), 2);
+}
+
+fn quotas(simulation: &mut Simulation) {
+    let config_map = |name: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"namespace": "shop", "name": name},
+        })
+    };
+    simulation.create(service("web"));
+    simulation.create(deployment("web", 3, "one:1"));
+    for name in ["one", "two"] {
+        simulation.create(config_map(name));
+    }
+    simulation.settle();
+    let hard = json!({
+        "pods": "4", "count/deployments.apps": "5", "services": "3", "configmaps": "9",
+    });
+    simulation.create(json!({
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"namespace": "shop", "name": "q"},
+        "spec": {"hard": hard},
+    }));
+    simulation.settle();
+    let status =
+        |simulation: &Simulation| simulation.items(kind("", "ResourceQuota"))[0]["status"].clone();
+    // The root certificate has a config map, too.
+    let used = json!({
+        "pods": "3", "count/deployments.apps": "1", "services": "1", "configmaps": "3",
+    });
+    assert_eq!(status(simulation), json!({"hard": hard, "used": used}));
+    let deployments = kind("apps", "Deployment");
+    simulation.patch(deployments, "shop", "web", json!({"spec": {"replicas": 1}}));
+    let config_maps = kind("", "ConfigMap");
+    simulation.delete(config_maps, "shop", "two", DeleteOptions::default());
+    simulation.settle();
+    let used = json!({
+        "pods": "1", "count/deployments.apps": "1", "services": "1", "configmaps": "2",
+    });
+    assert_eq!(status(simulation)["used"], used);
+    let smaller = json!({"spec": {"hard": {"pods": "0", "services": null}}});
+    simulation.patch(kind("", "ResourceQuota"), "shop", "q", smaller);
+    simulation.delete(deployments, "shop", "web", DeleteOptions::default());
+    simulation.settle();
+    let used = json!({"pods": "0", "count/deployments.apps": "0", "configmaps": "2"});
+    assert_eq!(status(simulation)["used"], used);
 }

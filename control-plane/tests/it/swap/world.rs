@@ -25,7 +25,8 @@ const LOG_LINES: usize = 15;
 const LOOPS: &str = "--controllers=namespace-controller,serviceaccount-controller,\
      root-ca-certificate-publisher-controller,replicaset-controller,deployment-controller,\
      garbage-collector-controller,endpointslice-controller,node-lifecycle-controller,\
-     taint-eviction-controller,pod-garbage-collector-controller,disruption-controller";
+     taint-eviction-controller,pod-garbage-collector-controller,disruption-controller,\
+     resourcequota-controller";
 
 /// Which parts are Kubernetes' own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -78,13 +78,13 @@ pub(super) const ROWS: &[Strategy] = &[
     },
     Strategy {
         resource: "limitranges",
+        decides_about_requests: true,
         columns: &printers::config::LIMIT_RANGE,
         allow_create_on_update: true,
         rules: Rules {
             validate: validate::quota::limit_range,
             ..Rules::DEFAULT
         },
-        without_effect: |_| Some("its limits and defaults are not applied"),
         ..DEFAULT
     },
     Strategy {
@@ -216,6 +216,7 @@ pub(super) const ROWS: &[Strategy] = &[
     },
     Strategy {
         resource: "resourcequotas",
+        decides_about_requests: true,
         columns: &printers::config::RESOURCE_QUOTA,
         returns_deleted_object: true,
         rules: Rules {
@@ -224,7 +225,6 @@ pub(super) const ROWS: &[Strategy] = &[
             validate_subresource_update: |_, _, new| validate::quota::quota_status(new),
             ..Rules::DEFAULT
         },
-        without_effect: |_| Some("its limits are not enforced"),
         ..DEFAULT
     },
     Strategy {
