@@ -3,13 +3,19 @@
 use machinery::schema;
 use machinery::status::Status;
 
+use crate::audit::Record;
 use crate::http::body::{self, Expected};
 use crate::http::request::Query;
 use crate::registry::delete::{Options, orphaning, propagation};
 use crate::registry::options::Validation;
 
-/// Parses the options of a deletion.
-pub(crate) fn read(query: &Query, media_type: &str, bytes: &[u8]) -> Result<Options, Status> {
+/// Parses the options of a deletion, and records those of its body.
+pub(crate) fn read(
+    query: &Query,
+    media_type: &str,
+    bytes: &[u8],
+    audit: Option<&Record>,
+) -> Result<Options, Status> {
     if bytes.is_empty() {
         let options = Options {
             grace: query.integer("gracePeriodSeconds")?,
@@ -29,5 +35,8 @@ pub(crate) fn read(query: &Query, media_type: &str, bytes: &[u8]) -> Result<Opti
         message,
     };
     let options = body::decode(bytes, media_type, &expected, Validation::Ignore)?.object;
+    if let Some(record) = audit {
+        record.request_object(&options, |_| {});
+    }
     Options::of(&options)
 }
