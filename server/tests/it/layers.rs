@@ -41,15 +41,26 @@ const APISERVER: Layers = Layers {
         // What stands in front of the registry.
         ("auth", &["clock", "resources", "storage"]),
         ("webhook", &["clock", "storage"]),
+        // What is recorded of requests.
+        ("audit", &["auth", "clock", "storage", "webhook"]),
         (
             "admission",
-            &["auth", "clock", "pkcs10", "resources", "storage", "webhook"],
+            &[
+                "audit",
+                "auth",
+                "clock",
+                "pkcs10",
+                "resources",
+                "storage",
+                "webhook",
+            ],
         ),
         // What becomes of objects, and how requests ask for it.
         (
             "registry",
             &[
                 "admission",
+                "audit",
                 "auth",
                 "cidr",
                 "clock",
@@ -63,6 +74,7 @@ const APISERVER: Layers = Layers {
             "http",
             &[
                 "admission",
+                "audit",
                 "auth",
                 "clock",
                 "printers",
@@ -80,7 +92,7 @@ const APISERVER: Layers = Layers {
         // What follows policies, and writes what does not fit into their status.
         ("type_checking", &["registry", "resources", "storage"]),
         // What puts the layers together.
-        ("config", &["admission", "auth", "http"]),
+        ("config", &["admission", "audit", "auth", "http"]),
         ("setup", &["admission", "auth", "cidr", "clock", "config"]),
         (
             "fuzzing",

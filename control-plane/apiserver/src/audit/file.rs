@@ -2,23 +2,18 @@
 //! delays the requests that wait for their events, and no others.
 
 use std::io::{self, Write as _};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 
 use bytes::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::oneshot;
 
 use super::rotation::Rotated;
 
-/// Upper bound of the bytes that wait to be written. Whoever has more waits.
-const WAITING_BYTES_MAX: usize = 16 << 20;
 /// Bytes from which no further lines are added to one write.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// The handle of the thread, which ends with it.
-pub(super) struct Writer {
-    jobs: mpsc::Sender<Job>,
-    room: Arc<Semaphore>,
-}
+/// The handle of the thread, which ends with it. Its sink bounds what waits to be written.
+pub(super) struct Writer(mpsc::Sender<Job>);
 
 /// Where lines go.
 pub(super) enum Output {
@@ -30,8 +25,6 @@ pub(super) enum Output {
 struct Job {
     lines: Vec<Bytes>,
     done: oneshot::Sender<Result<(), String>>,
-    #[expect(dead_code, reason = "its end gives the room back")]
-    room: OwnedSemaphorePermit,
 }
 
 impl Writer {
@@ -41,20 +34,14 @@ impl Writer {
         std::thread::Builder::new()
             .name("audit-log".into())
             .spawn(move || run(output, &todo))?;
-        let room = Arc::new(Semaphore::new(WAITING_BYTES_MAX));
-        Ok(Writer { jobs, room })
+        Ok(Writer(jobs))
     }
 
     /// Writes lines and waits until the system has them.
     pub(super) async fn write(&self, lines: Vec<Bytes>) -> Result<(), String> {
         const GONE: &str = "the writer of the audit log is gone";
-        let bytes: usize = lines.iter().map(Bytes::len).sum();
-        let bytes = u32::try_from(bytes.min(WAITING_BYTES_MAX)).unwrap_or(u32::MAX);
-        let room = Arc::clone(&self.room).acquire_many_owned(bytes).await;
-        let room = room.map_err(|error| error.to_string())?;
         let (done, written) = oneshot::channel();
-        let job = Job { lines, done, room };
-        self.jobs.send(job).map_err(|_| GONE)?;
+        self.0.send(Job { lines, done }).map_err(|_| GONE)?;
         written.await.map_err(|_| GONE)?
     }
 }

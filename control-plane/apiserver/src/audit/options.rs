@@ -193,7 +193,7 @@ impl WebhookOptions {
     fn sink(&self, metrics: &Arc<Metrics>) -> Result<Sink, String> {
         let caller = Caller::read(&self.config_file, self.initial_backoff)
             .map_err(|why| format!("initializing audit webhook: {why}"))?;
-        let target = Target::Webhook(caller);
+        let target = Target::Webhook(Box::new(caller));
         Ok(self.handling.sink(Form::JsonItem, target, metrics))
     }
 }

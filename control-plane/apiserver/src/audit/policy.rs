@@ -161,11 +161,12 @@ impl Rule {
     fn matches(&self, asked: &Attributes, authenticated: bool) -> bool {
         let has = |all: &[String], one: &str| all.iter().any(|known| known == one);
         let user = &asked.user;
-        if !self.users.is_empty() && !(authenticated && has(&self.users, &user.name)) {
+        let is_user = || authenticated && has(&self.users, &user.name);
+        let in_group = |group: &String| authenticated && has(&self.groups, group);
+        if !(self.users.is_empty() || is_user()) {
             return false;
         }
-        let in_group = || user.groups.iter().any(|group| has(&self.groups, group));
-        if !self.groups.is_empty() && !(authenticated && in_group()) {
+        if !(self.groups.is_empty() || user.groups.iter().any(in_group)) {
             return false;
         }
         if !self.verbs.is_empty() && !has(&self.verbs, &asked.verb) {
@@ -187,10 +188,7 @@ impl Resources {
         if self.group != "*" && self.group != asked.api_group {
             return false;
         }
-        let named = || {
-            self.resource_names.is_empty()
-                || self.resource_names.iter().any(|name| *name == asked.name)
-        };
+        let named = || self.resource_names.is_empty() || self.resource_names.contains(&asked.name);
         self.resources.is_empty() || named() && self.resources.iter().any(|one| names(one, asked))
     }
 }

@@ -19,7 +19,7 @@ use super::metrics::{Metrics, Plugin};
 use super::policy::{Level, Stage};
 use super::webhook::Caller;
 
-/// Upper bound of the bytes of the events that wait in one queue or are being sent from it.
+/// Upper bound of the bytes of the events that one sink has taken and not delivered.
 const QUEUE_BYTES_MAX: usize = 64 << 20;
 /// Upper bound of batches on their way to a webhook at one time.
 const SENDING_MAX: usize = 64;
@@ -61,7 +61,7 @@ pub(super) enum Form {
 /// Where events end.
 pub(super) enum Target {
     File(Writer),
-    Webhook(Caller),
+    Webhook(Box<Caller>),
 }
 
 /// A way to a target.
@@ -72,6 +72,8 @@ pub(super) struct Sink {
     way: Way,
     target: Arc<Target>,
     metrics: Arc<Metrics>,
+    /// Bytes of events that may still be taken before others are delivered.
+    room: Arc<Semaphore>,
 }
 
 enum Way {
@@ -83,7 +85,6 @@ enum Way {
 struct Queue {
     /// `None` once the queue is closed.
     sender: Mutex<Option<mpsc::Sender<Queued>>>,
-    room: Arc<Semaphore>,
     worker: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -134,7 +135,6 @@ impl Sink {
                 let worker = tokio::spawn(work(queue, batching, to, counted));
                 Way::Batch(Queue {
                     sender: Mutex::new(Some(sender)),
-                    room: Arc::new(Semaphore::new(QUEUE_BYTES_MAX)),
                     worker: Mutex::new(Some(worker)),
                 })
             }
@@ -145,6 +145,7 @@ impl Sink {
             way,
             target,
             metrics: Arc::clone(metrics),
+            room: Arc::new(Semaphore::new(QUEUE_BYTES_MAX)),
         }
     }
 
@@ -181,13 +182,13 @@ impl Sink {
     /// Takes an event. False if its request must fail.
     pub(super) async fn take(&self, event: Bytes) -> bool {
         match &self.way {
-            Way::Strict => self.target.deliver(vec![event], &self.metrics).await,
+            Way::Strict => self.deliver(event).await,
             Way::Blocking => {
-                self.target.deliver(vec![event], &self.metrics).await;
+                self.deliver(event).await;
                 true
             }
             Way::Batch(queue) => {
-                if let Err(why) = queue.offer(event) {
+                if let Err(why) = queue.offer(event, &self.room) {
                     self.metrics.fail(Plugin::Buffered, why, 1);
                 }
                 true
@@ -195,9 +196,31 @@ impl Sink {
         }
     }
 
-    /// Delivers what is queued. Nothing is taken after that.
+    /// Delivers an event. It has a task of its own: whoever gives up a request when it is served
+    /// must not keep it out of the log by that.
+    async fn deliver(&self, event: Bytes) -> bool {
+        let mut waiting = Waiting(Some(&self.metrics));
+        let bytes = weight(&event);
+        let room = Arc::clone(&self.room).acquire_many_owned(bytes).await;
+        waiting.0 = None;
+        let (target, metrics) = (Arc::clone(&self.target), Arc::clone(&self.metrics));
+        let delivery = tokio::spawn(async move {
+            let delivered = target.deliver(vec![event], &metrics).await;
+            drop(room);
+            delivered
+        });
+        // A panic is no delivery.
+        delivery.await.unwrap_or(false)
+    }
+
+    /// Waits until all that was taken is delivered. A queue takes nothing after that.
     pub(super) async fn close(&self) {
-        let Way::Batch(queue) = &self.way else { return };
+        let Way::Batch(queue) = &self.way else {
+            // Whoever has all the room is alone.
+            let all = u32::try_from(QUEUE_BYTES_MAX).unwrap_or(u32::MAX);
+            drop(self.room.acquire_many(all).await);
+            return;
+        };
         drop(queue.sender.lock().take());
         let worker = queue.worker.lock().take();
         if let Some(worker) = worker
@@ -209,14 +232,30 @@ impl Sink {
 }
 
 impl Queue {
-    fn offer(&self, event: Bytes) -> Result<(), &'static str> {
+    fn offer(&self, event: Bytes, room: &Arc<Semaphore>) -> Result<(), &'static str> {
         const FULL: &str = "audit buffer queue blocked";
         let sender = self.sender.lock();
         let sender = sender.as_ref().ok_or("audit backend shut down")?;
-        let bytes = u32::try_from(event.len().min(QUEUE_BYTES_MAX)).unwrap_or(u32::MAX);
-        let room = Arc::clone(&self.room).try_acquire_many_owned(bytes);
+        let room = Arc::clone(room).try_acquire_many_owned(weight(&event));
         let room = room.map_err(|_| FULL)?;
         sender.try_send(Queued { event, room }).map_err(|_| FULL)
+    }
+}
+
+/// The room that an event takes. The largest events take all of it.
+fn weight(event: &Bytes) -> u32 {
+    u32::try_from(event.len().min(QUEUE_BYTES_MAX)).unwrap_or(u32::MAX)
+}
+
+/// An event that waits for room; if its request ends meanwhile, it is lost.
+struct Waiting<'a>(Option<&'a Metrics>);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if let Some(metrics) = self.0 {
+            let why = "the request ended while its event waited for room";
+            metrics.fail(Plugin::Buffered, why, 1);
+        }
     }
 }
 
@@ -227,12 +266,13 @@ async fn work(
     target: Arc<Target>,
     metrics: Arc<Metrics>,
 ) {
-    let mut throttle = batching.throttle.map(Throttle::new);
+    let throttle = batching.throttle;
+    let mut throttle = throttle.map(|limits| Throttle::new(limits, Instant::now()));
     let mut sending = JoinSet::new();
     let mut next = None;
     while let Some(batch) = collect(&mut queue, &mut next, &batching).await {
         if let Some(throttle) = &mut throttle {
-            throttle.wait().await;
+            tokio::time::sleep(throttle.take(Instant::now())).await;
         }
         let (events, rooms): (Vec<_>, Vec<_>) =
             batch.into_iter().map(|one| (one.event, one.room)).unzip();
@@ -291,24 +331,20 @@ struct Throttle {
 }
 
 impl Throttle {
-    fn new((per_second, burst): (f64, f64)) -> Throttle {
+    fn new((per_second, burst): (f64, f64), now: Instant) -> Throttle {
         Throttle {
             per_second,
             burst,
             tokens: burst,
-            since: Instant::now(),
+            since: now,
         }
     }
 
-    /// Waits for a token and takes it.
-    async fn wait(&mut self) {
-        let now = Instant::now();
+    /// Takes a token; returns how long to wait for it.
+    fn take(&mut self, now: Instant) -> Duration {
         let gained = now.duration_since(self.since).as_secs_f64() * self.per_second;
         self.tokens = (self.tokens + gained).min(self.burst) - 1.0;
         self.since = now;
-        if self.tokens < 0.0 {
-            let pause = Duration::from_secs_f64(-self.tokens / self.per_second);
-            tokio::time::sleep(pause).await;
-        }
+        Duration::from_secs_f64((-self.tokens / self.per_second).max(0.0))
     }
 }

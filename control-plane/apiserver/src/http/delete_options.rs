@@ -1,5 +1,6 @@
 //! The options of a deletion, from its body, or from its query if it has no body.
 
+use machinery::object;
 use machinery::schema;
 use machinery::status::Status;
 
@@ -8,6 +9,10 @@ use crate::http::body::{self, Expected};
 use crate::http::request::Query;
 use crate::registry::delete::{Options, orphaning, propagation};
 use crate::registry::options::Validation;
+
+/// The version that events show, whichever the client names. It is an accident of Kubernetes that
+/// readers of its logs know.
+const RECORDED_VERSION: &str = "meta.k8s.io/__internal";
 
 /// Parses the options of a deletion, and records those of its body.
 pub(crate) fn read(
@@ -36,7 +41,9 @@ pub(crate) fn read(
     };
     let options = body::decode(bytes, media_type, &expected, Validation::Ignore)?.object;
     if let Some(record) = audit {
-        record.request_object(&options, |_| {});
+        record.request_object(&options, |sent| {
+            object::set_type(sent, RECORDED_VERSION, "DeleteOptions");
+        });
     }
     Options::of(&options)
 }

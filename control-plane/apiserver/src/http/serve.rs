@@ -34,7 +34,8 @@ pub(crate) async fn serve(api: Api, request: Request<Body>) -> Response<Body> {
         Err(_) => Encoding::Json,
     };
     let head = parts.method == Method::HEAD;
-    let mut auditing = Auditing::of(&api, id.to_str().unwrap_or_default());
+    let shown = String::from_utf8_lossy(id.as_bytes());
+    let mut auditing = Auditing::of(&api, &shown);
     let answer = answer(&api, &mut parts, body, &mut auditing);
     let answer = tokio::time::timeout(REQUEST_TIMEOUT, answer).await;
     let answer = answer.unwrap_or_else(|_| {
