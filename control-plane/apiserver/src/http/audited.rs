@@ -102,7 +102,7 @@ impl<'a> Auditing<'a> {
             let code = StatusCode::INTERNAL_SERVER_ERROR;
             let uri = uri(parts);
             let why = "failed to store audit event";
-            let text = format!("Internal Server Error: {uri:?}: {why}");
+            let text = format!("Internal Server Error: {uri:?}: {why}\n");
             return Err(reply::text(code, text));
         }
         if is_long(info) {
@@ -279,7 +279,8 @@ async fn read(response: Response<Body>, level: Level) -> (Response<Body>, Option
         Some("application/yaml") => yaml::to_value(&bytes),
         _ => None,
     };
-    let object = object.filter(Value::is_object);
+    // The documents of OpenAPI have no kind: they are no objects.
+    let object = object.filter(|object: &Value| object.get("kind").is_some());
     (Response::from_parts(parts, Body::from(bytes)), object)
 }
 
