@@ -1,6 +1,7 @@
 //! `stele-kube apiserver`, and `kube-apiserver`, by which name it can be called: the apiserver
 //! alone, with a store elsewhere.
 
+mod audit;
 mod flags;
 mod options;
 mod plugins;
@@ -55,6 +56,7 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     }
     write_kubeconfig(options, setup.as_ref(), advertised)?;
     let client = options.store.connect().await?;
+    let audit = options.audit.open()?;
     let (config, tls) = match setup {
         Some(setup) => (setup.config, setup.tls),
         None => (Config::default(), None),
@@ -66,6 +68,7 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         advertised: tls.as_ref().map(|_| advertised),
         compact_every: options.compact_every,
         disabled_plugins: options.disabled_plugins.clone(),
+        audit: audit.clone(),
         ..config
     };
     let server = Server::new(client, config);
@@ -90,6 +93,9 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
             serving.await
         }
     };
+    if let Some(audit) = audit {
+        audit.close().await;
+    }
     Ok(served?)
 }
 

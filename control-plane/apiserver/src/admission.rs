@@ -30,6 +30,7 @@ use machinery::status::Status;
 use parking_lot::Mutex;
 use serde_json::Value;
 
+use crate::audit::{Level, Record};
 use crate::auth::{Answer, Authorizer, User};
 use crate::resources::catalogue::Resource;
 use crate::storage::reader::Reader;
@@ -88,6 +89,8 @@ pub struct Attributes<'a> {
     /// What the request asks for besides, as an object such as CreateOptions.
     pub options: &'a Value,
     pub(crate) resource: &'a Arc<Resource>,
+    /// Present if the request is recorded.
+    pub(crate) audit: Option<&'a Record>,
     pub(crate) warnings: &'a Warnings,
 }
 
@@ -302,6 +305,19 @@ impl Attributes<'_> {
     /// True if the object says what webhooks or policies do.
     fn configures_admission(&self) -> bool {
         self.kind.group() == GROUP && EXEMPT.contains(&self.kind.kind())
+    }
+
+    /// Adds an annotation to the event about the request, if it is recorded. The value is made only
+    /// then. The key has a prefix, and the first value of a key stays.
+    fn annotate(&self, key: &str, value: impl FnOnce() -> String) {
+        self.annotate_from(Level::Metadata, key, value);
+    }
+
+    /// The same for events that say at least so much.
+    fn annotate_from(&self, level: Level, key: &str, value: impl FnOnce() -> String) {
+        if let Some(record) = self.audit {
+            record.annotate_admission(level, key, value());
+        }
     }
 
     /// The status for a write that a plugin refuses.

@@ -74,6 +74,17 @@ pub trait Authenticator: Send + Sync + 'static {
         request: &'a http::request::Parts,
     ) -> Answer<'a, User>;
 
+    /// Returns the user that a request is to be served as, if its user asks to act as another one
+    /// and may.
+    fn impersonate<'a>(
+        &'a self,
+        _reader: &'a Reader,
+        _user: &'a User,
+        _request: &'a http::request::Parts,
+    ) -> Answer<'a, Option<User>> {
+        Box::pin(async { Ok(None) })
+    }
+
     /// Answers a review of `authentication.k8s.io`: a kind that is never stored and asks whose a
     /// token is, or who the requester is.
     fn review<'a>(

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::admission::Plugin;
+use crate::audit;
 use crate::auth::token::Issuer;
 use crate::auth::{Authenticator, Authorizer, Open};
 use crate::http::connections::Limits;
@@ -35,6 +36,8 @@ pub struct Config {
     pub allow_privileged: bool,
     /// How often the store forgets old revisions, and how old they are then; zero for never.
     pub compact_every: Duration,
+    /// Where events about requests go, if anywhere.
+    pub audit: Option<Arc<audit::Log>>,
     /// What clients may take.
     pub limits: Limits,
 }
@@ -52,6 +55,7 @@ impl Default for Config {
             advertised: None,
             allow_privileged: false,
             compact_every: COMPACT_EVERY,
+            audit: None,
             limits: Limits::default(),
         }
     }

@@ -2,6 +2,7 @@
 //! objects. [`crate::registry`] decides what an object may become.
 
 pub(crate) mod api;
+pub(crate) mod audited;
 pub(crate) mod body;
 pub(crate) mod call;
 pub(crate) mod connections;

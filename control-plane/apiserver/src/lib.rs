@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod admission;
+pub mod audit;
 pub mod auth;
 mod cidr;
 mod clock;
@@ -194,6 +195,7 @@ fn connected(client: etcd_api::Client, config: Config) -> Api {
         registry: Arc::new(registry),
         slots: http::slots::Slots::default(),
         custom_documents: Default::default(),
+        audit: config.audit,
         limits: config.limits,
         stopping: tokio::sync::watch::Sender::new(false),
     }))

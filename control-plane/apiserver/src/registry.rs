@@ -128,6 +128,7 @@ impl Registry {
             namespace,
             dry: false,
             options: Value::Null,
+            audit: None,
             warnings: Arc::default(),
             manager: OWN_MANAGER.to_owned(),
         })

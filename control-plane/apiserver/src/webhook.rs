@@ -5,7 +5,7 @@
 
 mod address;
 mod answer;
-mod trust;
+pub(crate) mod trust;
 
 use std::time::Duration;
 

@@ -188,9 +188,10 @@ mod tests {
 
     #[test]
     fn a_flag_whose_feature_is_missing_is_refused_by_name() {
-        let error = check(&parsed(&["--audit-log-path=-"])).unwrap_err();
+        let word = "--authorization-webhook-config-file=a.yaml";
+        let error = check(&parsed(&[word])).unwrap_err();
         assert!(
-            error.starts_with("--audit-log-path is not supported"),
+            error.starts_with("--authorization-webhook-config-file is not supported"),
             "{error}"
         );
         check(&parsed(&[

@@ -7,6 +7,7 @@ use std::time::Duration;
 use apiserver::setup::{Accounts, Mode, Serving, Settings};
 use clap::ArgMatches;
 
+use super::audit;
 use crate::store_client::StoreFlags;
 
 /// What the command line asks for.
@@ -20,6 +21,7 @@ pub(super) struct Options {
     pub(super) allow_privileged: bool,
     pub(super) compact_every: Duration,
     pub(super) disabled_plugins: Vec<String>,
+    pub(super) audit: apiserver::audit::options::Options,
     /// Where to write the kubeconfig of the cluster's owner.
     pub(super) admin_kubeconfig: Option<PathBuf>,
 }
@@ -49,6 +51,7 @@ impl Options {
             allow_privileged: is_on(arguments, "allow-privileged"),
             compact_every: duration(arguments, "etcd-compaction-interval")?,
             disabled_plugins: all(arguments, "disable-admission-plugins"),
+            audit: audit::read(arguments)?,
             admin_kubeconfig,
         })
     }
@@ -194,20 +197,20 @@ fn only(arguments: &ArgMatches, name: &str, supported: &str) -> Result<(), Strin
     }
 }
 
-fn text(arguments: &ArgMatches, name: &str) -> Option<String> {
+pub(super) fn text(arguments: &ArgMatches, name: &str) -> Option<String> {
     let value = arguments.get_one::<String>(name);
     value.filter(|value| !value.is_empty()).cloned()
 }
 
-fn path(arguments: &ArgMatches, name: &str) -> Option<PathBuf> {
+pub(super) fn path(arguments: &ArgMatches, name: &str) -> Option<PathBuf> {
     text(arguments, name).map(PathBuf::from)
 }
 
-fn is_on(arguments: &ArgMatches, name: &str) -> bool {
+pub(super) fn is_on(arguments: &ArgMatches, name: &str) -> bool {
     text(arguments, name).as_deref() == Some("true")
 }
 
-fn parsed<T>(arguments: &ArgMatches, name: &str) -> Result<Option<T>, String>
+pub(super) fn parsed<T>(arguments: &ArgMatches, name: &str) -> Result<Option<T>, String>
 where
     T: std::str::FromStr,
     T::Err: std::fmt::Display,
@@ -221,7 +224,7 @@ where
     value.map(Some)
 }
 
-fn duration(arguments: &ArgMatches, name: &str) -> Result<Duration, String> {
+pub(super) fn duration(arguments: &ArgMatches, name: &str) -> Result<Duration, String> {
     let value = text(arguments, name).unwrap_or_default();
     let nanos = go_text::parse_duration(&value)
         .ok()

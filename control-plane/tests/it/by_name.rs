@@ -27,8 +27,8 @@ fn a_flag_that_would_check_less_than_its_user_believes_is_refused() {
     ];
     for (flags, words) in [
         (
-            &["--audit-policy-file=a.yaml"][..],
-            "--audit-policy-file is not supported",
+            &["--authorization-config=a.yaml"][..],
+            "--authorization-config is not supported",
         ),
         (
             &["--encryption-provider-config=a"],

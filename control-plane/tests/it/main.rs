@@ -11,6 +11,7 @@
 
 mod admission;
 mod apply;
+mod audit;
 mod auth;
 mod bad_input;
 mod by_name;

@@ -41,19 +41,30 @@ const APISERVER: Layers = Layers {
         // What stands in front of the registry.
         ("auth", &["clock", "resources", "storage"]),
         ("webhook", &["clock", "storage"]),
+        // What is recorded of requests.
+        ("audit", &["auth", "clock", "storage", "webhook"]),
         (
             "conversion",
             &["clock", "resources", "storage", "validate", "webhook"],
         ),
         (
             "admission",
-            &["auth", "clock", "pkcs10", "resources", "storage", "webhook"],
+            &[
+                "audit",
+                "auth",
+                "clock",
+                "pkcs10",
+                "resources",
+                "storage",
+                "webhook",
+            ],
         ),
         // What becomes of objects, and how requests ask for it.
         (
             "registry",
             &[
                 "admission",
+                "audit",
                 "auth",
                 "cidr",
                 "clock",
@@ -67,6 +78,7 @@ const APISERVER: Layers = Layers {
             "http",
             &[
                 "admission",
+                "audit",
                 "auth",
                 "clock",
                 "printers",
@@ -84,7 +96,7 @@ const APISERVER: Layers = Layers {
         // What follows policies, and writes what does not fit into their status.
         ("type_checking", &["registry", "resources", "storage"]),
         // What puts the layers together.
-        ("config", &["admission", "auth", "http"]),
+        ("config", &["admission", "audit", "auth", "http"]),
         ("setup", &["admission", "auth", "cidr", "clock", "config"]),
         (
             "fuzzing",

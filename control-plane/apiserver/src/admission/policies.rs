@@ -9,6 +9,7 @@
 //! A policy takes effect through its bindings alone. What cannot be evaluated is an error, about
 //! which the failure policy decides.
 
+mod audit;
 mod definition;
 pub(super) mod mutating;
 mod params;

@@ -65,14 +65,21 @@ enum Failure {
 }
 
 impl Failure {
-    /// Applies the webhook's failure policy.
-    fn judged(self, webhook: &Webhook) -> Result<(), Status> {
+    /// Applies the webhook's failure policy. `key` is that of the annotation for a webhook whose
+    /// failure changes nothing.
+    fn judged(
+        self,
+        webhook: &Webhook,
+        attributes: &Attributes<'_>,
+        key: &str,
+    ) -> Result<(), Status> {
         match self {
             Failure::Refused(status) => Err(status),
             Failure::Call(why) => {
                 let why = format!("failed calling webhook {:?}: {why}", webhook.name);
                 if webhook.ignores_failures {
                     tracing::warn!("{why}: its failure policy is to ignore that");
+                    attributes.annotate(key, || webhook.name.clone());
                     return Ok(());
                 }
                 Err(Status::internal(&why))
@@ -112,6 +119,10 @@ async fn ask(
     let answer = question
         .read(&answered, webhook.mutates)
         .map_err(|why| Failure::Call(format!("received invalid webhook response: {why}")))?;
+    for (key, value) in &answer.annotations {
+        let key = format!("{}/{key}", webhook.name);
+        attributes.annotate(&key, || value.clone());
+    }
     attributes.warnings.add(answer.warnings.iter().cloned());
     match &answer.refusal {
         Some(refusal) => Err(Failure::Refused(review::refused(&webhook.name, refusal))),

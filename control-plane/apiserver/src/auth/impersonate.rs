@@ -40,15 +40,23 @@ pub struct Impersonating {
 
 impl Authenticator for Impersonating {
     fn authenticate<'a>(&'a self, reader: &'a Reader, request: &'a Parts) -> Answer<'a, User> {
+        self.authenticator.authenticate(reader, request)
+    }
+
+    fn impersonate<'a>(
+        &'a self,
+        reader: &'a Reader,
+        user: &'a User,
+        request: &'a Parts,
+    ) -> Answer<'a, Option<User>> {
         Box::pin(async move {
-            let user = self.authenticator.authenticate(reader, request).await?;
-            let Some(asked) = requested(&request.headers, &user)? else {
-                return Ok(user);
+            let Some(asked) = requested(&request.headers, user)? else {
+                return Ok(None);
             };
             for needed in &asked.needed {
                 self.authorizer.authorize(reader, needed).await?;
             }
-            Ok(asked.user)
+            Ok(Some(asked.user))
         })
     }
 

@@ -15,6 +15,9 @@ pub const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 /// Key in `extra` that identifies the credential.
 pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
+/// The annotation of an event about a new token, with the value of [`CREDENTIAL_ID`] for it.
+pub(crate) const ISSUED_CREDENTIAL_ID: &str = "authentication.kubernetes.io/issued-credential-id";
+
 /// The user name of a service account.
 pub fn service_account_name(namespace: &str, name: &str) -> String {
     format!("{SERVICE_ACCOUNT_PREFIX}{namespace}:{name}")

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use crate::audit;
 use crate::http::connections::Limits;
 use crate::http::openapi::custom::CustomDocuments;
 use crate::http::slots::Slots;
@@ -19,6 +20,8 @@ pub(crate) struct Core {
     pub(crate) registry: Arc<Registry>,
     pub(crate) slots: Slots,
     pub(crate) custom_documents: CustomDocuments,
+    /// Where events about requests go, if anywhere.
+    pub(crate) audit: Option<Arc<audit::Log>>,
     pub(crate) limits: Limits,
     pub(crate) stopping: watch::Sender<bool>,
 }

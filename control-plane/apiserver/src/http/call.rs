@@ -11,6 +11,7 @@ use machinery::{object, status, strict};
 use serde_json::Value;
 
 use crate::admission::Warnings;
+use crate::audit::Record;
 use crate::auth::User;
 use crate::http::api::Api;
 use crate::http::body::{self, Expected};
@@ -28,6 +29,7 @@ use crate::registry::options::Validation;
 use crate::registry::patch::Patch;
 use crate::registry::strategy;
 use crate::registry::write::{Change, Writer};
+use crate::resources::defaults::set_defaults;
 use crate::storage::entry::Entry;
 use crate::storage::stored::Stored;
 use crate::storage::views;
@@ -40,6 +42,8 @@ pub(crate) struct Call<'a> {
     pub(crate) query: &'a Query,
     pub(crate) method: &'a Method,
     pub(crate) headers: &'a HeaderMap,
+    /// Present if the request is recorded.
+    pub(crate) audit: Option<&'a Record>,
     /// What the client is warned of, whatever becomes of the request.
     pub(crate) warnings: Arc<Warnings>,
 }
@@ -88,6 +92,7 @@ impl<'a> Call<'a> {
             namespace: &self.target.namespace,
             dry,
             options: self.query.options_object(self.options_kind()),
+            audit: self.audit,
             warnings: Arc::clone(&self.warnings),
             manager: self.query.manager(self.header(&USER_AGENT)),
         }
@@ -242,6 +247,10 @@ impl<'a> Call<'a> {
         let media_type = media::content_type(self.headers);
         media::object_encoding(&self.target.resource, &media_type)?;
         let mut decoded = body::decode(&body, &media_type, &expected, validation)?;
+        if let Some(record) = self.audit {
+            let resource = &self.target.resource;
+            record.request_object(&decoded.object, |sent| set_defaults(resource, sent));
+        }
         if let Some(schema) = self.target.resource.schema()
             && validation != Validation::Ignore
         {
@@ -325,6 +334,9 @@ impl<'a> Call<'a> {
 
     /// Decodes a patch or a configuration to apply.
     pub(crate) fn read_patch(&self, body: Bytes) -> Result<Change, Status> {
+        if let Some(record) = self.audit {
+            record.request_patch(&body, media::yaml::to_value);
+        }
         if self.applies() {
             let asked = self.options()?;
             return Ok(Change::Apply(patch::configuration(&body, asked)?));
@@ -344,7 +356,8 @@ impl<'a> Call<'a> {
     }
 
     async fn delete_options(&self, body: Bytes) -> Result<Options, Status> {
-        delete_options::read(self.query, &media::content_type(self.headers), &body)
+        let media_type = media::content_type(self.headers);
+        delete_options::read(self.query, &media_type, &body, self.audit)
     }
 
     async fn delete(&self, body: Bytes) -> Result<Response<Body>, Status> {

@@ -11,6 +11,7 @@ mod tests;
 
 use std::collections::HashMap;
 use std::io;
+use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -33,6 +34,7 @@ use tokio::time::Instant;
 
 use crate::auth::tls::{Peer, Tls};
 use crate::http::api::Api;
+use crate::http::audited::Remote;
 use crate::http::serve;
 
 /// Pause of accepting after a failure, which happens when file descriptors run out.
@@ -180,29 +182,40 @@ impl Connections {
     async fn run(&self, stream: TcpStream, connection: &Arc<Connection>) {
         // Responses are written whole; waiting for more data would only delay them.
         let _ = stream.set_nodelay(true);
+        let remote = stream.peer_addr().ok().map(|address| address.ip());
         let Some(tls) = &self.tls else {
-            return self.answer(stream, Peer::Nobody, connection).await;
+            let peer = (Peer::Nobody, remote);
+            return self.answer(stream, peer, connection).await;
         };
         let shaken = tokio::select! {
             shaken = tokio::time::timeout(self.limits.head, tls.accept(stream)) => shaken,
             () = connection.evicted.notified() => return,
         };
         match shaken {
-            Ok(Ok((stream, peer))) => self.answer(stream, peer, connection).await,
+            Ok(Ok((stream, peer))) => self.answer(stream, (peer, remote), connection).await,
             Ok(Err(error)) => tracing::debug!(%error, "no handshake"),
             Err(_) => tracing::debug!("no handshake in time"),
         }
     }
 
-    async fn answer<S>(&self, stream: S, peer: Peer, connection: &Arc<Connection>)
-    where
+    /// Answers requests of a peer with this address.
+    async fn answer<S>(
+        &self,
+        stream: S,
+        (peer, remote): (Peer, Option<IpAddr>),
+        connection: &Arc<Connection>,
+    ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (api, shared) = (self.api.clone(), Arc::clone(connection));
+        let address = remote.filter(|_| api.0.audit.is_some()).map(Remote);
         let service = service_fn(move |request: Request<Incoming>| {
             let at_work = AtWork::begin(&shared);
             let (api, mut request) = (api.clone(), request.map(Body::new));
             request.extensions_mut().insert(ConnectInfo(peer.clone()));
+            if let Some(address) = address {
+                request.extensions_mut().insert(address);
+            }
             async move {
                 let response = serve::serve(api, request).await;
                 let response: Response<Answered> = response.map(|body| Answered { body, at_work });

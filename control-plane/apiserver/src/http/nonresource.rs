@@ -193,6 +193,9 @@ fn metrics(api: &Api) -> String {
         }
         text.push_str(&format!("{name}{labels} {value}\n"));
     }
+    if let Some(audit) = &api.0.audit {
+        text.push_str(&audit.metrics());
+    }
     text
 }
 

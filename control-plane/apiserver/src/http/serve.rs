@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use axum::body::Body;
 use http::request::Parts;
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use machinery::status::Status;
 
 use crate::auth::{Attributes, User};
 use crate::clock;
 use crate::http::api::Api;
+use crate::http::audited::Auditing;
 use crate::http::call::Call;
 use crate::http::media::pretty;
 use crate::http::media::{Accept, Encoding};
@@ -19,24 +20,30 @@ use crate::http::reply;
 use crate::http::request::{self, Info, Query};
 use crate::http::slots::{Received, Turn};
 
+/// The header with the id of a request.
+const AUDIT_ID: &str = "Audit-Id";
 /// Time limit of one request, its body included.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Serves a request; errors are responses too.
 pub(crate) async fn serve(api: Api, request: Request<Body>) -> Response<Body> {
     let (mut parts, body) = request.into_parts();
-    let audit = parts.headers.get("Audit-Id").cloned();
+    let id = audit_id(&parts.headers);
     let encoding = match Accept::negotiate(&parts.headers, true) {
         Ok(accept) => accept.encoding,
         Err(_) => Encoding::Json,
     };
     let head = parts.method == Method::HEAD;
-    let answer = tokio::time::timeout(REQUEST_TIMEOUT, answer(&api, &mut parts, body)).await;
+    let shown = String::from_utf8_lossy(id.as_bytes());
+    let mut auditing = Auditing::of(&api, &shown);
+    let answer = answer(&api, &mut parts, body, &mut auditing);
+    let answer = tokio::time::timeout(REQUEST_TIMEOUT, answer).await;
     let answer = answer.unwrap_or_else(|_| {
         let text = "request did not complete within the allotted timeout";
         Err(Status::new(504, "Timeout", format!("Timeout: {text}")))
     });
-    let mut response = answer.unwrap_or_else(|error| reply::error(&error, encoding));
+    let response = answer.unwrap_or_else(|error| reply::error(&error, encoding));
+    let mut response = auditing.finish(response).await;
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     if pretty::is_wanted(&parts.headers, &query) {
         response = match pretty::indented(response).await {
@@ -44,34 +51,39 @@ pub(crate) async fn serve(api: Api, request: Request<Body>) -> Response<Body> {
             Err(error) => reply::error(&error, encoding),
         };
     }
-    let audit = audit.or_else(|| HeaderValue::from_str(&clock::uid()).ok());
-    if let Some(audit) = audit {
-        response.headers_mut().insert("Audit-Id", audit);
-    }
+    response.headers_mut().insert(AUDIT_ID, id);
     if head {
         *response.body_mut() = Body::empty();
     }
     response
 }
 
-async fn answer(api: &Api, parts: &mut Parts, body: Body) -> Result<Response<Body>, Status> {
-    let reader = api.reader();
-    let user = match parts.extensions.remove::<User>() {
-        Some(user) => user,
-        None => {
-            api.0
-                .registry
-                .authenticator
-                .authenticate(reader, parts)
-                .await?
-        }
-    };
+/// The id that the client gives its request, or a new one.
+fn audit_id(headers: &HeaderMap) -> HeaderValue {
+    let given = headers.get(AUDIT_ID).filter(|id| !id.is_empty());
+    given.cloned().unwrap_or_else(|| {
+        // A uid has only digits and letters.
+        HeaderValue::from_str(&clock::uid()).unwrap_or(HeaderValue::from_static(""))
+    })
+}
+
+async fn answer(
+    api: &Api,
+    parts: &mut Parts,
+    body: Body,
+    auditing: &mut Auditing<'_>,
+) -> Result<Response<Body>, Status> {
     let query = Query::parse(parts.uri.query().unwrap_or_default());
-    let path = parts.uri.path();
-    let Some(segments) = request::segments(path) else {
+    let segments = request::segments(parts.uri.path());
+    let path = segments.as_deref().unwrap_or_default();
+    let info = Info::read(&parts.method, path, &query);
+    let user = match enter(api, parts, &info, auditing).await? {
+        Ok(user) => user,
+        Err(response) => return Ok(response),
+    };
+    let Some(segments) = segments else {
         return Ok(reply::text(StatusCode::NOT_FOUND, "404 page not found\n"));
     };
-    let info = Info::read(&parts.method, &segments, &query);
     let attributes = Attributes {
         user,
         ..info.attributes.clone()
@@ -83,13 +95,9 @@ async fn answer(api: &Api, parts: &mut Parts, body: Body) -> Result<Response<Bod
     };
     let mut slot = turn.enter()?;
     // Authorization comes first: only users who may ask learn whether a path exists.
-    api.0
-        .registry
-        .authorizer
-        .authorize(reader, &attributes)
-        .await?;
+    auditing.authorize(api, &attributes).await?;
     let target = if info.is_resource() {
-        request::route(&reader.reflector.catalogue(), &info)?
+        request::route(&api.reader().reflector.catalogue(), &info)?
     } else {
         None
     };
@@ -106,6 +114,7 @@ async fn answer(api: &Api, parts: &mut Parts, body: Body) -> Result<Response<Bod
         query: &query,
         method: &parts.method,
         headers: &parts.headers,
+        audit: auditing.record().map(|record| &**record),
         warnings: Arc::default(),
     };
     let mut received = Received::default();
@@ -118,6 +127,37 @@ async fn answer(api: &Api, parts: &mut Parts, body: Body) -> Result<Response<Bod
     let answer = call.run(&attributes.verb, received.take()).await;
     drop(slot);
     call.warned(answer)
+}
+
+/// Finds out as whom a request is served. The inner error is a response in its place.
+async fn enter(
+    api: &Api,
+    parts: &mut Parts,
+    info: &Info,
+    auditing: &mut Auditing<'_>,
+) -> Result<Result<User, Response<Body>>, Status> {
+    let (reader, authenticator) = (api.reader(), &api.0.registry.authenticator);
+    if let Some(user) = parts.extensions.remove::<User>() {
+        let begun = auditing.begin(parts, info, &user).await;
+        return Ok(begun.map(|()| user));
+    }
+    let user = match authenticator.authenticate(reader, parts).await {
+        Ok(user) => user,
+        Err(error) => {
+            auditing.refused(parts, info);
+            return Err(error);
+        }
+    };
+    if let Err(response) = auditing.begin(parts, info, &user).await {
+        return Ok(Err(response));
+    }
+    let Some(other) = authenticator.impersonate(reader, &user, parts).await? else {
+        return Ok(Ok(user));
+    };
+    if let Some(record) = auditing.record() {
+        record.impersonates(&other);
+    }
+    Ok(Ok(other))
 }
 
 /// True for a probe of the server's health.

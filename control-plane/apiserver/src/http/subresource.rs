@@ -3,6 +3,7 @@
 use axum::body::Body;
 use bytes::Bytes;
 use http::{Response, StatusCode};
+use machinery::defaults;
 use machinery::status::{self, Status};
 use serde_json::Value;
 
@@ -76,7 +77,13 @@ async fn read(call: &Call<'_>, body: Bytes) -> Result<Value, Status> {
     };
     let validation = call.options()?.validation;
     let media_type = media::content_type(call.headers);
-    Ok(body::decode(&body, &media_type, &expected, validation)?.object)
+    let object = body::decode(&body, &media_type, &expected, validation)?.object;
+    if let Some(record) = call.audit {
+        record.request_object(&object, |sent| {
+            defaults::apply(expected.group, expected.kind, sent);
+        });
+    }
+    Ok(object)
 }
 
 /// Reads or writes the number of replicas, as a separate object.

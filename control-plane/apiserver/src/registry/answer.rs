@@ -4,6 +4,7 @@ use machinery::status::Status;
 use serde_json::Value;
 
 use crate::admission::CREATE;
+use crate::auth::user::ISSUED_CREDENTIAL_ID;
 use crate::clock;
 use crate::registry::write::Writer;
 
@@ -42,7 +43,12 @@ impl Writer<'_> {
         let issuer = self.registry.issuer.as_ref();
         let issuer = issuer.ok_or_else(Status::unknown_path)?;
         let (id, now) = (clock::uid(), clock::now());
-        issuer.issue(reader, &account, request, id, now).await
+        let credential = format!("JTI={id}");
+        let issued = issuer.issue(reader, &account, request, id, now).await?;
+        if let Some(record) = self.audit {
+            record.annotate(ISSUED_CREDENTIAL_ID, credential);
+        }
+        Ok(issued)
     }
 
     /// Admits a body that is answered and not stored.

@@ -7,6 +7,7 @@ use machinery::{apply, object};
 use serde_json::Value;
 
 use crate::admission::{self, CREATE, UPDATE, Warnings};
+use crate::audit::Record;
 use crate::auth::{Answer, User};
 use crate::clock;
 use crate::registry::Registry;
@@ -37,6 +38,8 @@ pub(crate) struct Writer<'a> {
     pub(crate) dry: bool,
     /// What the request asks for besides, as an object such as CreateOptions.
     pub(crate) options: Value,
+    /// Present if the request is recorded.
+    pub(crate) audit: Option<&'a Record>,
     /// What admission warns the client of.
     pub(crate) warnings: Arc<Warnings>,
     /// The field manager, who owns what the write changes.
@@ -285,6 +288,7 @@ impl Writer<'_> {
             dry: self.dry,
             options: &self.options,
             resource: &self.resource,
+            audit: self.audit,
             warnings: &self.warnings,
         }
     }

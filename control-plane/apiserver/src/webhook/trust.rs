@@ -12,7 +12,7 @@ use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
@@ -27,10 +27,21 @@ static SYSTEM: LazyLock<Vec<CertificateDer<'static>>> =
 /// Makes connections to servers that a bundle vouches for: certificates in PEM, in base64. Without
 /// one the authorities of this machine do.
 pub(super) fn connector(bundle: &str) -> Result<TlsConnector, String> {
-    let trusted = if bundle.is_empty() {
-        SYSTEM.clone()
-    } else {
-        certificates(bundle)?
+    if bundle.is_empty() {
+        return connector_to(None, None);
+    }
+    let pem = STANDARD.decode(bundle).map_err(|error| error.to_string())?;
+    connector_to(Some(&pem), None)
+}
+
+/// The same for a bundle in PEM; `identity` is the certificate to show and its key, in PEM.
+pub(crate) fn connector_to(
+    bundle: Option<&[u8]>,
+    identity: Option<(&[u8], &[u8])>,
+) -> Result<TlsConnector, String> {
+    let trusted = match bundle {
+        Some(pem) => certificates(pem)?,
+        None => SYSTEM.clone(),
     };
     let mut roots = RootCertStore::empty();
     // As in Go, what cannot be an authority is no error here.
@@ -49,15 +60,21 @@ pub(super) fn connector(bundle: &str) -> Result<TlsConnector, String> {
         trusted,
         provider,
     };
-    let mut config = builder
-        .with_custom_certificate_verifier(Arc::new(verifier))
-        .with_no_client_auth();
+    let builder = builder.with_custom_certificate_verifier(Arc::new(verifier));
+    let mut config = match identity {
+        None => builder.with_no_client_auth(),
+        Some((certificate, key)) => {
+            let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| error.to_string())?;
+            let config = builder.with_client_auth_cert(certificates(certificate)?, key);
+            config.map_err(|error| error.to_string())?
+        }
+    };
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
 /// Why a handshake failed, in the words of Go where it has some for it.
-pub(super) fn told(error: &io::Error) -> String {
+pub(crate) fn told(error: &io::Error) -> String {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
     let Some(rustls::Error::InvalidCertificate(why)) = inner else {
         return format!("tls: {error}");
@@ -75,9 +92,8 @@ pub(super) fn told(error: &io::Error) -> String {
     format!("tls: failed to verify certificate: x509: {why}")
 }
 
-fn certificates(bundle: &str) -> Result<Vec<CertificateDer<'static>>, String> {
-    let pem = STANDARD.decode(bundle).map_err(|error| error.to_string())?;
-    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let all = all.map_err(|error| error.to_string())?;
     if all.is_empty() {
         return Err("unable to load root certificates: no certificate is in the bundle".into());

@@ -58,7 +58,7 @@ impl World {
         World::configured(Hook::start(&["127.0.0.1"]).await, config).await
     }
 
-    async fn configured(hook: Hook, config: Config) -> World {
+    pub(crate) async fn configured(hook: Hook, config: Config) -> World {
         let launch = Launch::program(BINARY).subcommand("store");
         let store = launch.start().unwrap_or_else(|error| panic!("{error}"));
         let client = etcd_api::Client::connect(store.url()).await.unwrap();

@@ -33,6 +33,7 @@ fn matches(
         dry: false,
         options: &Value::Null,
         resource: &resource,
+        audit: None,
         warnings: &Warnings::default(),
     };
     let criteria = Criteria::read(&json!({"rules": [rule]}), "rules");

@@ -60,8 +60,18 @@ pub(super) struct ParamRef {
 pub(super) enum Action {
     Deny,
     Warn,
-    /// For the audit log, which this server does not have.
+    /// The event about the request says so, if it is recorded.
     Audit,
+}
+
+impl Action {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Action::Deny => "Deny",
+            Action::Warn => "Warn",
+            Action::Audit => "Audit",
+        }
+    }
 }
 
 impl<E: Effect> Policy<E> {

@@ -12,8 +12,10 @@ use serde_json::Value;
 
 use super::super::expressions::{Rights, Write};
 use super::super::{Attributes, Context};
+use super::audit::{self, Published};
 use super::definition::{Action, Effect, Policy};
 use super::{Invocation, Policies, namespace_object};
+use crate::audit::as_go;
 
 /// The plugin's name.
 pub(in super::super) const NAME: &str = "ValidatingAdmissionPolicy";
@@ -27,8 +29,8 @@ pub(in super::super) struct Validating(Policies<Checks>);
 /// What a policy checks.
 struct Checks {
     validations: Vec<Validation>,
-    /// Evaluated for the audit log, which this server does not have: only their failures count.
-    annotations: Vec<Expression>,
+    /// What the audit log is to say, by key.
+    annotations: Vec<(String, Expression)>,
 }
 
 struct Validation {
@@ -49,6 +51,8 @@ enum Reason {
 /// Why a policy does not accept a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Denial {
+    /// The place of the validation among those of the policy.
+    at: usize,
     message: String,
     reason: Reason,
 }
@@ -60,6 +64,8 @@ struct Verdict {
     denials: Vec<Denial>,
     /// They refuse the write, whatever the binding says.
     failed_annotations: Vec<Denial>,
+    /// Annotations for the audit log, by key.
+    annotations: Vec<(String, String)>,
 }
 
 impl Validating {
@@ -84,6 +90,7 @@ impl Validating {
         }
         let namespace = namespace_object(context, attributes).await?;
         let mut rights = Rights::new(context, attributes.user);
+        let mut published = Published::default();
         let mut refused: Option<(String, Reason)> = None;
         let mut refuse = |policy: &str, binding: Option<&str>, denial: &Denial| {
             let with = binding.map(|binding| format!(" with binding '{binding}'"));
@@ -110,6 +117,9 @@ impl Validating {
             let verdict = rights
                 .evaluate(|decisions| policy.judge(&write, &invocation.params, decisions))
                 .await;
+            for (key, value) in &verdict.annotations {
+                published.add(format!("{}/{key}", policy.name), value);
+            }
             let name = Some(binding.name.as_str());
             for denial in &verdict.denials {
                 for action in &binding.actions {
@@ -119,7 +129,16 @@ impl Validating {
                             "Validation failed for {NAME} '{}' with binding '{}': {}",
                             policy.name, binding.name, denial.message
                         )]),
-                        Action::Audit => {}
+                        Action::Audit => attributes.annotate(audit::FAILURE, || {
+                            let actions = binding.actions.iter();
+                            as_go(&[audit::Failure {
+                                message: &denial.message,
+                                policy: &policy.name,
+                                binding: &binding.name,
+                                expression_index: denial.at,
+                                validation_actions: actions.map(|one| one.name()).collect(),
+                            }])
+                        }),
                     }
                 }
             }
@@ -127,6 +146,7 @@ impl Validating {
                 refuse(&policy.name, name, denial);
             }
         }
+        published.annotate(attributes);
         match refused {
             Some((message, reason)) => Err(refusal(attributes, &message, reason)),
             None => Ok(()),
@@ -154,7 +174,8 @@ impl Effect for Checks {
         let annotations = object::items(spec, &["auditAnnotations"]).iter();
         let annotations = annotations.map(|one| {
             let source = object::text(one, &["valueExpression"]);
-            compiler.compile(source, Wanted::StringOrNull, true)
+            let expression = compiler.compile(source, Wanted::StringOrNull, true);
+            (object::text(one, &["key"]).to_owned(), expression)
         });
         Checks {
             validations: validations.collect(),
@@ -194,8 +215,12 @@ impl Policy<Checks> {
             verdict.denials.extend(denial);
         }
         let mut evaluation = begin(BUDGET);
-        for annotation in &self.effect.annotations {
+        for (key, annotation) in &self.effect.annotations {
             match evaluation.evaluate(annotation) {
+                Ok(Ok(Outcome::String(text))) if !text.trim().is_empty() => {
+                    let value = text.trim().to_owned();
+                    verdict.annotations.push((key.clone(), value));
+                }
                 Ok(Err(why)) if !self.ignores_failures => {
                     verdict.failed_annotations.push(Denial::failed(why));
                 }
@@ -237,11 +262,17 @@ impl Policy<Checks> {
         at: usize,
     ) -> Option<Denial> {
         match (result, messages) {
-            (Err(why), _) => (!self.ignores_failures).then(|| Denial::failed(why)),
-            (Ok(_), Err(stop)) => (!self.ignores_failures)
-                .then(|| Denial::failed(format!("failed messageExpression: {stop}"))),
+            (Err(why), _) => (!self.ignores_failures).then(|| Denial {
+                at,
+                ..Denial::failed(why)
+            }),
+            (Ok(_), Err(stop)) => (!self.ignores_failures).then(|| Denial {
+                at,
+                ..Denial::failed(format!("failed messageExpression: {stop}"))
+            }),
             (Ok(Outcome::Bool(true)), Ok(_)) => None,
             (Ok(_), Ok(messages)) => Some(Denial {
+                at,
                 message: validation.message(messages.get(at).and_then(Option::as_deref)),
                 reason: validation.reason,
             }),
@@ -277,6 +308,7 @@ impl Denial {
     /// What could not be evaluated.
     fn failed(message: String) -> Denial {
         Denial {
+            at: 0,
             message,
             reason: Reason::Invalid,
         }

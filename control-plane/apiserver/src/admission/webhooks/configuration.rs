@@ -24,6 +24,8 @@ pub(super) struct Webhook {
     /// Unique among all webhooks of its kind.
     pub(super) id: String,
     pub(super) name: String,
+    /// The name of its configuration.
+    pub(super) configuration: String,
     pub(super) mutates: bool,
     pub(super) criteria: Criteria,
     /// What else a write has to be like.
@@ -44,9 +46,8 @@ impl Configuration {
     pub(super) fn read(object: &Value) -> Configuration {
         let all = object::items(object, &["webhooks"]).iter().enumerate();
         let webhooks = all.map(|(at, one)| {
-            let id = format!("{}/{at}", object::name(object));
             let mutates = object::kind(object) == "MutatingWebhookConfiguration";
-            Webhook::read(one, id, mutates)
+            Webhook::read(one, (object::name(object), at), mutates)
         });
         Configuration {
             webhooks: webhooks.collect(),
@@ -55,7 +56,12 @@ impl Configuration {
 }
 
 impl Webhook {
-    pub(super) fn read(webhook: &Value, id: String, mutates: bool) -> Webhook {
+    /// Reads a webhook at a place of the configuration with this name.
+    pub(super) fn read(
+        webhook: &Value,
+        (configuration, at): (&str, usize),
+        mutates: bool,
+    ) -> Webhook {
         let is = |key: &str, value: &str| object::text(webhook, &[key]) == value;
         let seconds = object::integer(webhook, &["timeoutSeconds"]);
         let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
@@ -65,7 +71,8 @@ impl Webhook {
             known.find(|(name, _)| version == name)
         };
         Webhook {
-            id,
+            id: format!("{configuration}/{at}"),
+            configuration: configuration.to_owned(),
             name: object::text(webhook, &["name"]).to_owned(),
             mutates,
             criteria: Criteria::read(webhook, "rules"),

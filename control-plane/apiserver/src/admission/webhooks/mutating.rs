@@ -3,6 +3,7 @@
 use machinery::object;
 use machinery::patch;
 use machinery::status::Status;
+use serde::Serialize;
 use serde_json::Value;
 
 use super::super::matching::Matched;
@@ -10,9 +11,34 @@ use super::super::rounds::Rounds;
 use super::super::{Attributes, Context};
 use super::configuration::{Configuration, Webhook};
 use super::{Configurations, Failure, ask, concern, find};
+use crate::audit::{Level, as_go};
 
 /// The plugin's name.
 pub(in super::super) const NAME: &str = "MutatingAdmissionWebhook";
+
+/// Prefixes of annotations: whether a webhook changed the object, how, and about failures that
+/// change nothing.
+const MUTATION: &str = "mutation.webhook.admission.k8s.io/";
+const PATCH: &str = "patch.webhook.admission.k8s.io/";
+const FAILED_OPEN: &str = "failed-open.mutation.webhook.admission.k8s.io/";
+
+/// The annotation of a call.
+#[derive(Serialize)]
+struct Mutation<'a> {
+    configuration: &'a str,
+    webhook: &'a str,
+    mutated: bool,
+}
+
+/// The annotation of a patch.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Patch<'a> {
+    configuration: &'a str,
+    webhook: &'a str,
+    patch: &'a Value,
+    patch_type: &'static str,
+}
 
 /// The webhooks that may change objects.
 pub(in super::super) struct Mutating(Configurations);
@@ -38,19 +64,32 @@ impl Mutating {
             return Ok(());
         }
         rounds.webhooks.begin(rounds.again, object);
-        for webhook in current.iter().flat_map(|one| &one.webhooks) {
+        let round = u8::from(rounds.again);
+        let all = current.iter().flat_map(|one| &one.webhooks).enumerate();
+        for (at, webhook) in all {
             if rounds.again && !rounds.webhooks.is_due(&webhook.id) {
                 continue;
             }
             let matched = find(webhook, context, attributes, object).await?;
             let Some(matched) = matched else { continue };
-            match one(webhook, context, attributes, &matched, object).await {
+            let place = format!("round_{round}_index_{at}");
+            let asked = one(webhook, context, (attributes, &place), &matched, object).await;
+            attributes.annotate(&format!("{MUTATION}{place}"), || {
+                as_go(&Mutation {
+                    configuration: &webhook.configuration,
+                    webhook: &webhook.name,
+                    mutated: matches!(asked, Ok(true)),
+                })
+            });
+            match asked {
                 Ok(true) => {
                     rounds.webhooks.note_change();
                     rounds.changed = true;
                 }
                 Ok(false) => {}
-                Err(failure) => failure.judged(webhook)?,
+                Err(failure) => {
+                    failure.judged(webhook, attributes, &format!("{FAILED_OPEN}{place}"))?;
+                }
             }
             if webhook.reinvoked {
                 rounds.webhooks.ask(webhook.id.clone());
@@ -61,11 +100,12 @@ impl Mutating {
     }
 }
 
-/// Asks one webhook; returns whether it changed the object.
+/// Asks one webhook; returns whether it changed the object. `place` tells the call from the others
+/// of the write.
 async fn one(
     webhook: &Webhook,
     context: &Context,
-    attributes: &Attributes<'_>,
+    (attributes, place): (&Attributes<'_>, &str),
     matched: &Matched,
     object: &mut Value,
 ) -> Result<bool, Failure> {
@@ -95,6 +135,14 @@ async fn one(
     let (version, kind) = (object::api_version(&shown), object::kind(&shown));
     object::set_type(&mut patched, version, kind);
     let (patched, _) = matched.completed(attributes, &patched).map_err(internal)?;
+    attributes.annotate_from(Level::Request, &format!("{PATCH}{place}"), || {
+        as_go(&Patch {
+            configuration: &webhook.configuration,
+            webhook: &webhook.name,
+            patch: &patch,
+            patch_type: "JSONPatch",
+        })
+    });
     let patched = matched.requested(attributes, patched).await;
     let patched = patched.map_err(Failure::Refused)?;
     let changed = patched != *object;

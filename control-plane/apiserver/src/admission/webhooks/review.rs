@@ -30,6 +30,8 @@ pub(super) struct Question {
 #[derive(Debug, Default)]
 pub(super) struct Answer {
     pub(super) warnings: Vec<String>,
+    /// What the audit log is to say, by key.
+    pub(super) annotations: Vec<(String, String)>,
     /// The status of a write that is refused, which may be null.
     pub(super) refusal: Option<Value>,
     /// A JSON patch; empty if the object stays.
@@ -76,9 +78,14 @@ impl Question {
         }
         let allowed = given("allowed") == Some(&Value::Bool(true));
         let warnings = object::items(response, &["warnings"]).iter();
+        let annotations = given("auditAnnotations").and_then(Value::as_object);
+        let annotations = annotations.into_iter().flatten();
         Ok(Answer {
             warnings: warnings
                 .filter_map(|one| Some(one.as_str()?.to_owned()))
+                .collect(),
+            annotations: annotations
+                .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
                 .collect(),
             refusal: (!allowed).then(|| given("status").cloned().unwrap_or_default()),
             patch: if mutates { patch } else { Vec::new() },

@@ -12,6 +12,9 @@ use super::{Configurations, ask, concern, find};
 /// The plugin's name.
 pub(in super::super) const NAME: &str = "ValidatingAdmissionWebhook";
 
+/// Prefix of the annotations about failures that change nothing.
+const FAILED_OPEN: &str = "failed-open.validating.webhook.admission.k8s.io/";
+
 /// The webhooks that may refuse writes.
 pub(in super::super) struct Validating(Configurations);
 
@@ -41,11 +44,15 @@ impl Validating {
                 concerned.push((webhook, matched));
             }
         }
-        let calls = concerned.iter().map(|(webhook, matched)| async move {
+        let calls = concerned.iter().enumerate();
+        let calls = calls.map(|(at, (webhook, matched))| async move {
             let shown = matched.shown(attributes, object).await?;
             match ask(context, attributes, webhook, matched, &shown).await {
                 Ok(_) => Ok(()),
-                Err(failure) => failure.judged(webhook),
+                Err(failure) => {
+                    let key = format!("{FAILED_OPEN}round_0_index_{at}");
+                    failure.judged(webhook, attributes, &key)
+                }
             }
         });
         join_all(calls).await.into_iter().collect()

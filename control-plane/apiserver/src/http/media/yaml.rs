@@ -17,6 +17,11 @@ pub(crate) enum Error {
     Twice(String),
 }
 
+/// Parses a document; `None` if it is no YAML.
+pub(crate) fn to_value(bytes: &[u8]) -> Option<Value> {
+    serde_json::from_slice(&to_json(bytes, false).ok()?).ok()
+}
+
 /// Converts a body to JSON. The last of duplicated keys counts, unless `strict`.
 pub(crate) fn to_json(bytes: &[u8], strict: bool) -> Result<Vec<u8>, Error> {
     let text = std::str::from_utf8(bytes).map_err(|error| Error::Malformed(error.to_string()))?;
