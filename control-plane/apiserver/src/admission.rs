@@ -13,6 +13,7 @@ mod known;
 mod matching;
 mod namespaces;
 mod nodes;
+mod pod_security;
 mod pods;
 mod policies;
 mod request;
@@ -151,10 +152,11 @@ pub(crate) struct Chain {
 
 /// The plugins that run unless they are switched off, by the names that Kubernetes has for them.
 /// `ServiceAccount` runs only where service accounts have tokens.
-pub const PLUGINS: [&str; 12] = [
+pub const PLUGINS: [&str; 13] = [
     "NamespaceLifecycle",
     "ServiceAccount",
     "TaintNodesByCondition",
+    "PodSecurity",
     "Priority",
     "DefaultTolerationSeconds",
     "CertificateApproval",
@@ -285,6 +287,7 @@ fn in_order(more: Vec<Arc<dyn Plugin>>) -> Vec<Arc<dyn Plugin>> {
     let mut plugins: Vec<Arc<dyn Plugin>> = vec![Arc::new(namespaces::NamespaceLifecycle)];
     plugins.extend(more);
     plugins.push(Arc::new(nodes::TaintNodesByCondition));
+    plugins.push(Arc::new(pod_security::PodSecurity));
     plugins.push(Arc::new(pods::Priority));
     plugins.push(Arc::new(pods::DefaultTolerationSeconds));
     plugins.push(Arc::new(certificates::CertificateApproval));

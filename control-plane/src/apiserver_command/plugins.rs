@@ -3,7 +3,7 @@
 use apiserver::admission::PLUGINS;
 
 /// Those that Kubernetes runs unless they are switched off, and that are missing here.
-const MISSING: [&str; 13] = [
+const MISSING: [&str; 12] = [
     "ClusterTrustBundleAttest",
     "DefaultIngressClass",
     "DefaultStorageClass",
@@ -12,7 +12,6 @@ const MISSING: [&str; 13] = [
     "PersistentVolumeClaimResize",
     "PodGroupProtection",
     "PodResizeValidator",
-    "PodSecurity",
     "PodTopologyLabels",
     "ResourceQuota",
     "RuntimeClass",
