@@ -12,6 +12,7 @@ mod expressions;
 mod known;
 mod matching;
 mod namespaces;
+pub mod node_restriction;
 mod nodes;
 mod pod_security;
 mod pods;
@@ -167,6 +168,9 @@ pub const PLUGINS: [&str; 13] = [
     validating_policy::NAME,
     validating::NAME,
 ];
+
+/// The plugins that run only if they are asked for.
+pub const OPTIONAL: [&str; 1] = [node_restriction::NAME];
 
 /// Proof that a write passed the first half of the chain; the second takes it.
 #[must_use = "a write that was mutated has to be validated"]

@@ -19,6 +19,7 @@ pub(super) struct Options {
     pub(super) service_cidr: String,
     pub(super) allow_privileged: bool,
     pub(super) compact_every: Duration,
+    pub(super) enabled_plugins: Vec<String>,
     pub(super) disabled_plugins: Vec<String>,
     /// Where to write the kubeconfig of the cluster's owner.
     pub(super) admin_kubeconfig: Option<PathBuf>,
@@ -48,6 +49,7 @@ impl Options {
             service_cidr,
             allow_privileged: is_on(arguments, "allow-privileged"),
             compact_every: duration(arguments, "etcd-compaction-interval")?,
+            enabled_plugins: all(arguments, "enable-admission-plugins"),
             disabled_plugins: all(arguments, "disable-admission-plugins"),
             admin_kubeconfig,
         })
