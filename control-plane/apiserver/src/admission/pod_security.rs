@@ -118,7 +118,7 @@ async fn pod(context: &Context, attributes: &Attributes<'_>, pod: &Value) -> Res
     })?;
     let (policy, causes) = Policy::of(&namespace);
     if causes.is_empty() && policy.is_privileged() {
-        annotate(attributes, "enforce-policy", &policy.enforce.to_string());
+        annotate(attributes, "enforce-policy", || policy.enforce.to_string());
         return Ok(());
     }
     if let Some(old) = attributes.old.filter(|_| attributes.operation != CREATE)
@@ -127,7 +127,7 @@ async fn pod(context: &Context, attributes: &Attributes<'_>, pod: &Value) -> Res
         return Ok(());
     }
     note_causes(attributes, &causes);
-    annotate(attributes, "enforce-policy", &policy.enforce.to_string());
+    annotate(attributes, "enforce-policy", || policy.enforce.to_string());
     let pod = Pod::of(pod);
     let violations = evaluate(policy.enforce, &pod);
     audit(attributes, &policy, &pod);
@@ -150,8 +150,8 @@ async fn controller(
         Ok(namespace) => namespace,
         Err(error) => {
             // The pods will be refused.
-            let why = format!("failed to lookup namespace {name:?}: {error}");
-            annotate(attributes, "error", &why);
+            let why = || format!("failed to lookup namespace {name:?}: {error}");
+            annotate(attributes, "error", why);
             return Ok(());
         }
     };
@@ -177,7 +177,7 @@ fn warn(attributes: &Attributes<'_>, policy: &Policy, pod: &Pod) {
 
 fn audit(attributes: &Attributes<'_>, policy: &Policy, pod: &Pod) {
     if let Some(text) = would_violate(policy.audit, pod) {
-        annotate(attributes, "audit-violations", &text);
+        annotate(attributes, "audit-violations", || text);
     }
 }
 
@@ -192,19 +192,20 @@ fn would_violate(standard: level::Standard, pod: &Pod) -> Option<String> {
 
 fn note_causes(attributes: &Attributes<'_>, causes: &[machinery::status::Cause]) {
     if !causes.is_empty() {
-        let why = format!("Failed to parse policy: {}", told_together(causes));
-        annotate(attributes, "error", &why);
+        let why = || format!("Failed to parse policy: {}", told_together(causes));
+        annotate(attributes, "error", why);
     }
 }
 
-/// Annotates the audit event of a write. There is no audit log: the annotation is in the log of
+/// Annotates the audit event of a write. There is no audit log: the annotation goes to the log for
 /// debugging.
-fn annotate(attributes: &Attributes<'_>, key: &str, value: &str) {
+fn annotate(attributes: &Attributes<'_>, key: &str, value: impl FnOnce() -> String) {
     tracing::debug!(
         plural = attributes.kind.plural(),
         namespace = attributes.namespace,
         name = attributes.name,
-        "{PREFIX}{key}: {value}"
+        "{PREFIX}{key}: {}",
+        value()
     );
 }
 
