@@ -343,7 +343,7 @@ async fn nodes_get_tokens_for_the_pods_bound_to_them() {
     let pod = world.ask("GET", &path, &NULL).await;
     let uid = pod.body["metadata"]["uid"].clone();
     let path = format!("{CORE}/serviceaccounts/robot/token");
-    let request = |audience: &str, bound: &Value| json!({"kind": "TokenRequest", "spec": {"audiences": [audience], "boundObjectRef": bound}});
+    let request = |audience: &str, bound: &Value| json!({"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "spec": {"audiences": [audience], "boundObjectRef": bound}});
     let bound = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": uid});
     let asked = request("vault", &bound);
     let given = world.ask_as_node("n", "POST", &path, &asked).await;
@@ -377,7 +377,7 @@ async fn nodes_get_tokens_for_the_pods_bound_to_them() {
         &world.ask_as_node("n", "POST", &path, &asked).await,
         "error validating audience \"other\": persistentvolumeclaims \"c\" not found",
     );
-    let several = json!({"kind": "TokenRequest",
+    let several = json!({"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1",
         "spec": {"audiences": ["vault", "other"], "boundObjectRef": bound}});
     refused(
         &world.ask_as_node("n", "POST", &path, &several).await,
@@ -403,7 +403,7 @@ async fn audiences_come_from_drivers_and_from_roles_too() {
     let request = |audience: &str| {
         let uid = &made.body["metadata"]["uid"];
         let bound = json!({"apiVersion": "v1", "kind": "Pod", "name": "mounts", "uid": uid});
-        json!({"kind": "TokenRequest", "spec": {"audiences": [audience], "boundObjectRef": bound}})
+        json!({"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "spec": {"audiences": [audience], "boundObjectRef": bound}})
     };
     let given = world
         .ask_as_node("n", "POST", &path, &request("store"))

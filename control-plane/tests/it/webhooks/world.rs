@@ -88,7 +88,7 @@ impl World {
     ) -> Answer {
         let user = User {
             name: format!("system:node:{node}"),
-            groups: vec!["system:nodes".to_owned()],
+            groups: vec!["system:nodes".to_owned(), "system:authenticated".to_owned()],
             ..User::default()
         };
         self.send(Some(user), method, path, body).await

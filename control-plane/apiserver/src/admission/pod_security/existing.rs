@@ -34,6 +34,10 @@ pub(super) async fn warnings(reader: &Reader, namespace: &str, standard: Standar
     let Some(kind) = schema::resource("", "v1", "pods") else {
         return Vec::new();
     };
+    if let Err(error) = reader.fresh().await {
+        tracing::warn!(%error, namespace, "its pods cannot be evaluated");
+        return vec!["failed to list pods while checking new PodSecurity enforce level".to_owned()];
+    }
     let pods = reader.cached_stored(kind, namespace);
     let total = pods.len();
     let until = Instant::now() + TIME_MAX;
