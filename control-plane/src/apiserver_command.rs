@@ -9,7 +9,9 @@ mod plugins;
 use std::error::Error;
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::Arc;
 
+use apiserver::admission::node_restriction::{self, NodeRestriction};
 use apiserver::setup::Setup;
 use apiserver::{Config, Server};
 use clap::{ArgMatches, Command};
@@ -61,7 +63,16 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         Some(setup) => (setup.config, setup.tls),
         None => (Config::default(), None),
     };
+    let mut plugins = config.plugins;
+    if options
+        .enabled_plugins
+        .iter()
+        .any(|name| name == node_restriction::NAME)
+    {
+        plugins.push(Arc::new(NodeRestriction));
+    }
     let config = Config {
+        plugins,
         service_cidr: options.service_cidr.clone(),
         allow_privileged: options.allow_privileged,
         // Without TLS pods have no way to reach it.

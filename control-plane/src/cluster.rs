@@ -211,7 +211,7 @@ impl Plan {
             client_authority: None,
             token_file: None,
             anonymous: true,
-            mode: Mode::Rbac,
+            modes: vec![Mode::Rbac],
             accounts: Accounts::default(),
         };
         let setup = settings.open()?;

@@ -14,7 +14,9 @@ mod known;
 mod limits;
 mod matching;
 mod namespaces;
+pub mod node_restriction;
 mod nodes;
+mod pod_security;
 mod pods;
 mod policies;
 mod quota;
@@ -167,11 +169,12 @@ pub(crate) struct Chain {
 
 /// The plugins that run unless they are switched off, by the names that Kubernetes has for them.
 /// `ServiceAccount` runs only where service accounts have tokens.
-pub const PLUGINS: [&str; 14] = [
+pub const PLUGINS: [&str; 15] = [
     "NamespaceLifecycle",
     "LimitRanger",
     "ServiceAccount",
     "TaintNodesByCondition",
+    "PodSecurity",
     "Priority",
     "DefaultTolerationSeconds",
     "CertificateApproval",
@@ -183,6 +186,9 @@ pub const PLUGINS: [&str; 14] = [
     validating::NAME,
     quota::NAME,
 ];
+
+/// The plugins that run only if they are asked for.
+pub const OPTIONAL: [&str; 1] = [node_restriction::NAME];
 
 /// Proof that a write passed the first half of the chain; the second takes it.
 #[must_use = "a write that was mutated has to be validated"]
@@ -334,6 +340,7 @@ fn in_order(more: Vec<Arc<dyn Plugin>>) -> Vec<Arc<dyn Plugin>> {
     ];
     plugins.extend(more);
     plugins.push(Arc::new(nodes::TaintNodesByCondition));
+    plugins.push(Arc::new(pod_security::PodSecurity));
     plugins.push(Arc::new(pods::Priority));
     plugins.push(Arc::new(pods::DefaultTolerationSeconds));
     plugins.push(Arc::new(certificates::CertificateApproval));

@@ -7,8 +7,10 @@
 pub mod authenticate;
 pub mod authorize;
 pub mod certificate;
+mod follow;
 pub mod impersonate;
 pub mod jwt;
+pub(crate) mod node;
 pub mod pki;
 pub mod rbac;
 pub mod review;
@@ -21,6 +23,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use machinery::schema::Kind;
+use machinery::selector::FieldSelector;
 use machinery::status::Status;
 use serde_json::Value;
 
@@ -59,6 +62,8 @@ pub struct Attributes {
     pub name: String,
     /// The path of the request.
     pub path: String,
+    /// The field selector of a list, a watch or a deletion of a collection.
+    pub fields: FieldSelector,
 }
 
 /// A future answer.

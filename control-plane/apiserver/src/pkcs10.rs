@@ -20,6 +20,8 @@ pub(crate) struct Request {
     der: Vec<u8>,
     /// The groups of the user of the certificate.
     pub(crate) organizations: Vec<String>,
+    /// The name of that user; empty if there is none.
+    pub(crate) common_name: String,
 }
 
 impl Request {
@@ -44,7 +46,11 @@ impl Request {
         let groups: Result<Vec<_>, _> = groups
             .map(|group| group.as_str().map(str::to_owned))
             .collect();
+        let name = subject.iter_common_name().last();
+        let name = name.map_or(Ok(""), |name| name.as_str());
+        let common_name = name.map_err(|error| error.to_string())?.to_owned();
         Ok(Request {
+            common_name,
             organizations: groups.map_err(|error| error.to_string())?,
             der: pem.contents,
         })

@@ -12,7 +12,8 @@ use crate::admission::escalation::PrivilegeEscalation;
 use crate::admission::service_account::ServiceAccount;
 use crate::auth::Authorizer;
 use crate::auth::authenticate::{Credentials, StaticTokens};
-use crate::auth::authorize::{AlwaysAllow, Rbac};
+pub use crate::auth::authorize::Mode;
+use crate::auth::authorize::Modes;
 use crate::auth::impersonate::Impersonating;
 use crate::auth::jwt::Key;
 use crate::auth::jwt::public::PublicKey;
@@ -25,17 +26,6 @@ use crate::config::Config;
 
 /// The default issuer of tokens.
 pub const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
-
-/// The authorization mode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// By roles and bindings.
-    Rbac,
-    /// Every authenticated user may do everything.
-    AlwaysAllow,
-    /// The same, with the roles and bindings of Kubernetes stored: RBAC is asked first.
-    RbacThenAlwaysAllow,
-}
 
 /// Where the server's certificate comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,8 +77,8 @@ pub struct Settings {
     pub token_file: Option<PathBuf>,
     /// True if requests without credentials are allowed in as `system:anonymous`.
     pub anonymous: bool,
-    /// The authorization mode.
-    pub mode: Mode,
+    /// The modes of authorization, in the order in which they are asked.
+    pub modes: Vec<Mode>,
     /// The tokens of service accounts.
     pub accounts: Accounts,
 }
@@ -132,15 +122,14 @@ impl Settings {
             anonymous: self.anonymous,
         };
         let mut plugins: Vec<Arc<dyn Plugin>> = vec![Arc::new(ServiceAccount)];
-        let authorizer: Arc<dyn Authorizer> = match self.mode {
-            Mode::Rbac => {
-                let rbac = Arc::new(Rbac::default());
-                plugins.push(Arc::new(PrivilegeEscalation(Arc::clone(&rbac))));
-                rbac
-            }
-            Mode::AlwaysAllow => Arc::new(AlwaysAllow { has_policy: false }),
-            Mode::RbacThenAlwaysAllow => Arc::new(AlwaysAllow { has_policy: true }),
-        };
+        let modes = Modes::new(&self.modes);
+        // Who may do everything may also grant it.
+        if let Some(rbac) = modes.rbac()
+            && !self.modes.contains(&Mode::AlwaysAllow)
+        {
+            plugins.push(Arc::new(PrivilegeEscalation(Arc::clone(rbac))));
+        }
+        let authorizer: Arc<dyn Authorizer> = Arc::new(modes);
         let authenticator = Arc::new(Impersonating {
             authenticator: Arc::new(credentials),
             authorizer: Arc::clone(&authorizer),

@@ -5,6 +5,7 @@
 //	go run . functions > ../src/cel/functions.txt
 //	go run . golden DIR
 //	go run . apply SEED SEQUENCES > FILE
+//	go run . security > ../../apiserver/src/admission/pod_security/golden.jsonl
 package main
 
 import (
@@ -15,7 +16,7 @@ import (
 
 func main() {
 	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: generate schema | functions | golden DIR | apply SEED SEQUENCES")
+		fmt.Fprintln(os.Stderr, "usage: generate schema | functions | golden DIR | apply SEED SEQUENCES | security")
 		os.Exit(2)
 	}
 	switch os.Args[1] {
@@ -31,6 +32,9 @@ func main() {
 		sequences, err := strconv.Atoi(os.Args[3])
 		check(err)
 		_, err = os.Stdout.Write(jsonLines(applications(seed, sequences)))
+		check(err)
+	case "security":
+		_, err := os.Stdout.Write(jsonLines(evaluatedPods()))
 		check(err)
 	default:
 		fmt.Fprintln(os.Stderr, "unknown part", os.Args[1])

@@ -258,6 +258,12 @@ impl FieldSelector {
             .map(|one| one.value.as_str())
     }
 
+    /// True if it selects only objects with this value of a field.
+    pub fn requires(&self, field: &str, value: &str) -> bool {
+        let mut all = self.requirements.iter();
+        all.any(|one| one.field == field && one.value == value && !one.negated)
+    }
+
     /// True if it selects everything.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()

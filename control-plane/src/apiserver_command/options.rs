@@ -20,6 +20,7 @@ pub(super) struct Options {
     pub(super) service_cidr: String,
     pub(super) allow_privileged: bool,
     pub(super) compact_every: Duration,
+    pub(super) enabled_plugins: Vec<String>,
     pub(super) disabled_plugins: Vec<String>,
     pub(super) audit: apiserver::audit::options::Options,
     /// Where to write the kubeconfig of the cluster's owner.
@@ -50,6 +51,7 @@ impl Options {
             service_cidr,
             allow_privileged: is_on(arguments, "allow-privileged"),
             compact_every: duration(arguments, "etcd-compaction-interval")?,
+            enabled_plugins: all(arguments, "enable-admission-plugins"),
             disabled_plugins: all(arguments, "disable-admission-plugins"),
             audit: audit::read(arguments)?,
             admin_kubeconfig,
@@ -106,13 +108,13 @@ fn settings(
     }
     let owns_keys = matches!(serving, Serving::Own(_));
     // An owner, or tokens, are of no use where everybody may do everything.
-    let mode = match mode(&modes)? {
-        Some(mode) => mode,
-        None if owns_keys || is_plain => Mode::Rbac,
-        None => Mode::AlwaysAllow,
+    let modes = match modes_of(&modes)? {
+        given if !given.is_empty() => given,
+        _ if owns_keys || is_plain => vec![Mode::Rbac],
+        _ => vec![Mode::AlwaysAllow],
     };
     let mut anonymous = is_on(arguments, "anonymous-auth");
-    if anonymous && mode == Mode::AlwaysAllow {
+    if anonymous && modes == [Mode::AlwaysAllow] {
         tracing::warn!(
             "nobody is let in without credentials, because AlwaysAllow would let them do everything"
         );
@@ -148,33 +150,33 @@ fn settings(
         client_authority,
         token_file,
         anonymous,
-        mode,
+        modes,
         accounts,
     }))
 }
 
-fn mode(modes: &[String]) -> Result<Option<Mode>, String> {
-    let modes: Vec<&str> = modes.iter().map(String::as_str).collect();
-    if modes.contains(&"Node") {
-        tracing::warn!("the Node authorizer grants nothing here: nodes have what RBAC gives them");
-    }
-    let others: Vec<&str> = modes
-        .iter()
-        .copied()
-        .filter(|mode| *mode != "Node")
-        .collect();
-    match others.as_slice() {
-        [] if modes.is_empty() => Ok(None),
-        ["RBAC"] => Ok(Some(Mode::Rbac)),
-        ["AlwaysAllow"] => Ok(Some(Mode::AlwaysAllow)),
-        ["RBAC", "AlwaysAllow"] | ["AlwaysAllow", "RBAC"] => Ok(Some(Mode::RbacThenAlwaysAllow)),
-        _ => {
-            let modes = modes.join(",");
-            Err(format!(
-                "--authorization-mode={modes} is not supported: RBAC, AlwaysAllow and both are, with Node if you like"
-            ))
+fn modes_of(names: &[String]) -> Result<Vec<Mode>, String> {
+    let mut modes = Vec::new();
+    for name in names {
+        let mode = match name.as_str() {
+            "Node" => Mode::Node,
+            "RBAC" => Mode::Rbac,
+            "AlwaysAllow" => Mode::AlwaysAllow,
+            "AlwaysDeny" => Mode::AlwaysDeny,
+            _ => {
+                return Err(format!(
+                    "--authorization-mode={name} is not supported: Node, RBAC, AlwaysAllow and AlwaysDeny are"
+                ));
+            }
+        };
+        if modes.contains(&mode) {
+            return Err(format!(
+                "authorization-mode {names:?} has mode specified more than once"
+            ));
         }
+        modes.push(mode);
     }
+    Ok(modes)
 }
 
 fn newest_tls_only(arguments: &ArgMatches) -> Result<bool, String> {

@@ -1,9 +1,9 @@
 //! The names of Kubernetes' admission plugins, and which of them are here.
 
-use apiserver::admission::PLUGINS;
+use apiserver::admission::{self, PLUGINS};
 
 /// Those that Kubernetes runs unless they are switched off, and that are missing here.
-const MISSING: [&str; 11] = [
+const MISSING: [&str; 10] = [
     "ClusterTrustBundleAttest",
     "DefaultIngressClass",
     "DefaultStorageClass",
@@ -11,14 +11,13 @@ const MISSING: [&str; 11] = [
     "PersistentVolumeClaimResize",
     "PodGroupProtection",
     "PodResizeValidator",
-    "PodSecurity",
     "PodTopologyLabels",
     "RuntimeClass",
     "StorageObjectInUseProtection",
 ];
 
-/// Those that run only if they are asked for. None of them is here.
-const OPTIONAL: [&str; 16] = [
+/// Those that run only if they are asked for, and that are missing here.
+const OPTIONAL: [&str; 15] = [
     "AlwaysAdmit",
     "AlwaysDeny",
     "AlwaysPullImages",
@@ -30,7 +29,6 @@ const OPTIONAL: [&str; 16] = [
     "LimitPodHardAntiAffinityTopology",
     "NamespaceAutoProvision",
     "NamespaceExists",
-    "NodeRestriction",
     "OwnerReferencesPermissionEnforcement",
     "PodGroupWorkloadExists",
     "PodNodeSelector",
@@ -42,7 +40,7 @@ const OPTIONAL: [&str; 16] = [
 pub(super) fn check(enabled: &[String], disabled: &[String]) -> Result<(), String> {
     let is = |all: &[&str], name: &String| all.contains(&name.as_str());
     for (flag, names) in [("enable", enabled), ("disable", disabled)] {
-        let all = [&PLUGINS[..], &MISSING, &OPTIONAL];
+        let all = [&PLUGINS[..], &admission::OPTIONAL, &MISSING, &OPTIONAL];
         let mut unknown = names
             .iter()
             .filter(|name| !all.iter().any(|some| is(some, name)));
@@ -63,7 +61,8 @@ pub(super) fn check(enabled: &[String], disabled: &[String]) -> Result<(), Strin
             "{both} in enable-admission-plugins and disable-admission-plugins overlapped"
         ));
     }
-    if let Some(name) = enabled.iter().find(|name| !is(&PLUGINS, name)) {
+    let is_here = |name: &String| is(&PLUGINS, name) || is(&admission::OPTIONAL, name);
+    if let Some(name) = enabled.iter().find(|name| !is_here(name)) {
         return Err(format!(
             "--enable-admission-plugins={name} is not supported: what it checks would not be checked; leave it out"
         ));
@@ -98,7 +97,7 @@ mod tests {
     #[test]
     fn what_is_asked_for_is_there_or_refused() {
         asked(
-            &["NamespaceLifecycle"],
+            &["NamespaceLifecycle", "NodeRestriction"],
             &["ServiceAccount", "PodSecurity", "AlwaysAdmit"],
         )
         .unwrap();
@@ -107,8 +106,8 @@ mod tests {
             unknown,
             "disable-admission-plugins plugin \"Serviceaccount\" is unknown"
         );
-        let missing = asked(&["NodeRestriction"], &[]).unwrap_err();
-        assert!(missing.starts_with("--enable-admission-plugins=NodeRestriction is not supported"));
+        let missing = asked(&["AlwaysDeny"], &[]).unwrap_err();
+        assert!(missing.starts_with("--enable-admission-plugins=AlwaysDeny is not supported"));
         assert!(asked(&["Priority"], &["Priority"]).is_err());
     }
 }

@@ -107,19 +107,17 @@ fn what_has_no_effect_is_kept_with_a_warning() {
     let cluster = Cluster::start();
     let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"},
         "spec": {"hard": {"pods": "0"}}});
-    let mut space = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "s"}});
-    space["metadata"]["labels"] = json!({"pod-security.kubernetes.io/enforce": "restricted"});
+    let group = "/apis/apiregistration.k8s.io/v1/apiservices";
+    let service = json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+        "metadata": {"name": "v1.example.com"}, "spec": {"group": "example.com", "version": "v1",
+        "groupPriorityMinimum": 1000, "versionPriority": 15}});
     for (path, object, why) in [
         (
             "/api/v1/namespaces/default/resourcequotas",
             &quota,
             "its limits are not enforced",
         ),
-        (
-            "/api/v1/namespaces",
-            &space,
-            "pods are not checked against its pod-security labels",
-        ),
+        (group, &service, "requests are not passed on to it"),
     ] {
         let answer = cluster.post(path, object);
         answer.expect(201);
@@ -133,7 +131,8 @@ fn what_has_no_effect_is_kept_with_a_warning() {
     let plain = cluster.post(MAPS, &map("a"));
     assert!(!plain.head.to_ascii_lowercase().contains("warning:"));
     let label = json!({"metadata": {"labels": {"a": "b"}}}).to_string();
-    let patched = cluster.call("PATCH", "/api/v1/namespaces/s");
+    let path = format!("{group}/v1.example.com");
+    let patched = cluster.call("PATCH", &path);
     let patched = patched.body("application/merge-patch+json", label).send();
     assert!(
         patched.head.to_ascii_lowercase().contains("warning: 299"),

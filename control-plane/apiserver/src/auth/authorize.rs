@@ -1,95 +1,141 @@
-//! Decides what users may do: by roles and bindings, or everything. It does not know how users are
+//! Decides what users may do, by the modes of authorization. It does not know how users are
 //! authenticated.
 
 use std::sync::Arc;
 
-use machinery::object;
 use machinery::schema::Kind;
 use machinery::status::Status;
-use parking_lot::RwLock;
 use serde_json::Value;
 
+use super::follow::{Follower, View};
+use super::node::Nodes;
 use super::rbac::{self, Decision, Policy, Rule, bootstrap};
 use super::review;
-use super::user::ANONYMOUS;
+use super::user::{ANONYMOUS, node_name};
 use super::{Answer, Attributes, Authorizer, User};
-use crate::storage::cache::{Cache, Cursor};
 use crate::storage::reader::Reader;
 
-/// Plurals of the kinds of the policy.
-const POLICY: [&str; 4] = [
-    "clusterroles",
-    "roles",
-    "clusterrolebindings",
-    "rolebindings",
-];
+/// A mode of authorization. A request is allowed if one of the modes allows it; none forbids what
+/// another allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Allows nodes what they need for the pods bound to them.
+    Node,
+    /// Allows what the roles bound to a user allow.
+    Rbac,
+    /// Allows everything to every authenticated user.
+    AlwaysAllow,
+    /// Allows nothing.
+    AlwaysDeny,
+}
 
-/// Allows what the roles bound to a user allow.
+/// Decides by roles and bindings.
 #[derive(Default)]
 pub struct Rbac {
-    known: RwLock<Known>,
+    policy: Follower<SharedPolicy>,
 }
 
-/// Allows everything to every authenticated user.
-#[derive(Debug, Default)]
-pub struct AlwaysAllow {
-    /// Whether roles and bindings are made all the same, because RBAC is asked first. Whatever it
-    /// says, everything is allowed afterwards.
-    pub has_policy: bool,
+/// Decides by modes, in their order.
+pub struct Modes(Vec<Decider>);
+
+enum Decider {
+    Node(Nodes),
+    Rbac(Arc<Rbac>),
+    AlwaysAllow,
+    AlwaysDeny,
 }
 
-/// The policy, and the changes of the caches that it has applied.
+/// The policy, which decisions in progress keep as it was.
 #[derive(Default)]
-struct Known {
-    policy: Arc<Policy>,
-    followed: Vec<Followed>,
-}
+struct SharedPolicy(Arc<Policy>);
 
-/// One collection of roles or bindings.
-struct Followed {
-    kind: Arc<Kind>,
-    cache: Arc<Cache>,
-    place: Cursor,
+impl View for SharedPolicy {
+    const COLLECTIONS: &'static [[&'static str; 3]] = &[
+        [rbac::GROUP, "v1", "clusterroles"],
+        [rbac::GROUP, "v1", "roles"],
+        [rbac::GROUP, "v1", "clusterrolebindings"],
+        [rbac::GROUP, "v1", "rolebindings"],
+    ];
+
+    fn put(&mut self, kind: &str, object: &Value) {
+        Arc::make_mut(&mut self.0).put(kind, object);
+    }
+
+    fn remove(&mut self, kind: &str, namespace: &str, name: &str) {
+        Arc::make_mut(&mut self.0).remove(kind, namespace, name);
+    }
 }
 
 impl Rbac {
     /// Returns the policy at the state of the caches.
     pub fn policy(&self, reader: &Reader) -> Arc<Policy> {
-        {
-            let known = self.known.read();
-            if known.is_current() {
-                return known.policy.clone();
-            }
-        }
-        let mut known = self.known.write();
-        if !known.is_current() && !known.follow() {
-            *known = Known::read(reader);
-        }
-        known.policy.clone()
+        self.policy.look(reader, |policy| Arc::clone(&policy.0))
+    }
+}
+
+impl Modes {
+    /// Decides by these modes.
+    pub fn new(modes: &[Mode]) -> Modes {
+        let decider = |mode: &Mode| match mode {
+            Mode::Node => Decider::Node(Nodes::default()),
+            Mode::Rbac => Decider::Rbac(Arc::default()),
+            Mode::AlwaysAllow => Decider::AlwaysAllow,
+            Mode::AlwaysDeny => Decider::AlwaysDeny,
+        };
+        Modes(modes.iter().map(decider).collect())
     }
 
-    /// Allows by the cached policy, or refuses by a fresh one: a user whose new right was
-    /// acknowledged a moment ago has it.
-    async fn allow(&self, reader: &Reader, asked: &Attributes) -> Result<(), Status> {
-        let decision = self.decided(reader, asked).await?;
-        if decision.allowed {
-            return Ok(());
-        }
-        Err(rbac::forbidden(asked, &decision.reason))
+    /// The policy of roles and bindings, if it decides.
+    pub fn rbac(&self) -> Option<&Arc<Rbac>> {
+        self.0.iter().find_map(|decider| match decider {
+            Decider::Rbac(rbac) => Some(rbac),
+            _ => None,
+        })
     }
 
+    /// Allows by the caches, or refuses by fresh ones: a user whose new right was acknowledged a
+    /// moment ago has it.
     async fn decided(&self, reader: &Reader, asked: &Attributes) -> Result<Decision, Status> {
-        let decision = self.policy(reader).decide(asked);
+        let decision = self.decide_now(reader, asked);
         // A request without credentials is not worth a request to the store.
         if decision.allowed || asked.user.name == ANONYMOUS {
             return Ok(decision);
         }
-        self.decide_fresh(reader, asked).await
+        reader.fresh().await?;
+        Ok(self.decide_now(reader, asked))
     }
 
-    async fn decide_fresh(&self, reader: &Reader, asked: &Attributes) -> Result<Decision, Status> {
-        reader.fresh().await?;
-        Ok(self.policy(reader).decide(asked))
+    /// Decides by the state of the caches.
+    fn decide_now(&self, reader: &Reader, asked: &Attributes) -> Decision {
+        let allowed = |reason| Decision {
+            allowed: true,
+            reason,
+        };
+        if rbac::is_master(&asked.user) {
+            return allowed(String::new());
+        }
+        let mut reasons = Vec::new();
+        for decider in &self.0 {
+            let decision = match decider {
+                Decider::Node(nodes) => nodes.decide(reader, asked),
+                Decider::Rbac(rbac) => rbac.policy(reader).decide(asked),
+                Decider::AlwaysAllow => allowed(String::new()),
+                Decider::AlwaysDeny => Decision {
+                    allowed: false,
+                    reason: "Everything is forbidden.".to_owned(),
+                },
+            };
+            if decision.allowed {
+                return decision;
+            }
+            if !decision.reason.is_empty() {
+                reasons.push(decision.reason);
+            }
+        }
+        Decision {
+            allowed: false,
+            reason: reasons.join("\n"),
+        }
     }
 
     async fn answer_review(
@@ -103,18 +149,57 @@ impl Rbac {
         if kind.kind() == review::RULES {
             let namespace = review::rules_asked(&object)?;
             reader.fresh().await?;
-            let (rules, errors) = self.policy(reader).rules_for(user, &namespace);
-            return Ok(review::rules_answer(object, &rules, errors));
+            return Ok(self.answer_rules(reader, user, &namespace, object));
         }
         let asked = review::access_asked(kind.kind(), &object, user, namespace)?;
-        let decision = self.decide_fresh(reader, &asked).await?;
-        Ok(review::access_answer(object, &decision))
+        reader.fresh().await?;
+        Ok(review::access_answer(
+            object,
+            &self.decide_now(reader, &asked),
+        ))
+    }
+
+    /// Answers which rules a user has in a namespace.
+    fn answer_rules(&self, reader: &Reader, user: &User, namespace: &str, object: Value) -> Value {
+        let mut rules = Vec::new();
+        let mut errors = Vec::new();
+        let mut is_complete = true;
+        for decider in &self.0 {
+            match decider {
+                Decider::Node(_) if node_name(user).is_some() => {
+                    let why = "node authorizer does not support user rule resolution";
+                    errors.push(why.to_owned());
+                    is_complete = false;
+                }
+                Decider::Rbac(rbac) => {
+                    let (more, error) = rbac.policy(reader).rules_for(user, namespace);
+                    rules.extend(more);
+                    errors.extend(error);
+                }
+                Decider::AlwaysAllow => rules.extend(Rule::everything()),
+                Decider::Node(_) | Decider::AlwaysDeny => {}
+            }
+        }
+        let error = match errors.as_slice() {
+            [] => None,
+            [error] => Some(error.clone()),
+            errors => Some(format!("[{}]", errors.join(", "))),
+        };
+        let mut answer = review::rules_answer(object, &rules, error);
+        answer["status"]["incomplete"] = (!is_complete).into();
+        answer
     }
 }
 
-impl Authorizer for Rbac {
+impl Authorizer for Modes {
     fn authorize<'a>(&'a self, reader: &'a Reader, asked: &'a Attributes) -> Answer<'a, ()> {
-        Box::pin(self.allow(reader, asked))
+        Box::pin(async move {
+            let decision = self.decided(reader, asked).await?;
+            if decision.allowed {
+                return Ok(());
+            }
+            Err(rbac::forbidden(asked, &decision.reason))
+        })
     }
 
     fn decide<'a>(&'a self, reader: &'a Reader, asked: &'a Attributes) -> Answer<'a, Decision> {
@@ -133,100 +218,10 @@ impl Authorizer for Rbac {
     }
 
     fn initial_policy(&self) -> Vec<Value> {
-        bootstrap::objects()
-    }
-}
-
-impl Authorizer for AlwaysAllow {
-    fn authorize<'a>(&'a self, _: &'a Reader, _: &'a Attributes) -> Answer<'a, ()> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn review<'a>(
-        &'a self,
-        _: &'a Reader,
-        user: &'a User,
-        kind: &'a Kind,
-        namespace: &'a str,
-        object: Value,
-    ) -> Answer<'a, Value> {
-        Box::pin(async move {
-            if kind.kind() == review::RULES {
-                review::rules_asked(&object)?;
-                return Ok(review::rules_answer(object, &Rule::everything(), None));
-            }
-            review::access_asked(kind.kind(), &object, user, namespace)?;
-            let allowed = Decision {
-                allowed: true,
-                reason: String::new(),
-            };
-            Ok(review::access_answer(object, &allowed))
-        })
-    }
-
-    fn initial_policy(&self) -> Vec<Value> {
-        if self.has_policy {
+        if self.rbac().is_some() {
             bootstrap::objects()
         } else {
             Vec::new()
         }
-    }
-}
-
-impl Known {
-    fn is_current(&self) -> bool {
-        let mut all = self.followed.iter();
-        all.len() == POLICY.len() && all.all(|one| one.cache.end() == one.place)
-    }
-
-    /// Takes the changes since the last time; says no when they are no longer remembered.
-    fn follow(&mut self) -> bool {
-        if self.followed.len() != POLICY.len() {
-            return false;
-        }
-        let policy = Arc::make_mut(&mut self.policy);
-        for Followed { kind, cache, place } in &mut self.followed {
-            let Ok(changes) = cache.changes(place, usize::MAX) else {
-                return false;
-            };
-            for change in changes {
-                let Ok(object) = &change.entry.decode() else {
-                    return false;
-                };
-                if change.deleted {
-                    let (namespace, name) = (object::namespace(object), object::name(object));
-                    policy.remove(kind.kind(), namespace, name);
-                } else {
-                    policy.put(kind.kind(), object);
-                }
-            }
-        }
-        true
-    }
-
-    /// Reads the whole policy from the caches.
-    fn read(reader: &Reader) -> Known {
-        let mut known = Known::default();
-        let mut policy = Policy::default();
-        let catalogue = reader.reflector.catalogue();
-        let resources = POLICY
-            .iter()
-            .filter_map(|plural| catalogue.resource(rbac::GROUP, "v1", plural));
-        for storage in resources.filter_map(|resource| resource.storage.as_ref()) {
-            let Ok(cache) = reader.reflector.cache(storage) else {
-                continue;
-            };
-            let (entries, place, _) = cache.snapshot(&storage.folder(""));
-            for object in entries.iter().filter_map(|stored| stored.decode().ok()) {
-                policy.put(storage.kind.kind(), &object);
-            }
-            known.followed.push(Followed {
-                kind: Arc::clone(&storage.kind),
-                cache,
-                place,
-            });
-        }
-        known.policy = Arc::new(policy);
-        known
     }
 }

@@ -5,6 +5,7 @@
 mod tests;
 
 use machinery::object;
+use machinery::selector::{FieldRequirement, FieldSelector};
 use machinery::status::{Cause, Status};
 use machinery::time::Timestamp;
 use serde_json::{Map, Value, json};
@@ -74,7 +75,32 @@ pub fn access_asked(
         namespace: resource("namespace"),
         name: resource("name"),
         path: String::new(),
+        fields: fields(review),
     })
+}
+
+/// The field selector that a review asks about: requirements, or a text. What cannot be read
+/// selects nothing in particular.
+fn fields(review: &Value) -> FieldSelector {
+    let path = ["spec", "resourceAttributes", "fieldSelector"];
+    let Some(given) = object::at(review, &path) else {
+        return FieldSelector::default();
+    };
+    let raw = FieldSelector::parse(object::text(given, &["rawSelector"]));
+    let mut selector = raw.unwrap_or_default();
+    for one in object::items(given, &["requirements"]) {
+        if let ("In", [value]) = (
+            object::text(one, &["operator"]),
+            object::items(one, &["values"]),
+        ) {
+            selector.requirements.push(FieldRequirement {
+                field: object::text(one, &["key"]).to_owned(),
+                value: value.as_str().unwrap_or_default().to_owned(),
+                negated: false,
+            });
+        }
+    }
+    selector
 }
 
 fn access_causes(kind: &str, review: &Value, of_self: bool) -> Vec<Cause> {

@@ -12,6 +12,10 @@ pub const UNAUTHENTICATED: &str = "system:unauthenticated";
 pub const ANONYMOUS: &str = "system:anonymous";
 /// Prefix of the user names of service accounts.
 pub const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
+/// Prefix of the user names of nodes.
+const NODE_PREFIX: &str = "system:node:";
+/// Group of the users that are nodes.
+const NODES: &str = "system:nodes";
 /// Key in `extra` that identifies the credential.
 pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
@@ -39,6 +43,13 @@ pub fn service_account(user_name: &str) -> Option<(&str, &str)> {
     let valid =
         name::dns1123_label(namespace).is_empty() && name::dns1123_subdomain(account).is_empty();
     valid.then_some((namespace, account))
+}
+
+/// The name of the node that a user is; `None` for other users. It may be empty.
+pub fn node_name(user: &User) -> Option<&str> {
+    let name = user.name.strip_prefix(NODE_PREFIX)?;
+    let is_node = user.groups.iter().any(|group| group == NODES);
+    is_node.then_some(name)
 }
 
 impl User {

@@ -251,10 +251,9 @@ impl Writer<'_> {
             verb: "create".into(),
             api_group: kind.group().into(),
             resource: kind.plural().into(),
-            subresource: String::new(),
             namespace: self.namespace.into(),
             name: name.into(),
-            path: String::new(),
+            ..Attributes::default()
         };
         let reader = &self.registry.reader;
         self.registry.authorizer.authorize(reader, &asked).await

@@ -14,7 +14,7 @@ fn settings(serving: Serving) -> Settings {
         client_authority: None,
         token_file: None,
         anonymous: true,
-        mode: Mode::Rbac,
+        modes: vec![Mode::Rbac],
         accounts: Accounts::default(),
     }
 }

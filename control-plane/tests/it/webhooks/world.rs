@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use apiserver::auth::User;
-use apiserver::auth::authorize::Rbac;
+use apiserver::auth::authorize::{Mode, Modes};
 use apiserver::{Config, Server};
 use axum::body::{Body, BodyDataStream, to_bytes};
 use futures_util::StreamExt as _;
@@ -51,10 +51,14 @@ impl World {
 
     /// A world in which roles and bindings decide about the users of [`World::ask_as`].
     pub(crate) async fn with_roles() -> World {
-        let config = Config {
-            authorizer: Arc::new(Rbac::default()),
+        World::set_up(Config {
+            authorizer: Arc::new(Modes::new(&[Mode::Rbac])),
             ..Config::default()
-        };
+        })
+        .await
+    }
+
+    pub(crate) async fn set_up(config: Config) -> World {
         World::configured(Hook::start(&["127.0.0.1"]).await, config).await
     }
 
@@ -73,6 +77,22 @@ impl World {
 
     pub(crate) async fn ask(&self, method: &str, path: &str, body: &Value) -> Answer {
         self.send(None, method, path, body).await
+    }
+
+    /// A request of this node.
+    pub(crate) async fn ask_as_node(
+        &self,
+        node: &str,
+        method: &str,
+        path: &str,
+        body: &Value,
+    ) -> Answer {
+        let user = User {
+            name: format!("system:node:{node}"),
+            groups: vec!["system:nodes".to_owned(), "system:authenticated".to_owned()],
+            ..User::default()
+        };
+        self.send(Some(user), method, path, body).await
     }
 
     /// A request of the user with this name.

@@ -96,11 +96,15 @@ impl Info {
     fn select(&mut self, query: &Query) {
         let asked = &mut self.attributes;
         match asked.verb.as_str() {
-            "delete" => asked.verb = "deletecollection".into(),
+            "delete" => {
+                asked.verb = "deletecollection".into();
+                asked.fields = selected_fields(query);
+            }
             "get" => {
                 let watch = query.flag("watch");
                 asked.verb = if watch { "watch" } else { "list" }.into();
                 asked.name = selected_name(query).unwrap_or_default();
+                asked.fields = selected_fields(query);
             }
             _ => {}
         }
@@ -116,6 +120,11 @@ fn verb(method: &Method) -> &'static str {
         Method::DELETE => "delete",
         _ => "",
     }
+}
+
+/// The field selector of a request. An invalid one selects nothing in particular.
+fn selected_fields(query: &Query) -> FieldSelector {
+    FieldSelector::parse(query.text("fieldSelector")).unwrap_or_default()
 }
 
 /// The only name that the parameters of a list select. Invalid parameters select no name.

@@ -102,7 +102,8 @@ pub(super) const ROWS: &[Strategy] = &[
             validate_subresource_update: |_, old, new| validate::node::namespace_status(old, new),
             ..Rules::DEFAULT
         },
-        without_effect: namespace::without_effect,
+        // Its labels say which pods are admitted.
+        decides_about_requests: true,
         unknown_field: UnknownField::NotSupported,
         ..DEFAULT
     },

@@ -3,8 +3,6 @@
 use machinery::object;
 use serde_json::{Value, json};
 
-const PODS_SECURITY: &str = "pod-security.kubernetes.io/";
-
 /// A new namespace is active, with the finalizer for its content.
 pub(super) fn prepare_for_create(namespace: &mut Value) {
     namespace["status"] = json!({"phase": "Active"});
@@ -33,10 +31,4 @@ pub(super) fn finalize(old: &Value, new: &mut Value) {
     } else {
         object::set(new, &["spec", "finalizers"], finalizers.into())
     }
-}
-
-pub(super) fn without_effect(namespace: &Value) -> Option<&'static str> {
-    let labels = object::labels(namespace)?;
-    labels.keys().find(|key| key.starts_with(PODS_SECURITY))?;
-    Some("pods are not checked against its pod-security labels")
 }
