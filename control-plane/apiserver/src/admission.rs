@@ -7,6 +7,7 @@
 //! half; only quotas come after them, as they charge what is stored.
 
 mod certificates;
+mod classes;
 mod conditions;
 pub mod escalation;
 mod expressions;
@@ -22,6 +23,7 @@ mod policies;
 mod quota;
 mod request;
 mod rounds;
+mod runtime_class;
 pub mod service_account;
 mod webhooks;
 
@@ -169,7 +171,7 @@ pub(crate) struct Chain {
 
 /// The plugins that run unless they are switched off, by the names that Kubernetes has for them.
 /// `ServiceAccount` runs only where service accounts have tokens.
-pub const PLUGINS: [&str; 15] = [
+pub const PLUGINS: [&str; 19] = [
     "NamespaceLifecycle",
     "LimitRanger",
     "ServiceAccount",
@@ -177,9 +179,13 @@ pub const PLUGINS: [&str; 15] = [
     "PodSecurity",
     "Priority",
     "DefaultTolerationSeconds",
+    "DefaultStorageClass",
+    "PersistentVolumeClaimResize",
+    "RuntimeClass",
     "CertificateApproval",
     "CertificateSigning",
     "CertificateSubjectRestriction",
+    "DefaultIngressClass",
     mutating_policy::NAME,
     mutating::NAME,
     validating_policy::NAME,
@@ -343,9 +349,13 @@ fn in_order(more: Vec<Arc<dyn Plugin>>) -> Vec<Arc<dyn Plugin>> {
     plugins.push(Arc::new(pod_security::PodSecurity));
     plugins.push(Arc::new(pods::Priority));
     plugins.push(Arc::new(pods::DefaultTolerationSeconds));
+    plugins.push(Arc::new(classes::DefaultStorageClass));
+    plugins.push(Arc::new(classes::PersistentVolumeClaimResize));
+    plugins.push(Arc::new(runtime_class::RuntimeClass));
     plugins.push(Arc::new(certificates::CertificateApproval));
     plugins.push(Arc::new(certificates::CertificateSigning));
     plugins.push(Arc::new(certificates::CertificateSubjectRestriction));
+    plugins.push(Arc::new(classes::DefaultIngressClass));
     plugins
 }
 

@@ -3,16 +3,12 @@
 use apiserver::admission::{self, PLUGINS};
 
 /// Those that Kubernetes runs unless they are switched off, and that are missing here.
-const MISSING: [&str; 10] = [
+const MISSING: [&str; 6] = [
     "ClusterTrustBundleAttest",
-    "DefaultIngressClass",
-    "DefaultStorageClass",
     "NodeDeclaredFeatureValidator",
-    "PersistentVolumeClaimResize",
     "PodGroupProtection",
     "PodResizeValidator",
     "PodTopologyLabels",
-    "RuntimeClass",
     "StorageObjectInUseProtection",
 ];
 

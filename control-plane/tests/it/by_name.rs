@@ -39,7 +39,7 @@ fn a_flag_that_would_check_less_than_its_user_believes_is_refused() {
             "--authorization-mode=Webhook is not supported",
         ),
         (
-            &["--enable-admission-plugins=NodeRestriction"],
+            &["--enable-admission-plugins=AlwaysPullImages"],
             "what it checks would not be checked",
         ),
         (

@@ -15,6 +15,7 @@ mod audit;
 mod auth;
 mod bad_input;
 mod by_name;
+mod classes;
 mod clients;
 mod cluster;
 mod conversion;

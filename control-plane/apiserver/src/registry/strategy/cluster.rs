@@ -224,6 +224,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "networking.k8s.io",
         resource: "ingressclasses",
+        decides_about_requests: true,
         columns: &printers::cluster::INGRESS_CLASS,
         generation: Generation::OfSpec,
         ..DEFAULT
@@ -268,6 +269,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "node.k8s.io",
         resource: "runtimeclasses",
+        decides_about_requests: true,
         columns: &printers::config::RUNTIME_CLASS,
         allow_create_on_update: true,
         allow_unconditional_update: false,
@@ -390,6 +392,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "storage.k8s.io",
         resource: "storageclasses",
+        decides_about_requests: true,
         columns: &printers::cluster::STORAGE_CLASS,
         returns_deleted_object: true,
         rules: Rules {
