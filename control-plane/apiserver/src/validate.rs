@@ -7,6 +7,7 @@ mod causes;
 pub(crate) mod certificate;
 pub(crate) mod config;
 pub(crate) mod definition;
+pub(crate) mod devices;
 pub(crate) mod endpoints;
 pub(crate) mod event;
 mod expressions;

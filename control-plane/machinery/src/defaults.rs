@@ -7,6 +7,7 @@
 
 mod admission;
 mod cluster;
+mod devices;
 mod pod;
 #[cfg(test)]
 mod tests;
@@ -54,6 +55,12 @@ const ROWS: &[Row] = &[
         "scheduling.k8s.io",
         "PriorityClass",
         cluster::priority_class,
+    ),
+    ("resource.k8s.io", "ResourceClaim", devices::claim),
+    (
+        "resource.k8s.io",
+        "ResourceClaimTemplate",
+        devices::template,
     ),
     (
         "apiextensions.k8s.io",

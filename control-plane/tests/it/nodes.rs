@@ -253,6 +253,19 @@ async fn nodes_write_only_themselves() {
             refused(&answer, expected);
         }
     }
+    let slices = "/apis/resource.k8s.io/v1/resourceslices";
+    let slice = |node: &str| {
+        let spec = json!({"nodeName": node, "driver": "gpu.example.com",
+            "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}});
+        with(named("ResourceSlice", "own"), spec)
+    };
+    let made = world.ask_as_node("n", "POST", slices, &slice("n")).await;
+    assert_eq!(made.code, 201, "{}", made.body);
+    let mut given_away = made.body;
+    given_away["spec"]["nodeName"] = "m".into();
+    let path = format!("{slices}/own");
+    let answer = world.ask_as_node("n", "PUT", &path, &given_away).await;
+    assert_eq!(answer.code, 422, "{}", answer.body);
     let new = json!({"kind": "Node", "metadata": {"name": "o",
         "labels": {"kubernetes.io/os": "linux", "k8s.io/b": "", "kubernetes.io/a": ""}}});
     refused(

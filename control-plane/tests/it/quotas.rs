@@ -2,9 +2,12 @@
 //!
 //! No loop runs here: the tests write the status of a quota themselves.
 
+use std::time::Duration;
+
 use apiserver::{Config, Server};
 use axum::body::{Body, to_bytes};
 use http::Request;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use testkit::Launch;
 use tower::ServiceExt as _;
@@ -17,7 +20,7 @@ const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitio
 
 /// Apiservers on one store.
 struct World {
-    _store: testkit::Server,
+    store: testkit::Server,
     servers: Vec<Server>,
 }
 
@@ -36,10 +39,7 @@ impl World {
             server.ready().await.unwrap();
             servers.push(server);
         }
-        World {
-            _store: store,
-            servers,
-        }
+        World { store, servers }
     }
 
     async fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
@@ -351,4 +351,56 @@ async fn plugins_that_are_switched_off_are_not_asked() {
         .await;
     assert_eq!(made["spec"]["containers"][0]["resources"], json!({}));
     assert_eq!(world.used().await, json!({"pods": "0"}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_of_devices_are_counted_as_they_get_them() {
+    let world = World::start().await;
+    let resource = "gpu.deviceclass.resource.k8s.io/devices";
+    world.quota(json!({ resource: "2" }), json!({})).await;
+    let claims = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
+    let claim = |name: &str, exactly: Value| {
+        let requests = json!([{"name": "r", "exactly": exactly}]);
+        json!({"kind": "ResourceClaim", "metadata": {"name": name},
+            "spec": {"devices": {"requests": requests}}})
+    };
+    let plain = json!({"deviceClassName": "gpu"});
+    let made = world.given(claims, &claim("plain", plain.clone())).await;
+    let exactly = &made["spec"]["devices"]["requests"][0]["exactly"];
+    assert_eq!(exactly["allocationMode"], "ExactCount");
+    assert_eq!(exactly["count"], 1);
+    assert_eq!(world.used().await, json!({ resource: "1" }));
+
+    let owed = json!({"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": -5});
+    let (code, told) = world.post(claims, &claim("owed", owed)).await;
+    assert_eq!(code, 422, "{told}");
+    let mut more = made.clone();
+    more["spec"]["devices"]["requests"][0]["exactly"]["count"] = 2.into();
+    let (code, told) = world.ask("PUT", &format!("{claims}/plain"), &more).await;
+    assert_eq!(code, 422, "{told}");
+
+    world.given(claims, &claim("second", plain.clone())).await;
+    let refused = message(world.post(claims, &claim("third", plain)).await);
+    assert!(refused.contains("exceeded quota: q"), "{refused}");
+}
+
+/// Caches that are empty because nobody has filled them yet say nothing about a write.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_has_just_started_knows_the_quotas() {
+    let world = World::start().await;
+    world.quota(json!({"configmaps": "0"}), json!({})).await;
+    let client = etcd_api::Client::connect(world.store.url()).await.unwrap();
+    world.store.signal(Signal::STOP);
+    let started = Server::new(client, Config::default());
+    let router = started.router();
+    let body = map("early");
+    let asked = tokio::spawn(async move {
+        let path = format!("{CORE}/configmaps");
+        ask(router, "POST", &path, &body).await
+    });
+    // Long enough for the request to reach admission, if nothing holds it.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    world.store.signal(Signal::CONT);
+    let refused = message(asked.await.unwrap());
+    assert!(refused.contains("exceeded quota: q"), "{refused}");
 }

@@ -136,6 +136,12 @@ fn judge(
             concerned.push((Arc::clone(stored), quota));
         }
     }
+    if !concerned.is_empty()
+        && let Some(resources) = charge.negative()
+    {
+        let why = format!("quota usage is negative for resource(s): {resources}");
+        return Err(forbidden(why));
+    }
     let mut due = Vec::new();
     for (stored, quota) in concerned {
         if charge.sum(&quota)?.map_err(forbidden)?.is_some() {

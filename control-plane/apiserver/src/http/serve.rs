@@ -93,6 +93,10 @@ async fn answer(
         exempt: is_probe(&info) || api.0.registry.authorizer.is_exempt(&attributes.user),
         reads: [Method::GET, Method::HEAD].contains(&parts.method),
     };
+    if info.is_resource() {
+        // What decides about writes is read from the caches. Empty ones would let everything pass.
+        api.reader().reflector.loaded().await;
+    }
     let mut slot = turn.enter()?;
     // Authorization comes first: only users who may ask learn whether a path exists.
     auditing.authorize(api, &attributes).await?;

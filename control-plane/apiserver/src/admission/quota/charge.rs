@@ -76,6 +76,16 @@ impl<'a> Charge<'a> {
         Ok(Ok(true))
     }
 
+    /// The resources of which the object uses less than nothing, if there are any.
+    pub(super) fn negative(&self) -> Option<String> {
+        let below = self
+            .usage
+            .iter()
+            .filter(|(_, used)| **used < Quantity::ZERO);
+        let names: Vec<&str> = below.map(|(resource, _)| resource.as_str()).collect();
+        (!names.is_empty()).then(|| names.join(","))
+    }
+
     /// The new sum of a quota that the write concerns; `None` if it stays. Refused is a write that
     /// does not fit.
     pub(super) fn sum(&self, quota: &Value) -> Verdict<Option<Amounts>> {

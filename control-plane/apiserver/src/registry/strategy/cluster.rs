@@ -343,6 +343,11 @@ pub(super) const ROWS: &[Strategy] = &[
         resets: STATUS_ALONE,
         returns_deleted_object: true,
         without_effect: |_| Some("devices are not allocated"),
+        rules: Rules {
+            validate: validate::devices::claim,
+            validate_update: validate::devices::unchanged,
+            ..Rules::DEFAULT
+        },
         ..DEFAULT
     },
     Strategy {
@@ -350,6 +355,11 @@ pub(super) const ROWS: &[Strategy] = &[
         resource: "resourceclaimtemplates",
         returns_deleted_object: true,
         without_effect: |_| Some("devices are not allocated"),
+        rules: Rules {
+            validate: validate::devices::template,
+            validate_update: validate::devices::unchanged,
+            ..Rules::DEFAULT
+        },
         ..DEFAULT
     },
     Strategy {
@@ -359,6 +369,11 @@ pub(super) const ROWS: &[Strategy] = &[
         generation: Generation::OfSpec,
         returns_deleted_object: true,
         without_effect: |_| Some("devices are not allocated"),
+        rules: Rules {
+            validate: validate::devices::slice,
+            validate_update: validate::devices::slice_update,
+            ..Rules::DEFAULT
+        },
         ..DEFAULT
     },
     Strategy {
