@@ -87,6 +87,26 @@ fn a_claim_grows_if_it_is_bound_and_its_class_allows_it() {
     }
 }
 
+/// Quotas count a claim by the class that it was created with.
+#[test]
+fn the_class_of_a_claim_stays() {
+    let cluster = Cluster::start();
+    let annotation = "volume.beta.kubernetes.io/storage-class";
+    let mut claim = claim("a");
+    claim["metadata"]["annotations"] = json!({ annotation: "gold" });
+    let made = cluster.post(CLAIMS, &claim).expect(201);
+    let put = |object: &Value| {
+        let call = cluster.call("PUT", &format!("{CLAIMS}/a"));
+        call.json(object).send()
+    };
+    let mut other = made.clone();
+    other["metadata"]["annotations"][annotation] = "x".into();
+    put(&other).expect(422);
+    let mut moved = made;
+    moved["spec"]["storageClassName"] = "gold".into();
+    put(&moved).expect(200);
+}
+
 #[test]
 fn an_ingress_without_a_class_gets_the_default_one() {
     let cluster = Cluster::start();

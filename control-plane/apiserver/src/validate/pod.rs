@@ -86,6 +86,13 @@ pub(crate) fn pod(object: &Value) -> Causes {
     let mut causes = Causes::default();
     let at = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
     spec(&at, Kind::Pod, object::name(object), &mut causes);
+    if let Some(mirror) = object::annotation(object, change::MIRROR)
+        && at.text("nodeName").is_empty()
+    {
+        let path = format!("metadata.annotations[{}]", change::MIRROR);
+        let why = "must set spec.nodeName if mirror pod annotation is set";
+        causes.push(Cause::invalid(&path, &mirror.into(), why));
+    }
     if at.text("serviceAccountName").is_empty() {
         causes.each(&at, "volumes", |causes, volume| {
             let Some(projected) = volume.child("projected") else {
@@ -108,9 +115,10 @@ pub(crate) fn subresource_update(subresource: &str, old: &Value, new: &Value) ->
     let change = match subresource {
         "ephemeralcontainers" => visitors,
         "resize" => resized,
-        _ => return Causes::default(),
+        _ => return change::annotations(old, new),
     };
     let mut causes = pod(new);
+    causes.extend(change::annotations(old, new));
     causes.extend(change(old, new));
     causes
 }

@@ -8,6 +8,8 @@ use serde_json::Value;
 use super::field::FieldValue;
 use super::{Causes, quantity, unchanged};
 
+/// The annotation that named the class of a claim before there was a field.
+const STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 const ACCESS_MODES: [&str; 4] = [
     "ReadOnlyMany",
     "ReadWriteMany",
@@ -142,6 +144,18 @@ pub(crate) fn claim_update(old: &Value, new: &Value) -> Causes {
     if fixed(old) != fixed(new) {
         let why = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
         causes.push(Cause::forbidden("spec", why));
+    }
+    // Quotas of a class count by this annotation. It may only become the field.
+    let annotated = |object| object::annotation(object, STORAGE_CLASS);
+    let class = |object| object::at(object, &["spec", "storageClassName"]);
+    let moved = annotated(old).is_some()
+        && class(old).is_none()
+        && class(new).and_then(Value::as_str) == annotated(old)
+        && [None, annotated(old)].contains(&annotated(new));
+    if annotated(old) != annotated(new) && !moved {
+        let shown = annotated(new).unwrap_or_default().into();
+        let path = format!("metadata.annotations.{STORAGE_CLASS}");
+        causes.push(Cause::invalid(&path, &shown, "field is immutable"));
     }
     let amount = |object, path: &[&str]| {
         object::at(object, path)

@@ -35,6 +35,11 @@ pub(super) fn pod_template(object: &mut Value) {
 /// Any object whose `spec` is a pod spec.
 pub(super) fn template(object: &mut Value) {
     let spec = made(object, &["spec"]);
+    // Its former name.
+    let account = text(spec, "serviceAccount").to_owned();
+    if !account.is_empty() {
+        default(spec, "serviceAccountName", account);
+    }
     default(spec, "restartPolicy", "Always");
     default(spec, "terminationGracePeriodSeconds", 30);
     default(spec, "dnsPolicy", "ClusterFirst");

@@ -8,12 +8,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use machinery::object;
 use machinery::status::Cause;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::super::Causes;
 use super::super::field::FieldValue;
 use super::{containers, scheduling};
 
+/// The annotation of a pod that a node made by itself.
+pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
+const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 const LISTS: [&str; 2] = ["containers", "initContainers"];
 const DEADLINE: &str = "activeDeadlineSeconds";
 const GRACE: &str = "terminationGracePeriodSeconds";
@@ -26,6 +29,39 @@ fn spec(pod: &Value) -> FieldValue<'_> {
 
 /// An update of the pod itself.
 pub(crate) fn update(old: &Value, new: &Value) -> Causes {
+    let mut causes = annotations(old, new);
+    causes.extend(fields(old, new));
+    causes
+}
+
+/// The annotations that a pod has for its whole life: they decide what it may do.
+pub(crate) fn annotations(old: &Value, new: &Value) -> Causes {
+    let empty = Map::new();
+    let was = object::annotations(old).unwrap_or(&empty);
+    let is = object::annotations(new).unwrap_or(&empty);
+    let mut causes = Causes::default();
+    let mut refuse = |key: &str, verb: &str| {
+        let what = match key {
+            MIRROR => "mirror pod annotation",
+            key if key.starts_with(APP_ARMOR) => "AppArmor annotations",
+            _ => return,
+        };
+        let path = format!("metadata.annotations[{key}]");
+        causes.push(Cause::forbidden(&path, &format!("may not {verb} {what}")));
+    };
+    for (key, _) in was
+        .iter()
+        .filter(|(key, value)| is.get(*key) != Some(value))
+    {
+        refuse(key, "remove or update");
+    }
+    for key in is.keys().filter(|key| !was.contains_key(*key)) {
+        refuse(key, "add");
+    }
+    causes
+}
+
+fn fields(old: &Value, new: &Value) -> Causes {
     let (was, is) = (spec(old), spec(new));
     let mut causes = Causes::default();
     for list in LISTS {

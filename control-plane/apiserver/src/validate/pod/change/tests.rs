@@ -100,3 +100,23 @@ fn a_pod_behind_a_gate_may_choose_fewer_nodes() {
         [format!("spec: Forbidden: {FIXED}")]
     );
 }
+
+#[test]
+fn the_annotations_that_decide_what_a_pod_may_do_stay() {
+    let armor = "container.apparmor.security.beta.kubernetes.io/c";
+    let with = |annotations: Value| json!({"metadata": {"annotations": annotations}});
+    let told = |old: Value, new: Value| told(annotations(&with(old), &with(new)));
+    assert!(told(json!({"a": "b", armor: "x"}), json!({"a": "c", armor: "x"})).is_empty());
+    assert_eq!(
+        told(json!({}), json!({ armor: "unconfined" })),
+        [format!(
+            "metadata.annotations[{armor}]: Forbidden: may not add AppArmor annotations"
+        )]
+    );
+    assert_eq!(
+        told(json!({ MIRROR: "x" }), json!({})),
+        [format!(
+            "metadata.annotations[{MIRROR}]: Forbidden: may not remove or update mirror pod annotation"
+        )]
+    );
+}
