@@ -178,6 +178,9 @@ impl Follower {
         let storage = before.and_then(|_| catalogue.custom_storage(group, plural));
         let schemas = parsed.schemas()?;
         let converter = Webhook::of(definition, &schemas, &self.registry.reader);
+        // Open watches would go on with the former webhook and its schemas: with a new collection
+        // they end.
+        let storage = storage.filter(|_| converter.is_none());
         Ok(Served {
             uid,
             source,

@@ -290,6 +290,23 @@ async fn a_watch_that_cannot_show_what_there_is_ends_with_an_error() {
     assert!(events.next().await.is_none());
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_ends_when_another_webhook_converts() {
+    let world = world().await;
+    world.given(V1, &widget("a", "red")).await;
+    let mut events = world.watch(&format!("{V2}?")).await;
+    assert_eq!(begin(&mut events).await.len(), 1);
+    world.hook.on("/other", convert);
+    let mut definition = get(&world, DEFINITION).await;
+    definition["spec"]["conversion"]["webhook"]["clientConfig"] = world.hook.config("/other");
+    let changed = world.ask("PUT", DEFINITION, &definition).await;
+    assert_eq!(changed.code, 200, "{}", changed.body);
+    let (kind, status) = events.next().await.unwrap();
+    assert_eq!((kind.as_str(), &status["code"]), ("ERROR", &json!(410)));
+    assert!(events.next().await.is_none());
+    assert_eq!(get(&world, V2).await["items"][0]["spec"]["paint"], "red");
+}
+
 /// The events up to the first bookmark.
 async fn begin(events: &mut Events) -> Vec<(String, Value)> {
     let mut all = Vec::new();

@@ -106,7 +106,8 @@ impl Question {
                 shown_type(given.0, given.1)
             ));
         }
-        let mut response = review["response"].take();
+        let response = review.get_mut("response").map(Value::take);
+        let mut response = response.unwrap_or_default();
         if !response.is_object() {
             return Err("no response provided".into());
         }

@@ -261,3 +261,13 @@ async fn objects_that_need_no_conversion_call_nobody() {
         "request to convert CR from an invalid group/version: shop.example.com/v0"
     );
 }
+
+#[test]
+fn an_answer_to_the_first_version_that_is_no_object_is_refused() {
+    let object = widget("a");
+    let question = Question::new("apiextensions.k8s.io/v1beta1", &[&object], V2);
+    for answer in [json!([]), json!("x"), json!(3), json!(null), json!({})] {
+        let why = question.read(&[&object], answer).unwrap_err();
+        assert!(why.ends_with("no response provided"), "{why}");
+    }
+}

@@ -175,10 +175,13 @@ fn row(
     out: &mut Vec<u8>,
 ) -> Result<(), Status> {
     out.extend_from_slice(b"{\"cells\":");
-    stored.with_cells(
-        |object| table::cells(&shown.resource, object),
-        |cells| cells.write(out, now),
-    )?;
+    let make = |object: &Value| table::cells(&shown.resource, object);
+    if shown.resource.custom.is_some() {
+        // A definition changes its columns while its objects stay.
+        make(&stored.decode()?).write(out, now);
+    } else {
+        stored.with_cells(make, |cells| cells.write(out, now))?;
+    }
     out.extend_from_slice(b",\"object\":");
     match begin {
         Some(begin) => {

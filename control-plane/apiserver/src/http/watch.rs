@@ -344,7 +344,7 @@ impl Watch {
                 Err(missed) => {
                     let error = match missed {
                         Missed::TooOld => fell_behind(),
-                        Missed::Closed => Status::unknown_path(),
+                        Missed::Closed => self.closed(),
                     };
                     self.fail(chunk, &error);
                     return false;
@@ -352,6 +352,16 @@ impl Watch {
             }
         }
         false
+    }
+
+    /// Why the collection that is watched ended: its kind is no longer served, or another
+    /// collection has its objects.
+    fn closed(&self) -> Status {
+        let catalogue = self.api.reader().reflector.catalogue();
+        match catalogue.of(&self.shown.resource.kind) {
+            Ok(_) => Status::expired("the definition of the resource has changed"),
+            Err(gone) => gone,
+        }
     }
 
     /// Ends the watch with an error.
@@ -427,6 +437,9 @@ impl Watch {
         let told_all = self.tell_changes(chunk).await;
         if told_all && chunk.len() < CHUNK_BYTES {
             self.bookmark(chunk, revision, false);
+        } else {
+            // After what is left.
+            self.next_bookmark = Instant::now();
         }
     }
 
