@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use machinery::time::Timestamp;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
@@ -57,13 +58,11 @@ impl std::fmt::Debug for Log {
 impl Log {
     /// Hands an event over to all sinks. False if one failed whose requests must then fail.
     async fn process(&self, rendered: Vec<Option<Bytes>>) -> bool {
-        let mut good = true;
-        for (sink, event) in self.sinks.iter().zip(rendered) {
-            if let Some(event) = event {
-                good &= sink.take(event).await;
-            }
-        }
-        good
+        let sinks = self.sinks.iter().zip(rendered);
+        let taken = sinks.filter_map(|(sink, event)| Some(sink.take(event?)));
+        // All at once: if the request is given up meanwhile, each of them has the event.
+        let taken = join_all(taken).await;
+        taken.into_iter().all(|good| good)
     }
 
     /// An event as each sink writes it; `None` for a sink that it is too large for.

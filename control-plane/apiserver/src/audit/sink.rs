@@ -345,6 +345,7 @@ impl Throttle {
         let gained = now.duration_since(self.since).as_secs_f64() * self.per_second;
         self.tokens = (self.tokens + gained).min(self.burst) - 1.0;
         self.since = now;
-        Duration::from_secs_f64((-self.tokens / self.per_second).max(0.0))
+        let wait = (-self.tokens / self.per_second).max(0.0);
+        Duration::try_from_secs_f64(wait).unwrap_or(Duration::MAX)
     }
 }

@@ -97,7 +97,10 @@ impl<'a> Auditing<'a> {
         let Some(record) = self.begun(log, parts, info, Some(user)) else {
             return Ok(());
         };
+        // From here on, a request that is given up has a last event.
+        self.record = Some(Arc::clone(&record));
         if !record.reach(Stage::RequestReceived).await {
+            self.record = None;
             log.count_rejected();
             let code = StatusCode::INTERNAL_SERVER_ERROR;
             let uri = uri(parts);
@@ -108,7 +111,6 @@ impl<'a> Auditing<'a> {
         if is_long(info) {
             self.end = End::Long;
         }
-        self.record = Some(record);
         Ok(())
     }
 
@@ -162,7 +164,7 @@ impl<'a> Auditing<'a> {
 
     /// Writes the events about a response.
     pub(crate) async fn finish(mut self, response: Response<Body>) -> Response<Body> {
-        let Some(record) = self.record.take() else {
+        let Some(record) = self.record.clone() else {
             return response;
         };
         let code = response.status().as_u16();
@@ -178,6 +180,7 @@ impl<'a> Auditing<'a> {
             None => ResponseStatus::of_code(code),
         };
         record.answered(status, object);
+        self.record = None;
         match self.end {
             End::Short => {
                 record.reach(Stage::ResponseComplete).await;
@@ -188,11 +191,13 @@ impl<'a> Auditing<'a> {
                 response
             }
             End::Long => {
-                record.reach(Stage::ResponseStarted).await;
-                response.map(|body| {
+                let started = Arc::clone(&record);
+                let response = response.map(|body| {
                     let record = Some(record);
                     Body::new(Completing { body, record })
-                })
+                });
+                started.reach(Stage::ResponseStarted).await;
+                response
             }
         }
     }

@@ -107,6 +107,8 @@ fn a_throttle_lets_a_burst_pass_and_then_so_many_a_second() {
         [waits(9000), waits(9000), waits(9000), waits(9000)],
         [0, 0, 0, 100]
     );
+    let mut closed = Throttle::new((1e-30, 0.0), begun);
+    assert_eq!(closed.take(begun), Duration::MAX);
 }
 
 #[tokio::test]
