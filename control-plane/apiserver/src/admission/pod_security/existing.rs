@@ -66,12 +66,19 @@ async fn find(pods: Vec<Arc<Stored>>, standard: Standard, is_late: impl Fn() -> 
         };
         let controller = object::controller(&pod).map(|owner| object::text(owner, &["uid"]));
         if controller.is_some_and(|uid| !controllers.insert(uid.to_owned())) {
-            alike.push(pod);
+            if alike.len() < PODS_MAX {
+                alike.push(Arc::clone(&stored));
+            }
+            if is_late() {
+                return found;
+            }
         } else if found.is_full_after(&pod, standard, &is_late) {
             return found;
         }
     }
-    for pod in alike {
+    for stored in alike {
+        // It could be read a moment ago.
+        let Ok(pod) = stored.kept() else { continue };
         if found.evaluated % PODS_AT_ONCE == 0 {
             tokio::task::yield_now().await;
         }
