@@ -175,6 +175,13 @@ impl Port {
     }
 }
 
+impl Drop for Port {
+    /// Peers know each of their peers, and each of these knows them: the circle has to be cut.
+    fn drop(&mut self) {
+        self.peers.0.peers.write().clear();
+    }
+}
+
 /// The bytes of a request, and whether they are all of it.
 fn request(choice: u8, body: &[u8]) -> (Vec<u8>, bool) {
     let (what, detail) = (choice % 8, choice / 8);
