@@ -3,6 +3,13 @@
 
 use serde_json::{Map, Value};
 
+/// The annotation of a pod that a node made by itself.
+pub const MIRROR_POD: &str = "kubernetes.io/config.mirror";
+/// What the annotations begin with that name the AppArmor profiles of a pod's containers.
+pub const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
+/// The annotation that named the class of a volume claim before the field did.
+pub const STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+
 /// An object: a JSON map with `apiVersion`, `kind` and `metadata`.
 pub type Object = Value;
 

@@ -16,6 +16,8 @@ use crate::quantity::{Format, Quantity};
 use crate::selector::{Operator, Requirement};
 use crate::time::Timestamp;
 
+pub use claims::storage_class;
+
 /// Resources of the API that no quota counts: they are not stored, or there are too many.
 const IGNORED: [(&str, &str); 10] = [
     ("", "bindings"),

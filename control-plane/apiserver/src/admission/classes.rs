@@ -5,6 +5,7 @@ use std::sync::Arc;
 use machinery::amounts::{self, Part};
 use machinery::object;
 use machinery::quantity::Quantity;
+use machinery::quota::storage_class;
 use machinery::schema::{self, Kind};
 use serde_json::Value;
 
@@ -17,8 +18,7 @@ const DEFAULT_STORAGE: [&str; 2] = [
     "storageclass.beta.kubernetes.io/is-default-class",
 ];
 const DEFAULT_INGRESS: [&str; 1] = ["ingressclass.kubernetes.io/is-default-class"];
-/// The annotations that named a class before there was a field.
-const STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+/// The annotation that named the class of an ingress before the field did.
 const INGRESS_CLASS: &str = "kubernetes.io/ingress.class";
 
 /// Sets the class of a volume claim that names none.
@@ -46,7 +46,7 @@ impl Plugin for DefaultStorageClass {
         claim: &'a mut Value,
     ) -> Answer<'a, ()> {
         let field = ["spec", "storageClassName"];
-        if object::annotation(claim, STORAGE_CLASS).is_none()
+        if object::annotation(claim, object::STORAGE_CLASS).is_none()
             && object::at(claim, &field).is_none()
             && let Some(name) = default_of(&context.reader, storage_classes(), &DEFAULT_STORAGE)
         {
@@ -104,7 +104,7 @@ impl Plugin for PersistentVolumeClaimResize {
             None
         } else if object::text(old, &["status", "phase"]) != "Bound" {
             Some("Only bound persistent volume claims can be expanded")
-        } else if !grows(&context.reader, class_of(old), class_of(claim)) {
+        } else if !grows(&context.reader, storage_class(old), storage_class(claim)) {
             Some(
                 "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize",
             )
@@ -135,11 +135,6 @@ fn default_of(reader: &Reader, classes: Option<&Kind>, marks: &[&str]) -> Option
         }
     }
     newest.map(|(_, name)| name)
-}
-
-fn class_of(claim: &Value) -> &str {
-    let annotated = object::annotation(claim, STORAGE_CLASS);
-    annotated.unwrap_or_else(|| object::text(claim, &["spec", "storageClassName"]))
 }
 
 fn grows(reader: &Reader, old: &str, new: &str) -> bool {

@@ -7,7 +7,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use machinery::object;
+use machinery::object::{self, MIRROR_POD};
 use machinery::schema;
 use machinery::status::Status;
 use serde_json::{Value, json};
@@ -29,8 +29,6 @@ const DEFAULT_ACCOUNT: &str = "default";
 const VOLUME_PREFIX: &str = "kube-api-access-";
 /// Mount path of the token in containers.
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// Annotation of a mirror pod: a node runs it by itself and only shows it here.
-const MIRROR: &str = "kubernetes.io/config.mirror";
 /// Annotation of an account that allows only its own secrets.
 const ENFORCE: &str = "kubernetes.io/enforce-mountable-secrets";
 
@@ -97,7 +95,7 @@ async fn find_account(reader: &Reader, namespace: &str, name: &str) -> Result<Ar
 /// mirror pod, which has no account and is not changed. The error names what a mirror pod may not
 /// have.
 fn account(pod: &mut Value) -> Result<Option<String>, String> {
-    if object::annotation(pod, MIRROR).is_some() {
+    if object::annotation(pod, MIRROR_POD).is_some() {
         return check_mirror(pod).map(|()| None);
     }
     let named = ["serviceAccountName", "serviceAccount"]

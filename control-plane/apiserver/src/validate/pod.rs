@@ -86,10 +86,10 @@ pub(crate) fn pod(object: &Value) -> Causes {
     let mut causes = Causes::default();
     let at = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
     spec(&at, Kind::Pod, object::name(object), &mut causes);
-    if let Some(mirror) = object::annotation(object, change::MIRROR)
+    if let Some(mirror) = object::annotation(object, object::MIRROR_POD)
         && at.text("nodeName").is_empty()
     {
-        let path = format!("metadata.annotations[{}]", change::MIRROR);
+        let path = format!("metadata.annotations[{}]", object::MIRROR_POD);
         let why = "must set spec.nodeName if mirror pod annotation is set";
         causes.push(Cause::invalid(&path, &mirror.into(), why));
     }

@@ -1,15 +1,13 @@
 //! Volumes, claims, and their classes.
 
 use machinery::name;
-use machinery::object;
+use machinery::object::{self, STORAGE_CLASS};
 use machinery::status::Cause;
 use serde_json::Value;
 
 use super::field::FieldValue;
 use super::{Causes, quantity, unchanged};
 
-/// The annotation that named the class of a claim before there was a field.
-const STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 const ACCESS_MODES: [&str; 4] = [
     "ReadOnlyMany",
     "ReadWriteMany",

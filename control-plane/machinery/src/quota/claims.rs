@@ -14,8 +14,6 @@ const VOLUME_CLAIMS: &str = "persistentvolumeclaims";
 const STORAGE: &str = "requests.storage";
 /// What comes between a storage class and one of the names above.
 const OF_STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";
-/// The annotation that named the class before the field did.
-const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 /// What follows a device class.
 const OF_DEVICE_CLASS: &str = ".deviceclass.resource.k8s.io/devices";
 /// The most devices that one request can get; one for all devices counts as so many.
@@ -35,12 +33,17 @@ pub(super) fn counts_of_devices(resource: &str) -> bool {
     resource.ends_with(OF_DEVICE_CLASS)
 }
 
+/// The storage class of a volume claim; empty if it has none.
+pub fn storage_class(claim: &Value) -> &str {
+    let annotated = object::annotation(claim, object::STORAGE_CLASS);
+    annotated.unwrap_or_else(|| object::text(claim, &["spec", "storageClassName"]))
+}
+
 /// What a volume claim uses, as a whole and of its storage class.
 pub(super) fn usage_of_volumes(claim: &Value) -> Amounts {
     let mut usage = Amounts::from([number(VOLUME_CLAIMS, 1)]);
     usage.extend(storage(claim).map(|storage| (STORAGE.to_owned(), storage)));
-    let class = object::annotation(claim, CLASS_ANNOTATION);
-    let class = class.unwrap_or_else(|| object::text(claim, &["spec", "storageClassName"]));
+    let class = storage_class(claim);
     if !class.is_empty() {
         let of_class = |(name, amount): (&String, &Quantity)| {
             (format!("{class}{OF_STORAGE_CLASS}{name}"), *amount)

@@ -1,15 +1,12 @@
 //! Pods: a node shows the pods that it runs by itself (mirror pods), reports the state of those
 //! bound to it, and evicts them.
 
-use machinery::object;
+use machinery::object::{self, MIRROR_POD};
 use serde_json::Value;
 
 use super::{Refusal, Write, stored};
 use crate::admission::{CREATE, DELETE, UPDATE};
 use crate::auth::node::references;
-
-/// Annotation of a mirror pod.
-const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// Sources of volumes for which a node needs nothing of the cluster.
 const PLAIN_SOURCES: [&str; 22] = [
@@ -86,9 +83,9 @@ impl Write<'_> {
 
     async fn mirror_pod(&self) -> Result<(), Refusal> {
         let (node, pod) = (self.node, self.object);
-        if object::annotation(pod, MIRROR).is_none() {
+        if object::annotation(pod, MIRROR_POD).is_none() {
             return Err(format!(
-                "pod does not have {MIRROR:?} annotation, node {node:?} can only create mirror pods"
+                "pod does not have {MIRROR_POD:?} annotation, node {node:?} can only create mirror pods"
             )
             .into());
         }

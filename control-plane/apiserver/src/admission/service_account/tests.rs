@@ -95,7 +95,7 @@ fn secrets_for_images_come_from_the_account_unless_the_pod_has_its_own() {
 fn a_mirrored_pod_has_no_account_and_no_secrets() {
     let mirror = |spec: Value| {
         let mut pod = pod(spec);
-        pod["metadata"]["annotations"] = json!({MIRROR: "x"});
+        pod["metadata"]["annotations"] = json!({MIRROR_POD: "x"});
         account(&mut pod)
     };
     assert_eq!(mirror(json!({})), Ok(None));

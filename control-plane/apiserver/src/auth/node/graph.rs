@@ -13,14 +13,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use machinery::object;
+use machinery::object::{self, MIRROR_POD};
 use serde_json::Value;
 
 use super::references;
 use crate::auth::follow::View;
-
-/// Annotation of a mirror pod: a node runs it by itself and only shows it here.
-const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// The sort of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -181,7 +178,7 @@ fn source(kind: &str, namespace: &str, name: &str) -> Option<Vertex> {
 fn of_pod(source: &Vertex, pod: &Value, node: &str) -> Vec<Edge> {
     let mut used = vec![source.clone()];
     // A mirror pod is written by the node itself. It must not open anything to it.
-    if object::annotation(pod, MIRROR).is_none() {
+    if object::annotation(pod, MIRROR_POD).is_none() {
         let mut uses = |sort, name: &str| {
             if !name.is_empty() {
                 used.push(Vertex::new(sort, &source.namespace, name));

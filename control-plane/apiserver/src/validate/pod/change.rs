@@ -6,7 +6,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use machinery::object;
+use machinery::object::{self, APP_ARMOR, MIRROR_POD};
 use machinery::status::Cause;
 use serde_json::{Map, Value, json};
 
@@ -14,9 +14,6 @@ use super::super::Causes;
 use super::super::field::FieldValue;
 use super::{containers, scheduling};
 
-/// The annotation of a pod that a node made by itself.
-pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
-const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 const LISTS: [&str; 2] = ["containers", "initContainers"];
 const DEADLINE: &str = "activeDeadlineSeconds";
 const GRACE: &str = "terminationGracePeriodSeconds";
@@ -42,7 +39,7 @@ pub(crate) fn annotations(old: &Value, new: &Value) -> Causes {
     let mut causes = Causes::default();
     let mut refuse = |key: &str, verb: &str| {
         let what = match key {
-            MIRROR => "mirror pod annotation",
+            MIRROR_POD => "mirror pod annotation",
             key if key.starts_with(APP_ARMOR) => "AppArmor annotations",
             _ => return,
         };

@@ -8,8 +8,6 @@ use serde_json::Value;
 use super::Violation;
 use super::pod::{Pod, containers_named, context, name, plural, present, quoted};
 
-/// Annotations of profiles, from before there were fields.
-const APP_ARMOR_PREFIX: &str = "container.apparmor.security.beta.kubernetes.io/";
 const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const SECCOMP_PREFIX: &str = "container.seccomp.security.alpha.kubernetes.io/";
 
@@ -35,7 +33,7 @@ pub(super) fn app_armor(pod: &Pod) -> Option<Violation> {
     };
     let mut annotations: Vec<_> = pod
         .annotations()
-        .filter(|(key, value)| key.starts_with(APP_ARMOR_PREFIX) && !is_allowed(value))
+        .filter(|(key, value)| key.starts_with(object::APP_ARMOR) && !is_allowed(value))
         .map(|(key, value)| format!("{key}={value:?}"))
         .collect();
     annotations.sort();

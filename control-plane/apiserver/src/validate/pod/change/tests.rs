@@ -114,9 +114,9 @@ fn the_annotations_that_decide_what_a_pod_may_do_stay() {
         )]
     );
     assert_eq!(
-        told(json!({ MIRROR: "x" }), json!({})),
+        told(json!({ MIRROR_POD: "x" }), json!({})),
         [format!(
-            "metadata.annotations[{MIRROR}]: Forbidden: may not remove or update mirror pod annotation"
+            "metadata.annotations[{MIRROR_POD}]: Forbidden: may not remove or update mirror pod annotation"
         )]
     );
 }
