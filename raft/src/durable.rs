@@ -68,6 +68,18 @@ impl Default for Options {
     }
 }
 
+/// What a log keeps of the entries that only followers may need, in whole files.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Keep {
+    /// The newest of them, as many as fit.
+    pub bytes: u64,
+    /// More if a follower is being fed the entries after this one, or gets a snapshot that holds
+    /// all up to it: it would need another snapshot without them.
+    pub feeding_after: Option<Index>,
+    /// How many bytes that may be.
+    pub fed_bytes: u64,
+}
+
 /// Applies one committed entry.
 pub type Apply<'a> = dyn FnMut(&Entry) -> Result<()> + 'a;
 
@@ -229,19 +241,28 @@ impl LogWriter {
     /// Entries before `index` are no longer needed for a start; [`Self::finish_drop`] removes whole
     /// segments of them.
     pub fn drop_before(&mut self, index: Index) -> Result<()> {
-        self.drop_but(index, 0)
+        self.drop_but(index, Keep::default())
     }
 
-    /// Like `drop_before`, but keeps the newest of those entries for followers that lag, as many
-    /// files as fit into `keep_bytes`.
-    pub fn drop_but(&mut self, index: Index, keep_bytes: u64) -> Result<()> {
+    /// Like `drop_before`, but keeps the newest of those entries for followers that lag.
+    pub fn drop_but(&mut self, index: Index, keep: Keep) -> Result<()> {
         self.needed_from = self.needed_from.max(index);
-        self.wal.drop_but(self.needed_from, keep_bytes)
+        self.shrink_to(keep)
     }
 
-    /// Drops entries that only followers may need, until those left fit into `keep_bytes`.
-    pub fn shrink_to(&mut self, keep_bytes: u64) -> Result<()> {
-        self.wal.drop_but(self.needed_from, keep_bytes)
+    /// Drops entries that only followers may need, until those left are no more than `keep` says.
+    pub fn shrink_to(&mut self, keep: Keep) -> Result<()> {
+        let fed_bytes = keep.feeding_after.map_or(0, |after| {
+            let is_fed = self.wal.droppable_bytes(self.needed_from.min(after + 1));
+            self.kept_bytes() - is_fed
+        });
+        let bytes = if fed_bytes <= keep.fed_bytes {
+            keep.bytes.max(fed_bytes)
+        } else {
+            // It will need a snapshot again anyhow.
+            keep.bytes
+        };
+        self.wal.drop_but(self.needed_from, bytes)
     }
 
     /// Bytes of the files that only followers may need, as far as that is known since the start.

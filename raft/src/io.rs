@@ -346,6 +346,9 @@ pub struct Status {
     pub learner: bool,
     /// Leadership is being handed to this member; [`NOBODY`](crate::NOBODY) if it is not.
     pub transferring_to: NodeId,
+    /// Followers that are being fed need the entries after this one, be they in memory or on the
+    /// disk. `None` if there are none, or another member leads.
+    pub feeding_after: Option<Index>,
     pub waiting: Waiting,
 }
 

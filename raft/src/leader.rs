@@ -327,6 +327,11 @@ impl Leader {
         needs.flatten().min()
     }
 
+    /// Followers that are being fed need the entries after the returned index.
+    pub(crate) fn feeding_after(&self) -> Option<Index> {
+        self.peers.values().filter_map(Progress::fed_after).min()
+    }
+
     /// Ends each step of a leader: commits what a majority holds, begins and confirms read
     /// rounds, sends every follower what it lacks.
     pub(crate) fn flush(&mut self, state: &mut State, now: Now) {

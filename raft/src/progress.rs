@@ -165,18 +165,31 @@ impl Progress {
     pub(crate) fn needs_after(&self, base: Index) -> Option<Index> {
         let after = match self.flow {
             Flow::Snapshot { holds, .. } => holds,
-            _ if !self.active && !self.was_active => return None,
+            _ if self.is_silent() => return None,
             _ if self.matched >= base => self.matched,
             _ => self.next - 1,
         };
         (after >= base).then_some(after)
     }
 
+    /// The follower is fed the entries after the returned index, or will be once it has its snapshot.
+    /// `None` if it is silent and gets no snapshot.
+    pub(crate) fn fed_after(&self) -> Option<Index> {
+        match self.flow {
+            Flow::Snapshot { holds, .. } => Some(holds),
+            _ if self.is_silent() => None,
+            _ => Some(self.matched),
+        }
+    }
+
+    fn is_silent(&self) -> bool {
+        !self.active && !self.was_active
+    }
+
     /// How many bytes of entries may be read from the disk for it now; `None`: it can take none.
     pub(crate) fn may_fetch(&self, limits: &Limits) -> Option<usize> {
-        let is_silent = !self.active && !self.was_active;
         match self.flow {
-            _ if is_silent || self.fetching.is_some() => None,
+            _ if self.is_silent() || self.fetching.is_some() => None,
             Flow::Snapshot { .. } | Flow::Probe { paused: true } => None,
             // It may be refused: more than one append would be read in vain.
             Flow::Probe { paused: false } => Some(limits.append_bytes),

@@ -155,6 +155,10 @@ impl Raft {
                 Role::Leader(leader) => leader.transfer.as_ref().map_or(NOBODY, |t| t.to),
                 _ => NOBODY,
             },
+            feeding_after: match &self.role {
+                Role::Leader(leader) => leader.feeding_after(),
+                _ => None,
+            },
             waiting: match &self.role {
                 Role::Leader(leader) => leader.waiting(state),
                 _ => Waiting {

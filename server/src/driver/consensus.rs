@@ -133,6 +133,7 @@ impl ConsensusDriver {
         let leadership = &self.shared.leadership;
         let status = self.consensus.status();
         leadership.set_committed(status.commit);
+        leadership.set_feeding_after(status.feeding_after);
         self.shared.queues.publish(status.waiting);
         let Some(change) = self.effects.role_change.take() else {
             return;

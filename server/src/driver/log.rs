@@ -49,7 +49,7 @@ impl Log {
                 }
                 LogEvent::DropBefore { index } => {
                     self.writer
-                        .drop_but(index, self.shared.log_keep_bytes())
+                        .drop_but(index, self.shared.log_keep())
                         .map_err(unwritten)?;
                     self.clear(ports);
                 }
@@ -61,7 +61,7 @@ impl Log {
                 }
                 LogEvent::Shrink => {
                     self.writer
-                        .shrink_to(self.shared.log_keep_bytes())
+                        .shrink_to(self.shared.log_keep())
                         .map_err(unwritten)?;
                     self.clear(ports);
                 }

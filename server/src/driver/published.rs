@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::time::Duration;
 
+use raft::durable::Keep;
 use raft::{NOBODY, NodeId, RoleChange, Term, Waiting};
 use storage::mvcc::Stats;
 
@@ -29,6 +30,8 @@ pub struct Published {
     log_kept_bytes: AtomicU64,
     /// How many of them may be kept. Written by [`super::space::Disks`].
     log_keep_bytes: AtomicU64,
+    /// The same while a member is being fed. Written by [`super::space::Disks`].
+    log_fed_bytes: AtomicU64,
 }
 
 /// Who leads, as far as this member knows. Written by the consensus actor alone.
@@ -40,6 +43,8 @@ pub struct Leadership {
     /// When this member last became the leader, in nanoseconds of its clock.
     led_since: AtomicU64,
     committed: AtomicU64,
+    /// See [`raft::Status::feeding_after`]; `u64::MAX` for `None`.
+    feeding_after: AtomicU64,
 }
 
 /// What waits in memory, in bytes of entries; see [`raft::Waiting`]. Written by the consensus actor
@@ -101,6 +106,7 @@ impl Published {
             log_limit_bytes: AtomicU64::new(0),
             log_kept_bytes: AtomicU64::new(0),
             log_keep_bytes: AtomicU64::new(0),
+            log_fed_bytes: AtomicU64::new(0),
         };
         shared.progress.set_standing(standing);
         shared
@@ -139,12 +145,18 @@ impl Published {
         self.log_kept_bytes.store(bytes, Relaxed);
     }
 
-    pub(super) fn log_keep_bytes(&self) -> u64 {
-        self.log_keep_bytes.load(Relaxed)
+    pub(super) fn log_keep(&self) -> Keep {
+        let feeding_after = self.leadership.feeding_after.load(Relaxed);
+        Keep {
+            bytes: self.log_keep_bytes.load(Relaxed),
+            feeding_after: (feeding_after != u64::MAX).then_some(feeding_after),
+            fed_bytes: self.log_fed_bytes.load(Relaxed),
+        }
     }
 
-    pub(super) fn set_log_keep(&self, bytes: u64) {
+    pub(super) fn set_log_keep(&self, bytes: u64, fed_bytes: u64) {
         self.log_keep_bytes.store(bytes, Relaxed);
+        self.log_fed_bytes.store(fed_bytes, Relaxed);
     }
 
     /// True if this member leads.
@@ -191,6 +203,10 @@ impl Leadership {
 
     pub(super) fn set_committed(&self, index: u64) {
         self.committed.store(index, Relaxed);
+    }
+
+    pub(super) fn set_feeding_after(&self, index: Option<u64>) {
+        self.feeding_after.store(index.unwrap_or(u64::MAX), Relaxed);
     }
 
     /// Publishes a change of role and returns the previous leader. `now` counts as the time when

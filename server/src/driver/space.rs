@@ -95,16 +95,18 @@ impl Disks {
     }
 
     /// What is kept is the first to go when the disk fills up: it goes while there is still space for
-    /// all else, so that it never costs clients a write. Returns true if there is too much of it.
+    /// all else, so that it never costs clients a write. Until then, a member that is being fed finds
+    /// all that it needs, be it more than the flag says. Returns true if there may be too much of it.
     fn limit_kept(&self, disk: Option<DiskSpace>) -> bool {
         let kept = self.shared.log_kept_bytes();
         let room = disk.map_or(u64::MAX, |disk| space_alarm::room_for_kept(disk, kept));
         // A member that is alone feeds nobody, and its writes are cheapest into the files that its
         // checkpoints set free.
         let useless = self.shared.space.is_low() || self.shared.progress.is_alone();
+        let useless = useless || self.keep_bytes == 0;
         let room = if useless { 0 } else { room };
         let limit = room.min(self.keep_bytes);
-        self.shared.set_log_keep(limit);
+        self.shared.set_log_keep(limit, room);
         kept > limit
     }
 
@@ -138,7 +140,7 @@ mod tests {
             100 * MIB,
         );
         assert_eq!(
-            shared.log_keep_bytes(),
+            shared.log_keep().bytes,
             100 * MIB,
             "clients may come at once"
         );
@@ -147,13 +149,15 @@ mod tests {
         assert!(!look());
         vfs.set_capacity(300 * MIB);
         assert!(look(), "an eighth of what would be there without it");
-        assert_eq!(shared.log_keep_bytes(), 50 * MIB);
+        assert_eq!(shared.log_keep().bytes, 50 * MIB);
+        assert_eq!(shared.log_keep().fed_bytes, 50 * MIB);
         shared.set_log_kept(50 * MIB);
         assert!(look());
         shared.set_log_kept(40 * MIB);
         assert!(!look());
         assert!(!disks.limit_kept(None), "nobody knows");
-        assert_eq!(shared.log_keep_bytes(), 100 * MIB);
+        assert_eq!(shared.log_keep().bytes, 100 * MIB);
+        assert_eq!(shared.log_keep().fed_bytes, u64::MAX, "not by the flag");
     }
 
     #[test]
@@ -170,11 +174,12 @@ mod tests {
         };
         shared.progress.set_standing(alone);
         assert!(disks.limit_kept(None));
-        assert_eq!(shared.log_keep_bytes(), 0);
+        assert_eq!(shared.log_keep().bytes, 0);
+        assert_eq!(shared.log_keep().fed_bytes, 0);
         // A learner is fed, too.
         shared.progress.set_standing(Standing::default());
         assert!(!disks.limit_kept(None));
-        assert_eq!(shared.log_keep_bytes(), MIB);
+        assert_eq!(shared.log_keep().bytes, MIB);
     }
 
     #[test]
@@ -188,6 +193,7 @@ mod tests {
         let stats = storage::mvcc::Stats::default();
         shared.space.publish(&stats, true);
         assert!(disks.limit_kept(None));
-        assert_eq!(shared.log_keep_bytes(), 0);
+        assert_eq!(shared.log_keep().bytes, 0);
+        assert_eq!(shared.log_keep().fed_bytes, 0);
     }
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use storage::vfs::sim::SimVfs;
 
-use crate::durable::{LogWriter, Options};
+use crate::durable::{Keep, LogWriter, Options};
 use crate::message::{Entry, EntryKind, HardState, Index, Position, Term};
 use crate::rng::Rng;
 use crate::{Fetch, LogPart, Write};
@@ -20,6 +20,13 @@ fn open(vfs: &SimVfs, applied: (Term, Index)) -> LogWriter {
     LogWriter::open(Arc::new(vfs.clone()), Path::new(DIR), applied, options)
         .unwrap()
         .0
+}
+
+fn keep(bytes: u64) -> Keep {
+    Keep {
+        bytes,
+        ..Keep::default()
+    }
 }
 
 fn entry(term: Term, index: Index) -> Entry {
@@ -149,6 +156,36 @@ fn of_several_versions_only_the_last_is_found() {
 }
 
 #[test]
+fn what_a_follower_is_being_fed_stays_beyond_the_usual_limit_but_not_beyond_its_own() {
+    let vfs = SimVfs::new(1);
+    let mut log = open(&vfs, (0, 0));
+    for index in 1..=500 {
+        append(&mut log, 1, index..=index, index - 1);
+    }
+    let feeding = |after, fed_bytes| Keep {
+        feeding_after: Some(after),
+        fed_bytes,
+        ..keep(4096)
+    };
+    log.drop_but(450, feeding(200, u64::MAX)).unwrap();
+    assert!(find(&log, 201, 500, 1).is_some());
+    assert_eq!(find(&log, 100, 500, 1), None, "nobody needs it");
+    let kept = log.kept_bytes();
+    assert!(kept > 2 * 4096, "{kept}");
+    log.shrink_to(feeding(460, u64::MAX)).unwrap();
+    assert!(log.kept_bytes() <= 4096, "it has gone on");
+    // One that needs more than there is room for needs a snapshot anyhow.
+    for index in 501..=900 {
+        append(&mut log, 1, index..=index, index - 1);
+    }
+    log.drop_but(890, feeding(520, 3 * 4096)).unwrap();
+    assert!(log.kept_bytes() <= 4096);
+    // One that is fed from before where the log begins, too.
+    log.drop_but(890, feeding(0, u64::MAX)).unwrap();
+    assert!(log.kept_bytes() <= 4096);
+}
+
+#[test]
 fn what_was_dropped_or_reset_is_not_found_and_the_rest_is() {
     let vfs = SimVfs::new(1);
     let mut log = open(&vfs, (0, 0));
@@ -157,10 +194,10 @@ fn what_was_dropped_or_reset_is_not_found_and_the_rest_is() {
     }
     let job = log.fetch(fetch(2, 500, 500));
     assert_eq!(log.kept_bytes(), 0, "nobody has said what may go");
-    log.drop_but(450, 6 * 4096).unwrap();
+    log.drop_but(450, keep(6 * 4096)).unwrap();
     assert!(log.finish_drop().is_none(), "a fetch is to come");
     assert_eq!(positions(job.run().unwrap())[..2], [(1, 1), (1, 2)]);
-    log.drop_but(450, 6 * 4096).unwrap();
+    log.drop_but(450, keep(6 * 4096)).unwrap();
     log.finish_drop().unwrap().run(|| ()).unwrap();
     let kept = log.kept_bytes();
     assert!(kept > 3 * 4096 && kept <= 6 * 4096, "{kept}");
@@ -177,7 +214,7 @@ fn what_was_dropped_or_reset_is_not_found_and_the_rest_is() {
             [(1, from - 1), (1, from)]
         );
     }
-    log.shrink_to(0).unwrap();
+    log.shrink_to(keep(0)).unwrap();
     assert_eq!(log.kept_bytes(), 0);
     log.append(&Write {
         reset: Some(Position {
@@ -260,7 +297,10 @@ fn whatever_happened_to_the_log_a_fetch_finds_what_is_committed() {
                     model.truncate(from as usize);
                 }
                 1 => log
-                    .drop_but(commit.saturating_sub(rng.below(50)), 4096 * rng.below(9))
+                    .drop_but(
+                        commit.saturating_sub(rng.below(50)),
+                        keep(4096 * rng.below(9)),
+                    )
                     .unwrap(),
                 2 => drop(log.finish_drop().map(|job| job.run(|| ()).unwrap())),
                 3 => {
