@@ -189,7 +189,7 @@ fn connected(client: etcd_api::Client, config: Config) -> Api {
             client_authority: config.client_authority,
         },
         leases: registry::ttl::EventLeases::default(),
-        allocation: tokio::sync::Mutex::new(()),
+        ports: Default::default(),
     };
     Api(Arc::new(Core {
         registry: Arc::new(registry),

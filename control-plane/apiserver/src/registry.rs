@@ -51,8 +51,8 @@ pub(crate) struct Registry {
     pub(crate) issuer: Option<Arc<Issuer>>,
     pub(crate) settings: Settings,
     pub(crate) leases: EventLeases,
-    /// Held from the choice of a free address or port until its service is stored.
-    pub(crate) allocation: tokio::sync::Mutex<()>,
+    /// The ports of services that are being written.
+    pub(crate) ports: allocate::Reserved,
 }
 
 /// Settings by the owner of a cluster about objects.

@@ -1,6 +1,7 @@
 //! Allocates addresses and ports of services. An IPAddress object reserves each address.
 
-use std::collections::BTreeSet;
+mod ports;
+
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -15,11 +16,9 @@ use crate::registry::strategy;
 use crate::resources::catalogue::{Resource, Storage};
 use crate::storage::entry;
 use crate::validate;
+pub(crate) use ports::Reserved;
+use ports::{Chosen, HEALTH_PORT};
 
-/// The range of node ports.
-const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
-/// Field for the port that reports whether a node has pods of the service.
-const HEALTH_PORT: &str = "healthCheckNodePort";
 /// Attempts with random addresses before the range counts as full.
 const TRIES_MAX: usize = 256;
 
@@ -32,9 +31,17 @@ pub(crate) fn concerns(resource: &Resource) -> bool {
 #[derive(Default)]
 pub(crate) struct Allocated {
     address: Option<String>,
+    ports: Option<Chosen>,
 }
 
 impl Allocated {
+    /// The object is stored, at this revision.
+    pub(crate) fn stored(self, revision: i64) {
+        if let Some(ports) = self.ports {
+            ports.stored(revision);
+        }
+    }
+
     /// Releases the allocations after a write that failed. After an error of the store they stay:
     /// the object may have been written.
     pub(crate) async fn give_back_after(self, error: &Status, registry: &Registry) {
@@ -76,9 +83,9 @@ pub(crate) async fn create(
     families(service);
     // Ports come first: a failure there leaves no reserved address behind.
     registry.reader.fresh().await?;
-    ports(registry, None, service)?;
+    let ports = ports::choose(registry, None, service)?;
     let address = address(registry, service, dry).await?;
-    Ok(Allocated { address })
+    Ok(Allocated { address, ports })
 }
 
 /// Keeps the allocations of a service, and allocates what the update adds.
@@ -93,7 +100,7 @@ pub(crate) async fn update(
         for key in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
             object::remove(new, &["spec", key]);
         }
-        drop_node_ports(old, new);
+        ports::remove(old, new);
         return Ok(Allocated::default());
     }
     one_address(Some(old), new);
@@ -108,22 +115,23 @@ pub(crate) async fn update(
         }
     }
     families(new);
-    if wants_node_ports(new) {
-        keep_node_ports(old, new)
+    let on_nodes = ports::wants_node_ports(new);
+    if on_nodes {
+        ports::keep(old, new)
     } else {
-        drop_node_ports(old, new)
+        ports::remove(old, new)
     }
-    if wants_node_ports(new) || wants_health_port(new) {
+    let mut allocated = Allocated::default();
+    if on_nodes || ports::wants_health_port(new) {
         registry.reader.fresh().await?;
-        ports(registry, Some(old), new)?;
+        allocated.ports = ports::choose(registry, Some(old), new)?;
     }
     // An address that the update asks for is taken like any other.
     if object::text(old, &["spec", "clusterIP"]).is_empty() {
         registry.reader.fresh().await?;
-        let address = address(registry, new, dry).await?;
-        return Ok(Allocated { address });
+        allocated.address = address(registry, new, dry).await?;
     }
-    Ok(Allocated::default())
+    Ok(allocated)
 }
 
 /// Releases the address of a service that is deleted or has become an ExternalName.
@@ -327,122 +335,4 @@ fn ip_addresses(registry: &Registry) -> Result<Arc<Storage>, Status> {
         .reader
         .resource("networking.k8s.io", "v1", "ipaddresses")?;
     addresses.stored().cloned()
-}
-
-fn wants_node_ports(service: &Value) -> bool {
-    match object::text(service, &["spec", "type"]) {
-        "NodePort" => true,
-        "LoadBalancer" => {
-            object::at(service, &["spec", "allocateLoadBalancerNodePorts"])
-                != Some(&Value::Bool(false))
-        }
-        _ => false,
-    }
-}
-
-fn wants_health_port(service: &Value) -> bool {
-    let has = object::integer(service, &["spec", HEALTH_PORT]);
-    validate::checks_health(service) && has.unwrap_or(0) == 0
-}
-
-/// Sets the node port of each port of a service, and its health check port.
-fn ports(registry: &Registry, old: Option<&Value>, service: &mut Value) -> Result<(), Status> {
-    let (on_nodes, health) = (wants_node_ports(service), wants_health_port(service));
-    if !on_nodes && !health {
-        return Ok(());
-    }
-    let services = registry.reader.resource("", "v1", "services")?;
-    let own = (
-        object::namespace(service).to_owned(),
-        object::name(service).to_owned(),
-    );
-    let mut used = BTreeSet::new();
-    for other in registry.reader.cached_list(&services.kind, "") {
-        let same = (object::namespace(&other), object::name(&other)) == (&own.0, &own.1);
-        if !same || old.is_none() {
-            used.extend(node_ports(&other));
-            used.extend(object::integer(&other, &["spec", HEALTH_PORT]));
-        }
-    }
-    let name = own.1;
-    let list = service.pointer_mut("/spec/ports").filter(|_| on_nodes);
-    let list = list.and_then(Value::as_array_mut).into_iter().flatten();
-    for (at, port) in list.enumerate() {
-        let asked = port["nodePort"].as_i64().unwrap_or(0);
-        let refuse = |why: &str| {
-            let field = format!("spec.ports[{at}].nodePort");
-            let cause = Cause::invalid(&field, &asked.into(), why);
-            Err(Status::invalid("", "Service", &name, vec![cause]))
-        };
-        let chosen = match asked {
-            0 => free_port(&used)?,
-            asked if !NODE_PORTS.contains(&asked) => {
-                let why = "provided port is not in the valid range. The range of valid ports is 30000-32767";
-                return refuse(why);
-            }
-            asked if used.contains(&asked) => return refuse("provided port is already allocated"),
-            asked => asked,
-        };
-        used.insert(chosen);
-        port["nodePort"] = chosen.into();
-    }
-    if health {
-        object::set(service, &["spec", HEALTH_PORT], free_port(&used)?.into());
-    }
-    Ok(())
-}
-
-fn free_port(used: &BTreeSet<i64>) -> Result<i64, Status> {
-    let count = NODE_PORTS.end() - NODE_PORTS.start() + 1;
-    let start = clock::below(count.unsigned_abs()) as i64;
-    let mut all = (0..count).map(|step| NODE_PORTS.start() + (start + step) % count);
-    all.find(|port| !used.contains(port))
-        .ok_or_else(|| Status::internal("failed to allocate a nodePort: range is full"))
-}
-
-fn node_ports(service: &Value) -> impl Iterator<Item = i64> {
-    let ports = object::items(service, &["spec", "ports"]).iter();
-    ports
-        .filter_map(|port| port["nodePort"].as_i64())
-        .filter(|port| *port > 0)
-}
-
-/// A port that existed before keeps its node port.
-fn keep_node_ports(old: &Value, new: &mut Value) {
-    if wants_health_port(new)
-        && validate::checks_health(old)
-        && let Some(has) = object::at(old, &["spec", HEALTH_PORT])
-    {
-        object::set(new, &["spec", HEALTH_PORT], has.clone());
-    }
-    let before = object::items(old, &["spec", "ports"]);
-    let Some(Value::Array(list)) = new.pointer_mut("/spec/ports") else {
-        return;
-    };
-    for port in list {
-        let same =
-            |one: &&Value| one["port"] == port["port"] && one["protocol"] == port["protocol"];
-        let has = before
-            .iter()
-            .find(same)
-            .and_then(|one| one.get("nodePort"))
-            .cloned();
-        if let Some(has) = has.filter(|_| port["nodePort"].as_i64().unwrap_or(0) == 0) {
-            port["nodePort"] = has;
-        }
-    }
-}
-
-/// Removes the node ports of a service that became internal, except newly named ones.
-fn drop_node_ports(old: &Value, new: &mut Value) {
-    let had: BTreeSet<i64> = node_ports(old).collect();
-    let Some(Value::Array(list)) = new.pointer_mut("/spec/ports") else {
-        return;
-    };
-    for port in list.iter_mut().filter_map(Value::as_object_mut) {
-        let has = port.get("nodePort").and_then(Value::as_i64);
-        if has.is_some_and(|has| had.contains(&has)) {
-            port.remove("nodePort");
-        }
-    }
 }

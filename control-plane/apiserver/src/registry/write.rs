@@ -11,7 +11,7 @@ use crate::audit::Record;
 use crate::auth::{Answer, User};
 use crate::clock;
 use crate::registry::Registry;
-use crate::registry::allocate;
+use crate::registry::allocate::{self, Allocated};
 use crate::registry::edit::{Edit, Edited, Step};
 use crate::registry::lifecycle;
 use crate::registry::managed::{Configuration, fits_without_managers};
@@ -66,9 +66,7 @@ struct Update<'a, 'b> {
     /// The old service, if the update gives up its address.
     had_address: Option<Arc<Value>>,
     /// What the present attempt has allocated.
-    allocated: allocate::Allocated,
-    /// Held as for a new service: an update may ask for an address or a port.
-    guard: Option<tokio::sync::MutexGuard<'a, ()>>,
+    allocated: Allocated,
 }
 
 impl Writer<'_> {
@@ -106,18 +104,7 @@ impl Writer<'_> {
         let storage = resource.stored()?;
         self.refuse_if_terminating(object::name(&object))?;
         let versioned = !object::resource_version(&object).is_empty();
-        self.complete(&mut object, true).await?;
-        // Held until the service is stored, so that the next one chooses from what is free after
-        // that. Not before: admission may ask webhooks, which may write services themselves.
-        let guard = if allocate::concerns(resource) {
-            Some(self.registry.allocation.lock().await)
-        } else {
-            None
-        };
-        let allocated = match &guard {
-            Some(_) => allocate::create(self.registry, &mut object, self.dry).await?,
-            None => allocate::Allocated::default(),
-        };
+        let allocated = self.complete(&mut object, true).await?;
         let name = object::name(&object).to_owned();
         let key = storage.key(self.namespace, &name);
         let mut stored = convert::stored(resource, object).await?;
@@ -146,7 +133,10 @@ impl Writer<'_> {
             }
         };
         match written {
-            Ok(Some(revision)) => Ok(Arc::new(Entry::new(revision, stored))),
+            Ok(Some(revision)) => {
+                allocated.stored(revision);
+                Ok(Arc::new(Entry::new(revision, stored)))
+            }
             other => {
                 let exists = already_exists(resource, &name);
                 let error = other.err().unwrap_or(exists);
@@ -179,8 +169,9 @@ impl Writer<'_> {
         self.registry.reader.store.create(key, value, lease).await
     }
 
-    /// Prepares, admits and validates a new object. An applied one has its managers.
-    async fn complete(&self, object: &mut Value, manage: bool) -> Result<(), Status> {
+    /// Prepares, admits and validates a new object, and allocates what it needs. An applied one has
+    /// its managers.
+    async fn complete(&self, object: &mut Value, manage: bool) -> Result<Allocated, Status> {
         let resource = &*self.resource;
         lifecycle::match_namespace(resource, self.namespace, object)?;
         set_defaults(resource, object);
@@ -195,14 +186,27 @@ impl Writer<'_> {
         // After admission, which may not choose what only the server sets.
         lifecycle::created(resource, object);
         (strategy::of(resource).set_requester)(self.user, object);
-        if allocate::concerns(resource) {
+        let allocates = allocate::concerns(resource);
+        if allocates {
             allocate::prepare(object)?;
         }
         let rules = &strategy::of(resource).rules;
         let causes = rules.create(resource, object, self.policy());
         refuse(resource, object, causes)?;
+        // Before those that validate: they see the whole object, and may refuse an address.
+        let allocated = if allocates {
+            allocate::create(self.registry, object, self.dry).await?
+        } else {
+            Allocated::default()
+        };
         let chain = &self.registry.admission;
-        chain.validate(mutated, &admission, object).await
+        match chain.validate(mutated, &admission, object).await {
+            Ok(()) => Ok(allocated),
+            Err(error) => {
+                allocated.give_back(self.registry).await;
+                Err(error)
+            }
+        }
     }
 
     /// Stores a whole new state of an object.
@@ -234,8 +238,7 @@ impl Writer<'_> {
             change,
             warnings: Vec::new(),
             had_address: None,
-            allocated: allocate::Allocated::default(),
-            guard: None,
+            allocated: Allocated::default(),
         };
         let edit = self.registry.edit(storage, &key, self.dry, &mut update);
         let edited = match edit.await {
@@ -246,7 +249,11 @@ impl Writer<'_> {
                 return Err(error);
             }
         };
-        self.settle(edited.entry_ref().revision).await?;
+        let revision = edited.entry_ref().revision;
+        if !self.dry {
+            update.allocated.stored(revision);
+        }
+        self.settle(revision).await?;
         let warnings = update.warnings;
         if let Edited::Deleted(entry) = &edited {
             allocate::deleted(self.registry, &self.resource, &entry.object).await;
@@ -334,13 +341,7 @@ impl Update<'_, '_> {
             return Err(self.another(object::uid(&object), ""));
         }
         let manage = !matches!(self.change, Change::Apply(_));
-        self.guard = None;
-        self.writer.complete(&mut object, manage).await?;
-        if allocate::concerns(resource) {
-            self.guard = Some(self.writer.registry.allocation.lock().await);
-            self.allocated =
-                allocate::create(self.writer.registry, &mut object, self.writer.dry).await?;
-        }
+        self.allocated = self.writer.complete(&mut object, manage).await?;
         Ok(Step::Put(convert::stored(resource, object).await?))
     }
 
@@ -373,8 +374,6 @@ impl Update<'_, '_> {
             writer.manage(self.subresource, Some(&old), &mut new).await;
         }
         let managers = managers_of(&new);
-        // Admission may ask webhooks, which may write services themselves.
-        self.guard = None;
         let admission = self
             .writer
             .admission(UPDATE, self.subresource, self.name, Some(&old));
@@ -386,7 +385,6 @@ impl Update<'_, '_> {
         // Kept even if the subresource changes no other metadata.
         set_managers(&mut new, managers);
         if allocate::concerns(resource) && self.subresource.is_empty() {
-            self.guard = Some(self.writer.registry.allocation.lock().await);
             self.allocated =
                 allocate::update(self.writer.registry, &old, &mut new, self.writer.dry).await?;
             let address = |one| object::text(one, &["spec", "clusterIP"]);
@@ -397,7 +395,11 @@ impl Update<'_, '_> {
         let rules = &strategy::of(resource).rules;
         let causes = rules.update(resource, self.subresource, (&old, &new), policy);
         refuse(resource, &new, causes)?;
-        chain.validate(mutated, &admission, &new).await?;
+        if let Err(error) = chain.validate(mutated, &admission, &new).await {
+            let allocated = std::mem::take(&mut self.allocated);
+            allocated.give_back(self.writer.registry).await;
+            return Err(error);
+        }
         // A write that changes nothing has no time.
         if apply::equal_without_times(&old, &new) {
             set_managers(&mut new, managers_of(&old));
