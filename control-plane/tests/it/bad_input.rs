@@ -152,6 +152,10 @@ fn paths_and_methods_that_are_not_served_are_told_apart() {
         "MethodNotAllowed",
         "the server does not allow this method",
     );
+    // Load balancers ask for heads of probes. No resource takes the method.
+    for (path, code) in [("/healthz", 200), ("/api/v1/pods", 405)] {
+        assert_eq!(cluster.call("HEAD", path).send().code, code, "{path}");
+    }
     let csv = cluster
         .call("GET", MAPS)
         .header("Accept", "text/csv")

@@ -101,8 +101,8 @@ pub(crate) fn takes(method: &Method, info: &Info, target: &Target) -> bool {
     let named = !target.name.is_empty();
     let everywhere = target.resource.kind.namespaced() && target.namespace.is_empty();
     match info.attributes.verb.as_str() {
-        "watch" if info.watch_path => *method == Method::GET,
-        "get" | "list" | "watch" => true,
+        // No resource takes HEAD.
+        "get" | "list" | "watch" => *method == Method::GET,
         // Across all namespaces, only reads are allowed.
         _ if everywhere => false,
         "create" | "deletecollection" => true,
