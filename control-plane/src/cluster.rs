@@ -13,6 +13,7 @@ use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -118,22 +119,13 @@ impl Plan {
             tasks: JoinSet::new(),
             stop: watch::Sender::new(false),
         };
-        let mut api = None;
-        if self.has(Component::Apiserver) {
-            let client = match (store, &self.etcd_servers) {
-                (Some(store), _) => etcd_api::Client::new(store.channel()),
-                (None, Some(url)) => etcd_api::Client::connect(url.clone()).await?,
-                (None, None) => {
-                    return Err("an apiserver without a store takes --etcd-servers".into());
-                }
-            };
-            api = Some(self.start_api(client).await?);
-        }
-        let server = api.as_ref().map(|api| &api.server);
-        self.start_parts(server, &mut running).await?;
-        if let Some(server) = server {
-            server.ready().await?;
-        }
+        let mut stop = pin!(stop);
+        // Looked at first, so that a signal ends this in order from the first moment on.
+        let api = tokio::select! {
+            biased;
+            () = stop.as_mut() => return Ok(()),
+            api = self.start(store, &mut running) => api?,
+        };
         tell(&Up {
             api: api.as_ref().map(|api| api.address),
             store: store.and_then(|store| store.addresses().first().copied()),
@@ -167,6 +159,31 @@ impl Plan {
             Some(Ok(Err(why))) => Err(why.into()),
             Some(Err(panic)) => Err(panic.into()),
         }
+    }
+
+    /// Starts all parts; the apiserver answers when this returns.
+    async fn start(
+        &self,
+        store: Option<&Local>,
+        running: &mut Running,
+    ) -> Result<Option<RunningApi>, Box<dyn Error>> {
+        let mut api = None;
+        if self.has(Component::Apiserver) {
+            let client = match (store, &self.etcd_servers) {
+                (Some(store), _) => etcd_api::Client::new(store.channel()),
+                (None, Some(url)) => etcd_api::Client::connect(url.clone()).await?,
+                (None, None) => {
+                    return Err("an apiserver without a store takes --etcd-servers".into());
+                }
+            };
+            api = Some(self.start_api(client).await?);
+        }
+        let server = api.as_ref().map(|api| &api.server);
+        self.start_parts(server, running).await?;
+        if let Some(server) = server {
+            server.ready().await?;
+        }
+        Ok(api)
     }
 
     fn start_store(&self) -> Result<Local, Box<dyn Error>> {
