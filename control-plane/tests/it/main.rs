@@ -32,6 +32,7 @@ mod manners;
 mod nodes;
 mod objects;
 mod overload;
+mod packages;
 mod parts;
 mod pod_security;
 mod pods;

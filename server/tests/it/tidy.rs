@@ -54,6 +54,7 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("control-plane", "go-text", ""),
     ("control-plane", "machinery", ""),
     ("control-plane", "stele", ""),
+    ("control-plane", "stele-test", "dev"),
     ("control-plane", "storage", ""),
     ("control-plane", "testkit", "dev"),
 ];

@@ -1,0 +1,3 @@
+module stele.example/steletest
+
+go 1.21
