@@ -6,6 +6,7 @@
 
 pub mod authenticate;
 pub mod authorize;
+pub mod bootstrap_token;
 pub mod certificate;
 mod follow;
 pub mod impersonate;
@@ -16,6 +17,7 @@ pub mod rbac;
 pub mod review;
 pub mod tls;
 pub mod token;
+pub mod token_review;
 pub mod user;
 
 use std::collections::BTreeMap;

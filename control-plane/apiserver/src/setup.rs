@@ -20,6 +20,7 @@ use crate::auth::jwt::public::PublicKey;
 use crate::auth::pki::{self, Identity, Pki};
 use crate::auth::tls::Tls;
 use crate::auth::token::Issuer;
+use crate::auth::token_review::{self, Reviewer};
 use crate::cidr::Cidr;
 use crate::clock;
 use crate::config::Config;
@@ -61,6 +62,15 @@ pub struct Accounts {
     pub keys: Vec<PathBuf>,
 }
 
+/// Further ways to be known than by certificates, tokens from a file and service accounts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Further {
+    /// True if the tokens of bootstrap secrets are allowed in.
+    pub bootstrap_tokens: bool,
+    /// The webhook that knows tokens.
+    pub webhook: Option<token_review::Options>,
+}
+
 /// Settings of authentication and authorization, from a command line.
 pub struct Settings {
     /// Where the server's certificate comes from.
@@ -81,6 +91,8 @@ pub struct Settings {
     pub modes: Vec<Mode>,
     /// The tokens of service accounts.
     pub accounts: Accounts,
+    /// Further ways to be known.
+    pub further: Further,
 }
 
 /// The layers in front of the registry, with their keys.
@@ -119,6 +131,8 @@ impl Settings {
         let credentials = Credentials {
             tokens,
             issuer: Arc::clone(&issuer),
+            bootstrap: self.further.bootstrap_tokens,
+            reviewer: self.reviewer()?,
             anonymous: self.anonymous,
         };
         let mut plugins: Vec<Arc<dyn Plugin>> = vec![Arc::new(ServiceAccount)];
@@ -144,6 +158,16 @@ impl Settings {
             ..Config::default()
         };
         Ok(Setup { config, pki, tls })
+    }
+
+    fn reviewer(&self) -> Result<Option<Reviewer>, String> {
+        let Some(options) = &self.further.webhook else {
+            return Ok(None);
+        };
+        let reviewer = Reviewer::open(options);
+        reviewer
+            .map(Some)
+            .map_err(|why| format!("--authentication-token-webhook-config-file: {why}"))
     }
 
     /// The names of the server's certificate.

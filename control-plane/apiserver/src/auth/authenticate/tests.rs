@@ -10,6 +10,8 @@ fn authenticator(anonymous: bool) -> Credentials {
     Credentials {
         tokens: StaticTokens::parse(file).unwrap(),
         issuer: Arc::new(issuer()),
+        bootstrap: false,
+        reviewer: None,
         anonymous,
     }
 }
