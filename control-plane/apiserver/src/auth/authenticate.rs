@@ -17,6 +17,8 @@ use machinery::status::Status;
 use machinery::time::Timestamp;
 use serde_json::Value;
 
+use super::front_proxy::FrontProxy;
+use super::openid::OpenId;
 use super::tls::Peer;
 use super::token::{Issuer, Objects};
 use super::token_review::Reviewer;
@@ -46,8 +48,12 @@ pub struct Credentials {
     pub issuer: Arc<Issuer>,
     /// True if the tokens of bootstrap secrets are allowed in.
     pub bootstrap: bool,
+    /// Knows the tokens of an OpenID provider.
+    pub openid: Option<OpenId>,
     /// Knows further tokens.
     pub reviewer: Option<Reviewer>,
+    /// Proxies that name users.
+    pub proxies: Option<Arc<FrontProxy>>,
     /// True if requests without credentials are allowed in as `system:anonymous`.
     pub anonymous: bool,
 }
@@ -97,6 +103,18 @@ impl Credentials {
         now: Timestamp,
     ) -> Result<User, String> {
         let mut refused = None;
+        let peer = match peer {
+            Peer::Proxy { not_after, own } => {
+                if let Some(proxies) = &self.proxies
+                    && now.seconds <= *not_after
+                    && let Some(user) = proxies.user(headers)
+                {
+                    return Ok(user.authenticated());
+                }
+                own
+            }
+            other => other,
+        };
         match peer {
             // The certificate is checked during the handshake; the connection may last longer than
             // it.
@@ -105,7 +123,8 @@ impl Credentials {
             }
             Peer::Bearer(_) => refused = Some("the client certificate has expired".to_owned()),
             Peer::Refused(why) => refused = Some(why.clone()),
-            Peer::Nobody => {}
+            // A proxy is no proxy within itself.
+            Peer::Nobody | Peer::Proxy { .. } => {}
         }
         if let Some(token) = bearer_token(headers) {
             return match self.token(objects, token, None, now).await {
@@ -151,6 +170,13 @@ impl Credentials {
             && let Some(user) = bootstrap_token::user(objects, token, now)
         {
             return Ok(known(user));
+        }
+        if is_for_us && let Some(openid) = &self.openid {
+            match openid.find(token, now).await {
+                Ok(Some(user)) => return Ok(known(user)),
+                Ok(None) => {}
+                Err(why) => refused.push(why),
+            }
         }
         if let Some(reviewer) = &self.reviewer {
             match reviewer.find(token, wanted, ours).await {

@@ -103,6 +103,11 @@ impl Issuer {
         self
     }
 
+    /// What tokens say of who made them.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
     /// What new tokens say of who made them.
     fn name(&self) -> &str {
         &self.names[0]
