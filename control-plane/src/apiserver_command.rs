@@ -2,6 +2,7 @@
 //! alone, with a store elsewhere.
 
 mod audit;
+mod authentication;
 mod flags;
 mod options;
 mod plugins;

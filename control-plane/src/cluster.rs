@@ -17,7 +17,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apiserver::setup::{Accounts, Mode, Serving, Settings};
+use apiserver::setup::{Accounts, Further, Mode, Serving, Settings};
 use apiserver::{Config, Server};
 use controllers::Selection;
 use server::lifecycle::local::Local;
@@ -230,6 +230,7 @@ impl Plan {
             anonymous: true,
             modes: vec![Mode::Rbac],
             accounts: Accounts::default(),
+            further: Further::default(),
         };
         let setup = settings.open()?;
         let (Some(pki), Some(tls)) = (&setup.pki, setup.tls) else {

@@ -10,7 +10,6 @@
 
 mod event;
 mod file;
-mod kubeconfig;
 mod metrics;
 pub mod options;
 pub mod policy;

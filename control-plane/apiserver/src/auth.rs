@@ -6,16 +6,20 @@
 
 pub mod authenticate;
 pub mod authorize;
+pub mod bootstrap_token;
 pub mod certificate;
 mod follow;
+pub mod front_proxy;
 pub mod impersonate;
 pub mod jwt;
 pub(crate) mod node;
+pub mod openid;
 pub mod pki;
 pub mod rbac;
 pub mod review;
 pub mod tls;
 pub mod token;
+pub mod token_review;
 pub mod user;
 
 use std::collections::BTreeMap;

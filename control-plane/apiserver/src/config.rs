@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::admission::Plugin;
 use crate::audit;
+use crate::auth::front_proxy::FrontProxy;
 use crate::auth::token::Issuer;
 use crate::auth::{Authenticator, Authorizer, Open};
 use crate::http::connections::Limits;
@@ -28,6 +29,8 @@ pub struct Config {
     pub issuer: Option<Arc<Issuer>>,
     /// Certificate (PEM) of the authority for client certificates, if there is one.
     pub client_authority: Option<String>,
+    /// Proxies that name users, as servers behind this one have to know them.
+    pub proxies: Option<Arc<FrontProxy>>,
     /// The address range of services, such as `10.96.0.0/16`.
     pub service_cidr: String,
     /// The address of this server for pods; without it, the service `kubernetes` has no endpoint.
@@ -51,6 +54,7 @@ impl Default for Config {
             disabled_plugins: Vec::new(),
             issuer: None,
             client_authority: None,
+            proxies: None,
             service_cidr: "10.96.0.0/16".into(),
             advertised: None,
             allow_privileged: false,

@@ -187,6 +187,7 @@ fn connected(client: etcd_api::Client, config: Config) -> Api {
             advertised: config.advertised,
             allow_privileged: config.allow_privileged,
             client_authority: config.client_authority,
+            proxies: config.proxies,
         },
         leases: registry::ttl::EventLeases::default(),
         ports: Default::default(),

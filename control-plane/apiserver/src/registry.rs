@@ -29,6 +29,7 @@ use machinery::status::Status;
 use serde_json::Value;
 
 use crate::admission::Chain;
+use crate::auth::front_proxy::FrontProxy;
 use crate::auth::token::Issuer;
 use crate::auth::{Authenticator, Authorizer, User};
 use crate::storage::reader::Reader;
@@ -62,6 +63,8 @@ pub(crate) struct Settings {
     pub(crate) allow_privileged: bool,
     /// Certificate (PEM) of the authority for client certificates, if there is one.
     pub(crate) client_authority: Option<String>,
+    /// Proxies that name users.
+    pub(crate) proxies: Option<Arc<FrontProxy>>,
 }
 
 impl Registry {

@@ -14,12 +14,15 @@ use crate::auth::Authorizer;
 use crate::auth::authenticate::{Credentials, StaticTokens};
 pub use crate::auth::authorize::Mode;
 use crate::auth::authorize::Modes;
+use crate::auth::front_proxy::{self, FrontProxy};
 use crate::auth::impersonate::Impersonating;
 use crate::auth::jwt::Key;
 use crate::auth::jwt::public::PublicKey;
+use crate::auth::openid::{self, OpenId};
 use crate::auth::pki::{self, Identity, Pki};
-use crate::auth::tls::Tls;
+use crate::auth::tls::{self, Tls};
 use crate::auth::token::Issuer;
+use crate::auth::token_review::{self, Reviewer};
 use crate::cidr::Cidr;
 use crate::clock;
 use crate::config::Config;
@@ -61,6 +64,19 @@ pub struct Accounts {
     pub keys: Vec<PathBuf>,
 }
 
+/// Further ways to be known than by certificates, tokens from a file and service accounts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Further {
+    /// True if the tokens of bootstrap secrets are allowed in.
+    pub bootstrap_tokens: bool,
+    /// The webhook that knows tokens.
+    pub webhook: Option<token_review::Options>,
+    /// The OpenID provider whose tokens are let in.
+    pub openid: Option<openid::Options>,
+    /// Proxies that name users.
+    pub proxies: Option<front_proxy::Options>,
+}
+
 /// Settings of authentication and authorization, from a command line.
 pub struct Settings {
     /// Where the server's certificate comes from.
@@ -81,6 +97,8 @@ pub struct Settings {
     pub modes: Vec<Mode>,
     /// The tokens of service accounts.
     pub accounts: Accounts,
+    /// Further ways to be known.
+    pub further: Further,
 }
 
 /// The layers in front of the registry, with their keys.
@@ -107,7 +125,8 @@ impl Settings {
             Some(path) => Some(read(path)?),
             None => pki.as_ref().map(|pki| pki.authority.clone()),
         };
-        let tls = self.tls(pki.as_ref(), client_authority.as_deref())?;
+        let proxies = self.proxies(client_authority.as_deref())?;
+        let tls = self.tls(pki.as_ref(), client_authority.as_deref(), proxies.as_ref())?;
         let issuer = Arc::new(self.issuer(pki.as_ref())?);
         let tokens = match &self.token_file {
             Some(path) => {
@@ -119,6 +138,10 @@ impl Settings {
         let credentials = Credentials {
             tokens,
             issuer: Arc::clone(&issuer),
+            bootstrap: self.further.bootstrap_tokens,
+            openid: self.openid(&issuer)?,
+            reviewer: self.reviewer()?,
+            proxies: proxies.clone(),
             anonymous: self.anonymous,
         };
         let mut plugins: Vec<Arc<dyn Plugin>> = vec![Arc::new(ServiceAccount)];
@@ -140,10 +163,48 @@ impl Settings {
             plugins,
             issuer: Some(issuer),
             client_authority,
+            proxies,
             service_cidr: self.service_cidr.clone(),
             ..Config::default()
         };
         Ok(Setup { config, pki, tls })
+    }
+
+    fn proxies(&self, clients: Option<&str>) -> Result<Option<Arc<FrontProxy>>, String> {
+        let Some(options) = &self.further.proxies else {
+            return Ok(None);
+        };
+        let authority = read(&options.authority)?;
+        if options.allowed_names.is_empty()
+            && let Some(clients) = clients
+            && tls::overlap(&authority, clients)?
+        {
+            return Err(
+                "--requestheader-client-ca-file and --client-ca-file contain overlapping \
+                 certificates; --requestheader-allowed-names must be specified to ensure regular \
+                 client certificates cannot set authenticating proxy headers for arbitrary users"
+                    .to_owned(),
+            );
+        }
+        Ok(Some(Arc::new(FrontProxy::new(options.clone(), authority))))
+    }
+
+    fn openid(&self, issuer: &Issuer) -> Result<Option<OpenId>, String> {
+        let Some(options) = &self.further.openid else {
+            return Ok(None);
+        };
+        options.validate(issuer.names())?;
+        OpenId::start(options.clone()).map(Some)
+    }
+
+    fn reviewer(&self) -> Result<Option<Reviewer>, String> {
+        let Some(options) = &self.further.webhook else {
+            return Ok(None);
+        };
+        let reviewer = Reviewer::open(options);
+        reviewer
+            .map(Some)
+            .map_err(|why| format!("--authentication-token-webhook-config-file: {why}"))
     }
 
     /// The names of the server's certificate.
@@ -154,7 +215,12 @@ impl Settings {
         names
     }
 
-    fn tls(&self, pki: Option<&Pki>, clients: Option<&str>) -> Result<Option<Tls>, String> {
+    fn tls(
+        &self,
+        pki: Option<&Pki>,
+        clients: Option<&str>,
+        proxies: Option<&Arc<FrontProxy>>,
+    ) -> Result<Option<Tls>, String> {
         let identity = match (&self.serving, pki) {
             (Serving::Plain, _) => return Ok(None),
             (Serving::Given { certificate, key }, _) => Identity {
@@ -168,11 +234,7 @@ impl Settings {
             (Serving::Own(_), Some(pki)) => pki.server.clone(),
             (Serving::Own(_), None) => unreachable!("it was opened before"),
         };
-        let tls = if self.newest_tls_only {
-            Tls::newest_only(&identity, clients)
-        } else {
-            Tls::new(&identity, clients)
-        };
+        let tls = Tls::believing(&identity, clients, proxies, self.newest_tls_only);
         tls.map(Some)
             .map_err(|why| format!("the server's certificate: {why}"))
     }

@@ -4,7 +4,12 @@
 //! long as itself: whoever drops it, because the configuration changed, closes them.
 
 mod address;
-mod answer;
+pub(crate) mod answer;
+pub(crate) mod caller;
+pub(crate) mod client;
+mod kubeconfig;
+#[cfg(test)]
+pub(crate) mod testing;
 pub(crate) mod trust;
 
 use std::time::Duration;

@@ -12,7 +12,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::plugins;
 use Effect::{NoMeaning, Refused, Works};
-use Form::{List, Switch, Text};
+use Form::{List, Pairs, Switch, Text};
 
 /// The version of Kubernetes that the API is of.
 const VERSION: &str = "Kubernetes v1.36.3";
@@ -36,6 +36,8 @@ enum Form {
     Switch,
     /// Words with commas between them; given again, more of them.
     List(&'static str),
+    /// One word, which may have commas; given again, more of them.
+    Pairs(&'static str),
 }
 
 /// What becomes of a flag.
@@ -124,7 +126,10 @@ impl Flag {
         let form = match values.strip_prefix("list of ") {
             Some(values) => List(values),
             None if values == "switch" => Switch,
-            None => Text(values),
+            None => match values.strip_prefix("pairs of ") {
+                Some(values) => Pairs(values),
+                None => Text(values),
+            },
         };
         let effect = match effect {
             "works" => Works,
@@ -161,6 +166,7 @@ impl Flag {
                 .require_equals(true)
                 .default_missing_value("true")
                 .overrides_with(self.name),
+            Pairs(value) => arg.value_name(value).action(ArgAction::Append),
             List(value) => arg
                 .value_name(value)
                 .value_delimiter(',')

@@ -4,10 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use apiserver::setup::{Accounts, Mode, Serving, Settings};
+use apiserver::setup::{Accounts, Further, Mode, Serving, Settings};
 use clap::ArgMatches;
 
-use super::audit;
+use super::{audit, authentication};
 use crate::store_client::StoreFlags;
 
 /// What the command line asks for.
@@ -103,7 +103,9 @@ fn settings(
     let token_file = path(arguments, "token-auth-file");
     let modes = all(arguments, "authorization-mode");
     let is_plain = serving == Serving::Plain;
-    if is_plain && token_file.is_none() && modes.is_empty() {
+    let further = authentication::further(arguments)?;
+    let knows_nobody = token_file.is_none() && further == Further::default();
+    if is_plain && knows_nobody && modes.is_empty() {
         return Ok(None);
     }
     let owns_keys = matches!(serving, Serving::Own(_));
@@ -152,6 +154,7 @@ fn settings(
         anonymous,
         modes,
         accounts,
+        further,
     }))
 }
 

@@ -43,6 +43,7 @@ mod security;
 mod surface;
 mod swap;
 mod temporary;
+mod tokens;
 mod up;
 mod watches;
 mod webhooks;

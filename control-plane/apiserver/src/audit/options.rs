@@ -16,7 +16,7 @@ use super::metrics::Metrics;
 use super::policy::Policy;
 use super::rotation::{Keep, Rotated};
 use super::sink::{Batching, Form, Mode, Sink, Target};
-use super::webhook::Caller;
+use super::webhook::Sender;
 
 /// The only version of events.
 const VERSION: &str = "audit.k8s.io/v1";
@@ -191,7 +191,7 @@ impl LogOptions {
 
 impl WebhookOptions {
     fn sink(&self, metrics: &Arc<Metrics>) -> Result<Sink, String> {
-        let caller = Caller::read(&self.config_file, self.initial_backoff)
+        let caller = Sender::read(&self.config_file, self.initial_backoff)
             .map_err(|why| format!("initializing audit webhook: {why}"))?;
         let target = Target::Webhook(Box::new(caller));
         Ok(self.handling.sink(Form::JsonItem, target, metrics))

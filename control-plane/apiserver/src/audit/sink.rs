@@ -17,7 +17,7 @@ use super::event::Event;
 use super::file::Writer;
 use super::metrics::{Metrics, Plugin};
 use super::policy::{Level, Stage};
-use super::webhook::Caller;
+use super::webhook::Sender;
 
 /// Upper bound of the bytes of the events that one sink has taken and not delivered.
 const QUEUE_BYTES_MAX: usize = 64 << 20;
@@ -61,7 +61,7 @@ pub(super) enum Form {
 /// Where events end.
 pub(super) enum Target {
     File(Writer),
-    Webhook(Box<Caller>),
+    Webhook(Box<Sender>),
 }
 
 /// A way to a target.

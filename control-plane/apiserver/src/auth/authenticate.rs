@@ -17,10 +17,13 @@ use machinery::status::Status;
 use machinery::time::Timestamp;
 use serde_json::Value;
 
-use super::review;
+use super::front_proxy::FrontProxy;
+use super::openid::OpenId;
 use super::tls::Peer;
 use super::token::{Issuer, Objects};
+use super::token_review::Reviewer;
 use super::{Answer, Authenticator, User};
+use super::{bootstrap_token, review};
 use crate::clock;
 use crate::storage::reader::Reader;
 
@@ -43,6 +46,14 @@ pub struct Credentials {
     pub tokens: StaticTokens,
     /// Tokens of service accounts.
     pub issuer: Arc<Issuer>,
+    /// True if the tokens of bootstrap secrets are allowed in.
+    pub bootstrap: bool,
+    /// Knows the tokens of an OpenID provider.
+    pub openid: Option<OpenId>,
+    /// Knows further tokens.
+    pub reviewer: Option<Reviewer>,
+    /// Proxies that name users.
+    pub proxies: Option<Arc<FrontProxy>>,
     /// True if requests without credentials are allowed in as `system:anonymous`.
     pub anonymous: bool,
 }
@@ -92,6 +103,18 @@ impl Credentials {
         now: Timestamp,
     ) -> Result<User, String> {
         let mut refused = None;
+        let peer = match peer {
+            Peer::Proxy { not_after, own } => {
+                if let Some(proxies) = &self.proxies
+                    && now.seconds <= *not_after
+                    && let Some(user) = proxies.user(headers)
+                {
+                    return Ok(user.authenticated());
+                }
+                own
+            }
+            other => other,
+        };
         match peer {
             // The certificate is checked during the handshake; the connection may last longer than
             // it.
@@ -100,7 +123,8 @@ impl Credentials {
             }
             Peer::Bearer(_) => refused = Some("the client certificate has expired".to_owned()),
             Peer::Refused(why) => refused = Some(why.clone()),
-            Peer::Nobody => {}
+            // A proxy is no proxy within itself.
+            Peer::Nobody | Peer::Proxy { .. } => {}
         }
         if let Some(token) = bearer_token(headers) {
             return match self.token(objects, token, None, now).await {
@@ -124,24 +148,71 @@ impl Credentials {
         now: Timestamp,
     ) -> Result<Known, String> {
         let ours = self.issuer.audiences();
-        if let Some(user) = self.tokens.0.get(token) {
-            // A token from the file is only for this server.
-            let wanted = audiences.unwrap_or(ours);
-            let audiences: Vec<_> = ours.iter().filter(|one| wanted.contains(one)).collect();
-            if !audiences.is_empty() {
-                return Ok(Known {
-                    user: user.clone().authenticated(),
-                    audiences: audiences.into_iter().cloned().collect(),
-                });
+        let wanted = audiences.unwrap_or(ours);
+        let for_us: Vec<_> = ours.iter().filter(|one| wanted.contains(one)).collect();
+        let known = |user: User| Known {
+            user: user.authenticated(),
+            audiences: for_us.iter().copied().cloned().collect(),
+        };
+        // What names no audiences itself is only for this server.
+        let is_for_us = !for_us.is_empty();
+        if is_for_us && let Some(user) = self.tokens.0.get(token) {
+            return Ok(known(user.clone()));
+        }
+        let mut refused = Vec::new();
+        match self.of_account(objects, token, audiences, now).await {
+            Ok(Some(known)) => return Ok(known),
+            Ok(None) => {}
+            Err(why) => refused.push(why),
+        }
+        if is_for_us
+            && self.bootstrap
+            && let Some(user) = bootstrap_token::user(objects, token, now)
+        {
+            return Ok(known(user));
+        }
+        if is_for_us && let Some(openid) = &self.openid {
+            match openid.find(token, now).await {
+                Ok(Some(user)) => return Ok(known(user)),
+                Ok(None) => {}
+                Err(why) => refused.push(why),
             }
         }
-        let claims = self.issuer.verify(token, audiences, now)?;
-        let claims = claims.ok_or("invalid bearer token")?;
+        if let Some(reviewer) = &self.reviewer {
+            match reviewer.find(token, wanted, ours).await {
+                Ok(Some(found)) => {
+                    return Ok(Known {
+                        user: found.user.clone().authenticated(),
+                        audiences: found.audiences.clone(),
+                    });
+                }
+                Ok(None) => {}
+                Err(why) => refused.push(why),
+            }
+        }
+        Err(match refused.as_slice() {
+            [] => "invalid bearer token".to_owned(),
+            [one] => one.clone(),
+            several => format!("[{}]", several.join(", ")),
+        })
+    }
+
+    /// Returns the service account of a token; `None` if it is no token of one.
+    async fn of_account<O: Objects>(
+        &self,
+        objects: &O,
+        token: &str,
+        audiences: Option<&[String]>,
+        now: Timestamp,
+    ) -> Result<Option<Known>, String> {
+        let Some(claims) = self.issuer.verify(token, audiences, now)? else {
+            return Ok(None);
+        };
         claims.check(objects, now).await?;
-        Ok(Known {
+        Ok(Some(Known {
             user: claims.user().authenticated(),
             audiences: claims.audiences,
-        })
+        }))
     }
 }
 
@@ -179,6 +250,11 @@ impl Authenticator for Credentials {
 }
 
 impl Objects for Reader {
+    fn cached(&self, resource: &'static str, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        let kind = schema::resource("", "v1", resource)?;
+        Reader::cached(self, kind, namespace, name)
+    }
+
     async fn find(
         &self,
         resource: &'static str,

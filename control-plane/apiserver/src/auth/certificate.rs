@@ -69,6 +69,28 @@ impl Bearer {
     }
 }
 
+/// The name and the expiry of a certificate.
+pub struct Subject {
+    /// The last common name; empty if there is none.
+    pub common_name: String,
+    /// End of validity, in Unix seconds.
+    pub not_after: i64,
+}
+
+impl Subject {
+    /// Parses a certificate.
+    pub fn of(der: &[u8]) -> Result<Subject, String> {
+        let (_, certificate) = X509Certificate::from_der(der).map_err(|e| e.to_string())?;
+        let names = certificate.subject().iter_common_name();
+        let name = names.last().map(AttributeTypeAndValue::as_str);
+        let name = name.transpose().map_err(|e| e.to_string())?;
+        Ok(Subject {
+            common_name: name.unwrap_or_default().to_owned(),
+            not_after: certificate.validity().not_after.timestamp(),
+        })
+    }
+}
+
 /// The validity and the names of a certificate in a file.
 pub struct Kept {
     /// End of validity, in Unix seconds.

@@ -4,6 +4,7 @@
 //! The cryptography is aws-lc's; this module parses, and rejects. The key determines the algorithm,
 //! never the token.
 
+pub mod foreign;
 pub mod public;
 #[cfg(test)]
 mod tests;

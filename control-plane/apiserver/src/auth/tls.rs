@@ -26,7 +26,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::certificate::Bearer;
+use super::certificate::{Bearer, Subject};
+use super::front_proxy::FrontProxy;
 use super::pki::Identity;
 use crate::clock;
 
@@ -39,6 +40,13 @@ pub enum Peer {
     Nobody,
     /// A trusted certificate.
     Bearer(Arc<Bearer>),
+    /// The certificate of a proxy that names users.
+    Proxy {
+        /// End of validity, in Unix seconds.
+        not_after: i64,
+        /// What the certificate is apart from that.
+        own: Box<Peer>,
+    },
     /// An untrusted certificate, and why.
     Refused(String),
 }
@@ -52,41 +60,69 @@ pub struct Tls {
     config: Arc<ServerConfig>,
     /// Without one no client is asked for a certificate.
     verifier: Option<Arc<dyn ClientCertVerifier>>,
+    /// The proxies that name users, and who checks their certificates.
+    proxies: Option<(Arc<FrontProxy>, Arc<dyn ClientCertVerifier>)>,
 }
 
 impl Tls {
     /// The server shows `identity`, and believes clients whom `authority` (PEM) signed; without
     /// one it asks for no certificates.
     pub fn new(identity: &Identity, authority: Option<&str>) -> Result<Tls, String> {
-        Tls::with_versions(identity, authority, rustls::DEFAULT_VERSIONS)
+        Tls::with(identity, authority, None, rustls::DEFAULT_VERSIONS)
     }
 
-    /// The same with TLS 1.3 alone.
-    pub fn newest_only(identity: &Identity, authority: Option<&str>) -> Result<Tls, String> {
-        Tls::with_versions(identity, authority, &[&rustls::version::TLS13])
-    }
-
-    fn with_versions(
+    /// The same for a server that also believes proxies; `newest_only` is TLS 1.3 alone.
+    pub fn believing(
         identity: &Identity,
         authority: Option<&str>,
+        proxies: Option<&Arc<FrontProxy>>,
+        newest_only: bool,
+    ) -> Result<Tls, String> {
+        let versions: &[_] = if newest_only {
+            &[&rustls::version::TLS13]
+        } else {
+            rustls::DEFAULT_VERSIONS
+        };
+        Tls::with(identity, authority, proxies, versions)
+    }
+
+    fn with(
+        identity: &Identity,
+        authority: Option<&str>,
+        proxies: Option<&Arc<FrontProxy>>,
         versions: &[&'static SupportedProtocolVersion],
     ) -> Result<Tls, String> {
         let provider = provider();
-        let verifier = match authority {
+        let clients = match authority {
             Some(authority) => Some(verifier(authority, &provider)?),
             None => None,
         };
+        let proxies = match proxies {
+            Some(proxies) => {
+                let verifier = verifier(proxies.authority(), &provider);
+                let verifier = verifier.map_err(|why| format!("the authority of proxies: {why}"));
+                Some((Arc::clone(proxies), verifier?))
+            }
+            None => None,
+        };
+        let asking = [
+            clients.as_ref(),
+            proxies.as_ref().map(|(_, verifier)| verifier),
+        ];
+        // Clients choose their certificate by the authorities that they are told.
+        let asking = asking.into_iter().flatten();
+        let hints: Vec<_> = asking
+            .flat_map(|one| one.root_hint_subjects().iter().cloned())
+            .collect();
         let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes());
         let key = key.map_err(|error| error.to_string())?;
         let config = ServerConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(versions)
             .map_err(|error| error.to_string())?;
-        let config = match &verifier {
-            Some(verifier) => config.with_client_cert_verifier(Arc::new(Lenient {
-                inner: verifier.clone(),
-                provider,
-            })),
-            None => config.with_no_client_auth(),
+        let config = if clients.is_some() || proxies.is_some() {
+            config.with_client_cert_verifier(Arc::new(Lenient { hints, provider }))
+        } else {
+            config.with_no_client_auth()
         };
         let mut config = config
             .with_single_cert(certificates(&identity.certificate)?, key)
@@ -94,7 +130,8 @@ impl Tls {
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(Tls {
             config: Arc::new(config),
-            verifier,
+            verifier: clients,
+            proxies,
         })
     }
 
@@ -114,6 +151,27 @@ impl Tls {
         let Some((first, rest)) = certificates.and_then(<[_]>::split_first) else {
             return Peer::Nobody;
         };
+        let own = self.client(first, rest, now);
+        let Some((proxies, verifier)) = &self.proxies else {
+            return own;
+        };
+        let is_trusted = verifier.verify_client_cert(first, rest, now).is_ok();
+        match Subject::of(first) {
+            Ok(subject) if is_trusted && proxies.allows(&subject.common_name) => Peer::Proxy {
+                not_after: subject.not_after,
+                own: Box::new(own),
+            },
+            _ => own,
+        }
+    }
+
+    /// What a certificate is as that of a client.
+    fn client(
+        &self,
+        first: &CertificateDer<'_>,
+        rest: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Peer {
         let Some(verifier) = &self.verifier else {
             return Peer::Nobody;
         };
@@ -126,6 +184,12 @@ impl Tls {
             Err(why) => Peer::Refused(why),
         }
     }
+}
+
+/// True if two texts in PEM have a certificate in common.
+pub(crate) fn overlap(one: &str, other: &str) -> Result<bool, String> {
+    let other = certificates(other)?;
+    Ok(certificates(one)?.iter().any(|one| other.contains(one)))
 }
 
 fn verifier(
@@ -156,7 +220,7 @@ fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {
 /// whether it is trusted.
 #[derive(Debug)]
 struct Lenient {
-    inner: Arc<dyn ClientCertVerifier>,
+    hints: Vec<DistinguishedName>,
     provider: Arc<CryptoProvider>,
 }
 
@@ -170,7 +234,7 @@ impl ClientCertVerifier for Lenient {
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.inner.root_hint_subjects()
+        &self.hints
     }
 
     fn verify_client_cert(

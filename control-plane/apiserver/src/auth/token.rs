@@ -32,6 +32,9 @@ const LEEWAY_SECONDS: i64 = 60;
 
 /// Lookup of objects of the core group, for tokens.
 pub trait Objects: Sync {
+    /// Returns the object as it was a moment ago, without a request to the store.
+    fn cached(&self, resource: &'static str, namespace: &str, name: &str) -> Option<Arc<Value>>;
+
     /// Returns the object, if it exists. `uid` is the expected one, if known: a cached object with
     /// another uid is read again.
     fn find(
@@ -98,6 +101,11 @@ impl Issuer {
             }
         }
         self
+    }
+
+    /// What tokens say of who made them.
+    pub fn names(&self) -> &[String] {
+        &self.names
     }
 
     /// What new tokens say of who made them.

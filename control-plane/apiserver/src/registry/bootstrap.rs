@@ -21,9 +21,7 @@ const AT_ONCE: usize = 16;
 /// Publishes the authority of client certificates, stores the default roles and bindings, and adds
 /// to existing ones what is missing.
 pub(crate) async fn make(registry: &Arc<Registry>) -> Result<(), Status> {
-    if let Some(authority) = &registry.settings.client_authority {
-        publish_authority(registry, authority).await?;
-    }
+    publish_authorities(registry).await?;
     let policy = registry.authorizer.initial_policy();
     if policy.is_empty() {
         return Ok(());
@@ -50,40 +48,49 @@ fn finished(done: Option<Result<Result<(), Status>, JoinError>>) -> Result<(), S
     }
 }
 
-/// Publishes the authority of client certificates for servers that delegate authentication to this
-/// one.
-async fn publish_authority(registry: &Registry, authority: &str) -> Result<(), Status> {
+/// Publishes who may authenticate clients, for servers that delegate authentication to this one: the
+/// authority of client certificates, and the proxies that name users.
+async fn publish_authorities(registry: &Registry) -> Result<(), Status> {
+    let settings = &registry.settings;
+    let mut data = Vec::new();
+    if let Some(authority) = &settings.client_authority {
+        data.push(("client-ca-file", authority.clone()));
+    }
+    if let Some(proxies) = &settings.proxies {
+        data.extend(proxies.published());
+    }
+    if data.is_empty() {
+        return Ok(());
+    }
     let kind = schema::resource("", "v1", "configmaps").ok_or_else(Status::unknown_path)?;
-    let wanted = json!({
-        "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": { "name": "extension-apiserver-authentication", "namespace": SYSTEM },
-        "data": { "client-ca-file": authority },
-    });
+    let name = "extension-apiserver-authentication";
+    let with_data = |mut map: Value| {
+        for (key, text) in &data {
+            object::set(&mut map, &["data", key], text.as_str().into());
+        }
+        map
+    };
     for _ in 0..TRIES_MAX {
-        match registry.create(kind, SYSTEM, wanted.clone()).await {
+        let wanted = with_data(json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": name, "namespace": SYSTEM },
+        }));
+        match registry.create(kind, SYSTEM, wanted).await {
             Err(error) if error.reason == "AlreadyExists" => {}
             made => return made.map(|_| ()),
         }
-        let reader = &registry.reader;
-        let stored = reader.get(kind, SYSTEM, object::name(&wanted)).await?;
-        let data = ["data", "client-ca-file"];
-        if object::text(&stored, &data) == authority {
+        let stored = registry.reader.get(kind, SYSTEM, name).await?;
+        let new = with_data(Value::clone(&stored));
+        if new == *stored {
             return Ok(());
         }
-        let mut new = Value::clone(&stored);
-        object::set(&mut new, &data, authority.into());
         match registry.update(kind, SYSTEM, new).await {
             Err(error) if error.code == 409 || error.code == 404 => {}
             written => return written.map(|_| ()),
         }
     }
     let why = "it is being changed all the time";
-    Err(Status::conflict(
-        "",
-        kind.plural(),
-        object::name(&wanted),
-        why,
-    ))
+    Err(Status::conflict("", kind.plural(), name, why))
 }
 
 /// Creates an object of the default policy, or adds to it what is missing.

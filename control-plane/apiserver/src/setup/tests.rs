@@ -16,6 +16,7 @@ fn settings(serving: Serving) -> Settings {
         anonymous: true,
         modes: vec![Mode::Rbac],
         accounts: Accounts::default(),
+        further: Further::default(),
     }
 }
 

@@ -7,7 +7,7 @@ use machinery::object;
 use serde_json::Value;
 
 /// Reads an answer; the error is what Kubernetes' client makes of it.
-pub(super) fn read(code: u16, bytes: &[u8]) -> Result<Value, String> {
+pub(crate) fn read(code: u16, bytes: &[u8]) -> Result<Value, String> {
     let value: Result<Value, _> = serde_json::from_slice(bytes);
     if let Ok(status) = &value
         && object::kind(status) == "Status"

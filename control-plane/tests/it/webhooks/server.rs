@@ -178,13 +178,12 @@ async fn accept(listener: TcpListener, config: Arc<ServerConfig>, state: Arc<Sta
 async fn answer(state: Arc<State>, request: Request<Body>) -> Response<Body> {
     let (parts, body) = request.into_parts();
     let bytes = to_bytes(body, usize::MAX).await.unwrap();
-    let review: Value = serde_json::from_slice(&bytes).unwrap();
+    // Documents are asked for without a body.
+    let review: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+    // A review of a token is its own question.
+    let question = review.get("request").unwrap_or(&review).clone();
     let call = parts.uri.to_string();
-    state
-        .calls
-        .lock()
-        .unwrap()
-        .push((call, review["request"].clone()));
+    state.calls.lock().unwrap().push((call, question.clone()));
     let behaviour = state
         .behaviours
         .lock()
@@ -192,7 +191,7 @@ async fn answer(state: Arc<State>, request: Request<Body>) -> Response<Body> {
         .get(parts.uri.path())
         .cloned();
     let reply = match behaviour {
-        Some(behaviour) => behaviour(&review["request"]),
+        Some(behaviour) => behaviour(&question),
         None => Reply::Raw(404, "404 page not found".into()),
     };
     let reply = match reply {

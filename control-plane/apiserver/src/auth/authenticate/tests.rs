@@ -2,6 +2,7 @@ use http::HeaderValue;
 use serde_json::json;
 
 use super::super::certificate::Bearer;
+use super::super::front_proxy;
 use super::super::token::tests::{NOW, issue, issuer, now_or_never, token_of, world};
 use super::*;
 
@@ -10,6 +11,10 @@ fn authenticator(anonymous: bool) -> Credentials {
     Credentials {
         tokens: StaticTokens::parse(file).unwrap(),
         issuer: Arc::new(issuer()),
+        bootstrap: false,
+        openid: None,
+        reviewer: None,
+        proxies: None,
         anonymous,
     }
 }
@@ -54,6 +59,36 @@ fn a_token_counts_beside_a_certificate_that_does_not() {
         );
         ask(&of, &peer, None).unwrap_err();
     }
+}
+
+#[test]
+fn a_proxy_names_users_until_its_certificate_expires() {
+    let options = front_proxy::Options {
+        user_headers: vec!["X-Remote-User".to_owned()],
+        ..front_proxy::Options::default()
+    };
+    let of = Credentials {
+        proxies: Some(Arc::new(FrontProxy::new(options, String::new()))),
+        ..authenticator(true)
+    };
+    let proxy = |not_after: i64, own: Peer| Peer::Proxy {
+        not_after,
+        own: Box::new(own),
+    };
+    let ask = |peer: &Peer, header: &'static str| {
+        let mut headers = HeaderMap::new();
+        headers.insert("X-Remote-User", HeaderValue::from_static(header));
+        now_or_never(of.known(&world(), peer, &headers, NOW)).map(|user| user.name)
+    };
+    let own = bearer(NOW.seconds);
+    let good = proxy(NOW.seconds, own.clone());
+    assert_eq!(ask(&good, "joe").unwrap(), "joe");
+    assert_eq!(ask(&good, "").unwrap(), "jane", "it asks for itself");
+    let expired = proxy(NOW.seconds - 1, bearer(NOW.seconds - 1));
+    ask(&expired, "joe").unwrap_err();
+    // Nobody else is believed.
+    assert_eq!(ask(&own, "joe").unwrap(), "jane");
+    assert_eq!(ask(&Peer::Nobody, "joe").unwrap(), "system:anonymous");
 }
 
 #[test]

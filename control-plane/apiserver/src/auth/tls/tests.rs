@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use machinery::time::Timestamp;
 
+use super::super::front_proxy;
 use super::super::pki::Pki;
 use super::*;
 
@@ -47,4 +48,38 @@ fn others_expired_ones_and_those_of_servers_are_refused() {
         let peer = tls.peer(Some(&certificates(pem).unwrap()), at(now));
         assert!(matches!(peer, Peer::Refused(_)), "{peer:?}");
     }
+}
+
+#[test]
+fn a_proxy_has_a_certificate_of_its_authority_and_an_allowed_name() {
+    let (_directory, pki, _) = world();
+    let (_other_directory, other, _) = world();
+    let options = |name: &str| front_proxy::Options {
+        allowed_names: vec![name.to_owned()],
+        ..front_proxy::Options::default()
+    };
+    let peer = |name: &str, pem: &str, now: i64| {
+        let proxies = FrontProxy::new(options(name), other.authority.clone());
+        let proxies = Some(Arc::new(proxies));
+        let tls = Tls::believing(&pki.server, Some(&pki.authority), proxies.as_ref(), false);
+        tls.unwrap()
+            .peer(Some(&certificates(pem).unwrap()), at(now))
+    };
+    let (ours, theirs) = (&pki.admin.certificate, &other.admin.certificate);
+    let Peer::Proxy { own, .. } = peer("kubernetes-admin", theirs, NOW) else {
+        panic!("it was not believed");
+    };
+    assert!(matches!(*own, Peer::Refused(_)), "it is no client: {own:?}");
+    let expired = NOW + 400 * 24 * 3600;
+    assert!(matches!(
+        peer("kubernetes-admin", theirs, expired),
+        Peer::Refused(_)
+    ));
+    assert!(matches!(peer("another", theirs, NOW), Peer::Refused(_)));
+    assert!(matches!(
+        peer("kubernetes-admin", ours, NOW),
+        Peer::Bearer(_)
+    ));
+    assert!(overlap(&pki.authority, &pki.authority).unwrap());
+    assert!(!overlap(&pki.authority, &other.authority).unwrap());
 }

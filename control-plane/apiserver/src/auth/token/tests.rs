@@ -21,6 +21,11 @@ impl World {
 }
 
 impl Objects for World {
+    fn cached(&self, resource: &'static str, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        let key = format!("{resource}/{namespace}/{name}");
+        self.0.get(&key).cloned()
+    }
+
     fn find(
         &self,
         resource: &'static str,
@@ -28,10 +33,7 @@ impl Objects for World {
         name: &str,
         _uid: Option<&str>,
     ) -> impl Future<Output = Result<Option<Arc<Value>>, Status>> + Send {
-        ready(Ok(self
-            .0
-            .get(&format!("{resource}/{namespace}/{name}"))
-            .cloned()))
+        ready(Ok(self.cached(resource, namespace, name)))
     }
 }
 

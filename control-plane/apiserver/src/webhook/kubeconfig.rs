@@ -18,21 +18,21 @@ const UNSUPPORTED_OF_USER: [&str; 4] = ["exec", "auth-provider", "as", "as-group
 
 /// The current context of a kubeconfig.
 #[derive(Debug, Default)]
-pub(super) struct Kubeconfig {
+pub(crate) struct Kubeconfig {
     /// Such as `https://127.0.0.1:8443/audit`.
-    pub(super) server: String,
+    pub(crate) server: String,
     /// Instead of the server's host, in its certificate; may be empty.
-    pub(super) server_name: String,
+    pub(crate) server_name: String,
     /// Authorities, in PEM; those of this machine if there is none.
-    pub(super) authority: Option<Vec<u8>>,
+    pub(crate) authority: Option<Vec<u8>>,
     /// Certificate and key, in PEM.
-    pub(super) identity: Option<(Vec<u8>, Vec<u8>)>,
-    pub(super) credentials: Credentials,
+    pub(crate) identity: Option<(Vec<u8>, Vec<u8>)>,
+    pub(crate) credentials: Credentials,
 }
 
 /// What requests say of who sends them.
 #[derive(Debug, Default)]
-pub(super) enum Credentials {
+pub(crate) enum Credentials {
     #[default]
     None,
     Token(String),
@@ -43,7 +43,7 @@ pub(super) enum Credentials {
 
 impl Credentials {
     /// The value of the header `Authorization`.
-    pub(super) fn header(&self) -> Result<Option<String>, String> {
+    pub(crate) fn header(&self) -> Result<Option<String>, String> {
         Ok(match self {
             Credentials::None => None,
             Credentials::Token(token) => Some(format!("Bearer {token}")),
@@ -61,7 +61,7 @@ impl Credentials {
 
 impl Kubeconfig {
     /// Reads a file and those that it names.
-    pub(super) fn read(path: &Path) -> Result<Kubeconfig, String> {
+    pub(crate) fn read(path: &Path) -> Result<Kubeconfig, String> {
         let text = read(path)?;
         let text = String::from_utf8_lossy(&text);
         let value: Value = serde_saphyr::from_str(&text)

@@ -1,0 +1,247 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Response;
+use http::request::Parts;
+use parking_lot::Mutex;
+use serde_json::json;
+
+use super::super::jwt::Key;
+use super::*;
+use crate::webhook::testing::Server;
+
+const NOW: Timestamp = Timestamp {
+    seconds: 1_800_000_000,
+    nanos: 0,
+};
+
+/// A provider with these keys.
+struct World {
+    server: Server,
+    keys: Arc<Mutex<Vec<Value>>>,
+    fetched: Arc<AtomicUsize>,
+    key: Key,
+}
+
+fn key() -> Key {
+    Key::from_pem(&rcgen::KeyPair::generate().unwrap().serialize_pem()).unwrap()
+}
+
+async fn world() -> World {
+    let key = key();
+    let keys = Arc::new(Mutex::new(vec![key.public.jwk()]));
+    let fetched = Arc::<AtomicUsize>::default();
+    let shared = (Arc::clone(&keys), Arc::clone(&fetched));
+    let server = Server::start(move |parts: &Parts, _: Bytes| {
+        let issuer = format!("http://{}", parts.headers["host"].to_str().unwrap());
+        let answer = match parts.uri.path() {
+            DOCUMENT => json!({"issuer": issuer, "jwks_uri": format!("{issuer}/keys")}),
+            "/keys" => {
+                shared.1.fetch_add(1, Ordering::SeqCst);
+                json!({"keys": *shared.0.lock()})
+            }
+            other => panic!("{other}"),
+        };
+        Response::new(answer.to_string())
+    });
+    World {
+        server: server.await,
+        keys,
+        fetched,
+        key,
+    }
+}
+
+const DOCUMENT: &str = "/.well-known/openid-configuration";
+
+impl World {
+    fn options(&self) -> Options {
+        Options {
+            issuer: self.server.url(),
+            client_id: "cluster".to_owned(),
+            username_claim: "sub".to_owned(),
+            algorithms: vec!["ES256".to_owned()],
+            ..Options::default()
+        }
+    }
+
+    fn claims(&self, changes: &Value) -> Value {
+        let mut claims = json!({
+            "iss": self.server.url(), "aud": "cluster", "sub": "jane", "exp": NOW.seconds,
+        });
+        for (key, value) in changes.as_object().unwrap() {
+            claims[key] = value.clone();
+        }
+        claims
+    }
+
+    /// What becomes of a token with these claims.
+    async fn find(&self, options: Options, changes: &Value) -> Result<User, String> {
+        let openid = found(options).await;
+        let token = self.key.sign(&self.claims(changes)).unwrap();
+        openid.find(&token, NOW).await.map(Option::unwrap)
+    }
+}
+
+/// A user of a provider that was found.
+async fn found(options: Options) -> OpenId {
+    let openid = OpenId::start(options).unwrap();
+    while !openid.provider.is_found() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    openid
+}
+
+#[tokio::test]
+async fn a_token_of_the_provider_names_its_user() {
+    let world = world().await;
+    let user = world.find(world.options(), &json!({"jti": "7"})).await;
+    let user = user.unwrap();
+    assert_eq!(user.name, format!("{}#jane", world.server.url()));
+    assert!(user.groups.is_empty());
+    assert_eq!(user.extra[user::CREDENTIAL_ID], ["JTI=7"]);
+}
+
+#[tokio::test]
+async fn claims_and_prefixes_are_chosen() {
+    let world = world().await;
+    let options = Options {
+        username_claim: "email".to_owned(),
+        groups_claim: "roles".to_owned(),
+        groups_prefix: "o:".to_owned(),
+        required_claims: vec![("hd".to_owned(), "x".to_owned())],
+        ..world.options()
+    };
+    let good = json!({"email": "j@x", "hd": "x", "roles": ["a", "b"]});
+    let user = world.find(options.clone(), &good).await.unwrap();
+    assert_eq!(user.name, "j@x", "mail addresses have no prefix");
+    assert_eq!(user.groups, ["o:a", "o:b"]);
+    let one = json!({"email": "j@x", "hd": "x", "roles": "a", "email_verified": true});
+    let user = world.find(options.clone(), &one).await.unwrap();
+    assert_eq!(user.groups, ["o:a"]);
+    for (changes, words) in [
+        (json!({"email_verified": false}), "email not verified"),
+        (json!({"email_verified": "true"}), "email not verified"),
+        (json!({"email": ""}), "names no user"),
+        (json!({"email": 7}), "parse username claims"),
+        (json!({"hd": "y"}), "Got = y, want = x"),
+        (json!({"hd": ["x"]}), "parse claim hd"),
+        (json!({"roles": [1]}), "parse groups claim"),
+    ] {
+        let mut claims = good.clone();
+        for (key, value) in changes.as_object().unwrap() {
+            claims[key] = value.clone();
+        }
+        let why = world.find(options.clone(), &claims).await.unwrap_err();
+        assert!(why.contains(words), "{changes}: {why}");
+    }
+    let elsewhere = json!({"email": "j@x", "hd": "x", "_claim_names": {"roles": "s"}});
+    let why = world.find(options.clone(), &elsewhere).await.unwrap_err();
+    assert!(why.contains("distributed claims"), "{why}");
+    let plain = Options {
+        username_prefix: "-".to_owned(),
+        ..world.options()
+    };
+    let user = world.find(plain, &json!({})).await.unwrap();
+    assert_eq!(user.name, "jane");
+}
+
+#[tokio::test]
+async fn tokens_for_others_and_of_other_times_are_refused() {
+    let world = world().await;
+    for (changes, words) in [
+        (json!({"aud": "other"}), "expected audience"),
+        (json!({"aud": ["other"]}), "expected audience"),
+        (json!({"aud": null}), "expected audience"),
+        (json!({"exp": NOW.seconds - 1}), "expired"),
+        (json!({"exp": null}), "expired"),
+        (json!({"exp": "never"}), "expired"),
+        (json!({"nbf": NOW.seconds + 61}), "not valid yet"),
+        (json!({"nbf": "now"}), "not valid yet"),
+    ] {
+        let why = world.find(world.options(), &changes).await.unwrap_err();
+        assert!(why.contains(words), "{changes}: {why}");
+    }
+    let several = json!({"aud": ["other", "cluster"], "nbf": NOW.seconds + 60});
+    world.find(world.options(), &several).await.unwrap();
+    let rsa = Options {
+        algorithms: vec!["RS256".to_owned()],
+        ..world.options()
+    };
+    let why = world.find(rsa, &json!({})).await.unwrap_err();
+    assert!(why.contains("unsupported algorithm"), "{why}");
+}
+
+#[tokio::test]
+async fn a_token_of_another_issuer_is_for_somebody_else() {
+    let world = world().await;
+    let openid = found(world.options()).await;
+    let token = world.key.sign(&json!({"iss": "https://other"})).unwrap();
+    assert_eq!(openid.find(&token, NOW).await, Ok(None));
+    assert_eq!(openid.find("no token", NOW).await, Ok(None));
+    assert_eq!(
+        world.fetched.load(Ordering::SeqCst),
+        0,
+        "nobody asks for keys"
+    );
+}
+
+#[tokio::test]
+async fn strange_keys_cause_one_fetch_and_new_ones_are_found() {
+    let world = world().await;
+    let openid = found(world.options()).await;
+    let stranger = key();
+    let forged = stranger.sign(&world.claims(&json!({}))).unwrap();
+    for _ in 0..3 {
+        openid.find(&forged, NOW).await.unwrap_err();
+    }
+    assert_eq!(world.fetched.load(Ordering::SeqCst), 1);
+    let token = world.key.sign(&world.claims(&json!({}))).unwrap();
+    openid.find(&token, NOW).await.unwrap();
+    assert_eq!(world.fetched.load(Ordering::SeqCst), 1);
+
+    // Another start finds the keys as they are then, and leaves out what it does not know.
+    *world.keys.lock() = vec![json!({"kty": "oct", "k": "AA"}), stranger.public.jwk()];
+    let openid = found(world.options()).await;
+    openid.find(&forged, NOW).await.unwrap();
+    openid.find(&token, NOW).await.unwrap_err();
+}
+
+#[tokio::test]
+async fn until_the_provider_is_found_its_tokens_let_nobody_in() {
+    let world = world().await;
+    let options = Options {
+        // The document says another one.
+        issuer: format!("{}/", world.server.url()),
+        ..world.options()
+    };
+    let openid = OpenId::start(options).unwrap();
+    let claims = json!({"iss": format!("{}/", world.server.url())});
+    let token = world.key.sign(&claims).unwrap();
+    let why = openid.find(&token, NOW).await.unwrap_err();
+    assert_eq!(why, "oidc: authenticator not initialized");
+}
+
+#[test]
+fn issuers_and_algorithms_are_checked() {
+    let options = |issuer: &str, algorithm: &str| Options {
+        issuer: issuer.to_owned(),
+        algorithms: vec![algorithm.to_owned()],
+        ..Options::default()
+    };
+    let ours = ["https://ours".to_owned()];
+    options("https://a/b", "PS512").validate(&ours).unwrap();
+    for (issuer, algorithm, words) in [
+        ("https://ours", "RS256", "disallowed issuers"),
+        ("http://a", "RS256", "URL scheme must be https"),
+        ("https://u:p@a", "RS256", "username or password"),
+        ("https://a?b", "RS256", "must not contain a query"),
+        ("https://a#b", "RS256", "must not contain a fragment"),
+        ("https://a", "HS256", "unsupported signing alg: \"HS256\""),
+    ] {
+        let why = options(issuer, algorithm).validate(&ours).unwrap_err();
+        assert!(why.contains(words), "{why}");
+    }
+}
