@@ -95,6 +95,11 @@ const APISERVER: Layers = Layers {
         ),
         // What follows policies, and writes what does not fit into their status.
         ("type_checking", &["registry", "resources", "storage"]),
+        // What keeps the objects of flow control.
+        (
+            "flow_upkeep",
+            &["clock", "registry", "resources", "storage"],
+        ),
         // What puts the layers together.
         ("config", &["admission", "audit", "auth", "http"]),
         ("setup", &["admission", "auth", "cidr", "clock", "config"]),
