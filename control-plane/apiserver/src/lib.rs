@@ -22,6 +22,7 @@ mod clock;
 mod config;
 mod conversion;
 mod definitions;
+mod flow;
 mod flow_upkeep;
 pub mod fuzzing;
 mod http;
@@ -196,7 +197,8 @@ fn connected(client: etcd_api::Client, config: Config) -> Api {
     };
     Api(Arc::new(Core {
         registry: Arc::new(registry),
-        slots: http::slots::Slots::default(),
+        slots: http::slots::Slots::new(&config.limits),
+        flow: http::serve::flow_control(&config.limits),
         custom_documents: Default::default(),
         audit: config.audit,
         limits: config.limits,

@@ -41,6 +41,8 @@ const APISERVER: Layers = Layers {
         // What stands in front of the registry.
         ("auth", &["clock", "resources", "storage"]),
         ("webhook", &["clock", "storage"]),
+        // Who waits when there is too much to do.
+        ("flow", &["auth", "resources", "storage"]),
         // What is recorded of requests.
         ("audit", &["auth", "clock", "storage", "webhook"]),
         (
@@ -81,6 +83,7 @@ const APISERVER: Layers = Layers {
                 "audit",
                 "auth",
                 "clock",
+                "flow",
                 "printers",
                 "registry",
                 "resources",
@@ -116,6 +119,7 @@ const APISERVER: Layers = Layers {
         ("validate", &HTTP),
         ("conversion", &HTTP),
         ("admission", &HTTP),
+        ("flow", &HTTP),
         ("registry", &HTTP),
         ("definitions", &HTTP),
     ],
