@@ -81,6 +81,7 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         compact_every: options.compact_every,
         disabled_plugins: options.disabled_plugins.clone(),
         audit: audit.clone(),
+        limits: options.limits,
         ..config
     };
     let server = Server::new(client, config);

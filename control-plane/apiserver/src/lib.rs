@@ -10,7 +10,8 @@
 //! - `storage` holds the objects, `resources` lists the kinds.
 //!
 //! Beside them, `definitions` lets custom resources come and go, `conversion` asks the webhooks that
-//! convert their objects, and `type_checking` warns the authors of policies.
+//! convert their objects, `type_checking` warns the authors of policies, and `flow_upkeep` keeps the
+//! objects of flow control.
 #![forbid(unsafe_code)]
 
 pub mod admission;
@@ -21,6 +22,8 @@ mod clock;
 mod config;
 mod conversion;
 mod definitions;
+mod flow;
+mod flow_upkeep;
 pub mod fuzzing;
 mod http;
 mod pkcs10;
@@ -76,7 +79,8 @@ impl Server {
         let (served, synced) = tokio::sync::watch::channel(false);
         let defining = tokio::spawn(definitions::follow(Arc::clone(&api.0.registry), served));
         let checking = tokio::spawn(type_checking::follow(Arc::clone(&api.0.registry)));
-        let tasks = [following, compacting, building, defining, checking];
+        let keeping = tokio::spawn(flow_upkeep::follow(Arc::clone(&api.0.registry)));
+        let tasks = [following, compacting, building, defining, checking, keeping];
         let tasks = tasks.map(|task| task.abort_handle());
         Server {
             api,
@@ -194,7 +198,8 @@ fn connected(client: etcd_api::Client, config: Config) -> Api {
     };
     Api(Arc::new(Core {
         registry: Arc::new(registry),
-        slots: http::slots::Slots::default(),
+        slots: http::slots::Slots::new(&config.limits),
+        flow: http::serve::flow_control(&config.limits),
         custom_documents: Default::default(),
         audit: config.audit,
         limits: config.limits,
@@ -220,6 +225,7 @@ async fn keep_built(registry: Arc<Registry>, made: tokio::sync::watch::Sender<bo
 
 async fn build(registry: &Arc<Registry>) -> Result<(), Status> {
     registry::builtin::make(registry).await?;
+    flow_upkeep::make(registry).await?;
     registry::bootstrap::make(registry).await
 }
 

@@ -5,4 +5,5 @@ pub(crate) mod convert;
 pub mod custom;
 pub(crate) mod defaults;
 pub(crate) mod fields;
+pub(crate) mod flow_control;
 pub(crate) mod json_path;

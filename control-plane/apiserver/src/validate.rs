@@ -12,6 +12,7 @@ pub(crate) mod endpoints;
 pub(crate) mod event;
 mod expressions;
 mod field;
+pub(crate) mod flow;
 pub(crate) mod ingress;
 pub(crate) mod job;
 mod meta;

@@ -83,6 +83,16 @@ const ROWS: &[Row] = &[
         cluster::network_policy,
     ),
     ("networking.k8s.io", "IngressClass", cluster::ingress_class),
+    (
+        "flowcontrol.apiserver.k8s.io",
+        "FlowSchema",
+        cluster::flow_schema,
+    ),
+    (
+        "flowcontrol.apiserver.k8s.io",
+        "PriorityLevelConfiguration",
+        cluster::priority_level,
+    ),
     ("storage.k8s.io", "StorageClass", cluster::storage_class),
     ("storage.k8s.io", "CSIDriver", cluster::csi_driver),
     (ADMISSION, "ValidatingAdmissionPolicy", admission::policy),

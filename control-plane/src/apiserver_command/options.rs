@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use apiserver::Limits;
 use apiserver::setup::{Accounts, Further, Mode, Serving, Settings};
 use clap::ArgMatches;
 
@@ -23,6 +24,7 @@ pub(super) struct Options {
     pub(super) enabled_plugins: Vec<String>,
     pub(super) disabled_plugins: Vec<String>,
     pub(super) audit: apiserver::audit::options::Options,
+    pub(super) limits: Limits,
     /// Where to write the kubeconfig of the cluster's owner.
     pub(super) admin_kubeconfig: Option<PathBuf>,
 }
@@ -54,9 +56,32 @@ impl Options {
             enabled_plugins: all(arguments, "enable-admission-plugins"),
             disabled_plugins: all(arguments, "disable-admission-plugins"),
             audit: audit::read(arguments)?,
+            limits: limits(arguments)?,
             admin_kubeconfig,
         })
     }
+}
+
+fn limits(arguments: &ArgMatches) -> Result<Limits, String> {
+    let number = |name| {
+        let number: Option<i32> = parsed(arguments, name)?;
+        let number = number.unwrap_or(0);
+        usize::try_from(number).map_err(|_| format!("--{name} can not be negative value"))
+    };
+    let limits = Limits {
+        reads: number("max-requests-inflight")?,
+        writes: number("max-mutating-requests-inflight")?,
+        fair: is_on(arguments, "enable-priority-and-fairness"),
+        ..Limits::default()
+    };
+    if limits.fair && limits.reads + limits.writes == 0 {
+        return Err(
+            "--enable-priority-and-fairness needs seats: --max-requests-inflight and \
+             --max-mutating-requests-inflight are both 0"
+                .to_owned(),
+        );
+    }
+    Ok(limits)
 }
 
 /// All values of a flag that takes several.

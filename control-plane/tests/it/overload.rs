@@ -10,11 +10,11 @@ use crate::security::Guarded;
 
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
-/// More requests than the server works on at once.
-const MANY: usize = 600;
+/// More requests than the server works on or lets wait for one user.
+const MANY: usize = 800;
 
 /// Sends the head of a request from user jane, and the given part of its body.
-fn begin(cluster: &Guarded, head: &str, body: &str) -> TcpStream {
+pub(crate) fn begin(cluster: &Guarded, head: &str, body: &str) -> TcpStream {
     let mut stream = TcpStream::connect(&cluster.address).unwrap();
     let head = format!("{head} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer jane-token\r\n");
     let length = "Content-Type: application/json\r\nContent-Length: 1000\r\n";

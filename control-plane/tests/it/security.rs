@@ -9,7 +9,9 @@ use testkit::Launch;
 use crate::cluster::{BINARY, apiserver};
 use crate::http::{Answer, Call};
 
-const TOKENS: &str = "root-token,root,1,\"system:masters\"\njane-token,jane,2\n";
+const TOKENS: &str = "root-token,root,1,\"system:masters\"\njane-token,jane,2\n\
+    joe-token,joe,3\nscheduler-token,system:kube-scheduler,4\n\
+    node-token,system:node:n,5,\"system:nodes\"\n";
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
 const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
@@ -25,13 +27,19 @@ pub(crate) struct Guarded {
 
 impl Guarded {
     pub(crate) fn start() -> Guarded {
+        Guarded::start_with(&[])
+    }
+
+    /// Starts with these additional flags.
+    pub(crate) fn start_with(flags: &[&str]) -> Guarded {
         let launch = Launch::program(BINARY).subcommand("store");
         let store = launch.start().unwrap_or_else(|error| panic!("{error}"));
         let home = tempfile::tempdir().unwrap();
         let tokens = home.path().join("tokens.csv");
         std::fs::write(&tokens, TOKENS).unwrap();
         let flag = format!("--token-auth-file={}", tokens.display());
-        let (apiserver, address) = apiserver(&store.url(), &[&flag]);
+        let flags = [&[flag.as_str()], flags].concat();
+        let (apiserver, address) = apiserver(&store.url(), &flags);
         Guarded {
             _store: store,
             apiserver,

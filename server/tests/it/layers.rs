@@ -41,6 +41,8 @@ const APISERVER: Layers = Layers {
         // What stands in front of the registry.
         ("auth", &["clock", "resources", "storage"]),
         ("webhook", &["clock", "storage"]),
+        // Who waits when there is too much to do.
+        ("flow", &["auth", "resources", "storage"]),
         // What is recorded of requests.
         ("audit", &["auth", "clock", "storage", "webhook"]),
         (
@@ -81,6 +83,7 @@ const APISERVER: Layers = Layers {
                 "audit",
                 "auth",
                 "clock",
+                "flow",
                 "printers",
                 "registry",
                 "resources",
@@ -95,6 +98,11 @@ const APISERVER: Layers = Layers {
         ),
         // What follows policies, and writes what does not fit into their status.
         ("type_checking", &["registry", "resources", "storage"]),
+        // What keeps the objects of flow control.
+        (
+            "flow_upkeep",
+            &["clock", "registry", "resources", "storage"],
+        ),
         // What puts the layers together.
         ("config", &["admission", "audit", "auth", "http"]),
         ("setup", &["admission", "auth", "cidr", "clock", "config"]),
@@ -111,6 +119,7 @@ const APISERVER: Layers = Layers {
         ("validate", &HTTP),
         ("conversion", &HTTP),
         ("admission", &HTTP),
+        ("flow", &HTTP),
         ("registry", &HTTP),
         ("definitions", &HTTP),
     ],

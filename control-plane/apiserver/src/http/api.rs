@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use crate::audit;
+use crate::flow::FlowControl;
 use crate::http::connections::Limits;
 use crate::http::openapi::custom::CustomDocuments;
 use crate::http::slots::Slots;
@@ -19,6 +20,8 @@ pub(crate) struct Core {
     /// Reads and writes objects, and decides about requests.
     pub(crate) registry: Arc<Registry>,
     pub(crate) slots: Slots,
+    /// Who waits for whom; `None` if only the number of requests is limited.
+    pub(crate) flow: Option<FlowControl>,
     pub(crate) custom_documents: CustomDocuments,
     /// Where events about requests go, if anywhere.
     pub(crate) audit: Option<Arc<audit::Log>>,

@@ -289,7 +289,8 @@ async fn read(response: Response<Body>, level: Level) -> (Response<Body>, Option
     (Response::from_parts(parts, Body::from(bytes)), object)
 }
 
-fn is_long(info: &Info) -> bool {
+/// True if the response may last as long as its client likes.
+pub(crate) fn is_long(info: &Info) -> bool {
     let asked = &info.attributes;
     LONG_VERBS.contains(&asked.verb.as_str())
         || info.is_resource() && LONG_SUBRESOURCES.contains(&asked.subresource.as_str())

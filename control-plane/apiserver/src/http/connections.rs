@@ -62,6 +62,13 @@ pub struct Limits {
     pub head: Duration,
     /// Time that a connection may have no request in progress.
     pub idle: Duration,
+    /// Upper bound of concurrent requests that read; 0 for none. A watch counts only until it has
+    /// started.
+    pub reads: usize,
+    /// Upper bound of concurrent requests that write; 0 for none.
+    pub writes: usize,
+    /// True if priority and fairness shares the sum of both bounds among the users.
+    pub fair: bool,
 }
 
 impl Default for Limits {
@@ -71,6 +78,9 @@ impl Default for Limits {
             connections: 8192,
             head: Duration::from_secs(32),
             idle: Duration::from_secs(90),
+            reads: 400,
+            writes: 200,
+            fair: true,
         }
     }
 }

@@ -7,6 +7,7 @@ use http::{HeaderValue, Method, Response, StatusCode};
 use machinery::status::Status;
 use serde_json::{Value, json};
 
+use crate::flow::FlowControl;
 use crate::http::api::Api;
 use crate::http::discovery;
 use crate::http::media::{self, JSON};
@@ -35,6 +36,10 @@ pub(crate) fn answer(
         ["version"] => version(),
         ["healthz" | "livez" | "readyz", ..] => return Ok(health(api, parts, &words)),
         ["metrics"] => return Ok(reply::text(StatusCode::OK, metrics(api))),
+        ["debug", "api_priority_and_fairness", "dump_priority_levels"] => {
+            let dump = api.0.flow.as_ref().map(FlowControl::dump_levels);
+            return Ok(dump.map_or_else(nowhere, |dump| reply::text(StatusCode::OK, dump)));
+        }
         ["api"] if media::wants_aggregated(&parts.headers) => {
             return Ok(aggregated(&discovery::aggregated(catalogue, true)));
         }
@@ -167,9 +172,9 @@ fn health(api: &Api, parts: &Parts, words: &[&str]) -> Response<Body> {
     )
 }
 
-/// The number of requests in progress, under Kubernetes' names.
+/// The requests in progress, flow control and the audit log, under Kubernetes' names.
 fn metrics(api: &Api) -> String {
-    let (reads, writes) = api.0.slots.taken();
+    let (reads, writes) = api.0.slots.busy();
     let watchers = api.reader().reflector.watchers();
     let metrics = [
         ("apiserver_registered_watchers", "", watchers),
@@ -192,6 +197,9 @@ fn metrics(api: &Api) -> String {
             told = name;
         }
         text.push_str(&format!("{name}{labels} {value}\n"));
+    }
+    if let Some(flow) = &api.0.flow {
+        text.push_str(&flow.metrics());
     }
     if let Some(audit) = &api.0.audit {
         text.push_str(&audit.metrics());

@@ -10,20 +10,34 @@ use machinery::status::Status;
 
 use crate::auth::{Attributes, User};
 use crate::clock;
+use crate::flow::FlowControl;
+use crate::flow::rules::Schema;
 use crate::http::api::Api;
 use crate::http::audited::Auditing;
 use crate::http::call::Call;
+use crate::http::connections::Limits;
+use crate::http::fair;
 use crate::http::media::pretty;
 use crate::http::media::{Accept, Encoding};
 use crate::http::nonresource;
 use crate::http::reply;
 use crate::http::request::{self, Info, Query};
-use crate::http::slots::{Received, Turn};
+use crate::http::slots::{Limit, Received, Turn};
 
 /// The header with the id of a request.
 const AUDIT_ID: &str = "Audit-Id";
 /// Time limit of one request, its body included.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// A request may wait for its seats for this part of its time.
+const WAIT_PART: u32 = 4;
+
+/// The seats of a server with these limits; `None` if they are not shared by priority.
+pub(crate) fn flow_control(limits: &Limits) -> Option<FlowControl> {
+    let seats = limits.reads.saturating_add(limits.writes);
+    let seats = u32::try_from(seats).unwrap_or(u32::MAX);
+    let control = || FlowControl::new(seats, REQUEST_TIMEOUT / WAIT_PART);
+    limits.fair.then(control)
+}
 
 /// Serves a request; errors are responses too.
 pub(crate) async fn serve(api: Api, request: Request<Body>) -> Response<Body> {
@@ -36,7 +50,8 @@ pub(crate) async fn serve(api: Api, request: Request<Body>) -> Response<Body> {
     let head = parts.method == Method::HEAD;
     let shown = String::from_utf8_lossy(id.as_bytes());
     let mut auditing = Auditing::of(&api, &shown);
-    let answer = answer(&api, &mut parts, body, &mut auditing);
+    let mut schema = None;
+    let answer = answer(&api, &mut parts, body, &mut auditing, &mut schema);
     let answer = tokio::time::timeout(REQUEST_TIMEOUT, answer).await;
     let answer = answer.unwrap_or_else(|_| {
         let text = "request did not complete within the allotted timeout";
@@ -52,6 +67,9 @@ pub(crate) async fn serve(api: Api, request: Request<Body>) -> Response<Body> {
         };
     }
     response.headers_mut().insert(AUDIT_ID, id);
+    if let Some(schema) = schema {
+        fair::show(&schema, response.headers_mut());
+    }
     if head {
         *response.body_mut() = Body::empty();
     }
@@ -67,11 +85,13 @@ fn audit_id(headers: &HeaderMap) -> HeaderValue {
     })
 }
 
+/// Answers a request, and tells which schema it has.
 async fn answer(
     api: &Api,
     parts: &mut Parts,
     body: Body,
     auditing: &mut Auditing<'_>,
+    schema: &mut Option<Arc<Schema>>,
 ) -> Result<Response<Body>, Status> {
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     let segments = request::segments(parts.uri.path());
@@ -88,16 +108,28 @@ async fn answer(
         user,
         ..info.attributes.clone()
     };
-    let turn = Turn {
-        slots: &api.0.slots,
-        exempt: is_probe(&info) || api.0.registry.authorizer.is_exempt(&attributes.user),
-        reads: [Method::GET, Method::HEAD].contains(&parts.method),
-    };
     if info.is_resource() {
         // What decides about writes is read from the caches. Empty ones would let everything pass.
         api.reader().reflector.loaded().await;
     }
-    let mut slot = turn.enter()?;
+    let exempt = is_probe(&info) || api.0.registry.authorizer.is_exempt(&attributes.user);
+    let flow = fair::flow(api, &info, &attributes);
+    *schema = flow.as_ref().map(|flow| Arc::clone(&flow.schema));
+    let turn = Turn {
+        slots: &api.0.slots,
+        exempt,
+        reads: [Method::GET, Method::HEAD].contains(&parts.method),
+        limit: match (&api.0.flow, &flow) {
+            (Some(control), Some(flow)) => Limit::Seats {
+                control,
+                flow,
+                seats: fair::seats(api, &info, &query),
+            },
+            (None, _) if !exempt => Limit::Slots,
+            _ => Limit::Nothing,
+        },
+    };
+    let place = turn.enter(true).await?;
     // Authorization comes first: only users who may ask learn whether a path exists.
     auditing.authorize(api, &attributes).await?;
     let target = if info.is_resource() {
@@ -121,15 +153,13 @@ async fn answer(
         audit: auditing.record().map(|record| &**record),
         warnings: Arc::default(),
     };
-    let mut received = Received::default();
-    if !turn.reads {
-        // A slow body must not hold a slot that others need.
-        drop(slot);
-        received = turn.receive(body).await?;
-        slot = turn.enter()?;
-    }
+    let (place, mut received) = if turn.reads {
+        (place, Received::default())
+    } else {
+        turn.receive_from(place, body).await?
+    };
     let answer = call.run(&attributes.verb, received.take()).await;
-    drop(slot);
+    drop(place);
     call.warned(answer)
 }
 

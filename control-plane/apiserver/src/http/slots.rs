@@ -1,8 +1,15 @@
 //! Limits on concurrent work: requests that read, requests that write, and bytes of bodies. Health
 //! probes and the cluster's owners are exempt.
+//!
+//! Priority and fairness takes the place of the first two limits, unless it is off.
 
 #[cfg(test)]
 mod tests;
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
@@ -10,11 +17,11 @@ use http_body_util::BodyExt as _;
 use machinery::status::Status;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use crate::flow::rules::Flow;
+use crate::flow::{FlowControl, Seats};
 use crate::http::body::BODY_BYTES_MAX;
+use crate::http::connections::Limits;
 
-/// Upper bounds of concurrent requests. A watch counts only until it has started.
-const READS_MAX: usize = 400;
-const WRITES_MAX: usize = 200;
 /// Upper bound of the bytes of all bodies in memory, complete or not.
 const BODIES_BYTES_MAX: usize = 256 << 20;
 
@@ -23,35 +30,74 @@ pub(crate) struct Slots {
     reads: Semaphore,
     writes: Semaphore,
     bodies: Semaphore,
-}
-
-impl Default for Slots {
-    fn default() -> Slots {
-        Slots {
-            reads: Semaphore::new(READS_MAX),
-            writes: Semaphore::new(WRITES_MAX),
-            bodies: Semaphore::new(BODIES_BYTES_MAX),
-        }
-    }
+    /// Reads and writes in progress, also of those that need no slot.
+    busy: [AtomicUsize; 2],
 }
 
 impl Slots {
+    pub(crate) fn new(limits: &Limits) -> Slots {
+        let slots = |limit: usize| match limit {
+            0 => Semaphore::new(Semaphore::MAX_PERMITS),
+            limit => Semaphore::new(limit.min(Semaphore::MAX_PERMITS)),
+        };
+        Slots {
+            reads: slots(limits.reads),
+            writes: slots(limits.writes),
+            bodies: Semaphore::new(BODIES_BYTES_MAX),
+            busy: Default::default(),
+        }
+    }
+
     /// Number of reads and writes in progress.
-    pub(crate) fn taken(&self) -> (usize, usize) {
-        let (reads, writes) = (&self.reads, &self.writes);
+    pub(crate) fn busy(&self) -> (usize, usize) {
+        let [reads, writes] = &self.busy;
         (
-            READS_MAX - reads.available_permits(),
-            WRITES_MAX - writes.available_permits(),
+            reads.load(Ordering::Relaxed),
+            writes.load(Ordering::Relaxed),
         )
     }
 }
 
-/// The slots that one request may take.
+/// What one request may take.
 pub(crate) struct Turn<'a> {
     pub(crate) slots: &'a Slots,
-    /// True if the request needs no slot.
+    /// True if its body has room however full the server is.
     pub(crate) exempt: bool,
     pub(crate) reads: bool,
+    pub(crate) limit: Limit<'a>,
+}
+
+/// What a request needs to run.
+pub(crate) enum Limit<'a> {
+    Nothing,
+    /// One of the slots for its kind of requests.
+    Slots,
+    /// So many seats of the level of its flow.
+    Seats {
+        control: &'a FlowControl,
+        flow: &'a Flow,
+        seats: u32,
+    },
+}
+
+/// What a request holds while it runs.
+pub(crate) struct Place<'a> {
+    busy: &'a AtomicUsize,
+    #[expect(dead_code, reason = "its end gives the place back")]
+    held: Held<'a>,
+}
+
+#[expect(dead_code, reason = "the end of what is held gives it back")]
+enum Held<'a> {
+    Nothing,
+    Slot(SemaphorePermit<'a>),
+    Seats(Seats<'a>),
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.busy.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// A body, and the bytes reserved for it until this value is dropped.
@@ -70,17 +116,47 @@ impl Received<'_> {
 }
 
 impl<'a> Turn<'a> {
-    /// Takes a slot, unless the request is exempt.
-    pub(crate) fn enter(&self) -> Result<Option<SemaphorePermit<'a>>, Status> {
-        if self.exempt {
-            return Ok(None);
-        }
-        let slots = if self.reads {
-            &self.slots.reads
-        } else {
-            &self.slots.writes
+    /// Takes what the request needs. `counts` is false for a request that has had it before.
+    pub(crate) async fn enter(&self, counts: bool) -> Result<Place<'a>, Status> {
+        let held = match self.limit {
+            Limit::Nothing => Held::Nothing,
+            Limit::Slots => {
+                let slots = if self.reads {
+                    &self.slots.reads
+                } else {
+                    &self.slots.writes
+                };
+                Held::Slot(slots.try_acquire().map_err(|_| too_many())?)
+            }
+            Limit::Seats {
+                control,
+                flow,
+                seats,
+            } => {
+                let entered = control.enter(flow, seats, counts).await;
+                Held::Seats(entered.map_err(|_| no_seats())?)
+            }
         };
-        slots.try_acquire().map(Some).map_err(|_| too_many())
+        let busy = &self.slots.busy[usize::from(!self.reads)];
+        busy.fetch_add(1, Ordering::Relaxed);
+        Ok(Place { busy, held })
+    }
+
+    /// Reads a body. A request whose body is slow gives its place back in the meantime, because
+    /// others need it.
+    pub(crate) async fn receive_from(
+        &self,
+        place: Place<'a>,
+        body: Body,
+    ) -> Result<(Place<'a>, Received<'a>), Status> {
+        let mut receiving = pin!(self.receive(body));
+        let there = poll_fn(|context| Poll::Ready(receiving.as_mut().poll(context)));
+        if let Poll::Ready(received) = there.await {
+            return Ok((place, received?));
+        }
+        drop(place);
+        let received = receiving.await?;
+        Ok((self.enter(false).await?, received))
     }
 
     /// Reads a body. Bytes are reserved as they arrive, so a body that is only announced reserves
@@ -115,6 +191,11 @@ impl<'a> Turn<'a> {
             room,
         })
     }
+}
+
+/// The refusal of priority and fairness.
+fn no_seats() -> Status {
+    Status::too_many_requests("Too many requests, please try again later.", 1)
 }
 
 fn too_many() -> Status {

@@ -173,15 +173,48 @@ pub(crate) const POLICY_BINDING: Layout = Layout {
 pub(crate) const FLOW_SCHEMA: Layout = Layout {
     columns: &[
         "PriorityLevel",
-        "MatchingPrecedence#",
+        "MatchingPrecedence",
         "DistinguisherMethod",
         "Age",
+        "MissingPL",
     ],
     cells: |object| {
+        let conditions = object::items(object, &["status", "conditions"]);
+        let dangling = conditions.iter().find(|one| one["type"] == "Dangling");
         vec![
             text_or(object, &["spec", "priorityLevelConfiguration", "name"], ""),
             number(object, &["spec", "matchingPrecedence"]),
             text_or(object, &["spec", "distinguisherMethod", "type"], NONE),
+            age(object),
+            dangling.map_or_else(|| "?".into(), |one| text_or(one, &["status"], "")),
+        ]
+    },
+};
+
+pub(crate) const PRIORITY_LEVEL: Layout = Layout {
+    columns: &[
+        "Type",
+        "NominalConcurrencyShares",
+        "Queues",
+        "HandSize",
+        "QueueLengthLimit",
+        "Age",
+    ],
+    cells: |object| {
+        let of_limited = |path: &[&str]| {
+            let path = [&["spec", "limited"], path].concat();
+            match object::integer(object, &path) {
+                Some(number) => number.into(),
+                None => NONE.into(),
+            }
+        };
+        let queuing = |key| of_limited(&["limitResponse", "queuing", key]);
+        vec![
+            text_or(object, &["spec", "type"], ""),
+            of_limited(&["nominalConcurrencyShares"]),
+            queuing("queues"),
+            queuing("handSize"),
+            queuing("queueLengthLimit"),
             age(object),
         ]
     },

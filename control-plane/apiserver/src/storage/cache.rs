@@ -220,6 +220,11 @@ impl Cache {
         self.state.read().items.get(key).cloned()
     }
 
+    /// Number of objects.
+    pub(crate) fn len(&self) -> usize {
+        self.state.read().items.len()
+    }
+
     /// Everything below a folder in the order of keys, with the place to watch on from and the
     /// revision of the last change.
     pub(crate) fn snapshot(&self, folder: &str) -> (Vec<Arc<Stored>>, Cursor, i64) {

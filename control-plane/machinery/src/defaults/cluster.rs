@@ -206,3 +206,31 @@ pub(super) fn network_policy(object: &mut Value) {
     };
     default(spec, "policyTypes", types);
 }
+
+pub(super) fn flow_schema(object: &mut Value) {
+    let spec = made(object, &["spec"]);
+    default_number(spec, "matchingPrecedence", 1000);
+}
+
+pub(super) fn priority_level(object: &mut Value) {
+    below(object, &["spec", "exempt"], |exempt| {
+        default(exempt, "nominalConcurrencyShares", 0);
+        default(exempt, "lendablePercent", 0);
+    });
+    below(object, &["spec", "limited"], |limited| {
+        default(limited, "nominalConcurrencyShares", 30);
+        default(limited, "lendablePercent", 0);
+        below(limited, &["limitResponse", "queuing"], |queuing| {
+            default_number(queuing, "queues", 64);
+            default_number(queuing, "handSize", 8);
+            default_number(queuing, "queueLengthLimit", 50);
+        });
+    });
+}
+
+/// Sets a number that is missing or zero.
+fn default_number(object: &mut Value, key: &str, value: i64) {
+    if object::integer(object, &[key]).unwrap_or(0) == 0 {
+        object[key] = value.into();
+    }
+}

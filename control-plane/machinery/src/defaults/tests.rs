@@ -1,3 +1,5 @@
+use serde_json::json;
+
 use super::*;
 use crate::{object, schema, strict};
 
@@ -27,4 +29,23 @@ fn objects_that_say_little_are_filled_in_as_by_go() {
         apply(group, &kind, &mut object);
         assert_eq!(object, after, "the second time changes nothing");
     }
+}
+
+#[test]
+fn flow_schemas_and_priority_levels_are_filled_in() {
+    let group = "flowcontrol.apiserver.k8s.io";
+    let mut schema = json!({"spec": {"matchingPrecedence": 0}});
+    apply(group, "FlowSchema", &mut schema);
+    assert_eq!(schema["spec"]["matchingPrecedence"], 1000);
+    let response = json!({"type": "Queue", "queuing": {"queues": 3, "handSize": 0}});
+    let mut level = json!({"spec": {
+        "exempt": {}, "limited": {"nominalConcurrencyShares": 0, "limitResponse": response},
+    }});
+    apply(group, "PriorityLevelConfiguration", &mut level);
+    let none = json!({"nominalConcurrencyShares": 0, "lendablePercent": 0});
+    assert_eq!(level["spec"]["exempt"], none);
+    let queuing = json!({"queues": 3, "handSize": 8, "queueLengthLimit": 50});
+    let limited = json!({"nominalConcurrencyShares": 0, "lendablePercent": 0,
+        "limitResponse": {"type": "Queue", "queuing": queuing}});
+    assert_eq!(level["spec"]["limited"], limited);
 }

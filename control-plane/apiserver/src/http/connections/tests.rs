@@ -86,6 +86,7 @@ async fn the_silent_make_room_for_those_who_ask() {
         connections: 8,
         head: PATIENT,
         idle: PATIENT,
+        ..Limits::default()
     };
     let (_server, address) = server(limits).await;
     let mut silent = Vec::new();

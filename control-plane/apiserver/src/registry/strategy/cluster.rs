@@ -210,15 +210,26 @@ pub(super) const ROWS: &[Strategy] = &[
         resets: STATUS_ALONE,
         columns: &printers::config::FLOW_SCHEMA,
         generation: Generation::OfSpec,
-        without_effect: |_| Some("requests are not queued by it"),
+        decides_about_requests: true,
+        rules: Rules {
+            validate: validate::flow::schema,
+            validate_subresource_update: |_, _, new| validate::flow::status(new),
+            ..Rules::DEFAULT
+        },
         ..DEFAULT
     },
     Strategy {
         group: "flowcontrol.apiserver.k8s.io",
         resource: "prioritylevelconfigurations",
         resets: STATUS_ALONE,
+        columns: &printers::config::PRIORITY_LEVEL,
         generation: Generation::OfSpec,
-        without_effect: |_| Some("requests are not queued by it"),
+        decides_about_requests: true,
+        rules: Rules {
+            validate: validate::flow::level,
+            validate_subresource_update: |_, _, new| validate::flow::status(new),
+            ..Rules::DEFAULT
+        },
         ..DEFAULT
     },
     Strategy {
