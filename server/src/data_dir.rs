@@ -8,6 +8,7 @@
 //! ```
 
 mod force;
+pub mod newcomer;
 pub mod offline;
 pub(crate) mod replay;
 
