@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use raft::durable::Options;
 use raft::{Complaint, ConfState, Message, Recovered, RoleChange, Status, Ticket, Write};
 use server::applier::{BackgroundLimits, SpaceNews};
-use server::config::Config;
-use server::data_dir::{DataDir, Found, Unusable};
+use server::config::{ClusterState, Config};
+use server::data_dir::{DataDir, EmptyDir, Found, Unusable, newcomer};
 use server::driver::apply::ApplyDriver;
 use server::driver::consensus::ConsensusDriver;
 use server::driver::log::Log;
@@ -105,6 +105,11 @@ impl Settings {
 }
 
 impl Settings {
+    /// It is to be a member of a cluster that runs.
+    pub(crate) fn joins(&self) -> bool {
+        self.config.initial_cluster_state == ClusterState::Existing
+    }
+
     /// The least TTL of a lease, in seconds: one and a half election timeouts, rounded up.
     pub(crate) fn min_lease_ttl(&self) -> i64 {
         let millis = self.config.election_timeout.as_millis() as u64;
@@ -123,12 +128,36 @@ impl Settings {
     }
 }
 
-/// What a running cluster tells one that is to join it.
+/// What a running member tells `member_id`, whose disk is empty.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Told {
     pub member_id: u64,
     pub cluster_id: u64,
+    /// What the one that tells has applied.
+    pub applied: u64,
     pub members: Vec<MemberInfo>,
+}
+
+impl Told {
+    /// Whether the one that is told is a member.
+    pub(crate) fn knows(&self) -> bool {
+        self.members.iter().any(|m| m.id == self.member_id)
+    }
+}
+
+/// What becomes of a start.
+pub(crate) enum Start {
+    /// With what the log held, for those who judge it.
+    Runs {
+        process: Box<Process>,
+        found: Recovered,
+        /// The disk was empty.
+        is_new: bool,
+    },
+    /// This member was removed.
+    Removed,
+    /// Others know the member whose disk is empty.
+    Refused(String),
 }
 
 pub(crate) struct Process {
@@ -303,35 +332,32 @@ impl From<Unusable> for Fatal {
 }
 
 impl Process {
-    /// As `server::lifecycle` does it. `time_of_day` in nanoseconds. What the log held comes back
-    /// too, for those who judge it. An empty disk becomes that of a new cluster, or takes its
-    /// `place` in a running one. `None`: this member was removed.
+    /// As `server::lifecycle` does it. `time_of_day` in nanoseconds. An empty disk becomes that of a
+    /// new cluster, or takes its place in a running one, if what it is told lets it.
     pub(crate) fn start(
         disk: &SimVfs,
         settings: &Settings,
         time_of_day: u64,
-        place: Option<Place>,
-    ) -> Result<Option<(Process, Recovered)>, Fatal> {
+        told: &[Told],
+    ) -> Result<Start, Fatal> {
         let options = Options {
             seed: time_of_day,
             ..settings.log.clone()
         };
         let (config, vfs) = (&settings.config, Arc::new(disk.clone()));
-        let data = match (
-            DataDir::find_alone(vfs, config, settings.key_file().as_ref(), options)?,
-            place,
-        ) {
-            (Found::Used(data), _) => *data,
-            (Found::Empty(empty), None) => empty.found(config)?,
-            (Found::Empty(empty), Some(place)) => {
-                empty.join(place.member_id, place.cluster_id, place.members)?
-            }
+        let keys = settings.key_file();
+        let data = match DataDir::find_alone(vfs, config, keys.as_ref(), options)? {
+            Found::Used(data) => *data,
+            Found::Empty(empty) => match begin(*empty, settings, told) {
+                Err(Unusable::Start(why)) => return Ok(Start::Refused(why)),
+                begun => begun?,
+            },
         };
         if data.was_removed()? {
-            return Ok(None);
+            return Ok(Start::Removed);
         }
         let removed = state::removed(data.state.store.root())?;
-        let found = data.recovered.clone();
+        let (found, is_new) = (data.recovered.clone(), data.is_new);
         let run = driver::Settings {
             limits: settings.limits,
             pace: settings.pace,
@@ -370,7 +396,11 @@ impl Process {
             turns: [None; ACTORS.len()],
             _lock: actors.lock,
         };
-        Ok(Some((process, found)))
+        Ok(Start::Runs {
+            process: Box::new(process),
+            found,
+            is_new,
+        })
     }
 
     pub(crate) fn status(&self) -> Status {
@@ -595,4 +625,16 @@ impl Process {
             ..self.said(done)
         }
     }
+}
+
+/// What the member may do with an empty directory.
+fn begin(empty: EmptyDir, settings: &Settings, told: &[Told]) -> Result<DataDir, Unusable> {
+    if let Some(told) = told.first().filter(|_| settings.joins()) {
+        newcomer::may_join(told.member_id, &told.members).map_err(Unusable::Start)?;
+        return empty.join(told.member_id, told.cluster_id, told.members.clone());
+    }
+    for told in told {
+        newcomer::may_bootstrap(&settings.config, &told.members).map_err(Unusable::Start)?;
+    }
+    empty.found(&settings.config)
 }
