@@ -90,8 +90,29 @@ pub struct Opened {
     pub metadata: Option<Bytes>,
     /// Entries after `applied`, and some before it, ready for `Raft::new`.
     pub recovered: Recovered,
+    /// The store was ahead of the log: case C.
+    pub voided: Option<Voided>,
     /// The wal's report about its end: a letter of its decision table.
     pub end: char,
+}
+
+/// A log that did not hold the applied position of the store. It begins anew after that position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Voided {
+    /// The applied position.
+    pub applied: Position,
+    /// The newest entry that the log held; that before its first one, if it held none.
+    pub last: Index,
+    /// The commit index that the log had recorded.
+    pub commit: Index,
+}
+
+impl Voided {
+    /// True if the disk has lost writes that it had reported as durable: a member never takes a
+    /// snapshot of what it knows to be committed, so its own log held the applied position.
+    pub fn lost_writes(&self) -> bool {
+        self.commit >= self.applied.index
+    }
 }
 
 /// Owns the files; runs on its own thread.
@@ -160,16 +181,17 @@ impl LogWriter {
             needed_from: 0,
             places: Places::default(),
         };
-        if voided {
+        if voided.is_some() {
             writer.reset(applied);
         }
-        if voided || recovered.hard_state.term != term_on_disk {
+        if voided.is_some() || recovered.hard_state.term != term_on_disk {
             writer.hard_state(&recovered.hard_state);
             writer.sync()?;
         }
         let opened = Opened {
             metadata,
             recovered,
+            voided,
             end: recovery.end,
         };
         Ok((writer, opened))
@@ -450,8 +472,8 @@ impl<'a, 'f> Replay<'a, 'f> {
         }
     }
 
-    /// Applies the decision table of this module. The flag is true if all entries are void.
-    fn settle(mut self) -> Result<(Recovered, bool)> {
+    /// Applies the decision table of this module.
+    fn settle(mut self) -> Result<(Recovered, Option<Voided>)> {
         let applied = self.applied;
         let begin = self.base.unwrap_or(applied.index);
         if begin > applied.index {
@@ -462,6 +484,11 @@ impl<'a, 'f> Replay<'a, 'f> {
             )));
         }
         let continues = self.continues();
+        let voided = (!continues).then(|| Voided {
+            applied,
+            last: self.last().unwrap_or_default(),
+            commit: self.hard_state.commit,
+        });
         if !continues {
             self.clear();
         }
@@ -490,7 +517,7 @@ impl<'a, 'f> Replay<'a, 'f> {
             entries: mem::take(&mut self.entries).into(),
             applied: applied.index,
         };
-        Ok((recovered, !continues))
+        Ok((recovered, voided))
     }
 
     /// The position before the first entry. If its term is unknown, the first entry is removed and

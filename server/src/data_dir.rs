@@ -7,7 +7,9 @@
 //! DIR/member/store/      the page file
 //! ```
 
+mod ahead;
 mod force;
+pub mod newcomer;
 pub mod offline;
 pub(crate) mod replay;
 
@@ -142,6 +144,9 @@ impl DataDir {
         refuse_lost_log(&*vfs, &log_dir, &state)?;
         let (log, opened, replayed) =
             replay::open_log(Arc::clone(&vfs), &log_dir, &mut state, options, threads)?;
+        if let Some(voided) = &opened.voided {
+            ahead::tell(&log_dir, voided);
+        }
         refuse_downgrade(&state)?;
         let empty = EmptyDir {
             vfs,

@@ -183,6 +183,9 @@ fn case_c_a_store_ahead_of_the_log_voids_it() {
         let vfs = vfs.process_killed();
         let (mut log, opened) = open(&vfs, 3, index);
         assert_eq!(positions(&opened), [(3, index)]);
+        let voided = opened.voided.unwrap();
+        assert_eq!((voided.last, voided.commit), (50, 20));
+        assert!(!voided.lost_writes());
         let state = HardState {
             term: 3,
             vote: 0,
@@ -198,6 +201,31 @@ fn case_c_a_store_ahead_of_the_log_voids_it() {
             [(3, index), (3, index + 1), (3, index + 2)]
         );
     }
+}
+
+#[test]
+fn case_c_a_log_that_lacks_what_it_knew_to_be_committed_has_lost_writes() {
+    let vfs = SimVfs::new(1);
+    let (mut log, opened) = open(&vfs, 0, 0);
+    assert_eq!(opened.voided, None);
+    log.append(&write(entries(1, 1..=3), 1, 9)).unwrap();
+    log.sync().unwrap();
+    let (_, opened) = open(&vfs.process_killed(), 1, 9);
+    let voided = Voided {
+        applied: Position { term: 1, index: 9 },
+        last: 3,
+        commit: 9,
+    };
+    assert_eq!(opened.voided, Some(voided));
+    assert!(voided.lost_writes());
+    // A snapshot may be that of the next entry.
+    let (_, opened) = open(&vfs.process_killed(), 1, 10);
+    assert!(!opened.voided.unwrap().lost_writes());
+    // It is told once: the reset is in the log.
+    let (log, _) = open(&vfs, 1, 9);
+    drop(log);
+    let (_, opened) = open(&vfs, 1, 9);
+    assert_eq!(opened.voided, None);
 }
 
 #[test]

@@ -43,13 +43,15 @@ pub enum Canary {
     StuckAlarm,
     /// One member's raft is never told of a change of the members.
     DeafMember,
+    /// The others do not say that a member with an empty disk has been there.
+    ForgottenMember,
     /// A link stays cut after healing.
     UnhealedLinks,
     /// Chance from outside the seed.
     Nondeterminism,
 }
 
-pub const ALL: [Canary; 22] = [
+pub const ALL: [Canary; 23] = [
     Canary::BoughtVotes,
     Canary::FlippedEntry,
     Canary::LeaderWithGap,
@@ -70,6 +72,7 @@ pub const ALL: [Canary; 22] = [
     Canary::EternalLeases,
     Canary::StuckAlarm,
     Canary::DeafMember,
+    Canary::ForgottenMember,
     Canary::UnhealedLinks,
     Canary::Nondeterminism,
 ];
@@ -96,6 +99,7 @@ impl Canary {
             Canary::HastyLeases | Canary::LostLeaseKey | Canary::EternalLeases => &["leases"],
             Canary::StuckAlarm => &["space"],
             Canary::DeafMember => &["membership"],
+            Canary::ForgottenMember => &["empty disks"],
             Canary::UnhealedLinks => &["liveness"],
             Canary::Nondeterminism => &["determinism"],
         }

@@ -5,6 +5,7 @@ pub mod agreement;
 pub mod determinism;
 pub mod durable_prefix;
 pub mod election_safety;
+pub mod empty_disks;
 pub mod leader_completeness;
 pub mod leases;
 pub use testkit::linearizability;

@@ -12,7 +12,7 @@ use tokio::sync::oneshot::Receiver;
 use tokio::sync::oneshot::error::TryRecvError;
 
 use crate::host::{Crash, Host};
-use crate::process::{Place, Process};
+use crate::process::Process;
 use crate::world::{Event, Failed, MILLI, Named, SECOND, World, settings};
 
 /// How long a member stays that learned that it was removed: the server's.
@@ -303,26 +303,6 @@ impl World {
         this.published = true;
         process.publish(name);
         self.schedule(host);
-    }
-
-    /// What a running member tells `host` of the cluster, if one keeps a place for it.
-    pub(crate) fn place_for(&self, host: usize) -> Option<Place> {
-        let member_id = self.hosts[host].id;
-        let asked = |other: &usize| -> Option<Place> {
-            let process = self.hosts[*other].process.as_ref()?;
-            let is_cut = self.net.is_cut((host, *other)) || self.net.is_cut((*other, host));
-            if is_cut || self.hosts[*other].paused {
-                return None;
-            }
-            let members = process.members().ok()?;
-            let is_known = members.iter().any(|member| member.id == member_id);
-            is_known.then_some(Place {
-                member_id,
-                cluster_id: process.cluster_id,
-                members,
-            })
-        };
-        (0..self.hosts.len()).find_map(|other| asked(&other))
     }
 
     /// When a machine without a place in the cluster asks again.

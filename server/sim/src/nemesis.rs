@@ -24,6 +24,8 @@ enum Fault {
     Stall,
     /// A disk is put back to an older state.
     RollBack,
+    /// A disk is lost, and an empty one is in its place.
+    WipeDisk,
     /// All members but one are lost for good.
     ForceNewCluster,
     /// For seconds, all of them do.
@@ -49,7 +51,7 @@ enum Fault {
     Members(Wish),
 }
 
-const FAULTS: [Fault; 27] = [
+const FAULTS: [Fault; 28] = [
     Fault::Kill,
     Fault::PowerCut,
     Fault::CrashAtCall,
@@ -57,6 +59,7 @@ const FAULTS: [Fault; 27] = [
     Fault::DiskLow,
     Fault::Stall,
     Fault::RollBack,
+    Fault::WipeDisk,
     Fault::ForceNewCluster,
     Fault::SlowDisk,
     Fault::SlowApply,
@@ -163,11 +166,14 @@ impl World {
             Fault::CrashAtCall | Fault::DiskFull | Fault::DiskLow | Fault::Stall => {
                 self.hurt_disk(fault, victim);
             }
-            Fault::RollBack => {
-                // Any disk will do that has an older state.
+            Fault::RollBack | Fault::WipeDisk => {
+                // Any disk will do that may be lost, and that has an older state.
                 let hosts = self.hosts.len();
                 let mut order = (victim..hosts).chain(0..victim);
-                let _ = order.any(|host| self.roll_back(host));
+                let _ = match fault {
+                    Fault::RollBack => order.any(|host| self.roll_back(host)),
+                    _ => order.any(|host| self.wipe(host)),
+                };
             }
             // Once in a run, and not in most: others have to go on for long, too.
             Fault::ForceNewCluster => {

@@ -2,34 +2,34 @@
 //! inboxes, and when each is to be turned next. What a turn says to the rest of the world comes back
 //! as values.
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
+mod ports;
+mod settings;
+mod start;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_api::membershippb;
 use parking_lot::Mutex;
-use raft::durable::Options;
-use raft::{Complaint, ConfState, Message, Recovered, RoleChange, Status, Ticket, Write};
-use server::applier::{BackgroundLimits, SpaceNews};
-use server::config::Config;
-use server::data_dir::{DataDir, Found, Unusable};
+use raft::{Status, Ticket};
 use server::driver::apply::ApplyDriver;
 use server::driver::consensus::ConsensusDriver;
 use server::driver::log::Log;
 use server::driver::space::Disks;
 use server::driver::watch::Watch;
-use server::driver::{self, Actors, Done, Hurry, Job, Note, Ports, Published, Replies, RequestIds};
+use server::driver::{self, Done, Hurry, Job, Ports, Published, RequestIds};
 use server::event::{ApplyEvent, ConsensusEvent, LogEvent, Proposal, ReplySlot};
 use server::request::Request;
-use server::state::hashes::{Compacted, HashJob, Hashes, KvHash};
 use server::state::snapshot::{Form, Receiver};
 use server::state::watch::{StreamOptions, WatchStream};
 use server::state::{self, MemberInfo};
 use storage::encryption::{DataKeys, KeyFile};
-use storage::mvcc::{Applied, Next, Reader, View};
+use storage::mvcc::{Applied, Reader, View};
 use storage::vfs::Lock;
-use storage::vfs::sim::SimVfs;
+
+pub(crate) use ports::{Fatal, SimPorts, Turn};
+pub(crate) use settings::Settings;
+pub(crate) use start::{Start, Told};
 
 /// Who takes a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,80 +57,6 @@ pub(crate) const ACTORS: [Actor; 7] = [
     Actor::Space,
 ];
 
-/// What a member is told when it starts; the same for all of its runs.
-#[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    pub config: Config,
-    pub limits: raft::Limits,
-    pub log: Options,
-    pub pace: BackgroundLimits,
-    /// Ids of keys, the one for new data in front; none: nothing is encrypted.
-    pub keys: Vec<u32>,
-}
-
-impl Settings {
-    /// Member `name` of a cluster of all of `names`, to be founded or, when one `joins`, there.
-    pub(crate) fn new(
-        name: &str,
-        names: &[String],
-        (kept_entries, keep_bytes): (u64, u64),
-        joins: bool,
-    ) -> Settings {
-        let url = |name: &str| format!("http://{name}:2380");
-        let state = if joins { "existing" } else { "new" };
-        let cluster: Vec<String> = names.iter().map(|n| format!("{n}={}", url(n))).collect();
-        let args = [
-            format!("--name={name}"),
-            format!("--initial-advertise-peer-urls={}", url(name)),
-            format!("--initial-cluster={}", cluster.join(",")),
-            format!("--snapshot-catchup-entries={kept_entries}"),
-            format!("--wal-keep-bytes={keep_bytes}"),
-            format!("--initial-cluster-state={state}"),
-        ];
-        let no_file = |_: &str| Err(std::io::ErrorKind::NotFound.into());
-        let mut config = server::config::parse(&args, &[], &no_file)
-            .unwrap_or_else(|exit| panic!("the configuration is refused: {exit:?}"));
-        config.data_dir = PathBuf::from("/data");
-        Settings {
-            limits: config.raft_limits(),
-            log: Options {
-                kept_entries: config.kept_entries(),
-                ..Options::default()
-            },
-            config,
-            pace: BackgroundLimits::default(),
-            keys: Vec::new(),
-        }
-    }
-}
-
-impl Settings {
-    /// The least TTL of a lease, in seconds: one and a half election timeouts, rounded up.
-    pub(crate) fn min_lease_ttl(&self) -> i64 {
-        let millis = self.config.election_timeout.as_millis() as u64;
-        (millis + millis / 2).div_ceil(1000) as i64
-    }
-
-    /// As an operator would write it.
-    pub(crate) fn key_file(&self) -> Option<KeyFile> {
-        if self.keys.is_empty() {
-            return None;
-        }
-        let line = |id: &u32| format!("{id} {}\n", format!("{id:02x}").repeat(32));
-        let text: String = self.keys.iter().map(line).collect();
-        let keys = KeyFile::parse("keys", &text);
-        Some(keys.unwrap_or_else(|error| panic!("the keys are refused: {error}")))
-    }
-}
-
-/// What a running cluster tells one that is to join it.
-#[derive(Clone, Debug)]
-pub(crate) struct Place {
-    pub member_id: u64,
-    pub cluster_id: u64,
-    pub members: Vec<MemberInfo>,
-}
-
 pub(crate) struct Process {
     pub member_id: u64,
     pub cluster_id: u64,
@@ -156,223 +82,7 @@ pub(crate) struct Process {
     _lock: Box<dyn Lock>,
 }
 
-/// What the driver is given in place of threads, sockets and a clock: inboxes, a list of work for
-/// helper threads, and a record of what a turn says to the rest of the world.
-pub(crate) struct SimPorts {
-    now: Duration,
-    pub to_consensus: Vec<ConsensusEvent>,
-    pub to_log: Vec<LogEvent>,
-    pub to_apply: Vec<ApplyEvent>,
-    jobs: Vec<Job>,
-    hashes: Hashes,
-    /// Members once: nothing that they send is heard.
-    pub removed: BTreeSet<u64>,
-    said: Turn,
-}
-
-/// What a turn says.
-#[derive(Default)]
-pub(crate) struct Turn {
-    pub writes: Vec<Write>,
-    /// What is durable by now.
-    pub durable: Option<Ticket>,
-    /// The actor could not go on: what the turn says beside this is what was said until then.
-    pub failed: Option<Fatal>,
-    pub committed: Vec<raft::Entry>,
-    pub messages: Vec<Message>,
-    /// These travel with a state.
-    pub transfers: Vec<(Message, View)>,
-    pub replies: Replies,
-    pub became: Option<RoleChange>,
-    /// Who votes and learns has changed, or may have.
-    pub conf: Option<ConfState>,
-    /// The state was replaced by that of another member.
-    pub installed: bool,
-    /// Of histories about to be compacted.
-    pub hashes: Vec<KvHash>,
-    pub cluster_changed: bool,
-    /// A checkpoint with everything up to here is being written.
-    pub saves: Option<Applied>,
-    /// Only this key is needed from now on.
-    pub reencrypted: Option<u32>,
-    pub space_news: Vec<SpaceNews>,
-    pub complaints: Vec<Complaint>,
-    /// Entries read from the log on disk for other members.
-    pub fetched: usize,
-}
-
-impl Ports for SimPorts {
-    fn now(&self) -> Duration {
-        self.now
-    }
-
-    fn to_consensus(&mut self, event: ConsensusEvent) {
-        self.said.installed |= matches!(event, ConsensusEvent::SnapshotInstalled);
-        self.to_consensus.push(event);
-    }
-
-    fn to_consensus_quietly(&mut self, event: ConsensusEvent) {
-        self.to_consensus(event);
-    }
-
-    fn to_log(&mut self, event: LogEvent) {
-        self.to_log.push(event);
-    }
-
-    fn to_apply(&mut self, event: ApplyEvent) {
-        if let ApplyEvent::Committed(entries) = &event {
-            let entries = entries.iter().map(|committed| committed.entry.clone());
-            self.said.committed.extend(entries);
-        }
-        self.to_apply.push(event);
-    }
-
-    fn answer(&mut self, replies: &mut Replies) {
-        self.said.replies.append(replies);
-    }
-
-    fn send(&mut self, messages: &mut Vec<Message>) {
-        self.said.messages.append(messages);
-    }
-
-    fn send_snapshot(&mut self, message: Message, view: View) {
-        self.said.transfers.push((message, view));
-    }
-
-    fn set_members(&mut self, _: &[MemberInfo], removed: &[u64]) {
-        self.removed = removed.iter().copied().collect();
-        self.said.cluster_changed = true;
-    }
-
-    fn start(&mut self, job: Job) {
-        self.jobs.push(job);
-    }
-
-    fn digest(&mut self, job: HashJob) {
-        let (view, revision) = (job.view.clone(), job.revision);
-        self.hashes.announce(job);
-        self.hashes.run_one();
-        match self.hashes.at(&view, revision) {
-            Ok(hash) => self.said.hashes.push(hash),
-            Err(error) => self.said.failed = Some(error.into()),
-        }
-    }
-
-    fn compaction_ended(&mut self, compacted: Compacted) {
-        self.hashes.ended(compacted);
-    }
-
-    fn note(&mut self, note: Note<'_>) {
-        match note {
-            Note::Write(write) => self.said.writes.push(write.clone()),
-            Note::Synced { through, .. } => self.said.durable = Some(through),
-            Note::RoleChanged { change, .. } => self.said.became = Some(*change),
-            Note::Complaint(complaint) => {
-                self.said.complaints.push(complaint);
-            }
-            Note::Reencryption(progress) if progress.next == Next::Done => {
-                self.said.reencrypted = Some(progress.active);
-            }
-            Note::Fetched { entries, .. } => self.said.fetched += entries.len(),
-            Note::Space(news) => self.said.space_news.push(news),
-            _ => {}
-        }
-    }
-}
-
-/// The disk, or what is on it, does not let the process go on.
-#[derive(Debug)]
-pub(crate) struct Fatal(pub String);
-
-impl From<driver::Fatal> for Fatal {
-    fn from(fatal: driver::Fatal) -> Fatal {
-        Fatal(fatal.to_string())
-    }
-}
-
-impl From<server::error::Error> for Fatal {
-    fn from(error: server::error::Error) -> Fatal {
-        Fatal(error.to_string())
-    }
-}
-
-impl From<Unusable> for Fatal {
-    fn from(error: Unusable) -> Fatal {
-        Fatal(error.to_string())
-    }
-}
-
 impl Process {
-    /// As `server::lifecycle` does it. `time_of_day` in nanoseconds. What the log held comes back
-    /// too, for those who judge it. An empty disk becomes that of a new cluster, or takes its
-    /// `place` in a running one. `None`: this member was removed.
-    pub(crate) fn start(
-        disk: &SimVfs,
-        settings: &Settings,
-        time_of_day: u64,
-        place: Option<Place>,
-    ) -> Result<Option<(Process, Recovered)>, Fatal> {
-        let options = Options {
-            seed: time_of_day,
-            ..settings.log.clone()
-        };
-        let (config, vfs) = (&settings.config, Arc::new(disk.clone()));
-        let data = match (
-            DataDir::find_alone(vfs, config, settings.key_file().as_ref(), options)?,
-            place,
-        ) {
-            (Found::Used(data), _) => *data,
-            (Found::Empty(empty), None) => empty.found(config)?,
-            (Found::Empty(empty), Some(place)) => {
-                empty.join(place.member_id, place.cluster_id, place.members)?
-            }
-        };
-        if data.was_removed()? {
-            return Ok(None);
-        }
-        let removed = state::removed(data.state.store.root())?;
-        let found = data.recovered.clone();
-        let run = driver::Settings {
-            limits: settings.limits,
-            pace: settings.pace,
-            stopwatch: None,
-            time_of_day: Duration::from_nanos(time_of_day),
-            now: Duration::ZERO,
-        };
-        let actors = Actors::new(data, config, run)?;
-        let process = Process {
-            member_id: actors.member_id,
-            cluster_id: actors.cluster_id,
-            consensus: actors.consensus,
-            log: actors.log,
-            lied_through: None,
-            apply: actors.apply,
-            watch: actors.watch,
-            disks: actors.disks,
-            next_look: Duration::ZERO,
-            shared: actors.shared,
-            quota: config.quota_backend_bytes.unwrap_or(0),
-            request_ids: actors.request_ids,
-            reader: actors.reader,
-            receiver: actors.receiver,
-            data_keys: actors.data_keys,
-            ports: SimPorts {
-                now: Duration::ZERO,
-                to_consensus: Vec::new(),
-                to_log: Vec::new(),
-                // No member of a simulated cluster is of another make.
-                to_apply: vec![ApplyEvent::LeaseCheckpoints { allowed: true }],
-                jobs: Vec::new(),
-                hashes: Hashes::default(),
-                removed: removed.into_iter().collect(),
-                said: Turn::default(),
-            },
-            turns: [None; ACTORS.len()],
-            _lock: actors.lock,
-        };
-        Ok(Some((process, found)))
-    }
-
     pub(crate) fn status(&self) -> Status {
         self.consensus.consensus().status()
     }

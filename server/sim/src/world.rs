@@ -1,6 +1,7 @@
 //! The world: time, what is to happen next, the hosts, and who is told of everything.
 
 mod actors;
+mod empty_disks;
 mod ending;
 mod figures;
 mod judge;
@@ -18,6 +19,7 @@ use crate::canary::Canary;
 use crate::check::agreement::Agreement;
 use crate::check::durable_prefix::DurablePrefix;
 use crate::check::election_safety::ElectionSafety;
+use crate::check::empty_disks::EmptyDisks;
 use crate::check::leader_completeness::LeaderCompleteness;
 use crate::check::leases::Leases;
 use crate::check::log_matching::LogMatching;
@@ -148,6 +150,7 @@ pub(crate) struct Checks {
     pub agreement: Agreement,
     pub leases: Leases,
     pub membership: Membership,
+    pub empty_disks: EmptyDisks,
     pub real_time: RealTime,
     pub states: States,
 }
@@ -211,6 +214,7 @@ impl World {
                 agreement: Agreement::default(),
                 leases: Leases::new(1_000_000 + DRIFT),
                 membership: Membership::default(),
+                empty_disks: EmptyDisks::default(),
                 real_time: RealTime::default(),
                 states: States::new(members),
             },

@@ -39,6 +39,7 @@ fn some_clusters_keep_every_promise() {
     assert!(total.busy > SEEDS as usize, "{total}");
     assert!(total.slow > SEEDS as usize, "{total}");
     assert!(total.rolled_back > 0, "{total}");
+    assert!(total.wiped > 0 && total.turned_away > 0, "{total}");
     assert!(total.forced > 0, "{total}");
     assert_eq!(total.undecided, 0, "{total}");
 }

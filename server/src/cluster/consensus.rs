@@ -114,10 +114,13 @@ impl Consensus {
     pub fn wake_at(&self) -> Option<Now> {
         let retry = self.reads.values().map(|read| read.asked_at + READ_RETRY);
         let stall = self.stall.due_at().filter(|_| self.leads_others());
+        let leads = self.raft.status().role == RoleKind::Leader;
+        let former = self.waiting.front().filter(|_| !leads);
         let due = [
             self.raft.wake_at(),
             retry.min(),
             self.forwarded.due_at(),
+            former.map(|waiting| waiting.until),
             stall,
         ];
         due.into_iter().flatten().min()

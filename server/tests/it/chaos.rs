@@ -47,12 +47,28 @@ const COMPACT_EVERY: Duration = Duration::from_secs(4);
 /// A member that was away needs more than memory holds sooner than by default.
 const FLAGS: [&str; 1] = ["--snapshot-catchup-entries=200"];
 
+/// Nothing of the log is kept for members that are away: they get snapshots.
+const FORGETFUL: [&str; 2] = ["--snapshot-catchup-entries=200", "--wal-keep-bytes=0"];
+/// Longer than the log is kept for a silent member, two election timeouts.
+const AWAY: Duration = Duration::from_secs(3);
+/// If the others wrote too little meanwhile: so often.
+const ABSENCES_MAX: usize = 5;
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_befalls_members_nothing_acknowledged_is_lost_and_all_promises_hold() {
+    endure(&FLAGS).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_without_old_log_get_snapshots_and_all_promises_hold() {
+    endure(&FORGETFUL).await;
+}
+
+async fn endure(flags: &[&str]) {
     let dir = tempfile::tempdir().unwrap();
     let mut rng = Rng::new(subject::number("STELE_CHAOS_SEED", 1));
     let seconds = Duration::from_secs(subject::number("STELE_CHAOS_SECONDS", SECONDS));
-    let mut nemesis = found(dir.path(), Rng::new(rng.next()));
+    let mut nemesis = found(dir.path(), flags, Rng::new(rng.next()));
     let urls: Vec<String> = nemesis.members.iter().map(|m| m.url.clone()).collect();
     put(&urls[0], "1").await;
     let common = Arc::new(Common {
@@ -72,6 +88,12 @@ async fn whatever_befalls_members_nothing_acknowledged_is_lost_and_all_promises_
     let compactor = tokio::spawn(compact(Arc::clone(&common), marks));
 
     torment(&mut nemesis, common.began + seconds).await;
+    if flags == FORGETFUL {
+        assert!(
+            gets_snapshot(&mut nemesis, 0).await,
+            "never away for long enough"
+        );
+    }
     common.stop.store(true, Ordering::Relaxed);
     let mut logs = Vec::new();
     for client in clients {
@@ -106,7 +128,7 @@ async fn whatever_befalls_members_nothing_acknowledged_is_lost_and_all_promises_
 }
 
 /// The members behind their mesh, started.
-fn found(dir: &Path, rng: Rng) -> Nemesis {
+fn found(dir: &Path, flags: &[&str], rng: Rng) -> Nemesis {
     let mesh = Mesh::new(MEMBERS);
     let small = dir.join("small");
     std::fs::create_dir_all(&small).unwrap();
@@ -129,7 +151,7 @@ fn found(dir: &Path, rng: Rng) -> Nemesis {
         members[ON_SMALL_DISK].launched_by(disk.launcher());
     }
     put_behind(&mesh, &mut members);
-    start_all(&mut members, &FLAGS);
+    start_all(&mut members, flags);
     for (at, member) in members.iter().enumerate() {
         mesh.runs_as(at, member.pid());
     }
@@ -155,6 +177,19 @@ async fn torment(nemesis: &mut Nemesis, until: Instant) {
             nemesis.strike(fault).await;
         }
     }
+}
+
+/// Whether a member that is away while clients write comes back by a snapshot.
+async fn gets_snapshot(nemesis: &mut Nemesis, victim: usize) -> bool {
+    for _ in 0..ABSENCES_MAX {
+        nemesis.down_for(victim, AWAY).await;
+        put(&nemesis.members[victim].url, "back").await;
+        let log = nemesis.members[victim].log();
+        if log.contains("received database snapshot") {
+            return true;
+        }
+    }
+    false
 }
 
 type Watching = (Arc<AtomicI64>, JoinHandle<Result<Heard, String>>);

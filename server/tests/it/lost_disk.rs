@@ -7,11 +7,15 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
-use crate::cluster::{hash, put};
-use crate::fleet::{Process, found, wait};
+use rustix::process::Signal;
+
+use crate::cluster::{hash, holds, put};
+use crate::fleet::{PATIENCE, Process, found, wait};
 
 const LOST: &str = "lost log entries that it acknowledged";
+const AHEAD: &str = "log ends before the newest entry that the store has applied";
 const WAY_OUT: &str = "add it anew with an empty data directory";
 
 fn members(dir: &Path) -> Vec<Process> {
@@ -68,6 +72,44 @@ async fn a_member_put_back_to_an_older_state_says_so_and_so_does_the_leader() {
     members
         .iter_mut()
         .for_each(|member| assert!(member.is_alive()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_put_back_behind_its_store_is_told_with_its_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut members = found(env!("CARGO_BIN_EXE_stele"), dir.path(), 1, &[]);
+    let member = &mut members[0];
+    put(&member.url, "before").await;
+    member.kill();
+    let (log, old) = (member.dir.join("member/log"), dir.path().join("old"));
+    copy(&log, &old);
+    member.start();
+    for at in 0..20 {
+        put(&member.url, &format!("acknowledged/{at}")).await;
+    }
+    // A member that is told to stop writes all that it has applied into its store.
+    member.signal(Signal::TERM);
+    let until = Instant::now() + PATIENCE;
+    while member.is_alive() {
+        assert!(Instant::now() < until, "it goes on:\n{}", member.log());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    member.kill();
+    fs::remove_dir_all(&log).unwrap();
+    copy(&old, &log);
+    member.start();
+    put(&member.url, "after").await;
+    let text = member.log();
+    let told: Vec<&str> = text.lines().filter(|line| line.contains(AHEAD)).collect();
+    assert_eq!(told.len(), 1, "{text}");
+    assert!(told[0].contains(log.to_str().unwrap()), "{}", told[0]);
+    assert!(told[0].contains(WAY_OUT), "{}", told[0]);
+    assert!(holds(&member.url, "acknowledged/19").await);
+    // The log goes on from there: the next start has nothing to tell.
+    member.kill();
+    member.start();
+    assert!(holds(&member.url, "after").await);
+    assert!(!member.log().contains(AHEAD), "{}", member.log());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -10,7 +10,7 @@ use server::request::Request;
 use super::{Event, Failed, MICRO, MILLI, Named, World};
 use crate::canary::Canary;
 use crate::host::Crash;
-use crate::process::{ACTORS, Actor, Fatal, Process, Turn};
+use crate::process::{ACTORS, Actor, Fatal, Process, Start, Turn};
 
 /// A turn on a slow disk, and one of a slow applier.
 const SLOW_SYNC: u64 = 100 * MILLI;
@@ -23,18 +23,23 @@ impl World {
             return Ok(());
         }
         this.restart_at = None;
-        let is_lost = this.joins && !this.begun;
-        let place = if is_lost { self.place_for(host) } else { None };
-        if is_lost && place.is_none() {
+        let joins = !this.begun && this.settings.joins();
+        let told = self.told_of_cluster(host);
+        if joins && told.is_empty() {
             self.asks_again(host);
             return Ok(());
         }
         let this = &mut self.hosts[host];
         let time_of_day = this.clock.time_of_day + self.now;
-        let started = Process::start(&this.disk, &this.settings, time_of_day, place);
-        let (process, found) = match started {
-            Ok(Some(started)) => started,
-            Ok(None) => {
+        let started = Process::start(&this.disk, &this.settings, time_of_day, &told);
+        let (process, found, is_new) = match started {
+            Ok(Start::Runs {
+                process,
+                found,
+                is_new,
+            }) => (process, found, is_new),
+            Ok(Start::Refused(why)) => return self.turns_away_newcomer(host, &told, &why),
+            Ok(Start::Removed) => {
                 self.note(&format!("h{host} was removed and does not start"));
                 self.retire(host);
                 return Ok(());
@@ -48,7 +53,7 @@ impl World {
                 return Err(("durable prefix", what));
             }
         };
-        self.figures.joined += usize::from(is_lost);
+        self.figures.joined += usize::from(joins);
         let known = std::mem::replace(&mut this.begun, true);
         this.id = process.member_id;
         // The documents say that it is for one start.
@@ -56,7 +61,10 @@ impl World {
         let is_old = std::mem::take(&mut this.has_old_disk);
         let is_another = is_forced || is_old || !known;
         this.clock.start(self.now);
-        this.process = Some(process);
+        this.process = Some(*process);
+        if is_new {
+            self.judge_newcomer(host, &told)?;
+        }
         self.judge_start(host, &found, is_another)?;
         let this = &self.hosts[host];
         let (term, last) = (found.hard_state.term, this.shadow.newest.last());
@@ -66,7 +74,7 @@ impl World {
         );
         self.note(&text);
         self.schedule(host);
-        if !is_lost {
+        if !joins {
             self.publish(host);
         }
         self.calls_others(host);

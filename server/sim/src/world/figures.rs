@@ -27,6 +27,9 @@ pub struct Figures {
     /// Disks that came back as they were before, and members that noticed.
     pub rolled_back: usize,
     pub complaints: usize,
+    /// Disks that were lost, and starts on an empty one that were refused.
+    pub wiped: usize,
+    pub turned_away: usize,
     /// Members that went on alone.
     pub forced: usize,
     /// Disks with little room or none, and changes refused for it.
@@ -74,6 +77,8 @@ impl std::ops::AddAssign for Figures {
         self.slow += other.slow;
         self.rolled_back += other.rolled_back;
         self.complaints += other.complaints;
+        self.wiped += other.wiped;
+        self.turned_away += other.turned_away;
         self.forced += other.forced;
         self.tight += other.tight;
         self.refused += other.refused;
@@ -100,7 +105,7 @@ impl std::fmt::Display for Figures {
             f,
             "{} members, {} simulated seconds, {} operations ({} unheard of, {} searches undecided), \
              {} ranges and reads at once, {} changes of any shape, {} requests turned away, \
-             {} entries, {} elections, {} changes of members ({} joined, {} left, {} stranded), {} crashes, {} partitions, {} pauses, {} slow disks and appliers, {} old disks ({} complaints), {} forced clusters, {} full disks ({} changes refused), {} defragmentations, {} changes of keys, {} entries ahead of the leader's disk, {} checkpoints, \
+             {} entries, {} elections, {} changes of members ({} joined, {} left, {} stranded), {} crashes, {} partitions, {} pauses, {} slow disks and appliers, {} old disks ({} complaints), {} empty disks ({} starts refused), {} forced clusters, {} full disks ({} changes refused), {} defragmentations, {} changes of keys, {} entries ahead of the leader's disk, {} checkpoints, \
              {} compactions, {} snapshots ({} installed), {} entries fed from disk, {} leases expired, {} watch events, {} states compared",
             self.members,
             self.time / SECOND,
@@ -122,6 +127,8 @@ impl std::fmt::Display for Figures {
             self.slow,
             self.rolled_back,
             self.complaints,
+            self.wiped,
+            self.turned_away,
             self.forced,
             self.tight,
             self.refused,

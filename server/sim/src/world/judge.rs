@@ -116,6 +116,10 @@ impl World {
             Request::LeaseRevoke(revoke) => {
                 self.checks.leases.ended(revoke.id, self.now).of("leases")
             }
+            Request::ClusterMemberAttrSet(set) => {
+                self.is_published(&set, entry.index);
+                Ok(())
+            }
             _ => Ok(()),
         }
     }

@@ -39,16 +39,21 @@ impl World {
         true
     }
 
-    /// Everything that the host helped to commit, or may be about to, is with a majority that it
-    /// does not belong to; and all others have reached its term, so that no vote of it that is
-    /// forgotten can be asked for again.
     fn may_roll_back(&self, host: usize) -> bool {
         let this = &self.hosts[host];
         let is_usual = this
             .image
             .as_ref()
             .is_some_and(|(_, keys)| *keys == this.settings.keys);
-        if !is_usual || !self.votes(host) || self.misses_entries() || self.members.is_changing() {
+        is_usual && self.others_have_all_of(host)
+    }
+
+    /// Everything that the host helped to commit, or may be about to, is with a majority that it
+    /// does not belong to; and all others have reached its term, so that no vote of it that is
+    /// forgotten can be asked for again.
+    pub(super) fn others_have_all_of(&self, host: usize) -> bool {
+        let this = &self.hosts[host];
+        if !self.votes(host) || self.misses_entries() || self.members.is_changing() {
             return false;
         }
         let committed = self.model.applied();
@@ -75,7 +80,7 @@ impl World {
             && others.into_iter().all(is_covered)
     }
 
-    /// True while a member with an old disk has less than it once had, or is to be removed for it.
+    /// True while a member with an old or empty disk has less than it once had, or is to be removed for it.
     pub(crate) fn misses_entries(&self) -> bool {
         (0..self.hosts.len()).any(|host| {
             let this = &self.hosts[host];
@@ -87,7 +92,7 @@ impl World {
         })
     }
 
-    /// A member says that a log was lost: true of old disks only, and somebody hears it.
+    /// A member says that a log was lost: true of old and empty disks only, and somebody hears it.
     pub(super) fn judge_complaint(
         &mut self,
         host: usize,

@@ -58,6 +58,7 @@ impl Consensus {
                     let Proposal { request, reply, .. } = proposal;
                     self.waiting.push_back(Waiting {
                         position,
+                        until: now + PATIENCE,
                         request,
                         reply,
                     });
@@ -108,6 +109,7 @@ impl Consensus {
             self.forwarded.leader_is(self.raft.status().leader, now);
         }
         self.forwarded.give_up(now, effects);
+        self.give_up_former(now, effects);
         while let Some((_, proposal)) = self.held.pop_front_if(|(until, _)| *until <= now) {
             let slot = proposal.reply.into_iter();
             effects
@@ -128,10 +130,26 @@ impl Consensus {
             }
         }
     }
+
+    /// Fails clients of a former leader. Its entries may be gone without a trace: another member's
+    /// state, or a shorter log, may be in their place, and nothing committed after that.
+    fn give_up_former(&mut self, now: Now, effects: &mut ConsensusEffects) {
+        if self.raft.status().role == RoleKind::Leader {
+            return;
+        }
+        while let Some(waiting) = self.waiting.pop_front_if(|waiting| waiting.until <= now) {
+            let slot = waiting.reply.into_iter();
+            effects
+                .replies
+                .extend(slot.map(|slot| (slot, Err(Error::Timeout))));
+        }
+    }
 }
 
 pub(super) struct Waiting {
     pub(super) position: Position,
+    /// When its client has left.
+    pub(super) until: Now,
     pub(super) request: Request,
     pub(super) reply: Option<ReplySlot>,
 }

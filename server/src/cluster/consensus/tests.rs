@@ -275,6 +275,25 @@ fn what_was_sent_to_a_leader_that_is_no_more_comes_back_soon() {
 }
 
 #[test]
+fn a_client_of_a_former_leader_gets_an_answer_though_nothing_is_committed_after_it() {
+    let mut stage = Stage::leading();
+    let mut answer = stage.put(7);
+    let asked = stage.now;
+    stage.lead(3, 2);
+    stage.sync();
+    assert_eq!(stage.status().leader, 3);
+    assert!(stage.effects.replies.is_empty(), "it may yet be committed");
+    while stage.effects.replies.is_empty() {
+        stage.lead(3, 2);
+        stage.wake();
+        assert!(stage.now <= asked + PATIENCE);
+    }
+    let (slot, reply) = stage.effects.replies.pop().unwrap();
+    slot.send(reply);
+    assert!(matches!(answer.try_recv(), Ok(Err(Error::Timeout))));
+}
+
+#[test]
 fn what_was_sent_to_the_former_leader_may_still_be_committed_by_the_next() {
     let mut stage = Stage::following();
     let _answer = stage.put(7);

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::Dialer;
 use crate::config::{CLUSTER_VERSION, Config, MIN_CLUSTER_VERSION, Url};
-use crate::data_dir;
+use crate::data_dir::{self, newcomer};
 use crate::state::MemberInfo;
 
 /// Limit for one member to list the members, as in etcd.
@@ -54,12 +54,7 @@ pub(crate) async fn join(config: &Config, dialer: &Dialer) -> Result<Joined, Str
     let local = own.iter().find(|member| member.name == config.name);
     let local = local.expect("it is among those named, or founding would be an error");
     let others: Vec<&MemberInfo> = own.iter().filter(|member| member.id != local.id).collect();
-    if members
-        .iter()
-        .any(|member| member.id == local.id && !member.client_urls.is_empty())
-    {
-        return Err(already_started(local.id));
-    }
+    newcomer::may_join(local.id, &members)?;
     if !is_compatible(dialer, &others).await {
         return Err("incompatible with current running cluster".to_owned());
     }
@@ -72,16 +67,6 @@ pub(crate) async fn join(config: &Config, dialer: &Dialer) -> Result<Joined, Str
         cluster_id,
         members,
     })
-}
-
-/// The member has published its client URLs, so it had a log once. With its directory it lost the
-/// entries it acknowledged and its votes; restarting it empty could lose committed entries.
-fn already_started(id: u64) -> String {
-    format!(
-        "member {id:x} has already been part of this cluster, and its data directory is empty: \
-         remove it from the cluster (etcdctl member remove {id:x}), add it anew (etcdctl member \
-         add), and start it then"
-    )
 }
 
 /// Refuses to start a founding member that has lost its data: the others would trust that it still
@@ -98,17 +83,9 @@ pub(crate) async fn refuse_bootstrapped(config: &Config, dialer: &Dialer) -> Res
             tokio::spawn(async move { fetch(&dialer, &[url], FOUNDING_PATIENCE, false).await })
         })
         .collect();
-    let local = founders.iter().find(|member| member.name == config.name);
     for answer in asked {
-        let (Ok(Ok((_, members))), Some(local)) = (answer.await, local) else {
-            continue;
-        };
-        let known = members.iter().find(|member| member.id == local.id);
-        if known.is_some_and(|known| !known.client_urls.is_empty()) {
-            return Err(format!(
-                "member {:x} has already been bootstrapped",
-                local.id
-            ));
+        if let Ok(Ok((_, members))) = answer.await {
+            newcomer::may_bootstrap(config, &members)?;
         }
     }
     Ok(())

@@ -114,6 +114,12 @@ impl Nemesis {
         }
     }
 
+    pub(super) async fn down_for(&mut self, victim: usize, time: Duration) {
+        self.members[victim].kill();
+        tokio::time::sleep(time).await;
+        self.up(victim);
+    }
+
     fn up(&mut self, at: usize) {
         self.members[at].start();
         self.mesh.runs_as(at, self.members[at].pid());
