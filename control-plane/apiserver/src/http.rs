@@ -8,6 +8,7 @@ pub(crate) mod call;
 pub(crate) mod connections;
 pub(crate) mod delete_options;
 pub(crate) mod discovery;
+pub(crate) mod faulted;
 pub(crate) mod list;
 pub(crate) mod media;
 pub(crate) mod nonresource;

@@ -9,6 +9,8 @@
 //! - `registry` creates, changes and deletes objects; every write passes [`admission`];
 //! - `storage` holds the objects, `resources` lists the kinds.
 //!
+//! [`faults`] decides which requests meet faults on purpose, for tests of clients.
+//!
 //! Beside them, `definitions` lets custom resources come and go, `conversion` asks the webhooks that
 //! convert their objects, and `type_checking` warns the authors of policies.
 #![forbid(unsafe_code)]
@@ -21,6 +23,7 @@ mod clock;
 mod config;
 mod conversion;
 mod definitions;
+pub mod faults;
 pub mod fuzzing;
 mod http;
 mod pkcs10;
@@ -196,6 +199,7 @@ fn connected(client: etcd_api::Client, config: Config) -> Api {
         slots: http::slots::Slots::default(),
         custom_documents: Default::default(),
         audit: config.audit,
+        faults: config.faults,
         limits: config.limits,
         stopping: tokio::sync::watch::Sender::new(false),
     }))

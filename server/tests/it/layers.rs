@@ -32,6 +32,8 @@ const APISERVER: Layers = Layers {
         ("clock", &[]),
         ("cidr", &["clock"]),
         ("pkcs10", &[]),
+        // Which requests meet faults on purpose.
+        ("faults", &[]),
         // Which kinds there are, what is stored of them, which rules they keep.
         ("resources", &[]),
         ("storage", &["resources"]),
@@ -81,6 +83,7 @@ const APISERVER: Layers = Layers {
                 "audit",
                 "auth",
                 "clock",
+                "faults",
                 "printers",
                 "registry",
                 "resources",
@@ -96,8 +99,11 @@ const APISERVER: Layers = Layers {
         // What follows policies, and writes what does not fit into their status.
         ("type_checking", &["registry", "resources", "storage"]),
         // What puts the layers together.
-        ("config", &["admission", "audit", "auth", "http"]),
-        ("setup", &["admission", "auth", "cidr", "clock", "config"]),
+        ("config", &["admission", "audit", "auth", "faults", "http"]),
+        (
+            "setup",
+            &["admission", "auth", "cidr", "clock", "config", "faults"],
+        ),
         (
             "fuzzing",
             &["http", "registry", "resources", "storage", "validate"],

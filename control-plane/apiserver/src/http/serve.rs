@@ -13,6 +13,7 @@ use crate::clock;
 use crate::http::api::Api;
 use crate::http::audited::Auditing;
 use crate::http::call::Call;
+use crate::http::faulted;
 use crate::http::media::pretty;
 use crate::http::media::{Accept, Encoding};
 use crate::http::nonresource;
@@ -128,7 +129,14 @@ async fn answer(
         received = turn.receive(body).await?;
         slot = turn.enter()?;
     }
-    let answer = call.run(&attributes.verb, received.take()).await;
+    let body = received.take();
+    let faults = api.0.faults.as_ref();
+    let faults = faults.filter(|_| faulted::concerns(parts, &attributes.user, &target));
+    let answer = match faults {
+        None => call.run(&attributes.verb, body).await,
+        // Boxed, so that requests without faults are no larger.
+        Some(faults) => Box::pin(faulted::run(faults, &call, &attributes, body)).await,
+    };
     drop(slot);
     call.warned(answer)
 }

@@ -117,7 +117,8 @@ impl<'a> Turn<'a> {
     }
 }
 
-fn too_many() -> Status {
+/// The error of a request that must wait for others.
+pub(crate) fn too_many() -> Status {
     let text = "the server has received too many requests and has asked us to try again later";
     Status::too_many_requests(text, 1)
 }
