@@ -22,6 +22,7 @@ mod conversion;
 mod custom;
 mod definitions;
 mod election;
+mod faults;
 mod go_scheduler;
 mod http;
 mod kube_rs;
