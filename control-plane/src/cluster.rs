@@ -4,8 +4,11 @@
 //! DIR/store/             the store's directory, as for `stele --data-dir`
 //! DIR/pki/               keys and certificates, created if missing
 //! DIR/admin.kubeconfig   for the owner of the cluster
+//! DIR/observer.kubeconfig
+//!                        for a user who meets no faults, if there are faults on purpose
 //! ```
 
+mod front;
 mod inside;
 mod parts;
 
@@ -17,16 +20,17 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apiserver::setup::{Accounts, Further, Mode, Serving, Settings};
+use apiserver::faults::{Faults, Kind};
+use apiserver::setup::{Accounts, Further, Mode, Serving, Settings, Setup};
 use apiserver::{Config, Server};
 use controllers::Selection;
 use server::lifecycle::local::Local;
 use storage::vfs::os::OsVfs;
-use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
 use crate::connection;
+use front::Front;
 pub(crate) use parts::Component;
 
 /// How long parts may take to stop; after that they are abandoned.
@@ -53,6 +57,8 @@ pub(crate) struct Plan {
     pub(crate) nodes: usize,
     /// Names of admission plugins that are switched off.
     pub(crate) disabled_plugins: Vec<String>,
+    /// Faults on purpose, which the requests of other processes meet.
+    pub(crate) faults: Option<Arc<Faults>>,
 }
 
 /// What runs, once it serves.
@@ -176,7 +182,7 @@ impl Plan {
                     return Err("an apiserver without a store takes --etcd-servers".into());
                 }
             };
-            api = Some(self.start_api(client).await?);
+            api = Some(self.start_api(client, running).await?);
         }
         let server = api.as_ref().map(|api| &api.server);
         self.start_parts(server, running).await?;
@@ -211,12 +217,64 @@ impl Plan {
         Ok(store)
     }
 
-    async fn start_api(&self, client: etcd_api::Client) -> Result<RunningApi, Box<dyn Error>> {
-        let listener = TcpListener::bind(self.bind)
-            .await
+    async fn start_api(
+        &self,
+        client: etcd_api::Client,
+        running: &Running,
+    ) -> Result<RunningApi, Box<dyn Error>> {
+        let place = front::Place::take(self.bind)
             .map_err(|error| format!("cannot listen on {}: {error}", self.bind))?;
-        let address = listener.local_addr()?;
-        let settings = Settings {
+        let address = place.address();
+        let mut setup = self.settings(address).open()?;
+        let Some(tls) = setup.tls.take() else {
+            unreachable!("a directory was given for it");
+        };
+        let reached = connection::reached(address);
+        self.write_kubeconfigs(&setup, &format!("https://{reached}"))?;
+        let config = Config {
+            advertised: Some(reached),
+            allow_privileged: true,
+            disabled_plugins: self.disabled_plugins.clone(),
+            faults: self.faults.clone(),
+            ..setup.config
+        };
+        let server = Arc::new(Server::new(client.clone(), config.clone()));
+        let restarts = |faults: &&Arc<Faults>| faults.has(Kind::Restarts);
+        let mut serving = JoinSet::new();
+        if let Some(faults) = self.faults.as_ref().filter(restarts) {
+            let front = Front {
+                place,
+                client,
+                config,
+                tls,
+                faults: Arc::clone(faults),
+            };
+            let (up, first) = oneshot::channel();
+            serving.spawn(front.run(up, parts::stopped(running.stop.subscribe())));
+            // Dropped if it cannot start; then the task has the reason.
+            if first.await.is_err()
+                && let Some(Ok(ended)) = serving.join_next().await
+            {
+                ended?;
+            }
+        } else {
+            let listener = place.listen()?;
+            drop(place);
+            let answering = Arc::clone(&server);
+            serving.spawn(async move {
+                let served = answering.serve_tls(listener, tls).await;
+                served.map_err(|error| format!("the apiserver: {error}"))
+            });
+        }
+        Ok(RunningApi {
+            server,
+            address,
+            serving,
+        })
+    }
+
+    fn settings(&self, address: SocketAddr) -> Settings {
+        Settings {
             serving: Serving::Own(self.directory.join("pki")),
             newest_tls_only: false,
             names: if address.ip().is_unspecified() {
@@ -231,33 +289,18 @@ impl Plan {
             modes: vec![Mode::Rbac],
             accounts: Accounts::default(),
             further: Further::default(),
-        };
-        let setup = settings.open()?;
-        let (Some(pki), Some(tls)) = (&setup.pki, setup.tls) else {
-            unreachable!("a directory was given for both");
-        };
-        let reached = connection::reached(address);
-        pki.write_admin(&self.kubeconfig(), &format!("https://{reached}"))?;
-        let server = Arc::new(Server::new(
-            client,
-            Config {
-                advertised: Some(reached),
-                allow_privileged: true,
-                disabled_plugins: self.disabled_plugins.clone(),
-                ..setup.config
-            },
-        ));
-        let answering = Arc::clone(&server);
-        let mut serving = JoinSet::new();
-        serving.spawn(async move {
-            let served = answering.serve_tls(listener, tls).await;
-            served.map_err(|error| format!("the apiserver: {error}"))
-        });
-        Ok(RunningApi {
-            server,
-            address,
-            serving,
-        })
+        }
+    }
+
+    fn write_kubeconfigs(&self, setup: &Setup, url: &str) -> Result<(), Box<dyn Error>> {
+        if let Some(pki) = &setup.pki {
+            pki.write_admin(&self.kubeconfig(), url)?;
+        }
+        if self.faults.is_some() {
+            let path = self.directory.join("observer.kubeconfig");
+            setup.write_observer(&path, url)?;
+        }
+        Ok(())
     }
 
     /// The CA certificate for pods; empty before the first start of an apiserver.

@@ -4,10 +4,13 @@
 //! Its first line of output is the path of a kubeconfig. When that line is there, the API answers.
 
 use std::error::Error;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{self, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
+use apiserver::faults::Faults;
 use clap::{Arg, ArgMatches, Command};
 
 use crate::cluster::{Component, Plan, Up};
@@ -18,6 +21,9 @@ use crate::loops_command;
 const PARENT_CHECK_EVERY: Duration = Duration::from_millis(200);
 /// The loops without which objects that are deleted would stay.
 const LOOPS: &str = "garbage-collector-controller,namespace-controller";
+
+/// Upper bound of the seeds that are chosen without `--seed`, short enough to be copied.
+const SEEDS: u64 = 1_000_000;
 
 /// The subcommand and its flags.
 pub(crate) fn command() -> Command {
@@ -56,11 +62,22 @@ pub(crate) fn command() -> Command {
                 .default_value("ServiceAccount")
                 .help("Admission plugins to switch off"),
         )
+        .arg(flag("faults", "LIST").help(
+            "Kinds of faults that requests meet on purpose, such as conflicts,throttling=0.1; all \
+             for every kind",
+        ))
+        .arg(
+            flag("seed", "N")
+                .value_parser(clap::value_parser!(u64))
+                .requires("faults")
+                .help("Which requests meet faults; the same again for the same number"),
+        )
 }
 
 /// Runs until a signal to stop, or until the parent process has ended.
 pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
     let parent = rustix::process::getppid();
+    let faults = faults(arguments)?;
     let directory = tempfile::Builder::new()
         .prefix("stele-kube-test-")
         .tempdir()?;
@@ -94,6 +111,7 @@ pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
         loops: loops_command::selection(arguments)?,
         nodes,
         disabled_plugins: disabled.into_iter().flatten().cloned().collect(),
+        faults,
     };
     plan.run(print_kubeconfig, async {
         tokio::select! {
@@ -101,6 +119,19 @@ pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
             () = ended(parent) => tracing::info!("the parent process has ended"),
         }
     })
+}
+
+/// The faults that were asked for. The log has the flags that make them again.
+fn faults(arguments: &ArgMatches) -> Result<Option<Arc<Faults>>, String> {
+    let Some(list) = arguments.get_one::<String>("faults") else {
+        return Ok(None);
+    };
+    // The keys of a hasher are random.
+    let random = || RandomState::new().build_hasher().finish() % SEEDS;
+    let seed = arguments.get_one("seed").copied().unwrap_or_else(random);
+    let faults = Faults::parse(seed, list)?;
+    tracing::info!("faults on purpose, the same again with {}", faults.flags());
+    Ok(Some(Arc::new(faults)))
 }
 
 fn print_kubeconfig(up: &Up) -> io::Result<()> {

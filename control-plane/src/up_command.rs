@@ -67,6 +67,7 @@ pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
         loops: loops_command::selection(arguments)?,
         nodes: arguments.get_one("nodes").copied().unwrap_or_default(),
         disabled_plugins: Vec::new(),
+        faults: None,
     };
     plan.run(greet, connection::asked_to_stop())
 }

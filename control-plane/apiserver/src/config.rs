@@ -9,6 +9,7 @@ use crate::audit;
 use crate::auth::front_proxy::FrontProxy;
 use crate::auth::token::Issuer;
 use crate::auth::{Authenticator, Authorizer, Open};
+use crate::faults::Faults;
 use crate::http::connections::Limits;
 
 /// How often Kubernetes compacts its store.
@@ -41,6 +42,8 @@ pub struct Config {
     pub compact_every: Duration,
     /// Where events about requests go, if anywhere.
     pub audit: Option<Arc<audit::Log>>,
+    /// Faults on purpose, for tests of clients.
+    pub faults: Option<Arc<Faults>>,
     /// What clients may take.
     pub limits: Limits,
 }
@@ -60,6 +63,7 @@ impl Default for Config {
             allow_privileged: false,
             compact_every: COMPACT_EVERY,
             audit: None,
+            faults: None,
             limits: Limits::default(),
         }
     }

@@ -9,6 +9,7 @@ pub(crate) mod connections;
 pub(crate) mod delete_options;
 pub(crate) mod discovery;
 pub(crate) mod fair;
+pub(crate) mod faulted;
 pub(crate) mod list;
 pub(crate) mod media;
 pub(crate) mod nonresource;

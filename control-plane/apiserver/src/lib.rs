@@ -9,6 +9,8 @@
 //! - `registry` creates, changes and deletes objects; every write passes [`admission`];
 //! - `storage` holds the objects, `resources` lists the kinds.
 //!
+//! [`faults`] decides which requests meet faults on purpose, for tests of clients.
+//!
 //! Beside them, `definitions` lets custom resources come and go, `conversion` asks the webhooks that
 //! convert their objects, `type_checking` warns the authors of policies, and `flow_upkeep` keeps the
 //! objects of flow control.
@@ -22,6 +24,7 @@ mod clock;
 mod config;
 mod conversion;
 mod definitions;
+pub mod faults;
 mod flow;
 mod flow_upkeep;
 pub mod fuzzing;
@@ -202,6 +205,7 @@ fn connected(client: etcd_api::Client, config: Config) -> Api {
         flow: http::serve::flow_control(&config.limits),
         custom_documents: Default::default(),
         audit: config.audit,
+        faults: config.faults,
         limits: config.limits,
         stopping: tokio::sync::watch::Sender::new(false),
     }))

@@ -26,6 +26,7 @@ use crate::auth::token_review::{self, Reviewer};
 use crate::cidr::Cidr;
 use crate::clock;
 use crate::config::Config;
+use crate::faults::OBSERVER;
 
 /// The default issuer of tokens.
 pub const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
@@ -109,6 +110,16 @@ pub struct Setup {
     pub pki: Option<Pki>,
     /// The TLS configuration, if there are certificates.
     pub tls: Option<Tls>,
+}
+
+impl Setup {
+    /// Writes the kubeconfig of the user whose requests meet no faults, if keys and certificates
+    /// are our own.
+    pub fn write_observer(&self, path: &Path, url: &str) -> Result<(), String> {
+        let Some(pki) = &self.pki else { return Ok(()) };
+        let written = pki.write_master(path, url, OBSERVER, clock::now());
+        written.map_err(|error| error.to_string())
+    }
 }
 
 impl Settings {

@@ -366,6 +366,22 @@ impl Status {
         status
     }
 
+    /// The server could not finish in time; the client may retry after the given seconds.
+    pub fn server_timeout(
+        group: &str,
+        resource: &str,
+        verb: &str,
+        retry_after_seconds: u32,
+    ) -> Status {
+        let subject = qualified(group, resource);
+        let message = format!(
+            "The {verb} operation against {subject} could not be completed at this time, please try again."
+        );
+        let mut status = Status::new(500, "ServerTimeout", message).about(group, resource, "");
+        status.details.retry_after_seconds = retry_after_seconds;
+        status
+    }
+
     /// The server cannot answer at the moment.
     pub fn unavailable(why: impl Into<String>) -> Status {
         Status::new(503, "ServiceUnavailable", why)

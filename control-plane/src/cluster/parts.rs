@@ -99,7 +99,8 @@ impl Plan {
     }
 }
 
-async fn stopped(mut stopping: watch::Receiver<bool>) {
+/// Waits until the parts have to stop.
+pub(super) async fn stopped(mut stopping: watch::Receiver<bool>) {
     // An error means that the sender is gone, which also means stop.
     let _ = stopping.wait_for(|stop| *stop).await;
 }

@@ -23,6 +23,7 @@ mod custom;
 mod definitions;
 mod election;
 mod fairness;
+mod faults;
 mod go_scheduler;
 mod http;
 mod kube_rs;

@@ -32,6 +32,8 @@ const APISERVER: Layers = Layers {
         ("clock", &[]),
         ("cidr", &["clock"]),
         ("pkcs10", &[]),
+        // Which requests meet faults on purpose.
+        ("faults", &[]),
         // Which kinds there are, what is stored of them, which rules they keep.
         ("resources", &[]),
         ("storage", &["resources"]),
@@ -84,6 +86,7 @@ const APISERVER: Layers = Layers {
                 "auth",
                 "clock",
                 "flow",
+                "faults",
                 "printers",
                 "registry",
                 "resources",
@@ -104,8 +107,11 @@ const APISERVER: Layers = Layers {
             &["clock", "registry", "resources", "storage"],
         ),
         // What puts the layers together.
-        ("config", &["admission", "audit", "auth", "http"]),
-        ("setup", &["admission", "auth", "cidr", "clock", "config"]),
+        ("config", &["admission", "audit", "auth", "faults", "http"]),
+        (
+            "setup",
+            &["admission", "auth", "cidr", "clock", "config", "faults"],
+        ),
         (
             "fuzzing",
             &["http", "registry", "resources", "storage", "validate"],

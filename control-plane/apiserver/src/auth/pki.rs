@@ -159,7 +159,29 @@ impl Pki {
 
     /// Writes the kubeconfig of the cluster's owner, unless the file already has this content.
     pub fn write_admin(&self, path: &Path, url: &str) -> Result<(), Error> {
-        let text = self.kubeconfig(url, "kubernetes-admin", &self.admin);
+        self.write_kubeconfig(path, url, "kubernetes-admin", &self.admin)
+    }
+
+    /// Writes the kubeconfig of a further user who may do everything.
+    pub fn write_master(
+        &self,
+        path: &Path,
+        url: &str,
+        user: &str,
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        let identity = self.client(user, MASTERS, now)?;
+        self.write_kubeconfig(path, url, user, &identity)
+    }
+
+    fn write_kubeconfig(
+        &self,
+        path: &Path,
+        url: &str,
+        user: &str,
+        identity: &Identity,
+    ) -> Result<(), Error> {
+        let text = self.kubeconfig(url, user, identity);
         if read(path)?.as_deref() == Some(text.as_str()) {
             return Ok(());
         }

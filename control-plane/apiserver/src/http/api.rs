@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use crate::audit;
+use crate::faults::Faults;
 use crate::flow::FlowControl;
 use crate::http::connections::Limits;
 use crate::http::openapi::custom::CustomDocuments;
@@ -25,6 +26,8 @@ pub(crate) struct Core {
     pub(crate) custom_documents: CustomDocuments,
     /// Where events about requests go, if anywhere.
     pub(crate) audit: Option<Arc<audit::Log>>,
+    /// Faults on purpose, if there are any.
+    pub(crate) faults: Option<Arc<Faults>>,
     pub(crate) limits: Limits,
     pub(crate) stopping: watch::Sender<bool>,
 }

@@ -35,6 +35,7 @@ use tokio::time::Instant;
 use crate::auth::tls::{Peer, Tls};
 use crate::http::api::Api;
 use crate::http::audited::Remote;
+use crate::http::faulted::Cut;
 use crate::http::serve;
 
 /// Pause of accepting after a failure, which happens when file descriptors run out.
@@ -228,8 +229,11 @@ impl Connections {
             }
             async move {
                 let response = serve::serve(api, request).await;
+                if let Some(cut) = response.extensions().get::<Cut>() {
+                    return Err(*cut);
+                }
                 let response: Response<Answered> = response.map(|body| Answered { body, at_work });
-                Ok::<_, std::convert::Infallible>(response)
+                Ok(response)
             }
         });
         let mut builder = auto::Builder::new(TokioExecutor::new());

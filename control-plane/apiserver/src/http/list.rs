@@ -105,6 +105,14 @@ impl Listing {
         })
     }
 
+    /// The oldest revision whose state may be listed; `None` if only one state will do.
+    pub(crate) fn at_least(&self) -> Option<i64> {
+        match self.from {
+            From::AtLeast(version) => Some(version),
+            _ => None,
+        }
+    }
+
     /// Selects objects that a webhook converts by the labels that they are stored with, if
     /// only their metadata is shown.
     pub(crate) fn shown_as(mut self, shown: &Shown) -> Listing {

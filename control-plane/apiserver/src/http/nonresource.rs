@@ -204,6 +204,9 @@ fn metrics(api: &Api) -> String {
     if let Some(audit) = &api.0.audit {
         text.push_str(&audit.metrics());
     }
+    if let Some(faults) = &api.0.faults {
+        text.push_str(&faults.metrics());
+    }
     text
 }
 

@@ -132,6 +132,19 @@ impl Query {
         Query(pairs.collect())
     }
 
+    /// The same parameters for a list of the state at exactly this revision.
+    pub(crate) fn at(&self, revision: i64) -> Query {
+        let replaced = ["resourceVersion", "resourceVersionMatch"];
+        let kept = self
+            .0
+            .iter()
+            .filter(|(key, _)| !replaced.contains(&key.as_str()));
+        let mut pairs: Vec<_> = kept.cloned().collect();
+        pairs.push(("resourceVersion".into(), revision.to_string()));
+        pairs.push(("resourceVersionMatch".into(), "Exact".into()));
+        Query(pairs)
+    }
+
     /// The first value of a parameter; empty if there is none.
     pub(crate) fn text(&self, key: &str) -> &str {
         self.given(key).unwrap_or_default()

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
+use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use machinery::status::Status;
@@ -17,6 +18,7 @@ use crate::http::audited::Auditing;
 use crate::http::call::Call;
 use crate::http::connections::Limits;
 use crate::http::fair;
+use crate::http::faulted;
 use crate::http::media::pretty;
 use crate::http::media::{Accept, Encoding};
 use crate::http::nonresource;
@@ -158,9 +160,24 @@ async fn answer(
     } else {
         turn.receive_from(place, body).await?
     };
-    let answer = call.run(&attributes.verb, received.take()).await;
+    let answer = carry_out(parts, &call, &attributes, received.take()).await;
     drop(place);
     call.warned(answer)
+}
+
+/// Answers a call, or lets it meet a fault.
+async fn carry_out(
+    parts: &Parts,
+    call: &Call<'_>,
+    attributes: &Attributes,
+    body: Bytes,
+) -> Result<Response<Body>, Status> {
+    let faults = call.api.0.faults.as_ref();
+    match faults.filter(|_| faulted::concerns(parts, call.user, call.target)) {
+        None => call.run(&attributes.verb, body).await,
+        // Boxed, so that requests without faults are no larger.
+        Some(faults) => Box::pin(faulted::run(faults, call, attributes, body)).await,
+    }
 }
 
 /// Finds out as whom a request is served. The inner error is a response in its place.

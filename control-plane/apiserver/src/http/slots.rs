@@ -198,7 +198,8 @@ fn no_seats() -> Status {
     Status::too_many_requests("Too many requests, please try again later.", 1)
 }
 
-fn too_many() -> Status {
+/// The error of a request that must wait for others.
+pub(crate) fn too_many() -> Status {
     let text = "the server has received too many requests and has asked us to try again later";
     Status::too_many_requests(text, 1)
 }

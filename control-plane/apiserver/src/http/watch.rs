@@ -539,7 +539,8 @@ fn json_frame(verb: &str, object: &[u8]) -> Bytes {
     frame.freeze()
 }
 
-fn error_frame(status: &Status, encoding: Encoding) -> Bytes {
+/// An event with an error, which ends a watch.
+pub(crate) fn error_frame(status: &Status, encoding: Encoding) -> Bytes {
     let object = status.to_object();
     match (encoding, reply::encode(&object, encoding)) {
         (Encoding::Protobuf, Ok(body)) => protobuf::watch_frame("ERROR", &body).into(),
@@ -556,13 +557,14 @@ fn ended(missed: Missed, revision: i64, shown: &Shown) -> Result<Response<Body>,
 }
 
 /// A watch from a revision that is no longer remembered: one error, then the end.
-fn too_old(revision: i64, encoding: Encoding) -> Response<Body> {
+pub(crate) fn too_old(revision: i64, encoding: Encoding) -> Response<Body> {
     let status = Status::expired(format!("too old resource version: {revision}"));
     let frame = error_frame(&status, encoding);
     let media_type = HeaderValue::from_static(encoding.watch_media_type());
     reply::with_body(StatusCode::OK, media_type, Body::from(frame))
 }
 
-fn fell_behind() -> Status {
+/// The error of a watcher that was too slow.
+pub(crate) fn fell_behind() -> Status {
     Status::expired("The resourceVersion for the provided watch is too old.")
 }
