@@ -10,10 +10,12 @@
 //! - `storage` holds the objects, `resources` lists the kinds.
 //!
 //! Beside them, `definitions` lets custom resources come and go, `conversion` asks the webhooks that
-//! convert their objects, and `type_checking` warns the authors of policies.
+//! convert their objects, `aggregation` passes requests on to servers that extend this one, and
+//! `type_checking` warns the authors of policies.
 #![forbid(unsafe_code)]
 
 pub mod admission;
+mod aggregation;
 pub mod audit;
 pub mod auth;
 mod cidr;
@@ -42,6 +44,7 @@ use machinery::status::Status;
 use tokio::net::TcpListener;
 
 use admission::{Chain, Context};
+use aggregation::Aggregator;
 use http::api::{Api, Core};
 use registry::Registry;
 use resources::catalogue::{Catalogue, Resource};
@@ -76,7 +79,18 @@ impl Server {
         let (served, synced) = tokio::sync::watch::channel(false);
         let defining = tokio::spawn(definitions::follow(Arc::clone(&api.0.registry), served));
         let checking = tokio::spawn(type_checking::follow(Arc::clone(&api.0.registry)));
-        let tasks = [following, compacting, building, defining, checking];
+        let aggregating = tokio::spawn(aggregation::follow(
+            Arc::clone(&api.0.registry),
+            Arc::clone(&api.0.aggregator),
+        ));
+        let tasks = [
+            following,
+            compacting,
+            building,
+            defining,
+            checking,
+            aggregating,
+        ];
         let tasks = tasks.map(|task| task.abort_handle());
         Server {
             api,
@@ -195,6 +209,7 @@ fn connected(client: etcd_api::Client, config: Config) -> Api {
     Api(Arc::new(Core {
         registry: Arc::new(registry),
         slots: http::slots::Slots::default(),
+        aggregator: Arc::new(Aggregator::new(config.proxy_identity)),
         custom_documents: Default::default(),
         audit: config.audit,
         limits: config.limits,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use crate::aggregation::Aggregator;
 use crate::audit;
 use crate::http::connections::Limits;
 use crate::http::openapi::custom::CustomDocuments;
@@ -19,6 +20,8 @@ pub(crate) struct Core {
     /// Reads and writes objects, and decides about requests.
     pub(crate) registry: Arc<Registry>,
     pub(crate) slots: Slots,
+    /// The servers that extend this one.
+    pub(crate) aggregator: Arc<Aggregator>,
     pub(crate) custom_documents: CustomDocuments,
     /// Where events about requests go, if anywhere.
     pub(crate) audit: Option<Arc<audit::Log>>,
