@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::admission::Plugin;
 use crate::audit;
 use crate::auth::front_proxy::FrontProxy;
+use crate::auth::pki::Identity;
 use crate::auth::token::Issuer;
 use crate::auth::{Authenticator, Authorizer, Open};
 use crate::faults::Faults;
@@ -32,6 +33,8 @@ pub struct Config {
     pub client_authority: Option<String>,
     /// Proxies that name users, as servers behind this one have to know them.
     pub proxies: Option<Arc<FrontProxy>>,
+    /// What this server shows to servers that extend it, if anything.
+    pub proxy_identity: Option<Identity>,
     /// The address range of services, such as `10.96.0.0/16`.
     pub service_cidr: String,
     /// The address of this server for pods; without it, the service `kubernetes` has no endpoint.
@@ -58,6 +61,7 @@ impl Default for Config {
             issuer: None,
             client_authority: None,
             proxies: None,
+            proxy_identity: None,
             service_cidr: "10.96.0.0/16".into(),
             advertised: None,
             allow_privileged: false,

@@ -12,11 +12,12 @@
 //! [`faults`] decides which requests meet faults on purpose, for tests of clients.
 //!
 //! Beside them, `definitions` lets custom resources come and go, `conversion` asks the webhooks that
-//! convert their objects, `type_checking` warns the authors of policies, and `flow_upkeep` keeps the
-//! objects of flow control.
+//! convert their objects, `aggregation` passes requests on to servers that extend this one,
+//! `type_checking` warns the authors of policies, and `flow_upkeep` keeps the objects of flow control.
 #![forbid(unsafe_code)]
 
 pub mod admission;
+mod aggregation;
 pub mod audit;
 pub mod auth;
 mod cidr;
@@ -48,6 +49,7 @@ use machinery::status::Status;
 use tokio::net::TcpListener;
 
 use admission::{Chain, Context};
+use aggregation::Aggregator;
 use http::api::{Api, Core};
 use registry::Registry;
 use resources::catalogue::{Catalogue, Resource};
@@ -82,8 +84,20 @@ impl Server {
         let (served, synced) = tokio::sync::watch::channel(false);
         let defining = tokio::spawn(definitions::follow(Arc::clone(&api.0.registry), served));
         let checking = tokio::spawn(type_checking::follow(Arc::clone(&api.0.registry)));
+        let aggregating = tokio::spawn(aggregation::follow(
+            Arc::clone(&api.0.registry),
+            Arc::clone(&api.0.aggregator),
+        ));
         let keeping = tokio::spawn(flow_upkeep::follow(Arc::clone(&api.0.registry)));
-        let tasks = [following, compacting, building, defining, checking, keeping];
+        let tasks = [
+            following,
+            compacting,
+            building,
+            defining,
+            checking,
+            aggregating,
+            keeping,
+        ];
         let tasks = tasks.map(|task| task.abort_handle());
         Server {
             api,
@@ -203,6 +217,7 @@ fn connected(client: etcd_api::Client, config: Config) -> Api {
         registry: Arc::new(registry),
         slots: http::slots::Slots::new(&config.limits),
         flow: http::serve::flow_control(&config.limits),
+        aggregator: Arc::new(Aggregator::new(config.proxy_identity)),
         custom_documents: Default::default(),
         audit: config.audit,
         faults: config.faults,

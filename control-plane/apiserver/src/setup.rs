@@ -76,6 +76,8 @@ pub struct Further {
     pub openid: Option<openid::Options>,
     /// Proxies that name users.
     pub proxies: Option<front_proxy::Options>,
+    /// The certificate that this server shows to servers that extend it, and its key, in PEM.
+    pub extensions: Option<(PathBuf, PathBuf)>,
 }
 
 /// Settings of authentication and authorization, from a command line.
@@ -175,6 +177,7 @@ impl Settings {
             issuer: Some(issuer),
             client_authority,
             proxies,
+            proxy_identity: self.proxy_identity()?,
             service_cidr: self.service_cidr.clone(),
             ..Config::default()
         };
@@ -198,6 +201,16 @@ impl Settings {
             );
         }
         Ok(Some(Arc::new(FrontProxy::new(options.clone(), authority))))
+    }
+
+    fn proxy_identity(&self) -> Result<Option<Identity>, String> {
+        let Some((certificate, key)) = &self.further.extensions else {
+            return Ok(None);
+        };
+        Ok(Some(Identity {
+            certificate: read(certificate)?,
+            key: read(key)?,
+        }))
     }
 
     fn openid(&self, issuer: &Issuer) -> Result<Option<OpenId>, String> {

@@ -2,6 +2,7 @@
 //! rest.
 
 mod address;
+pub(crate) mod api_service;
 pub(crate) mod autoscaler;
 mod causes;
 pub(crate) mod certificate;

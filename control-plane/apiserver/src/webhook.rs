@@ -3,7 +3,7 @@
 //! An [`Endpoint`] is where one webhook is and whom it is believed to be. Its connections live as
 //! long as itself: whoever drops it, because the configuration changed, closes them.
 
-mod address;
+pub(crate) mod address;
 pub(crate) mod answer;
 pub(crate) mod caller;
 pub(crate) mod client;
@@ -72,7 +72,7 @@ impl Endpoint {
         let name = place.server_name();
         let server_name = ServerName::try_from(name.clone())
             .map_err(|_| format!("{name:?} is no name of a server"))?;
-        let connector = trust::connector(object::text(config, &["caBundle"]))?;
+        let connector = trust::connector(object::text(config, &["caBundle"]), None)?;
         Ok(Endpoint {
             place,
             server_name,

@@ -1,5 +1,7 @@
 //! What the flags of authentication say, besides those of certificates and service accounts.
 
+use std::path::PathBuf;
+
 use apiserver::auth::{front_proxy, openid, token_review};
 use apiserver::setup::Further;
 use clap::ArgMatches;
@@ -27,6 +29,7 @@ pub(super) fn further(arguments: &ArgMatches) -> Result<Further, String> {
         webhook: webhook(arguments)?,
         openid: openid(arguments)?,
         proxies: proxies(arguments)?,
+        extensions: extensions(arguments)?,
     })
 }
 
@@ -75,6 +78,20 @@ fn openid(arguments: &ArgMatches) -> Result<Option<openid::Options>, String> {
         algorithms: all(arguments, "oidc-signing-algs"),
         authority: path(arguments, "oidc-ca-file"),
     }))
+}
+
+/// The certificate for servers that extend this one, and its key.
+fn extensions(arguments: &ArgMatches) -> Result<Option<(PathBuf, PathBuf)>, String> {
+    let certificate = path(arguments, "proxy-client-cert-file");
+    let key = path(arguments, "proxy-client-key-file");
+    match (certificate, key) {
+        (Some(certificate), Some(key)) => Ok(Some((certificate, key))),
+        (None, None) => Ok(None),
+        _ => Err(
+            "--proxy-client-cert-file and --proxy-client-key-file must be specified together"
+                .to_owned(),
+        ),
+    }
 }
 
 fn proxies(arguments: &ArgMatches) -> Result<Option<front_proxy::Options>, String> {

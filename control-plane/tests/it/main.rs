@@ -10,6 +10,7 @@
 )]
 
 mod admission;
+mod aggregation;
 mod apply;
 mod audit;
 mod auth;

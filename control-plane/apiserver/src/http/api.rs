@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use crate::aggregation::Aggregator;
 use crate::audit;
 use crate::faults::Faults;
 use crate::flow::FlowControl;
@@ -23,6 +24,8 @@ pub(crate) struct Core {
     pub(crate) slots: Slots,
     /// Who waits for whom; `None` if only the number of requests is limited.
     pub(crate) flow: Option<FlowControl>,
+    /// The servers that extend this one.
+    pub(crate) aggregator: Arc<Aggregator>,
     pub(crate) custom_documents: CustomDocuments,
     /// Where events about requests go, if anywhere.
     pub(crate) audit: Option<Arc<audit::Log>>,

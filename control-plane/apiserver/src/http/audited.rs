@@ -18,6 +18,7 @@ use machinery::status::Status;
 use machinery::time::Timestamp;
 use serde_json::{Value, json};
 
+use crate::aggregation::pass::Passed;
 use crate::audit::{Beginning, Level, Log, Record, ResponseStatus, Stage};
 use crate::auth::{Attributes, User, rbac};
 use crate::clock;
@@ -168,7 +169,9 @@ impl<'a> Auditing<'a> {
             return response;
         };
         let code = response.status().as_u16();
-        let streams = self.end == End::Long && code < 400;
+        // What another server answers is not held here.
+        let passed = response.extensions().get::<Passed>().is_some();
+        let streams = passed || self.end == End::Long && code < 400;
         let (response, object) = if streams {
             (response, None)
         } else {

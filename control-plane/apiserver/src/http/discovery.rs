@@ -1,5 +1,7 @@
 //! Discovery in both of its forms: documents per group and version, and one document for all.
 
+pub(crate) mod remote;
+
 use std::collections::HashMap;
 
 use machinery::schema::{Kind, Scope, Subresource};

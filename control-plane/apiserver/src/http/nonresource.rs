@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::flow::FlowControl;
 use crate::http::api::Api;
-use crate::http::discovery;
+use crate::http::discovery::{self, remote};
 use crate::http::media::{self, JSON};
 use crate::http::openapi;
 use crate::http::reply;
@@ -44,17 +44,27 @@ pub(crate) fn answer(
             return Ok(aggregated(&discovery::aggregated(catalogue, true)));
         }
         ["apis"] if media::wants_aggregated(&parts.headers) => {
-            return Ok(aggregated(&discovery::aggregated(catalogue, false)));
+            let mut list = discovery::aggregated(catalogue, false);
+            remote::add_aggregated(&mut list, &api.0.aggregator.all(api.reader()));
+            return Ok(aggregated(&list));
         }
         ["api"] => discovery::core_versions(address(parts)),
-        ["apis"] => discovery::groups(catalogue),
+        ["apis"] => {
+            let mut list = discovery::groups(catalogue);
+            remote::add_groups(&mut list, &api.0.aggregator.all(api.reader()));
+            list
+        }
         ["api", version] if catalogue.serves_version("", version) => {
             discovery::resources(catalogue, "", version)
         }
-        ["apis", group] => match discovery::group(catalogue, group) {
-            Some(group) => group,
-            None => return Ok(nowhere()),
-        },
+        ["apis", group] => {
+            let ours = discovery::group(catalogue, group);
+            let all = api.0.aggregator.all(api.reader());
+            match remote::with_versions(ours, group, &all) {
+                Some(group) => group,
+                None => return Ok(nowhere()),
+            }
+        }
         ["apis", group, version] if catalogue.serves_version(group, version) => {
             discovery::resources(catalogue, group, version)
         }

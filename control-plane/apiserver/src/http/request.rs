@@ -157,6 +157,11 @@ impl Query {
             .map(|(_, value)| value.as_str())
     }
 
+    /// All parameters, in their order.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(key, value)| (&**key, &**value))
+    }
+
     /// All values of a parameter.
     pub(crate) fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
         let pairs = self.0.iter().filter(move |(one, _)| one == key);

@@ -9,6 +9,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use machinery::status::Status;
 
+use crate::aggregation::pass::Destination;
 use crate::auth::{Attributes, User};
 use crate::clock;
 use crate::flow::FlowControl;
@@ -134,6 +135,12 @@ async fn answer(
     let place = turn.enter(true).await?;
     // Authorization comes first: only users who may ask learn whether a path exists.
     auditing.authorize(api, &attributes).await?;
+    if let Some(destination) = Destination::of(api, &segments) {
+        // A slow body must not hold a slot that others need.
+        drop(slot);
+        let asked = (&*parts, &*segments, &query);
+        return destination.pass(api, asked, &attributes.user, body).await;
+    }
     let target = if info.is_resource() {
         request::route(&api.reader().reflector.catalogue(), &info)?
     } else {

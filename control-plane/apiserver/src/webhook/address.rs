@@ -19,11 +19,11 @@ use crate::storage::reader::Reader;
 /// The port of HTTPS.
 const DEFAULT_PORT: u16 = 443;
 /// The label of a slice that names its service.
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
+pub(crate) const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
 /// Where a webhook is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Place {
+pub(crate) enum Place {
     /// At a host, whose address is without brackets.
     Host {
         host: String,
@@ -41,7 +41,7 @@ pub(super) enum Place {
 
 impl Place {
     /// Reads `url` or `service` of a `clientConfig`.
-    pub(super) fn of(config: &Value) -> Result<Place, String> {
+    pub(crate) fn of(config: &Value) -> Result<Place, String> {
         if let Some(service) = config.get("service").filter(|one| one.is_object()) {
             let port = object::integer(service, &["port"]).unwrap_or(DEFAULT_PORT.into());
             return Ok(Place::Service {
@@ -65,7 +65,7 @@ impl Place {
     }
 
     /// Whom the certificate has to name.
-    pub(super) fn server_name(&self) -> String {
+    pub(crate) fn server_name(&self) -> String {
         match self {
             Place::Host { host, .. } => host.clone(),
             Place::Service {
@@ -75,7 +75,7 @@ impl Place {
     }
 
     /// Host and port, as a URL has them.
-    pub(super) fn host(&self) -> String {
+    pub(crate) fn host(&self) -> String {
         match self {
             Place::Host {
                 host,
@@ -89,14 +89,14 @@ impl Place {
     }
 
     /// The path, which begins with a slash.
-    pub(super) fn path(&self) -> &str {
+    pub(crate) fn path(&self) -> &str {
         match self {
             Place::Host { path, .. } | Place::Service { path, .. } => path,
         }
     }
 
     /// Host and port to connect to. Each call may get another endpoint of a service.
-    pub(super) fn address(&self, reader: &Reader) -> Result<String, String> {
+    pub(crate) fn address(&self, reader: &Reader) -> Result<String, String> {
         match self {
             Place::Host { host, port, .. } => Ok(joined(host, port.unwrap_or(DEFAULT_PORT))),
             Place::Service {
@@ -110,7 +110,7 @@ impl Place {
 }
 
 /// Why there is no connection to an address, in the words of Go's dialer.
-pub(super) fn not_reached(address: &str, error: &io::Error) -> String {
+pub(crate) fn not_reached(address: &str, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => {
             format!("dial tcp {address}: connect: connection refused")

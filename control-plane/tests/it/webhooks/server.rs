@@ -51,6 +51,8 @@ struct State {
     behaviours: Mutex<HashMap<String, Behaviour>>,
     /// The path and query of each call, and its request.
     calls: Mutex<Vec<(String, Value)>>,
+    /// Whom requests were for, as the server in front of this one says.
+    users: Mutex<Vec<String>>,
     connections: AtomicUsize,
 }
 
@@ -118,6 +120,11 @@ impl Hook {
         std::mem::take(&mut self.state.calls.lock().unwrap())
     }
 
+    /// The users that the server in front of this one named since the last look.
+    pub(crate) fn users(&self) -> Vec<String> {
+        std::mem::take(&mut self.state.users.lock().unwrap())
+    }
+
     /// The paths that were called since the last look.
     pub(crate) fn paths(&self) -> Vec<String> {
         let calls = self.calls().into_iter();
@@ -183,6 +190,10 @@ async fn answer(state: Arc<State>, request: Request<Body>) -> Response<Body> {
     // A review of a token is its own question.
     let question = review.get("request").unwrap_or(&review).clone();
     let call = parts.uri.to_string();
+    if let Some(user) = parts.headers.get("X-Remote-User") {
+        let user = user.to_str().unwrap().to_owned();
+        state.users.lock().unwrap().push(user);
+    }
     state.calls.lock().unwrap().push((call, question.clone()));
     let behaviour = state
         .behaviours

@@ -117,7 +117,19 @@ pub(super) const ROWS: &[Strategy] = &[
         stored: Stored::UnderGroup,
         columns: &printers::config::API_SERVICE,
         keeps_status_on_create: true,
-        without_effect: |_| Some("requests are not passed on to it"),
+        prepare_for_create: |service| service["status"] = serde_json::json!({}),
+        rules: Rules {
+            name: machinery::name::path_segment,
+            validate: validate::api_service::check,
+            validate_subresource_update: |_, _, new| validate::api_service::status(new),
+            ..Rules::DEFAULT
+        },
+        without_effect: |service| {
+            let remote = service["spec"]
+                .get("service")
+                .is_some_and(serde_json::Value::is_object);
+            (!remote).then_some("requests are not passed on to it")
+        },
         ..DEFAULT
     },
     Strategy {

@@ -1,0 +1,139 @@
+//! Aggregation: an APIService says that another server serves a version of a group. Requests for it
+//! are passed on to that server, which believes this one about their users.
+//!
+//! What this server serves itself, it never passes on. Users are authenticated and authorized here
+//! before; admission is up to the other server.
+
+mod available;
+pub(crate) mod pass;
+mod peer;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use machinery::object;
+use machinery::schema::{self, Kind};
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use crate::auth::pki::Identity;
+use crate::storage::reader::Reader;
+use peer::Peer;
+
+pub(crate) use available::follow;
+
+const GROUP: &str = "apiregistration.k8s.io";
+const PLURAL: &str = "apiservices";
+/// The condition that says whether requests are passed on.
+const AVAILABLE: &str = "Available";
+
+/// The other servers.
+#[derive(Default)]
+pub(crate) struct Aggregator {
+    /// What this server shows them, so that they believe it.
+    identity: Option<Identity>,
+    /// By the names of their APIServices.
+    peers: Mutex<HashMap<String, Arc<Peer>>>,
+}
+
+/// A version of a group that another server serves.
+pub(crate) struct Remote {
+    pub(crate) group: String,
+    pub(crate) version: String,
+    /// The greater, the earlier among groups.
+    pub(crate) group_priority: i64,
+    /// The greater, the earlier among the versions of its group.
+    pub(crate) version_priority: i64,
+    /// The APIService says that requests can be passed on.
+    pub(crate) is_available: bool,
+    /// The list of its resources as it was seen last, and whether it still was at the last look.
+    pub(crate) resources: Option<(Arc<Value>, bool)>,
+}
+
+impl Aggregator {
+    /// Shows `identity` to other servers.
+    pub(crate) fn new(identity: Option<Identity>) -> Aggregator {
+        Aggregator {
+            identity,
+            peers: Mutex::default(),
+        }
+    }
+
+    /// Returns the APIService of a version that another server serves.
+    fn service(reader: &Reader, group: &str, version: &str) -> Option<Arc<Value>> {
+        if reader.reflector.catalogue().serves_version(group, version) {
+            return None;
+        }
+        let found = reader.cached(kind()?, "", &format!("{version}.{group}"))?;
+        is_remote(&found).then_some(found)
+    }
+
+    /// All versions that other servers serve, in the order of discovery.
+    pub(crate) fn all(&self, reader: &Reader) -> Vec<Remote> {
+        let services = kind().map(|kind| reader.cached_list(kind, ""));
+        let catalogue = reader.reflector.catalogue();
+        let mut all = Vec::new();
+        for one in services.iter().flatten().filter(|one| is_remote(one)) {
+            let text = |key: &str| object::text(one, &["spec", key]).to_owned();
+            let number = |key: &str| object::integer(one, &["spec", key]).unwrap_or_default();
+            let (group, version) = (text("group"), text("version"));
+            if catalogue.serves_version(&group, &version) {
+                continue;
+            }
+            let peer = self.peers.lock().get(object::name(one)).cloned();
+            all.push(Remote {
+                group,
+                version,
+                group_priority: number("groupPriorityMinimum"),
+                version_priority: number("versionPriority"),
+                is_available: is_available(one),
+                resources: peer.and_then(|peer| peer.resources()),
+            });
+        }
+        // A group is as important as its most important version.
+        let mut priorities: HashMap<String, i64> = HashMap::new();
+        for one in &all {
+            let priority = priorities.entry(one.group.clone()).or_default();
+            *priority = one.group_priority.max(*priority);
+        }
+        all.sort_by_key(|one| {
+            let priority = (-priorities[&one.group], one.group.clone());
+            (priority, -one.version_priority, one.version.clone())
+        });
+        all
+    }
+
+    /// The server behind an APIService, as its present state says.
+    fn peer(&self, service: &Value) -> Arc<Peer> {
+        let mut peers = self.peers.lock();
+        let name = object::name(service);
+        if let Some(peer) = peers.get(name)
+            && peer.is_of(service)
+        {
+            return Arc::clone(peer);
+        }
+        let peer = Arc::new(Peer::of(service, self.identity.as_ref()));
+        peers.insert(name.to_owned(), Arc::clone(&peer));
+        peer
+    }
+
+    /// Forgets the servers of other APIServices.
+    fn keep(&self, services: &[Arc<Value>]) {
+        let mut peers = self.peers.lock();
+        peers.retain(|name, _| services.iter().any(|one| object::name(one) == name));
+    }
+}
+
+fn kind() -> Option<&'static Arc<Kind>> {
+    schema::resource(GROUP, "v1", PLURAL)
+}
+
+/// True if another server serves the version.
+fn is_remote(service: &Value) -> bool {
+    object::at(service, &["spec", "service"]).is_some_and(Value::is_object)
+}
+
+fn is_available(service: &Value) -> bool {
+    let mut all = object::items(service, &["status", "conditions"]).iter();
+    all.any(|one| one["type"] == AVAILABLE && one["status"] == "True")
+}

@@ -1,0 +1,216 @@
+//! Passes a request on to another server, and its answer back, without holding either.
+
+#[cfg(test)]
+mod tests;
+
+use axum::body::Body;
+use futures_util::StreamExt as _;
+use http::header::{
+    AUTHORIZATION, CONNECTION, EXPECT, HOST, HeaderName, LOCATION, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use machinery::status::Status;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+use std::sync::Arc;
+
+use super::Aggregator;
+use crate::auth::User;
+use crate::http::api::Api;
+use crate::http::reply;
+use crate::http::request::Query;
+
+/// Headers for one connection alone.
+const OF_CONNECTION: [HeaderName; 8] = [
+    CONNECTION,
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    EXPECT,
+];
+/// Beginnings of headers that say who a user is. Those of the client count for nothing.
+const ABOUT_USERS: [&str; 2] = ["x-remote-", "impersonate-"];
+/// Characters of a path segment that stand for themselves.
+const IN_PATHS: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b':');
+/// Characters of the name of a header that stand for themselves.
+const IN_HEADERS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_');
+
+/// Marks a response that another server gave.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Passed;
+
+/// An APIService that a request is for.
+pub(crate) struct Destination {
+    service: Arc<Value>,
+}
+
+impl Destination {
+    /// Finds where a request for this path is passed on to, if anywhere.
+    pub(crate) fn of(api: &Api, segments: &[String]) -> Option<Destination> {
+        let ["apis", group, version, ..] = &words(segments)[..] else {
+            return None;
+        };
+        let service = Aggregator::service(api.reader(), group, version)?;
+        Some(Destination { service })
+    }
+
+    /// Passes on a request that its user may send. It is authorized by the same path and
+    /// parameters: both are written anew from what authorization saw, so that nobody can read them
+    /// another way.
+    pub(crate) async fn pass(
+        self,
+        api: &Api,
+        (parts, segments, query): (&Parts, &[String], &Query),
+        user: &User,
+        body: Body,
+    ) -> Result<Response<Body>, Status> {
+        if !super::is_available(&self.service) {
+            return Ok(unavailable("service unavailable"));
+        }
+        if segments.iter().any(|one| one == "." || one == "..") {
+            return Err(Status::bad_request("the path leads elsewhere"));
+        }
+        if parts.headers.contains_key(UPGRADE) {
+            return Err(Status::bad_request(
+                "connections to aggregated servers cannot be upgraded",
+            ));
+        }
+        let mut request = Request::new(body);
+        *request.method_mut() = parts.method.clone();
+        let uri = target(segments, query);
+        *request.uri_mut() = uri
+            .parse()
+            .map_err(|_| Status::bad_request("the path cannot be passed on"))?;
+        *request.headers_mut() = headers(&parts.headers, user);
+        let peer = api.0.aggregator.peer(&self.service);
+        match peer.send(api.reader(), request).await {
+            Ok(answer) => Ok(back(api, answer.map(Body::new))),
+            Err(why) => {
+                let name = machinery::object::name(&self.service);
+                tracing::warn!(name, why, "an aggregated server cannot be reached");
+                Ok(unavailable(&format!(
+                    "error trying to reach service: {why}"
+                )))
+            }
+        }
+    }
+}
+
+/// Says in headers who sends a request.
+pub(super) fn name_user(headers: &mut HeaderMap, user: &User) {
+    let mut add = |name: &str, value: &str| {
+        let name = HeaderName::from_bytes(name.as_bytes());
+        let value = HeaderValue::from_bytes(value.as_bytes());
+        match (name, value) {
+            (Ok(name), Ok(value)) => drop(headers.append(name, value)),
+            // Such a name came by no header, and goes into none. Less is said of the user.
+            _ => tracing::debug!("a part of a user fits into no header"),
+        }
+    };
+    add("x-remote-user", &user.name);
+    if !user.uid.is_empty() {
+        add("x-remote-uid", &user.uid);
+    }
+    for group in &user.groups {
+        add("x-remote-group", group);
+    }
+    for (key, values) in &user.extra {
+        let key = utf8_percent_encode(key, IN_HEADERS);
+        for value in values {
+            add(&format!("x-remote-extra-{key}"), value);
+        }
+    }
+}
+
+fn words(segments: &[String]) -> Vec<&str> {
+    segments.iter().map(String::as_str).collect()
+}
+
+/// The path and query to ask for.
+fn target(segments: &[String], query: &Query) -> String {
+    let mut target = String::new();
+    for segment in segments {
+        target.push('/');
+        target.extend(utf8_percent_encode(segment, IN_PATHS));
+    }
+    let mut mark = '?';
+    for (key, value) in query.pairs() {
+        target.push(mark);
+        target.extend(utf8_percent_encode(key, NON_ALPHANUMERIC));
+        target.push('=');
+        target.extend(utf8_percent_encode(value, NON_ALPHANUMERIC));
+        mark = '&';
+    }
+    target
+}
+
+/// The headers to pass on: without those for this connection, and about this user alone.
+fn headers(given: &HeaderMap, user: &User) -> HeaderMap {
+    let mut headers = lasting(given);
+    headers.remove(AUTHORIZATION);
+    headers.remove(HOST);
+    let about_users: Vec<HeaderName> = headers
+        .keys()
+        .filter(|name| ABOUT_USERS.iter().any(|one| name.as_str().starts_with(one)))
+        .cloned()
+        .collect();
+    for name in about_users {
+        headers.remove(name);
+    }
+    name_user(&mut headers, user);
+    headers
+}
+
+/// Headers without those for one connection alone, and without those that `Connection` names.
+fn lasting(given: &HeaderMap) -> HeaderMap {
+    let mut headers = given.clone();
+    for value in given.get_all(CONNECTION) {
+        let names = value.to_str().unwrap_or_default().split(',');
+        for name in names {
+            if let Ok(name) = name.trim().parse::<HeaderName>() {
+                headers.remove(name);
+            }
+        }
+    }
+    for name in OF_CONNECTION {
+        headers.remove(name);
+    }
+    for name in ["keep-alive", "proxy-connection"] {
+        headers.remove(name);
+    }
+    headers
+}
+
+/// The answer as the client gets it. It ends when this server stops.
+fn back(api: &Api, answer: Response<Body>) -> Response<Body> {
+    let (parts, body) = answer.into_parts();
+    if parts.status.is_redirection() && parts.headers.contains_key(LOCATION) {
+        let why = "the backend attempted to redirect this request, which is not permitted\n";
+        return reply::text(StatusCode::BAD_GATEWAY, why);
+    }
+    let mut stopping = api.0.stopping.subscribe();
+    let stopped = async move {
+        // An error means that the server is dropped, which is a stop too.
+        let _ = stopping.wait_for(|stop| *stop).await;
+    };
+    let stream = body.into_data_stream().take_until(Box::pin(stopped));
+    let mut response = Response::new(Body::from_stream(stream));
+    *response.status_mut() = parts.status;
+    *response.headers_mut() = lasting(&parts.headers);
+    response.extensions_mut().insert(Passed);
+    response
+}
+
+fn unavailable(why: &str) -> Response<Body> {
+    reply::text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n"))
+}

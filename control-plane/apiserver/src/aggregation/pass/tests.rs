@@ -1,0 +1,66 @@
+use super::*;
+
+fn given(all: &[(&'static str, &'static str)]) -> HeaderMap {
+    let all = all.iter().map(|(name, value)| {
+        let name = HeaderName::from_static(name);
+        (name, HeaderValue::from_static(value))
+    });
+    let mut map = HeaderMap::new();
+    for (name, value) in all {
+        map.append(name, value);
+    }
+    map
+}
+
+#[test]
+fn nobody_can_name_another_user_or_keep_credentials() {
+    let user = User {
+        name: "jane".to_owned(),
+        groups: vec!["a".to_owned(), "b".to_owned()],
+        extra: [("example.com/key".to_owned(), vec!["v".to_owned()])].into(),
+        ..User::default()
+    };
+    let headers = headers(
+        &given(&[
+            ("x-remote-user", "root"),
+            ("x-remote-group", "system:masters"),
+            ("x-remote-extra-scopes", "all"),
+            ("x-remote-uid", "0"),
+            ("impersonate-user", "root"),
+            ("authorization", "Bearer t"),
+            ("connection", "close, X-Hop"),
+            ("x-hop", "1"),
+            ("transfer-encoding", "chunked"),
+            ("accept", "application/json"),
+        ]),
+        &user,
+    );
+    let mut all: Vec<String> = headers
+        .iter()
+        .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
+        .collect();
+    all.sort();
+    let expected = [
+        "accept: application/json",
+        "x-remote-extra-example.com%2fkey: v",
+        "x-remote-group: a",
+        "x-remote-group: b",
+        "x-remote-user: jane",
+    ];
+    assert_eq!(all, expected);
+}
+
+#[test]
+fn path_and_parameters_are_those_that_were_authorized() {
+    let segments = |path: &str| crate::http::request::segments(path).unwrap();
+    let query = Query::parse("watch=1&labelSelector=a%3Db&x=%zz");
+    let told = target(&segments("/apis/m/v1/namespaces/a%2Fb/pods/p%3Fq/"), &query);
+    assert_eq!(
+        told,
+        "/apis/m/v1/namespaces/a/b/pods/p%3Fq?watch=1&labelSelector=a%3Db&x=%25zz"
+    );
+    assert_eq!(
+        target(&segments("/apis/m/v1"), &Query::parse("")),
+        "/apis/m/v1"
+    );
+}
