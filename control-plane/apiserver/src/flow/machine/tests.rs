@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use super::level::deal;
+use super::hand::deal;
 use super::*;
 
 /// Small numbers that look random; one seed gives one sequence.
