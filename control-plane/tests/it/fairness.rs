@@ -90,9 +90,7 @@ fn a_noisy_user_delays_nobody_else() {
     let rule = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]);
     cluster.allow("everything", rule);
     let mut noisy: Vec<_> = (0..LOAD).map(|_| begin(&cluster, &future(), "")).collect();
-    until("the rest of the load waits", || {
-        waiting(&cluster) >= LOAD - 2 * SEATS
-    });
+    until("most of the load waits", || waiting(&cluster) >= LOAD / 2);
     // These have their own levels, so they need not wait for any of the load.
     for (who, path, schema) in [
         ("root", MAPS.to_owned(), "exempt"),
@@ -110,13 +108,14 @@ fn a_noisy_user_delays_nobody_else() {
         );
     }
     // This one is in the level of the load, and is served before nearly all of it.
+    let earlier = answered(&mut noisy);
     let answer = cluster.ask("joe", "GET", "/version", None);
     answer.expect(200);
     assert_eq!(
         schema_of(&answer),
         uid(&cluster, "flowschemas", "global-default")
     );
-    let before = answered(&mut noisy);
+    let before = answered(&mut noisy) - earlier;
     assert!(before <= 3 * SEATS, "{before} of {LOAD} came first");
     // Those who go leave no place behind.
     drop(noisy);

@@ -17,6 +17,7 @@
 //!
 //! Within a level, fair queuing decides, see [`level`].
 
+mod hand;
 mod level;
 #[cfg(test)]
 mod tests;
@@ -112,7 +113,7 @@ impl<W> Machine<W> {
             match self.levels.get_mut(&spec.name) {
                 Some(level) => level.configure(spec.clone()),
                 None => {
-                    let level = Level::new(spec.clone(), now);
+                    let level = Level::new(spec.clone());
                     self.levels.insert(Arc::clone(&spec.name), level);
                 }
             }
@@ -137,7 +138,6 @@ impl<W> Machine<W> {
             level: Arc::clone(asking.level),
             id,
         };
-        level.advance(now);
         let seats = level.charged(asking.seats);
         // Nobody overtakes a request that waits in the same level.
         let is_first = idle || level.waiting() == 0;
@@ -167,7 +167,6 @@ impl<W> Machine<W> {
         let Some(level) = self.levels.get_mut(&ticket.level) else {
             return;
         };
-        level.advance(now);
         if level.leave(ticket.id, why, now) {
             self.waiting -= 1;
         }
@@ -213,13 +212,12 @@ impl<W> Machine<W> {
     /// Starts as many waiting requests as fit.
     fn dispatch(&mut self, now: Now) {
         while self.waiting > 0 {
-            let Some(name) = self.next_level() else {
+            let Some(name) = self.next_level(now) else {
                 return;
             };
             let Some(level) = self.levels.get_mut(&name) else {
                 return;
             };
-            level.advance(now);
             self.woken.extend(level.start_next(now));
             self.waiting -= 1;
         }
@@ -228,7 +226,7 @@ impl<W> Machine<W> {
 
     /// The level whose next request can start: of those that can, the one that uses the smallest
     /// part of its nominal seats.
-    fn next_level(&mut self) -> Option<Arc<str>> {
+    fn next_level(&mut self, now: Now) -> Option<Arc<str>> {
         let free = self.pool();
         let mut waiting: Vec<(&Arc<str>, &Level<W>)> = self
             .levels
@@ -239,7 +237,7 @@ impl<W> Machine<W> {
         let mut pool_wanted = false;
         let mut found = None;
         for (name, level) in waiting {
-            match level.fit(level.next_seats(), free) {
+            match level.fit(level.next_seats(now), free) {
                 Fit::Full => {}
                 Fit::NoPool => pool_wanted = true,
                 Fit::FromPool if pool_wanted => {}

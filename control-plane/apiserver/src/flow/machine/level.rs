@@ -3,19 +3,21 @@
 //! Flows are dealt hands of queues by their hash, and a request joins the least loaded queue of the
 //! hand of its flow. So a flow that fills its queues leaves most others a queue without it.
 //!
-//! The queues are served by fair queuing in virtual time, which is measured in work: seats times
-//! seconds. The virtual time of the level is the work that each queue in use should have got so
-//! far. A queue begins at that time and moves on by the work of its requests: an estimate when one
-//! starts, corrected when it ends. The queue that is furthest behind is next.
+//! The queues are served by fair queuing in virtual time, which is work: seats times seconds. Each
+//! queue stands at the work that it has got, requests in progress included, and the queue that is
+//! furthest behind is next. A queue that gets its first request begins where the one furthest
+//! behind stands: it saves no claims while it has nothing to do.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::histogram::Histogram;
+use super::hand::deal;
 use super::{Asking, Fit, LevelSpec, Now};
 
-/// The work of a request that has not ended, per seat.
+/// The least work of a request per seat, until it has ended: several that start at the same time
+/// count, too.
 const ESTIMATE: f64 = 0.003;
 /// Upper bound of the part of its level's nominal seats that one request takes.
 const SEATS_PART_MAX: f64 = 0.15;
@@ -75,9 +77,6 @@ pub(crate) struct Level<W> {
     running: HashMap<u64, Running>,
     waiting: usize,
     executing_seats: u32,
-    /// The virtual time, at a time.
-    virtual_time: f64,
-    advanced: Now,
     /// By the name of the schema.
     counts: BTreeMap<Arc<str>, Counts>,
 }
@@ -86,8 +85,11 @@ struct Queue<W> {
     waiting: VecDeque<Waiting<W>>,
     executing: u32,
     executing_seats: u32,
-    /// The virtual time at which its next request starts.
-    starts: f64,
+    /// The sum of the times when its running requests began, in seconds, each as often as it has
+    /// seats.
+    begun: f64,
+    /// The work of its requests that have ended, and where it began.
+    done: f64,
 }
 
 struct Waiting<W> {
@@ -107,7 +109,7 @@ struct Running {
 }
 
 impl<W> Level<W> {
-    pub(super) fn new(spec: LevelSpec, now: Now) -> Level<W> {
+    pub(super) fn new(spec: LevelSpec) -> Level<W> {
         Level {
             spec,
             retired: false,
@@ -118,8 +120,6 @@ impl<W> Level<W> {
             running: HashMap::new(),
             waiting: 0,
             executing_seats: 0,
-            virtual_time: 0.0,
-            advanced: now,
             counts: BTreeMap::new(),
         }
     }
@@ -225,16 +225,6 @@ impl<W> Level<W> {
         }
     }
 
-    /// Moves the virtual time on.
-    pub(super) fn advance(&mut self, now: Now) {
-        let passed = now.saturating_sub(self.advanced);
-        self.advanced = self.advanced.max(now);
-        if !self.queues.is_empty() {
-            let rate = f64::from(self.executing_seats) / self.queues.len() as f64;
-            self.virtual_time += passed.as_secs_f64() * rate;
-        }
-    }
-
     /// Starts a request that has not waited.
     pub(super) fn run(&mut self, id: u64, asking: &Asking, seats: u32, now: Now) {
         let queue = self.choose(asking.flow);
@@ -266,33 +256,30 @@ impl<W> Level<W> {
             return Err(Refusal::QueueFull);
         }
         counts.in_queue += 1;
-        let queue = queue_at(&mut self.queues, at, self.virtual_time);
-        if queue.waiting.is_empty() {
-            // A queue saves no claims while it has no request that waits.
-            queue.starts = queue.starts.max(self.virtual_time);
-        }
-        queue.waiting.push_back(Waiting {
-            id,
-            schema: Arc::clone(asking.schema),
-            seats: asking.seats,
-            counts: asking.counts,
-            arrived: now,
-            waker: waker(),
-        });
+        queue_at(&mut self.queues, at, now)
+            .waiting
+            .push_back(Waiting {
+                id,
+                schema: Arc::clone(asking.schema),
+                seats: asking.seats,
+                counts: asking.counts,
+                arrived: now,
+                waker: waker(),
+            });
         self.waiting += 1;
         Ok(())
     }
 
     /// Seats of the request that is next; 0 if none waits.
-    pub(super) fn next_seats(&self) -> u32 {
-        let queue = self.next_queue().and_then(|at| self.queues.get(&at));
+    pub(super) fn next_seats(&self, now: Now) -> u32 {
+        let queue = self.next_queue(now).and_then(|at| self.queues.get(&at));
         let first = queue.and_then(|queue| queue.waiting.front());
         first.map_or(0, |first| self.charged(first.seats))
     }
 
     /// Starts the request that is next, and returns its waker.
     pub(super) fn start_next(&mut self, now: Now) -> Option<W> {
-        let at = self.next_queue()?;
+        let at = self.next_queue(now)?;
         let first = self.queues.get_mut(&at)?.waiting.pop_front()?;
         self.waiting -= 1;
         let counts = counts_of(&mut self.counts, &first.schema);
@@ -337,10 +324,10 @@ impl<W> Level<W> {
         counts.executing_seats += u64::from(seats);
         self.executing_seats = self.executing_seats.saturating_add(seats);
         if let Some(at) = queue {
-            let queue = queue_at(&mut self.queues, at, self.virtual_time);
+            let queue = queue_at(&mut self.queues, at, now);
             queue.executing += 1;
             queue.executing_seats += seats;
-            queue.starts += f64::from(seats) * ESTIMATE;
+            queue.begun += f64::from(seats) * now.as_secs_f64();
         }
         let running = Running {
             schema,
@@ -359,9 +346,11 @@ impl<W> Level<W> {
         let Some(at) = ended.queue else { return };
         if let Some(queue) = self.queues.get_mut(&at) {
             let took = now.saturating_sub(ended.started).as_secs_f64();
+            let seats = f64::from(ended.seats);
             queue.executing -= 1;
             queue.executing_seats -= ended.seats;
-            queue.starts += f64::from(ended.seats) * (took - ESTIMATE);
+            queue.begun -= seats * ended.started.as_secs_f64();
+            queue.done += seats * took;
         }
         self.forget_idle(at);
     }
@@ -374,10 +363,10 @@ impl<W> Level<W> {
     }
 
     /// The queue with requests that wait whose first one would end first in virtual time.
-    fn next_queue(&self) -> Option<u32> {
+    fn next_queue(&self, now: Now) -> Option<u32> {
         let all = self.queues.iter().filter_map(|(at, queue)| {
             let first = queue.waiting.front()?;
-            let ends = queue.starts + f64::from(self.charged(first.seats)) * ESTIMATE;
+            let ends = queue.stands(now) + f64::from(self.charged(first.seats)) * ESTIMATE;
             Some((ends, *at))
         });
         all.min_by(|one, other| one.0.total_cmp(&other.0))
@@ -396,41 +385,32 @@ impl<W> Level<W> {
     }
 }
 
-/// The different queues in a flow's hand: each digit of the hash, written with falling bases,
-/// chooses one of the queues that are left.
-pub(super) fn deal(flow: u64, queuing: Queuing) -> impl Iterator<Item = u32> {
-    /// No hash chooses more: a hand takes at most 60 bits.
-    const HAND_MAX: usize = 60;
-    let mut left = flow;
-    let mut chosen = [0; HAND_MAX];
-    let hand = (queuing.hand.min(queuing.queues) as usize).min(HAND_MAX);
-    (0..hand).map(move |at| {
-        let base = u64::from(queuing.queues) - at as u64;
-        // Below the number of queues.
-        let mut card = (left % base) as u32;
-        left /= base;
-        // Skips the queues that are gone, in ascending order.
-        for taken in &chosen[..at] {
-            if card >= *taken {
-                card += 1;
-            }
-        }
-        let place = chosen[..at].partition_point(|taken| *taken < card);
-        chosen.copy_within(place..at, place + 1);
-        chosen[place] = card;
-        card
-    })
+impl<W> Queue<W> {
+    /// The virtual time of the queue.
+    fn stands(&self, now: Now) -> f64 {
+        let seats = f64::from(self.executing_seats);
+        let in_progress = seats * now.as_secs_f64() - self.begun;
+        self.done + in_progress.max(0.0) + seats * ESTIMATE
+    }
 }
 
 fn counts_of<'a>(counts: &'a mut BTreeMap<Arc<str>, Counts>, schema: &Arc<str>) -> &'a mut Counts {
     counts.entry(Arc::clone(schema)).or_default()
 }
 
-fn queue_at<W>(queues: &mut BTreeMap<u32, Queue<W>>, at: u32, virtual_time: f64) -> &mut Queue<W> {
+/// The queue of this number. A new one begins where the queue stands that is furthest behind.
+fn queue_at<W>(queues: &mut BTreeMap<u32, Queue<W>>, at: u32, now: Now) -> &mut Queue<W> {
+    let behind = if queues.contains_key(&at) {
+        0.0
+    } else {
+        let all = queues.values().map(|queue| queue.stands(now));
+        all.min_by(f64::total_cmp).unwrap_or(0.0)
+    };
     queues.entry(at).or_insert_with(|| Queue {
         waiting: VecDeque::new(),
         executing: 0,
         executing_seats: 0,
-        starts: virtual_time,
+        begun: 0.0,
+        done: behind,
     })
 }

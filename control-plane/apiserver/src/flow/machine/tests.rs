@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use super::level::deal;
+use super::hand::deal;
 use super::*;
 
 /// Small numbers that look random; one seed gives one sequence.
@@ -245,6 +245,32 @@ fn a_quiet_flow_is_served_before_the_backlog_of_a_noisy_one() {
     }
     let quiet = machine.woken().into_iter().filter(|waker| *waker == 2);
     assert_eq!(quiet.count(), 5);
+}
+
+#[test]
+fn a_flow_that_comes_late_is_not_behind_work_in_progress() {
+    let mut machine = machine(10, &[level("a", 1, 0)]);
+    let running: Vec<Ticket> = (0..10)
+        .map(|_| runs(ask(&mut machine, "a", 1, 1, 0)))
+        .collect();
+    for _ in 0..100 {
+        waits(ask(&mut machine, "a", 1, 1, 1));
+    }
+    // The requests of the noisy flow have run for three seconds, and none has ended.
+    let name: Arc<str> = "a".into();
+    let late = Asking {
+        level: &name,
+        schema: &name,
+        flow: hash(2),
+        seats: 1,
+        counts: true,
+    };
+    waits(machine.ask(&late, Duration::from_secs(3), || 2));
+    for ticket in &running[..3] {
+        machine.leave(ticket, Outcome::Done, Duration::from_secs(3));
+    }
+    let woken = machine.woken();
+    assert!(woken.contains(&2), "{woken:?}");
 }
 
 #[test]
