@@ -6,6 +6,8 @@ mod ending;
 mod figures;
 mod judge;
 mod recovery;
+mod sabotage;
+mod starts;
 mod transfers;
 
 use std::cmp::Ordering;

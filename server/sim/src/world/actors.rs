@@ -1,105 +1,19 @@
 //! Turning the actors of a process, and carrying what they say to other hosts and to clients.
 
-use etcd_api::etcdserverpb::DeleteRangeRequest;
-use etcd_api::etcdserverpb::alarm_request::AlarmAction;
 use raft::{Body, Message, RoleKind};
 use server::driver::Replies;
-use server::event::{ApplyEvent, ConsensusEvent};
-use server::request::Request;
+use server::event::ConsensusEvent;
 
+use super::sabotage::{clears_alarm, diverge, drop_empty, is_revoke, rename};
 use super::{Event, Failed, MICRO, MILLI, Named, World};
 use crate::canary::Canary;
-use crate::host::Crash;
-use crate::process::{ACTORS, Actor, Fatal, Process, Start, Turn};
+use crate::process::{ACTORS, Actor, Fatal, Turn};
 
 /// A turn on a slow disk, and one of a slow applier.
 const SLOW_SYNC: u64 = 100 * MILLI;
 const SLOW_APPLY: u64 = 300 * MILLI;
 
 impl World {
-    pub(super) fn start(&mut self, host: usize) -> Result<(), Failed> {
-        let this = &mut self.hosts[host];
-        if this.is_up() || this.retired || this.restart_at.is_some_and(|at| at > self.now) {
-            return Ok(());
-        }
-        this.restart_at = None;
-        let joins = !this.begun && this.settings.joins();
-        let told = self.told_of_cluster(host);
-        if joins && told.is_empty() {
-            self.asks_again(host);
-            return Ok(());
-        }
-        let this = &mut self.hosts[host];
-        let time_of_day = this.clock.time_of_day + self.now;
-        let started = Process::start(&this.disk, &this.settings, time_of_day, &told);
-        let (process, found, is_new) = match started {
-            Ok(Start::Runs {
-                process,
-                found,
-                is_new,
-            }) => (process, found, is_new),
-            Ok(Start::Refused(why)) => return self.turns_away_newcomer(host, &told, &why),
-            Ok(Start::Removed) => {
-                self.note(&format!("h{host} was removed and does not start"));
-                self.retire(host);
-                return Ok(());
-            }
-            Err(Fatal(what)) if this.crash_to_come.is_some() => {
-                self.note(&format!("h{host} cannot start: {what}"));
-                return self.dies(host);
-            }
-            Err(Fatal(what)) => {
-                let what = format!("host {host} cannot start on its disk: {what}");
-                return Err(("durable prefix", what));
-            }
-        };
-        self.figures.joined += usize::from(joins);
-        let known = std::mem::replace(&mut this.begun, true);
-        this.id = process.member_id;
-        // The documents say that it is for one start.
-        let is_forced = std::mem::take(&mut this.settings.config.force_new_cluster);
-        let is_old = std::mem::take(&mut this.has_old_disk);
-        let is_another = is_forced || is_old || !known;
-        this.clock.start(self.now);
-        this.process = Some(*process);
-        if is_new {
-            self.judge_newcomer(host, &told)?;
-        }
-        self.judge_start(host, &found, is_another)?;
-        let this = &self.hosts[host];
-        let (term, last) = (found.hard_state.term, this.shadow.newest.last());
-        let text = format!(
-            "h{host} starts: term {term}, log to {last}, applied {}",
-            found.applied
-        );
-        self.note(&text);
-        self.schedule(host);
-        if !joins {
-            self.publish(host);
-        }
-        self.calls_others(host);
-        Ok(())
-    }
-
-    /// An actor could not go on: the process ends, as the server's does.
-    fn dies(&mut self, host: usize) -> Result<(), Failed> {
-        let how = self.hosts[host].crash_to_come;
-        self.crash(host, how.unwrap_or(Crash::Killed));
-        Ok(())
-    }
-
-    pub(super) fn resume(&mut self, host: usize) {
-        let this = &mut self.hosts[host];
-        if !this.paused {
-            return;
-        }
-        this.paused = false;
-        this.clock.wake(self.now);
-        self.note(&format!("h{host} goes on"));
-        self.schedule(host);
-        self.wake_clients_of(host);
-    }
-
     pub(super) fn deliver(&mut self, mut message: Message) {
         if self.canary == Some(Canary::BoughtVotes) {
             match &mut message.body {
@@ -452,58 +366,4 @@ impl World {
         self.hear_of_changes();
         self.wake_clients_of(host);
     }
-}
-
-/// The canaries: this member applies something else than the log has.
-fn diverge(process: &mut Process, change: fn(Request) -> Request) {
-    for event in &mut process.ports.to_apply {
-        let ApplyEvent::Committed(entries) = event else {
-            continue;
-        };
-        for committed in entries {
-            if let Ok(request) = Request::decode(&committed.entry.data) {
-                committed.request = Some(change(request));
-            }
-        }
-    }
-}
-
-fn rename(request: Request) -> Request {
-    match request {
-        Request::ClusterMemberAttrSet(mut set) => {
-            if let Some(attributes) = &mut set.member_attributes {
-                attributes.name += "?";
-            }
-            Request::ClusterMemberAttrSet(set)
-        }
-        request => request,
-    }
-}
-
-/// Mem_etcd's bug M8: an empty value deletes the key.
-fn drop_empty(request: Request) -> Request {
-    match request {
-        Request::Put(put) if put.value.is_empty() => Request::DeleteRange(DeleteRangeRequest {
-            key: put.key,
-            ..Default::default()
-        }),
-        request => request,
-    }
-}
-
-fn is_revoke(event: &ConsensusEvent) -> bool {
-    let ConsensusEvent::Propose(proposal) = event else {
-        return false;
-    };
-    proposal.reply.is_none() && matches!(proposal.request, Request::LeaseRevoke(_))
-}
-
-fn clears_alarm(event: &ConsensusEvent) -> bool {
-    let ConsensusEvent::Propose(proposal) = event else {
-        return false;
-    };
-    let Request::Alarm(alarm) = &proposal.request else {
-        return false;
-    };
-    alarm.action() == AlarmAction::Deactivate
 }
