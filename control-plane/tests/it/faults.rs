@@ -156,8 +156,9 @@ async fn stale_lists_are_no_older_than_they_may_be() {
     let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client().await);
     let mut newest = 0;
     for at in 0..40 {
-        let made = maps.create(&PostParams::default(), &map(&format!("map-{at}")));
-        newest = version(&made.await.unwrap());
+        let object = map(&format!("map-{at}"));
+        let made = maps.create(&PostParams::default(), &object).await;
+        newest = version(&made.unwrap());
     }
     let listed = async |params: ListParams| {
         let list = maps.list(&params).await.unwrap();
@@ -304,8 +305,8 @@ async fn check(cluster: &Faulty, bug: Bug) -> Result<(), String> {
         if number == ORDERS - 1 {
             for number in 0..DELETED {
                 for receipt in receipts(&maps, number).await {
-                    let deleted = maps.delete(&receipt, &DeleteParams::default());
-                    deleted.await.unwrap();
+                    let params = DeleteParams::default();
+                    maps.delete(&receipt, &params).await.unwrap();
                 }
             }
         }
@@ -328,7 +329,7 @@ async fn check(cluster: &Faulty, bug: Bug) -> Result<(), String> {
     }
     let ledger = maps.get("ledger").await.unwrap().data.unwrap_or_default();
     let charged: u64 = ledger.values().map(|text| operator::number(text)).sum();
-    if charged != (1..=ORDERS).sum() {
+    if charged != (1..=ORDERS).sum::<u64>() {
         wrong.push(format!("{charged} is charged"));
     }
     operator.abort();
