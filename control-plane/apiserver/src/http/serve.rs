@@ -13,7 +13,7 @@ use crate::aggregation::pass::Destination;
 use crate::auth::{Attributes, User};
 use crate::clock;
 use crate::flow::FlowControl;
-use crate::flow::rules::Schema;
+use crate::flow::rules::{Flow, Schema};
 use crate::http::api::Api;
 use crate::http::audited::Auditing;
 use crate::http::call::Call;
@@ -115,29 +115,15 @@ async fn answer(
         // What decides about writes is read from the caches. Empty ones would let everything pass.
         api.reader().reflector.loaded().await;
     }
-    let exempt = is_probe(&info) || api.0.registry.authorizer.is_exempt(&attributes.user);
     let flow = fair::flow(api, &info, &attributes);
     *schema = flow.as_ref().map(|flow| Arc::clone(&flow.schema));
-    let turn = Turn {
-        slots: &api.0.slots,
-        exempt,
-        reads: [Method::GET, Method::HEAD].contains(&parts.method),
-        limit: match (&api.0.flow, &flow) {
-            (Some(control), Some(flow)) => Limit::Seats {
-                control,
-                flow,
-                seats: fair::seats(api, &info, &query),
-            },
-            (None, _) if !exempt => Limit::Slots,
-            _ => Limit::Nothing,
-        },
-    };
+    let turn = turn(api, parts, &info, &attributes, flow.as_ref());
     let place = turn.enter(true).await?;
     // Authorization comes first: only users who may ask learn whether a path exists.
     auditing.authorize(api, &attributes).await?;
     if let Some(destination) = Destination::of(api, &segments) {
         // A slow body must not hold a slot that others need.
-        drop(slot);
+        drop(place);
         let asked = (&*parts, &*segments, &query);
         return destination.pass(api, asked, &attributes.user, body).await;
     }
@@ -170,6 +156,32 @@ async fn answer(
     let answer = carry_out(parts, &call, &attributes, received.take()).await;
     drop(place);
     call.warned(answer)
+}
+
+/// What a request may take.
+fn turn<'a>(
+    api: &'a Api,
+    parts: &Parts,
+    info: &Info,
+    attributes: &Attributes,
+    flow: Option<&'a Flow>,
+) -> Turn<'a> {
+    let query = Query::parse(parts.uri.query().unwrap_or_default());
+    let exempt = is_probe(info) || api.0.registry.authorizer.is_exempt(&attributes.user);
+    Turn {
+        slots: &api.0.slots,
+        exempt,
+        reads: [Method::GET, Method::HEAD].contains(&parts.method),
+        limit: match (&api.0.flow, flow) {
+            (Some(control), Some(flow)) => Limit::Seats {
+                control,
+                flow,
+                seats: fair::seats(api, info, &query),
+            },
+            (None, _) if !exempt => Limit::Slots,
+            _ => Limit::Nothing,
+        },
+    }
 }
 
 /// Answers a call, or lets it meet a fault.
