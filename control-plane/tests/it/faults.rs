@@ -21,11 +21,13 @@ use operator::Bug;
 
 const POLL: Duration = Duration::from_millis(20);
 /// The seeds that find every bug below.
-const SEEDS: [u64; 4] = [1, 2, 3, 4];
+const SEEDS: [u64; 6] = [1, 2, 3, 4, 5, 6];
+/// Seeds that together show every way in which a watch ends.
+const WATCH_SEEDS: u64 = 6;
 const BUGS: [Bug; 3] = [Bug::TrustsStaleCache, Bug::MissesDelete, Bug::NotIdempotent];
 /// The number of orders, and of those whose receipts are deleted.
-const ORDERS: u64 = 5;
-const DELETED: u64 = 2;
+const ORDERS: u64 = 8;
+const DELETED: u64 = 7;
 
 /// A cluster with faults; it ends when dropped.
 struct Faulty {
@@ -182,7 +184,24 @@ async fn stale_lists_are_no_older_than_they_may_be() {
 
 #[tokio::test]
 async fn watches_end_early_and_their_events_are_late_but_none_is_left_out() {
-    let cluster = Faulty::start(&["--seed=5", "--faults=watch-delay=1,watch-expiry=1"]);
+    let mut ends = BTreeSet::new();
+    for seed in 1..=WATCH_SEEDS {
+        watch_to_the_end(seed, &mut ends).await;
+    }
+    for end in [
+        "clean",
+        "too old resource version: N",
+        "The resourceVersion for the provided watch is too old.",
+    ] {
+        assert!(ends.contains(end), "{ends:?}");
+    }
+}
+
+/// Creates objects and sees all of them, in order, in one watch after the other; collects how these
+/// end.
+async fn watch_to_the_end(seed: u64, ends: &mut BTreeSet<String>) {
+    let seed = format!("--seed={seed}");
+    let cluster = Faulty::start(&[&seed, "--faults=watch-delay=1,watch-expiry=1"]);
     let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client().await);
     let list = maps.list(&ListParams::default()).await.unwrap();
     let mut from = list.metadata.resource_version.unwrap();
@@ -192,7 +211,7 @@ async fn watches_end_early_and_their_events_are_late_but_none_is_left_out() {
             .await
             .unwrap();
     }
-    let (mut seen, mut ends) = (Vec::new(), BTreeSet::new());
+    let mut seen = Vec::new();
     while seen.len() < names.len() {
         let watch = maps.watch(&WatchParams::default(), &from).await.unwrap();
         let mut events = pin!(watch);
@@ -215,13 +234,6 @@ async fn watches_end_early_and_their_events_are_late_but_none_is_left_out() {
         ends.insert(end);
     }
     assert_eq!(seen, names);
-    for end in [
-        "clean",
-        "too old resource version: N",
-        "The resourceVersion for the provided watch is too old.",
-    ] {
-        assert!(ends.contains(end), "{ends:?}");
-    }
 }
 
 #[tokio::test]
@@ -316,9 +328,17 @@ async fn check(cluster: &Faulty, bug: Bug) -> Result<(), String> {
         });
         let order: ConfigMap = serde_json::from_value(order).unwrap();
         maps.create(&params, &order).await.unwrap();
-        // An operator looks at the orders by their names: when this one has its receipt, it has
-        // done what is left to do for those before.
-        until(async || (!receipts(&maps, number).await.is_empty()).then_some(())).await;
+        // An operator looks at the orders by their names: when this one is charged, it has done what
+        // is left to do for those before.
+        let name = format!("order-{number}");
+        until(async || {
+            let order = maps.get(&name).await.ok()?;
+            order
+                .annotations()
+                .contains_key(operator::CHARGED)
+                .then_some(())
+        })
+        .await;
     }
     let mut wrong = Vec::new();
     for number in 0..ORDERS {
@@ -355,7 +375,8 @@ async fn seeds_find_bugs_that_a_calm_cluster_hides() {
         assert_eq!(check(&calm, bug).await, Ok(()), "{bug:?} without faults");
     }
     drop(calm);
-    let kinds = "--faults=conflicts,stale-reads,watch-delay,watch-expiry,throttling,errors,cuts";
+    let kinds =
+        "--faults=conflicts,stale-reads=0.5,watch-delay,watch-expiry=1,throttling,errors,cuts";
     let mut found: Vec<(Bug, u64, String)> = Vec::new();
     for seed in SEEDS {
         let cluster = Faulty::start(&[&format!("--seed={seed}"), kinds]);

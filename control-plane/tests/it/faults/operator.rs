@@ -1,7 +1,7 @@
 //! A small operator, once as it should be and three times with a classic bug.
 //!
-//! Orders are config maps with an amount. The operator charges each order to a ledger, marks it as
-//! charged, and keeps one receipt for it: one that is deleted is written again.
+//! Orders are config maps with an amount. The operator keeps one receipt for each order, charges it to
+//! a ledger, and marks it as charged. A receipt that is deleted is written again.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -16,7 +16,8 @@ use serde_json::json;
 
 /// What all its config maps are labelled with.
 const OURS: &str = "app=shop";
-const CHARGED: &str = "charged";
+/// Marks orders that are charged.
+pub(super) const CHARGED: &str = "charged";
 /// Time after which the operator starts again after an error, as a pod does.
 const RESTART_AFTER: Duration = Duration::from_millis(50);
 
@@ -96,16 +97,16 @@ impl Operator {
             .cloned()
             .collect();
         for order in orders {
-            if !order.annotations().contains_key(CHARGED) {
-                self.charge(&order).await?;
-                let marked = self.mark(order.clone()).await?;
-                self.learn(marked);
-            }
             let name = order.name_any();
             let is_receipt =
                 |map: &ConfigMap| map.labels().get("order").is_some_and(|of| *of == name);
             if !self.known.values().any(is_receipt) {
                 self.write_receipt(&name).await?;
+            }
+            if !order.annotations().contains_key(CHARGED) {
+                self.charge(&order).await?;
+                let marked = self.mark(order.clone()).await?;
+                self.learn(marked);
             }
         }
         Ok(())
