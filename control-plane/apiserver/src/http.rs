@@ -1,6 +1,7 @@
 //! Requests and responses: connections, heads, bodies, media types, and the documents that are not
 //! objects. [`crate::registry`] decides what an object may become.
 
+pub(crate) mod aggregation;
 pub(crate) mod api;
 pub(crate) mod audited;
 pub(crate) mod body;

@@ -17,7 +17,6 @@
 #![forbid(unsafe_code)]
 
 pub mod admission;
-mod aggregation;
 pub mod audit;
 pub mod auth;
 mod cidr;
@@ -49,7 +48,7 @@ use machinery::status::Status;
 use tokio::net::TcpListener;
 
 use admission::{Chain, Context};
-use aggregation::Aggregator;
+use http::aggregation::Aggregator;
 use http::api::{Api, Core};
 use registry::Registry;
 use resources::catalogue::{Catalogue, Resource};
@@ -84,7 +83,7 @@ impl Server {
         let (served, synced) = tokio::sync::watch::channel(false);
         let defining = tokio::spawn(definitions::follow(Arc::clone(&api.0.registry), served));
         let checking = tokio::spawn(type_checking::follow(Arc::clone(&api.0.registry)));
-        let aggregating = tokio::spawn(aggregation::follow(
+        let aggregating = tokio::spawn(http::aggregation::follow(
             Arc::clone(&api.0.registry),
             Arc::clone(&api.0.aggregator),
         ));

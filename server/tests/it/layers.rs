@@ -92,6 +92,7 @@ const APISERVER: Layers = Layers {
                 "resources",
                 "storage",
                 "validate",
+                "webhook",
             ],
         ),
         // What follows CustomResourceDefinitions, and writes what becomes of them.

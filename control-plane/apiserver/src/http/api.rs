@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::aggregation::Aggregator;
 use crate::audit;
 use crate::faults::Faults;
 use crate::flow::FlowControl;
+use crate::http::aggregation::Aggregator;
 use crate::http::connections::Limits;
 use crate::http::openapi::custom::CustomDocuments;
 use crate::http::slots::Slots;

@@ -18,10 +18,10 @@ use machinery::status::Status;
 use machinery::time::Timestamp;
 use serde_json::{Value, json};
 
-use crate::aggregation::pass::Passed;
 use crate::audit::{Beginning, Level, Log, Record, ResponseStatus, Stage};
 use crate::auth::{Attributes, User, rbac};
 use crate::clock;
+use crate::http::aggregation::pass::Passed;
 use crate::http::api::Api;
 use crate::http::media::{JSON, yaml};
 use crate::http::reply;

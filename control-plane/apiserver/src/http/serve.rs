@@ -9,11 +9,11 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use machinery::status::Status;
 
-use crate::aggregation::pass::Destination;
 use crate::auth::{Attributes, User};
 use crate::clock;
 use crate::flow::FlowControl;
 use crate::flow::rules::{Flow, Schema};
+use crate::http::aggregation::pass::Destination;
 use crate::http::api::Api;
 use crate::http::audited::Auditing;
 use crate::http::call::Call;

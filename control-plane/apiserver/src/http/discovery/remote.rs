@@ -7,7 +7,7 @@ mod tests;
 use machinery::object;
 use serde_json::{Value, json};
 
-use crate::aggregation::Remote;
+use crate::http::aggregation::Remote;
 
 /// Adds them to `GET /apis` in the old form.
 pub(crate) fn add_groups(list: &mut Value, all: &[Remote]) {
