@@ -5,10 +5,7 @@ pub(crate) mod server;
 mod services;
 pub(crate) mod world;
 
-use std::sync::Arc;
-
 use serde_json::{Value, json};
-use tokio::sync::Notify;
 
 use server::{Hook, Reply, allow, patch};
 use world::{Answer, GROUP, World, label, map, pod, rule};
