@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
-use apiserver::admission::node_restriction::{self, NodeRestriction};
+use apiserver::admission::plugins::node_restriction::{self, NodeRestriction};
 use apiserver::setup::Setup;
 use apiserver::{Config, Server};
 use clap::{ArgMatches, Command};

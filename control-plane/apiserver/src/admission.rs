@@ -6,25 +6,15 @@
 //! plugins may still refuse the state to store. Policies and then webhooks are the last in each
 //! half; only quotas come after them, as they charge what is stored.
 
-mod certificates;
-mod classes;
 mod conditions;
 pub mod escalation;
 mod expressions;
 mod known;
-mod limits;
 mod matching;
-mod namespaces;
-pub mod node_restriction;
-mod nodes;
-mod pod_security;
-mod pods;
+pub mod plugins;
 mod policies;
-mod quota;
 mod request;
 mod rounds;
-mod runtime_class;
-pub mod service_account;
 mod webhooks;
 
 use std::sync::Arc;
@@ -166,7 +156,7 @@ pub(crate) struct Chain {
     validating_policies: Option<validating_policy::Validating>,
     validating: Option<validating::Validating>,
     /// The last of all: it charges writes that nothing else refuses.
-    quota: Option<quota::ResourceQuota>,
+    quota: Option<plugins::quota::ResourceQuota>,
 }
 
 /// The plugins that run unless they are switched off, by the names that Kubernetes has for them.
@@ -190,11 +180,11 @@ pub const PLUGINS: [&str; 19] = [
     mutating::NAME,
     validating_policy::NAME,
     validating::NAME,
-    quota::NAME,
+    plugins::quota::NAME,
 ];
 
 /// The plugins that run only if they are asked for.
-pub const OPTIONAL: [&str; 1] = [node_restriction::NAME];
+pub const OPTIONAL: [&str; 1] = [plugins::node_restriction::NAME];
 
 /// Proof that a write passed the first half of the chain; the second takes it.
 #[must_use = "a write that was mutated has to be validated"]
@@ -215,7 +205,7 @@ impl Chain {
             validating_policies: runs(validating_policy::NAME)
                 .then(validating_policy::Validating::new),
             validating: runs(validating::NAME).then(validating::Validating::new),
-            quota: runs(quota::NAME).then(quota::ResourceQuota::new),
+            quota: runs(plugins::quota::NAME).then(plugins::quota::ResourceQuota::new),
         }
     }
 
@@ -341,21 +331,23 @@ impl Attributes<'_> {
 /// All plugins, in Kubernetes' order.
 fn in_order(more: Vec<Arc<dyn Plugin>>) -> Vec<Arc<dyn Plugin>> {
     let mut plugins: Vec<Arc<dyn Plugin>> = vec![
-        Arc::new(namespaces::NamespaceLifecycle),
-        Arc::new(limits::LimitRanger),
+        Arc::new(plugins::namespaces::NamespaceLifecycle),
+        Arc::new(plugins::limits::LimitRanger),
     ];
     plugins.extend(more);
-    plugins.push(Arc::new(nodes::TaintNodesByCondition));
-    plugins.push(Arc::new(pod_security::PodSecurity));
-    plugins.push(Arc::new(pods::Priority));
-    plugins.push(Arc::new(pods::DefaultTolerationSeconds));
-    plugins.push(Arc::new(classes::DefaultStorageClass));
-    plugins.push(Arc::new(classes::PersistentVolumeClaimResize));
-    plugins.push(Arc::new(runtime_class::RuntimeClass));
-    plugins.push(Arc::new(certificates::CertificateApproval));
-    plugins.push(Arc::new(certificates::CertificateSigning));
-    plugins.push(Arc::new(certificates::CertificateSubjectRestriction));
-    plugins.push(Arc::new(classes::DefaultIngressClass));
+    plugins.push(Arc::new(plugins::nodes::TaintNodesByCondition));
+    plugins.push(Arc::new(plugins::pod_security::PodSecurity));
+    plugins.push(Arc::new(plugins::pods::Priority));
+    plugins.push(Arc::new(plugins::pods::DefaultTolerationSeconds));
+    plugins.push(Arc::new(plugins::classes::DefaultStorageClass));
+    plugins.push(Arc::new(plugins::classes::PersistentVolumeClaimResize));
+    plugins.push(Arc::new(plugins::runtime_class::RuntimeClass));
+    plugins.push(Arc::new(plugins::certificates::CertificateApproval));
+    plugins.push(Arc::new(plugins::certificates::CertificateSigning));
+    plugins.push(Arc::new(
+        plugins::certificates::CertificateSubjectRestriction,
+    ));
+    plugins.push(Arc::new(plugins::classes::DefaultIngressClass));
     plugins
 }
 
@@ -365,10 +357,14 @@ mod tests {
 
     #[test]
     fn the_names_are_those_of_the_plugins_that_run() {
-        let plugins = in_order(vec![Arc::new(service_account::ServiceAccount)]);
+        let plugins = in_order(vec![Arc::new(plugins::service_account::ServiceAccount)]);
         let mut names: Vec<_> = plugins.iter().map(|plugin| plugin.name()).collect();
         names.extend([mutating_policy::NAME, mutating::NAME]);
-        names.extend([validating_policy::NAME, validating::NAME, quota::NAME]);
+        names.extend([
+            validating_policy::NAME,
+            validating::NAME,
+            plugins::quota::NAME,
+        ]);
         assert_eq!(names, PLUGINS);
     }
 }

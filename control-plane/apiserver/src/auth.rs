@@ -6,20 +6,12 @@
 
 pub mod authenticate;
 pub mod authorize;
-pub mod bootstrap_token;
 pub mod certificate;
 mod follow;
-pub mod front_proxy;
 pub mod impersonate;
-pub mod jwt;
-pub(crate) mod node;
-pub mod openid;
 pub mod pki;
-pub mod rbac;
 pub mod review;
 pub mod tls;
-pub mod token;
-pub mod token_review;
 pub mod user;
 
 use std::collections::BTreeMap;
@@ -118,7 +110,7 @@ pub trait Authorizer: Send + Sync + 'static {
         &'a self,
         reader: &'a Reader,
         attributes: &'a Attributes,
-    ) -> Answer<'a, rbac::Decision> {
+    ) -> Answer<'a, authorize::rbac::Decision> {
         Box::pin(async move {
             let allowed = match self.authorize(reader, attributes).await {
                 Ok(()) => true,
@@ -126,13 +118,13 @@ pub trait Authorizer: Send + Sync + 'static {
                 Err(status) => return Err(status),
             };
             let reason = String::new();
-            Ok(rbac::Decision { allowed, reason })
+            Ok(authorize::rbac::Decision { allowed, reason })
         })
     }
 
     /// True if the user's requests are served however many others are in progress.
     fn is_exempt(&self, user: &User) -> bool {
-        rbac::is_master(user)
+        authorize::rbac::is_master(user)
     }
 
     /// Answers a review of `authorization.k8s.io`: a kind that is never stored and asks what a user

@@ -3,7 +3,7 @@
 use machinery::{protobuf, strict};
 use serde_json::Value;
 
-use crate::http::body::{self, Expected};
+use crate::http::question::body::{self, Expected};
 use crate::registry::lifecycle;
 use crate::registry::options::Validation;
 use crate::registry::strategy;

@@ -2,25 +2,13 @@
 //! objects. [`crate::registry`] decides what an object may become.
 
 pub(crate) mod aggregation;
+pub(crate) mod answer;
 pub(crate) mod api;
-pub(crate) mod audited;
-pub(crate) mod body;
 pub(crate) mod call;
-pub(crate) mod connections;
-pub(crate) mod delete_options;
 pub(crate) mod discovery;
-pub(crate) mod fair;
-pub(crate) mod faulted;
-pub(crate) mod list;
-pub(crate) mod media;
+pub(crate) mod door;
+pub mod faults;
 pub(crate) mod nonresource;
 pub(crate) mod openapi;
-pub(crate) mod patch;
-pub(crate) mod reply;
-pub(crate) mod request;
-pub(crate) mod serve;
-pub(crate) mod slots;
-pub(crate) mod spliced;
+pub(crate) mod question;
 pub(crate) mod subresource;
-pub(crate) mod table;
-pub(crate) mod watch;

@@ -11,31 +11,22 @@
 //!
 //! [`faults`] decides which requests meet faults on purpose, for tests of clients.
 //!
-//! Beside them, `definitions` lets custom resources come and go, `conversion` asks the webhooks that
-//! convert their objects, `aggregation` passes requests on to servers that extend this one,
-//! `type_checking` warns the authors of policies, and `flow_upkeep` keeps the objects of flow control.
+//! Beside them, `upkeep` follows what changes the API itself: definitions of custom resources,
+//! policies, the objects of flow control. `setup` puts the layers together.
 #![forbid(unsafe_code)]
 
 pub mod admission;
 pub mod audit;
 pub mod auth;
-mod cidr;
-mod clock;
-mod config;
-mod conversion;
-mod definitions;
-pub mod faults;
+mod basics;
 mod flow;
-mod flow_upkeep;
 pub mod fuzzing;
 mod http;
-mod pkcs10;
-mod printers;
 mod registry;
 mod resources;
 pub mod setup;
 mod storage;
-mod type_checking;
+mod upkeep;
 mod validate;
 mod webhook;
 
@@ -55,9 +46,10 @@ use resources::catalogue::{Catalogue, Resource};
 use storage::reflector::Reflector;
 use storage::store::Store;
 
-pub use config::Config;
-pub use http::connections::Limits;
+pub use http::door::connections::Limits;
+pub use http::faults;
 pub use resources::custom;
+pub use setup::config::Config;
 pub use storage::reader::Reader;
 
 /// How long to wait before trying again to make the built-in objects.
@@ -81,13 +73,16 @@ impl Server {
         let (made, built) = tokio::sync::watch::channel(false);
         let building = tokio::spawn(keep_built(Arc::clone(&api.0.registry), made));
         let (served, synced) = tokio::sync::watch::channel(false);
-        let defining = tokio::spawn(definitions::follow(Arc::clone(&api.0.registry), served));
-        let checking = tokio::spawn(type_checking::follow(Arc::clone(&api.0.registry)));
+        let defining = tokio::spawn(upkeep::definitions::follow(
+            Arc::clone(&api.0.registry),
+            served,
+        ));
+        let checking = tokio::spawn(upkeep::type_checking::follow(Arc::clone(&api.0.registry)));
         let aggregating = tokio::spawn(http::aggregation::follow(
             Arc::clone(&api.0.registry),
             Arc::clone(&api.0.aggregator),
         ));
-        let keeping = tokio::spawn(flow_upkeep::follow(Arc::clone(&api.0.registry)));
+        let keeping = tokio::spawn(upkeep::flow::follow(Arc::clone(&api.0.registry)));
         let tasks = [
             following,
             compacting,
@@ -110,7 +105,7 @@ impl Server {
     pub fn router(&self) -> axum::Router {
         let api = self.api.clone();
         axum::Router::new()
-            .fallback(move |request: Request| http::serve::serve(api.clone(), request))
+            .fallback(move |request: Request| http::door::serve::serve(api.clone(), request))
     }
 
     /// Waits until the built-in objects exist and reads are served, of custom resources too.
@@ -158,14 +153,14 @@ impl Server {
 
     /// Answers requests on a listener until [`Server::stop`].
     pub async fn serve(&self, listener: TcpListener) -> std::io::Result<()> {
-        http::connections::keep_alive::set(&listener)?;
-        http::connections::serve(&self.api, listener, None).await
+        http::door::connections::keep_alive::set(&listener)?;
+        http::door::connections::serve(&self.api, listener, None).await
     }
 
     /// Answers requests over encrypted connections until [`Server::stop`].
     pub async fn serve_tls(&self, listener: TcpListener, tls: Tls) -> std::io::Result<()> {
-        http::connections::keep_alive::set(&listener)?;
-        http::connections::serve(&self.api, listener, Some(tls)).await
+        http::door::connections::keep_alive::set(&listener)?;
+        http::door::connections::serve(&self.api, listener, Some(tls)).await
     }
 
     /// Ends watches and listeners.
@@ -214,8 +209,8 @@ fn connected(client: etcd_api::Client, config: Config) -> Api {
     };
     Api(Arc::new(Core {
         registry: Arc::new(registry),
-        slots: http::slots::Slots::new(&config.limits),
-        flow: http::serve::flow_control(&config.limits),
+        slots: http::door::slots::Slots::new(&config.limits),
+        flow: http::door::serve::flow_control(&config.limits),
         aggregator: Arc::new(Aggregator::new(config.proxy_identity)),
         custom_documents: Default::default(),
         audit: config.audit,
@@ -243,8 +238,8 @@ async fn keep_built(registry: Arc<Registry>, made: tokio::sync::watch::Sender<bo
 
 async fn build(registry: &Arc<Registry>) -> Result<(), Status> {
     registry::builtin::make(registry).await?;
-    flow_upkeep::make(registry).await?;
-    registry::bootstrap::make(registry).await
+    upkeep::flow::make(registry).await?;
+    registry::builtin::bootstrap::make(registry).await
 }
 
 /// Lets the store forget what is older than one period; never if that is zero.

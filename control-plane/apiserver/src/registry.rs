@@ -3,22 +3,15 @@
 
 pub(crate) mod allocate;
 pub(crate) mod answer;
-pub(crate) mod bind;
-pub(crate) mod bootstrap;
 pub(crate) mod builtin;
-pub(crate) mod certificate_request;
 pub(crate) mod definition;
-pub(crate) mod delete;
-pub(crate) mod edit;
-pub(crate) mod evict;
 pub(crate) mod lifecycle;
 pub(crate) mod managed;
 pub(crate) mod options;
-pub(crate) mod patch;
-pub(crate) mod scale;
+pub(crate) mod printers;
 pub(crate) mod strategy;
 pub(crate) mod ttl;
-pub(crate) mod write;
+pub(crate) mod verbs;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -29,13 +22,13 @@ use machinery::status::Status;
 use serde_json::Value;
 
 use crate::admission::Chain;
-use crate::auth::front_proxy::FrontProxy;
-use crate::auth::token::Issuer;
+use crate::auth::authenticate::front_proxy::FrontProxy;
+use crate::auth::authenticate::token::Issuer;
 use crate::auth::{Authenticator, Authorizer, User};
 use crate::storage::reader::Reader;
 use crate::storage::views;
 use ttl::EventLeases;
-use write::Writer;
+use verbs::write::Writer;
 
 /// The field manager of this process's own writes.
 const OWN_MANAGER: &str = "kube-apiserver";
@@ -113,7 +106,7 @@ impl Registry {
     ) -> Result<(), Status> {
         let user = User::default();
         let writer = self.own_writer(&user, kind, namespace)?;
-        let options = delete::Options::default();
+        let options = verbs::delete::Options::default();
         writer.delete(name, options).await.map(|_| ())
     }
 

@@ -1,6 +1,7 @@
 //! Puts authentication, authorization and admission together from what a command line says: where
 //! keys and certificates come from, who is let in, what they may do.
 
+pub(crate) mod config;
 #[cfg(test)]
 mod tests;
 
@@ -9,24 +10,24 @@ use std::sync::Arc;
 
 use crate::admission::Plugin;
 use crate::admission::escalation::PrivilegeEscalation;
-use crate::admission::service_account::ServiceAccount;
+use crate::admission::plugins::service_account::ServiceAccount;
 use crate::auth::Authorizer;
+use crate::auth::authenticate::front_proxy::{self, FrontProxy};
+use crate::auth::authenticate::jwt::Key;
+use crate::auth::authenticate::jwt::public::PublicKey;
+use crate::auth::authenticate::openid::{self, OpenId};
+use crate::auth::authenticate::token::Issuer;
+use crate::auth::authenticate::token_review::{self, Reviewer};
 use crate::auth::authenticate::{Credentials, StaticTokens};
 pub use crate::auth::authorize::Mode;
 use crate::auth::authorize::Modes;
-use crate::auth::front_proxy::{self, FrontProxy};
 use crate::auth::impersonate::Impersonating;
-use crate::auth::jwt::Key;
-use crate::auth::jwt::public::PublicKey;
-use crate::auth::openid::{self, OpenId};
 use crate::auth::pki::{self, Identity, Pki};
 use crate::auth::tls::{self, Tls};
-use crate::auth::token::Issuer;
-use crate::auth::token_review::{self, Reviewer};
-use crate::cidr::Cidr;
-use crate::clock;
-use crate::config::Config;
-use crate::faults::OBSERVER;
+use crate::basics::cidr::Cidr;
+use crate::basics::clock;
+use crate::http::faults::OBSERVER;
+use crate::setup::config::Config;
 
 /// The default issuer of tokens.
 pub const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";

@@ -1,41 +1,15 @@
 //! Validation of objects. The schema checks types when a body is decoded; these rules check the
 //! rest.
 
-mod address;
-pub(crate) mod api_service;
-pub(crate) mod autoscaler;
-mod causes;
-pub(crate) mod certificate;
-pub(crate) mod config;
-pub(crate) mod definition;
-pub(crate) mod devices;
-pub(crate) mod endpoints;
-pub(crate) mod event;
-mod expressions;
-mod field;
-pub(crate) mod flow;
-pub(crate) mod ingress;
-pub(crate) mod job;
+pub(crate) mod access;
+pub(crate) mod cluster;
+pub(crate) mod extension;
 mod meta;
-pub(crate) mod network;
-pub(crate) mod node;
-pub(crate) mod pod;
-pub(crate) mod policies;
-pub(crate) mod policy;
-pub(crate) mod priority;
-mod quantity;
-pub(crate) mod quota;
-pub(crate) mod rbac;
-mod rolling;
-mod schedule;
-mod selector;
-mod shown;
-pub(crate) mod status;
-pub(crate) mod storage;
+pub(crate) mod networking;
 #[cfg(test)]
 mod tests;
-pub(crate) mod webhook;
-pub(crate) mod workload;
+pub(crate) mod words;
+pub(crate) mod workloads;
 
 use std::borrow::Cow;
 
@@ -45,9 +19,9 @@ use serde_json::Value;
 use crate::resources::catalogue::Resource;
 use crate::resources::convert;
 
-pub(crate) use causes::Causes;
 pub(crate) use meta::{annotations, labels};
-pub(crate) use network::{addresses, checks_health, reached_from_outside};
+pub(crate) use networking::network::{addresses, checks_health, reached_from_outside};
+pub(crate) use words::causes::Causes;
 
 /// Rules that the cluster's owner decides.
 #[derive(Debug, Clone, Copy, Default)]
@@ -59,7 +33,7 @@ pub(crate) struct Policy {
 impl Policy {
     fn apply(self, causes: &mut Causes) {
         if self.privileged {
-            causes.allow(pod::PRIVILEGED);
+            causes.allow(workloads::pod::PRIVILEGED);
         }
     }
 }

@@ -11,7 +11,7 @@ use machinery::object::{self, Object};
 use machinery::schema::{self, Kind, Names, Scope};
 use serde_json::Value;
 
-use crate::namespace::is_event;
+use crate::loops::namespace::is_event;
 
 /// Verbs of a kind whose objects can be watched and deleted.
 const COLLECTED: [&str; 3] = ["delete", "list", "watch"];

@@ -7,28 +7,16 @@
 
 mod cache;
 mod decision;
-mod deployment;
-mod disruption;
-mod endpoint_slice;
-mod garbage;
 mod graph;
 mod kinds;
 mod loops;
 mod manager;
 mod meta;
-mod namespace;
-mod node_lifecycle;
-mod pod_gc;
 mod pods;
 mod recorder;
-mod replica_set;
-mod resource_quota;
-mod root_ca;
 mod selection;
-mod service_account;
 pub mod shell;
 mod sources;
-mod taint_eviction;
 
 #[cfg(test)]
 mod tests;
@@ -52,20 +40,20 @@ fn loop_names() -> impl Iterator<Item = &'static str> {
 
 fn all_loops(root_ca: &str) -> Vec<Box<dyn Loop>> {
     let mut loops: Vec<Box<dyn Loop>> = vec![
-        Box::new(namespace::Namespaces),
-        Box::new(service_account::ServiceAccounts),
-        Box::new(replica_set::ReplicaSets),
-        Box::new(deployment::Deployments),
-        Box::new(garbage::Garbage),
-        Box::new(endpoint_slice::EndpointSlices),
-        Box::new(node_lifecycle::NodeLifecycle),
-        Box::new(taint_eviction::TaintEviction),
-        Box::new(pod_gc::PodGc),
-        Box::new(disruption::Disruption),
-        Box::new(resource_quota::ResourceQuotas),
+        Box::new(loops::namespace::Namespaces),
+        Box::new(loops::service_account::ServiceAccounts),
+        Box::new(loops::replica_set::ReplicaSets),
+        Box::new(loops::deployment::Deployments),
+        Box::new(loops::garbage::Garbage),
+        Box::new(loops::endpoint_slice::EndpointSlices),
+        Box::new(loops::node_lifecycle::NodeLifecycle),
+        Box::new(loops::taint_eviction::TaintEviction),
+        Box::new(loops::pod_gc::PodGc),
+        Box::new(loops::disruption::Disruption),
+        Box::new(loops::resource_quota::ResourceQuotas),
     ];
     if !root_ca.is_empty() {
-        loops.push(Box::new(root_ca::RootCa(root_ca.to_owned())));
+        loops.push(Box::new(loops::root_ca::RootCa(root_ca.to_owned())));
     }
     loops
 }

@@ -1,5 +1,18 @@
 //! The interface of a loop: the changes that wake it, and its decisions.
 
+pub(crate) mod deployment;
+pub(crate) mod disruption;
+pub(crate) mod endpoint_slice;
+pub(crate) mod garbage;
+pub(crate) mod namespace;
+pub(crate) mod node_lifecycle;
+pub(crate) mod pod_gc;
+pub(crate) mod replica_set;
+pub(crate) mod resource_quota;
+pub(crate) mod root_ca;
+pub(crate) mod service_account;
+pub(crate) mod taint_eviction;
+
 use std::sync::Arc;
 use std::time::Duration;
 

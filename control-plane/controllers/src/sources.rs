@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use machinery::schema::Kind;
 
 use crate::cache::{Caches, Feed, kind_of};
-use crate::root_ca;
+use crate::loops::root_ca;
 
 /// The informers of a kind and the caches each one feeds.
 pub(crate) fn sources_of(kind: &Arc<Kind>) -> Vec<(Informer, Feed)> {

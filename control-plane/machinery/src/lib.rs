@@ -6,30 +6,25 @@
 //! network, clock or thread: callers pass the time in.
 #![forbid(unsafe_code)]
 
-pub mod amounts;
 pub mod apply;
 mod budget;
 pub mod cel;
 pub mod defaults;
-pub mod event;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
-pub mod intstr;
-pub mod limits;
-pub mod name;
 pub mod object;
 pub mod patch;
-mod pattern;
 pub mod protobuf;
-pub mod quantity;
 pub mod queue;
-pub mod quota;
+pub mod resources;
 pub mod schema;
 pub mod selector;
 pub mod status;
 pub mod strict;
 pub mod structural;
-mod text_format;
-pub mod time;
+pub mod values;
 pub mod world;
-mod zero;
+
+pub use resources::{amounts, limits, quota};
+pub use values::{intstr, name, quantity, time};
+pub use world::event;

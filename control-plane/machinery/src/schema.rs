@@ -8,6 +8,7 @@ mod kind;
 mod parse;
 #[cfg(test)]
 mod tests;
+pub(crate) mod zero;
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};

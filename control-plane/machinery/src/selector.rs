@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use crate::{name, object};
+use crate::{object, values::name};
 
 /// Why a selector could not be parsed, in the words of Go's parser.
 #[derive(Debug, Clone, PartialEq, Eq)]

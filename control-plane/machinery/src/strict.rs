@@ -12,7 +12,7 @@ use serde::de::DeserializeSeed;
 use serde_json::Value;
 
 use crate::schema::Message;
-use crate::zero;
+use crate::schema::zero;
 use read::{Context, Expected, Seed};
 
 /// Maximum number of problems reported for one body.

@@ -3,6 +3,7 @@
 //!
 //! Objects are JSON with `apiVersion` and `kind`; errors are the API's own.
 
+pub mod event;
 #[cfg(any(test, feature = "memory"))]
 pub mod memory;
 

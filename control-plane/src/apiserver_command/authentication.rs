@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use apiserver::auth::{front_proxy, openid, token_review};
+use apiserver::auth::authenticate::{front_proxy, openid, token_review};
 use apiserver::setup::Further;
 use clap::ArgMatches;
 use clap::parser::ValueSource;

@@ -1,13 +1,19 @@
 //! Every write passes admission, and admission can refuse every write.
 
+pub(crate) mod classes;
+pub(crate) mod pod_security;
+pub(crate) mod policies;
+pub(crate) mod quotas;
+pub(crate) mod webhooks;
+
 use std::sync::{Arc, Mutex};
 
 use apiserver::Config;
 use apiserver::Server;
 use apiserver::admission::{Attributes, Context, Plugin};
 use apiserver::auth::Answer;
-use apiserver::auth::jwt::Key;
-use apiserver::auth::token::Issuer;
+use apiserver::auth::authenticate::jwt::Key;
+use apiserver::auth::authenticate::token::Issuer;
 use axum::body::{Body, to_bytes};
 use http::{Request, StatusCode};
 use machinery::object;
@@ -16,7 +22,7 @@ use serde_json::{Value, json};
 use testkit::Launch;
 use tower::ServiceExt as _;
 
-use crate::cluster::BINARY;
+use crate::harness::cluster::BINARY;
 
 /// Records what it is asked to admit, and refuses what the test chooses.
 #[derive(Default)]
@@ -301,7 +307,7 @@ async fn every_subresource_passes_the_one_chain() {
         (
             "POST",
             REQUESTS.to_owned(),
-            crate::security::signing_request("r", "devs", "example.com/signer"),
+            crate::users::security::signing_request("r", "devs", "example.com/signer"),
             "CREATE certificatesigningrequests/ r: CertificateSigningRequest from ",
         ),
         (

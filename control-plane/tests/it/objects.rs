@@ -1,8 +1,13 @@
 //! The life of objects from creation to deletion, over plain HTTP.
 
+pub(crate) mod conversion;
+pub(crate) mod custom;
+pub(crate) mod definitions;
+pub(crate) mod managed;
+
 use serde_json::{Value, json};
 
-use crate::cluster::Cluster;
+use crate::harness::cluster::Cluster;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{Attributes, CREATE, Context, DELETE, Plugin};
 use crate::auth::authorize::Rbac;
-use crate::auth::rbac::{self, escalation};
+use crate::auth::authorize::rbac::{self, escalation};
 use crate::auth::{self, Answer};
 
 /// Refuses roles and bindings that grant more than their writer holds. Kubernetes checks this when

@@ -12,7 +12,7 @@ use super::Log;
 use super::event::{Event, ObjectRef, ResponseStatus};
 use super::policy::{Level, Stage, Verdict};
 use crate::auth::{Attributes, User};
-use crate::clock;
+use crate::basics::clock;
 use machinery::time::Timestamp;
 
 /// Upper bound of the name of a client's program, in bytes. The rest is cut.

@@ -21,7 +21,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use machinery::time::Timestamp;
 
-use crate::clock;
+use crate::basics::clock;
 
 /// The mode of new files, and of new directories of theirs.
 const FILE_MODE: u32 = 0o600;

@@ -1,8 +1,14 @@
 //! Authentication by the certificate of the connection, then by a bearer token, else as anonymous.
 //! It does not know what users may do.
 
+pub mod bootstrap_token;
+pub mod front_proxy;
+pub mod jwt;
+pub mod openid;
 #[cfg(test)]
 mod tests;
+pub mod token;
+pub mod token_review;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,15 +23,15 @@ use machinery::status::Status;
 use machinery::time::Timestamp;
 use serde_json::Value;
 
-use super::front_proxy::FrontProxy;
-use super::openid::OpenId;
+use super::review;
 use super::tls::Peer;
-use super::token::{Issuer, Objects};
-use super::token_review::Reviewer;
 use super::{Answer, Authenticator, User};
-use super::{bootstrap_token, review};
-use crate::clock;
+use crate::basics::clock;
 use crate::storage::reader::Reader;
+use front_proxy::FrontProxy;
+use openid::OpenId;
+use token::{Issuer, Objects};
+use token_review::Reviewer;
 
 /// Tokens from a file: `token,user,uid,"group,group"` in each line.
 #[derive(Default)]

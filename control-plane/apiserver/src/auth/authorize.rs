@@ -1,6 +1,9 @@
 //! Decides what users may do, by the modes of authorization. It does not know how users are
 //! authenticated.
 
+pub(crate) mod node;
+pub mod rbac;
+
 use std::sync::Arc;
 
 use machinery::schema::Kind;
@@ -8,12 +11,12 @@ use machinery::status::Status;
 use serde_json::Value;
 
 use super::follow::{Follower, View};
-use super::node::Nodes;
-use super::rbac::{self, Decision, Policy, Rule, bootstrap};
 use super::review;
 use super::user::{ANONYMOUS, node_name};
 use super::{Answer, Attributes, Authorizer, User};
 use crate::storage::reader::Reader;
+use node::Nodes;
+use rbac::{Decision, Policy, Rule, bootstrap};
 
 /// A mode of authorization. A request is allowed if one of the modes allows it; none forbids what
 /// another allows.

@@ -35,9 +35,9 @@ use rcgen::{
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
+use super::authenticate::jwt::Key;
+use super::authorize::rbac::MASTERS;
 use super::certificate::Kept;
-use super::jwt::Key;
-use super::rbac::MASTERS;
 
 const DAY_SECONDS: i64 = 24 * 3600;
 /// Validity of the authority.

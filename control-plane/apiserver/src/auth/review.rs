@@ -10,7 +10,7 @@ use machinery::status::{Cause, Status};
 use machinery::time::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::rbac::{Decision, Rule};
+use super::authorize::rbac::{Decision, Rule};
 use super::{Attributes, User};
 
 const GROUP: &str = "authorization.k8s.io";

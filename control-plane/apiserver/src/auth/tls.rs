@@ -26,10 +26,10 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use super::authenticate::front_proxy::FrontProxy;
 use super::certificate::{Bearer, Subject};
-use super::front_proxy::FrontProxy;
 use super::pki::Identity;
-use crate::clock;
+use crate::basics::clock;
 
 /// The client certificate of a connection. Every request of the connection has it among its
 /// extensions.

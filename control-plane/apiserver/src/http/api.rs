@@ -5,12 +5,12 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use crate::audit;
-use crate::faults::Faults;
 use crate::flow::FlowControl;
 use crate::http::aggregation::Aggregator;
-use crate::http::connections::Limits;
+use crate::http::door::connections::Limits;
+use crate::http::door::slots::Slots;
+use crate::http::faults::Faults;
 use crate::http::openapi::custom::CustomDocuments;
-use crate::http::slots::Slots;
 use crate::registry::Registry;
 use crate::storage::reader::Reader;
 

@@ -8,11 +8,11 @@ use machinery::status::Status;
 use serde_json::{Value, json};
 
 use crate::flow::FlowControl;
+use crate::http::answer::media::{self, JSON};
+use crate::http::answer::reply;
 use crate::http::api::Api;
 use crate::http::discovery::{self, remote};
-use crate::http::media::{self, JSON};
 use crate::http::openapi;
-use crate::http::reply;
 use crate::resources::catalogue::Catalogue;
 use crate::storage::entry::to_json;
 

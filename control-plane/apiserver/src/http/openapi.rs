@@ -9,7 +9,7 @@ use bytes::Bytes;
 use machinery::schema::{self, Field, Kind, ListType, Message, Type};
 use serde_json::{Map, Value, json};
 
-use crate::http::patch;
+use crate::http::question::patch;
 use crate::storage::entry::to_json;
 
 const TIME: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Time";

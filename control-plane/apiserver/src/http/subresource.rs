@@ -7,11 +7,11 @@ use machinery::defaults;
 use machinery::status::{self, Status};
 use serde_json::Value;
 
-use crate::http::body::{self, Expected};
+use crate::http::answer::media;
 use crate::http::call::Call;
-use crate::http::media;
-use crate::registry::scale::scale_of;
-use crate::registry::write::Change;
+use crate::http::question::body::{self, Expected};
+use crate::registry::verbs::scale::scale_of;
+use crate::registry::verbs::write::Change;
 use crate::storage::views;
 
 /// Serves a request about a subresource.

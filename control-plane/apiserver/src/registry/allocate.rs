@@ -9,8 +9,8 @@ use machinery::object;
 use machinery::status::{Cause, Status};
 use serde_json::{Value, json};
 
-use crate::cidr::Cidr;
-use crate::clock;
+use crate::basics::cidr::Cidr;
+use crate::basics::clock;
 use crate::registry::Registry;
 use crate::registry::strategy;
 use crate::resources::catalogue::{Resource, Storage};

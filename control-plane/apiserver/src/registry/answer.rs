@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use crate::admission::CREATE;
 use crate::auth::user::ISSUED_CREDENTIAL_ID;
-use crate::clock;
-use crate::registry::write::Writer;
+use crate::basics::clock;
+use crate::registry::verbs::write::Writer;
 
 impl Writer<'_> {
     /// Answers a review: a kind that can only be created and is never stored.

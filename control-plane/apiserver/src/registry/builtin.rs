@@ -1,11 +1,13 @@
 //! Built-in objects: namespaces, priority classes, the range of service addresses, and the service
 //! of this server.
 
+pub(crate) mod bootstrap;
+
 use machinery::schema;
 use machinery::status::Status;
 use serde_json::{Value, json};
 
-use crate::cidr::Cidr;
+use crate::basics::cidr::Cidr;
 use crate::registry::Registry;
 use crate::storage::interest::Interest;
 

@@ -6,7 +6,7 @@ use machinery::status::Status;
 use machinery::strict;
 use serde_json::{Map, Value, json};
 
-use crate::clock;
+use crate::basics::clock;
 use crate::registry::strategy::{self, Generation};
 use crate::resources::catalogue::Resource;
 

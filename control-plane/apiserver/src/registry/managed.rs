@@ -13,10 +13,10 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::auth::Attributes;
-use crate::clock;
+use crate::basics::clock;
 use crate::registry::options::Validation;
 use crate::registry::strategy;
-use crate::registry::write::Writer;
+use crate::registry::verbs::write::Writer;
 use crate::resources::catalogue::Resource;
 use crate::resources::convert;
 

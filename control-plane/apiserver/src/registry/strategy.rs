@@ -1,6 +1,6 @@
 //! What is particular about each resource: one strategy for each, found by group and resource.
 //!
-//! Every kind takes the same way through [`crate::registry::write`] and its neighbours. Where a
+//! Every kind takes the same way through [`crate::registry::verbs::write`] and its neighbours. Where a
 //! kind differs from the others, they look into its strategy; no other place compares a kind with
 //! a name. A resource without a row has [`DEFAULT`], so that a kind of another group that is
 //! called like one of ours is not taken for it.
@@ -23,7 +23,7 @@ use machinery::schema::{self, Kind};
 use serde_json::Value;
 
 use crate::auth::User;
-use crate::printers::{self, Layout};
+use crate::registry::printers::{self, Layout};
 use crate::resources::catalogue::{ROOT, Resource, Storage};
 use crate::resources::convert::Conversion;
 use crate::resources::fields::{self, Selectable};

@@ -3,7 +3,7 @@
 use machinery::status::Status;
 use tokio::sync::Mutex;
 
-use crate::clock;
+use crate::basics::clock;
 use crate::storage::store::Store;
 
 /// Lifetime of an event.

@@ -13,7 +13,7 @@ use machinery::object;
 use machinery::schema;
 use serde_json::Value;
 
-use crate::clock;
+use crate::basics::clock;
 use crate::storage::reader::Reader;
 
 /// The port of HTTPS.

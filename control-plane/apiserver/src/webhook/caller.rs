@@ -11,7 +11,7 @@ use http_body_util::Full;
 use super::client::{Answer, Client, Failure};
 use super::kubeconfig::{Credentials, Kubeconfig};
 use super::trust;
-use crate::clock;
+use crate::basics::clock;
 
 /// Time for one attempt.
 const PATIENCE: Duration = Duration::from_secs(30);

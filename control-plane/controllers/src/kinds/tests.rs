@@ -112,7 +112,9 @@ fn left(simulation: &Simulation, kind: &Arc<Kind>) -> Vec<String> {
     let items = simulation.items(kind);
     let in_n = items.iter().filter(|one| object::namespace(one) == "n");
     let names = in_n.map(|one| object::name(one).to_owned());
-    names.filter(|name| name != crate::root_ca::NAME).collect()
+    names
+        .filter(|name| name != crate::loops::root_ca::NAME)
+        .collect()
 }
 
 #[test]

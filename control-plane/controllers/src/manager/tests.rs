@@ -1,8 +1,8 @@
 use super::*;
 use crate::cache::kind_of;
-use crate::namespace::Namespaces;
-use crate::node_lifecycle::NodeLifecycle;
-use crate::service_account::ServiceAccounts;
+use crate::loops::namespace::Namespaces;
+use crate::loops::node_lifecycle::NodeLifecycle;
+use crate::loops::service_account::ServiceAccounts;
 use crate::tests::fixtures;
 use k8s_openapi::api::core::v1::{Namespace, Node, ServiceAccount};
 

@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use super::library::time;
 use super::shape::{Shape, ShapeKind};
 use super::value::{List, Map, Text, Value, Why};
-use crate::time::Timestamp;
+use crate::values::time::Timestamp;
 
 /// The value of JSON in expressions.
 pub(super) fn value<'a>(json: &'a Json, shape: &'a Shape) -> Result<Value<'a>, Why> {

@@ -18,8 +18,8 @@ use super::library::url::Url;
 use super::read;
 use super::shape::{Identity, Shape};
 use super::types::Type;
-use crate::quantity::Quantity;
-use crate::time::Timestamp;
+use crate::values::quantity::Quantity;
+use crate::values::time::Timestamp;
 
 #[derive(Debug, Clone)]
 pub(crate) enum Value<'a> {

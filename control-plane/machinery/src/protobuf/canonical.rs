@@ -6,10 +6,10 @@
 
 use super::wire::{self, put_varint};
 use crate::budget::Budget;
-use crate::quantity::Quantity;
+use crate::schema::zero;
 use crate::schema::{Field, Message, Type};
-use crate::time::{Timestamp, go_duration, parse_go_duration};
-use crate::zero;
+use crate::values::quantity::Quantity;
+use crate::values::time::{Timestamp, go_duration, parse_go_duration};
 
 /// The decoder's own bound.
 const DEPTH_MAX: usize = super::decode::DEPTH_MAX;

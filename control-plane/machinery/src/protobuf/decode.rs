@@ -10,10 +10,10 @@ use serde_json::{Map, Number, Value, json};
 use super::wire::{Fields, Raw, malformed, utf8};
 use super::{Error, MAGIC};
 use crate::budget::Budget;
-use crate::quantity::Quantity;
+use crate::schema::zero;
 use crate::schema::{self, Message, Type};
-use crate::time::{Timestamp, go_duration};
-use crate::zero;
+use crate::values::quantity::Quantity;
+use crate::values::time::{Timestamp, go_duration};
 
 /// 100: Kubernetes' deepest kind, a pod in a cron job, has about 20; a JSON schema may nest deeper.
 pub(super) const DEPTH_MAX: usize = 100;

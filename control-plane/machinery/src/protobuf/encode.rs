@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::Error;
 use super::wire::{put_bytes, put_fixed64, put_number, put_varint};
 use crate::schema::{self, Field, Message, Type};
-use crate::time::{Timestamp, parse_go_duration};
+use crate::values::time::{Timestamp, parse_go_duration};
 
 /// 200: twice the depth that is decoded; serde_json itself reads no deeper than 128.
 const DEPTH_MAX: usize = 200;

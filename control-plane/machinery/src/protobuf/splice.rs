@@ -131,7 +131,7 @@ impl<'a> Canonical<'a> {
         }
         let raw = find(bytes, field.number)?;
         let value = Decoder::new().value(&field.kind, raw).ok()?;
-        let hidden = field.omit_empty && !field.pointer && crate::zero::is_empty(&value);
+        let hidden = field.omit_empty && !field.pointer && crate::schema::zero::is_empty(&value);
         (!hidden).then_some(value)
     }
 }

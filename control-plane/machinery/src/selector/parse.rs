@@ -1,7 +1,7 @@
 //! Parses the query forms of selectors; errors are in the words of Go's parsers.
 
 use super::{Error, FieldRequirement, Operator, Requirement};
-use crate::name;
+use crate::values::name;
 
 /// Parses `a=b,c in (d,e),!f`.
 pub(super) fn labels(text: &str) -> Result<Vec<Requirement>, Error> {

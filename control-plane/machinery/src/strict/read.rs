@@ -11,10 +11,10 @@ use serde_json::{Map, Value};
 
 use super::PROBLEMS_MAX;
 use crate::budget::Budget;
-use crate::quantity::Quantity;
+use crate::schema::zero;
 use crate::schema::{Message, Type};
-use crate::time::{Timestamp, go_duration, parse_go_duration};
-use crate::zero;
+use crate::values::quantity::Quantity;
+use crate::values::time::{Timestamp, go_duration, parse_go_duration};
 
 /// The expected type of a value.
 #[derive(Clone, Copy)]

@@ -6,8 +6,8 @@ use super::errors::shown;
 use super::node::Node;
 use super::path::Path;
 use super::walk::walk;
-use crate::name;
 use crate::status::Cause;
+use crate::values::name;
 
 /// What is wrong with the types and the metadata of the objects within a value.
 pub(super) fn check(node: &Node, value: &Value, at: &Path) -> Vec<Cause> {

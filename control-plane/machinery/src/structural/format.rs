@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::node::Kind;
-use crate::text_format::{self, Accepts};
+use crate::values::text_format::{self, Accepts};
 
 /// A format that is checked.
 #[derive(Clone)]

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::format::{self, Format};
 use super::rules::Rule;
-use crate::pattern::Pattern;
+use crate::values::pattern::Pattern;
 
 /// One schema. It describes a value, or restricts one that another schema describes.
 #[derive(Debug, Default)]

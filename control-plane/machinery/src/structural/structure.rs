@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::path::Path;
 use super::shape::{flag, get, is_set, list, properties, text};
-use crate::pattern::Pattern;
 use crate::status::Cause;
+use crate::values::pattern::Pattern;
 
 /// Where a schema stands.
 #[derive(Clone, Copy, PartialEq, Eq)]

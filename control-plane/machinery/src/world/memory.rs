@@ -18,7 +18,7 @@ use crate::object::{self, Object};
 use crate::patch;
 use crate::schema::{self, Kind, Scope};
 use crate::status::Status;
-use crate::time::Timestamp;
+use crate::values::time::Timestamp;
 
 /// What happened to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::super::matching::Matched;
 use super::super::{Attributes, request};
-use crate::clock;
+use crate::basics::clock;
 
 /// The versions of reviews, the newest first.
 pub(super) const V1: &str = "admission.k8s.io/v1";

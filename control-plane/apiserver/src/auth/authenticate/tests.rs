@@ -1,9 +1,9 @@
 use http::HeaderValue;
 use serde_json::json;
 
+use super::super::authenticate::front_proxy;
+use super::super::authenticate::token::tests::{NOW, issue, issuer, now_or_never, token_of, world};
 use super::super::certificate::Bearer;
-use super::super::front_proxy;
-use super::super::token::tests::{NOW, issue, issuer, now_or_never, token_of, world};
 use super::*;
 
 fn authenticator(anonymous: bool) -> Credentials {

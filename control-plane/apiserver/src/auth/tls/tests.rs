@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use machinery::time::Timestamp;
 
-use super::super::front_proxy;
+use super::super::authenticate::front_proxy;
 use super::super::pki::Pki;
 use super::*;
 

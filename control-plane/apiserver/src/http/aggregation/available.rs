@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::task::{JoinError, JoinSet};
 
 use super::{AVAILABLE, Aggregator, GROUP, PLURAL, is_remote};
-use crate::clock;
+use crate::basics::clock;
 use crate::registry::Registry;
 use crate::registry::definition::Condition;
 use crate::storage::following::Following;

@@ -18,9 +18,9 @@ use std::sync::Arc;
 
 use super::Aggregator;
 use crate::auth::User;
+use crate::http::answer::reply;
 use crate::http::api::Api;
-use crate::http::reply;
-use crate::http::request::Query;
+use crate::http::question::request::Query;
 
 /// Headers for one connection alone.
 const OF_CONNECTION: [HeaderName; 8] = [

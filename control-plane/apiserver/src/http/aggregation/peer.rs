@@ -21,8 +21,8 @@ use tokio_rustls::TlsConnector;
 
 use super::pass;
 use crate::auth::User;
+use crate::auth::authorize::rbac::MASTERS;
 use crate::auth::pki::Identity;
-use crate::auth::rbac::MASTERS;
 use crate::storage::reader::Reader;
 use crate::webhook::address::{Place, not_reached};
 use crate::webhook::trust;

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
 use super::{Documents, Shape, add_paths, add_type, collect, hash, path_of, reference_to};
-use crate::http::patch;
+use crate::http::question::patch;
 use crate::resources::catalogue::{Catalogue, Resource};
 use crate::storage::entry::to_json;
 

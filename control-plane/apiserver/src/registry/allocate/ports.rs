@@ -12,7 +12,7 @@ use machinery::status::{Cause, Status};
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::clock;
+use crate::basics::clock;
 use crate::registry::Registry;
 use crate::validate;
 

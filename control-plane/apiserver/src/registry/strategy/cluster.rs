@@ -3,8 +3,8 @@
 use machinery::name;
 
 use super::{DEFAULT, Deletion, Generation, Kept, STATUS_ALONE, Stored, Strategy};
-use crate::printers;
-use crate::registry::{certificate_request, definition};
+use crate::registry::printers;
+use crate::registry::{definition, verbs::certificate_request};
 use crate::resources::convert;
 use crate::resources::fields::field;
 use crate::validate::{self, Rules};
@@ -18,7 +18,7 @@ pub(super) const ROWS: &[Strategy] = &[
         allow_unconditional_update: false,
         decides_about_requests: true,
         rules: Rules {
-            validate: validate::policies::mutating,
+            validate: validate::extension::policies::mutating,
             ..Rules::DEFAULT
         },
         ..DEFAULT
@@ -31,7 +31,7 @@ pub(super) const ROWS: &[Strategy] = &[
         allow_unconditional_update: false,
         decides_about_requests: true,
         rules: Rules {
-            validate: validate::policies::mutating_binding,
+            validate: validate::extension::policies::mutating_binding,
             ..Rules::DEFAULT
         },
         ..DEFAULT
@@ -44,7 +44,7 @@ pub(super) const ROWS: &[Strategy] = &[
         allow_unconditional_update: false,
         decides_about_requests: true,
         rules: Rules {
-            validate: validate::webhook::configuration,
+            validate: validate::extension::webhook::configuration,
             ..Rules::DEFAULT
         },
         ..DEFAULT
@@ -58,8 +58,8 @@ pub(super) const ROWS: &[Strategy] = &[
         allow_unconditional_update: false,
         decides_about_requests: true,
         rules: Rules {
-            validate: validate::policies::validating,
-            validate_subresource_update: |_, _, new| validate::policies::status(new),
+            validate: validate::extension::policies::validating,
+            validate_subresource_update: |_, _, new| validate::extension::policies::status(new),
             ..Rules::DEFAULT
         },
         ..DEFAULT
@@ -72,7 +72,7 @@ pub(super) const ROWS: &[Strategy] = &[
         allow_unconditional_update: false,
         decides_about_requests: true,
         rules: Rules {
-            validate: validate::policies::validating_binding,
+            validate: validate::extension::policies::validating_binding,
             ..Rules::DEFAULT
         },
         ..DEFAULT
@@ -85,7 +85,7 @@ pub(super) const ROWS: &[Strategy] = &[
         allow_unconditional_update: false,
         decides_about_requests: true,
         rules: Rules {
-            validate: validate::webhook::configuration,
+            validate: validate::extension::webhook::configuration,
             ..Rules::DEFAULT
         },
         ..DEFAULT
@@ -102,9 +102,9 @@ pub(super) const ROWS: &[Strategy] = &[
         prepare_for_create: definition::prepare_for_create,
         prepare_for_update: definition::prepare_for_update,
         rules: Rules {
-            validate: validate::definition::check,
-            validate_create: validate::definition::check_create,
-            validate_update: validate::definition::check_update,
+            validate: validate::extension::definition::check,
+            validate_create: validate::extension::definition::check_create,
+            validate_update: validate::extension::definition::check_update,
             any_finalizer: true,
             ..Rules::DEFAULT
         },
@@ -120,8 +120,8 @@ pub(super) const ROWS: &[Strategy] = &[
         prepare_for_create: |service| service["status"] = serde_json::json!({}),
         rules: Rules {
             name: machinery::name::path_segment,
-            validate: validate::api_service::check,
-            validate_subresource_update: |_, _, new| validate::api_service::status(new),
+            validate: validate::extension::api_service::check,
+            validate_subresource_update: |_, _, new| validate::extension::api_service::status(new),
             ..Rules::DEFAULT
         },
         without_effect: |service| {
@@ -156,9 +156,9 @@ pub(super) const ROWS: &[Strategy] = &[
         ],
         rules: Rules {
             name: name::path_segment,
-            validate_create: validate::certificate::check,
-            validate_update: |old, new| validate::certificate::update("", old, new),
-            validate_subresource_update: validate::certificate::update,
+            validate_create: validate::access::certificate::check,
+            validate_update: |old, new| validate::access::certificate::update("", old, new),
+            validate_subresource_update: validate::access::certificate::update,
             ..Rules::DEFAULT
         },
         ..DEFAULT
@@ -170,7 +170,7 @@ pub(super) const ROWS: &[Strategy] = &[
         allow_create_on_update: true,
         allow_unconditional_update: false,
         rules: Rules {
-            validate: validate::config::lease,
+            validate: validate::cluster::config::lease,
             ..Rules::DEFAULT
         },
         ..DEFAULT
@@ -181,8 +181,8 @@ pub(super) const ROWS: &[Strategy] = &[
         columns: &printers::cluster::ENDPOINT_SLICE,
         generation: Generation::OfSpec,
         rules: Rules {
-            validate: validate::endpoints::slice,
-            validate_update: validate::endpoints::slice_update,
+            validate: validate::networking::endpoints::slice,
+            validate_update: validate::networking::endpoints::slice_update,
             checks_name_again: true,
             ..Rules::DEFAULT
         },
@@ -208,10 +208,10 @@ pub(super) const ROWS: &[Strategy] = &[
         columns: &printers::config::EVENT,
         allow_create_on_update: true,
         rules: Rules {
-            validate: |event| validate::event::check(event, true),
+            validate: |event| validate::cluster::event::check(event, true),
             // The newer form of events has rules that the older one does not have.
-            validate_create: validate::event::new,
-            validate_update: validate::event::update,
+            validate_create: validate::cluster::event::new,
+            validate_update: validate::cluster::event::update,
             ..Rules::DEFAULT
         },
         ..DEFAULT
@@ -224,8 +224,8 @@ pub(super) const ROWS: &[Strategy] = &[
         generation: Generation::OfSpec,
         decides_about_requests: true,
         rules: Rules {
-            validate: validate::flow::schema,
-            validate_subresource_update: |_, _, new| validate::flow::status(new),
+            validate: validate::extension::flow::schema,
+            validate_subresource_update: |_, _, new| validate::extension::flow::status(new),
             ..Rules::DEFAULT
         },
         ..DEFAULT
@@ -238,8 +238,8 @@ pub(super) const ROWS: &[Strategy] = &[
         generation: Generation::OfSpec,
         decides_about_requests: true,
         rules: Rules {
-            validate: validate::flow::level,
-            validate_subresource_update: |_, _, new| validate::flow::status(new),
+            validate: validate::extension::flow::level,
+            validate_subresource_update: |_, _, new| validate::extension::flow::status(new),
             ..Rules::DEFAULT
         },
         ..DEFAULT
@@ -259,7 +259,7 @@ pub(super) const ROWS: &[Strategy] = &[
         columns: &printers::cluster::INGRESS,
         generation: Generation::OfSpec,
         rules: Rules {
-            validate: validate::ingress::check,
+            validate: validate::networking::ingress::check,
             ..Rules::DEFAULT
         },
         ..DEFAULT
@@ -305,8 +305,8 @@ pub(super) const ROWS: &[Strategy] = &[
         allow_create_on_update: true,
         rules: Rules {
             name: name::path_segment,
-            validate: |object| validate::rbac::check("ClusterRoleBinding", object),
-            validate_update: validate::rbac::update,
+            validate: |object| validate::access::rbac::check("ClusterRoleBinding", object),
+            validate_update: validate::access::rbac::update,
             checks_name_again: true,
             ..Rules::DEFAULT
         },
@@ -319,7 +319,7 @@ pub(super) const ROWS: &[Strategy] = &[
         allow_create_on_update: true,
         rules: Rules {
             name: name::path_segment,
-            validate: |object| validate::rbac::check("ClusterRole", object),
+            validate: |object| validate::access::rbac::check("ClusterRole", object),
             checks_name_again: true,
             ..Rules::DEFAULT
         },
@@ -332,8 +332,8 @@ pub(super) const ROWS: &[Strategy] = &[
         allow_create_on_update: true,
         rules: Rules {
             name: name::path_segment,
-            validate: |object| validate::rbac::check("RoleBinding", object),
-            validate_update: validate::rbac::update,
+            validate: |object| validate::access::rbac::check("RoleBinding", object),
+            validate_update: validate::access::rbac::update,
             checks_name_again: true,
             ..Rules::DEFAULT
         },
@@ -346,7 +346,7 @@ pub(super) const ROWS: &[Strategy] = &[
         allow_create_on_update: true,
         rules: Rules {
             name: name::path_segment,
-            validate: |object| validate::rbac::check("Role", object),
+            validate: |object| validate::access::rbac::check("Role", object),
             checks_name_again: true,
             ..Rules::DEFAULT
         },
@@ -367,8 +367,8 @@ pub(super) const ROWS: &[Strategy] = &[
         returns_deleted_object: true,
         without_effect: |_| Some("devices are not allocated"),
         rules: Rules {
-            validate: validate::devices::claim,
-            validate_update: validate::devices::unchanged,
+            validate: validate::workloads::devices::claim,
+            validate_update: validate::workloads::devices::unchanged,
             ..Rules::DEFAULT
         },
         ..DEFAULT
@@ -379,8 +379,8 @@ pub(super) const ROWS: &[Strategy] = &[
         returns_deleted_object: true,
         without_effect: |_| Some("devices are not allocated"),
         rules: Rules {
-            validate: validate::devices::template,
-            validate_update: validate::devices::unchanged,
+            validate: validate::workloads::devices::template,
+            validate_update: validate::workloads::devices::unchanged,
             ..Rules::DEFAULT
         },
         ..DEFAULT
@@ -393,8 +393,8 @@ pub(super) const ROWS: &[Strategy] = &[
         returns_deleted_object: true,
         without_effect: |_| Some("devices are not allocated"),
         rules: Rules {
-            validate: validate::devices::slice,
-            validate_update: validate::devices::slice_update,
+            validate: validate::workloads::devices::slice,
+            validate_update: validate::workloads::devices::slice_update,
             ..Rules::DEFAULT
         },
         ..DEFAULT
@@ -406,8 +406,8 @@ pub(super) const ROWS: &[Strategy] = &[
         columns: &printers::config::PRIORITY_CLASS,
         generation: Generation::OfSpec,
         rules: Rules {
-            validate: validate::priority::check,
-            validate_update: validate::priority::update,
+            validate: validate::workloads::priority::check,
+            validate_update: validate::workloads::priority::update,
             ..Rules::DEFAULT
         },
         ..DEFAULT
@@ -434,8 +434,8 @@ pub(super) const ROWS: &[Strategy] = &[
         columns: &printers::cluster::STORAGE_CLASS,
         returns_deleted_object: true,
         rules: Rules {
-            validate: validate::storage::class,
-            validate_update: validate::storage::class_update,
+            validate: validate::cluster::storage::class,
+            validate_update: validate::cluster::storage::class_update,
             ..Rules::DEFAULT
         },
         ..DEFAULT

@@ -4,9 +4,9 @@ use machinery::{name, object};
 use serde_json::{Value, json};
 
 use super::{DEFAULT, Deletion, Generation, Kept, Stored, Strategy, UnknownField, namespace, pod};
-use crate::printers;
+use crate::registry::printers;
 use crate::resources::fields::field;
-use crate::validate::{self, Rules, status};
+use crate::validate::{self, Rules, words::status};
 
 pub(super) const ROWS: &[Strategy] = &[
     Strategy {
@@ -24,8 +24,8 @@ pub(super) const ROWS: &[Strategy] = &[
         resource: "configmaps",
         columns: &printers::config::CONFIG_MAP,
         rules: Rules {
-            validate: validate::config::config_map,
-            validate_update: |old, new| validate::config::immutable("ConfigMap", old, new),
+            validate: validate::cluster::config::config_map,
+            validate_update: |old, new| validate::cluster::config::immutable("ConfigMap", old, new),
             changes_first: true,
             checks_name_again: true,
             ..Rules::DEFAULT
@@ -38,7 +38,7 @@ pub(super) const ROWS: &[Strategy] = &[
         columns: &printers::cluster::ENDPOINTS,
         allow_create_on_update: true,
         rules: Rules {
-            validate: validate::endpoints::endpoints,
+            validate: validate::networking::endpoints::endpoints,
             ..Rules::DEFAULT
         },
         warnings_on_create: |_| {
@@ -70,7 +70,7 @@ pub(super) const ROWS: &[Strategy] = &[
         expires: true,
         rules: Rules {
             name: name::path_segment,
-            validate: |event| validate::event::check(event, false),
+            validate: |event| validate::cluster::event::check(event, false),
             ..Rules::DEFAULT
         },
         unknown_field: UnknownField::NotSupported,
@@ -82,7 +82,7 @@ pub(super) const ROWS: &[Strategy] = &[
         columns: &printers::config::LIMIT_RANGE,
         allow_create_on_update: true,
         rules: Rules {
-            validate: validate::quota::limit_range,
+            validate: validate::cluster::quota::limit_range,
             ..Rules::DEFAULT
         },
         ..DEFAULT
@@ -98,8 +98,10 @@ pub(super) const ROWS: &[Strategy] = &[
         subresources: &[("finalize", namespace::finalize)],
         rules: Rules {
             name: name::dns1123_label,
-            validate: validate::node::namespace,
-            validate_subresource_update: |_, old, new| validate::node::namespace_status(old, new),
+            validate: validate::cluster::node::namespace,
+            validate_subresource_update: |_, old, new| {
+                validate::cluster::node::namespace_status(old, new)
+            },
             ..Rules::DEFAULT
         },
         // Its labels say which pods are admitted.
@@ -114,11 +116,11 @@ pub(super) const ROWS: &[Strategy] = &[
         columns: &printers::cluster::NODE,
         keeps_status_on_create: true,
         rules: Rules {
-            validate: validate::node::node,
-            validate_update: validate::node::node_update,
+            validate: validate::cluster::node::node,
+            validate_update: validate::cluster::node::node_update,
             validate_subresource_update: |_, old, new| {
-                let mut causes = validate::node::status(new);
-                causes.extend(validate::node::node_update(old, new));
+                let mut causes = validate::cluster::node::status(new);
+                causes.extend(validate::cluster::node::node_update(old, new));
                 causes
             },
             ..Rules::DEFAULT
@@ -132,8 +134,8 @@ pub(super) const ROWS: &[Strategy] = &[
         returns_deleted_object: true,
         prepare_for_create: pending,
         rules: Rules {
-            validate: validate::storage::claim,
-            validate_update: validate::storage::claim_update,
+            validate: validate::cluster::storage::claim,
+            validate_update: validate::cluster::storage::claim_update,
             checks_name_again: true,
             ..Rules::DEFAULT
         },
@@ -145,8 +147,8 @@ pub(super) const ROWS: &[Strategy] = &[
         returns_deleted_object: true,
         prepare_for_create: pending,
         rules: Rules {
-            validate: validate::storage::volume,
-            validate_update: validate::storage::volume_update,
+            validate: validate::cluster::storage::volume,
+            validate_update: validate::cluster::storage::volume_update,
             checks_name_again: true,
             ..Rules::DEFAULT
         },
@@ -176,10 +178,10 @@ pub(super) const ROWS: &[Strategy] = &[
             ("resize", pod::resize),
         ],
         rules: Rules {
-            validate: validate::pod::pod,
-            validate_create: validate::pod::created,
-            validate_update: validate::pod::update,
-            validate_subresource_update: validate::pod::subresource_update,
+            validate: validate::workloads::pod::pod,
+            validate_create: validate::workloads::pod::created,
+            validate_update: validate::workloads::pod::update,
+            validate_subresource_update: validate::workloads::pod::subresource_update,
             checks_name_again: true,
             ..Rules::DEFAULT
         },
@@ -193,7 +195,7 @@ pub(super) const ROWS: &[Strategy] = &[
         generation: Generation::OfSpec,
         returns_deleted_object: true,
         rules: Rules {
-            validate: |object| validate::pod::template(object, "template"),
+            validate: |object| validate::workloads::pod::template(object, "template"),
             ..Rules::DEFAULT
         },
         ..DEFAULT
@@ -207,7 +209,9 @@ pub(super) const ROWS: &[Strategy] = &[
         orphans_dependents: true,
         has_plain_selector: true,
         rules: Rules {
-            validate: |object| validate::workload::check("ReplicationController", object),
+            validate: |object| {
+                validate::workloads::workload::check("ReplicationController", object)
+            },
             validate_subresource_update: |_, old, new| {
                 status::check(&status::REPLICA_SET, old, new)
             },
@@ -221,9 +225,9 @@ pub(super) const ROWS: &[Strategy] = &[
         columns: &printers::config::RESOURCE_QUOTA,
         returns_deleted_object: true,
         rules: Rules {
-            validate: validate::quota::quota,
-            validate_update: validate::quota::quota_update,
-            validate_subresource_update: |_, _, new| validate::quota::quota_status(new),
+            validate: validate::cluster::quota::quota,
+            validate_update: validate::cluster::quota::quota_update,
+            validate_subresource_update: |_, _, new| validate::cluster::quota::quota_status(new),
             ..Rules::DEFAULT
         },
         ..DEFAULT
@@ -233,8 +237,8 @@ pub(super) const ROWS: &[Strategy] = &[
         selectable: &[field("type")],
         columns: &printers::config::SECRET,
         rules: Rules {
-            validate: validate::config::secret,
-            validate_update: |old, new| validate::config::immutable("Secret", old, new),
+            validate: validate::cluster::config::secret,
+            validate_update: |old, new| validate::cluster::config::immutable("Secret", old, new),
             changes_first: true,
             checks_name_again: true,
             ..Rules::DEFAULT
@@ -262,8 +266,8 @@ pub(super) const ROWS: &[Strategy] = &[
         allocates: true,
         rules: Rules {
             name: name::dns1123_label,
-            validate: validate::network::service,
-            validate_update: validate::network::service_update,
+            validate: validate::networking::network::service,
+            validate_update: validate::networking::network::service_update,
             changes_first: true,
             ..Rules::DEFAULT
         },

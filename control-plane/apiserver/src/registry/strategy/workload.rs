@@ -4,10 +4,10 @@ use machinery::{name, object};
 use serde_json::Value;
 
 use super::{DEFAULT, Generation, Kept, Strategy, UnknownField, job};
-use crate::printers;
+use crate::registry::printers;
 use crate::resources::convert;
 use crate::resources::fields::field;
-use crate::validate::{self, Rules, status};
+use crate::validate::{self, Rules, words::status};
 
 /// Annotation with the number of changes of a daemon set's template.
 const TEMPLATE_NUMBER: &str = "deprecated.daemonset.template.generation";
@@ -18,8 +18,10 @@ pub(super) const ROWS: &[Strategy] = &[
         resource: "controllerrevisions",
         columns: &printers::workload::CONTROLLER_REVISION,
         rules: Rules {
-            validate: |object| validate::workload::check("ControllerRevision", object),
-            validate_update: |old, new| validate::workload::update("ControllerRevision", old, new),
+            validate: |object| validate::workloads::workload::check("ControllerRevision", object),
+            validate_update: |old, new| {
+                validate::workloads::workload::update("ControllerRevision", old, new)
+            },
             ..Rules::DEFAULT
         },
         ..DEFAULT
@@ -32,8 +34,10 @@ pub(super) const ROWS: &[Strategy] = &[
         prepare_for_create: |set| number_template(set, 1),
         prepare_for_update: count_template,
         rules: Rules {
-            validate: |object| validate::workload::check("DaemonSet", object),
-            validate_update: |old, new| validate::workload::update("DaemonSet", old, new),
+            validate: |object| validate::workloads::workload::check("DaemonSet", object),
+            validate_update: |old, new| {
+                validate::workloads::workload::update("DaemonSet", old, new)
+            },
             validate_subresource_update: |_, old, new| status::check(&status::DAEMON_SET, old, new),
             changes_first: true,
             ..Rules::DEFAULT
@@ -51,8 +55,10 @@ pub(super) const ROWS: &[Strategy] = &[
         // Its replica sets inherit its annotations, so its controller must see their changes.
         generation: Generation::OfSpecAndAnnotations,
         rules: Rules {
-            validate: |object| validate::workload::check("Deployment", object),
-            validate_update: |old, new| validate::workload::update("Deployment", old, new),
+            validate: |object| validate::workloads::workload::check("Deployment", object),
+            validate_update: |old, new| {
+                validate::workloads::workload::update("Deployment", old, new)
+            },
             validate_subresource_update: |_, old, new| status::check(&status::DEPLOYMENT, old, new),
             ..Rules::DEFAULT
         },
@@ -64,8 +70,10 @@ pub(super) const ROWS: &[Strategy] = &[
         columns: &printers::workload::REPLICA_SET,
         generation: Generation::OfSpec,
         rules: Rules {
-            validate: |object| validate::workload::check("ReplicaSet", object),
-            validate_update: |old, new| validate::workload::update("ReplicaSet", old, new),
+            validate: |object| validate::workloads::workload::check("ReplicaSet", object),
+            validate_update: |old, new| {
+                validate::workloads::workload::update("ReplicaSet", old, new)
+            },
             validate_subresource_update: |_, old, new| {
                 status::check(&status::REPLICA_SET, old, new)
             },
@@ -81,8 +89,10 @@ pub(super) const ROWS: &[Strategy] = &[
         rules: Rules {
             // Its name is part of the names and host names of its pods.
             name: name::dns1123_label,
-            validate: |object| validate::workload::check("StatefulSet", object),
-            validate_update: |old, new| validate::workload::update("StatefulSet", old, new),
+            validate: |object| validate::workloads::workload::check("StatefulSet", object),
+            validate_update: |old, new| {
+                validate::workloads::workload::update("StatefulSet", old, new)
+            },
             validate_subresource_update: |_, old, new| {
                 status::check(&status::STATEFUL_SET, old, new)
             },
@@ -96,7 +106,7 @@ pub(super) const ROWS: &[Strategy] = &[
         columns: &printers::workload::CRON_JOB,
         generation: Generation::OfSpec,
         rules: Rules {
-            validate: |object| validate::job::check("CronJob", object),
+            validate: |object| validate::workloads::job::check("CronJob", object),
             ..Rules::DEFAULT
         },
         ..DEFAULT
@@ -112,8 +122,8 @@ pub(super) const ROWS: &[Strategy] = &[
         orphans_dependents: true,
         prepare_for_create: job::prepare_for_create,
         rules: Rules {
-            validate: |object| validate::job::check("Job", object),
-            validate_update: |old, new| validate::job::update("Job", old, new),
+            validate: |object| validate::workloads::job::check("Job", object),
+            validate_update: |old, new| validate::workloads::job::update("Job", old, new),
             validate_subresource_update: |_, old, new| status::check(&status::JOB, old, new),
             ..Rules::DEFAULT
         },
@@ -126,7 +136,7 @@ pub(super) const ROWS: &[Strategy] = &[
         conversions: &[("v1", convert::AUTOSCALER_V1)],
         columns: &printers::workload::HORIZONTAL_POD_AUTOSCALER,
         rules: Rules {
-            validate: validate::autoscaler::check,
+            validate: validate::workloads::autoscaler::check,
             validate_subresource_update: |_, old, new| status::check(&status::AUTOSCALER, old, new),
             ..Rules::DEFAULT
         },
@@ -139,7 +149,7 @@ pub(super) const ROWS: &[Strategy] = &[
         generation: Generation::OfSpec,
         allow_unconditional_update: false,
         rules: Rules {
-            validate: validate::policy::budget,
+            validate: validate::workloads::policy::budget,
             ..Rules::DEFAULT
         },
         ..DEFAULT

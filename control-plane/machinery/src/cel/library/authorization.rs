@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use super::super::types::Type;
 use super::super::value::{Value, Why};
-use crate::name;
+use crate::values::name;
 
 /// A question about the rights of the user who sends a request, or of a service account.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -47,11 +47,11 @@ pub(in super::super) fn by_name<'a>(
         ("uint", _) => to_uint(value)?,
         ("duration", Value::Int(nanos)) => Ok(Value::Duration(*nanos)),
         ("duration", Value::String(text)) => {
-            let nanos = crate::time::parse_go_duration(text);
+            let nanos = crate::values::time::parse_go_duration(text);
             parsed(value, nanos, Value::Duration, "google.protobuf.Duration")
         }
         ("timestamp", Value::Int(seconds)) => time::timestamp(*seconds, 0),
-        ("timestamp", Value::String(text)) => match crate::time::Timestamp::parse(text) {
+        ("timestamp", Value::String(text)) => match crate::values::time::Timestamp::parse(text) {
             Some(at) => time::timestamp(at.seconds, at.nanos),
             None => unconverted(value, "google.protobuf.Timestamp"),
         },

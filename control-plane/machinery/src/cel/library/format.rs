@@ -1,8 +1,8 @@
 //! Named formats of strings.
 
 use super::super::value::{Value, Why};
-use crate::name;
-use crate::text_format;
+use crate::values::name;
+use crate::values::text_format;
 
 /// A format that strings are checked against.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::super::value::{Value, Why};
-use crate::quantity::{Format, Quantity};
+use crate::values::quantity::{Format, Quantity};
 
 pub(super) fn call<'a>(function: &str, arguments: &[Value<'a>]) -> Option<Result<Value<'a>, Why>> {
     let order =

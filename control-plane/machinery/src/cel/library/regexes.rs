@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::super::value::{Value, Why};
-use crate::pattern::Pattern;
+use crate::values::pattern::Pattern;
 
 /// The patterns that an expression has as constants.
 pub(in super::super) type Patterns = HashMap<String, Pattern>;

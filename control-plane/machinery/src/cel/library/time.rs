@@ -5,7 +5,7 @@ use jiff::tz::{Offset, TimeZone};
 use jiff::{SignedDuration, Timestamp as Instant};
 
 use super::super::value::{Value, Why};
-use crate::time::Timestamp;
+use crate::values::time::Timestamp;
 
 /// Nanoseconds in a second.
 pub(super) const NANOS: i128 = 1_000_000_000;
@@ -68,7 +68,7 @@ pub(super) fn seconds(nanos: i64) -> String {
 
 /// A duration of the format `duration`: Go's, or a number and the name of a unit.
 pub(in super::super) fn parse_format_duration(text: &str) -> Option<i64> {
-    if let Some(nanos) = crate::time::parse_go_duration(text) {
+    if let Some(nanos) = crate::values::time::parse_go_duration(text) {
         return Some(nanos);
     }
     let mut sum: i64 = 0;

@@ -1,0 +1,430 @@
+//! Role-based access control: roles, their bindings to users, groups and service accounts, and the
+//! decision they give. Rules only allow; no rule forbids what another one allows.
+//!
+//! The policy is a plain value that is updated with every change of a role or binding. It does not
+//! know where these are stored or who asks.
+
+pub mod bootstrap;
+pub mod escalation;
+mod rule;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use machinery::object;
+use machinery::selector::LabelSelector;
+use machinery::status::Status;
+use serde_json::Value;
+
+use crate::auth::user::service_account;
+use crate::auth::{Attributes, User};
+pub use rule::Rule;
+
+/// The API group of roles and bindings.
+pub const GROUP: &str = "rbac.authorization.k8s.io";
+/// Members of this group may do everything, whatever the roles say, so that the cluster's owner
+/// cannot be locked out.
+pub const MASTERS: &str = "system:masters";
+
+/// The decision about a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// True if the request is allowed.
+    pub allowed: bool,
+    /// The binding that allows it, or the roles that could not be found.
+    pub reason: String,
+}
+
+/// All roles and bindings.
+#[derive(Clone, Debug, Default)]
+pub struct Policy {
+    /// Key: name.
+    cluster_roles: BTreeMap<String, Role>,
+    /// Key: namespace and name.
+    roles: BTreeMap<(String, String), Role>,
+    /// Key: name.
+    cluster_bindings: BTreeMap<String, Binding>,
+    /// Keys: namespace, then name.
+    bindings: BTreeMap<String, BTreeMap<String, Binding>>,
+}
+
+#[derive(Clone, Debug)]
+struct Role {
+    /// The role's own rules; for an aggregating role, the sum of the selected roles' rules.
+    rules: Arc<[Rule]>,
+    labels: Value,
+    /// Selectors of the cluster roles whose rules this one aggregates; empty for a plain role.
+    aggregates: Vec<LabelSelector>,
+}
+
+#[derive(Clone, Debug)]
+struct Binding {
+    role: RoleRef,
+    subjects: Vec<Subject>,
+}
+
+/// The role that a binding refers to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoleRef {
+    /// `Role` or `ClusterRole`.
+    pub kind: String,
+    /// The role's name.
+    pub name: String,
+}
+
+#[derive(Clone, Debug)]
+struct Subject {
+    kind: String,
+    name: String,
+    namespace: String,
+}
+
+impl RoleRef {
+    /// Reads the reference of a binding.
+    pub fn of(binding: &Value) -> RoleRef {
+        RoleRef {
+            kind: object::text(binding, &["roleRef", "kind"]).to_owned(),
+            name: object::text(binding, &["roleRef", "name"]).to_owned(),
+        }
+    }
+
+    /// The resource of the role.
+    pub fn resource(&self) -> &'static str {
+        if self.kind == "Role" {
+            "roles"
+        } else {
+            "clusterroles"
+        }
+    }
+}
+
+impl Policy {
+    /// Adds or replaces a role or binding. Other kinds are ignored.
+    pub fn put(&mut self, kind: &str, changed: &Value) {
+        let name = object::name(changed).to_owned();
+        let namespace = object::namespace(changed).to_owned();
+        match kind {
+            "ClusterRole" => {
+                self.cluster_roles.insert(name, Role::of(changed));
+                self.aggregate();
+            }
+            "Role" => drop(self.roles.insert((namespace, name), Role::of(changed))),
+            "ClusterRoleBinding" => {
+                self.cluster_bindings.insert(name, Binding::of(changed));
+            }
+            "RoleBinding" => {
+                self.bindings
+                    .entry(namespace)
+                    .or_default()
+                    .insert(name, Binding::of(changed));
+            }
+            _ => {}
+        }
+    }
+
+    /// Removes a deleted role or binding.
+    pub fn remove(&mut self, kind: &str, namespace: &str, name: &str) {
+        match kind {
+            "ClusterRole" => {
+                self.cluster_roles.remove(name);
+                self.aggregate();
+            }
+            "Role" => drop(self.roles.remove(&(namespace.to_owned(), name.to_owned()))),
+            "ClusterRoleBinding" => drop(self.cluster_bindings.remove(name)),
+            "RoleBinding" => {
+                if let Some(bindings) = self.bindings.get_mut(namespace) {
+                    bindings.remove(name);
+                    if bindings.is_empty() {
+                        self.bindings.remove(namespace);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Decides about a request.
+    pub fn decide(&self, asked: &Attributes) -> Decision {
+        if is_master(&asked.user) {
+            return Decision {
+                allowed: true,
+                reason: String::new(),
+            };
+        }
+        let mut missing = Vec::new();
+        for (binding, rules) in self.held(&asked.user, &asked.namespace) {
+            match rules {
+                Ok(rules) if rules.iter().any(|rule| rule.allows(asked)) => {
+                    return Decision {
+                        allowed: true,
+                        reason: format!("RBAC: allowed by {binding}"),
+                    };
+                }
+                Ok(_) => {}
+                Err(why) => missing.push(why),
+            }
+        }
+        Decision {
+            allowed: false,
+            reason: missing_reason(missing),
+        }
+    }
+
+    /// Returns every rule that a user holds in a namespace (without one, in the cluster alone), and
+    /// the errors of bindings whose role does not exist.
+    pub fn rules_for(&self, user: &User, namespace: &str) -> (Vec<Rule>, Option<String>) {
+        let mut all = Vec::new();
+        let mut missing = Vec::new();
+        for (_, rules) in self.held(user, namespace) {
+            match rules {
+                Ok(rules) => all.extend_from_slice(rules),
+                Err(why) => missing.push(why),
+            }
+        }
+        (all, aggregate(missing))
+    }
+
+    /// Returns the rules of a role; `namespace` is that of the binding, empty for a cluster
+    /// binding.
+    pub fn referred(&self, role: &RoleRef, namespace: &str) -> Result<&[Rule], Status> {
+        let found = match role.kind.as_str() {
+            "Role" => {
+                let key = (namespace.to_owned(), role.name.clone());
+                self.roles.get(&key)
+            }
+            "ClusterRole" => self.cluster_roles.get(&role.name),
+            other => {
+                let why = format!("unsupported role reference kind: \"{other}\"");
+                return Err(Status::internal(&why));
+            }
+        };
+        match found {
+            Some(role) => Ok(&role.rules),
+            None => Err(Status::not_found(GROUP, role.resource(), &role.name)),
+        }
+    }
+
+    /// The rules of each binding for the user, with a description of the binding.
+    fn held<'a>(
+        &'a self,
+        user: &'a User,
+        namespace: &'a str,
+    ) -> impl Iterator<Item = (Source<'a>, Result<&'a [Rule], Status>)> {
+        let cluster = self
+            .cluster_bindings
+            .iter()
+            .map(|(name, binding)| (name, binding, ""));
+        let local = self
+            .bindings
+            .get(namespace)
+            .filter(|_| !namespace.is_empty());
+        let local = local.into_iter().flatten();
+        let local = local.map(move |(name, binding)| (name, binding, namespace));
+        cluster
+            .chain(local)
+            .filter_map(move |(name, binding, namespace)| {
+                let applies = |subject: &&Subject| subject.is(user, namespace);
+                let subject = binding.subjects.iter().find(applies)?;
+                let source = Source {
+                    name,
+                    namespace,
+                    binding,
+                    subject,
+                };
+                Some((source, self.referred(&binding.role, namespace)))
+            })
+    }
+
+    /// Sums up the rules of aggregating cluster roles. This happens at every change, so the sum is
+    /// right whether or not a controller has written it into the role.
+    fn aggregate(&mut self) {
+        let sums: Vec<(String, Arc<[Rule]>)> = self
+            .cluster_roles
+            .iter()
+            .filter(|(_, role)| !role.aggregates.is_empty())
+            .map(|(name, role)| (name.clone(), self.sum(role)))
+            .collect();
+        for (name, rules) in sums {
+            if let Some(role) = self.cluster_roles.get_mut(&name) {
+                role.rules = rules;
+            }
+        }
+    }
+
+    /// The rules of all selected roles, and of the roles that those select in turn.
+    fn sum(&self, role: &Role) -> Arc<[Rule]> {
+        let mut rules: Vec<Rule> = Vec::new();
+        let mut seen: BTreeSet<&str> = BTreeSet::new();
+        let mut open = vec![role];
+        while let Some(role) = open.pop() {
+            for (name, other) in &self.cluster_roles {
+                let labels = other.labels.as_object();
+                let selected = role
+                    .aggregates
+                    .iter()
+                    .any(|selector| selector.matches(labels));
+                if !selected || !seen.insert(name) {
+                    continue;
+                }
+                if other.aggregates.is_empty() {
+                    rules.extend(other.rules.iter().cloned());
+                } else {
+                    open.push(other);
+                }
+            }
+        }
+        rules.sort_unstable();
+        rules.dedup();
+        rules.into()
+    }
+}
+
+/// The binding that grants a right, described as Kubernetes does.
+struct Source<'a> {
+    name: &'a str,
+    /// Namespace of the binding; empty for a cluster binding.
+    namespace: &'a str,
+    binding: &'a Binding,
+    subject: &'a Subject,
+}
+
+impl fmt::Display for Source<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RoleRef { kind, name: role } = &self.binding.role;
+        if self.namespace.is_empty() {
+            write!(out, "ClusterRoleBinding {:?}", self.name)?;
+        } else {
+            let place = format!("{}/{}", self.name, self.namespace);
+            write!(out, "RoleBinding {place:?}")?;
+        }
+        write!(out, " of {kind} {role:?} to {} ", self.subject.kind)?;
+        if self.subject.kind == "ServiceAccount" {
+            let place = format!(
+                "{}/{}",
+                self.subject.name,
+                self.subject.home(self.namespace)
+            );
+            write!(out, "{place:?}")
+        } else {
+            write!(out, "{:?}", self.subject.name)
+        }
+    }
+}
+
+impl Role {
+    fn of(value: &Value) -> Role {
+        // An invalid selector selects nothing: a role must not grow by mistake.
+        let selectors = object::items(value, &["aggregationRule", "clusterRoleSelectors"]);
+        let aggregates: Vec<_> = selectors
+            .iter()
+            .filter_map(|selector| LabelSelector::from_object(selector).ok())
+            .collect();
+        let rules = if selectors.is_empty() {
+            object::items(value, &["rules"])
+                .iter()
+                .map(Rule::from_value)
+                .collect()
+        } else {
+            Arc::from([])
+        };
+        Role {
+            rules,
+            labels: object::at(value, &["metadata", "labels"])
+                .cloned()
+                .unwrap_or_default(),
+            aggregates,
+        }
+    }
+}
+
+impl Binding {
+    fn of(value: &Value) -> Binding {
+        let subjects = object::items(value, &["subjects"]).iter();
+        Binding {
+            role: RoleRef::of(value),
+            subjects: subjects
+                .map(|subject| Subject {
+                    kind: object::text(subject, &["kind"]).to_owned(),
+                    name: object::text(subject, &["name"]).to_owned(),
+                    namespace: object::text(subject, &["namespace"]).to_owned(),
+                })
+                .collect(),
+        }
+    }
+}
+
+impl Subject {
+    fn is(&self, user: &User, binding_namespace: &str) -> bool {
+        match self.kind.as_str() {
+            "User" => user.name == self.name,
+            "Group" => user.groups.contains(&self.name),
+            "ServiceAccount" => {
+                let namespace = self.home(binding_namespace);
+                !namespace.is_empty()
+                    && service_account(&user.name) == Some((namespace, self.name.as_str()))
+            }
+            _ => false,
+        }
+    }
+
+    /// Namespace of a service account: the binding's, unless the subject names another.
+    fn home<'a>(&'a self, binding_namespace: &'a str) -> &'a str {
+        if self.namespace.is_empty() {
+            binding_namespace
+        } else {
+            &self.namespace
+        }
+    }
+}
+
+/// True if the user may do everything, whatever the roles say.
+pub fn is_master(user: &User) -> bool {
+    user.groups.iter().any(|group| group == MASTERS)
+}
+
+/// The refusal of a request, with Kubernetes' message.
+pub fn forbidden(asked: &Attributes, reason: &str) -> Status {
+    let user = &asked.user.name;
+    let verb = &asked.verb;
+    let mut why = if asked.is_resource() {
+        let mut resource = asked.resource.clone();
+        if !asked.subresource.is_empty() {
+            resource = format!("{resource}/{}", asked.subresource);
+        }
+        let group = &asked.api_group;
+        let place = if asked.namespace.is_empty() {
+            "at the cluster scope".to_owned()
+        } else {
+            format!("in the namespace {:?}", asked.namespace)
+        };
+        format!("User {user:?} cannot {verb} resource {resource:?} in API group {group:?} {place}")
+    } else {
+        format!("User {user:?} cannot {verb} path {:?}", asked.path)
+    };
+    if !reason.is_empty() {
+        why = format!("{why}: {reason}");
+    }
+    Status::forbidden(&asked.api_group, &asked.resource, &asked.name, &why)
+}
+
+fn missing_reason(missing: Vec<Status>) -> String {
+    aggregate(missing).map_or_else(String::new, |errors| format!("RBAC: {errors}"))
+}
+
+/// Combines errors as Go does: one as it is, several in brackets, each once.
+fn aggregate(errors: Vec<Status>) -> Option<String> {
+    let mut messages: Vec<String> = Vec::new();
+    for error in errors {
+        if !messages.contains(&error.message) {
+            messages.push(error.message);
+        }
+    }
+    match messages.len() {
+        0 => None,
+        1 => messages.pop(),
+        _ => Some(format!("[{}]", messages.join(", "))),
+    }
+}

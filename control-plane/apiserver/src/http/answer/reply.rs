@@ -1,0 +1,291 @@
+//! Responses: objects, lists and errors in the form that the client accepts.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use bytes::{BufMut, Bytes, BytesMut};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, Response, StatusCode};
+use machinery::status::Status;
+use machinery::{object, protobuf};
+use serde_json::{Value, json};
+
+use crate::basics::clock;
+use crate::http::answer::media::yaml;
+use crate::http::answer::media::{Accept, Encoding, Form, JSON};
+use crate::http::answer::spliced;
+use crate::http::answer::table;
+use crate::resources::catalogue::Resource;
+use crate::resources::convert;
+use crate::storage::entry::to_json;
+use crate::storage::stored::Stored;
+
+/// Upper bound of all warnings of a response, in characters. Beyond it each is cut.
+const WARNINGS_CHARS_MAX: usize = 4096;
+/// Upper bound of one warning that is cut, in characters.
+const WARNING_CHARS_MAX: usize = 256;
+
+/// How much of its object each row of a table includes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Include {
+    None,
+    #[default]
+    Metadata,
+    Object,
+}
+
+impl Include {
+    /// Parses `includeObject`.
+    pub(crate) fn parse(text: &str) -> Result<Include, Status> {
+        match text {
+            "" | "Metadata" => Ok(Include::Metadata),
+            "None" => Ok(Include::None),
+            "Object" => Ok(Include::Object),
+            other => {
+                let value = Value::from(other);
+                Err(Status::bad_request(format!(
+                    "Unable to convert to Table as requested: includeObject: Invalid value: {value}: must be 'Metadata', 'Object', 'None', or empty"
+                )))
+            }
+        }
+    }
+}
+
+/// The form in which a client gets objects of a resource.
+#[derive(Clone)]
+pub(crate) struct Shown {
+    pub(crate) resource: Arc<Resource>,
+    pub(crate) accept: Accept,
+    pub(crate) include: Include,
+}
+
+/// The metadata of a list.
+#[derive(Debug, Default)]
+pub(crate) struct ListMeta {
+    pub(crate) revision: i64,
+    pub(crate) token: String,
+    pub(crate) remaining: Option<i64>,
+}
+
+impl ListMeta {
+    pub(crate) fn to_value(&self) -> Value {
+        let mut meta = json!({"resourceVersion": self.revision.to_string()});
+        if !self.token.is_empty() {
+            meta["continue"] = self.token.as_str().into();
+        }
+        if let Some(remaining) = self.remaining {
+            meta["remainingItemCount"] = remaining.into();
+        }
+        meta
+    }
+}
+
+impl Shown {
+    /// False if the client sees only metadata of objects that a webhook converts. It is the same in
+    /// all versions but for labels and annotations, and no reason to call the webhook.
+    pub(crate) fn needs_version(&self) -> bool {
+        self.accept.form != Form::Metadata || self.resource.webhook().is_none()
+    }
+
+    /// A stored object.
+    pub(crate) fn stored(&self, stored: &Stored) -> Result<Bytes, Status> {
+        match spliced::object(self, stored) {
+            Some(bytes) => bytes,
+            None => self.object(&self.decoded(stored)?),
+        }
+    }
+
+    /// Decodes a stored object, in the served version.
+    pub(crate) fn decoded(&self, stored: &Stored) -> Result<Arc<Value>, Status> {
+        let object = Arc::new(stored.decode()?);
+        Ok(convert::to_served(&self.resource, &object))
+    }
+
+    /// An object in the served version.
+    pub(crate) fn object(&self, object: &Arc<Value>) -> Result<Bytes, Status> {
+        match self.accept.form {
+            Form::Object => encode(object, self.accept.encoding),
+            Form::Metadata => self.written(only_metadata(object)),
+            Form::Table => {
+                let version = object::resource_version(object);
+                let meta = json!({"resourceVersion": version});
+                let rows = std::slice::from_ref(object);
+                let table = table::of(&self.resource, rows, self.include, meta, clock::now());
+                self.written(table)
+            }
+        }
+    }
+
+    /// Encodes a table, a list or metadata in the accepted version.
+    fn written(&self, mut value: Value) -> Result<Bytes, Status> {
+        if self.accept.beta {
+            into_beta(&mut value);
+        }
+        encode(&value, self.accept.encoding)
+    }
+
+    /// A list of stored objects.
+    pub(crate) fn list(&self, all: &[Arc<Stored>], meta: &ListMeta) -> Result<Bytes, Status> {
+        if let Some(bytes) = spliced::list(self, all, meta) {
+            return bytes;
+        }
+        let objects = all.iter().map(|stored| self.decoded(stored));
+        let objects = objects.collect::<Result<Vec<_>, _>>()?;
+        self.list_of(&objects, meta)
+    }
+
+    /// A list of objects in the served version.
+    pub(crate) fn list_of(&self, objects: &[Arc<Value>], meta: &ListMeta) -> Result<Bytes, Status> {
+        let (kind, version) = (
+            self.resource.kind.list_kind(),
+            self.resource.kind.api_version(),
+        );
+        let list = match self.accept.form {
+            Form::Table => {
+                let (include, meta) = (self.include, meta.to_value());
+                table::of(&self.resource, objects, include, meta, clock::now())
+            }
+            Form::Metadata => json!({
+                "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
+                "metadata": meta.to_value(),
+                "items": objects.iter().map(|object| only_metadata(object)).collect::<Vec<_>>(),
+            }),
+            Form::Object => json!({
+                "kind": kind, "apiVersion": version, "metadata": meta.to_value(),
+                "items": objects.iter().map(|object| self.item(object)).collect::<Vec<_>>(),
+            }),
+        };
+        self.written(list)
+    }
+
+    /// An item of a list. Like Kubernetes, it leaves out the kind, which the list has. Only JSON
+    /// keeps it, because there objects and items share their text.
+    fn item(&self, object: &Value) -> Value {
+        let mut item = object.clone();
+        if self.accept.encoding == Encoding::Yaml {
+            object::remove(&mut item, &["apiVersion"]);
+            object::remove(&mut item, &["kind"]);
+        }
+        item
+    }
+}
+
+/// Encodes a value.
+pub(crate) fn encode(value: &Value, encoding: Encoding) -> Result<Bytes, Status> {
+    match encoding {
+        Encoding::Json => Ok(to_json(value)),
+        Encoding::Yaml => Ok(yaml::write(value).into()),
+        Encoding::Protobuf => protobuf::encode(value)
+            .map(Bytes::from)
+            .map_err(|error| Status::internal(&error.to_string())),
+    }
+}
+
+/// Sets the older version on a table, a list or metadata.
+fn into_beta(value: &mut Value) {
+    const BETA: &str = "meta.k8s.io/v1beta1";
+    object::set(value, &["apiVersion"], BETA.into());
+    for list in ["rows", "items"] {
+        let items = value.get_mut(list).and_then(Value::as_array_mut);
+        for item in items.into_iter().flatten() {
+            let object = match list {
+                "rows" => &mut item["object"],
+                _ => item,
+            };
+            if object::kind(object) == "PartialObjectMetadata" {
+                object::set(object, &["apiVersion"], BETA.into());
+            }
+        }
+    }
+}
+
+/// An object's metadata alone.
+pub(crate) fn only_metadata(object: &Value) -> Value {
+    json!({
+        "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
+        "metadata": object.get("metadata").cloned().unwrap_or_default(),
+    })
+}
+
+/// A response of bytes. JSON ends with a newline, as in Go.
+pub(crate) fn bytes(code: StatusCode, media_type: &'static str, body: Bytes) -> Response<Body> {
+    if media_type != JSON {
+        return verbatim(code, media_type, body);
+    }
+    // Copies only if the bytes are shared.
+    let mut line = body
+        .try_into_mut()
+        .unwrap_or_else(|shared| BytesMut::from(&shared[..]));
+    line.put_u8(b'\n');
+    verbatim(code, media_type, line.freeze())
+}
+
+/// A response of unchanged bytes.
+pub(crate) fn verbatim(code: StatusCode, media_type: &'static str, body: Bytes) -> Response<Body> {
+    with_body(code, HeaderValue::from_static(media_type), Body::from(body))
+}
+
+/// A response with these headers.
+pub(crate) fn with_body(code: StatusCode, media_type: HeaderValue, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = code;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, media_type);
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
+}
+
+/// A response of a value in JSON.
+pub(crate) fn value(code: StatusCode, value: &Value) -> Response<Body> {
+    bytes(code, JSON, to_json(value))
+}
+
+/// A response of plain text.
+pub(crate) fn text(code: StatusCode, text: impl Into<String>) -> Response<Body> {
+    let text: String = text.into();
+    bytes(code, "text/plain; charset=utf-8", text.into())
+}
+
+/// A response with an error, in the encoding that the client accepts.
+pub(crate) fn error(status: &Status, encoding: Encoding) -> Response<Body> {
+    let object = status.to_object();
+    let body = encode(&object, encoding).unwrap_or_else(|_| to_json(&object));
+    let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = bytes(code, encoding.media_type(), body);
+    if status.details.retry_after_seconds > 0 {
+        let seconds = HeaderValue::from(status.details.retry_after_seconds);
+        response.headers_mut().insert("Retry-After", seconds);
+    }
+    response
+}
+
+/// Adds warnings, which kubectl prints after `Warning:`, as many as fit.
+pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
+    let all: usize = warnings.iter().map(|one| one.chars().count()).sum();
+    let each = if all > WARNINGS_CHARS_MAX {
+        WARNING_CHARS_MAX
+    } else {
+        WARNINGS_CHARS_MAX
+    };
+    let mut written = 0;
+    for warning in warnings.iter().filter(|warning| !warning.is_empty()) {
+        if written >= WARNINGS_CHARS_MAX {
+            break;
+        }
+        written += warning.chars().count().min(each);
+        let plain = warning.chars().take(each).filter(|c| !c.is_control());
+        let quoted: String = plain
+            .flat_map(|c| match c {
+                '"' | '\\' => vec!['\\', c],
+                c => vec![c],
+            })
+            .collect();
+        // Go's servers and clients take UTF-8 in headers.
+        if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{quoted}\"").as_bytes()) {
+            response.headers_mut().append("Warning", value);
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Responses made of stored bytes, without decoding objects whose form is already there.
+//!
+//! Every function here returns `None` for what it cannot make: YAML, tables with whole objects,
+//! kinds whose served version is not the stored one, and objects without a canonical form in
+//! protobuf. The slower path over decoded objects gives the same bytes, with one exception: here
+//! the items of plain lists in JSON begin with their kind, as single objects do.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use machinery::protobuf::splice;
+use machinery::status::Status;
+use machinery::time::Timestamp;
+use serde_json::{Value, json};
+
+use crate::basics::clock;
+use crate::http::answer::media::{Encoding, Form};
+use crate::http::answer::reply::{Include, ListMeta, Shown};
+use crate::http::answer::table;
+use crate::resources::convert;
+use crate::storage::stored::Stored;
+
+const META: &str = "meta.k8s.io/v1";
+const META_BETA: &str = "meta.k8s.io/v1beta1";
+const ONLY_METADATA: &str = "PartialObjectMetadata";
+
+type Made = Option<Result<Bytes, Status>>;
+
+/// A stored object.
+pub(crate) fn object(shown: &Shown, stored: &Stored) -> Made {
+    watched(shown, stored, true)
+}
+
+/// A stored object in a watch. If `columns`, a table includes its column definitions.
+pub(crate) fn watched(shown: &Shown, stored: &Stored, columns: bool) -> Made {
+    if !is_possible(shown) {
+        return None;
+    }
+    match (shown.accept.encoding, shown.accept.form) {
+        (Encoding::Json, Form::Object) => Some(stored.text().map(|text| text.bytes)),
+        (Encoding::Protobuf, Form::Object) => Some(Ok(stored.protobuf()?.clone())),
+        (Encoding::Json, Form::Metadata) => Some(stored.text().map(|text| {
+            let mut out = head(ONLY_METADATA, meta_version(shown));
+            out.extend_from_slice(text.metadata());
+            out.push(b'}');
+            out.into()
+        })),
+        (Encoding::Protobuf, Form::Metadata) => Some(stored.canonical()?.and_then(|canonical| {
+            let raw = canonical.raw_metadata().map_err(internal)?;
+            Ok(splice::envelope(meta_version(shown), ONLY_METADATA, raw).into())
+        })),
+        (Encoding::Json, Form::Table) => {
+            let metadata = json!({"resourceVersion": stored.revision.to_string()});
+            rows(shown, std::slice::from_ref(stored), metadata, columns)
+        }
+        _ => None,
+    }
+}
+
+/// A list of stored objects.
+pub(crate) fn list(shown: &Shown, all: &[Arc<Stored>], meta: &ListMeta) -> Made {
+    if !is_possible(shown) {
+        return None;
+    }
+    let metadata = meta.to_value();
+    match (shown.accept.encoding, shown.accept.form) {
+        (Encoding::Json, Form::Object) => {
+            let (kind, version) = (
+                shown.resource.kind.list_kind(),
+                shown.resource.kind.api_version(),
+            );
+            Some(texts(
+                head(kind, &version),
+                &metadata,
+                all,
+                |out, stored| {
+                    out.extend_from_slice(&stored.text()?.bytes);
+                    Ok(())
+                },
+            ))
+        }
+        (Encoding::Json, Form::Metadata) => {
+            let version = meta_version(shown);
+            let begin = partial(version);
+            let out = head("PartialObjectMetadataList", version);
+            Some(texts(out, &metadata, all, |out, stored| {
+                out.extend_from_slice(begin.as_bytes());
+                out.extend_from_slice(stored.text()?.metadata());
+                out.push(b'}');
+                Ok(())
+            }))
+        }
+        (Encoding::Json, Form::Table) => rows(shown, all, metadata, true),
+        (Encoding::Protobuf, form) => raws(shown, form, all, &metadata),
+        _ => None,
+    }
+}
+
+/// True if the kind is served as it is stored, in an encodable form. The older version of metadata
+/// has no protobuf form; the slower path reports that.
+fn is_possible(shown: &Shown) -> bool {
+    let accept = shown.accept;
+    convert::is_same(&shown.resource) && !(accept.beta && accept.encoding == Encoding::Protobuf)
+}
+
+/// A list in protobuf.
+fn raws(shown: &Shown, form: Form, all: &[Arc<Stored>], metadata: &Value) -> Made {
+    let mut items = Vec::with_capacity(all.len());
+    for stored in all {
+        let canonical = match stored.canonical()? {
+            Ok(canonical) => canonical,
+            Err(error) => return Some(Err(error)),
+        };
+        items.push(match form {
+            Form::Object => canonical.raw(),
+            Form::Metadata => match canonical.raw_metadata() {
+                Ok(raw) => raw,
+                Err(error) => return Some(Err(internal(error))),
+            },
+            Form::Table => return None,
+        });
+    }
+    let (version, kind) = match form {
+        Form::Object => (
+            shown.resource.kind.api_version(),
+            shown.resource.kind.list_kind().to_owned(),
+        ),
+        _ => (
+            meta_version(shown).to_owned(),
+            format!("{ONLY_METADATA}List"),
+        ),
+    };
+    let list = splice::list((&version, &kind), metadata, items.iter().copied());
+    Some(list.map(Bytes::from).map_err(internal))
+}
+
+/// A table without whole objects.
+fn rows<S: AsRef<Stored>>(shown: &Shown, all: &[S], metadata: Value, columns: bool) -> Made {
+    let begin = match shown.include {
+        Include::None => None,
+        Include::Metadata => Some(partial(meta_version(shown))),
+        Include::Object => return None,
+    };
+    let columns = if columns {
+        table::columns(&shown.resource).into()
+    } else {
+        Value::Null
+    };
+    let now = clock::now();
+    let mut out = head("Table", meta_version(shown));
+    out.extend_from_slice(
+        format!("{metadata},\"columnDefinitions\":{columns},\"rows\":[").as_bytes(),
+    );
+    for (at, stored) in all.iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        if let Err(error) = row(shown, stored.as_ref(), begin.as_deref(), now, &mut out) {
+            return Some(Err(error));
+        }
+    }
+    out.extend_from_slice(b"]}");
+    Some(Ok(out.into()))
+}
+
+/// A row; with metadata if `begin` has its first bytes.
+fn row(
+    shown: &Shown,
+    stored: &Stored,
+    begin: Option<&str>,
+    now: Timestamp,
+    out: &mut Vec<u8>,
+) -> Result<(), Status> {
+    out.extend_from_slice(b"{\"cells\":");
+    let make = |object: &Value| table::cells(&shown.resource, object);
+    if shown.resource.custom.is_some() {
+        // A definition changes its columns while its objects stay.
+        make(&stored.decode()?).write(out, now);
+    } else {
+        stored.with_cells(make, |cells| cells.write(out, now))?;
+    }
+    out.extend_from_slice(b",\"object\":");
+    match begin {
+        Some(begin) => {
+            out.extend_from_slice(begin.as_bytes());
+            out.extend_from_slice(stored.text()?.metadata());
+            out.push(b'}');
+        }
+        None => out.extend_from_slice(b"null"),
+    }
+    out.push(b'}');
+    Ok(())
+}
+
+/// A list as text, from the texts of its items.
+fn texts(
+    mut out: Vec<u8>,
+    metadata: &Value,
+    all: &[Arc<Stored>],
+    write: impl Fn(&mut Vec<u8>, &Stored) -> Result<(), Status>,
+) -> Result<Bytes, Status> {
+    out.extend_from_slice(format!("{metadata},\"items\":[").as_bytes());
+    for (at, stored) in all.iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        write(&mut out, stored)?;
+    }
+    out.extend_from_slice(b"]}");
+    Ok(out.into())
+}
+
+/// The first bytes of an object, up to its metadata.
+fn head(kind: &str, api_version: &str) -> Vec<u8> {
+    format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":").into_bytes()
+}
+
+/// The first bytes of metadata inside another value, with keys in alphabetical order.
+fn partial(api_version: &str) -> String {
+    format!("{{\"apiVersion\":\"{api_version}\",\"kind\":\"{ONLY_METADATA}\",\"metadata\":")
+}
+
+fn meta_version(shown: &Shown) -> &'static str {
+    if shown.accept.beta { META_BETA } else { META }
+}
+
+fn internal(error: machinery::protobuf::Error) -> Status {
+    Status::internal(&error.to_string())
+}
+
+impl AsRef<Stored> for Stored {
+    fn as_ref(&self) -> &Stored {
+        self
+    }
+}

@@ -1,0 +1,84 @@
+//! Objects as rows and columns: what `kubectl get` prints.
+
+mod custom;
+
+use std::sync::Arc;
+
+use machinery::time::Timestamp;
+use serde_json::{Value, json};
+
+use crate::http::answer::reply::{Include, only_metadata};
+use crate::registry::printers::{Layout, NAME, NAME_LATER};
+use crate::registry::strategy;
+use crate::resources::catalogue::Resource;
+use crate::resources::custom::Column;
+use crate::resources::json_path::JsonPath;
+use crate::storage::cells::{Cell, Cells};
+
+/// A table of objects in the served version.
+pub(crate) fn of(
+    resource: &Resource,
+    objects: &[Arc<Value>],
+    include: Include,
+    metadata: Value,
+    now: Timestamp,
+) -> Value {
+    let rows = objects.iter().map(|object| {
+        let cells = all_cells(resource, object);
+        let cells: Vec<Value> = cells.iter().map(|cell| cell.at(now)).collect();
+        let shown = match include {
+            Include::None => Value::Null,
+            Include::Metadata => only_metadata(object),
+            Include::Object => Value::clone(object),
+        };
+        json!({"cells": cells, "object": shown})
+    });
+    json!({
+        "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
+        "rows": rows.collect::<Vec<_>>(), "columnDefinitions": columns(resource),
+    })
+}
+
+/// What the columns of a resource are.
+pub(crate) fn columns(resource: &Resource) -> Vec<Value> {
+    match own_columns(resource) {
+        Some(columns) => custom::definitions(columns),
+        None => definitions(strategy::of(resource).columns),
+    }
+}
+
+/// The cells of an object in the served version.
+pub(crate) fn cells(resource: &Resource, object: &Value) -> Cells {
+    Cells::new(&all_cells(resource, object))
+}
+
+fn all_cells(resource: &Resource, object: &Value) -> Vec<Cell> {
+    match own_columns(resource) {
+        Some(columns) => custom::cells(columns, object),
+        None => strategy::of(resource).columns.all_cells(object),
+    }
+}
+
+/// The columns that the definition of a custom resource names.
+fn own_columns(resource: &Resource) -> Option<&[(Column, JsonPath)]> {
+    resource.custom.as_ref()?.columns.as_deref()
+}
+
+fn definitions(layout: &Layout) -> Vec<Value> {
+    let first = layout.begins_with_name().then_some(NAME).into_iter();
+    let columns = first.chain(layout.columns.iter().copied());
+    columns.map(column).collect()
+}
+
+fn column(name: &str) -> Value {
+    let is_name = [NAME, NAME_LATER].contains(&name);
+    let wide = name.contains('*');
+    let number = name.contains('#');
+    json!({
+        "name": name.trim_end_matches(['*', '#']),
+        "type": if number { "integer" } else { "string" },
+        "format": if is_name { "name" } else { "" },
+        "description": "",
+        "priority": i32::from(wide),
+    })
+}

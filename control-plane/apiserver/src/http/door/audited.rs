@@ -1,0 +1,332 @@
+//! Requests as the audit log sees them: when they are received, when their response begins, and
+//! when it ends.
+
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, USER_AGENT};
+use http::request::Parts;
+use http::{HeaderMap, Response, StatusCode};
+use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt as _;
+use machinery::protobuf;
+use machinery::status::Status;
+use machinery::time::Timestamp;
+use serde_json::{Value, json};
+
+use crate::audit::{Beginning, Level, Log, Record, ResponseStatus, Stage};
+use crate::auth::{Attributes, User, authorize::rbac};
+use crate::basics::clock;
+use crate::http::aggregation::pass::Passed;
+use crate::http::answer::media::{JSON, yaml};
+use crate::http::answer::reply;
+use crate::http::api::Api;
+use crate::http::question::request::Info;
+
+const DECISION: &str = "authorization.k8s.io/decision";
+const REASON: &str = "authorization.k8s.io/reason";
+
+/// Verbs and subresources whose responses may last long.
+const LONG_VERBS: [&str; 2] = ["watch", "proxy"];
+const LONG_SUBRESOURCES: [&str; 5] = ["attach", "exec", "proxy", "log", "portforward"];
+/// How a response in JSON begins whose object is a Status.
+const STATUS: &[u8] = b"{\"kind\":\"Status\"";
+
+/// The address of the client, in the extensions of a request. There is none without an audit log.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Remote(pub(crate) IpAddr);
+
+/// What the audit log does about one request: nothing, unless there is a log.
+pub(crate) struct Auditing<'a> {
+    log: Option<&'a Arc<Log>>,
+    id: &'a str,
+    received: Timestamp,
+    record: Option<Arc<Record>>,
+    end: End,
+}
+
+/// Which events a response has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// One when it is complete.
+    Short,
+    /// One more when it begins.
+    Long,
+    /// One when it begins, and no more.
+    Refused,
+}
+
+impl<'a> Auditing<'a> {
+    /// The state of a request that has just been received, with this audit id.
+    pub(crate) fn of(api: &'a Api, id: &'a str) -> Auditing<'a> {
+        let log = api.0.audit.as_ref();
+        Auditing {
+            log,
+            id,
+            received: log.map(|_| clock::now()).unwrap_or_default(),
+            record: None,
+            end: End::Short,
+        }
+    }
+
+    /// The record of the request, if it is recorded.
+    pub(crate) fn record(&self) -> Option<&Arc<Record>> {
+        self.record.as_ref()
+    }
+
+    /// Notes a request whose user is not known.
+    pub(crate) fn refused(&mut self, parts: &Parts, info: &Info) {
+        if let Some(log) = self.log {
+            self.record = self.begun(log, parts, info, None);
+            self.end = End::Refused;
+        }
+    }
+
+    /// Notes a request of a user. The error is the response to a request that must fail because
+    /// its event could not be stored.
+    pub(crate) async fn begin(
+        &mut self,
+        parts: &Parts,
+        info: &Info,
+        user: &User,
+    ) -> Result<(), Response<Body>> {
+        let Some(log) = self.log else { return Ok(()) };
+        let Some(record) = self.begun(log, parts, info, Some(user)) else {
+            return Ok(());
+        };
+        // From here on, a request that is given up has a last event.
+        self.record = Some(Arc::clone(&record));
+        if !record.reach(Stage::RequestReceived).await {
+            self.record = None;
+            log.count_rejected();
+            let code = StatusCode::INTERNAL_SERVER_ERROR;
+            let uri = uri(parts);
+            let why = "failed to store audit event";
+            let text = format!("Internal Server Error: {uri:?}: {why}\n");
+            return Err(reply::text(code, text));
+        }
+        if is_long(info) {
+            self.end = End::Long;
+        }
+        Ok(())
+    }
+
+    fn begun(
+        &self,
+        log: &Arc<Log>,
+        parts: &Parts,
+        info: &Info,
+        user: Option<&User>,
+    ) -> Option<Arc<Record>> {
+        let attributes = Attributes {
+            user: user.cloned().unwrap_or_default(),
+            ..info.attributes.clone()
+        };
+        let user_agent = parts.headers.get(USER_AGENT);
+        let user_agent = user_agent.map(|value| String::from_utf8_lossy(value.as_bytes()));
+        let about = Beginning {
+            id: self.id,
+            uri: uri(parts),
+            attributes: &attributes,
+            authenticated: user.is_some(),
+            version: &info.version,
+            source_ips: source_ips(parts),
+            user_agent: user_agent.as_deref().unwrap_or_default(),
+            received: self.received,
+        };
+        Record::begin(log, about)
+    }
+
+    /// Authorizes a request, and notes the decision.
+    pub(crate) async fn authorize(&self, api: &Api, asked: &Attributes) -> Result<(), Status> {
+        let authorizer = &api.0.registry.authorizer;
+        let Some(record) = &self.record else {
+            return authorizer.authorize(api.reader(), asked).await;
+        };
+        let decision = match authorizer.decide(api.reader(), asked).await {
+            Ok(decision) => decision,
+            Err(error) => {
+                record.annotate(REASON, "internal error".into());
+                return Err(error);
+            }
+        };
+        let word = if decision.allowed { "allow" } else { "forbid" };
+        record.annotate(DECISION, word.into());
+        record.annotate(REASON, decision.reason.clone());
+        if decision.allowed {
+            return Ok(());
+        }
+        Err(rbac::forbidden(asked, &decision.reason))
+    }
+
+    /// Writes the events about a response.
+    pub(crate) async fn finish(mut self, response: Response<Body>) -> Response<Body> {
+        let Some(record) = self.record.clone() else {
+            return response;
+        };
+        let code = response.status().as_u16();
+        // What another server answers is not held here.
+        let passed = response.extensions().get::<Passed>().is_some();
+        let streams = passed || self.end == End::Long && code < 400;
+        let (response, object) = if streams {
+            (response, None)
+        } else {
+            read(response, record.level()).await
+        };
+        let is_status = |object: &&Value| object["kind"] == "Status";
+        let status = match object.as_ref().filter(is_status) {
+            Some(object) => ResponseStatus::of_object(code, object),
+            None => ResponseStatus::of_code(code),
+        };
+        record.answered(status, object);
+        self.record = None;
+        match self.end {
+            End::Short => {
+                record.reach(Stage::ResponseComplete).await;
+                response
+            }
+            End::Refused => {
+                record.reach(Stage::ResponseStarted).await;
+                response
+            }
+            End::Long => {
+                let started = Arc::clone(&record);
+                let response = response.map(|body| {
+                    let record = Some(record);
+                    Body::new(Completing { body, record })
+                });
+                started.reach(Stage::ResponseStarted).await;
+                response
+            }
+        }
+    }
+}
+
+impl Drop for Auditing<'_> {
+    /// Nobody waits for the response any more.
+    fn drop(&mut self) {
+        if let Some(record) = self.record.take() {
+            let closed = json!({"status": "Success", "message": "Connection closed early"});
+            record.answered(ResponseStatus::of_object(200, &closed), None);
+            record.complete_detached();
+        }
+    }
+}
+
+/// A long response. Its last event is written when it ends, or is given up.
+struct Completing {
+    body: Body,
+    /// `None` once the event is written.
+    record: Option<Arc<Record>>,
+}
+
+impl Completing {
+    fn complete(&mut self) {
+        if let Some(record) = self.record.take() {
+            record.complete_detached();
+        }
+    }
+}
+
+impl Drop for Completing {
+    fn drop(&mut self) {
+        self.complete();
+    }
+}
+
+impl http_body::Body for Completing {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        if let Poll::Ready(None | Some(Err(_))) = frame {
+            self.complete();
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// The object of a response, if events show it: a Status, or at the highest level any object.
+async fn read(response: Response<Body>, level: Level) -> (Response<Body>, Option<Value>) {
+    let (parts, body) = response.into_parts();
+    let bytes = match body.collect().await {
+        Ok(collected) => collected.to_bytes(),
+        Err(error) => {
+            tracing::warn!(%error, "a response cannot be read for the audit log");
+            return (Response::from_parts(parts, Body::empty()), None);
+        }
+    };
+    let media_type = parts.headers.get(CONTENT_TYPE);
+    let media_type = media_type.and_then(|value| value.to_str().ok());
+    let any = level >= Level::RequestResponse || parts.status.as_u16() >= 400;
+    let object = match media_type {
+        Some(JSON) if any || bytes.starts_with(STATUS) => serde_json::from_slice(&bytes).ok(),
+        Some(protobuf::MEDIA_TYPE) => {
+            let is_status =
+                || matches!(protobuf::decode_type(&bytes), Ok((_, kind)) if kind == "Status");
+            (any || is_status())
+                .then(|| protobuf::decode(&bytes).ok())
+                .flatten()
+        }
+        Some("application/yaml") => yaml::to_value(&bytes),
+        _ => None,
+    };
+    // The documents of OpenAPI have no kind: they are no objects.
+    let object = object.filter(|object: &Value| object.get("kind").is_some());
+    (Response::from_parts(parts, Body::from(bytes)), object)
+}
+
+/// True if the response may last as long as its client likes.
+pub(crate) fn is_long(info: &Info) -> bool {
+    let asked = &info.attributes;
+    LONG_VERBS.contains(&asked.verb.as_str())
+        || info.is_resource() && LONG_SUBRESOURCES.contains(&asked.subresource.as_str())
+}
+
+/// Path and query as the client sent them.
+fn uri(parts: &Parts) -> &str {
+    let sent = parts.uri.path_and_query();
+    sent.map_or("/", |sent| sent.as_str())
+}
+
+/// The addresses that a request came by: those that proxies name, then that of the connection.
+fn source_ips(parts: &Parts) -> Vec<IpAddr> {
+    let text = |name: &str| header(&parts.headers, name);
+    let mut all: Vec<IpAddr> = text("x-forwarded-for")
+        .split(',')
+        .filter_map(|address| address.trim().parse().ok())
+        .collect();
+    if let Ok(real) = text("x-real-ip").parse()
+        && !all.contains(&real)
+    {
+        all.push(real);
+    }
+    if let Some(Remote(address)) = parts.extensions.get() {
+        let address = address.to_canonical();
+        if all.last() != Some(&address) {
+            all.push(address);
+        }
+    }
+    all
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
+    let value = headers.get(name).and_then(|value| value.to_str().ok());
+    value.unwrap_or_default()
+}

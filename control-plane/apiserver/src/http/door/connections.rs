@@ -1,0 +1,357 @@
+//! Connections of clients, encrypted or not, each with its own task.
+//!
+//! A silent client delays nobody. A connection without a request in progress is closed after some
+//! time. When there are too many connections, the one that has been silent longest is closed at
+//! once. So a client that opens connections and sends parts of requests competes only with others
+//! of its kind.
+
+pub(crate) mod keep_alive;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::io;
+use std::net::IpAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::Instant;
+
+use crate::auth::tls::{Peer, Tls};
+use crate::http::api::Api;
+use crate::http::door::audited::Remote;
+use crate::http::door::faulted::Cut;
+use crate::http::door::serve;
+
+/// Pause of accepting after a failure, which happens when file descriptors run out.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
+/// Time that a closing connection may stay open without a request.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// Time for requests to complete after a stop.
+const GRACE: Duration = Duration::from_secs(3);
+/// Interval of pings on an HTTP/2 connection, and time for their answer.
+const PING_EVERY: Duration = Duration::from_secs(30);
+const PING_PATIENCE: Duration = Duration::from_secs(15);
+/// Upper bound of concurrent requests on one connection.
+const STREAMS_MAX: u32 = 250;
+/// Upper bound of a request's head, in bytes.
+const HEAD_BYTES_MAX: usize = 128 << 10;
+/// One in this many file descriptors may be a connection; the rest is for the store and its files.
+const FILES_PER_CONNECTION: u64 = 2;
+
+/// Limits on what clients may use.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Upper bound of open connections.
+    pub connections: usize,
+    /// Time for a client to complete the handshake and the head of its first request.
+    pub head: Duration,
+    /// Time that a connection may have no request in progress.
+    pub idle: Duration,
+    /// Upper bound of concurrent requests that read; 0 for none. A watch counts only until it has
+    /// started.
+    pub reads: usize,
+    /// Upper bound of concurrent requests that write; 0 for none.
+    pub writes: usize,
+    /// True if priority and fairness shares the sum of both bounds among the users.
+    pub fair: bool,
+}
+
+impl Default for Limits {
+    /// Kubernetes' limits, except that it does not limit connections.
+    fn default() -> Limits {
+        Limits {
+            connections: 8192,
+            head: Duration::from_secs(32),
+            idle: Duration::from_secs(90),
+            reads: 400,
+            writes: 200,
+            fair: true,
+        }
+    }
+}
+
+/// Serves requests on a listener until the server stops.
+pub(crate) async fn serve(api: &Api, listener: TcpListener, tls: Option<Tls>) -> io::Result<()> {
+    let mut stopping = api.0.stopping.subscribe();
+    let limits = bounded_by_files(api.0.limits);
+    let all = Arc::new(Connections {
+        api: api.clone(),
+        tls,
+        limits,
+        open: Mutex::default(),
+    });
+    // Every connection holds a sender: the channel closes when all connections are gone.
+    let (alive, mut gone) = mpsc::channel::<()>(1);
+    let mut number = 0;
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            // An error means that the server is dropped, which is a stop too.
+            _ = stopping.wait_for(|stop| *stop) => break,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                number += 1;
+                if let Some(connection) = all.admit(number) {
+                    let (all, alive) = (Arc::clone(&all), alive.clone());
+                    tokio::spawn(async move {
+                        all.run(stream, &connection).await;
+                        all.open.lock().remove(&connection.number);
+                        drop(alive);
+                    });
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(RETRY_AFTER).await;
+            }
+        }
+    }
+    drop((alive, listener));
+    // Slower requests end with the runtime.
+    let _ = tokio::time::timeout(GRACE, gone.recv()).await;
+    Ok(())
+}
+
+fn bounded_by_files(limits: Limits) -> Limits {
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let most = files.map_or(usize::MAX, |files| {
+        usize::try_from(files / FILES_PER_CONNECTION).unwrap_or(usize::MAX)
+    });
+    Limits {
+        connections: limits.connections.min(most.max(1)),
+        ..limits
+    }
+}
+
+struct Connections {
+    api: Api,
+    tls: Option<Tls>,
+    limits: Limits,
+    open: Mutex<HashMap<u64, Arc<Connection>>>,
+}
+
+/// One connection, shared by its requests and by [`Connections::admit`].
+struct Connection {
+    number: u64,
+    use_: Mutex<Use>,
+    /// Signals that the connection must make room for another one.
+    evicted: Notify,
+}
+
+struct Use {
+    /// Requests whose response has not been sent completely.
+    requests: usize,
+    /// True once a request had a complete head.
+    begun: bool,
+    /// End of the last request.
+    since: Instant,
+}
+
+impl Connections {
+    /// Adds a connection and evicts a silent one if there are too many; `None` if none is silent.
+    fn admit(&self, number: u64) -> Option<Arc<Connection>> {
+        let mut open = self.open.lock();
+        if open.len() >= self.limits.connections {
+            let silent = open
+                .values()
+                .filter_map(|one| Some((one.silent_since()?, one.number)));
+            let (_, longest) = silent.min()?;
+            if let Some(evicted) = open.remove(&longest) {
+                evicted.evicted.notify_one();
+            }
+        }
+        let connection = Arc::new(Connection {
+            number,
+            use_: Mutex::new(Use {
+                requests: 0,
+                begun: false,
+                since: Instant::now(),
+            }),
+            evicted: Notify::new(),
+        });
+        open.insert(number, Arc::clone(&connection));
+        Some(connection)
+    }
+
+    async fn run(&self, stream: TcpStream, connection: &Arc<Connection>) {
+        // Responses are written whole; waiting for more data would only delay them.
+        let _ = stream.set_nodelay(true);
+        let remote = stream.peer_addr().ok().map(|address| address.ip());
+        let Some(tls) = &self.tls else {
+            let peer = (Peer::Nobody, remote);
+            return self.answer(stream, peer, connection).await;
+        };
+        let shaken = tokio::select! {
+            shaken = tokio::time::timeout(self.limits.head, tls.accept(stream)) => shaken,
+            () = connection.evicted.notified() => return,
+        };
+        match shaken {
+            Ok(Ok((stream, peer))) => self.answer(stream, (peer, remote), connection).await,
+            Ok(Err(error)) => tracing::debug!(%error, "no handshake"),
+            Err(_) => tracing::debug!("no handshake in time"),
+        }
+    }
+
+    /// Answers requests of a peer with this address.
+    async fn answer<S>(
+        &self,
+        stream: S,
+        (peer, remote): (Peer, Option<IpAddr>),
+        connection: &Arc<Connection>,
+    ) where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (api, shared) = (self.api.clone(), Arc::clone(connection));
+        let address = remote.filter(|_| api.0.audit.is_some()).map(Remote);
+        let service = service_fn(move |request: Request<Incoming>| {
+            let at_work = AtWork::begin(&shared);
+            let (api, mut request) = (api.clone(), request.map(Body::new));
+            request.extensions_mut().insert(ConnectInfo(peer.clone()));
+            if let Some(address) = address {
+                request.extensions_mut().insert(address);
+            }
+            async move {
+                let response = serve::serve(api, request).await;
+                if let Some(cut) = response.extensions().get::<Cut>() {
+                    return Err(*cut);
+                }
+                let response: Response<Answered> = response.map(|body| Answered { body, at_work });
+                Ok(response)
+            }
+        });
+        let mut builder = auto::Builder::new(TokioExecutor::new());
+        builder.http1().max_buf_size(HEAD_BYTES_MAX);
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .keep_alive_interval(PING_EVERY)
+            .keep_alive_timeout(PING_PATIENCE)
+            .max_concurrent_streams(STREAMS_MAX);
+        let mut served = pin!(builder.serve_connection(TokioIo::new(stream), service));
+        let mut stopping = self.api.0.stopping.subscribe();
+        let opened = Instant::now();
+        tokio::select! {
+            ended = &mut served => return told(ended),
+            () = connection.silent(opened, self.limits) => {}
+            () = connection.evicted.notified() => {}
+            () = stopped(&mut stopping) => {}
+        }
+        served.as_mut().graceful_shutdown();
+        // A request that has just arrived is still answered.
+        let farewell = Limits {
+            head: FAREWELL,
+            idle: FAREWELL,
+            ..self.limits
+        };
+        tokio::select! {
+            ended = &mut served => told(ended),
+            () = connection.silent(Instant::now(), farewell) => {}
+        }
+    }
+}
+
+async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    // An error means that the server is dropped, which is a stop too.
+    let _ = stopping.wait_for(|stop| *stop).await;
+}
+
+fn told(ended: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection failed");
+    }
+}
+
+impl Connection {
+    /// Start of the time without a request in progress; `None` while there is one.
+    fn silent_since(&self) -> Option<Instant> {
+        let one = self.use_.lock();
+        (one.requests == 0).then_some(one.since)
+    }
+
+    /// Waits until the connection has been silent for too long, counted from `from` or later.
+    ///
+    /// The first request switches the timeout, perhaps to the shorter one, and does not wake this
+    /// function. So it looks again after the shorter timeout at the latest.
+    async fn silent(&self, from: Instant, limits: Limits) {
+        let shorter = limits.head.min(limits.idle);
+        loop {
+            let until = {
+                let one = self.use_.lock();
+                let patience = if one.begun { limits.idle } else { limits.head };
+                match one.requests {
+                    0 => one.since.max(from) + patience,
+                    _ => Instant::now() + patience,
+                }
+            };
+            let now = Instant::now();
+            if until <= now {
+                return;
+            }
+            tokio::time::sleep_until(until.min(now + shorter)).await;
+        }
+    }
+}
+
+/// Counts a request as long as this value exists.
+struct AtWork(Arc<Connection>);
+
+impl AtWork {
+    fn begin(connection: &Arc<Connection>) -> AtWork {
+        let mut one = connection.use_.lock();
+        one.requests += 1;
+        one.begun = true;
+        AtWork(Arc::clone(connection))
+    }
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        let mut one = self.0.use_.lock();
+        one.requests -= 1;
+        one.since = Instant::now();
+    }
+}
+
+/// A response; its request is in progress until it is sent or dropped.
+struct Answered {
+    body: Body,
+    #[expect(dead_code, reason = "its end is what counts")]
+    at_work: AtWork,
+}
+
+impl http_body::Body for Answered {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

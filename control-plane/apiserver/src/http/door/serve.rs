@@ -1,0 +1,238 @@
+//! One request from its head to its response: authentication, authorization, routing and execution.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use machinery::status::Status;
+
+use crate::auth::{Attributes, User};
+use crate::basics::clock;
+use crate::flow::FlowControl;
+use crate::flow::rules::{Flow, Schema};
+use crate::http::aggregation::pass::Destination;
+use crate::http::answer::media::pretty;
+use crate::http::answer::media::{Accept, Encoding};
+use crate::http::answer::reply;
+use crate::http::api::Api;
+use crate::http::call::Call;
+use crate::http::door::audited::Auditing;
+use crate::http::door::connections::Limits;
+use crate::http::door::fair;
+use crate::http::door::faulted;
+use crate::http::door::slots::{Limit, Received, Turn};
+use crate::http::nonresource;
+use crate::http::question::request::{self, Info, Query};
+
+/// The header with the id of a request.
+const AUDIT_ID: &str = "Audit-Id";
+/// Time limit of one request, its body included.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// A request may wait for its seats for this part of its time.
+const WAIT_PART: u32 = 4;
+
+/// The seats of a server with these limits; `None` if they are not shared by priority.
+pub(crate) fn flow_control(limits: &Limits) -> Option<FlowControl> {
+    let seats = limits.reads.saturating_add(limits.writes);
+    let seats = u32::try_from(seats).unwrap_or(u32::MAX);
+    let control = || FlowControl::new(seats, REQUEST_TIMEOUT / WAIT_PART);
+    limits.fair.then(control)
+}
+
+/// Serves a request; errors are responses too.
+pub(crate) async fn serve(api: Api, request: Request<Body>) -> Response<Body> {
+    let (mut parts, body) = request.into_parts();
+    let id = audit_id(&parts.headers);
+    let encoding = match Accept::negotiate(&parts.headers, true) {
+        Ok(accept) => accept.encoding,
+        Err(_) => Encoding::Json,
+    };
+    let head = parts.method == Method::HEAD;
+    let shown = String::from_utf8_lossy(id.as_bytes());
+    let mut auditing = Auditing::of(&api, &shown);
+    let mut schema = None;
+    let answer = answer(&api, &mut parts, body, &mut auditing, &mut schema);
+    let answer = tokio::time::timeout(REQUEST_TIMEOUT, answer).await;
+    let answer = answer.unwrap_or_else(|_| {
+        let text = "request did not complete within the allotted timeout";
+        Err(Status::new(504, "Timeout", format!("Timeout: {text}")))
+    });
+    let response = answer.unwrap_or_else(|error| reply::error(&error, encoding));
+    let mut response = auditing.finish(response).await;
+    let query = Query::parse(parts.uri.query().unwrap_or_default());
+    if pretty::is_wanted(&parts.headers, &query) {
+        response = match pretty::indented(response).await {
+            Ok(response) => response,
+            Err(error) => reply::error(&error, encoding),
+        };
+    }
+    response.headers_mut().insert(AUDIT_ID, id);
+    if let Some(schema) = schema {
+        fair::show(&schema, response.headers_mut());
+    }
+    if head {
+        *response.body_mut() = Body::empty();
+    }
+    response
+}
+
+/// The id that the client gives its request, or a new one.
+fn audit_id(headers: &HeaderMap) -> HeaderValue {
+    let given = headers.get(AUDIT_ID).filter(|id| !id.is_empty());
+    given.cloned().unwrap_or_else(|| {
+        // A uid has only digits and letters.
+        HeaderValue::from_str(&clock::uid()).unwrap_or(HeaderValue::from_static(""))
+    })
+}
+
+/// Answers a request, and tells which schema it has.
+async fn answer(
+    api: &Api,
+    parts: &mut Parts,
+    body: Body,
+    auditing: &mut Auditing<'_>,
+    schema: &mut Option<Arc<Schema>>,
+) -> Result<Response<Body>, Status> {
+    let query = Query::parse(parts.uri.query().unwrap_or_default());
+    let segments = request::segments(parts.uri.path());
+    let path = segments.as_deref().unwrap_or_default();
+    let info = Info::read(&parts.method, path, &query);
+    let user = match enter(api, parts, &info, auditing).await? {
+        Ok(user) => user,
+        Err(response) => return Ok(response),
+    };
+    let Some(segments) = segments else {
+        return Ok(reply::text(StatusCode::NOT_FOUND, "404 page not found\n"));
+    };
+    let attributes = Attributes {
+        user,
+        ..info.attributes.clone()
+    };
+    if info.is_resource() {
+        // What decides about writes is read from the caches. Empty ones would let everything pass.
+        api.reader().reflector.loaded().await;
+    }
+    let flow = fair::flow(api, &info, &attributes);
+    *schema = flow.as_ref().map(|flow| Arc::clone(&flow.schema));
+    let turn = turn(api, parts, &info, &attributes, flow.as_ref());
+    let place = turn.enter(true).await?;
+    // Authorization comes first: only users who may ask learn whether a path exists.
+    auditing.authorize(api, &attributes).await?;
+    if let Some(destination) = Destination::of(api, &segments) {
+        // A slow body must not hold a slot that others need.
+        drop(place);
+        let asked = (&*parts, &*segments, &query);
+        return destination.pass(api, asked, &attributes.user, body).await;
+    }
+    let target = if info.is_resource() {
+        request::route(&api.reader().reflector.catalogue(), &info)?
+    } else {
+        None
+    };
+    let Some(target) = target else {
+        return nonresource::answer(api, parts, &segments);
+    };
+    if !request::takes(&parts.method, &info, &target) {
+        return Err(Status::method_not_allowed());
+    }
+    let call = Call {
+        api,
+        user: &attributes.user,
+        target: &target,
+        query: &query,
+        method: &parts.method,
+        headers: &parts.headers,
+        audit: auditing.record().map(|record| &**record),
+        warnings: Arc::default(),
+    };
+    let (place, mut received) = if turn.reads {
+        (place, Received::default())
+    } else {
+        turn.receive_from(place, body).await?
+    };
+    let answer = carry_out(parts, &call, &attributes, received.take()).await;
+    drop(place);
+    call.warned(answer)
+}
+
+/// What a request may take.
+fn turn<'a>(
+    api: &'a Api,
+    parts: &Parts,
+    info: &Info,
+    attributes: &Attributes,
+    flow: Option<&'a Flow>,
+) -> Turn<'a> {
+    let query = Query::parse(parts.uri.query().unwrap_or_default());
+    let exempt = is_probe(info) || api.0.registry.authorizer.is_exempt(&attributes.user);
+    Turn {
+        slots: &api.0.slots,
+        exempt,
+        reads: [Method::GET, Method::HEAD].contains(&parts.method),
+        limit: match (&api.0.flow, flow) {
+            (Some(control), Some(flow)) => Limit::Seats {
+                control,
+                flow,
+                seats: fair::seats(api, info, &query),
+            },
+            (None, _) if !exempt => Limit::Slots,
+            _ => Limit::Nothing,
+        },
+    }
+}
+
+/// Answers a call, or lets it meet a fault.
+async fn carry_out(
+    parts: &Parts,
+    call: &Call<'_>,
+    attributes: &Attributes,
+    body: Bytes,
+) -> Result<Response<Body>, Status> {
+    let faults = call.api.0.faults.as_ref();
+    match faults.filter(|_| faulted::concerns(parts, call.user, call.target)) {
+        None => call.run(&attributes.verb, body).await,
+        // Boxed, so that requests without faults are no larger.
+        Some(faults) => Box::pin(faulted::run(faults, call, attributes, body)).await,
+    }
+}
+
+/// Finds out as whom a request is served. The inner error is a response in its place.
+async fn enter(
+    api: &Api,
+    parts: &mut Parts,
+    info: &Info,
+    auditing: &mut Auditing<'_>,
+) -> Result<Result<User, Response<Body>>, Status> {
+    let (reader, authenticator) = (api.reader(), &api.0.registry.authenticator);
+    if let Some(user) = parts.extensions.remove::<User>() {
+        let begun = auditing.begin(parts, info, &user).await;
+        return Ok(begun.map(|()| user));
+    }
+    let user = match authenticator.authenticate(reader, parts).await {
+        Ok(user) => user,
+        Err(error) => {
+            auditing.refused(parts, info);
+            return Err(error);
+        }
+    };
+    if let Err(response) = auditing.begin(parts, info, &user).await {
+        return Ok(Err(response));
+    }
+    let Some(other) = authenticator.impersonate(reader, &user, parts).await? else {
+        return Ok(Ok(user));
+    };
+    if let Some(record) = auditing.record() {
+        record.impersonates(&other);
+    }
+    Ok(Ok(other))
+}
+
+/// True for a probe of the server's health.
+fn is_probe(info: &Info) -> bool {
+    let path = &info.attributes.path;
+    let probes = ["/healthz", "/livez", "/readyz"].iter();
+    !info.is_resource() && probes.into_iter().any(|probe| path.starts_with(probe))
+}

@@ -1,0 +1,126 @@
+//! What authentication and authorization need before requests are served: the default roles and
+//! bindings, and the authority of client certificates.
+
+use machinery::object;
+use machinery::schema;
+use machinery::status::Status;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use tokio::task::{JoinError, JoinSet};
+
+use crate::auth::authorize::rbac::{self, bootstrap};
+use crate::registry::Registry;
+
+/// The namespace of the cluster's own objects.
+const SYSTEM: &str = "kube-system";
+/// Attempts to write an object that others write too.
+const TRIES_MAX: usize = 5;
+/// Number of roles written concurrently, so that the store syncs them together.
+const AT_ONCE: usize = 16;
+
+/// Publishes the authority of client certificates, stores the default roles and bindings, and adds
+/// to existing ones what is missing.
+pub(crate) async fn make(registry: &Arc<Registry>) -> Result<(), Status> {
+    publish_authorities(registry).await?;
+    let policy = registry.authorizer.initial_policy();
+    if policy.is_empty() {
+        return Ok(());
+    }
+    let mut running = JoinSet::new();
+    for wanted in policy {
+        if running.len() >= AT_ONCE {
+            finished(running.join_next().await)?;
+        }
+        let registry = Arc::clone(registry);
+        running.spawn(async move { ensure(&registry, &wanted).await });
+    }
+    while !running.is_empty() {
+        finished(running.join_next().await)?;
+    }
+    registry.reader.fresh().await
+}
+
+fn finished(done: Option<Result<Result<(), Status>, JoinError>>) -> Result<(), Status> {
+    match done {
+        Some(Ok(result)) => result,
+        Some(Err(error)) => Err(Status::internal(&error.to_string())),
+        None => Ok(()),
+    }
+}
+
+/// Publishes who may authenticate clients, for servers that delegate authentication to this one: the
+/// authority of client certificates, and the proxies that name users.
+async fn publish_authorities(registry: &Registry) -> Result<(), Status> {
+    let settings = &registry.settings;
+    let mut data = Vec::new();
+    if let Some(authority) = &settings.client_authority {
+        data.push(("client-ca-file", authority.clone()));
+    }
+    if let Some(proxies) = &settings.proxies {
+        data.extend(proxies.published());
+    }
+    if data.is_empty() {
+        return Ok(());
+    }
+    let kind = schema::resource("", "v1", "configmaps").ok_or_else(Status::unknown_path)?;
+    let name = "extension-apiserver-authentication";
+    let with_data = |mut map: Value| {
+        for (key, text) in &data {
+            object::set(&mut map, &["data", key], text.as_str().into());
+        }
+        map
+    };
+    for _ in 0..TRIES_MAX {
+        let wanted = with_data(json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": name, "namespace": SYSTEM },
+        }));
+        match registry.create(kind, SYSTEM, wanted).await {
+            Err(error) if error.reason == "AlreadyExists" => {}
+            made => return made.map(|_| ()),
+        }
+        let stored = registry.reader.get(kind, SYSTEM, name).await?;
+        let new = with_data(Value::clone(&stored));
+        if new == *stored {
+            return Ok(());
+        }
+        match registry.update(kind, SYSTEM, new).await {
+            Err(error) if error.code == 409 || error.code == 404 => {}
+            written => return written.map(|_| ()),
+        }
+    }
+    let why = "it is being changed all the time";
+    Err(Status::conflict("", kind.plural(), name, why))
+}
+
+/// Creates an object of the default policy, or adds to it what is missing.
+async fn ensure(registry: &Registry, wanted: &Value) -> Result<(), Status> {
+    let kind = schema::kind(rbac::GROUP, "v1", object::kind(wanted));
+    let kind = kind.ok_or_else(Status::unknown_path)?;
+    let (namespace, name) = (object::namespace(wanted), object::name(wanted));
+    let reader = &registry.reader;
+    for _ in 0..TRIES_MAX {
+        let stored = match reader.cached(kind, namespace, name) {
+            Some(stored) => stored,
+            None => match registry.create(kind, namespace, wanted.clone()).await {
+                Err(error) if error.reason == "AlreadyExists" => {
+                    reader.get(kind, namespace, name).await?
+                }
+                made => return made.map(|_| ()),
+            },
+        };
+        let Some(new) = bootstrap::reconciled(&stored, wanted) else {
+            return Ok(());
+        };
+        match registry.update(kind, namespace, new).await {
+            Err(error) if error.code == 409 => reader.fresh().await?,
+            written => return written.map(|_| ()),
+        }
+    }
+    Err(Status::conflict(
+        rbac::GROUP,
+        kind.plural(),
+        name,
+        "it is being changed all the time",
+    ))
+}

@@ -1,0 +1,143 @@
+//! Binding: assigns a pod to a node.
+
+use machinery::object;
+use machinery::status::{self, Cause, Status};
+use serde_json::{Value, json};
+
+use crate::auth::Answer;
+use crate::basics::clock;
+use crate::registry::verbs::edit::{Edit, Step};
+use crate::registry::verbs::write::{Writer, precondition_failed};
+use crate::storage::entry::Entry;
+
+impl Writer<'_> {
+    /// Assigns the pod of a binding to its node. The writer's resource is the one that the binding
+    /// was sent to. The pod's name is in its path or, if that is empty, in the body.
+    pub(crate) async fn bind(
+        &self,
+        subresource: &str,
+        name: &str,
+        mut binding: Value,
+    ) -> Result<(), Status> {
+        let name = if name.is_empty() {
+            object::name(&binding).to_owned()
+        } else {
+            name.to_owned()
+        };
+        let pods = self.registry.reader.resource("", "v1", "pods")?;
+        let storage = pods.stored()?;
+        if object::name(&binding) != name {
+            let why = "name in URL does not match name in Binding object";
+            return Err(Status::bad_request(why));
+        }
+        self.admit_body(subresource, &name, &mut binding).await?;
+        let wrong = wrong_target(&binding);
+        if !wrong.is_empty() {
+            // Kubernetes does not report this as an invalid object.
+            return Err(Status::new(500, "", status::told_together(&wrong)));
+        }
+        let key = storage.key(self.namespace, &name);
+        let mut edit = Binding {
+            key: &key,
+            name: &name,
+            binding: &binding,
+        };
+        let edited = self.registry.edit(storage, &key, self.dry, &mut edit).await;
+        edited.map(|_| ())
+    }
+}
+
+fn wrong_target(binding: &Value) -> Vec<Cause> {
+    let target = |key| object::text(binding, &["target", key]);
+    let mut wrong = Vec::new();
+    let kind = target("kind");
+    if !["", "Node"].contains(&kind) {
+        let known = ["Node", "<empty>"];
+        wrong.push(Cause::not_supported("target.kind", &kind.into(), &known));
+    }
+    if target("name").is_empty() {
+        wrong.push(Cause::required("target.name", ""));
+    }
+    wrong
+}
+
+struct Binding<'a> {
+    key: &'a str,
+    name: &'a str,
+    binding: &'a Value,
+}
+
+impl Edit for Binding<'_> {
+    fn step<'a>(&'a mut self, current: Option<&'a Entry>) -> Answer<'a, Step> {
+        let step = match current {
+            Some(current) => self.decide(&current.object),
+            None => Err(Status::not_found("", "pods", self.name)),
+        };
+        Box::pin(async { step })
+    }
+}
+
+impl Binding<'_> {
+    fn decide(&self, pod: &Value) -> Result<Step, Status> {
+        let refuse = |why: String| {
+            let mut status = Status::conflict("", "pods/binding", self.name, &why);
+            status.details.kind = "pods/binding".into();
+            Err(status)
+        };
+        for (what, asked, has) in [
+            ("UID", object::uid(self.binding), object::uid(pod)),
+            (
+                "ResourceVersion",
+                object::resource_version(self.binding),
+                object::resource_version(pod),
+            ),
+        ] {
+            if !asked.is_empty() && asked != has {
+                let why = precondition_failed(self.key, what, asked, has);
+                return Err(Status::conflict("", "pods", self.name, &why));
+            }
+        }
+        if object::is_deleting(pod) {
+            return refuse(format!(
+                "pod {} is being deleted, cannot be assigned to a host",
+                self.name
+            ));
+        }
+        let has = object::text(pod, &["spec", "nodeName"]);
+        if !has.is_empty() {
+            return refuse(format!(
+                "pod {} is already assigned to node {has:?}",
+                self.name
+            ));
+        }
+        if !object::items(pod, &["spec", "schedulingGates"]).is_empty() {
+            return refuse(format!(
+                "pod {} has non-empty .spec.schedulingGates",
+                self.name
+            ));
+        }
+        let mut pod = pod.clone();
+        let node = object::text(self.binding, &["target", "name"]);
+        object::set(&mut pod, &["spec", "nodeName"], node.into());
+        object::remove(&mut pod, &["status", "nominatedNodeName"]);
+        for what in ["annotations", "labels"] {
+            let given = object::metadata(self.binding).and_then(|all| all.get(what)?.as_object());
+            for (key, value) in given.into_iter().flatten() {
+                object::set(&mut pod, &["metadata", what, key], value.clone());
+            }
+        }
+        scheduled(&mut pod);
+        Ok(Step::Put(pod))
+    }
+}
+
+/// Sets the condition PodScheduled.
+fn scheduled(pod: &mut Value) {
+    let now = clock::now().to_seconds();
+    let mut conditions = object::items(pod, &["status", "conditions"]).to_vec();
+    conditions.retain(|one| one["type"] != "PodScheduled");
+    conditions.push(json!({
+        "type": "PodScheduled", "status": "True", "lastTransitionTime": now,
+    }));
+    object::set(pod, &["status", "conditions"], conditions.into());
+}

@@ -1,0 +1,7 @@
+//! What follows objects of the API that change the API itself, and writes what becomes of them:
+//! definitions of custom resources and the webhooks that convert them, policies, flow control.
+
+pub(crate) mod conversion;
+pub(crate) mod definitions;
+pub(crate) mod flow;
+pub(crate) mod type_checking;

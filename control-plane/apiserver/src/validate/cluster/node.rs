@@ -1,0 +1,143 @@
+//! Nodes and namespaces.
+
+use std::collections::BTreeSet;
+
+use machinery::name;
+use machinery::object;
+use machinery::status::Cause;
+use serde_json::Value;
+
+use crate::validate::words::field::FieldValue;
+use crate::validate::words::shown::{self, Field};
+use crate::validate::{Causes, meta, named, words::address, words::quantity};
+
+const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+const TAINT: [Field; 4] = [
+    ("Key", "key", "\"\""),
+    ("Value", "value", "\"\""),
+    ("Effect", "effect", "\"\""),
+    ("TimeAdded", "timeAdded", "null"),
+];
+
+pub(crate) fn node(object: &Value) -> Causes {
+    let mut causes = Causes::default();
+    let spec = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
+    taints(&spec, &mut causes);
+    causes.extend(status(object));
+    causes.each(&spec, "podCIDRs", |causes, one| {
+        let text = one.value.as_str().unwrap_or_default();
+        causes.extend(address::wrong_range(&one.path, text));
+    });
+    let ranges = spec.each("podCIDRs");
+    let mut sixes = ranges.map(|one| one.value.as_str().is_some_and(|text| text.contains(':')));
+    let (first, second, third) = (sixes.next(), sixes.next(), sixes.next());
+    if third.is_some() || (second.is_some() && first == second) {
+        let why = "may specify no more than one CIDR for each IP family";
+        causes.wrong(&spec, "podCIDRs", why);
+    }
+    causes
+}
+
+/// Checks an update of a node, and its status.
+pub(crate) fn node_update(old: &Value, new: &Value) -> Causes {
+    let mut causes = Causes::default();
+    let mut seen = BTreeSet::new();
+    let at = FieldValue::new("status", new.get("status").unwrap_or(&Value::Null));
+    causes.each(&at, "addresses", |causes, one| {
+        let (kind, text) = (one.text("type"), one.text("address"));
+        if !seen.insert((kind, text)) {
+            let fields = [("Type", "type", "\"\""), ("Address", "address", "\"\"")];
+            let shown = shown::as_go(one.value, &fields);
+            causes.push(Cause::duplicate_shown(&one.path, &shown, ""));
+        }
+    });
+    let ranges = ["spec", "podCIDRs"];
+    let had = object::items(old, &ranges);
+    if !had.is_empty() && had != object::items(new, &ranges) {
+        let why = "node updates may not change podCIDR except from \"\" to valid";
+        causes.push(Cause::forbidden("spec.podCIDRs", why));
+    }
+    let id = |node| object::text(node, &["spec", "providerID"]);
+    if !id(old).is_empty() && id(old) != id(new) {
+        let why = "node updates may not change providerID except from \"\" to valid";
+        causes.push(Cause::forbidden("spec.providerID", why));
+    }
+    causes
+}
+
+/// The quantities in a node's status.
+pub(crate) fn status(object: &Value) -> Causes {
+    let mut causes = Causes::default();
+    for part in ["capacity", "allocatable"] {
+        let amounts = object::at(object, &["status", part]).and_then(Value::as_object);
+        for (resource, amount) in amounts.into_iter().flatten() {
+            if causes.is_full() {
+                break;
+            }
+            let field = format!("status.{part}.{resource}");
+            quantity::of_resource(&field, resource, amount, &mut causes);
+        }
+    }
+    causes
+}
+
+fn taints(spec: &FieldValue, causes: &mut Causes) {
+    // Go reports taints below `metadata`.
+    let mut seen = BTreeSet::new();
+    for (at, taint) in spec.items("taints").iter().enumerate() {
+        if causes.is_full() {
+            break;
+        }
+        let taint = FieldValue::new(format!("metadata.taints[{at}]"), taint);
+        causes.label_name(&taint, "key");
+        let wrong = name::label_value(taint.text("value"));
+        if !wrong.is_empty() {
+            causes.wrong_text(&taint, "value", &wrong.join(";"));
+        }
+        causes.choice(&taint, "effect", &EFFECTS);
+        if !seen.insert((taint.text("effect"), taint.text("key"))) {
+            let shown = shown::as_go(taint.value, &TAINT);
+            let why = "taints must be unique by key and effect pair";
+            causes.push(Cause::duplicate_shown(&taint.path, &shown, why));
+        }
+    }
+}
+
+/// The finalizers of a namespace's spec.
+pub(crate) fn namespace(object: &Value) -> Causes {
+    let mut causes = Causes::default();
+    let spec = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
+    causes.each(&spec, "finalizers", |causes, one| {
+        finalizer("spec.finalizers", one.value, causes);
+    });
+    causes
+}
+
+/// Checks an update of a namespace's status and finalizers.
+pub(crate) fn namespace_status(old: &Value, new: &Value) -> Causes {
+    let mut causes = Causes::default();
+    let finalizers = |object| object::items(object, &["spec", "finalizers"]);
+    if finalizers(old) != finalizers(new) {
+        let spec = FieldValue::new("spec", new.get("spec").unwrap_or(&Value::Null));
+        causes.each(&spec, "finalizers", |causes, one| {
+            finalizer(&one.path, one.value, causes);
+        });
+    }
+    let (phase, when) = if object::is_deleting(new) {
+        ("Terminating", "is not empty")
+    } else {
+        ("Active", "is empty")
+    };
+    let has = object::text(new, &["status", "phase"]);
+    if has != phase {
+        let why = format!("may only be '{phase}' if `deletionTimestamp` {when}");
+        causes.push(Cause::invalid("status.Phase", &has.into(), &why));
+    }
+    causes
+}
+
+fn finalizer(field: &str, value: &Value, causes: &mut Causes) {
+    let text = value.as_str().unwrap_or_default();
+    causes.extend(named(field, text, name::qualified_name(text)));
+    causes.extend(meta::standard_finalizer(field, text));
+}

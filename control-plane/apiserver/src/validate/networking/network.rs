@@ -1,0 +1,344 @@
+//! Services: their ports, targets, and ways to reach them. Allocation checks that addresses and
+//! ports are free.
+
+use std::collections::BTreeSet;
+
+use machinery::name;
+use machinery::object;
+use machinery::status::Cause;
+use serde_json::Value;
+
+use crate::validate::words::field::FieldValue;
+use crate::validate::workloads::pod::{port_name, port_number};
+use crate::validate::{Causes, meta, named, words::address};
+
+/// A day: the longest session affinity of a client.
+const AFFINITY_SECONDS_MAX: i64 = 86_400;
+const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
+const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
+const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];
+const FAMILY_POLICIES: [&str; 3] = ["PreferDualStack", "RequireDualStack", "SingleStack"];
+const POLICIES: [&str; 2] = ["Cluster", "Local"];
+const DISTRIBUTIONS: [&str; 3] = ["PreferClose", "PreferSameZone", "PreferSameNode"];
+const OF_BALANCERS: &str = "may only be used when `type` is 'LoadBalancer'";
+
+pub(crate) fn service(object: &Value) -> Causes {
+    let mut causes = Causes::default();
+    let spec = spec(object);
+    target(&spec, &mut causes);
+    ports(&spec, &mut causes);
+    causes.extend(meta::labels("spec.selector", spec.map("selector")));
+    affinity(&spec, &mut causes);
+    causes.extend(addresses(object));
+    causes.each(&spec, "externalIPs", |causes, one| {
+        let text = one.value.as_str().unwrap_or_default();
+        match address::wrong(&one.path, text) {
+            Some(cause) => causes.push(cause),
+            None => causes.extend(address::endpoint(&one.path, text)),
+        }
+    });
+    causes.choice(&spec, "type", &TYPES);
+    distinct(&spec, &mut causes);
+    balancer(&spec, &mut causes);
+    traffic(&spec, &mut causes);
+    causes
+}
+
+/// Checks what an update changes.
+pub(crate) fn service_update(old: &Value, new: &Value) -> Causes {
+    let mut causes = Causes::default();
+    let (before, after) = (spec(old), spec(new));
+    let external = |spec: &FieldValue| spec.text("type") == "ExternalName";
+    if !external(&before) && !external(&after) {
+        let headless = (is_headless(&before), is_headless(&after));
+        if headless != (true, true) {
+            kept(&before, &after, ["clusterIPs", "clusterIP"], &mut causes);
+        }
+        if headless == (false, false) {
+            kept(&before, &after, ["ipFamilies", "ipFamily"], &mut causes);
+        }
+    }
+    let balancer = |spec: &FieldValue| spec.text("type") == "LoadBalancer";
+    let class = "loadBalancerClass";
+    if balancer(&before) && balancer(&after) && before.get(class) != after.get(class) {
+        causes.wrong(&after, class, "may not change once set");
+    }
+    let port = "healthCheckNodePort";
+    if asks(&before) && asks(&after) && before.number(port) != after.number(port) {
+        let field = after.path_of(port);
+        causes.push(Cause::forbidden(&field, "field is immutable"));
+    }
+    causes
+}
+
+/// The addresses of a service and their families. A new service is checked before allocation.
+pub(crate) fn addresses(object: &Value) -> Causes {
+    const FIELD: &str = "spec.clusterIPs";
+    let mut causes = Causes::default();
+    let spec = spec(object);
+    if spec.text("type") == "ExternalName" {
+        return causes;
+    }
+    let list = spec.items("clusterIPs");
+    match (spec.text("clusterIP"), list.first()) {
+        ("", None) => {}
+        ("", Some(_)) => {
+            let why = "must be empty when `clusterIP` is not specified";
+            causes.wrong(&spec, "clusterIPs", why);
+        }
+        (_, None) => causes.push(Cause::required(FIELD, "")),
+        (one, Some(first)) if first != one => {
+            causes.wrong(&spec, "clusterIPs", "first value must match `clusterIP`");
+        }
+        _ => {}
+    }
+    let mut seen = BTreeSet::new();
+    causes.each(&spec, "ipFamilies", |causes, one| {
+        let family = one.value.as_str().unwrap_or_default();
+        if !FAMILIES.contains(&family) {
+            causes.push(Cause::not_supported(&one.path, one.value, &FAMILIES));
+        }
+        if !seen.insert(family) {
+            causes.push(Cause::duplicate(&one.path, one.value));
+        }
+    });
+    causes.word(&spec, "ipFamilyPolicy", &FAMILY_POLICIES);
+    let none = list.first().is_some_and(|first| first == "None");
+    if none && list.len() > 1 {
+        let why = "'None' must be the first and only value";
+        causes.wrong(&spec, "clusterIPs", why);
+    }
+    for one in spec.each("clusterIPs").skip(usize::from(none)) {
+        if causes.is_full() {
+            break;
+        }
+        let text = one.value.as_str().unwrap_or_default();
+        causes.extend(address::wrong(&one.path, text));
+    }
+    if list.len() > 2 {
+        causes.wrong(&spec, "clusterIPs", "may only hold up to 2 values");
+    }
+    causes
+}
+
+/// True if traffic comes from outside the cluster, which has further rules.
+pub(crate) fn reached_from_outside(object: &Value) -> bool {
+    comes_in(&spec(object))
+}
+
+/// True if a load balancer needs a health check port on each node.
+pub(crate) fn checks_health(object: &Value) -> bool {
+    asks(&spec(object))
+}
+
+fn comes_in(spec: &FieldValue) -> bool {
+    match spec.text("type") {
+        "NodePort" | "LoadBalancer" => true,
+        "ClusterIP" => !spec.items("externalIPs").is_empty(),
+        _ => false,
+    }
+}
+
+fn asks(spec: &FieldValue) -> bool {
+    (spec.text("type"), spec.text("externalTrafficPolicy")) == ("LoadBalancer", "Local")
+}
+
+fn spec(object: &Value) -> FieldValue<'_> {
+    FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null))
+}
+
+/// True if clients find the pods themselves.
+fn is_headless(spec: &FieldValue) -> bool {
+    matches!(spec.items("clusterIPs"), [one] if one == "None")
+}
+
+/// Ports, a headless service, or an external name.
+fn target(spec: &FieldValue, causes: &mut Causes) {
+    let (kind, headless) = (spec.text("type"), is_headless(spec));
+    if spec.items("ports").is_empty() && !headless && kind != "ExternalName" {
+        causes.push(Cause::required("spec.ports", ""));
+    }
+    if headless && ["NodePort", "LoadBalancer"].contains(&kind) {
+        let why = format!("may not be set to 'None' for {kind} services");
+        causes.push(Cause::invalid("spec.clusterIPs[0]", &"None".into(), &why));
+    }
+    if kind != "ExternalName" {
+        return;
+    }
+    for key in ["clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+        causes.forbidden(spec, key, "may not be set for ExternalName services");
+    }
+    let name = spec.text("externalName");
+    match name.strip_suffix('.').unwrap_or(name) {
+        "" => causes.push(Cause::required("spec.externalName", "")),
+        name => {
+            let wrong = name::dns1123_subdomain(name);
+            causes.extend(named("spec.externalName", name, wrong));
+        }
+    }
+}
+
+fn ports(spec: &FieldValue, causes: &mut Causes) {
+    let several = spec.items("ports").len() > 1;
+    let mut names = BTreeSet::new();
+    causes.each(spec, "ports", |causes, port| {
+        let name = port.text("name");
+        if several || !name.is_empty() {
+            causes.must_be_named(port, "name", name::dns1123_label);
+        }
+        if !name.is_empty() && !names.insert(name) {
+            causes.push(Cause::duplicate(&port.path_of("name"), &name.into()));
+        }
+        causes.extend(port_number(&port.path_of("port"), port.number("port")));
+        causes.choice(port, "protocol", &PROTOCOLS);
+        let field = port.path_of("targetPort");
+        match port.get("targetPort") {
+            Some(Value::String(name)) => causes.extend(named(&field, name, port_name(name))),
+            target => {
+                let number = target.and_then(Value::as_i64).unwrap_or(0);
+                causes.extend(port_number(&field, number));
+            }
+        }
+        causes.named(port, "appProtocol", name::qualified_name);
+    });
+}
+
+fn affinity(spec: &FieldValue, causes: &mut Causes) {
+    causes.choice(spec, "sessionAffinity", &["ClientIP", "None"]);
+    const KEY: &str = "sessionAffinityConfig";
+    match spec.text("sessionAffinity") {
+        "ClientIP" => {
+            let seconds = ["clientIP", "timeoutSeconds"];
+            let config = spec.get(KEY).unwrap_or(&Value::Null);
+            let field = format!("spec.{KEY}.clientIP.timeoutSeconds");
+            match object::integer(config, &seconds) {
+                None => {
+                    let why = "when session affinity type is ClientIP";
+                    causes.push(Cause::required(&field, why));
+                }
+                Some(seconds) if !(1..=AFFINITY_SECONDS_MAX).contains(&seconds) => {
+                    let why =
+                        format!("must be greater than 0 and less than {AFFINITY_SECONDS_MAX}");
+                    causes.push(Cause::invalid(&field, &seconds.into(), &why));
+                }
+                Some(_) => {}
+            }
+        }
+        "None" => causes.forbidden(spec, KEY, "must not be set when session affinity is None"),
+        _ => {}
+    }
+}
+
+/// Ports of a service are unique, and only some types have node ports.
+fn distinct(spec: &FieldValue, causes: &mut Causes) {
+    if spec.text("type") == "ClusterIP" {
+        causes.each(spec, "ports", |causes, port| {
+            let why = "may not be used when `type` is 'ClusterIP'";
+            if port.number("nodePort") != 0 {
+                causes.forbidden(port, "nodePort", why);
+            }
+        });
+    }
+    let mut on_nodes = BTreeSet::new();
+    causes.each(spec, "ports", |causes, port| {
+        let number = port.number("nodePort");
+        if number != 0 && !on_nodes.insert((port.text("protocol"), number)) {
+            causes.push(Cause::duplicate(&port.path_of("nodePort"), &number.into()));
+        }
+    });
+    let mut own = BTreeSet::new();
+    causes.each(spec, "ports", |causes, port| {
+        let (protocol, number) = (port.text("protocol"), port.number("port"));
+        if !own.insert((protocol, number)) {
+            // The compared fields, as Go prints them.
+            let shown = format!(
+                "{{\"Name\":\"\",\"Protocol\":{},\"AppProtocol\":null,\"Port\":{number},\"TargetPort\":0,\"NodePort\":0}}",
+                Value::from(protocol)
+            );
+            causes.push(Cause::duplicate_shown(&port.path, &shown, ""));
+        }
+    });
+}
+
+/// Fields that only load balancers have.
+fn balancer(spec: &FieldValue, causes: &mut Causes) {
+    let is_one = spec.text("type") == "LoadBalancer";
+    // Go's name of the field.
+    let field = "spec.LoadBalancerSourceRanges";
+    if spec.has("loadBalancerSourceRanges") {
+        if !is_one {
+            causes.push(Cause::forbidden(field, OF_BALANCERS));
+        }
+        for (at, range) in spec.items("loadBalancerSourceRanges").iter().enumerate() {
+            if causes.is_full() {
+                break;
+            }
+            let range = range.as_str().unwrap_or_default().trim();
+            causes.extend(address::wrong_range(&format!("{field}[{at}]"), range));
+        }
+    }
+    let ports = "allocateLoadBalancerNodePorts";
+    match is_one {
+        false => causes.forbidden(spec, ports, OF_BALANCERS),
+        true if !spec.has(ports) => causes.push(Cause::required(ports, "")),
+        true => {}
+    }
+    if is_one {
+        causes.named(spec, "loadBalancerClass", name::qualified_name)
+    } else {
+        causes.forbidden(spec, "loadBalancerClass", OF_BALANCERS)
+    }
+}
+
+/// Traffic policies.
+fn traffic(spec: &FieldValue, causes: &mut Causes) {
+    if comes_in(spec) {
+        causes.choice(spec, "externalTrafficPolicy", &POLICIES);
+    } else if spec.has("externalTrafficPolicy") {
+        let why = "may only be set for externally-accessible services";
+        causes.wrong(spec, "externalTrafficPolicy", why);
+    }
+    let port = "healthCheckNodePort";
+    let number = spec.number(port);
+    if asks(spec) {
+        // Allocation sets a missing one.
+        if number != 0 {
+            causes.extend(port_number(&spec.path_of(port), number));
+        }
+    } else if number != 0 {
+        let why =
+            "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
+        causes.wrong(spec, port, why);
+    }
+    match spec.text("type") {
+        "ClusterIP" | "NodePort" | "LoadBalancer" => {
+            causes.choice(spec, "internalTrafficPolicy", &POLICIES);
+        }
+        _ => causes.word(spec, "internalTrafficPolicy", &POLICIES),
+    }
+    causes.word(spec, "trafficDistribution", &DISTRIBUTIONS);
+}
+
+/// The first item of a list must not change, nor any other that remains. `key` is the list's name,
+/// `one` an item's in errors.
+fn kept(before: &FieldValue, after: &FieldValue, [key, one]: [&str; 2], causes: &mut Causes) {
+    let (had, has) = (before.items(key), after.items(key));
+    let mut wrong = |at: usize, why: &str| {
+        let shown = after.get(key).cloned().unwrap_or_default();
+        let field = format!("spec.{key}[{at}]");
+        causes.push(Cause::invalid(&field, &shown, why));
+    };
+    if !had.is_empty() && has.is_empty() {
+        return wrong(0, &format!("primary {one} can not be unset"));
+    }
+    // If the length changes, only the first one must stay the same.
+    let counts = if had.len() == has.len() { had.len() } else { 1 };
+    let changed = had.iter().zip(has).position(|(had, has)| had != has);
+    if let Some(at) = changed.filter(|at| *at < counts) {
+        wrong(at, "may not change once set");
+    }
+    if had.len() > 1 && has.len() == 1 && after.text("ipFamilyPolicy") != "SingleStack" {
+        let why = format!("must be set to 'SingleStack' when releasing the secondary {one}");
+        causes.wrong(after, "ipFamilyPolicy", &why);
+    }
+}

@@ -1,0 +1,12 @@
+//! The pieces that the rules of several kinds are made of: fields, names, numbers, addresses,
+//! expressions. No kind has a rule here.
+
+pub(crate) mod address;
+pub(crate) mod causes;
+pub(crate) mod expressions;
+pub(crate) mod field;
+pub(crate) mod quantity;
+pub(crate) mod schedule;
+pub(crate) mod selector;
+pub(crate) mod shown;
+pub(crate) mod status;

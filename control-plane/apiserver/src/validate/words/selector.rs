@@ -1,0 +1,30 @@
+//! The selectors of workloads: printed as in Go, and immutable.
+
+use machinery::object;
+use machinery::status::Cause;
+use serde_json::Value;
+
+/// True if it has no conditions.
+pub(crate) fn is_empty(selector: &Value) -> bool {
+    let labels = selector.get("matchLabels").and_then(Value::as_object);
+    labels.is_none_or(|labels| labels.is_empty())
+        && object::items(selector, &["matchExpressions"]).is_empty()
+}
+
+/// A selector in the order of Go's fields.
+pub(crate) fn shown(selector: Option<&Value>) -> String {
+    let Some(selector) = selector else {
+        return "null".into();
+    };
+    let parts = ["matchLabels", "matchExpressions"].into_iter();
+    let parts = parts.filter_map(|key| Some(format!("{key:?}:{}", selector.get(key)?)));
+    format!("{{{}}}", parts.collect::<Vec<_>>().join(","))
+}
+
+/// The selector of an object must not change.
+pub(crate) fn unchanged(old: &Value, new: &Value) -> Option<Cause> {
+    let path = ["spec", "selector"];
+    let (before, after) = (object::at(old, &path), object::at(new, &path));
+    (before != after)
+        .then(|| Cause::invalid_shown("spec.selector", &shown(after), "field is immutable"))
+}

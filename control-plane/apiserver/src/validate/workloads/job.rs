@@ -1,0 +1,234 @@
+//! Jobs and cron jobs.
+
+use machinery::name;
+use machinery::object;
+use machinery::selector::LabelSelector;
+use machinery::status::Cause;
+use serde_json::Value;
+
+use super::{pod, workload};
+use crate::validate::words::field::FieldValue;
+use crate::validate::{Causes, named, unchanged, words::schedule, words::selector};
+
+/// Cron jobs have shorter names, because the names of their jobs have a suffix.
+const CRON_JOB_NAME_MAX: usize = 52;
+/// Upper bound of concurrent pods for indexed jobs.
+const PARALLELISM_MAX: i64 = 100_000;
+
+pub(crate) fn check(kind: &str, object: &Value) -> Causes {
+    let mut causes = Causes::default();
+    match kind {
+        "Job" => job(object, &mut causes),
+        "CronJob" => cron_job(object, &mut causes),
+        _ => {}
+    }
+    causes
+}
+
+/// Fields that must not change.
+pub(crate) fn update(kind: &str, old: &Value, new: &Value) -> Causes {
+    let mut causes = Causes::default();
+    if kind != "Job" {
+        return causes;
+    }
+    let mut keep = |key: &str| causes.extend(unchanged(old, new, &["spec", key]));
+    if object::text(new, &["spec", "completionMode"]) != "Indexed" {
+        keep("completions");
+    }
+    keep("selector");
+    if object::at(old, &["spec", "suspend"]) != Some(&Value::Bool(true)) {
+        keep("template");
+    }
+    for key in [
+        "completionMode",
+        "podFailurePolicy",
+        "backoffLimitPerIndex",
+        "managedBy",
+        "successPolicy",
+    ] {
+        keep(key);
+    }
+    causes
+}
+
+fn job(object: &Value, causes: &mut Causes) {
+    let given = object::at(object, &["spec", "selector"]);
+    let parsed = given.map(LabelSelector::from_object);
+    if object::at(object, &["spec", "manualSelector"]) != Some(&Value::Bool(true)) {
+        generated(object, causes);
+    }
+    spec(object, "spec", causes);
+    if given.is_none() {
+        causes.push(Cause::required("spec.selector", ""));
+    }
+    let at = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
+    causes.label_selector(&at, "selector");
+    let labels = object.pointer("/spec/template/metadata/labels");
+    let labels = labels.and_then(Value::as_object);
+    let fits = match &parsed {
+        None => false,
+        Some(Ok(parsed)) => parsed.matches(labels),
+        Some(Err(_)) => true,
+    };
+    if !fits {
+        causes.push(workload::mismatch(object));
+    }
+    let completions = object::integer(object, &["spec", "completions"]).unwrap_or(0);
+    if object::text(object, &["spec", "completionMode"]) == "Indexed" && completions > 0 {
+        // The host name of a pod contains its index.
+        let last = format!("{}-{}", object::name(object), completions - 1);
+        if !name::dns1123_label(&last).is_empty() {
+            let why = format!("will not able to create pod with invalid DNS label: {last}");
+            let name = object::name(object);
+            causes.push(Cause::invalid("metadata.name", &name.into(), &why));
+        }
+    }
+}
+
+/// Without a manual selector, the selector must be the generated one.
+fn generated(object: &Value, causes: &mut Causes) {
+    let Some(given) = object::at(object, &["spec", "selector"]) else {
+        return;
+    };
+    let template = object.pointer("/spec/template").unwrap_or(&Value::Null);
+    let mut expected = serde_json::Map::new();
+    for (label, value) in [
+        ("controller-uid", object::uid(object)),
+        ("job-name", object::name(object)),
+        ("batch.kubernetes.io/controller-uid", object::uid(object)),
+        ("batch.kubernetes.io/job-name", object::name(object)),
+    ] {
+        let field = format!("spec.template.metadata.labels[{label}]");
+        let why = format!("must be '{value}'");
+        let has = object::label(template, label);
+        if has.is_none() {
+            causes.push(Cause::required(&field, &why));
+        }
+        if has.unwrap_or_default() != value {
+            let labels = template.pointer("/metadata/labels").unwrap_or(&Value::Null);
+            causes.push(Cause::invalid(&field, labels, &why));
+        }
+        expected.insert(label.into(), value.into());
+    }
+    let fits = LabelSelector::from_object(given).map(|parsed| parsed.matches(Some(&expected)));
+    if fits == Ok(false) {
+        let shown = selector::shown(Some(given));
+        let why = "`selector` not auto-generated";
+        causes.push(Cause::invalid_shown("spec.selector", &shown, why));
+    }
+}
+
+/// The spec of a job, which for a cron job is in its template.
+fn spec(object: &Value, path: &str, causes: &mut Causes) {
+    let Some(spec) = object.pointer(&format!("/{}", path.replace('.', "/"))) else {
+        return causes.push(Cause::required(path, ""));
+    };
+    let spec = FieldValue::new(path, spec);
+    for key in [
+        "parallelism",
+        "completions",
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "ttlSecondsAfterFinished",
+        "backoffLimitPerIndex",
+        "maxFailedIndexes",
+    ] {
+        causes.not_negative(&spec, key);
+    }
+    if spec.has("maxFailedIndexes") && !spec.has("backoffLimitPerIndex") {
+        let why = "when maxFailedIndexes is specified";
+        causes.push(Cause::required(&spec.path_of("backoffLimitPerIndex"), why));
+    }
+    causes.word(&spec, "completionMode", &["NonIndexed", "Indexed"]);
+    match spec.text("completionMode") {
+        "Indexed" => indexed(&spec, causes),
+        "" | "NonIndexed" => {
+            for key in ["backoffLimitPerIndex", "maxFailedIndexes", "successPolicy"] {
+                if spec.has(key) {
+                    causes.wrong(&spec, key, "requires indexed completion mode");
+                }
+            }
+        }
+        _ => {}
+    }
+    let known: &[&str] = if spec.has("podFailurePolicy") {
+        &["Failed"]
+    } else {
+        &["Failed", "TerminatingOrFailed"]
+    };
+    causes.word(&spec, "podReplacementPolicy", known);
+    causes.extend(pod::template(object, &spec.path_of("template")));
+    restarts(&spec, causes);
+}
+
+/// The pods of a job must not restart forever.
+fn restarts(spec: &FieldValue, causes: &mut Causes) {
+    const KEY: &str = "restartPolicy";
+    let made = spec.value.pointer("/template/spec");
+    let made = FieldValue::new(spec.path_of("template.spec"), made.unwrap_or(&Value::Null));
+    match made.text(KEY) {
+        "" | "Always" => {
+            let why = "valid values: \"OnFailure\", \"Never\"";
+            causes.push(Cause::required(&made.path_of(KEY), why));
+        }
+        "OnFailure" if spec.has("podFailurePolicy") => {
+            let why = "only \"Never\" is supported when podFailurePolicy is specified";
+            causes.wrong(&made, KEY, why);
+        }
+        _ => causes.word(&made, KEY, &["OnFailure", "Never"]),
+    }
+}
+
+/// Rules of indexed jobs, whose completions are numbered.
+fn indexed(spec: &FieldValue, causes: &mut Causes) {
+    let completions = spec.integer("completions");
+    if completions.is_none() {
+        let why = "when completion mode is Indexed";
+        causes.push(Cause::required(&spec.path_of("completions"), why));
+    }
+    if spec.number("parallelism") > PARALLELISM_MAX {
+        let why = format!(
+            "must be less than or equal to {PARALLELISM_MAX} when completion mode is Indexed"
+        );
+        causes.wrong(spec, "parallelism", &why);
+    }
+    if completions.is_some_and(|all| spec.number("maxFailedIndexes") > all) {
+        let why = "must be less than or equal to completions";
+        causes.wrong(spec, "maxFailedIndexes", why);
+    }
+}
+
+fn cron_job(object: &Value, causes: &mut Causes) {
+    let at = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
+    if causes.required(&at, "schedule") {
+        let text = at.text("schedule");
+        if let Some(why) = schedule::wrong(text) {
+            causes.wrong(&at, "schedule", &why);
+        }
+        if text.contains("TZ") {
+            let why = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead";
+            causes.wrong(&at, "schedule", why);
+        }
+    }
+    causes.not_negative(&at, "startingDeadlineSeconds");
+    let zone = at.get("timeZone").and_then(Value::as_str);
+    if let Some(why) = zone.and_then(schedule::wrong_zone) {
+        causes.wrong(&at, "timeZone", &why);
+    }
+    let known = ["Allow", "Forbid", "Replace"];
+    causes.choice(&at, "concurrencyPolicy", &known);
+    spec(object, "spec.jobTemplate.spec", causes);
+    if let Some(given) = object.pointer("/spec/jobTemplate/spec/selector") {
+        let field = "spec.jobTemplate.spec.selector";
+        let why = "`selector` will be auto-generated";
+        let shown = selector::shown(Some(given));
+        causes.push(Cause::invalid_shown(field, &shown, why));
+    }
+    causes.not_negative(&at, "successfulJobsHistoryLimit");
+    causes.not_negative(&at, "failedJobsHistoryLimit");
+    let name = object::name(object);
+    if name.len() > CRON_JOB_NAME_MAX {
+        let why = format!("must be no more than {CRON_JOB_NAME_MAX} characters");
+        causes.extend(named("metadata.name", name, vec![why]));
+    }
+}

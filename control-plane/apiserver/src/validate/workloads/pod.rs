@@ -1,0 +1,316 @@
+//! Pods and the templates of workloads: the spec, in the order of Kubernetes' errors.
+
+mod affinity;
+mod change;
+mod containers;
+mod env;
+mod handlers;
+mod mounts;
+mod resources;
+mod scheduling;
+mod security;
+mod sources;
+mod volumes;
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use machinery::name;
+use machinery::object;
+use machinery::status::Cause;
+use serde_json::Value;
+
+use crate::validate::words::field::FieldValue;
+use crate::validate::{Causes, meta};
+
+use change::{resized, visitors};
+
+pub(crate) use change::update;
+pub(crate) use containers::{port_name, port_number};
+pub(crate) use security::PRIVILEGED;
+
+/// Limits of DNS settings, those of the C library.
+const NAME_SERVERS_MAX: usize = 3;
+const SEARCH_PATHS_MAX: usize = 32;
+const SEARCH_BYTES_MAX: usize = 2048;
+/// Upper bound of a host name, in bytes.
+const HOST_NAME_BYTES_MAX: usize = 64;
+
+const POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];
+const DNS_POLICIES: [&str; 4] = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
+const PREEMPTION: [&str; 2] = ["PreemptLowerPriority", "Never"];
+const NO_HOST_USERS: &str = "when `hostUsers` is false";
+
+/// The kind of object that holds a spec.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Pod,
+    /// Some rules apply only to the pods of the template.
+    Template,
+}
+
+/// The parts of a pod that containers depend on.
+struct Pod<'a> {
+    spec: FieldValue<'a>,
+    kind: Kind,
+    /// The valid volumes.
+    volumes: volumes::Volumes<'a>,
+    /// The names of its device claims.
+    claims: BTreeSet<&'a str>,
+}
+
+impl Pod<'_> {
+    fn host_users(&self) -> bool {
+        self.spec.get("hostUsers") != Some(&Value::Bool(false))
+    }
+
+    fn host_network(&self) -> bool {
+        self.spec.flag("hostNetwork")
+    }
+}
+
+/// Rules that apply only when a pod is created.
+pub(crate) fn created(object: &Value) -> Causes {
+    let mut causes = Causes::default();
+    let spec = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
+    causes.forbidden(&spec, "ephemeralContainers", "cannot be set on create");
+    if spec.has("nodeName") && !spec.items("schedulingGates").is_empty() {
+        let why = "cannot be set until all schedulingGates have been cleared";
+        causes.forbidden(&spec, "nodeName", why);
+    }
+    causes
+}
+
+/// A pod, new or updated.
+pub(crate) fn pod(object: &Value) -> Causes {
+    let mut causes = Causes::default();
+    let at = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
+    spec(&at, Kind::Pod, object::name(object), &mut causes);
+    if let Some(mirror) = object::annotation(object, object::MIRROR_POD)
+        && at.text("nodeName").is_empty()
+    {
+        let path = format!("metadata.annotations[{}]", object::MIRROR_POD);
+        let why = "must set spec.nodeName if mirror pod annotation is set";
+        causes.push(Cause::invalid(&path, &mirror.into(), why));
+    }
+    if at.text("serviceAccountName").is_empty() {
+        causes.each(&at, "volumes", |causes, volume| {
+            let Some(projected) = volume.child("projected") else {
+                return;
+            };
+            causes.each(&projected, "sources", |causes, source| {
+                let why = "must not be specified when serviceAccountName is not set";
+                causes.forbidden(source, "serviceAccountToken", why);
+            });
+        });
+    }
+    for list in ["containers", "initContainers"] {
+        causes.each(&at, list, containers::trimmed_image);
+    }
+    causes
+}
+
+/// A pod after an update through a subresource.
+pub(crate) fn subresource_update(subresource: &str, old: &Value, new: &Value) -> Causes {
+    let change = match subresource {
+        "ephemeralcontainers" => visitors,
+        "resize" => resized,
+        _ => return change::annotations(old, new),
+    };
+    let mut causes = pod(new);
+    causes.extend(change::annotations(old, new));
+    causes.extend(change(old, new));
+    causes
+}
+
+/// A template: labels and a spec.
+pub(crate) fn template(object: &Value, path: &str) -> Causes {
+    let Some(template) = object.pointer(&format!("/{}", path.replace('.', "/"))) else {
+        return Causes::from(Cause::required(path, ""));
+    };
+    let mut causes = meta::labels(&format!("{path}.labels"), object::labels(template));
+    causes.extend(meta::annotations(
+        &format!("{path}.annotations"),
+        object::annotations(template),
+    ));
+    let at = FieldValue::new(
+        format!("{path}.spec"),
+        template.get("spec").unwrap_or(&Value::Null),
+    );
+    spec(&at, Kind::Template, "", &mut causes);
+    let why = "ephemeral containers not allowed in pod template";
+    causes.forbidden(&at, "ephemeralContainers", why);
+    causes
+}
+
+/// The spec of a pod or a template; templates have no name.
+fn spec(spec: &FieldValue, kind: Kind, name: &str, causes: &mut Causes) {
+    let pod = Pod {
+        volumes: volumes::check(spec, name, causes),
+        claims: resources::claims(spec, causes),
+        spec: spec.clone(),
+        kind,
+    };
+    containers::check(&pod, causes);
+    resources::of_pod(spec, causes);
+    containers::host_network(&pod, causes);
+    causes.choice(spec, "restartPolicy", &POLICIES);
+    causes.choice(spec, "dnsPolicy", &DNS_POLICIES);
+    causes.labels(spec, "nodeSelector");
+    security::of_pod(spec, causes);
+    causes.below(spec, "affinity", affinity::check);
+    dns(spec, causes);
+    causes.each(spec, "readinessGates", |causes, gate| {
+        causes.label_name(gate, "conditionType");
+    });
+    scheduling::gates(spec, causes);
+    scheduling::spread(spec, causes);
+    host_users(&pod, causes);
+    host_name(&pod, causes);
+    causes.named(spec, "serviceAccountName", name::dns1123_subdomain);
+    causes.named(spec, "nodeName", name::dns1123_subdomain);
+    causes.within(spec, "activeDeadlineSeconds", 1, i64::from(i32::MAX));
+    causes.named(spec, "hostname", name::dns1123_label);
+    causes.named(spec, "subdomain", name::dns1123_label);
+    scheduling::tolerations(spec, causes);
+    host_aliases(spec, causes);
+    causes.named(spec, "priorityClassName", name::dns1123_subdomain);
+    causes.named(spec, "runtimeClassName", name::dns1123_subdomain);
+    causes.word(spec, "preemptionPolicy", &PREEMPTION);
+    resources::overhead(spec, causes);
+    system(spec, causes);
+    env::file_volumes(&pod, causes);
+}
+
+fn dns(spec: &FieldValue, causes: &mut Causes) {
+    let none = spec.text("dnsPolicy") == "None";
+    let Some(config) = spec.child("dnsConfig") else {
+        if none {
+            let why = "must provide `dnsConfig` when `dnsPolicy` is None";
+            causes.push(Cause::required(&spec.path_of("dnsConfig"), why));
+        }
+        return;
+    };
+    let servers = config.items("nameservers");
+    if none && servers.is_empty() {
+        let why = "must provide at least one DNS nameserver when `dnsPolicy` is None";
+        return causes.push(Cause::required(&config.path_of("nameservers"), why));
+    }
+    if servers.len() > NAME_SERVERS_MAX {
+        let why = format!("must not have more than {NAME_SERVERS_MAX} nameservers");
+        causes.wrong(&config, "nameservers", &why);
+    }
+    causes.each(&config, "nameservers", address);
+    let searches = config.items("searches");
+    if searches.len() > SEARCH_PATHS_MAX {
+        let why = format!("must not have more than {SEARCH_PATHS_MAX} search paths");
+        causes.wrong(&config, "searches", &why);
+    }
+    let lengths = searches.iter().filter_map(Value::as_str).map(str::len);
+    if lengths.map(|length| length + 1).sum::<usize>() > SEARCH_BYTES_MAX + 1 {
+        let why = format!(
+            "must not have more than {SEARCH_BYTES_MAX} characters (including spaces) in the search list"
+        );
+        causes.wrong(&config, "searches", &why);
+    }
+    causes.each(&config, "searches", |causes, search| {
+        let text = search.value.as_str().unwrap_or_default();
+        if text != "." {
+            let text = text.strip_suffix('.').unwrap_or(text);
+            let wrong = name::dns1123_subdomain_with_underscore(text);
+            causes.extend(crate::validate::named(&search.path, text, wrong));
+        }
+    });
+    causes.each(&config, "options", |causes, option| {
+        if option.text("name").is_empty() {
+            causes.push(Cause::required(&option.path, "must not be empty"));
+        }
+    });
+}
+
+/// An address of either family.
+fn address(causes: &mut Causes, at: &FieldValue) {
+    let text = at.value.as_str().unwrap_or_default();
+    if text.parse::<IpAddr>().is_err() {
+        let why = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+        causes.push(Cause::invalid(&at.path, &text.into(), why));
+    }
+}
+
+fn host_aliases(spec: &FieldValue, causes: &mut Causes) {
+    causes.each(spec, "hostAliases", |causes, alias| {
+        let ip = FieldValue::new(alias.path_of("ip"), alias.get("ip").unwrap_or(&Value::Null));
+        address(causes, &ip);
+        causes.each(alias, "hostnames", |causes, host| {
+            let text = host.value.as_str().unwrap_or_default();
+            causes.extend(crate::validate::named(
+                &host.path,
+                text,
+                name::dns1123_subdomain(text),
+            ));
+        });
+    });
+}
+
+/// Fields that need the host's user namespace.
+fn host_users(pod: &Pod, causes: &mut Causes) {
+    if pod.host_users() {
+        return;
+    }
+    let spec = &pod.spec;
+    for (key, shown) in [
+        ("hostNetwork", "hostNetwork"),
+        ("hostPID", "HostPID"),
+        ("hostIPC", "HostIPC"),
+    ] {
+        if spec.flag(key) {
+            causes.push(Cause::forbidden(&spec.path_of(shown), NO_HOST_USERS));
+        }
+    }
+    for list in containers::LISTS_AS_VISITED {
+        causes.each(spec, list, |causes, container| {
+            causes.forbidden(container, "volumeDevices", NO_HOST_USERS);
+        });
+    }
+}
+
+fn host_name(pod: &Pod, causes: &mut Causes) {
+    const KEY: &str = "hostnameOverride";
+    let spec = &pod.spec;
+    if !spec.has(KEY) {
+        return;
+    }
+    if spec.flag("setHostnameAsFQDN") {
+        let why = "may not be specified when setHostnameAsFQDN is true";
+        causes.forbidden(spec, KEY, why);
+    }
+    if pod.host_network() {
+        let why = "may not be specified when hostNetwork is true";
+        causes.forbidden(spec, KEY, why);
+    }
+    let text = spec.text(KEY);
+    if text.len() > HOST_NAME_BYTES_MAX {
+        causes.push(Cause::too_long(&spec.path_of(KEY), HOST_NAME_BYTES_MAX));
+    }
+    let wrong = name::dns1123_subdomain(text);
+    causes.extend(crate::validate::named(&spec.path_of(KEY), text, wrong));
+}
+
+/// The operating system, and fields that it does not support.
+fn system(spec: &FieldValue, causes: &mut Causes) {
+    let Some(os) = spec.child("os") else {
+        return;
+    };
+    if !causes.required(&os, "name") {
+        return;
+    }
+    match os.text("name") {
+        "linux" => security::linux(spec, causes),
+        "windows" => security::windows(spec, causes),
+        other => causes.push(Cause::not_supported(
+            &os.path,
+            &other.into(),
+            &["linux", "windows"],
+        )),
+    }
+}

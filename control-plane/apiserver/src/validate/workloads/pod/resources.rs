@@ -1,0 +1,208 @@
+//! Requests and limits of containers: names, quantities, and their combinations.
+
+use std::collections::BTreeSet;
+
+use machinery::name;
+use machinery::quantity::Quantity;
+use machinery::status::Cause;
+use serde_json::{Value, json};
+
+use super::Pod;
+use crate::validate::words::field::FieldValue;
+use crate::validate::words::quantity::{self, HUGE_PAGES};
+use crate::validate::{Causes, words::shown};
+
+const CLAIM: [shown::Field; 3] = [
+    ("Name", "name", "\"\""),
+    ("ResourceClaimName", "resourceClaimName", "null"),
+    (
+        "ResourceClaimTemplateName",
+        "resourceClaimTemplateName",
+        "null",
+    ),
+];
+
+/// Checks the device claims of a pod; returns their names.
+pub(super) fn claims<'a>(spec: &FieldValue<'a>, causes: &mut Causes) -> BTreeSet<&'a str> {
+    let mut names = BTreeSet::new();
+    causes.each(spec, "resourceClaims", |causes, claim| {
+        let its_name = claim.text("name");
+        if causes.required(claim, "name") {
+            if names.insert(its_name) {
+                causes.named(claim, "name", name::dns1123_label)
+            } else {
+                causes.push(Cause::duplicate(&claim.path_of("name"), &its_name.into()))
+            }
+        }
+        let by_name = claim.has("resourceClaimName");
+        let why = match (by_name, claim.has("resourceClaimTemplateName")) {
+            (true, true) => {
+                "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+            }
+            (false, false) => {
+                "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+            }
+            _ => "",
+        };
+        if !why.is_empty() {
+            let shown = shown::as_go(claim.value, &CLAIM);
+            causes.push(Cause::invalid_shown(&claim.path, &shown, why));
+        }
+        for key in ["resourceClaimName", "resourceClaimTemplateName"] {
+            causes.named(claim, key, name::dns1123_subdomain);
+        }
+    });
+    names
+}
+
+pub(super) fn of_container(pod: &Pod, container: &FieldValue, causes: &mut Causes) {
+    causes.below(container, "resources", |causes, resources| {
+        amounts(resources, quantity::container_name, causes);
+        let mut asked = BTreeSet::new();
+        causes.each(resources, "claims", |causes, claim| {
+            let its_name = claim.text("name");
+            if its_name.is_empty() {
+                causes.push(Cause::required(&claim.path, ""));
+                return;
+            }
+            if !asked.insert((its_name, claim.text("request"))) {
+                causes.push(Cause::duplicate(&claim.path, &its_name.into()));
+            }
+            if !pod.claims.contains(its_name) {
+                let names: Vec<&str> = pod.claims.iter().copied().collect();
+                let list = if names.is_empty() {
+                    " which is empty".to_owned()
+                } else {
+                    format!(": {}", names.join(", "))
+                };
+                let mut cause = Cause::not_found(&claim.path, &its_name.into());
+                cause.message +=
+                    &format!(": must be one of the names in pod.spec.resourceClaims{list}");
+                causes.push(cause);
+            }
+        });
+    });
+}
+
+/// The resources of the pod as a whole.
+pub(super) fn of_pod(spec: &FieldValue, causes: &mut Causes) {
+    causes.below(spec, "resources", |causes, resources| {
+        let why = "claims may not be set for Resources at pod-level";
+        causes.forbidden(resources, "claims", why);
+        amounts(resources, of_pods, causes);
+    });
+}
+
+/// The overhead of the pod itself.
+pub(super) fn overhead(spec: &FieldValue, causes: &mut Causes) {
+    if let Some(overhead) = spec.child("overhead") {
+        let limits = json!({"limits": overhead.value});
+        let limits = FieldValue::new(overhead.path, &limits);
+        amounts(&limits, quantity::container_name, causes);
+    }
+}
+
+/// Checks the name of a resource.
+type Naming = fn(&str, &str, &mut Causes);
+
+fn amounts(resources: &FieldValue, naming: Naming, causes: &mut Causes) {
+    let mut huge = false;
+    let mut usual = false;
+    for which in ["limits", "requests"] {
+        for (name, value) in resources.map(which).into_iter().flatten() {
+            if causes.is_full() {
+                return;
+            }
+            let field = format!("{}[{name}]", resources.path_of(which));
+            naming(&field, name, causes);
+            quantity::of_resource(&field, name, value, causes);
+            let amount = quantity::read(value);
+            if which == "requests" {
+                against_limit(resources, name, value, amount, causes);
+            }
+            usual |= ["cpu", "memory"].contains(&name.as_str());
+            if let Some(page) = name.strip_prefix(HUGE_PAGES) {
+                huge = true;
+                if !is_multiple(amount, page) {
+                    let why = format!("{amount} is not positive integer multiple of {name}");
+                    causes.push(Cause::invalid(&field, value, &why));
+                }
+            }
+        }
+    }
+    if huge && !usual {
+        let why = "HugePages require cpu or memory";
+        causes.push(Cause::forbidden(&resources.path, why));
+    }
+}
+
+/// A request must not exceed the limit of the same resource.
+fn against_limit(
+    resources: &FieldValue,
+    name: &str,
+    value: &Value,
+    amount: Quantity,
+    causes: &mut Causes,
+) {
+    let limit = resources.map("limits").and_then(|limits| limits.get(name));
+    let shared = quantity::is_shared(name);
+    let Some(shown) = limit.and_then(Value::as_str) else {
+        if !shared {
+            let why = "Limit must be set for non overcommitable resources";
+            causes.push(Cause::required(&resources.path_of("limits"), why));
+        }
+        return;
+    };
+    let limit = Quantity::parse(shown).unwrap_or(Quantity::ZERO);
+    let relation = if amount != limit && !shared {
+        "equal to"
+    } else if amount > limit {
+        "less than or equal to"
+    } else {
+        return;
+    };
+    let why = format!("must be {relation} {name} limit of {shown}");
+    causes.push(Cause::invalid(&resources.path_of("requests"), value, &why));
+}
+
+fn of_pods(field: &str, resource: &str, causes: &mut Causes) {
+    let mut wrong = Causes::default();
+    quantity::resource_name(field, resource, &mut wrong);
+    let known = ["cpu", "memory"].contains(&resource) || resource.starts_with(HUGE_PAGES);
+    if wrong.is_empty() && !known {
+        let list = ["cpu", HUGE_PAGES, "memory"];
+        wrong.push(Cause::not_supported(field, &resource.into(), &list));
+    }
+    causes.extend(wrong);
+}
+
+fn is_multiple(amount: Quantity, page: &str) -> bool {
+    let page = Quantity::parse(page).map_or(0, Quantity::value);
+    page > 0 && amount.value() % page == 0
+}
+
+/// The policy for resource changes of a running container.
+pub(super) fn resize_policy(pod: &Pod, container: &FieldValue, causes: &mut Causes) {
+    let never = pod.spec.text("restartPolicy") == "Never";
+    let all = container.path_of("resizePolicy");
+    let mut seen = BTreeSet::new();
+    causes.each(container, "resizePolicy", |causes, policy| {
+        let resource = policy.text("resourceName");
+        if !seen.insert(resource) {
+            causes.push(Cause::duplicate(&policy.path, &resource.into()));
+        }
+        let restart = policy.text("restartPolicy");
+        let known = ["NotRequired", "RestartContainer"];
+        for (text, known) in [(resource, ["cpu", "memory"]), (restart, known)] {
+            if text.is_empty() {
+                causes.push(Cause::required(&all, ""));
+            } else if !known.contains(&text) {
+                causes.push(Cause::not_supported(&all, &text.into(), &known));
+            }
+        }
+        if never && restart != "NotRequired" {
+            let why = "must be 'NotRequired' when pod `restartPolicy` is 'Never'";
+            causes.push(Cause::invalid(&all, &restart.into(), why));
+        }
+    });
+}

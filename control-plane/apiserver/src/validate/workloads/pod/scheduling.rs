@@ -1,0 +1,136 @@
+//! Scheduling: gates, tolerations, and topology spread.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use machinery::name;
+use machinery::status::Cause;
+
+use crate::validate::words::field::FieldValue;
+use crate::validate::{Causes, named};
+
+const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+const ACTIONS: [&str; 2] = ["DoNotSchedule", "ScheduleAnyway"];
+
+pub(super) fn gates(spec: &FieldValue, causes: &mut Causes) {
+    let mut names = BTreeSet::new();
+    causes.each(spec, "schedulingGates", |causes, gate| {
+        let text = gate.text("name");
+        causes.extend(named(&gate.path, text, name::qualified_name(text)));
+        if !names.insert(text) {
+            causes.push(Cause::duplicate(&gate.path, &text.into()));
+        }
+    });
+}
+
+pub(super) fn tolerations(spec: &FieldValue, causes: &mut Causes) {
+    causes.each(spec, "tolerations", |causes, one| {
+        causes.named(one, "key", name::qualified_name);
+        let (operator, value) = (one.text("operator"), one.text("value"));
+        if one.text("key").is_empty() && operator != "Exists" {
+            let why = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
+            causes.wrong_text(one, "operator", why);
+        }
+        if one.has("tolerationSeconds") && one.text("effect") != "NoExecute" {
+            let why = "effect must be 'NoExecute' when `tolerationSeconds` is set";
+            causes.wrong_text(one, "effect", why);
+        }
+        // Kubernetes reports an invalid value at the operator.
+        let told = match operator {
+            "" | "Equal" => name::label_value(value).join(";"),
+            "Exists" if !value.is_empty() => {
+                "value must be empty when `operator` is 'Exists'".to_owned()
+            }
+            _ => String::new(),
+        };
+        if !told.is_empty() {
+            let field = one.path_of("operator");
+            causes.push(Cause::invalid(&field, &value.into(), &told));
+        }
+        match operator {
+            // Operators of a disabled feature gate.
+            "Lt" | "Gt" => causes.unknown(one, "operator", &["Equal", "Exists", "Lt", "Gt"]),
+            _ => causes.word(one, "operator", &["Equal", "Exists"]),
+        }
+        causes.word(one, "effect", &EFFECTS);
+    });
+}
+
+pub(super) fn spread(spec: &FieldValue, causes: &mut Causes) {
+    const LIST: &str = "topologySpreadConstraints";
+    // Duplicate constraints; each except the last is reported.
+    let mut left: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for one in spec.each(LIST) {
+        *left.entry(spread_kind(&one)).or_default() += 1;
+    }
+    causes.each(spec, LIST, |causes, one| {
+        if one.number("maxSkew") <= 0 {
+            causes.wrong(one, "maxSkew", "must be greater than zero");
+        }
+        if one.text("topologyKey").is_empty() {
+            let why = "can not be empty";
+            causes.push(Cause::required(&one.path_of("topologyKey"), why));
+        }
+        if !ACTIONS.contains(&one.text("whenUnsatisfiable")) {
+            causes.unknown(one, "whenUnsatisfiable", &ACTIONS);
+        }
+        let (key, action) = spread_kind(one);
+        let left = left.entry((key, action)).or_default();
+        *left = left.saturating_sub(1);
+        if *left > 0 {
+            let field = one.path_of("{topologyKey, whenUnsatisfiable}");
+            let shown = format!("{{{key}, {action}}}");
+            causes.push(Cause::duplicate(&field, &shown.into()));
+        }
+        domains(one, causes);
+        for key in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
+            causes.word(one, key, &["Honor", "Ignore"]);
+        }
+        label_keys(one, causes);
+        causes.label_selector(one, "labelSelector");
+    });
+}
+
+fn spread_kind<'a>(one: &FieldValue<'a>) -> (&'a str, &'a str) {
+    (one.text("topologyKey"), one.text("whenUnsatisfiable"))
+}
+
+fn domains(one: &FieldValue, causes: &mut Causes) {
+    let action = one.text("whenUnsatisfiable");
+    let Some(domains) = one.integer("minDomains") else {
+        return;
+    };
+    if domains <= 0 {
+        causes.wrong(one, "minDomains", "must be greater than zero");
+    }
+    if action != "DoNotSchedule" {
+        let why =
+            format!("can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}");
+        causes.wrong(one, "minDomains", &why);
+    }
+}
+
+/// Labels whose values come from the pod itself.
+pub(super) fn label_keys(term: &FieldValue, causes: &mut Causes) {
+    let lists = ["matchLabelKeys", "mismatchLabelKeys"];
+    for list in lists {
+        if term.items(list).is_empty() {
+            continue;
+        }
+        if !term.has("labelSelector") {
+            let why = "must not be specified when labelSelector is not set";
+            causes.forbidden(term, list, why);
+            continue;
+        }
+        causes.each(term, list, |causes, key| {
+            let text = key.value.as_str().unwrap_or_default();
+            causes.extend(named(&key.path, text, name::qualified_name(text)));
+        });
+    }
+    let others: BTreeSet<_> = term.each(lists[1]).map(|one| one.value.as_str()).collect();
+    causes.each(term, lists[0], |causes, key| {
+        if others.contains(&key.value.as_str()) {
+            let why = "exists in both matchLabelKeys and mismatchLabelKeys";
+            causes.push(Cause::invalid(&key.path, key.value, why));
+        }
+    });
+}

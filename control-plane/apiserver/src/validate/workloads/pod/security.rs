@@ -1,0 +1,264 @@
+//! Security contexts: the users of containers, and their privileges on the node.
+
+use std::collections::BTreeSet;
+
+use machinery::object;
+use machinery::status::Cause;
+use serde_json::Value;
+
+use super::{Pod, containers, sources};
+use crate::validate::words::field::FieldValue;
+use crate::validate::{Causes, words::shown};
+
+/// The error for a privileged container.
+pub(crate) const PRIVILEGED: &str = "disallowed by cluster policy";
+const ID_MAX: i64 = i32::MAX as i64;
+const PROC_MOUNTS: [&str; 2] = ["Default", "Unmasked"];
+const PROFILES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
+const SYSCTL_BYTES_MAX: usize = 253;
+const CONTEXT: [shown::Field; 12] = [
+    ("Capabilities", "capabilities", "null"),
+    ("Privileged", "privileged", "null"),
+    ("SELinuxOptions", "seLinuxOptions", "null"),
+    ("WindowsOptions", "windowsOptions", "null"),
+    ("RunAsUser", "runAsUser", "null"),
+    ("RunAsGroup", "runAsGroup", "null"),
+    ("RunAsNonRoot", "runAsNonRoot", "null"),
+    ("ReadOnlyRootFilesystem", "readOnlyRootFilesystem", "null"),
+    (
+        "AllowPrivilegeEscalation",
+        "allowPrivilegeEscalation",
+        "null",
+    ),
+    ("ProcMount", "procMount", "null"),
+    ("SeccompProfile", "seccompProfile", "null"),
+    ("AppArmorProfile", "appArmorProfile", "null"),
+];
+/// Fields of a pod that Windows does not support.
+const NOT_ON_WINDOWS: [&str; 12] = [
+    "appArmorProfile",
+    "seLinuxOptions",
+    "seccompProfile",
+    "fsGroup",
+    "fsGroupChangePolicy",
+    "sysctls",
+    "runAsUser",
+    "runAsGroup",
+    "supplementalGroups",
+    "supplementalGroupsPolicy",
+    "seLinuxChangePolicy",
+    "procMount",
+];
+const NOT_IN_WINDOWS_CONTAINERS: [&str; 10] = [
+    "appArmorProfile",
+    "seLinuxOptions",
+    "seccompProfile",
+    "capabilities",
+    "readOnlyRootFilesystem",
+    "privileged",
+    "allowPrivilegeEscalation",
+    "procMount",
+    "runAsUser",
+    "runAsGroup",
+];
+
+pub(super) fn of_pod(spec: &FieldValue, causes: &mut Causes) {
+    causes.below(spec, "securityContext", |causes, context| {
+        for key in ["fsGroup", "runAsUser", "runAsGroup"] {
+            causes.within(context, key, 0, ID_MAX);
+        }
+        causes.each(context, "supplementalGroups", |causes, group| {
+            let id = group.value.as_i64().unwrap_or_default();
+            if !(0..=ID_MAX).contains(&id) {
+                let why = format!("must be between 0 and {ID_MAX}, inclusive");
+                causes.push(Cause::invalid(&group.path, &id.into(), &why));
+            }
+        });
+        if spec.flag("shareProcessNamespace") && spec.flag("hostPID") {
+            let why = "ShareProcessNamespace and HostPID cannot both be enabled";
+            let field = context.path_of("shareProcessNamespace");
+            causes.push(Cause::invalid(&field, &true.into(), why));
+        }
+        sysctls(spec, context, causes);
+        causes.word(
+            context,
+            "fsGroupChangePolicy",
+            &["Always", "OnRootMismatch"],
+        );
+        seccomp(context, causes);
+        app_armor(context, causes);
+        causes.word(context, "supplementalGroupsPolicy", &["Merge", "Strict"]);
+        causes.word(
+            context,
+            "seLinuxChangePolicy",
+            &["MountOption", "Recursive"],
+        );
+    });
+}
+
+fn sysctls(spec: &FieldValue, context: &FieldValue, causes: &mut Causes) {
+    let mut names = BTreeSet::new();
+    causes.each(context, "sysctls", |causes, sysctl| {
+        let name = sysctl.text("name");
+        if causes.required(sysctl, "name") {
+            if !is_sysctl(name) {
+                let why = format!(
+                    "must have at most {SYSCTL_BYTES_MAX} characters and match regex ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$"
+                );
+                causes.wrong(sysctl, "name", &why);
+            } else if names.contains(name) {
+                causes.push(Cause::duplicate(&sysctl.path_of("name"), &name.into()));
+            }
+        }
+        let plain = name.replace('/', ".");
+        let of_ipc = plain.starts_with("kernel.shm")
+            || plain.starts_with("kernel.msg")
+            || plain == "kernel.sem"
+            || plain.starts_with("fs.mqueue.");
+        if plain.starts_with("net.") && spec.flag("hostNetwork") {
+            let why = "may not be specified when 'hostNetwork' is true";
+            causes.wrong(sysctl, "name", why);
+        } else if of_ipc && spec.flag("hostIPC") {
+            let why = "may not be specified when 'hostIPC' is true";
+            causes.wrong(sysctl, "name", why);
+        }
+        names.insert(name);
+    });
+}
+
+fn is_sysctl(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let segment = |text: &str| {
+        text.starts_with(plain)
+            && text.ends_with(plain)
+            && text.chars().all(|c| plain(c) || "-_".contains(c))
+    };
+    name.len() <= SYSCTL_BYTES_MAX && name.split(['.', '/']).all(segment)
+}
+
+pub(super) fn of_container(pod: &Pod, container: &FieldValue, causes: &mut Causes) {
+    let Some(context) = container.child("securityContext") else {
+        return;
+    };
+    if context.flag("privileged") {
+        causes.forbidden(&context, "privileged", PRIVILEGED);
+    }
+    for key in ["runAsUser", "runAsGroup"] {
+        causes.within(&context, key, 0, ID_MAX);
+    }
+    causes.word(&context, "procMount", &PROC_MOUNTS);
+    if pod.host_users() && context.text("procMount") == "Unmasked" {
+        let why = "`hostUsers` must be false to use `Unmasked`";
+        causes.wrong(&context, "procMount", why);
+    }
+    seccomp(&context, causes);
+    if context.get("allowPrivilegeEscalation") == Some(&Value::Bool(false)) {
+        let mut contradicts = |what: &str| {
+            let shown = shown::as_go(context.value, &CONTEXT);
+            let why = format!("cannot set `allowPrivilegeEscalation` to false and {what}");
+            causes.push(Cause::invalid_shown(&context.path, &shown, &why));
+        };
+        if context.flag("privileged") {
+            contradicts("`privileged` to true");
+        }
+        let added = object::items(context.value, &["capabilities", "add"]);
+        if added.iter().any(|one| one == "CAP_SYS_ADMIN") {
+            contradicts("`capabilities.Add` CAP_SYS_ADMIN");
+        }
+    }
+    app_armor(&context, causes);
+}
+
+fn seccomp(context: &FieldValue, causes: &mut Causes) {
+    let Some(profile) = context.child("seccompProfile") else {
+        return;
+    };
+    const FILE: &str = "localhostProfile";
+    match profile.text("type") {
+        "" => {
+            let why = "type is required when seccompProfile is set";
+            causes.push(Cause::required(&profile.path_of("type"), why));
+        }
+        _ => causes.word(&profile, "type", &PROFILES),
+    }
+    if profile.text("type") == "Localhost" {
+        if profile.has(FILE) {
+            sources::descending(&profile, FILE, causes)
+        } else {
+            let why = "must be set when seccomp type is Localhost";
+            causes.push(Cause::required(&profile.path_of(FILE), why));
+        }
+    } else if profile.has(FILE) {
+        let fields = [("Type", "type", "\"\""), ("LocalhostProfile", FILE, "null")];
+        let shown = shown::as_go(profile.value, &fields);
+        let why = "can only be set when seccomp type is Localhost";
+        causes.push(Cause::invalid_shown(&profile.path_of(FILE), &shown, why));
+    }
+}
+
+fn app_armor(context: &FieldValue, causes: &mut Causes) {
+    let Some(profile) = context.child("appArmorProfile") else {
+        return;
+    };
+    const NAME: &str = "localhostProfile";
+    let its_name = profile.text(NAME);
+    match profile.text("type") {
+        "" => {
+            let why = "type is required when appArmorProfile is set";
+            causes.push(Cause::required(&profile.path_of("type"), why));
+        }
+        "Localhost" if its_name.trim() != its_name => {
+            causes.wrong(&profile, NAME, "must not be padded with whitespace");
+        }
+        "Localhost" if its_name.is_empty() => {
+            let why = "must be set when AppArmor type is Localhost";
+            causes.push(Cause::required(&profile.path_of(NAME), why));
+        }
+        "Localhost" => {}
+        "RuntimeDefault" | "Unconfined" if profile.has(NAME) => {
+            let why = "can only be set when AppArmor type is Localhost";
+            causes.wrong(&profile, NAME, why);
+        }
+        _ => causes.word(&profile, "type", &PROFILES),
+    }
+}
+
+/// Fields that a Linux pod must not set.
+pub(super) fn linux(spec: &FieldValue, causes: &mut Causes) {
+    let why = "windows options cannot be set for a linux pod";
+    causes.below(spec, "securityContext", |causes, context| {
+        causes.forbidden(context, "windowsOptions", why);
+    });
+    contexts(spec, causes, |causes, context| {
+        causes.forbidden(context, "windowsOptions", why);
+    });
+}
+
+/// Fields that a Windows pod must not set.
+pub(super) fn windows(spec: &FieldValue, causes: &mut Causes) {
+    let why = "cannot be set for a windows pod";
+    causes.below(spec, "securityContext", |causes, context| {
+        for key in NOT_ON_WINDOWS {
+            causes.forbidden(context, key, why);
+        }
+    });
+    for key in ["hostUsers", "hostPID", "hostIPC", "shareProcessNamespace"] {
+        causes.forbidden(spec, key, why);
+    }
+    contexts(spec, causes, |causes, context| {
+        for key in NOT_IN_WINDOWS_CONTAINERS {
+            causes.forbidden(context, key, why);
+        }
+    });
+}
+
+/// The security contexts of all containers.
+fn contexts(spec: &FieldValue, causes: &mut Causes, check: impl Fn(&mut Causes, &FieldValue)) {
+    for list in containers::LISTS_AS_VISITED {
+        causes.each(spec, list, |causes, container| {
+            causes.below(container, "securityContext", |causes, context| {
+                check(causes, context);
+            });
+        });
+    }
+}

@@ -1,0 +1,261 @@
+//! Deployments, sets and controllers: their counts, selectors and templates.
+
+use std::collections::BTreeSet;
+
+use machinery::object;
+use machinery::selector::LabelSelector;
+use machinery::status::Cause;
+use serde_json::{Value, json};
+
+use super::{pod, rolling};
+use crate::validate::words::field::FieldValue;
+use crate::validate::{Causes, cluster::storage, unchanged, words::selector};
+
+const MISMATCH: &str = "`selector` does not match template `labels`";
+
+pub(crate) fn check(kind: &str, object: &Value) -> Causes {
+    let mut causes = Causes::default();
+    match kind {
+        "Deployment" => deployment(object, &mut causes),
+        "ReplicaSet" => replica_set(object, &mut causes),
+        "ReplicationController" => controller(object, &mut causes),
+        "StatefulSet" => stateful_set(object, &mut causes),
+        "DaemonSet" => daemon_set(object, &mut causes),
+        "ControllerRevision" => revision(object, &mut causes),
+        _ => {}
+    }
+    causes
+}
+
+/// Fields that must not change.
+pub(crate) fn update(kind: &str, old: &Value, new: &Value) -> Causes {
+    match kind {
+        "Deployment" | "ReplicaSet" | "DaemonSet" => {
+            selector::unchanged(old, new).into_iter().collect()
+        }
+        "StatefulSet" => stateful_set_update(old, new),
+        "ControllerRevision" => unchanged(old, new, &["data"]),
+        _ => Causes::default(),
+    }
+}
+
+fn deployment(object: &Value, causes: &mut Causes) {
+    let spec = spec(object);
+    causes.not_negative(&spec, "replicas");
+    if selects(object, "deployment", "invalid label selector", causes) {
+        template(object, "ReplicaSet", causes);
+    }
+    rolling::deployment(&spec, causes);
+    for key in [
+        "minReadySeconds",
+        "revisionHistoryLimit",
+        "progressDeadlineSeconds",
+    ] {
+        causes.not_negative(&spec, key);
+    }
+    let deadline = spec.integer("progressDeadlineSeconds");
+    if deadline.is_some_and(|deadline| deadline <= spec.number("minReadySeconds")) {
+        let why = "must be greater than minReadySeconds";
+        causes.wrong(&spec, "progressDeadlineSeconds", why);
+    }
+}
+
+fn replica_set(object: &Value, causes: &mut Causes) {
+    for key in ["replicas", "minReadySeconds"] {
+        causes.not_negative(&spec(object), key);
+    }
+    if selects(object, "deployment", "invalid label selector", causes) {
+        template(object, "ReplicaSet", causes);
+    }
+}
+
+fn controller(object: &Value, causes: &mut Causes) {
+    let spec = spec(object);
+    causes.not_negative(&spec, "minReadySeconds");
+    let labels = spec.map("selector").filter(|labels| !labels.is_empty());
+    if labels.is_none() {
+        causes.push(Cause::required("spec.selector", ""));
+    }
+    causes.not_negative(&spec, "replicas");
+    if !spec.has("template") {
+        return causes.push(Cause::required("spec.template", ""));
+    }
+    if let Some(labels) = labels {
+        fits_template(object, &LabelSelector::from_map(labels), causes);
+    }
+    template(object, "ReplicationController", causes);
+}
+
+fn stateful_set(object: &Value, causes: &mut Causes) {
+    let spec = spec(object);
+    if !["OrderedReady", "Parallel"].contains(&spec.text("podManagementPolicy")) {
+        let why = "must be 'OrderedReady' or 'Parallel'";
+        causes.wrong_text(&spec, "podManagementPolicy", why);
+    }
+    rolling::stateful_set(&spec, causes);
+    causes.below(
+        &spec,
+        "persistentVolumeClaimRetentionPolicy",
+        |causes, policy| {
+            for when in ["whenDeleted", "whenScaled"] {
+                causes.word(policy, when, &["Retain", "Delete"]);
+            }
+        },
+    );
+    causes.each(&spec, "volumeClaimTemplates", |causes, claim| {
+        causes.below(claim, "spec", storage::claim_spec);
+    });
+    for key in ["replicas", "minReadySeconds"] {
+        causes.not_negative(&spec, key);
+    }
+    causes.below(&spec, "ordinals", |causes, ordinals| {
+        causes.not_negative(ordinals, "start");
+    });
+    causes.named(&spec, "serviceName", machinery::name::dns1123_label);
+    if selects(object, "statefulset", "", causes) {
+        let made = with_claims(object);
+        causes.extend(pod::template(&made, "spec.template"));
+    }
+    restarts_always(object, "StatefulSet", causes);
+}
+
+/// The set with the volumes of its claims in the template, and without the fields that differ for
+/// each pod.
+fn with_claims(object: &Value) -> Value {
+    let mut template = object.pointer("/spec/template").cloned();
+    let claims = object::items(object, &["spec", "volumeClaimTemplates"]);
+    let claims: BTreeSet<&str> = claims.iter().map(object::name).collect();
+    if let Some(spec) = template.as_mut().and_then(|made| made.get_mut("spec")) {
+        for key in ["subdomain", "hostname"] {
+            object::remove(spec, &[key]);
+        }
+        let own = object::items(spec, &["volumes"]).iter();
+        let own = own.filter(|one| !claims.contains(object::text(one, &["name"])));
+        let volumes: Vec<Value> = claims
+            .iter()
+            .map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}}))
+            .chain(own.cloned())
+            .collect();
+        if !claims.is_empty() {
+            object::set(spec, &["volumes"], volumes.into());
+        }
+    }
+    json!({"spec": {"template": template}})
+}
+
+fn daemon_set(object: &Value, causes: &mut Causes) {
+    let spec = spec(object);
+    let given = spec.get("selector");
+    causes.label_selector(&spec, "selector");
+    match given.map(LabelSelector::from_object) {
+        None => causes.push(mismatch(object)),
+        Some(Ok(parsed)) => fits_template(object, &parsed, causes),
+        Some(Err(_)) => {}
+    }
+    if given.is_some_and(selector::is_empty) {
+        let why = "empty selector is invalid for daemonset";
+        let shown = selector::shown(given);
+        causes.push(Cause::invalid_shown("spec.selector", &shown, why));
+    }
+    template(object, "DaemonSet", causes);
+    causes.not_negative(&spec, "minReadySeconds");
+    rolling::daemon_set(&spec, causes);
+    causes.not_negative(&spec, "revisionHistoryLimit");
+}
+
+fn revision(object: &Value, causes: &mut Causes) {
+    causes.not_negative(&FieldValue::new("", object), "revision");
+    match object.get("data") {
+        None | Some(Value::Null) => causes.push(Cause::required("data", "data is mandatory")),
+        Some(Value::Object(_)) => {}
+        Some(_) => causes.push(Cause::required("data", "data must be a valid JSON object")),
+    }
+}
+
+fn spec(object: &Value) -> FieldValue<'_> {
+    FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null))
+}
+
+/// Checks the selector, and that it matches the template's labels. False if it cannot be parsed.
+fn selects(object: &Value, of: &str, malformed: &str, causes: &mut Causes) -> bool {
+    const FIELD: &str = "spec.selector";
+    let Some(given) = object::at(object, &["spec", "selector"]) else {
+        // A missing selector matches nothing.
+        causes.push(Cause::required(FIELD, ""));
+        causes.push(mismatch(object));
+        return true;
+    };
+    causes.label_selector(&spec(object), "selector");
+    let shown = || selector::shown(Some(given));
+    if selector::is_empty(given) {
+        let why = format!("empty selector is invalid for {of}");
+        causes.push(Cause::invalid_shown(FIELD, &shown(), &why));
+    }
+    match LabelSelector::from_object(given) {
+        Ok(parsed) => {
+            fits_template(object, &parsed, causes);
+            true
+        }
+        Err(_) => {
+            causes.push(Cause::invalid_shown(FIELD, &shown(), malformed));
+            false
+        }
+    }
+}
+
+fn fits_template(object: &Value, selector: &LabelSelector, causes: &mut Causes) {
+    let template = object::at(object, &["spec", "template"]).unwrap_or(&Value::Null);
+    if !selector.matches(object::labels(template)) {
+        causes.push(mismatch(object));
+    }
+}
+
+/// The error that the selector does not match the template's labels.
+pub(crate) fn mismatch(object: &Value) -> Cause {
+    let labels = object.pointer("/spec/template/metadata/labels");
+    let field = "spec.template.metadata.labels";
+    Cause::invalid(field, labels.unwrap_or(&Value::Null), MISMATCH)
+}
+
+/// A template of pods that always run. `owner` is Go's name of its kind.
+fn template(object: &Value, owner: &str, causes: &mut Causes) {
+    causes.extend(pod::template(object, "spec.template"));
+    restarts_always(object, owner, causes);
+}
+
+fn restarts_always(object: &Value, owner: &str, causes: &mut Causes) {
+    let spec = object.pointer("/spec/template/spec");
+    let spec = FieldValue::new("spec.template.spec", spec.unwrap_or(&Value::Null));
+    if spec.text("restartPolicy") != "Always" {
+        causes.unknown(&spec, "restartPolicy", &["Always"]);
+    }
+    let why = format!("activeDeadlineSeconds in {owner} is not Supported");
+    causes.forbidden(&spec, "activeDeadlineSeconds", &why);
+}
+
+fn stateful_set_update(old: &Value, new: &Value) -> Causes {
+    let free = [
+        "replicas",
+        "ordinals",
+        "template",
+        "updateStrategy",
+        "revisionHistoryLimit",
+        "persistentVolumeClaimRetentionPolicy",
+        "minReadySeconds",
+    ];
+    let fixed = |object: &Value| {
+        let mut spec = object.get("spec").cloned().unwrap_or_default();
+        if let Some(spec) = spec.as_object_mut() {
+            spec.retain(|key, _| !free.contains(&key.as_str()));
+        }
+        spec
+    };
+    if fixed(old) == fixed(new) {
+        Causes::default()
+    } else {
+        Causes::from(Cause::forbidden(
+            "spec",
+            "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden",
+        ))
+    }
+}

@@ -1,0 +1,8 @@
+//! Small values inside objects, and how they are written: names, quantities, times, patterns.
+
+pub mod intstr;
+pub mod name;
+pub(crate) mod pattern;
+pub mod quantity;
+pub(crate) mod text_format;
+pub mod time;

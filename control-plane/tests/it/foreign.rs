@@ -1,0 +1,12 @@
+//! What nobody here wrote, run against the apiserver: kubectl, client libraries, Kubernetes' own
+//! parts, and packages in other languages.
+
+pub(crate) mod apply;
+pub(crate) mod clients;
+pub(crate) mod go_scheduler;
+pub(crate) mod kube_rs;
+pub(crate) mod kubectl;
+pub(crate) mod packages;
+pub(crate) mod rows;
+pub(crate) mod surface;
+pub(crate) mod swap;

@@ -1,0 +1,104 @@
+//! Kubernetes' own scheduler instead of ours: unmodified, with the owner's kubeconfig.
+
+use std::fs::File;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use testkit::Kubernetes;
+
+use crate::foreign::swap::world::go_scheduler;
+use crate::harness::cluster::kubectl_or_skip;
+use crate::processes::up::Up;
+
+/// The timeout of each wait. It is long because the machine may be busy with builds.
+const PATIENCE: Duration = Duration::from_secs(180);
+const POLL: Duration = Duration::from_millis(100);
+const COMPONENTS: &str = "--components=store,apiserver,controller-manager,node";
+const LONELY: &str = r#"{"spec": {"nodeSelector": {"colour": "blue"}}}"#;
+
+struct Scheduler(Child);
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        // Fails only if the process is gone already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_scheduler_of_kubernetes_gives_our_pods_their_nodes() {
+    const TEST: &str = "Kubernetes' own scheduler";
+    if !kubectl_or_skip(TEST) {
+        return;
+    }
+    let Some(program) = Kubernetes::Scheduler.or_skip(TEST) else {
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let up = Up::with(directory.path(), &[COMPONENTS]);
+    let log = directory.path().join("kube-scheduler.log");
+    let scheduler = Command::new(program)
+        .args(go_scheduler(&directory.path().join("admin.kubeconfig")))
+        .stdin(Stdio::null())
+        .stderr(File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let _scheduler = Scheduler(scheduler);
+    let until = |what: &str, holds: &dyn Fn() -> bool| {
+        let begun = Instant::now();
+        while !holds() {
+            let log = || std::fs::read_to_string(&log).unwrap_or_default();
+            assert!(begun.elapsed() < PATIENCE, "{what}: in vain\n{}", log());
+            sleep(POLL);
+        }
+    };
+
+    up.kubectl(&[
+        "create",
+        "deployment",
+        "web",
+        "--image=nginx",
+        "--replicas=6",
+    ]);
+    let overrides = format!("--overrides={LONELY}");
+    up.kubectl(&["run", "lonely", "--image=nginx", &overrides]);
+    let lease = ["get", "lease", "-n", "kube-system", "-o"];
+    let holder = "jsonpath={.items[?(@.metadata.name=='kube-scheduler')].spec.holderIdentity}";
+    until("the scheduler leads", &|| {
+        !up.kubectl(&[&lease[..], &[holder]].concat()).is_empty()
+    });
+    up.kubectl(&["rollout", "status", "deployment/web", "--timeout=180s"]);
+    let path = "jsonpath={range .items[*]}{.spec.nodeName} {end}";
+    let nodes = up.kubectl(&["get", "pods", "-l", "app=web", "-o", path]);
+    let count = |node: &str| nodes.split(' ').filter(|one| *one == node).count();
+    // The scheduler spreads the pods of a replica set.
+    assert_eq!([2; 3], ["node-0", "node-1", "node-2"].map(count), "{nodes}");
+
+    let events = |reason: &str| {
+        let field = format!("--field-selector=reason={reason}");
+        let path = "jsonpath={range .items[*]}{.involvedObject.name}: {.message}\n{end}";
+        up.kubectl(&["get", "events", &field, "-o", path])
+    };
+    until("all that is scheduled is told", &|| {
+        events("Scheduled").lines().count() == 6
+    });
+    until("what cannot be scheduled is told", &|| {
+        events("FailedScheduling").contains("lonely: 0/3 nodes are available")
+    });
+    let path = "jsonpath={.status.conditions[?(@.type=='PodScheduled')].reason}";
+    until("the pod says why it waits", &|| {
+        up.kubectl(&["get", "pod", "lonely", "-o", path]) == "Unschedulable"
+    });
+    // Now a node fits the pod.
+    up.kubectl(&["label", "node", "node-1", "colour=blue"]);
+    up.kubectl(&[
+        "wait",
+        "pod/lonely",
+        "--for=condition=Ready",
+        "--timeout=180s",
+    ]);
+    let path = "jsonpath={.spec.nodeName}";
+    assert_eq!(up.kubectl(&["get", "pod", "lonely", "-o", path]), "node-1");
+}

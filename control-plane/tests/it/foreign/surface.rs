@@ -1,0 +1,75 @@
+//! Exact comparison with Kubernetes' own apiserver: codes, errors, defaults, tables.
+//! `surface/*.txt` holds requests and responses; lines that begin with `=` are Kubernetes'
+//! response, and lines with `~` are ours where it differs.
+//!
+//! `STELE_SURFACE=go UPDATE=1` runs Kubernetes again and writes its responses; `UPDATE=1` alone
+//! writes where ours differ, so that a review shows each difference that appears or disappears.
+
+mod script;
+
+use std::path::PathBuf;
+
+use script::{Block, Script};
+
+use crate::foreign::swap::world::World;
+use crate::harness::cluster::kubectl_or_skip;
+
+#[test]
+fn paths_bodies_and_patches_are_answered_as_by_kubernetes() {
+    play("wire");
+}
+
+#[test]
+fn pods_are_answered_as_by_kubernetes() {
+    play("pods");
+}
+
+#[test]
+fn other_kinds_are_answered_as_by_kubernetes() {
+    play("kinds");
+}
+
+#[test]
+fn lists_and_watches_are_answered_as_by_kubernetes() {
+    play("lists");
+}
+
+#[test]
+fn who_may_do_what_is_answered_as_by_kubernetes() {
+    play("who");
+}
+
+fn play(name: &str) {
+    if !kubectl_or_skip("the comparison with Kubernetes' apiserver") {
+        return;
+    }
+    let go = std::env::var("STELE_SURFACE").is_ok_and(|asked| asked == "go");
+    let update = std::env::var_os("UPDATE").is_some();
+    let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/foreign/surface");
+    let path = directory.join(format!("{name}.txt"));
+    let mut script = Script::read(&std::fs::read_to_string(&path).unwrap());
+    let (_world, address) = World::apiserver_alone(go);
+    let mut wrong = Vec::new();
+    for block in &mut script.blocks {
+        let answer = block.send(&address);
+        match (go, update) {
+            (true, true) => block.kubernetes = answer,
+            (false, true) if answer == block.kubernetes => block.ours.clear(),
+            (false, true) => block.ours = answer,
+            (true, false) => wrong.extend(difference(block, &block.kubernetes, &answer)),
+            (false, false) => wrong.extend(difference(block, block.expected(), &answer)),
+        }
+    }
+    if update {
+        std::fs::write(&path, script.to_string()).unwrap();
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn difference(block: &Block, expected: &[String], answer: &[String]) -> Option<String> {
+    let told = || {
+        let (expected, answer) = (expected.join("\n  "), answer.join("\n  "));
+        format!("{block}should be\n  {expected}\nand is\n  {answer}\n")
+    };
+    (expected != answer).then(told)
+}

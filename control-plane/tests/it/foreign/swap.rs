@@ -1,0 +1,205 @@
+//! Runs the same scenario on our parts and on Kubernetes' own, over our store: each step must leave
+//! the same objects. Kubernetes' own apiserver reaches the store over TLS with a client
+//! certificate; if all parts are Kubernetes' own, it finally continues over a unix socket.
+//!
+//! Kubernetes' result is kept in `swap/golden.txt`, so our parts are compared without compiling
+//! Kubernetes. `STELE_SWAP=all` compares every mix of parts with it; otherwise one mix is compared,
+//! in which the named programs are Kubernetes' own, such as `STELE_SWAP=kube-scheduler`. With
+//! `all`, `UPDATE=1` first rewrites the file, from Kubernetes' own parts alone.
+
+mod normal;
+mod scenario;
+pub(crate) mod world;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use normal::Normal;
+use testkit::Kubernetes;
+use world::{Mix, World};
+
+use crate::harness::cluster::kubectl_or_skip;
+
+/// The timeout of a step. It is long because the machine may be busy with builds.
+const PATIENCE: Duration = Duration::from_secs(180);
+const POLL: Duration = Duration::from_millis(250);
+/// The cluster has settled if nothing changes for this time.
+const SETTLED: Duration = Duration::from_secs(8);
+
+const OURS: Mix = Mix {
+    apiserver: false,
+    loops: false,
+    scheduler: false,
+};
+const KUBERNETES: Mix = Mix {
+    apiserver: true,
+    loops: true,
+    scheduler: true,
+};
+const MIXES: [Mix; 4] = [
+    KUBERNETES,
+    Mix {
+        apiserver: false,
+        ..KUBERNETES
+    },
+    Mix {
+        apiserver: true,
+        ..OURS
+    },
+    Mix {
+        scheduler: true,
+        ..OURS
+    },
+];
+
+#[test]
+fn our_parts_leave_the_objects_that_kubernetes_leaves() {
+    if !kubectl_or_skip("the comparison with Kubernetes") {
+        return;
+    }
+    let golden = std::fs::read_to_string(golden_file()).unwrap();
+    play(OURS, &golden);
+}
+
+#[test]
+fn every_mix_of_our_parts_and_those_of_kubernetes_leaves_the_same() {
+    let Ok(asked) = std::env::var("STELE_SWAP") else {
+        eprintln!("SKIPPED the mixes with Kubernetes: they take STELE_SWAP=all, kubectl and Go");
+        return;
+    };
+    let mixes = mixes(&asked);
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(golden_file(), record(mixes[0])).unwrap();
+    }
+    let golden = std::fs::read_to_string(golden_file()).unwrap();
+    for mix in mixes {
+        eprintln!("of Kubernetes: {:?}", mix.programs());
+        play(mix, &golden);
+    }
+}
+
+/// The mixes to run.
+fn mixes(asked: &str) -> Vec<Mix> {
+    let is = |program: Kubernetes| asked.contains(program.name());
+    match asked {
+        "all" => MIXES.to_vec(),
+        _ => vec![Mix {
+            apiserver: is(Kubernetes::Apiserver),
+            loops: is(Kubernetes::ControllerManager),
+            scheduler: is(Kubernetes::Scheduler),
+        }],
+    }
+}
+
+fn golden_file() -> PathBuf {
+    PathBuf::from(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/it/foreign/swap/golden.txt"
+    ))
+}
+
+/// Plays the scenario; each step must lead to the result in the golden file.
+fn play(mix: Mix, golden: &str) {
+    let mut world = World::start(mix);
+    let mut normal = Normal::default();
+    let mut before = BTreeSet::new();
+    for (title, step) in scenario::STEPS {
+        step(&world);
+        let wanted = section(golden, title);
+        let begun = Instant::now();
+        before = loop {
+            let moment = normal.moment(&scenario::objects(&world));
+            let is = since(&before, &moment);
+            if is == wanted {
+                break moment;
+            }
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{mix:?}, {title}:\n{}",
+                difference(wanted, &is)
+            );
+            sleep(POLL);
+        };
+    }
+    if mix == KUBERNETES {
+        world.restart_go_apiserver_on_the_socket();
+        scenario::go_on(&world);
+    }
+}
+
+/// Plays the scenario and records the result of each step.
+fn record(mix: Mix) -> String {
+    let world = World::start(mix);
+    let mut normal = Normal::default();
+    let mut out = String::new();
+    let mut before = BTreeSet::new();
+    for (title, step) in scenario::STEPS {
+        step(&world);
+        let mut moment = BTreeSet::new();
+        let mut settled = Instant::now();
+        while settled.elapsed() < SETTLED {
+            sleep(POLL);
+            let now = normal.moment(&scenario::objects(&world));
+            if now != moment {
+                (moment, settled) = (now, Instant::now());
+            }
+        }
+        out += &format!("=== {title}\n{}", since(&before, &moment));
+        before = moment;
+    }
+    out
+}
+
+/// The objects that are new in a moment, and those that are gone.
+fn since(before: &BTreeSet<String>, moment: &BTreeSet<String>) -> String {
+    let gone = before.difference(moment).map(|gone| {
+        let head = gone.lines().next().unwrap_or_default();
+        format!("{} is no longer\n", head.replacen("---", "--- this", 1))
+    });
+    let new = moment.difference(before).cloned();
+    new.chain(gone).collect()
+}
+
+fn section<'a>(golden: &'a str, title: &str) -> &'a str {
+    let head = format!("=== {title}\n");
+    let (_, rest) = golden.split_once(&head).expect("the step is recorded");
+    rest.split("=== ").next().unwrap_or_default()
+}
+
+/// The lines that are in only one text, grouped by object.
+fn difference(wanted: &str, is: &str) -> String {
+    let (wanted, is): (Vec<&str>, Vec<&str>) = (objects(wanted), objects(is));
+    let mut out = String::new();
+    for object in wanted.iter().filter(|object| !is.contains(object)) {
+        out += &format!("missing {}\n", trimmed(object, &is));
+    }
+    for object in is.iter().filter(|object| !wanted.contains(object)) {
+        out += &format!("found   {}\n", trimmed(object, &wanted));
+    }
+    out
+}
+
+fn objects(text: &str) -> Vec<&str> {
+    let objects = text.split("--- ").filter(|object| !object.is_empty());
+    objects.collect()
+}
+
+/// The lines of an object that no object with its name on the other side has.
+fn trimmed(object: &str, others: &[&str]) -> String {
+    let head = object.lines().next().unwrap_or_default();
+    let name = head.rsplit(' ').next();
+    let same = others.iter().filter(|other| {
+        other
+            .lines()
+            .next()
+            .and_then(|head| head.rsplit(' ').next())
+            == name
+    });
+    let known: Vec<&str> = same.flat_map(|other| other.lines()).collect();
+    let lines = object.lines().skip(1);
+    let lines = lines.filter(|line| !known.contains(line));
+    let lines: Vec<&str> = lines.collect();
+    format!("{head}\n  {}", lines.join("\n  "))
+}

@@ -1,0 +1,339 @@
+//! A control plane of chosen parts, ours and Kubernetes' own mixed, on our store: separate
+//! processes, stopped when dropped. The nodes are always hollow.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime};
+
+use apiserver::auth::pki::Pki;
+use machinery::time::Timestamp;
+use tempfile::TempDir;
+use testkit::{Kubernetes, Launch};
+
+use crate::harness::cluster::{BINARY, apiserver_with, told};
+
+pub(super) const NODES: usize = 3;
+/// The timeout for the start of a part. It is long because the machine may be busy with builds.
+const PATIENCE: Duration = Duration::from_secs(180);
+const POLL: Duration = Duration::from_millis(200);
+/// Number of lines of a part's log that are shown when a test fails.
+const LOG_LINES: usize = 15;
+/// Kubernetes' loops that have a counterpart here.
+const LOOPS: &str = "--controllers=namespace-controller,serviceaccount-controller,\
+     root-ca-certificate-publisher-controller,replicaset-controller,deployment-controller,\
+     garbage-collector-controller,endpointslice-controller,node-lifecycle-controller,\
+     taint-eviction-controller,pod-garbage-collector-controller,disruption-controller,\
+     resourcequota-controller";
+
+/// Which parts are Kubernetes' own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mix {
+    pub(super) apiserver: bool,
+    pub(super) loops: bool,
+    pub(super) scheduler: bool,
+}
+
+impl Mix {
+    /// The programs of Kubernetes in this mix.
+    pub(super) fn programs(self) -> Vec<Kubernetes> {
+        let all = [
+            (self.apiserver, Kubernetes::Apiserver),
+            (self.loops, Kubernetes::ControllerManager),
+            (self.scheduler, Kubernetes::Scheduler),
+        ];
+        let wanted = all.into_iter().filter(|(wanted, _)| *wanted);
+        wanted.map(|(_, program)| program).collect()
+    }
+}
+
+pub(crate) struct World {
+    home: TempDir,
+    children: Vec<(&'static str, Child)>,
+    /// The port of Kubernetes' own apiserver; the same after a restart.
+    port: u16,
+    _store: Option<testkit::Server>,
+}
+
+impl World {
+    /// Starts all parts; returns when the nodes are ready.
+    pub(super) fn start(mix: Mix) -> World {
+        let mut world = World::with_apiserver(mix.apiserver);
+        let count = NODES.to_string();
+        world.begin_ours("node", &["--count", &count]);
+        if mix.loops {
+            world.begin_go_loops()
+        } else {
+            let root = format!("--root-ca-file={}", world.pki("ca.crt"));
+            world.begin_ours("controller-manager", &[&root, "--leader-elect"]);
+        }
+        if mix.scheduler {
+            world.begin_go_scheduler()
+        } else {
+            world.begin_ours("scheduler", &["--leader-elect"])
+        }
+        world.until("the nodes are ready", |world| {
+            let nodes = world.kubectl(&["get", "nodes", "--no-headers"]);
+            let nodes = String::from_utf8_lossy(&nodes.stdout).into_owned();
+            nodes.matches(" Ready ").count() == NODES
+        });
+        world
+    }
+
+    /// A store and an apiserver alone, and its address for the owner without TLS.
+    pub(crate) fn apiserver_alone(go: bool) -> (World, String) {
+        let mut world = World::with_apiserver(go);
+        let address = world.begin_proxy();
+        (world, address)
+    }
+
+    fn with_apiserver(go: bool) -> World {
+        let mut world = World {
+            home: tempfile::tempdir().unwrap(),
+            children: Vec::new(),
+            port: testkit::free_port(),
+            _store: None,
+        };
+        let launch = Launch::program(BINARY).subcommand("store");
+        let started = |launch: Launch| launch.start().unwrap_or_else(|error| panic!("{error}"));
+        if go {
+            world.make_pki();
+            let tls = format!("https://127.0.0.1:{}", testkit::free_port());
+            let flags = world.secure_store(&tls);
+            world._store = Some(started(launch.flags(&flags)));
+            let own = world.store_client(&tls);
+            world.begin_go_apiserver(&own);
+        } else {
+            let store = started(launch);
+            world.begin_apiserver(&store.url());
+            world._store = Some(store);
+        }
+        world.until_ready();
+        world
+    }
+
+    fn until_ready(&self) {
+        self.until("the apiserver is ready", |world| {
+            world.kubectl(&["get", "--raw", "/readyz"]).status.success()
+        });
+    }
+
+    /// Restarts Kubernetes' own apiserver, which then reaches the store over a unix socket.
+    pub(super) fn restart_go_apiserver_on_the_socket(&mut self) {
+        let name = Kubernetes::Apiserver.name();
+        let running = self.children.iter().position(|(part, _)| *part == name);
+        let (_, mut apiserver) = self.children.remove(running.unwrap());
+        apiserver.kill().unwrap();
+        apiserver.wait().unwrap();
+        self.begin_go_apiserver(&[format!("--etcd-servers={}", self.socket())]);
+        self.until_ready();
+    }
+
+    fn socket(&self) -> String {
+        format!("unix://{}", self.home.path().join("store.sock").display())
+    }
+
+    /// The store's flags to require client certificates, except on its socket.
+    fn secure_store(&self, tls: &str) -> [String; 5] {
+        [
+            format!("--listen-client-urls={tls},{}", self.socket()),
+            format!("--cert-file={}", self.pki("apiserver.crt")),
+            format!("--key-file={}", self.pki("apiserver.key")),
+            format!("--trusted-ca-file={}", self.pki("ca.crt")),
+            "--client-cert-auth".to_owned(),
+        ]
+    }
+
+    /// The apiserver's flags for such a store.
+    fn store_client(&self, tls: &str) -> [String; 4] {
+        [
+            format!("--etcd-servers={tls}"),
+            format!("--etcd-cafile={}", self.pki("ca.crt")),
+            format!("--etcd-certfile={}", self.pki("admin.crt")),
+            format!("--etcd-keyfile={}", self.pki("admin.key")),
+        ]
+    }
+
+    fn begin_proxy(&mut self) -> String {
+        let mut child = Command::new("kubectl")
+            .arg("--kubeconfig")
+            .arg(self.kubeconfig())
+            .args(["proxy", "--port=0"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut told = BufReader::new(child.stdout.take().unwrap());
+        told.read_line(&mut line).unwrap();
+        self.children.push(("proxy", child));
+        let (_, address) = line.rsplit_once(' ').unwrap();
+        address.trim().to_owned()
+    }
+
+    fn begin_apiserver(&mut self, store: &str) {
+        let kubeconfig = self.kubeconfig();
+        let (child, _) = apiserver_with(
+            store,
+            &[
+                &format!("--cert-dir={}", self.home.path().join("pki").display()),
+                &format!("--admin-kubeconfig={}", kubeconfig.display()),
+            ],
+        );
+        self.children.push(("apiserver", child));
+    }
+
+    fn make_pki(&self) {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let now = Timestamp {
+            seconds: i64::try_from(since.unwrap().as_secs()).unwrap(),
+            nanos: 0,
+        };
+        // Services get addresses from the range; the API gets the first of them.
+        let names = ["10.96.0.1".to_owned()];
+        let pki = Pki::open(&self.home.path().join("pki"), &names, now).unwrap();
+        let url = format!("https://127.0.0.1:{}", self.port);
+        pki.write_admin(&self.kubeconfig(), &url).unwrap();
+    }
+
+    fn begin_go_apiserver(&mut self, store: &[String]) {
+        let flags = [
+            format!("--secure-port={}", self.port),
+            "--bind-address=127.0.0.1".into(),
+            "--advertise-address=127.0.0.1".into(),
+            "--endpoint-reconciler-type=none".into(),
+            "--service-cluster-ip-range=10.96.0.0/16".into(),
+            "--authorization-mode=RBAC".into(),
+            format!("--tls-cert-file={}", self.pki("apiserver.crt")),
+            format!("--tls-private-key-file={}", self.pki("apiserver.key")),
+            format!("--client-ca-file={}", self.pki("ca.crt")),
+            format!("--service-account-key-file={}", self.pki("sa.pub")),
+            format!("--service-account-signing-key-file={}", self.pki("sa.key")),
+            "--service-account-issuer=https://kubernetes.default.svc".into(),
+        ];
+        self.begin(Kubernetes::Apiserver, &[store, &flags[..]].concat());
+    }
+
+    fn begin_go_loops(&mut self) {
+        let flags = [
+            format!("--kubeconfig={}", self.kubeconfig().display()),
+            "--secure-port=0".into(),
+            LOOPS.into(),
+            format!("--root-ca-file={}", self.pki("ca.crt")),
+            format!("--service-account-private-key-file={}", self.pki("sa.key")),
+        ];
+        self.begin(Kubernetes::ControllerManager, &flags);
+    }
+
+    fn begin_go_scheduler(&mut self) {
+        let flags = go_scheduler(&self.kubeconfig());
+        self.begin(Kubernetes::Scheduler, &flags);
+    }
+
+    fn begin(&mut self, program: Kubernetes, flags: &[String]) {
+        let path = program
+            .locate()
+            .unwrap_or_else(|missing| panic!("{missing}"));
+        let log = File::create(self.log(program.name())).unwrap();
+        let child = Command::new(path)
+            .args(flags)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        self.children.push((program.name(), child));
+    }
+
+    fn begin_ours(&mut self, part: &'static str, flags: &[&str]) {
+        let log = File::create(self.log(part)).unwrap();
+        let child = Command::new(BINARY)
+            .arg(part)
+            .arg("--kubeconfig")
+            .arg(self.kubeconfig())
+            .args(flags)
+            .stdin(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        self.children.push((part, child));
+    }
+
+    fn log(&self, part: &str) -> PathBuf {
+        self.home.path().join(format!("{part}.log"))
+    }
+
+    fn pki(&self, file: &str) -> String {
+        let path = self.home.path().join("pki").join(file);
+        path.to_str().unwrap().to_owned()
+    }
+
+    fn kubeconfig(&self) -> PathBuf {
+        self.home.path().join("admin.kubeconfig")
+    }
+
+    fn until(&self, what: &str, holds: impl Fn(&World) -> bool) {
+        let begun = Instant::now();
+        while !holds(self) {
+            assert!(begun.elapsed() < PATIENCE, "waited in vain until {what}");
+            sleep(POLL);
+        }
+    }
+
+    /// The real kubectl, as the owner of the cluster.
+    pub(super) fn kubectl(&self, args: &[&str]) -> Output {
+        Command::new("kubectl")
+            .arg("--kubeconfig")
+            .arg(self.kubeconfig())
+            .args(args)
+            .env("HOME", self.home.path())
+            .output()
+            .unwrap()
+    }
+
+    /// Runs kubectl, which must succeed; returns its output.
+    pub(super) fn run(&self, args: &[&str]) -> String {
+        let output = self.kubectl(args);
+        assert!(output.status.success(), "{args:?}: {}", told(&output));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Creates the objects of a manifest.
+    pub(super) fn create(&self, manifest: &str) {
+        let path = self.home.path().join("manifest.yaml");
+        std::fs::write(&path, manifest).unwrap();
+        self.run(&["create", "-f", path.to_str().unwrap()]);
+    }
+
+    fn tell_logs(&self) {
+        for (name, _) in &self.children {
+            let log = std::fs::read_to_string(self.log(name)).unwrap_or_default();
+            let lines: Vec<&str> = log.lines().collect();
+            for line in &lines[lines.len().saturating_sub(LOG_LINES)..] {
+                eprintln!("{name}: {line}");
+            }
+        }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        for (_, child) in self.children.iter_mut().rev() {
+            // Fails only if the process is gone already.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if std::thread::panicking() {
+            self.tell_logs();
+        }
+    }
+}
+
+/// The flags of Kubernetes' scheduler for the cluster of a kubeconfig.
+pub(crate) fn go_scheduler(kubeconfig: &Path) -> Vec<String> {
+    vec![
+        format!("--kubeconfig={}", kubeconfig.display()),
+        "--secure-port=0".into(),
+    ]
+}

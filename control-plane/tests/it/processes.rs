@@ -1,0 +1,8 @@
+//! The control plane as users start it.
+
+pub(crate) mod by_name;
+pub(crate) mod election;
+pub(crate) mod faults;
+pub(crate) mod pods;
+pub(crate) mod temporary;
+pub(crate) mod up;

@@ -1,0 +1,215 @@
+//! `stele-kube up`, from an empty directory to a deployment that survives a kill.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+
+use etcd_api::etcdserverpb::RangeRequest;
+
+use crate::harness::cluster::{BINARY, WITHIN, kubectl_or_skip, told};
+
+const NAME: &str = "nginx-deployment";
+
+/// A whole cluster in one process; stopped when dropped.
+pub(crate) struct Up {
+    child: Child,
+    /// The address of the store.
+    store: String,
+    /// The first line that it prints about the next steps.
+    greeting: String,
+    directory: std::path::PathBuf,
+}
+
+impl Up {
+    pub(crate) fn start(directory: &Path) -> Up {
+        Up::with(directory, &[])
+    }
+
+    /// Starts it with additional flags.
+    pub(crate) fn with(directory: &Path, flags: &[&str]) -> Up {
+        let mut child = Command::new(BINARY)
+            .args(["up", "--bind=127.0.0.1:0", "--store-bind=127.0.0.1:0"])
+            .arg("--data-dir")
+            .arg(directory)
+            .args(flags)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (found, store) = mpsc::channel();
+        let log = BufReader::new(child.stderr.take().unwrap()).lines();
+        std::thread::spawn(move || {
+            for line in log.map_while(Result::ok) {
+                let address = line.split_once("the store serves addresses=[");
+                if let Some((_, address)) = address {
+                    let _ = found.send(address.trim_end_matches(']').to_owned());
+                }
+                eprintln!("up: {line}");
+            }
+        });
+        let (say, greeted) = mpsc::channel();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        std::thread::spawn(move || {
+            let mut line = String::new();
+            if out.read_line(&mut line).is_ok_and(|read| read > 0) {
+                let _ = say.send(line);
+            }
+            let _ = out.read_to_string(&mut String::new());
+        });
+        let store = store.recv_timeout(WITHIN).expect("the store serves");
+        let greeting = greeted.recv_timeout(WITHIN).expect("the cluster is up");
+        Up {
+            child,
+            store,
+            greeting,
+            directory: directory.to_owned(),
+        }
+    }
+
+    pub(crate) fn kubectl(&self, args: &[&str]) -> String {
+        let output = Command::new("kubectl")
+            .arg("--kubeconfig")
+            .arg(self.directory.join("admin.kubeconfig"))
+            .args(args)
+            .env("HOME", &self.directory)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{args:?}: {}", told(&output));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Runs a line of shell script with the cluster's kubeconfig.
+    fn shell(&self, line: &str) -> String {
+        let output = Command::new("sh")
+            .args(["-c", line])
+            .env("KUBECONFIG", self.directory.join("admin.kubeconfig"))
+            .env("HOME", &self.directory)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{line}: {}", told(&output));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn signal(mut self, name: &str) -> ExitStatus {
+        let id = self.child.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args([name, &id])
+                .status()
+                .unwrap()
+                .success()
+        );
+        self.child.wait().unwrap()
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        // Fails only if the process is gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The bytes of the deployment in the store.
+fn stored(address: &str) -> Option<Vec<u8>> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let client = etcd_api::Client::connect(format!("http://{address}"))
+            .await
+            .unwrap();
+        let request = RangeRequest {
+            key: format!("/registry/deployments/default/{NAME}").into(),
+            ..RangeRequest::default()
+        };
+        let answer = client.kv().range(request).await.unwrap().into_inner();
+        answer.kvs.into_iter().next().map(|kv| kv.value.to_vec())
+    })
+}
+
+#[test]
+fn a_cluster_comes_up_runs_a_deployment_survives_a_kill_and_stops_in_order() {
+    if !kubectl_or_skip("a whole cluster") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let up = Up::start(directory.path());
+    let greeting = "The cluster is up at https://127.0.0.1:";
+    assert!(up.greeting.starts_with(greeting), "{}", up.greeting);
+    for file in ["ca.crt", "sa.key", "sa.pub"] {
+        assert!(directory.path().join("pki").join(file).exists(), "{file}");
+    }
+    up.kubectl(&[
+        "create",
+        "deployment",
+        NAME,
+        "--image=nginx",
+        "--replicas=3",
+    ]);
+    let rollout = format!("deployment/{NAME}");
+    up.kubectl(&["rollout", "status", &rollout, "--timeout=120s"]);
+    let running = |up: &Up| {
+        let pods = up.kubectl(&["get", "pods", "-o", "wide", "--no-headers"]);
+        pods.lines().filter(|line| line.contains("Running")).count()
+    };
+    assert_eq!(running(&up), 3);
+    assert_eq!(
+        up.kubectl(&["get", "nodes", "--no-headers"])
+            .lines()
+            .filter(|line| line.contains(" Ready "))
+            .count(),
+        3
+    );
+    let value = stored(&up.store).expect("the store holds the deployment");
+    assert!(value.starts_with(b"k8s\0"), "in Kubernetes' own form");
+    up.signal("-KILL");
+    let up = Up::start(directory.path());
+    assert_eq!(running(&up), 3);
+    up.kubectl(&["scale", &rollout, "--replicas=5"]);
+    up.kubectl(&["rollout", "status", &rollout, "--timeout=120s"]);
+    assert_eq!(running(&up), 5);
+    up.kubectl(&["delete", &rollout, "--timeout=120s"]);
+    up.kubectl(&[
+        "wait",
+        "--for=delete",
+        "pod",
+        "-l",
+        "app=nginx-deployment",
+        "--timeout=120s",
+    ]);
+    assert!(up.signal("-INT").success());
+}
+
+#[test]
+fn the_store_alone_comes_up_and_says_where_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let up = Up::with(directory.path(), &["--components=store"]);
+    let expected = format!("The store is up at http://{}. Next:\n", up.store);
+    assert_eq!(up.greeting, expected);
+    assert_eq!(stored(&up.store), None);
+    assert!(up.signal("-INT").success());
+}
+
+#[test]
+fn every_command_of_the_walk_through_works() {
+    if !kubectl_or_skip("the walk through") {
+        return;
+    }
+    let text = include_str!("../../../../docs/kubernetes.md");
+    let blocks = text.split("```sh\n").skip(1);
+    let blocks = blocks.map(|rest| rest.split("```").next().unwrap_or_default());
+    let lines: Vec<&str> = blocks.flat_map(str::lines).collect();
+    assert!(lines.len() > 25, "{lines:?}");
+    let directory = tempfile::tempdir().unwrap();
+    let up = Up::start(directory.path());
+    for line in lines {
+        let said = up.shell(line);
+        if line.starts_with("kubectl auth can-i") {
+            assert_eq!(said.trim(), "yes");
+        }
+    }
+}

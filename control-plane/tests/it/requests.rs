@@ -1,0 +1,10 @@
+//! Requests of every kind, and too many of them.
+
+pub(crate) mod aggregation;
+pub(crate) mod bad_input;
+pub(crate) mod fairness;
+pub(crate) mod http;
+pub(crate) mod limits;
+pub(crate) mod manners;
+pub(crate) mod overload;
+pub(crate) mod watches;

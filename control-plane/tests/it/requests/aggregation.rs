@@ -1,0 +1,187 @@
+//! Versions of groups that another server serves: when requests are passed on to it, and as whom.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use apiserver::Config;
+use apiserver::auth::authorize::{Mode, Modes};
+use serde_json::{Value, json};
+
+use crate::admission::webhooks::server::{Hook, Reply};
+use crate::admission::webhooks::world::World;
+use crate::harness::cluster::WITHIN;
+
+const SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
+const ONE: &str = "/apis/apiregistration.k8s.io/v1/apiservices/v1.metrics.test";
+const VERSION: &str = "/apis/metrics.test/v1";
+const NODES: &str = "/apis/metrics.test/v1/nodes";
+
+/// A world in which roles decide, and a server for the group `metrics.test` behind a service.
+async fn world() -> World {
+    let hook = Hook::start(&["metrics.default.svc"]).await;
+    hook.on(VERSION, |_| {
+        let list = json!({"kind": "APIResourceList", "groupVersion": "metrics.test/v1",
+            "resources": [{"name": "nodes", "singularName": "", "namespaced": false,
+                "kind": "NodeMetrics", "verbs": ["get", "list"]}]});
+        Reply::Raw(200, list.to_string())
+    });
+    hook.on(NODES, |_| Reply::Raw(200, json!({"items": []}).to_string()));
+    let config = Config {
+        authorizer: Arc::new(Modes::new(&[Mode::Rbac])),
+        ..Config::default()
+    };
+    World::configured(hook, config).await
+}
+
+fn api_service(world: &World) -> Value {
+    json!({"kind": "APIService", "metadata": {"name": "v1.metrics.test"}, "spec": {
+        "group": "metrics.test", "version": "v1", "groupPriorityMinimum": 100,
+        "versionPriority": 100, "caBundle": world.hook.bundle,
+        "service": {"namespace": "default", "name": "metrics", "port": world.hook.address.port()}}})
+}
+
+/// Waits until the APIService is available for this reason, or is not.
+async fn reason(world: &World, wanted: &str) -> Value {
+    let begun = Instant::now();
+    loop {
+        let service = world.ask("GET", ONE, &Value::Null).await.body;
+        let condition = &service["status"]["conditions"][0];
+        if condition["reason"] == wanted {
+            return condition.clone();
+        }
+        assert!(begun.elapsed() < WITHIN, "{service}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// The service of the other server. Endpoints may not be on loopback; a name outside may.
+async fn serve(world: &World) {
+    let service = json!({"kind": "Service", "metadata": {"name": "metrics"},
+        "spec": {"type": "ExternalName", "externalName": "localhost"}});
+    world
+        .given("/api/v1/namespaces/default/services", &service)
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_are_passed_on_once_the_other_server_is_there() {
+    let world = world().await;
+    assert_eq!(world.ask("GET", NODES, &Value::Null).await.code, 404);
+    world.given(SERVICES, &api_service(&world)).await;
+    let condition = reason(&world, "ServiceNotFound").await;
+    assert_eq!(condition["status"], "False");
+    let early = world.ask("GET", NODES, &Value::Null).await;
+    assert_eq!(
+        (early.code, &early.body),
+        (503, &json!("service unavailable\n"))
+    );
+
+    serve(&world).await;
+    assert_eq!(reason(&world, "Passed").await["status"], "True");
+    world.hook.users();
+    let passed = world.ask("GET", NODES, &Value::Null).await;
+    assert_eq!((passed.code, passed.body), (200, json!({"items": []})));
+    let users = world.hook.users();
+    assert!(users.iter().any(|one| one == "system:admin"), "{users:?}");
+
+    let groups = world.ask("GET", "/apis", &Value::Null).await.body;
+    let mut groups = groups["groups"].as_array().unwrap().iter();
+    assert!(groups.any(|one| one["name"] == "metrics.test"));
+    let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    let header = ("Accept", accept);
+    let all = world.ask_with("GET", "/apis", header, &Value::Null).await;
+    let mut items = all.body["items"].as_array().unwrap().iter();
+    let group = items.find(|one| one["metadata"]["name"] == "metrics.test");
+    let version = &group.unwrap()["versions"][0];
+    assert_eq!(version["freshness"], "Current");
+    assert_eq!(version["resources"][0]["resource"], "nodes");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_reaches_the_other_server_without_the_right() {
+    let world = world().await;
+    serve(&world).await;
+    world.given(SERVICES, &api_service(&world)).await;
+    reason(&world, "Passed").await;
+    world.hook.users();
+    for (method, path) in [
+        ("GET", NODES.to_owned()),
+        ("GET", format!("{NODES}?watch=true")),
+        ("DELETE", format!("{NODES}/n")),
+        ("GET", format!("{VERSION}/namespaces/default/pods/p/log")),
+        ("GET", VERSION.to_owned()),
+        ("GET", format!("{VERSION}/..")),
+    ] {
+        let refused = world.ask_as("jane", method, &path, &Value::Null).await;
+        assert_eq!(refused.code, 403, "{path}: {}", refused.body);
+    }
+    let outside = format!("{NODES}/..");
+    assert_eq!(world.ask("GET", &outside, &Value::Null).await.code, 400);
+    let users = world.hook.users();
+    let looks = |one: &String| one == "system:kube-aggregator";
+    assert!(users.iter().all(looks), "{users:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_others_vouch_for_alone_is_not_believed() {
+    let world = world().await;
+    serve(&world).await;
+    let mut service = api_service(&world);
+    let other = Hook::start(&["metrics.default.svc"]).await;
+    service["spec"]["caBundle"] = other.bundle.clone().into();
+    world.given(SERVICES, &service).await;
+    let condition = reason(&world, "FailedDiscoveryCheck").await;
+    let why = condition["message"].as_str().unwrap();
+    assert!(why.contains("unknown authority"), "{why}");
+    assert_eq!(world.ask("GET", NODES, &Value::Null).await.code, 503);
+    let spec = json!({"spec": {"caBundle": null, "insecureSkipTLSVerify": true}});
+    let changed = world.ask("PATCH", ONE, &spec).await;
+    assert_eq!(changed.code, 200, "{}", changed.body);
+    reason(&world, "Passed").await;
+    assert_eq!(world.ask("GET", NODES, &Value::Null).await.code, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_says_something_else_than_its_name_is_refused() {
+    let world = world().await;
+    let good = api_service(&world);
+    for (path, value, words) in [
+        ("/metadata/name", json!("v1.other"), "must be `spec.version"),
+        ("/spec/version", json!("1"), "spec.version"),
+        (
+            "/spec/groupPriorityMinimum",
+            json!(20_001),
+            "must be positive and less than 20000",
+        ),
+        (
+            "/spec/versionPriority",
+            json!(0),
+            "must be positive and less than 1000",
+        ),
+        (
+            "/spec/insecureSkipTLSVerify",
+            json!(true),
+            "may not be true if caBundle is present",
+        ),
+        (
+            "/spec/service/name",
+            json!(""),
+            "spec.service.name: Required value",
+        ),
+        (
+            "/spec/service",
+            Value::Null,
+            "local APIServices may not have a caBundle",
+        ),
+    ] {
+        let mut bad = good.clone();
+        if path == "/spec/insecureSkipTLSVerify" {
+            bad["spec"]["insecureSkipTLSVerify"] = value;
+        } else {
+            *bad.pointer_mut(path).unwrap() = value;
+        }
+        let refused = world.post(SERVICES, &bad).await;
+        assert_eq!(refused.code, 422, "{path}");
+        assert!(refused.message().contains(words), "{}", refused.message());
+    }
+}

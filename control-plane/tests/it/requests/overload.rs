@@ -1,0 +1,65 @@
+//! A client that requests too much is refused, and no other client is.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use serde_json::json;
+
+use crate::requests::http::Call;
+use crate::users::security::Guarded;
+
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+/// More requests than the server works on or lets wait for one user.
+const MANY: usize = 800;
+
+/// Sends the head of a request from user jane, and the given part of its body.
+pub(crate) fn begin(cluster: &Guarded, head: &str, body: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(&cluster.address).unwrap();
+    let head = format!("{head} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer jane-token\r\n");
+    let length = "Content-Type: application/json\r\nContent-Length: 1000\r\n";
+    let length = if body.is_empty() { "" } else { length };
+    write!(stream, "{head}{length}\r\n{body}").unwrap();
+    stream
+}
+
+fn may_write() -> Guarded {
+    let cluster = Guarded::start();
+    let rule = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]);
+    cluster.allow("everything", rule);
+    cluster
+}
+
+#[test]
+fn slow_bodies_keep_nobody_from_writing() {
+    let cluster = may_write();
+    let slow: Vec<_> = (0..MANY)
+        .map(|_| begin(&cluster, &format!("POST {MAPS}"), "{"))
+        .collect();
+    let lease = |name: &str| json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}});
+    for name in ["a", "b", "c"] {
+        cluster.jane("POST", LEASES, &lease(name)).expect(201);
+    }
+    drop(slow);
+}
+
+#[test]
+fn waiting_reads_keep_nobody_from_asking_for_health() {
+    let cluster = may_write();
+    let future = format!("GET {MAPS}?resourceVersion=999999999&resourceVersionMatch=NotOlderThan");
+    let mut waiting: Vec<_> = (0..MANY).map(|_| begin(&cluster, &future, "")).collect();
+    for path in ["/livez", "/readyz", "/healthz"] {
+        let answer = Call::new(&cluster.address, "GET", path).send();
+        assert_eq!(answer.code, 200, "{path}");
+        let masters = cluster.ask("root", "GET", MAPS, None);
+        assert_eq!(masters.code, 200, "{path}");
+    }
+    // There are more than the limit, so some of them are refused.
+    let mut refused = 0;
+    for stream in &mut waiting {
+        let mut told = [0; 12];
+        stream.read_exact(&mut told).unwrap();
+        refused += usize::from(&told == b"HTTP/1.1 429");
+    }
+    assert!(refused > 0);
+}

@@ -1,0 +1,10 @@
+//! The same requests to Stele and to etcd, and both in one cluster.
+
+pub(crate) mod auth;
+pub(crate) mod beside;
+pub(crate) mod differential;
+pub(crate) mod gateway;
+pub(crate) mod join_etcd;
+pub(crate) mod recipes;
+pub(crate) mod snapshot;
+pub(crate) mod spans;

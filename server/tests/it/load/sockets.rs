@@ -1,0 +1,178 @@
+//! The listening sockets: unix sockets, both address families, and the limit on connections.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a test around real processes reads files and the clock"
+)]
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use etcd_api::Client;
+use etcd_api::etcdserverpb as pb;
+use testkit::Tools;
+
+use crate::harness::fleet::{self, Process, ctl};
+use crate::harness::subject;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// As Kubernetes' own tests start their store.
+#[test]
+fn a_unix_socket_may_be_the_only_place_for_clients() {
+    let Some(tools) = Tools::or_skip("etcdctl over a unix socket") else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("etcd.sock");
+    // Left behind by a process that was killed.
+    drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+    let url = format!("unix://{}", socket.display());
+    let mut child = Command::new(env!("CARGO_BIN_EXE_stele"))
+        .current_dir(dir.path())
+        .arg("--data-dir")
+        .arg(dir.path().join("data"))
+        .args(["--listen-client-urls", &url])
+        .args(["--advertise-client-urls", "http://127.0.0.111:0"])
+        .args(["--listen-peer-urls", "http://127.0.0.1:0"])
+        .args(["-log-level", "warn"])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let until = Instant::now() + PATIENCE;
+    while ctl(&tools, &url, dir.path(), &["put", "a", "b"]).is_none() {
+        assert!(Instant::now() < until && child.try_wait().unwrap().is_none());
+    }
+    let read = ctl(
+        &tools,
+        &url,
+        dir.path(),
+        &["get", "a", "--print-value-only"],
+    );
+    assert_eq!(read.as_deref(), Some("b\n"));
+    let mut page = std::os::unix::net::UnixStream::connect(&socket).unwrap();
+    page.write_all(b"GET /health HTTP/1.0\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    page.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("\"health\":\"true\""), "{answer}");
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    child.wait().unwrap();
+    assert!(!socket.exists(), "the name of the socket is left behind");
+}
+
+/// Relative paths, as etcd's tests have them, for clients and for members.
+#[test]
+fn members_reach_each_other_over_unix_sockets() {
+    let Some(tools) = Tools::or_skip("etcdctl on a cluster over unix sockets") else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let member = |i: usize| {
+        let mut member = Process::new(env!("CARGO_BIN_EXE_stele"), dir.path(), &format!("m{i}"));
+        let peer_url = format!("unix://{}/peer{i}.sock", dir.path().display());
+        member.flag(format!("--listen-peer-urls={peer_url}"));
+        member.advertise(peer_url);
+        member
+    };
+    let mut members: Vec<Process> = (0..3).map(member).collect();
+    fleet::start_all(&mut members, &[]);
+    for member in &members {
+        let put = || ctl(&tools, &member.url, dir.path(), &["put", "a", "b"]).is_some();
+        fleet::wait("a put", put, || member.log());
+    }
+}
+
+#[test]
+fn all_addresses_are_those_of_both_families() {
+    let port = testkit::free_port();
+    let _server = subject::launch()
+        .flag(format!("--listen-client-urls=http://0.0.0.0:{port}"))
+        .start()
+        .unwrap();
+    for address in ["127.0.0.1", "::1"] {
+        let mut stream = TcpStream::connect((address, port)).unwrap();
+        stream.write_all(b"GET /health HTTP/1.0\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.contains("200 OK"), "{address}: {answer}");
+    }
+}
+
+/// A client that opens all connections there are to open takes nothing from the log, from health,
+/// or from those who were there before.
+#[tokio::test]
+async fn a_client_cannot_use_up_the_servers_descriptors() {
+    const LIMIT: usize = 256;
+    const RESERVED: usize = 150;
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = Process::new(env!("CARGO_BIN_EXE_stele"), dir.path(), "m0");
+    let metrics = testkit::free_port();
+    server.launched_by(vec![
+        "prlimit".to_owned(),
+        format!("--nofile={LIMIT}:{LIMIT}"),
+        "--".to_owned(),
+    ]);
+    server.flag(format!("--listen-metrics-urls=http://127.0.0.1:{metrics}"));
+    let mut servers = [server];
+    fleet::start_all(&mut servers, &[]);
+    let [server] = &mut servers;
+    fleet::wait(
+        "the start",
+        || server.log().contains(testkit::READY_LINE),
+        || server.log(),
+    );
+    let client = Client::connect(server.url.clone()).await.unwrap();
+    put(&client, 1).await;
+    let address = server.url.trim_start_matches("http://");
+    let greedy: Vec<TcpStream> = (0..LIMIT)
+        .map(|_| TcpStream::connect(address).unwrap())
+        .collect();
+    let paused = "too many open connections";
+    fleet::wait(
+        "the pause",
+        || server.log().contains(paused),
+        || server.log(),
+    );
+    // Enough for several new segments of the log.
+    let last_segment = || {
+        let files = fs::read_dir(server.dir.join("member/log")).unwrap();
+        let names = files.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names
+            .filter(|name| !name.contains("ing-") && !name.contains("spare-"))
+            .max()
+    };
+    for _ in 0..3 {
+        let before = last_segment();
+        while last_segment() == before {
+            put(&client, 1 << 20).await;
+        }
+    }
+    let mut stream = TcpStream::connect(("127.0.0.1", metrics)).unwrap();
+    stream.write_all(b"GET /health HTTP/1.0\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("200 OK"), "{answer}");
+    let open = fs::read_dir(format!("/proc/{}/fd", server.pid()))
+        .unwrap()
+        .count();
+    assert!(open < LIMIT, "{open} are open");
+    let lines = server.log().matches(paused).count();
+    assert_eq!(lines, 1, "{}", server.log());
+    assert!(open > LIMIT - RESERVED, "only {open} are open");
+    drop(greedy);
+    // Others get in again.
+    let other = Client::connect(server.url.clone()).await.unwrap();
+    put(&other, 1).await;
+}
+
+async fn put(client: &Client, bytes: usize) {
+    let request = pb::PutRequest {
+        key: "key".into(),
+        value: vec![7; bytes].into(),
+        ..Default::default()
+    };
+    client.kv().put(request).await.unwrap();
+}
