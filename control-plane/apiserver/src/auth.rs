@@ -46,6 +46,9 @@ pub struct Attributes {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`; the
     /// method in lower case for a path that is no resource.
     pub verb: String,
+    /// True if the path is one of resources, even if it names none: `/api/v1//pods` is none of the
+    /// paths that roles for paths are about.
+    pub of_resource: bool,
     /// The API group; empty for the core group.
     pub api_group: String,
     /// The plural; empty when the path is no resource.

@@ -83,6 +83,7 @@ impl Server {
             Arc::clone(&api.0.aggregator),
         ));
         let keeping = tokio::spawn(upkeep::flow::follow(Arc::clone(&api.0.registry)));
+        let repairing = tokio::spawn(upkeep::addresses::follow(Arc::clone(&api.0.registry)));
         let tasks = [
             following,
             compacting,
@@ -91,6 +92,7 @@ impl Server {
             checking,
             aggregating,
             keeping,
+            repairing,
         ];
         let tasks = tasks.map(|task| task.abort_handle());
         Server {
@@ -211,6 +213,7 @@ fn connected(client: etcd_api::Client, config: Config) -> Api {
         registry: Arc::new(registry),
         slots: http::door::slots::Slots::new(&config.limits),
         flow: http::door::serve::flow_control(&config.limits),
+        answers: Default::default(),
         aggregator: Arc::new(Aggregator::new(config.proxy_identity)),
         custom_documents: Default::default(),
         audit: config.audit,

@@ -1,6 +1,8 @@
 //! What follows objects of the API that change the API itself, and writes what becomes of them:
-//! definitions of custom resources and the webhooks that convert them, policies, flow control.
+//! definitions of custom resources and the webhooks that convert them, policies, flow control,
+//! reserved addresses.
 
+pub(crate) mod addresses;
 pub(crate) mod conversion;
 pub(crate) mod definitions;
 pub(crate) mod flow;

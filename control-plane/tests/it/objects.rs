@@ -4,6 +4,7 @@ pub(crate) mod conversion;
 pub(crate) mod custom;
 pub(crate) mod definitions;
 pub(crate) mod managed;
+mod services;
 
 use serde_json::{Value, json};
 

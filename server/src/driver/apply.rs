@@ -148,7 +148,6 @@ impl ApplyDriver {
         let learner = own.is_some_and(|own| own.is_learner);
         let mut others = members.iter().filter(|member| member.id != self.member_id);
         self.shared.progress.set_standing(Standing {
-            sole_voter: own.is_some() && !learner && others.clone().all(|other| other.is_learner),
             learner,
             alone: own.is_some() && others.next().is_none(),
         });

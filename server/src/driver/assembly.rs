@@ -67,7 +67,6 @@ impl Actors {
         let shared = Arc::new(Published::new(
             member_id,
             Standing {
-                sole_voter: voters == [member_id],
                 learner: learners.contains(&member_id),
                 alone: voters == [member_id] && learners.is_empty(),
             },

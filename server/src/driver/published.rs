@@ -63,7 +63,6 @@ pub struct Progress {
     applied: AtomicU64,
     /// Term of the entry at `applied`; written after the entry's effects are visible.
     applied_term: AtomicU64,
-    sole_voter: AtomicBool,
     learner: AtomicBool,
     alone: AtomicBool,
 }
@@ -71,8 +70,6 @@ pub struct Progress {
 /// What a member is among all members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// No other member votes.
-    pub sole_voter: bool,
     pub learner: bool,
     /// There is no other member.
     pub alone: bool,
@@ -164,11 +161,14 @@ impl Published {
         self.leadership.leader() == self.member_id
     }
 
-    /// True if a read need not ask other members. A leader that is the only voter has applied and
-    /// published everything it acknowledged. Entries that an earlier leader acknowledged are applied
-    /// once an entry of this term is.
+    /// True if a read need not ask for the newest committed entry. A leader without other members has
+    /// applied and published everything that anybody has seen. Entries that an earlier leader
+    /// acknowledged are applied once an entry of this term is.
+    ///
+    /// To be the only voter is not enough: a learner may apply an entry before its leader does, and
+    /// whoever read it there must not read less here.
     pub fn decides_alone(&self) -> bool {
-        self.progress.is_sole_voter()
+        self.progress.is_alone()
             && self.leads()
             && self.progress.applied_term.load(Acquire) == self.leadership.term.load(Acquire)
     }
@@ -247,11 +247,6 @@ impl Progress {
         self.applied.load(Acquire)
     }
 
-    /// True if this member is the only voter.
-    pub fn is_sole_voter(&self) -> bool {
-        self.sole_voter.load(Acquire)
-    }
-
     /// True if this member is a learner.
     pub fn is_learner(&self) -> bool {
         self.learner.load(Acquire)
@@ -265,7 +260,6 @@ impl Progress {
     pub(super) fn set_standing(&self, standing: Standing) {
         self.alone.store(standing.alone, Release);
         self.learner.store(standing.learner, Release);
-        self.sole_voter.store(standing.sole_voter, Release);
     }
 
     /// A reader of this term also sees the effects of its entry.

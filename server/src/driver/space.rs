@@ -168,7 +168,6 @@ mod tests {
         let disks = Disks::new(vfs, store_dir, log_dir, Arc::clone(&shared), MIB);
         shared.set_log_kept(1);
         let alone = Standing {
-            sole_voter: true,
             alone: true,
             learner: false,
         };

@@ -75,6 +75,7 @@ pub fn access_asked(
         namespace: resource("namespace"),
         name: resource("name"),
         path: String::new(),
+        of_resource: true,
         fields: fields(review),
     })
 }

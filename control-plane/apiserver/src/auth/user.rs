@@ -75,6 +75,6 @@ impl User {
 impl Attributes {
     /// True for a request about a resource, false for a plain path.
     pub fn is_resource(&self) -> bool {
-        !self.resource.is_empty()
+        self.of_resource || !self.resource.is_empty()
     }
 }

@@ -8,6 +8,7 @@ use crate::audit;
 use crate::flow::FlowControl;
 use crate::http::aggregation::Aggregator;
 use crate::http::door::connections::Limits;
+use crate::http::door::sending::Room;
 use crate::http::door::slots::Slots;
 use crate::http::faults::Faults;
 use crate::http::openapi::custom::CustomDocuments;
@@ -24,6 +25,8 @@ pub(crate) struct Core {
     pub(crate) slots: Slots,
     /// Who waits for whom; `None` if only the number of requests is limited.
     pub(crate) flow: Option<FlowControl>,
+    /// The room for large answers that clients have not read.
+    pub(crate) answers: Room,
     /// The servers that extend this one.
     pub(crate) aggregator: Arc<Aggregator>,
     pub(crate) custom_documents: CustomDocuments,

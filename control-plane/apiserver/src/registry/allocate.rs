@@ -1,4 +1,8 @@
 //! Allocates addresses and ports of services. An IPAddress object reserves each address.
+//!
+//! Whoever wrote the IPAddress last is the one who may delete it after a failure: it does so by the
+//! revision that it wrote. [`crate::upkeep::addresses`] repairs what requests leave behind that end
+//! halfway.
 
 mod ports;
 
@@ -15,9 +19,14 @@ use crate::registry::Registry;
 use crate::registry::strategy;
 use crate::resources::catalogue::{Resource, Storage};
 use crate::storage::entry;
+use crate::storage::store::Swap;
 use crate::validate;
 pub(crate) use ports::Reserved;
 use ports::{Chosen, HEALTH_PORT};
+
+/// The label of what an allocator has made.
+pub(crate) const MANAGED_BY: (&str, &str) =
+    ("ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io");
 
 /// Attempts with random addresses before the range counts as full.
 const TRIES_MAX: usize = 256;
@@ -30,8 +39,14 @@ pub(crate) fn concerns(resource: &Resource) -> bool {
 /// The allocations for an object that may still fail to be stored.
 #[derive(Default)]
 pub(crate) struct Allocated {
-    address: Option<String>,
+    address: Option<Reservation>,
     ports: Option<Chosen>,
+}
+
+/// An IPAddress that this write has made its own, at this revision.
+struct Reservation {
+    address: String,
+    revision: i64,
 }
 
 impl Allocated {
@@ -52,8 +67,11 @@ impl Allocated {
 
     /// Releases the allocations.
     pub(crate) async fn give_back(self, registry: &Registry) {
-        if let Some(address) = self.address {
-            release(registry, &address).await;
+        if let Some(ports) = self.ports {
+            ports.give_back();
+        }
+        if let Some(Reservation { address, revision }) = self.address {
+            told(&address, release(registry, &address, Some(revision)).await);
         }
     }
 }
@@ -84,8 +102,20 @@ pub(crate) async fn create(
     // Ports come first: a failure there leaves no reserved address behind.
     registry.reader.fresh().await?;
     let ports = ports::choose(registry, None, service)?;
-    let address = address(registry, service, dry).await?;
-    Ok(Allocated { address, ports })
+    let mut allocated = Allocated {
+        address: None,
+        ports,
+    };
+    match address(registry, service, dry).await {
+        Ok(address) => {
+            allocated.address = address;
+            Ok(allocated)
+        }
+        Err(error) => {
+            allocated.give_back(registry).await;
+            Err(error)
+        }
+    }
 }
 
 /// Keeps the allocations of a service, and allocates what the update adds.
@@ -115,21 +145,22 @@ pub(crate) async fn update(
         }
     }
     families(new);
-    let on_nodes = ports::wants_node_ports(new);
-    if on_nodes {
-        ports::keep(old, new)
-    } else {
-        ports::remove(old, new)
-    }
-    let mut allocated = Allocated::default();
-    if on_nodes || ports::wants_health_port(new) {
-        registry.reader.fresh().await?;
-        allocated.ports = ports::choose(registry, Some(old), new)?;
-    }
+    ports::keep(old, new);
+    ports::remove(old, new);
+    registry.reader.fresh().await?;
+    let mut allocated = Allocated {
+        address: None,
+        ports: ports::choose(registry, Some(old), new)?,
+    };
     // An address that the update asks for is taken like any other.
     if object::text(old, &["spec", "clusterIP"]).is_empty() {
-        registry.reader.fresh().await?;
-        allocated.address = address(registry, new, dry).await?;
+        allocated.address = match address(registry, new, dry).await {
+            Ok(address) => address,
+            Err(error) => {
+                allocated.give_back(registry).await;
+                return Err(error);
+            }
+        };
     }
     Ok(allocated)
 }
@@ -138,7 +169,13 @@ pub(crate) async fn update(
 pub(crate) async fn deleted(registry: &Registry, resource: &Resource, service: &Value) {
     let address = object::text(service, &["spec", "clusterIP"]);
     if concerns(resource) && !["", "None"].contains(&address) {
-        release(registry, address).await;
+        told(address, release(registry, address, None).await);
+    }
+}
+
+fn told(address: &str, released: Result<(), Status>) {
+    if let Err(error) = released {
+        tracing::warn!(%error, address, "the address of a service that is gone stays taken for a while");
     }
 }
 
@@ -191,7 +228,7 @@ async fn address(
     registry: &Registry,
     service: &mut Value,
     dry: bool,
-) -> Result<Option<String>, Status> {
+) -> Result<Option<Reservation>, Status> {
     let mut wanted = object::text(service, &["spec", "clusterIP"]).to_owned();
     let listed = object::items(service, &["spec", "clusterIPs"])
         .first()
@@ -225,30 +262,31 @@ async fn address(
                 "failed to allocate IP {wanted}: the provided network does not match the current range"
             ));
         };
-        let taken = if dry {
-            Taken::Before
-        } else {
-            take(registry, address, service).await?
-        };
-        if taken == Taken::No {
+        if dry {
+            set(service, &wanted);
+            return Ok(None);
+        }
+        let Some(revision) = take(registry, address, service).await? else {
             return refuse(format!(
                 "failed to allocate IP {wanted}: provided IP is already allocated"
             ));
-        }
+        };
         set(service, &wanted);
-        return Ok((taken == Taken::Now).then_some(wanted));
+        return Ok(Some(Reservation {
+            address: wanted,
+            revision,
+        }));
     }
     for _ in 0..TRIES_MAX {
         let address = range.random();
-        let taken = if dry {
-            Taken::Before
-        } else {
-            take(registry, address, service).await?
-        };
-        if taken != Taken::No {
+        if dry {
+            set(service, &address.to_string());
+            return Ok(None);
+        }
+        if let Some(revision) = take(registry, address, service).await? {
             let address = address.to_string();
             set(service, &address);
-            return Ok((taken == Taken::Now).then_some(address));
+            return Ok(Some(Reservation { address, revision }));
         }
     }
     Err(Status::internal(
@@ -256,18 +294,14 @@ async fn address(
     ))
 }
 
-/// The state of an address that was asked for.
-#[derive(PartialEq, Eq)]
-enum Taken {
-    /// It was free and belongs to the service now.
-    Now,
-    /// It belonged to the service already: an earlier attempt to create it was interrupted.
-    Before,
-    /// It belongs to another service.
-    No,
-}
-
-async fn take(registry: &Registry, address: Ipv4Addr, service: &Value) -> Result<Taken, Status> {
+/// Reserves an address for a service; returns the revision of its IPAddress, or `None` if another
+/// service has it. What an interrupted attempt for the same service left is taken over by a write,
+/// so that nobody else deletes it.
+pub(crate) async fn take(
+    registry: &Registry,
+    address: Ipv4Addr,
+    service: &Value,
+) -> Result<Option<i64>, Status> {
     let storage = ip_addresses(registry)?;
     let name = address.to_string();
     let object = json!({
@@ -277,7 +311,7 @@ async fn take(registry: &Registry, address: Ipv4Addr, service: &Value) -> Result
             "creationTimestamp": clock::now().to_seconds(),
             "labels": {
                 "ipaddress.kubernetes.io/ip-family": "IPv4",
-                "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
+                MANAGED_BY.0: MANAGED_BY.1,
             },
         },
         "spec": {"parentRef": {
@@ -287,50 +321,66 @@ async fn take(registry: &Registry, address: Ipv4Addr, service: &Value) -> Result
     });
     let value = entry::encode(&storage, &object)?;
     let key = storage.key("", &name);
-    if registry
+    let store = &registry.reader.store;
+    if let Some(revision) = store.create(&key, value.clone(), 0).await? {
+        return Ok(Some(revision));
+    }
+    let Some(held) = registry.reader.read_key(&storage, &key).await? else {
+        return Ok(None);
+    };
+    let revision = held.revision;
+    if parent(&held.decode()?) != parent(&object) {
+        return Ok(None);
+    }
+    match store.update(&key, revision, value, 0).await? {
+        Swap::Done(revision) => Ok(Some(revision)),
+        Swap::Changed(_) => Ok(None),
+    }
+}
+
+/// Namespace and name of the service that an IPAddress belongs to.
+pub(crate) fn parent(address: &Value) -> Option<(&str, &str)> {
+    let text = |key| object::text(address, &["spec", "parentRef", key]);
+    (text("resource") == "services").then(|| (text("namespace"), text("name")))
+}
+
+/// Deletes the IPAddress of an address unless a service has the address, or somebody else than the
+/// caller wrote it last: `mine` is the revision that the caller wrote.
+pub(crate) async fn release(
+    registry: &Registry,
+    address: &str,
+    mine: Option<i64>,
+) -> Result<(), Status> {
+    let storage = ip_addresses(registry)?;
+    let key = storage.key("", address);
+    let Some(held) = registry.reader.read_key(&storage, &key).await? else {
+        return Ok(());
+    };
+    let revision = held.revision;
+    if mine.is_some_and(|mine| mine != revision) {
+        return Ok(());
+    }
+    let held = held.decode()?;
+    if let Some((namespace, name)) = parent(&held) {
+        let services = registry.reader.resource("", "v1", "services")?;
+        let services = services.stored()?;
+        let key = services.key(namespace, name);
+        if let Some(service) = registry.reader.read_key(services, &key).await?
+            && object::text(&service.decode()?, &["spec", "clusterIP"]) == address
+        {
+            return Ok(());
+        }
+    }
+    // Whoever took it over meanwhile has written it.
+    registry
         .reader
         .store
-        .create(&key, value, 0)
-        .await?
-        .is_some()
-    {
-        return Ok(Taken::Now);
-    }
-    let held = registry.reader.read_key(&storage, &key).await?;
-    let same = |held: &Value, key: &str| {
-        let path = ["spec", "parentRef", key];
-        object::text(held, &path) == object::text(&object, &path)
-    };
-    let held = held.map(|held| held.decode()).transpose()?;
-    let ours = held.is_some_and(|held| {
-        ["resource", "namespace", "name"]
-            .iter()
-            .all(|key| same(&held, key))
-    });
-    Ok(if ours { Taken::Before } else { Taken::No })
+        .delete(&key, revision)
+        .await
+        .map(|_| ())
 }
 
-async fn release(registry: &Registry, address: &str) {
-    let Ok(storage) = ip_addresses(registry) else {
-        return;
-    };
-    let key = storage.key("", address);
-    let released = match registry.reader.store.get(&key).await {
-        Ok((Some(kv), _)) => registry
-            .reader
-            .store
-            .delete(&key, kv.mod_revision)
-            .await
-            .map(|_| ()),
-        Ok(_) => Ok(()),
-        Err(error) => Err(error),
-    };
-    if let Err(error) = released {
-        tracing::warn!(%error, address, "the address of a deleted service stays taken");
-    }
-}
-
-fn ip_addresses(registry: &Registry) -> Result<Arc<Storage>, Status> {
+pub(crate) fn ip_addresses(registry: &Registry) -> Result<Arc<Storage>, Status> {
     let addresses = registry
         .reader
         .resource("networking.k8s.io", "v1", "ipaddresses")?;

@@ -24,6 +24,9 @@ use crate::storage::following::Following;
 const PLURALS: [&str; 2] = ["prioritylevelconfigurations", "flowschemas"];
 /// The condition of a schema without a level.
 const DANGLING: &str = "Dangling";
+/// The time from one turn to the next. Two servers that want different objects, of two releases for
+/// one, would otherwise change them as fast as the store can.
+const PAUSE: Duration = Duration::from_secs(1);
 /// How long to wait before trying again what failed.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 
@@ -57,6 +60,7 @@ async fn run(registry: &Registry) -> Result<(), Status> {
             changed = levels.changed() => changed?,
             changed = schemas.changed() => changed?,
         }
+        tokio::time::sleep(PAUSE).await;
     }
 }
 

@@ -159,7 +159,9 @@ async fn every_write_is_shown_to_the_webhooks() {
             answer.body
         );
         let calls = world.hook.calls();
-        let seen: Vec<_> = calls.iter().map(|(_, request)| told(request)).collect();
+        let mut seen: Vec<_> = calls.iter().map(|(_, request)| told(request)).collect();
+        // An attempt that began with an older state from the cache is made again.
+        seen.dedup();
         assert_eq!(seen, [expected], "{method} {path}");
     }
     // Nobody is asked about configurations: they would lock themselves in.

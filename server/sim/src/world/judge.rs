@@ -100,7 +100,8 @@ impl World {
             self.clients.judge_committed(id).of("refusals")?;
             // Everybody refuses it in the same way, and whoever asked may never hear of that.
             if answered.as_ref().is_some_and(Result::is_ok) {
-                // A sole voter reads what it has applied: until then nobody can have heard of it.
+                // A member that is alone reads what it has applied: until then nobody can have heard
+                // of more. It is alone until it has applied that a learner came.
                 let is_asked_for = self.members.voters().count() > 1;
                 let by = if is_asked_for { self.now } else { u64::MAX };
                 self.clients.takes_effect(id, by);

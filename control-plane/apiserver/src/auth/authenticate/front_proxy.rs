@@ -55,6 +55,25 @@ impl FrontProxy {
         names.is_empty() || names.iter().any(|one| one == name)
     }
 
+    /// True if a header, by its name in lower case, says something about users.
+    pub(crate) fn reads(&self, header: &str) -> bool {
+        let Options {
+            user_headers,
+            uid_headers,
+            group_headers,
+            extra_prefixes,
+            ..
+        } = &self.options;
+        let names = [user_headers, uid_headers, group_headers];
+        let mut names = names.into_iter().flatten();
+        let begins = |prefix: &String| {
+            let prefix = prefix.trim().to_ascii_lowercase();
+            !prefix.is_empty() && header.starts_with(&prefix)
+        };
+        names.any(|name| name.trim().eq_ignore_ascii_case(header))
+            || extra_prefixes.iter().any(begins)
+    }
+
     /// The user that the headers name, if they name one.
     pub(crate) fn user(&self, headers: &HeaderMap) -> Option<User> {
         let all = |names: &[String]| -> Vec<String> {

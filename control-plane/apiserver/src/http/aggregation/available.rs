@@ -99,7 +99,8 @@ async fn look(
     let condition = condition(&registry.reader, aggregator, service).await;
     let mut new = service.clone();
     condition.set(&mut new, clock::now());
-    if new != *service {
+    // The same failure may be told in other words each time: of another endpoint, for one.
+    if new != *service && !is_told(service, &condition) {
         match registry.update_status(kind, new).await {
             // Its newer state is on its way here.
             Err(error) if error.code == 409 || error.code == 404 => {}
@@ -107,6 +108,17 @@ async fn look(
         }
     }
     Ok(condition.holds)
+}
+
+/// True if an APIService says for this reason that its server is not there.
+fn is_told(service: &Value, condition: &Condition) -> bool {
+    let mut told = object::items(service, &["status", "conditions"]).iter();
+    !condition.holds
+        && told.any(|one| {
+            one["type"] == AVAILABLE
+                && one["status"] == "False"
+                && one["reason"] == condition.reason
+        })
 }
 
 /// The condition of an APIService now.

@@ -3,8 +3,12 @@
 #[cfg(test)]
 mod tests;
 
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
+
 use axum::body::Body;
-use futures_util::StreamExt as _;
+use futures_util::{StreamExt as _, stream};
 use http::header::{
     AUTHORIZATION, CONNECTION, EXPECT, HOST, HeaderName, LOCATION, PROXY_AUTHENTICATE,
     PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
@@ -14,10 +18,10 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use machinery::status::Status;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
-use std::sync::Arc;
 
 use super::Aggregator;
 use crate::auth::User;
+use crate::auth::authenticate::front_proxy::FrontProxy;
 use crate::http::answer::reply;
 use crate::http::api::Api;
 use crate::http::question::request::Query;
@@ -66,18 +70,20 @@ impl Destination {
 
     /// Passes on a request that its user may send. It is authorized by the same path and
     /// parameters: both are written anew from what authorization saw, so that nobody can read them
-    /// another way.
+    /// another way. The answer's body may take until `limit`, if there is one.
     pub(crate) async fn pass(
         self,
         api: &Api,
         (parts, segments, query): (&Parts, &[String], &Query),
         user: &User,
         body: Body,
+        limit: Option<Duration>,
     ) -> Result<Response<Body>, Status> {
         if !super::is_available(&self.service) {
             return Ok(unavailable("service unavailable"));
         }
-        if segments.iter().any(|one| one == "." || one == "..") {
+        // Another server might read such a path as one that was not authorized.
+        if segments.iter().any(|one| ["", ".", ".."].contains(&&**one)) {
             return Err(Status::bad_request("the path leads elsewhere"));
         }
         if parts.headers.contains_key(UPGRADE) {
@@ -91,10 +97,11 @@ impl Destination {
         *request.uri_mut() = uri
             .parse()
             .map_err(|_| Status::bad_request("the path cannot be passed on"))?;
-        *request.headers_mut() = headers(&parts.headers, user);
+        let proxies = api.0.registry.settings.proxies.as_deref();
+        *request.headers_mut() = headers(&parts.headers, user, proxies)?;
         let peer = api.0.aggregator.peer(&self.service);
         match peer.send(api.reader(), request).await {
-            Ok(answer) => Ok(back(api, answer.map(Body::new))),
+            Ok(answer) => Ok(back(api, answer.map(Body::new), limit)),
             Err(why) => {
                 let name = machinery::object::name(&self.service);
                 tracing::warn!(name, why, "an aggregated server cannot be reached");
@@ -106,30 +113,33 @@ impl Destination {
     }
 }
 
-/// Says in headers who sends a request.
-pub(super) fn name_user(headers: &mut HeaderMap, user: &User) {
+/// Says in headers who sends a request. Fails if a part of the user fits into no header: another
+/// server must not take the user for somebody else.
+pub(super) fn name_user(headers: &mut HeaderMap, user: &User) -> Result<(), Status> {
     let mut add = |name: &str, value: &str| {
         let name = HeaderName::from_bytes(name.as_bytes());
         let value = HeaderValue::from_bytes(value.as_bytes());
-        match (name, value) {
-            (Ok(name), Ok(value)) => drop(headers.append(name, value)),
-            // Such a name came by no header, and goes into none. Less is said of the user.
-            _ => tracing::debug!("a part of a user fits into no header"),
-        }
+        let (Ok(name), Ok(value)) = (name, value) else {
+            let why = "the name, a group or an attribute of the user fits into no header";
+            return Err(Status::bad_request(why));
+        };
+        headers.append(name, value);
+        Ok(())
     };
-    add("x-remote-user", &user.name);
+    add("x-remote-user", &user.name)?;
     if !user.uid.is_empty() {
-        add("x-remote-uid", &user.uid);
+        add("x-remote-uid", &user.uid)?;
     }
     for group in &user.groups {
-        add("x-remote-group", group);
+        add("x-remote-group", group)?;
     }
     for (key, values) in &user.extra {
         let key = utf8_percent_encode(key, IN_HEADERS);
         for value in values {
-            add(&format!("x-remote-extra-{key}"), value);
+            add(&format!("x-remote-extra-{key}"), value)?;
         }
     }
+    Ok(())
 }
 
 fn words(segments: &[String]) -> Vec<&str> {
@@ -154,21 +164,30 @@ fn target(segments: &[String], query: &Query) -> String {
     target
 }
 
-/// The headers to pass on: without those for this connection, and about this user alone.
-fn headers(given: &HeaderMap, user: &User) -> HeaderMap {
+/// The headers to pass on: without those for this connection, and about this user alone. What the
+/// headers of `proxies` say about users counts for other servers, too.
+fn headers(
+    given: &HeaderMap,
+    user: &User,
+    proxies: Option<&FrontProxy>,
+) -> Result<HeaderMap, Status> {
     let mut headers = lasting(given);
     headers.remove(AUTHORIZATION);
     headers.remove(HOST);
     let about_users: Vec<HeaderName> = headers
         .keys()
-        .filter(|name| ABOUT_USERS.iter().any(|one| name.as_str().starts_with(one)))
+        .filter(|name| {
+            let name = name.as_str();
+            ABOUT_USERS.iter().any(|one| name.starts_with(one))
+                || proxies.is_some_and(|proxies| proxies.reads(name))
+        })
         .cloned()
         .collect();
     for name in about_users {
         headers.remove(name);
     }
-    name_user(&mut headers, user);
-    headers
+    name_user(&mut headers, user)?;
+    Ok(headers)
 }
 
 /// Headers without those for one connection alone, and without those that `Connection` names.
@@ -191,20 +210,38 @@ fn lasting(given: &HeaderMap) -> HeaderMap {
     headers
 }
 
-/// The answer as the client gets it. It ends when this server stops.
-fn back(api: &Api, answer: Response<Body>) -> Response<Body> {
+/// The answer as the client gets it. It ends when this server stops, and after `limit`: with an
+/// error if it has a limit, because it must not look whole then.
+fn back(api: &Api, answer: Response<Body>, limit: Option<Duration>) -> Response<Body> {
     let (parts, body) = answer.into_parts();
     if parts.status.is_redirection() && parts.headers.contains_key(LOCATION) {
         let why = "the backend attempted to redirect this request, which is not permitted\n";
         return reply::text(StatusCode::BAD_GATEWAY, why);
     }
     let mut stopping = api.0.stopping.subscribe();
-    let stopped = async move {
-        // An error means that the server is dropped, which is a stop too.
-        let _ = stopping.wait_for(|stop| *stop).await;
+    let over = async move {
+        tokio::select! {
+            // An error means that the server is dropped, which is a stop too.
+            _ = stopping.wait_for(|stop| *stop) => {}
+            () = tokio::time::sleep(limit.unwrap_or_default()), if limit.is_some() => {}
+        }
     };
-    let stream = body.into_data_stream().take_until(Box::pin(stopped));
-    let mut response = Response::new(Body::from_stream(stream));
+    let pieces = (body.into_data_stream(), Box::pin(over));
+    let pieces = stream::unfold(Some(pieces), move |pieces| async move {
+        let (mut pieces, mut over) = pieces?;
+        tokio::select! {
+            piece = pieces.next() => {
+                let piece = piece?;
+                let rest = piece.is_ok().then_some((pieces, over));
+                Some((piece, rest))
+            }
+            () = &mut over => {
+                let late = axum::Error::new(std::io::Error::from(ErrorKind::TimedOut));
+                limit.map(|_| (Err(late), None))
+            }
+        }
+    });
+    let mut response = Response::new(Body::from_stream(pieces));
     *response.status_mut() = parts.status;
     *response.headers_mut() = lasting(&parts.headers);
     response.extensions_mut().insert(Passed);

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use super::pass;
 use crate::auth::User;
@@ -29,6 +30,8 @@ use crate::webhook::trust;
 
 /// Upper bound of requests whose answer has not begun; others wait, and their timeouts pass.
 const CALLS_MAX: usize = 256;
+/// Time for a connection to a server, the handshake of TLS included.
+const DIAL_PATIENCE: Duration = Duration::from_secs(10);
 /// Time for one look at what a server serves.
 const LOOK_PATIENCE: Duration = Duration::from_secs(5);
 /// Upper bound of the list of resources, in bytes.
@@ -73,22 +76,22 @@ impl Peer {
     pub(super) async fn send(
         &self,
         reader: &Reader,
+        request: Request<Body>,
+    ) -> Result<Response<Incoming>, String> {
+        let _turn = self.calls.acquire().await.map_err(|e| e.to_string())?;
+        self.exchange(reader, request).await
+    }
+
+    async fn exchange(
+        &self,
+        reader: &Reader,
         mut request: Request<Body>,
     ) -> Result<Response<Incoming>, String> {
-        let Reached {
-            place,
-            server_name,
-            connector,
-        } = self.reached.as_ref().map_err(Clone::clone)?;
-        let _turn = self.calls.acquire().await.map_err(|e| e.to_string())?;
-        let host = HeaderValue::from_str(&place.host()).map_err(|e| e.to_string())?;
+        let reached = self.reached.as_ref().map_err(Clone::clone)?;
+        let host = HeaderValue::from_str(&reached.place.host()).map_err(|e| e.to_string())?;
         request.headers_mut().insert(HOST, host);
-        let address = place.address(reader)?;
-        let dialed = TcpStream::connect(&address).await;
-        let stream = dialed.map_err(|error| not_reached(&address, &error))?;
-        stream.set_nodelay(true).map_err(|e| e.to_string())?;
-        let stream = connector.connect(server_name.clone(), stream).await;
-        let stream = stream.map_err(|error| trust::told(&error))?;
+        let dialed = tokio::time::timeout(DIAL_PATIENCE, reached.dial(reader)).await;
+        let stream = dialed.map_err(|_| "dial: i/o timeout".to_owned())??;
         let shaken = http1::handshake(TokioIo::new(stream)).await;
         let (mut sender, connection) = shaken.map_err(|error| error.to_string())?;
         // It ends with the answer: its sender is dropped here.
@@ -133,8 +136,9 @@ impl Peer {
         let mut request = request
             .body(Body::empty())
             .map_err(|error| error.to_string())?;
-        pass::name_user(request.headers_mut(), &user);
-        let answer = self.send(reader, request).await?;
+        pass::name_user(request.headers_mut(), &user).map_err(|status| status.to_string())?;
+        // Not after the requests of users, who could keep it from being seen.
+        let answer = self.exchange(reader, request).await?;
         let code = answer.status();
         if !code.is_success() {
             return Err(format!("bad status: {}", code.as_u16()));
@@ -164,5 +168,14 @@ impl Reached {
             server_name,
             connector,
         })
+    }
+
+    async fn dial(&self, reader: &Reader) -> Result<TlsStream<TcpStream>, String> {
+        let address = self.place.address(reader)?;
+        let dialed = TcpStream::connect(&address).await;
+        let stream = dialed.map_err(|error| not_reached(&address, &error))?;
+        stream.set_nodelay(true).map_err(|e| e.to_string())?;
+        let secured = self.connector.connect(self.server_name.clone(), stream);
+        secured.await.map_err(|error| trust::told(&error))
     }
 }

@@ -19,7 +19,7 @@ use crate::http::answer::media::{Accept, Encoding};
 use crate::http::answer::reply;
 use crate::http::api::Api;
 use crate::http::call::Call;
-use crate::http::door::audited::Auditing;
+use crate::http::door::audited::{self, Auditing};
 use crate::http::door::connections::Limits;
 use crate::http::door::fair;
 use crate::http::door::faulted;
@@ -122,10 +122,14 @@ async fn answer(
     // Authorization comes first: only users who may ask learn whether a path exists.
     auditing.authorize(api, &attributes).await?;
     if let Some(destination) = Destination::of(api, &segments) {
-        // A slow body must not hold a slot that others need.
-        drop(place);
         let asked = (&*parts, &*segments, &query);
-        return destination.pass(api, asked, &attributes.user, body).await;
+        // What lasts as long as its client likes, and a slow body, must not hold seats that others
+        // need.
+        let is_long = audited::is_long(&info);
+        let _place = (turn.reads && !is_long).then_some(place);
+        let limit = (!is_long).then_some(REQUEST_TIMEOUT);
+        let user = &attributes.user;
+        return destination.pass(api, asked, user, body, limit).await;
     }
     let target = if info.is_resource() {
         request::route(&api.reader().reflector.catalogue(), &info)?
@@ -154,6 +158,12 @@ async fn answer(
         turn.receive_from(place, body).await?
     };
     let answer = carry_out(parts, &call, &attributes, received.take()).await;
+    // It keeps its place until there is room: otherwise fairness would let more and more answers
+    // into memory that nobody reads.
+    let answer = match answer {
+        Ok(answer) => Ok(api.0.answers.send(answer, REQUEST_TIMEOUT).await),
+        Err(error) => Err(error),
+    };
     drop(place);
     call.warned(answer)
 }

@@ -12,6 +12,7 @@ use http_body_util::Full;
 use machinery::object;
 use parking_lot::Mutex;
 use serde_json::Value;
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
@@ -50,9 +51,18 @@ struct Shared {
 struct Source {
     client: Client,
     path: String,
-    keys: Mutex<Arc<Vec<ForeignKey>>>,
-    /// Held while keys are fetched: the time of the last attempt.
-    fetched: tokio::sync::Mutex<Option<Instant>>,
+    keys: Mutex<Keys>,
+}
+
+/// The keys of a provider, as they were fetched last.
+#[derive(Default)]
+struct Keys {
+    all: Arc<Vec<ForeignKey>>,
+    /// The end of the last attempt to fetch them.
+    fetched: Option<Instant>,
+    /// The attempt under way, and what becomes of it. It belongs to no request: one whose client
+    /// goes away must not end it for the others.
+    under_way: Option<watch::Receiver<Option<Result<(), String>>>>,
 }
 
 impl Provider {
@@ -127,7 +137,6 @@ impl Shared {
             client,
             path,
             keys: Mutex::default(),
-            fetched: tokio::sync::Mutex::default(),
         })
     }
 
@@ -141,8 +150,8 @@ impl Shared {
 }
 
 impl Source {
-    async fn verify(&self, token: &Unchecked<'_>) -> Result<Value, String> {
-        let known = Arc::clone(&self.keys.lock());
+    async fn verify(self: Arc<Source>, token: &Unchecked<'_>) -> Result<Value, String> {
+        let known = Arc::clone(&self.keys.lock().all);
         if let Some(claims) = verified(&known, token) {
             return Ok(claims);
         }
@@ -152,17 +161,40 @@ impl Source {
 
     /// Returns the keys after those; they may be the same.
     async fn newer_than(
-        &self,
+        self: &Arc<Source>,
         known: &Arc<Vec<ForeignKey>>,
     ) -> Result<Arc<Vec<ForeignKey>>, String> {
-        let mut fetched = self.fetched.lock().await;
-        // Somebody else may have fetched them while we waited.
-        let present = Arc::clone(&self.keys.lock());
-        let is_recent = fetched.is_some_and(|at| at.elapsed() < REFRESH_AFTER);
-        if !Arc::ptr_eq(&present, known) || is_recent {
-            return Ok(present);
-        }
-        *fetched = Some(Instant::now());
+        let mut attempt = {
+            let mut keys = self.keys.lock();
+            let is_recent = keys.fetched.is_some_and(|at| at.elapsed() < REFRESH_AFTER);
+            if !Arc::ptr_eq(&keys.all, known) || is_recent {
+                return Ok(Arc::clone(&keys.all));
+            }
+            let begin = || self.begin();
+            keys.under_way.get_or_insert_with(begin).clone()
+        };
+        let ended = attempt.wait_for(Option::is_some).await;
+        let ended = ended.map_err(|_| "fetching keys: given up".to_owned())?;
+        ended.clone().unwrap_or(Ok(()))?;
+        Ok(Arc::clone(&self.keys.lock().all))
+    }
+
+    /// Begins an attempt to fetch the keys.
+    fn begin(self: &Arc<Source>) -> watch::Receiver<Option<Result<(), String>>> {
+        let (told, attempt) = watch::channel(None);
+        let source = Arc::clone(self);
+        tokio::spawn(async move {
+            let fetched = source.fetch().await;
+            let mut keys = source.keys.lock();
+            keys.fetched = Some(Instant::now());
+            keys.under_way = None;
+            let fetched = fetched.map(|all| keys.all = Arc::new(all));
+            told.send_replace(Some(fetched));
+        });
+        attempt
+    }
+
+    async fn fetch(&self) -> Result<Vec<ForeignKey>, String> {
         let set = get(&self.client, &self.path).await;
         let set = set.map_err(|why| format!("fetching keys: {why}"))?;
         let mut keys = Vec::new();
@@ -172,8 +204,6 @@ impl Source {
                 Err(why) => tracing::debug!(why, "a key of an OpenID provider is left out"),
             }
         }
-        let keys = Arc::new(keys);
-        *self.keys.lock() = Arc::clone(&keys);
         Ok(keys)
     }
 }

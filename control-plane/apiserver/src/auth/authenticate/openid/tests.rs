@@ -245,3 +245,22 @@ fn issuers_and_algorithms_are_checked() {
         assert!(why.contains(words), "{why}");
     }
 }
+
+/// Whoever sends a token with an unknown key and goes away must not keep the keys from the others.
+#[tokio::test]
+async fn a_client_that_goes_away_does_not_end_the_fetching_of_keys() {
+    let world = world().await;
+    let openid = found(world.options()).await;
+    let token = world.key.sign(&world.claims(&json!({}))).unwrap();
+    {
+        let asking = openid.find(&token, NOW);
+        let mut asking = std::pin::pin!(asking);
+        let begun = std::future::poll_fn(|context| {
+            use std::future::Future as _;
+            std::task::Poll::Ready(asking.as_mut().poll(context).is_pending())
+        });
+        assert!(begun.await, "the keys are not there yet");
+    }
+    openid.find(&token, NOW).await.unwrap().unwrap();
+    assert_eq!(world.fetched.load(Ordering::SeqCst), 1);
+}

@@ -28,6 +28,7 @@ fn asked(text: &str) -> Attributes {
         namespace: word(3),
         name: word(4),
         path: String::new(),
+        of_resource: true,
         fields: words.get(5).map_or_else(FieldSelector::default, |fields| {
             FieldSelector::parse(fields).unwrap()
         }),

@@ -1,4 +1,5 @@
 use super::*;
+use crate::auth::authenticate::front_proxy::Options;
 
 fn given(all: &[(&'static str, &'static str)]) -> HeaderMap {
     let all = all.iter().map(|(name, value)| {
@@ -10,6 +11,29 @@ fn given(all: &[(&'static str, &'static str)]) -> HeaderMap {
         map.append(name, value);
     }
     map
+}
+
+/// Other servers learn which headers these proxies use.
+fn proxies() -> FrontProxy {
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let options = Options {
+        user_headers: names(&["X-My-User", "X-Remote-User"]),
+        group_headers: names(&[" X-My-Group "]),
+        extra_prefixes: names(&["X-Mine-"]),
+        ..Options::default()
+    };
+    FrontProxy::new(options, String::new())
+}
+
+#[test]
+fn a_user_who_fits_into_no_header_is_not_passed_on_as_another() {
+    for name in ["a\nb", "a\0"] {
+        let user = User {
+            name: name.to_owned(),
+            ..User::default()
+        };
+        headers(&HeaderMap::new(), &user, None).unwrap_err();
+    }
 }
 
 #[test]
@@ -32,9 +56,14 @@ fn nobody_can_name_another_user_or_keep_credentials() {
             ("x-hop", "1"),
             ("transfer-encoding", "chunked"),
             ("accept", "application/json"),
+            ("x-my-user", "root"),
+            ("x-my-group", "system:masters"),
+            ("x-mine-scopes", "all"),
         ]),
         &user,
-    );
+        Some(&proxies()),
+    )
+    .unwrap();
     let mut all: Vec<String> = headers
         .iter()
         .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))

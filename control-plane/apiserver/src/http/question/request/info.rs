@@ -43,6 +43,7 @@ impl Info {
             ["apis", group, version, rest @ ..] if !rest.is_empty() => (*group, version, rest),
             _ => return info,
         };
+        info.attributes.of_resource = true;
         info.attributes.api_group = group.to_owned();
         info.version = (*version).to_owned();
         let (by_path, verb, rest) = match rest {
@@ -63,7 +64,7 @@ impl Info {
 
     /// True if the request is about objects.
     pub(crate) fn is_resource(&self) -> bool {
-        !self.attributes.resource.is_empty()
+        self.attributes.is_resource()
     }
 
     /// Reads what follows the version: `namespaces/{namespace}/{resource}/{name}/{subresource}`.

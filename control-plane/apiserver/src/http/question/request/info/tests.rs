@@ -172,6 +172,27 @@ fn assert_same(ours: &str, theirs: &str) {
 }
 
 #[test]
+fn a_path_of_resources_is_none_of_the_plain_paths() {
+    for path in [
+        "/apis/g/v//nodes",
+        "/apis/g/v/%2Fnodes",
+        "/apis/g/v/namespaces/n//nodes",
+        "/apis/g/v/watch",
+        "/api/v1/proxy",
+    ] {
+        let segments = super::super::segments(path).unwrap();
+        let info = Info::read(&Method::GET, &segments, &Query::parse(""));
+        assert!(info.is_resource(), "{path}");
+        assert_eq!(info.attributes.resource, "", "{path}");
+    }
+    for path in ["/api", "/apis/g/v", "/apis/g/v/", "/healthz"] {
+        let segments = super::super::segments(path).unwrap();
+        let info = Info::read(&Method::GET, &segments, &Query::parse(""));
+        assert!(!info.is_resource(), "{path}");
+    }
+}
+
+#[test]
 fn every_request_is_decided_as_kubernetes_decides_it() {
     let (users, policy) = rules();
     let ours = table(|method, path, query| decide(&users, &policy, method, path, query));

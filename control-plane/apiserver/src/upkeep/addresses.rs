@@ -1,0 +1,133 @@
+//! Repairs the reservations of service addresses: requests that end halfway leave an IPAddress
+//! without a service, or a service without one.
+//!
+//! Every server of a store does this by itself. Each write depends on the revision that the turn
+//! has read, so of two servers one fails and finds the state of the other one.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use machinery::object;
+use machinery::status::Status;
+use machinery::time::Timestamp;
+use serde_json::Value;
+
+use crate::basics::cidr::Cidr;
+use crate::basics::clock;
+use crate::registry::Registry;
+use crate::registry::allocate::{self, MANAGED_BY};
+
+/// How long to wait between two turns, as in Kubernetes.
+const EVERY: Duration = Duration::from_secs(180);
+/// The age from which on an IPAddress without a service is left over. Younger ones may belong to a
+/// request under way, which ends sooner.
+const LEFT_OVER_AFTER: Duration = Duration::from_secs(120);
+
+/// Repairs the addresses of a store for ever.
+pub(crate) async fn follow(registry: Arc<Registry>) {
+    registry.reader.reflector.loaded().await;
+    loop {
+        if let Err(error) = repair(&registry, clock::now()).await {
+            tracing::warn!(%error, "the addresses of services cannot be repaired");
+        }
+        tokio::time::sleep(EVERY).await;
+    }
+}
+
+/// One turn over all services and addresses.
+async fn repair(registry: &Registry, now: Timestamp) -> Result<(), Status> {
+    registry.reader.fresh().await?;
+    let services = registry.reader.resource("", "v1", "services")?;
+    let addresses = registry
+        .reader
+        .resource("networking.k8s.io", "v1", "ipaddresses")?;
+    let services = registry.reader.cached_list(&services.kind, "");
+    let reserved = registry.reader.cached_list(&addresses.kind, "");
+    let plan = plan(&services, &reserved, now);
+    for service in plan.unreserved {
+        reserve(registry, service).await?;
+    }
+    for address in plan.left_over {
+        tracing::info!(address, "releasing the address of a service that is gone");
+        allocate::release(registry, address, None).await?;
+    }
+    Ok(())
+}
+
+/// Namespace and name of a service.
+type Owner<'a> = (&'a str, &'a str);
+
+/// What a turn has to do.
+#[derive(Debug, Default)]
+struct Plan<'a> {
+    /// Services whose address nobody has reserved.
+    unreserved: Vec<&'a Value>,
+    /// Reserved addresses that no service has.
+    left_over: Vec<&'a str>,
+}
+
+fn plan<'a>(services: &'a [Arc<Value>], reserved: &'a [Arc<Value>], now: Timestamp) -> Plan<'a> {
+    let owners: BTreeMap<&str, &Value> = reserved
+        .iter()
+        .map(|address| (object::name(address), &**address))
+        .collect();
+    let mut plan = Plan::default();
+    let mut used = BTreeSet::new();
+    for service in services {
+        let address = object::text(service, &["spec", "clusterIP"]);
+        if ["", "None"].contains(&address) {
+            continue;
+        }
+        let own = (object::namespace(service), object::name(service));
+        used.insert((address, own));
+        match owners.get(address).and_then(|held| allocate::parent(held)) {
+            Some(owner) if owner == own => {}
+            Some((namespace, name)) => tracing::warn!(
+                address,
+                service = %format!("{}/{}", own.0, own.1),
+                reserved_for = %format!("{namespace}/{name}"),
+                "two services may have one address; recreate one of them"
+            ),
+            None => plan.unreserved.push(service),
+        }
+    }
+    plan.left_over = reserved
+        .iter()
+        .filter(|address| is_left_over(address, &used, now))
+        .map(|address| object::name(address))
+        .collect();
+    plan
+}
+
+fn is_left_over(address: &Value, used: &BTreeSet<(&str, Owner)>, now: Timestamp) -> bool {
+    let is_ours = object::text(address, &["metadata", "labels", MANAGED_BY.0]) == MANAGED_BY.1;
+    let made = object::text(address, &["metadata", "creationTimestamp"]);
+    let is_old = Timestamp::parse(made).is_some_and(|made| now.since(made) >= LEFT_OVER_AFTER);
+    let is_used = |owner| used.contains(&(object::name(address), owner));
+    is_ours && is_old && allocate::parent(address).is_some_and(|owner| !is_used(owner))
+}
+
+/// Reserves the address that a service has, if it is one of the range.
+async fn reserve(registry: &Registry, service: &Value) -> Result<(), Status> {
+    let address = object::text(service, &["spec", "clusterIP"]);
+    let range = Cidr::parse(&registry.settings.service_cidr);
+    let parsed: Option<Ipv4Addr> = address.parse().ok();
+    let Some(parsed) =
+        parsed.filter(|one| range.as_ref().is_some_and(|range| range.contains(*one)))
+    else {
+        return Ok(());
+    };
+    if allocate::take(registry, parsed, service).await?.is_some() {
+        tracing::info!(
+            address,
+            service = object::name(service),
+            "reserved the address of a service that had lost its reservation"
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,138 @@
+//! Node ports of services: which are drawn, claimed, kept and given up.
+
+use serde_json::{Value, json};
+
+use crate::harness::cluster::Cluster;
+use crate::requests::http::Answer;
+
+const SERVICES: &str = "/api/v1/namespaces/default/services";
+
+fn service(name: &str, spec: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec})
+}
+
+fn ports(service: &Value) -> Vec<i64> {
+    let ports = service["spec"]["ports"].as_array().unwrap();
+    let ports = ports.iter().map(|port| port["nodePort"].as_i64());
+    ports.map(Option::unwrap_or_default).collect()
+}
+
+/// Replaces the specification of a service.
+fn put(cluster: &Cluster, name: &str, spec: Value) -> Answer {
+    let call = cluster.call("PUT", &format!("{SERVICES}/{name}"));
+    call.json(&service(name, spec)).send()
+}
+
+#[test]
+fn one_node_port_serves_two_protocols() {
+    let cluster = Cluster::start();
+    let dns = json!([
+        {"name": "udp", "port": 53, "protocol": "UDP", "nodePort": 30_053},
+        {"name": "tcp", "port": 53, "protocol": "TCP", "nodePort": 30_053},
+    ]);
+    let spec = json!({"type": "NodePort", "ports": dns});
+    let made = cluster.post(SERVICES, &service("a", spec.clone()));
+    assert_eq!(ports(&made.expect(201)), [30_053, 30_053]);
+    let updated = put(&cluster, "a", spec).expect(200);
+    assert_eq!(ports(&updated), [30_053, 30_053]);
+    // One number is drawn for both, and one that is named counts for the other.
+    let drawn = json!({"type": "NodePort", "ports": [
+        {"name": "udp", "port": 53, "protocol": "UDP"},
+        {"name": "tcp", "port": 53, "protocol": "TCP"},
+        {"name": "web", "port": 80},
+        {"name": "log", "port": 514, "protocol": "UDP"},
+        {"name": "logs", "port": 514, "protocol": "TCP", "nodePort": 30_514},
+    ]});
+    let drawn = cluster.post(SERVICES, &service("b", drawn)).expect(201);
+    let [udp, tcp, web, log, logs] = ports(&drawn)[..] else {
+        panic!("{drawn}")
+    };
+    assert!(udp == tcp && udp != web && udp != 30_053, "{drawn}");
+    assert_eq!([log, logs], [30_514, 30_514]);
+}
+
+#[test]
+fn a_balancer_without_node_ports_keeps_those_that_it_names() {
+    let cluster = Cluster::start();
+    let spec = |port: i64| {
+        json!({"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false, "ports": [
+            {"name": "a", "port": 80, "nodePort": port},
+            {"name": "b", "port": 81},
+        ]})
+    };
+    let made = cluster.post(SERVICES, &service("a", spec(30_001)));
+    assert_eq!(ports(&made.expect(201)), [30_001, 0]);
+    let labelled = json!({"metadata": {"labels": {"a": "b"}}}).to_string();
+    let patch = |body: String| {
+        let call = cluster.call("PATCH", &format!("{SERVICES}/a"));
+        call.body("application/merge-patch+json", body).send()
+    };
+    assert_eq!(ports(&patch(labelled).expect(200)), [30_001, 0]);
+    // What it names is claimed like any other.
+    let taken = cluster.post(SERVICES, &service("b", spec(30_001)));
+    taken.refuses(422, "Invalid", "provided port is already allocated");
+    let outside = cluster.post(SERVICES, &service("b", spec(80)));
+    outside.refuses(422, "Invalid", "provided port is not in the valid range");
+    // A balancer that ends to want node ports keeps what it has.
+    let wants = json!({"type": "LoadBalancer", "ports": [{"port": 80}]});
+    let wants = cluster.post(SERVICES, &service("c", wants)).expect(201);
+    let declines = json!({"spec": {"allocateLoadBalancerNodePorts": false}}).to_string();
+    let call = cluster.call("PATCH", &format!("{SERVICES}/c"));
+    let declined = call.body("application/merge-patch+json", declines).send();
+    assert_eq!(ports(&declined.expect(200)), ports(&wants));
+}
+
+#[test]
+fn a_health_check_port_is_claimed_like_a_node_port() {
+    let cluster = Cluster::start();
+    let balancer = |own: i64, health: i64| {
+        json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local",
+            "healthCheckNodePort": health, "ports": [{"port": 80, "nodePort": own}]})
+    };
+    let made = cluster.post(SERVICES, &service("a", balancer(30_001, 30_002)));
+    let made = made.expect(201);
+    assert_eq!(made["spec"]["healthCheckNodePort"], 30_002);
+    let claimed = "failed to allocate requested HealthCheck NodePort";
+    for (own, health) in [
+        (30_003, 30_001),
+        (30_003, 30_002),
+        (30_003, 80),
+        (30_003, 30_003),
+    ] {
+        let refused = cluster.post(SERVICES, &service("b", balancer(own, health)));
+        refused.refuses(500, "InternalError", claimed);
+    }
+    let other = json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 30_002}]});
+    let other = cluster.post(SERVICES, &service("b", other));
+    other.refuses(422, "Invalid", "provided port is already allocated");
+    // What was refused holds nothing.
+    let made = cluster.post(SERVICES, &service("b", balancer(30_003, 30_004)));
+    made.expect(201);
+}
+
+#[test]
+fn an_update_keeps_node_ports_by_the_names_of_their_ports() {
+    let cluster = Cluster::start();
+    let node_port = |ports: Value| json!({"type": "NodePort", "ports": ports});
+    let made = node_port(json!([{"port": 80, "nodePort": 30_001}]));
+    cluster.post(SERVICES, &service("a", made)).expect(201);
+    let moved = put(&cluster, "a", node_port(json!([{"port": 8080}])));
+    assert_eq!(ports(&moved.expect(200)), [30_001]);
+    // A node port that another port names now is not kept.
+    let given = node_port(json!([
+        {"name": "other", "port": 81, "nodePort": 30_001},
+        {"name": "web", "port": 80},
+    ]));
+    let given = ports(&put(&cluster, "a", given).expect(200));
+    assert!(
+        given[0] == 30_001 && given[1] > 30_000 && given[1] != 30_001,
+        "{given:?}"
+    );
+    // Two ports may exchange what they have.
+    let exchanged = node_port(json!([
+        {"name": "other", "port": 81, "nodePort": given[1]},
+        {"name": "web", "port": 80, "nodePort": given[0]},
+    ]));
+    let exchanged = put(&cluster, "a", exchanged).expect(200);
+    assert_eq!(ports(&exchanged), [given[1], given[0]]);
+}
