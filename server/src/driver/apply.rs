@@ -144,14 +144,9 @@ impl ApplyDriver {
         if members.is_empty() {
             return Ok(()); // The first members are not applied yet.
         }
-        let own = members.iter().find(|member| member.id == self.member_id);
-        let learner = own.is_some_and(|own| own.is_learner);
-        let mut others = members.iter().filter(|member| member.id != self.member_id);
-        self.shared.progress.set_standing(Standing {
-            learner,
-            alone: own.is_some() && others.next().is_none(),
-        });
-        ports.note(Note::Learns(learner));
+        let standing = Standing::among(self.member_id, &members);
+        self.shared.progress.set_standing(standing);
+        ports.note(Note::Learns(standing.learner));
         ports.set_members(&members, &removed);
         Ok(())
     }

@@ -75,6 +75,18 @@ pub struct Standing {
     pub alone: bool,
 }
 
+impl Standing {
+    /// What the member `own` is among `members`.
+    pub(super) fn among(own: NodeId, members: &[Member]) -> Standing {
+        let is_own = |member: &&Member| member.id == own;
+        let found = members.iter().find(is_own);
+        Standing {
+            learner: found.is_some_and(|found| found.is_learner),
+            alone: found.is_some() && members.len() == 1,
+        }
+    }
+}
+
 /// The space that the data takes, and whether space is low. Written by the applier alone.
 #[derive(Debug, Default)]
 pub struct Space {
@@ -292,5 +304,57 @@ impl Space {
         self.file_bytes.store(stats.file_bytes, Relaxed);
         self.in_use_bytes.store(in_use, Relaxed);
         self.is_low.store(is_low, Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use raft::RoleKind;
+
+    use super::*;
+
+    fn member(id: NodeId, is_learner: bool) -> Member {
+        Member {
+            id,
+            is_learner,
+            ..Member::default()
+        }
+    }
+
+    /// Leads in term 2, and has applied an entry of it.
+    fn leader(members: &[Member]) -> Published {
+        let shared = Published::new(1, Standing::among(1, members));
+        let leads = RoleChange {
+            term: 2,
+            role: RoleKind::Leader,
+            leader: 1,
+        };
+        shared.leadership.publish(&leads, 1, Duration::ZERO);
+        assert!(!shared.decides_alone(), "nothing of this term is applied");
+        shared.progress.publish(7, 2);
+        shared
+    }
+
+    #[test]
+    fn a_leader_with_a_learner_asks_before_it_reads() {
+        assert!(leader(&[member(1, false)]).decides_alone());
+        let with_learner = [member(1, false), member(2, true)];
+        let shared = leader(&with_learner);
+        assert!(!shared.decides_alone());
+        // The learner is removed, and added again.
+        shared
+            .progress
+            .set_standing(Standing::among(1, &with_learner[..1]));
+        assert!(shared.decides_alone());
+        shared
+            .progress
+            .set_standing(Standing::among(1, &with_learner));
+        assert!(!shared.decides_alone());
+    }
+
+    #[test]
+    fn a_member_that_is_not_listed_is_not_alone() {
+        assert_eq!(Standing::among(1, &[]), Standing::default());
+        assert_eq!(Standing::among(1, &[member(2, false)]), Standing::default());
     }
 }
