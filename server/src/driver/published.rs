@@ -10,6 +10,7 @@ use raft::{NOBODY, NodeId, RoleChange, Term, Waiting};
 use storage::mvcc::Stats;
 
 use super::job::Hurry;
+use crate::state::MemberInfo;
 
 #[derive(Debug)]
 pub struct Published {
@@ -77,8 +78,8 @@ pub struct Standing {
 
 impl Standing {
     /// What the member `own` is among `members`.
-    pub(super) fn among(own: NodeId, members: &[Member]) -> Standing {
-        let is_own = |member: &&Member| member.id == own;
+    pub(super) fn among(own: NodeId, members: &[MemberInfo]) -> Standing {
+        let is_own = |member: &&MemberInfo| member.id == own;
         let found = members.iter().find(is_own);
         Standing {
             learner: found.is_some_and(|found| found.is_learner),
@@ -313,16 +314,16 @@ mod tests {
 
     use super::*;
 
-    fn member(id: NodeId, is_learner: bool) -> Member {
-        Member {
+    fn member(id: NodeId, is_learner: bool) -> MemberInfo {
+        MemberInfo {
             id,
             is_learner,
-            ..Member::default()
+            ..MemberInfo::default()
         }
     }
 
     /// Leads in term 2, and has applied an entry of it.
-    fn leader(members: &[Member]) -> Published {
+    fn leader(members: &[MemberInfo]) -> Published {
         let shared = Published::new(1, Standing::among(1, members));
         let leads = RoleChange {
             term: 2,
