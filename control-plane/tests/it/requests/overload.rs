@@ -46,7 +46,10 @@ fn slow_bodies_keep_nobody_from_writing() {
 #[test]
 fn waiting_reads_keep_nobody_from_asking_for_health() {
     // With few seats, a slow client cannot send so slowly that every read is served.
-    let few = ["--max-requests-inflight=10", "--max-mutating-requests-inflight=10"];
+    let few = [
+        "--max-requests-inflight=10",
+        "--max-mutating-requests-inflight=10",
+    ];
     let cluster = may_write(&few);
     let future = format!("GET {MAPS}?resourceVersion=999999999&resourceVersionMatch=NotOlderThan");
     let mut waiting: Vec<_> = (0..MANY).map(|_| begin(&cluster, &future, "")).collect();
