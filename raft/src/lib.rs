@@ -32,20 +32,13 @@
 )]
 
 mod bootstrap;
-mod candidate;
 pub mod durable;
-mod follower;
 mod io;
-mod leader;
 mod log;
 mod membership;
 mod message;
-mod next;
-mod progress;
-mod quorum;
 mod raft;
-mod read;
-mod rng;
+mod role;
 mod state;
 pub mod wire;
 

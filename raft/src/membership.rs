@@ -1,6 +1,8 @@
 //! Voters and learners, and the effect of one committed change. A change takes effect when it is
 //! applied, as in etcd. One at a time, so that the majorities before and after it overlap.
 
+pub(crate) mod quorum;
+
 use crate::message::{ConfChange, ConfChangeKind, ConfState, NodeId};
 
 /// Invariant: both are sorted and without duplicates; no id is in both.

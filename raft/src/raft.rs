@@ -5,19 +5,20 @@ use std::mem;
 
 use bytes::Bytes;
 
-use crate::candidate::Candidate;
-use crate::follower::{self, Follower};
 use crate::io::{
     Complaint, Config, Input, Now, Output, PeerStatus, Proposal, Proposed, Read, Recovered,
     Refused, RoleChange, RoleKind, Status, Waiting,
 };
-use crate::leader::Leader;
 use crate::membership::Membership;
 use crate::message::{
     Body, ConfChange, ConfState, Entry, Index, Message, NOBODY, NodeId, Position, Term,
 };
-use crate::next::Next;
-use crate::read::Asker;
+use crate::role::candidate::Candidate;
+use crate::role::follower;
+use crate::role::follower::Follower;
+use crate::role::leader::Leader;
+use crate::role::next::Next;
+use crate::role::read::Asker;
 use crate::state::State;
 
 /// Largest accepted distance between the term of a message and ours. No cluster holds so many

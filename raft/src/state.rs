@@ -1,6 +1,8 @@
 //! What a member has in every role: term, vote, log, members, and outgoing messages. Does not know
 //! what the roles do with it.
 
+pub(crate) mod rng;
+
 use std::collections::VecDeque;
 use std::mem;
 use std::time::Duration;
@@ -9,7 +11,7 @@ use crate::io::{Complaint, Config, Now, Output, Read, Recovered, Ticket, Write};
 use crate::log::Log;
 use crate::membership::Membership;
 use crate::message::{Body, HardState, Index, Message, NOBODY, NodeId, Position, Snapshot, Term};
-use crate::rng::Rng;
+use rng::Rng;
 
 /// Upper bound of messages that wait for a sync. If the disk stalls for longer, the oldest are
 /// dropped; any network may lose them, too.

@@ -23,37 +23,22 @@ mod checkpoint;
 mod cursor;
 mod edit;
 mod file;
-mod image;
-mod merge;
-mod meta;
 mod node;
-mod open;
-mod output;
-mod page;
 mod pages;
-mod readers;
-mod release;
-mod reservation;
-mod rewrite;
-mod sealed;
 mod space;
-mod spill;
-mod split;
 mod tree;
-mod weight;
-mod wipe;
 
+pub(crate) use checkpoint::spill::SyncJob;
 pub(crate) use checkpoint::{Attempt, CheckpointDone, CheckpointJob, Retired};
 pub(crate) use cursor::Cursor;
 pub(crate) use edit::Writer;
+pub(crate) use edit::rewrite::Unfit;
 pub(crate) use file::PageFile;
-pub(crate) use open::META_SLOTS;
-pub(crate) use page::UNIT;
+pub(crate) use file::open::META_SLOTS;
+pub(crate) use node::page::UNIT;
+pub(crate) use node::weight::Weight;
 pub(crate) use pages::Pages;
-pub(crate) use rewrite::Unfit;
-pub(crate) use spill::SyncJob;
 pub(crate) use tree::{KeyOrder, Tree, TreeKind};
-pub(crate) use weight::Weight;
 
 /// Bytes at the end of a key that [`KeyOrder::KeyThenRevision`] compares separately: inverted main
 /// revision (8, big endian) and inverted sub revision (4, big endian).

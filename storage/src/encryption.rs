@@ -20,7 +20,7 @@
 //! *position*, which is the nonce.
 //!
 //! 1. **Within a scope no position comes twice.** The pages of one checkpoint, or of one spill
-//!    between checkpoints, are a scope (`btree::output::Output` draws its salt with the first
+//!    between checkpoints, are a scope (`btree::checkpoint::output::Output` draws its salt with the first
 //!    page and is dropped with the job). Its position is the first unit of a run, and the runs are
 //!    disjoint, because nothing it allocated is free again before the checkpoint after the next
 //!    (`btree::space`). One stretch of a log segment is a scope. Its position is the place in the

@@ -12,7 +12,7 @@
 //! | `side` | bucket, then the caller's key | the caller's value |
 
 mod bulk;
-mod compact;
+mod chores;
 mod key;
 mod keys;
 mod load;
@@ -20,10 +20,6 @@ mod meta;
 #[cfg(any(test, fuzzing))]
 mod model;
 mod publish;
-mod reencrypt;
-mod relocate;
-mod rewrite;
-mod sizes;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -34,10 +30,10 @@ use std::sync::Arc;
 
 use crate::encryption::DataKeys;
 pub use bulk::{Found, LonePut};
+pub use chores::reencrypt::{Next, Reencryption};
 pub use load::{Incoming, Loader, Position, clear_incoming};
 #[cfg(any(test, fuzzing))]
 pub(crate) use model::run::{agree as agree_with_model, survive as survive_power_cut};
-pub use reencrypt::{Next, Reencryption};
 pub use store::{Attempt, CheckpointDone, CheckpointJob, Reader, Retired, Store, SyncJob, View};
 pub use view::Root;
 pub use write::{ENTRY_BYTES_IN_MEMORY, Write};

@@ -12,8 +12,8 @@
 //!    state looks like a known one: the unwritten data stays readable, for the next process, too,
 //!    and no later sync writes it, unless it is written again. So a process that opens a file
 //!    writes again what it relies on and cannot prove to have been synced (`wal/anchor.rs`,
-//!    `btree/open.rs`). Lengths and names need no such care: a file system that cannot write its
-//!    journal stops. The one exception is a full disk: what the write, growth or reservation
+//!    `btree/file/open.rs`). Lengths and names need no such care: a file system that cannot write
+//!    its journal stops. The one exception is a full disk: what the write, growth or reservation
 //!    covered that returned "no space" is unknown until it is written again, and everything else
 //!    stays valid. The exception does not include a sync.
 //! 6. Bytes that were reserved, or written once, can be written even if the disk is full, on file
@@ -109,8 +109,8 @@ pub trait File: FileMut + fmt::Debug + Send + Sync {
 
 /// Operations on a file that only this crate may use. A map returns slices of the file's bytes, and
 /// a slice whose bytes change or vanish is undefined behaviour, in safe code. So mapping and
-/// writing must be coordinated. `btree/readers.rs` and `btree/space.rs` do that; code outside
-/// cannot.
+/// writing must be coordinated. `btree/pages/readers.rs` and `btree/space.rs` do that; code
+/// outside cannot.
 pub(crate) trait FileMut {
     /// Writes all of `buf`; grows the file if necessary.
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;

@@ -5,21 +5,14 @@
 //! object is copied but what the result is made of. Each evaluation has a budget.
 
 pub mod admission;
-mod ast;
-mod calls;
 mod check;
-mod estimate;
+mod cost;
 mod eval;
 mod functions;
 mod issue;
-mod json;
-mod lex;
 mod library;
 mod literals;
-mod macros;
-mod parse;
-mod read;
-mod shape;
+mod syntax;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -30,12 +23,12 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use ast::Expr;
 use check::Checked;
 use eval::{Failure, Host};
-pub use shape::is_reserved;
-pub(crate) use shape::{Identity, REQUEST_MAX, Shape, ShapeKind};
+use syntax::ast::Expr;
 use types::Type;
+pub use types::shape::is_reserved;
+pub(crate) use types::shape::{Identity, REQUEST_MAX, Shape, ShapeKind};
 use value::{Value, Why};
 
 /// What one evaluation may cost.
@@ -138,14 +131,14 @@ impl Environment {
     pub fn compile(&self, source: &str) -> Result<Program, String> {
         let told = |issues: &[issue::Issue]| issue::tell(source, issues);
         let failed = |why: String| format!("compilation failed: {why}");
-        let expr = parse::parse(source).map_err(|issue| failed(told(&[issue])))?;
+        let expr = syntax::parse::parse(source).map_err(|issue| failed(told(&[issue])))?;
         let checked = check::check(&expr, self).map_err(|issues| failed(told(&issues)))?;
         let issues = literals::check(&expr, &checked);
         if !issues.is_empty() {
             return Err(failed(told(&issues)));
         }
         let root = self.shapes.first().map(|shape| &**shape);
-        let cost_max = estimate::estimate(&expr, &checked, root).max;
+        let cost_max = cost::estimate::estimate(&expr, &checked, root).max;
         let uninstantiable = |why| format!("program instantiation failed: {why}");
         let constants = literals::constants(&expr, &checked).map_err(uninstantiable)?;
         let patterns = literals::patterns(&expr).map_err(uninstantiable)?;
@@ -237,8 +230,8 @@ impl<'a> Host<'a> for Lookup<'_, 'a> {
 
 fn read_variable<'a>(variable: Variable<'a>) -> Result<Value<'a>, String> {
     match variable {
-        Variable::Json(json, shape) => read::value(json, shape),
+        Variable::Json(json, shape) => value::read::value(json, shape),
         Variable::Optional(None) => Ok(Value::Optional(None)),
-        Variable::Optional(Some((json, shape))) => read::value(json, shape).map(Value::some),
+        Variable::Optional(Some((json, shape))) => value::read::value(json, shape).map(Value::some),
     }
 }

@@ -5,7 +5,7 @@ use storage::vfs::sim::SimVfs;
 
 use super::*;
 use crate::message::Term;
-use crate::rng::Rng;
+use crate::state::rng::Rng;
 
 const DIR: &str = "/member/log";
 

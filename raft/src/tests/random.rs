@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::cluster::{Cluster, REFUSED};
 use crate::message::{Body, ConfChange, ConfChangeKind, Index, Message, NodeId};
-use crate::rng::Rng;
+use crate::state::rng::Rng;
 use crate::{Config, Input, Limits, Proposal};
 
 const SEEDS: u64 = 400;

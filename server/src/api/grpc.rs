@@ -1,19 +1,13 @@
 //! The gRPC services, one file each: check the request, pass it on, add the response header.
 
 pub(crate) mod auth;
-pub(crate) mod budget;
 pub(crate) mod cluster;
-pub(crate) mod election;
+pub(crate) mod contenders;
 pub(crate) mod health;
 pub(crate) mod kv;
-mod large;
 pub(crate) mod lease;
-pub(crate) mod lock;
+pub(crate) mod limits;
 pub(crate) mod maintenance;
-pub(crate) mod on_behalf;
-mod patience;
-mod recipe;
-mod slow;
 mod snapshot;
 pub(crate) mod usage;
 pub(crate) mod watch;

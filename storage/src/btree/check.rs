@@ -5,11 +5,11 @@
 //! tree once, part of the free lists, given up since the last checkpoint, free or pending.
 
 use super::file::PageFile;
+use super::node::page::{Page, PageRef, UNIT};
+use super::node::weight::Weight;
 use super::node::{Link, Node};
-use super::page::{Page, PageRef, UNIT};
 use super::pages::{FIRST_UNIT, View};
 use super::tree::Tree;
-use super::weight::Weight;
 use crate::{Error, Result};
 
 /// Pages of a tree on disk.

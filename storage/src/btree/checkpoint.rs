@@ -10,20 +10,23 @@
 //! same job continues later where it stopped. Nodes that have a place keep it: their bytes are in
 //! the file or still in the job's buffer.
 
+pub(super) mod output;
+pub(super) mod spill;
+
 use std::sync::Arc;
 
-use super::image::Image;
-use super::meta::{Meta, Root};
+use super::file::meta::{Meta, Root};
+use super::node::image::Image;
+use super::node::page::{PageRef, UNIT};
 use super::node::{Link, Node};
-use super::output::Output;
-use super::page::{PageRef, UNIT};
 use super::pages::Shared;
 use super::space::Space;
+use super::space::wipe::Wipe;
 use super::tree::Tree;
-use super::wipe::Wipe;
 use crate::encryption::CLEAR;
 use crate::vfs::{self, File, is_full};
 use crate::{Error, Result};
+use output::Output;
 
 /// The work of one checkpoint; runs on any thread.
 #[derive(Debug)]
@@ -249,7 +252,7 @@ fn place(
     space: &mut Space,
     out: &mut Output,
 ) -> Result<PageRef> {
-    let tight = super::image::round_up(node.page().used());
+    let tight = super::node::image::round_up(node.page().used());
     let is_tight = tight == node.image.len();
     let mut patched: Option<Image> = (!is_tight).then(|| node.image.packed(tight));
     for (i, saved) in places {

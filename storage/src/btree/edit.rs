@@ -1,17 +1,21 @@
 //! Changes a tree. Knows the disk only for loading a page that it must change.
 
+pub(super) mod merge;
+pub(super) mod rewrite;
+pub(super) mod split;
+
 use std::mem;
 use std::sync::Arc;
 
-use super::image::{Image, NOWHERE, round_up};
-use super::merge;
+use super::node::image::{Image, NOWHERE, round_up};
+
+use super::node::page::{CHILD_BYTES, HEADER, PageRef, SLOT, UNIT, cell_len, child_value};
 use super::node::{Link, Node, Saved};
-use super::page::{CHILD_BYTES, HEADER, PageRef, SLOT, UNIT, cell_len, child_value};
-use super::split::{Split, place};
 use super::tree::TreeKind;
 use super::{Pages, SUFFIX_BYTES, Tree, Weight};
 use crate::Result;
 use crate::btree::tree::KeyOrder;
+use split::{Split, place};
 
 /// State shared by edits: where clean pages are read, and which pages edits free.
 #[derive(Debug)]

@@ -1,25 +1,29 @@
 //! The page file as its owner sees it: checkpoints, memory given back, statistics.
 
+pub(super) mod meta;
+pub(super) mod open;
+pub(super) mod release;
+
 use std::path::Path;
 use std::sync::Arc;
 
 use super::check::PageCounts;
+use super::checkpoint::output::{Output, SYNC_BYTES};
+use super::checkpoint::spill;
+use super::checkpoint::spill::{Spilled, SyncJob};
 use super::checkpoint::{CheckpointDone, CheckpointJob, Retired};
-use super::meta::Meta;
-use super::output::{Output, SYNC_BYTES};
-use super::page::UNIT;
+use super::edit::rewrite;
+use super::node::page::UNIT;
 use super::pages::Shared;
-use super::readers::GuardWatch;
-use super::reservation::Reservation;
+use super::pages::readers::GuardWatch;
 use super::space::Space;
-use super::spill::{self, Spilled, SyncJob};
-use super::wipe::Wipe;
-use super::{
-    Pages, Tree, TreeKind, USER_META_BYTES_MAX, Unfit, Writer, check, open, release, rewrite,
-};
+use super::space::reservation::Reservation;
+use super::space::wipe::Wipe;
+use super::{Pages, Tree, TreeKind, USER_META_BYTES_MAX, Unfit, Writer, check};
 use crate::encryption::DataKeys;
 use crate::vfs::{File, Vfs};
 use crate::{Error, Result};
+use meta::Meta;
 
 /// Slack of the file: it may be longer than its content by one part in `SLACK_PART`, plus
 /// `SLACK_UNITS`, because checkpoints write beside what they replace.

@@ -1,9 +1,13 @@
 //! Nodes in memory and the links between them.
 
+pub(super) mod image;
+pub(super) mod page;
+pub(super) mod weight;
+
 use std::sync::{Arc, OnceLock};
 
-use super::image::Image;
-use super::page::{Page, PageRef};
+use image::Image;
+use page::{Page, PageRef};
 
 /// A node in memory. Only the writer changes it, and only while its `Arc` is not shared. All others
 /// see it behind a shared `Arc`, so they never see it change.

@@ -1,6 +1,9 @@
 //! The read side of a page file: checked access to pages through a mapping. Knows nothing of what
 //! is being written.
 
+pub(super) mod readers;
+pub(super) mod sealed;
+
 use std::borrow::Cow;
 use std::io;
 use std::ops::{Deref, Range};
@@ -9,13 +12,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::node::Node;
-use super::page::{Page, PageRef, UNIT, checksum, validate};
-use super::readers::{GuardWatch, ReaderGuard, VerifiedUnits};
-use super::sealed::{self, Sealing};
+use super::node::page::{Page, PageRef, UNIT, checksum, validate};
 use super::tree::TreeKind;
 use crate::encryption::DataKeys;
 use crate::vfs::{File, Map};
 use crate::{Error, Result};
+use readers::{GuardWatch, ReaderGuard, VerifiedUnits};
+use sealed::Sealing;
 
 /// The first two units are the meta slots.
 pub(super) const FIRST_UNIT: u64 = 2;

@@ -24,10 +24,13 @@
 //! | 20 | 28 | nonce, tag | zero while not sealed |
 //! | 48 | | | free: start `u64`, units `u32`; then pending: the same and generation `u64` |
 
+pub(super) mod reservation;
+pub(super) mod wipe;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
-use super::page::{PageRef, UNIT, u32_at, u64_at};
+use super::node::page::{PageRef, UNIT, u32_at, u64_at};
 use super::pages::FIRST_UNIT;
 
 const MAGIC: [u8; 4] = *b"StlF";

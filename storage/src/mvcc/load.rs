@@ -11,9 +11,9 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::compact::Compaction;
+use super::chores::compact::Compaction;
+use super::chores::reencrypt::Walk;
 use super::key::{HEAD, Stamp, TOMBSTONE};
-use super::reencrypt::Walk;
 use super::{Applied, Bucket, Change, Item, Options, Revision, Root, Store};
 use crate::btree::META_SLOTS;
 use crate::vfs::Vfs;

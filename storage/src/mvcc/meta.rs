@@ -1,6 +1,6 @@
 //! The bytes that this module adds to the meta page.
 
-use super::compact::Compaction;
+use super::chores::compact::Compaction;
 use super::keys::{PlaceSet, RING_BYTES, Ring};
 use super::{Applied, Revision};
 

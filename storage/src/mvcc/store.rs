@@ -5,12 +5,12 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::compact::{Batch, Compaction};
+use super::chores::compact::{Batch, Compaction};
+use super::chores::reencrypt::Walk;
+use super::chores::relocate::Relocation;
 use super::keys::{self, DELTA_TREES, DeltaLimits, KeyTrees};
 use super::meta::Meta;
 use super::publish::{Publisher, Subscriber};
-use super::reencrypt::Walk;
-use super::relocate::Relocation;
 use super::write::ENTRY_BYTES_IN_MEMORY;
 use super::{Applied, CompactProgress, Options, Root, Stats, TreeFound, Write, load};
 use crate::btree::{self, KeyOrder, META_SLOTS, PageFile, Tree, TreeKind, Weight};

@@ -4,8 +4,8 @@
 //!
 //! One entry may delete every key of the store, and each deletion changes a leaf. So whenever an
 //! entry has added [`ENTRY_BYTES_IN_MEMORY`] of changed nodes, it writes all changed leaves to free
-//! units of the page file and drops them from memory (`btree/spill.rs`). Only branches stay, some
-//! hundredths of the whole.
+//! units of the page file and drops them from memory (`btree/checkpoint/spill.rs`). Only branches
+//! stay, some hundredths of the whole.
 //!
 //! This leaves the entry atomic:
 //! - Readers see the last published root until the entry is over: `Store::publish` needs the store,

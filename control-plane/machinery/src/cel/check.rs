@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Environment;
-use super::ast::{Expr, ExprKind, Fold, Literal, MessageField};
 use super::functions::{self, Overload};
 use super::issue::Issue;
-use super::shape::{Shape, ShapeKind};
+use super::syntax::ast::{Expr, ExprKind, Fold, Literal, MessageField};
+use super::types::shape::{Shape, ShapeKind};
 use super::types::{Bindings, Type};
 use super::value::COMPOSED;
 

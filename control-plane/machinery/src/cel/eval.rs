@@ -10,11 +10,12 @@ mod select;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::ast::{Expr, ExprKind, Literal};
+use super::cost::calls;
 use super::library::authorization::{Check, Decision, Question};
-use super::macros::ACCU;
+use super::syntax::ast::{Expr, ExprKind, Literal};
+use super::syntax::macros::ACCU;
 use super::value::{Text, Value, Why};
-use super::{Program, calls, library};
+use super::{Program, library};
 
 /// The most items that are copied from list to list, and values that are compared with others.
 /// Kubernetes' costs do not tell how much that is: a list of two lists, each of which is one list

@@ -3,11 +3,11 @@
 
 use std::collections::HashSet;
 
-use super::ast::{Expr, ExprKind, Literal};
 use super::check::Checked;
 use super::eval::literal_value;
 use super::issue::Issue;
 use super::library;
+use super::syntax::ast::{Expr, ExprKind, Literal};
 use super::types::Type;
 
 /// Functions whose results are constants if their arguments are.

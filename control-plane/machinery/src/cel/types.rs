@@ -1,5 +1,7 @@
 //! The types of expressions, and which of them fit where.
 
+pub(super) mod shape;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;

@@ -2,6 +2,9 @@
 //!
 //! A value that comes from an object borrows it and reads it with its [`Shape`], item by item.
 
+pub(super) mod json;
+pub(super) mod read;
+
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -15,9 +18,9 @@ use super::library::format::Format;
 use super::library::network::Cidr;
 use super::library::semver::Semver;
 use super::library::url::Url;
-use super::read;
-use super::shape::{Identity, Shape};
+
 use super::types::Type;
+use super::types::shape::{Identity, Shape};
 use crate::values::quantity::Quantity;
 use crate::values::time::Timestamp;
 

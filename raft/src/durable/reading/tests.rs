@@ -5,7 +5,7 @@ use storage::vfs::sim::SimVfs;
 
 use crate::durable::{Keep, LogWriter, Options};
 use crate::message::{Entry, EntryKind, HardState, Index, Position, Term};
-use crate::rng::Rng;
+use crate::state::rng::Rng;
 use crate::{Fetch, LogPart, Write};
 
 const DIR: &str = "/member/log";

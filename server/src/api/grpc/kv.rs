@@ -11,11 +11,12 @@ use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request as Call, Response, Status};
 
-use super::budget::{BUDGET_BYTES, Budget};
 use super::caller_of;
-use super::large::{STEP, read_large};
-use super::patience::Patience;
-use super::slow::{self, SlowRead};
+use super::limits::budget::{BUDGET_BYTES, Budget};
+use super::limits::large::{STEP, read_large};
+use super::limits::patience::Patience;
+use super::limits::slow;
+use super::limits::slow::SlowRead;
 use crate::api::serve::ReadonlyTxn;
 use crate::auth::{self, Credentials, Image, Kind};
 use crate::error::Error;

@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tonic::{Code, Status};
 
-use super::patience::Patience;
+use super::limits::patience::Patience;
 use crate::error::Error;
 use crate::runtime::etcd_server::EtcdServer;
 use crate::state::snapshot::{Snapshot, WriteError};

@@ -341,8 +341,8 @@ fn reference_to_itself_ends_with_an_error() {
     bench.trees[1].get(bench.file.pages(), b"x").unwrap();
     let start = page.id * 4096;
     let bytes = vfs.contents(Path::new(PATH)).unwrap();
-    let slot = page::u32_at(&bytes[start as usize..], page::HEADER) as u64;
-    let child = page::child_value(Weight::NONE, page);
+    let slot = node::page::u32_at(&bytes[start as usize..], node::page::HEADER) as u64;
+    let child = node::page::child_value(Weight::NONE, page);
     bench.file.file.write_at(&child, start + slot + 4).unwrap();
     let error = bench.trees[1]
         .get(bench.file.pages(), &[0; 4])

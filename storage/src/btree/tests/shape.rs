@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
+use crate::btree::checkpoint::output::SYNC_BYTES;
 use crate::btree::node::{Link, Node};
-use crate::btree::output::SYNC_BYTES;
 use crate::vfs;
 
 fn pages_of(bench: &mut Bench) -> u64 {

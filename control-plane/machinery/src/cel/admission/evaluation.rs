@@ -10,9 +10,10 @@ use serde_json::Value as Json;
 use super::{Decision, Expression, Question, Target, Variables};
 use crate::cel::eval::{Evaluated, Failure, Host, Need, eval};
 use crate::cel::library::authorization::Check;
-use crate::cel::shape::Shape;
+use crate::cel::types::shape::Shape;
+use crate::cel::value::read;
 use crate::cel::value::{Value, Why};
-use crate::cel::{CALL_COST_MAX, Outcome, read};
+use crate::cel::{CALL_COST_MAX, Outcome};
 
 /// The most levels and values of a variable. Each level costs stack wherever a value is used, and
 /// each variable can double those before it.

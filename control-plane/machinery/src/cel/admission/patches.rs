@@ -4,7 +4,7 @@ use serde_json::Value as Json;
 
 use super::evaluation::{Evaluation, Stop};
 use super::{Expression, check};
-use crate::cel::json;
+use crate::cel::value::json;
 use crate::cel::value::{Message, Value};
 
 impl<'a> Evaluation<'a> {

@@ -9,9 +9,9 @@ use super::{Compiler, types};
 use crate::cel::check::check;
 use crate::cel::issue;
 use crate::cel::literals;
-use crate::cel::parse::parse;
-use crate::cel::shape::{Identity, Shape};
+use crate::cel::syntax::parse::parse;
 use crate::cel::types::Type;
+use crate::cel::types::shape::{Identity, Shape};
 use crate::schema::{self, Field, Message, MessageId};
 
 /// The type that expressions see of the objects of a kind.

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use crate::cel::shape::Shape;
 use crate::cel::types::Type;
+use crate::cel::types::shape::Shape;
 
 /// `request`: what is asked, without the objects.
 pub(super) fn request() -> Shape {

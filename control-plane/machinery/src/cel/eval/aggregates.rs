@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::{Evaluated, Evaluator, Failure, error};
-use crate::cel::ast::{Entry, Expr, MessageField};
-use crate::cel::estimate;
+use crate::cel::cost::estimate;
+use crate::cel::syntax::ast::{Entry, Expr, MessageField};
 use crate::cel::value::{List, Made, Map, Message, Value, shown};
 
 impl<'a> Evaluator<'a, '_> {

@@ -2,7 +2,7 @@
 
 use super::select::{found, item};
 use super::{Evaluated, Evaluator, Failure, error};
-use crate::cel::ast::{ExprKind, Fold, Literal};
+use crate::cel::syntax::ast::{ExprKind, Fold, Literal};
 use crate::cel::value::Value;
 
 impl<'a> Evaluator<'a, '_> {

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::{Evaluated, Evaluator, Failure, error};
-use crate::cel::ast::Expr;
+use crate::cel::syntax::ast::Expr;
 use crate::cel::value::{List, Text, Value, Why, shown};
 
 impl<'a> Evaluator<'a, '_> {

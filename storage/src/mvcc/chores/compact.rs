@@ -1,0 +1,196 @@
+//! Removes what a compaction made invisible, in steps, in proportion to what changed.
+//!
+//! After a compaction at C every key keeps its newest version not above C, and not even that if it
+//! is a tombstone below C. After the previous compaction, at P, the same held for P. So every
+//! version to remove now was superseded by a change in (P, C], or is a tombstone at exactly P. The
+//! walk goes over the history from P through C in order. For each change it removes the one version
+//! just before it, and the change itself if that is a tombstone below C. Each change superseded
+//! exactly one version that still exists: the older ones went with the changes before it.
+//!
+//! The versions found this way are anywhere in the history. They are gathered first, and removed
+//! from the oldest to the newest. So each page is changed once, and a checkpoint in between writes
+//! no page that will change again.
+//!
+//! Each checkpoint stores the walk's position together with the trees, one whole batch at a time.
+//! If a crash interrupts a batch, it is gathered again, and finds what was not yet removed of it:
+//! of two versions of a key the older one was always removed first. A compaction that comes before
+//! the walk ends moves the walk's end, but not that of the batch. If the walk was already past the
+//! old end, it goes back there: it had only kept tombstones at exactly the old C.
+
+use std::ops::ControlFlow;
+use std::vec;
+
+use crate::Result;
+use crate::mvcc::key;
+use crate::mvcc::key::VersionKey;
+use crate::mvcc::{CompactProgress, Revision, Root, Store};
+
+/// Versions removed in one batch: some megabytes of memory.
+const BATCH_MAX: usize = 1 << 18;
+
+/// Progress of the removal.
+///
+/// Invariant: no key has more than one version below `next`. At or below the compacted revision
+/// before the newest one, no row is left that that compaction dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Compaction {
+    pub(crate) next: Revision,
+    pub(crate) done: bool,
+}
+
+impl Compaction {
+    pub(crate) const NONE: Compaction = Compaction {
+        next: Revision { main: 0, sub: 0 },
+        done: true,
+    };
+
+    /// A compaction newer than the one at `previous` was made.
+    pub(crate) fn extend(&mut self, previous: i64) {
+        let main = previous.max(0);
+        self.next = self.next.min(Revision { main, sub: 0 });
+        self.done = false;
+    }
+}
+
+/// The versions being removed, between two positions of the walk.
+#[derive(Debug)]
+pub(crate) enum Batch {
+    Gathering(Gathering),
+    Removing {
+        /// Ascending.
+        rows: vec::IntoIter<Revision>,
+        /// Where the walk continues.
+        then: Revision,
+        /// The walk is over, unless another compaction came meanwhile.
+        is_last: bool,
+        bound: i64,
+    },
+}
+
+#[derive(Debug)]
+pub(crate) struct Gathering {
+    /// `None` at the end of the walk.
+    from: Option<Revision>,
+    /// The compacted revision when the batch was begun.
+    bound: i64,
+    rows: Vec<Revision>,
+}
+
+impl Store {
+    pub(crate) fn remove_superseded(&mut self, budget: usize) -> Result<CompactProgress> {
+        let mut left = budget.max(1);
+        let mut removed = 0;
+        while left > 0 && !self.compaction.done {
+            let begin = Batch::Gathering(Gathering {
+                from: Some(self.compaction.next),
+                bound: self.root.compacted,
+                rows: Vec::new(),
+            });
+            self.batch = match self.batch.take().unwrap_or(begin) {
+                Batch::Gathering(mut gathering) => {
+                    gathering.step(&self.root, &mut left)?;
+                    Some(gathering.next())
+                }
+                Batch::Removing {
+                    mut rows,
+                    then,
+                    is_last,
+                    bound,
+                } => {
+                    self.touch();
+                    for revision in rows.by_ref().take(left) {
+                        removed += usize::from(self.remove_version(revision)?);
+                        left -= 1;
+                    }
+                    let is_over = rows.len() == 0;
+                    if is_over {
+                        let done = is_last && bound == self.root.compacted;
+                        self.compaction = Compaction { next: then, done };
+                        self.root.settled = done;
+                    }
+                    (!is_over).then_some(Batch::Removing {
+                        rows,
+                        then,
+                        is_last,
+                        bound,
+                    })
+                }
+            };
+        }
+        Ok(CompactProgress {
+            done: self.compaction.done,
+            removed,
+        })
+    }
+
+    fn remove_version(&mut self, revision: Revision) -> Result<bool> {
+        let revision_key = key::revision_key(revision);
+        let root = &mut self.root;
+        let key = match root.revisions.get(&root.pages, &revision_key)? {
+            None => return Ok(false),
+            Some(found) => root.row(&found, revision)?.key.to_vec(),
+        };
+        let writer = self.file.writer();
+        root.revisions.remove(writer, &revision_key)?;
+        if root.keys.is_direct(&self.delta_limits, key.len() as u64) {
+            let version_key = VersionKey::new(&key, revision);
+            root.keys.base.remove(writer, &version_key)?;
+        } else {
+            self.remove_delta(&key, revision)?;
+        }
+        Ok(true)
+    }
+}
+
+impl Gathering {
+    /// Adds the versions that the next `left` changes superseded.
+    fn step(&mut self, root: &Root, left: &mut usize) -> Result<()> {
+        let Some(first) = self.from.take() else {
+            return Ok(());
+        };
+        let (bound, rows, from) = (self.bound, &mut self.rows, &mut self.from);
+        let mut versions = root.keys.cursor(&root.pages);
+        root.rows_from(first, bound, &mut |revision, row| {
+            if *left == 0 || rows.len() >= BATCH_MAX {
+                *from = Some(revision);
+                return Ok(ControlFlow::Break(()));
+            }
+            *left -= 1;
+            let itself = VersionKey::new(row.key, revision);
+            if !versions.seek(&itself)? || versions.key() != &*itself {
+                return Err(root.damaged(format!("row {revision:?} is not in the key tree")));
+            }
+            if row.stamp.is_tombstone() && revision.main < bound {
+                rows.push(revision);
+            }
+            if versions.next()? {
+                let (key, older) = root.split(versions.key())?;
+                if key == row.key {
+                    rows.push(older);
+                }
+            }
+            Ok(ControlFlow::Continue(()))
+        })
+    }
+
+    /// Continues gathering, or begins to remove.
+    fn next(mut self) -> Batch {
+        let is_last = self.from.is_none();
+        if !is_last && self.rows.len() < BATCH_MAX {
+            return Batch::Gathering(self);
+        }
+        // A tombstone is found twice: by itself, and by the change after it.
+        self.rows.sort_unstable();
+        self.rows.dedup();
+        let end = Revision {
+            main: self.bound,
+            sub: 0,
+        };
+        Batch::Removing {
+            rows: self.rows.into_iter(),
+            then: self.from.unwrap_or(end),
+            is_last,
+            bound: self.bound,
+        }
+    }
+}
