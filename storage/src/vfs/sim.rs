@@ -6,6 +6,7 @@
 //! `power_cut(seed)` and check that everything synced is there. Repeat for n = 0, 1, 2, ...
 
 mod disk;
+pub(crate) mod rng;
 
 use std::borrow::Cow;
 use std::io;

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::encryption::sample;
+use crate::vfs::sim::rng::Rng;
 
 const BOTH_TORN: &str = "no meta page can be used \
     (slot 0: checksum does not match; slot 1: checksum does not match)";

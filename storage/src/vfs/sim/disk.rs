@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::rng::Rng;
 use super::{BLOCK_BYTES, DiskSpace};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -352,7 +353,7 @@ impl Disk {
         let mut names = self.durable_names.clone();
         dice.choose_odds();
         // Most file systems keep changes of names in order; some keep any subset.
-        let in_order = dice.below(2) == 0;
+        let in_order = dice.rng.below(2) == 0;
         for change in &self.unsynced_names {
             if dice.survives() {
                 change.apply(&mut names);
@@ -373,7 +374,7 @@ impl Disk {
             inodes,
             dirs: self.dirs.clone(),
             capacity: self.capacity,
-            ..Disk::new(dice.next())
+            ..Disk::new(dice.rng.next())
         }
     }
 
@@ -503,7 +504,7 @@ impl Inode {
         self.sync_failed = false;
         let pages: BTreeSet<u64> = self.dirty.keys().map(|n| n / PAGE_BLOCKS).collect();
         for page in pages {
-            let outcome = dice.below(5);
+            let outcome = dice.rng.below(5);
             let blocks = page * PAGE_BLOCKS..(page + 1) * PAGE_BLOCKS;
             if outcome == 0 {
                 continue;
@@ -516,7 +517,7 @@ impl Inode {
                 let states = former.iter().chain([&newest]);
                 let kept = match outcome {
                     1 => Some(&newest),
-                    _ => states.filter(|_| dice.below(4) == 0).last(),
+                    _ => states.filter(|_| dice.rng.below(4) == 0).last(),
                 };
                 let range = (number * BLOCK) as usize..((number + 1) * BLOCK) as usize;
                 // Beyond the durable length a block has no place on the disk.
@@ -557,10 +558,10 @@ impl Inode {
 
     fn after_power_cut(&self, dice: &mut Dice) -> Vec<u8> {
         let (old, new) = (self.durable.len() as u64, self.bytes.len() as u64);
-        let len = match dice.below(3) {
+        let len = match dice.rng.below(3) {
             0 => old,
             1 => new,
-            _ => old.min(new) + dice.below(old.abs_diff(new) + 1),
+            _ => old.min(new) + dice.rng.below(old.abs_diff(new) + 1),
         };
         let mut image = self.durable.clone();
         image.resize(len.next_multiple_of(BLOCK) as usize, 0);
@@ -569,7 +570,7 @@ impl Inode {
             if start >= image.len() || !dice.survives() {
                 continue;
             }
-            let pick = dice.below(2 * former.len() as u64 + 1) as usize;
+            let pick = dice.rng.below(2 * former.len() as u64 + 1) as usize;
             let state = match former.get(pick) {
                 Some(state) => state.clone(),
                 None => block(&self.bytes, *number),
@@ -590,10 +591,10 @@ fn block(bytes: &[u8], number: u64) -> Vec<u8> {
     block
 }
 
-/// A small generator (splitmix64): choices depend on the seed alone.
+/// What a power cut or a failed sync leaves; depends on the seed alone.
 #[derive(Debug)]
 struct Dice {
-    state: u64,
+    rng: Rng,
     /// Of 100.
     odds: u64,
 }
@@ -601,7 +602,7 @@ struct Dice {
 impl Dice {
     fn new(seed: u64) -> Dice {
         Dice {
-            state: seed,
+            rng: Rng(seed),
             odds: 50,
         }
     }
@@ -609,23 +610,11 @@ impl Dice {
     /// All, none, few, many: each finds bugs the others do not.
     fn choose_odds(&mut self) {
         let all = [0, 10, 50, 50, 90, 100];
-        self.odds = all[self.below(all.len() as u64) as usize];
+        self.odds = all[self.rng.below(all.len() as u64) as usize];
     }
 
     fn survives(&mut self) -> bool {
-        self.below(100) < self.odds
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-
-    fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.rng.below(100) < self.odds
     }
 }
 
