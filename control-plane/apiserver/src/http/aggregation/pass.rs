@@ -4,6 +4,7 @@
 mod tests;
 
 use std::io::ErrorKind;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ use crate::auth::User;
 use crate::auth::authenticate::front_proxy::FrontProxy;
 use crate::http::answer::reply;
 use crate::http::api::Api;
-use crate::http::question::request::Query;
+use crate::http::question::request::{Query, Remote};
 
 /// Headers for one connection alone.
 const OF_CONNECTION: [HeaderName; 8] = [
@@ -37,6 +38,8 @@ const OF_CONNECTION: [HeaderName; 8] = [
     UPGRADE,
     EXPECT,
 ];
+/// The addresses that a request came by, the nearest last.
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// Beginnings of headers that say who a user is. Those of the client count for nothing.
 const ABOUT_USERS: [&str; 2] = ["x-remote-", "impersonate-"];
 /// Characters of a path segment that stand for themselves.
@@ -99,6 +102,9 @@ impl Destination {
             .map_err(|_| Status::bad_request("the path cannot be passed on"))?;
         let proxies = api.0.registry.settings.proxies.as_deref();
         *request.headers_mut() = headers(&parts.headers, user, proxies)?;
+        if let Some(Remote(client)) = parts.extensions.get() {
+            add_forwarded(request.headers_mut(), *client)?;
+        }
         let peer = api.0.aggregator.peer(&self.service);
         match peer.send(api.reader(), request).await {
             Ok(answer) => Ok(back(api, answer.map(Body::new), limit)),
@@ -188,6 +194,20 @@ fn headers(
     }
     name_user(&mut headers, user)?;
     Ok(headers)
+}
+
+/// Adds the address that a request came from behind those that it came by before.
+fn add_forwarded(headers: &mut HeaderMap, client: IpAddr) -> Result<(), Status> {
+    let mut all = Vec::new();
+    for one in headers.get_all(FORWARDED_FOR) {
+        all.extend_from_slice(one.as_bytes());
+        all.extend_from_slice(b", ");
+    }
+    all.extend_from_slice(client.to_canonical().to_string().as_bytes());
+    let all = HeaderValue::from_bytes(&all)
+        .map_err(|_| Status::bad_request("the addresses in X-Forwarded-For fit into no header"))?;
+    headers.insert(FORWARDED_FOR, all);
+    Ok(())
 }
 
 /// Headers without those for one connection alone, and without those that `Connection` names.

@@ -25,7 +25,7 @@ use crate::http::aggregation::pass::Passed;
 use crate::http::answer::media::{JSON, yaml};
 use crate::http::answer::reply;
 use crate::http::api::Api;
-use crate::http::question::request::Info;
+use crate::http::question::request::{Info, Remote};
 
 const DECISION: &str = "authorization.k8s.io/decision";
 const REASON: &str = "authorization.k8s.io/reason";
@@ -35,10 +35,6 @@ const LONG_VERBS: [&str; 2] = ["watch", "proxy"];
 const LONG_SUBRESOURCES: [&str; 5] = ["attach", "exec", "proxy", "log", "portforward"];
 /// How a response in JSON begins whose object is a Status.
 const STATUS: &[u8] = b"{\"kind\":\"Status\"";
-
-/// The address of the client, in the extensions of a request. There is none without an audit log.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Remote(pub(crate) IpAddr);
 
 /// What the audit log does about one request: nothing, unless there is a log.
 pub(crate) struct Auditing<'a> {

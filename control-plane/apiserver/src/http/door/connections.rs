@@ -34,9 +34,9 @@ use tokio::time::Instant;
 
 use crate::auth::tls::{Peer, Tls};
 use crate::http::api::Api;
-use crate::http::door::audited::Remote;
 use crate::http::door::faulted::Cut;
 use crate::http::door::serve;
+use crate::http::question::request::Remote;
 
 /// Pause of accepting after a failure, which happens when file descriptors run out.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
@@ -219,7 +219,7 @@ impl Connections {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (api, shared) = (self.api.clone(), Arc::clone(connection));
-        let address = remote.filter(|_| api.0.audit.is_some()).map(Remote);
+        let address = remote.map(Remote);
         let service = service_fn(move |request: Request<Incoming>| {
             let at_work = AtWork::begin(&shared);
             let (api, mut request) = (api.clone(), request.map(Body::new));

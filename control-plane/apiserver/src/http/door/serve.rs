@@ -240,9 +240,12 @@ async fn enter(
     Ok(Ok(other))
 }
 
-/// True for a probe of the server's health.
+/// True for a probe of the server's health, or of one part of it.
 fn is_probe(info: &Info) -> bool {
     let path = &info.attributes.path;
-    let probes = ["/healthz", "/livez", "/readyz"].iter();
-    !info.is_resource() && probes.into_iter().any(|probe| path.starts_with(probe))
+    let rest = |probe| path.strip_prefix(probe);
+    let mut rests = ["/healthz", "/livez", "/readyz"]
+        .into_iter()
+        .filter_map(rest);
+    !info.is_resource() && rests.any(|rest| rest.is_empty() || rest.starts_with('/'))
 }

@@ -3,6 +3,7 @@
 
 mod info;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::Method;
@@ -19,6 +20,10 @@ use crate::resources::fields;
 use crate::storage::stored::Stored;
 
 pub(crate) use info::Info;
+
+/// The address of the client, in the extensions of a request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Remote(pub(crate) IpAddr);
 
 /// The target of a request about objects.
 pub(crate) struct Target {

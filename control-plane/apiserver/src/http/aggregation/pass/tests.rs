@@ -93,3 +93,17 @@ fn path_and_parameters_are_those_that_were_authorized() {
         "/apis/m/v1"
     );
 }
+
+#[test]
+fn other_servers_learn_where_a_request_came_from() {
+    let mut headers = given(&[
+        ("x-forwarded-for", "192.0.2.1"),
+        ("x-forwarded-for", "192.0.2.2"),
+    ]);
+    add_forwarded(&mut headers, "::ffff:192.0.2.3".parse().unwrap()).unwrap();
+    assert_eq!(headers[FORWARDED_FOR], "192.0.2.1, 192.0.2.2, 192.0.2.3");
+
+    let mut headers = HeaderMap::new();
+    add_forwarded(&mut headers, "2001:db8::1".parse().unwrap()).unwrap();
+    assert_eq!(headers[FORWARDED_FOR], "2001:db8::1");
+}
