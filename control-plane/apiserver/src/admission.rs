@@ -161,7 +161,7 @@ pub(crate) struct Chain {
 
 /// The plugins that run unless they are switched off, by the names that Kubernetes has for them.
 /// `ServiceAccount` runs only where service accounts have tokens.
-pub const PLUGINS: [&str; 19] = [
+pub const PLUGINS: [&str; 20] = [
     "NamespaceLifecycle",
     "LimitRanger",
     "ServiceAccount",
@@ -170,6 +170,7 @@ pub const PLUGINS: [&str; 19] = [
     "Priority",
     "DefaultTolerationSeconds",
     "DefaultStorageClass",
+    "StorageObjectInUseProtection",
     "PersistentVolumeClaimResize",
     "RuntimeClass",
     "CertificateApproval",
@@ -340,6 +341,7 @@ fn in_order(more: Vec<Arc<dyn Plugin>>) -> Vec<Arc<dyn Plugin>> {
     plugins.push(Arc::new(plugins::pods::Priority));
     plugins.push(Arc::new(plugins::pods::DefaultTolerationSeconds));
     plugins.push(Arc::new(plugins::classes::DefaultStorageClass));
+    plugins.push(Arc::new(plugins::protection::StorageObjectInUseProtection));
     plugins.push(Arc::new(plugins::classes::PersistentVolumeClaimResize));
     plugins.push(Arc::new(plugins::runtime_class::RuntimeClass));
     plugins.push(Arc::new(plugins::certificates::CertificateApproval));

@@ -14,11 +14,13 @@ use api_client::Notice;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Namespace, Node, PersistentVolumeClaim, Pod, ResourceQuota, Service, ServiceAccount,
+    ConfigMap, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ResourceQuota,
+    Service, ServiceAccount,
 };
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::resource::v1::ResourceClaim;
+use k8s_openapi::api::storage::v1::VolumeAttributesClass;
 use machinery::object::{self, Object};
 use machinery::schema::{self, Kind};
 use machinery::time::Timestamp;
@@ -106,6 +108,7 @@ macro_rules! caches {
 }
 
 caches! {
+    attribute_classes: VolumeAttributesClass,
     budgets: PodDisruptionBudget,
     config_maps: ConfigMap,
     deployments: Deployment,
@@ -120,6 +123,7 @@ caches! {
     service_accounts: ServiceAccount,
     services: Service,
     volume_claims: PersistentVolumeClaim,
+    volumes: PersistentVolume,
 }
 
 /// The effects of a notice: changed objects, and uids in the graph to check again.

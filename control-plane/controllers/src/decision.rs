@@ -4,14 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::Resource;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use machinery::object::{self, Object};
 use machinery::schema::Kind;
 use machinery::status::Status;
 use machinery::world::{Call, DeleteOptions, PatchForm};
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use crate::cache::{Key, Known, kind_of, to_object};
 use crate::kinds::Kinds;
+use crate::loops::protection;
 use crate::meta;
 
 /// The calls to make, in order until one fails, and when to look at the key again.
@@ -32,6 +35,8 @@ pub(crate) struct Step {
     pub(crate) asks: Option<String>,
     /// The decision is good as long as the apiserver serves these kinds.
     pub(crate) kinds: Option<Arc<Kinds>>,
+    /// The decision is good as long as none of the listed pods uses this claim.
+    pub(crate) unused: Option<Arc<PersistentVolumeClaim>>,
 }
 
 /// A message about an object, to become an Event.
@@ -65,6 +70,7 @@ impl Decision {
             failed: None,
             asks: None,
             kinds: None,
+            unused: None,
         });
         let last = self.steps.len() - 1;
         &mut self.steps[last]
@@ -102,10 +108,13 @@ impl Step {
                 }
                 _ => Ok(()),
             },
-            (Call::List { .. }, Ok(list)) => match object::items(list, &["items"]) {
-                [] => Ok(()),
-                _ => Err(Status::unavailable("something is left that was to be gone")),
-            },
+            (Call::List { .. }, Ok(list)) => {
+                match (&self.unused, object::items(list, &["items"])) {
+                    (Some(claim), pods) => unused(claim, pods),
+                    (None, []) => Ok(()),
+                    (None, _) => Err(Status::unavailable("something is left that was to be gone")),
+                }
+            }
             (_, Ok(_)) => Ok(()),
         }
     }
@@ -121,6 +130,17 @@ impl Step {
         self.failed = Some(note);
         self
     }
+}
+
+/// An error if one of the pods uses the claim. A pod that cannot be read may use it.
+fn unused(claim: &PersistentVolumeClaim, pods: &[Object]) -> Result<(), Status> {
+    let mut pods = pods.iter();
+    if !pods.any(|pod| Pod::deserialize(pod).map_or(true, |pod| protection::uses(&pod, claim))) {
+        return Ok(());
+    }
+    let (namespace, name) = meta::key(&claim.metadata);
+    let why = format!("a pod uses the claim {namespace}/{name}");
+    Err(Status::unavailable(why))
 }
 
 impl Note {

@@ -51,6 +51,9 @@ fn all_loops(root_ca: &str) -> Vec<Box<dyn Loop>> {
         Box::new(loops::pod_gc::PodGc),
         Box::new(loops::disruption::Disruption),
         Box::new(loops::resource_quota::ResourceQuotas),
+        Box::new(loops::protection::ClaimProtection),
+        Box::new(loops::protection::VolumeProtection),
+        Box::new(loops::protection::ClassProtection),
     ];
     if !root_ca.is_empty() {
         loops.push(Box::new(loops::root_ca::RootCa(root_ca.to_owned())));

@@ -7,6 +7,7 @@ pub(crate) mod garbage;
 pub(crate) mod namespace;
 pub(crate) mod node_lifecycle;
 pub(crate) mod pod_gc;
+pub(crate) mod protection;
 pub(crate) mod replica_set;
 pub(crate) mod resource_quota;
 pub(crate) mod root_ca;

@@ -3,13 +3,12 @@
 use apiserver::admission::{self, PLUGINS};
 
 /// Those that Kubernetes runs unless they are switched off, and that are missing here.
-const MISSING: [&str; 6] = [
+const MISSING: [&str; 5] = [
     "ClusterTrustBundleAttest",
     "NodeDeclaredFeatureValidator",
     "PodGroupProtection",
     "PodResizeValidator",
     "PodTopologyLabels",
-    "StorageObjectInUseProtection",
 ];
 
 /// Those that run only if they are asked for, and that are missing here.

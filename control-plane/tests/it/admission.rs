@@ -3,6 +3,7 @@
 pub(crate) mod classes;
 pub(crate) mod pod_security;
 pub(crate) mod policies;
+pub(crate) mod protection;
 pub(crate) mod quotas;
 pub(crate) mod webhooks;
 

@@ -8,6 +8,7 @@ pub mod node_restriction;
 pub(crate) mod nodes;
 pub(crate) mod pod_security;
 pub(crate) mod pods;
+pub(crate) mod protection;
 pub(crate) mod quota;
 pub(crate) mod runtime_class;
 pub mod service_account;

@@ -269,7 +269,7 @@ macro_rules! known {
     ($($type:ty),* $(,)?) => { $(impl Known for $type {})* };
 }
 
-use k8s_openapi::api::{apps, coordination, core, discovery, policy, resource};
+use k8s_openapi::api::{apps, coordination, core, discovery, policy, resource, storage};
 known![
     apps::v1::Deployment,
     apps::v1::ReplicaSet,
@@ -277,6 +277,7 @@ known![
     core::v1::ConfigMap,
     core::v1::Namespace,
     core::v1::Node,
+    core::v1::PersistentVolume,
     core::v1::PersistentVolumeClaim,
     core::v1::ResourceQuota,
     core::v1::Service,
@@ -284,6 +285,7 @@ known![
     discovery::v1::EndpointSlice,
     policy::v1::PodDisruptionBudget,
     resource::v1::ResourceClaim,
+    storage::v1::VolumeAttributesClass,
 ];
 
 impl Known for core::v1::Pod {

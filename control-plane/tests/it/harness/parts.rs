@@ -19,12 +19,17 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// The scheduler and `count` hollow nodes, all of them ready.
-    pub(crate) fn with_nodes(count: usize) -> Parts {
-        let mut parts = Parts {
+    /// A cluster without other parts.
+    pub(crate) fn none() -> Parts {
+        Parts {
             cluster: Cluster::start(),
             children: Vec::new(),
-        };
+        }
+    }
+
+    /// The scheduler and `count` hollow nodes, all of them ready.
+    pub(crate) fn with_nodes(count: usize) -> Parts {
+        let mut parts = Parts::none();
         parts.begin(&["node", "--count", &count.to_string()]);
         parts.begin(&["scheduler"]);
         parts.until("the nodes are registered", |parts| {

@@ -8,6 +8,10 @@ use std::time::{Duration, Instant};
 
 use crate::harness::cluster::{BINARY, WITHIN, kubectl_or_skip, told};
 
+/// A volume claim, which has a finalizer.
+const CLAIM: &str = "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: c}, \
+     spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}";
+
 fn begin(flags: &[&str]) -> (Child, PathBuf) {
     let mut command = Command::new(BINARY);
     let mut child = command
@@ -58,12 +62,18 @@ fn it_serves_when_its_first_line_is_there_and_leaves_nothing_behind() {
         &kubeconfig,
         &["-n", "n", "create", "deployment", "d", "--image=i"],
     );
-    // Only the namespace's loop and the garbage collector run.
+    let file = kubeconfig.with_file_name("claim.yaml");
+    std::fs::write(&file, CLAIM).unwrap();
+    kubectl(
+        &kubeconfig,
+        &["-n", "n", "create", "-f", file.to_str().unwrap()],
+    );
+    // Only the namespace's loop, the garbage collector and the protection of storage run.
     kubectl(&kubeconfig, &["delete", "namespace", "n"]);
     assert_eq!(
         kubectl(
             &kubeconfig,
-            &["get", "pods,replicasets", "-A", "-o", "name"]
+            &["get", "pods,replicasets,pvc", "-A", "-o", "name"]
         ),
         ""
     );

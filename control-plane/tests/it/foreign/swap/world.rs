@@ -26,7 +26,8 @@ const LOOPS: &str = "--controllers=namespace-controller,serviceaccount-controlle
      root-ca-certificate-publisher-controller,replicaset-controller,deployment-controller,\
      garbage-collector-controller,endpointslice-controller,node-lifecycle-controller,\
      taint-eviction-controller,pod-garbage-collector-controller,disruption-controller,\
-     resourcequota-controller";
+     resourcequota-controller,persistentvolumeclaim-protection-controller,\
+     persistentvolume-protection-controller,volumeattributesclass-protection-controller";
 
 /// Which parts are Kubernetes' own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
