@@ -50,6 +50,7 @@ pub use http::door::connections::Limits;
 pub use http::faults;
 pub use resources::custom;
 pub use setup::config::Config;
+pub use storage::at_rest::AtRest;
 pub use storage::reader::Reader;
 
 /// How long to wait before trying again to make the built-in objects.
@@ -67,6 +68,7 @@ impl Server {
     /// Starts to follow the store. Requests wait until the caches are loaded.
     pub fn new(client: etcd_api::Client, config: Config) -> Server {
         let compact_every = config.compact_every;
+        let at_rest = Arc::clone(&config.at_rest);
         let api = connected(client, config);
         let following = tokio::spawn(Arc::clone(&api.reader().reflector).run());
         let compacting = tokio::spawn(compact(api.reader().store.clone(), compact_every));
@@ -84,6 +86,7 @@ impl Server {
         ));
         let keeping = tokio::spawn(upkeep::flow::follow(Arc::clone(&api.0.registry)));
         let repairing = tokio::spawn(upkeep::addresses::follow(Arc::clone(&api.0.registry)));
+        let sealing = tokio::spawn(async move { at_rest.follow().await });
         let tasks = [
             following,
             compacting,
@@ -93,6 +96,7 @@ impl Server {
             aggregating,
             keeping,
             repairing,
+            sealing,
         ];
         let tasks = tasks.map(|task| task.abort_handle());
         Server {
@@ -182,7 +186,7 @@ impl Drop for Server {
 
 /// Connects the layers.
 fn connected(client: etcd_api::Client, config: Config) -> Api {
-    let store = Store { client };
+    let store = Store::new(client, config.at_rest);
     let catalogue = Catalogue::new(registry::strategy::builtin().iter().cloned());
     let reflector = Arc::new(Reflector::new(store.clone(), catalogue));
     let reader = Reader {

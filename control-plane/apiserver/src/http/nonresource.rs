@@ -154,7 +154,9 @@ fn old_schema(parts: &Parts) -> Response<Body> {
 
 fn health(api: &Api, parts: &Parts, words: &[&str]) -> Response<Body> {
     let loaded = api.reader().reflector.revision() > 0;
-    let checks = [("ping", true), ("etcd", loaded || words[0] == "livez")];
+    let mut checks = vec![("ping", true), ("etcd", loaded || words[0] == "livez")];
+    let plugins = api.reader().store.at_rest().plugins_health();
+    checks.extend(plugins.map(|health| ("kms-providers", health.is_ok())));
     let failed = checks.iter().any(|(_, good)| !good);
     let verbose = parts
         .uri

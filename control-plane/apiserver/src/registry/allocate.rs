@@ -322,7 +322,7 @@ pub(crate) async fn take(
     let value = entry::encode(&storage, &object)?;
     let key = storage.key("", &name);
     let store = &registry.reader.store;
-    if let Some(revision) = store.create(&key, value.clone(), 0).await? {
+    if let Some(revision) = store.create(&storage, &key, value.clone(), 0).await? {
         return Ok(Some(revision));
     }
     let Some(held) = registry.reader.read_key(&storage, &key).await? else {
@@ -332,7 +332,7 @@ pub(crate) async fn take(
     if parent(&held.decode()?) != parent(&object) {
         return Ok(None);
     }
-    match store.update(&key, revision, value, 0).await? {
+    match store.update(&storage, &key, revision, value, 0).await? {
         Swap::Done(revision) => Ok(Some(revision)),
         Swap::Changed(_) => Ok(None),
     }

@@ -12,6 +12,7 @@ use crate::auth::pki::Identity;
 use crate::auth::{Authenticator, Authorizer, Open};
 use crate::http::door::connections::Limits;
 use crate::http::faults::Faults;
+use crate::storage::at_rest::AtRest;
 
 /// How often Kubernetes compacts its store.
 const COMPACT_EVERY: Duration = Duration::from_secs(300);
@@ -43,6 +44,8 @@ pub struct Config {
     pub allow_privileged: bool,
     /// How often the store forgets old revisions, and how old they are then; zero for never.
     pub compact_every: Duration,
+    /// How the values of the store are sealed.
+    pub at_rest: Arc<AtRest>,
     /// Where events about requests go, if anywhere.
     pub audit: Option<Arc<audit::Log>>,
     /// Faults on purpose, for tests of clients.
@@ -66,6 +69,7 @@ impl Default for Config {
             advertised: None,
             allow_privileged: false,
             compact_every: COMPACT_EVERY,
+            at_rest: Arc::default(),
             audit: None,
             faults: None,
             limits: Limits::default(),

@@ -215,6 +215,11 @@ impl Cache {
         }
     }
 
+    /// Number of keys whose newest values are no objects.
+    pub(crate) fn unreadable(&self) -> usize {
+        self.state.read().unreadable.len()
+    }
+
     /// The object of a key.
     pub(crate) fn get(&self, key: &str) -> Option<Arc<Stored>> {
         self.state.read().items.get(key).cloned()
@@ -328,6 +333,11 @@ impl Cache {
 }
 
 impl Content {
+    /// Number of keys whose values are no objects.
+    pub(crate) fn unreadable(&self) -> usize {
+        self.unreadable.len()
+    }
+
     /// Adds the value of a key.
     pub(crate) fn insert(&mut self, key: &str, entry: Result<Stored, Status>) {
         match entry {

@@ -36,8 +36,8 @@ impl Entry {
         }
     }
 
-    /// True if the store has it in another version than it would be written in now, and the object
-    /// does not show that.
+    /// True if the store has it in another version than it would be written in now, or sealed
+    /// otherwise, and the object does not show that.
     pub(crate) fn is_outdated(&self) -> bool {
         let source = self.source.as_ref();
         source.is_some_and(|stored| stored.is_outdated())

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::resources::catalogue::{Resource, Storage};
 use crate::resources::convert;
 use crate::storage::reflector::Reflector;
-use crate::storage::store::Store;
+use crate::storage::store::{Raw, Store};
 use crate::storage::stored::Stored;
 use crate::storage::views;
 
@@ -134,20 +134,27 @@ impl Reader {
         key: &str,
     ) -> Result<Option<Arc<Stored>>, Status> {
         let (found, _) = self.store.get(key).await?;
-        let Some(kv) = found else { return Ok(None) };
-        self.stored_of(storage, key, &kv).map(Some)
+        let Some(raw) = found else { return Ok(None) };
+        self.stored_of(storage, key, &raw).await.map(Some)
     }
 
-    /// Decodes a value; returns the cache's copy if that has the same revision.
-    pub(crate) fn stored_of(
+    /// Opens and decodes a value; returns the cache's copy if that has the same revision and was
+    /// opened by the same rules.
+    pub(crate) async fn stored_of(
         &self,
         storage: &Arc<Storage>,
         key: &str,
-        kv: &etcd_api::mvccpb::KeyValue,
+        raw: &Raw,
     ) -> Result<Arc<Stored>, Status> {
-        match self.reflector.cache(storage)?.get(key) {
-            Some(stored) if stored.revision == kv.mod_revision => Ok(stored),
-            _ => Stored::read(storage, key, &kv.value, kv.mod_revision).map(Arc::new),
+        let cached = self.reflector.cache(storage)?.get(key);
+        let same = |stored: &Arc<Stored>| {
+            stored.revision == raw.revision && stored.is_of(self.store.at_rest())
+        };
+        match cached.filter(same) {
+            Some(stored) => Ok(stored),
+            None => Stored::open(&self.store, storage, key, raw)
+                .await
+                .map(Arc::new),
         }
     }
 }

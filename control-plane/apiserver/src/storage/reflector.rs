@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_api::etcdserverpb as pb;
-use etcd_api::mvccpb::{Event, KeyValue, event::EventType};
+use etcd_api::mvccpb::{Event, event::EventType};
 use machinery::status::Status;
 use parking_lot::RwLock;
 use pb::watch_request::RequestUnion;
@@ -25,7 +25,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::resources::catalogue::{Catalogue, ROOT, Storage, StorageId};
 use crate::storage::cache::{Cache, Content, Heard};
-use crate::storage::store::{self, Store, prefix_end};
+use crate::storage::store::{Raw, Store, prefix_end};
 use crate::storage::stored::Stored;
 use membership::Followed;
 
@@ -157,9 +157,10 @@ impl Reflector {
 
     /// Follows the store forever.
     pub(crate) async fn run(self: Arc<Reflector>) {
+        let mut retries = self.store.at_rest().retries();
         loop {
             match self.load().await {
-                Ok(revision) => self.follow_from(revision).await,
+                Ok(revision) => self.follow_from(revision, &mut retries).await,
                 Err(error) => {
                     tracing::warn!(%error, "the store cannot be read");
                     tokio::time::sleep(RETRY_AFTER).await;
@@ -169,10 +170,10 @@ impl Reflector {
     }
 
     /// Follows the store until changes are lost to a compaction.
-    async fn follow_from(&self, revision: i64) {
+    async fn follow_from(&self, revision: i64, retries: &mut watch::Receiver<u64>) {
         let mut from = revision + 1;
         loop {
-            match self.follow(&mut from).await {
+            match self.follow(&mut from, retries).await {
                 Ended::Compacted => return,
                 Ended::Lost(why) => tracing::warn!(from, why, "the watch of the store ended"),
             }
@@ -184,7 +185,7 @@ impl Reflector {
     async fn load(&self) -> Result<i64, Status> {
         let _loading = self.loading.lock().await;
         let followed = self.followed();
-        let (mut found, revision) = self.read(ROOT, &followed).await?;
+        let (mut found, revision) = self.read(ROOT, &followed, 0).await?;
         for (id, cache) in &followed.caches {
             cache.reset(found.remove(id).unwrap_or_default(), revision);
         }
@@ -192,21 +193,53 @@ impl Reflector {
         Ok(revision)
     }
 
-    /// Reads everything below a prefix as of one revision.
-    async fn read(&self, prefix: &str, followed: &Followed) -> Result<(Found, i64), Status> {
+    /// Reads collections again that have values which could not be opened, as of the revision of
+    /// the caches. Only the task that applies changes may call it. Watchers see that they missed
+    /// changes.
+    async fn mend(&self) {
+        let _loading = self.loading.lock().await;
+        let (followed, revision) = (self.followed(), self.revision());
+        for storage in followed.storages() {
+            let Some(cache) = followed.caches.get(&storage.id) else {
+                continue;
+            };
+            let before = cache.unreadable();
+            if before == 0 {
+                continue;
+            }
+            let own = Followed::default().with([storage]);
+            match self.read(&storage.prefix, &own, revision).await {
+                Ok((mut found, _)) => {
+                    let content = found.remove(&storage.id).unwrap_or_default();
+                    if content.unreadable() < before {
+                        cache.reset(content, revision);
+                    }
+                }
+                Err(error) => tracing::warn!(prefix = %storage.prefix, %error, "not read again"),
+            }
+        }
+    }
+
+    /// Reads everything below a prefix as of one revision (0: the newest).
+    async fn read(
+        &self,
+        prefix: &str,
+        followed: &Followed,
+        mut revision: i64,
+    ) -> Result<(Found, i64), Status> {
         let mut found = Found::new();
-        let (mut start, mut revision) = (prefix.to_owned(), 0);
+        let mut start = prefix.to_owned();
         loop {
             let page = self.store.list(&start, prefix, PAGE_KEYS, revision).await?;
             if revision == 0 {
                 revision = page.revision;
             }
-            for kv in &page.items {
-                let Ok(key) = std::str::from_utf8(&kv.key) else {
+            for raw in &page.items {
+                let Ok(key) = std::str::from_utf8(&raw.key) else {
                     continue;
                 };
                 for storage in followed.of_key(key) {
-                    let entry = stored(storage, key, kv);
+                    let entry = self.stored(storage, key, raw).await;
                     found.entry(storage.id).or_default().insert(key, entry);
                 }
             }
@@ -224,7 +257,7 @@ impl Reflector {
     }
 
     /// Opens a watch and applies its events. `from` is the next revision; it advances.
-    async fn follow(&self, from: &mut i64) -> Ended {
+    async fn follow(&self, from: &mut i64, retries: &mut watch::Receiver<u64>) -> Ended {
         let (requests, stream) = mpsc::channel(STREAM_REQUESTS_MAX);
         let create = pb::WatchCreateRequest {
             key: ROOT.as_bytes().to_vec().into(),
@@ -235,15 +268,10 @@ impl Reflector {
         };
         // The channel is new and has room.
         let _ = requests.try_send(request(RequestUnion::CreateRequest(create)));
-        let opened = self
-            .store
-            .client
-            .watch()
-            .watch(ReceiverStream::new(stream))
-            .await;
+        let opened = self.store.watch(ReceiverStream::new(stream)).await;
         let mut answers = match opened {
-            Ok(answers) => answers.into_inner(),
-            Err(error) => return Ended::Lost(store::status(error).message),
+            Ok(answers) => answers,
+            Err(error) => return Ended::Lost(error.message),
         };
         let mut asked: Option<Instant> = None;
         loop {
@@ -253,7 +281,7 @@ impl Reflector {
                     asked = None;
                     match answer {
                         Ok(Some(answer)) => {
-                            if let Some(ended) = self.take(answer, from) {
+                            if let Some(ended) = self.take(answer, from).await {
                                 return ended;
                             }
                         }
@@ -267,12 +295,14 @@ impl Reflector {
                     let _ = requests.try_send(request(progress));
                     asked.get_or_insert_with(Instant::now);
                 }
+                // The store owns the sender: there is one.
+                Ok(()) = retries.changed() => self.mend().await,
                 () = sleep_until(overdue) => return Ended::Lost("the store is silent".into()),
             }
         }
     }
 
-    fn take(&self, answer: pb::WatchResponse, from: &mut i64) -> Option<Ended> {
+    async fn take(&self, answer: pb::WatchResponse, from: &mut i64) -> Option<Ended> {
         if answer.compact_revision > 0 {
             return Some(Ended::Compacted);
         }
@@ -287,7 +317,7 @@ impl Reflector {
             None => answer.header.map_or(0, |header| header.revision),
             Some(last) => last.mod_revision,
         };
-        self.apply(answer.events);
+        self.apply(answer.events).await;
         self.advance(reached);
         *from = (*from).max(reached + 1);
         None
@@ -295,21 +325,25 @@ impl Reflector {
 
     /// Puts the changes of one message into the caches. The collections are those that are
     /// followed when it begins: one that joins meanwhile reads all of these changes in its list.
-    fn apply(&self, events: Vec<Event>) {
+    async fn apply(&self, events: Vec<Event>) {
         let followed = self.followed();
         let mut changes: HashMap<StorageId, Vec<Heard>> = HashMap::new();
         for event in events {
-            let Some(kv) = &event.kv else { continue };
-            let Ok(key) = std::str::from_utf8(&kv.key) else {
+            let is_put = event.r#type() == EventType::Put;
+            let Some(raw) = event.kv.map(Raw::from) else {
+                continue;
+            };
+            let Ok(key) = std::str::from_utf8(&raw.key) else {
                 continue;
             };
             for storage in followed.of_key(key) {
                 let heard = Heard {
                     key: Arc::from(key),
-                    revision: kv.mod_revision,
-                    entry: match event.r#type() {
-                        EventType::Delete => Ok(None),
-                        EventType::Put => stored(storage, key, kv).map(Some),
+                    revision: raw.revision,
+                    entry: if is_put {
+                        self.stored(storage, key, &raw).await.map(Some)
+                    } else {
+                        Ok(None)
                     },
                 };
                 changes.entry(storage.id).or_default().push(heard);
@@ -320,6 +354,12 @@ impl Reflector {
                 cache.apply(changes);
             }
         }
+    }
+
+    /// Opens and reads a value of a collection.
+    async fn stored(&self, storage: &Arc<Storage>, key: &str, raw: &Raw) -> Result<Stored, Status> {
+        let read = Stored::open(&self.store, storage, key, raw).await;
+        read.inspect_err(|error| tracing::error!(key, %error, "a value of the store is no object"))
     }
 
     fn advance(&self, revision: i64) {
@@ -336,12 +376,6 @@ async fn sleep_until(at: Option<Instant>) {
         Some(at) => tokio::time::sleep_until(at).await,
         None => std::future::pending().await,
     }
-}
-
-/// Reads a value of a collection.
-fn stored(storage: &Arc<Storage>, key: &str, kv: &KeyValue) -> Result<Stored, Status> {
-    let read = Stored::read(storage, key, &kv.value, kv.mod_revision);
-    read.inspect_err(|error| tracing::error!(key, %error, "a value of the store is no object"))
 }
 
 fn request(union: RequestUnion) -> pb::WatchRequest {

@@ -1,4 +1,7 @@
-//! The calls to the store that an apiserver needs. It knows no objects.
+//! The calls to the store that an apiserver needs. It knows no objects. Values are sealed on their
+//! way in, and read through [`Store::open`] alone: see `at_rest`.
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use etcd_api::etcdserverpb as pb;
@@ -6,6 +9,11 @@ use etcd_api::mvccpb::KeyValue;
 use machinery::status::Status;
 use pb::compare::{CompareResult, CompareTarget, TargetUnion};
 use pb::{request_op, response_op};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Streaming;
+
+use crate::resources::catalogue::Storage;
+use crate::storage::at_rest::{AtRest, Opened};
 
 /// etcd's messages for a compacted revision and a future one. Both have the same code; etcd's own
 /// clients compare the texts, too.
@@ -17,12 +25,30 @@ pub(crate) enum Swap {
     /// The key had that revision; the write got this one.
     Done(i64),
     /// The key has another revision; this is its value.
-    Changed(Option<KeyValue>),
+    Changed(Option<Raw>),
+}
+
+/// A key with its value as the store has it, sealed or not.
+pub(crate) struct Raw {
+    pub(crate) key: Bytes,
+    /// Revision of the last change.
+    pub(crate) revision: i64,
+    value: Bytes,
+}
+
+impl From<KeyValue> for Raw {
+    fn from(kv: KeyValue) -> Raw {
+        Raw {
+            key: kv.key,
+            revision: kv.mod_revision,
+            value: kv.value,
+        }
+    }
 }
 
 /// A page of keys and values.
 pub(crate) struct Page {
-    pub(crate) items: Vec<KeyValue>,
+    pub(crate) items: Vec<Raw>,
     /// True if more keys follow.
     pub(crate) more: bool,
     /// Number of keys from the start of the page on.
@@ -34,12 +60,38 @@ pub(crate) struct Page {
 /// Calls to the store.
 #[derive(Clone)]
 pub(crate) struct Store {
-    pub(crate) client: etcd_api::Client,
+    client: etcd_api::Client,
+    at_rest: Arc<AtRest>,
 }
 
 impl Store {
+    /// A store whose values are sealed and opened by these rules.
+    pub(crate) fn new(client: etcd_api::Client, at_rest: Arc<AtRest>) -> Store {
+        Store { client, at_rest }
+    }
+
+    /// The rules by which values are sealed.
+    pub(crate) fn at_rest(&self) -> &AtRest {
+        &self.at_rest
+    }
+
+    /// Opens a value of a collection.
+    pub(crate) async fn open(&self, storage: &Storage, raw: &Raw) -> Result<Opened, Status> {
+        let key = String::from_utf8_lossy(&raw.key);
+        self.at_rest.open(&storage.kind, &key, &raw.value).await
+    }
+
+    /// Opens a watch with these requests.
+    pub(crate) async fn watch(
+        &self,
+        requests: ReceiverStream<pb::WatchRequest>,
+    ) -> Result<Streaming<pb::WatchResponse>, Status> {
+        let opened = self.client.watch().watch(requests).await;
+        Ok(opened.map_err(status)?.into_inner())
+    }
+
     /// Returns the value of a key, and the revision of the store.
-    pub(crate) async fn get(&self, key: &str) -> Result<(Option<KeyValue>, i64), Status> {
+    pub(crate) async fn get(&self, key: &str) -> Result<(Option<Raw>, i64), Status> {
         let request = pb::RangeRequest {
             key: key.as_bytes().to_vec().into(),
             ..Default::default()
@@ -77,27 +129,31 @@ impl Store {
         self.range(request).await
     }
 
-    /// Creates a key; `None` if it exists.
+    /// Creates a key of a collection; `None` if it exists.
     pub(crate) async fn create(
         &self,
+        storage: &Storage,
         key: &str,
         value: Vec<u8>,
         lease: i64,
     ) -> Result<Option<i64>, Status> {
+        let value = self.at_rest.seal(&storage.kind, key, value).await?;
         let answer = self
             .txn(key, 0, Some(put(key, value, lease)), false)
             .await?;
         Ok(answer.succeeded.then(|| revision_of(&answer)))
     }
 
-    /// Replaces the value of a key if it still has the expected revision.
+    /// Replaces the value of a key of a collection if it still has the expected revision.
     pub(crate) async fn update(
         &self,
+        storage: &Storage,
         key: &str,
         expected: i64,
         value: Vec<u8>,
         lease: i64,
     ) -> Result<Swap, Status> {
+        let value = self.at_rest.seal(&storage.kind, key, value).await?;
         let answer = self
             .txn(key, expected, Some(put(key, value, lease)), true)
             .await?;
@@ -148,7 +204,7 @@ impl Store {
             .map_err(status)?
             .into_inner();
         Ok(Page {
-            items: answer.kvs,
+            items: answer.kvs.into_iter().map(Raw::from).collect(),
             more: answer.more,
             count: answer.count,
             revision: answer.header.map_or(0, |header| header.revision),
@@ -250,7 +306,9 @@ fn swap(answer: pb::TxnResponse) -> Swap {
         .responses
         .into_iter()
         .find_map(|one| match one.response {
-            Some(response_op::Response::ResponseRange(range)) => range.kvs.into_iter().next(),
+            Some(response_op::Response::ResponseRange(range)) => {
+                range.kvs.into_iter().next().map(Raw::from)
+            }
             _ => None,
         });
     Swap::Changed(read)

@@ -40,8 +40,10 @@ use serde_json::Value;
 
 use crate::resources::catalogue::Storage;
 use crate::resources::fields;
+use crate::storage::at_rest::{AtRest, Sealing};
 use crate::storage::cells::Cells;
 use crate::storage::entry::{self, Entry};
+use crate::storage::store::{Raw, Store};
 use crate::storage::views::Views;
 
 /// Upper bound of the bytes of encodings that all objects of the process keep together.
@@ -60,6 +62,7 @@ pub(crate) struct Stored {
     pub(crate) revision: i64,
     /// The `apiVersion` that it was written in, of custom resources.
     written_in: Option<Box<str>>,
+    sealing: Sealing,
     body: Body,
     text: OnceLock<Text>,
     cells: OnceLock<Box<Cells>>,
@@ -101,7 +104,20 @@ impl Text {
 }
 
 impl Stored {
-    /// Reads a value of the store, protobuf or JSON. Canonical bytes are not decoded.
+    /// Opens and reads a value of the store.
+    pub(crate) async fn open(
+        store: &Store,
+        storage: &Arc<Storage>,
+        key: &str,
+        raw: &Raw,
+    ) -> Result<Stored, Status> {
+        let opened = store.open(storage, raw).await?;
+        let mut stored = Stored::read(storage, key, &opened.value, raw.revision)?;
+        stored.sealing = opened.sealing;
+        Ok(stored)
+    }
+
+    /// Reads an opened value, protobuf or JSON. Canonical bytes are not decoded.
     pub(crate) fn read(
         storage: &Arc<Storage>,
         key: &str,
@@ -132,6 +148,7 @@ impl Stored {
             key,
             revision,
             written_in: None,
+            sealing: Sealing::default(),
             body,
             text: OnceLock::new(),
             cells: OnceLock::new(),
@@ -188,6 +205,7 @@ impl Stored {
         let key = Arc::clone(&self.key);
         let mut at = Stored::with_body(Arc::clone(&self.storage), key, revision, body);
         at.written_in.clone_from(&self.written_in);
+        at.sealing = self.sealing;
         at.is_view = self.is_view;
         Ok(at)
     }
@@ -224,12 +242,19 @@ impl Stored {
         Ok(Arc::new(entry))
     }
 
-    /// True if the store has it in another version than it would be written in now, and the object
-    /// in memory does not show that.
+    /// True if the store has it in another version than it would be written in now, or sealed
+    /// otherwise, and the object in memory does not show that.
     pub(crate) fn is_outdated(&self) -> bool {
         let written = self.written_in.as_deref();
-        !self.storage.keeps_version
-            && written.is_some_and(|written| *written != *self.storage.stored_in())
+        let in_other_version = !self.storage.keeps_version
+            && written.is_some_and(|written| *written != *self.storage.stored_in());
+        in_other_version || self.sealing.stale
+    }
+
+    /// True if the rules by which it was opened are still those of the store: only then it is known
+    /// how a write would seal it.
+    pub(crate) fn is_of(&self, at_rest: &AtRest) -> bool {
+        self.sealing.generation == at_rest.generation()
     }
 
     /// The object as JSON.

@@ -173,12 +173,18 @@ async fn pay_one(
         };
         let value = entry::encode(storage, &with_used(&known, &sum))?;
         let store = &context.reader.store;
-        match store.update(&quota.key, quota.revision, value, 0).await? {
+        match store
+            .update(storage, &quota.key, quota.revision, value, 0)
+            .await?
+        {
             Swap::Done(_) => return Ok(()),
             // It was deleted: it limits nothing.
             Swap::Changed(None) => return Ok(()),
             Swap::Changed(Some(newer)) => {
-                quota = context.reader.stored_of(storage, &quota.key, &newer)?;
+                quota = context
+                    .reader
+                    .stored_of(storage, &quota.key, &newer)
+                    .await?;
             }
         }
     }

@@ -232,11 +232,11 @@ impl Listing {
                 revision = page.revision;
             }
             let (total, read) = (page.items.len(), page.count);
-            let found = page.items.iter().map(|kv| {
-                let key = String::from_utf8_lossy(&kv.key);
-                api.reader().stored_of(storage, &key, kv)
-            });
-            let found = found.collect::<Result<Vec<_>, _>>()?;
+            let mut found = Vec::with_capacity(total);
+            for raw in &page.items {
+                let key = String::from_utf8_lossy(&raw.key);
+                found.push(api.reader().stored_of(storage, &key, raw).await?);
+            }
             let found = self.selectable(resource, found).await?;
             for (at, entry) in found.into_iter().enumerate() {
                 start = format!("{}\0", entry.key);

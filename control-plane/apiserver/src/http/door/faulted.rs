@@ -223,7 +223,9 @@ impl Faulted<'_> {
         let value = entry::encode(storage, &current.object)?;
         let lease = registry.lease_for(storage).await?;
         let store = &registry.reader.store;
-        let swap = store.update(&key, current.revision, value, lease).await?;
+        let swap = store
+            .update(storage, &key, current.revision, value, lease)
+            .await?;
         // Otherwise a real writer was faster.
         Ok(matches!(swap, Swap::Done(_)))
     }

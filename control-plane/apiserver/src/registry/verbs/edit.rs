@@ -73,6 +73,9 @@ impl Registry {
         edit: &mut dyn Edit,
     ) -> Result<Edited, Status> {
         let cached = self.reader.reflector.cache(storage)?.get(key);
+        // One that was opened by earlier rules does not say whether a write without changes would
+        // seal it otherwise.
+        let cached = cached.filter(|one| one.is_of(self.reader.store.at_rest()));
         let mut newest = cached.is_none();
         let mut current = match cached {
             Some(cached) => Some(cached.entry()?),
@@ -148,7 +151,7 @@ impl Registry {
                 let store = &self.reader.store;
                 let put = async |object: &Value| {
                     let value = entry::encode(storage, object)?;
-                    store.update(key, revision, value, lease).await
+                    store.update(storage, key, revision, value, lease).await
                 };
                 let swap = match put(&object).await {
                     Err(error) if fits_without_managers(&error, &mut object) => put(&object).await,
@@ -173,8 +176,8 @@ impl Registry {
                     Some(_) => Edited::Updated(entry),
                 }))
             }
-            (Swap::Changed(Some(kv)), _) => Ok(Err(Some(
-                self.reader.stored_of(storage, key, &kv)?.entry()?,
+            (Swap::Changed(Some(raw)), _) => Ok(Err(Some(
+                self.reader.stored_of(storage, key, &raw).await?.entry()?,
             ))),
             _ => Ok(Err(None)),
         }
@@ -196,7 +199,8 @@ fn kept(current: Option<&Arc<Entry>>) -> Result<Arc<Entry>, Status> {
 }
 
 /// True if a write would change nothing but the `resourceVersion` that the store assigns. An object
-/// in another version than the stored one is written again: that is how storage is migrated.
+/// that is stored in another version, or sealed otherwise, is written again: that is how storage is
+/// migrated and how keys are rotated.
 fn same(current: &Entry, new: &Value) -> bool {
     if current.is_outdated() {
         return false;

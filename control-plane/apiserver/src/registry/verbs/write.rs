@@ -166,7 +166,11 @@ impl Writer<'_> {
     ) -> Result<Option<i64>, Status> {
         let value = entry::encode(storage, stored)?;
         let lease = self.registry.lease_for(storage).await?;
-        self.registry.reader.store.create(key, value, lease).await
+        self.registry
+            .reader
+            .store
+            .create(storage, key, value, lease)
+            .await
     }
 
     /// Prepares, admits and validates a new object, and allocates what it needs. An applied one has

@@ -72,7 +72,7 @@ impl Reflector {
             // store by now, and so in the list.
             for storage in joining {
                 let own = Followed::default().with([storage]);
-                let (mut found, revision) = self.read(&storage.prefix, &own).await?;
+                let (mut found, revision) = self.read(&storage.prefix, &own, 0).await?;
                 let content = found.remove(&storage.id).unwrap_or_default();
                 self.cache(storage)?.reset(content, revision);
                 reached = reached.max(revision);
@@ -112,6 +112,11 @@ impl Followed {
             of_prefix.push(Arc::clone(storage));
         }
         followed
+    }
+
+    /// Every collection.
+    pub(super) fn storages(&self) -> impl Iterator<Item = &Arc<Storage>> {
+        self.by_prefix.values().flatten()
     }
 
     /// The collections that a key belongs to.

@@ -204,9 +204,7 @@ fn schemas() -> Schemas {
 /// A webhook at this address, with a reflector that it does not own.
 fn webhook(address: &str, patience: Duration) -> (Webhook, Arc<Reflector>) {
     let channel = Channel::from_static("http://127.0.0.1:1").connect_lazy();
-    let store = Store {
-        client: etcd_api::Client::new(channel),
-    };
+    let store = Store::new(etcd_api::Client::new(channel), Arc::default());
     let reflector = Arc::new(Reflector::new(store.clone(), Catalogue::default()));
     let config = json!({"url": format!("https://{address}/convert")});
     let webhook = Webhook {
