@@ -115,6 +115,13 @@ impl Schema {
         prune::prune(&self.root, object, true)
     }
 
+    /// Makes an object of another version one of this: removes the fields that the schema does not
+    /// have, and nulls from fields that allow none and have no default.
+    pub fn coerce(&self, object: &mut Value) {
+        self.prune(object);
+        defaults::drop_nulls(&self.root, object);
+    }
+
     /// The paths of the fields that [`Schema::prune`] would remove.
     pub fn unknown(&self, object: &Value) -> Vec<String> {
         self.prune(&mut object.clone())
@@ -124,6 +131,12 @@ impl Schema {
     pub fn default(&self, object: &mut Value) {
         defaults::drop_nulls(&self.root, object);
         defaults::fill(&self.root, object);
+    }
+
+    /// True if both schemas keep the same fields and fill in the same defaults, whatever else they
+    /// say about values.
+    pub fn keeps_like(&self, other: &Schema) -> bool {
+        self.root.keeps_like(&other.root)
     }
 
     /// What is wrong with the object; empty if nothing is.

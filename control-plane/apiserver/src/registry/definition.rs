@@ -11,6 +11,7 @@ pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 pub(crate) const NAMES_ACCEPTED: &str = "NamesAccepted";
 pub(crate) const ESTABLISHED: &str = "Established";
 pub(crate) const TERMINATING: &str = "Terminating";
+pub(crate) const APPROVAL_CONFORMANT: &str = "KubernetesAPIApprovalPolicyConformant";
 
 /// A condition without its time.
 #[derive(Debug, Clone, PartialEq, Eq)]

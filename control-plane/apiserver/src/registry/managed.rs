@@ -39,7 +39,7 @@ struct Kinds {
     resource: Arc<Resource>,
     /// All resources of the same collection.
     all: Vec<Arc<Resource>>,
-    /// What a webhook converted, and what it is to convert.
+    /// What was converted, and what is to be converted.
     conversions: Mutex<Vec<Conversion>>,
 }
 
@@ -47,7 +47,7 @@ struct Kinds {
 struct Conversion {
     object: Value,
     api_version: String,
-    /// `None` until the webhook was asked.
+    /// `None` until the converter was asked.
     result: Option<Value>,
 }
 
@@ -111,7 +111,7 @@ impl Kinds {
         self.all.iter().find(named)
     }
 
-    /// What the webhook made of an object. If it was not asked yet, it will be.
+    /// What the converter made of an object. If it was not asked yet, it will be.
     fn converted(&self, object: &Value, api_version: &str) -> Option<Value> {
         let mut all = self.conversions.lock();
         let mut known = all.iter();
@@ -127,16 +127,16 @@ impl Kinds {
         None
     }
 
-    /// Asks the webhook for what is missing; false if nothing is.
+    /// Asks the converter for what is missing; false if nothing is.
     async fn convert_missing(&self) -> Result<bool, Status> {
         let mut all = std::mem::take(&mut *self.conversions.lock());
         let mut asked = false;
         for one in &mut all {
             let to = self.of(&one.api_version);
-            let (None, Some(webhook)) = (&one.result, to.and_then(|to| to.webhook())) else {
+            let (None, Some(served)) = (&one.result, to.and_then(|to| to.converted())) else {
                 continue;
             };
-            one.result = Some(webhook.convert(one.object.clone()).await?);
+            one.result = Some(served.convert(one.object.clone()).await?);
             asked = true;
         }
         *self.conversions.lock() = all;
@@ -165,7 +165,7 @@ impl Versions for Kinds {
     }
 
     fn convert(&self, object: &Value, api_version: &str) -> Option<Value> {
-        if self.of(api_version)?.webhook().is_some() {
+        if self.of(api_version)?.converted().is_some() {
             return self.converted(object, api_version);
         }
         let from = self.of(object::api_version(object))?;
@@ -308,7 +308,7 @@ impl Writer<'_> {
     }
 
     /// Runs a write that managers of other versions may be concerned by. Whenever it needs an object
-    /// that only a webhook converts, that is asked, and the write is run again. This ends: each
+    /// that only a converter makes, that is asked, and the write is run again. This ends: each
     /// conversion is asked for once, and a write needs few.
     async fn with_kinds<T>(
         &self,

@@ -13,7 +13,7 @@ use machinery::status::Status;
 use machinery::structural::Schema;
 use parking_lot::RwLock;
 
-use super::convert::{ByWebhook, Conversion};
+use super::convert::{Conversion, ConvertedVersion};
 use super::custom::Custom;
 use super::fields::Selectable;
 
@@ -50,7 +50,7 @@ pub(crate) struct Storage {
     pub(crate) json: bool,
     /// The table does not have the kind.
     pub(crate) custom: bool,
-    /// Objects keep the version that they were stored in: a webhook converts them for requests.
+    /// Objects keep the version that they were stored in: they are converted for requests.
     pub(crate) keeps_version: bool,
     /// The fields of the stored version that selectors may name.
     pub(crate) selectable: Selectable,
@@ -194,8 +194,8 @@ impl Storage {
         }
     }
 
-    /// The collection of a custom resource whose objects a webhook converts: each is in the version
-    /// that it was stored in.
+    /// The collection of a custom resource whose versions have different fields: each object is in
+    /// the version that it was stored in.
     pub(crate) fn converted(kind: Arc<Kind>, selectable: Selectable) -> Storage {
         Storage {
             keeps_version: true,
@@ -237,9 +237,9 @@ impl Resource {
         self.kind.subresource("status").is_some()
     }
 
-    /// The webhook that converts its objects, if one does.
-    pub(crate) fn webhook(&self) -> Option<&ByWebhook> {
-        self.custom.as_ref()?.webhook.as_ref()
+    /// How its objects are converted, if its versions have different fields.
+    pub(crate) fn converted(&self) -> Option<&ConvertedVersion> {
+        self.custom.as_ref()?.converted.as_ref()
     }
 
     /// What the fields of a custom resource are, if its definition says it.

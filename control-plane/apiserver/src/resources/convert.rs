@@ -1,8 +1,8 @@
 //! Converts kinds that are served in several versions and stored in one: among ours, events and
 //! autoscalers.
 //!
-//! The objects of custom resources are the same in all versions, or a webhook converts them. The
-//! plain functions leave those of a webhook as they are; [`served`] and [`stored`] ask it.
+//! The objects of custom resources are the same in all versions, or a [`Converter`] converts them.
+//! The plain functions leave those as they are; [`served`] and [`stored`] ask the converter.
 
 use std::fmt;
 use std::future::Future;
@@ -42,18 +42,18 @@ pub(crate) trait Converter: Send + Sync + fmt::Debug {
 pub(crate) type Converted<'a> =
     Pin<Box<dyn Future<Output = Result<Vec<Value>, Status>> + Send + 'a>>;
 
-/// How a webhook serves a version of a custom resource.
+/// A version of a custom resource whose versions have different fields.
 #[derive(Debug, Clone)]
-pub(crate) struct ByWebhook {
+pub(crate) struct ConvertedVersion {
     pub(crate) converter: Arc<dyn Converter>,
     /// The collection as this version shows it. Each change of a definition makes another one, so
-    /// that no object is taken for current that an earlier webhook converted.
+    /// that no object is taken for current that was converted by an earlier one.
     pub(crate) view: Arc<Storage>,
     /// Objects may get defaults when they are read.
     pub(crate) fills_in: bool,
 }
 
-impl ByWebhook {
+impl ConvertedVersion {
     /// One object in the version of the view.
     pub(crate) async fn convert(&self, object: Value) -> Result<Value, Status> {
         one(&*self.converter, object, &self.view.kind.api_version()).await
@@ -127,19 +127,20 @@ pub(crate) fn to_stored(resource: &Resource, mut object: Value) -> Value {
     object
 }
 
-/// Converts an object of any version to that of the resource, by its webhook if it has one.
+/// Converts an object of any version to that of the resource, by its converter if it has one.
 pub(crate) async fn served(resource: &Resource, object: &Arc<Value>) -> Result<Arc<Value>, Status> {
-    match resource.webhook() {
-        Some(webhook) => webhook.convert(Value::clone(object)).await.map(Arc::new),
+    match resource.converted() {
+        Some(served) => served.convert(Value::clone(object)).await.map(Arc::new),
         None => Ok(to_served(resource, object)),
     }
 }
 
-/// Converts an object of the resource's version to the stored version, by a webhook if it has one.
+/// Converts an object of the resource's version to the stored version, by its converter if it has
+/// one.
 pub(crate) async fn stored(resource: &Resource, object: Value) -> Result<Value, Status> {
-    match (resource.webhook(), &resource.storage) {
-        (Some(webhook), Some(storage)) => {
-            one(&*webhook.converter, object, &storage.kind.api_version()).await
+    match (resource.converted(), &resource.storage) {
+        (Some(served), Some(storage)) => {
+            one(&*served.converter, object, &storage.kind.api_version()).await
         }
         _ => Ok(to_stored(resource, object)),
     }
@@ -151,8 +152,8 @@ pub(crate) async fn between(
     to: &Resource,
     object: Value,
 ) -> Result<Value, Status> {
-    if let Some(webhook) = to.webhook() {
-        return webhook.convert(object).await;
+    if let Some(served) = to.converted() {
+        return served.convert(object).await;
     }
     let stored = Arc::new(to_stored(from, object));
     Ok(Arc::unwrap_or_clone(to_served(to, &stored)))

@@ -10,7 +10,7 @@ use machinery::structural::Schema;
 use serde_json::Value;
 
 use super::catalogue::{Resource, Storage};
-use super::convert::{ByWebhook, Conversion, Converter};
+use super::convert::{Conversion, ConvertedVersion, Converter};
 use super::fields::Field;
 use super::json_path::JsonPath;
 
@@ -87,7 +87,7 @@ pub(crate) struct Custom {
     /// What the fields are; `None` for a resource that keeps them all.
     pub(crate) schema: Option<Arc<Schema>>,
     /// Converts the objects if versions have different fields.
-    pub(crate) webhook: Option<ByWebhook>,
+    pub(crate) converted: Option<ConvertedVersion>,
     /// Objects may get defaults when they are read: they may be older than the schema.
     pub(crate) fills_in: bool,
     /// No objects may be created.
@@ -147,12 +147,12 @@ impl Definition {
             let fills_in = version.schema.as_ref().is_some_and(may_fill_in);
             let custom = Custom {
                 schema: schemas.get(&kind.api_version()).cloned().flatten(),
-                webhook: converter.map(|converter| ByWebhook {
+                converted: converter.map(|converter| ConvertedVersion {
                     converter: Arc::clone(converter),
                     view: Arc::new(Storage::custom(Arc::clone(&kind), selectable(version))),
                     fills_in,
                 }),
-                // What a webhook converts has its defaults.
+                // What is converted has its defaults.
                 fills_in: fills_in && converter.is_none(),
                 terminating: self.terminating,
                 scale: self.scale(version)?,

@@ -79,8 +79,8 @@ impl Entry {
 }
 
 /// Encodes an object for the store, without `resourceVersion`: the store counts revisions itself.
-/// What a webhook converts is stored in the version that it has: a deletion marks an object in the
-/// version that it was stored in, and needs no webhook.
+/// Objects whose versions have different fields are stored in the version that they have: a deletion
+/// marks an object in the version that it was stored in, and needs no conversion.
 pub(crate) fn encode(storage: &Storage, object: &Value) -> Result<Vec<u8>, Status> {
     let mut object = object.clone();
     let metadata = object::metadata_mut(&mut object);

@@ -67,7 +67,7 @@ pub(crate) struct Stored {
     text: OnceLock<Text>,
     cells: OnceLock<Box<Cells>>,
     decoded: OnceLock<Arc<Value>>,
-    /// What a webhook made of it.
+    /// The object in other versions.
     views: OnceLock<Box<Views>>,
     is_view: bool,
 }
@@ -158,7 +158,7 @@ impl Stored {
         }
     }
 
-    /// The object as a webhook converted it, in a version of the collection.
+    /// The object as it was converted, in a version of the collection.
     pub(crate) fn seen(&self, view: &Arc<Storage>, object: &Value) -> Stored {
         let body = Body::of(view, object, false);
         let key = Arc::clone(&self.key);
@@ -167,7 +167,7 @@ impl Stored {
         seen
     }
 
-    /// True if a webhook made it of another one.
+    /// True if it was converted from another version.
     pub(crate) fn is_view(&self) -> bool {
         self.is_view
     }

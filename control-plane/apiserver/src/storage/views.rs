@@ -1,8 +1,9 @@
-//! Objects in the version of a request, where a webhook converts them.
+//! Objects in the version of a request, where the versions of a custom resource have different
+//! fields.
 //!
 //! A view is kept with the object that it was made of, within the bound for all kept forms: it
 //! lives as long as that revision is the newest one, or a change that watches may still be told of.
-//! Watchers that wait for the same view share one call of the webhook.
+//! Watchers that wait for the same view share one conversion, which may be the call of a webhook.
 
 use std::sync::Arc;
 
@@ -13,11 +14,11 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::resources::catalogue::{Resource, StorageId};
-use crate::resources::convert::{self, ByWebhook};
+use crate::resources::convert::{self, ConvertedVersion};
 use crate::storage::entry::Entry;
 use crate::storage::stored::{Stored, give_back, take_room};
 
-/// Upper bound of the objects in one call of a webhook, in bytes of JSON. A single object may be
+/// Upper bound of the objects in one conversion, in bytes of JSON. A single object may be
 /// larger. An answer of the same size is far below what is read of an answer.
 const CALL_BYTES_MAX: usize = 4 << 20;
 
@@ -30,13 +31,13 @@ enum View {
     Making(Making),
 }
 
-/// A call of the webhook that somebody waits for.
+/// A conversion that somebody waits for.
 type Making = Shared<BoxFuture<'static, Result<Arc<Stored>, Status>>>;
 
 /// An object as the resource's version shows it.
 pub(crate) async fn of(resource: &Resource, stored: &Arc<Stored>) -> Result<Arc<Stored>, Status> {
-    match resource.webhook() {
-        Some(webhook) if !is_in(webhook, stored) => stored.views().get(webhook, stored).await,
+    match resource.converted() {
+        Some(served) if !is_in(served, stored) => stored.views().get(served, stored).await,
         _ => Ok(Arc::clone(stored)),
     }
 }
@@ -46,15 +47,15 @@ pub(crate) async fn of_all(
     resource: &Resource,
     mut all: Vec<Arc<Stored>>,
 ) -> Result<Vec<Arc<Stored>>, Status> {
-    let Some(webhook) = resource.webhook() else {
+    let Some(served) = resource.converted() else {
         return Ok(all);
     };
     let mut missing = Vec::new();
     for (at, stored) in all.iter_mut().enumerate() {
-        if is_in(webhook, stored) {
+        if is_in(served, stored) {
             continue;
         }
-        match stored.views().made(webhook.view.id) {
+        match stored.views().made(served.view.id) {
             Some(view) => *stored = view,
             None => missing.push(at),
         }
@@ -62,7 +63,7 @@ pub(crate) async fn of_all(
     let mut missing = missing.as_slice();
     while !missing.is_empty() {
         let (call, rest) = missing.split_at(fitting(&all, missing));
-        convert_all(webhook, &mut all, call).await?;
+        convert_all(served, &mut all, call).await?;
         missing = rest;
     }
     Ok(all)
@@ -70,16 +71,16 @@ pub(crate) async fn of_all(
 
 /// An object of a write as the resource's version shows it.
 pub(crate) async fn of_entry(resource: &Resource, entry: &Entry) -> Result<Arc<Value>, Status> {
-    match (&entry.source, resource.webhook()) {
+    match (&entry.source, resource.converted()) {
         (Some(source), Some(_)) => Ok(Arc::new(of(resource, source).await?.decode()?)),
         _ => convert::served(resource, &entry.object).await,
     }
 }
 
-/// True if an object needs no view: the collection has it in the version of the webhook's view,
+/// True if an object needs no view: the collection has it in the version of the view,
 /// with all defaults.
-fn is_in(webhook: &ByWebhook, stored: &Stored) -> bool {
-    stored.is_view() || !webhook.fills_in && stored.is_written_in(&webhook.view.kind)
+fn is_in(served: &ConvertedVersion, stored: &Stored) -> bool {
+    stored.is_view() || !served.fills_in && stored.is_written_in(&served.view.kind)
 }
 
 /// How many of the objects fit into one call, at least one.
@@ -94,16 +95,16 @@ fn fitting(all: &[Arc<Stored>], missing: &[usize]) -> usize {
 
 /// Replaces some objects by their views.
 async fn convert_all(
-    webhook: &ByWebhook,
+    served: &ConvertedVersion,
     all: &mut [Arc<Stored>],
     which: &[usize],
 ) -> Result<(), Status> {
     let objects = which.iter().map(|at| all[*at].decode());
     let objects = objects.collect::<Result<Vec<_>, _>>()?;
-    let version = webhook.view.kind.api_version();
-    let converted = webhook.converter.convert(objects, &version).await?;
+    let version = served.view.kind.api_version();
+    let converted = served.converter.convert(objects, &version).await?;
     for (at, object) in which.iter().zip(converted) {
-        let view = Arc::new(all[*at].seen(&webhook.view, &object));
+        let view = Arc::new(all[*at].seen(&served.view, &object));
         all[*at].views().keep(&view);
         all[*at] = view;
     }
@@ -126,16 +127,20 @@ impl Views {
     }
 
     /// The view, which is made once for all that wait for it.
-    async fn get(&self, webhook: &ByWebhook, stored: &Arc<Stored>) -> Result<Arc<Stored>, Status> {
+    async fn get(
+        &self,
+        served: &ConvertedVersion,
+        stored: &Arc<Stored>,
+    ) -> Result<Arc<Stored>, Status> {
         let making = {
             let mut all = self.0.lock();
-            let found = all.iter().find(|(id, _)| *id == webhook.view.id);
+            let found = all.iter().find(|(id, _)| *id == served.view.id);
             match found.map(|(_, view)| view) {
                 Some(View::Made(view)) => return Ok(Arc::clone(view)),
                 Some(View::Making(making)) => making.clone(),
                 None => {
-                    let making = make(webhook.clone(), Arc::clone(stored));
-                    all.push((webhook.view.id, View::Making(making.clone())));
+                    let making = make(served.clone(), Arc::clone(stored));
+                    all.push((served.view.id, View::Making(making.clone())));
                     making
                 }
             }
@@ -179,16 +184,16 @@ impl View {
     }
 }
 
-/// Calls the webhook in a task: who waits may give up, and others wait on.
-fn make(webhook: ByWebhook, stored: Arc<Stored>) -> Making {
+/// Converts in a task: who waits may give up, and others wait on.
+fn make(served: ConvertedVersion, stored: Arc<Stored>) -> Making {
     let making = tokio::spawn(async move {
         let ended = Ended {
-            id: webhook.view.id,
+            id: served.view.id,
             stored,
         };
         let stored = &ended.stored;
-        let object = webhook.convert(stored.decode()?).await?;
-        let view = Arc::new(stored.seen(&webhook.view, &object));
+        let object = served.convert(stored.decode()?).await?;
+        let view = Arc::new(stored.seen(&served.view, &object));
         stored.views().keep(&view);
         Ok(view)
     });

@@ -1,11 +1,12 @@
-//! Conversion webhooks: programs outside that convert the objects of a custom resource between
-//! versions with different fields.
+//! Converts the objects of a custom resource between versions with different fields: by a webhook, a
+//! program outside, or by leaving out fields (strategy `None`).
 //!
 //! An object is stored in the version that was the stored one when it was written. A request for
-//! another version gets what the webhook makes of it. As in Kubernetes, an object gets the defaults of
-//! the version that it is in before it is converted, and loses afterwards what the schema of the
+//! another version gets what the converter makes of it. As in Kubernetes, an object gets the defaults
+//! of the version that it is in before it is converted, and loses afterwards what the schema of the
 //! wanted version does not have.
 
+mod none;
 mod review;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,7 @@ use crate::storage::reader::Reader;
 use crate::storage::reflector::Reflector;
 use crate::storage::store::Store;
 use crate::webhook::Endpoint;
+use none::Unconverted;
 use review::Question;
 
 /// How long a call may take. Kubernetes has no setting for it either.
@@ -34,8 +36,20 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const TIME_IS_OVER: &str = "context deadline exceeded";
 const WHILE_WAITING: &str = " (Client.Timeout exceeded while awaiting headers)";
 
+/// The converter of a definition; `None` if objects are the same in all its versions.
+pub(crate) fn converter(
+    definition: &Value,
+    schemas: &Schemas,
+    reader: &Reader,
+) -> Option<Arc<dyn Converter>> {
+    match Webhook::of(definition, schemas, reader) {
+        Some(webhook) => Some(Arc::new(webhook)),
+        None => Some(Arc::new(Unconverted::of(schemas)?)),
+    }
+}
+
 /// The webhook of one definition.
-pub(crate) struct Webhook {
+struct Webhook {
     /// Where it is, or why it cannot be called.
     endpoint: Result<Endpoint, String>,
     /// The first version of reviews that both sides know.
@@ -56,12 +70,8 @@ impl fmt::Debug for Webhook {
 }
 
 impl Webhook {
-    /// The webhook of a definition; `None` if its versions have the same fields.
-    pub(crate) fn of(
-        definition: &Value,
-        schemas: &Schemas,
-        reader: &Reader,
-    ) -> Option<Arc<dyn Converter>> {
+    /// The webhook of a definition; `None` if it has none.
+    fn of(definition: &Value, schemas: &Schemas, reader: &Reader) -> Option<Webhook> {
         let conversion = object::at(definition, &["spec", "conversion"])?;
         if object::text(conversion, &["strategy"]) != "Webhook" {
             return None;
@@ -69,21 +79,18 @@ impl Webhook {
         let config = object::at(conversion, &["webhook", "clientConfig"]).cloned();
         let config = with_bundle(config.unwrap_or_default());
         let versions = object::items(conversion, &["webhook", "conversionReviewVersions"]);
-        Some(Arc::new(Webhook {
+        Some(Webhook {
             endpoint: Endpoint::of(&config),
             review_version: review::version(versions),
             schemas: schemas.clone(),
             patience: PATIENCE,
             store: reader.store.clone(),
             reflector: Arc::downgrade(&reader.reflector),
-        }))
+        })
     }
 
     async fn run(&self, mut objects: Vec<Value>, to: &str) -> Result<Vec<Value>, Status> {
-        if !self.schemas.contains_key(to) {
-            let why = format!("request to convert CR to an invalid group/version: {to}");
-            return Err(failed(why));
-        }
+        check_target(&self.schemas, to)?;
         let mut converts = Vec::new();
         for (at, one) in objects.iter_mut().enumerate() {
             if is_empty(one) {
@@ -91,7 +98,7 @@ impl Webhook {
                 object::set_type(one, to, &kind);
                 continue;
             }
-            self.complete(one)?;
+            complete(&self.schemas, one)?;
             if object::api_version(one) != to {
                 converts.push(at);
             }
@@ -102,30 +109,10 @@ impl Webhook {
         let asked: Vec<&Value> = converts.iter().map(|at| &objects[*at]).collect();
         let converted = self.ask(&asked, to).await?;
         for (at, mut one) in converts.into_iter().zip(converted) {
-            self.prune(&mut one);
+            coerce(&self.schemas, &mut one);
             objects[at] = one;
         }
         Ok(objects)
-    }
-
-    /// Gives an object the defaults of its version.
-    fn complete(&self, object: &mut Value) -> Result<(), Status> {
-        let version = object::api_version(object);
-        let Some(schema) = self.schemas.get(version) else {
-            let why = format!("request to convert CR from an invalid group/version: {version}");
-            return Err(failed(why));
-        };
-        if let Some(schema) = schema {
-            schema.prune(object);
-            schema.default(object);
-        }
-        Ok(())
-    }
-
-    fn prune(&self, object: &mut Value) {
-        if let Some(Some(schema)) = self.schemas.get(object::api_version(object)) {
-            schema.prune(object);
-        }
     }
 
     /// Asks the webhook about objects of other versions.
@@ -156,6 +143,36 @@ impl Webhook {
 impl Converter for Webhook {
     fn convert<'a>(&'a self, objects: Vec<Value>, api_version: &'a str) -> Converted<'a> {
         Box::pin(self.run(objects, api_version))
+    }
+}
+
+/// Refuses to convert to a version that the definition does not have.
+fn check_target(schemas: &Schemas, to: &str) -> Result<(), Status> {
+    if schemas.contains_key(to) {
+        return Ok(());
+    }
+    let why = format!("request to convert CR to an invalid group/version: {to}");
+    Err(failed(why))
+}
+
+/// Gives an object the defaults of its version, and takes what that version does not have.
+fn complete(schemas: &Schemas, object: &mut Value) -> Result<(), Status> {
+    let version = object::api_version(object);
+    let Some(schema) = schemas.get(version) else {
+        let why = format!("request to convert CR from an invalid group/version: {version}");
+        return Err(failed(why));
+    };
+    if let Some(schema) = schema {
+        schema.prune(object);
+        schema.default(object);
+    }
+    Ok(())
+}
+
+/// Takes from a converted object what its version does not have.
+fn coerce(schemas: &Schemas, object: &mut Value) {
+    if let Some(Some(schema)) = schemas.get(object::api_version(object)) {
+        schema.coerce(object);
     }
 }
 

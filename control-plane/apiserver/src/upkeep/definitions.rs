@@ -25,11 +25,14 @@ use tokio::task::JoinSet;
 
 use crate::basics::clock;
 use crate::registry::Registry;
-use crate::registry::definition::{CLEANUP, Condition, ESTABLISHED, NAMES_ACCEPTED, holds};
+use crate::registry::definition::{
+    APPROVAL_CONFORMANT, CLEANUP, Condition, ESTABLISHED, NAMES_ACCEPTED, holds,
+};
 use crate::registry::strategy::builtin;
 use crate::resources::catalogue::{Catalogue, Resource, Storage};
 use crate::storage::following::Following;
-use crate::upkeep::conversion::Webhook;
+use crate::upkeep::conversion;
+use crate::validate::extension::definition::approval::{Approval, State};
 use names::Taken;
 
 const GROUP: &str = "apiextensions.k8s.io";
@@ -177,9 +180,9 @@ impl Follower {
         // Another definition of the same name has other objects.
         let storage = before.and_then(|_| catalogue.custom_storage(group, plural));
         let schemas = parsed.schemas()?;
-        let converter = Webhook::of(definition, &schemas, &self.registry.reader);
-        // Open watches would go on with the former webhook and its schemas: with a new collection
-        // they end.
+        let converter = conversion::converter(definition, &schemas, &self.registry.reader);
+        // Open watches would continue with the former converter and its schemas: with a new
+        // collection they end.
         let storage = storage.filter(|_| converter.is_none());
         Ok(Served {
             uid,
@@ -243,6 +246,9 @@ fn decide(definitions: &[Arc<Value>]) -> Vec<Decided> {
         let mut new = Value::clone(old);
         let condition = taken.accept(&mut new);
         condition.set(&mut new, now);
+        if let Some(condition) = approval(&new) {
+            condition.set(&mut new, now);
+        }
         if !condition.holds && !has(&new, ESTABLISHED) {
             not_established().set(&mut new, now);
         }
@@ -255,6 +261,23 @@ fn decide(definitions: &[Arc<Value>]) -> Vec<Decided> {
 fn has(definition: &Value, condition: &str) -> bool {
     let mut all = object::items(definition, &["status", "conditions"]).iter();
     all.any(|one| one["type"] == condition)
+}
+
+/// Whether a definition in a group of Kubernetes itself is approved.
+fn approval(definition: &Value) -> Option<Condition> {
+    let approval = Approval::of(definition)?;
+    let reason = match approval.state {
+        State::Approved => "ApprovedAnnotation",
+        State::Bypassed => "UnapprovedAnnotation",
+        State::Missing => "MissingAnnotation",
+        State::Invalid => "InvalidAnnotation",
+    };
+    Some(Condition {
+        kind: APPROVAL_CONFORMANT,
+        holds: approval.state == State::Approved,
+        reason,
+        message: approval.told(),
+    })
 }
 
 fn established() -> Condition {

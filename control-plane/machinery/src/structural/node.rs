@@ -177,6 +177,29 @@ impl Node {
         }
     }
 
+    /// True if pruning and defaulting make the same of every value.
+    pub(super) fn keeps_like(&self, other: &Node) -> bool {
+        let flags = |node: &Node| (node.nullable, node.preserve, node.embedded);
+        let same_properties = self.properties.len() == other.properties.len()
+            && self.properties.iter().all(|(name, property)| {
+                let others = other.properties.get(name);
+                others.is_some_and(|others| property.keeps_like(others))
+            });
+        let same_additional = match (&self.additional, &other.additional) {
+            (Additional::Each(one), Additional::Each(other)) => one.keeps_like(other),
+            (one, other) => std::mem::discriminant(one) == std::mem::discriminant(other),
+        };
+        let same_items = match (&self.items, &other.items) {
+            (Some(one), Some(other)) => one.keeps_like(other),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        flags(self) == flags(other)
+            && self.default == other.default
+            && same_properties
+            && same_additional
+            && same_items
+    }
+
     /// Whether this schema or one within it has rules in CEL.
     pub(super) fn has_rules(&self) -> bool {
         let additional = match &self.additional {

@@ -39,6 +39,11 @@ fn who_may_do_what_is_answered_as_by_kubernetes() {
     play("who");
 }
 
+#[test]
+fn versions_of_custom_resources_are_answered_as_by_kubernetes() {
+    play("versions");
+}
+
 fn play(name: &str) {
     if !kubectl_or_skip("the comparison with Kubernetes' apiserver") {
         return;

@@ -64,7 +64,7 @@ pub(super) async fn find(
     reader.fresh().await.map_err(|status| status.message)?;
     let found: Vec<Arc<Value>> = match &reference.selector {
         _ if !reference.name.is_empty() => {
-            let found = match resource.webhook() {
+            let found = match resource.converted() {
                 Some(_) => converted(reader, resource, namespace, &reference.name).await,
                 None => Ok(Vec::from_iter(reader.cached(
                     kind,
@@ -76,7 +76,7 @@ pub(super) async fn find(
         }
         Some(selector) => {
             let selector = selector.as_ref().map_err(String::clone)?;
-            let all = match resource.webhook() {
+            let all = match resource.converted() {
                 Some(_) => converted(reader, resource, namespace, "").await,
                 None => Ok(reader.cached_list(kind, namespace)),
             };
@@ -93,7 +93,7 @@ pub(super) async fn find(
     Ok(found)
 }
 
-/// Parameters that a webhook converts, in the version that the policy names: those of this name, or
+/// Parameters that are converted, in the version that the policy names: those of this name, or
 /// all of the namespace if it is empty.
 async fn converted(
     reader: &Reader,

@@ -113,15 +113,15 @@ impl Listing {
         }
     }
 
-    /// Selects objects that a webhook converts by the labels that they are stored with, if
+    /// Selects objects that are converted by the labels that they are stored with, if
     /// only their metadata is shown.
     pub(crate) fn shown_as(mut self, shown: &Shown) -> Listing {
         self.by_stored_labels = !shown.needs_version();
         self
     }
 
-    /// Returns the objects and the metadata of the list. Objects that a webhook converts may be as
-    /// they are stored.
+    /// Returns the objects and the metadata of the list. Objects that are converted may be as they
+    /// are stored.
     pub(crate) async fn run(
         &self,
         api: &Api,

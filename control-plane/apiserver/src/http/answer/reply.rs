@@ -71,6 +71,17 @@ pub(crate) struct ListMeta {
 }
 
 impl ListMeta {
+    /// The metadata of a whole list. Kubernetes has no type for the lists of custom resources, so
+    /// they show an empty token, too.
+    pub(crate) fn of_list(&self, resource: &Resource) -> Value {
+        let mut meta = self.to_value();
+        if resource.custom.is_some() {
+            meta["continue"] = self.token.as_str().into();
+        }
+        meta
+    }
+
+    /// The metadata of tables and of lists of metadata.
     pub(crate) fn to_value(&self) -> Value {
         let mut meta = json!({"resourceVersion": self.revision.to_string()});
         if !self.token.is_empty() {
@@ -84,10 +95,10 @@ impl ListMeta {
 }
 
 impl Shown {
-    /// False if the client sees only metadata of objects that a webhook converts. It is the same in
-    /// all versions but for labels and annotations, and no reason to call the webhook.
+    /// False if the client sees only metadata of objects that are converted. It is the same in all
+    /// versions except for labels and annotations, and no reason to call a webhook.
     pub(crate) fn needs_version(&self) -> bool {
-        self.accept.form != Form::Metadata || self.resource.webhook().is_none()
+        self.accept.form != Form::Metadata || self.resource.converted().is_none()
     }
 
     /// A stored object.
@@ -154,7 +165,8 @@ impl Shown {
                 "items": objects.iter().map(|object| only_metadata(object)).collect::<Vec<_>>(),
             }),
             Form::Object => json!({
-                "kind": kind, "apiVersion": version, "metadata": meta.to_value(),
+                "kind": kind, "apiVersion": version,
+                "metadata": meta.of_list(&self.resource),
                 "items": objects.iter().map(|object| self.item(object)).collect::<Vec<_>>(),
             }),
         };

@@ -74,7 +74,7 @@ pub(crate) fn list(shown: &Shown, all: &[Arc<Stored>], meta: &ListMeta) -> Made 
             );
             Some(texts(
                 head(kind, &version),
-                &metadata,
+                &meta.of_list(&shown.resource),
                 all,
                 |out, stored| {
                     out.extend_from_slice(&stored.text()?.bytes);

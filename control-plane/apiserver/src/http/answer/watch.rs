@@ -175,7 +175,7 @@ impl Watching {
 fn interest(resource: &Resource, folder: String, selectors: &Selectors) -> Interest {
     let mut required = selectors.fields.requirements.iter().filter(|one| {
         // The served version may have another name for the field.
-        let is_same = convert::is_same(resource) && resource.webhook().is_none();
+        let is_same = convert::is_same(resource) && resource.converted().is_none();
         !one.negated && (is_same || one.field.starts_with("metadata."))
     });
     // A name selects one object; otherwise the first field serves as well as any.
@@ -370,10 +370,10 @@ impl Watch {
         chunk.put_slice(&error_frame(error, self.shown.accept.encoding));
     }
 
-    /// True if a webhook converts what the watch sends.
+    /// True if what the watch sends is converted.
     fn converts(&self) -> bool {
         let needs_version = self.shown.needs_version() || self.selectors.need_fields();
-        self.shown.resource.webhook().is_some() && needs_version
+        self.shown.resource.converted().is_some() && needs_version
     }
 
     /// A change in the version of the watch. The object before it counts only for selectors.

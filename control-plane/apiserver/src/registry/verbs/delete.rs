@@ -189,7 +189,7 @@ impl Edit for Deletion<'_> {
                 // and owners go while it is broken.
                 let chain = &self.writer.registry.admission;
                 let looks = || chain.looks_at_objects(self.writer.user);
-                let old = if self.resource.webhook().is_none() || looks() {
+                let old = if self.resource.converted().is_none() || looks() {
                     views::of_entry(self.resource, current).await?
                 } else {
                     Arc::clone(&current.object)

@@ -6,9 +6,11 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tonic::transport::Channel;
 
+use super::none::Unconverted;
 use super::review::{Question, version};
 use super::{PATIENCE, Webhook};
 use crate::resources::catalogue::Catalogue;
+use crate::resources::convert::Converter as _;
 use crate::resources::custom::Schemas;
 use crate::storage::reflector::Reflector;
 use crate::storage::store::Store;
@@ -268,4 +270,57 @@ fn an_answer_to_the_first_version_that_is_no_object_is_refused() {
         let why = question.read(&[&object], answer).unwrap_err();
         assert!(why.ends_with("no response provided"), "{why}");
     }
+}
+
+/// The schemas of two versions whose specs have these fields.
+fn schemas_of(of_v1: &Value, of_v2: &Value) -> Schemas {
+    let all = [(V1, of_v1), (V2, of_v2)].map(|(version, fields)| {
+        let spec = json!({"type": "object", "properties": fields});
+        let document = json!({"type": "object", "properties": {"spec": spec}});
+        let schema = Schema::parse(&document).unwrap();
+        (version.to_owned(), Some(Arc::new(schema)))
+    });
+    all.into()
+}
+
+#[test]
+fn versions_that_keep_the_same_need_no_converter() {
+    let text = json!({"color": {"type": "string"}});
+    let bounded = json!({"color": {"type": "string", "maxLength": 5}});
+    assert!(Unconverted::of(&schemas_of(&text, &bounded)).is_none());
+    assert!(Unconverted::of(&schemas_of(&text, &json!({}))).is_some());
+    let mut open = schemas_of(&text, &text);
+    open.insert(V2.into(), None);
+    assert!(Unconverted::of(&open).is_some());
+    open.insert(V1.into(), None);
+    assert!(Unconverted::of(&open).is_none());
+}
+
+#[tokio::test]
+async fn without_a_webhook_an_object_keeps_what_both_versions_have() {
+    let of_v1 = json!({"color": {"type": "string"}, "old": {"type": "string", "default": "o"},
+        "size": {"type": "string", "default": "of v1"}});
+    let of_v2 = json!({"color": {"type": "string"}, "new": {"type": "string", "default": "n"},
+        "size": {"type": "string", "default": "of v2"}});
+    let converter = Unconverted::of(&schemas_of(&of_v1, &of_v2)).unwrap();
+    let mut other = newer("b");
+    other["spec"]["old"] = "x".into();
+    let converted = converter
+        .convert(vec![widget("a"), other], V2)
+        .await
+        .unwrap();
+    assert_eq!(converted[0]["apiVersion"], V2);
+    assert_eq!(converted[0]["metadata"], widget("a")["metadata"]);
+    // The defaults are those of the version that it was in.
+    assert_eq!(
+        converted[0]["spec"],
+        json!({"color": "red", "size": "of v1"})
+    );
+    let expected = json!({"color": "red", "new": "n", "size": "of v2"});
+    assert_eq!(converted[1]["spec"], expected);
+    let refused = converter
+        .convert(vec![widget("a")], "shop.example.com/v3")
+        .await;
+    let expected = "request to convert CR to an invalid group/version: shop.example.com/v3";
+    assert_eq!(refused.unwrap_err().message, expected);
 }

@@ -145,3 +145,45 @@ fn the_names_of_built_in_kinds_are_taken() {
     );
     assert_eq!(condition(&all[0], NAMES_ACCEPTED), expected);
 }
+
+#[test]
+fn a_definition_in_a_group_of_kubernetes_says_whether_it_is_approved() {
+    let see = "see https://github.com/kubernetes/enhancements/pull/1111";
+    let missing = format!(
+        "protected groups must have approval annotation \"api-approved.kubernetes.io\", {see}"
+    );
+    let invalid = format!(
+        "protected groups must have approval annotation \"api-approved.kubernetes.io\" with \
+         either a URL or a reason starting with \"unapproved\", {see}"
+    );
+    let mut cats = definition("Cat", &json!({"plural": "cats", "singular": "cat"}));
+    assert!(!has(&decided(&[cats.clone()])[0], APPROVAL_CONFORMANT));
+    cats["spec"]["group"] = "pets.k8s.io".into();
+    for (annotation, expected) in [
+        (json!(null), ("False", "MissingAnnotation", &*missing)),
+        (json!("yes"), ("False", "InvalidAnnotation", &*invalid)),
+        (
+            json!("unapproved, a test"),
+            (
+                "False",
+                "UnapprovedAnnotation",
+                "not approved: \"unapproved, a test\"",
+            ),
+        ),
+        (
+            json!("https://example.com/1"),
+            (
+                "True",
+                "ApprovedAnnotation",
+                "approved in https://example.com/1",
+            ),
+        ),
+    ] {
+        cats["metadata"]["annotations"] = json!({"api-approved.kubernetes.io": annotation});
+        let all = decided(&[cats.clone()]);
+        assert_eq!(condition(&all[0], APPROVAL_CONFORMANT), expected);
+        assert!(holds(&all[0], NAMES_ACCEPTED));
+        assert_eq!(decided(&all), all);
+        cats = all.into_iter().next().unwrap();
+    }
+}

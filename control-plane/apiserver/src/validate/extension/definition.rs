@@ -10,11 +10,11 @@ use serde_json::Value;
 
 use crate::validate::words::field::FieldValue;
 use crate::validate::{Causes, unchanged};
+use approval::Approval;
 
+pub(crate) mod approval;
 mod conversion;
 
-/// Kubernetes wants to have approved what groups of its own get.
-const APPROVAL: &str = "api-approved.kubernetes.io";
 const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
 const COLUMN_FORMATS: [&str; 8] = [
     "byte",
@@ -67,7 +67,7 @@ pub(crate) fn check(object: &Value) -> Causes {
 /// What a new definition keeps besides.
 pub(crate) fn check_create(object: &Value) -> Causes {
     let mut causes = Causes::default();
-    causes.extend(approval(object));
+    causes.extend(Approval::of(object).and_then(|approval| approval.cause()));
     preserve_unknown(object, &mut causes);
     causes.extend(conversion::review_versions(object));
     causes.extend(rules(object));
@@ -89,9 +89,10 @@ pub(crate) fn check_update(old: &Value, new: &Value) -> Causes {
     for path in paths {
         causes.extend(unchanged(old, new, path));
     }
-    let approved = |object| approval(object).map(|cause| cause.reason);
-    if approved(old) != approved(new) {
-        causes.extend(approval(new));
+    // A definition that was not approved before may stay so.
+    let state = |object| Approval::of(object).map(|approval| approval.state);
+    if state(old) != state(new) {
+        causes.extend(Approval::of(new).and_then(|approval| approval.cause()));
     }
     if object::at(old, &["spec", "preserveUnknownFields"]) != Some(&Value::Bool(true)) {
         preserve_unknown(new, &mut causes);
@@ -302,37 +303,5 @@ fn preserve_unknown(object: &Value, causes: &mut Causes) {
         let why = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in \
                    spec.versions[*].schema instead";
         causes.wrong(&spec, "preserveUnknownFields", why);
-    }
-}
-
-/// What is wrong with the approval of a definition in a group of Kubernetes itself.
-fn approval(object: &Value) -> Option<Cause> {
-    let group = object::text(object, &["spec", "group"]);
-    let protected = ["k8s.io", "kubernetes.io"].iter().any(|domain| {
-        let below = group.strip_suffix(domain);
-        below.is_some_and(|below| below.is_empty() || below.ends_with('.'))
-    });
-    if !protected {
-        return None;
-    }
-    let field = format!("metadata.annotations[{APPROVAL}]");
-    let see = "see https://github.com/kubernetes/enhancements/pull/1111";
-    let text = object::annotation(object, APPROVAL).unwrap_or_default();
-    let mut parts = text.splitn(2, "://");
-    let is_url = parts.next().is_some_and(|scheme| !scheme.is_empty())
-        && parts
-            .next()
-            .is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'));
-    if text.is_empty() {
-        let why = format!("protected groups must have approval annotation {APPROVAL:?}, {see}");
-        Some(Cause::required(&field, &why))
-    } else if is_url || text.starts_with("unapproved") {
-        None
-    } else {
-        let why = format!(
-            "protected groups must have approval annotation {APPROVAL:?} with either a URL or a \
-             reason starting with \"unapproved\", {see}"
-        );
-        Some(Cause::invalid(&field, &text.into(), &why))
     }
 }

@@ -152,3 +152,53 @@ fn the_document_has_type_and_metadata() {
     );
     assert!(shown.get("required").is_none());
 }
+
+#[test]
+fn schemas_keep_alike_whatever_else_they_say() {
+    let of_x = |x: Value| {
+        let spec = json!({"type": "object", "properties": {"x": x}});
+        schema(&json!({"type": "object", "properties": {"spec": spec}}))
+    };
+    let text = of_x(json!({"type": "string"}));
+    for alike in [
+        json!({"type": "string", "description": "d", "maxLength": 5, "enum": ["a"]}),
+        json!({"type": "integer"}),
+    ] {
+        assert!(text.keeps_like(&of_x(alike)));
+    }
+    let list = |item: Value| json!({"type": "array", "items": item});
+    let map = |each: Value| json!({"type": "object", "additionalProperties": each});
+    let different = [
+        json!({"type": "string"}),
+        json!({"type": "string", "nullable": true}),
+        json!({"type": "string", "default": "a"}),
+        json!({"type": "string", "default": "b"}),
+        json!({"type": "object", "properties": {"a": {"type": "string"}}}),
+        json!({"type": "object", "properties": {"b": {"type": "string"}}}),
+        json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
+        json!({"type": "object", "x-kubernetes-embedded-resource": true,
+            "x-kubernetes-preserve-unknown-fields": true}),
+        list(json!({"type": "string"})),
+        list(json!({"type": "string", "nullable": true})),
+        map(json!({"type": "string"})),
+        map(json!({"type": "string", "nullable": true})),
+        map(json!(true)),
+    ];
+    let all: Vec<Schema> = different.into_iter().map(of_x).collect();
+    for (at, one) in all.iter().enumerate() {
+        for (other_at, other) in all.iter().enumerate() {
+            assert_eq!(one.keeps_like(other), at == other_at, "{at} {other_at}");
+        }
+    }
+}
+
+#[test]
+fn an_object_of_another_version_loses_what_this_one_does_not_have() {
+    let schema = schema(&json!({"type": "object", "properties": {
+        "a": {"type": "string"}, "b": {"type": "string", "nullable": true},
+        "c": {"type": "string", "default": "d"}}}));
+    let mut object = json!({"kind": "K", "a": null, "b": null, "c": null, "e": 1});
+    schema.coerce(&mut object);
+    // A null that has a default stays until the defaults are filled in.
+    assert_eq!(object, json!({"kind": "K", "b": null, "c": null}));
+}

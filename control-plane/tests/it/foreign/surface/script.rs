@@ -1,10 +1,17 @@
 //! Scripts of requests and responses; parts of responses that differ between runs are removed.
 
 use std::fmt;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::harness::cluster::WITHIN;
 use crate::requests::http::{Answer, Call};
+
+const UNTIL: &str = "Until: ";
+/// Between two requests.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// A file: blocks of a request and its responses, separated by empty lines.
 pub(super) struct Script {
@@ -12,7 +19,8 @@ pub(super) struct Script {
 }
 
 /// Comments, a request line, headers, a body, and the responses. Lines of a body that is not JSON
-/// begin with `|`.
+/// begin with `|`. The header `Until` is not sent: the request is repeated until a line of the response
+/// contains its value.
 #[derive(Default)]
 pub(super) struct Block {
     comments: Vec<String>,
@@ -55,11 +63,31 @@ impl Block {
 
     /// Sends the request; returns the lines of the response.
     pub(super) fn send(&self, address: &str) -> Vec<String> {
+        let mut until = self.request.iter();
+        let Some(until) = until.find_map(|line| line.strip_prefix(UNTIL)) else {
+            return self.send_once(address);
+        };
+        let begin = Instant::now();
+        loop {
+            let answer = self.send_once(address);
+            if answer.iter().any(|line| line.contains(until)) {
+                return answer;
+            }
+            assert!(
+                begin.elapsed() < WITHIN,
+                "{self}without {until}: {answer:#?}"
+            );
+            thread::sleep(PAUSE);
+        }
+    }
+
+    fn send_once(&self, address: &str) -> Vec<String> {
         let (method, path) = self.request[0].split_once(' ').unwrap();
         let mut call = Call::new(address, method, path);
         let mut media_type = "application/json";
         let mut body = String::new();
-        for line in &self.request[1..] {
+        let lines = self.request[1..].iter();
+        for line in lines.filter(|line| !line.starts_with(UNTIL)) {
             let header = line.split_once(": ");
             match header.filter(|(name, _)| name.chars().all(|c| c.is_alphanumeric() || c == '-')) {
                 Some(("Content-Type", value)) => media_type = value,
