@@ -39,6 +39,11 @@ fn who_may_do_what_is_answered_as_by_kubernetes() {
     play("who");
 }
 
+#[test]
+fn plugins_of_admission_decide_as_in_kubernetes() {
+    play("plugins");
+}
+
 fn play(name: &str) {
     if !kubectl_or_skip("the comparison with Kubernetes' apiserver") {
         return;
