@@ -10,9 +10,7 @@ mod plugins;
 use std::error::Error;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::Arc;
 
-use apiserver::admission::plugins::node_restriction::{self, NodeRestriction};
 use apiserver::setup::Setup;
 use apiserver::{Config, Server};
 use clap::{ArgMatches, Command};
@@ -64,16 +62,10 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         Some(setup) => (setup.config, setup.tls),
         None => (Config::default(), None),
     };
-    let mut plugins = config.plugins;
-    if options
-        .enabled_plugins
-        .iter()
-        .any(|name| name == node_restriction::NAME)
-    {
-        plugins.push(Arc::new(NodeRestriction));
-    }
+    let mut chain = config.plugins;
+    chain.extend(plugins::asked_for(&options.enabled_plugins));
     let config = Config {
-        plugins,
+        plugins: chain,
         service_cidr: options.service_cidr.clone(),
         allow_privileged: options.allow_privileged,
         // Without TLS pods have no way to reach it.

@@ -161,7 +161,7 @@ pub(crate) struct Chain {
 
 /// The plugins that run unless they are switched off, by the names that Kubernetes has for them.
 /// `ServiceAccount` runs only where service accounts have tokens.
-pub const PLUGINS: [&str; 20] = [
+pub const PLUGINS: [&str; 23] = [
     "NamespaceLifecycle",
     "LimitRanger",
     "ServiceAccount",
@@ -177,6 +177,9 @@ pub const PLUGINS: [&str; 20] = [
     "CertificateSigning",
     "CertificateSubjectRestriction",
     "DefaultIngressClass",
+    "PodTopologyLabels",
+    "NodeDeclaredFeatureValidator",
+    "PodResizeValidator",
     mutating_policy::NAME,
     mutating::NAME,
     validating_policy::NAME,
@@ -185,7 +188,10 @@ pub const PLUGINS: [&str; 20] = [
 ];
 
 /// The plugins that run only if they are asked for.
-pub const OPTIONAL: [&str; 1] = [plugins::node_restriction::NAME];
+pub const OPTIONAL: [&str; 2] = [
+    plugins::node_restriction::NAME,
+    plugins::owner_references::NAME,
+];
 
 /// Proof that a write passed the first half of the chain; the second takes it.
 #[must_use = "a write that was mutated has to be validated"]
@@ -331,17 +337,21 @@ impl Attributes<'_> {
 
 /// All plugins, in Kubernetes' order.
 fn in_order(more: Vec<Arc<dyn Plugin>>) -> Vec<Arc<dyn Plugin>> {
+    let (late, early): (Vec<_>, Vec<_>) = more
+        .into_iter()
+        .partition(|plugin| plugin.name() == plugins::owner_references::NAME);
     let mut plugins: Vec<Arc<dyn Plugin>> = vec![
         Arc::new(plugins::namespaces::NamespaceLifecycle),
         Arc::new(plugins::limits::LimitRanger),
     ];
-    plugins.extend(more);
+    plugins.extend(early);
     plugins.push(Arc::new(plugins::nodes::TaintNodesByCondition));
     plugins.push(Arc::new(plugins::pod_security::PodSecurity));
     plugins.push(Arc::new(plugins::pods::Priority));
     plugins.push(Arc::new(plugins::pods::DefaultTolerationSeconds));
     plugins.push(Arc::new(plugins::classes::DefaultStorageClass));
     plugins.push(Arc::new(plugins::protection::StorageObjectInUseProtection));
+    plugins.extend(late);
     plugins.push(Arc::new(plugins::classes::PersistentVolumeClaimResize));
     plugins.push(Arc::new(plugins::runtime_class::RuntimeClass));
     plugins.push(Arc::new(plugins::certificates::CertificateApproval));
@@ -350,6 +360,9 @@ fn in_order(more: Vec<Arc<dyn Plugin>>) -> Vec<Arc<dyn Plugin>> {
         plugins::certificates::CertificateSubjectRestriction,
     ));
     plugins.push(Arc::new(plugins::classes::DefaultIngressClass));
+    plugins.push(Arc::new(plugins::topology::PodTopologyLabels));
+    plugins.push(Arc::new(plugins::resize::NodeDeclaredFeatureValidator));
+    plugins.push(Arc::new(plugins::resize::PodResizeValidator));
     plugins
 }
 

@@ -19,7 +19,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use machinery::schema::Kind;
-use machinery::selector::FieldSelector;
+use machinery::selector::{FieldSelector, LabelSelector};
 use machinery::status::Status;
 use serde_json::Value;
 
@@ -63,6 +63,8 @@ pub struct Attributes {
     pub path: String,
     /// The field selector of a list, a watch or a deletion of a collection.
     pub fields: FieldSelector,
+    /// The label selector of the same.
+    pub labels: LabelSelector,
 }
 
 /// A future answer.

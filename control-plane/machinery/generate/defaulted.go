@@ -3,8 +3,12 @@ package main
 import (
 	"encoding/json"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	admissionregistration "k8s.io/kubernetes/pkg/apis/admissionregistration/v1"
 	apps "k8s.io/kubernetes/pkg/apis/apps/v1"
 	autoscaling1 "k8s.io/kubernetes/pkg/apis/autoscaling/v1"
@@ -32,6 +36,10 @@ var minimal = []string{
 	{"name":"r","rbd":{"monitors":["a"],"image":"i"}},{"name":"a","azureDisk":{"diskName":"d","diskURI":"u"}},{"name":"o","scaleIO":{"gateway":"g","system":"s","secretRef":null}},{"name":"ep","ephemeral":{"volumeClaimTemplate":{"spec":{}}}}],
 	"tolerations":[{"key":"a"}],"topologySpreadConstraints":[{"maxSkew":1,"topologyKey":"k","whenUnsatisfiable":"DoNotSchedule"}]}}`,
 	`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"x:latest","resources":{"limits":{"cpu":"1500m"}}}],"restartPolicy":"Never","dnsPolicy":"Default","securityContext":{"runAsUser":1},"enableServiceLinks":false,"terminationGracePeriodSeconds":0,"serviceAccountName":"q"}}`,
+	`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"serviceAccount":"q","containers":[{"name":"c","image":"x"}]}}`,
+	`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"serviceAccount":"q","serviceAccountName":"","containers":[{"name":"c","image":"x"}]}}`,
+	`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"serviceAccount":"q","serviceAccountName":"r","containers":[{"name":"c","image":"x"}]}}`,
+	`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"serviceAccountName":"q","containers":[{"name":"c","image":"x"}]}}}}`,
 	`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{` + template + `}}}`,
 	`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"},"spec":{"replicas":0,"strategy":{"type":"Recreate"},"selector":{"matchLabels":{"a":"b"}},"template":{` + template + `}}}`,
 	`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"},"spec":{"strategy":{"rollingUpdate":{"maxSurge":1}},"selector":{"matchLabels":{"a":"b"}},"template":{` + template + `}}}`,
@@ -75,6 +83,17 @@ var minimal = []string{
 	`{"apiVersion":"certificates.k8s.io/v1","kind":"CertificateSigningRequest","metadata":{"name":"n"},"spec":{"signerName":"a/b"}}`,
 }
 
+// throughInternal converts an object to the form the apiserver works with, and back: that gives a field and its
+// former name the same value.
+func throughInternal(object runtime.Object) runtime.Object {
+	gv := object.GetObjectKind().GroupVersionKind().GroupVersion()
+	internal, err := legacyscheme.Scheme.ConvertToVersion(object, schema.GroupVersion{Group: gv.Group, Version: runtime.APIVersionInternal})
+	check(err)
+	converted, err := legacyscheme.Scheme.ConvertToVersion(internal, gv)
+	check(err)
+	return converted
+}
+
 // defaulted gives what Go's own functions fill into objects that say little.
 func defaulted() []any {
 	all := allKinds()
@@ -88,6 +107,10 @@ func defaulted() []any {
 		object, _, err := decoder.Decode([]byte(text), nil, nil)
 		check(err)
 		all.Default(object)
+		switch object.(type) {
+		case *corev1.Pod, *appsv1.Deployment:
+			object = throughInternal(object)
+		}
 		lines = append(lines, map[string]any{"before": json.RawMessage(text), "after": object})
 	}
 	return lines

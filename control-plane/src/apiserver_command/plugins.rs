@@ -1,18 +1,22 @@
 //! The names of Kubernetes' admission plugins, and which of them are here.
 
-use apiserver::admission::{self, PLUGINS};
+use std::sync::Arc;
 
-/// Those that Kubernetes runs unless they are switched off, and that are missing here.
-const MISSING: [&str; 5] = [
+use apiserver::admission::plugins::node_restriction::{self, NodeRestriction};
+use apiserver::admission::plugins::owner_references::{self, OwnerReferences};
+use apiserver::admission::{self, PLUGINS, Plugin};
+
+/// Those that Kubernetes runs for features that are off unless they are switched on. The kinds and
+/// fields of these features are not served here, so there is nothing to decide.
+const IDLE: [&str; 4] = [
     "ClusterTrustBundleAttest",
-    "NodeDeclaredFeatureValidator",
+    "JobValidation",
     "PodGroupProtection",
-    "PodResizeValidator",
-    "PodTopologyLabels",
+    "PodGroupWorkloadExists",
 ];
 
 /// Those that run only if they are asked for, and that are missing here.
-const OPTIONAL: [&str; 15] = [
+const OPTIONAL: [&str; 12] = [
     "AlwaysAdmit",
     "AlwaysDeny",
     "AlwaysPullImages",
@@ -20,22 +24,18 @@ const OPTIONAL: [&str; 15] = [
     "EventRateLimit",
     "ExtendedResourceToleration",
     "ImagePolicyWebhook",
-    "JobValidation",
     "LimitPodHardAntiAffinityTopology",
     "NamespaceAutoProvision",
     "NamespaceExists",
-    "OwnerReferencesPermissionEnforcement",
-    "PodGroupWorkloadExists",
     "PodNodeSelector",
     "PodTolerationRestriction",
 ];
 
-/// Refuses names that Kubernetes does not have, and plugins that are asked for and missing; says
-/// in the log which of the usual ones are missing.
+/// Refuses names that Kubernetes does not have, and plugins that are asked for and missing.
 pub(super) fn check(enabled: &[String], disabled: &[String]) -> Result<(), String> {
     let is = |all: &[&str], name: &String| all.contains(&name.as_str());
     for (flag, names) in [("enable", enabled), ("disable", disabled)] {
-        let all = [&PLUGINS[..], &admission::OPTIONAL, &MISSING, &OPTIONAL];
+        let all = [&PLUGINS[..], &admission::OPTIONAL, &IDLE, &OPTIONAL];
         let mut unknown = names
             .iter()
             .filter(|name| !all.iter().any(|some| is(some, name)));
@@ -56,23 +56,26 @@ pub(super) fn check(enabled: &[String], disabled: &[String]) -> Result<(), Strin
             "{both} in enable-admission-plugins and disable-admission-plugins overlapped"
         ));
     }
-    let is_here = |name: &String| is(&PLUGINS, name) || is(&admission::OPTIONAL, name);
+    let here = [&PLUGINS[..], &admission::OPTIONAL, &IDLE];
+    let is_here = |name: &String| here.iter().any(|some| is(some, name));
     if let Some(name) = enabled.iter().find(|name| !is_here(name)) {
         return Err(format!(
             "--enable-admission-plugins={name} is not supported: what it checks would not be checked; leave it out"
         ));
     }
-    let missing = MISSING
-        .iter()
-        .filter(|name| !disabled.iter().any(|one| one == *name));
-    let missing: Vec<&str> = missing.copied().collect();
-    if !missing.is_empty() {
-        tracing::warn!(
-            "these admission plugins of Kubernetes are missing here: {}",
-            missing.join(", ")
-        );
-    }
     Ok(())
+}
+
+/// The plugins among these names that run only if they are asked for.
+pub(super) fn asked_for(enabled: &[String]) -> Vec<Arc<dyn Plugin>> {
+    let all: [(&str, Arc<dyn Plugin>); 2] = [
+        (node_restriction::NAME, Arc::new(NodeRestriction)),
+        (owner_references::NAME, Arc::new(OwnerReferences)),
+    ];
+    let wanted = all
+        .into_iter()
+        .filter(|(name, _)| enabled.iter().any(|one| one == name));
+    wanted.map(|(_, plugin)| plugin).collect()
 }
 
 #[cfg(test)]
@@ -96,6 +99,7 @@ mod tests {
             &["ServiceAccount", "PodSecurity", "AlwaysAdmit"],
         )
         .unwrap();
+        asked(&["PodGroupProtection"], &["ClusterTrustBundleAttest"]).unwrap();
         let unknown = asked(&[], &["Serviceaccount"]).unwrap_err();
         assert_eq!(
             unknown,
@@ -104,5 +108,12 @@ mod tests {
         let missing = asked(&["AlwaysDeny"], &[]).unwrap_err();
         assert!(missing.starts_with("--enable-admission-plugins=AlwaysDeny is not supported"));
         assert!(asked(&["Priority"], &["Priority"]).is_err());
+        for name in admission::OPTIONAL {
+            asked(&[name], &[]).unwrap();
+            let [plugin] = &asked_for(&[name.to_owned()])[..] else {
+                panic!("{name} has no plugin");
+            };
+            assert_eq!(plugin.name(), name);
+        }
     }
 }

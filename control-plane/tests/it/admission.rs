@@ -1,6 +1,8 @@
 //! Every write passes admission, and admission can refuse every write.
 
 pub(crate) mod classes;
+pub(crate) mod nodes;
+pub(crate) mod owners;
 pub(crate) mod pod_security;
 pub(crate) mod policies;
 pub(crate) mod protection;

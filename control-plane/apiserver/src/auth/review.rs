@@ -1,11 +1,11 @@
 //! Reads and answers reviews: what a user may do, and who they are. A review comes in as an object
 //! and goes out with its status filled in. Decisions are made elsewhere.
 
+mod selectors;
 #[cfg(test)]
 mod tests;
 
 use machinery::object;
-use machinery::selector::{FieldRequirement, FieldSelector};
 use machinery::status::{Cause, Status};
 use machinery::time::Timestamp;
 use serde_json::{Map, Value, json};
@@ -76,32 +76,9 @@ pub fn access_asked(
         name: resource("name"),
         path: String::new(),
         of_resource: true,
-        fields: fields(review),
+        fields: selectors::fields(review),
+        labels: selectors::labels(review),
     })
-}
-
-/// The field selector that a review asks about: requirements, or a text. What cannot be read
-/// selects nothing in particular.
-fn fields(review: &Value) -> FieldSelector {
-    let path = ["spec", "resourceAttributes", "fieldSelector"];
-    let Some(given) = object::at(review, &path) else {
-        return FieldSelector::default();
-    };
-    let raw = FieldSelector::parse(object::text(given, &["rawSelector"]));
-    let mut selector = raw.unwrap_or_default();
-    for one in object::items(given, &["requirements"]) {
-        if let ("In", [value]) = (
-            object::text(one, &["operator"]),
-            object::items(one, &["values"]),
-        ) {
-            selector.requirements.push(FieldRequirement {
-                field: object::text(one, &["key"]).to_owned(),
-                value: value.as_str().unwrap_or_default().to_owned(),
-                negated: false,
-            });
-        }
-    }
-    selector
 }
 
 fn access_causes(kind: &str, review: &Value, of_self: bool) -> Vec<Cause> {
@@ -135,6 +112,7 @@ fn access_causes(kind: &str, review: &Value, of_self: bool) -> Vec<Cause> {
         let why = "at least one of user or group must be specified";
         causes.push(Cause::invalid("spec.user", &"".into(), why));
     }
+    causes.extend(selectors::causes(review));
     if kind == "LocalSubjectAccessReview" {
         let asked = text(review, "resourceAttributes", "namespace");
         if resource && asked != object::namespace(review) {
@@ -155,11 +133,14 @@ fn access_causes(kind: &str, review: &Value, of_self: bool) -> Vec<Cause> {
     causes
 }
 
-/// Fills in the decision.
+/// Fills in the decision, and which selectors it did not depend on.
 pub fn access_answer(mut review: Value, decision: &Decision) -> Value {
     let mut status = json!({ "allowed": decision.allowed });
     if !decision.reason.is_empty() {
         status["reason"] = decision.reason.clone().into();
+    }
+    if let Some(why) = selectors::ignored(&review) {
+        status["evaluationError"] = why.into();
     }
     review["status"] = status;
     review

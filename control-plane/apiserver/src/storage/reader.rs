@@ -34,6 +34,17 @@ impl Reader {
         found.cloned().ok_or_else(Status::unknown_path)
     }
 
+    /// Returns the resource whose objects have this kind, if it is served.
+    pub(crate) fn named(&self, group: &str, version: &str, kind: &str) -> Option<Arc<Resource>> {
+        let catalogue = self.reflector.catalogue();
+        let mut all = catalogue.resources().iter();
+        let found = all.find(|one| {
+            let its = &one.kind;
+            (its.group(), its.version(), its.kind()) == (group, version, kind)
+        });
+        found.cloned()
+    }
+
     /// Returns the resource of a kind; an error if it is not served.
     pub(crate) fn resource_of(&self, kind: &Kind) -> Result<Arc<Resource>, Status> {
         self.reflector.catalogue().of(kind).cloned()

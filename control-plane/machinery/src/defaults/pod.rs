@@ -35,11 +35,7 @@ pub(super) fn pod_template(object: &mut Value) {
 /// Any object whose `spec` is a pod spec.
 pub(super) fn template(object: &mut Value) {
     let spec = made(object, &["spec"]);
-    // Its former name.
-    let account = text(spec, "serviceAccount").to_owned();
-    if !account.is_empty() {
-        default(spec, "serviceAccountName", account);
-    }
+    account(spec);
     default(spec, "restartPolicy", "Always");
     default(spec, "terminationGracePeriodSeconds", 30);
     default(spec, "dnsPolicy", "ClusterFirst");
@@ -58,6 +54,19 @@ pub(super) fn template(object: &mut Value) {
         }
         volume_source(volume);
     });
+}
+
+/// The name of the service account is in two fields, the second of which is the former name of the
+/// first: clients write and read either. If they differ, the first one counts.
+fn account(spec: &mut Value) {
+    const FIELDS: [&str; 2] = ["serviceAccountName", "serviceAccount"];
+    let mut named = FIELDS.iter().map(|key| text(spec, key));
+    let name = named.find(|name| !name.is_empty()).map(str::to_owned);
+    if let Some(name) = name {
+        for key in FIELDS {
+            spec[key] = name.as_str().into();
+        }
+    }
 }
 
 /// The volume sources that pods and persistent volumes share.

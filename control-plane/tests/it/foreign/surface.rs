@@ -44,6 +44,11 @@ fn versions_of_custom_resources_are_answered_as_by_kubernetes() {
     play("versions");
 }
 
+#[test]
+fn plugins_of_admission_decide_as_in_kubernetes() {
+    play("plugins");
+}
+
 fn play(name: &str) {
     if !kubectl_or_skip("the comparison with Kubernetes' apiserver") {
         return;

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use crate::harness::cluster::{BINARY, WITHIN, kubectl_or_skip, told};
 
 /// A volume claim, which has a finalizer.
-const CLAIM: &str = "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: c}, \
-     spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}";
+const CLAIM: &str = r#"{"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+    "metadata": {"name": "c"}, "spec": {"accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}}}}"#;
 
 fn begin(flags: &[&str]) -> (Child, PathBuf) {
     let mut command = Command::new(BINARY);
@@ -62,7 +63,7 @@ fn it_serves_when_its_first_line_is_there_and_leaves_nothing_behind() {
         &kubeconfig,
         &["-n", "n", "create", "deployment", "d", "--image=i"],
     );
-    let file = kubeconfig.with_file_name("claim.yaml");
+    let file = kubeconfig.with_file_name("claim.json");
     std::fs::write(&file, CLAIM).unwrap();
     kubectl(
         &kubeconfig,

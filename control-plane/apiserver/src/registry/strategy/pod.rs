@@ -69,7 +69,8 @@ pub(super) fn ephemeral_containers(old: &Value, new: &mut Value) {
     *new = result;
 }
 
-/// `resize` changes only the resources and resize policies of containers.
+/// `resize` changes only the resources and resize policies of containers, and the resources of the
+/// pod as a whole.
 pub(super) fn resize(old: &Value, new: &mut Value) {
     let mut result = old.clone();
     for list in ["containers", "initContainers"] {
@@ -90,6 +91,11 @@ pub(super) fn resize(old: &Value, new: &mut Value) {
                 keep(given, container, key);
             }
         }
+    }
+    let own = ["spec", "resources"];
+    match object::at(new, &own) {
+        Some(given) => object::set(&mut result, &own, given.clone()),
+        None => drop(object::remove(&mut result, &own)),
     }
     *new = result;
 }

@@ -1,4 +1,4 @@
-use machinery::selector::FieldSelector;
+use machinery::selector::{FieldSelector, LabelSelector};
 use serde_json::{Value, json};
 
 use super::*;
@@ -29,6 +29,7 @@ fn asked(text: &str) -> Attributes {
         name: word(4),
         path: String::new(),
         of_resource: true,
+        labels: LabelSelector::default(),
         fields: words.get(5).map_or_else(FieldSelector::default, |fields| {
             FieldSelector::parse(fields).unwrap()
         }),

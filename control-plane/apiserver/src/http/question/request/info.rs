@@ -100,12 +100,14 @@ impl Info {
             "delete" => {
                 asked.verb = "deletecollection".into();
                 asked.fields = selected_fields(query);
+                asked.labels = selected_labels(query);
             }
             "get" => {
                 let watch = query.flag("watch");
                 asked.verb = if watch { "watch" } else { "list" }.into();
                 asked.name = selected_name(query).unwrap_or_default();
                 asked.fields = selected_fields(query);
+                asked.labels = selected_labels(query);
             }
             _ => {}
         }
@@ -126,6 +128,11 @@ fn verb(method: &Method) -> &'static str {
 /// The field selector of a request. An invalid one selects nothing in particular.
 fn selected_fields(query: &Query) -> FieldSelector {
     FieldSelector::parse(query.text("fieldSelector")).unwrap_or_default()
+}
+
+/// The label selector of a request. An invalid one selects nothing in particular.
+fn selected_labels(query: &Query) -> LabelSelector {
+    LabelSelector::parse(query.text("labelSelector")).unwrap_or_default()
 }
 
 /// The only name that the parameters of a list select. Invalid parameters select no name.

@@ -198,55 +198,82 @@ pub(crate) fn visitors(old: &Value, new: &Value) -> Causes {
     causes
 }
 
-/// An update of the containers' resources.
+/// An update of the resources of the containers, and of the pod as a whole.
 pub(crate) fn resized(old: &Value, new: &Value) -> Causes {
     let (was, is) = (spec(old), spec(new));
-    let mut causes = Causes::default();
-    for list in LISTS {
-        if was.items(list).len() != is.items(list).len() {
-            let why = "containers may not be added or removed on resize";
-            causes.push(Cause::forbidden(&is.path_of(list), why));
-        } else if !names(&was, list).eq(names(&is, list)) {
-            let why = "containers may not be renamed or reordered on resize";
-            causes.push(Cause::forbidden(&is.path_of(list), why));
-        }
-    }
-    if !causes.is_empty() {
+    let mut causes = own_amounts(&was, &is);
+    let other_containers = reordered(&was, &is);
+    if !other_containers.is_empty() {
+        causes.extend(other_containers);
         return causes;
     }
     for list in LISTS {
         for (before, after) in was.each(list).zip(is.each(list)) {
-            amounts(&before, &after, &mut causes);
+            causes.extend(removed(&before, &after, "resource"));
+            if fixed(&before) != fixed(&after) {
+                causes.push(Cause::forbidden("spec", ONLY_AMOUNTS));
+            }
         }
     }
     causes
 }
 
-/// Quantities of CPU and memory may change, but none may be removed.
-fn amounts(before: &FieldValue, after: &FieldValue, causes: &mut Causes) {
-    let resources =
-        |container: &FieldValue| container.get("resources").cloned().unwrap_or_default();
-    let (mut was, mut is) = (resources(before), resources(after));
+/// The containers of a resized pod are the same in the same order.
+fn reordered(was: &FieldValue, is: &FieldValue) -> Causes {
+    let mut causes = Causes::default();
+    for list in LISTS {
+        if was.items(list).len() != is.items(list).len() {
+            let why = "containers may not be added or removed on resize";
+            causes.push(Cause::forbidden(&is.path_of(list), why));
+        } else if !names(was, list).eq(names(is, list)) {
+            let why = "containers may not be renamed or reordered on resize";
+            causes.push(Cause::forbidden(&is.path_of(list), why));
+        }
+    }
+    causes
+}
+
+/// The resources that the pod names as a whole.
+fn own_amounts(was: &FieldValue, is: &FieldValue) -> Causes {
+    let mut causes = Causes::default();
+    if was.has("resources") && !is.has("resources") {
+        let why = "pod-level resources cannot be removed";
+        causes.push(Cause::forbidden(&is.path_of("resources"), why));
+        return causes;
+    }
+    causes.extend(removed(was, is, "pod-level resource"));
+    if fixed(was) != fixed(is) {
+        let why = "only cpu and memory resources are mutable at pod-level";
+        causes.push(Cause::forbidden("spec", why));
+    }
+    causes
+}
+
+/// No quantity may be removed. `what` is what has the quantities.
+fn removed(before: &FieldValue, after: &FieldValue, what: &str) -> Causes {
+    let mut causes = Causes::default();
     for which in ["requests", "limits"] {
-        let had = was.get(which).and_then(Value::as_object);
-        let gone = |key: &String| object::at(&is, &[which, key]).is_none();
+        let had = object::at(before.value, &["resources", which]).and_then(Value::as_object);
+        let gone = |key: &String| object::at(after.value, &["resources", which, key]).is_none();
         if had.is_some_and(|map| map.keys().any(gone)) {
-            let why = format!("resource {which} cannot be removed");
+            let why = format!("{what} {which} cannot be removed");
             let field = after.path_of(&format!("resources.{which}"));
             causes.push(Cause::forbidden(&field, &why));
         }
     }
-    for resources in [&mut was, &mut is] {
-        for which in ["requests", "limits"] {
-            for what in ["cpu", "memory"] {
-                object::remove(resources, &[which, what]);
-            }
-            if object::at(resources, &[which]) == Some(&json!({})) {
-                object::remove(resources, &[which]);
-            }
+    causes
+}
+
+/// The resources that may not change: all but the quantities of CPU and memory.
+fn fixed(of: &FieldValue) -> Value {
+    let mut resources = of.get("resources").cloned().unwrap_or_else(|| json!({}));
+    for which in ["requests", "limits"] {
+        for what in ["cpu", "memory"] {
+            object::remove(&mut resources, &[which, what]);
+        }
+        if object::at(&resources, &[which]) == Some(&json!({})) {
+            object::remove(&mut resources, &[which]);
         }
     }
-    if was != is {
-        causes.push(Cause::forbidden("spec", ONLY_AMOUNTS));
-    }
+    resources
 }

@@ -43,6 +43,35 @@ fn a_resize_changes_amounts_of_cpu_and_memory_and_nothing_else() {
 }
 
 #[test]
+fn the_amounts_of_a_whole_pod_change_as_those_of_containers() {
+    let pod = |resources: Value| json!({"spec": {"containers": [], "resources": resources}});
+    let old = pod(json!({"requests": {"cpu": "1", "hugepages-2Mi": "2Mi"}}));
+    let changed = |resources: Value| told(resized(&old, &pod(resources)));
+    let none: Vec<String> = Vec::new();
+    assert_eq!(
+        changed(json!({"requests": {"cpu": "2", "hugepages-2Mi": "2Mi"}})),
+        none
+    );
+    assert_eq!(
+        changed(json!({"requests": {"cpu": "1", "hugepages-2Mi": "4Mi"}})),
+        ["spec: Forbidden: only cpu and memory resources are mutable at pod-level"]
+    );
+    assert_eq!(
+        changed(json!({"requests": {"hugepages-2Mi": "2Mi"}})),
+        ["spec.resources.requests: Forbidden: pod-level resource requests cannot be removed"]
+    );
+    assert_eq!(
+        changed(Value::Null),
+        ["spec.resources: Forbidden: pod-level resources cannot be removed"]
+    );
+    let plain = json!({"spec": {"containers": []}});
+    assert_eq!(
+        told(resized(&plain, &pod(json!({"requests": {"cpu": "1"}})))),
+        none
+    );
+}
+
+#[test]
 fn containers_that_look_on_stay_as_they_were_put_in() {
     let one = json!({"name": "a", "image": "i"});
     let old = json!({"spec": {"ephemeralContainers": [one]}});
