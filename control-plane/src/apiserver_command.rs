@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 
 use apiserver::setup::Setup;
-use apiserver::{Config, Server};
+use apiserver::{AtRest, Config, Server};
 use clap::{ArgMatches, Command};
 use tokio::net::TcpListener;
 
@@ -56,6 +56,10 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         advertised.set_ip(ip);
     }
     write_kubeconfig(options, setup.as_ref(), advertised)?;
+    let at_rest = match &options.at_rest {
+        Some(path) => Arc::new(AtRest::read(path, options.at_rest_changes).await?),
+        None => Arc::default(),
+    };
     let client = options.store.connect().await?;
     let audit = options.audit.open()?;
     let (config, tls) = match setup {
@@ -71,6 +75,7 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         // Without TLS pods have no way to reach it.
         advertised: tls.as_ref().map(|_| advertised),
         compact_every: options.compact_every,
+        at_rest,
         disabled_plugins: options.disabled_plugins.clone(),
         audit: audit.clone(),
         limits: options.limits,

@@ -18,6 +18,10 @@ pub(super) struct Options {
     /// `None` lets everybody on this machine do everything.
     pub(super) settings: Option<Settings>,
     pub(super) store: StoreFlags,
+    /// The file that says how values of the store are encrypted.
+    pub(super) at_rest: Option<PathBuf>,
+    /// That file is read again when it changes.
+    pub(super) at_rest_changes: bool,
     pub(super) service_cidr: String,
     pub(super) allow_privileged: bool,
     pub(super) compact_every: Duration,
@@ -33,6 +37,15 @@ impl Options {
     pub(super) fn read(arguments: &ArgMatches) -> Result<Options, String> {
         only(arguments, "etcd-prefix", "/registry")?;
         only(arguments, "storage-backend", "etcd3")?;
+        let at_rest = path(arguments, "encryption-provider-config");
+        let at_rest_changes = is_on(arguments, "encryption-provider-config-automatic-reload");
+        if at_rest_changes && at_rest.is_none() {
+            return Err(
+                "--encryption-provider-config-automatic-reload must be set with \
+                 --encryption-provider-config"
+                    .to_owned(),
+            );
+        }
         let bind = SocketAddr::new(
             parsed(arguments, "bind-address")?.ok_or("--bind-address is empty")?,
             parsed(arguments, "secure-port")?.ok_or("--secure-port is empty")?,
@@ -50,6 +63,8 @@ impl Options {
                 certificate: path(arguments, "etcd-certfile"),
                 key: path(arguments, "etcd-keyfile"),
             },
+            at_rest,
+            at_rest_changes,
             service_cidr,
             allow_privileged: is_on(arguments, "allow-privileged"),
             compact_every: duration(arguments, "etcd-compaction-interval")?,

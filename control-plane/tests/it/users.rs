@@ -1,5 +1,6 @@
 //! Who may do what, who says who they are, and what is written down of it.
 
+pub(crate) mod at_rest;
 pub(crate) mod audit;
 pub(crate) mod auth;
 pub(crate) mod nodes;

@@ -16,6 +16,8 @@ pub enum Kubernetes {
     Scheduler,
     /// Not shipped by Kubernetes: its RequestInfo and RBAC authorizer behind a pipe.
     Decisions,
+    /// Not shipped by Kubernetes: its encryption at rest behind a pipe, and a KMS plugin.
+    Sealed,
 }
 
 impl Kubernetes {
@@ -26,12 +28,13 @@ impl Kubernetes {
             Kubernetes::ControllerManager => "kube-controller-manager",
             Kubernetes::Scheduler => "kube-scheduler",
             Kubernetes::Decisions => "decisions",
+            Kubernetes::Sealed => "sealed",
         }
     }
 
     fn package(self) -> String {
         match self {
-            Kubernetes::Decisions => format!("./{}", self.name()),
+            Kubernetes::Decisions | Kubernetes::Sealed => format!("./{}", self.name()),
             _ => format!("k8s.io/kubernetes/cmd/{}", self.name()),
         }
     }

@@ -50,7 +50,7 @@ pub struct AtRest {
 /// A file that is read again when it changes.
 struct Changing {
     path: PathBuf,
-    /// Digest of the content that was last read, rather than its secrets.
+    /// Digest of the content that is in use, rather than its secrets.
     seen: RwLock<Vec<u8>>,
 }
 
@@ -86,39 +86,45 @@ impl AtRest {
         Ok(at_rest)
     }
 
-    /// Reads the file again whenever it changed, for ever. If the new one cannot be used, the log
-    /// says why, and the old one holds.
+    /// Reads the file again whenever it changed, for ever. While it cannot be used, the log says
+    /// why, and the old one holds.
     pub(crate) async fn follow(&self) {
         let Some(file) = &self.file else { return };
+        let mut told = String::new();
         loop {
             tokio::time::sleep(READ_EVERY).await;
             match self.read_again(file).await {
-                Ok(false) => {}
-                Ok(true) => tracing::info!(
-                    path = %file.path.display(),
-                    "the encryption configuration was read again"
-                ),
-                Err(why) => tracing::error!(
-                    why,
-                    "the encryption configuration cannot be used: the old one holds"
-                ),
+                Ok(is_new) => {
+                    told.clear();
+                    if is_new {
+                        let path = file.path.display();
+                        tracing::info!(%path, "the encryption configuration was read again");
+                    }
+                }
+                Err(why) if why == told => {}
+                Err(why) => {
+                    tracing::error!(
+                        why,
+                        "the encryption configuration cannot be used: the old one holds"
+                    );
+                    told = why;
+                }
             }
         }
     }
 
-    /// Takes the file if it changed. One that cannot be used is reported once.
+    /// Takes the file if it changed.
     async fn read_again(&self, file: &Changing) -> Result<bool, String> {
-        let text = read(&file.path);
-        let digest = match &text {
-            Ok(text) => digest_of(text),
-            Err(why) => digest_of(why),
-        };
+        let text = read(&file.path)?;
+        let digest = digest_of(&text);
         if *file.seen.read() == digest {
             return Ok(false);
         }
-        *file.seen.write() = digest;
-        let rules = parse(&file.path, &text?, &self.signals).await?;
+        let rules = parse(&file.path, &text, &self.signals).await?;
+        // With a plugin that fails, writes would fail from here on.
+        rules.plugins().iter().try_for_each(|one| one.health())?;
         *self.rules.write() = Arc::new(rules);
+        *file.seen.write() = digest;
         // After the rules: what is opened meanwhile looks older than it is, never newer.
         self.signals.changed();
         Ok(true)

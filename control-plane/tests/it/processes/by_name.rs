@@ -31,8 +31,8 @@ fn a_flag_that_would_check_less_than_its_user_believes_is_refused() {
             "--authorization-config is not supported",
         ),
         (
-            &["--encryption-provider-config=a"],
-            "--encryption-provider-config is not supported",
+            &["--encryption-provider-config-automatic-reload"],
+            "must be set with --encryption-provider-config",
         ),
         (
             &["--authorization-mode=Webhook"],

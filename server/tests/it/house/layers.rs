@@ -87,7 +87,10 @@ const APISERVER: Layers = Layers {
             ],
         ),
         // What puts the layers together.
-        ("setup", &["admission", "audit", "auth", "basics", "http"]),
+        (
+            "setup",
+            &["admission", "audit", "auth", "basics", "http", "storage"],
+        ),
         (
             "fuzzing",
             &["http", "registry", "resources", "storage", "validate"],

@@ -20,15 +20,18 @@ const UNAUTHENTIC: &str =
 /// A key of a provider.
 pub(super) enum Cipher {
     /// A random vector, then blocks with PKCS#7 padding. Nothing authenticates them.
-    AesCbc {
-        seal: PaddedBlockEncryptingKey,
-        open: PaddedBlockDecryptingKey,
-    },
+    AesCbc(Box<Cbc>),
     /// A random nonce, then the sealed value and its tag. The store's key is authenticated, too: a
     /// value that was moved to another key does not open.
-    AesGcm(LessSafeKey),
+    AesGcm(Box<LessSafeKey>),
     /// A random nonce, then the box.
     Secretbox(Box<XSalsa20Poly1305>),
+}
+
+/// A key of AES in CBC mode.
+pub(super) struct Cbc {
+    seal: PaddedBlockEncryptingKey,
+    open: PaddedBlockDecryptingKey,
 }
 
 impl Cipher {
@@ -41,10 +44,10 @@ impl Cipher {
             _ => return None,
         };
         let key = || UnboundCipherKey::new(algorithm, secret).ok();
-        Some(Cipher::AesCbc {
+        Some(Cipher::AesCbc(Box::new(Cbc {
             seal: PaddedBlockEncryptingKey::cbc_pkcs7(key()?).ok()?,
             open: PaddedBlockDecryptingKey::cbc_pkcs7(key()?).ok()?,
-        })
+        })))
     }
 
     /// AES in GCM mode; `None` unless the secret has 16, 24 or 32 bytes.
@@ -56,7 +59,7 @@ impl Cipher {
             _ => return None,
         };
         let key = UnboundKey::new(algorithm, secret).ok()?;
-        Some(Cipher::AesGcm(LessSafeKey::new(key)))
+        Some(Cipher::AesGcm(Box::new(LessSafeKey::new(key))))
     }
 
     /// XSalsa20 with Poly1305; `None` unless the secret has 32 bytes.
@@ -68,9 +71,10 @@ impl Cipher {
     /// Seals the value of a key of the store.
     pub(super) fn seal(&self, key: &str, value: &[u8]) -> Result<Vec<u8>, String> {
         match self {
-            Cipher::AesCbc { seal, .. } => {
+            Cipher::AesCbc(cbc) => {
                 let mut blocks = value.to_vec();
-                let context = seal.encrypt(&mut blocks).map_err(|_| failed("AES-CBC"))?;
+                let context = cbc.seal.encrypt(&mut blocks);
+                let context = context.map_err(|_| failed("AES-CBC"))?;
                 let DecryptionContext::Iv128(vector) = context else {
                     return Err(failed("AES-CBC"));
                 };
@@ -104,7 +108,7 @@ impl Cipher {
     /// Opens what was sealed for a key of the store.
     pub(super) fn open(&self, key: &str, sealed: &[u8]) -> Result<Vec<u8>, String> {
         match self {
-            Cipher::AesCbc { open, .. } => {
+            Cipher::AesCbc(cbc) => {
                 let (vector, blocks) = split::<AES_CBC_IV_LEN>(sealed)?;
                 if !blocks.len().is_multiple_of(BLOCK_BYTES) {
                     return Err("the stored data is not a multiple of the block size".to_owned());
@@ -114,7 +118,7 @@ impl Cipher {
                 }
                 let context = DecryptionContext::Iv128(FixedLength::from(vector));
                 let mut blocks = blocks.to_vec();
-                let opened = open.decrypt(&mut blocks, context);
+                let opened = cbc.open.decrypt(&mut blocks, context);
                 let length = opened.map_err(|_| "invalid padding on input")?.len();
                 blocks.truncate(length);
                 Ok(blocks)

@@ -291,3 +291,53 @@ async fn errors_show_no_secret() {
         assert!(!error.contains("c2VjcmV0"), "{error}");
     }
 }
+
+#[tokio::test]
+async fn a_file_is_taken_when_it_changes_to_one_that_can_be_used() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("encryption.yaml");
+    let write = |providers: &str| {
+        let text = format!(
+            "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\n\
+             resources:\n- resources: [secrets]\n  providers: [{providers}]\n"
+        );
+        std::fs::write(&path, text).unwrap();
+    };
+    let old = provider("aesgcm", "old", 'o', 32);
+    write(&old);
+    let at_rest = AtRest::read(&path, true).await.unwrap();
+    let file = at_rest.file.as_ref().unwrap();
+    assert_eq!(at_rest.plugins_health(), Some(Ok(())));
+    assert_eq!(at_rest.read_again(file).await, Ok(false));
+    let value = sealed(&at_rest).await;
+    let opened = at_rest
+        .open(kind("", "secrets"), KEY, &value)
+        .await
+        .unwrap();
+
+    for (bad, why) in [
+        ("{aesgcm: {keys: []}}", "at least one keys is required"),
+        (
+            "{kms: {apiVersion: v2, name: a, endpoint: 'unix:///nowhere/kms.sock'}}",
+            "KMS Provider a",
+        ),
+    ] {
+        write(bad);
+        let error = at_rest.read_again(file).await.unwrap_err();
+        assert!(error.contains(why), "{error}");
+        assert!(!is_stale(&at_rest, &value).await);
+    }
+    std::fs::remove_file(&path).unwrap();
+    assert!(at_rest.read_again(file).await.is_err());
+    assert_eq!(opened.sealing.generation, at_rest.generation());
+
+    let retries = at_rest.retries();
+    write(&format!("{}, {old}", provider("aesgcm", "new", 'n', 32)));
+    assert_eq!(at_rest.read_again(file).await, Ok(true));
+    assert!(is_stale(&at_rest, &value).await);
+    assert!(retries.has_changed().unwrap());
+    assert_ne!(opened.sealing.generation, at_rest.generation());
+    // What is not read again has no plugins that could come.
+    let fixed = AtRest::read(&path, false).await.unwrap();
+    assert_eq!(fixed.plugins_health(), None);
+}

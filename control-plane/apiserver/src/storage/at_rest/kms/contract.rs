@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use http::uri::PathAndQuery;
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{IntoRequest as _, Status};
 use tonic_prost::ProstCodec;
