@@ -220,6 +220,7 @@ fn connected(client: etcd_api::Client, config: Config) -> Api {
         answers: Default::default(),
         aggregator: Arc::new(Aggregator::new(config.proxy_identity)),
         custom_documents: Default::default(),
+        old_document: Default::default(),
         audit: config.audit,
         faults: config.faults,
         limits: config.limits,

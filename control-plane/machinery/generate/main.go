@@ -6,6 +6,7 @@
 //	go run . golden DIR
 //	go run . apply SEED SEQUENCES > FILE
 //	go run . security > ../../apiserver/src/admission/pod_security/golden.jsonl
+//	go run . swagger > ../../apiserver/src/http/openapi/v2/golden.jsonl
 //	go run . flow > ../../apiserver/src/resources/flow_control/golden.jsonl
 package main
 
@@ -17,7 +18,7 @@ import (
 
 func main() {
 	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: generate schema | functions | golden DIR | apply SEED SEQUENCES | security | flow")
+		fmt.Fprintln(os.Stderr, "usage: generate schema | functions | golden DIR | apply SEED SEQUENCES | security | swagger | flow")
 		os.Exit(2)
 	}
 	switch os.Args[1] {
@@ -36,6 +37,9 @@ func main() {
 		check(err)
 	case "security":
 		_, err := os.Stdout.Write(jsonLines(evaluatedPods()))
+		check(err)
+	case "swagger":
+		_, err := os.Stdout.Write(jsonLines(swagger()))
 		check(err)
 	case "flow":
 		_, err := os.Stdout.Write(jsonLines(flowControl()))

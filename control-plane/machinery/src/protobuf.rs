@@ -15,6 +15,8 @@ mod wire;
 
 use serde_json::Value;
 
+pub use wire::{put_bytes, put_fixed64, put_number};
+
 use crate::object;
 use crate::schema::{self, Message};
 

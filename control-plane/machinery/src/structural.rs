@@ -16,6 +16,7 @@ mod lists;
 mod node;
 mod number;
 mod old;
+mod openapi;
 mod path;
 mod prune;
 mod rules;
@@ -28,7 +29,7 @@ mod walk;
 
 use std::sync::OnceLock;
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use crate::apply;
 use crate::cel::admission::ObjectType;
@@ -41,9 +42,6 @@ use rules::Rules;
 /// Maximum depth of a schema, in schemas within schemas: it bounds every recursion here, because
 /// the passes over an object descend only where the schema does.
 const DEPTH_MAX: usize = 64;
-
-/// Where OpenAPI documents have the schema of an object's metadata.
-const METADATA_REF: &str = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
 /// What keeps rules from being evaluated: the object may not have the shape that they rely on.
 const BLOCKING: [&str; 5] = [
@@ -179,62 +177,5 @@ impl Schema {
     /// The type of the objects of this kind, for the expressions of policies.
     pub fn object_type(&self, kind: &str) -> Option<ObjectType> {
         ObjectType::custom(kind, rules::shape(&self.root, kind))
-    }
-
-    /// The schema of the whole object for an OpenAPI v3 document: with its type and metadata, and
-    /// with all descriptions.
-    pub fn openapi(&self) -> Value {
-        let mut document = self.document.clone();
-        show_embedded(&mut document, true);
-        document
-    }
-}
-
-/// Adds the fields that every object has to the schemas of whole objects.
-fn show_embedded(schema: &mut Value, is_root: bool) {
-    let Value::Object(schema) = schema else {
-        return;
-    };
-    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
-        properties
-            .values_mut()
-            .for_each(|property| show_embedded(property, false));
-    }
-    for key in ["items", "additionalProperties"] {
-        if let Some(inner) = schema.get_mut(key) {
-            show_embedded(inner, false);
-        }
-    }
-    let is_embedded = schema.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true));
-    if is_root || is_embedded {
-        let properties = schema
-            .entry("properties")
-            .or_insert_with(|| Value::Object(Map::new()));
-        properties["apiVersion"] = json!({
-            "type": "string",
-            "description": "The group and version of the object's schema.",
-        });
-        properties["kind"] = json!({
-            "type": "string",
-            "description": "The kind of the object, in CamelCase.",
-        });
-        properties["metadata"] = json!({
-            "description": "The metadata that every object has.",
-            "allOf": [{"$ref": METADATA_REF}],
-        });
-    }
-    if is_embedded && !is_root {
-        require(schema, &["kind", "apiVersion"]);
-    }
-}
-
-fn require(schema: &mut Map<String, Value>, fields: &[&str]) {
-    let required = schema.entry("required").or_insert_with(|| json!([]));
-    if let Value::Array(required) = required {
-        for field in fields {
-            if !required.iter().any(|one| one == field) {
-                required.push((*field).into());
-            }
-        }
     }
 }

@@ -12,6 +12,7 @@ use crate::http::door::sending::Room;
 use crate::http::door::slots::Slots;
 use crate::http::faults::Faults;
 use crate::http::openapi::custom::CustomDocuments;
+use crate::http::openapi::v2;
 use crate::registry::Registry;
 use crate::storage::reader::Reader;
 
@@ -30,6 +31,7 @@ pub(crate) struct Core {
     /// The servers that extend this one.
     pub(crate) aggregator: Arc<Aggregator>,
     pub(crate) custom_documents: CustomDocuments,
+    pub(crate) old_document: v2::Latest,
     /// Where events about requests go, if anywhere.
     pub(crate) audit: Option<Arc<audit::Log>>,
     /// Faults on purpose, if there are any.

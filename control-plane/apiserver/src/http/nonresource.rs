@@ -68,7 +68,7 @@ pub(crate) fn answer(
         ["apis", group, version] if catalogue.serves_version(group, version) => {
             discovery::resources(catalogue, group, version)
         }
-        ["openapi", "v2"] => return Ok(old_schema(parts)),
+        ["openapi", "v2"] => return Ok(api.0.old_document.answer(parts, catalogue)),
         ["openapi", "v3"] => openapi::index(&api.0.custom_documents.of(catalogue)),
         ["openapi", "v3", path @ ..] => {
             let custom = api.0.custom_documents.of(catalogue);
@@ -128,28 +128,6 @@ fn schema(parts: &Parts, found: Option<&(String, bytes::Bytes)>) -> Response<Bod
         response.headers_mut().insert(ETAG, tag);
     }
     response
-}
-
-/// The OpenAPI v2 document, which has no paths. A client asks for it if v3 does not have a kind,
-/// and then skips its checks. In protobuf: `swagger`, and `info` with `title` and `version`.
-fn old_schema(parts: &Parts) -> Response<Body> {
-    const MEDIA_TYPE: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
-    const DOCUMENT: &[u8] = b"\n\x032.0\x12\x15\n\nKubernetes\x12\x07v1.36.3B\0";
-    let accept = parts.headers.get(http::header::ACCEPT);
-    let wanted = accept
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default();
-    if wanted.contains("openapi.spec.v2") {
-        reply::bytes(
-            StatusCode::OK,
-            MEDIA_TYPE,
-            bytes::Bytes::from_static(DOCUMENT),
-        )
-    } else {
-        let info = json!({"title": "Kubernetes", "version": RELEASE});
-        let document = json!({"swagger": "2.0", "info": info, "paths": {}});
-        reply::value(StatusCode::OK, &document)
-    }
 }
 
 fn health(api: &Api, parts: &Parts, words: &[&str]) -> Response<Body> {

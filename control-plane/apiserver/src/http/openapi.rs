@@ -1,21 +1,33 @@
 //! OpenAPI v3, from the schema table: what kubectl needs to explain, validate and patch.
 
 pub(crate) mod custom;
+pub(crate) mod v2;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use bytes::Bytes;
-use machinery::schema::{self, Field, Kind, ListType, Message, Type};
+use machinery::schema::{self, Field, Kind, ListType, Message, Subresource, Type};
 use serde_json::{Map, Value, json};
 
 use crate::http::question::patch;
 use crate::storage::entry::to_json;
 
+/// Which kind a schema or an operation is about.
+const TYPE: &str = "x-kubernetes-group-version-kind";
 const TIME: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Time";
 const MICRO_TIME: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime";
 const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
 const INT_OR_STRING: &str = "io.k8s.apimachinery.pkg.util.intstr.IntOrString";
+const RAW: &str = "io.k8s.apimachinery.pkg.runtime.RawExtension";
+const FIELDS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1";
+const JSON: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON";
+const SCHEMA_OR_ARRAY: &str =
+    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrArray";
+const SCHEMA_OR_BOOL: &str =
+    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrBool";
+const SCHEMA_OR_STRINGS: &str =
+    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrStringArray";
 
 /// Documents by path such as `apis/apps/v1`, each with its hash.
 pub(crate) type Documents = BTreeMap<String, (String, Bytes)>;
@@ -85,8 +97,7 @@ fn build(group: &str, version: &str) -> Value {
         |kind: &&std::sync::Arc<Kind>| kind.group() == group && kind.version() == version;
     let kinds: Vec<_> = schema::kinds().iter().filter(of_version).collect();
     let mut paths = Map::new();
-    let mut seen = BTreeSet::new();
-    let mut schemas = Map::new();
+    let mut schemas = Schemas::default();
     for kind in &kinds {
         let shape = Shape {
             schema: name_of(kind.message()),
@@ -94,71 +105,84 @@ fn build(group: &str, version: &str) -> Value {
             patches: &patch::MEDIA_TYPES,
         };
         add_paths(&mut paths, kind, &shape);
-        collect(kind.message(), &mut seen, &mut schemas);
-        for sub in kind.subresources() {
-            collect(sub.message(), &mut seen, &mut schemas);
-            add_type(
-                &mut schemas,
-                sub.message(),
-                sub.group(),
-                sub.version(),
-                sub.kind(),
-            );
-        }
-        add_type(
-            &mut schemas,
-            kind.message(),
-            kind.group(),
-            kind.version(),
-            kind.kind(),
-        );
-        if kind.has_verb("list") {
-            add_list(&mut schemas, &mut seen, kind);
-        }
+        schemas.add_kind(kind);
     }
-    for kind in ["DeleteOptions", "Status"] {
-        if let Some(message) = schema::body("", "v1", kind) {
-            collect(message, &mut seen, &mut schemas);
-            add_type(&mut schemas, message, "", "v1", kind);
-        }
-    }
-    document_of(paths, schemas)
+    schemas.add_common();
+    document_of(paths, schemas.into_map())
 }
 
 fn document_of(paths: Map<String, Value>, schemas: Map<String, Value>) -> Value {
     json!({
         "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": "v1.36.3"},
+        "info": info(),
         "paths": paths,
         "components": {"schemas": schemas},
     })
 }
 
-fn add_list(schemas: &mut Map<String, Value>, seen: &mut BTreeSet<String>, kind: &Kind) {
-    let name = format!("{}List", kind.kind());
-    let message = schema::body(kind.group(), kind.version(), &name);
-    if let Some(message) = message {
-        collect(message, seen, schemas);
-        add_type(schemas, message, kind.group(), kind.version(), &name);
-    }
+fn info() -> Value {
+    json!({"title": "Kubernetes", "version": "v1.36.3"})
 }
 
-/// Adds the group, version and kind of a schema.
-fn add_type(
-    schemas: &mut Map<String, Value>,
-    message: &Message,
-    group: &str,
-    version: &str,
-    kind: &str,
-) {
-    if let Some(schema) = schemas.get_mut(&name_of(message)) {
-        let this = json!({"group": group, "version": version, "kind": kind});
-        let known = schema["x-kubernetes-group-version-kind"].as_array();
-        let mut known = known.cloned().unwrap_or_default();
-        if !known.contains(&this) {
-            known.push(this);
+/// The schemas of a document by name.
+#[derive(Default)]
+struct Schemas {
+    /// The messages whose schemas are there.
+    seen: BTreeSet<String>,
+    all: Map<String, Value>,
+}
+
+impl Schemas {
+    /// Adds the schemas of a kind, of its subresources and its lists.
+    fn add_kind(&mut self, kind: &Kind) {
+        // What is asked for in a query, such as `PodExecOptions`, has no schema.
+        let is_body = |sub: &&Subresource| !sub.kind().ends_with("Options");
+        for sub in kind.subresources().iter().filter(is_body) {
+            self.add(sub.message(), (sub.group(), sub.version(), sub.kind()));
         }
-        schema["x-kubernetes-group-version-kind"] = known.into();
+        let (group, version) = (kind.group(), kind.version());
+        self.add(kind.message(), (group, version, kind.kind()));
+        let list = format!("{}List", kind.kind());
+        let listed = kind.has_verb("list");
+        if let Some(message) = schema::body(group, version, &list).filter(|_| listed) {
+            self.add(message, (group, version, &list));
+        }
+    }
+
+    /// Adds what requests of all kinds take and give.
+    fn add_common(&mut self) {
+        for kind in ["DeleteOptions", "Status"] {
+            if let Some(message) = schema::body("", "v1", kind) {
+                self.add(message, ("", "v1", kind));
+            }
+        }
+    }
+
+    /// Adds a message and those in it.
+    fn collect(&mut self, message: &'static Message) {
+        collect(message, &mut self.seen, &mut self.all);
+    }
+
+    fn put(&mut self, name: String, schema: Value) {
+        self.all.insert(name, schema);
+    }
+
+    /// Adds a message and those in it, and the group, version and kind of its schema.
+    fn add(&mut self, message: &'static Message, (group, version, kind): (&str, &str, &str)) {
+        collect(message, &mut self.seen, &mut self.all);
+        if let Some(schema) = self.all.get_mut(&name_of(message)) {
+            let this = json!({"group": group, "version": version, "kind": kind});
+            let known = schema[TYPE].as_array();
+            let mut known = known.cloned().unwrap_or_default();
+            if !known.contains(&this) {
+                known.push(this);
+            }
+            schema[TYPE] = known.into();
+        }
+    }
+
+    fn into_map(self) -> Map<String, Value> {
+        self.all
     }
 }
 
@@ -310,9 +334,12 @@ fn type_of(kind: &Type) -> Value {
         Type::MicroTime => reference_to(MICRO_TIME),
         Type::Quantity => reference_to(QUANTITY),
         Type::IntOrString => reference_to(INT_OR_STRING),
-        Type::Raw | Type::Fields => json!({"type": "object"}),
-        // Several types are possible, so the schema names none.
-        Type::Json | Type::SchemaOrArray | Type::SchemaOrBool | Type::SchemaOrStrings => json!({}),
+        Type::Raw => reference_to(RAW),
+        Type::Fields => reference_to(FIELDS),
+        Type::Json => reference_to(JSON),
+        Type::SchemaOrArray => reference_to(SCHEMA_OR_ARRAY),
+        Type::SchemaOrBool => reference_to(SCHEMA_OR_BOOL),
+        Type::SchemaOrStrings => reference_to(SCHEMA_OR_STRINGS),
     }
 }
 
@@ -324,8 +351,9 @@ fn reference_to(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
 }
 
-/// Scalars with a name, which `kubectl explain` shows as their type.
-fn scalars() -> [(String, Value); 4] {
+/// Values with a name that are no messages: scalars, which `kubectl explain` shows as their type, and
+/// what may have any fields or any type.
+fn scalars() -> [(String, Value); 10] {
     let time = json!({"type": "string", "format": "date-time"});
     let number = json!({"type": "number"});
     let (text, integer) = (json!({"type": "string"}), json!({"type": "integer"}));
@@ -335,6 +363,12 @@ fn scalars() -> [(String, Value); 4] {
         (MICRO_TIME.to_owned(), time),
         (QUANTITY.to_owned(), json!({"oneOf": [text, number]})),
         (INT_OR_STRING.to_owned(), either),
+        (RAW.to_owned(), json!({"type": "object"})),
+        (FIELDS.to_owned(), json!({"type": "object"})),
+        (JSON.to_owned(), json!({})),
+        (SCHEMA_OR_ARRAY.to_owned(), json!({})),
+        (SCHEMA_OR_BOOL.to_owned(), json!({})),
+        (SCHEMA_OR_STRINGS.to_owned(), json!({})),
     ]
 }
 
@@ -378,7 +412,7 @@ fn operation(kind: &Kind, action: &str, method: &str, shape: &Shape<'_>) -> Valu
     let schema = reference_to(&shape.schema);
     let mut operation = json!({
         "x-kubernetes-action": action,
-        "x-kubernetes-group-version-kind":
+        TYPE:
             {"group": kind.group(), "version": kind.version(), "kind": kind.kind()},
         "responses": {"200": {"description": "OK",
             "content": {"application/json": {"schema": schema}}}},

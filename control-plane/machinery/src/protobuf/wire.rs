@@ -162,17 +162,20 @@ pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-pub(super) fn put_number(out: &mut Vec<u8>, number: u32, value: u64) {
+/// Writes a field with a number.
+pub fn put_number(out: &mut Vec<u8>, number: u32, value: u64) {
     put_varint(out, u64::from(number) << 3);
     put_varint(out, value);
 }
 
-pub(super) fn put_fixed64(out: &mut Vec<u8>, number: u32, value: u64) {
+/// Writes a field with 64 bits, such as those of a float.
+pub fn put_fixed64(out: &mut Vec<u8>, number: u32, value: u64) {
     put_varint(out, u64::from(number) << 3 | 1);
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-pub(super) fn put_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
+/// Writes a field with bytes: a text or a message.
+pub fn put_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
     put_varint(out, u64::from(number) << 3 | 2);
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);

@@ -9,11 +9,14 @@ import (
 	"os"
 	"time"
 
+	openapi "github.com/google/gnostic-models/openapiv2"
+	"google.golang.org/protobuf/proto"
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/errors"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
@@ -23,6 +26,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/util/retry"
+	models "k8s.io/kube-openapi/pkg/util/proto"
 )
 
 const protobuf = "application/vnd.kubernetes.protobuf"
@@ -38,6 +42,7 @@ func main() {
 	check(informed(ctx, client, metadata.NewForConfigOrDie(config)))
 	check(raced(ctx, client))
 	check(elected(ctx, client))
+	check(described(ctx, client.Discovery()))
 	fmt.Println("all is well")
 }
 
@@ -164,4 +169,35 @@ func elected(ctx context.Context, client kubernetes.Interface) error {
 	case <-ctx.Done():
 		return fmt.Errorf("never elected")
 	}
+}
+
+// The OpenAPI v2 document in protobuf says what the one in JSON says, and has models of all kinds.
+func described(ctx context.Context, client discovery.DiscoveryInterface) error {
+	document, err := client.OpenAPISchema()
+	if err != nil {
+		return err
+	}
+	text, err := client.RESTClient().Get().AbsPath("/openapi/v2").SetHeader("Accept", "application/json").DoRaw(ctx)
+	if err != nil {
+		return err
+	}
+	parsed, err := openapi.ParseDocument(text)
+	if err != nil {
+		return err
+	}
+	if !proto.Equal(document, parsed) {
+		return fmt.Errorf("/openapi/v2 says different things in protobuf and in JSON")
+	}
+	all, err := models.NewOpenAPIData(document)
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"core.v1.Pod", "apps.v1.Deployment", "rbac.v1.ClusterRoleList"} {
+		model, is := all.LookupModel("io.k8s.api." + name).(*models.Kind)
+		if !is || model.Fields["metadata"] == nil {
+			return fmt.Errorf("/openapi/v2 has no model of %s", name)
+		}
+	}
+	fmt.Println("the schemas have", len(all.ListModels()), "models")
+	return nil
 }

@@ -152,6 +152,11 @@ impl Accept {
     }
 }
 
+/// The names of the media types that the client accepts, in its order.
+pub(crate) fn accepted_names(headers: &HeaderMap) -> Vec<&str> {
+    accepted(headers).into_iter().map(|one| one.name).collect()
+}
+
 /// True if the client wants aggregated discovery.
 pub(crate) fn wants_aggregated(headers: &HeaderMap) -> bool {
     let first = accepted(headers).into_iter().find(|one| one.name == JSON);

@@ -1,14 +1,13 @@
 //! The documents of custom resources. They are made when they are first asked for after the
 //! catalogue changed, for clients ask for the index again and again.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use machinery::schema::{self, Kind};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
-use super::{Documents, Shape, add_paths, add_type, collect, hash, path_of, reference_to};
+use super::{Documents, Schemas, Shape, TYPE, add_paths, hash, path_of, reference_to};
 use crate::http::question::patch;
 use crate::resources::catalogue::{Catalogue, Resource};
 use crate::storage::entry::to_json;
@@ -49,8 +48,8 @@ fn make(catalogue: &Catalogue) -> Documents {
 }
 
 fn build(catalogue: &Catalogue, group: &str, version: &str) -> Value {
-    let (mut paths, mut schemas) = (Map::new(), Map::new());
-    let mut seen = BTreeSet::new();
+    let mut paths = Map::new();
+    let mut schemas = Schemas::default();
     let is_of = |one: &&Arc<Resource>| (one.kind.group(), one.kind.version()) == (group, version);
     for resource in catalogue.custom().filter(is_of) {
         let kind = &resource.kind;
@@ -60,26 +59,21 @@ fn build(catalogue: &Catalogue, group: &str, version: &str) -> Value {
             patches: &patch::OF_CUSTOM,
         };
         add_paths(&mut paths, kind, &shape);
-        schemas.insert(shape.schema.clone(), of_object(resource));
-        let list = name_of(kind, kind.list_kind());
-        schemas.insert(list, of_list(kind, &shape.schema));
+        let list = of_list(kind, &shape.schema);
+        schemas.put(name_of(kind, kind.list_kind()), list);
+        schemas.put(shape.schema, of_object(resource));
     }
     for name in [METADATA, LIST_METADATA] {
         if let Some(message) = schema::message(name) {
-            collect(message, &mut seen, &mut schemas);
+            schemas.collect(message);
         }
     }
-    for kind in ["DeleteOptions", "Status"] {
-        if let Some(message) = schema::body("", "v1", kind) {
-            collect(message, &mut seen, &mut schemas);
-            add_type(&mut schemas, message, "", "v1", kind);
-        }
-    }
-    super::document_of(paths, schemas)
+    schemas.add_common();
+    super::document_of(paths, schemas.into_map())
 }
 
 /// `shop.example.com`, `v1` and `Widget` as OpenAPI calls them: `com.example.shop.v1.Widget`.
-fn name_of(kind: &Kind, name: &str) -> String {
+pub(super) fn name_of(kind: &Kind, name: &str) -> String {
     let mut words: Vec<&str> = kind.group().split('.').collect();
     words.reverse();
     format!("{}.{}.{name}", words.join("."), kind.version())
@@ -95,17 +89,24 @@ fn of_object(resource: &Resource) -> Value {
             json!({"type": "object", "properties": properties})
         }
     };
-    schema["x-kubernetes-group-version-kind"] =
-        json!([of_kind(&resource.kind, resource.kind.kind())]);
+    schema[TYPE] = json!([of_kind(&resource.kind, resource.kind.kind())]);
     schema
 }
 
-fn of_list(kind: &Kind, item: &str) -> Value {
+/// The same for an OpenAPI v2 document, with references as in v3.
+pub(super) fn of_object_v2(resource: &Resource) -> Value {
+    let schema = resource.schema();
+    let mut schema = schema.map_or(json!({"type": "object"}), |schema| schema.openapi_v2());
+    schema[TYPE] = json!([of_kind(&resource.kind, resource.kind.kind())]);
+    schema
+}
+
+pub(super) fn of_list(kind: &Kind, item: &str) -> Value {
     let mut properties = json!({"items": {"type": "array", "items": reference_to(item)}});
     add_common(&mut properties, LIST_METADATA);
     json!({
         "type": "object", "required": ["items"], "properties": properties,
-        "x-kubernetes-group-version-kind": [of_kind(kind, kind.list_kind())],
+        TYPE: [of_kind(kind, kind.list_kind())],
     })
 }
 

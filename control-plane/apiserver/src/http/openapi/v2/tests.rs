@@ -1,0 +1,273 @@
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use machinery::schema::{Names, Scope};
+
+use super::*;
+use crate::registry::strategy;
+use crate::resources::custom::{Definition, Version};
+
+/// Kubernetes' own document, what its builder makes of schemas of custom resources, and documents that
+/// gnostic encoded.
+const GOLDEN: &str = include_str!("golden.jsonl");
+/// The kinds of these are those of all groups, also of groups that are not served.
+const OF_ALL_GROUPS: [&str; 2] = [
+    "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent",
+];
+
+/// Schemas without some markers of Kubernetes' own, because the schema table does not have them: those of
+/// fields that come from an inlined struct, of maps and of bytes.
+const UNMARKED: [&str; 10] = [
+    "io.k8s.api.admissionregistration.v1.NamedRuleWithOperations",
+    "io.k8s.api.admissionregistration.v1.RuleWithOperations",
+    "io.k8s.api.core.v1.EphemeralContainer",
+    "io.k8s.api.core.v1.PersistentVolumeClaimStatus",
+    "io.k8s.api.core.v1.PersistentVolumeSpec",
+    "io.k8s.api.core.v1.PodSpec",
+    "io.k8s.api.core.v1.ReplicationControllerSpec",
+    "io.k8s.api.core.v1.ServiceSpec",
+    "io.k8s.api.node.v1.Scheduling",
+    "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1.APIServiceSpec",
+];
+const MARKERS: [&str; 4] = [
+    "required",
+    "x-kubernetes-list-map-keys",
+    "x-kubernetes-list-type",
+    "x-kubernetes-map-type",
+];
+
+fn golden(key: &str) -> impl Iterator<Item = Value> {
+    let lines = GOLDEN
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    lines.filter(move |line| line.get(key).is_some())
+}
+
+fn builtin() -> Catalogue {
+    Catalogue::new(strategy::builtin().iter().cloned())
+}
+
+/// A schema without its texts.
+fn without_texts(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            fields.retain(|key, value| key != "description" || !value.is_string());
+            fields.values_mut().for_each(without_texts);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_texts),
+        _ => {}
+    }
+}
+
+#[test]
+fn definitions_of_built_in_kinds_are_those_of_kubernetes() {
+    let document = build(&builtin());
+    let ours = document["definitions"].as_object().unwrap();
+    let mut wrong = Vec::new();
+    let mut same = 0;
+    for line in golden("schema") {
+        let name = line["name"].as_str().unwrap();
+        let (mut theirs, Some(mut ours)) = (line["schema"].clone(), ours.get(name).cloned()) else {
+            continue;
+        };
+        without_texts(&mut ours);
+        // Nobody reads which fields exclude each other.
+        theirs
+            .as_object_mut()
+            .unwrap()
+            .remove("x-kubernetes-unions");
+        if OF_ALL_GROUPS.contains(&name) {
+            for schema in [&mut theirs, &mut ours] {
+                schema
+                    .as_object_mut()
+                    .unwrap()
+                    .remove("x-kubernetes-group-version-kind");
+            }
+        }
+        if UNMARKED.contains(&name) {
+            assert_ne!(ours, theirs, "{name} has its markers");
+            for schema in [&mut theirs, &mut ours] {
+                let is_marker = |key: &str| MARKERS.contains(&key);
+                let fields = schema.as_object_mut().unwrap();
+                fields.retain(|key, _| !is_marker(key));
+                for property in fields["properties"].as_object_mut().unwrap().values_mut() {
+                    property
+                        .as_object_mut()
+                        .unwrap()
+                        .retain(|key, _| !is_marker(key));
+                }
+            }
+        }
+        if ours == theirs {
+            same += 1;
+        } else {
+            wrong.push(format!("{name}\n  ours   {ours}\n  theirs {theirs}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(same, ours.len(), "some of ours are none of theirs");
+}
+
+#[test]
+fn every_definition_that_is_referred_to_is_there() {
+    let document = build(&builtin());
+    let text = document.to_string();
+    for reference in text.split("\"#/").skip(1) {
+        let name = reference.split('"').next().unwrap();
+        let name = name.strip_prefix("definitions/").unwrap();
+        assert!(document["definitions"].get(name).is_some(), "{name}");
+    }
+}
+
+#[test]
+fn operations_are_named_as_by_kubernetes() {
+    let document = build(&builtin());
+    let theirs: Vec<Value> = golden("operation").collect();
+    let mut checked = 0;
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, ours) in item.as_object().unwrap() {
+            if method == "parameters" {
+                continue;
+            }
+            let is_it = |one: &&Value| one["path"] == *path && one["method"] == *method;
+            let theirs = theirs.iter().find(is_it);
+            let theirs = theirs.unwrap_or_else(|| panic!("Kubernetes has no {method} {path}"));
+            for key in ["operationId", "tags", "x-kubernetes-action"] {
+                assert_eq!(ours[key], theirs["operation"][key], "{method} {path}");
+            }
+            checked += 1;
+        }
+    }
+    assert!(checked > 300, "{checked}");
+}
+
+/// A definition with this schema, as the golden file has it.
+fn widgets(schema: &Value) -> Definition {
+    Definition {
+        group: "shop.example.com".into(),
+        names: Names {
+            kind: "Widget".into(),
+            list_kind: "WidgetList".into(),
+            plural: "widgets".into(),
+            singular: "widget".into(),
+            short_names: Vec::new(),
+            categories: Vec::new(),
+        },
+        scope: Scope::Namespaced,
+        terminating: false,
+        versions: vec![Version {
+            name: "v1".into(),
+            served: true,
+            stored: true,
+            schema: Some(schema.clone()),
+            ..Version::default()
+        }],
+    }
+}
+
+#[test]
+fn schemas_of_custom_resources_are_reduced_as_by_kubernetes() {
+    let mut checked = 0;
+    for line in golden("custom") {
+        let definition = widgets(&line["custom"]);
+        let document = build(&Catalogue::new(definition.resources(None).unwrap()));
+        for (name, theirs) in line["definitions"].as_object().unwrap() {
+            let mut ours = document["definitions"][name].clone();
+            without_texts(&mut ours);
+            assert_eq!(ours, *theirs, "{name} of {}", line["custom"]);
+            checked += 1;
+        }
+    }
+    assert!(checked > 6, "{checked}");
+}
+
+#[test]
+fn protobuf_is_what_gnostic_writes() {
+    let mut checked = 0;
+    for line in golden("protobuf") {
+        let encoded = gnostic::encode(&line["document"]);
+        let theirs = BASE64.decode(line["protobuf"].as_str().unwrap()).unwrap();
+        let (ours, theirs) = (encoded.escape_ascii(), theirs.escape_ascii());
+        assert_eq!(ours.to_string(), theirs.to_string());
+        checked += 1;
+    }
+    assert_eq!(checked, 2);
+}
+
+/// A request with these headers.
+fn asked(headers: &[(&str, &str)]) -> Parts {
+    let mut request = http::Request::builder();
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    request.body(()).unwrap().into_parts().0
+}
+
+#[test]
+fn the_document_comes_in_the_encoding_that_the_client_takes() {
+    let (latest, catalogue) = (Latest::default(), Arc::new(builtin()));
+    let answer = |headers: &[(&str, &str)]| latest.answer(&asked(headers), &catalogue);
+    let header = |answer: &Response<Body>, name: &str| {
+        let value = answer.headers().get(name);
+        value.map(|value| value.to_str().unwrap().to_owned())
+    };
+    let plain = answer(&[]);
+    assert_eq!(header(&plain, "content-type").as_deref(), Some(JSON));
+    assert_eq!(
+        header(&plain, "vary").as_deref(),
+        Some("Accept-Encoding, Accept")
+    );
+    let tag = header(&plain, "etag").unwrap();
+    for (accept, expected) in [
+        ("*/*", Some(JSON)),
+        ("text/html, application/json;q=0.5", Some(JSON)),
+        (PROTOBUF, Some(PROTOBUF)),
+        (PROTOBUF_OF_OLD, Some(PROTOBUF)),
+        ("text/html", None),
+    ] {
+        let answer = answer(&[("accept", accept)]);
+        assert_eq!(
+            answer.status(),
+            if expected.is_some() { 200 } else { 406 },
+            "{accept}"
+        );
+        if expected.is_some() {
+            assert_eq!(header(&answer, "content-type").as_deref(), expected);
+            assert_eq!(header(&answer, "etag").as_deref(), Some(&*tag));
+        }
+    }
+    for (known, code) in [
+        (&*tag, 304),
+        (&format!("\"x\", W/{tag}"), 304),
+        ("\"x\"", 200),
+    ] {
+        assert_eq!(
+            answer(&[("if-none-match", known)]).status(),
+            code,
+            "{known}"
+        );
+    }
+    for (coding, expected) in [
+        ("deflate, gzip;q=0.5", Some("gzip")),
+        ("gzip;q=0", None),
+        ("br", None),
+    ] {
+        let answer = answer(&[("accept-encoding", coding)]);
+        assert_eq!(
+            header(&answer, "content-encoding").as_deref(),
+            expected,
+            "{coding}"
+        );
+    }
+}
+
+#[test]
+fn what_is_zipped_is_the_document() {
+    use std::io::Read as _;
+    let encoded = Encoded::new(to_json(&build(&builtin())));
+    let mut unzipped = Vec::new();
+    let mut zip = flate2::read::GzDecoder::new(&encoded.zipped()[..]);
+    zip.read_to_end(&mut unzipped).unwrap();
+    assert_eq!(unzipped, encoded.plain);
+    assert!(encoded.zipped().len() * 5 < unzipped.len());
+}
