@@ -1,5 +1,6 @@
 //! Values against those that Kubernetes sealed (by the program `sealed` of
 //! `benches/peers/kubernetes`), rotation of keys, and files that are refused.
+#![expect(clippy::disallowed_methods, reason = "writes the files that are read")]
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
