@@ -149,17 +149,19 @@ fn check(pod: &Value, node: &Value) -> Result<(), (&'static str, String)> {
         &amounts::read(object::at(pod, &["spec", "overhead"])),
     );
     let allocatable = amounts::read(object::at(node, &["status", "allocatable"]));
-    let units: [(&str, fn(Quantity) -> i64); 2] =
-        [("cpu", Quantity::milli_value), ("memory", Quantity::value)];
+    let in_unit = |name, amount: Quantity| match name {
+        "cpu" => amount.milli_value(),
+        _ => amount.value(),
+    };
     let mut lacks = Vec::new();
-    for (name, in_unit) in units {
+    for name in ["cpu", "memory"] {
         let amount = |of: &Amounts| of.get(name).copied().unwrap_or(Quantity::ZERO);
         let (asked, allocatable) = (amount(&asked), amount(&allocatable));
         if asked > allocatable {
             lacks.push(format!(
                 "{name}, requested: {}, allocatable: {}",
-                in_unit(asked),
-                in_unit(allocatable)
+                in_unit(name, asked),
+                in_unit(name, allocatable)
             ));
         }
     }
