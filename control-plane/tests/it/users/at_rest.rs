@@ -224,11 +224,9 @@ fn a_key_is_changed_without_a_value_in_the_clear_or_out_of_reach() {
     sealed.restart();
     let before = sealed.get(SECRETS).expect(200);
     assert_eq!(before["items"].as_array().unwrap().len(), 3);
-    before["items"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .for_each(assert_password);
+    for one in before["items"].as_array().unwrap() {
+        assert_password(one);
+    }
     let version = before["metadata"]["resourceVersion"].as_str().unwrap();
     sealed.is_sealed_as("a", "k8s:enc:aescbc:v1:o:");
     let rewritten = sealed.put_unchanged("a");

@@ -1,6 +1,6 @@
 //! Values whose keys a KMS plugin encrypts. The plugin is Kubernetes' own server of that contract.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use testkit::Kubernetes;
@@ -47,7 +47,7 @@ fn providers(socket: &Path) -> String {
     format!("{{kms: {{apiVersion: v2, name: plug, endpoint: 'unix://{socket}', timeout: 1s}}}}")
 }
 
-fn keys(path: &PathBuf, ids: &str) {
+fn keys(path: &Path, ids: &str) {
     let new = path.with_extension("new");
     std::fs::write(&new, ids).unwrap();
     std::fs::rename(&new, path).unwrap();
