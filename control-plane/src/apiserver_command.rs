@@ -10,6 +10,7 @@ mod plugins;
 use std::error::Error;
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::Arc;
 
 use apiserver::setup::Setup;
 use apiserver::{AtRest, Config, Server};
