@@ -1,5 +1,7 @@
 //! Paths that are not objects: health, version, discovery, OpenAPI, and the public keys of tokens.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use http::header::ETAG;
 use http::request::Parts;
@@ -21,7 +23,7 @@ const MINOR: &str = "36";
 const RELEASE: &str = "v1.36.3";
 
 /// Answers a request for a path.
-pub(crate) fn answer(
+pub(crate) async fn answer(
     api: &Api,
     parts: &Parts,
     segments: &[String],
@@ -68,7 +70,11 @@ pub(crate) fn answer(
         ["apis", group, version] if catalogue.serves_version(group, version) => {
             discovery::resources(catalogue, group, version)
         }
-        ["openapi", "v2"] => return Ok(api.0.old_document.answer(parts, catalogue)),
+        ["openapi", "v2"] => {
+            let document = Arc::clone(&api.0.old_document);
+            let headers = parts.headers.clone();
+            return document.answer(headers, Arc::clone(catalogue)).await;
+        }
         ["openapi", "v3"] => openapi::index(&api.0.custom_documents.of(catalogue)),
         ["openapi", "v3", path @ ..] => {
             let custom = api.0.custom_documents.of(catalogue);

@@ -137,7 +137,7 @@ async fn answer(
         None
     };
     let Some(target) = target else {
-        return nonresource::answer(api, parts, &segments);
+        return nonresource::answer(api, parts, &segments).await;
     };
     if !request::takes(&parts.method, &info, &target) {
         return Err(Status::method_not_allowed());

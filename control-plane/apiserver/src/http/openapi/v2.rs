@@ -14,9 +14,9 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, ETAG, IF_NONE_MATCH, VARY};
-use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use machinery::schema;
+use machinery::status::Status;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
@@ -52,17 +52,28 @@ struct Encoded {
 
 impl Latest {
     /// Answers a request for the document.
-    pub(crate) fn answer(&self, parts: &Parts, catalogue: &Arc<Catalogue>) -> Response<Body> {
-        let Some(media_type) = wanted(&parts.headers) else {
+    pub(crate) async fn answer(
+        self: Arc<Self>,
+        headers: HeaderMap,
+        catalogue: Arc<Catalogue>,
+    ) -> Result<Response<Body>, Status> {
+        // A document of all kinds takes long to make: no other request waits for that.
+        let made = tokio::task::spawn_blocking(move || self.respond(&headers, &catalogue));
+        made.await
+            .map_err(|error| Status::internal(&error.to_string()))
+    }
+
+    fn respond(&self, asked: &HeaderMap, catalogue: &Arc<Catalogue>) -> Response<Body> {
+        let Some(media_type) = wanted(asked) else {
             return reply::text(StatusCode::NOT_ACCEPTABLE, "");
         };
         let document = self.of(catalogue);
         let tag = format!("\"{}\"", document.tag);
-        let mut response = if knows(&parts.headers, &tag) {
+        let mut response = if knows(asked, &tag) {
             reply::verbatim(StatusCode::NOT_MODIFIED, media_type, Bytes::new())
         } else {
             let encoded = document.encoded(media_type);
-            if takes_gzip(&parts.headers) {
+            if takes_gzip(asked) {
                 let zipped = encoded.zipped().clone();
                 let mut response = reply::verbatim(StatusCode::OK, media_type, zipped);
                 let gzip = HeaderValue::from_static("gzip");

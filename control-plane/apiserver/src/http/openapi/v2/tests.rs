@@ -194,19 +194,18 @@ fn protobuf_is_what_gnostic_writes() {
     assert_eq!(checked, 2);
 }
 
-/// A request with these headers.
-fn asked(headers: &[(&str, &str)]) -> Parts {
-    let mut request = http::Request::builder();
-    for (name, value) in headers {
-        request = request.header(*name, *value);
-    }
-    request.body(()).unwrap().into_parts().0
+/// The headers of a request.
+fn asked(headers: &[(&'static str, &str)]) -> HeaderMap {
+    let header = |(name, value): &(&'static str, &str)| {
+        (http::HeaderName::from_static(name), value.parse().unwrap())
+    };
+    headers.iter().map(header).collect()
 }
 
 #[test]
 fn the_document_comes_in_the_encoding_that_the_client_takes() {
     let (latest, catalogue) = (Latest::default(), Arc::new(builtin()));
-    let answer = |headers: &[(&str, &str)]| latest.answer(&asked(headers), &catalogue);
+    let answer = |headers: &[(&'static str, &str)]| latest.respond(&asked(headers), &catalogue);
     let header = |answer: &Response<Body>, name: &str| {
         let value = answer.headers().get(name);
         value.map(|value| value.to_str().unwrap().to_owned())
