@@ -21,6 +21,8 @@ use crate::object::map_mut;
 type Row = (&'static str, &'static str, fn(&mut Value));
 
 const ADMISSION: &str = "admissionregistration.k8s.io";
+/// Where a service answers that the server sends requests to.
+const HTTPS_PORT: u32 = 443;
 
 /// The kinds that have defaults, by group.
 const ROWS: &[Row] = &[
@@ -67,6 +69,7 @@ const ROWS: &[Row] = &[
         "CustomResourceDefinition",
         cluster::definition,
     ),
+    ("apiregistration.k8s.io", "APIService", cluster::api_service),
     (
         "rbac.authorization.k8s.io",
         "RoleBinding",

@@ -2,11 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{below, default, default_at, each};
+use super::{HTTPS_PORT, below, default, default_at, each};
 
 /// How long a webhook may take if its configuration does not say, in seconds.
 const WEBHOOK_SECONDS: u32 = 10;
-const HTTPS_PORT: u32 = 443;
 
 pub(super) fn policy(object: &mut Value) {
     default_at(object, &["spec"], "failurePolicy", "Fail");

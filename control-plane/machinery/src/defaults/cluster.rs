@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::{below, default, default_at, each, has, made, pod, text};
+use super::{HTTPS_PORT, below, default, default_at, each, has, made, pod, text};
 use crate::object;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -22,6 +22,14 @@ pub(super) fn definition(object: &mut Value) {
     if !has(spec, "conversion") {
         spec["conversion"] = json!({"strategy": "None"});
     }
+    let path = ["conversion", "webhook", "clientConfig", "service"];
+    below(spec, &path, |service| default(service, "port", HTTPS_PORT));
+}
+
+pub(super) fn api_service(object: &mut Value) {
+    below(object, &["spec", "service"], |service| {
+        default(service, "port", HTTPS_PORT);
+    });
 }
 
 pub(super) fn service(object: &mut Value) {

@@ -49,3 +49,24 @@ fn flow_schemas_and_priority_levels_are_filled_in() {
         "limitResponse": {"type": "Queue", "queuing": queuing}});
     assert_eq!(level["spec"]["limited"], limited);
 }
+
+#[test]
+fn services_that_requests_are_sent_to_have_a_port() {
+    let service = json!({"namespace": "a", "name": "b"});
+    let with_port = json!({"namespace": "a", "name": "b", "port": 443});
+
+    let mut remote = json!({"spec": {"service": service}});
+    apply("apiregistration.k8s.io", "APIService", &mut remote);
+    assert_eq!(remote["spec"]["service"], with_port);
+    let mut local = json!({"spec": {"group": "g"}});
+    apply("apiregistration.k8s.io", "APIService", &mut local);
+    assert_eq!(local, json!({"spec": {"group": "g"}}));
+
+    let webhook = json!({"clientConfig": {"service": service}});
+    let conversion = json!({"strategy": "Webhook", "webhook": webhook});
+    let mut definition = json!({"spec": {"conversion": conversion}});
+    let group = "apiextensions.k8s.io";
+    apply(group, "CustomResourceDefinition", &mut definition);
+    let found = &definition["spec"]["conversion"]["webhook"]["clientConfig"]["service"];
+    assert_eq!(*found, with_port);
+}
