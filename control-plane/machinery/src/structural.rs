@@ -7,24 +7,15 @@
 //!
 //! The words of the errors are Kubernetes', also those of rules in CEL (`x-kubernetes-validations`).
 
+mod check;
 mod defaults;
-mod embedded;
-mod errors;
-mod format;
-mod keywords;
-mod lists;
+mod document;
 mod node;
-mod number;
-mod old;
-mod openapi;
 mod path;
 mod prune;
 mod rules;
-mod shape;
-mod structure;
 #[cfg(test)]
 mod tests;
-mod validate;
 mod walk;
 
 use std::sync::OnceLock;
@@ -34,7 +25,9 @@ use serde_json::Value;
 use crate::apply;
 use crate::cel::admission::ObjectType;
 use crate::status::Cause;
-use errors::Base;
+use check::errors::Base;
+use check::{embedded, errors, lists, validate};
+use document::{keywords, shape, structure};
 use node::Node;
 use path::Path;
 use rules::Rules;

@@ -1,14 +1,18 @@
 //! A machine: its disk outlives the processes on it, its clock and its bad days are its own.
 
+pub(crate) mod clock;
+pub(crate) mod process;
+pub(crate) mod shadow;
+
 use std::path::Path;
 
 use raft::{Index, NodeId};
 use storage::vfs::Vfs;
 use storage::vfs::sim::SimVfs;
 
-use crate::clock::Clock;
-use crate::process::{Process, Settings};
-use crate::shadow::Shadow;
+use clock::Clock;
+use process::{Process, Settings};
+use shadow::Shadow;
 use testkit::Rng;
 
 /// How a process ends.

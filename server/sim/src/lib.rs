@@ -13,15 +13,10 @@
 pub mod canary;
 pub mod check;
 mod clients;
-mod clock;
-pub use testkit::history;
 mod host;
-mod members;
 pub mod model;
 mod nemesis;
 mod net;
-mod process;
-pub mod shadow;
 mod trace;
 mod watchers;
 mod world;
@@ -29,6 +24,7 @@ mod world;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub use canary::Canary;
+pub use testkit::history;
 pub use world::Figures;
 use world::World;
 

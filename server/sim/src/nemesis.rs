@@ -1,12 +1,14 @@
 //! What goes wrong, and when. Each run has its own mix: some bugs need one kind of trouble alone.
 
+pub(crate) mod members;
+
 use std::path::Path;
 
 use server::event::ConsensusEvent;
 use storage::vfs::Vfs;
 
 use crate::host::Crash;
-use crate::members::Wish;
+use crate::nemesis::members::Wish;
 use crate::world::{Event, Failed, MILLI, SECOND, World};
 use testkit::Rng;
 

@@ -63,9 +63,8 @@ impl Reader {
         Ok(convert::to_served(&resource, &Arc::new(stored.decode()?)))
     }
 
-    /// Returns the object from the cache, without a round trip. An object whose
-    /// versions have different fields is in the version that it was stored in, here and in the lists
-    /// below.
+    /// Returns the object from the cache, without a round trip. An object whose versions have
+    /// different fields is in the version that it was stored in, here and in the lists below.
     pub fn cached(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Arc<Value>> {
         let resource = self.resource_of(kind).ok()?;
         let storage = resource.storage.as_ref()?;

@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use machinery::world::Call;
 use serde_json::json;
 
-use crate::cache::Known;
+use crate::cache::{Diff, Key, Known};
 use crate::decision::change;
 use crate::meta;
 
@@ -36,6 +36,13 @@ fn due(metadata: &ObjectMeta, finalizer: &str) -> Option<Due> {
         (true, true) => Some(Due::Remove),
         _ => None,
     }
+}
+
+/// Wakes the loop for an object with something left to do about its finalizer.
+fn wake_due<T: Known>(diff: &Diff<T>, finalizer: &str, wake: &mut dyn FnMut(Key)) {
+    let new = diff.new.iter().map(|new| new.metadata());
+    let ours = new.filter(|metadata| due(metadata, finalizer).is_some());
+    ours.for_each(|metadata| wake(meta::key(metadata)));
 }
 
 /// The call that adds or removes the finalizer.

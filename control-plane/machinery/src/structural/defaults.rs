@@ -2,12 +2,11 @@
 
 use serde_json::{Map, Value};
 
-use super::embedded;
-use super::errors::{self, Base, shown};
+use super::check::errors::{self, Base, shown};
+use super::check::{embedded, validate};
 use super::node::{Additional, Node};
 use super::path::Path;
 use super::prune::{self, META_FIELDS};
-use super::validate;
 use crate::status::Cause;
 
 /// Removes nulls from fields that allow none and have no default.

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+pub(super) mod format;
+
 use serde_json::{Map, Value};
 
-use super::format::{self, Format};
 use super::rules::Rule;
 use crate::values::pattern::Pattern;
+use format::Format;
 
 /// One schema. It describes a value, or restricts one that another schema describes.
 #[derive(Debug, Default)]

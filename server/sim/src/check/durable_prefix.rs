@@ -9,7 +9,7 @@ use raft::{Entry, Index, Recovered, Term};
 use storage::mvcc::Applied;
 
 use super::{Verdict, digest_of_entry};
-use crate::shadow::{Log, Shadow};
+use crate::host::shadow::{Log, Shadow};
 
 #[derive(Debug, Default)]
 pub struct DurablePrefix {

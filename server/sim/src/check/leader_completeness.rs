@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use raft::{Index, Term};
 
 use super::Verdict;
-use crate::shadow::Log;
+use crate::host::shadow::Log;
 
 #[derive(Debug, Default)]
 pub struct LeaderCompleteness {

@@ -6,7 +6,7 @@ use tokio::sync::oneshot::error::TryRecvError;
 
 use super::{Ask, Clients, PARTITIONS, PATIENCE, Stage, Waiting, request};
 use crate::history::{self, Operation, Record, Step};
-use crate::process::Process;
+use crate::host::process::Process;
 use crate::world::{Failed, MILLI, Named, World};
 
 impl World {

@@ -7,7 +7,7 @@ use server::event::ConsensusEvent;
 use super::sabotage::{clears_alarm, diverge, drop_empty, is_revoke, rename};
 use super::{Event, Failed, MICRO, MILLI, Named, World};
 use crate::canary::Canary;
-use crate::process::{ACTORS, Actor, Fatal, Turn};
+use crate::host::process::{ACTORS, Actor, Fatal, Turn};
 
 /// A turn on a slow disk, and one of a slow applier.
 const SLOW_SYNC: u64 = 100 * MILLI;

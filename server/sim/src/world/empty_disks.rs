@@ -9,7 +9,7 @@ use storage::vfs::sim::SimVfs;
 use super::{Event, Failed, MILLI, Named, SECOND, World};
 use crate::canary::Canary;
 use crate::host::Crash;
-use crate::process::Told;
+use crate::host::process::Told;
 
 impl World {
     /// The host gets an empty disk, and its process the flags of a member that joins, or those of

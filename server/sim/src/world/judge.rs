@@ -6,8 +6,8 @@ use storage::mvcc::View;
 
 use super::{Checks, Failed, Named, World};
 use crate::canary::Canary;
+use crate::host::shadow::Log;
 use crate::model::Response;
-use crate::shadow::Log;
 
 impl World {
     /// A process begins with what it found on its disk. `is_another`: that is not what the process

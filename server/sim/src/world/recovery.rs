@@ -7,7 +7,7 @@ use server::state::MemberInfo;
 
 use super::{Event, Failed, MILLI, SECOND, World};
 use crate::host::{Crash, Host};
-use crate::members::Wish;
+use crate::nemesis::members::Wish;
 
 impl World {
     /// The host's disk becomes what it was when it was copied. False if that could lose what was

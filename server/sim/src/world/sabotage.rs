@@ -5,7 +5,7 @@ use etcd_api::etcdserverpb::alarm_request::AlarmAction;
 use server::event::{ApplyEvent, ConsensusEvent};
 use server::request::Request;
 
-use crate::process::Process;
+use crate::host::process::Process;
 
 /// This member applies something else than the log has.
 pub(super) fn diverge(process: &mut Process, change: fn(Request) -> Request) {

@@ -2,7 +2,7 @@
 
 use super::{Failed, World};
 use crate::host::Crash;
-use crate::process::{Fatal, Process, Start};
+use crate::host::process::{Fatal, Process, Start};
 
 impl World {
     pub(super) fn start(&mut self, host: usize) -> Result<(), Failed> {

@@ -38,18 +38,16 @@ impl Plugin for NodeDeclaredFeatureValidator {
         attributes: &'a Attributes<'a>,
         pod: &'a Value,
     ) -> Answer<'a, ()> {
-        let needed = attributes.old.map(|old| needed(old, pod));
-        let checked = match needed {
-            Some(needed) if !needed.is_empty() => node_of_changed(context, attributes, pod)
-                .and_then(|node| match node {
-                    Some(node) => {
-                        declares(&node, &needed).map_err(|why| attributes.forbidden(&why))
-                    }
-                    None => Ok(()),
-                }),
-            _ => Ok(()),
-        };
-        Box::pin(async { checked })
+        Box::pin(async move {
+            let needed = attributes.old.map(|old| needed(old, pod));
+            let Some(needed) = needed.filter(|needed| !needed.is_empty()) else {
+                return Ok(());
+            };
+            let Some(node) = node_of_changed(context, attributes, pod)? else {
+                return Ok(());
+            };
+            declares(&node, &needed).map_err(|why| attributes.forbidden(&why))
+        })
     }
 }
 
@@ -68,8 +66,11 @@ impl Plugin for PodResizeValidator {
         attributes: &'a Attributes<'a>,
         pod: &'a Value,
     ) -> Answer<'a, ()> {
-        let checked = match node_of_changed(context, attributes, pod) {
-            Ok(Some(node)) => check(pod, &node).map_err(|(reason, why)| {
+        Box::pin(async move {
+            let Some(node) = node_of_changed(context, attributes, pod)? else {
+                return Ok(());
+            };
+            check(pod, &node).map_err(|(reason, why)| {
                 let mut status = attributes.forbidden(&why);
                 status.details.causes.push(Cause {
                     reason,
@@ -77,11 +78,8 @@ impl Plugin for PodResizeValidator {
                     field: String::new(),
                 });
                 status
-            }),
-            Ok(None) => Ok(()),
-            Err(status) => Err(status),
-        };
-        Box::pin(async { checked })
+            })
+        })
     }
 }
 

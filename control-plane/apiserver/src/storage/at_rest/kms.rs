@@ -161,8 +161,7 @@ impl Inner {
     async fn open(&self, key: &str, sealed: &[u8]) -> Result<(Vec<u8>, bool), String> {
         let mut envelope = Envelope::read(sealed)?;
         let data = std::mem::take(&mut envelope.data);
-        let current = self.current.read().clone();
-        let stale = current.is_some_and(|current| {
+        let stale = self.current.read().as_ref().is_some_and(|current| {
             let now = &current.envelope;
             (&envelope.key_id, envelope.source_type) != (&now.key_id, now.source_type)
         });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Volume};
 use machinery::world::Call;
 
-use super::{Due, due, write};
+use super::{Due, due, wake_due, write};
 use crate::cache::{Caches, Changed, Key, kind_of};
 use crate::decision::Decision;
 use crate::loops::{Context, Loop};
@@ -23,9 +23,7 @@ impl Loop for ClaimProtection {
     fn wakes(&self, caches: &Caches, changed: &Changed, wake: &mut dyn FnMut(Key)) {
         match changed {
             Changed::PersistentVolumeClaim(diff) => {
-                let new = diff.new.iter();
-                let ours = new.filter(|one| due(&one.metadata, FINALIZER).is_some());
-                ours.for_each(|one| wake(meta::key(&one.metadata)));
+                wake_due(diff, FINALIZER, wake);
             }
             Changed::Pod(diff) => {
                 for pod in diff.old.iter().chain(&diff.new) {

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 
-use super::{Due, due, write};
+use super::{Due, due, wake_due, write};
 use crate::cache::{Caches, Changed, Key};
 use crate::decision::{Decision, cluster_key};
 use crate::loops::{Context, Loop};
@@ -35,9 +35,7 @@ impl Loop for ClassProtection {
                 left(&mut diff.old.iter().filter_map(|volume| of_volume(volume)));
             }
             Changed::VolumeAttributesClass(diff) => {
-                let new = diff.new.iter();
-                let ours = new.filter(|one| due(&one.metadata, FINALIZER).is_some());
-                ours.for_each(|one| wake(meta::key(&one.metadata)));
+                wake_due(diff, FINALIZER, wake);
             }
             _ => {}
         }

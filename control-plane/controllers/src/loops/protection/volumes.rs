@@ -1,10 +1,9 @@
 //! Volumes: kept while they are bound to a claim.
 
-use super::{Due, due, write};
+use super::{Due, due, wake_due, write};
 use crate::cache::{Caches, Changed, Key};
 use crate::decision::Decision;
 use crate::loops::{Context, Loop};
-use crate::meta;
 
 const FINALIZER: &str = "kubernetes.io/pv-protection";
 
@@ -17,9 +16,7 @@ impl Loop for VolumeProtection {
 
     fn wakes(&self, _: &Caches, changed: &Changed, wake: &mut dyn FnMut(Key)) {
         if let Changed::PersistentVolume(diff) = changed {
-            let new = diff.new.iter();
-            let ours = new.filter(|one| due(&one.metadata, FINALIZER).is_some());
-            ours.for_each(|one| wake(meta::key(&one.metadata)));
+            wake_due(diff, FINALIZER, wake);
         }
     }
 

@@ -5,9 +5,9 @@ use serde_json::Value;
 use super::{Compiled, Own, Rules};
 use crate::cel::{CALL_COST_MAX, Error, Outcome, Program, Shape, Variable};
 use crate::status::Cause;
-use crate::structural::errors::{NO_FIELD, shown};
+use crate::structural::check::errors::{NO_FIELD, shown};
+use crate::structural::check::old::Old;
 use crate::structural::node::{Additional, Kind, Node};
-use crate::structural::old::Old;
 use crate::structural::path::Path;
 
 /// What the rules of one object may cost together.

@@ -3,9 +3,9 @@
 
 use serde_json::Value;
 
-use super::DEPTH_MAX;
-use super::path::Path;
 use crate::status::Cause;
+use crate::structural::DEPTH_MAX;
+use crate::structural::path::Path;
 
 /// The JSON type of a keyword.
 #[derive(Clone, Copy)]
@@ -96,19 +96,19 @@ impl Shape {
 }
 
 /// The keywords with a value of the wrong type, and schemas that nest too deeply.
-pub(super) fn check(schema: &Value, at: &Path) -> Vec<Cause> {
+pub(in crate::structural) fn check(schema: &Value, at: &Path) -> Vec<Cause> {
     let mut causes = Vec::new();
     walk(schema, at, DEPTH_MAX, &mut causes);
     causes
 }
 
 /// The value of a keyword; a null counts as missing.
-pub(super) fn get<'a>(schema: &'a Value, keyword: &str) -> Option<&'a Value> {
+pub(in crate::structural) fn get<'a>(schema: &'a Value, keyword: &str) -> Option<&'a Value> {
     schema.get(keyword).filter(|value| !value.is_null())
 }
 
 /// The text of a keyword; empty if it is missing.
-pub(super) fn text<'a>(schema: &'a Value, keyword: &str) -> &'a str {
+pub(in crate::structural) fn text<'a>(schema: &'a Value, keyword: &str) -> &'a str {
     schema
         .get(keyword)
         .and_then(Value::as_str)
@@ -116,12 +116,12 @@ pub(super) fn text<'a>(schema: &'a Value, keyword: &str) -> &'a str {
 }
 
 /// Whether a keyword is true.
-pub(super) fn flag(schema: &Value, keyword: &str) -> bool {
+pub(in crate::structural) fn flag(schema: &Value, keyword: &str) -> bool {
     schema.get(keyword) == Some(&Value::Bool(true))
 }
 
 /// The items of a keyword; none if it is missing.
-pub(super) fn list<'a>(schema: &'a Value, keyword: &str) -> &'a [Value] {
+pub(in crate::structural) fn list<'a>(schema: &'a Value, keyword: &str) -> &'a [Value] {
     match schema.get(keyword) {
         Some(Value::Array(items)) => items,
         _ => &[],
@@ -129,7 +129,7 @@ pub(super) fn list<'a>(schema: &'a Value, keyword: &str) -> &'a [Value] {
 }
 
 /// The properties of a schema with their names.
-pub(super) fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
+pub(in crate::structural) fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
     schema
         .get("properties")
         .and_then(Value::as_object)
@@ -138,7 +138,7 @@ pub(super) fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Valu
 }
 
 /// Whether a keyword says something: Go does not distinguish an empty value from a missing one.
-pub(super) fn is_set(value: &Value) -> bool {
+pub(in crate::structural) fn is_set(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => false,
         Value::String(text) => !text.is_empty(),

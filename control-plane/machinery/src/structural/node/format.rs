@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use super::node::Kind;
+use super::Kind;
 use crate::values::text_format::{self, Accepts};
 
 /// A format that is checked.
 #[derive(Clone)]
-pub(super) struct Format {
+pub(in crate::structural) struct Format {
     /// The name as the schema has it.
     name: String,
     /// `None` for a format of numbers.
@@ -15,16 +15,16 @@ pub(super) struct Format {
 }
 
 impl Format {
-    pub(super) fn name(&self) -> &str {
+    pub(in crate::structural) fn name(&self) -> &str {
         &self.name
     }
 
-    pub(super) fn is_of_text(&self) -> bool {
+    pub(in crate::structural) fn is_of_text(&self) -> bool {
         self.accepts.is_some()
     }
 
     /// Whether a text has the format.
-    pub(super) fn accepts(&self, text: &str) -> bool {
+    pub(in crate::structural) fn accepts(&self, text: &str) -> bool {
         self.accepts.is_none_or(|accepts| accepts(text))
     }
 }
@@ -36,7 +36,7 @@ impl fmt::Debug for Format {
 }
 
 /// The format with this name for values of a type; `None` if it is ignored.
-pub(super) fn find(name: &str, kind: Option<Kind>) -> Option<Format> {
+pub(in crate::structural) fn find(name: &str, kind: Option<Kind>) -> Option<Format> {
     let format = |accepts| Format {
         name: name.to_owned(),
         accepts,

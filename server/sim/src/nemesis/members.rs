@@ -11,8 +11,8 @@ use server::state::{ChangeContext, MemberInfo};
 use tokio::sync::oneshot::Receiver;
 use tokio::sync::oneshot::error::TryRecvError;
 
+use crate::host::process::Process;
 use crate::host::{Crash, Host};
-use crate::process::Process;
 use crate::world::{Event, Failed, MILLI, Named, SECOND, World, settings};
 
 /// How long a member stays that learned that it was removed: the server's.

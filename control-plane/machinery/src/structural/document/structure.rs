@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::path::Path;
 use super::shape::{flag, get, is_set, list, properties, text};
 use crate::status::Cause;
+use crate::structural::path::Path;
 use crate::values::pattern::Pattern;
 
 /// Where a schema stands.
@@ -55,7 +55,7 @@ const FORBIDDEN_IN_RESTRICTIONS: [(&str, &str); 13] = [
 const PRESENT_IF_EMPTY: [&str; 3] = ["default", "x-kubernetes-list-type", "x-kubernetes-map-type"];
 
 /// Why a schema is not structural, sorted as Kubernetes does.
-pub(super) fn check(schema: &Value, at: &Path) -> Vec<Cause> {
+pub(in crate::structural) fn check(schema: &Value, at: &Path) -> Vec<Cause> {
     let mut causes = Vec::new();
     describes(schema, Level::Root, at, &mut causes);
     restricts_known(schema, schema, at, at, &mut causes);

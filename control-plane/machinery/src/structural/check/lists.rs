@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use super::errors::shown;
-use super::node::{List, Node};
-use super::path::Path;
-use super::walk::walk;
 use crate::status::Cause;
+use crate::structural::node::{List, Node};
+use crate::structural::path::Path;
+use crate::structural::walk::walk;
 
 /// The duplicates within a value.
-pub(super) fn check(node: &Node, value: &Value, at: &Path) -> Vec<Cause> {
+pub(in crate::structural) fn check(node: &Node, value: &Value, at: &Path) -> Vec<Cause> {
     let mut causes = Vec::new();
     walk(node, value, at, &mut |node, value, at| {
         let Value::Array(items) = value else { return };

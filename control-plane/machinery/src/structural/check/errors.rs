@@ -5,14 +5,14 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::number::{self, Number};
-use super::path::Path;
 use crate::status::Cause;
+use crate::structural::path::Path;
 
 /// The field of errors about no field in particular: Go prints a missing path like this.
-pub(super) const NO_FIELD: &str = "<nil>";
+pub(in crate::structural) const NO_FIELD: &str = "<nil>";
 
 /// Where the validated value is.
-pub(super) enum Base<'a> {
+pub(in crate::structural) enum Base<'a> {
     /// It is a whole object.
     Object,
     /// It is the value of this field.
@@ -21,7 +21,7 @@ pub(super) enum Base<'a> {
 
 /// One violation.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Violation {
+pub(in crate::structural) struct Violation {
     /// The path within the validated value; `None` if the error names no field.
     at: Option<String>,
     what: What,
@@ -41,34 +41,38 @@ enum What {
 
 impl Violation {
     /// An error about no field in particular.
-    pub(super) fn of_none(why: String) -> Violation {
+    pub(in crate::structural) fn of_none(why: String) -> Violation {
         Violation {
             at: None,
             what: What::Invalid("\"\"".into(), why),
         }
     }
 
-    pub(super) fn invalid(at: &Path, value: &Value, rest: &str) -> Violation {
+    pub(in crate::structural) fn invalid(at: &Path, value: &Value, rest: &str) -> Violation {
         Violation::of(at, What::Invalid(shown(value), told(at, rest)))
     }
 
     /// A value whose type, or format, has the name `is` and must have the name `wanted`.
-    pub(super) fn wrong_type(at: &Path, wanted: &str, is: &str) -> Violation {
+    pub(in crate::structural) fn wrong_type(at: &Path, wanted: &str, is: &str) -> Violation {
         let is = Value::from(is).to_string();
         let why = told(at, &format!("must be of type {wanted}: {is}"));
         Violation::of(at, What::Type(is, why))
     }
 
     /// An error whose message does not begin with the field.
-    pub(super) fn plain(at: &Path, value: &Value, why: String) -> Violation {
+    pub(in crate::structural) fn plain(at: &Path, value: &Value, why: String) -> Violation {
         Violation::of(at, What::Invalid(shown(value), why))
     }
 
-    pub(super) fn required(at: &Path) -> Violation {
+    pub(in crate::structural) fn required(at: &Path) -> Violation {
         Violation::of(at, What::Required)
     }
 
-    pub(super) fn not_supported(at: &Path, value: &Value, allowed: &[Value]) -> Violation {
+    pub(in crate::structural) fn not_supported(
+        at: &Path,
+        value: &Value,
+        allowed: &[Value],
+    ) -> Violation {
         let words = allowed.iter().map(|one| match one {
             Value::String(text) => text.clone(),
             other => json(other),
@@ -76,11 +80,11 @@ impl Violation {
         Violation::of(at, What::NotSupported(shown(value), words.collect()))
     }
 
-    pub(super) fn too_long(at: &Path, limit: i64) -> Violation {
+    pub(in crate::structural) fn too_long(at: &Path, limit: i64) -> Violation {
         Violation::of(at, What::TooLong(limit))
     }
 
-    pub(super) fn too_many(at: &Path, has: usize, limit: i64) -> Violation {
+    pub(in crate::structural) fn too_many(at: &Path, has: usize, limit: i64) -> Violation {
         Violation::of(at, What::TooMany(has, limit))
     }
 
@@ -130,7 +134,7 @@ impl Violation {
 }
 
 /// The causes of these violations, each of them once.
-pub(super) fn causes(violations: Vec<Violation>, base: &Base) -> Vec<Cause> {
+pub(in crate::structural) fn causes(violations: Vec<Violation>, base: &Base) -> Vec<Cause> {
     let mut seen = HashSet::new();
     let all = violations.into_iter().map(|one| one.into_cause(base));
     all.filter(|one| seen.insert((one.field.clone(), one.message.clone())))
@@ -138,7 +142,7 @@ pub(super) fn causes(violations: Vec<Violation>, base: &Base) -> Vec<Cause> {
 }
 
 /// A value as field errors show it.
-pub(super) fn shown(value: &Value) -> String {
+pub(in crate::structural) fn shown(value: &Value) -> String {
     match Number::read(value) {
         Some(Number::Float(float)) => number::shown(float),
         _ => json(value),

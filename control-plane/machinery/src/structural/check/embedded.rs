@@ -3,14 +3,14 @@
 use serde_json::{Map, Value};
 
 use super::errors::shown;
-use super::node::Node;
-use super::path::Path;
-use super::walk::walk;
 use crate::status::Cause;
+use crate::structural::node::Node;
+use crate::structural::path::Path;
+use crate::structural::walk::walk;
 use crate::values::name;
 
 /// What is wrong with the types and the metadata of the objects within a value.
-pub(super) fn check(node: &Node, value: &Value, at: &Path) -> Vec<Cause> {
+pub(in crate::structural) fn check(node: &Node, value: &Value, at: &Path) -> Vec<Cause> {
     let mut causes = Vec::new();
     walk(node, value, at, &mut |node, value, at| {
         if let (true, Value::Object(fields)) = (node.embedded, value) {

@@ -5,9 +5,9 @@ use std::cmp::Ordering;
 use serde_json::Value;
 
 use super::errors::Violation;
-use super::format::Format;
-use super::node::{Bound, Kind, Node};
-use super::path::Path;
+use crate::structural::node::format::Format;
+use crate::structural::node::{Bound, Kind, Node};
+use crate::structural::path::Path;
 
 /// Where Go begins to print floats with an exponent.
 const PLAIN_MAX: f64 = 1e21;

@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use super::node::{Node, texts};
-use super::path::Path;
-use super::prune::META_FIELDS;
-use super::rules;
 use super::shape::{flag, get, is_set, list, properties, text};
 use crate::status::Cause;
+use crate::structural::node::{Node, texts};
+use crate::structural::path::Path;
+use crate::structural::prune::META_FIELDS;
+use crate::structural::rules;
 
 /// The values of `type`, in the order of messages.
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
@@ -40,13 +40,13 @@ struct Context<'a> {
 }
 
 /// The first keyword that keeps the schema from being read as a structural one.
-pub(super) fn unsupported(schema: &Value, at: &Path) -> Option<Cause> {
+pub(in crate::structural) fn unsupported(schema: &Value, at: &Path) -> Option<Cause> {
     let why = unsupported_in(schema)?;
     Some(Cause::invalid(&at.to_string(), &"".into(), &why))
 }
 
 /// The keywords that are wrong.
-pub(super) fn check(schema: &Value, at: &Path) -> Vec<Cause> {
+pub(in crate::structural) fn check(schema: &Value, at: &Path) -> Vec<Cause> {
     let mut causes = Vec::new();
     if flag(schema, "nullable") {
         let why = "nullable cannot be true at the root";

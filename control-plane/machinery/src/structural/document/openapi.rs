@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Schema;
+use crate::structural::Schema;
 
 /// Where OpenAPI documents have the schema of an object's metadata.
 const METADATA_REF: &str = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";

@@ -4,17 +4,17 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::node::{List, Node};
+use crate::structural::node::{List, Node};
 
 /// An old value, with the schema that says which of its parts correspond to parts of the new one.
 #[derive(Clone, Copy)]
-pub(super) struct Old<'a> {
-    pub(super) value: &'a Value,
-    pub(super) node: &'a Node,
+pub(in crate::structural) struct Old<'a> {
+    pub(in crate::structural) value: &'a Value,
+    pub(in crate::structural) node: &'a Node,
 }
 
 /// The items of an old list by the values of their keys.
-pub(super) struct OldItems<'a> {
+pub(in crate::structural) struct OldItems<'a> {
     by_key: HashMap<String, &'a Value>,
     keys: &'a [String],
     of_items: &'a Node,
@@ -22,7 +22,7 @@ pub(super) struct OldItems<'a> {
 
 impl<'a> Old<'a> {
     /// The old value of this field; `None` if there is none, or nothing describes it.
-    pub(super) fn field(self, name: &str) -> Option<Old<'a>> {
+    pub(in crate::structural) fn field(self, name: &str) -> Option<Old<'a>> {
         Some(Old {
             value: self.value.get(name)?,
             node: self.node.of_field(name)?,
@@ -30,7 +30,7 @@ impl<'a> Old<'a> {
     }
 
     /// The old items, if the items of this list have keys. Items of other lists have no identity.
-    pub(super) fn items(self) -> Option<OldItems<'a>> {
+    pub(in crate::structural) fn items(self) -> Option<OldItems<'a>> {
         let (List::Map(keys), Some(of_items)) = (&self.node.list, &self.node.items) else {
             return None;
         };
@@ -52,7 +52,7 @@ impl<'a> Old<'a> {
     ///
     /// Kubernetes does not recognise objects with fields that no schema describes as unchanged;
     /// here they are.
-    pub(super) fn is(self, new: &Value) -> bool {
+    pub(in crate::structural) fn is(self, new: &Value) -> bool {
         match (self.value, new) {
             (Value::Object(old), Value::Object(new)) => {
                 let same = |(name, new): (&String, &Value)| match self.field(name) {
@@ -75,7 +75,7 @@ impl<'a> Old<'a> {
 
 impl<'a> OldItems<'a> {
     /// The old item with the keys of this new one.
-    pub(super) fn find(&self, new: &Value) -> Option<Old<'a>> {
+    pub(in crate::structural) fn find(&self, new: &Value) -> Option<Old<'a>> {
         let value = self.by_key.get(&key_of(new, self.keys)?)?;
         Some(Old {
             value,

@@ -3,10 +3,10 @@
 use serde_json::{Map, Value};
 
 use super::errors::Violation;
-use super::node::{Additional, Checks, Kind, Node};
 use super::number::{self, Number};
 use super::old::Old;
-use super::path::Path;
+use crate::structural::node::{Additional, Checks, Kind, Node};
+use crate::structural::path::Path;
 
 /// What was found in a value.
 #[derive(Debug, Default)]
@@ -29,7 +29,11 @@ impl Outcome {
 }
 
 /// The violations in a value, with paths relative to it.
-pub(super) fn validate(node: &Node, value: &Value, old: Option<&Value>) -> Vec<Violation> {
+pub(in crate::structural) fn validate(
+    node: &Node,
+    value: &Value,
+    old: Option<&Value>,
+) -> Vec<Violation> {
     let old = old.map(|value| Old { value, node });
     ratcheted(node, value, old, &Path::root()).found
 }
