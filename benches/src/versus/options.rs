@@ -217,7 +217,7 @@ fn command() -> clap::Command {
         .arg(
             number(
                 "only",
-                "What to measure: loads (usual), cluster, takeover, steady, snapshot, absent, big",
+                "What to measure: loads (usual), cluster, takeover, steady, snapshot, absent, join, big",
             )
             .value_parser(part_by_name),
         )

@@ -144,9 +144,11 @@ impl World {
     /// if nobody has everything that was promised.
     pub(crate) fn force_new_cluster(&mut self) -> bool {
         let has_all = |host: &usize| {
-            let durable = &self.hosts[*host].shadow.durable;
-            let is_member = self.belongs(*host) && self.hosts[*host].begun;
-            is_member && !self.hosts[*host].retired && self.checks.durable_prefix.is_whole(durable)
+            let this = &self.hosts[*host];
+            // What an older disk holds is known when a process begins on it.
+            let is_known = this.begun && !this.retired && !this.has_old_disk;
+            let durable = &this.shadow.durable;
+            self.belongs(*host) && is_known && self.checks.durable_prefix.is_whole(durable)
         };
         let hosts = 0..self.hosts.len();
         let Some(survivor) = hosts.clone().find(has_all) else {

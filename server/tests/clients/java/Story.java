@@ -173,14 +173,20 @@ final class Story {
         long kept = get(client.getLeaseClient().grant(60)).getID();
         get(kv.put(b("watched/leased"), b("x"), PutOption.builder().withLeaseId(kept).build()));
         var events = new Events();
-        var prefix = WatchOption.builder().isPrefix(true).withPrevKV(true).build();
-        var watcher = client.getWatchClient().watch(b("watched/"), prefix, events);
+        var prefix = WatchOption.builder().isPrefix(true).withPrevKV(true);
+        var watcher = client.getWatchClient().watch(b("watched/"), prefix.build(), events);
         var first = get(kv.put(b("watched/a"), b("1"))).getHeader().getRevision();
         var seen = told(events, 1);
         restart();
         // jetcd drops what a new stream brings before jetcd has set the stream's handler.
         do {
             until(() -> get(kv.put(b("watched/resumed"), b("x"))));
+            if (events.isOver()) {
+                // jetcd gives a watch up if it was writing when the connection broke.
+                events = new Events();
+                var rest = prefix.withRevision(first + 1).build();
+                watcher = client.getWatchClient().watch(b("watched/"), rest, events);
+            }
         } while (!events.bring("watched/resumed"));
         get(kv.put(b("watched/a"), b("2")));
         get(kv.delete(b("watched/leased")));
@@ -264,6 +270,7 @@ final class Story {
     private static class Told<T> implements StreamObserver<T> {
         private final BlockingQueue<T> answers = new LinkedBlockingQueue<>();
         private final CompletableFuture<String> failure = new CompletableFuture<>();
+        private volatile boolean isOver;
 
         T next() throws InterruptedException {
             return answers.take();
@@ -278,6 +285,11 @@ final class Story {
             return get(failure);
         }
 
+        /** True when nothing more will come; after a failure, jetcd may go on by itself. */
+        boolean isOver() {
+            return isOver;
+        }
+
         @Override
         public void onNext(T answer) {
             answers.add(answer);
@@ -290,6 +302,7 @@ final class Story {
 
         @Override
         public void onCompleted() {
+            isOver = true;
             failure.complete("completed");
         }
     }
