@@ -54,7 +54,10 @@ impl Raft {
             heard_at: None,
             summoned: false,
         };
-        hasten_sole_voter(&state, &mut role, now);
+        // Who voted for another may have an old disk: another member may be leading.
+        if [NOBODY, state.id()].contains(&state.vote) {
+            hasten_sole_voter(&state, &mut role, now);
+        }
         let told = RoleChange {
             term: state.term,
             role: RoleKind::Follower,
@@ -469,6 +472,7 @@ impl Raft {
         let granted = may && state.log.is_behind_or_level(last);
         if granted {
             state.vote = from;
+            state.known_elsewhere = state.known_elsewhere.max(last.index);
             if let Role::Follower(follower) = &mut self.role {
                 follower.election_at = state.election_deadline(now);
             }
@@ -605,9 +609,10 @@ impl Raft {
     }
 }
 
-/// No other member can lead, so a sole voter campaigns at once.
+/// No other member can lead, so a sole voter campaigns at once. If one does lead, the membership is
+/// an old one.
 fn hasten_sole_voter(state: &State, follower: &mut Follower, now: Now) {
-    if state.is_sole_voter() && state.may_campaign() {
+    if state.is_sole_voter() && follower.heard_at.is_none() && state.may_campaign() {
         follower.election_at = follower.election_at.min(now);
     }
 }

@@ -38,6 +38,9 @@ pub(crate) struct State {
     /// The newest entry that a leader says this member acknowledged, if that is more than the log
     /// held: the disk lost what it promised to keep.
     promised: Index,
+    /// The newest entry that another member is known to have: it got this member's vote with it, or
+    /// called it committed. See [`State::may_campaign`].
+    pub(crate) known_elsewhere: Index,
     /// Candidacies since a leader was last heard.
     pub(crate) attempts: u32,
     /// Read rounds begun here so far. A number is never used twice.
@@ -84,6 +87,7 @@ impl State {
             save_commit: false,
             installing: None,
             promised: 0,
+            known_elsewhere: 0,
             attempts: 0,
             rounds: 0,
             rng: Rng::new(config.seed ^ config.id.rotate_left(32)),
@@ -164,11 +168,14 @@ impl State {
 
     /// May this member ask for votes? Not if it is no voter, if a snapshot is about to replace its
     /// log, if its log lost acknowledged entries, or if it knows of a committed membership change
-    /// that it has not applied: it would count the wrong majority.
+    /// that it has not applied: it would count the wrong majority. A sole voter needs nobody's vote,
+    /// so nobody would stop it if its membership were an old one, as it is for a while when an old
+    /// disk catches up: then others know entries that its log does not hold yet.
     pub(crate) fn may_campaign(&self) -> bool {
         (self.members.is_voter(self.config.id) || self.removed)
             && self.installing.is_none()
             && !self.owes_log()
+            && !(self.is_sole_voter() && self.log.last().index < self.known_elsewhere)
             && !self
                 .log
                 .has_committed_conf_change_after(self.conf_applied_through())

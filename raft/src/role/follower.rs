@@ -110,6 +110,7 @@ pub(crate) fn pass_on(state: &mut State, mut message: Message) {
 }
 
 fn append(state: &mut State, from: NodeId, prev: Position, entries: Vec<Entry>, commit: Index) {
+    state.known_elsewhere = state.known_elsewhere.max(commit);
     if state.installing.is_some() {
         return;
     }
@@ -150,6 +151,7 @@ fn consider_snapshot(state: &mut State, from: NodeId, snapshot: Snapshot) {
         return;
     }
     let position = snapshot.position;
+    state.known_elsewhere = state.known_elsewhere.max(position.index);
     let conf = &snapshot.conf;
     if position.index > state.log.commit() && !state.log.holds(position) {
         if conf.voters.contains(&state.id()) || conf.learners.contains(&state.id()) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::cluster::Cluster;
-use crate::message::{EntryKind, Position};
+use crate::message::{Body, ConfChange, ConfChangeKind, Entry, EntryKind, Message, Position};
 use crate::{
     Config, Input, Output, Proposal, Proposed, Raft, Read, Recovered, RoleKind, bootstrap, wire,
 };
@@ -104,6 +104,66 @@ fn a_single_member_restarts_with_everything_it_synced() {
         cluster.nodes[&1].machine.applied,
         Position { term: 2, index: 4 }
     );
+}
+
+/// Member 1 with a disk of the time when the cluster was 1 and 2. Since then 2 left, and others came;
+/// `first` comes from them, then 3 as the leader of term 4 sends the removal of 2, and no more yet.
+/// Whether member 1 campaigns at once, and whether it does when it hears no more for long.
+fn campaigns_with_an_old_disk(first: Option<Body>, commit: u64) -> (bool, bool) {
+    let recovered = Recovered {
+        applied: 2,
+        ..bootstrap(&[1, 2].map(|id| (id, Bytes::new())))
+    };
+    let mut raft = Raft::new(Config::new(1, vec![1, 2], 1), recovered, Duration::ZERO);
+    let removal = Entry {
+        term: 2,
+        index: 3,
+        kind: EntryKind::ConfChange,
+        data: wire::encode_conf_change(&ConfChange {
+            kind: ConfChangeKind::RemoveNode,
+            node: 2,
+            ..ConfChange::default()
+        }),
+    };
+    let append = Body::Append {
+        prev: Position { term: 1, index: 2 },
+        entries: vec![removal],
+        commit,
+    };
+    let mut out = Output::default();
+    for body in first.into_iter().chain([append]) {
+        let message = Message {
+            from: 3,
+            to: 1,
+            term: 4,
+            body,
+        };
+        drive(&mut raft, Input::Receive(message), &mut out);
+    }
+    assert_eq!(raft.conf().voters, [1]);
+    let mut campaigns_at = |now| {
+        raft.step(now, Input::Tick, &mut out);
+        raft.status().role != RoleKind::Follower
+    };
+    (
+        campaigns_at(Duration::ZERO),
+        campaigns_at(Duration::from_secs(60)),
+    )
+}
+
+#[test]
+fn an_old_disk_that_catches_up_does_not_lead_by_an_old_membership() {
+    // All that is committed has arrived: the others are gone for good.
+    assert_eq!(campaigns_with_an_old_disk(None, 3), (false, true));
+    // More is committed.
+    assert_eq!(campaigns_with_an_old_disk(None, 9), (false, false));
+    // The leader does not know yet what is committed, but it was elected with more.
+    let last = Position { term: 3, index: 9 };
+    let vote = Body::Vote {
+        last,
+        transfer: false,
+    };
+    assert_eq!(campaigns_with_an_old_disk(Some(vote), 3), (false, false));
 }
 
 #[test]

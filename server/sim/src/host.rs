@@ -6,7 +6,7 @@ pub(crate) mod shadow;
 
 use std::path::Path;
 
-use raft::{Index, NodeId};
+use raft::{Entry, Index, NodeId};
 use storage::vfs::Vfs;
 use storage::vfs::sim::SimVfs;
 
@@ -55,6 +55,9 @@ pub(crate) struct Host {
     pub rolled_back: Option<Index>,
     /// ..and no process has begun on that yet.
     pub has_old_disk: bool,
+    /// The log as it was when this member was forced to go on alone, until it does. All of it counts
+    /// as committed from then on, and a start that fails may trim it.
+    pub before_force: Vec<Entry>,
     /// Somebody complained of its disk: the operator removes it.
     pub is_condemned: bool,
     /// Little room is left, for some time.
@@ -94,6 +97,7 @@ impl Host {
             image: None,
             rolled_back: None,
             has_old_disk: false,
+            before_force: Vec::new(),
             is_condemned: false,
             is_tight: false,
             stalled_until: 0,

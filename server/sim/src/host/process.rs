@@ -29,7 +29,7 @@ use storage::vfs::Lock;
 
 pub(crate) use ports::{Fatal, SimPorts, Turn};
 pub(crate) use settings::Settings;
-pub(crate) use start::{Start, Told};
+pub(crate) use start::{Start, Told, entries_on};
 
 /// Who takes a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +85,11 @@ pub(crate) struct Process {
 impl Process {
     pub(crate) fn status(&self) -> Status {
         self.consensus.consensus().status()
+    }
+
+    /// Whether others vote, by the membership that this member has applied.
+    pub(crate) fn has_other_voters(&self) -> bool {
+        self.consensus.consensus().conf().voters.len() > 1
     }
 
     pub(crate) fn leads(&self) -> bool {

@@ -36,8 +36,12 @@ impl World {
         };
         let known = self.model.newest().current;
         // What was committed before the crash, and applied by nobody.
-        for entry in found.entries.iter().filter(|e| e.index <= found.applied) {
-            self.is_committed(entry)?;
+        let trimmed = std::mem::take(&mut this.before_force).into_iter();
+        let trimmed = trimmed.filter(|entry| entry.index <= found.base.index);
+        let kept = found.entries.iter().cloned();
+        let applied = trimmed.chain(kept.filter(|entry| entry.index <= found.applied));
+        for entry in applied {
+            self.is_committed(&entry)?;
         }
         self.checks.states.restarts(host, &view, known);
         self.shows(host, &view, false)

@@ -6,6 +6,7 @@ use raft::{Complaint, ConfChangeKind};
 use server::state::MemberInfo;
 
 use super::{Event, Failed, MILLI, SECOND, World};
+use crate::host::process::Process;
 use crate::host::{Crash, Host};
 use crate::nemesis::members::Wish;
 
@@ -14,7 +15,10 @@ impl World {
     /// promised to clients, or there is no copy yet: then one is made.
     pub(crate) fn roll_back(&mut self, host: usize) -> bool {
         let this = &mut self.hosts[host];
-        if this.image.is_none() && this.begun && !this.retired {
+        // A sole voter leads at once on whatever disk it has: nobody could stop an old one.
+        let process = this.process.as_ref();
+        let has_others = process.is_some_and(Process::has_other_voters);
+        if this.image.is_none() && this.begun && !this.retired && has_others {
             this.keep_image();
             return false;
         }

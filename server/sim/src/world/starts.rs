@@ -2,7 +2,7 @@
 
 use super::{Failed, World};
 use crate::host::Crash;
-use crate::host::process::{Fatal, Process, Start};
+use crate::host::process::{Fatal, Process, Start, entries_on};
 
 impl World {
     pub(super) fn start(&mut self, host: usize) -> Result<(), Failed> {
@@ -18,6 +18,10 @@ impl World {
             return Ok(());
         }
         let this = &mut self.hosts[host];
+        if this.settings.config.force_new_cluster && this.before_force.is_empty() {
+            let entries = entries_on(&this.disk, &this.settings);
+            this.before_force = entries.map_err(|Fatal(what)| ("durable prefix", what))?;
+        }
         let time_of_day = this.clock.time_of_day + self.now;
         let started = Process::start(&this.disk, &this.settings, time_of_day, &told);
         let (process, found, is_new) = match started {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use raft::Recovered;
 use raft::durable::Options;
+use raft::{Entry, Recovered};
 use server::data_dir::{DataDir, EmptyDir, Found, Unusable, newcomer};
 use server::driver::{self, Actors};
 use server::event::ApplyEvent;
@@ -116,6 +116,18 @@ impl Process {
             found,
             is_new,
         })
+    }
+}
+
+/// The entries of the log on a disk. The disk stays as it is.
+pub(crate) fn entries_on(disk: &SimVfs, settings: &Settings) -> Result<Vec<Entry>, Fatal> {
+    let vfs = Arc::new(disk.process_killed());
+    let keys = settings.key_file();
+    let mut config = settings.config.clone();
+    config.force_new_cluster = false;
+    match DataDir::find_alone(vfs, &config, keys.as_ref(), settings.log.clone())? {
+        Found::Used(data) => Ok(data.recovered.entries),
+        Found::Empty(_) => Ok(Vec::new()),
     }
 }
 
