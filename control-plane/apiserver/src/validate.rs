@@ -5,6 +5,7 @@ pub(crate) mod access;
 pub(crate) mod cluster;
 pub(crate) mod extension;
 mod meta;
+mod scale;
 pub(crate) mod networking;
 #[cfg(test)]
 mod tests;
@@ -86,6 +87,7 @@ impl Rules {
                 .into_iter()
                 .flatten(),
         );
+        causes.extend(scale::check(resource, object, false));
         policy.apply(&mut causes);
         causes
     }
@@ -114,6 +116,7 @@ impl Rules {
         let schema = resource.schema();
         let by_schema = schema.map(|schema| schema.validate(new, Some(old)));
         causes.extend(by_schema.into_iter().flatten());
+        causes.extend(scale::check(resource, new, subresource == "status"));
         let (old, new) = (&*stored(resource, old), &*stored(resource, new));
         if !subresource.is_empty() {
             causes.extend((self.validate_subresource_update)(subresource, old, new));

@@ -130,6 +130,12 @@ impl Schema {
         self.root.keeps_like(&other.root)
     }
 
+    /// Why the type or the metadata of an object within this one cannot be decoded. Kubernetes
+    /// refuses that before it validates anything.
+    pub fn undecodable(&self, object: &Value) -> Option<String> {
+        embedded::undecodable(&self.root, object, &Path::root())
+    }
+
     /// What is wrong with the object; empty if nothing is.
     ///
     /// With `old`, the object that it replaces, invalid values that did not change are let through,

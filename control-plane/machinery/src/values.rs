@@ -1,5 +1,6 @@
 //! Small values inside objects, and how they are written: names, quantities, times, patterns.
 
+pub(crate) mod float;
 pub mod intstr;
 pub mod name;
 pub(crate) mod pattern;

@@ -7,6 +7,7 @@ pub(crate) mod go_scheduler;
 pub(crate) mod kube_rs;
 pub(crate) mod kubectl;
 pub(crate) mod packages;
+pub(crate) mod projects;
 pub(crate) mod rows;
 pub(crate) mod surface;
 pub(crate) mod swap;

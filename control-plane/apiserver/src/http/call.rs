@@ -251,7 +251,14 @@ impl<'a> Call<'a> {
             let resource = &self.target.resource;
             record.request_object(&decoded.object, |sent| set_defaults(resource, sent));
         }
-        if let Some(schema) = self.target.resource.schema()
+        let schema = self.target.resource.schema();
+        if let Some(why) = schema.and_then(|schema| schema.undecodable(&decoded.object)) {
+            let (kind, version) = (expected.kind, expected.version);
+            return Err(Status::bad_request(format!(
+                "{kind} in version {version:?} cannot be handled as a {kind}: {why}"
+            )));
+        }
+        if let Some(schema) = schema
             && validation != Validation::Ignore
         {
             let unknown = strict::unknown_fields(&schema.unknown(&decoded.object));
@@ -319,7 +326,10 @@ impl<'a> Call<'a> {
         &self,
         answer: Result<Response<Body>, Status>,
     ) -> Result<Response<Body>, Status> {
-        let warnings = self.warnings.take();
+        let custom = self.target.resource.custom.as_ref();
+        let deprecated = custom.and_then(|custom| custom.deprecated.clone());
+        let mut warnings: Vec<String> = deprecated.into_iter().collect();
+        warnings.extend(self.warnings.take());
         let mut response = match answer {
             Ok(response) => response,
             Err(error) if warnings.is_empty() => return Err(error),

@@ -12,6 +12,7 @@ use crate::http::call::Call;
 use crate::http::question::body::{self, Expected};
 use crate::registry::verbs::scale::scale_of;
 use crate::registry::verbs::write::Change;
+use crate::resources::catalogue::Resource;
 use crate::storage::views;
 
 /// Serves a request about a subresource.
@@ -92,6 +93,7 @@ async fn scale(call: &Call<'_>, verb: &str, body: Bytes) -> Result<Response<Body
     let change = match verb {
         "get" => {
             let object = stored(call).await?;
+            has_replicas(&call.target.resource, &object)?;
             return call.value(StatusCode::OK, &scale_of(&call.target.resource, &object));
         }
         "update" => Change::Replace(read(call, body).await?),
@@ -102,6 +104,22 @@ async fn scale(call: &Call<'_>, verb: &str, body: Bytes) -> Result<Response<Body
     let object = views::of_entry(resource, edited.entry_ref()).await?;
     let scale = scale_of(resource, &object);
     call.value(StatusCode::OK, &scale)
+}
+
+/// Refuses to show the scale of a custom resource without a number of replicas, as Kubernetes does:
+/// 0 would be taken for what was asked for.
+fn has_replicas(resource: &Resource, object: &Value) -> Result<(), Status> {
+    let custom = resource.custom.as_ref();
+    let Some(scale) = custom.and_then(|custom| custom.scale.as_ref()) else {
+        return Ok(());
+    };
+    let path: Vec<&str> = scale.spec_replicas.iter().map(String::as_str).collect();
+    if machinery::object::at(object, &path).is_some() {
+        return Ok(());
+    }
+    let path = path.join(".");
+    let why = format!("the spec replicas field \".{path}\" does not exist");
+    Err(Status::internal(&why))
 }
 
 /// Assigns a pod to a node.

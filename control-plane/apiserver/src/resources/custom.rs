@@ -48,6 +48,8 @@ pub struct Version {
     pub selectable: Vec<String>,
     /// What the fields are, as the `openAPIV3Schema` of a definition says it.
     pub schema: Option<Value>,
+    /// Why clients should use another version; a warning in each response.
+    pub deprecated: Option<String>,
 }
 
 /// Where the numbers of a Scale are in an object, as paths such as `.spec.replicas`.
@@ -93,6 +95,8 @@ pub(crate) struct Custom {
     /// No objects may be created.
     pub(crate) terminating: bool,
     pub(crate) scale: Option<ScalePaths>,
+    /// The warning in each response.
+    pub(crate) deprecated: Option<String>,
     /// `None` for the age alone.
     pub(crate) columns: Option<Vec<(Column, JsonPath)>>,
 }
@@ -156,6 +160,7 @@ impl Definition {
                 fills_in: fills_in && converter.is_none(),
                 terminating: self.terminating,
                 scale: self.scale(version)?,
+                deprecated: version.deprecated.clone(),
                 columns: self.columns(version)?,
             };
             Ok(Arc::new(Resource {

@@ -5,13 +5,14 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use serde_json::{Map, Number, Value, json};
+use serde_json::{Map, Value, json};
 
 use super::wire::{Fields, Raw, malformed, utf8};
 use super::{Error, MAGIC};
 use crate::budget::Budget;
 use crate::schema::zero;
 use crate::schema::{self, Message, Type};
+use crate::values::float;
 use crate::values::quantity::Quantity;
 use crate::values::time::{Timestamp, go_duration};
 
@@ -141,9 +142,7 @@ impl Decoder {
             // Go keeps the low 32 bits of a number that is too large.
             (Type::Int32, Raw::Varint(number)) => (number as i32).into(),
             (Type::Int64, Raw::Varint(number)) => (number as i64).into(),
-            (Type::Float64, Raw::Fixed64(bits)) => {
-                Number::from_f64(f64::from_bits(bits)).map_or(Value::Null, Value::Number)
-            }
+            (Type::Float64, Raw::Fixed64(bits)) => float::value(f64::from_bits(bits)),
             (Type::Bytes, Raw::Bytes(bytes)) => BASE64.encode(bytes).into(),
             (Type::Message(id), Raw::Bytes(bytes)) => self.message(id.get(), bytes)?,
             (Type::Bool | Type::Int32 | Type::Int64 | Type::Float64, Raw::Bytes(_))

@@ -199,3 +199,19 @@ fn a_spliced_list_is_what_the_encoder_writes() {
     }
     assert!(count > 100, "{count}");
 }
+
+#[test]
+fn whole_floats_are_read_without_a_fraction() {
+    let maximum = |maximum: Value| {
+        let schema = serde_json::json!({"type": "integer", "maximum": maximum});
+        let definition = serde_json::json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": schema}}]},
+        });
+        let read = decode(&encode(&definition).unwrap()).unwrap();
+        read["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["maximum"].to_string()
+    };
+    assert_eq!(maximum(65535.into()), "65535");
+    assert_eq!(maximum(0.into()), "0");
+    assert_eq!(maximum(0.5.into()), "0.5");
+}

@@ -57,8 +57,7 @@ pub(crate) fn of(kind: &Type) -> Value {
     match kind {
         Type::String(_) => "".into(),
         Type::Bool => false.into(),
-        Type::Int32 | Type::Int64 | Type::IntOrString => 0.into(),
-        Type::Float64 => 0.0.into(),
+        Type::Int32 | Type::Int64 | Type::Float64 | Type::IntOrString => 0.into(),
         Type::Quantity => "0".into(),
         Type::Duration => "0s".into(),
         Type::Message(id) if id.get().list => Value::Null,

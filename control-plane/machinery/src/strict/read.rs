@@ -13,6 +13,7 @@ use super::PROBLEMS_MAX;
 use crate::budget::Budget;
 use crate::schema::zero;
 use crate::schema::{Message, Type};
+use crate::values::float;
 use crate::values::quantity::Quantity;
 use crate::values::time::{Timestamp, go_duration, parse_go_duration};
 
@@ -217,7 +218,7 @@ impl Seed<'_> {
                 Err(self.wrong(&format!("number {number}")))
             }
             Some(Type::Int32 | Type::Int64 | Type::IntOrString) => Ok(number.into()),
-            Some(Type::Float64) => Ok((number as f64).into()),
+            Some(Type::Float64) => Ok(float::value(number as f64)),
             Some(Type::Quantity) => self.quantity(&number.to_string()),
             _ => self.other("number", number.into()),
         }
@@ -362,14 +363,14 @@ impl<'de> Visitor<'de> for Seed<'_> {
             (Ok(value), _) => self.integer(value),
             (_, Some(Type::Int32 | Type::Int64)) => Err(self.wrong(&format!("number {value}"))),
             (_, Some(Type::Quantity)) => self.quantity(&value.to_string()),
-            (_, Some(Type::Float64)) => Ok((value as f64).into()),
+            (_, Some(Type::Float64)) => Ok(float::value(value as f64)),
             _ => self.other("number", value.into()),
         }
     }
 
     fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
         match self.kind() {
-            Some(Type::Float64) => Ok(value.into()),
+            Some(Type::Float64) => Ok(float::value(value)),
             Some(Type::Quantity) => self.quantity(&value.to_string()),
             Some(Type::Int32 | Type::Int64 | Type::IntOrString) => {
                 Err(self.wrong(&format!("number {value}")))

@@ -155,8 +155,21 @@ impl Lines {
             }
             // Chunk sizes are on separate lines.
             if line.starts_with('{') {
-                return Some(serde_json::from_str(&line).unwrap());
+                return Some(self.event_from(line));
             }
+        }
+    }
+
+    /// The event that a line begins. A proxy may split it into several chunks.
+    fn event_from(&mut self, mut line: String) -> Value {
+        loop {
+            let event = serde_json::from_str(&line);
+            match (event, line.strip_suffix("\r\n").map(str::len)) {
+                (Err(_), Some(bytes)) => line.truncate(bytes),
+                (event, _) => return event.unwrap(),
+            }
+            self.0.read_line(&mut String::new()).unwrap();
+            self.0.read_line(&mut line).unwrap();
         }
     }
 

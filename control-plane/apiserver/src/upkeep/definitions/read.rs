@@ -1,5 +1,6 @@
 //! A CustomResourceDefinition as the catalogue takes it.
 
+use machinery::name;
 use machinery::object;
 use machinery::schema::{Names, Scope};
 use serde_json::{Value, json};
@@ -47,7 +48,10 @@ pub(super) fn definition(definition: &Value) -> Definition {
         scope,
         versions: object::items(spec, &["versions"])
             .iter()
-            .map(version)
+            .map(|one| Version {
+                deprecated: deprecation(spec, one),
+                ..version(one)
+            })
             .collect(),
         terminating: holds(definition, TERMINATING),
     }
@@ -65,7 +69,33 @@ fn version(version: &Value) -> Version {
         columns: columns(object::items(version, &["additionalPrinterColumns"])),
         selectable: selectable.map(str::to_owned).collect(),
         schema: object::at(version, &["schema", "openAPIV3Schema"]).cloned(),
+        deprecated: None,
     }
+}
+
+/// The warning of a deprecated version: its author's, or one that names the newest version that is
+/// served, not deprecated and newer than this.
+fn deprecation(spec: &Value, version: &Value) -> Option<String> {
+    if version["deprecated"] != true {
+        return None;
+    }
+    if let Some(warning) = version["deprecationWarning"].as_str() {
+        return Some(warning.to_owned());
+    }
+    let (group, kind) = (
+        object::text(spec, &["group"]),
+        object::text(spec, &["names", "kind"]),
+    );
+    let this = object::text(version, &["name"]);
+    let versions = object::items(spec, &["versions"]).iter();
+    let better = versions
+        .filter(|one| one["served"] == true && one["deprecated"] != true)
+        .map(|one| object::text(one, &["name"]))
+        .filter(|name| name::compare_versions(this, name).is_lt());
+    let newest = better.max_by(|a, b| name::compare_versions(a, b));
+    let advice = newest.map(|newest| format!("; use {group}/{newest} {kind}"));
+    let advice = advice.unwrap_or_default();
+    Some(format!("{group}/{this} {kind} is deprecated{advice}"))
 }
 
 fn scale(scale: &Value) -> Option<Scale> {
@@ -93,4 +123,22 @@ fn columns(columns: &[Value]) -> Vec<Column> {
         JsonPath::parse(&column.json_path).ok().map(|_| column)
     });
     read.collect::<Option<Vec<_>>>().unwrap_or_default()
+}
+
+#[test]
+fn a_deprecated_version_names_a_better_one() {
+    let version = |name: &str, deprecated: bool| json!({"name": name, "served": true, "deprecated": deprecated});
+    let mut spec = json!({
+        "group": "a.example", "names": {"kind": "Thing"},
+        "versions": [version("v1beta1", true), version("v1", false), version("v1beta2", false)],
+    });
+    let warning = |spec: &Value, at: usize| deprecation(spec, &spec["versions"][at]);
+    let said = "a.example/v1beta1 Thing is deprecated; use a.example/v1 Thing";
+    assert_eq!(warning(&spec, 0).as_deref(), Some(said));
+    assert_eq!(warning(&spec, 1), None);
+    spec["versions"][1]["deprecated"] = true.into();
+    let said = "a.example/v1 Thing is deprecated";
+    assert_eq!(warning(&spec, 1).as_deref(), Some(said));
+    spec["versions"][1]["deprecationWarning"] = "move on".into();
+    assert_eq!(warning(&spec, 1).as_deref(), Some("move on"));
 }

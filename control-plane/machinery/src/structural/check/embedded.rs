@@ -3,7 +3,9 @@
 use serde_json::{Map, Value};
 
 use super::errors::shown;
+use crate::schema;
 use crate::status::Cause;
+use crate::strict;
 use crate::structural::node::Node;
 use crate::structural::path::Path;
 use crate::structural::walk::walk;
@@ -18,6 +20,34 @@ pub(in crate::structural) fn check(node: &Node, value: &Value, at: &Path) -> Vec
         }
     });
     causes
+}
+
+/// Why the type or the metadata of an object within a value cannot be decoded; the first reason.
+pub(in crate::structural) fn undecodable(node: &Node, value: &Value, at: &Path) -> Option<String> {
+    let mut found = None;
+    walk(node, value, at, &mut |node, value, at| {
+        if let (true, None, Value::Object(fields)) = (node.embedded, &found, value) {
+            found = undecodable_object(fields, at);
+        }
+    });
+    found
+}
+
+fn undecodable_object(fields: &Map<String, Value>, at: &Path) -> Option<String> {
+    let told = |name: &str, value: &Value, why: &str| {
+        format!("{}: Invalid value: {}: {why}", at.field(name), shown(value))
+    };
+    for name in ["apiVersion", "kind"] {
+        match fields.get(name) {
+            None | Some(Value::String(_)) => {}
+            Some(other) => return Some(told(name, other, "must be a string")),
+        }
+    }
+    let metadata = fields.get("metadata")?;
+    let kind = schema::kind("", "v1", "ConfigMap")?;
+    let message = kind.message().field("metadata")?.message()?;
+    let wrong = strict::prune(metadata, message).err()?;
+    Some(told("metadata", metadata, &wrong.to_string()))
 }
 
 fn check_object(fields: &Map<String, Value>, at: &Path, causes: &mut Vec<Cause>) {
@@ -103,4 +133,25 @@ fn check_metadata(metadata: &Map<String, Value>, at: &Path, causes: &mut Vec<Cau
             Some(other) => invalid(key, other, vec!["must be an object".to_owned()]),
         }
     }
+}
+
+#[test]
+fn objects_within_objects_that_are_none_cannot_be_decoded() {
+    let embedded = serde_json::json!({
+        "type": "object", "x-kubernetes-embedded-resource": true,
+        "x-kubernetes-preserve-unknown-fields": true,
+    });
+    let schema = serde_json::json!({"type": "object", "properties": {"inner": embedded}});
+    let schema = crate::structural::Schema::parse(&schema).unwrap();
+    let why = |inner: Value| schema.undecodable(&serde_json::json!({"inner": inner}));
+    assert_eq!(
+        why(serde_json::json!({"kind": "A", "metadata": {"name": "a"}})),
+        None
+    );
+    let said = "inner.kind: Invalid value: 7: must be a string";
+    assert_eq!(why(serde_json::json!({"kind": 7})).unwrap(), said);
+    let said = "inner.metadata: Invalid value: {\"name\":7}: json: cannot unmarshal number into Go \
+                struct field ObjectMeta.name of type string";
+    let metadata = serde_json::json!({"metadata": {"name": 7}});
+    assert_eq!(why(metadata).unwrap(), said);
 }
