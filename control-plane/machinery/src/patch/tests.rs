@@ -50,6 +50,23 @@ fn json_patches_apply_in_order_or_not_at_all() {
 }
 
 #[test]
+fn a_field_that_is_absent_passes_a_test_for_null() {
+    let object = json!({"a": {"b": null, "c": [1]}});
+    let test = |path: &str| {
+        json(
+            &object,
+            &json!([{"op": "test", "path": path, "value": null}]),
+        )
+    };
+    for absent in ["/z", "/a/z", "/a/b"] {
+        assert_eq!(test(absent), Ok(object.clone()), "{absent}");
+    }
+    for wrong in ["/a", "/a/z/y", "/a/c/0", "/a/c/1"] {
+        assert!(test(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
 fn copies_cannot_blow_an_object_up() {
     let object = json!({"a": ["x".repeat(1 << 16)]});
     let double: Vec<Value> = (0..40)
