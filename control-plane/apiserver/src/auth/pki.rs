@@ -15,6 +15,7 @@
     reason = "keys and certificates are files that other programs read, written before serving"
 )]
 
+mod sec1;
 #[cfg(test)]
 mod tests;
 
@@ -145,6 +146,7 @@ impl Pki {
     /// Returns a kubeconfig to reach the server at `url` as `identity`.
     pub fn kubeconfig(&self, url: &str, user: &str, identity: &Identity) -> String {
         let data = |text: &str| STANDARD.encode(text);
+        let key = sec1::of(&identity.key);
         format!(
             "apiVersion: v1\nkind: Config\nclusters:\n- name: stele\n  cluster:\n    \
              certificate-authority-data: {}\n    server: {url}\ncontexts:\n- name: {user}@stele\n  \
@@ -153,7 +155,7 @@ impl Pki {
              client-key-data: {}\n",
             data(&self.authority),
             data(&identity.certificate),
-            data(&identity.key),
+            data(key.as_ref().unwrap_or(&identity.key)),
         )
     }
 

@@ -147,3 +147,16 @@ fn the_kubeconfig_is_written_when_it_says_something_new() {
     pki.write_admin(&path, "https://127.0.0.1:7443").unwrap();
     assert!(fs::read_to_string(&path).unwrap().contains(":7443"));
 }
+
+#[test]
+fn the_kubeconfig_has_the_key_in_the_form_of_sec_1() {
+    let directory = tempfile::tempdir().unwrap();
+    let pki = open(directory.path(), &[], NOW);
+    let text = pki.kubeconfig("https://127.0.0.1:1", "u", &pki.admin);
+    let (_, data) = text.trim_end().rsplit_once(' ').unwrap();
+    let pem = String::from_utf8(STANDARD.decode(data).unwrap()).unwrap();
+    assert!(pem.starts_with("-----BEGIN EC PRIVATE KEY-----\n"), "{pem}");
+    let (written, made) = (Key::from_pem(&pem), Key::from_pem(&pki.admin.key));
+    assert_eq!(written.unwrap().public.pem(), made.unwrap().public.pem());
+    assert_eq!(sec1::of(&pem), None);
+}
