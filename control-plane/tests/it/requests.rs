@@ -7,4 +7,5 @@ pub(crate) mod http;
 pub(crate) mod limits;
 pub(crate) mod manners;
 pub(crate) mod overload;
+pub(crate) mod socket;
 pub(crate) mod watches;

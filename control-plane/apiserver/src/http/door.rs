@@ -8,3 +8,4 @@ pub(crate) mod faulted;
 pub(crate) mod sending;
 pub(crate) mod serve;
 pub(crate) mod slots;
+pub(crate) mod socket;

@@ -20,7 +20,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use bytes::Bytes;
-use http::{Request, Response};
+use http::Request;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -36,6 +36,7 @@ use crate::auth::tls::{Peer, Tls};
 use crate::http::api::Api;
 use crate::http::door::faulted::Cut;
 use crate::http::door::serve;
+use crate::http::door::socket::{Asked, Socket, Watched};
 use crate::http::question::request::Remote;
 
 /// Pause of accepting after a failure, which happens when file descriptors run out.
@@ -220,9 +221,13 @@ impl Connections {
     {
         let (api, shared) = (self.api.clone(), Arc::clone(connection));
         let address = remote.map(Remote);
+        // What the connection becomes when its request is answered.
+        let becomes: Arc<Mutex<Option<(Socket, AtWork)>>> = Arc::default();
+        let socket = Arc::clone(&becomes);
         let service = service_fn(move |request: Request<Incoming>| {
             let at_work = AtWork::begin(&shared);
             let (api, mut request) = (api.clone(), request.map(Body::new));
+            let (asked, socket) = (Asked::of(&mut request), Arc::clone(&socket));
             request.extensions_mut().insert(ConnectInfo(peer.clone()));
             if let Some(address) = address {
                 request.extensions_mut().insert(address);
@@ -232,8 +237,17 @@ impl Connections {
                 if let Some(cut) = response.extensions().get::<Cut>() {
                     return Err(*cut);
                 }
-                let response: Response<Answered> = response.map(|body| Answered { body, at_work });
-                Ok(response)
+                let is_watched = response.extensions().get::<Watched>().is_some();
+                let Some(asked) = asked.filter(|_| is_watched) else {
+                    let at_work = Some(at_work);
+                    return Ok(response.map(|body| Answered { body, at_work }));
+                };
+                let (response, upgraded) = asked.answer(response);
+                *socket.lock() = upgraded.map(|upgraded| (upgraded, at_work));
+                Ok(response.map(|body| Answered {
+                    body,
+                    at_work: None,
+                }))
             }
         });
         let mut builder = auto::Builder::new(TokioExecutor::new());
@@ -244,11 +258,19 @@ impl Connections {
             .keep_alive_interval(PING_EVERY)
             .keep_alive_timeout(PING_PATIENCE)
             .max_concurrent_streams(STREAMS_MAX);
-        let mut served = pin!(builder.serve_connection(TokioIo::new(stream), service));
+        let mut served =
+            pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
         let mut stopping = self.api.0.stopping.subscribe();
         let opened = Instant::now();
         tokio::select! {
-            ended = &mut served => return told(ended),
+            ended = &mut served => {
+                told(ended);
+                let becomes = becomes.lock().take();
+                if let Some((socket, _at_work)) = becomes {
+                    socket.serve().await;
+                }
+                return;
+            }
             () = connection.silent(opened, self.limits) => {}
             () = connection.evicted.notified() => {}
             () = stopped(&mut stopping) => {}
@@ -333,7 +355,7 @@ impl Drop for AtWork {
 struct Answered {
     body: Body,
     #[expect(dead_code, reason = "its end is what counts")]
-    at_work: AtWork,
+    at_work: Option<AtWork>,
 }
 
 impl http_body::Body for Answered {

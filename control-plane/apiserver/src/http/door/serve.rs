@@ -24,6 +24,7 @@ use crate::http::door::connections::Limits;
 use crate::http::door::fair;
 use crate::http::door::faulted;
 use crate::http::door::slots::{Limit, Received, Turn};
+use crate::http::door::socket::Watched;
 use crate::http::nonresource;
 use crate::http::question::request::{self, Info, Query};
 
@@ -157,7 +158,12 @@ async fn answer(
     } else {
         turn.receive_from(place, body).await?
     };
-    let answer = carry_out(parts, &call, &attributes, received.take()).await;
+    let mut answer = carry_out(parts, &call, &attributes, received.take()).await;
+    if info.attributes.verb == "watch"
+        && let Ok(answer) = &mut answer
+    {
+        answer.extensions_mut().insert(Watched);
+    }
     // It keeps its place until there is room: otherwise fairness would let more and more answers
     // into memory that nobody reads.
     let answer = match answer {
