@@ -6,6 +6,7 @@ pub(crate) mod clients;
 pub(crate) mod go_scheduler;
 pub(crate) mod kube_rs;
 pub(crate) mod kubectl;
+pub(crate) mod operators;
 pub(crate) mod packages;
 pub(crate) mod projects;
 pub(crate) mod rows;

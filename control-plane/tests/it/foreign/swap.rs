@@ -153,7 +153,7 @@ fn record(mix: Mix) -> String {
 }
 
 /// The objects that are new in a moment, and those that are gone.
-fn since(before: &BTreeSet<String>, moment: &BTreeSet<String>) -> String {
+pub(super) fn since(before: &BTreeSet<String>, moment: &BTreeSet<String>) -> String {
     let gone = before.difference(moment).map(|gone| {
         let head = gone.lines().next().unwrap_or_default();
         format!("{} is no longer\n", head.replacen("---", "--- this", 1))
@@ -162,14 +162,14 @@ fn since(before: &BTreeSet<String>, moment: &BTreeSet<String>) -> String {
     new.chain(gone).collect()
 }
 
-fn section<'a>(golden: &'a str, title: &str) -> &'a str {
+pub(super) fn section<'a>(golden: &'a str, title: &str) -> &'a str {
     let head = format!("=== {title}\n");
     let (_, rest) = golden.split_once(&head).expect("the step is recorded");
     rest.split("=== ").next().unwrap_or_default()
 }
 
 /// The lines that are in only one text, grouped by object.
-fn difference(wanted: &str, is: &str) -> String {
+pub(super) fn difference(wanted: &str, is: &str) -> String {
     let (wanted, is): (Vec<&str>, Vec<&str>) = (objects(wanted), objects(is));
     let mut out = String::new();
     for object in wanted.iter().filter(|object| !is.contains(object)) {

@@ -19,6 +19,8 @@ pub(super) const NODES: usize = 3;
 /// The timeout for the start of a part. It is long because the machine may be busy with builds.
 const PATIENCE: Duration = Duration::from_secs(180);
 const POLL: Duration = Duration::from_millis(200);
+/// The name of our apiserver among the children.
+const OURS: &str = "apiserver";
 /// Number of lines of a part's log that are shown when a test fails.
 const LOG_LINES: usize = 15;
 /// Kubernetes' loops that have a counterpart here.
@@ -55,13 +57,13 @@ pub(crate) struct World {
     children: Vec<(&'static str, Child)>,
     /// The port of Kubernetes' own apiserver; the same after a restart.
     port: u16,
-    _store: Option<testkit::Server>,
+    store: Option<testkit::Server>,
 }
 
 impl World {
     /// Starts all parts; returns when the nodes are ready.
     pub(super) fn start(mix: Mix) -> World {
-        let mut world = World::with_apiserver(mix.apiserver);
+        let mut world = World::apiserver_bare(mix.apiserver);
         let count = NODES.to_string();
         world.begin_ours("node", &["--count", &count]);
         if mix.loops {
@@ -85,17 +87,18 @@ impl World {
 
     /// A store and an apiserver alone, and its address for the owner without TLS.
     pub(crate) fn apiserver_alone(go: bool) -> (World, String) {
-        let mut world = World::with_apiserver(go);
+        let mut world = World::apiserver_bare(go);
         let address = world.begin_proxy();
         (world, address)
     }
 
-    fn with_apiserver(go: bool) -> World {
+    /// A store and an apiserver alone, for the owner's kubeconfig.
+    pub(crate) fn apiserver_bare(go: bool) -> World {
         let mut world = World {
             home: tempfile::tempdir().unwrap(),
             children: Vec::new(),
             port: testkit::free_port(),
-            _store: None,
+            store: None,
         };
         let launch = Launch::program(BINARY).subcommand("store");
         let started = |launch: Launch| launch.start().unwrap_or_else(|error| panic!("{error}"));
@@ -103,13 +106,13 @@ impl World {
             world.make_pki();
             let tls = format!("https://127.0.0.1:{}", testkit::free_port());
             let flags = world.secure_store(&tls);
-            world._store = Some(started(launch.flags(&flags)));
+            world.store = Some(started(launch.flags(&flags)));
             let own = world.store_client(&tls);
             world.begin_go_apiserver(&own);
         } else {
             let store = started(launch);
             world.begin_apiserver(&store.url());
-            world._store = Some(store);
+            world.store = Some(store);
         }
         world.until_ready();
         world
@@ -121,13 +124,29 @@ impl World {
         });
     }
 
+    /// Restarts the apiserver. Ours then has another address.
+    pub(crate) fn restart_apiserver(&mut self) {
+        let ours = self.children.iter().position(|(part, _)| *part == OURS);
+        let Some(running) = ours else {
+            return self.restart_go_apiserver_on_the_socket();
+        };
+        self.stop(running);
+        let store = self.store.as_ref().map(testkit::Server::url);
+        self.begin_apiserver(&store.unwrap());
+        self.until_ready();
+    }
+
+    fn stop(&mut self, running: usize) {
+        let (_, mut child) = self.children.remove(running);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
     /// Restarts Kubernetes' own apiserver, which then reaches the store over a unix socket.
     pub(super) fn restart_go_apiserver_on_the_socket(&mut self) {
         let name = Kubernetes::Apiserver.name();
         let running = self.children.iter().position(|(part, _)| *part == name);
-        let (_, mut apiserver) = self.children.remove(running.unwrap());
-        apiserver.kill().unwrap();
-        apiserver.wait().unwrap();
+        self.stop(running.unwrap());
         self.begin_go_apiserver(&[format!("--etcd-servers={}", self.socket())]);
         self.until_ready();
     }
@@ -182,7 +201,7 @@ impl World {
                 &format!("--admin-kubeconfig={}", kubeconfig.display()),
             ],
         );
-        self.children.push(("apiserver", child));
+        self.children.push((OURS, child));
     }
 
     fn make_pki(&self) {
@@ -270,7 +289,7 @@ impl World {
         path.to_str().unwrap().to_owned()
     }
 
-    fn kubeconfig(&self) -> PathBuf {
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.home.path().join("admin.kubeconfig")
     }
 
@@ -294,14 +313,14 @@ impl World {
     }
 
     /// Runs kubectl, which must succeed; returns its output.
-    pub(super) fn run(&self, args: &[&str]) -> String {
+    pub(crate) fn run(&self, args: &[&str]) -> String {
         let output = self.kubectl(args);
         assert!(output.status.success(), "{args:?}: {}", told(&output));
         String::from_utf8(output.stdout).unwrap()
     }
 
     /// Creates the objects of a manifest.
-    pub(super) fn create(&self, manifest: &str) {
+    pub(crate) fn create(&self, manifest: &str) {
         let path = self.home.path().join("manifest.yaml");
         std::fs::write(&path, manifest).unwrap();
         self.run(&["create", "-f", path.to_str().unwrap()]);
