@@ -158,12 +158,7 @@ async fn answer(
     } else {
         turn.receive_from(place, body).await?
     };
-    let mut answer = carry_out(parts, &call, &attributes, received.take()).await;
-    if info.attributes.verb == "watch"
-        && let Ok(answer) = &mut answer
-    {
-        answer.extensions_mut().insert(Watched);
-    }
+    let answer = carry_out(parts, &call, &attributes, received.take()).await;
     // It keeps its place until there is room: otherwise fairness would let more and more answers
     // into memory that nobody reads.
     let answer = match answer {
@@ -208,11 +203,15 @@ async fn carry_out(
     body: Bytes,
 ) -> Result<Response<Body>, Status> {
     let faults = call.api.0.faults.as_ref();
-    match faults.filter(|_| faulted::concerns(parts, call.user, call.target)) {
-        None => call.run(&attributes.verb, body).await,
+    let mut answer = match faults.filter(|_| faulted::concerns(parts, call.user, call.target)) {
+        None => call.run(&attributes.verb, body).await?,
         // Boxed, so that requests without faults are no larger.
-        Some(faults) => Box::pin(faulted::run(faults, call, attributes, body)).await,
+        Some(faults) => Box::pin(faulted::run(faults, call, attributes, body)).await?,
+    };
+    if attributes.verb == "watch" {
+        answer.extensions_mut().insert(Watched);
     }
+    Ok(answer)
 }
 
 /// Finds out as whom a request is served. The inner error is a response in its place.
