@@ -5,8 +5,8 @@ pub(crate) mod access;
 pub(crate) mod cluster;
 pub(crate) mod extension;
 mod meta;
-mod scale;
 pub(crate) mod networking;
+mod scale;
 #[cfg(test)]
 mod tests;
 pub(crate) mod words;
