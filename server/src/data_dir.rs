@@ -156,6 +156,7 @@ impl DataDir {
             lock,
         };
         let Some(metadata) = opened.metadata else {
+            refuse_nameless_log(&log_dir, &empty.state)?;
             return Ok(Found::Empty(Box::new(empty)));
         };
         let (member_id, cluster_id) =
@@ -406,6 +407,18 @@ fn refuse_lost_log(vfs: &dyn Vfs, log_dir: &Path, state: &State) -> Result<(), U
         "the store is that of a member with {applied} entries, but its log is not in {}; start with the --wal-dir that it was started with",
         log_dir.display()
     )))
+}
+
+/// Refuses a log that does not say whose it is beside a store that holds entries: the member would
+/// begin anew, without the votes and entries that it promised to keep.
+fn refuse_nameless_log(log_dir: &Path, state: &State) -> Result<(), Unusable> {
+    match state.store.root().applied().index {
+        0 => Ok(()),
+        applied => Err(Unusable::Start(format!(
+            "the store is that of a member with {applied} entries, but the log in {} does not say whose it is: put the directory back from a copy, or remove the member from the cluster (etcdctl member remove) and add it anew (etcdctl member add) with an empty directory",
+            log_dir.display()
+        ))),
+    }
 }
 
 /// The founding members that the flags list.

@@ -133,6 +133,9 @@ pub struct Wal {
     /// Highest index of any record appended.
     highest: u64,
     carries: BTreeMap<u8, Carry>,
+    /// A power cut tore the head of the newest segment, and perhaps of others before it: until what
+    /// they lack is durable again, only the oldest ones are sure to have it.
+    head_is_torn: bool,
     /// A write or sync failed: nothing is certain until the log is opened again.
     failed: bool,
 }
@@ -176,6 +179,7 @@ impl Wal {
             next_sequence,
             highest: found.highest,
             carries: found.carries,
+            head_is_torn: false,
             failed: false,
         };
         wal.repeat_missing(&found.in_tail);
@@ -267,6 +271,7 @@ impl Wal {
     fn repeat_missing(&mut self, in_tail: &BTreeSet<u8>) {
         let missing = self.carries.iter().filter(|(k, _)| !in_tail.contains(k));
         let missing: Vec<(u8, Carry)> = missing.map(|(k, c)| (*k, c.clone())).collect();
+        self.head_is_torn = !missing.is_empty();
         for (kind, carry) in missing {
             let needed = self.stream_bytes(carry.payload.len());
             let is_new = self.make_ready(needed);
@@ -393,6 +398,11 @@ impl Wal {
         let mixed = self.is_mixed();
         if mixed {
             self.leave_other_keys()?;
+        }
+        let newest = self.open.back();
+        self.head_is_torn &= newest.is_none_or(|newest| newest.durable < newest.head_end);
+        if self.head_is_torn {
+            return Ok(());
         }
         let keep_bytes = if mixed { 0 } else { keep_bytes };
         let mut droppable = self.droppable_bytes(index);

@@ -211,38 +211,42 @@ pub(super) fn recover(
 }
 
 /// How many of the oldest segments hold only records before `options.from`. They are not read, so
-/// the first segment that is read must repeat all carried records. A segment with a next one does,
-/// because it was synced to its end. The last one does if a record follows the repeated ones.
+/// the first segment that is read must repeat all carried records.
 fn unneeded(vfs: &dyn Vfs, begun: &[(Segment, Header)], options: &Options) -> Result<usize> {
     let is_mixed = options
         .data_keys
         .as_ref()
         .is_some_and(|data_keys| data_keys.is_mixed());
-    let Some((last, before)) = begun.split_last() else {
-        return Ok(0);
-    };
     // Older keys can be forgotten only when it is known which segments use them.
-    if before.is_empty() || is_mixed {
+    if is_mixed {
         return Ok(0);
     }
     let next_highest = |i: usize| begun.get(i + 1).map(|(_, next)| next.highest);
     let is_needed = |i: &usize| next_highest(*i).is_none_or(|highest| highest >= options.from);
-    let unneeded = (0..begun.len()).find(is_needed).unwrap_or_default();
-    if unneeded < before.len() {
-        return Ok(unneeded);
+    let mut first = (0..begun.len()).find(is_needed).unwrap_or_default();
+    while first > 0 && !has_whole_head(vfs, &begun[first], options)? {
+        first -= 1;
     }
-    let (segment, header) = last;
+    Ok(first)
+}
+
+/// True if a segment repeats all carried records: another record follows them. A power cut may have
+/// torn the head of the last one, and then of those that were begun after it.
+fn has_whole_head(
+    vfs: &dyn Vfs,
+    (segment, header): &(Segment, Header),
+    options: &Options,
+) -> Result<bool> {
     let file = open(vfs, &segment.path)?;
     let mut head = Walk::begin(segment.clone(), file, *header, options.data_keys.clone());
-    let is_whole = loop {
+    loop {
         match head.advance() {
             Ok(Some((_, record))) if record.flags & record::REPEATED != 0 => {}
-            Ok(found) => break found.is_some(),
+            Ok(found) => return Ok(found.is_some()),
             // Damage is reported when the segment is read.
-            Err(_) => break false,
+            Err(_) => return Ok(false),
         }
-    };
-    Ok(if is_whole { unneeded } else { unneeded - 1 })
+    }
 }
 
 struct Listing {

@@ -565,6 +565,44 @@ fn carried_state_lost_at_the_head_of_a_segment_is_repeated_before_older_ones_go(
 }
 
 #[test]
+fn carried_state_outlives_heads_that_are_torn_one_after_the_other() {
+    let vfs = SimVfs::new(1);
+    let (mut wal, _) = open(&vfs, SMALL).unwrap();
+    // It takes several sectors.
+    wal.append_carried(STATE, 1, &[&payload(1, 1200)]);
+    (1..=4).for_each(|n| wal.append(ENTRY, n, &[&payload(n, 800)]));
+    wal.write().unwrap();
+    drop(wal);
+    let image = vfs.process_killed();
+    let names = image.list(Path::new(DIR)).unwrap();
+    let second = names
+        .iter()
+        .find(|name| name.starts_with("0000000000000002"));
+    let second = Path::new(DIR).join(second.unwrap());
+    // A gap in the repetition, and a record behind it: nothing can be appended here.
+    let mut bytes = image.contents(&second).unwrap();
+    bytes[sector::SECTOR_BYTES..2 * sector::SECTOR_BYTES].fill(0);
+    image.install(&second, &bytes);
+
+    for seed in 0..30 {
+        let mut image = image.power_cut(seed);
+        // Each start begins another segment, and loses what of it the power cut takes.
+        for again in 0..4 {
+            let options = Options { from: 100, ..SMALL };
+            let (mut wal, seen) = open(&image, options).unwrap();
+            assert_eq!(seen.state, Some((STATE, 1, payload(1, 1200))), "{seed}");
+            wal.append(ENTRY, 4, &[b"again"]);
+            wal.write().unwrap();
+            wal.drop_before(100).unwrap();
+            if let Some(job) = wal.finish_drop() {
+                job.run(|| ()).unwrap();
+            }
+            image = image.power_cut(seed + again);
+        }
+    }
+}
+
+#[test]
 fn a_disk_full_at_any_call_stops_the_log_at_most_and_loses_nothing_synced() {
     for calls in 0.. {
         let vfs = disk(calls, false);

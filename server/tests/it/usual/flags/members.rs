@@ -100,7 +100,7 @@ fn directories() {
             .err()
             .expect("a start without the log is refused");
         assert!(error.log.contains("--wal-dir"), "{error}");
-        let server = launch.clone().flag(&apart).start().unwrap();
+        let mut server = launch.clone().flag(&apart).start().unwrap();
         let client = Client::connect(server.url()).await.unwrap();
         let range = pb::RangeRequest {
             key: "a".into(),
@@ -108,6 +108,14 @@ fn directories() {
         };
         let found = client.kv().range(range).await.unwrap().into_inner();
         assert_eq!(found.count, 1);
+        drop(client);
+        server.terminate();
+        // What is left there does not say whose it is.
+        std::fs::remove_dir_all(&wal).unwrap();
+        std::fs::create_dir_all(wal.join("notes")).unwrap();
+        let error = launch.flag(&apart).start().err();
+        let error = error.expect("a start without the log's records is refused");
+        assert!(error.log.contains("does not say whose it is"), "{error}");
     });
 }
 
