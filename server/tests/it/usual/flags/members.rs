@@ -110,11 +110,12 @@ fn directories() {
         assert_eq!(found.count, 1);
         drop(client);
         server.terminate();
-        // What is left there does not say whose it is.
-        std::fs::remove_dir_all(&wal).unwrap();
-        std::fs::create_dir_all(wal.join("notes")).unwrap();
-        let error = launch.flag(&apart).start().err();
-        let error = error.expect("a start without the log's records is refused");
+        // A directory that holds something, but no log.
+        let strange = tempfile::tempdir().unwrap();
+        let _notes = tempfile::tempdir_in(&strange).unwrap();
+        let strange = format!("--wal-dir={}", strange.path().display());
+        let error = launch.flag(strange).start().err();
+        let error = error.expect("a start on a directory without records is refused");
         assert!(error.log.contains("does not say whose it is"), "{error}");
     });
 }
