@@ -321,7 +321,10 @@ const MACHINERY: Layers = Layers {
         ("defaults", &["object"]),
         // Custom resources.
         ("cel", &["schema", "values"]),
-        ("structural", &["apply", "cel", "status", "values"]),
+        (
+            "structural",
+            &["apply", "cel", "schema", "status", "strict", "values"],
+        ),
         // The API as the control loops see it.
         (
             "world",

@@ -112,7 +112,7 @@ fn directories() {
         server.terminate();
         // A directory that holds something, but no log.
         let strange = tempfile::tempdir().unwrap();
-        let _notes = tempfile::tempdir_in(&strange).unwrap();
+        let _notes = tempfile::NamedTempFile::new_in(&strange).unwrap();
         let strange = format!("--wal-dir={}", strange.path().display());
         let error = launch.flag(strange).start().err();
         let error = error.expect("a start on a directory without records is refused");
