@@ -3,6 +3,7 @@
 
 mod audit;
 mod authentication;
+mod authorization;
 mod flags;
 mod options;
 mod plugins;

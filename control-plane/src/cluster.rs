@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apiserver::faults::{Faults, Kind};
-use apiserver::setup::{Accounts, Further, Mode, Serving, Settings, Setup};
+use apiserver::setup::{Accounts, Authorization, Further, Mode, Serving, Settings, Setup};
 use apiserver::{Config, Server};
 use controllers::Selection;
 use server::lifecycle::local::Local;
@@ -285,8 +285,8 @@ impl Plan {
             service_cidr: self.service_cidr.clone(),
             client_authority: None,
             token_file: None,
-            anonymous: true,
-            modes: vec![Mode::Rbac],
+            anonymous: Some(true),
+            authorization: Authorization::of(&[Mode::Rbac]),
             accounts: Accounts::default(),
             further: Further::default(),
         }

@@ -13,6 +13,7 @@ mod reencryptor;
 mod removal;
 mod slow;
 mod space;
+mod steps;
 #[cfg(test)]
 mod tests;
 mod views;
@@ -40,6 +41,8 @@ use reencryptor::Reencryptor;
 use removal::Removal;
 pub use slow::{Slow, Stopwatch};
 use space::Space;
+pub use steps::StepClock;
+use steps::Steps;
 use views::Views;
 
 /// Pause before removal looks again whether the hub has read the compacted rows. Usually the hub
@@ -79,8 +82,10 @@ pub struct Applier {
     unsaved_entries: u64,
     /// `None`: slow entries are not reported.
     stopwatch: Option<Stopwatch>,
-    /// Earliest time of the next step of a compaction.
-    next_step: Now,
+    step_clock: Option<StepClock>,
+    removal_steps: Steps,
+    space_steps: Steps,
+    resealing_steps: Steps,
     /// A sync that a replay left to do.
     sync: Option<SyncJob>,
     removal: Removal,
@@ -136,7 +141,10 @@ impl Applier {
             log_bytes: 0,
             unsaved_entries: 0,
             stopwatch: None,
-            next_step: Now::ZERO,
+            step_clock: None,
+            removal_steps: Steps::default(),
+            space_steps: Steps::default(),
+            resealing_steps: Steps::default(),
             sync: None,
             removal: Removal::interrupted(),
             waiting_renewals: HashMap::new(),
@@ -198,18 +206,22 @@ impl Applier {
             return Some(now);
         }
         let removes = self.removal.is_running() && !self.holds_too_much();
-        let step = removes.then(|| self.next_step.max(now));
+        let step = removes.then(|| self.removal_steps.due_at(now));
         if step == Some(now) {
             return step;
         }
         let reencrypt = self.reencryptor.wake_at(now, self.checkpoint_running);
+        let reencrypt = reencrypt.map(|at| self.resealing_steps.due_at(at));
         let lessor = self
             .leading
             .and_then(|_| self.lessor.next_wake(REVOKES_UNDER_WAY));
         let chores = match self.checkpoint_running {
             true => None,
             false if self.state.store.is_releasing() => Some(now),
-            false => self.space.wake_at(now),
+            false => {
+                let at = self.space.wake_at(now);
+                at.map(|at| self.space_steps.due_at(at))
+            }
         };
         let removal = self.removal.due_at();
         let all = lessor
@@ -241,11 +253,7 @@ impl Applier {
         let is_raised = self.state.has_space_alarm(self.alarm.member_id());
         self.alarm.note(is_raised, effects);
         self.compact(now, effects)?;
-        if !self.stopping {
-            let store = &mut self.state.store;
-            let reencryption = self.reencryptor.turn(now, store, self.checkpoint_running)?;
-            effects.reencryption = reencryption.or(effects.reencryption.take());
-        }
+        self.reseal(now, effects)?;
         let sync = self.state.store.spill()?.or(self.sync.take());
         effects.sync = sync.or(effects.sync.take());
         self.state.store.reserve(false)?;

@@ -16,14 +16,16 @@ mod kinds;
 mod signed;
 mod tokens;
 
-pub(crate) use authorize::{authorize, check_lease_keys, check_txn};
+pub(crate) use authorize::authorize;
+pub use authorize::{check_lease_keys, check_txn, may_watch, watch_refusal};
 pub(crate) use credentials::Credentials;
-pub(crate) use current::CurrentAuth;
+pub use current::CurrentAuth;
 pub(crate) use encoding::decode_base64;
 #[cfg(any(test, fuzzing))]
 pub(crate) use fuzzing::any_token;
+pub(crate) use image::ROOT;
 pub(crate) use image::decode_row;
-pub(crate) use image::{Image, Kind, ROOT};
+pub use image::{Image, Kind};
 pub(crate) use kinds::Tokens;
 pub(crate) use tokens::SimpleTokens;
 

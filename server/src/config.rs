@@ -68,6 +68,8 @@ pub struct Config {
     pub strict_reconfig_check: bool,
     pub max_learners: usize,
     pub force_new_cluster: bool,
+    /// Sync nothing to the disk.
+    pub unsafe_no_fsync: bool,
     pub heartbeat_interval: Duration,
     pub election_timeout: Duration,
     pub pre_vote: bool,

@@ -89,6 +89,12 @@ pub fn peer_port(data: &[u8]) {
     crate::cluster::peer::fuzzing::any_requests(data);
 }
 
+/// Questions between members that are not Raft's, and their answers: members, versions, leases,
+/// hashes, parts of states.
+pub fn peer_answer(data: &[u8]) {
+    crate::cluster::peer::fuzzing::any_answer(data);
+}
+
 /// The body of `POST /raft/snapshot`, in both forms. It is refused, or it is a state from which a
 /// member can continue.
 pub fn snapshot_receive(data: &[u8]) {
@@ -216,6 +222,7 @@ mod tests {
             client_port(&[preface, &bytes[..]].concat());
             peer_stream(&bytes);
             peer_port(&bytes);
+            peer_answer(&bytes);
             snapshot_receive(&bytes);
             proposal_apply(&bytes);
             gateway_json(&bytes);

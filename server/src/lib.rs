@@ -12,7 +12,7 @@
 
 pub(crate) mod api;
 pub mod applier;
-pub(crate) mod auth;
+pub mod auth;
 pub(crate) mod clock;
 pub(crate) mod cluster;
 pub mod config;

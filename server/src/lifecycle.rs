@@ -14,6 +14,7 @@ use std::time::Duration;
 use etcd_api::{etcdserverpb as pb, membershippb};
 use storage::encryption::DataKeys;
 use storage::vfs::Vfs;
+use storage::vfs::unsynced::Unsynced;
 use tokio::io::DuplexStream;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
@@ -108,6 +109,14 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>, host: Host) -> Result<i32
     let mut listeners = Listeners::bind(&config, &security).map_err(StartError::Bind)?;
     let dialer = Dialer::new(&security);
     let seed = crate::clock::unix_time().as_nanos() as u64;
+    let vfs: Arc<dyn Vfs> = if config.unsafe_no_fsync {
+        tracing::warn!(
+            "nothing is synced to the disk (--unsafe-no-fsync): a power cut may lose everything"
+        );
+        Arc::new(Unsynced(vfs))
+    } else {
+        vfs
+    };
     let data = open(vfs, &config, seed, &dialer)
         .await
         .map_err(StartError::DataDir)?;

@@ -13,6 +13,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "the shell waits and reads files")]
 
+mod budget;
 pub(crate) mod compactor;
 mod complaints;
 mod deliveries;
@@ -20,7 +21,6 @@ pub(crate) mod etcd_server;
 mod lateness;
 mod links;
 mod notes;
-mod rest;
 mod threads;
 
 use std::sync::Arc;
@@ -44,12 +44,12 @@ use crate::state::hashes::Hashes;
 use crate::state::snapshot::Receiver;
 use crate::state::{self, MemberInfo};
 use crate::telemetry::fatal;
-use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::{Chore, Metrics};
+use budget::Budget;
 use deliveries::Deliveries;
 use lateness::Lateness;
 use links::Links;
 use notes::Notes;
-use rest::{DIGEST_REST, rests};
 use threads::{StopLooking, spawn};
 
 /// A running member. `stop` ends it in order; otherwise its threads run until the process ends.
@@ -98,6 +98,7 @@ pub(crate) fn start(
         apply: queues.apply.0.clone(),
         replies: Deliveries::start(workers),
         hashes: Arc::new(Hashes::default()),
+        budget: Budget::new(clock, Arc::clone(&metrics)),
         reader: actors.reader.clone(),
         notes: Notes::new(actors.member_id, Arc::clone(&metrics), lateness),
         metrics,
@@ -171,7 +172,7 @@ fn start_threads(
     let (consensus, apply, disks) = (actors.consensus, actors.apply, actors.disks);
     let (log, watch) = (actors.log, actors.watch);
     let links = || links.clone();
-    let (clock, hashes) = (links().clock, links().hashes);
+    let (budget, hashes) = (links().budget, links().hashes);
     let threads = vec![
         spawn("watch", move || threads::run_hub(&watch)),
         spawn("apply", {
@@ -187,8 +188,13 @@ fn start_threads(
             move || threads::run_consensus(consensus, &queues.consensus.1, links)
         }),
         spawn("hash", move || {
-            let hurried = Arc::clone(&hashes);
-            hashes.run(rests(clock, DIGEST_REST, move || hurried.is_awaited()));
+            hashes.run(|| {
+                let hurried = Arc::clone(&hashes);
+                let mut work = budget.begin(Chore::Hash, move || hurried.is_awaited());
+                move || {
+                    work.rest();
+                }
+            });
         }),
         spawn("space", {
             let links = links();
@@ -280,6 +286,7 @@ fn settings(config: &Config, clock: Clock) -> Settings {
         limits: config.raft_limits(),
         pace: BackgroundLimits::of(config),
         stopwatch: Some(stopwatch(config.warning_apply_duration)),
+        step_clock: Some(Box::new(move || clock.now())),
         time_of_day: unix_time(),
         now: clock.now(),
     }

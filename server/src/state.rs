@@ -7,6 +7,7 @@ mod auth;
 mod cluster;
 pub(crate) mod entry;
 pub mod hashes;
+pub mod held_back;
 pub(crate) mod kv;
 mod lease;
 pub(crate) mod lessor;

@@ -28,6 +28,7 @@ mod pages;
 mod space;
 mod tree;
 
+pub(crate) use checkpoint::output::SYNC_BYTES;
 pub(crate) use checkpoint::spill::SyncJob;
 pub(crate) use checkpoint::{Attempt, CheckpointDone, CheckpointJob, Retired};
 pub(crate) use cursor::Cursor;
@@ -38,6 +39,7 @@ pub(crate) use file::open::META_SLOTS;
 pub(crate) use node::page::UNIT;
 pub(crate) use node::weight::Weight;
 pub(crate) use pages::Pages;
+pub use pages::resident::from_memory;
 pub(crate) use tree::{KeyOrder, Tree, TreeKind};
 
 /// Bytes at the end of a key that [`KeyOrder::KeyThenRevision`] compares separately: inverted main

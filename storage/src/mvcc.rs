@@ -13,6 +13,7 @@
 
 mod bulk;
 mod chores;
+mod hash;
 mod key;
 mod keys;
 mod load;
@@ -28,13 +29,18 @@ mod write;
 
 use std::sync::Arc;
 
+pub use crate::btree::from_memory;
 use crate::encryption::DataKeys;
 pub use bulk::{Found, LonePut};
 pub use chores::reencrypt::{Next, Reencryption};
+pub use hash::HashRows;
 pub use load::{Incoming, Loader, Position, clear_incoming};
 #[cfg(any(test, fuzzing))]
 pub(crate) use model::run::{agree as agree_with_model, survive as survive_power_cut};
-pub use store::{Attempt, CheckpointDone, CheckpointJob, Reader, Retired, Store, SyncJob, View};
+pub use store::{
+    Attempt, CHECKPOINT_PIECE_BYTES, CheckpointDone, CheckpointJob, Reader, Retired, Store,
+    SyncJob, View,
+};
 pub use view::Root;
 pub use write::{ENTRY_BYTES_IN_MEMORY, Write};
 
@@ -190,7 +196,7 @@ pub struct Stats {
     pub has_deltas: bool,
     /// Published states, older than the newest, that views still hold.
     pub views: u64,
-    /// Bytes that would be free if no view could read them; 0 while a checkpoint runs.
+    /// Bytes that would be free if no view could read them, as of the last checkpoint.
     pub viewed_bytes: u64,
     /// The number of the newest checkpoint begun, and of the one that was newest when the oldest
     /// view still held was taken.

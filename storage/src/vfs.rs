@@ -23,6 +23,7 @@ pub(crate) mod dry_run;
 pub mod os;
 #[cfg(any(test, feature = "test-support"))]
 pub mod sim;
+pub mod unsynced;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -138,6 +139,8 @@ pub(crate) trait Map: fmt::Debug + Send + Sync {
     fn read(&self, offset: u64, len: usize) -> io::Result<Cow<'_, [u8]>>;
     /// Asks the system to begin reading these bytes. A hint.
     fn will_need(&self, offset: u64, len: u64);
+    /// False if reading these bytes would wait for the disk. A system that does not tell says true.
+    fn is_resident(&self, offset: u64, len: u64) -> bool;
     /// Reads these bytes, which the file must have, and keeps them in memory.
     fn lock(&self, offset: u64, len: u64) -> io::Result<()>;
     /// Undoes `lock`.

@@ -9,8 +9,12 @@ pub mod authorize;
 pub mod certificate;
 mod follow;
 pub mod impersonate;
+pub(crate) mod metrics;
+pub mod notes;
 pub mod pki;
 pub mod review;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod tls;
 pub mod user;
 
@@ -18,9 +22,11 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 
+use impersonate::Impersonated;
 use machinery::schema::Kind;
 use machinery::selector::{FieldSelector, LabelSelector};
 use machinery::status::Status;
+use notes::Notes;
 use serde_json::Value;
 
 use crate::storage::reader::Reader;
@@ -51,6 +57,8 @@ pub struct Attributes {
     pub of_resource: bool,
     /// The API group; empty for the core group.
     pub api_group: String,
+    /// The version of the API group. Only webhooks see it.
+    pub api_version: String,
     /// The plural; empty when the path is no resource.
     pub resource: String,
     /// Such as `status`; may be empty.
@@ -78,16 +86,17 @@ pub trait Authenticator: Send + Sync + 'static {
         &'a self,
         reader: &'a Reader,
         request: &'a http::request::Parts,
+        notes: &'a Notes,
     ) -> Answer<'a, User>;
 
-    /// Returns the user that a request is to be served as, if its user asks to act as another one
-    /// and may.
+    /// Returns as whom a request is served, if its user asks to act as another one and may. `asked`
+    /// is what the request asks for.
     fn impersonate<'a>(
         &'a self,
         _reader: &'a Reader,
-        _user: &'a User,
+        _asked: &'a Attributes,
         _request: &'a http::request::Parts,
-    ) -> Answer<'a, Option<User>> {
+    ) -> Answer<'a, Option<Impersonated>> {
         Box::pin(async { Ok(None) })
     }
 
@@ -99,6 +108,7 @@ pub trait Authenticator: Send + Sync + 'static {
         _user: &'a User,
         _kind: &'a Kind,
         _object: Value,
+        _notes: &'a Notes,
     ) -> Answer<'a, Value> {
         Box::pin(async { Err(Status::unknown_path()) })
     }
@@ -122,8 +132,10 @@ pub trait Authorizer: Send + Sync + 'static {
                 Err(status) if status.code == 403 => false,
                 Err(status) => return Err(status),
             };
-            let reason = String::new();
-            Ok(authorize::rbac::Decision { allowed, reason })
+            Ok(authorize::rbac::Decision {
+                allowed,
+                ..Default::default()
+            })
         })
     }
 
@@ -156,7 +168,12 @@ pub trait Authorizer: Send + Sync + 'static {
 pub struct Open;
 
 impl Authenticator for Open {
-    fn authenticate<'a>(&'a self, _: &'a Reader, _: &'a http::request::Parts) -> Answer<'a, User> {
+    fn authenticate<'a>(
+        &'a self,
+        _: &'a Reader,
+        _: &'a http::request::Parts,
+        _: &'a Notes,
+    ) -> Answer<'a, User> {
         let groups = vec!["system:masters".into(), "system:authenticated".into()];
         let user = User {
             name: "system:admin".into(),

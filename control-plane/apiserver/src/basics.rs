@@ -1,5 +1,11 @@
-//! What any layer may use: time, address ranges, certificate requests.
+//! What any layer may use: time, address ranges, certificate requests,
+//! configuration files, metrics.
 
+pub(crate) mod changing_file;
 pub(crate) mod cidr;
 pub(crate) mod clock;
+pub(crate) mod config_file;
+pub(crate) mod metrics;
 pub(crate) mod pkcs10;
+pub(crate) mod prefixed_path;
+pub(crate) mod reloads;

@@ -54,7 +54,7 @@ fn stored(resource: &Resource, storage: &Storage, mut object: Value) {
     let stored = convert::to_stored(resource, object);
     let written = entry::encode(storage, &stored).expect("what was read can be written");
     let decoded = entry::Entry::decode(storage, "", &written, 0);
-    let (again, _) = decoded.expect("what was written reads");
+    let again = decoded.expect("what was written reads").entry;
     let twice = entry::encode(storage, &again.object).expect("what was read can be written");
     assert_eq!(written, twice, "the second time it is written as the first");
     if !convert::is_same(resource) {

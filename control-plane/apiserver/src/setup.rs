@@ -12,16 +12,18 @@ use crate::admission::Plugin;
 use crate::admission::escalation::PrivilegeEscalation;
 use crate::admission::plugins::service_account::ServiceAccount;
 use crate::auth::Authorizer;
+use crate::auth::authenticate::config::{self as authentication, Anonymous};
 use crate::auth::authenticate::front_proxy::{self, FrontProxy};
 use crate::auth::authenticate::jwt::Key;
 use crate::auth::authenticate::jwt::public::PublicKey;
-use crate::auth::authenticate::openid::{self, OpenId};
+use crate::auth::authenticate::openid::{self, Providers};
 use crate::auth::authenticate::token::Issuer;
 use crate::auth::authenticate::token_review::{self, Reviewer};
 use crate::auth::authenticate::{Credentials, StaticTokens};
 pub use crate::auth::authorize::Mode;
 use crate::auth::authorize::Modes;
-use crate::auth::impersonate::Impersonating;
+pub use crate::auth::authorize::config::{Configured, WebhookOptions};
+use crate::auth::impersonate::{self, Impersonating};
 use crate::auth::pki::{self, Identity, Pki};
 use crate::auth::tls::{self, Tls};
 use crate::basics::cidr::Cidr;
@@ -75,10 +77,21 @@ pub struct Further {
     pub webhook: Option<token_review::Options>,
     /// The OpenID provider whose tokens are let in.
     pub openid: Option<openid::Options>,
+    /// Instead, a configuration file of providers, which is followed.
+    pub configuration: Option<PathBuf>,
     /// Proxies that name users.
     pub proxies: Option<front_proxy::Options>,
     /// The certificate that this server shows to servers that extend it, and its key, in PEM.
     pub extensions: Option<(PathBuf, PathBuf)>,
+}
+
+/// What decides what users may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Authorization {
+    /// These authorizers, in the order in which they are asked.
+    Chain(Vec<Configured>),
+    /// A configuration file, which is followed.
+    File(PathBuf),
 }
 
 /// Settings of authentication and authorization, from a command line.
@@ -95,10 +108,11 @@ pub struct Settings {
     pub client_authority: Option<PathBuf>,
     /// A file of tokens, one in each line: `token,user,uid,"group,group"`.
     pub token_file: Option<PathBuf>,
-    /// True if requests without credentials are allowed in as `system:anonymous`.
-    pub anonymous: bool,
-    /// The modes of authorization, in the order in which they are asked.
-    pub modes: Vec<Mode>,
+    /// True if requests without credentials are allowed in as `system:anonymous`. `None` leaves it
+    /// to the configuration file; without one, or if that does not say, they are.
+    pub anonymous: Option<bool>,
+    /// What decides what users may do.
+    pub authorization: Authorization,
     /// The tokens of service accounts.
     pub accounts: Accounts,
     /// Further ways to be known.
@@ -122,6 +136,20 @@ impl Setup {
         let Some(pki) = &self.pki else { return Ok(()) };
         let written = pki.write_master(path, url, OBSERVER, clock::now());
         written.map_err(|error| error.to_string())
+    }
+}
+
+impl Authorization {
+    /// These modes, in their order.
+    pub fn of(modes: &[Mode]) -> Authorization {
+        Authorization::Chain(modes.iter().copied().map(Configured::Builtin).collect())
+    }
+
+    fn open(&self) -> Result<Modes, String> {
+        match self {
+            Authorization::Chain(configured) => Modes::new(configured),
+            Authorization::File(path) => Modes::of_file(path.clone(), &read(path)?),
+        }
     }
 }
 
@@ -149,20 +177,21 @@ impl Settings {
             }
             None => StaticTokens::default(),
         };
+        let (openid, anonymous) = self.openid(&issuer)?;
         let credentials = Credentials {
             tokens,
             issuer: Arc::clone(&issuer),
             bootstrap: self.further.bootstrap_tokens,
-            openid: self.openid(&issuer)?,
+            openid,
             reviewer: self.reviewer()?,
             proxies: proxies.clone(),
-            anonymous: self.anonymous,
+            anonymous,
         };
         let mut plugins: Vec<Arc<dyn Plugin>> = vec![Arc::new(ServiceAccount)];
-        let modes = Modes::new(&self.modes);
+        let modes = self.authorization.open()?;
         // Who may do everything may also grant it.
         if let Some(rbac) = modes.rbac()
-            && !self.modes.contains(&Mode::AlwaysAllow)
+            && !modes.allows_everything()
         {
             plugins.push(Arc::new(PrivilegeEscalation(Arc::clone(rbac))));
         }
@@ -170,6 +199,7 @@ impl Settings {
         let authenticator = Arc::new(Impersonating {
             authenticator: Arc::new(credentials),
             authorizer: Arc::clone(&authorizer),
+            modes: impersonate::Modes::default(),
         });
         let config = Config {
             authenticator,
@@ -214,12 +244,50 @@ impl Settings {
         }))
     }
 
-    fn openid(&self, issuer: &Issuer) -> Result<Option<OpenId>, String> {
-        let Some(options) = &self.further.openid else {
-            return Ok(None);
+    /// The providers of tokens, and who is let in without any.
+    fn openid(&self, issuer: &Issuer) -> Result<(Providers, Anonymous), String> {
+        let anonymous = Anonymous::all(self.anonymous.unwrap_or(true));
+        if let Some(path) = &self.further.configuration {
+            return self.of_configuration(path, issuer, anonymous);
+        }
+        let providers = match &self.further.openid {
+            None => Providers::default(),
+            Some(options) => {
+                options.validate(issuer.names())?;
+                Providers::of_flags(options)?
+            }
         };
-        options.validate(issuer.names())?;
-        OpenId::start(options.clone()).map(Some)
+        Ok((providers, anonymous))
+    }
+
+    fn of_configuration(
+        &self,
+        path: &Path,
+        issuer: &Issuer,
+        of_flags: Anonymous,
+    ) -> Result<(Providers, Anonymous), String> {
+        let failed = |why| {
+            format!(
+                "failed to load authentication configuration from file \"{}\": {why}",
+                path.display()
+            )
+        };
+        let text = read(path)?;
+        let ours = issuer.names().to_vec();
+        let configuration = authentication::parse(&text, &ours, None).map_err(failed)?;
+        let anonymous = match &configuration.anonymous {
+            None => of_flags,
+            Some(_) if self.anonymous.is_some() => {
+                return Err(
+                    "anonymous: Forbidden: --anonymous-auth flag cannot be set when anonymous \
+                     field is configured in authentication configuration file"
+                        .to_owned(),
+                );
+            }
+            Some(anonymous) => anonymous.clone(),
+        };
+        let providers = Providers::of_file(path.to_owned(), &text, configuration, ours)?;
+        Ok((providers, anonymous))
     }
 
     fn reviewer(&self) -> Result<Option<Reviewer>, String> {

@@ -7,6 +7,7 @@ pub(crate) mod address;
 pub(crate) mod answer;
 pub(crate) mod caller;
 pub(crate) mod client;
+pub(crate) mod kept;
 mod kubeconfig;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -18,6 +18,7 @@ use k8s_openapi::api::core::v1::{
     Service, ServiceAccount,
 };
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::networking::v1::{IPAddress, ServiceCIDR};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use k8s_openapi::api::storage::v1::VolumeAttributesClass;
@@ -108,6 +109,7 @@ macro_rules! caches {
 }
 
 caches! {
+    addresses: IPAddress,
     attribute_classes: VolumeAttributesClass,
     budgets: PodDisruptionBudget,
     config_maps: ConfigMap,
@@ -121,6 +123,7 @@ caches! {
     quotas: ResourceQuota,
     replica_sets: ReplicaSet,
     service_accounts: ServiceAccount,
+    service_ranges: ServiceCIDR,
     services: Service,
     volume_claims: PersistentVolumeClaim,
     volumes: PersistentVolume,

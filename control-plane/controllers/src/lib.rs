@@ -54,6 +54,7 @@ fn all_loops(root_ca: &str) -> Vec<Box<dyn Loop>> {
         Box::new(loops::protection::ClaimProtection),
         Box::new(loops::protection::VolumeProtection),
         Box::new(loops::protection::ClassProtection),
+        Box::new(loops::service_cidr::ServiceCidrs),
     ];
     if !root_ca.is_empty() {
         loops.push(Box::new(loops::root_ca::RootCa(root_ca.to_owned())));

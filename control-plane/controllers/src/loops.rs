@@ -12,6 +12,7 @@ pub(crate) mod replica_set;
 pub(crate) mod resource_quota;
 pub(crate) mod root_ca;
 pub(crate) mod service_account;
+pub(crate) mod service_cidr;
 pub(crate) mod taint_eviction;
 
 use std::sync::Arc;

@@ -21,6 +21,8 @@ func writeGolden(dir string) {
 		"defaults.jsonl":    defaulted(),
 		"status.jsonl":      statuses(),
 		"apply.jsonl":       applications(1, 30),
+		"versions.jsonl":    versionedWrites(1, 40),
+		"scale.jsonl":       scaled(),
 		"admission.jsonl":   admissionExpressions("admission"),
 		"expressions.jsonl": expressions("rules"),
 		"rules.jsonl":       ruleDefinitions("rules"),

@@ -5,6 +5,8 @@
 //	go run . functions > ../src/cel/functions.txt
 //	go run . golden DIR
 //	go run . apply SEED SEQUENCES > FILE
+//	go run . versions SEED SEQUENCES > FILE
+//	go run . scale > ../testdata/scale.jsonl
 //	go run . security > ../../apiserver/src/admission/pod_security/golden.jsonl
 //	go run . swagger > ../../apiserver/src/http/openapi/v2/golden.jsonl
 //	go run . flow > ../../apiserver/src/resources/flow_control/golden.jsonl
@@ -18,7 +20,7 @@ import (
 
 func main() {
 	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: generate schema | functions | golden DIR | apply SEED SEQUENCES | security | swagger | flow")
+		fmt.Fprintln(os.Stderr, "usage: generate schema | functions | golden DIR | apply SEED SEQUENCES | versions SEED SEQUENCES | scale | security | swagger | flow")
 		os.Exit(2)
 	}
 	switch os.Args[1] {
@@ -28,12 +30,19 @@ func main() {
 		writeFunctions(os.Stdout)
 	case "golden":
 		writeGolden(os.Args[2])
-	case "apply":
+	case "apply", "versions":
+		make := applications
+		if os.Args[1] == "versions" {
+			make = versionedWrites
+		}
 		seed, err := strconv.ParseInt(os.Args[2], 10, 64)
 		check(err)
 		sequences, err := strconv.Atoi(os.Args[3])
 		check(err)
-		_, err = os.Stdout.Write(jsonLines(applications(seed, sequences)))
+		_, err = os.Stdout.Write(jsonLines(make(seed, sequences)))
+		check(err)
+	case "scale":
+		_, err := os.Stdout.Write(jsonLines(scaled()))
 		check(err)
 	case "security":
 		_, err := os.Stdout.Write(jsonLines(evaluatedPods()))

@@ -31,14 +31,14 @@ pub use check::{Misfit, Misfits};
 pub use compare::{Comparison, compare};
 pub use custom::Custom;
 pub use fields::{Element, Path, Set, Shown};
-pub use fieldsv1::Malformed;
+pub use fieldsv1::{InOrder, Malformed};
 pub use managers::{Manager, Managers, Operation, Owned, equal_without_times};
 pub use merge::merge;
 pub use overlay::overlay;
 pub use prune::fields_of;
 pub use scale::{Replicas, to_parent, to_scale};
 pub use typing::{Deduced, Forms, Identity, List, Map, Member, Scalar, Typing, Whole};
-pub use update::{Conflict, Reset, Versions, Write};
+pub use update::{Conflict, Reset, Unconverted, Versions, Write};
 
 /// Why a write fails.
 #[derive(Debug, Clone, PartialEq, Eq)]

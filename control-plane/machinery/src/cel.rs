@@ -4,6 +4,7 @@
 //! [`Program::evaluate`] evaluates it over JSON values, which it reads in place: nothing of an
 //! object is copied but what the result is made of. Each evaluation has a budget.
 
+pub mod access;
 pub mod admission;
 mod check;
 mod cost;

@@ -9,6 +9,7 @@
 pub mod apply;
 mod budget;
 pub mod cel;
+pub mod conversion;
 pub mod defaults;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;

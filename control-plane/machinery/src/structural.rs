@@ -27,6 +27,7 @@ use crate::cel::admission::ObjectType;
 use crate::status::Cause;
 use check::errors::Base;
 use check::{embedded, errors, lists, validate};
+pub use document::openapi::CommonTexts;
 use document::{keywords, shape, structure};
 use node::Node;
 use path::Path;
@@ -122,6 +123,15 @@ impl Schema {
     pub fn default(&self, object: &mut Value) {
         defaults::drop_nulls(&self.root, object);
         defaults::fill(&self.root, object);
+    }
+
+    /// Brings an object in line with the schema, which may have changed since it was written: takes
+    /// fields away and fills in defaults. True if the object is another one now.
+    pub fn renew(&self, object: &mut Value) -> bool {
+        let before = object.clone();
+        self.prune(object);
+        self.default(object);
+        *object != before
     }
 
     /// True if both schemas keep the same fields and fill in the same defaults, whatever else they

@@ -28,6 +28,7 @@ pub(super) fn further(arguments: &ArgMatches) -> Result<Further, String> {
         bootstrap_tokens: is_on(arguments, "enable-bootstrap-token-auth"),
         webhook: webhook(arguments)?,
         openid: openid(arguments)?,
+        configuration: path(arguments, "authentication-config"),
         proxies: proxies(arguments)?,
         extensions: extensions(arguments)?,
     })
@@ -49,6 +50,11 @@ fn openid(arguments: &ArgMatches) -> Result<Option<openid::Options>, String> {
     let is_given = |name: &&str| arguments.value_source(name) == Some(ValueSource::CommandLine);
     if !OPENID.iter().any(is_given) {
         return Ok(None);
+    }
+    if path(arguments, "authentication-config").is_some() {
+        return Err(
+            "authentication-config file and oidc-* flags are mutually exclusive".to_owned(),
+        );
     }
     let text = |name: &str| text(arguments, name).unwrap_or_default();
     let (issuer, client_id) = (text("oidc-issuer-url"), text("oidc-client-id"));
@@ -156,6 +162,14 @@ mod tests {
         assert_eq!(openid.required_claims, [pair("a", "b,c"), pair("d", "e=f")]);
         let bad = ["--oidc-required-claim=a", "--oidc-groups-claim=g"];
         asked(&[both, bad].concat()).unwrap_err();
+    }
+
+    #[test]
+    fn a_file_replaces_the_flags_of_openid() {
+        let file = "--authentication-config=f";
+        assert_eq!(asked(&[file]).unwrap().configuration, Some("f".into()));
+        let why = asked(&[file, "--oidc-issuer-url=https://a"]).unwrap_err();
+        assert!(why.ends_with("are mutually exclusive"), "{why}");
     }
 
     #[test]

@@ -194,10 +194,10 @@ mod tests {
 
     #[test]
     fn a_flag_whose_feature_is_missing_is_refused_by_name() {
-        let word = "--authorization-webhook-config-file=a.yaml";
+        let word = "--authorization-policy-file=a.jsonl";
         let error = check(&parsed(&[word])).unwrap_err();
         assert!(
-            error.starts_with("--authorization-webhook-config-file is not supported"),
+            error.starts_with("--authorization-policy-file is not supported"),
             "{error}"
         );
         check(&parsed(&[

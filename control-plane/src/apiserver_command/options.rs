@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use apiserver::Limits;
-use apiserver::setup::{Accounts, Further, Mode, Serving, Settings};
+use apiserver::setup::{Accounts, Authorization, Further, Mode, Serving, Settings};
 use clap::ArgMatches;
+use clap::parser::ValueSource;
 
-use super::{audit, authentication};
+use super::{audit, authentication, authorization};
 use crate::store_client::StoreFlags;
 
 /// What the command line asks for.
@@ -141,27 +142,23 @@ fn settings(
 ) -> Result<Option<Settings>, String> {
     let client_authority = path(arguments, "client-ca-file");
     let token_file = path(arguments, "token-auth-file");
-    let modes = all(arguments, "authorization-mode");
+    let names_modes = !all(arguments, "authorization-mode").is_empty()
+        || path(arguments, "authorization-config").is_some();
     let is_plain = serving == Serving::Plain;
     let further = authentication::further(arguments)?;
     let knows_nobody = token_file.is_none() && further == Further::default();
-    if is_plain && knows_nobody && modes.is_empty() {
+    if is_plain && knows_nobody && !names_modes {
         return Ok(None);
     }
     let owns_keys = matches!(serving, Serving::Own(_));
     // An owner, or tokens, are of no use where everybody may do everything.
-    let modes = match modes_of(&modes)? {
-        given if !given.is_empty() => given,
-        _ if owns_keys || is_plain => vec![Mode::Rbac],
-        _ => vec![Mode::AlwaysAllow],
+    let default = if owns_keys || is_plain {
+        Mode::Rbac
+    } else {
+        Mode::AlwaysAllow
     };
-    let mut anonymous = is_on(arguments, "anonymous-auth");
-    if anonymous && modes == [Mode::AlwaysAllow] {
-        tracing::warn!(
-            "nobody is let in without credentials, because AlwaysAllow would let them do everything"
-        );
-        anonymous = false;
-    }
+    let authorization = authorization::read(arguments, default)?;
+    let anonymous = anonymous(arguments, &authorization);
     let accounts = Accounts {
         issuers: all(arguments, "service-account-issuer"),
         audiences: all(arguments, "api-audiences"),
@@ -192,34 +189,23 @@ fn settings(
         client_authority,
         token_file,
         anonymous,
-        modes,
+        authorization,
         accounts,
         further,
     }))
 }
 
-fn modes_of(names: &[String]) -> Result<Vec<Mode>, String> {
-    let mut modes = Vec::new();
-    for name in names {
-        let mode = match name.as_str() {
-            "Node" => Mode::Node,
-            "RBAC" => Mode::Rbac,
-            "AlwaysAllow" => Mode::AlwaysAllow,
-            "AlwaysDeny" => Mode::AlwaysDeny,
-            _ => {
-                return Err(format!(
-                    "--authorization-mode={name} is not supported: Node, RBAC, AlwaysAllow and AlwaysDeny are"
-                ));
-            }
-        };
-        if modes.contains(&mode) {
-            return Err(format!(
-                "authorization-mode {names:?} has mode specified more than once"
-            ));
-        }
-        modes.push(mode);
+/// Whether requests without credentials are let in; `None` if nothing says so.
+fn anonymous(arguments: &ArgMatches, authorization: &Authorization) -> Option<bool> {
+    let is_given = arguments.value_source("anonymous-auth") == Some(ValueSource::CommandLine);
+    let is_on = is_on(arguments, "anonymous-auth");
+    if is_on && authorization::allows_everything(authorization) {
+        tracing::warn!(
+            "nobody is let in without credentials, because AlwaysAllow would let them do everything"
+        );
+        return Some(false);
     }
-    Ok(modes)
+    is_given.then_some(is_on)
 }
 
 fn newest_tls_only(arguments: &ArgMatches) -> Result<bool, String> {

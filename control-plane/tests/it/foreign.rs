@@ -3,9 +3,12 @@
 
 pub(crate) mod apply;
 pub(crate) mod clients;
+pub(crate) mod corpus;
 pub(crate) mod go_scheduler;
 pub(crate) mod kube_rs;
 pub(crate) mod kubectl;
+pub(crate) mod loops;
+pub(crate) mod openapi;
 pub(crate) mod operators;
 pub(crate) mod packages;
 pub(crate) mod projects;

@@ -3,6 +3,7 @@
 pub(crate) mod at_rest;
 pub(crate) mod audit;
 pub(crate) mod auth;
+pub(crate) mod config_files;
 pub(crate) mod nodes;
 pub(crate) mod security;
 pub(crate) mod tokens;

@@ -36,6 +36,19 @@ impl HashKv {
         }
     }
 
+    /// Continues a digest that had this [value](HashKv::value).
+    pub fn resume(value: u32) -> Self {
+        Self {
+            crc: value,
+            ..Self::new()
+        }
+    }
+
+    /// The digest of the rows so far.
+    pub fn value(&self) -> u32 {
+        self.crc
+    }
+
     /// Adds the put made at revision `(main, sub)`.
     pub fn put(&mut self, main: i64, sub: i64, row: &Row<'_>) {
         self.tail.clear();

@@ -45,13 +45,27 @@ pub enum Canary {
     DeafMember,
     /// The others do not say that a member with an empty disk has been there.
     ForgottenMember,
+    /// Who asked is forgotten when an entry is applied.
+    UncheckedEntries,
+    /// Whoever asks reads.
+    UncheckedRead,
+    /// A token outlives its user.
+    EternalToken,
+    /// Users and roles of a state that came are stored, and not judged by.
+    UnloadedUsers,
+    /// A state comes without its roles.
+    RolelessState,
+    /// A log that has rotted is read as if nothing had happened.
+    UncheckedLog,
+    /// A member with a damaged disk does not say which file it is.
+    NamelessRot,
     /// A link stays cut after healing.
     UnhealedLinks,
     /// Chance from outside the seed.
     Nondeterminism,
 }
 
-pub const ALL: [Canary; 23] = [
+pub const ALL: [Canary; 30] = [
     Canary::BoughtVotes,
     Canary::FlippedEntry,
     Canary::LeaderWithGap,
@@ -73,6 +87,13 @@ pub const ALL: [Canary; 23] = [
     Canary::StuckAlarm,
     Canary::DeafMember,
     Canary::ForgottenMember,
+    Canary::UncheckedEntries,
+    Canary::UncheckedRead,
+    Canary::EternalToken,
+    Canary::UnloadedUsers,
+    Canary::RolelessState,
+    Canary::UncheckedLog,
+    Canary::NamelessRot,
     Canary::UnhealedLinks,
     Canary::Nondeterminism,
 ];
@@ -100,6 +121,11 @@ impl Canary {
             Canary::StuckAlarm => &["space"],
             Canary::DeafMember => &["membership"],
             Canary::ForgottenMember => &["empty disks"],
+            Canary::UncheckedEntries => &["model"],
+            Canary::UncheckedRead | Canary::EternalToken | Canary::UnloadedUsers => &["users"],
+            Canary::RolelessState => &["agreement", "model", "users"],
+            Canary::UncheckedLog => &["durable prefix"],
+            Canary::NamelessRot => &["bit rot"],
             Canary::UnhealedLinks => &["liveness"],
             Canary::Nondeterminism => &["determinism"],
         }

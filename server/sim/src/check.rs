@@ -14,6 +14,8 @@ pub mod log_matching;
 pub mod membership;
 pub mod real_time;
 pub mod state;
+pub mod tokens;
+pub mod users;
 pub mod watches;
 
 /// The error says what is wrong, in a sentence for people.

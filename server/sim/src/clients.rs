@@ -4,9 +4,11 @@
 
 mod answer;
 mod ask;
+mod door;
 mod explore;
 mod judge;
 mod request;
+mod users;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +16,7 @@ use raft::Index;
 use server::error::Error;
 use server::event::Reply;
 use server::event::admission::{Admission, Limits, Permit};
-use server::request::Request;
+use server::request::{AuthRequest, Request};
 use storage::mvcc::View;
 use tokio::sync::oneshot::Receiver;
 
@@ -24,6 +26,8 @@ use crate::model::Revisions;
 use crate::world::{Failed, MILLI, SECOND};
 use explore::{Explorer, Read};
 use testkit::Rng;
+pub(crate) use users::Claim;
+use users::{Directory, Who};
 
 /// etcd's: five seconds and two election timeouts.
 const PATIENCE: u64 = 7 * SECOND;
@@ -67,16 +71,25 @@ enum Ask {
         serializable: bool,
     },
     Defragment,
+    /// A change of users and roles.
+    Govern(AuthRequest),
+    /// Who may do what.
+    Users,
+    Login {
+        user: String,
+        password: String,
+    },
 }
 
 #[derive(Debug)]
 enum Stage {
     /// On the way to another member, who leads.
     Forwarded { to: usize },
-    /// A keep-alive has come to who leads; others have to confirm that it does.
+    /// The member has to know as much as anybody before it goes on.
     Confirming {
         receiver: Receiver<Reply>,
         at: usize,
+        then: Then,
     },
     Asked {
         receiver: Receiver<Reply>,
@@ -86,9 +99,33 @@ enum Stage {
     Refused(Error),
 }
 
+/// What a member does once it knows as much as anybody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    /// It leads, and renews a lease.
+    AskLessor,
+    /// It knows every token by now.
+    Identify,
+    /// The same, with the answer to a read at hand.
+    JudgeReader,
+    /// It knows whether root asks.
+    Govern,
+    /// It shows users and roles.
+    ShowUsers,
+    /// It knows the password.
+    LogIn,
+}
+
 #[derive(Debug)]
 struct Waiting {
     ask: Ask,
+    claim: Claim,
+    /// The member knows every token that was given out before the call.
+    caught_up: bool,
+    /// What a read is answered from.
+    view: Option<View>,
+    /// The revision of users when the password was compared.
+    compared_at: u64,
     stage: Stage,
     host: usize,
     /// The process that was asked; a later one knows nothing of it.
@@ -109,6 +146,9 @@ struct Client {
     thinks_until: u64,
     /// What it last saw, by partition.
     seen: BTreeMap<usize, Vec<Value>>,
+    who: Who,
+    token: Claim,
+    wants_login: bool,
 }
 
 #[derive(Debug)]
@@ -134,6 +174,7 @@ pub(crate) struct Clients {
     shares: bool,
     /// All leases that clients know of.
     leases: Vec<i64>,
+    directory: Directory,
     /// Of a thousand operations so many are of other shapes than the linearizability check knows.
     explores: u64,
     /// What a member takes at a time.
@@ -152,7 +193,11 @@ impl Clients {
             host: rng.below(hosts as u64) as usize,
             ..Client::default()
         });
-        let clients = clients.collect();
+        let mut clients: Vec<Client> = clients.collect();
+        let directory = Directory::new(&mut rng);
+        for (number, client) in clients.iter_mut().enumerate() {
+            client.who = Clients::introduce(number, &directory, &mut rng);
+        }
         let limits = Limits {
             requests: *rng.pick(&[1 << 20, 1 << 20, 1 << 20, 1 << 20, 3, 1]),
             bytes: 1 << 30,
@@ -164,6 +209,7 @@ impl Clients {
             refused: BTreeSet::new(),
             shares: rng.chance(500),
             leases: Vec::new(),
+            directory,
             explores: *rng.pick(&[100, 500, 800]),
             limits,
             admission: (0..hosts).map(|_| Admission::new(limits)).collect(),
@@ -359,6 +405,7 @@ impl Clients {
             rng: &mut self.rng,
             leases,
             revisions,
+            only_ranges: self.directory.is_used,
         };
         if reads {
             let (read, serializable) = explorer.read();
@@ -374,6 +421,7 @@ impl Clients {
             rng: &mut self.rng,
             leases: &[],
             revisions,
+            only_ranges: self.directory.is_used,
         };
         let (read, _) = explorer.read();
         Ask::Read {

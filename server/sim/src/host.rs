@@ -4,7 +4,7 @@ pub(crate) mod clock;
 pub(crate) mod process;
 pub(crate) mod shadow;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use raft::{Entry, Index, NodeId};
 use storage::vfs::Vfs;
@@ -58,6 +58,8 @@ pub(crate) struct Host {
     /// The log as it was when this member was forced to go on alone, until it does. All of it counts
     /// as committed from then on, and a start that fails may trim it.
     pub before_force: Vec<Entry>,
+    /// Files of its disk in which bytes have changed.
+    pub rotten: Vec<PathBuf>,
     /// Somebody complained of its disk: the operator removes it.
     pub is_condemned: bool,
     /// Little room is left, for some time.
@@ -98,6 +100,7 @@ impl Host {
             rolled_back: None,
             has_old_disk: false,
             before_force: Vec::new(),
+            rotten: Vec::new(),
             is_condemned: false,
             is_tight: false,
             stalled_until: 0,

@@ -1,23 +1,26 @@
 //! What the members must show: a small etcd on ordered maps, fed with the committed entries as the
-//! log has them. It shares no code with the server but the decoding of an entry, so a mistake that
+//! log has them. It shares no code with the server but the decoding of a request, so a mistake that
 //! all members make in the same way shows too. Nothing is ever dropped here: the model answers for
 //! every applied index, and so for members that are behind.
 
 mod keys;
 mod range;
 mod txn;
+pub mod users;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_api::etcdserverpb as pb;
 use etcd_api::mvccpb::KeyValue;
 use pb::alarm_request::AlarmAction;
+use prost::Message;
 use raft::{Entry, EntryKind, Index};
 use server::error::Error;
-use server::request::Request;
+use server::request::{AuthInfo, Request};
 
 use crate::check::Verdict;
 use keys::{Keys, NEWEST};
+use users::{TokenEvent, Users};
 
 /// Leases and alarms are kept for one index in so many.
 pub const SIDES_EVERY: Index = 16;
@@ -35,9 +38,41 @@ pub enum Refusal {
     LeaseNotFound,
     LeaseTtlTooLarge,
     NoSpace,
+    AuthFailed,
+    AuthNotEnabled,
+    AuthOldRevision,
+    InvalidAuthManagement,
+    InvalidAuthToken,
+    NoPasswordUser,
+    PermissionDenied,
+    PermissionNotGiven,
+    PermissionNotGranted,
+    RoleEmpty,
+    RoleExists,
+    RoleNotFound,
+    RoleNotGranted,
+    RootRoleNotGranted,
+    RootUserNotFound,
+    UserEmpty,
+    UserExists,
+    UserNotFound,
 }
 
 impl Refusal {
+    /// Who asked, and not what, was the reason; or it is about users and roles themselves.
+    pub fn is_about_users(self) -> bool {
+        !matches!(
+            self,
+            Refusal::Compacted
+                | Refusal::FutureRevision
+                | Refusal::KeyNotFound
+                | Refusal::LeaseExists
+                | Refusal::LeaseNotFound
+                | Refusal::LeaseTtlTooLarge
+                | Refusal::NoSpace
+        )
+    }
+
     /// What clients hear.
     pub fn error(self) -> Error {
         match self {
@@ -48,6 +83,24 @@ impl Refusal {
             Refusal::LeaseNotFound => Error::LeaseNotFound,
             Refusal::LeaseTtlTooLarge => Error::LeaseTtlTooLarge,
             Refusal::NoSpace => Error::NoSpace,
+            Refusal::NoPasswordUser => Error::no_password_user(),
+            Refusal::AuthFailed => Error::AuthFailed,
+            Refusal::AuthNotEnabled => Error::AuthNotEnabled,
+            Refusal::AuthOldRevision => Error::AuthOldRevision,
+            Refusal::InvalidAuthManagement => Error::InvalidAuthManagement,
+            Refusal::InvalidAuthToken => Error::InvalidAuthToken,
+            Refusal::PermissionDenied => Error::PermissionDenied,
+            Refusal::PermissionNotGiven => Error::PermissionNotGiven,
+            Refusal::PermissionNotGranted => Error::PermissionNotGranted,
+            Refusal::RoleEmpty => Error::RoleEmpty,
+            Refusal::RoleExists => Error::RoleExists,
+            Refusal::RoleNotFound => Error::RoleNotFound,
+            Refusal::RoleNotGranted => Error::RoleNotGranted,
+            Refusal::RootRoleNotGranted => Error::RootRoleNotGranted,
+            Refusal::RootUserNotFound => Error::RootUserNotFound,
+            Refusal::UserEmpty => Error::UserEmpty,
+            Refusal::UserExists => Error::UserExists,
+            Refusal::UserNotFound => Error::UserNotFound,
         }
     }
 }
@@ -59,6 +112,12 @@ pub enum Response {
     Txn(pb::TxnResponse),
     /// The TTL in seconds.
     LeaseGrant(i64),
+    /// A simple token, and the revision of users that a signed one carries.
+    Authenticated {
+        user: String,
+        token: String,
+        auth_revision: u64,
+    },
     Done,
 }
 
@@ -127,6 +186,9 @@ pub struct Model {
     /// By index, which counts from 0.
     revisions: Vec<Revisions>,
     sides_at: BTreeMap<Index, Sides>,
+    /// From the entry on that made them.
+    users: BTreeMap<Index, Users>,
+    tokens: BTreeMap<Index, TokenEvent>,
     /// By request id.
     answers: BTreeMap<u64, Answer>,
 }
@@ -143,6 +205,8 @@ impl Model {
             sides: Sides::default(),
             revisions: vec![start],
             sides_at: BTreeMap::new(),
+            users: BTreeMap::from([(0, Users::default())]),
+            tokens: BTreeMap::new(),
             answers: BTreeMap::new(),
         }
     }
@@ -163,7 +227,8 @@ impl Model {
         if entry.kind == EntryKind::Normal && !entry.data.is_empty() {
             let request = Request::decode(&entry.data);
             let request = request.map_err(|what| format!("entry {}: {what}", entry.index))?;
-            answer = Some(self.answer(&request, &mut revisions)?);
+            let by = requester(entry)?;
+            answer = Some(self.answer(entry.index, &request, &by, &mut revisions)?);
             revisions.current = self.keys.revision();
         }
         self.revisions.push(revisions);
@@ -209,6 +274,40 @@ impl Model {
         self.sides_at.get(&index)
     }
 
+    /// Who may do what, by a member that has applied `index`.
+    pub fn users_at(&self, index: Index) -> &Users {
+        let last = self.users.range(..=index).next_back();
+        last.map_or_else(
+            || unreachable!("there are some from the start"),
+            |(_, users)| users,
+        )
+    }
+
+    /// True if there ever were users.
+    pub fn has_users(&self) -> bool {
+        self.users.len() > 1
+    }
+
+    /// What became of tokens in `(after, through]`.
+    pub fn token_events(&self, after: Index, through: Index) -> impl Iterator<Item = &TokenEvent> {
+        let range = after + 1..through.max(after) + 1;
+        self.tokens.range(range).map(|(_, event)| event)
+    }
+
+    /// The entry that issued a simple token, and its user.
+    pub fn token(&self, text: &str) -> Option<(Index, &str)> {
+        self.tokens.iter().find_map(|(index, event)| match event {
+            TokenEvent::Begins { token, user } if token == text => Some((*index, user.as_str())),
+            _ => None,
+        })
+    }
+
+    /// The keys of a lease at `revision`.
+    pub fn lease_keys(&self, lease: i64, revision: i64) -> Vec<Vec<u8>> {
+        let held = self.live_at(revision).filter(|kv| kv.lease == lease);
+        held.map(|kv| kv.key.to_vec()).collect()
+    }
+
     /// The answer to a range from a member that has applied `index`.
     pub fn range(
         &self,
@@ -252,11 +351,18 @@ impl Model {
 
     fn answer(
         &mut self,
+        index: Index,
         request: &Request,
+        by: &AuthInfo,
         revisions: &mut Revisions,
     ) -> Result<Result<Response, Refusal>, String> {
         if !self.sides.alarms.is_empty() && takes_space(request) {
             return Ok(Err(Refusal::NoSpace));
+        }
+        let users = self.users_at(index);
+        let held = |lease| self.lease_keys(lease, NEWEST);
+        if let Err(denied) = users.authorize(by, request, &held) {
+            return Ok(Err(denied));
         }
         let leases = &self.sides.leases;
         Ok(match request {
@@ -295,9 +401,39 @@ impl Model {
             | Request::ClusterMemberAttrSet(_)
             | Request::DowngradeInfoSet(_)
             | Request::Read => Ok(Response::Done),
-            Request::Authenticate(_) | Request::Auth(_) => {
-                return Err(format!("nobody asks for that here: {request:?}"));
+            Request::Authenticate(login) => self.log_in(index, login),
+            Request::Auth(change) => {
+                let mut users = users.clone();
+                let changed = users.change(change);
+                changed.map(|tokens| {
+                    self.users.insert(index, users);
+                    self.tokens.extend(tokens.map(|event| (index, event)));
+                    Response::Done
+                })
             }
+        })
+    }
+
+    fn log_in(
+        &mut self,
+        index: Index,
+        login: &pb::InternalAuthenticateRequest,
+    ) -> Result<Response, Refusal> {
+        let users = self.users_at(index);
+        users.may_log_in(&login.name)?;
+        let auth_revision = users.revision;
+        // The number is that of the entry before.
+        let token = format!("{}.{}", login.simple_token, index - 1);
+        let user = login.name.clone();
+        let begins = TokenEvent::Begins {
+            token: token.clone(),
+            user: user.clone(),
+        };
+        self.tokens.insert(index, begins);
+        Ok(Response::Authenticated {
+            user,
+            token,
+            auth_revision,
         })
     }
 
@@ -334,6 +470,17 @@ impl Model {
         }
         Ok(Response::Done)
     }
+}
+
+/// Who an entry was written for.
+fn requester(entry: &Entry) -> Result<AuthInfo, String> {
+    let request = pb::InternalRaftRequest::decode(&entry.data[..]);
+    let request = request.map_err(|what| format!("entry {}: {what}", entry.index))?;
+    let header = request.header.unwrap_or_default();
+    Ok(AuthInfo {
+        user: header.username,
+        revision: header.auth_revision,
+    })
 }
 
 fn compact(revisions: &mut Revisions, through: i64) -> Result<Response, Refusal> {

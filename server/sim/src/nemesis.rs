@@ -28,6 +28,10 @@ enum Fault {
     RollBack,
     /// A disk is lost, and an empty one is in its place.
     WipeDisk,
+    /// Bytes on a disk change.
+    BitRot,
+    /// A sector of a disk comes back empty.
+    LoseSector,
     /// All members but one are lost for good.
     ForceNewCluster,
     /// For seconds, all of them do.
@@ -53,7 +57,7 @@ enum Fault {
     Members(Wish),
 }
 
-const FAULTS: [Fault; 28] = [
+const FAULTS: [Fault; 30] = [
     Fault::Kill,
     Fault::PowerCut,
     Fault::CrashAtCall,
@@ -62,6 +66,8 @@ const FAULTS: [Fault; 28] = [
     Fault::Stall,
     Fault::RollBack,
     Fault::WipeDisk,
+    Fault::BitRot,
+    Fault::LoseSector,
     Fault::ForceNewCluster,
     Fault::SlowDisk,
     Fault::SlowApply,
@@ -168,13 +174,15 @@ impl World {
             Fault::CrashAtCall | Fault::DiskFull | Fault::DiskLow | Fault::Stall => {
                 self.hurt_disk(fault, victim);
             }
-            Fault::RollBack | Fault::WipeDisk => {
+            Fault::RollBack | Fault::WipeDisk | Fault::BitRot | Fault::LoseSector => {
                 // Any disk will do that may be lost, and that has an older state.
                 let hosts = self.hosts.len();
                 let mut order = (victim..hosts).chain(0..victim);
                 let _ = match fault {
                     Fault::RollBack => order.any(|host| self.roll_back(host)),
-                    _ => order.any(|host| self.wipe(host)),
+                    Fault::WipeDisk => order.any(|host| self.wipe(host)),
+                    Fault::BitRot => order.any(|host| self.rot(host)),
+                    _ => order.any(|host| self.lose_sector(host)),
                 };
             }
             // Once in a run, and not in most: others have to go on for long, too.

@@ -7,6 +7,7 @@ mod watch;
 
 use etcd_api::etcdserverpb as pb;
 use pb::watch_request::RequestUnion;
+use server::event::{ConsensusEvent, ReplySlot};
 use testkit::Rng;
 
 use crate::canary::Canary;
@@ -16,6 +17,8 @@ use watch::Watch;
 
 /// Watches of one client.
 const WATCHES_MAX: u64 = 4;
+/// Of a thousand looks after which a watch that was refused is asked for again.
+const ASKS_AGAIN: u64 = 30;
 /// A watch begins so many revisions before the newest at most, or after it.
 const BEGINS_BEFORE: u64 = 100;
 const BEGINS_AFTER: u64 = 20;
@@ -141,7 +144,8 @@ impl World {
             return;
         };
         let stream = process.open_stream(self.watchers.fragment_bytes);
-        watcher.connection = Some(Connection::new(watcher.host, host.life, stream));
+        let claim = self.clients.any_claim(&mut self.watchers.rng);
+        watcher.connection = Some(Connection::new(watcher.host, host.life, claim, stream));
         let text = format!("w{number} has a stream to h{}", watcher.host);
         self.note(&text);
     }
@@ -160,7 +164,21 @@ impl World {
         let Some(connection) = &mut self.watchers.watchers[number].connection else {
             return Ok(());
         };
-        let responses = connection.pump().map_err(|what| ("watches", what))?;
+        let claim = connection.claim.clone();
+        let mut connection = self.watchers.watchers[number].connection.take();
+        let pumped = match (self.door(host), &mut connection) {
+            (Some(door), Some(connection)) => connection.pump(&|create| door.watch(&claim, create)),
+            _ => Ok(Vec::new()),
+        };
+        self.watchers.watchers[number].connection = connection;
+        let responses = pumped?;
+        let connection = self.watchers.watchers[number].connection.as_mut();
+        if let Some(damage) = connection.and_then(|connection| connection.damage.take())
+            && !self.finds_rot(host, &damage)?
+        {
+            return Err(("watches", format!("a stream ended by itself: {damage}")));
+        }
+        self.catch_up_for(number, host);
         for (place, response) in responses.into_iter().enumerate() {
             if loses && place == 0 && self.canary == Some(Canary::LostEvents) {
                 continue;
@@ -170,6 +188,24 @@ impl World {
         let hub = self.now + self.watchers.rng.between(5 * MICRO, MILLI);
         self.turn_hub_at(host, hub);
         Ok(())
+    }
+
+    /// A member that does not know who watches there has to catch up first.
+    fn catch_up_for(&mut self, number: usize, host: usize) {
+        let Some(connection) = &mut self.watchers.watchers[number].connection else {
+            return;
+        };
+        if !connection.wants_to_catch_up() {
+            return;
+        }
+        let (Ok(permit), Some(process)) = (self.clients.admit(host), &mut self.hosts[host].process)
+        else {
+            return;
+        };
+        let (slot, receiver) = ReplySlot::new(permit);
+        connection.catches_up(receiver);
+        process.ports.to_consensus.push(ConsensusEvent::Read(slot));
+        self.schedule(host);
     }
 
     fn ask_of_stream(&mut self, number: usize) {
@@ -182,7 +218,12 @@ impl World {
         };
         let late = i64::from(self.canary == Some(Canary::LateResume));
         let mut texts = Vec::new();
-        for watch in watcher.watches.iter_mut().filter(|watch| watch.id == 0) {
+        // Who may not watch is in no hurry to ask again.
+        let mut asks_for = |watch: &Watch| !watch.may_not_begin || rng.chance(ASKS_AGAIN);
+        for watch in watcher.watches.iter_mut() {
+            if watch.id != 0 || !asks_for(watch) {
+                continue;
+            }
             watch.id = connection.next_id();
             let mut request = watch.request();
             request.start_revision += late;
@@ -217,6 +258,9 @@ impl World {
         let revision = response.header.as_ref().map_or(0, |header| header.revision);
         let id = response.watch_id;
         let model = &self.model;
+        if id == -1 && response.created && response.canceled {
+            return self.watcher_is_refused(number, &response);
+        }
         if id == -1 && !response.canceled {
             // Of the stream as a whole.
             let told = watcher.watches.iter_mut();
@@ -241,6 +285,7 @@ impl World {
         let mut text = format!("{} hears at {revision}:", watch.record.name);
         if response.created && !response.canceled {
             watch.is_announced = true;
+            watch.may_not_begin = false;
             text += " created";
         } else if response.canceled {
             text += &format!(" canceled, compacted {}", response.compact_revision);
@@ -269,12 +314,42 @@ impl World {
         Ok(())
     }
 
+    /// A watch that it asked for does not begin.
+    fn watcher_is_refused(
+        &mut self,
+        number: usize,
+        response: &pb::WatchResponse,
+    ) -> Result<(), Failed> {
+        let watcher = &mut self.watchers.watchers[number];
+        let refused = watcher.connection.as_mut().and_then(Connection::refused);
+        let watch = refused.as_ref().and_then(|(id, _)| {
+            let mut watches = watcher.watches.iter_mut();
+            watches.find(|watch| watch.id == *id)
+        });
+        let (Some(watch), Some((_, reason))) = (watch, &refused) else {
+            let what = format!("w{number} is refused a watch that it may have: {response:?}");
+            return Err(("watches", what));
+        };
+        if response.cancel_reason != *reason {
+            let what = format!("w{number} is refused with {response:?}, and not as {reason}");
+            return Err(("watches", what));
+        }
+        watch.is_refused();
+        let name = watch.record.name.clone();
+        self.figures.denied += 1;
+        self.note(&format!("{name} is refused: {reason}"));
+        Ok(())
+    }
+
     /// At rest, with all streams up.
     pub(crate) fn watchers_have_seen_all(&mut self) -> Result<(), Failed> {
         let model = &self.model;
         let newest = model.newest().current;
         for watcher in &mut self.watchers.watchers {
             for watch in &mut watcher.watches {
+                if watch.may_not_begin {
+                    continue;
+                }
                 let name = watch.record.name.clone();
                 if watcher.connection.is_none() || !watch.is_announced {
                     return Err(("watches", format!("{name} finds nobody to watch at")));

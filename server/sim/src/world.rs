@@ -6,6 +6,7 @@ mod ending;
 mod figures;
 mod judge;
 mod recovery;
+mod rot;
 mod sabotage;
 mod starts;
 mod transfers;
@@ -28,6 +29,7 @@ use crate::check::log_matching::LogMatching;
 use crate::check::membership::Membership;
 use crate::check::real_time::RealTime;
 use crate::check::state::States;
+use crate::check::tokens::Tokens;
 use crate::check::{Verdict, linearizability};
 use crate::clients::Clients;
 use crate::host::process::{Actor, Settings};
@@ -93,6 +95,8 @@ pub(crate) enum Event {
     Start(usize),
     /// Somebody takes away a member that lost its log.
     Operator(usize),
+    /// Disks are inspected.
+    Inspect,
     /// Its pause ends.
     Resume(usize),
     /// The disk has room again, unless the host's `life`th process has ended.
@@ -155,6 +159,7 @@ pub(crate) struct Checks {
     pub empty_disks: EmptyDisks,
     pub real_time: RealTime,
     pub states: States,
+    pub tokens: Tokens,
 }
 
 pub(crate) struct World {
@@ -219,6 +224,7 @@ impl World {
                 empty_disks: EmptyDisks::default(),
                 real_time: RealTime::default(),
                 states: States::new(members),
+                tokens: Tokens::new(members),
             },
             model: Model::new(min_lease_ttl),
             trace: Trace::new(options.aloud),
@@ -298,6 +304,7 @@ impl World {
                 self.operate(host);
                 Ok(())
             }
+            Event::Inspect => self.inspect_disks(),
             Event::Resume(host) => {
                 self.resume(host);
                 Ok(())

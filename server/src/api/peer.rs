@@ -9,11 +9,12 @@ use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use prost::Message as _;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::serve::Door;
-use crate::cluster::peer::lease::{TimeToLiveRequest, TimeToLiveResponse};
+use crate::cluster::peer::lease::{
+    KEEP_ALIVE_PATH, TIME_TO_LIVE_PATH, TimeToLiveResponse, call_of,
+};
 use crate::cluster::peer::page::{PeerResponse, body_of, header_of, json, message, page, text};
 use crate::cluster::peer::{Peers, hash, serve};
 use crate::config::{CLUSTER_VERSION, ETCD_VERSION};
@@ -86,7 +87,12 @@ where
 async fn answer(peers: &Peers, server: &EtcdServer, request: Request<Incoming>) -> PeerResponse {
     let path = request.uri().path().to_owned();
     let promoted = path.strip_prefix("/members/promote/");
-    let posted = ["/raft", "/raft/snapshot", "/leases", "/leases/internal"];
+    let posted = [
+        "/raft",
+        "/raft/snapshot",
+        KEEP_ALIVE_PATH,
+        TIME_TO_LIVE_PATH,
+    ];
     let posted = posted.contains(&path.as_str());
     let (wanted, name) = if posted || promoted.is_some() {
         (Method::POST, "POST")
@@ -111,7 +117,7 @@ async fn answer(peers: &Peers, server: &EtcdServer, request: Request<Incoming>) 
         "/raft" => serve::raft(peers, request).await,
         "/raft/snapshot" => serve::snapshot(peers, request).await,
         "/raft/snapshot/held" => serve::held(peers, &request),
-        "/leases" | "/leases/internal" => leases(server, &path, request).await,
+        KEEP_ALIVE_PATH | TIME_TO_LIVE_PATH => leases(server, &path, request).await,
         path => match (path.strip_prefix("/raft/stream/"), promoted) {
             (Some(rest), _) => serve::stream(peers, rest, &request),
             (_, Some(id)) => promote(server, id).await,
@@ -182,21 +188,8 @@ async fn leases(server: &EtcdServer, path: &str, request: Request<Incoming>) -> 
         Ok(body) => body,
         Err(refusal) => return refusal,
     };
-    let bad = || text(StatusCode::BAD_REQUEST, "error unmarshalling request");
-    let call = if path == "/leases" {
-        let Ok(request) = pb::LeaseKeepAliveRequest::decode(body) else {
-            return bad();
-        };
-        LeaseCall::KeepAlive { id: request.id }
-    } else {
-        let Ok(TimeToLiveRequest {
-            request: Some(request),
-        }) = TimeToLiveRequest::decode(body)
-        else {
-            return bad();
-        };
-        let (id, keys) = (request.id, request.keys);
-        LeaseCall::TimeToLive { id, keys }
+    let Some(call) = call_of(path, body) else {
+        return text(StatusCode::BAD_REQUEST, "error unmarshalling request");
     };
     if !server.is_leader() {
         return text(StatusCode::INTERNAL_SERVER_ERROR, "not the leader");

@@ -1,13 +1,17 @@
 //! What runs between entries: removal of compacted rows and checkpoints, at the pace that memory
 //! and disk allow.
 
+use std::time::Duration;
+
 use raft::Now;
 
 use super::background::BackgroundLimits;
+use super::steps::StepClock;
 use super::{Applier, ApplyEffects};
 use crate::error::Error;
 use crate::event::Outcome;
 use crate::state::hashes::Compacted;
+use crate::telemetry::metrics::Chore;
 
 impl Applier {
     /// Removes some compacted rows. Answers the waiting clients when all are gone.
@@ -21,16 +25,21 @@ impl Applier {
         if !self.removal.is_running() || self.is_ahead_of_hub() || self.holds_too_much() {
             return Ok(());
         }
-        if now < self.next_step && !self.is_short() {
+        if !self.removal_steps.is_due(now) && !self.is_short() {
             return Ok(());
         }
-        self.next_step = now + self.pace.compact_pause;
+        let rows = self.removal_steps.size(self.pace.compact_step_rows);
         let rows = if self.is_short() {
-            self.pace.compact_step_rows.min(COMPACT_STEP_ROWS_WHEN_LOW)
+            rows.min(COMPACT_STEP_ROWS_WHEN_LOW)
         } else {
-            self.pace.compact_step_rows
+            rows
         };
+        let began = self.step_time();
         let progress = self.state.store.compact_step(rows)?;
+        let (took, busy) = (self.step_time() - began, effects.applied.is_some());
+        let pause = self.pace.compact_pause;
+        self.removal_steps.ended(now, took, busy, pause);
+        effects.counts.chores.push((Chore::Removal, took));
         if self.removal.since().is_some() {
             effects.counts.compacted_rows = Some(progress.removed);
             self.removal.removed(progress.removed as u64);
@@ -53,6 +62,34 @@ impl Applier {
             }
         }
         Ok(())
+    }
+
+    /// Takes a step of re-encryption, if it is time.
+    pub(super) fn reseal(&mut self, now: Now, effects: &mut ApplyEffects) -> Result<(), Error> {
+        if self.stopping || !self.resealing_steps.is_due(now) {
+            return Ok(());
+        }
+        let began = self.step_time();
+        let bytes = self.resealing_steps.size(RESEALING_STEP_BYTES) as u64;
+        let (running, store) = (self.checkpoint_running, &mut self.state.store);
+        let did = self.reencryptor.turn(now, bytes, store, running)?;
+        effects.reencryption = did.told.or(effects.reencryption.take());
+        if did.looked {
+            let (took, busy) = (self.step_time() - began, effects.applied.is_some());
+            self.resealing_steps.ended(now, took, busy, Duration::ZERO);
+            effects.counts.chores.push((Chore::Resealing, took));
+        }
+        Ok(())
+    }
+
+    /// Times the steps of chores. Without it their sizes do not change.
+    pub fn set_step_clock(&mut self, clock: StepClock) {
+        self.step_clock = Some(clock);
+    }
+
+    /// Only differences count: it need not have begun with the member's clock.
+    fn step_time(&self) -> Duration {
+        self.step_clock.as_ref().map_or(Duration::ZERO, |now| now())
     }
 
     /// True while the hub has not read everything that a compaction would remove. Watches that were
@@ -136,13 +173,28 @@ impl Applier {
             return Ok(false);
         }
         let urgent = self.is_short();
-        let wish = self.space.step(now, urgent, &mut self.state.store)?;
+        if !self.space_steps.is_due(now) && !urgent {
+            return Ok(false);
+        }
+        let began = self.step_time();
+        let bytes = self.space_steps.size(MOVE_STEP_BYTES) as u64;
+        let wish = self.space.step(now, urgent, bytes, &mut self.state.store)?;
+        if wish.moved {
+            let (took, busy) = (self.step_time() - began, effects.applied.is_some());
+            self.space_steps.ended(now, took, busy, Duration::ZERO);
+            effects.counts.chores.push((Chore::SpaceReturn, took));
+        }
         for slot in wish.answered {
             effects.replies.push((slot, self.answer(Ok(Outcome::Done))));
         }
         Ok(wish.checkpoint)
     }
 }
+
+/// Bytes of pages looked at in one step of re-encryption, and in one that moves pages. If they are
+/// cached, it takes well below a millisecond.
+const RESEALING_STEP_BYTES: usize = 256 << 10;
+const MOVE_STEP_BYTES: usize = 512 << 10;
 
 /// Small, because each row may change a different page.
 const COMPACT_STEP_ROWS_WHEN_LOW: usize = 16;

@@ -149,6 +149,7 @@ impl Applier {
             effects.hash.push(HashJob {
                 view: self.reader.view(),
                 revision,
+                oldest_removed: self.state.store.take_oldest_removed(),
             });
         }
     }

@@ -1,4 +1,4 @@
-//! Entries that delete so much that their changes may not stay in memory. The store writes such an
+//! Entries that change so much that their changes may not stay in memory. The store writes such an
 //! entry's pages while it is applied, which it can do only while no checkpoint runs. So an entry
 //! that does not fit beside the running checkpoint waits for its end, and the checkpoint hurries.
 //!
@@ -20,8 +20,9 @@ use crate::state::entry;
 /// What a deleted key of a range changes, approximately: the neighbours' pages are shared.
 const BYTES_PER_KEY_IN_RANGE: u64 = 512;
 
-/// What a key changes that is deleted with its lease: it may have a page of its own, of 4 KiB.
-const BYTES_PER_ATTACHED_KEY: u64 = BYTES_PER_KEY_IN_RANGE + (4 << 10);
+/// What a key changes that is put, or deleted with its lease: it may have a page of its own, of
+/// 4 KiB.
+const BYTES_PER_KEY: u64 = BYTES_PER_KEY_IN_RANGE + (4 << 10);
 
 impl Applier {
     /// Takes the next entry, if there is memory for it, and if it may be applied in this turn.
@@ -53,8 +54,8 @@ impl Applier {
     }
 }
 
-/// Approximate bytes of pages that an entry changes by deleting keys. Counts no further than to
-/// about `most`.
+/// Approximate bytes of pages that an entry changes, unless it is a single put. Counts no further
+/// than to about `most`.
 fn bytes_changed_by(root: &Root, next: &mut Committed, most: u64) -> Result<u64, Error> {
     if next.entry.kind != raft::EntryKind::Normal || next.entry.data.is_empty() {
         return Ok(0);
@@ -88,6 +89,7 @@ fn bytes_of_transaction(root: &Root, txn: &pb::TxnRequest) -> Result<u64, Error>
             bytes = bytes.saturating_add(match &op.request {
                 Some(Op::RequestDeleteRange(delete)) => bytes_of_range(root, delete)?,
                 Some(Op::RequestTxn(nested)) => bytes_of_transaction(root, nested)?,
+                Some(Op::RequestPut(put)) => BYTES_PER_KEY + put.value.len() as u64,
                 _ => 0,
             });
         }
@@ -99,7 +101,7 @@ fn bytes_of_transaction(root: &Root, txn: &pb::TxnRequest) -> Result<u64, Error>
 fn bytes_of_lease(root: &Root, id: i64, most: u64) -> Result<u64, Error> {
     let mut bytes = 0;
     root.side_scan(Bucket::LeaseKeys, &id.to_be_bytes(), &mut |_, _| {
-        bytes += BYTES_PER_ATTACHED_KEY;
+        bytes += BYTES_PER_KEY;
         if bytes < most {
             ControlFlow::Continue(())
         } else {

@@ -4,8 +4,6 @@
 use raft::Now;
 use storage::mvcc::{Next, Reencryption, Store};
 
-/// Bytes of pages looked at in one step. Takes well below a millisecond if they are cached.
-const STEP_BYTES: u64 = 256 << 10;
 /// Bytes of changed pages at which re-encryption asks for a checkpoint.
 const DIRTY_BYTES_MAX: u64 = 48 << 20;
 /// Pause between two of its checkpoints. About five finish re-sealing; views held long add more.
@@ -20,6 +18,15 @@ pub(super) struct Reencryptor {
     wants_checkpoint: bool,
     /// The part of the walk and the next kind of step at the last report.
     told: Option<(u64, Next)>,
+}
+
+/// What a turn did.
+#[derive(Debug, Default)]
+pub(super) struct Did {
+    /// It took a step.
+    pub(super) looked: bool,
+    /// Progress that should be reported.
+    pub(super) told: Option<Reencryption>,
 }
 
 impl Reencryptor {
@@ -48,21 +55,22 @@ impl Reencryptor {
         std::mem::take(&mut self.wants_checkpoint)
     }
 
-    /// Takes one step. Returns progress that should be reported.
+    /// Takes one step, which looks at `bytes` of pages.
     pub(super) fn turn(
         &mut self,
         now: Now,
+        bytes: u64,
         store: &mut Store,
         checkpoint_running: bool,
-    ) -> storage::Result<Option<Reencryption>> {
+    ) -> storage::Result<Did> {
         if !self.at_work || checkpoint_running || now < self.not_before {
-            return Ok(None);
+            return Ok(Did::default());
         }
         if store.stats().dirty_bytes >= DIRTY_BYTES_MAX {
             self.wants_checkpoint = true;
-            return Ok(None);
+            return Ok(Did::default());
         }
-        let progress = store.reencrypt_step(STEP_BYTES)?;
+        let progress = store.reencrypt_step(bytes)?;
         match progress.next {
             Next::Step => {}
             Next::Checkpoint => {
@@ -75,7 +83,10 @@ impl Reencryptor {
         let now = Some((parts, progress.next));
         let is_new = self.told != now;
         self.told = now;
-        Ok(is_new.then_some(progress))
+        Ok(Did {
+            looked: true,
+            told: is_new.then_some(progress),
+        })
     }
 }
 
@@ -137,7 +148,8 @@ mod tests {
         let (mut now, mut checkpoints, mut told) = (Now::ZERO, 0, Vec::new());
         while let Some(at) = reencryptor.wake_at(now, false) {
             now = at;
-            told.extend(reencryptor.turn(now, &mut store, false).unwrap());
+            let did = reencryptor.turn(now, 256 << 10, &mut store, false);
+            told.extend(did.unwrap().told);
             if reencryptor.takes_checkpoint() {
                 checkpoints += 1;
                 let needed_from = checkpoint(&mut store);

@@ -50,6 +50,8 @@ enum State {
 #[derive(Debug, Default)]
 pub(super) struct Wish {
     pub(super) checkpoint: bool,
+    /// Pages were looked at, to be moved.
+    pub(super) moved: bool,
     pub(super) answered: Vec<ReplySlot>,
 }
 
@@ -84,11 +86,13 @@ impl Space {
         }
     }
 
-    /// Takes one step, while no checkpoint runs. `urgent`: the file system needs the space.
+    /// Takes one step, while no checkpoint runs. `urgent`: the file system needs the space. A step
+    /// that moves pages looks at `bytes` of them.
     pub(super) fn step(
         &mut self,
         now: Now,
         urgent: bool,
+        bytes: u64,
         store: &mut Store,
     ) -> storage::Result<Wish> {
         let mut wish = Wish::default();
@@ -122,7 +126,8 @@ impl Space {
                 };
             }
             State::Moving => {
-                if store.relocate_step()? {
+                wish.moved = true;
+                if store.relocate_step(bytes)? {
                     self.state = State::Settling(SETTLING_CHECKPOINTS);
                 }
             }

@@ -14,6 +14,7 @@ use super::*;
 use crate::event::admission::{Admission, Limits};
 use crate::request::Request;
 use crate::state::watch::Hub;
+use crate::telemetry::metrics::Chore;
 
 const ELECTION: Now = Now::from_secs(1);
 const LEASE: i64 = 7;
@@ -286,4 +287,21 @@ fn an_alarm_that_an_earlier_run_asked_for_is_taken_back_and_a_clients_is_not() {
     assert_eq!(own, Some(nospace(AlarmAction::Deactivate)));
     let clients = proposed_under(Request::Alarm(raise).encode(1));
     assert_eq!(clients, None);
+}
+
+#[test]
+fn the_clock_that_times_steps_may_have_begun_at_any_time() {
+    let mut stage = Stage::new();
+    let read = std::cell::Cell::new(0);
+    stage.applier.set_step_clock(Box::new(move || {
+        read.set(read.get() + 1);
+        Now::from_secs(1_000_000) + Now::from_millis(read.get())
+    }));
+    // The first step of the removal that a crash may have interrupted.
+    let effects = stage.apply(Now::ZERO, Vec::new());
+    assert_eq!(
+        effects.counts.chores,
+        [(Chore::Removal, Now::from_millis(1))]
+    );
+    assert!(stage.applier.removal_steps.is_due(Now::from_millis(2)));
 }

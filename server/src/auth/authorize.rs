@@ -55,7 +55,7 @@ pub(crate) fn authorize(
 }
 
 /// The same check for a read-only transaction, which never becomes a log entry.
-pub(crate) fn check_txn(image: &Image, by: &AuthInfo, txn: &pb::TxnRequest) -> Result<(), Denied> {
+pub fn check_txn(image: &Image, by: &AuthInfo, txn: &pb::TxnRequest) -> Result<(), Denied> {
     let decision = Decision {
         image,
         by,
@@ -66,7 +66,7 @@ pub(crate) fn check_txn(image: &Image, by: &AuthInfo, txn: &pb::TxnRequest) -> R
 
 /// Checks that `by` may do `kind` with all keys of a lease. For root the keys are not checked one
 /// by one.
-pub(crate) fn check_lease_keys(
+pub fn check_lease_keys(
     image: &Image,
     by: &AuthInfo,
     kind: Kind,
@@ -77,6 +77,31 @@ pub(crate) fn check_lease_keys(
     }
     keys.iter()
         .try_for_each(|key| image.check(by, kind, key, b""))
+}
+
+/// Checks that `by` may create this watch.
+pub fn may_watch(
+    image: &Image,
+    by: &AuthInfo,
+    create: &pb::WatchCreateRequest,
+) -> Result<(), Denied> {
+    // An empty key means the first key.
+    let key = if create.key.is_empty() {
+        &b"\0"[..]
+    } else {
+        &create.key
+    };
+    image.check(by, Kind::Read, key, &create.range_end)
+}
+
+/// The reason that the client of a refused watch is told. etcd distinguishes only these errors and
+/// permission denied.
+pub fn watch_refusal(error: &Error) -> String {
+    let error = match error {
+        Error::InvalidAuthToken | Error::AuthOldRevision | Error::UserEmpty => error,
+        _ => &Error::PermissionDenied,
+    };
+    format!("rpc error: code = {:?} desc = {error}", error.code())
 }
 
 struct Decision<'a> {

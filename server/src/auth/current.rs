@@ -5,8 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
+use raft::Now;
+
 use super::tokens::DEFAULT_TIME_TO_LIVE;
-use super::{Image, SimpleTokens};
+use super::{Image, SimpleTokens, Tokens};
+use crate::error::Error;
+use crate::request::AuthInfo;
 
 /// The state updates this as it applies an entry, before the entry's writes can be read. So a
 /// caller that first takes a view and then checks here never uses permissions older than its view.
@@ -34,6 +38,46 @@ impl CurrentAuth {
 
     pub fn image(&self) -> Arc<Image> {
         Arc::clone(&self.image.read())
+    }
+
+    /// The user that a certificate's common name stands for.
+    pub fn named(&self, common_name: &str) -> AuthInfo {
+        AuthInfo {
+            user: common_name.to_owned(),
+            revision: self.image().revision,
+        }
+    }
+
+    /// The user of a simple token. `applied` is the newest entry that this member had applied before
+    /// this call: the lookup then finds the tokens of all entries up to it. Inner `None`: no user has
+    /// this token. Outer `None`: unknown until this member has caught up.
+    pub fn user_of(&self, token: &str, applied: u64, now: Now) -> Option<Option<AuthInfo>> {
+        let revision = self.image().revision;
+        let user = self.tokens.lock().user(token, now);
+        let index = Tokens::index_of(token);
+        if user.is_none() && index.is_some_and(|before| before >= applied) {
+            return None;
+        }
+        Some(user.map(|user| AuthInfo {
+            user: user.to_string(),
+            revision,
+        }))
+    }
+
+    /// Judges a read by the users and roles in force. Like etcd, checks the revision again after
+    /// `ask`: a token that claims a later revision than the current one fails here.
+    pub fn judge_read(
+        &self,
+        by: &AuthInfo,
+        ask: impl FnOnce(&Image, &AuthInfo) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let image = self.image();
+        ask(&image, by)?;
+        if image.enabled && by.revision != 0 && by.revision != image.revision {
+            Err(Error::AuthOldRevision)
+        } else {
+            Ok(())
+        }
     }
 
     pub(crate) fn publish(&self, image: Arc<Image>) {

@@ -88,6 +88,7 @@ pub(super) fn build(values: &Values, flagged: bool) -> Result<Config, Invalid> {
         strict_reconfig_check: values.bool("strict-reconfig-check"),
         max_learners: whole(values, "max-learners") as usize,
         force_new_cluster: values.bool("force-new-cluster"),
+        unsafe_no_fsync: values.bool("unsafe-no-fsync"),
         heartbeat_interval: heartbeat,
         election_timeout: election,
         pre_vote: values.bool("pre-vote"),

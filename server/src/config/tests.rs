@@ -701,8 +701,15 @@ fn rotation_takes_lumberjacks_keys() {
 #[test]
 fn what_changes_nothing_is_named() {
     assert!(flags(&[]).without_effect.is_empty());
-    let line = ["--max-wals=7", "--unsafe-no-fsync", "--max-snapshots=5"];
-    assert_eq!(flags(&line).without_effect, ["max-wals", "unsafe-no-fsync"]);
+    let line = [
+        "--max-wals=7",
+        "--downgrade-check-time=1s",
+        "--max-snapshots=5",
+    ];
+    assert_eq!(
+        flags(&line).without_effect,
+        ["max-wals", "downgrade-check-time"]
+    );
 }
 
 /// The keys of etcd's sample file with its values: obsolete keys, empty values, and a fallback that

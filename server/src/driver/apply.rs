@@ -32,9 +32,11 @@ impl ApplyDriver {
         request_ids: Arc<RequestIds>,
         shared: Arc<Published>,
     ) -> Result<ApplyDriver, Error> {
+        // A version that an earlier run reported is not reported again.
+        let version = applier.cluster_version()?;
+        shared.progress.set_cluster_version(version.as_deref());
         Ok(ApplyDriver {
-            // A version that an earlier run reported is not reported again.
-            version: applier.cluster_version()?,
+            version,
             applier,
             member_id,
             watch,
@@ -120,7 +122,8 @@ impl ApplyDriver {
     fn publish_space(&mut self, ports: &mut impl Ports) {
         let stats = self.applier.stats();
         let is_low = self.applier.refuses_growth();
-        self.shared.space.publish(&stats, is_low);
+        let is_short = self.applier.is_short();
+        self.shared.space.publish(&stats, is_low, is_short);
         ports.note(Note::Store {
             stats: &stats,
             oldest_view: self.effects.oldest_view,
@@ -137,6 +140,7 @@ impl ApplyDriver {
                 before: self.version.as_deref(),
                 now: decided.as_deref(),
             });
+            self.shared.progress.set_cluster_version(decided.as_deref());
             self.version = decided;
         }
         let members = self.applier.members().map_err(Fatal::cluster)?;

@@ -16,7 +16,7 @@ use super::published::Standing;
 use super::space::Disks;
 use super::watch::Watch;
 use super::{Published, RequestIds};
-use crate::applier::{Applier, BackgroundLimits, Stopwatch};
+use crate::applier::{Applier, BackgroundLimits, StepClock, Stopwatch};
 use crate::auth;
 use crate::clock::Now;
 use crate::cluster::consensus::Consensus;
@@ -34,6 +34,8 @@ pub struct Settings {
     pub pace: BackgroundLimits,
     /// Measures slow entries; `None`: they are not reported.
     pub stopwatch: Option<Stopwatch>,
+    /// Times the steps of chores; `None`: all have the usual size.
+    pub step_clock: Option<StepClock>,
     /// Time since 1970; different at every start.
     pub time_of_day: Duration,
     /// On the member's clock.
@@ -153,6 +155,9 @@ fn applier(
     applier.set_guard(Guard::new(quota, config.auto_disarm_nospace), member_id);
     if let Some(stopwatch) = settings.stopwatch {
         applier.set_stopwatch(stopwatch);
+    }
+    if let Some(clock) = settings.step_clock {
+        applier.set_step_clock(clock);
     }
     Ok(applier)
 }

@@ -65,11 +65,12 @@ impl Job {
         }
     }
 
-    /// Blocks. `rest` is called between pieces of the work, and may wait.
+    /// Blocks. `rest` is called between pieces of the work, and may wait. It returns the bytes of
+    /// the next piece of a checkpoint.
     pub fn run(
         self,
         reader: &Reader,
-        rest: impl FnMut() + Send + Sync + 'static,
+        mut rest: impl FnMut() -> usize + Send + Sync + 'static,
     ) -> Result<Done, Fatal> {
         match self {
             Job::Checkpoint(job, _) => {
@@ -89,7 +90,9 @@ impl Job {
                 ran => ran.map_err(|error| Fatal::new("failed to prepare the log", error))?,
             },
             Job::ClearLog(job) => job
-                .run(rest)
+                .run(|| {
+                    rest();
+                })
                 .map_err(|error| Fatal::new("failed to clear up behind the log", error))?,
             Job::Fetch(job) => return Ok(Done::Consensus(fetch(*job))),
             Job::DescribeSnapshot { to } => return Ok(Done::Consensus(describe(to, reader))),

@@ -10,7 +10,13 @@ use raft::{NOBODY, NodeId, RoleChange, Term, Waiting};
 use storage::mvcc::Stats;
 
 use super::job::Hurry;
+use crate::cluster::peer::join::minor;
 use crate::state::MemberInfo;
+use crate::state::held_back::HeldBack;
+
+/// From this version on, etcd's members check a transaction as Stele does; see
+/// [`crate::request::nesting`].
+const SAME_RULES: (u64, u64) = (3, 7);
 
 #[derive(Debug)]
 pub struct Published {
@@ -66,6 +72,7 @@ pub struct Progress {
     applied_term: AtomicU64,
     learner: AtomicBool,
     alone: AtomicBool,
+    has_older: AtomicBool,
 }
 
 /// What a member is among all members.
@@ -101,6 +108,10 @@ pub struct Space {
     in_use_bytes: AtomicU64,
     /// Requests that take space are refused.
     is_low: AtomicBool,
+    /// Bytes of the file that only views keep from reuse.
+    held_bytes: AtomicU64,
+    /// The disk is full, or nearly.
+    is_short: AtomicBool,
 }
 
 impl Published {
@@ -270,6 +281,17 @@ impl Progress {
         self.alone.load(Acquire)
     }
 
+    /// True if a member may run etcd 3.6 or older, by the cluster version.
+    pub fn has_older_members(&self) -> bool {
+        self.has_older.load(Acquire)
+    }
+
+    pub(super) fn set_cluster_version(&self, decided: Option<&str>) {
+        // Until it is decided, members of any version may be there.
+        let has_older = decided.and_then(minor) < Some(SAME_RULES);
+        self.has_older.store(has_older, Release);
+    }
+
     pub(super) fn set_standing(&self, standing: Standing) {
         self.alone.store(standing.alone, Release);
         self.learner.store(standing.learner, Release);
@@ -295,15 +317,28 @@ impl Space {
         self.is_low.load(Acquire)
     }
 
+    pub fn held_back(&self) -> HeldBack {
+        let held = self.held_bytes.load(Relaxed);
+        HeldBack::of(held, self.file_bytes(), self.is_short.load(Relaxed))
+    }
+
     fn fits(&self, needed: u64, quota: u64) -> bool {
         let fits = quota == 0 || self.in_use_bytes() + needed < quota;
         fits && !self.is_low()
     }
 
-    pub(super) fn publish(&self, stats: &Stats, is_low: bool) {
+    pub(super) fn publish(&self, stats: &Stats, is_low: bool, is_short: bool) {
         let in_use = stats.in_use_bytes + stats.dirty_bytes;
         self.file_bytes.store(stats.file_bytes, Relaxed);
         self.in_use_bytes.store(in_use, Relaxed);
+        // The bytes are those of the last checkpoint; the views may have gone since.
+        let held = if stats.views > 0 {
+            stats.viewed_bytes
+        } else {
+            0
+        };
+        self.held_bytes.store(held, Relaxed);
+        self.is_short.store(is_short, Relaxed);
         self.is_low.store(is_low, Release);
     }
 }
@@ -351,6 +386,41 @@ mod tests {
             .progress
             .set_standing(Standing::among(1, &with_learner));
         assert!(!shared.decides_alone());
+    }
+
+    #[test]
+    fn the_cluster_version_tells_whether_a_member_is_older() {
+        let shared = Published::new(1, Standing::default());
+        for (decided, has_older) in [
+            (None, true),
+            (Some("3.5.0"), true),
+            (Some("3.6.0"), true),
+            (Some("3.7.0"), false),
+            (Some("3.10.0"), false),
+        ] {
+            shared.progress.set_cluster_version(decided);
+            assert_eq!(
+                shared.progress.has_older_members(),
+                has_older,
+                "{decided:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_views_held_back_counts_only_while_there_are_views() {
+        let space = Space::default();
+        let mut stats = Stats {
+            file_bytes: 100 << 20,
+            viewed_bytes: 50 << 20,
+            views: 1,
+            ..Stats::default()
+        };
+        space.publish(&stats, false, false);
+        assert_eq!(space.held_back(), HeldBack::Much);
+        stats.views = 0;
+        space.publish(&stats, false, false);
+        assert_eq!(space.held_back(), HeldBack::Little);
     }
 
     #[test]

@@ -190,7 +190,7 @@ mod tests {
         shared.set_log_kept(1);
         assert!(!disks.limit_kept(None));
         let stats = storage::mvcc::Stats::default();
-        shared.space.publish(&stats, true);
+        shared.space.publish(&stats, true, true);
         assert!(disks.limit_kept(None));
         assert_eq!(shared.log_keep().bytes, 0);
         assert_eq!(shared.log_keep().fed_bytes, 0);

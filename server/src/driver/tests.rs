@@ -144,7 +144,7 @@ impl Stage {
     }
 
     fn run(&mut self, checkpoint: Job) {
-        let Done::Apply(done) = checkpoint.run(&self.reader, || ()).unwrap() else {
+        let Done::Apply(done) = checkpoint.run(&self.reader, || 0).unwrap() else {
             panic!("the applier hears of a checkpoint");
         };
         self.kept.to_apply.push(done);

@@ -25,6 +25,7 @@ use crate::event::admission::{self, Admission};
 use crate::event::inbox::Sender;
 use crate::event::{Answer, ApplyEvent, ConsensusEvent, ReplySlot};
 use crate::state::hashes::Hashes;
+use crate::state::held_back::HeldBack;
 use crate::state::watch::HubHandle;
 use crate::state::{self, MemberInfo};
 use crate::telemetry::metrics::Metrics;
@@ -280,6 +281,11 @@ impl EtcdServer {
 
     pub(crate) fn shared(&self) -> &Published {
         &self.0.shared
+    }
+
+    /// What the views of slow readers cost.
+    pub(crate) fn held_back(&self) -> HeldBack {
+        self.0.shared.space.held_back()
     }
 
     pub(crate) fn members(&self) -> Result<Vec<MemberInfo>, Error> {

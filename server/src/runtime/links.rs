@@ -5,6 +5,7 @@ use std::sync::Arc;
 use raft::Message;
 use storage::mvcc::{Reader, View};
 
+use super::budget::Budget;
 use super::deliveries::Deliveries;
 use super::notes::Notes;
 use super::threads;
@@ -26,6 +27,7 @@ pub(super) struct Links {
     pub(super) apply: Sender<ApplyEvent>,
     pub(super) replies: Deliveries,
     pub(super) hashes: Arc<Hashes>,
+    pub(super) budget: Arc<Budget>,
     pub(super) reader: Reader,
     pub(super) metrics: Arc<Metrics>,
     pub(super) peers: Peers,

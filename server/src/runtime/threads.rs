@@ -9,17 +9,18 @@ use parking_lot::Mutex;
 use storage::mvcc::Attempt;
 
 use super::Links;
-use super::rest::{CHECKPOINT_REST, LOG_REST, rests};
+use super::budget::Work;
 use crate::clock::Now;
 use crate::driver::apply::ApplyDriver;
 use crate::driver::consensus::ConsensusDriver;
 use crate::driver::log::Log;
 use crate::driver::space::Disks;
 use crate::driver::watch::Watch;
-use crate::driver::{Done, Fatal, Job, Ports};
+use crate::driver::{Done, Fatal, Hurry, Job, Ports};
 use crate::event::inbox::Inbox;
 use crate::event::{ApplyEvent, ConsensusEvent, LogEvent};
 use crate::telemetry::fatal;
+use crate::telemetry::metrics::Chore;
 
 /// Ends the looks at the disk.
 pub(super) struct StopLooking;
@@ -100,33 +101,50 @@ pub(super) fn run_looks(mut disks: Disks, inbox: &Inbox<StopLooking>, mut links:
 
 /// Runs the job on its own thread, with pauses in which others use the disk.
 pub(super) fn start(job: Job, mut links: Links) {
-    let clock = links.clock;
     match &job {
         Job::Checkpoint(_, hurry) => {
             let hurry = hurry.clone();
-            let rest = rests(clock, CHECKPOINT_REST, move || hurry.is_on());
-            spawn(job.name(), move || checkpoint(job, rest, links));
+            spawn(job.name(), move || checkpoint(job, hurry, links))
         }
-        _ => {
-            let rest = rests(clock, LOG_REST, || false);
-            spawn(job.name(), move || {
-                let done = job.run(&links.reader, rest);
-                deliver(done.unwrap_or_else(|error| end(&error)), &mut links);
+        Job::ClearLog(_) => spawn(job.name(), move || {
+            // Such jobs work one after the other, and call this first when they may begin. Only then
+            // does one take the turn of chores. With the turn it would wait for the job before it,
+            // which needs the turn for its next piece: neither would ever end.
+            let budget = Arc::clone(&links.budget);
+            let mut work: Option<Work> = None;
+            let done = job.run(&links.reader, move || match &mut work {
+                Some(work) => work.rest(),
+                None => {
+                    work = Some(budget.begin(Chore::LogFiles, || false));
+                    0
+                }
             });
-        }
-    }
+            deliver(done.unwrap_or_else(|error| end(&error)), &mut links);
+        }),
+        _ => spawn(job.name(), move || {
+            let done = job.run(&links.reader, || 0);
+            deliver(done.unwrap_or_else(|error| end(&error)), &mut links);
+        }),
+    };
 }
 
-fn checkpoint(job: Job, mut rest: impl FnMut() + Send + Sync + 'static, mut links: Links) {
+fn checkpoint(job: Job, hurry: Hurry, mut links: Links) {
     let clock = links.clock;
     // End of the last step but one. The rest of the time makes the checkpoint durable.
     let written = Arc::new(AtomicU64::new(0));
     let noted = Arc::clone(&written);
     let began = clock.now();
+    let work = links.budget.begin(Chore::Checkpoint, move || hurry.is_on());
+    // A job that waits for space on the disk keeps its `rest`, but not its turn.
+    let work = Arc::new(Mutex::new(Some(work)));
+    let working = Arc::clone(&work);
     let done = job.run(&links.reader, move || {
-        rest();
+        let mut working = working.lock();
+        let bytes = working.as_mut().map_or(0, Work::rest);
         noted.store(clock.now().as_nanos() as u64, Ordering::Relaxed);
+        bytes
     });
+    drop(work.lock().take());
     let done = done.unwrap_or_else(|error| end(&error));
     if let Done::Apply(ApplyEvent::CheckpointRan(ran)) = &done {
         match &**ran {

@@ -2,10 +2,14 @@
 //! of the last compactions, computed just before each compaction removes rows, and returns them for
 //! exactly those revisions.
 //!
-//! Computing a hash reads every row of the store. The hashes of compactions are computed one at a
-//! time, with rests, on a thread that no client waits for. At most one more job waits: the newest.
-//! So however often clients compact, at most two views are held, and a fixed share of one core is
-//! used. While a client waits for a hash, there are no rests.
+//! Computing a hash reads the whole history, except what the last hash had already (`places`). The
+//! hashes of compactions are computed one at a time, with rests, on a thread that no client waits
+//! for. At most one more job waits (`queue`). So however often clients compact, at most two views
+//! are held, and a fixed share of one core is used. While a client waits for a hash, there are no
+//! rests.
+
+mod places;
+mod queue;
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -14,17 +18,16 @@ use std::time::Duration;
 
 use etcd_files::hashkv::HashKv;
 use parking_lot::{Condvar, Mutex};
-use storage::mvcc::{Change, Root, View};
+use storage::mvcc::{Change, HashRows, Revision, Root, View};
 
 use crate::config;
 use crate::error::Error;
 use crate::state::snapshot::row_of;
+use places::Places;
+use queue::Queue;
 
 /// Number of compactions whose hashes are kept.
 const KEPT: usize = 10;
-
-/// Rows between two rests, or between two checks whether to continue.
-const PIECE_ROWS: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KvHash {
@@ -50,6 +53,8 @@ pub struct Compacted {
 pub struct HashJob {
     pub view: View,
     pub revision: i64,
+    /// The oldest row that compactions removed since the view of the job before.
+    pub oldest_removed: Option<Revision>,
 }
 
 #[derive(Default)]
@@ -63,8 +68,9 @@ pub struct Hashes {
 #[derive(Default)]
 struct State {
     kept: VecDeque<Kept>,
-    /// A job that has not begun.
-    waiting: Option<HashJob>,
+    queue: Queue,
+    /// Of the last hash that was computed.
+    places: Option<Places>,
     /// Compactions to log once their hashes are known.
     ended: Vec<Compacted>,
     stopped: bool,
@@ -77,8 +83,9 @@ struct Kept {
 }
 
 impl Hashes {
-    /// Queues a job; must be called before its compaction is acknowledged. It replaces a waiting
-    /// job, whose revision then has no kept hash.
+    /// Queues a job; must be called before its compaction is acknowledged. Of two that wait, and of
+    /// one that runs and a more important one, only one is computed; the revision of the other has
+    /// no kept hash.
     pub fn announce(&self, job: HashJob) {
         let mut state = self.state.lock();
         if state.kept.len() == KEPT {
@@ -88,26 +95,26 @@ impl Hashes {
             revision: job.revision,
             hash: None,
         });
-        if let Some(superseded) = state.waiting.replace(job) {
-            let gone = superseded.revision;
+        if let Some(gone) = state.queue.push(job, !self.is_awaited()) {
             state.kept.retain(|entry| entry.revision != gone);
         }
         state.tell();
         self.changed.notify_all();
     }
 
-    /// Computes announced hashes until [`Hashes::stop`]; calls `rest` after each piece of work.
-    pub fn run(&self, mut rest: impl FnMut()) {
-        while let Some(job) = self.next() {
-            self.compute(&job, &mut rest);
+    /// Computes announced hashes until [`Hashes::stop`]. `begin` is called for each hash, and what
+    /// it returns after each piece of work.
+    pub fn run<F: FnMut()>(&self, mut begin: impl FnMut() -> F) {
+        while let Some((job, removed)) = self.next() {
+            self.compute(&job, removed, &mut begin());
         }
     }
 
     /// Computes the waiting job, if there is one.
     pub fn run_one(&self) {
-        let job = self.state.lock().waiting.take();
-        if let Some(job) = job {
-            self.compute(&job, &mut || ());
+        let job = self.state.lock().queue.take();
+        if let Some((job, removed)) = job {
+            self.compute(&job, removed, &mut || ());
         }
     }
 
@@ -169,7 +176,7 @@ impl Hashes {
         }
         match revision {
             0 => current(root, go_on),
-            revision => compute(root, revision, Root::hash_rows, go_on),
+            revision => at_revision(root, revision, go_on),
         }
     }
 
@@ -182,13 +189,13 @@ impl Hashes {
         finished
     }
 
-    fn next(&self) -> Option<HashJob> {
+    fn next(&self) -> Option<(HashJob, Option<Revision>)> {
         let mut state = self.state.lock();
         loop {
             if state.stopped {
                 return None;
             }
-            if let Some(job) = state.waiting.take() {
+            if let Some(job) = state.queue.take() {
                 return Some(job);
             }
             self.changed.wait(&mut state);
@@ -196,19 +203,46 @@ impl Hashes {
     }
 
     /// A compaction at revision 0 has the hash of no rows. As in etcd, a request for the current
-    /// hash (0) then returns it.
-    fn compute(&self, job: &HashJob, rest: &mut dyn FnMut()) {
+    /// hash (0) then returns it. `removed`: the oldest row removed since the last hash.
+    fn compute(&self, job: &HashJob, removed: Option<Revision>, rest: &mut dyn FnMut()) {
+        let mut places = self
+            .state
+            .lock()
+            .places
+            .clone()
+            .unwrap_or_else(Places::none);
         let mut go_on = || {
             rest();
-            if self.state.lock().stopped {
+            let state = self.state.lock();
+            if state.stopped || state.queue.is_superseded() {
                 ControlFlow::Break(())
             } else {
                 ControlFlow::Continue(())
             }
         };
-        let rows = Root::hash_rows_at_compaction;
-        let hash = compute(&job.view, job.revision, rows, &mut go_on);
+        let rows = job
+            .view
+            .hash_rows_at_compaction(job.revision, &mut go_on)
+            .map_err(Error::from);
+        let hash = rows.and_then(|rows| {
+            let Some(rows) = rows else {
+                return Err(Error::Stopped);
+            };
+            let same = rows.same_before();
+            let same = same.map(|same| removed.map_or(same, |removed| same.min(removed)));
+            let root = &job.view;
+            let begin = places.begin(root.generation(), root.compacted(), same);
+            compute(root, job.revision, rows, begin, &mut places, &mut go_on)
+        });
         let mut state = self.state.lock();
+        let is_computed = hash.is_ok();
+        state.queue.ended(is_computed, removed);
+        if is_computed {
+            state.places = Some(places);
+        }
+        if matches!(hash, Err(Error::Stopped)) && !state.stopped {
+            state.kept.retain(|entry| entry.revision != job.revision);
+        }
         let mut kept = state.kept.iter_mut();
         if let Some(entry) = kept.find(|entry| entry.revision == job.revision) {
             entry.hash = Some(hash);
@@ -260,38 +294,39 @@ fn log_end(compacted: &Compacted, hash: Option<u32>) {
 
 /// The hash of everything that `root` shows.
 pub fn current(root: &Root, go_on: &mut dyn FnMut() -> ControlFlow<()>) -> Result<KvHash, Error> {
-    compute(root, root.revision(), Root::hash_rows, go_on)
+    at_revision(root, root.revision(), go_on)
 }
 
-/// One of the two functions of a root that visit the rows to hash.
-type Rows = fn(&Root, i64, &mut dyn FnMut(Change<'_>) -> ControlFlow<()>) -> storage::Result<()>;
+fn at_revision(
+    root: &Root,
+    at: i64,
+    go_on: &mut dyn FnMut() -> ControlFlow<()>,
+) -> Result<KvHash, Error> {
+    let Some(rows) = root.hash_rows(at, go_on)? else {
+        return Err(Error::Stopped);
+    };
+    let begin = (Revision::default(), HashKv::new());
+    compute(root, at, rows, begin, &mut Places::none(), go_on)
+}
 
 fn compute(
     root: &Root,
     at: i64,
-    rows: Rows,
+    rows: HashRows<'_>,
+    (from, mut digest): (Revision, HashKv),
+    places: &mut Places,
     go_on: &mut dyn FnMut() -> ControlFlow<()>,
 ) -> Result<KvHash, Error> {
-    let mut digest = HashKv::new();
-    let (mut piece, mut flow) = (0, ControlFlow::Continue(()));
     let mut feed = |change: Change<'_>| {
+        places.note(&change, &digest);
         match change {
             Change::Put { revision, item } => {
                 digest.put(revision.main, revision.sub, &row_of(&item));
             }
             Change::Delete { revision, key } => digest.tombstone(revision.main, revision.sub, key),
         }
-        piece += 1;
-        if piece == PIECE_ROWS {
-            piece = 0;
-            flow = go_on();
-        }
-        flow
     };
-    if at > 0 {
-        rows(root, at, &mut feed)?;
-    }
-    if flow.is_break() {
+    if at > 0 && rows.visit(from, &mut feed, go_on)?.is_break() {
         return Err(Error::Stopped);
     }
     Ok(KvHash {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use parking_lot::RwLock;
 
 mod calls;
+mod chores;
 pub(crate) mod cost;
 mod labelled;
 mod network;
@@ -23,6 +24,8 @@ mod value;
 mod tests;
 
 pub(crate) use calls::{Call, CallType, Calls, METHODS, Method, Service, find as find_method};
+pub(crate) use chores::Chore;
+pub(crate) use chores::Chores;
 pub(crate) use network::{Network, Traffic, Transfers};
 pub(crate) use operation::{Durations, Operation};
 pub(crate) use value::{Buckets, Counter, Gauge, Histogram, Unit};
@@ -64,6 +67,8 @@ pub struct Counts {
     pub leases_renewed: u64,
     pub leases_expired: u64,
     pub compacted_rows: Option<usize>,
+    /// Steps of chores, and the time of each.
+    pub chores: Vec<(Chore, Duration)>,
     /// A compaction ended, so long after it began.
     pub compaction_took: Option<Duration>,
 }
@@ -113,6 +118,7 @@ macro_rules! families {
             pub range_duration: [Histogram; 2],
             /// Calls by kind (`unary`, `stream`) and `client-api-version`.
             clients: RwLock<BTreeMap<String, [Counter; 2]>>,
+            pub chores: Chores,
             /// Traffic by remote member.
             pub network: Network,
             /// Failed promotions of learners on this member, by reason.
@@ -134,6 +140,7 @@ macro_rules! families {
                     request_duration: Durations::new(MILLIS),
                     range_duration: [seconds(APPLY), seconds(APPLY)],
                     clients: RwLock::default(),
+                    chores: Chores::default(),
                     network: Network::default(),
                     promote_failures: RwLock::default(),
                     scrapes: Counter::default(),
@@ -265,6 +272,9 @@ impl Metrics {
             .add(std::mem::take(&mut counts.leases_renewed));
         self.lease_expired
             .add(std::mem::take(&mut counts.leases_expired));
+        for (chore, took) in counts.chores.drain(..) {
+            self.chores.worked(chore, took);
+        }
         if let Some(rows) = counts.compacted_rows.take() {
             self.compaction_keys.add(rows as u64);
             self.compaction_pause.observe(elapsed);
@@ -293,6 +303,7 @@ impl Metrics {
         self.network.write(scrape.member_id, &mut text);
         self.calls.write(scrape.extensive, &mut text);
         self.costs.write(&mut text);
+        self.chores.write(&mut text);
         write_scrape(scrape, &mut text);
         process::write(&mut text);
         text.finish()

@@ -21,4 +21,4 @@ pub use ports::free as free_port;
 pub use process::Usage;
 pub use rng::Rng;
 pub use server::{Launch, READY_LINE, Server, StartError};
-pub use tools::{Missing, Tools, has_or_skip, in_ci, skip, target_dir, workspace_root};
+pub use tools::{Minor, Missing, Tools, has_or_skip, in_ci, skip, target_dir, workspace_root};

@@ -12,9 +12,12 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// etcd's server in each of its modules.
+const SERVER: &str = "go.etcd.io/etcd/server/v3";
+
 /// (module folder, package, name of the program)
 const PROGRAMS: [(&str, &str, &str); 4] = [
-    ("etcd", "go.etcd.io/etcd/server/v3", "etcd"),
+    ("etcd", SERVER, "etcd"),
     ("etcd", "go.etcd.io/etcd/etcdctl/v3", "etcdctl"),
     ("etcd", "go.etcd.io/etcd/etcdutl/v3", "etcdutl"),
     (
@@ -23,6 +26,41 @@ const PROGRAMS: [(&str, &str, &str); 4] = [
         "benchmark",
     ),
 ];
+
+/// A minor version of etcd that a cluster may have members of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Minor {
+    V3_5,
+    V3_6,
+    /// That of [`Tools`].
+    V3_7,
+}
+
+impl Minor {
+    /// etcd's server of this version, or `None` after printing which test is skipped and why. In CI
+    /// nothing is skipped: without Go the test fails.
+    pub fn etcd_or_skip(self, test: &str) -> Option<PathBuf> {
+        match self.locate_etcd() {
+            Ok(program) => Some(program),
+            Err(missing) => {
+                skip(test, &missing);
+                None
+            }
+        }
+    }
+
+    fn locate_etcd(self) -> Result<PathBuf, Missing> {
+        let (bin, _lock) = folder()?;
+        let name = match self {
+            Minor::V3_5 => "etcd-3.5",
+            Minor::V3_6 => "etcd-3.6",
+            Minor::V3_7 => "etcd",
+        };
+        let program = bin.join(name);
+        build(&peers().join(name), SERVER, &program)?;
+        Ok(program)
+    }
+}
 
 /// Paths of the built programs.
 #[derive(Clone, Debug)]
@@ -145,7 +183,7 @@ pub(crate) fn build(module: &Path, package: &str, program: &Path) -> Result<(), 
     }
     // Built under another name and renamed: an interrupted build must not look like a finished
     // program.
-    let fresh = program.with_extension("new");
+    let fresh = program.with_added_extension("new");
     let output = Command::new("go")
         .args(["build", "-trimpath", "-buildvcs=false", "-o"])
         .arg(&fresh)

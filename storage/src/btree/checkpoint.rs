@@ -90,8 +90,12 @@ impl CheckpointJob {
         }
     }
 
-    /// `rest` is called between pieces of the work; each piece keeps the disk busy for a while.
-    pub(crate) fn resting(mut self, rest: impl FnMut() + Send + Sync + 'static) -> CheckpointJob {
+    /// `rest` is called between pieces of the work, and returns the bytes of the next one; each
+    /// piece keeps the disk busy for a while.
+    pub(crate) fn resting(
+        mut self,
+        rest: impl FnMut() -> usize + Send + Sync + 'static,
+    ) -> CheckpointJob {
         self.out.rest_with(rest);
         self
     }

@@ -44,6 +44,8 @@ pub(crate) struct PageFile {
     pub(super) space: Option<Space>,
     /// Units in use when the last checkpoint began.
     pub(super) used_before: u64,
+    /// Units that views held back then.
+    pub(super) viewed_before: u64,
     /// The meta of the newest durable checkpoint.
     pub(super) meta: Meta,
     /// That meta as it was read, until a checkpoint has begun that writes it again (see `open`).
@@ -89,7 +91,8 @@ pub(crate) struct Stats {
     /// Bytes that become free after one or two more checkpoints; without those that wait only for
     /// views. While a checkpoint runs: without those given up before it began.
     pub waiting_bytes: u64,
-    /// Bytes that are free except that views may read them; 0 while a checkpoint runs.
+    /// Bytes that are free except that views may read them. While a checkpoint runs: the value from
+    /// before it.
     pub viewed_bytes: u64,
     /// The number of the newest checkpoint begun, and of the one that was newest when the oldest
     /// view still held was taken.
@@ -148,6 +151,7 @@ impl PageFile {
         );
         let space = self.space.take().expect("one checkpoint at a time");
         self.used_before = space.used_units();
+        self.viewed_before = space.viewed_units();
         self.reservation.note(&space);
         self.generations.retain(|(_, readers)| !readers.is_gone());
         let views = self.generations.iter().map(|(view, _)| *view).collect();
@@ -410,7 +414,10 @@ impl PageFile {
             .map_or(self.used_before, Space::used_units);
         let pending = self.space.as_ref().map_or(0, Space::waiting_units);
         let vacant = self.space.as_ref().map_or(0, Space::free_now);
-        let viewed = self.space.as_ref().map_or(0, Space::viewed_units);
+        let viewed = self
+            .space
+            .as_ref()
+            .map_or(self.viewed_before, Space::viewed_units);
         Stats {
             file_bytes: self.shared.units() * UNIT as u64,
             used_bytes: used_units * UNIT as u64,

@@ -2,6 +2,7 @@
 //! is being written.
 
 pub(super) mod readers;
+pub(super) mod resident;
 pub(super) mod sealed;
 
 use std::borrow::Cow;
@@ -280,6 +281,10 @@ impl Shared {
             }
             _ if verified => in_place(bytes),
             _ => {
+                let (start, len) = (page.id * UNIT as u64, bytes.len() as u64);
+                if resident::refuses(|| window.map.is_resident(start, len)) {
+                    return Err(self.corrupt(page, 0, "not in memory, and not to be waited for"));
+                }
                 let bytes = self.verify(bytes, page, kind, level)?;
                 window.verified.insert(page.id);
                 bytes

@@ -142,8 +142,7 @@ impl Loader {
         root.revision = revision;
         root.compacted = compacted;
         root.applied = applied;
-        root.settled = removed_through == compacted;
-        self.store.compaction = Compaction {
+        root.compaction = Compaction {
             next: Revision {
                 main: removed_through.max(0),
                 sub: 0,
@@ -218,7 +217,6 @@ impl Store {
         store.root.generation = self.root.generation + 1;
         std::mem::swap(&mut self.root, &mut store.root);
         std::mem::swap(&mut self.file, &mut store.file);
-        self.compaction = store.compaction;
         self.batch = None;
         self.unsaved = store.unsaved;
         self.unsized_from = store.unsized_from;

@@ -5,14 +5,14 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::chores::compact::{Batch, Compaction};
+use super::chores::compact::Batch;
 use super::chores::reencrypt::Walk;
 use super::chores::relocate::Relocation;
 use super::keys::{self, DELTA_TREES, DeltaLimits, KeyTrees};
 use super::meta::Meta;
 use super::publish::{Publisher, Subscriber};
 use super::write::ENTRY_BYTES_IN_MEMORY;
-use super::{Applied, CompactProgress, Options, Root, Stats, TreeFound, Write, load};
+use super::{Applied, CompactProgress, Options, Revision, Root, Stats, TreeFound, Write, load};
 use crate::btree::{self, KeyOrder, META_SLOTS, PageFile, Tree, TreeKind, Weight};
 use crate::vfs::Vfs;
 use crate::{Error, Result};
@@ -67,8 +67,9 @@ pub struct Store {
     pub(super) root: Root,
     pub(super) file: PageFile,
     published: Publisher<Root>,
-    pub(super) compaction: Compaction,
     pub(super) batch: Option<Batch>,
+    /// See [`Store::take_oldest_removed`].
+    pub(super) oldest_removed: Option<Revision>,
     /// Checkpoints still needed until both metas hold the newest state, without a running one.
     pub(super) unsaved: usize,
     /// Some nodes of the last checkpoint are still in memory.
@@ -137,7 +138,7 @@ impl Store {
             path,
             revision: meta.revision,
             compacted: meta.compacted,
-            settled: meta.compaction.done,
+            compaction: meta.compaction,
             applied: meta.applied,
             generation: 0,
             census: Arc::new(()),
@@ -147,8 +148,8 @@ impl Store {
             published: Publisher::new(Arc::new(root.clone())),
             root,
             file,
-            compaction: meta.compaction,
             batch: None,
+            oldest_removed: None,
             // The first checkpoint makes an empty store durable, like any other state.
             unsaved: if opened.user_meta.is_empty() {
                 META_SLOTS
@@ -284,7 +285,7 @@ impl Store {
             revision: self.root.revision,
             compacted: self.root.compacted,
             applied: self.root.applied,
-            compaction: self.compaction,
+            compaction: self.root.compaction,
             sized: self.unsized_from.is_none(),
             ring: self.root.keys.ring(),
             filters: self.root.keys.saved_filters(),
@@ -348,6 +349,12 @@ impl Store {
     /// made them invisible.
     pub fn compact_step(&mut self, budget: usize) -> Result<CompactProgress> {
         self.remove_superseded(budget)
+    }
+
+    /// The oldest row that [`Store::compact_step`] removed since the last call; `None` if it removed
+    /// none.
+    pub fn take_oldest_removed(&mut self) -> Option<Revision> {
+        self.oldest_removed.take()
     }
 
     pub fn stats(&self) -> Stats {
@@ -485,6 +492,9 @@ pub struct CheckpointJob {
     applied: Applied,
 }
 
+/// Bytes of a checkpoint's first piece, and of all pieces if no `rest` says otherwise.
+pub const CHECKPOINT_PIECE_BYTES: usize = btree::SYNC_BYTES;
+
 /// The result of running a checkpoint.
 #[derive(Debug)]
 pub enum Attempt {
@@ -494,9 +504,9 @@ pub enum Attempt {
 }
 
 impl CheckpointJob {
-    /// `rest` is called between pieces of the work; each piece keeps the disk busy for some
-    /// milliseconds. It may wait, so that others find the disk free.
-    pub fn resting(self, rest: impl FnMut() + Send + Sync + 'static) -> CheckpointJob {
+    /// `rest` is called between pieces of the work, and returns the bytes of the next piece, which
+    /// keeps the disk busy until it is synced. It may wait, so that others find the disk free.
+    pub fn resting(self, rest: impl FnMut() -> usize + Send + Sync + 'static) -> CheckpointJob {
         CheckpointJob {
             job: self.job.resting(rest),
             ..self

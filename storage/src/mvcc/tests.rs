@@ -25,6 +25,10 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
     (0..len).map(|_| next()).collect()
 }
 
+fn go_on() -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
 struct Fixture {
     vfs: SimVfs,
     store: Store,
@@ -386,11 +390,9 @@ fn hash_of_a_store_whose_keys_are_all_gone_covers_what_compaction_left() {
     fixture.delete("k");
     let rows = |root: &Root, at| {
         let mut rows = Vec::new();
-        root.hash_rows(at, &mut |change| {
-            rows.push(Row::from(change).revision.main);
-            ControlFlow::Continue(())
-        })
-        .unwrap();
+        let hashed = root.hash_rows(at, &mut go_on).unwrap().unwrap();
+        let mut push = |change: Change<'_>| rows.push(Row::from(change).revision.main);
+        let _ = hashed.visit(Revision::default(), &mut push, &mut go_on);
         rows
     };
     // Nothing is kept at 3, which switches etcd's filter off.
@@ -410,11 +412,10 @@ fn a_compaction_at_the_revision_that_emptied_the_store_hashes_its_tombstones_alo
     let rows = |at| {
         let mut rows = Vec::new();
         let root = fixture.store.root();
-        root.hash_rows_at_compaction(at, &mut |change| {
-            rows.push(Row::from(change).revision.main);
-            ControlFlow::Continue(())
-        })
-        .unwrap();
+        let hashed = root.hash_rows_at_compaction(at, &mut go_on);
+        let mut push = |change: Change<'_>| rows.push(Row::from(change).revision.main);
+        let hashed = hashed.unwrap().unwrap();
+        let _ = hashed.visit(Revision::default(), &mut push, &mut go_on);
         rows
     };
     // The tombstone at 3 counts as kept, so the filter stays on, unlike for a hash at 3.
@@ -539,7 +540,7 @@ fn the_end_of_the_file_is_given_back_after_most_was_deleted() {
     assert!(long.file_bytes > 6_000_000, "{long:?}");
     assert!(fixture.store.surplus_bytes().unwrap() > 4_000_000);
     let mut steps = 1;
-    while !fixture.store.relocate_step().unwrap() {
+    while !fixture.store.relocate_step(512 << 10).unwrap() {
         steps += 1;
     }
     assert!(steps > 2, "all at once is no step");
@@ -642,7 +643,7 @@ fn a_disk_filled_to_the_last_byte_still_takes_deletes_compactions_and_checkpoint
         }
     }
     for _ in 0..3 {
-        while !fixture.store.relocate_step().unwrap() {}
+        while !fixture.store.relocate_step(512 << 10).unwrap() {}
         for _ in 0..4 {
             fixture.store.settle_space();
             fixture.checkpoint();
@@ -757,4 +758,30 @@ fn a_checkpoint_amid_a_compaction_writes_no_page_of_history_that_changes_again()
     let all = 2 * BIG as u64 * 1100;
     assert!(written < all + all / 4, "{written} of {all}");
     fixture.store.check().unwrap();
+}
+
+#[test]
+fn a_read_from_memory_refuses_what_only_the_disk_has() {
+    let mut fixture = Fixture::new();
+    for i in 0..2000 {
+        fixture.put(&format!("key{i:04}"), "value");
+    }
+    while let Some(job) = fixture.store.begin_checkpoint() {
+        fixture.store.finish_checkpoint(job.run().unwrap());
+    }
+    let store = run::open(&fixture.vfs).unwrap();
+    let get = |key: &str| from_memory(|| value_at(store.root(), key, 0));
+    let root = || from_memory(|| store.root().get(b"key0007", 0, |_| ()));
+    fixture.vfs.set_cold(true);
+    assert!(root().is_none());
+    // Whoever may wait reads it. Then it is in memory, and its neighbours are.
+    assert_eq!(value_at(store.root(), "key0007", 0).unwrap(), "value");
+    assert_eq!(get("key0007"), Some(Some("value".to_owned())));
+    assert_eq!(get("key0008"), Some(Some("value".to_owned())));
+    assert!(from_memory(|| store.root().get(b"key1900", 0, |_| ())).is_none());
+    fixture.vfs.set_cold(false);
+    assert_eq!(get("key1900"), Some(Some("value".to_owned())));
+    // A refusal is no damage, and is over with the call.
+    fixture.vfs.set_cold(true);
+    assert_eq!(value_at(store.root(), "key1000", 0).unwrap(), "value");
 }

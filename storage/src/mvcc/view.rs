@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::chores::compact::Compaction;
 use super::key::{self, REVISION_BYTES, Row, Stamp, VersionKey};
 use super::keys::{KeyCursor, KeyTrees};
 use super::{Applied, Bucket, Change, End, Item, KeyRange, Revision, Usage, Want};
@@ -45,8 +46,8 @@ pub struct Root {
     pub(super) path: Arc<Path>,
     pub(super) revision: i64,
     pub(super) compacted: i64,
-    /// Everything that the newest compaction drops has been removed.
-    pub(super) settled: bool,
+    /// How far what the newest compaction drops has been removed.
+    pub(super) compaction: Compaction,
     pub(super) applied: Applied,
     pub(super) generation: u64,
     /// One clone per live root: see [`super::Stats::views`].
@@ -169,7 +170,7 @@ impl Root {
         f: &mut dyn FnMut(Change<'_>) -> Result<Flow>,
     ) -> Result<()> {
         self.rows(from, through, &mut |revision, row| {
-            let doubtful = !self.settled && revision.main <= self.compacted;
+            let doubtful = !self.compaction.done && revision.main <= self.compacted;
             if doubtful && !self.is_kept(revision, &row)? {
                 return Ok(ControlFlow::Continue(()));
             }
@@ -204,50 +205,6 @@ impl Root {
         self.get(key, at, f)
     }
 
-    /// The rows that etcd's HashKV hashes for `revision`, in order, until `f` stops it. At or below
-    /// the compacted revision these are the versions live at `revision`. If no key at all is live
-    /// there, they are all versions that the compaction left, but no tombstone. This is exactly
-    /// etcd's rule: an empty set of kept rows switches its filter off.
-    pub fn hash_rows(&self, revision: i64, f: &mut dyn FnMut(Change<'_>) -> Flow) -> Result<()> {
-        let at = self.or_newest(revision);
-        let none_kept = self.count(KeyRange::ALL, at)? == 0;
-        self.rows_kept(at, none_kept, f)
-    }
-
-    /// The rows that etcd hashes when it compacts at `revision`; call it on a root from before. The
-    /// kept versions then include tombstones of exactly that revision, which etcd drops when it
-    /// hashes at any other time. So a store that became empty at that revision has kept rows.
-    pub fn hash_rows_at_compaction(
-        &self,
-        revision: i64,
-        f: &mut dyn FnMut(Change<'_>) -> Flow,
-    ) -> Result<()> {
-        let mut none_kept = self.count(KeyRange::ALL, revision)? == 0;
-        self.changes(revision, revision, &mut |change| {
-            none_kept &= !matches!(change, Change::Delete { .. });
-            Ok(ControlFlow::Continue(()))
-        })?;
-        self.rows_kept(revision, none_kept, f)
-    }
-
-    fn rows_kept(
-        &self,
-        at: i64,
-        none_kept: bool,
-        f: &mut dyn FnMut(Change<'_>) -> Flow,
-    ) -> Result<()> {
-        let newest_at = if none_kept { self.compacted } else { at };
-        self.rows(0, at, &mut |revision, row| {
-            if revision.main <= self.compacted {
-                let newest = self.version_at(row.key, newest_at)?;
-                if row.stamp.is_tombstone() || newest.is_none_or(|(newest, _)| newest != revision) {
-                    return Ok(ControlFlow::Continue(()));
-                }
-            }
-            Ok(f(change(revision, row)))
-        })
-    }
-
     /// The value of one row of a side table.
     pub fn side_get(&self, bucket: Bucket, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut row = Vec::new();
@@ -276,7 +233,7 @@ impl Root {
         Ok(())
     }
 
-    fn or_newest(&self, at: i64) -> i64 {
+    pub(super) fn or_newest(&self, at: i64) -> i64 {
         if at == 0 { self.revision } else { at }
     }
 
@@ -476,7 +433,7 @@ pub(super) fn end_of(main: i64) -> Revision {
     }
 }
 
-fn change(revision: Revision, row: Row<'_>) -> Change<'_> {
+pub(super) fn change(revision: Revision, row: Row<'_>) -> Change<'_> {
     if row.stamp.is_tombstone() {
         let key = row.key;
         Change::Delete { revision, key }

@@ -2,7 +2,8 @@
 //!
 //! # An entry that is larger than memory
 //!
-//! One entry may delete every key of the store, and each deletion changes a leaf. So whenever an
+//! One entry may delete every key of the store, and each deletion changes a leaf; so may each put of
+//! a transaction. So whenever an
 //! entry has added [`ENTRY_BYTES_IN_MEMORY`] of changed nodes, it writes all changed leaves to free
 //! units of the page file and drops them from memory (`btree/checkpoint/spill.rs`). Only branches
 //! stay, some hundredths of the whole.
@@ -64,7 +65,12 @@ impl<'a> Write<'a> {
         let revision = self.begin_change();
         let (stamp, old_lease) = self.store.push_put(key, value, revision, lease)?;
         self.store.push_row(key, value, revision, stamp)?;
-        self.store.move_lease(key, old_lease, lease)
+        self.store.move_lease(key, old_lease, lease)?;
+        match revision.sub {
+            // What a single put changes is little.
+            0 => Ok(()),
+            _ => self.bound_memory(),
+        }
     }
 
     /// Deletes every live key of the range, in key order; returns how many. If there is none, no
@@ -114,9 +120,8 @@ impl<'a> Write<'a> {
     pub fn compact(&mut self, revision: i64) -> Result<()> {
         let store = &mut *self.store;
         assert!(store.root.compacted < revision && revision <= store.root.revision);
-        store.compaction.extend(store.root.compacted);
+        store.root.compaction.extend(store.root.compacted);
         store.root.compacted = revision;
-        store.root.settled = false;
         Ok(())
     }
 

@@ -30,6 +30,10 @@ use bus_error::Watched;
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 const DIR_MODE: u32 = 0o700;
 
+/// Pages of the system that one question about memory asks for. A node of a tree that is longer is
+/// read ahead once its beginning is read.
+const RESIDENT_PAGES: usize = 16;
+
 /// The operating system's file system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OsVfs;
@@ -289,6 +293,21 @@ impl Map for OsMap {
             // A kernel without this call reads page by page.
             let _ = (self.map).advise_range(Advice::WillNeed, offset as usize, len as usize);
         }
+    }
+
+    fn is_resident(&self, offset: u64, len: u64) -> bool {
+        let page = rustix::param::page_size() as u64;
+        let first = offset / page * page;
+        let mut seen = [1; RESIDENT_PAGES];
+        let len = (offset + len - first).min(RESIDENT_PAGES as u64 * page);
+        let Ok(start) = self.address(first, len) else {
+            return true;
+        };
+        // SAFETY: `address` has checked that the whole range is mapped; it stays so while `self`
+        // lives. The call reads none of its bytes, and writes one byte for each of its pages, of
+        // which `seen` has room for all.
+        let told = unsafe { libc::mincore(start, len as usize, seen.as_mut_ptr()) };
+        told != 0 || seen.iter().all(|page| page & 1 == 1)
     }
 
     fn lock(&self, offset: u64, len: u64) -> io::Result<()> {

@@ -86,6 +86,11 @@ impl SimVfs {
         self.disk.lock().full_after(calls, times);
     }
 
+    /// Whether maps say that their bytes are not in memory.
+    pub fn set_cold(&self, cold: bool) {
+        self.disk.lock().set_cold(cold);
+    }
+
     /// Number of calls that returned ENOSPC because of `full_after`.
     pub fn times_full(&self) -> u64 {
         self.disk.lock().times_full()
@@ -96,6 +101,26 @@ impl SimVfs {
         let mut disk = self.disk.lock();
         let id = disk.find(path).expect("flip: no such file");
         disk.flip(id, bit);
+    }
+
+    /// Changes one byte of a file on the disk by `mask`, unseen. Pages that this process has read
+    /// through a map stay in memory as they were, and so does what is not synced; everything else
+    /// is read anew. False if the byte is not on the disk yet.
+    pub fn rot(&self, path: &Path, offset: u64, mask: u8) -> bool {
+        let mut disk = self.disk.lock();
+        let id = disk.find(path).expect("rot: no such file");
+        disk.rot(id, offset, mask)
+    }
+
+    /// The files, with their lengths on the disk.
+    pub fn files(&self) -> Vec<(PathBuf, u64)> {
+        self.disk.lock().files()
+    }
+
+    /// A file's bytes on the disk: what a power cut leaves for certain.
+    pub fn on_disk(&self, path: &Path) -> Option<Vec<u8>> {
+        let disk = self.disk.lock();
+        disk.find(path).map(|id| disk.durable(id).to_vec())
     }
 
     /// A file's bytes as a reader sees them now.
@@ -200,7 +225,7 @@ impl File for SimFile {
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         let mut disk = self.vfs.disk.lock();
-        buf.copy_from_slice(disk.read(self.id, offset, buf.len())?);
+        buf.copy_from_slice(disk.read(self.id, offset, buf.len(), false)?);
         Ok(())
     }
 }
@@ -247,12 +272,18 @@ impl Map for SimMap {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let mut disk = self.file.vfs.disk.lock();
-        Ok(Cow::Owned(disk.read(self.file.id, offset, len)?.to_vec()))
+        Ok(Cow::Owned(
+            disk.read(self.file.id, offset, len, true)?.to_vec(),
+        ))
     }
 
     fn will_need(&self, offset: u64, len: u64) {
         let mut disk = self.file.vfs.disk.lock();
         disk.announce(offset, len);
+    }
+
+    fn is_resident(&self, _: u64, _: u64) -> bool {
+        !self.file.vfs.disk.lock().is_cold()
     }
 
     /// The simulated disk is always in memory.

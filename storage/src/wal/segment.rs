@@ -380,14 +380,7 @@ impl Spares {
             };
             let file = self.vfs.open(&path, Open::Existing);
             let file = file.map_err(Error::io("open", &path))?;
-            let rest = || {
-                // The lock is not held during `rest`: the log asks for its spares with every write.
-                let hurry = self.state.lock().hurry;
-                if !hurry {
-                    rest();
-                }
-            };
-            match vfs::shorten(&*file, 0, rest) {
+            match vfs::shorten(&*file, 0, &mut *rest) {
                 // Some file systems need space to free space.
                 Err(error) if is_full(&error) => {}
                 done => done.map_err(Error::io("truncate", &path))?,
@@ -475,10 +468,19 @@ pub struct DropJob {
 }
 
 impl DropJob {
-    /// Files that could not be removed go when the log is opened again. `rest` is called between
-    /// pieces of the work, and may wait. If there are several jobs, one works at a time.
+    /// Files that could not be removed go when the log is opened again. If there are several jobs,
+    /// one works at a time: `rest` is called when it may begin, and between pieces of the work, and
+    /// may wait.
     pub fn run(self, mut rest: impl FnMut()) -> Result<()> {
+        let mut rest = || {
+            // The lock is not held during `rest`: the log asks for its spares with every write.
+            let hurry = self.spares.state.lock().hurry;
+            if !hurry {
+                rest();
+            }
+        };
         let removing = self.spares.removing.lock();
+        rest();
         self.spares.recycle(self.wanted)?;
         self.spares.remove_useless(&mut rest)?;
         drop(removing);
@@ -534,10 +536,12 @@ mod tests {
         let mut rests = 0;
         let rest = || {
             assert!(spares.state.try_lock().is_some());
+            // Nothing is waited for while another removal could be at work.
+            assert!(spares.removing.try_lock().is_none());
             rests += 1;
         };
         spares.drop_job(8192).unwrap().run(rest).unwrap();
-        assert_eq!(rests, 1);
+        assert_eq!(rests, 2);
         assert!(vfs.list(dir).unwrap().is_empty());
     }
 

@@ -1,6 +1,7 @@
 // Command decisions reads requests (`GET /path?query`, one a line) and prints for each what
 // Kubernetes' RequestInfo makes of it, and whether its RBAC authorizer allows it to each of the
-// users of a file of rules.
+// users of a file of rules. With a second argument, `chain`, it reads whole requests instead and
+// sends them through the filters of an apiserver.
 package main
 
 import (
@@ -27,7 +28,9 @@ import (
 type rules struct {
 	Users []struct {
 		Name   string
+		UID    string
 		Groups []string
+		Extra  map[string][]string
 	}
 	Objects []json.RawMessage
 }
@@ -39,6 +42,10 @@ func main() {
 	check(err)
 	var given rules
 	check(json.Unmarshal(text, &given))
+	if len(os.Args) > 2 && os.Args[2] == "chain" {
+		chain(given)
+		return
+	}
 	policy := policyOf(given.Objects)
 	factory := request.RequestInfoFactory{
 		APIPrefixes:          sets.NewString("api", "apis"),
@@ -83,10 +90,17 @@ func main() {
 }
 
 func policyOf(objects []json.RawMessage) *rbac.RBACAuthorizer {
-	var roles []*rbacv1.Role
-	var bindings []*rbacv1.RoleBinding
-	var clusterRoles []*rbacv1.ClusterRole
-	var clusterBindings []*rbacv1.ClusterRoleBinding
+	_, static := validation.NewTestRuleResolver(readPolicy(objects))
+	return rbac.New(static, static, static, static)
+}
+
+// readPolicy reads the objects of a policy.
+func readPolicy(objects []json.RawMessage) (
+	roles []*rbacv1.Role,
+	bindings []*rbacv1.RoleBinding,
+	clusterRoles []*rbacv1.ClusterRole,
+	clusterBindings []*rbacv1.ClusterRoleBinding,
+) {
 	for _, text := range objects {
 		var named struct{ Kind string }
 		check(json.Unmarshal(text, &named))
@@ -103,8 +117,7 @@ func policyOf(objects []json.RawMessage) *rbac.RBACAuthorizer {
 			log.Fatalf("%s is no part of a policy", named.Kind)
 		}
 	}
-	_, static := validation.NewTestRuleResolver(roles, bindings, clusterRoles, clusterBindings)
-	return rbac.New(static, static, static, static)
+	return roles, bindings, clusterRoles, clusterBindings
 }
 
 func read[T any](text []byte) *T {

@@ -28,6 +28,8 @@ pub(crate) struct Event {
     /// `None` if the requester is not authenticated.
     pub(crate) user: Option<User>,
     pub(crate) impersonated: Option<User>,
+    /// The verb that allowed that; empty for the verb `impersonate`.
+    pub(crate) constraint: &'static str,
     pub(crate) source_ips: Vec<IpAddr>,
     pub(crate) user_agent: String,
     /// `None` for a path that is no resource.
@@ -196,6 +198,10 @@ impl Event {
         fields.value("user", &shown(self.user.as_ref().unwrap_or(&nobody)));
         if let Some(user) = &self.impersonated {
             fields.value("impersonatedUser", &shown(user));
+        }
+        if !self.constraint.is_empty() {
+            let metadata = serde_json::json!({ "impersonationConstraint": self.constraint });
+            fields.value("authenticationMetadata", &metadata);
         }
         if !self.source_ips.is_empty() {
             fields.value("sourceIPs", &self.source_ips);

@@ -11,7 +11,8 @@ use serde_json::Value;
 use super::Log;
 use super::event::{Event, ObjectRef, ResponseStatus};
 use super::policy::{Level, Stage, Verdict};
-use crate::auth::{Attributes, User};
+use crate::auth::Attributes;
+use crate::auth::impersonate::Impersonated;
 use crate::basics::clock;
 use machinery::time::Timestamp;
 
@@ -114,8 +115,10 @@ impl Record {
     }
 
     /// Notes whom the requester acts as.
-    pub(crate) fn impersonates(&self, user: &User) {
-        self.event.lock().impersonated = Some(user.clone());
+    pub(crate) fn impersonates(&self, other: &Impersonated) {
+        let mut event = self.event.lock();
+        event.impersonated = Some(other.user.clone());
+        event.constraint = other.constraint;
     }
 
     /// Notes the object of a request. `complete` is called for the object as it is recorded.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::webhook::caller::{Caller, Pauses};
+use crate::webhook::caller::{Caller, PATIENCE, Pauses};
 
 /// How often a batch is sent before its events are lost.
 const ATTEMPTS: u32 = 5;
@@ -22,7 +22,7 @@ pub(super) struct Sender {
 impl Sender {
     /// Reads a kubeconfig. `pause` is the time before the second attempt.
     pub(super) fn read(path: &Path, pause: Duration) -> Result<Sender, String> {
-        let caller = Caller::read(path)?;
+        let caller = Caller::read(path, PATIENCE)?;
         Ok(Sender { caller, pause })
     }
 

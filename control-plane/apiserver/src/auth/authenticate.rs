@@ -2,9 +2,11 @@
 //! It does not know what users may do.
 
 pub mod bootstrap_token;
+pub mod config;
 pub mod front_proxy;
 pub mod jwt;
 pub mod openid;
+pub mod secret_token;
 #[cfg(test)]
 mod tests;
 pub mod token;
@@ -21,15 +23,19 @@ use machinery::object;
 use machinery::schema::{self, Kind};
 use machinery::status::Status;
 use machinery::time::Timestamp;
+use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
+use super::metrics;
+use super::notes::Notes;
 use super::review;
 use super::tls::Peer;
 use super::{Answer, Authenticator, User};
 use crate::basics::clock;
 use crate::storage::reader::Reader;
+use config::Anonymous;
 use front_proxy::FrontProxy;
-use openid::OpenId;
+use openid::Providers;
 use token::{Issuer, Objects};
 use token_review::Reviewer;
 
@@ -54,14 +60,14 @@ pub struct Credentials {
     pub issuer: Arc<Issuer>,
     /// True if the tokens of bootstrap secrets are allowed in.
     pub bootstrap: bool,
-    /// Knows the tokens of an OpenID provider.
-    pub openid: Option<OpenId>,
+    /// Knows the tokens of OpenID providers.
+    pub openid: Providers,
     /// Knows further tokens.
     pub reviewer: Option<Reviewer>,
     /// Proxies that name users.
     pub proxies: Option<Arc<FrontProxy>>,
-    /// True if requests without credentials are allowed in as `system:anonymous`.
-    pub anonymous: bool,
+    /// Which requests without credentials are allowed in as `system:anonymous`.
+    pub anonymous: Anonymous,
 }
 
 impl StaticTokens {
@@ -99,13 +105,14 @@ impl StaticTokens {
 }
 
 impl Credentials {
-    /// Returns the user of a request with these headers from this peer. The error is the reason,
+    /// Returns the user of a request for a path with these headers from this peer. The error is the reason,
     /// for the log: the client learns only that it is not authenticated.
     pub async fn known<O: Objects>(
         &self,
         objects: &O,
         peer: &Peer,
-        headers: &HeaderMap,
+        (path, headers): (&str, &HeaderMap),
+        notes: &Notes,
         now: Timestamp,
     ) -> Result<User, String> {
         let mut refused = None;
@@ -133,14 +140,14 @@ impl Credentials {
             Peer::Nobody | Peer::Proxy { .. } => {}
         }
         if let Some(token) = bearer_token(headers) {
-            return match self.token(objects, token, None, now).await {
+            return match self.token(objects, token, None, notes, now).await {
                 Ok(known) => Ok(known.user),
                 Err(why) => Err(refused.map_or(why.clone(), |first| format!("[{first}, {why}]"))),
             };
         }
         match refused {
             Some(why) => Err(why),
-            None if self.anonymous => Ok(User::anonymous()),
+            None if self.anonymous.is_for(path) => Ok(User::anonymous()),
             None => Err("no credentials".into()),
         }
     }
@@ -151,6 +158,7 @@ impl Credentials {
         objects: &O,
         token: &str,
         audiences: Option<&[String]>,
+        notes: &Notes,
         now: Timestamp,
     ) -> Result<Known, String> {
         let ours = self.issuer.audiences();
@@ -171,14 +179,21 @@ impl Credentials {
             Ok(None) => {}
             Err(why) => refused.push(why),
         }
+        if is_for_us {
+            match secret_token::user(&self.issuer, objects, token, notes, now).await {
+                Ok(Some(user)) => return Ok(known(user)),
+                Ok(None) => {}
+                Err(why) => refused.push(why),
+            }
+        }
         if is_for_us
             && self.bootstrap
             && let Some(user) = bootstrap_token::user(objects, token, now)
         {
             return Ok(known(user));
         }
-        if is_for_us && let Some(openid) = &self.openid {
-            match openid.find(token, now).await {
+        if is_for_us {
+            match self.openid.find(token, now).await {
                 Ok(Some(user)) => return Ok(known(user)),
                 Ok(None) => {}
                 Err(why) => refused.push(why),
@@ -215,6 +230,7 @@ impl Credentials {
             return Ok(None);
         };
         claims.check(objects, now).await?;
+        metrics::VALID_TOKENS.count(&[]);
         Ok(Some(Known {
             user: claims.user().authenticated(),
             audiences: claims.audiences,
@@ -223,11 +239,18 @@ impl Credentials {
 }
 
 impl Authenticator for Credentials {
-    fn authenticate<'a>(&'a self, reader: &'a Reader, request: &'a Parts) -> Answer<'a, User> {
+    fn authenticate<'a>(
+        &'a self,
+        reader: &'a Reader,
+        request: &'a Parts,
+        notes: &'a Notes,
+    ) -> Answer<'a, User> {
         Box::pin(async move {
             let peer = request.extensions.get::<ConnectInfo<Peer>>();
             let peer = peer.map_or(&Peer::Nobody, |ConnectInfo(peer)| peer);
-            let known = self.known(reader, peer, &request.headers, clock::now());
+            let path = percent_decode_str(request.uri.path()).decode_utf8_lossy();
+            let asked = (&*path, &request.headers);
+            let known = self.known(reader, peer, asked, notes, clock::now());
             known.await.map_err(|why| {
                 tracing::debug!(why, "a request without valid credentials");
                 Status::unauthorized()
@@ -241,6 +264,7 @@ impl Authenticator for Credentials {
         user: &'a User,
         kind: &'a Kind,
         object: Value,
+        notes: &'a Notes,
     ) -> Answer<'a, Value> {
         Box::pin(async move {
             if kind.kind() == review::MYSELF {
@@ -248,7 +272,8 @@ impl Authenticator for Credentials {
             }
             let (token, audiences) = review::token_asked(&object)?;
             let audiences = audiences.as_deref();
-            let known = self.token(reader, &token, audiences, clock::now()).await;
+            let known = self.token(reader, &token, audiences, notes, clock::now());
+            let known = known.await;
             let known = known.map(|known| (known.user, known.audiences));
             Ok(review::token_answer(object, known))
         })

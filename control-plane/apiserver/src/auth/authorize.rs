@@ -1,31 +1,41 @@
-//! Decides what users may do, by the modes of authorization. It does not know how users are
+//! Decides what users may do, by a chain of authorizers. It does not know how users are
 //! authenticated.
 
+pub(crate) mod chain;
+pub mod config;
 pub(crate) mod node;
 pub mod rbac;
+mod webhook;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use machinery::schema::Kind;
 use machinery::status::Status;
+use parking_lot::RwLock;
 use serde_json::Value;
 
 use super::follow::{Follower, View};
 use super::review;
 use super::user::{ANONYMOUS, node_name};
 use super::{Answer, Attributes, Authorizer, User};
+use crate::basics::changing_file::{self, Changed};
+use crate::basics::reloads;
 use crate::storage::reader::Reader;
+use chain::{Chain, Decider};
+use config::Configured;
 use node::Nodes;
 use rbac::{Decision, Policy, Rule, bootstrap};
 
-/// A mode of authorization. A request is allowed if one of the modes allows it; none forbids what
-/// another allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A mode of authorization.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// Allows nodes what they need for the pods bound to them.
     Node,
     /// Allows what the roles bound to a user allow.
     Rbac,
+    /// Asks a webhook.
+    Webhook,
     /// Allows everything to every authenticated user.
     AlwaysAllow,
     /// Allows nothing.
@@ -38,14 +48,11 @@ pub struct Rbac {
     policy: Follower<SharedPolicy>,
 }
 
-/// Decides by modes, in their order.
-pub struct Modes(Vec<Decider>);
-
-enum Decider {
-    Node(Nodes),
-    Rbac(Arc<Rbac>),
-    AlwaysAllow,
-    AlwaysDeny,
+/// Decides by a chain of authorizers, which may change with its file.
+pub struct Modes {
+    current: Arc<RwLock<Arc<Chain>>>,
+    rbac: Option<Arc<Rbac>>,
+    _changes: Option<changing_file::Watch>,
 }
 
 /// The policy, which decisions in progress keep as it was.
@@ -76,69 +83,120 @@ impl Rbac {
     }
 }
 
-impl Modes {
-    /// Decides by these modes.
-    pub fn new(modes: &[Mode]) -> Modes {
-        let decider = |mode: &Mode| match mode {
-            Mode::Node => Decider::Node(Nodes::default()),
-            Mode::Rbac => Decider::Rbac(Arc::default()),
-            Mode::AlwaysAllow => Decider::AlwaysAllow,
-            Mode::AlwaysDeny => Decider::AlwaysDeny,
+/// The authorizers that stay when the configuration changes: they follow the caches.
+struct Lasting {
+    node: Option<Arc<Nodes>>,
+    rbac: Option<Arc<Rbac>>,
+}
+
+impl Lasting {
+    fn of(configured: &[Configured]) -> Lasting {
+        let has = |mode| configured.iter().any(|one| one.mode() == mode);
+        Lasting {
+            node: has(Mode::Node).then(Arc::default),
+            rbac: has(Mode::Rbac).then(Arc::default),
+        }
+    }
+
+    fn chain(&self, configured: &[Configured]) -> Result<Chain, String> {
+        let late = |what: &str| {
+            format!(
+                "authorizer type {what} is not allowed if it was not enabled at initial server \
+                 startup"
+            )
         };
-        Modes(modes.iter().map(decider).collect())
+        let deciders = configured.iter().map(|one| {
+            Ok(match one {
+                Configured::Builtin(Mode::Node) => {
+                    Decider::Node(self.node.clone().ok_or_else(|| late("Node"))?)
+                }
+                Configured::Builtin(Mode::Rbac) => {
+                    Decider::Rbac(self.rbac.clone().ok_or_else(|| late("RBAC"))?)
+                }
+                Configured::Builtin(Mode::AlwaysDeny | Mode::Webhook) => Decider::AlwaysDeny,
+                Configured::Builtin(Mode::AlwaysAllow) => Decider::AlwaysAllow,
+                Configured::Webhook(options) => Decider::Webhook(webhook::Webhook::open(options)?),
+            })
+        });
+        deciders.collect::<Result<Vec<_>, String>>().map(Chain)
+    }
+}
+
+impl Modes {
+    /// Decides by these authorizers, in their order.
+    pub fn new(configured: &[Configured]) -> Result<Modes, String> {
+        let lasting = Lasting::of(configured);
+        Ok(Modes {
+            current: Arc::new(RwLock::new(Arc::new(lasting.chain(configured)?))),
+            rbac: lasting.rbac,
+            _changes: None,
+        })
+    }
+
+    /// Decides as a configuration file says, which is read again whenever it changes. It needs a
+    /// tokio runtime.
+    pub fn of_file(path: PathBuf, text: &str) -> Result<Modes, String> {
+        let mut configured = config::parse(text, &[])?;
+        let required: Vec<Mode> = configured.iter().map(Configured::mode).collect();
+        let lasting = Lasting::of(&configured);
+        let first = lasting.chain(&configured)?;
+        let current = Arc::new(RwLock::new(Arc::new(first)));
+        let (rbac, changing) = (lasting.rbac.clone(), Arc::clone(&current));
+        let changes = changing_file::watch(
+            "authorization config",
+            &reloads::AUTHORIZATION,
+            path,
+            text.to_owned(),
+            move |text| {
+                let mut take = || {
+                    let newer = config::parse(&text, &required)?;
+                    if newer == configured {
+                        return Ok(());
+                    }
+                    let chain = lasting.chain(&newer)?;
+                    configured = newer;
+                    *changing.write() = Arc::new(chain);
+                    Ok(())
+                };
+                let taken: Result<(), String> = take();
+                Box::pin(async move { taken.map_err(Changed::Bad) })
+            },
+        );
+        Ok(Modes {
+            current,
+            rbac,
+            _changes: Some(changes),
+        })
     }
 
     /// The policy of roles and bindings, if it decides.
     pub fn rbac(&self) -> Option<&Arc<Rbac>> {
-        self.0.iter().find_map(|decider| match decider {
-            Decider::Rbac(rbac) => Some(rbac),
-            _ => None,
-        })
+        self.rbac.as_ref()
+    }
+
+    /// True if an authorizer allows everything to everybody.
+    pub fn allows_everything(&self) -> bool {
+        let chain = self.chain();
+        let mut all = chain.0.iter();
+        all.any(|one| matches!(one, Decider::AlwaysAllow))
+    }
+
+    fn chain(&self) -> Arc<Chain> {
+        Arc::clone(&self.current.read())
     }
 
     /// Allows by the caches, or refuses by fresh ones: a user whose new right was acknowledged a
     /// moment ago has it.
     async fn decided(&self, reader: &Reader, asked: &Attributes) -> Result<Decision, Status> {
-        let decision = self.decide_now(reader, asked);
+        let chain = self.chain();
+        let mut asking = chain.about(asked);
+        let decision = asking.decide(reader).await;
         // A request without credentials is not worth a request to the store.
-        if decision.allowed || asked.user.name == ANONYMOUS {
+        if decision.allowed || asked.user.name == ANONYMOUS || !chain.follows_caches() {
             return Ok(decision);
         }
         reader.fresh().await?;
-        Ok(self.decide_now(reader, asked))
-    }
-
-    /// Decides by the state of the caches.
-    fn decide_now(&self, reader: &Reader, asked: &Attributes) -> Decision {
-        let allowed = |reason| Decision {
-            allowed: true,
-            reason,
-        };
-        if rbac::is_master(&asked.user) {
-            return allowed(String::new());
-        }
-        let mut reasons = Vec::new();
-        for decider in &self.0 {
-            let decision = match decider {
-                Decider::Node(nodes) => nodes.decide(reader, asked),
-                Decider::Rbac(rbac) => rbac.policy(reader).decide(asked),
-                Decider::AlwaysAllow => allowed(String::new()),
-                Decider::AlwaysDeny => Decision {
-                    allowed: false,
-                    reason: "Everything is forbidden.".to_owned(),
-                },
-            };
-            if decision.allowed {
-                return decision;
-            }
-            if !decision.reason.is_empty() {
-                reasons.push(decision.reason);
-            }
-        }
-        Decision {
-            allowed: false,
-            reason: reasons.join("\n"),
-        }
+        Ok(asking.decide(reader).await)
     }
 
     async fn answer_review(
@@ -156,10 +214,9 @@ impl Modes {
         }
         let asked = review::access_asked(kind.kind(), &object, user, namespace)?;
         reader.fresh().await?;
-        Ok(review::access_answer(
-            object,
-            &self.decide_now(reader, &asked),
-        ))
+        let chain = self.chain();
+        let decision = chain.about(&asked).decide(reader).await;
+        Ok(review::access_answer(object, &decision))
     }
 
     /// Answers which rules a user has in a namespace.
@@ -167,7 +224,7 @@ impl Modes {
         let mut rules = Vec::new();
         let mut errors = Vec::new();
         let mut is_complete = true;
-        for decider in &self.0 {
+        for decider in &self.chain().0 {
             match decider {
                 Decider::Node(_) if node_name(user).is_some() => {
                     let why = "node authorizer does not support user rule resolution";
@@ -178,6 +235,11 @@ impl Modes {
                     let (more, error) = rbac.policy(reader).rules_for(user, namespace);
                     rules.extend(more);
                     errors.extend(error);
+                }
+                Decider::Webhook(_) => {
+                    let why = "webhook authorizer does not support user rule resolution";
+                    errors.push(why.to_owned());
+                    is_complete = false;
                 }
                 Decider::AlwaysAllow => rules.extend(Rule::everything()),
                 Decider::Node(_) | Decider::AlwaysDeny => {}
@@ -201,7 +263,7 @@ impl Authorizer for Modes {
             if decision.allowed {
                 return Ok(());
             }
-            Err(rbac::forbidden(asked, &decision.reason))
+            Err(rbac::forbidden(asked, &decision.told()))
         })
     }
 

@@ -70,6 +70,7 @@ pub fn access_asked(
         user,
         verb: resource("verb"),
         api_group: resource("group"),
+        api_version: resource("version"),
         resource: resource("resource"),
         subresource: resource("subresource"),
         namespace: resource("namespace"),
@@ -136,11 +137,18 @@ fn access_causes(kind: &str, review: &Value, of_self: bool) -> Vec<Cause> {
 /// Fills in the decision, and which selectors it did not depend on.
 pub fn access_answer(mut review: Value, decision: &Decision) -> Value {
     let mut status = json!({ "allowed": decision.allowed });
+    if decision.denied {
+        status["denied"] = true.into();
+    }
     if !decision.reason.is_empty() {
         status["reason"] = decision.reason.clone().into();
     }
-    if let Some(why) = selectors::ignored(&review) {
-        status["evaluationError"] = why.into();
+    let errors: Vec<String> = [decision.error.clone(), selectors::ignored(&review)]
+        .into_iter()
+        .flatten()
+        .collect();
+    if !errors.is_empty() {
+        status["evaluationError"] = errors.join("; ").into();
     }
     review["status"] = status;
     review

@@ -13,9 +13,11 @@ pub const ANONYMOUS: &str = "system:anonymous";
 /// Prefix of the user names of service accounts.
 pub const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 /// Prefix of the user names of nodes.
-const NODE_PREFIX: &str = "system:node:";
+pub(crate) const NODE_PREFIX: &str = "system:node:";
 /// Group of the users that are nodes.
-const NODES: &str = "system:nodes";
+pub(crate) const NODES: &str = "system:nodes";
+/// Key in `extra` with the node of a service account's pod.
+pub(crate) const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 /// Key in `extra` that identifies the credential.
 pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 

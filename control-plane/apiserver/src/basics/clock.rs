@@ -26,6 +26,13 @@ pub(crate) fn now() -> Timestamp {
     }
 }
 
+/// The day of a time, such as `2026-01-31`.
+pub(crate) fn day(time: Timestamp) -> String {
+    let text = time.to_seconds();
+    let (day, _) = text.split_once('T').unwrap_or((&text, ""));
+    day.to_owned()
+}
+
 /// A random uid (version 4).
 pub(crate) fn uid() -> String {
     let mut bytes = [0; 16];

@@ -7,6 +7,7 @@
 mod available;
 pub(crate) mod pass;
 mod peer;
+pub(crate) mod tunnel;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -48,6 +49,10 @@ pub(crate) struct Remote {
     pub(crate) is_available: bool,
     /// The list of its resources as it was seen last, and whether it still was at the last look.
     pub(crate) resources: Option<(Arc<Value>, bool)>,
+    /// Where its OpenAPI document was seen last.
+    pub(crate) document: Option<String>,
+    /// What its document of OpenAPI v2 said last about this version.
+    pub(crate) old_document: Option<Arc<[u8]>>,
 }
 
 impl Aggregator {
@@ -87,6 +92,8 @@ impl Aggregator {
                 group_priority: number("groupPriorityMinimum"),
                 version_priority: number("versionPriority"),
                 is_available: is_available(one),
+                document: peer.as_ref().and_then(|peer| peer.document()),
+                old_document: peer.as_ref().and_then(|peer| peer.old_document()),
                 resources: peer.and_then(|peer| peer.resources()),
             });
         }

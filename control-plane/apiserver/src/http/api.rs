@@ -30,7 +30,7 @@ pub(crate) struct Core {
     pub(crate) answers: Room,
     /// The servers that extend this one.
     pub(crate) aggregator: Arc<Aggregator>,
-    pub(crate) custom_documents: CustomDocuments,
+    pub(crate) custom_documents: Arc<CustomDocuments>,
     pub(crate) old_document: Arc<v2::Latest>,
     /// Where events about requests go, if anywhere.
     pub(crate) audit: Option<Arc<audit::Log>>,

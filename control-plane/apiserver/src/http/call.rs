@@ -273,10 +273,11 @@ impl<'a> Call<'a> {
         let decoded = self.object(body, asked.validation).await?;
         let strategy = strategy::of(&self.target.resource);
         self.warnings.add(decoded.warnings);
-        self.warnings
-            .add((strategy.warnings_on_create)(&decoded.object));
         self.warnings.add(strategy.warnings_of(&decoded.object));
         let entry = self.writer(asked.dry).create(decoded.object).await?;
+        self.warnings
+            .add((strategy.warnings_on_create)(&entry.object));
+        self.warnings.add((strategy.warnings)(&entry.object));
         self.show(StatusCode::CREATED, &entry).await
     }
 
@@ -297,6 +298,11 @@ impl<'a> Call<'a> {
         let (edited, _) = writer
             .update(&self.target.name, subresource, change)
             .await?;
+        if subresource.is_empty() {
+            let strategy = strategy::of(&self.target.resource);
+            self.warnings
+                .add((strategy.warnings)(&edited.entry_ref().object));
+        }
         self.show_edited(edited).await
     }
 
@@ -317,6 +323,7 @@ impl<'a> Call<'a> {
             let strategy = strategy::of(&self.target.resource);
             let object = &edited.entry_ref().object;
             self.warnings.add(strategy.warnings_of(object));
+            self.warnings.add((strategy.warnings)(object));
         }
         self.show_edited(edited).await
     }
@@ -327,7 +334,12 @@ impl<'a> Call<'a> {
         answer: Result<Response<Body>, Status>,
     ) -> Result<Response<Body>, Status> {
         let custom = self.target.resource.custom.as_ref();
-        let deprecated = custom.and_then(|custom| custom.deprecated.clone());
+        let deprecated = match custom {
+            Some(custom) => custom.deprecated.clone(),
+            None => strategy::of(&self.target.resource)
+                .deprecated
+                .map(Into::into),
+        };
         let mut warnings: Vec<String> = deprecated.into_iter().collect();
         warnings.extend(self.warnings.take());
         let mut response = match answer {

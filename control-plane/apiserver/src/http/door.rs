@@ -5,6 +5,7 @@ pub(crate) mod audited;
 pub(crate) mod connections;
 pub(crate) mod fair;
 pub(crate) mod faulted;
+pub(crate) mod metrics;
 pub(crate) mod sending;
 pub(crate) mod serve;
 pub(crate) mod slots;

@@ -9,14 +9,25 @@ use http::{HeaderValue, Method, Response, StatusCode};
 use machinery::status::Status;
 use serde_json::{Value, json};
 
+use crate::auth;
+use crate::basics::reloads;
 use crate::flow::FlowControl;
 use crate::http::answer::media::{self, JSON};
 use crate::http::answer::reply;
 use crate::http::api::Api;
 use crate::http::discovery::{self, remote};
+use crate::http::door;
 use crate::http::openapi;
+use crate::http::openapi::v2::Sources;
+use crate::registry::strategy;
 use crate::resources::catalogue::Catalogue;
+use crate::storage::at_rest;
 use crate::storage::entry::to_json;
+
+/// The first words of paths that have no slash at their end.
+const EXACT: [&str; 7] = [
+    "debug", "healthz", "livez", "metrics", "openapi", "readyz", "openid",
+];
 
 /// The Kubernetes release of this API.
 const MINOR: &str = "36";
@@ -28,11 +39,16 @@ pub(crate) async fn answer(
     parts: &Parts,
     segments: &[String],
 ) -> Result<Response<Body>, Status> {
-    if ![Method::GET, Method::HEAD].contains(&parts.method) {
+    // Authorization was about this path, not about that of a probe or of the metrics.
+    let is_exact = |word: &String| !EXACT.contains(&word.as_str());
+    if parts.uri.path().ends_with('/') && !segments.first().is_none_or(is_exact) {
         return Ok(nowhere());
     }
     let catalogue = &api.reader().reflector.catalogue();
     let words: Vec<&str> = segments.iter().map(String::as_str).collect();
+    if parts.method != Method::GET && is_route(api, catalogue, parts.uri.path(), &words) {
+        return Err(Status::method_not_allowed());
+    }
     let found = match words.as_slice() {
         [] => paths(catalogue),
         ["version"] => version(),
@@ -70,14 +86,14 @@ pub(crate) async fn answer(
         ["apis", group, version] if catalogue.serves_version(group, version) => {
             discovery::resources(catalogue, group, version)
         }
-        ["openapi", "v2"] => {
-            let document = Arc::clone(&api.0.old_document);
-            let headers = parts.headers.clone();
-            return document.answer(headers, Arc::clone(catalogue)).await;
+        ["openapi", "v2"] => return old_document(api, parts, catalogue).await,
+        ["openapi", "v3"] => {
+            let mut index = openapi::index(&*documents(api, catalogue).await?);
+            remote::add_documents(&mut index, &api.0.aggregator.all(api.reader()));
+            index
         }
-        ["openapi", "v3"] => openapi::index(&api.0.custom_documents.of(catalogue)),
         ["openapi", "v3", path @ ..] => {
-            let custom = api.0.custom_documents.of(catalogue);
+            let custom = documents(api, catalogue).await?;
             return Ok(schema(parts, openapi::document(&custom, &path.join("/"))));
         }
         _ => match published_keys(api, parts.uri.path()) {
@@ -86,6 +102,34 @@ pub(crate) async fn answer(
         },
     };
     Ok(reply::value(StatusCode::OK, &found))
+}
+
+/// The OpenAPI v2 document, with those of aggregated servers.
+async fn old_document(
+    api: &Api,
+    parts: &Parts,
+    catalogue: &Arc<Catalogue>,
+) -> Result<Response<Body>, Status> {
+    let document = Arc::clone(&api.0.old_document);
+    let others = api.0.aggregator.all(api.reader()).into_iter();
+    let sources = Sources {
+        catalogue: Arc::clone(catalogue),
+        foreign: others.filter_map(|one| one.old_document).collect(),
+    };
+    document.answer(parts.headers.clone(), sources).await
+}
+
+/// True for a path that Kubernetes routes by method. It answers the other paths here to any method.
+fn is_route(api: &Api, catalogue: &Catalogue, path: &str, words: &[&str]) -> bool {
+    match *words {
+        ["version"] | ["api"] => true,
+        ["api", version] => catalogue.serves_version("", version),
+        ["apis", group, version] => {
+            let mut builtin = strategy::builtin().iter();
+            builtin.any(|one| (one.kind.group(), one.kind.version()) == (group, version))
+        }
+        _ => published_keys(api, path).is_some(),
+    }
 }
 
 /// The documents that publish the keys of tokens.
@@ -115,20 +159,29 @@ fn aggregated(list: &Value) -> Response<Body> {
     response
 }
 
+/// The documents of custom resources. Those of built-in kinds are made when this returns.
+async fn documents(
+    api: &Api,
+    catalogue: &Arc<Catalogue>,
+) -> Result<Arc<openapi::Documents>, Status> {
+    let custom = Arc::clone(&api.0.custom_documents);
+    custom.made(Arc::clone(catalogue)).await
+}
+
 /// The document of a group and version. Its hash is in the index, so clients keep it as long as
 /// it stays the same.
-fn schema(parts: &Parts, found: Option<&(String, bytes::Bytes)>) -> Response<Body> {
-    let Some((hash, document)) = found else {
+fn schema(parts: &Parts, found: Option<&openapi::Document>) -> Response<Body> {
+    let Some(document) = found else {
         return nowhere();
     };
-    let tag = HeaderValue::from_str(&format!("\"{hash}\""));
+    let tag = HeaderValue::from_str(&format!("\"{}\"", document.hash));
     let known = parts.headers.get(http::header::IF_NONE_MATCH);
     let mut response = match &tag {
         Ok(tag) if known == Some(tag) => {
             let none = bytes::Bytes::new();
             reply::verbatim(StatusCode::NOT_MODIFIED, JSON, none)
         }
-        _ => reply::verbatim(StatusCode::OK, JSON, document.clone()),
+        _ => document.text.answer(&parts.headers, JSON),
     };
     if let Ok(tag) = tag {
         response.headers_mut().insert(ETAG, tag);
@@ -194,6 +247,11 @@ fn metrics(api: &Api) -> String {
         }
         text.push_str(&format!("{name}{labels} {value}\n"));
     }
+    let families = auth::metrics::ALL.iter().chain(&at_rest::metrics::ALL);
+    let families = families.chain(&door::metrics::ALL);
+    families.for_each(|family| family.write(&mut text));
+    let reloads = reloads::ALL.iter();
+    reloads.for_each(|one| one.write(&mut text));
     if let Some(flow) = &api.0.flow {
         text.push_str(&flow.metrics());
     }

@@ -5,6 +5,7 @@
 //! halfway.
 
 mod ports;
+pub(crate) mod ranges;
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -13,7 +14,6 @@ use machinery::object;
 use machinery::status::{Cause, Status};
 use serde_json::{Value, json};
 
-use crate::basics::cidr::Cidr;
 use crate::basics::clock;
 use crate::registry::Registry;
 use crate::registry::strategy;
@@ -23,6 +23,7 @@ use crate::storage::store::Swap;
 use crate::validate;
 pub(crate) use ports::Reserved;
 use ports::{Chosen, HEALTH_PORT};
+use ranges::Ranges;
 
 /// The label of what an allocator has made.
 pub(crate) const MANAGED_BY: (&str, &str) =
@@ -79,13 +80,7 @@ impl Allocated {
 /// Checks the addresses that a new service asks for.
 pub(crate) fn prepare(service: &mut Value) -> Result<(), Status> {
     one_address(None, service);
-    let causes = validate::addresses(service);
-    if causes.is_empty() {
-        Ok(())
-    } else {
-        let name = object::name(service);
-        Err(Status::invalid("", "Service", name, causes.into()))
-    }
+    check_addresses(service)
 }
 
 /// Allocates what a new service needs.
@@ -144,6 +139,7 @@ pub(crate) async fn update(
             object::set(new, &["spec", key], value.clone());
         }
     }
+    check_addresses(new)?;
     families(new);
     ports::keep(old, new);
     ports::remove(old, new);
@@ -198,7 +194,17 @@ fn shed(old: &Value, new: &mut Value) {
     }
 }
 
-/// Copies a single address into the list of addresses.
+/// Addresses that make no sense are reported alone, before anything is allocated.
+fn check_addresses(service: &Value) -> Result<(), Status> {
+    let causes = validate::addresses(service);
+    if causes.is_empty() {
+        return Ok(());
+    }
+    let name = object::name(service);
+    Err(Status::invalid("", "Service", name, causes.into()))
+}
+
+/// Copies a single address into the list of addresses, unless the list is another one.
 fn one_address(old: Option<&Value>, service: &mut Value) {
     let (one, list) = (["spec", "clusterIP"], ["spec", "clusterIPs"]);
     let had = old.and_then(|old| object::at(old, &one));
@@ -208,7 +214,7 @@ fn one_address(old: Option<&Value>, service: &mut Value) {
         .filter(|address| !address.is_empty());
     let listed = old.map_or(&[][..], |old| object::items(old, &list));
     if let Some(address) = address.map(str::to_owned)
-        && object::items(service, &list) == listed
+        && [listed, &[]].contains(&object::items(service, &list))
     {
         object::set(service, &list, json!([address]));
     }
@@ -244,8 +250,7 @@ async fn address(
         set(service, "None");
         return Ok(None);
     }
-    let range = Cidr::parse(&registry.settings.service_cidr)
-        .ok_or_else(|| Status::internal("the range of service addresses is malformed"))?;
+    let ranges = Ranges::of(registry)?;
     let refuse = |why: String| {
         let shown = json!([wanted]);
         let cause = Cause::invalid("spec.clusterIPs", &shown, &why);
@@ -257,7 +262,7 @@ async fn address(
         ))
     };
     if !wanted.is_empty() {
-        let Some(address) = wanted.parse().ok().filter(|one| range.contains(*one)) else {
+        let Some(address) = wanted.parse().ok().filter(|one| ranges.contains(*one)) else {
             return refuse(format!(
                 "failed to allocate IP {wanted}: the provided network does not match the current range"
             ));
@@ -277,8 +282,11 @@ async fn address(
             revision,
         }));
     }
-    for _ in 0..TRIES_MAX {
-        let address = range.random();
+    let first = ranges.any_turn();
+    for turn in first..first + TRIES_MAX {
+        let Some(address) = ranges.random(turn) else {
+            break;
+        };
         if dry {
             set(service, &address.to_string());
             return Ok(None);

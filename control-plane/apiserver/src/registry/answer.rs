@@ -4,6 +4,7 @@ use machinery::status::Status;
 use serde_json::Value;
 
 use crate::admission::CREATE;
+use crate::auth::notes::Notes;
 use crate::auth::user::ISSUED_CREDENTIAL_ID;
 use crate::basics::clock;
 use crate::registry::verbs::write::Writer;
@@ -17,8 +18,17 @@ impl Writer<'_> {
         match kind.group() {
             "authentication.k8s.io" => {
                 let authenticator = &registry.authenticator;
-                let answer = authenticator.review(&registry.reader, self.user, kind, object);
-                answer.await
+                let (reader, notes) = (&registry.reader, Notes::default());
+                let answer = authenticator.review(reader, self.user, kind, object, &notes);
+                let answer = answer.await;
+                let noted = notes.take();
+                for (key, value) in noted.annotations {
+                    if let Some(record) = self.audit {
+                        record.annotate(key, value);
+                    }
+                }
+                self.warnings.add(noted.warnings);
+                answer
             }
             "authorization.k8s.io" => {
                 let authorizer = &registry.authorizer;

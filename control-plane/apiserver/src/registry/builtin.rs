@@ -1,17 +1,23 @@
-//! Built-in objects: namespaces, priority classes, the range of service addresses, and the service
-//! of this server.
+//! Built-in objects: namespaces, priority classes, since when the use of tokens is recorded, the range
+//! of service addresses, and the service of this server.
 
 pub(crate) mod bootstrap;
 
+use machinery::object;
 use machinery::schema;
 use machinery::status::Status;
 use serde_json::{Value, json};
 
 use crate::basics::cidr::Cidr;
+use crate::basics::clock;
 use crate::registry::Registry;
+use crate::registry::allocate::ranges;
 use crate::storage::interest::Interest;
 
-const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
+const SYSTEM: &str = "kube-system";
+const NAMESPACES: [&str; 4] = ["default", SYSTEM, "kube-public", "kube-node-lease"];
+/// The config map that says since when the use of tokens in secrets is recorded.
+const TOKENS_RECORDED: &str = "kube-apiserver-legacy-service-account-token-tracking";
 
 /// Creates the missing objects.
 pub(crate) async fn make(registry: &Registry) -> Result<(), Status> {
@@ -42,10 +48,43 @@ pub(crate) async fn make(registry: &Registry) -> Result<(), Status> {
         });
         ensure(registry, "scheduling.k8s.io", "PriorityClass", "", class).await?;
     }
-    let cidr = &registry.settings.service_cidr;
-    let range = json!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": [cidr]}});
-    ensure(registry, "networking.k8s.io", "ServiceCIDR", "", range).await?;
+    let since = json!({
+        "metadata": {"name": TOKENS_RECORDED, "namespace": SYSTEM},
+        "data": {"since": clock::day(clock::now())},
+    });
+    ensure(registry, "", "ConfigMap", SYSTEM, since).await?;
+    service_range(registry).await?;
     kubernetes(registry).await
+}
+
+/// Creates the range of service addresses that the flags name, and says that it is ready unless
+/// somebody has said something about that. A range that the flags do not name any more stays: its
+/// owner decides.
+async fn service_range(registry: &Registry) -> Result<(), Status> {
+    let cidrs = json!([registry.settings.service_cidr]);
+    let (group, kind, name) = ("networking.k8s.io", "ServiceCIDR", "kubernetes");
+    let range = json!({"metadata": {"name": name}, "spec": {"cidrs": cidrs}});
+    ensure(registry, group, kind, "", range).await?;
+    let kind = schema::kind(group, "v1", kind).ok_or_else(Status::unknown_path)?;
+    let stored = match registry.reader.cached(kind, "", name) {
+        Some(stored) => stored,
+        None => registry.reader.get(kind, "", name).await?,
+    };
+    let is_going = object::deletion_timestamp(&stored).is_some();
+    if ranges::said_of(&stored).is_some() || is_going || stored["spec"]["cidrs"] != cidrs {
+        return Ok(());
+    }
+    let mut ready = Value::clone(&stored);
+    ready["status"]["conditions"] = json!([{
+        "type": "Ready", "status": "True", "reason": "",
+        "message": "Kubernetes default Service CIDR is ready",
+        "lastTransitionTime": clock::now().to_seconds(),
+    }]);
+    match registry.update_status(kind, ready).await {
+        // Somebody else has said it, or the cache shows it soon.
+        Err(error) if error.code != 409 && error.code != 404 => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Creates objects again after a deletion, as soon as a change of the services is seen.
@@ -122,8 +161,8 @@ async fn ensure(
 ) -> Result<(), Status> {
     let kind = schema::kind(group, "v1", kind)
         .ok_or_else(|| Status::internal("a built-in kind is not in the schema"))?;
-    machinery::object::set_type(&mut object, &kind.api_version(), kind.kind());
-    let name = machinery::object::name(&object);
+    object::set_type(&mut object, &kind.api_version(), kind.kind());
+    let name = object::name(&object);
     // A new object is in the store, but perhaps not yet in the cache.
     let known = registry.reader.cached(kind, namespace, name).is_some();
     if known || registry.reader.get(kind, namespace, name).await.is_ok() {

@@ -79,14 +79,34 @@ pub(crate) fn created(resource: &Resource, object: &mut Value) {
     metadata.insert("creationTimestamp".into(), clock::now().to_seconds().into());
     let strategy = strategy::of(resource);
     match strategy.generation {
-        Generation::Never => metadata.remove("generation"),
-        _ => metadata.insert("generation".into(), 1.into()),
-    };
+        // Nobody counts: it is what the client says.
+        Generation::Never | Generation::OfUpdates => {}
+        _ => drop(metadata.insert("generation".into(), 1.into())),
+    }
     if resource.has_status() && !strategy.keeps_status_on_create {
         map_mut(object).insert("status".into(), json!({}));
     }
     (strategy.prepare_for_create)(object);
     prune(resource, object);
+}
+
+/// True if a new object, before its defaults, has no labels but those of its template.
+pub(crate) fn borrows_labels(resource: &Resource, object: &Value) -> bool {
+    let is_bare = object::labels(object).is_none_or(Map::is_empty);
+    strategy::of(resource).borrows_labels && is_bare
+}
+
+/// Gives an object that borrows them the labels that the server has added to its template. Labels
+/// that admission has changed are not borrowed any more.
+pub(crate) fn with_borrowed_labels(object: &mut Value, complete: impl FnOnce(&mut Value)) {
+    let of_template = |object: &Value| object.pointer("/spec/template/metadata/labels").cloned();
+    let lent = of_template(object);
+    let lent = lent.as_ref().and_then(Value::as_object);
+    let is_borrowed = object::labels(object).filter(|own| !own.is_empty()) == lent;
+    complete(object);
+    if let Some(labels) = of_template(object).filter(|_| is_borrowed) {
+        metadata_mut(object).insert("labels".into(), labels);
+    }
 }
 
 /// Writes or omits empty fields as Go does.
@@ -104,7 +124,10 @@ pub(crate) fn updated(resource: &Resource, subresource: &str, old: &Value, new: 
     let strategy = strategy::of(resource);
     match strategy.prepare_subresource(subresource) {
         Some(prepare) => prepare(old, new),
-        None if subresource == "status" => return status_updated(resource, old, new),
+        None if subresource == "status" => {
+            status_updated(resource, old, new);
+            return (strategy.prepare_for_status_update)(old, new);
+        }
         None => {
             if resource.has_status() {
                 keep(old, new, "status");
@@ -113,8 +136,9 @@ pub(crate) fn updated(resource: &Resource, subresource: &str, old: &Value, new: 
         }
     }
     let counts = match strategy.generation {
-        Generation::Never => false,
-        Generation::OfSpec => differs_in_substance(old, new),
+        Generation::Never | Generation::OfCreation => false,
+        Generation::OfAll => counted(old) != counted(new),
+        Generation::OfSpec | Generation::OfUpdates => differs_in_substance(old, new),
         Generation::OfSpecAndAnnotations => {
             annotations(old) != annotations(new) || differs_in_substance(old, new)
         }
@@ -159,10 +183,16 @@ fn keep_metadata(old: &Value, new: &mut Value) {
         "creationTimestamp",
         "generation",
         "deletionTimestamp",
-        "deletionGracePeriodSeconds",
         "namespace",
         "generateName",
     ];
+    // One that differs is refused.
+    let grace = "deletionGracePeriodSeconds";
+    if let Some(value) = old.get(grace)
+        && !new.contains_key(grace)
+    {
+        new.insert(grace.into(), value.clone());
+    }
     for key in keys {
         match old.get(key) {
             Some(value) => new.insert(key.into(), value.clone()),
@@ -178,6 +208,15 @@ pub(crate) fn keep(old: &Value, new: &mut Value, key: &str) {
         Some(value) => map_mut(new).insert(key.into(), value.clone()),
         None => map_mut(new).remove(key),
     };
+}
+
+/// An object without what the server writes into it at each change.
+fn counted(object: &Value) -> Value {
+    let mut counted = object.clone();
+    for key in ["generation", "managedFields", "resourceVersion"] {
+        object::remove(&mut counted, &["metadata", key]);
+    }
+    counted
 }
 
 /// The annotations; `None` if they are empty.

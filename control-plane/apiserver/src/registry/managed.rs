@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use machinery::apply::{
-    self, Conflict, Deduced, Managers, Replicas, Shown, Typing, Versions, Write,
+    self, Conflict, Deduced, Managers, Replicas, Shown, Typing, Unconverted, Versions, Write,
 };
 use machinery::object;
 use machinery::schema::Message;
@@ -19,6 +19,7 @@ use crate::registry::strategy;
 use crate::registry::verbs::write::Writer;
 use crate::resources::catalogue::Resource;
 use crate::resources::convert;
+use crate::resources::custom::Custom;
 
 /// The reason of an error about an object that is too large for the store.
 const TOO_LARGE: &str = "RequestEntityTooLarge";
@@ -37,7 +38,10 @@ pub(crate) struct Configuration {
 /// The versions of a resource.
 struct Kinds {
     resource: Arc<Resource>,
-    /// All resources of the same collection.
+    /// The write is one of the status.
+    of_status: bool,
+    /// The built-in resources of the same collection and group. Kubernetes knows no types of other
+    /// groups where it manages the fields of this one.
     all: Vec<Arc<Resource>>,
     /// What was converted, and what is to be converted.
     conversions: Mutex<Vec<Conversion>>,
@@ -48,7 +52,7 @@ struct Conversion {
     object: Value,
     api_version: String,
     /// `None` until the converter was asked.
-    result: Option<Value>,
+    result: Option<Result<Value, String>>,
 }
 
 /// The only version of scales.
@@ -111,46 +115,71 @@ impl Kinds {
         self.all.iter().find(named)
     }
 
+    /// A custom resource in another version, with all fields that it has: those that the version
+    /// does not have are for the caller to find.
+    fn custom(&self, custom: &Custom, object: &Value, to: &str) -> Result<Value, Unconverted> {
+        let from = object::api_version(object);
+        for (word, version) in [("to", to), ("from", from)] {
+            if !custom.versions.contains_key(version) {
+                let why = convert::no_version(word, version);
+                return Err(Unconverted::Failed(why));
+            }
+        }
+        let converter = custom.converted.as_ref().map(|one| &one.converter);
+        match converter.filter(|one| from != to && !one.changes_version_alone()) {
+            Some(_) => self.converted(object, to),
+            None => {
+                let mut object = object.clone();
+                object::set_type(&mut object, to, self.resource.kind.kind());
+                Ok(object)
+            }
+        }
+    }
+
     /// What the converter made of an object. If it was not asked yet, it will be.
-    fn converted(&self, object: &Value, api_version: &str) -> Option<Value> {
+    fn converted(&self, object: &Value, api_version: &str) -> Result<Value, Unconverted> {
         let mut all = self.conversions.lock();
         let mut known = all.iter();
         let is_it = |one: &&Conversion| one.api_version == api_version && one.object == *object;
+        let unasked = || Unconverted::Failed("the converter was not asked yet".into());
         if let Some(found) = known.find(is_it) {
-            return found.result.clone();
+            let result = found.result.clone().ok_or_else(unasked)?;
+            return result.map_err(Unconverted::Failed);
         }
         all.push(Conversion {
             object: object.clone(),
             api_version: api_version.to_owned(),
             result: None,
         });
-        None
+        Err(unasked())
     }
 
     /// Asks the converter for what is missing; false if nothing is.
-    async fn convert_missing(&self) -> Result<bool, Status> {
+    async fn convert_missing(&self) -> bool {
         let mut all = std::mem::take(&mut *self.conversions.lock());
         let mut asked = false;
-        for one in &mut all {
-            let to = self.of(&one.api_version);
-            let (None, Some(served)) = (&one.result, to.and_then(|to| to.converted())) else {
-                continue;
-            };
-            one.result = Some(served.convert(one.object.clone()).await?);
-            asked = true;
+        if let Some(converted) = self.resource.converted() {
+            for one in all.iter_mut().filter(|one| one.result.is_none()) {
+                let converter = &converted.converter;
+                let result = converter.convert_whole(&one.object, &one.api_version).await;
+                one.result = Some(result.map_err(|status| status.message));
+                asked = true;
+            }
         }
         *self.conversions.lock() = all;
-        Ok(asked)
+        asked
     }
 }
 
 impl Versions for Kinds {
     fn typing(&self, api_version: &str) -> Option<&dyn Typing> {
-        let resource = self.of(api_version)?;
-        Some(match (&resource.custom, resource.schema()) {
-            (None, _) => resource.kind.message(),
-            (Some(_), Some(schema)) => schema.typing(),
-            (Some(_), None) => &Deduced,
+        let Some(custom) = &self.resource.custom else {
+            return Some(self.of(api_version)?.kind.message());
+        };
+        let version = custom.versions.get(api_version)?;
+        Some(match &version.schema {
+            Some(schema) => schema.typing(),
+            None => &Deduced,
         })
     }
 
@@ -164,14 +193,36 @@ impl Versions for Kinds {
         empty
     }
 
-    fn convert(&self, object: &Value, api_version: &str) -> Option<Value> {
-        if self.of(api_version)?.converted().is_some() {
-            return self.converted(object, api_version);
+    fn convert(&self, object: &Value, api_version: &str) -> Result<Value, Unconverted> {
+        if let Some(custom) = &self.resource.custom {
+            // By way of the request's version, as Kubernetes does.
+            let object = self.custom(custom, object, &self.resource.kind.api_version())?;
+            return self.custom(custom, &object, api_version);
         }
-        let from = self.of(object::api_version(object))?;
+        let to = self.of(api_version).ok_or(Unconverted::Unknown)?;
+        let from = self.of(object::api_version(object));
+        let from = from.ok_or(Unconverted::Unknown)?;
         let stored = convert::to_stored(from, object.clone());
-        let served = convert::to_served(self.of(api_version)?, &Arc::new(stored));
-        Some(Arc::unwrap_or_clone(served))
+        let served = convert::to_served(to, &Arc::new(stored));
+        // With the fields that Go always has.
+        let decoded = strict::prune(&served, to.kind.message());
+        let mut decoded = decoded.map_err(|strict::Error(why)| Unconverted::Failed(why))?;
+        object::set_type(&mut decoded.object, api_version, to.kind.kind());
+        Ok(decoded.object)
+    }
+
+    fn resets(&self, api_version: &str) -> bool {
+        let Some(custom) = &self.resource.custom else {
+            return true;
+        };
+        // What a status cannot change is known of all versions, what other writes cannot change
+        // only of their own.
+        if self.of_status {
+            let version = custom.versions.get(api_version);
+            version.is_some_and(|version| version.has_status)
+        } else {
+            api_version == self.resource.kind.api_version()
+        }
     }
 }
 
@@ -186,8 +237,8 @@ impl Versions for Scales {
         empty
     }
 
-    fn convert(&self, object: &Value, api_version: &str) -> Option<Value> {
-        (object::api_version(object) == api_version).then(|| object.clone())
+    fn convert(&self, _object: &Value, _api_version: &str) -> Result<Value, Unconverted> {
+        Err(Unconverted::Unknown)
     }
 }
 
@@ -195,7 +246,7 @@ impl Writer<'_> {
     /// Writes the managers into `new`, which an update makes of `live`; `None` for a new object.
     /// If that fails, the object has no managers, as in Kubernetes: they must not stop a write.
     pub(crate) async fn manage(&self, subresource: &str, live: Option<&Value>, new: &mut Value) {
-        let kinds = self.kinds();
+        let kinds = self.kinds(subresource);
         let empty;
         let live = match live {
             Some(live) => live,
@@ -228,7 +279,7 @@ impl Writer<'_> {
     ) -> Result<(Value, Vec<String>), Status> {
         let kind = &self.resource.kind;
         config.check_type(&kind.api_version(), kind.kind())?;
-        let kinds = self.kinds();
+        let kinds = self.kinds(subresource);
         let empty = live.is_none().then(|| kinds.empty());
         let live = live.or(empty.as_ref()).unwrap_or(&Value::Null);
         let applied = self
@@ -262,7 +313,7 @@ impl Writer<'_> {
     /// The Scale of an object as field managers see it: with the managers of its replicas.
     pub(crate) fn managed_scale(&self, parent: &Value, scale: &mut Value) {
         let managers = Managers::of(parent).unwrap_or_default();
-        let kinds = self.kinds();
+        let kinds = self.kinds("scale");
         apply::to_scale(&managers, |version| replicas(&kinds, version)).write(scale);
     }
 
@@ -291,7 +342,7 @@ impl Writer<'_> {
     /// Writes the managers of a Scale into its parent.
     pub(crate) fn manage_parent(&self, scale: &Value, parent: &mut Value) {
         let (of_parent, of_scale) = (Managers::of(parent), Managers::of(scale));
-        let kinds = self.kinds();
+        let kinds = self.kinds("scale");
         let version = self.resource.kind.api_version();
         let merged = apply::to_parent(
             &of_parent.unwrap_or_default(),
@@ -318,8 +369,7 @@ impl Writer<'_> {
     ) -> Result<T, apply::Error> {
         loop {
             let result = self.with_write(kinds, subresource, &run);
-            let asked = kinds.convert_missing().await;
-            if !asked.map_err(|status| apply::Error::Failed(status.message))? {
+            if !kinds.convert_missing().await {
                 return result;
             }
         }
@@ -346,17 +396,21 @@ impl Writer<'_> {
         })
     }
 
-    fn kinds(&self) -> Kinds {
+    fn kinds(&self, subresource: &str) -> Kinds {
         let resource = Arc::clone(&self.resource);
         let catalogue = self.registry.reader.reflector.catalogue();
         let same = |one: &&Arc<Resource>| match (&one.storage, &resource.storage) {
-            (Some(a), Some(b)) => a.id == b.id && one.kind != resource.kind,
+            (Some(a), Some(b)) => {
+                let same_group = one.kind.group() == resource.kind.group();
+                a.id == b.id && same_group && one.kind != resource.kind
+            }
             _ => false,
         };
         let mut all = vec![Arc::clone(&resource)];
         all.extend(catalogue.resources().iter().filter(same).cloned());
         Kinds {
             resource,
+            of_status: subresource == "status",
             all,
             conversions: Mutex::default(),
         }
@@ -372,16 +426,17 @@ pub(crate) fn fits_without_managers(error: &Status, object: &mut Value) -> bool 
 
 /// Where a version has its number of replicas.
 fn replicas(kinds: &Kinds, api_version: &str) -> Replicas {
-    let Some(resource) = kinds.of(api_version) else {
-        return Replicas::Unknown;
+    let Some(custom) = &kinds.resource.custom else {
+        return match kinds.of(api_version) {
+            Some(_) => Replicas::At(["spec", "replicas"].map(Into::into).into()),
+            None => Replicas::Unknown,
+        };
     };
-    let custom = resource.custom.as_ref();
-    let path = match custom.map(|custom| &custom.scale) {
-        None => vec!["spec", "replicas"],
-        Some(None) => return Replicas::Nowhere,
-        Some(Some(scale)) => scale.spec_replicas.iter().map(String::as_str).collect(),
-    };
-    Replicas::At(path.into_iter().map(Into::into).collect())
+    match custom.versions.get(api_version).map(|one| &one.replicas) {
+        None => Replicas::Unknown,
+        Some(None) => Replicas::Nowhere,
+        Some(Some(path)) => Replicas::At(path.iter().map(|key| key.as_str().into()).collect()),
+    }
 }
 
 /// An object of a kind without fields, as Go shows it.

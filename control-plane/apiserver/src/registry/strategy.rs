@@ -8,11 +8,14 @@
 mod cluster;
 mod core_group;
 mod custom;
+mod devices;
 mod job;
 mod namespace;
 mod pod;
 #[cfg(test)]
 mod tests;
+mod volume;
+mod warnings;
 mod workload;
 
 use std::collections::HashMap;
@@ -73,17 +76,25 @@ pub(crate) struct Strategy {
     pub(crate) set_requester: fn(&User, &mut Value),
     /// What an update keeps or gets, given the old state and the new one.
     pub(crate) prepare_for_update: fn(&Value, &mut Value),
+    /// What an update of the status gets, given the old state and the new one.
+    pub(crate) prepare_for_status_update: fn(&Value, &mut Value),
+    /// A new object without labels has those of its template, also those that the server adds.
+    pub(crate) borrows_labels: bool,
     /// What field managers cannot own through a path besides the usual: the subresource, empty for
     /// the object itself, and the fields that such a write cannot change.
     pub(crate) resets: &'static [(&'static str, Kept)],
     /// Subresources through which only a part of the object is written, and how.
     pub(crate) subresources: &'static [Subresource],
     pub(crate) rules: Rules,
+    /// What every response warns of: the kind is deprecated.
+    pub(crate) deprecated: Option<&'static str>,
     /// What to warn of when an object is created, though it keeps the rules.
     pub(crate) warnings_on_create: fn(&Value) -> Option<String>,
     /// What is decided about a request depends on the objects, so the next request after a write
     /// has to be served with what was written.
     pub(crate) decides_about_requests: bool,
+    /// What to warn of when an object is created or changed, though it keeps the rules.
+    pub(crate) warnings: fn(&Value) -> Vec<String>,
     /// What an object is stored without.
     pub(crate) without_effect: fn(&Value) -> Option<&'static str>,
     /// How a field selector is refused that names an unknown field.
@@ -123,8 +134,14 @@ pub(crate) enum Stored {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Generation {
     Never,
+    /// It is 1 forever.
+    OfCreation,
     /// When anything but metadata and status changes.
     OfSpec,
+    /// The same, but a new object has none.
+    OfUpdates,
+    /// When anything changes, labels included.
+    OfAll,
     /// When annotations change, too: others inherit them.
     OfSpecAndAnnotations,
     /// When anything but metadata changes, the status included.
@@ -177,10 +194,14 @@ pub(crate) const DEFAULT: Strategy = Strategy {
     prepare_for_create: |_| {},
     set_requester: |_, _| {},
     prepare_for_update: |_, _| {},
+    prepare_for_status_update: |_, _| {},
+    borrows_labels: false,
     resets: &[],
     subresources: &[],
     rules: Rules::DEFAULT,
+    deprecated: None,
     warnings_on_create: |_| None,
+    warnings: |_| Vec::new(),
     decides_about_requests: false,
     without_effect: |_| None,
     unknown_field: UnknownField::MetadataAlone,

@@ -14,7 +14,7 @@ use machinery::structural::Schema;
 use parking_lot::RwLock;
 
 use super::convert::{Conversion, ConvertedVersion};
-use super::custom::Custom;
+use super::custom::{Custom, Schemas};
 use super::fields::Selectable;
 
 /// Where all objects are.
@@ -54,6 +54,9 @@ pub(crate) struct Storage {
     pub(crate) keeps_version: bool,
     /// The fields of the stored version that selectors may name.
     pub(crate) selectable: Selectable,
+    /// What the fields of a custom resource are, in each version. Objects lose the others when they
+    /// are read, and get defaults.
+    schemas: Schemas,
 }
 
 /// Tells collections apart. A collection that comes after another with the same prefix is another.
@@ -176,12 +179,13 @@ impl Storage {
             custom: false,
             keeps_version: false,
             selectable,
+            schemas: Schemas::new(),
             kind,
         }
     }
 
     /// The collection of a custom resource, held in memory and stored in this version.
-    pub(crate) fn custom(kind: Arc<Kind>, selectable: Selectable) -> Storage {
+    pub(crate) fn custom(kind: Arc<Kind>, selectable: Selectable, schemas: Schemas) -> Storage {
         Storage {
             id: StorageId::next(),
             prefix: format!("{ROOT}{}/{}/", kind.group(), kind.plural()).into(),
@@ -190,16 +194,36 @@ impl Storage {
             custom: true,
             keeps_version: false,
             selectable,
+            schemas,
             kind,
         }
     }
 
     /// The collection of a custom resource whose versions have different fields: each object is in
     /// the version that it was stored in.
-    pub(crate) fn converted(kind: Arc<Kind>, selectable: Selectable) -> Storage {
+    pub(crate) fn converted(kind: Arc<Kind>, selectable: Selectable, schemas: Schemas) -> Storage {
         Storage {
             keeps_version: true,
-            ..Storage::custom(kind, selectable)
+            ..Storage::custom(kind, selectable, schemas)
+        }
+    }
+
+    /// What the fields of an object in a version are; `None` if it keeps them all.
+    pub(crate) fn schema(&self, api_version: &str) -> Option<&Schema> {
+        let found = match self.schemas.get(api_version) {
+            // All versions are alike, and it may be in one that the definition had before.
+            None if !self.keeps_version => self.schemas.values().next(),
+            found => found,
+        };
+        found?.as_deref()
+    }
+
+    /// True if objects are read alike by these schemas. All versions are alike already.
+    pub(crate) fn reads_like(&self, schemas: &Schemas) -> bool {
+        let first = |schemas: &Schemas| schemas.values().next().cloned().flatten();
+        match (first(&self.schemas), first(schemas)) {
+            (Some(one), Some(other)) => one.keeps_like(&other),
+            (one, other) => one.is_some() == other.is_some(),
         }
     }
 

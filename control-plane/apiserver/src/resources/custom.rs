@@ -83,15 +83,28 @@ pub struct Column {
 /// The schema of each version by its `apiVersion`; `None` for a version that keeps all fields.
 pub(crate) type Schemas = BTreeMap<String, Option<Arc<Schema>>>;
 
+/// What field managers need of each version, served or not, by its `apiVersion`.
+pub(crate) type Versions = BTreeMap<String, OneVersion>;
+
+/// What field managers need of a version.
+#[derive(Debug)]
+pub(crate) struct OneVersion {
+    /// What the fields are; `None` for a version that keeps them all.
+    pub(crate) schema: Option<Arc<Schema>>,
+    /// It is served or stored, and the status is written through a path of its own.
+    pub(crate) has_status: bool,
+    /// Where the number of replicas is; `None` without the subresource `scale`.
+    pub(crate) replicas: Option<Vec<String>>,
+}
+
 /// What is particular about a resource that the table does not have.
 #[derive(Debug)]
 pub(crate) struct Custom {
+    pub(crate) versions: Arc<Versions>,
     /// What the fields are; `None` for a resource that keeps them all.
     pub(crate) schema: Option<Arc<Schema>>,
     /// Converts the objects if versions have different fields.
     pub(crate) converted: Option<ConvertedVersion>,
-    /// Objects may get defaults when they are read: they may be older than the schema.
-    pub(crate) fills_in: bool,
     /// No objects may be created.
     pub(crate) terminating: bool,
     pub(crate) scale: Option<ScalePaths>,
@@ -116,7 +129,8 @@ const COLUMN_TYPES: [&str; 5] = ["integer", "number", "string", "boolean", "date
 
 impl Definition {
     /// The resources of the served versions, the preferred version first. They keep the collection
-    /// that they had before, unless it cannot hold their objects; nothing else is changed yet.
+    /// that they had before, unless it cannot hold their objects or reads them by another schema;
+    /// nothing else is changed yet.
     /// All versions have the same fields.
     pub(crate) fn resources(
         &self,
@@ -136,28 +150,35 @@ impl Definition {
         self.check()?;
         let stored = self.stored()?;
         let keeps_version = converter.is_some();
-        let storage = match before.filter(|before| self.fits(before, keeps_version)) {
-            Some(before) => Arc::clone(before),
-            None if keeps_version => {
-                Arc::new(Storage::converted(self.kind(stored), selectable(stored)))
-            }
-            None => Arc::new(Storage::custom(self.kind(stored), selectable(stored))),
+        let fits = |before: &&Arc<Storage>| {
+            self.fits(before, keeps_version) && (keeps_version || before.reads_like(schemas))
         };
+        let new = if keeps_version {
+            Storage::converted
+        } else {
+            Storage::custom
+        };
+        let storage = match before.filter(fits) {
+            Some(before) => Arc::clone(before),
+            None => Arc::new(new(self.kind(stored), selectable(stored), schemas.clone())),
+        };
+        let versions = Arc::new(self.known(schemas)?);
         let mut served: Vec<&Version> = self.versions.iter().filter(|one| one.served).collect();
         served.sort_by(|a, b| name::compare_versions(&b.name, &a.name));
         let resources = served.into_iter().map(|version| {
             let kind = self.kind(version);
             let is_stored = version.name == storage.kind.version();
-            let fills_in = version.schema.as_ref().is_some_and(may_fill_in);
             let custom = Custom {
+                versions: Arc::clone(&versions),
                 schema: schemas.get(&kind.api_version()).cloned().flatten(),
                 converted: converter.map(|converter| ConvertedVersion {
                     converter: Arc::clone(converter),
-                    view: Arc::new(Storage::custom(Arc::clone(&kind), selectable(version))),
-                    fills_in,
+                    view: Arc::new(Storage::custom(
+                        Arc::clone(&kind),
+                        selectable(version),
+                        Schemas::new(),
+                    )),
                 }),
-                // What is converted has its defaults.
-                fills_in: fills_in && converter.is_none(),
                 terminating: self.terminating,
                 scale: self.scale(version)?,
                 deprecated: version.deprecated.clone(),
@@ -179,6 +200,19 @@ impl Definition {
         let all = self.versions.iter().map(|version| {
             let api_version = format!("{}/{}", self.group, version.name);
             Ok((api_version, self.schema(version)?.map(Arc::new)))
+        });
+        all.collect()
+    }
+
+    fn known(&self, schemas: &Schemas) -> Result<Versions, Status> {
+        let all = self.versions.iter().map(|version| {
+            let api_version = format!("{}/{}", self.group, version.name);
+            let one = OneVersion {
+                schema: schemas.get(&api_version).cloned().flatten(),
+                has_status: version.status && (version.served || version.stored),
+                replicas: self.scale(version)?.map(|scale| scale.spec_replicas),
+            };
+            Ok((api_version, one))
         });
         all.collect()
     }
@@ -313,12 +347,6 @@ impl Definition {
             vec![cause],
         )
     }
-}
-
-/// Whether a schema may have defaults. A property of that name counts, too: then objects are only
-/// read more slowly.
-fn may_fill_in(schema: &Value) -> bool {
-    schema.to_string().contains("\"default\":")
 }
 
 fn selectable(version: &Version) -> Arc<[Field]> {

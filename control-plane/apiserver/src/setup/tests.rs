@@ -13,8 +13,8 @@ fn settings(serving: Serving) -> Settings {
         service_cidr: "10.0.0.0/24".to_owned(),
         client_authority: None,
         token_file: None,
-        anonymous: true,
-        modes: vec![Mode::Rbac],
+        anonymous: Some(true),
+        authorization: Authorization::of(&[Mode::Rbac]),
         accounts: Accounts::default(),
         further: Further::default(),
     }

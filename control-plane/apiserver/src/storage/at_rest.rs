@@ -13,6 +13,7 @@
 mod cipher;
 mod config;
 mod kms;
+pub(crate) mod metrics;
 mod provider;
 mod rules;
 mod signals;
@@ -30,6 +31,7 @@ use machinery::status::Status;
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
+use crate::basics::reloads;
 use rules::Rules;
 use signals::Signals;
 
@@ -74,6 +76,7 @@ impl AtRest {
     /// Reads a configuration file. With `reload`, [`AtRest::follow`] reads it again.
     pub async fn read(path: &Path, reload: bool) -> Result<AtRest, String> {
         let text = read(path)?;
+        reloads::ENCRYPTION.uses(&text);
         let at_rest = AtRest {
             file: reload.then(|| Changing {
                 path: path.to_owned(),
@@ -94,15 +97,17 @@ impl AtRest {
         loop {
             tokio::time::sleep(READ_EVERY).await;
             match self.read_again(file).await {
-                Ok(is_new) => {
+                Ok(newer) => {
                     told.clear();
-                    if is_new {
+                    if let Some(text) = newer {
+                        reloads::ENCRYPTION.succeeded(&text);
                         let path = file.path.display();
                         tracing::info!(%path, "the encryption configuration was read again");
                     }
                 }
                 Err(why) if why == told => {}
                 Err(why) => {
+                    reloads::ENCRYPTION.failed();
                     tracing::error!(
                         why,
                         "the encryption configuration cannot be used: the old one holds"
@@ -113,12 +118,12 @@ impl AtRest {
         }
     }
 
-    /// Takes the file if it changed.
-    async fn read_again(&self, file: &Changing) -> Result<bool, String> {
+    /// Takes the file if it changed; returns its text then.
+    async fn read_again(&self, file: &Changing) -> Result<Option<String>, String> {
         let text = read(&file.path)?;
         let digest = digest_of(&text);
         if *file.seen.read() == digest {
-            return Ok(false);
+            return Ok(None);
         }
         let rules = parse(&file.path, &text, &self.signals).await?;
         // With a plugin that fails, writes would fail from here on.
@@ -127,7 +132,7 @@ impl AtRest {
         *file.seen.write() = digest;
         // After the rules: what is opened meanwhile looks older than it is, never newer.
         self.signals.changed();
-        Ok(true)
+        Ok(Some(text))
     }
 
     /// The state of the KMS plugins; `None` if there are none and none can come.
@@ -161,7 +166,7 @@ impl AtRest {
         let Some(providers) = rules.of(kind.group(), kind.plural()) else {
             return Ok(value);
         };
-        let sealed = providers.seal(key, value).await;
+        let sealed = providers.seal(&resource(kind), key, value).await;
         sealed.map_err(|why| Status::internal(&format!("unable to encrypt key {key:?}: {why}")))
     }
 
@@ -176,7 +181,7 @@ impl AtRest {
         let generation = self.generation();
         let rules = Arc::clone(&self.rules.read());
         let opened = match rules.of(kind.group(), kind.plural()) {
-            Some(providers) => providers.open(key, value).await,
+            Some(providers) => providers.open(&resource(kind), key, value).await,
             None if value.starts_with(SEALED) => {
                 Err("identity transformer tried to read encrypted data".to_owned())
             }
@@ -194,6 +199,14 @@ impl AtRest {
         })?;
         let sealing = Sealing { generation, stale };
         Ok(Opened { value, sealing })
+    }
+}
+
+/// The resource of a kind as Kubernetes writes it.
+fn resource(kind: &Kind) -> String {
+    match kind.group() {
+        "" => kind.plural().to_owned(),
+        group => format!("{}.{group}", kind.plural()),
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use machinery::status::Status;
-use machinery::{defaults, object, protobuf};
+use machinery::{apply, defaults, object, protobuf};
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::Value;
 
@@ -19,6 +19,15 @@ pub(crate) struct Entry {
     pub(crate) object: Arc<Value>,
     /// Where it was read; `None` for an object that a request made.
     pub(crate) source: Option<Arc<Stored>>,
+}
+
+/// A value of the store, decoded.
+pub(crate) struct Decoded {
+    pub(crate) entry: Entry,
+    /// The `apiVersion` that it was written in, of custom resources.
+    pub(crate) written_in: Option<Box<str>>,
+    /// The store has other fields than the object.
+    pub(crate) is_renewed: bool,
 }
 
 impl Entry {
@@ -36,21 +45,30 @@ impl Entry {
         }
     }
 
-    /// True if the store has it in another version than it would be written in now, or sealed
-    /// otherwise, and the object does not show that.
+    /// The same for an object that was written at this revision: as it would be read now. A custom
+    /// resource has defaults even where the write took something away, such as its status.
+    pub(crate) fn written(storage: &Storage, revision: i64, mut object: Value) -> Entry {
+        if let Some(schema) = storage.schema(object::api_version(&object)) {
+            schema.default(&mut object);
+        }
+        Entry::new(revision, object)
+    }
+
+    /// True if the store has it in another version or with other fields than it would be written
+    /// now, or sealed otherwise, and the object does not show that.
     pub(crate) fn is_outdated(&self) -> bool {
         let source = self.source.as_ref();
         source.is_some_and(|stored| stored.is_outdated())
     }
 
-    /// Decodes a value of the store, protobuf or JSON. Also returns the `apiVersion` that it was
-    /// written in, of custom resources.
+    /// Decodes a value of the store, protobuf or JSON. A custom resource has the fields and defaults
+    /// of the present schema, whichever it was written with.
     pub(crate) fn decode(
         storage: &Storage,
         key: &str,
         value: &[u8],
         revision: i64,
-    ) -> Result<(Entry, Option<Box<str>>), Status> {
+    ) -> Result<Decoded, Status> {
         let object = if value.starts_with(&protobuf::MAGIC) {
             protobuf::decode_as(value, storage.kind.message()).map_err(|e| e.to_string())
         } else {
@@ -61,9 +79,11 @@ impl Entry {
                 "the store's {key:?} of revision {revision}: {why}"
             ))
         })?;
-        let mut written_in = None;
+        let (mut written_in, mut is_renewed) = (None, false);
         if storage.custom {
             written_in = Some(object::api_version(&object).into());
+            let schema = storage.schema(object::api_version(&object));
+            is_renewed = schema.is_some_and(|schema| schema.renew(&mut object));
         }
         if storage.custom && !storage.keeps_version {
             // It may have been stored in a version that was the stored one before.
@@ -74,7 +94,11 @@ impl Entry {
             );
         }
         defaults::name_kinds(storage.kind.group(), storage.kind.kind(), &mut object);
-        Ok((Entry::new(revision, object), written_in))
+        Ok(Decoded {
+            entry: Entry::new(revision, object),
+            written_in,
+            is_renewed,
+        })
     }
 }
 
@@ -134,8 +158,10 @@ impl Serialize for InOrder<'_> {
         let is_status = object.get("kind").is_some_and(|kind| kind == "Status");
         let rest: &[&str] = if is_status { &OF_STATUS } else { &[] };
         for key in FIRST.iter().chain(rest).copied() {
-            if let Some(value) = object.get(key) {
-                map.serialize_entry(key, value)?;
+            match object.get(key) {
+                Some(value) if key == "metadata" => map.serialize_entry(key, &Metadata(value))?,
+                Some(value) => map.serialize_entry(key, value)?,
+                None => {}
             }
         }
         for (key, value) in object
@@ -145,5 +171,79 @@ impl Serialize for InOrder<'_> {
             map.serialize_entry(key, value)?;
         }
         map.end()
+    }
+}
+
+/// Writes metadata with the fields of managers in Kubernetes' order.
+struct Metadata<'a>(&'a Value);
+
+impl Serialize for Metadata<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        const MANAGERS: &str = "managedFields";
+        let fields = self.0.as_object();
+        let Some(fields) = fields.filter(|fields| fields.contains_key(MANAGERS)) else {
+            return self.0.serialize(serializer);
+        };
+        let mut map = serializer.serialize_map(Some(fields.len()))?;
+        for (key, value) in fields {
+            match value.as_array().filter(|_| key == MANAGERS) {
+                Some(all) => map.serialize_entry(key, &all.iter().map(Manager).collect::<Vec<_>>()),
+                None => map.serialize_entry(key, value),
+            }?;
+        }
+        map.end()
+    }
+}
+
+/// An entry of `metadata.managedFields`.
+struct Manager<'a>(&'a Value);
+
+impl Serialize for Manager<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Value::Object(fields) = self.0 else {
+            return self.0.serialize(serializer);
+        };
+        let mut map = serializer.serialize_map(Some(fields.len()))?;
+        for (key, value) in fields {
+            if key == "fieldsV1" {
+                map.serialize_entry(key, &apply::InOrder(value))?;
+            } else {
+                map.serialize_entry(key, value)?;
+            }
+        }
+        map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn fields_of_managers_are_in_kubernetes_order() {
+        let keys = [
+            ".",
+            r#"k:{"containerPort":443,"protocol":"TCP"}"#,
+            r#"k:{"containerPort":80,"protocol":"TCP"}"#,
+            "v:10",
+            "v:9",
+        ];
+        let fields: Value = keys
+            .iter()
+            .map(|key| ((*key).to_owned(), json!({})))
+            .collect();
+        let object = json!({"kind": "K", "metadata": {
+            "name": "n", "managedFields": [{"manager": "m", "fieldsV1": {"f:ports": fields}}]}});
+        let (text, metadata) = to_json_with_metadata(&object);
+        let text = String::from_utf8(text.to_vec()).unwrap();
+        let places = [0, 2, 1, 4, 3].map(|at| {
+            let key = Value::from(keys[at]).to_string();
+            text.find(&key).unwrap()
+        });
+        assert!(places.is_sorted(), "{text}");
+        let metadata: Value = serde_json::from_str(&text[metadata]).unwrap();
+        assert_eq!(metadata, object["metadata"]);
     }
 }

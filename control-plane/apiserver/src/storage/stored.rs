@@ -62,6 +62,8 @@ pub(crate) struct Stored {
     pub(crate) revision: i64,
     /// The `apiVersion` that it was written in, of custom resources.
     written_in: Option<Box<str>>,
+    /// The store has other fields, of an earlier schema.
+    is_renewed: bool,
     sealing: Sealing,
     body: Body,
     text: OnceLock<Text>,
@@ -127,18 +129,19 @@ impl Stored {
         let (api_version, version) = (storage.kind.api_version(), revision.to_string());
         let named = (api_version.as_str(), storage.kind.kind());
         let message = storage.kind.message();
-        let mut written_in = None;
+        let (mut written_in, mut is_renewed) = (None, false);
         let body = match Canonical::with_version(value, named, message, &version) {
             Some(bytes) => Body::Protobuf(bytes.into()),
             None => {
                 let decoded = Entry::decode(storage, key, value, revision)?;
-                written_in = decoded.1;
+                (written_in, is_renewed) = (decoded.written_in, decoded.is_renewed);
                 let is_protobuf = value.starts_with(&protobuf::MAGIC);
-                Body::of(storage, &decoded.0.object, is_protobuf)
+                Body::of(storage, &decoded.entry.object, is_protobuf)
             }
         };
         let mut stored = Stored::with_body(Arc::clone(storage), key.into(), revision, body);
         stored.written_in = written_in;
+        stored.is_renewed = is_renewed;
         Ok(stored)
     }
 
@@ -148,6 +151,7 @@ impl Stored {
             key,
             revision,
             written_in: None,
+            is_renewed: false,
             sealing: Sealing::default(),
             body,
             text: OnceLock::new(),
@@ -205,6 +209,7 @@ impl Stored {
         let key = Arc::clone(&self.key);
         let mut at = Stored::with_body(Arc::clone(&self.storage), key, revision, body);
         at.written_in.clone_from(&self.written_in);
+        at.is_renewed = self.is_renewed;
         at.sealing = self.sealing;
         at.is_view = self.is_view;
         Ok(at)
@@ -242,13 +247,13 @@ impl Stored {
         Ok(Arc::new(entry))
     }
 
-    /// True if the store has it in another version than it would be written in now, or sealed
-    /// otherwise, and the object in memory does not show that.
+    /// True if the store has it in another version or with other fields than it would be written
+    /// now, or sealed otherwise, and the object in memory does not show that.
     pub(crate) fn is_outdated(&self) -> bool {
         let written = self.written_in.as_deref();
         let in_other_version = !self.storage.keeps_version
             && written.is_some_and(|written| *written != *self.storage.stored_in());
-        in_other_version || self.sealing.stale
+        in_other_version || self.is_renewed || self.sealing.stale
     }
 
     /// True if the rules by which it was opened are still those of the store: only then it is known

@@ -77,10 +77,9 @@ pub(crate) async fn of_entry(resource: &Resource, entry: &Entry) -> Result<Arc<V
     }
 }
 
-/// True if an object needs no view: the collection has it in the version of the view,
-/// with all defaults.
+/// True if an object needs no view: the collection has it in the version of the view.
 fn is_in(served: &ConvertedVersion, stored: &Stored) -> bool {
-    stored.is_view() || !served.fills_in && stored.is_written_in(&served.view.kind)
+    stored.is_view() || stored.is_written_in(&served.view.kind)
 }
 
 /// How many of the objects fit into one call, at least one.

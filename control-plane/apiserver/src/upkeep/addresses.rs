@@ -17,9 +17,9 @@ use machinery::status::Status;
 use machinery::time::Timestamp;
 use serde_json::Value;
 
-use crate::basics::cidr::Cidr;
 use crate::basics::clock;
 use crate::registry::Registry;
+use crate::registry::allocate::ranges::Ranges;
 use crate::registry::allocate::{self, MANAGED_BY};
 
 /// How long to wait between two turns, as in Kubernetes.
@@ -112,14 +112,12 @@ fn is_left_over(address: &Value, used: &BTreeSet<(&str, Owner)>, now: Timestamp)
     is_ours && is_old && allocate::parent(address).is_some_and(|owner| !is_used(owner))
 }
 
-/// Reserves the address that a service has, if it is one of the range.
+/// Reserves the address that a service has, if it is in one of the ranges.
 async fn reserve(registry: &Registry, service: &Value) -> Result<(), Status> {
     let address = object::text(service, &["spec", "clusterIP"]);
-    let range = Cidr::parse(&registry.settings.service_cidr);
+    let ranges = Ranges::of(registry)?;
     let parsed: Option<Ipv4Addr> = address.parse().ok();
-    let Some(parsed) =
-        parsed.filter(|one| range.as_ref().is_some_and(|range| range.contains(*one)))
-    else {
+    let Some(parsed) = parsed.filter(|one| ranges.contains(*one)) else {
         return Ok(());
     };
     if allocate::take(registry, parsed, service).await?.is_some() {

@@ -21,7 +21,7 @@ use machinery::object;
 use machinery::status::Status;
 use serde_json::Value;
 
-use crate::resources::convert::{Converted, Converter};
+use crate::resources::convert::{Converted, Converter, Whole, no_version};
 use crate::resources::custom::Schemas;
 use crate::storage::reader::Reader;
 use crate::storage::reflector::Reflector;
@@ -144,6 +144,24 @@ impl Converter for Webhook {
     fn convert<'a>(&'a self, objects: Vec<Value>, api_version: &'a str) -> Converted<'a> {
         Box::pin(self.run(objects, api_version))
     }
+
+    fn convert_whole<'a>(&'a self, object: &'a Value, api_version: &'a str) -> Whole<'a> {
+        Box::pin(async move {
+            if is_empty(object) {
+                let mut object = object.clone();
+                let kind = object::kind(&object).to_owned();
+                object::set_type(&mut object, api_version, &kind);
+                return Ok(object);
+            }
+            let mut converted = self.ask(&[object], api_version).await?;
+            let none = || failed("a conversion of one object has no result".into());
+            converted.pop().ok_or_else(none)
+        })
+    }
+
+    fn changes_version_alone(&self) -> bool {
+        false
+    }
 }
 
 /// Refuses to convert to a version that the definition does not have.
@@ -151,16 +169,14 @@ fn check_target(schemas: &Schemas, to: &str) -> Result<(), Status> {
     if schemas.contains_key(to) {
         return Ok(());
     }
-    let why = format!("request to convert CR to an invalid group/version: {to}");
-    Err(failed(why))
+    Err(failed(no_version("to", to)))
 }
 
 /// Gives an object the defaults of its version, and takes what that version does not have.
 fn complete(schemas: &Schemas, object: &mut Value) -> Result<(), Status> {
     let version = object::api_version(object);
     let Some(schema) = schemas.get(version) else {
-        let why = format!("request to convert CR from an invalid group/version: {version}");
-        return Err(failed(why));
+        return Err(failed(no_version("from", version)));
     };
     if let Some(schema) = schema {
         schema.prune(object);

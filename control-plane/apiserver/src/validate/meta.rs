@@ -71,6 +71,16 @@ fn changed(old: &Value, new: &Value) -> Causes {
             causes.push(Cause::forbidden("metadata.finalizers", &why));
         }
     }
+    let grace = ["metadata", "deletionGracePeriodSeconds"];
+    if let Some(given) = object::at(new, &grace)
+        && object::at(old, &grace) != Some(given)
+    {
+        causes.push(Cause::invalid(
+            &grace.join("."),
+            given,
+            "field is immutable",
+        ));
+    }
     causes.extend(maps(new));
     causes.extend(owners(new));
     causes
@@ -132,6 +142,11 @@ fn owners(object: &Value) -> Causes {
                 causes.push(Cause::invalid(&format!("{FIELD}.{key}"), &"".into(), why));
             }
         }
+        if is_unversioned(text("apiVersion")) {
+            let shown = text("apiVersion").into();
+            let field = format!("{FIELD}.apiVersion");
+            causes.push(Cause::invalid(&field, &shown, "version must not be empty"));
+        }
         if (text("apiVersion"), text("kind")) == ("v1", "Event") {
             let why = "/v1, Kind=Event is disallowed from being an owner";
             causes.push(Cause::invalid_shown(FIELD, &owner_shown(owner), why));
@@ -152,6 +167,11 @@ fn owners(object: &Value) -> Causes {
         causes.push(Cause::invalid_shown(FIELD, &shown, &why));
     }
     causes
+}
+
+/// True if a text that is not empty has no version of a group.
+fn is_unversioned(api_version: &str) -> bool {
+    api_version.ends_with('/') || api_version.matches('/').count() > 1
 }
 
 /// An owner in the order of Go's fields.

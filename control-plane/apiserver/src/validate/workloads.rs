@@ -7,4 +7,5 @@ pub(crate) mod pod;
 pub(crate) mod policy;
 pub(crate) mod priority;
 pub(crate) mod rolling;
+pub(crate) mod runtime_class;
 pub(crate) mod workload;

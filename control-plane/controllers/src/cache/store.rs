@@ -269,7 +269,9 @@ macro_rules! known {
     ($($type:ty),* $(,)?) => { $(impl Known for $type {})* };
 }
 
-use k8s_openapi::api::{apps, coordination, core, discovery, policy, resource, storage};
+use k8s_openapi::api::{
+    apps, coordination, core, discovery, networking, policy, resource, storage,
+};
 known![
     apps::v1::Deployment,
     apps::v1::ReplicaSet,
@@ -283,6 +285,8 @@ known![
     core::v1::Service,
     core::v1::ServiceAccount,
     discovery::v1::EndpointSlice,
+    networking::v1::IPAddress,
+    networking::v1::ServiceCIDR,
     policy::v1::PodDisruptionBudget,
     resource::v1::ResourceClaim,
     storage::v1::VolumeAttributesClass,

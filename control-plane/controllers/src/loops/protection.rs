@@ -22,13 +22,13 @@ pub(crate) use volumes::VolumeProtection;
 
 /// What is left to do about an object's finalizer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Due {
+pub(crate) enum Due {
     Add,
     /// Removes it once nothing uses the object.
     Remove,
 }
 
-fn due(metadata: &ObjectMeta, finalizer: &str) -> Option<Due> {
+pub(crate) fn due(metadata: &ObjectMeta, finalizer: &str) -> Option<Due> {
     let mut finalizers = metadata.finalizers.iter().flatten();
     let has = finalizers.any(|one| one == finalizer);
     match (meta::is_deleting(metadata), has) {
@@ -46,7 +46,7 @@ fn wake_due<T: Known>(diff: &Diff<T>, finalizer: &str, wake: &mut dyn FnMut(Key)
 }
 
 /// The call that adds or removes the finalizer.
-fn write<T: Known>(object: &T, finalizer: &str, due: Due) -> Call {
+pub(crate) fn write<T: Known>(object: &T, finalizer: &str, due: Due) -> Call {
     let mut finalizers = object.metadata().finalizers.clone().unwrap_or_default();
     match due {
         Due::Add => finalizers.push(finalizer.to_owned()),

@@ -2,6 +2,7 @@
 //! `f:name` is a field, `k:{...}` the keys of an item, `v:...` an item of a set, `i:0` an index,
 //! and `.` says that the element above is a member, too.
 
+use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::{Map, Value};
 
 use super::fields::{Element, Set};
@@ -18,6 +19,28 @@ impl std::fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
+/// A field set as JSON, written in Kubernetes' order: numbers by their values, and keys of items
+/// before items of sets.
+pub struct InOrder<'a>(pub &'a Value);
+
+impl Serialize for InOrder<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Value::Object(fields) = self.0 else {
+            return self.0.serialize(serializer);
+        };
+        let mut fields: Vec<(&String, &Value)> = fields.iter().collect();
+        // Names of fields are in order already.
+        if fields.iter().any(|(key, _)| !key.starts_with(['.', 'f'])) {
+            fields.sort_by_cached_key(|(key, _)| element_of(key).ok().flatten());
+        }
+        let mut map = serializer.serialize_map(Some(fields.len()))?;
+        for (key, value) in fields {
+            map.serialize_entry(key, &InOrder(value))?;
+        }
+        map.end()
+    }
+}
+
 impl Set {
     /// Reads a set. Elements of an unknown kind are dropped: a later version may know them.
     pub fn from_fields_v1(fields: &Value) -> Result<Set, Malformed> {
@@ -28,13 +51,6 @@ impl Set {
     /// The set as JSON.
     pub fn to_fields_v1(&self) -> Value {
         Value::Object(self.write(false))
-    }
-
-    /// The set as text, in the order in which Kubernetes writes it.
-    pub fn to_text(&self) -> String {
-        let mut text = String::new();
-        self.write_text(false, &mut text);
-        text
     }
 
     fn write(&self, is_member: bool) -> Map<String, Value> {
@@ -52,27 +68,6 @@ impl Set {
             map.insert(key_of(element), Value::Object(inner));
         }
         map
-    }
-
-    fn write_text(&self, is_member: bool, text: &mut String) {
-        let elements: std::collections::BTreeSet<&Element> =
-            self.members.iter().chain(self.children.keys()).collect();
-        let mut separator = "{";
-        if is_member && !elements.is_empty() {
-            text.push_str("{\".\":{}");
-            separator = ",";
-        }
-        for element in &elements {
-            text.push_str(separator);
-            text.push_str(&Value::String(key_of(element)).to_string());
-            text.push(':');
-            match self.children.get(element) {
-                Some(child) => child.write_text(self.members.contains(element), text),
-                None => text.push_str("{}"),
-            }
-            separator = ",";
-        }
-        text.push_str(if elements.is_empty() { "{}" } else { "}" });
     }
 }
 

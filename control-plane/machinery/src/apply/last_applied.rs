@@ -11,6 +11,7 @@ use super::managers::Managers;
 use super::prune::fields_of;
 use super::update::Write;
 use crate::object;
+use crate::values::go_json;
 
 /// The manager that the annotation belongs to.
 const KUBECTL: &str = "kubectl";
@@ -69,7 +70,8 @@ fn set_by_client(write: &Write<'_>, live: &Value) -> Option<Set> {
 fn annotate(object: &mut Value, config: &Value) {
     let mut config = config.clone();
     object::remove(&mut config, &["metadata", "annotations", ANNOTATION]);
-    let text = in_go(&config);
+    // Go ends what it encodes with a line feed.
+    let text = go_json::escaped(config.to_string()) + "\n";
     let path = ["metadata", "annotations", ANNOTATION];
     object::set(object, &path, text.into());
     let all = object::annotations(object).into_iter().flatten();
@@ -79,19 +81,4 @@ fn annotate(object: &mut Value, config: &Value) {
     if bytes > ANNOTATIONS_BYTES_MAX {
         object::remove(object, &path);
     }
-}
-
-/// JSON as Go writes it: a line, without characters that HTML reads.
-fn in_go(value: &Value) -> String {
-    let mut text = value.to_string();
-    for (letter, code) in [
-        ('<', "\\u003c"),
-        ('>', "\\u003e"),
-        ('&', "\\u0026"),
-        ('\u{2028}', "\\u2028"),
-        ('\u{2029}', "\\u2029"),
-    ] {
-        text = text.replace(letter, code);
-    }
-    text + "\n"
 }

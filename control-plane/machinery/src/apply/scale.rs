@@ -76,10 +76,12 @@ pub fn to_parent(
         }
         let mut set = Set::default();
         set.insert(&path);
+        // The parent does not know this manager under the version of scales, so there is no time.
+        let before = parent.0.get(&manager);
         let owned = Owned {
             set,
             api_version: version.to_owned(),
-            time: owned.time,
+            time: before.and_then(|owned| owned.time.clone()),
         };
         merged.0.insert(manager, owned);
     }

@@ -1,6 +1,9 @@
 //! Compared with what Kubernetes' own code makes of random writes: `testdata/apply.jsonl`, and any
 //! larger file that `STELE_APPLY_CASES` names.
 
+mod scale;
+mod versions;
+
 use std::fs;
 
 use serde_json::{Map as Object, Value, json};
@@ -68,8 +71,8 @@ impl Versions for Kinds {
         empty
     }
 
-    fn convert(&self, object: &Value, api_version: &str) -> Option<Value> {
-        (api_version == self.api_version).then(|| object.clone())
+    fn convert(&self, _object: &Value, _api_version: &str) -> Result<Value, Unconverted> {
+        Err(Unconverted::Unknown)
     }
 }
 
@@ -148,14 +151,38 @@ fn run(kinds: &Kinds, live: Option<&Value>, line: &Value) -> Result<Value, Error
             kinds.decode(&applied)
         }
     };
-    object::set(&mut new, &["metadata", "uid"], "u".into());
-    let managers = new.pointer_mut("/metadata/managedFields");
+    finish(&mut new);
+    Ok(new)
+}
+
+/// Gives an object what the oracle gives it after each write.
+fn finish(object: &mut Value) {
+    object::set(object, &["metadata", "uid"], "u".into());
+    let managers = object.pointer_mut("/metadata/managedFields");
     for entry in managers.and_then(Value::as_array_mut).into_iter().flatten() {
         if entry["time"] == NOW {
             entry["time"] = BEFORE.into();
         }
     }
-    Ok(new)
+}
+
+/// How the result of a write differs from Kubernetes'; `None` if it does not.
+fn compared(ours: &Result<Value, Error>, line: &Value) -> Option<String> {
+    match (ours, line["error"].as_str()) {
+        (Ok(ours), None) => {
+            let (ours, theirs) = (without_nulls(ours), without_nulls(&line["result"]));
+            let differing = differing(&ours, &theirs, "");
+            (!differing.is_empty()).then(|| differing.join("\n"))
+        }
+        (Err(error), Some(theirs)) => {
+            let ours = error.to_string();
+            // Nobody sees why an update has no managers.
+            let is_told = line.get("apply").is_some();
+            (is_told && sorted(&ours) != sorted(theirs))
+                .then(|| format!("ours   {ours}\ntheirs {theirs}"))
+        }
+        (ours, theirs) => Some(format!("ours   {ours:?}\ntheirs {theirs:?}")),
+    }
 }
 
 /// Compares every write of a file; returns how many there are.
@@ -176,21 +203,7 @@ fn compare_all(text: &str) -> usize {
         }
         count += 1;
         let ours = run(&kinds, live.as_ref(), &line);
-        let difference = match (&ours, line["error"].as_str()) {
-            (Ok(ours), None) => {
-                let (ours, theirs) = (without_nulls(ours), without_nulls(&line["result"]));
-                let differing = differing(&ours, &theirs, "");
-                (!differing.is_empty()).then(|| differing.join("\n"))
-            }
-            (Err(error), Some(theirs)) => {
-                let ours = error.to_string();
-                // Nobody sees why an update has no managers.
-                let is_told = line.get("apply").is_some();
-                (is_told && sorted(&ours) != sorted(theirs))
-                    .then(|| format!("ours   {ours}\ntheirs {theirs}"))
-            }
-            (ours, theirs) => Some(format!("ours   {ours:?}\ntheirs {theirs:?}")),
-        };
+        let difference = compared(&ours, &line);
         if let Some(difference) = difference {
             let write = line.get("update").unwrap_or(&line["apply"]);
             differences.push(format!(

@@ -181,9 +181,14 @@ impl Typing for Message {
 impl Field {
     /// True if Go shows a missing value of this field as null.
     fn reads_null(&self) -> bool {
+        let is_time = matches!(self.kind, Type::Time | Type::MicroTime);
+        if is_time && !self.pointer {
+            // A struct is never empty.
+            return !self.omit_zero;
+        }
         let nil = self.pointer
             || match &self.kind {
-                Type::List(_) | Type::Map(_) | Type::Bytes | Type::Time | Type::MicroTime => true,
+                Type::List(_) | Type::Map(_) | Type::Bytes => true,
                 Type::Message(id) => id.get().list,
                 _ => false,
             };

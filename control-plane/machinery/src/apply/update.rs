@@ -1,5 +1,6 @@
 //! Who owns what after a write, and what an applied configuration makes of an object.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
@@ -41,8 +42,23 @@ pub trait Versions: Sync {
     /// An object of the request's version without fields, as the decoder of bodies shows it.
     fn empty(&self) -> Value;
 
-    /// The object in another version.
-    fn convert(&self, object: &Value, api_version: &str) -> Option<Value>;
+    /// The object in another version. It need not fit the type of that version: a field that only
+    /// one of them has may still be there, and then the write fails.
+    fn convert(&self, object: &Value, api_version: &str) -> Result<Value, Unconverted>;
+
+    /// True if [`Write::reset`] names fields of this version, too.
+    fn resets(&self, _api_version: &str) -> bool {
+        true
+    }
+}
+
+/// Why there is no object in another version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unconverted {
+    /// The version is not known any more. What its managers own is forgotten.
+    Unknown,
+    /// The conversion fails, and so does the write.
+    Failed(String),
 }
 
 /// Fields that a write through one path cannot change.
@@ -85,10 +101,20 @@ impl Reset {
         Reset::Fields(Set::of_names(paths))
     }
 
-    fn filter(&self, set: &Set) -> Set {
+    fn filtered(&self, set: &Set) -> Set {
         match self {
             Reset::Fields(fields) => set.without(fields),
             Reset::AllBut(patterns) => set.matching(patterns),
+        }
+    }
+}
+
+impl Unconverted {
+    /// The error of a write that needs the object.
+    fn within(self, what: &str) -> Error {
+        match self {
+            Unconverted::Unknown => Error::Failed(format!("{what}: no corresponding type")),
+            Unconverted::Failed(why) => Error::Failed(format!("{what}: {why}")),
         }
     }
 }
@@ -140,10 +166,10 @@ impl Write<'_> {
         let typing = self.typing()?;
         check(typing, new, true)?;
         check(typing, live, true)?;
-        self.reconcile(&mut managers);
+        self.reconcile(live, &mut managers)?;
         let found = self.arbitrate(live, new, &mut managers, None, true)?;
         let set = found.modified.union(&found.added);
-        let set = self.reset.filter(&set).difference(&Set::of_names(&UNOWNED));
+        let set = set.difference(&Set::of_names(&UNOWNED));
         if !set.is_empty() {
             let before = managers.0.remove(&manager).map(|owned| owned.set);
             let owned = Owned {
@@ -205,19 +231,21 @@ impl Write<'_> {
             .map_err(|why| self.about("failed to create typed patch object", config, &why))?;
         check(typing, live, true)
             .map_err(|why| self.about("failed to create typed live object", live, &why))?;
+        let operation = Operation::Apply;
+        let manager = Manager::new(self.manager, operation, self.api_version, self.subresource);
+        // A manager keeps its time when the version that it worked in is not known any more.
+        let last = managers.0.get(&manager).and_then(|one| one.time.clone());
         let mut managers = managers.clone();
-        self.reconcile(&mut managers);
+        self.reconcile(live, &mut managers)?;
         let merged = merge(typing, live, config)
             .map_err(|why| Error::Failed(format!("failed to merge config: {why}")))?;
         let set = fields_of(typing, config)
             .map_err(|why| Error::Failed(format!("failed to get field set: {why}")))?;
-        let operation = Operation::Apply;
-        let manager = Manager::new(self.manager, operation, self.api_version, self.subresource);
         let before = managers.0.get(&manager).cloned();
         let owned = Owned {
-            set: self.reset.filter(&set),
+            set: self.filter(self.api_version, &set),
             api_version: self.api_version.to_owned(),
-            time: before.as_ref().and_then(|owned| owned.time.clone()),
+            time: last,
         };
         managers.0.insert(manager.clone(), owned);
         let new = self.prune(merged, &managers, before.as_ref())?;
@@ -252,10 +280,25 @@ impl Write<'_> {
         typing.ok_or_else(|| Error::Failed(format!("no type for {}", self.api_version)))
     }
 
-    /// Adapts all sets to types in which more is owned as a whole than before.
-    fn reconcile(&self, managers: &mut Managers) {
+    /// Adapts all sets to types in which more is owned as a whole than before. Managers of versions
+    /// that are not known any more are dropped.
+    fn reconcile(&self, live: &Value, managers: &mut Managers) -> Result<(), Error> {
+        let mut known = BTreeMap::new();
+        for owned in managers.0.values() {
+            let version = &owned.api_version;
+            if known.contains_key(version) {
+                continue;
+            }
+            let is_known = match self.in_version(live, version) {
+                Ok(_) => true,
+                Err(Unconverted::Unknown) => false,
+                Err(Unconverted::Failed(why)) => return Err(Error::Failed(why)),
+            };
+            known.insert(version.clone(), is_known);
+        }
         managers.0.retain(|_, owned| {
-            let Some(typing) = self.versions.typing(&owned.api_version) else {
+            let typing = self.versions.typing(&owned.api_version);
+            let Some(typing) = typing.filter(|_| known[&owned.api_version]) else {
                 return false;
             };
             if let Some(set) = reconciled(&owned.set, typing) {
@@ -263,6 +306,16 @@ impl Write<'_> {
             }
             true
         });
+        Ok(())
+    }
+
+    /// A set of this version without what the write cannot change.
+    fn filter(&self, version: &str, set: &Set) -> Set {
+        if self.versions.resets(version) {
+            self.reset.filtered(set)
+        } else {
+            set.clone()
+        }
     }
 
     /// Takes from the other managers what a write changes or removes; `workflow` is the manager
@@ -277,7 +330,7 @@ impl Write<'_> {
     ) -> Result<Comparison, Error> {
         let found = compare(self.typing()?, old, new)
             .map_err(|why| Error::Failed(format!("failed to compare objects: {why}")))?
-            .filtered(|set| self.reset.filter(set));
+            .filtered(|set| self.filter(self.api_version, set));
         let mut by_version = BTreeMap::from([(self.api_version.to_owned(), found.clone())]);
         let mut conflicts = Vec::new();
         let mut kept = BTreeMap::new();
@@ -313,22 +366,25 @@ impl Write<'_> {
         Ok(found)
     }
 
+    /// Compares the objects in a version; `None` if it is not known any more.
     fn compare_in(
         &self,
         version: &str,
         old: &Value,
         new: &Value,
     ) -> Result<Option<Comparison>, Error> {
-        let (Some(typing), Some(old), Some(new)) = (
-            self.versions.typing(version),
-            self.versions.convert(old, version),
-            self.versions.convert(new, version),
-        ) else {
+        let (old, new) = match (self.in_version(old, version), self.in_version(new, version)) {
+            (Err(Unconverted::Unknown), _) | (Ok(_), Err(Unconverted::Unknown)) => return Ok(None),
+            (Err(why), _) => return Err(why.within("failed to convert old object")),
+            (_, Err(why)) => return Err(why.within("failed to convert new object")),
+            (Ok(old), Ok(new)) => (old, new),
+        };
+        let Some(typing) = self.versions.typing(version) else {
             return Ok(None);
         };
         let found = compare(typing, &old, &new)
             .map_err(|why| Error::Failed(format!("failed to compare objects: {why}")))?;
-        Ok(Some(found.filtered(|set| self.reset.filter(set))))
+        Ok(Some(found.filtered(|set| self.filter(version, set))))
     }
 
     /// Removes what the manager owned before and does not name any more, unless somebody else owns
@@ -343,30 +399,39 @@ impl Write<'_> {
             return Ok(merged);
         };
         let version = before.api_version.as_str();
-        let (Some(typing), Some(merged_then)) = (
+        let (typing, then) = match (
             self.versions.typing(version),
             self.in_version(&merged, version),
-        ) else {
-            return Ok(merged);
+        ) {
+            (None, _) | (_, Err(Unconverted::Unknown)) => return Ok(merged),
+            (_, Err(why)) => {
+                let what = "failed to prune fields: \
+                            failed to convert merged object to last applied version";
+                return Err(why.within(what));
+            }
+            (Some(typing), Ok(then)) => (typing, then),
         };
         let last = with_structs(&before.set, Some(typing));
-        let pruned = remove(typing, &merged_then, &last);
-        let pruned = self.with_owned(merged_then.clone(), pruned, version, managers)?;
-        let Some(pruned) = self.in_version(&pruned, version) else {
-            return Ok(merged);
-        };
+        let pruned = remove(typing, &then, &last);
+        let pruned = self.with_owned(then.clone(), pruned, version, managers)?;
         // Only what the manager owned goes, not what is below it.
+        let what = "failed to prune fields: failed add back dangling items: \
+                    failed to convert pruned object to last applied version";
+        let pruned = self.in_version(&pruned, version);
+        let pruned = pruned.map_err(|why| why.within(what))?;
         let rest = with_structs(&fields_of(typing, &pruned)?, Some(typing));
-        let all = with_structs(&fields_of(typing, &merged_then)?, Some(typing));
+        let all = with_structs(&fields_of(typing, &then)?, Some(typing));
         let gone = all.difference(&rest).intersection(&last);
-        let pruned = remove(typing, &merged_then, &gone);
-        Ok(self.in_version(&pruned, self.api_version).unwrap_or(pruned))
+        let pruned = remove(typing, &then, &gone);
+        let pruned = self.in_version(&pruned, self.api_version);
+        let pruned = pruned.map_err(|why| why.within("failed to prune fields"))?;
+        Ok(pruned.into_owned())
     }
 
     /// Adds what any manager owns back to a pruned object, version by version.
-    fn with_owned(
+    fn with_owned<'a>(
         &self,
-        mut merged: Value,
+        mut merged: Cow<'a, Value>,
         mut pruned: Value,
         first: &str,
         managers: &Managers,
@@ -377,31 +442,45 @@ impl Write<'_> {
             let set = set.unwrap_or_default().union(&owned.set);
             by_version.insert(&owned.api_version, set);
         }
+        // A conversion may need what the first version has.
         let of_first = by_version.remove_entry(first);
         for (version, owned) in of_first.into_iter().chain(by_version) {
-            let (Some(typing), Some(merged_then), Some(pruned_then)) = (
-                self.versions.typing(version),
-                self.in_version(&merged, version),
-                self.in_version(&pruned, version),
-            ) else {
+            let Some(typing) = self.versions.typing(version) else {
                 continue;
             };
+            let about = |which: &str, why: Unconverted| {
+                why.within(&format!(
+                    "failed to prune fields: failed add back owned items: \
+                     failed to convert {which} object at version {version}"
+                ))
+            };
+            let then = self.in_version(&merged, version);
+            let then = then.map_err(|why| about("merged", why))?.into_owned();
+            let pruned_then = self.in_version(&pruned, version);
+            let pruned_then = pruned_then.map_err(|why| about("pruned", why))?;
             let structs = |set: &Set| with_structs(set, Some(typing));
             let rest = structs(&fields_of(typing, &pruned_then)?);
-            let all = structs(&fields_of(typing, &merged_then)?);
+            let all = structs(&fields_of(typing, &then)?);
             let gone = all.difference(&rest.union(&structs(&owned)));
-            pruned = remove(typing, &merged_then, &gone);
-            merged = merged_then;
+            pruned = remove(typing, &then, &gone);
+            merged = Cow::Owned(then);
         }
         Ok(pruned)
     }
 
-    /// The object in a version, converted if it is in another one.
-    fn in_version(&self, object: &Value, version: &str) -> Option<Value> {
+    /// The object in a version. One that is converted must fit its type.
+    fn in_version<'a>(
+        &self,
+        object: &'a Value,
+        version: &str,
+    ) -> Result<Cow<'a, Value>, Unconverted> {
         if object::api_version(object) == version {
-            Some(object.clone())
-        } else {
-            self.versions.convert(object, version)
+            return Ok(Cow::Borrowed(object));
         }
+        let converted = self.versions.convert(object, version)?;
+        let typing = self.versions.typing(version).ok_or(Unconverted::Unknown)?;
+        let checked = check(typing, &converted, false);
+        checked.map_err(|misfits| Unconverted::Failed(misfits.to_string()))?;
+        Ok(Cow::Owned(converted))
     }
 }

@@ -11,7 +11,7 @@ mod patches;
 #[cfg(test)]
 mod tests;
 mod typed;
-mod types;
+pub(super) mod types;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock};

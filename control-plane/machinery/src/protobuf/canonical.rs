@@ -5,6 +5,7 @@
 //! refuse bytes that would do, never the other way round: whatever it is not sure of, it refuses.
 
 use super::wire::{self, put_varint};
+use crate::apply::InOrder;
 use crate::budget::Budget;
 use crate::schema::zero;
 use crate::schema::{Field, Message, Type};
@@ -136,8 +137,12 @@ fn special(kind: &Type, rest: &mut Rest<'_>) -> Option<()> {
         Type::Raw | Type::Fields | Type::Json => {
             let text = rest.bytes(1)?;
             let value: serde_json::Value = serde_json::from_slice(text).ok()?;
+            let written = match kind {
+                Type::Fields => serde_json::to_vec(&InOrder(&value)),
+                _ => serde_json::to_vec(&value),
+            };
             // JSON may leave out what is empty.
-            ensure(!zero::is_empty(&value) && value.to_string().as_bytes() == text)?;
+            ensure(!zero::is_empty(&value) && written.is_ok_and(|written| written == text))?;
         }
         _ => return None,
     }

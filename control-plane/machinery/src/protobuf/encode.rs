@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::Error;
 use super::wire::{put_bytes, put_fixed64, put_number, put_varint};
+use crate::apply::InOrder;
 use crate::schema::{self, Field, Message, Type};
 use crate::values::time::{Timestamp, parse_go_duration};
 
@@ -141,7 +142,12 @@ fn special(
         (Type::IntOrString, Value::String(text)) => int_or_string(out, 1, 0, text),
         (Type::IntOrString, value) => int_or_string(out, 0, integer(value, name)?, ""),
         (Type::Raw | Type::Fields | Type::Json, Value::Null) => {}
-        (Type::Raw | Type::Fields | Type::Json, value) => {
+        (Type::Fields, value) => {
+            // Writing into memory fails only for maps with keys that are no text.
+            let text = serde_json::to_vec(&InOrder(value)).unwrap_or_default();
+            put_bytes(out, 1, &text);
+        }
+        (Type::Raw | Type::Json, value) => {
             put_bytes(out, 1, value.to_string().as_bytes());
         }
         (Type::SchemaOrBool, Value::Bool(allows)) => put_number(out, 1, (*allows).into()),

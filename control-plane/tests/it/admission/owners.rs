@@ -5,6 +5,7 @@ use std::sync::Arc;
 use apiserver::Config;
 use apiserver::admission::plugins::owner_references::OwnerReferences;
 use apiserver::auth::authorize::{Mode, Modes};
+use apiserver::setup::Configured;
 use serde_json::{Value, json};
 
 use super::webhooks::world::World;
@@ -17,7 +18,7 @@ const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
 /// the finalizers of deployments.
 async fn world() -> World {
     let world = World::set_up(Config {
-        authorizer: Arc::new(Modes::new(&[Mode::Rbac])),
+        authorizer: Arc::new(Modes::new(&[Configured::Builtin(Mode::Rbac)]).unwrap()),
         plugins: vec![Arc::new(OwnerReferences)],
         ..Config::default()
     })

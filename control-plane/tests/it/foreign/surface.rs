@@ -5,6 +5,7 @@
 //! `STELE_SURFACE=go UPDATE=1` runs Kubernetes again and writes its responses; `UPDATE=1` alone
 //! writes where ours differ, so that a review shows each difference that appears or disappears.
 
+pub(crate) mod normal;
 mod script;
 
 use std::path::PathBuf;

@@ -17,6 +17,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use normal::Normal;
+use serde_json::Value;
 use testkit::Kubernetes;
 use world::{Mix, World};
 
@@ -60,7 +61,7 @@ fn our_parts_leave_the_objects_that_kubernetes_leaves() {
         return;
     }
     let golden = std::fs::read_to_string(golden_file()).unwrap();
-    play(OURS, &golden);
+    play_with(OURS, &golden);
 }
 
 #[test]
@@ -71,12 +72,12 @@ fn every_mix_of_our_parts_and_those_of_kubernetes_leaves_the_same() {
     };
     let mixes = mixes(&asked);
     if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(golden_file(), record(mixes[0])).unwrap();
+        std::fs::write(golden_file(), record(&World::start(mixes[0]), &SCENARIO)).unwrap();
     }
     let golden = std::fs::read_to_string(golden_file()).unwrap();
     for mix in mixes {
         eprintln!("of Kubernetes: {:?}", mix.programs());
-        play(mix, &golden);
+        play_with(mix, &golden);
     }
 }
 
@@ -100,48 +101,66 @@ fn golden_file() -> PathBuf {
     ))
 }
 
-/// Plays the scenario; each step must lead to the result in the golden file.
-fn play(mix: Mix, golden: &str) {
+/// A step: its name and its action.
+pub(super) type Step = (&'static str, fn(&World));
+
+/// A list of steps, and how to get all objects that are compared.
+pub(super) struct Scenario {
+    pub(super) steps: &'static [Step],
+    pub(super) objects: fn(&World) -> Vec<Value>,
+}
+
+const SCENARIO: Scenario = Scenario {
+    steps: &scenario::STEPS,
+    objects: scenario::objects,
+};
+
+/// Plays the scenario with these parts.
+fn play_with(mix: Mix, golden: &str) {
     let mut world = World::start(mix);
-    let mut normal = Normal::default();
-    let mut before = BTreeSet::new();
-    for (title, step) in scenario::STEPS {
-        step(&world);
-        let wanted = section(golden, title);
-        let begun = Instant::now();
-        before = loop {
-            let moment = normal.moment(&scenario::objects(&world));
-            let is = since(&before, &moment);
-            if is == wanted {
-                break moment;
-            }
-            assert!(
-                begun.elapsed() < PATIENCE,
-                "{mix:?}, {title}:\n{}",
-                difference(wanted, &is)
-            );
-            sleep(POLL);
-        };
-    }
+    play(&world, &SCENARIO, golden);
     if mix == KUBERNETES {
         world.restart_go_apiserver_on_the_socket();
         scenario::go_on(&world);
     }
 }
 
-/// Plays the scenario and records the result of each step.
-fn record(mix: Mix) -> String {
-    let world = World::start(mix);
+/// Plays a scenario; each step must lead to the result in the golden file.
+pub(super) fn play(world: &World, scenario: &Scenario, golden: &str) {
+    let mut normal = Normal::default();
+    let mut before = BTreeSet::new();
+    for (title, step) in scenario.steps {
+        step(world);
+        let wanted = section(golden, title);
+        let begun = Instant::now();
+        before = loop {
+            let moment = normal.moment(&(scenario.objects)(world));
+            let is = since(&before, &moment);
+            if is == wanted {
+                break moment;
+            }
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{title}:\n{}",
+                difference(wanted, &is)
+            );
+            sleep(POLL);
+        };
+    }
+}
+
+/// Plays a scenario and records the result of each step.
+pub(super) fn record(world: &World, scenario: &Scenario) -> String {
     let mut normal = Normal::default();
     let mut out = String::new();
     let mut before = BTreeSet::new();
-    for (title, step) in scenario::STEPS {
-        step(&world);
+    for (title, step) in scenario.steps {
+        step(world);
         let mut moment = BTreeSet::new();
         let mut settled = Instant::now();
         while settled.elapsed() < SETTLED {
             sleep(POLL);
-            let now = normal.moment(&scenario::objects(&world));
+            let now = normal.moment(&(scenario.objects)(world));
             if now != moment {
                 (moment, settled) = (now, Instant::now());
             }

@@ -24,6 +24,38 @@ fn put(cluster: &Cluster, name: &str, spec: Value) -> Answer {
 }
 
 #[test]
+fn addresses_come_from_every_range_that_is_ready() {
+    const RANGES: &str = "/apis/networking.k8s.io/v1/servicecidrs";
+    let cluster = Cluster::start();
+    let first = cluster.get(&format!("{RANGES}/kubernetes")).expect(200);
+    let ready = &first["status"]["conditions"][0];
+    assert_eq!([&ready["type"], &ready["status"]], ["Ready", "True"]);
+
+    let spec = |address: &str| json!({"clusterIP": address, "ports": [{"port": 80}]});
+    let outside = cluster.post(SERVICES, &service("a", spec("10.200.0.10")));
+    outside.expect(422);
+    let range = json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR",
+        "metadata": {"name": "second"}, "spec": {"cidrs": ["10.200.0.0/24"]},
+    });
+    cluster.post(RANGES, &range).expect(201);
+    let inside = cluster.post(SERVICES, &service("a", spec("10.200.0.10")));
+    assert_eq!(inside.expect(201)["spec"]["clusterIP"], "10.200.0.10");
+
+    // A control loop says that it must not be used any more.
+    let refused = json!({"status": {"conditions": [{
+        "type": "Ready", "status": "False", "reason": "Terminating", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }]}});
+    let status = cluster.call("PATCH", &format!("{RANGES}/second/status"));
+    let status = status.body("application/merge-patch+json", refused.to_string());
+    status.send().expect(200);
+    cluster
+        .post(SERVICES, &service("b", spec("10.200.0.11")))
+        .expect(422);
+}
+
+#[test]
 fn one_node_port_serves_two_protocols() {
     let cluster = Cluster::start();
     let dns = json!([

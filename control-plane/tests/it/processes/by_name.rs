@@ -27,16 +27,16 @@ fn a_flag_that_would_check_less_than_its_user_believes_is_refused() {
     ];
     for (flags, words) in [
         (
-            &["--authorization-config=a.yaml"][..],
-            "--authorization-config is not supported",
+            &["--authorization-config=a.yaml", "--authorization-mode=RBAC"][..],
+            "--authorization-config can not be specified when",
         ),
         (
             &["--encryption-provider-config-automatic-reload"],
             "must be set with --encryption-provider-config",
         ),
         (
-            &["--authorization-mode=Webhook"],
-            "--authorization-mode=Webhook is not supported",
+            &["--authorization-mode=ABAC"],
+            "--authorization-mode=ABAC is not supported",
         ),
         (
             &["--enable-admission-plugins=AlwaysPullImages"],

@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 
 use apiserver::Config;
 use apiserver::auth::authorize::{Mode, Modes};
+use apiserver::setup::Configured;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use crate::admission::webhooks::server::{Hook, Reply};
 use crate::admission::webhooks::world::World;
@@ -27,7 +30,7 @@ async fn world() -> World {
     });
     hook.on(NODES, |_| Reply::Raw(200, json!({"items": []}).to_string()));
     let config = Config {
-        authorizer: Arc::new(Modes::new(&[Mode::Rbac])),
+        authorizer: Arc::new(Modes::new(&[Configured::Builtin(Mode::Rbac)]).unwrap()),
         ..Config::default()
     };
     World::configured(hook, config).await
@@ -95,6 +98,38 @@ async fn requests_are_passed_on_once_the_other_server_is_there() {
     let version = &group.unwrap()["versions"][0];
     assert_eq!(version["freshness"], "Current");
     assert_eq!(version["resources"][0]["resource"], "nodes");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_document_of_the_other_server_is_in_the_index_and_passed_on() {
+    let world = world().await;
+    let (index, place) = ("/openapi/v3", "apis/metrics.test/v1");
+    let url = format!("{index}/{place}?hash=A1");
+    let theirs = json!({"paths": {
+        place: {"serverRelativeURL": url},
+        // Nobody asked this server about other groups.
+        "apis/other.test/v1": {"serverRelativeURL": "/openapi/v3/apis/other.test/v1"},
+    }});
+    world
+        .hook
+        .on(index, move |_| Reply::Raw(200, theirs.to_string()));
+    let document = json!({"openapi": "3.0.0"});
+    let sent = document.to_string();
+    let path = format!("{index}/{place}");
+    world.hook.on(&path, move |_| Reply::Raw(200, sent.clone()));
+    serve(&world).await;
+    let paths = |index: &Value| index["paths"].as_object().unwrap().clone();
+    let before = world.ask("GET", index, &Value::Null).await.body;
+    assert!(!paths(&before).contains_key(place));
+    world.given(SERVICES, &api_service(&world)).await;
+    reason(&world, "Passed").await;
+    let after = paths(&world.ask("GET", index, &Value::Null).await.body);
+    assert_eq!(after[place]["serverRelativeURL"], url);
+    assert!(!after.contains_key("apis/other.test/v1"));
+    let passed = world.ask("GET", &url, &Value::Null).await;
+    assert_eq!((passed.code, passed.body), (200, document));
+    let refused = world.ask("POST", &url, &Value::Null).await;
+    assert_eq!(refused.code, 404);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -184,4 +219,113 @@ async fn what_says_something_else_than_its_name_is_refused() {
         assert_eq!(refused.code, 422, "{path}");
         assert!(refused.message().contains(words), "{}", refused.message());
     }
+}
+
+/// Asks for another protocol; returns the head of the answer, and the connection.
+async fn upgrade(world: &World, path: &str) -> (String, TcpStream) {
+    let mut stream = TcpStream::connect(world.listen().await).await.unwrap();
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\nUpgrade: SPDY/3.1\r\n\
+         Impersonate-User: root\r\nX-Remote-User: root\r\nX-Remote-Group: roots\r\n\
+         Authorization: Bearer secret\r\n\
+         Sec-WebSocket-Protocol: base64url.bearer.authorization.k8s.io.c2VjcmV0, channel\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.unwrap());
+    }
+    (String::from_utf8(head).unwrap(), stream)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_may_become_another_protocol() {
+    let world = world().await;
+    let exec = format!("{VERSION}/namespaces/default/nodes/n/exec");
+    world.hook.on(&exec, |_| Reply::Echo("SPDY/3.1"));
+    serve(&world).await;
+    world.given(SERVICES, &api_service(&world)).await;
+    reason(&world, "Passed").await;
+    let refused = world.ask_as("jane", "GET", &exec, &Value::Null).await;
+    assert_eq!(refused.code, 403, "{}", refused.body);
+    world.hook.users();
+    let (head, mut stream) = upgrade(&world, &exec).await;
+    assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+    let shown = head.to_ascii_lowercase();
+    assert!(shown.contains("upgrade: spdy/3.1"), "{head}");
+    // The server names its user, and the client's word counts for nothing.
+    let users = world.hook.users();
+    let is_known = |user: &String| user == "system:admin" || user == "system:kube-aggregator";
+    assert!(users.iter().all(is_known), "{users:?}");
+    assert!(users.iter().any(|user| user == "system:admin"), "{users:?}");
+    let headers = world.hook.headers();
+    for name in ["authorization", "impersonate-user"] {
+        assert!(!headers.contains_key(name), "{name}");
+    }
+    let mut groups = headers.get_all("x-remote-group").iter();
+    assert!(groups.all(|group| group != "roots"));
+    assert_eq!(headers["sec-websocket-protocol"], "channel");
+    stream.write_all(b"hello").await.unwrap();
+    let mut back = [0; 5];
+    stream.read_exact(&mut back).await.unwrap();
+    assert_eq!(&back, b"hello");
+    // What lasts as long as both ends like ends with this server.
+    world.stop();
+    assert!(!matches!(stream.read(&mut back).await, Ok(1..)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_may_refuse_another_protocol() {
+    let world = world().await;
+    serve(&world).await;
+    world.given(SERVICES, &api_service(&world)).await;
+    reason(&world, "Passed").await;
+    let (head, mut stream) = upgrade(&world, NODES).await;
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    let mut body = vec![0; json!({"items": []}).to_string().len()];
+    stream.read_exact(&mut body).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_old_document_has_what_the_other_server_says() {
+    let world = world().await;
+    let reference = |name: &str| json!({"$ref": format!("#/definitions/{name}")});
+    let theirs = json!({"swagger": "2.0", "paths": {
+        NODES: {"get": {"operationId": "listNodes", "responses": {"200": {"description": "OK",
+            "schema": reference("test.metrics.NodeMetrics")}}}},
+        "/apis/other.test/v1/things": {"get": {}},
+        "/version": {"get": {}},
+    },
+    "definitions": {
+        "test.metrics.NodeMetrics": {"type": "object", "properties": {
+            "metadata": reference("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")}},
+        // Not what this server calls so.
+        "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta": {"type": "object", "description": "theirs"},
+    }});
+    world
+        .hook
+        .on("/openapi/v2", move |_| Reply::Raw(200, theirs.to_string()));
+    serve(&world).await;
+    let before = world.ask("GET", "/openapi/v2", &Value::Null).await.body;
+    assert_eq!(before["paths"].get(NODES), None);
+    world.given(SERVICES, &api_service(&world)).await;
+    reason(&world, "Passed").await;
+    let begun = Instant::now();
+    let merged = loop {
+        let merged = world.ask("GET", "/openapi/v2", &Value::Null).await.body;
+        if merged["paths"].get(NODES).is_some() {
+            break merged;
+        }
+        assert!(begun.elapsed() < WITHIN);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    assert_eq!(merged["paths"][NODES]["get"]["operationId"], "listNodes");
+    assert_eq!(merged["paths"].get("/apis/other.test/v1/things"), None);
+    assert_eq!(merged["paths"]["/version"], before["paths"]["/version"]);
+    let meta = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+    assert_eq!(merged["definitions"][meta], before["definitions"][meta]);
+    let renamed = format!("{meta}_v2");
+    assert_eq!(merged["definitions"][&renamed]["description"], "theirs");
+    let metrics = &merged["definitions"]["test.metrics.NodeMetrics"];
+    assert_eq!(metrics["properties"]["metadata"], reference(&renamed));
 }

@@ -152,9 +152,27 @@ fn paths_and_methods_that_are_not_served_are_told_apart() {
         "MethodNotAllowed",
         "the server does not allow this method",
     );
-    // Load balancers ask for heads of probes. No resource takes the method.
-    for (path, code) in [("/healthz", 200), ("/api/v1/pods", 405)] {
-        assert_eq!(cluster.call("HEAD", path).send().code, code, "{path}");
+    // Load balancers ask for heads of probes. Kubernetes routes only some paths by method.
+    for (path, code) in [
+        ("/healthz", 200),
+        ("/api/v1/pods", 405),
+        ("/api/v1/namespaces/default", 405),
+        ("/apis/apps/v1/nothing", 404),
+        ("/version", 405),
+        ("/api", 405),
+        ("/api/v1", 405),
+        ("/apis", 200),
+        ("/apis/apps", 200),
+        ("/apis/apps/v1", 405),
+        ("/openapi/v2", 200),
+        ("/nothing", 404),
+    ] {
+        for method in ["HEAD", "DELETE"] {
+            let answer = cluster.call(method, path).send();
+            let is_deletable = method == "DELETE" && path == "/api/v1/namespaces/default";
+            let code = if is_deletable { 403 } else { code };
+            assert_eq!(answer.code, code, "{method} {path}");
+        }
     }
     let csv = cluster
         .call("GET", MAPS)

@@ -59,20 +59,29 @@ impl Call {
     pub(crate) fn send(self) -> Answer {
         let mut stream = self.open();
         let head = read_head(&mut stream);
-        let mut body = Vec::new();
-        let _ = stream.read_to_end(&mut body);
-        if head
-            .to_ascii_lowercase()
-            .contains("transfer-encoding: chunked")
-        {
-            body = dechunked(&body);
+        answer(head, stream)
+    }
+
+    /// Sends a watch; its response ends with the first event that is enough, unless it is refused.
+    pub(crate) fn watch_until(self, enough: impl Fn(&Value) -> bool) -> Answer {
+        let mut stream = self.open();
+        let head = read_head(&mut stream);
+        if !head.starts_with("HTTP/1.1 200") {
+            return answer(head, stream);
         }
-        let code = head
-            .split(' ')
-            .nth(1)
-            .and_then(|code| code.parse().ok())
-            .unwrap();
-        Answer { code, head, body }
+        let mut lines = Lines(stream);
+        let mut body = Vec::new();
+        while let Some(event) = lines.next() {
+            body.extend(event.to_string().into_bytes());
+            if enough(&event) {
+                break;
+            }
+        }
+        Answer {
+            code: 200,
+            head,
+            body,
+        }
     }
 
     /// Sends the request and returns the response as a stream, for watches.
@@ -82,6 +91,24 @@ impl Call {
         assert!(head.starts_with("HTTP/1.1 200"), "{head}");
         Lines(stream)
     }
+}
+
+/// Reads a body to its end.
+fn answer(head: String, mut stream: BufReader<TcpStream>) -> Answer {
+    let mut body = Vec::new();
+    let _ = stream.read_to_end(&mut body);
+    if head
+        .to_ascii_lowercase()
+        .contains("transfer-encoding: chunked")
+    {
+        body = dechunked(&body);
+    }
+    let code = head
+        .split(' ')
+        .nth(1)
+        .and_then(|code| code.parse().ok())
+        .unwrap();
+    Answer { code, head, body }
 }
 
 fn read_head(stream: &mut BufReader<TcpStream>) -> String {

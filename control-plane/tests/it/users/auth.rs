@@ -320,7 +320,7 @@ fn nobody_gives_away_more_than_they_hold() {
     assert!(me.contains("[devs system:authenticated]"), "{me}");
     refused(
         &jane(&["get", "pods", "--as=root"]),
-        "users \"root\" is forbidden: User \"jane\" cannot impersonate resource \"users\"",
+        "User \"jane\" cannot impersonate-on:user-info:list resource \"pods\"",
     );
 }
 

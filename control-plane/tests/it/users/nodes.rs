@@ -6,6 +6,7 @@ use apiserver::Config;
 use apiserver::admission::plugins::node_restriction::NodeRestriction;
 use apiserver::auth::authenticate::jwt::Key;
 use apiserver::auth::authenticate::token::Issuer;
+use apiserver::auth::authorize::config::Configured;
 use apiserver::auth::authorize::{Mode, Modes};
 use apiserver::auth::pki::Pki;
 use machinery::time::Timestamp;
@@ -26,8 +27,9 @@ async fn world(modes: &[Mode]) -> World {
     let key = rcgen::KeyPair::generate().unwrap().serialize_pem();
     let name = "https://kubernetes.default.svc".to_owned();
     let issuer = Issuer::new(name.clone(), vec![name], Key::from_pem(&key).unwrap());
+    let chain: Vec<_> = modes.iter().copied().map(Configured::Builtin).collect();
     let world = World::set_up(Config {
-        authorizer: Arc::new(Modes::new(modes)),
+        authorizer: Arc::new(Modes::new(&chain).unwrap()),
         issuer: Some(Arc::new(issuer)),
         plugins: vec![Arc::new(NodeRestriction)],
         ..Config::default()

@@ -4,7 +4,8 @@
 use std::path::Path;
 use std::process::Child;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime};
 
 use apiserver::auth::authenticate::jwt::Key;
 use apiserver::auth::pki::{Identity, Pki};
@@ -26,6 +27,7 @@ use crate::harness::cluster::{BINARY, WITHIN, apiserver, apiserver_with};
 use crate::requests::http::{Answer, Call};
 
 const MYSELF: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+const POLL: Duration = Duration::from_millis(50);
 const SECRETS: &str = "/api/v1/namespaces/kube-system/secrets";
 
 /// A store and an apiserver; stopped when dropped.
@@ -94,6 +96,63 @@ fn now() -> Timestamp {
         seconds: since.unwrap().as_secs().try_into().unwrap(),
         nanos: 0,
     }
+}
+
+/// Kubernetes' control loop signs such tokens; here the test does.
+#[test]
+fn the_token_of_a_secret_is_good_and_its_use_is_recorded() {
+    let home = tempfile::tempdir().unwrap();
+    let key = rcgen::KeyPair::generate().unwrap().serialize_pem();
+    let flags = [
+        format!(
+            "--service-account-signing-key-file={}",
+            file(&home, "sa.key", &key)
+        ),
+        "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+    ];
+    let served = Served::start(&home, &[&flags[0], &flags[1]]);
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount",
+        "metadata": {"name": "robot"}});
+    let accounts = "/api/v1/namespaces/kube-system/serviceaccounts";
+    let account = served.ask("root-token", accounts, &account).expect(201);
+    let claim = |key: &str| format!("kubernetes.io/serviceaccount/{key}");
+    let token = Key::from_pem(&key).unwrap().sign(&json!({
+        "iss": "kubernetes/serviceaccount",
+        "sub": "system:serviceaccount:kube-system:robot",
+        claim("namespace"): "kube-system",
+        claim("secret.name"): "robot",
+        claim("service-account.name"): "robot",
+        claim("service-account.uid"): account["metadata"]["uid"],
+    }));
+    let token = token.unwrap();
+    assert_eq!(served.who(&token).code, 401, "there is no secret yet");
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+        "metadata": {
+            "name": "robot", "annotations": {"kubernetes.io/service-account.name": "robot"},
+        },
+        "data": {"token": STANDARD.encode(&token)},
+    });
+    served.ask("root-token", SECRETS, &secret).expect(201);
+    let robot = user(&served.who(&token));
+    assert_eq!(robot["username"], "system:serviceaccount:kube-system:robot");
+
+    let get = |path: &str| {
+        let call = Call::new(&served.address, "GET", path);
+        let call = call.header("Authorization", "Bearer root-token");
+        call.send().expect(200)
+    };
+    let label = "kubernetes.io/legacy-token-last-used";
+    let begun = Instant::now();
+    while get(&format!("{SECRETS}/robot"))["metadata"]["labels"][label].is_null() {
+        assert!(begun.elapsed() < WITHIN, "the use is recorded");
+        sleep(POLL);
+    }
+    let since = "kube-apiserver-legacy-service-account-token-tracking";
+    let since = get(&format!(
+        "/api/v1/namespaces/kube-system/configmaps/{since}"
+    ));
+    assert!(since["data"]["since"].is_string(), "{since}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,7 +10,8 @@ use storage::mvcc::{Bucket, KeyRange, Root, Want};
 
 use super::{Verdict, digest};
 
-const BUCKETS: [Bucket; 10] = [
+/// Everything that a state has beside its keys.
+pub const BUCKETS: [Bucket; 10] = [
     Bucket::Meta,
     Bucket::Lease,
     Bucket::LeaseKeys,

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use raft::{Entry, Index, Recovered, Term};
+use raft::wire::decode_conf_change;
+use raft::{ConfChangeKind, Entry, EntryKind, Index, NodeId, Recovered, Term};
 use storage::mvcc::Applied;
 
 use super::{Verdict, digest_of_entry};
@@ -15,6 +16,10 @@ use crate::host::shadow::{Log, Shadow};
 pub struct DurablePrefix {
     /// What was agreed on, by index.
     chosen: BTreeMap<Index, (Term, u64)>,
+    /// Whom an entry of these removes.
+    removals: BTreeMap<Index, NodeId>,
+    /// The member that goes on alone.
+    survivor: Option<NodeId>,
     /// By host: the newest entry handed out for applying.
     handed_out: Vec<Index>,
 }
@@ -22,8 +27,8 @@ pub struct DurablePrefix {
 impl DurablePrefix {
     pub fn new(hosts: usize) -> DurablePrefix {
         DurablePrefix {
-            chosen: BTreeMap::new(),
             handed_out: vec![0; hosts],
+            ..DurablePrefix::default()
         }
     }
 
@@ -42,10 +47,19 @@ impl DurablePrefix {
         let is = (term, digest_of_entry(entry));
         let chosen = *self.chosen.entry(index).or_insert(is);
         if chosen != is {
-            return Err(format!(
-                "host {host} applies an entry of term {term} at {index}, others one of term {}",
-                chosen.0
-            ));
+            if !self.made_way(entry) {
+                return Err(format!(
+                    "host {host} applies an entry of term {term} at {index}, others one of term {}",
+                    chosen.0
+                ));
+            }
+            self.chosen.insert(index, is);
+        }
+        if entry.kind != EntryKind::Normal
+            && let Ok(change) = decode_conf_change(&entry.data)
+            && change.kind == ConfChangeKind::RemoveNode
+        {
+            self.removals.insert(index, change.node);
         }
         let given = shadow.newest.entry(index);
         if index > shadow.newest.base.index && given != Some(is) {
@@ -54,6 +68,19 @@ impl DurablePrefix {
             ));
         }
         Ok(())
+    }
+
+    /// The member goes on with `--force-new-cluster`.
+    pub fn survives(&mut self, member: NodeId) {
+        self.survivor = Some(member);
+    }
+
+    /// The survivor has an empty entry in the place of its own removal, unless its disk says that
+    /// this is committed. If it was handed out, it was refused, as that of a last voter is.
+    fn made_way(&self, entry: &Entry) -> bool {
+        let removed = self.removals.get(&entry.index);
+        let is_empty = entry.kind == EntryKind::Normal && entry.data.is_empty();
+        is_empty && removed.is_some() && removed == self.survivor.as_ref()
     }
 
     /// A checkpoint of the store of `host` is about to be written.

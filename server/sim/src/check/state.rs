@@ -11,6 +11,7 @@ use server::state;
 use storage::mvcc::{Change, Item, KeyRange, Root, Want};
 
 use super::Verdict;
+use super::users::same_rows;
 use crate::model::{Event, Lease, Model, Revisions, SIDES_EVERY, Sides};
 
 #[derive(Debug)]
@@ -62,6 +63,9 @@ impl States {
             return Ok(());
         };
         compare_sides(root, sides).map_err(|what| told(&what))?;
+        if model.has_users() {
+            same_rows(root, model.users_at(index)).map_err(|what| told(&what))?;
+        }
         compare_attached(root, sides, model).map_err(|what| told(&what))
     }
 

@@ -24,6 +24,8 @@ pub(super) struct Explorer<'a> {
     pub leases: &'a [i64],
     /// As the asked member has them.
     pub revisions: Revisions,
+    /// No range ends before it begins: what users may do with such ones is not the model's business.
+    pub only_ranges: bool,
 }
 
 /// A read, alone or several at once.
@@ -137,6 +139,7 @@ impl Explorer<'_> {
             0..3 => (key(one), Bytes::new()),
             3 => (Bytes::from_static(b"x/"), Bytes::from_static(b"x0")),
             4 => (key(one), Bytes::from_static(b"\0")),
+            _ if self.only_ranges => (key(one.min(other)), key(one.max(other) + 1)),
             // Without any key between them, half of the time.
             _ => (key(one), key(other)),
         }

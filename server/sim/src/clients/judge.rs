@@ -60,17 +60,16 @@ impl World {
         read: &Read,
         serializable: bool,
     ) -> Result<Option<String>, Failed> {
-        let Some(process) = &self.hosts[waiting.host].process else {
+        let Some(view) = &waiting.view else {
             return Ok(None);
         };
-        let view = process.view();
         let index = view.applied().index;
         let mut shown = match read {
-            Read::Range(request) => state::range(&view, request).map(|range| {
+            Read::Range(request) => state::range(view, request).map(|range| {
                 let range = pb::RangeResponse::decode(&range.encode_to_vec()[..]);
                 Shown::Range(range.unwrap_or_default())
             }),
-            Read::Txn(request) => state::read_txn(&view, request.clone()).map(|txn| {
+            Read::Txn(request) => state::read_txn(view, request.clone()).map(|txn| {
                 let txn = pb::TxnResponse::decode(&txn.encode_to_vec()[..]);
                 Shown::Txn(txn.unwrap_or_default())
             }),
@@ -84,7 +83,8 @@ impl World {
             Read::Range(request) => self.model.range(index, request).map(Shown::Range),
             Read::Txn(request) => self.model.read(index, request).map(Shown::Txn),
         };
-        if let Err(Error::Damaged(_)) = shown {
+        if let Err(Error::Damaged(what)) = &shown {
+            self.is_damaged(waiting.host, what)?;
             return Ok(None);
         }
         let expected = expected.map_err(Refusal::error);
@@ -101,6 +101,15 @@ impl World {
             Ok(Shown::Txn(txn)) => format!("{}", txn.succeeded),
             Err(error) => error.to_string(),
         }))
+    }
+
+    /// A member cannot read its disk, which fails or has rotted.
+    pub(super) fn is_damaged(&mut self, host: usize, what: &str) -> Result<(), Failed> {
+        if self.hosts[host].disk_has_failed() || self.finds_rot(host, what)? {
+            return Ok(());
+        }
+        let what = format!("h{host} cannot read, though its disk is well: {what}");
+        Err(("durable prefix", what))
     }
 
     /// A member told what is left of a lease, and its keys.
@@ -125,8 +134,13 @@ impl World {
         Err(("leases", what))
     }
 
-    /// A change was refused: by the log, or it must never get there.
-    pub(super) fn judge_refusal(&mut self, waiting: &Waiting, error: &Error) -> Result<(), Failed> {
+    /// A change was refused: by the log, or it must never get there. True if users and roles were
+    /// the reason.
+    pub(super) fn judge_refusal(
+        &mut self,
+        waiting: &Waiting,
+        error: &Error,
+    ) -> Result<bool, Failed> {
         let ask = &waiting.ask;
         let committed = waiting.request_id.and_then(|id| self.model.answer_to(id));
         if let Some(answer) = committed {
@@ -137,7 +151,8 @@ impl World {
                 .map(|refusal| refusal.error());
             if Some(error) == expected.as_ref() {
                 let judged = self.checks.real_time.changed(waiting.floor, answer.index);
-                return judged.of("real time");
+                judged.of("real time")?;
+                return Ok(answer.response.as_ref().is_err_and(|r| r.is_about_users()));
             }
             let what = format!("{ask:?} is refused with {error}, by the log {answer:?}");
             return Err(("refusals", what));
@@ -145,10 +160,12 @@ impl World {
         match error {
             Error::NoLeader | Error::TooManyRequests => {
                 self.clients.refused.extend(waiting.request_id);
-                Ok(())
+                Ok(false)
             }
+            // Said at the door, and judged there.
+            error if waiting.request_id.is_none() && is_of_door(error) => Ok(true),
             // No room was left somewhere, or the quota is used up.
-            Error::NoSpace if waiting.request_id.is_none() && self.may_lack_space() => Ok(()),
+            Error::NoSpace if waiting.request_id.is_none() && self.may_lack_space() => Ok(false),
             error => {
                 let what = format!("{ask:?} is refused with {error}, and not in the log");
                 Err(("refusals", what))
@@ -166,6 +183,24 @@ impl World {
 }
 
 impl Ask {
+    pub(super) fn is_read(&self) -> bool {
+        match self {
+            Ask::Read { .. } => true,
+            Ask::Operation { operation, .. } => operation.is_read(),
+            _ => false,
+        }
+    }
+
+    pub(super) fn is_serializable(&self) -> bool {
+        matches!(
+            self,
+            Ask::Read {
+                serializable: true,
+                ..
+            }
+        )
+    }
+
     /// The lease that has to exist for it.
     pub(super) fn needs_lease(&self) -> Option<i64> {
         match self {
@@ -173,6 +208,21 @@ impl Ask {
             _ => None,
         }
     }
+}
+
+/// What request handlers say of who asks.
+fn is_of_door(error: &Error) -> bool {
+    let known = [
+        Refusal::AuthFailed,
+        Refusal::AuthNotEnabled,
+        Refusal::AuthOldRevision,
+        Refusal::InvalidAuthToken,
+        Refusal::NoPasswordUser,
+        Refusal::PermissionDenied,
+        Refusal::UserEmpty,
+        Refusal::UserNotFound,
+    ];
+    known.iter().any(|refusal| refusal.error() == *error)
 }
 
 /// As clients get it; `None` for what is no answer to a change.
@@ -185,6 +235,11 @@ fn response(outcome: &Outcome) -> Option<Response> {
             txn.ok().map(Response::Txn)
         }
         Outcome::LeaseGrant(granted) => Some(Response::LeaseGrant(granted.ttl)),
+        Outcome::Authenticated(given) => Some(Response::Authenticated {
+            user: given.user.clone(),
+            token: given.token.clone(),
+            auth_revision: given.auth_revision,
+        }),
         Outcome::Done => Some(Response::Done),
         _ => None,
     }

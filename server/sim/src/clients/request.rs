@@ -12,7 +12,7 @@ use storage::mvcc::View;
 use crate::history::{self, Key, Operation, Step, Value};
 use testkit::Rng;
 
-fn name(partition: usize, key: Key) -> Bytes {
+pub(super) fn name(partition: usize, key: Key) -> Bytes {
     format!("k/{partition}/{key}").into()
 }
 

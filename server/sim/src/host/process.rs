@@ -12,6 +12,7 @@ use std::time::Duration;
 use etcd_api::membershippb;
 use parking_lot::Mutex;
 use raft::{Status, Ticket};
+use server::auth::{CurrentAuth, Image};
 use server::driver::apply::ApplyDriver;
 use server::driver::consensus::ConsensusDriver;
 use server::driver::log::Log;
@@ -19,12 +20,12 @@ use server::driver::space::Disks;
 use server::driver::watch::Watch;
 use server::driver::{self, Done, Hurry, Job, Ports, Published, RequestIds};
 use server::event::{ApplyEvent, ConsensusEvent, LogEvent, Proposal, ReplySlot};
-use server::request::Request;
+use server::request::{AuthInfo, Request};
 use server::state::snapshot::{Form, Receiver};
 use server::state::watch::{StreamOptions, WatchStream};
 use server::state::{self, MemberInfo};
 use storage::encryption::{DataKeys, KeyFile};
-use storage::mvcc::{Applied, Reader, View};
+use storage::mvcc::{Applied, CHECKPOINT_PIECE_BYTES, Reader, View};
 use storage::vfs::Lock;
 
 pub(crate) use ports::{Fatal, SimPorts, Turn};
@@ -76,6 +77,10 @@ pub(crate) struct Process {
     reader: Reader,
     receiver: Receiver,
     data_keys: Option<Arc<DataKeys>>,
+    /// Users and roles, as request handlers see them.
+    auth: Arc<CurrentAuth>,
+    /// The canary: those before a state of another member came.
+    forgotten: Option<Arc<Image>>,
     pub ports: SimPorts,
     /// The world's time of each actor's next turn, in the order of [`ACTORS`].
     pub turns: [Option<u64>; ACTORS.len()],
@@ -110,6 +115,21 @@ impl Process {
         self.reader.view()
     }
 
+    pub(crate) fn auth(&self) -> &CurrentAuth {
+        &self.auth
+    }
+
+    /// Who may do what, by what this member has applied.
+    pub(crate) fn image(&self) -> Arc<Image> {
+        let forgotten = self.forgotten.clone();
+        forgotten.unwrap_or_else(|| self.auth.image())
+    }
+
+    /// The canary: the users and roles of a state that comes are not taken in.
+    pub(crate) fn forgets_roles(&mut self) {
+        self.forgotten = Some(self.image());
+    }
+
     pub(crate) fn open_stream(&self, fragment_bytes: usize) -> WatchStream {
         let options = StreamOptions { fragment_bytes };
         WatchStream::new(self.watch.inbox().clone(), self.reader.clone(), options)
@@ -124,14 +144,19 @@ impl Process {
                 name,
             }),
         });
-        let proposal = self.encode(request, None);
+        let proposal = self.encode(request, &AuthInfo::default(), None);
         self.ports
             .to_consensus
             .push(ConsensusEvent::Propose(proposal));
     }
 
-    pub(crate) fn encode(&self, request: Request, reply: Option<ReplySlot>) -> Proposal {
-        let data = request.encode(self.request_ids.next());
+    pub(crate) fn encode(
+        &self,
+        request: Request,
+        by: &AuthInfo,
+        reply: Option<ReplySlot>,
+    ) -> Proposal {
+        let data = request.encode_by(self.request_ids.next(), by);
         Proposal {
             request,
             data,
@@ -300,11 +325,13 @@ impl Process {
             Job::Checkpoint(job, _) => Some(job.applied()),
             _ => None,
         };
-        let done = job.run(&self.reader, || ()).map(|done| match done {
-            Done::Nothing => {}
-            Done::Consensus(event) => self.ports.to_consensus.push(event),
-            Done::Apply(event) => self.ports.to_apply.push(event),
-        });
+        let done = job
+            .run(&self.reader, || CHECKPOINT_PIECE_BYTES)
+            .map(|done| match done {
+                Done::Nothing => {}
+                Done::Consensus(event) => self.ports.to_consensus.push(event),
+                Done::Apply(event) => self.ports.to_apply.push(event),
+            });
         Turn {
             saves,
             ..self.said(done)

@@ -114,3 +114,93 @@ fn a_request_that_comes_twice_is_noticed() {
     };
     assert!(log.model.apply(&copy).is_err());
 }
+
+#[test]
+fn permissions_of_several_roles_cover_a_range_together_and_a_gap_is_noticed() {
+    use users::{Access, User};
+    let range = |from: &str, to: &str, kind| (from.as_bytes().to_vec(), (to.into(), kind));
+    let (write, both) = (1, 2);
+    let mut users = Users {
+        enabled: true,
+        ..Users::default()
+    };
+    let roles = BTreeMap::from([
+        ("a".to_owned(), [range("a", "c", both)].into()),
+        (
+            "b".to_owned(),
+            [range("c", "", both), range("d", "\0", write)].into(),
+        ),
+    ]);
+    users.roles = roles;
+    let user = User {
+        roles: ["a".to_owned(), "b".to_owned()].into(),
+        ..User::default()
+    };
+    users.users.insert("u".to_owned(), user);
+    let by = AuthInfo {
+        user: "u".to_owned(),
+        revision: 1,
+    };
+    let may = |access, key: &str, end: &str| users.may(&by, access, key.as_bytes(), end.as_bytes());
+    let denied = Err(Refusal::PermissionDenied);
+    assert_eq!(may(Access::Read, "a", "c"), Ok(()));
+    assert_eq!(may(Access::Read, "b", "c\0"), Ok(()), "two roles");
+    assert_eq!(may(Access::Read, "b", "d"), denied, "nothing behind c");
+    assert_eq!(may(Access::Read, "c", ""), Ok(()));
+    assert_eq!(may(Access::Read, "ca", ""), denied);
+    assert_eq!(may(Access::Read, "d", ""), denied, "it may only be written");
+    assert_eq!(may(Access::Write, "e", "\0"), Ok(()));
+    assert_eq!(may(Access::Write, "c", "\0"), denied);
+    let old = AuthInfo {
+        revision: 0,
+        ..by.clone()
+    };
+    assert_eq!(
+        users.may(&old, Access::Read, b"a", b""),
+        Err(Refusal::UserEmpty)
+    );
+    users.revision = 2;
+    let refused = users.may(&by, Access::Read, b"z", b"");
+    assert_eq!(refused, Err(Refusal::AuthOldRevision));
+}
+
+#[test]
+fn an_entry_of_somebody_who_may_not_has_no_effect() {
+    use server::request::AuthRequest;
+    let mut log = Log::new();
+    let root = users::ROOT.to_owned();
+    let add = pb::AuthUserAddRequest {
+        name: root.clone(),
+        hashed_password: "aGFzaA==".to_owned(),
+        ..Default::default()
+    };
+    log.add(Request::Auth(AuthRequest::UserAdd(add))).unwrap();
+    let enable = Request::Auth(AuthRequest::Enable);
+    assert_eq!(log.add(enable.clone()), Err(Refusal::RootRoleNotGranted));
+    let grant = pb::AuthUserGrantRoleRequest {
+        user: root.clone(),
+        role: root.clone(),
+    };
+    log.add(Request::Auth(AuthRequest::UserGrantRole(grant)))
+        .unwrap();
+    log.add(enable).unwrap();
+    assert_eq!(
+        log.add(Request::Put(put("a", "1"))),
+        Err(Refusal::UserEmpty)
+    );
+    assert_eq!(log.model.newest().current, 1);
+    let login = Request::Authenticate(pb::InternalAuthenticateRequest {
+        name: root.clone(),
+        simple_token: "t".to_owned(),
+        ..Default::default()
+    });
+    let given = Response::Authenticated {
+        user: root.clone(),
+        token: "t.5".to_owned(),
+        auth_revision: 3,
+    };
+    assert_eq!(log.add(login), Ok(given));
+    assert_eq!(log.model.token("t.5"), Some((6, root.as_str())));
+    // What was so before is still known.
+    assert!(!log.model.users_at(3).enabled && log.model.users_at(4).enabled);
+}

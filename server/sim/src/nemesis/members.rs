@@ -149,6 +149,7 @@ impl World {
         self.hosts.push(host);
         self.checks.durable_prefix.add_host();
         self.checks.states.add_host();
+        self.checks.tokens.add_host();
         self.clients.add_host();
         self.watchers.add_host();
         let host = self.hosts.len() - 1;
@@ -227,8 +228,11 @@ impl World {
         let (index, life) = (process.view().applied().index, self.hosts[host].life);
         let own = process.member_id;
         let removed = process.ports.removed.clone();
-        let members = process.members();
-        let members = members.map_err(|fatal| ("agreement", fatal.0))?;
+        let members = match process.members() {
+            Ok(members) => members,
+            Err(fatal) if self.names_rot(host, &fatal.0)? => return Ok(()),
+            Err(fatal) => return Err(("agreement", fatal.0)),
+        };
         let has_no_name = members.iter().any(|m| m.id == own && m.name.is_empty());
         if index > self.members.index && !members.is_empty() {
             self.members.index = index;
@@ -316,17 +320,21 @@ impl World {
     /// a new cluster.
     pub(crate) fn is_stranded(&self) -> bool {
         let voters: Vec<NodeId> = self.members.voters().collect();
+        // Nothing starts on a disk that has rotted.
+        let is_lost = |host: &&Host| {
+            host.retired || (host.is_condemned && !host.rotten.is_empty() && !host.is_up())
+        };
         let can_win = |host: &Host| {
             let Some(members) = host.process.as_ref().and_then(|p| p.members().ok()) else {
                 return false;
             };
             let voters = members.iter().filter(|member| !member.is_learner);
             let voters: Vec<NodeId> = voters.map(|member| member.id).collect();
-            let left = self.hosts.iter().filter(|host| !host.retired);
+            let left = self.hosts.iter().filter(|host| !is_lost(host));
             let left = left.filter(|host| voters.contains(&host.id)).count();
             left > voters.len() / 2
         };
-        let left = self.hosts.iter().filter(|host| !host.retired);
+        let left = self.hosts.iter().filter(|host| !is_lost(host));
         let mut left = left.filter(|host| voters.contains(&host.id));
         !left.any(can_win)
     }
@@ -344,8 +352,11 @@ impl World {
         if process.status().applied != applied || applied < founders {
             return Ok(());
         }
-        let members = process.members();
-        let members = members.map_err(|fatal| ("agreement", fatal.0))?;
+        let members = match process.members() {
+            Ok(members) => members,
+            Err(fatal) if self.names_rot(host, &fatal.0)? => return Ok(()),
+            Err(fatal) => return Err(("agreement", fatal.0)),
+        };
         let judged = self.checks.membership.counts(host, conf, &members);
         judged.of("membership")
     }

@@ -30,6 +30,8 @@ pub(super) struct Watch {
     pub is_announced: bool,
     /// The client asked for its end.
     pub is_canceled: bool,
+    /// The last time that it was asked for, its client was not allowed to watch.
+    pub may_not_begin: bool,
     prev_kv: bool,
     fragment: bool,
     progress_notify: bool,
@@ -46,6 +48,7 @@ impl Watch {
             id: 0,
             is_announced: false,
             is_canceled: false,
+            may_not_begin: false,
             prev_kv: rng.chance(400),
             fragment: rng.chance(700),
             progress_notify: rng.chance(700),
@@ -76,6 +79,12 @@ impl Watch {
         self.id = 0;
         self.is_announced = false;
         self.is_canceled = false;
+    }
+
+    /// Its client may not watch these keys now. It asks again later.
+    pub(super) fn is_refused(&mut self) {
+        self.is_cut_off();
+        self.may_not_begin = true;
     }
 
     /// The member canceled it: its client asked for that, or what it wants next is `compacted`.

@@ -4,7 +4,7 @@ use raft::{Body, Message, RoleKind};
 use server::driver::Replies;
 use server::event::ConsensusEvent;
 
-use super::sabotage::{clears_alarm, diverge, drop_empty, is_revoke, rename};
+use super::sabotage::{clears_alarm, is_revoke, misapply};
 use super::{Event, Failed, MICRO, MILLI, Named, World};
 use crate::canary::Canary;
 use crate::host::process::{ACTORS, Actor, Fatal, Turn};
@@ -126,12 +126,7 @@ impl World {
                     };
                     this.shadow.installs(position);
                 }
-                if canary == Some(Canary::DivergingApply) && host == 1 {
-                    diverge(process, rename);
-                }
-                if canary == Some(Canary::SharedMistake) {
-                    diverge(process, drop_empty);
-                }
+                misapply(process, canary, host);
                 let hasty = canary == Some(Canary::HastyLeases);
                 let local = if hasty { local * 3 } else { local };
                 let turn = process.turn_applier(local);
@@ -182,10 +177,10 @@ impl World {
         }
     }
 
-    /// A process may end by itself only when its disk was made to fail.
+    /// A process may end by itself only when its disk was made to fail, or has rotted.
     fn fails(&mut self, host: usize, what: &str) -> Result<(), Failed> {
         self.note(&format!("h{host} gives up: {what}"));
-        if self.hosts[host].crash_to_come.is_none() {
+        if self.hosts[host].crash_to_come.is_none() && !self.finds_rot(host, what)? {
             let what = format!("host {host} gives up though its disk is well: {what}");
             return Err(("durable prefix", what));
         }
@@ -305,6 +300,14 @@ impl World {
             }
         }
         let view = process.view();
+        let applied = view.applied().index;
+        let tokens = &mut self.checks.tokens;
+        if turn.installed
+            && let Some(at) = self.hosts[host].shadow.installing()
+        {
+            tokens.installs(host, at.index, &self.model);
+        }
+        tokens.applies(host, applied, &self.model);
         self.shows(host, &view, false)?;
         if let Some(key) = turn.reencrypted {
             self.figures.reencrypted += 1;

@@ -6,28 +6,16 @@ use raft::{Index, RoleKind};
 use server::config::ClusterState;
 use storage::vfs::sim::SimVfs;
 
-use super::{Event, Failed, MILLI, Named, SECOND, World};
+use super::{Event, Failed, Named, World};
 use crate::canary::Canary;
-use crate::host::Crash;
 use crate::host::process::Told;
+use crate::host::{Crash, Host};
 
 impl World {
     /// The host gets an empty disk, and its process the flags of a member that joins, or those of
     /// its first start. False if that could lose what was promised to clients.
     pub(crate) fn wipe(&mut self, host: usize) -> bool {
-        // A forgotten vote must not be wanted by anybody.
-        let runs_for_office = |other: &usize| {
-            let process = self.hosts[*other].process.as_ref();
-            process.is_some_and(|process| {
-                let role = process.status().role;
-                role == RoleKind::Candidate || role == RoleKind::PreCandidate
-            })
-        };
-        let is_spared = !self.hosts[host].begun
-            || self.hosts[host].retired
-            || !self.others_have_all_of(host)
-            || (0..self.hosts.len()).any(|host| runs_for_office(&host));
-        if is_spared {
+        if !self.may_lose(host) {
             return false;
         }
         let had = self.hosts[host].shadow.newest.last();
@@ -56,6 +44,22 @@ impl World {
             "h{host} has an empty disk, and had entries to {had}; it starts as new: {as_new}"
         ));
         true
+    }
+
+    /// Whether the host may forget entries and votes.
+    pub(super) fn may_lose(&self, host: usize) -> bool {
+        // A forgotten vote must not be wanted by anybody.
+        let runs_for_office = |other: &Host| {
+            other.process.as_ref().is_some_and(|process| {
+                let role = process.status().role;
+                role == RoleKind::Candidate || role == RoleKind::PreCandidate
+            })
+        };
+        let this = &self.hosts[host];
+        this.begun
+            && !this.retired
+            && self.others_have_all_of(host)
+            && !self.hosts.iter().any(runs_for_office)
     }
 
     /// What those that `host` can reach tell it of the cluster, if nothing has begun on its disk. One
@@ -122,11 +126,8 @@ impl World {
         let judged = self.checks.empty_disks.refuses(host, id, &heard(told));
         judged.of("empty disks")?;
         self.figures.turned_away += 1;
-        if !std::mem::replace(&mut self.hosts[host].is_condemned, true) {
-            self.at(self.now + 200 * MILLI, Event::Operator(host));
-        }
-        let again = self.now + self.rng.between(SECOND, 3 * SECOND);
-        self.at(again, Event::Start(host));
+        self.condemn(host);
+        self.starts_in_vain(host);
         Ok(())
     }
 }

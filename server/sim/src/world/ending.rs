@@ -40,6 +40,7 @@ impl World {
         for host in 0..self.hosts.len() {
             self.calls_others(host);
         }
+        self.inspect_disks()?;
         let voters = (0..self.hosts.len()).filter(|host| self.votes(*host));
         self.clients.heal(self.now, voters.collect());
         Ok(())
@@ -59,6 +60,15 @@ impl World {
             silent,
             applied: members.map(|host| applied(&self.hosts[host])).collect(),
         }
+    }
+
+    /// A member waits for another machine in its place.
+    fn is_replacing(&self) -> bool {
+        let waits = |host: &usize| {
+            let this = &self.hosts[*host];
+            this.is_condemned && !this.retired && self.belongs(*host)
+        };
+        (0..self.hosts.len()).any(|host| waits(&host))
     }
 
     /// First under load until everybody serves, then without, until everybody is the same.
@@ -84,7 +94,7 @@ impl World {
                 return Ok(());
             }
             judged.of("liveness")?;
-            if health.is_well() && self.now > healed_at + SECOND {
+            if health.is_well() && !self.is_replacing() && self.now > healed_at + SECOND {
                 break;
             }
         }

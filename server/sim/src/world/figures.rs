@@ -30,6 +30,9 @@ pub struct Figures {
     /// Disks that were lost, and starts on an empty one that were refused.
     pub wiped: usize,
     pub turned_away: usize,
+    /// Disks that rotted, and those of them that were found.
+    pub rotten: usize,
+    pub found: usize,
     /// Members that went on alone.
     pub forced: usize,
     /// Disks with little room or none, and changes refused for it.
@@ -37,6 +40,10 @@ pub struct Figures {
     pub refused: usize,
     /// Requests that were turned away because there were too many.
     pub busy: usize,
+    /// Changes of users and roles, logins, and requests that were denied.
+    pub governed: usize,
+    pub logins: usize,
+    pub denied: usize,
     /// Of the operations that the model alone judges.
     pub reads: usize,
     pub writes: usize,
@@ -79,10 +86,15 @@ impl std::ops::AddAssign for Figures {
         self.complaints += other.complaints;
         self.wiped += other.wiped;
         self.turned_away += other.turned_away;
+        self.rotten += other.rotten;
+        self.found += other.found;
         self.forced += other.forced;
         self.tight += other.tight;
         self.refused += other.refused;
         self.busy += other.busy;
+        self.governed += other.governed;
+        self.logins += other.logins;
+        self.denied += other.denied;
         self.reads += other.reads;
         self.writes += other.writes;
         self.defragmented += other.defragmented;
@@ -104,8 +116,8 @@ impl std::fmt::Display for Figures {
         write!(
             f,
             "{} members, {} simulated seconds, {} operations ({} unheard of, {} searches undecided), \
-             {} ranges and reads at once, {} changes of any shape, {} requests turned away, \
-             {} entries, {} elections, {} changes of members ({} joined, {} left, {} stranded), {} crashes, {} partitions, {} pauses, {} slow disks and appliers, {} old disks ({} complaints), {} empty disks ({} starts refused), {} forced clusters, {} full disks ({} changes refused), {} defragmentations, {} changes of keys, {} entries ahead of the leader's disk, {} checkpoints, \
+             {} ranges and reads at once, {} changes of any shape, {} changes of users, {} logins, {} requests denied, {} requests turned away, \
+             {} entries, {} elections, {} changes of members ({} joined, {} left, {} stranded), {} crashes, {} partitions, {} pauses, {} slow disks and appliers, {} old disks ({} complaints), {} empty disks ({} starts refused), {} times rot ({} disks found), {} forced clusters, {} full disks ({} changes refused), {} defragmentations, {} changes of keys, {} entries ahead of the leader's disk, {} checkpoints, \
              {} compactions, {} snapshots ({} installed), {} entries fed from disk, {} leases expired, {} watch events, {} states compared",
             self.members,
             self.time / SECOND,
@@ -114,6 +126,9 @@ impl std::fmt::Display for Figures {
             self.undecided,
             self.reads,
             self.writes,
+            self.governed,
+            self.logins,
+            self.denied,
             self.busy,
             self.entries,
             self.elections,
@@ -129,6 +144,8 @@ impl std::fmt::Display for Figures {
             self.complaints,
             self.wiped,
             self.turned_away,
+            self.rotten,
+            self.found,
             self.forced,
             self.tight,
             self.refused,

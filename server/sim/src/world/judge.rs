@@ -4,10 +4,17 @@ use raft::{Entry, EntryKind, Recovered, Write};
 use server::request::Request;
 use storage::mvcc::View;
 
+use super::rot::is_readable;
 use super::{Checks, Failed, Named, World};
 use crate::canary::Canary;
+use crate::check::users::same_image;
 use crate::host::shadow::Log;
-use crate::model::Response;
+use crate::model::{Refusal, Response};
+
+/// Whether users and roles kept a request from having an effect.
+fn is_denied(answer: Result<Response, Refusal>) -> bool {
+    answer.is_err_and(Refusal::is_about_users)
+}
 
 impl World {
     /// A process begins with what it found on its disk. `is_another`: that is not what the process
@@ -44,6 +51,7 @@ impl World {
             self.is_committed(&entry)?;
         }
         self.checks.states.restarts(host, &view, known);
+        self.checks.tokens.starts(host, view.applied().index);
         self.shows(host, &view, false)
     }
 
@@ -118,7 +126,8 @@ impl World {
                 }
                 Ok(())
             }
-            Request::LeaseRevoke(revoke) => {
+            // Who asked may not have been allowed to.
+            Request::LeaseRevoke(revoke) if !answered.is_some_and(is_denied) => {
                 self.checks.leases.ended(revoke.id, self.now).of("leases")
             }
             Request::ClusterMemberAttrSet(set) => {
@@ -134,10 +143,27 @@ impl World {
         if self.hosts[host].disk_has_failed() {
             return Ok(());
         }
+        if !self.hosts[host].rotten.is_empty()
+            && let Err(error) = is_readable(view)
+        {
+            // Nobody but the checkers has noticed yet.
+            return self.names_rot(host, &error.to_string()).map(drop);
+        }
         let Checks {
             agreement, states, ..
         } = &mut self.checks;
         agreement.shows(host, view, wholly).of("agreement")?;
-        states.shows(host, view, &self.model, wholly).of("model")
+        states.shows(host, view, &self.model, wholly).of("model")?;
+        let process = self.hosts[host].process.as_ref();
+        match process.filter(|_| self.model.has_users()) {
+            Some(process) => {
+                let users = self.model.users_at(view.applied().index);
+                let judged = same_image(&process.image(), users);
+                judged
+                    .map_err(|what| format!("host {host}: {what}"))
+                    .of("users")
+            }
+            None => Ok(()),
+        }
     }
 }

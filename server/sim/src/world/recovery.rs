@@ -5,7 +5,7 @@
 use raft::{Complaint, ConfChangeKind};
 use server::state::MemberInfo;
 
-use super::{Event, Failed, MILLI, SECOND, World};
+use super::{Event, Failed, SECOND, World};
 use crate::host::process::Process;
 use crate::host::{Crash, Host};
 use crate::nemesis::members::Wish;
@@ -84,15 +84,15 @@ impl World {
             && others.into_iter().all(is_covered)
     }
 
-    /// True while a member with an old or empty disk has less than it once had, or is to be removed for it.
+    /// True while a member with an old or empty disk has less than it once had, one has a disk that
+    /// rots, or one is to be removed for it.
     pub(crate) fn misses_entries(&self) -> bool {
         (0..self.hosts.len()).any(|host| {
             let this = &self.hosts[host];
             // What it has is not known before it starts.
             let misses = this.rolled_back > Some(this.shadow.newest.last());
-            (misses || this.has_old_disk || this.is_condemned)
-                && !this.retired
-                && self.belongs(host)
+            let is_bad = this.is_condemned || !this.rotten.is_empty();
+            (misses || this.has_old_disk || is_bad) && !this.retired && self.belongs(host)
         })
     }
 
@@ -106,14 +106,19 @@ impl World {
             Complaint::Refused { .. } => return Ok(()),
             Complaint::PeerLostLog { peer, .. } => self.host_of(*peer),
             Complaint::OwnLogLost { .. } => Some(host),
+            // What it read does not get to anybody.
+            Complaint::Misread { .. } if !self.hosts[host].rotten.is_empty() => {
+                self.note(&format!("h{host} complains: {complaint:?}"));
+                self.condemn(host);
+                return Ok(());
+            }
             Complaint::Misread { .. } => None,
         };
         self.note(&format!("h{host} complains: {complaint:?}"));
         match whose.filter(|whose| self.hosts[*whose].rolled_back.is_some()) {
             Some(whose) => {
                 self.figures.complaints += 1;
-                self.hosts[whose].is_condemned = true;
-                self.at(self.now + 200 * MILLI, Event::Operator(whose));
+                self.condemn(whose);
                 Ok(())
             }
             None => {
@@ -150,7 +155,8 @@ impl World {
         let has_all = |host: &usize| {
             let this = &self.hosts[*host];
             // What an older disk holds is known when a process begins on it.
-            let is_known = this.begun && !this.retired && !this.has_old_disk;
+            let is_known =
+                this.begun && !this.retired && !this.has_old_disk && this.rotten.is_empty();
             let durable = &this.shadow.durable;
             self.belongs(*host) && is_known && self.checks.durable_prefix.is_whole(durable)
         };
@@ -176,6 +182,8 @@ impl World {
         // What the others did in their terms, and wrote into their logs, has never been.
         self.checks.election_safety.begins_anew();
         self.checks.log_matching.begins_anew();
+        let id = self.hosts[survivor].id;
+        self.checks.durable_prefix.survives(id);
         true
     }
 }

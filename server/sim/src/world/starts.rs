@@ -1,6 +1,7 @@
 //! How the process of a host begins, and goes on after a pause.
 
 use super::{Failed, World};
+use crate::canary::Canary;
 use crate::host::Crash;
 use crate::host::process::{Fatal, Process, Start, entries_on};
 
@@ -17,13 +18,18 @@ impl World {
             self.asks_again(host);
             return Ok(());
         }
+        let misreads =
+            self.canary == Some(Canary::UncheckedLog) && !self.hosts[host].rotten.is_empty();
         let this = &mut self.hosts[host];
         if this.settings.config.force_new_cluster && this.before_force.is_empty() {
             let entries = entries_on(&this.disk, &this.settings);
-            this.before_force = entries.map_err(|Fatal(what)| ("durable prefix", what))?;
+            match entries {
+                Ok(entries) => this.before_force = entries,
+                Err(Fatal(what)) => return self.does_not_start(host, &what),
+            }
         }
         let time_of_day = this.clock.time_of_day + self.now;
-        let started = Process::start(&this.disk, &this.settings, time_of_day, &told);
+        let started = Process::start(&this.disk, &this.settings, time_of_day, &told, misreads);
         let (process, found, is_new) = match started {
             Ok(Start::Runs {
                 process,
@@ -40,10 +46,7 @@ impl World {
                 self.note(&format!("h{host} cannot start: {what}"));
                 return self.dies(host);
             }
-            Err(Fatal(what)) => {
-                let what = format!("host {host} cannot start on its disk: {what}");
-                return Err(("durable prefix", what));
-            }
+            Err(Fatal(what)) => return self.does_not_start(host, &what),
         };
         self.figures.joined += usize::from(joins);
         let known = std::mem::replace(&mut this.begun, true);
@@ -71,6 +74,16 @@ impl World {
         }
         self.calls_others(host);
         Ok(())
+    }
+
+    /// Only a disk that has rotted may be one on which nothing starts.
+    fn does_not_start(&mut self, host: usize, what: &str) -> Result<(), Failed> {
+        if self.finds_rot(host, what)? {
+            self.starts_in_vain(host);
+            return Ok(());
+        }
+        let what = format!("host {host} cannot start on its disk: {what}");
+        Err(("durable prefix", what))
     }
 
     /// An actor could not go on: the process ends, as the server's does.

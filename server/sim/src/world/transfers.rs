@@ -6,7 +6,9 @@ use server::event::ConsensusEvent;
 use server::state::snapshot::{Form, Snapshot, rows};
 use storage::mvcc::View;
 
+use super::sabotage::without_roles;
 use super::{Event, Failed, MILLI, SECOND, Transfer, World};
+use crate::canary::Canary;
 
 impl World {
     pub(super) fn send_snapshot(
@@ -21,9 +23,11 @@ impl World {
         } else {
             Form::Rows
         };
-        let mut bytes = match stream(form, message, view) {
+        let forgets_roles = self.canary == Some(Canary::RolelessState);
+        let mut bytes = match stream(form, message, view, forgets_roles) {
             Ok(bytes) => bytes,
             Err(_) if self.hosts[host].disk_has_failed() => return Ok(()),
+            Err(what) if self.finds_rot(host, &what)? => return Ok(()),
             Err(what) => return Err(("agreement", what)),
         };
         if self.rng.chance(100) {
@@ -104,12 +108,23 @@ impl World {
 }
 
 /// As etcd has it: the message's length, the message, the state.
-fn stream(form: Form, message: &Message, view: View) -> Result<Vec<u8>, String> {
+fn stream(
+    form: Form,
+    message: &Message,
+    view: View,
+    forgets_roles: bool,
+) -> Result<Vec<u8>, String> {
     let mut encoded = Vec::new();
     raft::wire::encode_message(message, &mut encoded);
     let mut bytes = (encoded.len() as u64).to_be_bytes().to_vec();
     bytes.append(&mut encoded);
     let written = match form {
+        Form::Rows if forgets_roles => {
+            let mut state = Vec::new();
+            let written = rows::write(&view, &mut state);
+            bytes.append(&mut without_roles(&state));
+            written
+        }
         Form::Rows => rows::write(&view, &mut bytes),
         Form::Database => Snapshot::of(view).and_then(|snapshot| snapshot.write(&mut bytes)),
     };

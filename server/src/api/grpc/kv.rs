@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use etcd_api::etcdserverpb as pb;
 use etcd_api::raw;
-use storage::mvcc::{KeyRange, View};
+use storage::mvcc::{KeyRange, View, from_memory};
 use tokio::sync::mpsc;
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
@@ -93,15 +93,21 @@ impl raw::kv_server::Kv for KvService {
         self.server.check_read(&who, may_read(&request)).await?;
         self.server.metrics().range_total.inc();
         let slow = SlowRead::begin(&self.server, called, began);
-        let is_large = is_large(&view, &request)?;
         let shown = request.clone();
-        let mut reading = Reading::new(&view, request)?;
-        let mut response = if is_large || !reading.step(&view, STEP)? {
-            read_large(&self.server, &self.budget, view, reading).await?
-        } else {
-            let mut response = reading.finish(&view)?;
-            self.server.complete(&mut response.header);
-            Response::new(response)
+        let mut response = match from_memory(|| read_here(&view, &request)) {
+            Some(Ok(Here::Done(mut response))) => {
+                self.server.complete(&mut response.header);
+                Response::new(response)
+            }
+            Some(Ok(Here::Further(reading))) => {
+                read_large(&self.server, &self.budget, view, reading).await?
+            }
+            Some(Err(error)) => return Err(error.into()),
+            // It waits for the disk, as no other call of this thread should.
+            None => {
+                let reading = Reading::new(&view, request)?;
+                read_large(&self.server, &self.budget, view, reading).await?
+            }
         };
         let count = response.get_ref().count;
         slow.end(&mut response, count, "read-only range ", || {
@@ -204,6 +210,22 @@ fn may_read(range: &pb::RangeRequest) -> impl FnOnce(&Image, &AuthInfo) -> Resul
     move |image, by| image.check(by, Kind::Read, &key, &range_end)
 }
 
+/// How far a runtime thread came with a range.
+enum Here {
+    Done(raw::RangeResponse),
+    Further(Reading),
+}
+
+/// Reads a range on this thread, if it is short.
+fn read_here(root: &storage::mvcc::Root, request: &pb::RangeRequest) -> Result<Here, Error> {
+    let is_large = is_large(root, request)?;
+    let mut reading = Reading::new(root, request.clone())?;
+    if is_large || !reading.step(root, STEP)? {
+        return Ok(Here::Further(reading));
+    }
+    Ok(Here::Done(reading.finish(root)?))
+}
+
 /// True if a range reads more rows than a runtime thread should.
 fn is_large(root: &storage::mvcc::Root, request: &pb::RangeRequest) -> Result<bool, Error> {
     if request.range_end.is_empty() {
@@ -267,18 +289,12 @@ impl Streaming {
         };
         loop {
             // Read the next part only when there is room for it.
-            let since = tokio::time::Instant::now();
-            let patience = self.patience.left();
-            let room = match tokio::time::timeout(patience, parts.reserve()).await {
-                Ok(Ok(room)) => {
-                    self.patience.waited(since.elapsed());
-                    room
-                }
+            let room = match self.patience.wait(&self.server, parts.reserve()).await {
+                Some(Ok(room)) => room,
                 // The client has left.
-                Ok(Err(_)) => return,
-                Err(_) => {
-                    let text = "the client takes nothing any more";
-                    last_word.send(Err(Status::unavailable(text)));
+                Some(Err(_)) => return,
+                None => {
+                    last_word.send(Err(Error::Timeout.into()));
                     return;
                 }
             };

@@ -12,7 +12,7 @@ use bytes::{Bytes, BytesMut};
 use etcd_api::etcdserverpb::SnapshotResponse;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use tonic::{Code, Status};
+use tonic::Status;
 
 use super::limits::patience::Patience;
 use crate::error::Error;
@@ -31,25 +31,29 @@ pub(super) type Piece = Result<SnapshotResponse, Status>;
 /// Sends the snapshot file of `server`'s current state into the returned channel. Must be called
 /// inside a runtime.
 pub(super) fn send(server: &EtcdServer, permit: OwnedSemaphorePermit) -> mpsc::Receiver<Piece> {
-    let (sender, receiver) = mpsc::channel(PIECES_WAITING);
+    let (sender, receiver) = mpsc::channel(PIECES_WAITING + 1);
+    // A client that is given up has taken nothing, so the other places are full then. Without an
+    // error, what it has got would look like the whole file.
+    let last_word = sender.clone().try_reserve_owned();
+    let last_word = last_word.expect("nothing was sent yet");
     let runtime = Handle::current();
     let (server, view) = (server.clone(), server.view());
     tokio::task::spawn_blocking(move || {
         let _permit = permit;
         let began = server.now();
-        match run(view, &sender, &runtime) {
+        match run(&server, view, &sender, &runtime) {
             Ok(()) => server
                 .metrics()
                 .backend_snapshot
                 .observe(server.now() - began),
-            // If the client has left, the error cannot be delivered.
-            Err(error) => drop(sender.try_send(Err(error))),
+            Err(error) => drop(last_word.send(Err(error))),
         }
     });
     receiver
 }
 
 fn run(
+    server: &EtcdServer,
     view: storage::mvcc::View,
     sender: &mpsc::Sender<Piece>,
     runtime: &Handle,
@@ -61,6 +65,7 @@ fn run(
         "sending database snapshot to client"
     );
     let mut pieces = Pieces {
+        server,
         sender,
         runtime,
         remaining: snapshot.file_bytes(),
@@ -81,12 +86,14 @@ fn run(
 fn status(error: WriteError) -> Status {
     match error {
         WriteError::Data(error) => error.into(),
-        WriteError::Sink(error) => Error::Other(Code::Unavailable, error.to_string()).into(),
+        // The client has gone, or was given up.
+        WriteError::Sink(_) => Error::Timeout.into(),
     }
 }
 
 /// Cuts a file into messages.
 struct Pieces<'a> {
+    server: &'a EtcdServer,
     sender: &'a mpsc::Sender<Piece>,
     runtime: &'a Handle,
     /// Bytes of the file not yet put into a message.
@@ -107,17 +114,14 @@ impl Pieces<'_> {
             version: self.version.clone(),
         };
         let sent = self.sender.send(Ok(response));
-        let since = tokio::time::Instant::now();
-        let patience = self.patience.left();
-        let sent = async { tokio::time::timeout(patience, sent).await };
+        let sent = self.patience.wait(self.server, sent);
         match self.runtime.block_on(sent) {
-            Ok(Ok(())) => {
-                self.patience.waited(since.elapsed());
+            Some(Ok(())) => {
                 self.patience.gave(bytes);
                 Ok(())
             }
-            Ok(Err(_)) => Err(io::Error::other("the client has gone")),
-            Err(_) => Err(io::Error::other("the client takes nothing any more")),
+            Some(Err(_)) => Err(io::Error::other("the client has gone")),
+            None => Err(io::Error::other("the client takes nothing any more")),
         }
     }
 

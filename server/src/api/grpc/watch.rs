@@ -22,7 +22,7 @@ use tokio_stream::Stream as _;
 use tonic::codec::Codec;
 use tonic::{Status, Streaming};
 
-use crate::auth::{Credentials, Image, Kind};
+use crate::auth::{self, Credentials, Image};
 use crate::error::Error;
 use crate::request::AuthInfo;
 use crate::runtime::etcd_server::EtcdServer;
@@ -211,15 +211,7 @@ impl WatchBody {
         let Some(RequestUnion::CreateRequest(create)) = &request.request_union else {
             return self.stream.request(request, &mut self.out);
         };
-        let ask = |image: &Image, by: &AuthInfo| {
-            // An empty key means the first key.
-            let key = if create.key.is_empty() {
-                &b"\0"[..]
-            } else {
-                &create.key
-            };
-            image.check(by, Kind::Read, key, &create.range_end)
-        };
+        let ask = |image: &Image, by: &AuthInfo| auth::may_watch(image, by, create);
         match self.server.check_watch_now(&self.who, ask) {
             None if !caught_up => {
                 let server = self.server.clone();
@@ -233,12 +225,7 @@ impl WatchBody {
     }
 
     fn refuse(&mut self, request: WatchRequest, error: &Error) {
-        // etcd distinguishes only these errors and permission denied.
-        let error = match error {
-            Error::InvalidAuthToken | Error::AuthOldRevision | Error::UserEmpty => error,
-            _ => &Error::PermissionDenied,
-        };
-        let reason = format!("rpc error: code = {:?} desc = {error}", error.code());
+        let reason = auth::watch_refusal(error);
         self.stream.refuse(request, &reason, &mut self.out);
     }
 

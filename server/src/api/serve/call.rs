@@ -78,21 +78,15 @@ pub(super) fn unknown(path: &str) -> Status {
     }
 }
 
-/// The credentials of a call. A certificate names a user only if the flags say so, and never on
-/// calls from a JSON gateway, because there it is the gateway's certificate.
-pub(super) fn credentials<B>(
-    request: &http::Request<B>,
-    by_certificate: bool,
-) -> Option<Credentials> {
-    let headers = request.headers();
+/// The credentials of a call. `certified` is its caller if the flags say that certificates name
+/// users. They never do on calls from a JSON gateway, because there it is the gateway's certificate.
+pub(super) fn credentials(headers: &HeaderMap, certified: Option<&Caller>) -> Option<Credentials> {
     let token = headers
         .get(&TOKEN)
         .or_else(|| headers.get(header::AUTHORIZATION));
     let token = token.map(|token| Credentials::token_of(token.as_bytes()));
-    let common_name = request
-        .extensions()
-        .get::<Caller>()
-        .filter(|_| by_certificate && !headers.contains_key(GATEWAY_MARK))
+    let common_name = certified
+        .filter(|_| !headers.contains_key(GATEWAY_MARK))
         .and_then(|caller| caller.common_name.clone());
     let says_something = token.is_some() || common_name.is_some();
     says_something.then_some(Credentials { token, common_name })

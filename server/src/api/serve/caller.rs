@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::cost::Payer;
 
-/// Attached to every request of a connection, in its extensions. A request without one was made
-/// inside the process.
+/// The calls of a connection share its caller; other requests have it in their extensions. A request
+/// without one was made inside the process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Caller {
     /// `None`: a unix socket, or an in-memory connection.

@@ -66,6 +66,25 @@ pub(super) struct Connections {
     pub(super) open: mpsc::Sender<()>,
 }
 
+/// What the requests of one HTTP/2 connection share.
+struct Shared {
+    router: Router,
+    site: Arc<Site>,
+    port: Port,
+    caller: Caller,
+}
+
+impl Shared {
+    /// False for a request for a page.
+    fn is_call(&self, request: &Request<Incoming>) -> bool {
+        match self.port {
+            Port::Grpc => true,
+            Port::Client => !self.caller.tls || is_grpc(request),
+            Port::Http | Port::Metrics | Port::Peer => false,
+        }
+    }
+}
+
 /// A connection on its way from one event loop to another.
 enum Arrival {
     Plain(Socket),
@@ -280,23 +299,29 @@ impl Connections {
         stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
         caller: Caller,
     ) {
-        let (router, site, port) = (self.router.clone(), Arc::clone(&self.site), self.port);
         let calls = OpenCalls::default();
         let stream = Policed::new(stream, self.config.keepalive.min_time, calls.clone());
+        let shared = Arc::new(Shared {
+            router: self.router.clone(),
+            site: Arc::clone(&self.site),
+            port: self.port,
+            caller,
+        });
         let service = service_fn(move |mut request: Request<Incoming>| {
-            request.extensions_mut().insert(caller.clone());
-            let is_call = match port {
-                Port::Grpc => true,
-                Port::Client => !caller.tls || is_grpc(&request),
-                Port::Http | Port::Metrics | Port::Peer => false,
-            };
-            let (router, site, call) = (router.clone(), Arc::clone(&site), calls.begin());
+            let (shared, call) = (Arc::clone(&shared), calls.begin());
             // Boxed, because a call becomes a task, and the way there moves its future several times.
             Box::pin(async move {
-                if is_call {
-                    router.answer(request, call).await
+                let Shared {
+                    router,
+                    site,
+                    port,
+                    caller,
+                } = &*shared;
+                if shared.is_call(&request) {
+                    router.answer(request, Some(caller), call).await
                 } else {
-                    site.answer(port, request).await
+                    request.extensions_mut().insert(caller.clone());
+                    Arc::clone(site).answer(*port, request).await
                 }
             })
         });

@@ -39,13 +39,13 @@ pub(super) fn named(mut caller: Caller, metrics: &Metrics) -> Caller {
 }
 
 /// The row of the client that makes this call.
-pub(super) fn payer<B>(
-    request: &http::Request<B>,
+pub(super) fn payer(
+    caller: Option<&Caller>,
     who: Option<&Credentials>,
     server: &EtcdServer,
     metrics: &Metrics,
 ) -> Row {
-    let Some(caller) = request.extensions().get::<Caller>() else {
+    let Some(caller) = caller else {
         return Row::OTHER;
     };
     let payer = &caller.payer;

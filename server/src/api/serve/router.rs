@@ -54,7 +54,7 @@ type Servers = (
 /// The text of Go's `context.DeadlineExceeded`.
 const OUT_OF_TIME: &str = "context deadline exceeded";
 
-/// Cheap to clone: every call gets a clone.
+/// One for each connection, which lends it to its calls.
 #[derive(Clone)]
 pub(crate) struct Router {
     server: EtcdServer,
@@ -133,22 +133,25 @@ impl Router {
         cost::named(caller, &self.metrics)
     }
 
-    /// Answers a call made inside the process.
+    /// Answers a call made inside the process, for the [`Caller`] in its extensions if there is one.
     pub(crate) async fn call<B>(
         self,
-        request: Request<B>,
+        mut request: Request<B>,
     ) -> Result<Response<tonic::body::Body>, Infallible>
     where
         B: Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<BoxError> + Send,
     {
-        self.answer(request, OpenCalls::default().begin()).await
+        let caller = request.extensions_mut().remove::<Caller>();
+        let open = OpenCalls::default().begin();
+        self.answer(request, caller.as_ref(), open).await
     }
 
     /// Answers one call. The call is counted as ended when the response's body has been sent.
     pub(super) async fn answer<B>(
-        self,
-        request: Request<B>,
+        &self,
+        mut request: Request<B>,
+        caller: Option<&Caller>,
         open: OpenCall,
     ) -> Result<Response<tonic::body::Body>, Infallible>
     where
@@ -163,7 +166,7 @@ impl Router {
             return Ok(call::unknown(path).into_http());
         };
         let method = &METHODS[index];
-        let (mut ended, sent, who) = self.begin(index, &request, open);
+        let (mut ended, sent, who) = self.begin(index, &request, caller, open);
         let streaming = method.call_type != CallType::Unary;
         let checked = call::check_learner(path, &self.server).and_then(|()| {
             call::check_metadata(request.headers(), streaming, &self.server, &self.metrics)
@@ -174,7 +177,6 @@ impl Router {
         let patience = checked
             .map_err(Status::from)
             .and_then(|()| call::patience(request.headers()));
-        let mut request = request;
         if let Some(who) = who {
             request.extensions_mut().insert(who);
         }
@@ -205,14 +207,16 @@ impl Router {
         &self,
         index: usize,
         request: &Request<B>,
+        caller: Option<&Caller>,
         open: OpenCall,
     ) -> (Ended, Sent, Option<Credentials>) {
         let call = self.metrics.calls.of(index);
         call.started.inc();
-        let who = call::credentials(request, self.client_cert_auth);
-        let payer = cost::payer(request, who.as_ref(), &self.server, &self.metrics);
+        let headers = request.headers();
+        let who = call::credentials(headers, caller.filter(|_| self.client_cert_auth));
+        let payer = cost::payer(caller, who.as_ref(), &self.server, &self.metrics);
         let charge = Charge::begin(call, payer, &self.metrics);
-        let heard = Heard::of(call.form, &METHODS[index], request);
+        let heard = Heard::of(call.form, &METHODS[index], caller);
         let sent = Sent {
             method: index,
             charge,
@@ -226,9 +230,8 @@ impl Router {
         };
         let mut ended = Ended::new(Arc::clone(&self.metrics), index, self.limits, began);
         if let Some(tracer) = &self.tracer {
-            let caller = request.extensions().get::<Caller>();
             let local = caller.and_then(|caller| caller.local);
-            ended.trace(tracer.begin(request.headers(), local, crate::clock::unix_time));
+            ended.trace(tracer.begin(headers, local, crate::clock::unix_time));
         }
         (ended, sent, who)
     }

@@ -61,16 +61,15 @@ pub(super) struct Served {
 
 impl Heard {
     /// `None` for a stream without keys.
-    pub(super) fn of<B>(
+    pub(super) fn of(
         form: Option<Form>,
         method: &Method,
-        request: &http::Request<B>,
+        caller: Option<&Caller>,
     ) -> Option<Heard> {
         let is_unary = method.call_type == CallType::Unary;
         if !is_unary && form.is_none() {
             return None;
         }
-        let caller = request.extensions().get::<Caller>();
         Some(Heard(Arc::new(Inner {
             remote: caller.and_then(|caller| caller.remote),
             parts: is_unary.then(Mutex::default),

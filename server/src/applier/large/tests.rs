@@ -91,6 +91,17 @@ fn what_an_entry_changes_is_known_before_it_is_applied() {
     let op = |delete: &pb::DeleteRangeRequest| pb::RequestOp {
         request: Some(Op::RequestDeleteRange(delete.clone())),
     };
+    let put_op = pb::RequestOp {
+        request: Some(Op::RequestPut(pb::PutRequest {
+            value: vec![0; 1000].into(),
+            ..Default::default()
+        })),
+    };
+    let puts = Request::Txn(pb::TxnRequest {
+        success: vec![put_op.clone(), put_op.clone()],
+        ..Default::default()
+    });
+    assert_eq!(bytes(&puts).unwrap(), 2 * (BYTES_PER_KEY + 1000));
     let nested = pb::TxnRequest {
         failure: vec![op(&all)],
         ..Default::default()
@@ -99,7 +110,7 @@ fn what_an_entry_changes_is_known_before_it_is_applied() {
         request: Some(Op::RequestTxn(nested)),
     };
     let txn = Request::Txn(pb::TxnRequest {
-        success: vec![op(&delete(b"key/0000", b""))],
+        success: vec![op(&delete(b"key/0000", b"")), put_op.clone(), put_op],
         failure: vec![nested, op(&delete(b"key/05", b"key/06"))],
         ..Default::default()
     });
@@ -107,7 +118,7 @@ fn what_an_entry_changes_is_known_before_it_is_applied() {
     assert_eq!(bytes(&put()).unwrap(), 0);
     assert_eq!(bytes(&Request::DeleteRange(all)).unwrap(), whole);
     assert_eq!(bytes(&txn).unwrap(), whole + whole / 10);
-    let attached = KEYS / 2 * BYTES_PER_ATTACHED_KEY;
+    let attached = KEYS / 2 * BYTES_PER_KEY;
     assert_eq!(bytes(&revoke()).unwrap(), attached);
     let some = bytes_changed_by(root, &mut entry(2, &revoke()), 10_000).unwrap();
     assert!((10_000..20_000).contains(&some), "counted on: {some}");

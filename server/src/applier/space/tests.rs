@@ -83,7 +83,7 @@ impl Stage {
             self.note();
             if self
                 .space
-                .step(at, urgent, &mut self.store)
+                .step(at, urgent, 512 << 10, &mut self.store)
                 .unwrap()
                 .checkpoint
             {

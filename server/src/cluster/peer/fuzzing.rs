@@ -17,9 +17,11 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::runtime::{Builder, Runtime};
 
 use super::codec::{Decoder, Encoder, Frame};
+use super::lease::{KEEP_ALIVE_PATH, TIME_TO_LIVE_PATH};
 use super::page::PeerResponse;
 use super::transfer::{NUMBER_HEADER, OFFSET_HEADER};
 use super::*;
+use crate::event::LeaseCall;
 use crate::event::inbox::{Inbox, inbox};
 use crate::net::tls::Security;
 use crate::state::snapshot::rows;
@@ -71,6 +73,84 @@ pub(crate) fn any_requests(mut data: &[u8]) {
     runtime.block_on(port.peers.0.arrivals.drop_broken());
     let files = port.vfs.list(Path::new(STORE));
     assert_eq!(files.expect("a disk without faults"), [""; 0]);
+}
+
+/// Uses the bytes as the body of a question between members, or of the answer to one: the first byte
+/// says which. What can be read survives being written and read again.
+pub(crate) fn any_answer(data: &[u8]) {
+    let Some((choice, body)) = data.split_first() else {
+        return;
+    };
+    let body = Bytes::copy_from_slice(body);
+    match choice % 8 {
+        0 => assert_members_survive(body),
+        1 => {
+            let versions = join::Versions::of(&body);
+            versions.map(|versions| [versions.etcdserver, versions.etcdcluster].map(minor_of));
+        }
+        2 => {
+            if let Some(LeaseCall::KeepAlive { id }) = lease::call_of(KEEP_ALIVE_PATH, body) {
+                let (path, again) = lease::keep_alive(id);
+                let again = lease::call_of(path, again);
+                assert!(matches!(again, Some(LeaseCall::KeepAlive { id: same }) if same == id));
+            }
+        }
+        3 => {
+            let call = lease::call_of(TIME_TO_LIVE_PATH, body);
+            if let Some(LeaseCall::TimeToLive { id, keys }) = call {
+                let (path, again) = lease::time_to_live(id, keys);
+                let again = format!("{:?}", lease::call_of(path, again));
+                assert_eq!(again, format!("{call:?}"));
+            }
+        }
+        // An answer is a number and, of a lease, its keys: whatever can be read is one.
+        4 => drop(lease::lease_answer(&LeaseCall::KeepAlive { id: 7 }, body)),
+        5 => {
+            let (id, keys) = (7, true);
+            drop(lease::lease_answer(
+                &LeaseCall::TimeToLive { id, keys },
+                body,
+            ));
+        }
+        6 => {
+            hash::revision_of(&body);
+            if let Ok(found) = hash::read(&body) {
+                assert_eq!(hash::read(&hash::answer(&found).into()), Ok(found));
+            }
+        }
+        _ => {
+            if let Some(bytes) = transfer::held_bytes(&body) {
+                assert_eq!(
+                    transfer::held_bytes(bytes.to_string().as_bytes()),
+                    Some(bytes)
+                );
+            }
+        }
+    }
+}
+
+fn minor_of(version: String) -> Option<(u64, u64)> {
+    join::minor(&version)
+}
+
+/// The answer of `/members` and `/members/promote`, after the cluster's id and a zero byte.
+fn assert_members_survive(body: Bytes) {
+    let mut parts = body.splitn(2, |byte| *byte == 0);
+    let (id, list) = (parts.next().unwrap_or_default(), parts.next());
+    let answer = |cluster_id: &str, body: Vec<u8>| PeerAnswer {
+        status: 200,
+        cluster_id: cluster_id.to_owned(),
+        body: body.into(),
+    };
+    let told = answer(
+        &String::from_utf8_lossy(id),
+        list.unwrap_or_default().to_vec(),
+    );
+    if let Ok((id, members)) = join::listed(&told) {
+        let list = serde_json::to_vec(&members).expect("plain data");
+        let again = answer(&format!("{id:x}"), list);
+        assert_eq!(join::listed(&again), Ok((id, members)));
+    }
 }
 
 /// A member that one peer is known to and another was removed from, without a Raft behind it.

@@ -153,7 +153,7 @@ async fn ask_at(
 }
 
 /// A hash is a 32-bit number; Go writes it as an ordinary number.
-fn read(body: &Bytes) -> Result<KvHash, Refusal> {
+pub(super) fn read(body: &Bytes) -> Result<KvHash, Refusal> {
     let failed = |error: &dyn std::fmt::Display| Refusal::Failed(error.to_string());
     let logged: Response = serde_json::from_slice(body).map_err(|error| failed(&error))?;
     Ok(KvHash {

@@ -6,11 +6,14 @@ use prost::Message;
 
 use crate::event::{LeaseAnswer, LeaseCall};
 
+pub(crate) const KEEP_ALIVE_PATH: &str = "/leases";
+pub(crate) const TIME_TO_LIVE_PATH: &str = "/leases/internal";
+
 /// A wrapper message with one field.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct TimeToLiveRequest {
+struct TimeToLiveRequest {
     #[prost(message, optional, tag = "1")]
-    pub request: Option<pb::LeaseTimeToLiveRequest>,
+    request: Option<pb::LeaseTimeToLiveRequest>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -22,14 +25,25 @@ pub(crate) struct TimeToLiveResponse {
 /// Path and body.
 pub(crate) fn keep_alive(id: i64) -> (&'static str, Bytes) {
     let request = pb::LeaseKeepAliveRequest { id };
-    ("/leases", request.encode_to_vec().into())
+    (KEEP_ALIVE_PATH, request.encode_to_vec().into())
 }
 
 /// Path and body.
 pub(crate) fn time_to_live(id: i64, keys: bool) -> (&'static str, Bytes) {
     let request = Some(pb::LeaseTimeToLiveRequest { id, keys });
     let request = TimeToLiveRequest { request };
-    ("/leases/internal", request.encode_to_vec().into())
+    (TIME_TO_LIVE_PATH, request.encode_to_vec().into())
+}
+
+/// The question in a request to one of these paths; `None` if the body is none.
+pub(crate) fn call_of(path: &str, body: Bytes) -> Option<LeaseCall> {
+    if path == KEEP_ALIVE_PATH {
+        let request = pb::LeaseKeepAliveRequest::decode(body).ok()?;
+        return Some(LeaseCall::KeepAlive { id: request.id });
+    }
+    let request = TimeToLiveRequest::decode(body).ok()?.request?;
+    let (id, keys) = (request.id, request.keys);
+    Some(LeaseCall::TimeToLive { id, keys })
 }
 
 pub(crate) fn lease_answer(call: &LeaseCall, body: Bytes) -> Option<LeaseAnswer> {

@@ -177,7 +177,7 @@ impl Transfer {
                 };
                 match StatusCode::from_u16(answer.status) {
                     Ok(StatusCode::OK) => {
-                        return std::str::from_utf8(&answer.body).ok()?.trim().parse().ok();
+                        return held_bytes(&answer.body);
                     }
                     // Its former connection is still being read there.
                     Ok(StatusCode::SERVICE_UNAVAILABLE) => {}
@@ -246,6 +246,11 @@ impl Transfer {
             "{status}: {text}"
         ))))
     }
+}
+
+/// How much of a transfer has arrived, by the answer of the peer that receives it.
+pub(super) fn held_bytes(body: &[u8]) -> Option<u64> {
+    std::str::from_utf8(body).ok()?.trim().parse().ok()
 }
 
 /// A member that the snapshot does not know yet is new, so it learns.

@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use etcd_api::membershippb;
 use etcd_files::bbolt::read::{self, Database};
 use etcd_files::schema;
 use etcd_files::wal::{self, Entry, Log};
@@ -35,9 +34,6 @@ const MIN_LEASE_TTL: i64 = 2;
 
 /// Bytes of changed pages that start a checkpoint.
 const DIRTY_BYTES_MAX: u64 = 48 << 20;
-
-/// The methods of requests in the older form, which etcd up to 3.5 used for two requests.
-const OLD_METHODS: [&[u8]; 5] = [b"PUT", b"POST", b"DELETE", b"QGET", b"SYNC"];
 
 /// Returns the line that reports the result.
 pub(super) fn import(vfs: Arc<dyn Vfs>, plan: &Import) -> Result<String, String> {
@@ -214,15 +210,11 @@ fn apply(state: &mut State, entry: &Entry) -> Result<(), String> {
     if entry.kind != Entry::NORMAL {
         return Err(format!("a change of membership of kind {}", entry.kind));
     }
-    let request = match old_request(&entry.data) {
-        Some(old) => old?,
-        None if entry.data.is_empty() => None,
-        None => Some(Request::decode(&entry.data)?),
-    };
-    let Some(request) = request else {
+    if entry.data.is_empty() {
         state.skip(applied);
         return Ok(());
-    };
+    }
+    let request = Request::decode(&entry.data)?;
     let by = Request::auth_info_of(&entry.data);
     match state.apply(applied, &request, &by, &mut Effects::default()) {
         Err(Error::Damaged(what)) => Err(what),
@@ -239,49 +231,6 @@ fn conf_change(entry: &Entry) -> Result<ConfChange, String> {
         serde_json::from_slice::<MemberInfo>(&change.context).map_err(text)?;
     }
     Ok(change)
-}
-
-/// Reads an entry that etcd 3.5 wrote in the form of its v2 API. Outer `None`: it is not one. Inner
-/// `None`: it changes nothing here.
-fn old_request(data: &[u8]) -> Option<Result<Option<Request>, String>> {
-    let (mut method, mut path, mut value) = (&[][..], &[][..], &[][..]);
-    etcd_files::proto::fields(data, |field, found| {
-        match field {
-            2 => method = found.bytes()?,
-            3 => path = found.bytes()?,
-            4 => value = found.bytes()?,
-            _ => {}
-        }
-        Some(())
-    })?;
-    if !OLD_METHODS.contains(&method) {
-        return None;
-    }
-    let path = String::from_utf8_lossy(path);
-    let parts: Vec<&str> = path.split('/').skip(1).collect();
-    Some(match (method, &parts[..]) {
-        (b"PUT", ["0", "members", id, "attributes"]) => {
-            let read = || -> Result<Request, String> {
-                let attributes: MemberInfo = serde_json::from_slice(value).map_err(text)?;
-                Ok(Request::ClusterMemberAttrSet(
-                    membershippb::ClusterMemberAttrSetRequest {
-                        member_id: u64::from_str_radix(id, 16).map_err(text)?,
-                        member_attributes: Some(membershippb::Attributes {
-                            name: attributes.name,
-                            client_urls: attributes.client_urls,
-                        }),
-                    },
-                ))
-            };
-            read().map(Some)
-        }
-        (b"PUT", ["0", "version"]) => {
-            let ver = String::from_utf8_lossy(value).into_owned();
-            let set = membershippb::ClusterVersionSetRequest { ver };
-            Ok(Some(Request::ClusterVersionSet(set)))
-        }
-        _ => Ok(None),
-    })
 }
 
 /// Makes a cluster of one, because the other members are lost for good.

@@ -47,11 +47,8 @@ impl EtcdServer {
         {
             return self.token_info(token);
         }
-        let by_certificate = who.common_name.as_ref().map(|name| AuthInfo {
-            user: name.to_string(),
-            revision: auth.image().revision,
-        });
-        Some(Ok(by_certificate))
+        let common_name = who.common_name.as_ref();
+        Some(Ok(common_name.map(|name| auth.named(name))))
     }
 
     /// The user of a token, as far as this member knows.
@@ -73,18 +70,7 @@ impl EtcdServer {
         // Read before the lookup: the lookup then finds the tokens of all entries up to this index.
         let applied = self.0.shared.progress.applied();
         match &self.0.tokens {
-            Tokens::Simple => {
-                let revision = self.0.auth.image().revision;
-                let user = self.0.auth.tokens.lock().user(token, self.0.clock.now());
-                let index = Tokens::index_of(token);
-                if user.is_none() && index.is_some_and(|before| before >= applied) {
-                    return None;
-                }
-                Some(user.map(|user| AuthInfo {
-                    user: user.to_string(),
-                    revision,
-                }))
-            }
+            Tokens::Simple => self.0.auth.user_of(token, applied, self.0.clock.now()),
             Tokens::Signed(signed) => Some(signed.verify(token, crate::clock::unix_time())),
             Tokens::Off => Some(None),
         }
@@ -101,7 +87,7 @@ impl EtcdServer {
             return Ok(AuthInfo::default());
         }
         let by = self.auth_info(who).await?.unwrap_or_default();
-        judge(&self.0.auth.image(), &by, ask)?;
+        self.0.auth.judge_read(&by, ask)?;
         Ok(by)
     }
 
@@ -266,19 +252,4 @@ fn fingerprint(token: &str) -> String {
         .iter()
         .map(|byte| format!("{byte:02x}"))
         .collect()
-}
-
-/// Like etcd, checks the revision again after a read. A token that claims a later revision than the
-/// current one fails here.
-fn judge(
-    image: &Image,
-    by: &AuthInfo,
-    ask: impl FnOnce(&Image, &AuthInfo) -> Result<(), Error>,
-) -> Result<(), Error> {
-    ask(image, by)?;
-    if image.enabled && by.revision != 0 && by.revision != image.revision {
-        Err(Error::AuthOldRevision)
-    } else {
-        Ok(())
-    }
 }

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use super::{EtcdServer, PHYSICAL_COMPACTION_TIMEOUT, post};
-use crate::auth::Credentials;
+use crate::auth::{self, Credentials};
 use crate::error::Error;
-use crate::event::{Answer, ApplyEvent, ConsensusEvent, Proposal, ReplySlot};
+use crate::event::{Answer, ApplyEvent, ConsensusEvent, Outcome, Proposal, ReplySlot};
+use crate::request::nesting::nest_ranges;
 use crate::request::{AuthInfo, Request};
 use crate::state;
 use crate::telemetry::metrics::Operation;
@@ -25,8 +26,49 @@ impl EtcdServer {
         who: &Credentials,
     ) -> Result<Answer, Error> {
         self.check_space(&request).await?;
+        if self.0.shared.progress.has_older_members() {
+            return self.propose_to_older(request, who).await;
+        }
         let by = self.auth_info(who).await?.unwrap_or_default();
         self.propose_unchecked(request, &by).await
+    }
+
+    /// The same in a cluster with members of etcd before 3.7, which make some changes that Stele
+    /// refuses: those of transactions whose ranges are refused, see [`crate::request::nesting`]; and
+    /// etcd 3.5 checks no permissions at all while the space alarm is raised. So what would be refused
+    /// for its user does not enter the log. Should users or roles change before it is applied, all
+    /// members refuse it.
+    async fn propose_to_older(
+        &self,
+        mut request: Request,
+        who: &Credentials,
+    ) -> Result<Answer, Error> {
+        let mut by = self.auth_info(who).await?.unwrap_or_default();
+        if self.check_change(&request, &by).is_err() {
+            // By users and roles that may be those of a moment ago.
+            self.linearizable().await?;
+            by = self.auth_info(who).await?.unwrap_or_default();
+            self.check_change(&request, &by)?;
+        }
+        let nested = match &mut request {
+            Request::Txn(txn) => nest_ranges(txn),
+            _ => None,
+        };
+        let mut answer = self.propose_unchecked(request, &by).await?;
+        if let (Some(nested), Outcome::Txn(response)) = (nested, &mut answer.outcome) {
+            nested.restore(response);
+        }
+        Ok(answer)
+    }
+
+    /// The check that decides when the change is applied, by the users and roles in force here.
+    fn check_change(&self, request: &Request, by: &AuthInfo) -> Result<(), Error> {
+        if !self.is_auth_enabled() {
+            return Ok(());
+        }
+        let view = self.view();
+        let keys_of = |lease| state::lease_keys(&view, lease);
+        auth::authorize(&self.0.auth.image(), by, request, &keys_of)
     }
 
     async fn propose_unchecked(&self, request: Request, by: &AuthInfo) -> Result<Answer, Error> {

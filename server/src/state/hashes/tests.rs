@@ -1,11 +1,15 @@
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
-use storage::mvcc::{Applied, Options, Store};
+use storage::mvcc::{Applied, KeyRange, Options, Store, Write};
 use storage::vfs::sim::SimVfs;
 
 use super::*;
+
+/// Rows between two rests.
+const PIECE_ROWS: usize = 256;
 
 struct Stage {
     store: Store,
@@ -24,21 +28,38 @@ impl Stage {
     }
 
     fn put(&mut self, key: usize) {
-        self.index += 1;
-        let applied = Applied {
-            index: self.index,
-            term: 1,
-        };
-        let mut write = self.store.write(applied);
+        let mut write = self.write();
         write.put(&key.to_be_bytes(), b"value", 0).unwrap();
         drop(write);
         self.store.publish();
     }
 
-    fn job(&self) -> HashJob {
+    fn write(&mut self) -> Write<'_> {
+        self.index += 1;
+        let applied = Applied {
+            index: self.index,
+            term: 1,
+        };
+        self.store.write(applied)
+    }
+
+    /// Announces the hash of a compaction at the newest revision, and compacts.
+    fn compact(&mut self) {
+        let job = self.job();
+        self.hashes.announce(job);
+        let revision = self.store.root().revision();
+        self.write().compact(revision).unwrap();
+        self.store.publish();
+    }
+
+    fn job(&mut self) -> HashJob {
         let view = self.store.reader().view();
         let revision = view.revision();
-        HashJob { view, revision }
+        HashJob {
+            view,
+            revision,
+            oldest_removed: self.store.take_oldest_removed(),
+        }
     }
 }
 
@@ -56,7 +77,8 @@ fn a_newer_compaction_takes_the_place_of_one_that_waits() {
     let mut stage = Stage::new();
     for key in 0..3 {
         stage.put(key);
-        stage.hashes.announce(stage.job());
+        let job = stage.job();
+        stage.hashes.announce(job);
     }
     stage.hashes.run_one();
     stage.hashes.run_one();
@@ -72,7 +94,8 @@ fn the_last_ten_are_kept_the_newest_first() {
     let mut stage = Stage::new();
     for key in 0..15 {
         stage.put(key);
-        stage.hashes.announce(stage.job());
+        let job = stage.job();
+        stage.hashes.announce(job);
         stage.hashes.run_one();
     }
     let newest: Vec<i64> = (7..=16).rev().collect();
@@ -94,8 +117,10 @@ fn a_reader_waits_for_a_digest_in_the_making_and_hurries_it() {
         // The worker's only rest lasts until a reader waits.
         scope.spawn(|| {
             hashes.run(|| {
-                while !hashes.is_awaited() {
-                    thread::yield_now();
+                || {
+                    while !hashes.is_awaited() {
+                        thread::yield_now();
+                    }
                 }
             });
         });
@@ -114,12 +139,14 @@ fn a_stop_ends_the_work_and_those_who_wait_for_it() {
     let (view, revision) = (job.view.clone(), job.revision);
     stage.hashes.announce(job);
     let stopping = Arc::clone(&stage.hashes);
-    let mut rests = 0;
+    let rests = Cell::new(0);
     stage.hashes.run(|| {
-        rests += 1;
-        stopping.stop();
+        || {
+            rests.set(rests.get() + 1);
+            stopping.stop();
+        }
     });
-    assert_eq!(rests, 1);
+    assert_eq!(rests.get(), 1);
     let cut_short = stage.hashes.at(&view, revision);
     assert_eq!(cut_short, Err(Error::Stopped));
 }
@@ -137,4 +164,133 @@ fn a_digest_whose_asker_left_is_not_finished() {
         ControlFlow::Break(())
     });
     assert_eq!((result, asked), (Err(Error::Stopped), 1));
+}
+
+#[test]
+fn members_that_hash_a_few_of_many_compactions_hash_the_same_ones() {
+    let hashed = |every: usize, after: usize| {
+        let mut stage = Stage::new();
+        let mut hashed = Vec::new();
+        for n in 0..200 {
+            stage.put(n);
+            stage.compact();
+            if n % every == after {
+                stage.hashes.run_one();
+                hashed.extend(revisions(&stage.hashes).first().copied());
+            }
+        }
+        hashed
+    };
+    let (one, other) = (hashed(40, 3), hashed(29, 17));
+    assert!(one.len() <= 5 && other.len() <= 7);
+    let shared = one.iter().filter(|revision| other.contains(revision));
+    assert!(shared.count() >= 2, "{one:?}, {other:?}");
+}
+
+#[test]
+fn a_compaction_of_a_higher_level_breaks_off_the_running_one() {
+    let mut stage = Stage::new();
+    for key in 0..512 {
+        stage.put(key);
+    }
+    stage.compact();
+    stage.hashes.run_one();
+    stage.put(0);
+    stage.compact();
+    let hashes = Arc::clone(&stage.hashes);
+    let (job, removed) = hashes.state.lock().queue.take().unwrap();
+    let mut rests = 0;
+    hashes.compute(&job, removed, &mut || {
+        rests += 1;
+        // From revision 514 over 1024, while the hash at 514 is computed.
+        for key in 0..512 {
+            stage.put(key);
+        }
+        stage.compact();
+    });
+    assert_eq!(rests, 1);
+    assert_eq!(revisions(&hashes), [513]);
+    hashes.run_one();
+    assert_eq!(revisions(&hashes), [1026, 513]);
+}
+
+#[test]
+fn a_hash_that_a_reader_waits_for_is_not_broken_off() {
+    let mut stage = Stage::new();
+    for key in 0..512 {
+        stage.put(key);
+    }
+    stage.compact();
+    let hashes = Arc::clone(&stage.hashes);
+    let (job, removed) = hashes.state.lock().queue.take().unwrap();
+    let view = job.view.clone();
+    let mut stage = Some(stage);
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| hashes.at(&view, 513));
+        hashes.compute(&job, removed, &mut || {
+            let Some(mut stage) = stage.take() else {
+                return;
+            };
+            while !hashes.is_awaited() {
+                thread::yield_now();
+            }
+            for key in 0..512 {
+                stage.put(key);
+            }
+            stage.compact();
+        });
+        assert_eq!(reader.join().unwrap().unwrap().hash_revision, 513);
+    });
+    assert_eq!(revisions(&hashes), [513]);
+}
+
+#[test]
+fn a_hash_continues_where_nothing_has_changed_and_is_the_same() {
+    const KEYS: usize = 3000;
+    let mut stage = Stage::new();
+    for key in 0..KEYS {
+        stage.put(key);
+    }
+    let (mut pieces, mut seed) = (0, 1_u64);
+    for round in 0..60 {
+        for _ in 0..20 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let random = (seed >> 33) as usize;
+            // Most rounds change young keys alone. Some change old ones, or delete some.
+            match (round % 10, random % 3) {
+                (7, 0) => stage.put(random % KEYS),
+                (8, 0) => {
+                    let key = (random % KEYS).to_be_bytes();
+                    let key = KeyRange::from_wire(&key, b"");
+                    stage.write().delete_range(key).unwrap();
+                }
+                _ => stage.put(KEYS - 1 - random % 100),
+            }
+        }
+        stage.compact();
+        // Some removals are not over when the next compaction comes.
+        for _ in 0..round % 4 * 4 {
+            stage
+                .store
+                .compact_step(if round == 1 { 4000 } else { 16 })
+                .unwrap();
+        }
+        stage.store.publish();
+        let (job, removed) = stage.hashes.state.lock().queue.take().unwrap();
+        let rows = job.view.hash_rows_at_compaction(job.revision, &mut go_on);
+        let begin = (Revision::default(), HashKv::new());
+        let rows = rows.unwrap().unwrap();
+        let afresh = compute(
+            &job.view,
+            job.revision,
+            rows,
+            begin,
+            &mut Places::none(),
+            &mut go_on,
+        );
+        stage.hashes.compute(&job, removed, &mut || pieces += 1);
+        assert_eq!(stage.hashes.finished()[0], afresh.unwrap(), "round {round}");
+    }
+    // From the beginning each time, it would be 60 * 12 pieces.
+    assert!(pieces < 400, "read {pieces} pieces of history");
 }

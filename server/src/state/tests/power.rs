@@ -11,7 +11,9 @@ use pb::request_op::Request as Op;
 use raft::durable::{LogWriter, Options};
 use raft::{Entry, HardState, Position, Write};
 use storage::encryption::{DataKeys, KeyFile};
-use storage::mvcc::{Applied, Attempt, Change, CheckpointJob, Item, KeyRange, Store, Want};
+use storage::mvcc::{
+    Applied, Attempt, Change, CheckpointJob, Item, KeyRange, Revision, Store, Want,
+};
 use storage::vfs::Vfs;
 use storage::vfs::sim::SimVfs;
 
@@ -118,19 +120,18 @@ pub(super) fn seen(state: &State) -> String {
     })
     .unwrap();
     text += "digested\n";
-    root.hash_rows(revision, &mut |change| {
-        match change {
-            Change::Put { revision, item } => {
-                text += &format!("{}.{} {}", revision.main, revision.sub, told(&item));
-            }
-            Change::Delete { revision, key } => {
-                let key = String::from_utf8_lossy(key);
-                text += &format!("{}.{} {key} deleted\n", revision.main, revision.sub);
-            }
+    let go_on = &mut || ControlFlow::Continue(());
+    let mut tell = |change: Change<'_>| match change {
+        Change::Put { revision, item } => {
+            text += &format!("{}.{} {}", revision.main, revision.sub, told(&item));
         }
-        ControlFlow::Continue(())
-    })
-    .unwrap();
+        Change::Delete { revision, key } => {
+            let key = String::from_utf8_lossy(key);
+            text += &format!("{}.{} {key} deleted\n", revision.main, revision.sub);
+        }
+    };
+    let rows = root.hash_rows(revision, go_on).unwrap().unwrap();
+    let _ = rows.visit(Revision::default(), &mut tell, go_on).unwrap();
     for lease in leases(root).unwrap() {
         let keys = lease_keys(root, lease.id).unwrap();
         text += &format!("lease {} of {} s: {keys:?}\n", lease.id, lease.granted_ttl);

@@ -13,8 +13,9 @@ use etcd_api::Client;
 use etcd_api::etcdserverpb as pb;
 use pb::alarm_request::AlarmAction;
 use pb::request_op::Request as Op;
-use testkit::{Launch, Server, Tools};
+use testkit::{Launch, Minor, Server, Tools};
 
+use crate::harness::minors::beside_each_minor;
 use crate::harness::rng::Rng;
 
 const STELE: &str = env!("CARGO_BIN_EXE_stele");
@@ -51,12 +52,15 @@ async fn etcd_goes_on_from_a_snapshot_of_stele() {
     write_more(&etcd).await;
 }
 
-#[tokio::test]
-async fn stele_goes_on_from_a_snapshot_of_etcd() {
-    let Some(tools) = Tools::or_skip("a snapshot of etcd restored by Stele") else {
+beside_each_minor!(stele_goes_on_from_a_snapshot_of_etcd);
+async fn stele_goes_on_from_a_snapshot_of_etcd(minor: Minor) {
+    let (Some(program), Some(tools)) = (
+        minor.etcd_or_skip("a snapshot of etcd restored by Stele"),
+        Tools::or_skip("a snapshot taken with etcdctl"),
+    ) else {
         return;
     };
-    let source = Server::start_etcd(&tools, &[]);
+    let source = Launch::program(&program).start().unwrap();
     let told = Told::by(&source).await;
     let place = tempfile::tempdir().unwrap();
     let file = save(&tools, &source, place.path());
@@ -106,12 +110,12 @@ async fn stele_goes_on_from_a_snapshot_of_its_own() {
     assert!(error.message().contains("compacted"), "{error}");
 }
 
-#[tokio::test]
-async fn stele_takes_over_the_data_directory_of_a_killed_etcd() {
-    let Some(tools) = Tools::or_skip("a data directory of etcd imported") else {
+beside_each_minor!(stele_takes_over_the_data_directory_of_a_killed_etcd);
+async fn stele_takes_over_the_data_directory_of_a_killed_etcd(minor: Minor) {
+    let Some(program) = minor.etcd_or_skip("a data directory of etcd imported") else {
         return;
     };
-    let mut source = Server::start_etcd(&tools, &[]);
+    let mut source = Launch::program(&program).start().unwrap();
     let client = Client::connect(source.url()).await.unwrap();
     make_history(&client).await;
     let place = tempfile::tempdir().unwrap();
@@ -121,47 +125,7 @@ async fn stele_takes_over_the_data_directory_of_a_killed_etcd() {
         text.contains("stop the etcd that runs on it first"),
         "{text}"
     );
-    // Acknowledged, and for the next tenth of a second in etcd's log alone.
-    for number in 0..50 {
-        client
-            .kv()
-            .put(put(&format!("late{number}"), "v", 0))
-            .await
-            .unwrap_err();
-        let request = pb::LeaseGrantRequest {
-            ttl: LEASE_SECONDS,
-            id: 100 + number,
-        };
-        client.lease().lease_grant(request).await.unwrap_err();
-    }
-    client
-        .maintenance()
-        .alarm(alarm(AlarmAction::Deactivate))
-        .await
-        .unwrap();
-    for number in 0..50 {
-        client
-            .kv()
-            .put(put(&format!("late{number}"), "v", 1 + number % LEASES))
-            .await
-            .unwrap();
-    }
-    let revision = 1 + client
-        .kv()
-        .range(all())
-        .await
-        .unwrap()
-        .into_inner()
-        .header
-        .unwrap()
-        .revision;
-    client.kv().put(put("last", "v", 0)).await.unwrap();
-    compact(&client, revision - HISTORY).await;
-    client
-        .maintenance()
-        .alarm(alarm(AlarmAction::Activate))
-        .await
-        .unwrap();
+    let revision = write_late(&client).await;
     source.kill();
 
     let refused = Launch::program(STELE)
@@ -408,6 +372,52 @@ async fn compact(client: &Client, revision: i64) {
     let physical = true;
     let request = pb::CompactionRequest { revision, physical };
     client.kv().compact(request).await.unwrap();
+}
+
+/// Writes that are refused, then some that are acknowledged, for the next tenth of a second in etcd's
+/// log alone. Returns the last revision; the alarm is raised.
+async fn write_late(client: &Client) -> i64 {
+    for number in 0..50 {
+        client
+            .kv()
+            .put(put(&format!("late{number}"), "v", 0))
+            .await
+            .unwrap_err();
+        let request = pb::LeaseGrantRequest {
+            ttl: LEASE_SECONDS,
+            id: 100 + number,
+        };
+        client.lease().lease_grant(request).await.unwrap_err();
+    }
+    client
+        .maintenance()
+        .alarm(alarm(AlarmAction::Deactivate))
+        .await
+        .unwrap();
+    for number in 0..50 {
+        client
+            .kv()
+            .put(put(&format!("late{number}"), "v", 1 + number % LEASES))
+            .await
+            .unwrap();
+    }
+    let revision = 1 + client
+        .kv()
+        .range(all())
+        .await
+        .unwrap()
+        .into_inner()
+        .header
+        .unwrap()
+        .revision;
+    client.kv().put(put("last", "v", 0)).await.unwrap();
+    compact(client, revision - HISTORY).await;
+    client
+        .maintenance()
+        .alarm(alarm(AlarmAction::Activate))
+        .await
+        .unwrap();
+    revision
 }
 
 /// The alarm gone, changes and compactions go through.

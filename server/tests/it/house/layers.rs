@@ -32,7 +32,7 @@ const APISERVER: Layers = Layers {
         ("basics", &[]),
         // Which kinds there are, what is stored of them, which rules they keep.
         ("resources", &[]),
-        ("storage", &["resources"]),
+        ("storage", &["basics", "resources"]),
         ("validate", &["basics", "resources"]),
         // What programs outside are asked.
         ("webhook", &["basics", "storage"]),
@@ -315,9 +315,14 @@ const MACHINERY: Layers = Layers {
         // The built-in kinds, and what follows their table.
         ("schema", &[]),
         ("strict", &["budget", "schema", "values"]),
-        ("protobuf", &["budget", "object", "schema", "values"]),
         ("patch", &["schema"]),
-        ("apply", &["object", "schema"]),
+        ("conversion", &["object", "values"]),
+        ("apply", &["object", "schema", "values"]),
+        // It writes what managers own in the order of `apply`.
+        (
+            "protobuf",
+            &["apply", "budget", "object", "schema", "values"],
+        ),
         ("defaults", &["object"]),
         // Custom resources.
         ("cel", &["schema", "values"]),

@@ -329,3 +329,62 @@ async fn a_state_that_a_peer_sends_moves_the_metrics_of_snapshots() {
     assert!(metrics.contains("\netcd_server_snapshot_apply_in_progress_total 0\n"));
     members.push(second);
 }
+
+#[tokio::test]
+async fn readers_that_take_nothing_are_given_up_once_they_hold_much_back() {
+    const KEYS: usize = 32;
+    const OPEN: &str = "stele_views_open";
+    const LINE: &str = "gave up a client that reads too slowly";
+    let (server, client) = start(&[]).await;
+    let round = async || {
+        let mut revision = 0;
+        for key in 0..KEYS {
+            let answer = client.kv().put(put(key, MEGABYTE, 0)).await.unwrap();
+            revision = answer.into_inner().header.unwrap().revision;
+        }
+        let request = pb::CompactionRequest {
+            revision,
+            physical: true,
+        };
+        client.kv().compact(request).await.unwrap();
+    };
+    round().await;
+    // Each has its own connection: one that nobody reads holds up all its streams.
+    let stalled = Client::connect(server.url()).await.unwrap();
+    let snapshot = stalled.maintenance().snapshot(pb::SnapshotRequest {}).await;
+    let mut snapshot = snapshot.unwrap().into_inner();
+    let stalled = Client::connect(server.url()).await.unwrap();
+    let all = pb::RangeRequest {
+        key: "key-".into(),
+        range_end: "key.".into(),
+        ..Default::default()
+    };
+    let range = stalled.kv().range_stream(all).await;
+    let mut range = range.unwrap().into_inner();
+    let lines = || -> Vec<String> {
+        let log = server.log();
+        let lines = log.lines().filter(|line| line.contains(LINE));
+        lines.map(str::to_owned).collect()
+    };
+    let given_up = async {
+        while lines().len() < 2 {
+            round().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, given_up).await.unwrap();
+    let lines = lines();
+    assert!(lines.iter().all(|line| line.contains("Much")), "{lines:?}");
+    until(&server, OPEN, |open| open == 0.0).await;
+    // What was under way still arrives. After it, nobody may believe that this was all.
+    let ends = [end_of(&mut snapshot).await, end_of(&mut range).await];
+    for end in ends {
+        let end = end.expect_err("a part was sent as if it were all");
+        assert_eq!(end.code(), tonic::Code::Unavailable);
+        assert_eq!(end.message(), "etcdserver: request timed out");
+    }
+}
+
+async fn end_of<T>(stream: &mut Streaming<T>) -> Result<(), tonic::Status> {
+    while stream.message().await?.is_some() {}
+    Ok(())
+}

@@ -15,8 +15,8 @@ use crate::{Error, Result};
 /// writes of a single page in it dirty, and are charged for, the whole piece.
 const SLICE_BYTES: usize = 16 << 10;
 
-/// Bytes between two syncs. A sync of the log may have to wait for all unsynced bytes in other
-/// files: file systems with a journal commit both together.
+/// Bytes between two syncs, unless a rest says another number. A sync of the log may have to wait
+/// for all unsynced bytes in other files: file systems with a journal commit both together.
 pub(crate) const SYNC_BYTES: usize = 128 << 10;
 
 /// Writes runs, adjacent ones in one piece.
@@ -32,14 +32,16 @@ pub(crate) struct Output {
     start: u64,
     /// Bytes written since the last sync.
     unsynced: usize,
-    /// True if it syncs by itself, after each [`SYNC_BYTES`].
+    /// True if it syncs by itself, after each piece.
     syncs: bool,
+    /// Bytes of a piece.
+    piece_bytes: usize,
     rest: Option<Rest>,
     pub(crate) written: u64,
 }
 
-/// Called between the pieces of long work.
-struct Rest(Box<dyn FnMut() + Send + Sync>);
+/// Called between the pieces of long work; returns the bytes of the next piece.
+struct Rest(Box<dyn FnMut() -> usize + Send + Sync>);
 
 impl fmt::Debug for Rest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -66,19 +68,20 @@ impl Output {
             start: 0,
             unsynced: 0,
             syncs: false,
+            piece_bytes: SYNC_BYTES,
             rest: None,
             written: 0,
         }
     }
 
-    /// `rest` is called after each piece of the work.
-    pub(crate) fn rest_with(&mut self, rest: impl FnMut() + Send + Sync + 'static) {
+    /// `rest` is called after each piece of the work, and returns the bytes of the next one.
+    pub(crate) fn rest_with(&mut self, rest: impl FnMut() -> usize + Send + Sync + 'static) {
         self.rest = Some(Rest(Box::new(rest)));
     }
 
     pub(crate) fn rest(&mut self) {
         if let Some(Rest(rest)) = &mut self.rest {
-            rest();
+            self.piece_bytes = rest().max(SLICE_BYTES);
         }
     }
 
@@ -165,7 +168,7 @@ impl Output {
             .map_err(Error::io("write", path))?;
         self.written += bytes.len() as u64;
         self.unsynced += bytes.len();
-        if self.syncs && self.unsynced >= SYNC_BYTES {
+        if self.syncs && self.unsynced >= self.piece_bytes {
             self.sync()?;
             self.rest();
         }

@@ -214,6 +214,7 @@ fn assemble(
         unproven: None,
         older_user,
         used_before: 0,
+        viewed_before: 0,
         spilled_to: Vec::new(),
         spilled_unsynced: 0,
         release_from: kinds.iter().map(|kind| (kind.id, None)).collect(),

@@ -80,9 +80,9 @@ impl Store {
     pub(crate) fn remove_superseded(&mut self, budget: usize) -> Result<CompactProgress> {
         let mut left = budget.max(1);
         let mut removed = 0;
-        while left > 0 && !self.compaction.done {
+        while left > 0 && !self.root.compaction.done {
             let begin = Batch::Gathering(Gathering {
-                from: Some(self.compaction.next),
+                from: Some(self.root.compaction.next),
                 bound: self.root.compacted,
                 rows: Vec::new(),
             });
@@ -105,8 +105,7 @@ impl Store {
                     let is_over = rows.len() == 0;
                     if is_over {
                         let done = is_last && bound == self.root.compacted;
-                        self.compaction = Compaction { next: then, done };
-                        self.root.settled = done;
+                        self.root.compaction = Compaction { next: then, done };
                     }
                     (!is_over).then_some(Batch::Removing {
                         rows,
@@ -118,7 +117,7 @@ impl Store {
             };
         }
         Ok(CompactProgress {
-            done: self.compaction.done,
+            done: self.root.compaction.done,
             removed,
         })
     }
@@ -130,6 +129,8 @@ impl Store {
             None => return Ok(false),
             Some(found) => root.row(&found, revision)?.key.to_vec(),
         };
+        let oldest = self.oldest_removed.map_or(revision, |o| o.min(revision));
+        self.oldest_removed = Some(oldest);
         let writer = self.file.writer();
         root.revisions.remove(writer, &revision_key)?;
         if root.keys.is_direct(&self.delta_limits, key.len() as u64) {

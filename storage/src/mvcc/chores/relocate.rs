@@ -6,9 +6,6 @@ use crate::Result;
 use crate::btree::Unfit;
 use crate::mvcc::Store;
 
-/// Bytes of pages looked at in one step: below a millisecond while they are in the page cache.
-const BYTES_PER_STEP: u64 = 512 << 10;
-
 /// A pass over the trees.
 #[derive(Debug)]
 pub(crate) struct Relocation {
@@ -23,9 +20,10 @@ impl Store {
         self.file.surplus_bytes()
     }
 
-    /// Marks a bounded number of pages for the next checkpoint to move; `true` at the end of a
-    /// pass. Does nothing while a checkpoint runs or memory of the last one is still held.
-    pub fn relocate_step(&mut self) -> Result<bool> {
+    /// Looks at about `budget` bytes of pages, and marks those for the next checkpoint to move that
+    /// should; `true` at the end of a pass. Does nothing while a checkpoint runs or memory of the
+    /// last one is still held.
+    pub fn relocate_step(&mut self, budget: u64) -> Result<bool> {
         if self.file.checkpoint_running() || self.releasing {
             return Ok(false);
         }
@@ -35,7 +33,7 @@ impl Store {
             place: Place::default(),
         });
         let unfit = Unfit::EndsBehind(pass.limit);
-        let (_, over) = self.rewrite_step(&mut pass.place, unfit, BYTES_PER_STEP)?;
+        let (_, over) = self.rewrite_step(&mut pass.place, unfit, budget)?;
         self.relocation = (!over).then_some(pass);
         Ok(over)
     }

@@ -29,7 +29,25 @@ impl Root {
         key: &[u8],
         at: i64,
     ) -> Result<Option<(Revision, Stamp)>> {
-        let from = VersionKey::new(key, end_of(at));
+        self.version_through(key, end_of(at))
+    }
+
+    /// The newest version of `key` older than `revision`, which may be a tombstone.
+    pub(in crate::mvcc) fn version_before(
+        &self,
+        key: &[u8],
+        revision: Revision,
+    ) -> Result<Option<(Revision, Stamp)>> {
+        let Revision { main, sub } = revision;
+        let through = match sub {
+            0 => end_of(main - 1),
+            _ => Revision { main, sub: sub - 1 },
+        };
+        self.version_through(key, through)
+    }
+
+    fn version_through(&self, key: &[u8], through: Revision) -> Result<Option<(Revision, Stamp)>> {
+        let from = VersionKey::new(key, through);
         if self.keys.is_plain() {
             let version = self.first_in(&self.keys.base, key, &from)?;
             return Ok(version.map(|version| (version.revision, version.stamp)));

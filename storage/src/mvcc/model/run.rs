@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::super::{
-    Applied, Attempt, Bucket, CheckpointDone, CheckpointJob, KeyRange, LonePut, Options, Root,
-    Store, Usage, View, Want,
+    Applied, Attempt, Bucket, Change, CheckpointDone, CheckpointJob, HashRows, KeyRange, LonePut,
+    Options, Revision, Root, Store, Usage, View, Want,
 };
 use super::{Model, Row, Version};
 use crate::Result;
@@ -23,8 +23,8 @@ const OPENED: &str = "opened before the first step";
 /// Range of the call that `survive` chooses; programs of a few kilobytes make this many calls.
 const CALLS_MAX: u64 = 200;
 
-/// So little that entries of a few changes write leaves before their end.
-const ENTRY_BYTES_IN_MEMORY: u64 = 8 << 10;
+/// So little that entries of some changes write leaves before their end.
+const ENTRY_BYTES_IN_MEMORY: u64 = 24 << 10;
 
 /// So small that most programs have several delta trees, and merge them.
 const DELTA_LIMITS: DeltaLimits = DeltaLimits {
@@ -285,7 +285,7 @@ impl Runner {
                     self.store().release_step(budget);
                 }
                 1 => {
-                    self.store().relocate_step()?;
+                    self.store().relocate_step(512 << 10)?;
                 }
                 2 => self.store().settle_space(),
                 _ => {
@@ -538,12 +538,7 @@ fn compare_all(root: &Root, model: &Model, at: i64, input: &mut Input<'_>) -> Re
             "changes {from}..={through}"
         );
     }
-    let mut rows = Vec::new();
-    root.hash_rows(at, &mut |change| {
-        rows.push(Row::from(change));
-        ControlFlow::Continue(())
-    })?;
-    assert_eq!(rows, model.hash_rows(then), "hash at {then}");
+    compare_hash_rows(root, model, at, then)?;
     for bucket in [Bucket::Lease, Bucket::LeaseKeys, Bucket::Meta] {
         let mut rows = Vec::new();
         root.side_scan(bucket, b"", &mut |key, value| {
@@ -554,6 +549,29 @@ fn compare_all(root: &Root, model: &Model, at: i64, input: &mut Input<'_>) -> Re
         for (key, value) in rows {
             assert_eq!(root.side_get(bucket, &key)?, Some(value));
         }
+    }
+    Ok(())
+}
+
+fn compare_hash_rows(root: &Root, model: &Model, at: i64, then: i64) -> Result<()> {
+    let go_on = &mut || ControlFlow::Continue(());
+    let mut all = |hashed: Option<HashRows<'_>>| -> Result<Vec<Row>> {
+        let (mut rows, hashed) = (Vec::new(), hashed.expect("nothing breaks it off"));
+        let mut push = |change: Change<'_>| rows.push(Row::from(change));
+        let flow = hashed.visit(Revision::default(), &mut push, go_on)?;
+        assert!(flow.is_continue());
+        Ok(rows)
+    };
+    let go_on = &mut || ControlFlow::Continue(());
+    let rows = all(root.hash_rows(at, go_on)?)?;
+    assert_eq!(rows, model.hash_rows(then), "hash at {then}");
+    let looked_up = root.hash_rows(at, go_on)?.map(HashRows::looked_up);
+    assert_eq!(all(looked_up)?, rows, "hash at {then}, looked up");
+    if then > model.compacted() {
+        let rows = all(root.hash_rows_at_compaction(then, go_on)?)?;
+        let looked_up = root.hash_rows_at_compaction(then, go_on)?;
+        let looked_up = all(looked_up.map(HashRows::looked_up))?;
+        assert_eq!(looked_up, rows, "hash of a compaction at {then}, looked up");
     }
     Ok(())
 }

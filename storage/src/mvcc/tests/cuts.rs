@@ -78,7 +78,7 @@ impl Work {
         self.write().compact(to)?;
         self.remove_what_is_compacted()?;
         self.settle()?;
-        while !self.store.relocate_step()? {}
+        while !self.store.relocate_step(512 << 10)? {}
         self.settle()
     }
 

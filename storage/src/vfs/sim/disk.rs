@@ -30,6 +30,10 @@ struct Inode {
     /// Blocks as Linux leaves them after a failed sync: in memory as they were written, on the disk
     /// as in `durable`, and clean: no later sync writes them, unless their page is written again.
     unsaved: BTreeSet<u64>,
+    /// Blocks that have rotted on the disk and not been read from there since.
+    rotten: BTreeSet<u64>,
+    /// Pages that were read through a map: memory has them until the process ends.
+    mapped: BTreeSet<u64>,
     /// The last sync failed, and no process has started since.
     sync_failed: bool,
     /// The file may grow to this length, however full the disk is.
@@ -65,6 +69,7 @@ pub(super) struct Disk {
     /// The number of the first read that fails; all later reads fail, too.
     read_fails_at: Option<u64>,
     announced: Vec<(u64, u64)>,
+    is_cold: bool,
     capacity: u64,
     /// From this call on the disk is full, for this many calls that need space.
     full_from: u64,
@@ -89,6 +94,7 @@ impl Disk {
             reads: 0,
             read_fails_at: None,
             announced: Vec::new(),
+            is_cold: false,
             capacity: u64::MAX,
             full_from: 0,
             full_times: 0,
@@ -124,6 +130,14 @@ impl Disk {
 
     pub(super) fn announced(&self) -> &[(u64, u64)] {
         &self.announced
+    }
+
+    pub(super) fn set_cold(&mut self, cold: bool) {
+        self.is_cold = cold;
+    }
+
+    pub(super) fn is_cold(&self) -> bool {
+        self.is_cold
     }
 
     pub(super) fn set_capacity(&mut self, bytes: u64) {
@@ -167,8 +181,17 @@ impl Disk {
         self.find(path).ok_or(io::ErrorKind::NotFound.into())
     }
 
-    pub(super) fn read(&mut self, id: InodeId, offset: u64, len: usize) -> io::Result<&[u8]> {
+    /// `is_mapped`: what was read before is in memory, whatever became of the disk.
+    pub(super) fn read(
+        &mut self,
+        id: InodeId,
+        offset: u64,
+        len: usize,
+        is_mapped: bool,
+    ) -> io::Result<&[u8]> {
         self.begin_read()?;
+        let end = offset.saturating_add(len as u64);
+        self.inodes[id.0].fetch(offset, end, is_mapped);
         usize::try_from(offset)
             .ok()
             .and_then(|start| Some(start..start.checked_add(len)?))
@@ -321,6 +344,29 @@ impl Disk {
         }
     }
 
+    /// Changes one byte on the disk, and not in memory. False if it is not on the disk yet.
+    pub(super) fn rot(&mut self, id: InodeId, offset: u64, mask: u8) -> bool {
+        let inode = &mut self.inodes[id.0];
+        let Some(byte) = inode.durable.get_mut(offset as usize) else {
+            return false;
+        };
+        *byte ^= mask;
+        inode.rotten.insert(offset / BLOCK);
+        true
+    }
+
+    /// The files and their lengths on the disk.
+    pub(super) fn files(&self) -> Vec<(PathBuf, u64)> {
+        let files = self.names.iter();
+        files
+            .map(|(path, id)| (path.clone(), self.inodes[id.0].durable.len() as u64))
+            .collect()
+    }
+
+    pub(super) fn durable(&self, id: InodeId) -> &[u8] {
+        &self.inodes[id.0].durable
+    }
+
     pub(super) fn install(&mut self, path: &Path, bytes: &[u8]) {
         let id = InodeId(self.inodes.len());
         self.inodes.push(Inode::durable(bytes.to_vec()));
@@ -333,8 +379,12 @@ impl Disk {
     pub(super) fn process_killed(&self) -> Disk {
         let mut dice = Dice::new(self.seed ^ self.calls.wrapping_mul(0x2545_f491_4f6c_dd1d));
         let mut inodes = self.inodes.clone();
-        for inode in inodes.iter_mut().filter(|inode| inode.sync_failed) {
-            inode.after_failed_sync(&mut dice);
+        for inode in &mut inodes {
+            if inode.sync_failed {
+                inode.after_failed_sync(&mut dice);
+            }
+            inode.mapped.clear();
+            inode.fetch(0, u64::MAX, false);
         }
         Disk {
             inodes,
@@ -464,6 +514,29 @@ impl Inode {
         self.reserved.max(self.bytes.len() as u64)
     }
 
+    /// Reads from the disk what has rotted there, unless it is in memory and has to stay.
+    fn fetch(&mut self, offset: u64, end: u64, is_mapped: bool) {
+        let blocks = offset / BLOCK..end.div_ceil(BLOCK);
+        let rotten: Vec<u64> = self.rotten.range(blocks.clone()).copied().collect();
+        for number in rotten {
+            let is_in_memory = is_mapped && self.mapped.contains(&(number / PAGE_BLOCKS));
+            if is_in_memory || self.dirty.contains_key(&number) {
+                continue;
+            }
+            self.rotten.remove(&number);
+            let start = (number * BLOCK) as usize;
+            let end = self.bytes.len().min(self.durable.len());
+            let end = end.min(start + BLOCK_BYTES);
+            if start < end {
+                self.bytes[start..end].copy_from_slice(&self.durable[start..end]);
+            }
+        }
+        if is_mapped {
+            let pages = blocks.start / PAGE_BLOCKS..blocks.end.div_ceil(PAGE_BLOCKS);
+            self.mapped.extend(pages);
+        }
+    }
+
     fn write(&mut self, buf: &[u8], offset: u64) {
         if buf.is_empty() {
             return;
@@ -488,6 +561,7 @@ impl Inode {
     fn sync(&mut self) {
         self.durable.resize(self.bytes.len(), 0);
         for (number, _) in std::mem::take(&mut self.dirty) {
+            self.rotten.remove(&number);
             let start = (number * BLOCK) as usize;
             let end = self.bytes.len().min(start + BLOCK_BYTES);
             if start < end {

@@ -182,3 +182,36 @@ fn one_seed_gives_one_image() {
         assert_eq!(image(&vfs), image(&vfs));
     }
 }
+
+#[test]
+fn what_rots_shows_where_it_is_read_anew_and_not_where_memory_has_it() {
+    let (vfs, path) = disk();
+    let file = vfs.open(&path, Open::New).unwrap();
+    file.write_at(&[1; 3 * 4096], 0).unwrap();
+    file.sync_data().unwrap();
+    vfs.sync_dir(Path::new(DIR)).unwrap();
+    let map = file.map(3 * 4096).unwrap();
+    assert_eq!(map.read(0, 4096).unwrap()[7], 1);
+    file.write_at(&[2; 512], 8192).unwrap();
+    for offset in [7, 4096, 8192] {
+        assert!(vfs.rot(&path, offset, 4));
+    }
+    assert!(!vfs.rot(&path, 3 * 4096, 4), "nothing is there");
+    // The first page was read before, the second was not, and the third is not synced yet.
+    let first = |page: u64, at: usize| map.read(page * 4096, 4096).unwrap()[at];
+    assert_eq!((first(0, 7), first(1, 0), first(2, 0)), (1, 5, 2));
+    // A read past the map asks the disk.
+    let mut byte = [0];
+    file.read_at(&mut byte, 7).unwrap();
+    assert_eq!(byte, [5]);
+    let killed = vfs.process_killed().contents(&path).unwrap();
+    assert_eq!((killed[7], killed[4096], killed[8192]), (5, 5, 2));
+    // What is written anew is whole again.
+    file.sync_data().unwrap();
+    for seed in 0..20 {
+        let after = vfs.power_cut(seed).contents(&path).unwrap();
+        assert_eq!((after[7], after[4096], after[8192]), (5, 5, 2));
+    }
+    assert_eq!(vfs.on_disk(&path).unwrap()[7], 5);
+    assert_eq!(vfs.files(), [(path, 3 * 4096)]);
+}

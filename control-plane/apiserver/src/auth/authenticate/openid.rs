@@ -1,26 +1,40 @@
-//! Tokens of an OpenID provider: whose they are, by their claims.
+//! Tokens of OpenID providers: whose they are, by their claims.
 
+mod claims;
+pub mod jwt;
 mod provider;
 #[cfg(test)]
 mod tests;
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
-use http::Uri;
+use machinery::status::told_together;
 use machinery::time::Timestamp;
+use parking_lot::RwLock;
 use serde_json::Value;
+use tokio::time::Instant;
 
+use super::config::{self, Configuration};
 use super::jwt::foreign::{ALGORITHMS, Unchecked};
 use super::jwt::unverified_issuer;
 use crate::auth::User;
-use crate::auth::user;
+use crate::basics::changing_file::{self, Changed};
+use crate::basics::reloads;
 use crate::webhook::trust;
+use jwt::{ClaimRule, Compiled, Issuer, Jwt, Mapping, Mappings};
 use provider::Provider;
 
 /// Greatest assumed difference between clocks at the beginning of a token.
 const LEEWAY_SECONDS: f64 = 60.0;
+/// How long the providers of a changed configuration may take to be found. Until then the old one
+/// holds.
+const FOUND_WITHIN: Duration = Duration::from_secs(60);
+/// How often it is looked whether they were found.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// The provider, and what its claims mean.
+/// One provider, and what its claims mean, as flags say it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// The URL of the provider, as its tokens say it.
@@ -46,88 +60,191 @@ pub struct Options {
 
 /// Knows the users of a provider's tokens.
 pub struct OpenId {
-    options: Options,
-    prefix: String,
+    jwt: Jwt,
+    compiled: Compiled,
+    /// The algorithms that tokens may be signed with.
+    algorithms: Vec<String>,
     provider: Provider,
+}
+
+/// All providers. They may change with their file.
+#[derive(Default)]
+pub struct Providers {
+    current: Arc<RwLock<Arc<Vec<OpenId>>>>,
+    _changes: Option<changing_file::Watch>,
 }
 
 impl Options {
     /// Checks the options. `ours` are the issuers of this server's own tokens.
     pub fn validate(&self, ours: &[String]) -> Result<(), String> {
-        let refused = |what: &str| {
-            let issuer = &self.issuer;
-            Err(format!(
-                "invalid authentication configuration: jwt[0].issuer.url: Invalid value: \
-                 {issuer:?}: {what}"
-            ))
+        let is_unknown = |one: &&String| !ALGORITHMS.contains(&one.as_str());
+        if let Some(other) = self.algorithms.iter().find(is_unknown) {
+            return Err(format!("oidc: unsupported signing alg: {other:?}"));
+        }
+        let mut causes = Vec::new();
+        self.jwt(String::new()).check("jwt[0]", ours, &mut causes);
+        if causes.is_empty() {
+            return Ok(());
+        }
+        let causes = told_together(&causes);
+        Err(format!("invalid authentication configuration: {causes}"))
+    }
+
+    /// The same as in a file, with these authorities in PEM.
+    fn jwt(&self, certificate_authority: String) -> Jwt {
+        let claim = |claim: &str, prefix: &str| match claim {
+            "" => Mapping::default(),
+            claim => Mapping {
+                claim: claim.to_owned(),
+                prefix: Some(prefix.to_owned()),
+                ..Mapping::default()
+            },
         };
-        if ours.contains(&self.issuer) {
-            return refused(&format!(
-                "URL must not overlap with disallowed issuers: [{}]",
-                ours.join(" ")
-            ));
-        }
-        let uri: Uri = match self.issuer.parse() {
-            Ok(uri) => uri,
-            Err(error) => return refused(&format!("{error}")),
+        let prefix = match self.username_prefix.as_str() {
+            "-" => String::new(),
+            "" if self.username_claim != "email" => format!("{}#", self.issuer),
+            given => given.to_owned(),
         };
-        if uri.scheme_str() != Some("https") {
-            return refused("URL scheme must be https");
-        }
-        if uri
-            .authority()
-            .is_some_and(|one| one.as_str().contains('@'))
-        {
-            return refused("URL must not contain a username or password");
-        }
-        if uri.query().is_some_and(|query| !query.is_empty()) {
-            return refused("URL must not contain a query");
-        }
-        if self.issuer.contains('#') {
-            return refused("URL must not contain a fragment");
-        }
-        let is_known = |one: &&String| !ALGORITHMS.contains(&one.as_str());
-        match self.algorithms.iter().find(is_known) {
-            Some(other) => Err(format!("oidc: unsupported signing alg: {other:?}")),
-            None => Ok(()),
+        let required = self.required_claims.iter().map(|(claim, value)| ClaimRule {
+            claim: claim.clone(),
+            required_value: value.clone(),
+            ..ClaimRule::default()
+        });
+        Jwt {
+            issuer: Issuer {
+                url: self.issuer.clone(),
+                audiences: vec![self.client_id.clone()],
+                certificate_authority,
+                ..Issuer::default()
+            },
+            claim_validation_rules: required.collect(),
+            claim_mappings: Mappings {
+                username: claim(&self.username_claim, &prefix),
+                groups: claim(&self.groups_claim, &self.groups_prefix),
+                ..Mappings::default()
+            },
+            ..Jwt::default()
         }
     }
+}
+
+impl Providers {
+    /// Begins to look for the provider that flags name.
+    pub fn of_flags(options: &Options) -> Result<Providers, String> {
+        Ok(Providers {
+            current: Arc::new(RwLock::new(Arc::new(vec![OpenId::start(options)?]))),
+            _changes: None,
+        })
+    }
+
+    /// Begins to look for the providers of a configuration, which is in a file with this text, and
+    /// follows that. `ours` are the issuers of this server's own tokens.
+    pub fn of_file(
+        path: PathBuf,
+        text: &str,
+        configuration: Configuration,
+        ours: Vec<String>,
+    ) -> Result<Providers, String> {
+        let current = Arc::new(RwLock::new(Arc::new(all(configuration.jwt)?)));
+        let (anonymous, changing) = (configuration.anonymous, Arc::clone(&current));
+        let take = move |text: String| -> Result<Vec<OpenId>, Changed> {
+            let newer = config::parse(&text, &ours, Some(&anonymous)).map_err(Changed::Bad)?;
+            all(newer.jwt).map_err(Changed::Bad)
+        };
+        let changes = changing_file::watch(
+            "authentication config",
+            &reloads::AUTHENTICATION,
+            path,
+            text.to_owned(),
+            move |text| {
+                let (taken, changing) = (take(text), Arc::clone(&changing));
+                Box::pin(async move {
+                    let newer = taken?;
+                    are_found(&newer).await?;
+                    *changing.write() = Arc::new(newer);
+                    Ok(())
+                })
+            },
+        );
+        Ok(Providers {
+            current,
+            _changes: Some(changes),
+        })
+    }
+
+    /// Returns the user of a token; `None` if no provider has made it.
+    pub(crate) async fn find(&self, token: &str, now: Timestamp) -> Result<Option<User>, String> {
+        let current = Arc::clone(&self.current.read());
+        for one in current.iter() {
+            if let Some(user) = one.find(token, now).await? {
+                return Ok(Some(user));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn all(jwt: Vec<Jwt>) -> Result<Vec<OpenId>, String> {
+    let algorithms = || ALGORITHMS.map(str::to_owned).to_vec();
+    let jwt = jwt.into_iter();
+    jwt.map(|jwt| OpenId::open(jwt, algorithms())).collect()
+}
+
+/// Waits until all are found.
+async fn are_found(providers: &[OpenId]) -> Result<(), Changed> {
+    let end = Instant::now() + FOUND_WITHIN;
+    for one in providers {
+        while !one.provider.is_found() {
+            if Instant::now() >= end {
+                return Err(Changed::NotYet(format!(
+                    "oidc: authenticator for issuer {:?} is not healthy: it is not initialized",
+                    one.jwt.issuer.url
+                )));
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+    Ok(())
 }
 
 impl OpenId {
     /// Begins to look for the provider. It needs a tokio runtime. Until the provider was found, its
     /// tokens let nobody in.
-    pub fn start(options: Options) -> Result<OpenId, String> {
-        let bundle = match &options.authority {
-            Some(path) => Some(
-                std::fs::read_to_string(path)
-                    .map_err(|error| format!("{}: {error}", path.display()))?,
-            ),
-            None => None,
+    fn start(options: &Options) -> Result<OpenId, String> {
+        let authority = match &options.authority {
+            Some(path) => changing_file::read(path)?,
+            None => String::new(),
         };
-        let connector = trust::connector_to(bundle.as_ref().map(String::as_bytes), None)?;
-        let prefix = match options.username_prefix.as_str() {
-            "-" => String::new(),
-            "" if options.username_claim != "email" => format!("{}#", options.issuer),
-            given => given.to_owned(),
-        };
+        OpenId::open(options.jwt(authority), options.algorithms.clone())
+    }
+
+    fn open(jwt: Jwt, algorithms: Vec<String>) -> Result<OpenId, String> {
+        let bundle = Some(jwt.issuer.certificate_authority.as_bytes());
+        let bundle = bundle.filter(|bundle| !bundle.is_empty());
+        let connector = trust::connector_to(bundle, None)?;
+        let mut causes = Vec::new();
+        let compiled = Compiled::of(&jwt, "jwt", &mut causes);
+        if !causes.is_empty() {
+            return Err(told_together(&causes));
+        }
         Ok(OpenId {
-            provider: Provider::start(&options.issuer, connector),
-            prefix,
-            options,
+            provider: Provider::start(&jwt.issuer.url, &jwt.issuer.discovery_url, connector),
+            compiled,
+            jwt,
+            algorithms,
         })
     }
 
     /// Returns the user of a token; `None` if it is of another issuer, or no token at all.
-    pub(crate) async fn find(&self, token: &str, now: Timestamp) -> Result<Option<User>, String> {
+    async fn find(&self, token: &str, now: Timestamp) -> Result<Option<User>, String> {
         let issuer = unverified_issuer(token);
-        if issuer.as_deref().map(full) != Some(&self.options.issuer) {
+        if issuer.as_deref().map(full) != Some(&self.jwt.issuer.url) {
             return Ok(None);
         }
         let Ok(token) = Unchecked::of(token) else {
             return Err("oidc: verify token: oidc: malformed jwt".to_owned());
         };
-        let allowed = &self.options.algorithms;
+        let allowed = &self.algorithms;
         if !allowed.contains(&token.algorithm) {
             return Err(format!(
                 "oidc: verify token: oidc: id token signed with unsupported algorithm, expected \
@@ -136,60 +253,21 @@ impl OpenId {
             ));
         }
         let claims = self.provider.verify(&token).await?;
-        self.user(&claims, now).map(Some)
-    }
-
-    fn user(&self, claims: &Value, now: Timestamp) -> Result<User, String> {
-        self.check(claims, now)?;
-        let claim = &self.options.username_claim;
-        let name = text(claims, claim);
-        let name = name.map_err(|why| format!("oidc: parse username claims {claim:?}: {why}"))?;
-        let is_verified = claims.get("email_verified").is_none_or(|one| *one == true);
-        if claim == "email" && !is_verified {
-            return Err("oidc: email not verified".to_owned());
-        }
-        let mut user = User {
-            name: format!("{}{name}", self.prefix),
-            groups: self.groups(claims)?,
-            ..User::default()
-        };
-        // Only this process itself is a user without a name.
-        if name.is_empty() {
-            return Err("oidc: the token names no user".to_owned());
-        }
-        if let Ok(id) = text(claims, "jti")
-            && !id.is_empty()
-        {
-            let id = vec![format!("JTI={id}")];
-            user.extra.insert(user::CREDENTIAL_ID.to_owned(), id);
-        }
-        for (claim, wanted) in &self.options.required_claims {
-            let given = match text(claims, claim) {
-                Ok(given) => given,
-                Err(why) => return Err(format!("oidc: parse claim {claim}: {why}")),
-            };
-            if given != wanted {
-                return Err(format!(
-                    "oidc: required claim {claim} value does not match. Got = {given}, want = \
-                     {wanted}"
-                ));
-            }
-        }
-        Ok(user)
+        self.check(&claims, now)?;
+        claims::user(&self.jwt, &self.compiled, &claims).map(Some)
     }
 
     /// Checks issuer, audience and time.
     fn check(&self, claims: &Value, now: Timestamp) -> Result<(), String> {
-        let Options {
-            issuer, client_id, ..
-        } = &self.options;
+        let issuer = &self.jwt.issuer;
         let given = claims.get("iss").and_then(Value::as_str).unwrap_or("");
-        if full(given) != issuer {
+        if full(given) != issuer.url {
             return Err(format!(
-                "oidc: id token issued by a different provider, expected {issuer:?} got {given:?}"
+                "oidc: id token issued by a different provider, expected {:?} got {given:?}",
+                issuer.url
             ));
         }
-        let is_ours = |one: &Value| one == client_id.as_str();
+        let is_ours = |one: &Value| issuer.audiences.iter().any(|ours| one == ours.as_str());
         let for_us = match claims.get("aud") {
             Some(Value::Array(all)) => all.iter().any(is_ours),
             Some(one) => is_ours(one),
@@ -197,7 +275,10 @@ impl OpenId {
         };
         if !for_us {
             let given = claims.get("aud").unwrap_or(&Value::Null);
-            return Err(format!("oidc: expected audience {client_id:?} got {given}"));
+            return Err(match issuer.audiences.as_slice() {
+                [one] => format!("oidc: expected audience {one:?} got {given}"),
+                several => format!("oidc: expected audience in {several:?} got {given}"),
+            });
         }
         let time = |key: &str| claims.get(key).and_then(Value::as_f64);
         let now = now.seconds as f64;
@@ -216,45 +297,6 @@ impl OpenId {
             Some(_) => Err("oidc: the token is not valid yet".to_owned()),
         }
     }
-
-    fn groups(&self, claims: &Value) -> Result<Vec<String>, String> {
-        let Options {
-            groups_claim,
-            groups_prefix,
-            ..
-        } = &self.options;
-        if groups_claim.is_empty() {
-            return Ok(Vec::new());
-        }
-        let refused = |what: &str| format!("oidc: parse groups claim {groups_claim:?}: {what}");
-        let groups = match claims.get(groups_claim) {
-            None => {
-                // The groups are elsewhere, and nobody fetches them: better no user than half of one.
-                let elsewhere = claims
-                    .get("_claim_names")
-                    .is_some_and(|names| names.get(groups_claim).is_some());
-                return if elsewhere {
-                    Err(refused("distributed claims are not supported"))
-                } else {
-                    Ok(Vec::new())
-                };
-            }
-            Some(Value::Null) => &[][..],
-            Some(Value::Array(all)) => all,
-            Some(one) => std::slice::from_ref(one),
-        };
-        let named = groups.iter().map(|group| {
-            let group = group.as_str().ok_or_else(|| refused("not a string"))?;
-            Ok(format!("{groups_prefix}{group}"))
-        });
-        named.collect()
-    }
-}
-
-/// The text of a claim.
-fn text<'a>(claims: &'a Value, name: &str) -> Result<&'a str, &'static str> {
-    let claim = claims.get(name).ok_or("claim not present")?;
-    claim.as_str().ok_or("not a string")
 }
 
 /// One provider leaves the scheme out of its name.

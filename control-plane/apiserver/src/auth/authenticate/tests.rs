@@ -12,10 +12,10 @@ fn authenticator(anonymous: bool) -> Credentials {
         tokens: StaticTokens::parse(file).unwrap(),
         issuer: Arc::new(issuer()),
         bootstrap: false,
-        openid: None,
+        openid: Providers::default(),
         reviewer: None,
         proxies: None,
-        anonymous,
+        anonymous: Anonymous::all(anonymous),
     }
 }
 
@@ -24,7 +24,7 @@ fn ask(of: &Credentials, peer: &Peer, authorization: Option<&str>) -> Result<Use
     if let Some(text) = authorization {
         headers.insert(AUTHORIZATION, HeaderValue::from_str(text).unwrap());
     }
-    now_or_never(of.known(&world(), peer, &headers, NOW))
+    now_or_never(of.known(&world(), peer, ("/api", &headers), &Notes::default(), NOW))
 }
 
 fn bearer(not_after: i64) -> Peer {
@@ -78,7 +78,8 @@ fn a_proxy_names_users_until_its_certificate_expires() {
     let ask = |peer: &Peer, header: &'static str| {
         let mut headers = HeaderMap::new();
         headers.insert("X-Remote-User", HeaderValue::from_static(header));
-        now_or_never(of.known(&world(), peer, &headers, NOW)).map(|user| user.name)
+        now_or_never(of.known(&world(), peer, ("/api", &headers), &Notes::default(), NOW))
+            .map(|user| user.name)
     };
     let own = bearer(NOW.seconds);
     let good = proxy(NOW.seconds, own.clone());
@@ -124,10 +125,11 @@ fn tokens_of_service_accounts_name_them() {
 fn a_token_from_the_file_is_for_this_server() {
     let of = authenticator(true);
     let ours = of.issuer.audiences().to_vec();
-    let known = now_or_never(of.token(&world(), "secret", Some(&ours), NOW)).unwrap();
+    let known =
+        now_or_never(of.token(&world(), "secret", Some(&ours), &Notes::default(), NOW)).unwrap();
     assert_eq!(known.audiences, ours);
     let other = ["vault".to_owned()];
-    now_or_never(of.token(&world(), "secret", Some(&other), NOW)).unwrap_err();
+    now_or_never(of.token(&world(), "secret", Some(&other), &Notes::default(), NOW)).unwrap_err();
 }
 
 #[test]
@@ -142,5 +144,28 @@ fn the_file_is_comma_separated_values() {
     assert_eq!(tokens["t3"].groups, ["g"]);
     for bad in ["t,u", "t,\"u,1", "t,\"u\"x,1", "t,u\"x,1", "t,,1"] {
         assert!(StaticTokens::parse(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn nobody_may_be_let_in_for_some_paths_alone() {
+    let of = Credentials {
+        anonymous: Anonymous {
+            enabled: true,
+            conditions: vec![config::AnonymousCondition {
+                path: "/healthz".to_owned(),
+            }],
+        },
+        ..authenticator(true)
+    };
+    let ask = |path: &str| {
+        let headers = HeaderMap::new();
+        let asked = (path, &headers);
+        let notes = Notes::default();
+        now_or_never(of.known(&world(), &Peer::Nobody, asked, &notes, NOW))
+    };
+    assert_eq!(ask("/healthz").unwrap(), User::anonymous());
+    for path in ["/healthz/", "/healthz/etcd", "/", "/api/v1/pods"] {
+        assert_eq!(ask(path).unwrap_err(), "no credentials", "{path}");
     }
 }

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::jwt::public::PublicKey;
 use super::jwt::{self, Key, Refused};
+use super::secret_token::Used;
 use crate::auth::User;
 use crate::auth::user::{self, service_account_groups, service_account_name};
 
@@ -56,6 +57,8 @@ pub struct Issuer {
     names: Vec<String>,
     /// Whom tokens are for when nobody says: this server.
     audiences: Vec<String>,
+    /// Tokens of secrets that were used.
+    pub(crate) used: Used,
 }
 
 /// An object that a token is bound to.
@@ -88,6 +91,7 @@ impl Issuer {
             signing: key,
             names: vec![name],
             audiences,
+            used: Used::default(),
         }
     }
 
@@ -154,15 +158,9 @@ impl Issuer {
         if !issuer.is_some_and(|issuer| self.names.contains(&issuer)) {
             return Ok(None);
         }
-        let mut said = None;
-        for key in &self.checking {
-            match key.verify(token) {
-                Ok(claims) => said = Some(claims),
-                Err(Refused::NotOne) => return Ok(None),
-                Err(Refused::Signature) => {}
-            }
-        }
-        let said = said.ok_or("invalid signature, no keys found")?;
+        let Some(said) = self.signed(token)? else {
+            return Ok(None);
+        };
         check_time(&said, now)?;
         let mut claims = Claims::of(&said)?;
         let wanted = audiences.unwrap_or(&self.audiences);
@@ -181,6 +179,26 @@ impl Issuer {
             ));
         }
         Ok(Some(claims))
+    }
+
+    /// The claims of a token that is signed with one of the keys. `None` if it is no signed token.
+    pub(super) fn signed(&self, token: &str) -> Result<Option<Value>, String> {
+        let mut said = None;
+        for key in &self.checking {
+            match key.verify(token) {
+                Ok(claims) => said = Some(claims),
+                Err(Refused::NotOne) => return Ok(None),
+                Err(Refused::Signature) => {}
+            }
+        }
+        let said = said.ok_or("invalid signature, no keys found")?;
+        Ok(Some(said))
+    }
+
+    /// A token with any claims.
+    #[cfg(test)]
+    pub(super) fn sign_for_tests(&self, claims: &Value) -> String {
+        self.signing.sign(claims).unwrap()
     }
 
     /// Answers a TokenRequest for a service account. `id` is the unique id of the token.
@@ -474,7 +492,7 @@ impl Claims {
             extra("authentication.kubernetes.io/pod-uid", &pod.uid);
         }
         if let Some(node) = &self.node {
-            extra("authentication.kubernetes.io/node-name", &node.name);
+            extra(user::NODE_NAME, &node.name);
             extra("authentication.kubernetes.io/node-uid", &node.uid);
         }
         user

@@ -1,6 +1,5 @@
 //! Asks a webhook whose a bearer token is, with a TokenReview of `authentication.k8s.io`.
 
-mod kept;
 #[cfg(test)]
 mod tests;
 
@@ -10,8 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::StatusCode;
-use http::header::RETRY_AFTER;
 use machinery::object;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -19,21 +16,19 @@ use serde_json::{Value, json};
 use super::Known;
 use crate::auth::User;
 use crate::webhook::answer;
-use crate::webhook::caller::{Caller, Pauses};
-use kept::{Kept, key};
+use crate::webhook::caller::{Caller, PATIENCE};
+use crate::webhook::kept::{self, Kept, key};
 
 /// The API group of reviews.
 const GROUP: &str = "authentication.k8s.io";
 /// The versions that a webhook may speak.
 const VERSIONS: [&str; 2] = ["v1", "v1beta1"];
-/// How often a review is sent before its token is refused.
-const ATTEMPTS: u32 = 5;
 /// The pause after the first attempt; it grows.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Time for one token, all attempts included.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// Upper bound of an answer, in bytes.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
+/// Upper bound of kept answers.
+const ANSWERS_MAX: usize = 32 << 10;
 /// The longest token that is sent, in bytes.
 const TOKEN_BYTES_MAX: usize = 64 << 10;
 
@@ -48,13 +43,14 @@ pub struct Options {
     pub keep: Duration,
 }
 
-/// The user of a token; `None` if the webhook does not know it. An error is never kept.
-type Answer = Result<Option<Arc<Known>>, String>;
+/// The user of a token; `None` if the webhook does not know it.
+type Answer = kept::Answer<Option<Arc<Known>>>;
 
 /// A webhook that knows tokens.
 pub struct Reviewer {
     asked: Arc<Asked>,
-    kept: Arc<Kept>,
+    keep: Duration,
+    kept: Arc<Kept<Option<Arc<Known>>>>,
 }
 
 /// The webhook itself.
@@ -98,14 +94,15 @@ impl Reviewer {
                  \"v1\", \"v1beta1\""
             ));
         }
-        let caller = Caller::read(&options.config_file)?;
+        let caller = Caller::read(&options.config_file, PATIENCE)?;
         Ok(Reviewer {
             asked: Arc::new(Asked {
                 caller,
                 version,
                 pause,
             }),
-            kept: Arc::new(Kept::new(options.keep)),
+            keep: options.keep,
+            kept: Arc::new(Kept::new(ANSWERS_MAX)),
         })
     }
 
@@ -117,6 +114,7 @@ impl Reviewer {
         }
         let asked = Arc::clone(&self.asked);
         let of = (token.to_owned(), wanted.to_vec(), ours.to_vec());
+        let keep = self.keep;
         let ask = async move {
             let (token, wanted, ours) = of;
             let known = tokio::time::timeout(PATIENCE, asked.ask(&token, &wanted, &ours)).await;
@@ -124,9 +122,10 @@ impl Reviewer {
             if let Err(why) = &known {
                 tracing::error!(why, "failed to make webhook authenticator request");
             }
-            known
+            (known, keep)
         };
-        self.kept.get(key(token, wanted), ask).await
+        let parts = std::iter::once(token).chain(wanted.iter().map(String::as_str));
+        self.kept.get(key(parts), ask).await
     }
 }
 
@@ -137,24 +136,10 @@ impl Asked {
             "metadata": {}, "spec": {"token": token, "audiences": wanted}, "status": {"user": {}},
         });
         let body = Bytes::from(review.to_string());
-        let mut pauses = Pauses::from(self.pause);
-        let mut tried = 1;
-        loop {
-            let posted = self.caller.post(body.clone(), ANSWER_BYTES_MAX).await;
-            let may_help = match &posted {
-                Err(failure) => failure.is_reset,
-                Ok(answer) => is_for_later(answer.code) || answer.headers.contains_key(RETRY_AFTER),
-            };
-            let failed = posted.as_ref().is_ok_and(|one| !one.code.is_success());
-            if may_help && (posted.is_err() || failed) && tried < ATTEMPTS {
-                pauses.next().await;
-                tried += 1;
-                continue;
-            }
-            let answer = posted.map_err(|failure| failure.why)?;
-            let review = answer::read(answer.code.as_u16(), &answer.body)?;
-            return self.judge(review, wanted, ours);
-        }
+        let posted = self.caller.post_again(body, ANSWER_BYTES_MAX, self.pause);
+        let answer = posted.await.map_err(|failure| failure.why)?;
+        let review = answer::read(answer.code.as_u16(), &answer.body)?;
+        self.judge(review, wanted, ours)
     }
 
     /// Reads the webhook's review.
@@ -209,14 +194,4 @@ impl UserInfo {
         }
         Ok(user)
     }
-}
-
-/// True for answers after which Kubernetes asks again.
-fn is_for_later(code: StatusCode) -> bool {
-    [
-        StatusCode::TOO_MANY_REQUESTS,
-        StatusCode::INTERNAL_SERVER_ERROR,
-        StatusCode::GATEWAY_TIMEOUT,
-    ]
-    .contains(&code)
 }

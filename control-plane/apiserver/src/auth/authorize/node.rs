@@ -56,33 +56,49 @@ enum Verdict {
 impl Nodes {
     /// Decides about a request at the state of the caches.
     pub(crate) fn decide(&self, reader: &Reader, asked: &Attributes) -> Decision {
-        let refused = |reason| Decision {
-            allowed: false,
-            reason,
-        };
-        let Some(node) = node_name(&asked.user) else {
-            return refused(String::new());
-        };
-        if node.is_empty() {
-            return refused(format!("unknown node for user {:?}", asked.user.name));
-        }
-        let allowed = match verdict(node, asked) {
-            Verdict::Allowed => true,
-            Verdict::Refused(reason) => return refused(reason),
-            Verdict::IfRelated(object) => self
-                .graph
-                .look(reader, |graph| graph.belongs_to(&object, node)),
-        };
-        if allowed {
-            return Decision {
-                allowed,
-                reason: String::new(),
-            };
-        }
-        refused(format!(
-            "no relationship found between node '{node}' and this object"
-        ))
+        decide(asked, |object, node| {
+            self.graph
+                .look(reader, |graph| graph.belongs_to(object, node))
+        })
     }
+}
+
+/// Decides by objects that a test gives.
+#[cfg(test)]
+#[derive(Default)]
+pub(crate) struct Related(Graph);
+
+#[cfg(test)]
+impl Related {
+    pub(crate) fn put(&mut self, kind: &str, object: &serde_json::Value) {
+        use crate::auth::follow::View as _;
+        self.0.put(kind, object);
+    }
+
+    pub(crate) fn decide(&self, asked: &Attributes) -> Decision {
+        decide(asked, |object, node| self.0.belongs_to(object, node))
+    }
+}
+
+/// Decides about a request; `belongs` says whether an object belongs to a node.
+fn decide(asked: &Attributes, belongs: impl FnOnce(&Vertex, &str) -> bool) -> Decision {
+    let Some(node) = node_name(&asked.user) else {
+        return Decision::refuse(String::new());
+    };
+    if node.is_empty() {
+        return Decision::refuse(format!("unknown node for user {:?}", asked.user.name));
+    }
+    let allowed = match verdict(node, asked) {
+        Verdict::Allowed => true,
+        Verdict::Refused(reason) => return Decision::refuse(reason),
+        Verdict::IfRelated(object) => belongs(&object, node),
+    };
+    if allowed {
+        return Decision::allow(String::new());
+    }
+    Decision::refuse(format!(
+        "no relationship found between node '{node}' and this object"
+    ))
 }
 
 fn verdict(node: &str, asked: &Attributes) -> Verdict {

@@ -30,12 +30,44 @@ pub const GROUP: &str = "rbac.authorization.k8s.io";
 pub const MASTERS: &str = "system:masters";
 
 /// The decision about a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
     /// True if the request is allowed.
     pub allowed: bool,
+    /// True if it is refused, whatever further authorizers would say.
+    pub denied: bool,
     /// The binding that allows it, or the roles that could not be found.
     pub reason: String,
+    /// What went wrong on the way to it.
+    pub error: Option<String>,
+}
+
+impl Decision {
+    /// The request is allowed.
+    pub fn allow(reason: String) -> Decision {
+        Decision {
+            allowed: true,
+            reason,
+            ..Decision::default()
+        }
+    }
+
+    /// The request is refused unless another authorizer allows it.
+    pub fn refuse(reason: String) -> Decision {
+        Decision {
+            reason,
+            ..Decision::default()
+        }
+    }
+
+    /// What its user is told of a refusal.
+    pub fn told(&self) -> String {
+        match (&self.error, self.reason.as_str()) {
+            (Some(error), "") => error.clone(),
+            (Some(error), reason) => format!("{error}: {reason}"),
+            (None, reason) => reason.to_owned(),
+        }
+    }
 }
 
 /// All roles and bindings.
@@ -149,28 +181,19 @@ impl Policy {
     /// Decides about a request.
     pub fn decide(&self, asked: &Attributes) -> Decision {
         if is_master(&asked.user) {
-            return Decision {
-                allowed: true,
-                reason: String::new(),
-            };
+            return Decision::allow(String::new());
         }
         let mut missing = Vec::new();
         for (binding, rules) in self.held(&asked.user, &asked.namespace) {
             match rules {
                 Ok(rules) if rules.iter().any(|rule| rule.allows(asked)) => {
-                    return Decision {
-                        allowed: true,
-                        reason: format!("RBAC: allowed by {binding}"),
-                    };
+                    return Decision::allow(format!("RBAC: allowed by {binding}"));
                 }
                 Ok(_) => {}
                 Err(why) => missing.push(why),
             }
         }
-        Decision {
-            allowed: false,
-            reason: missing_reason(missing),
-        }
+        Decision::refuse(missing_reason(missing))
     }
 
     /// Returns every rule that a user holds in a namespace (without one, in the cluster alone), and
@@ -404,6 +427,10 @@ pub fn forbidden(asked: &Attributes, reason: &str) -> Status {
     } else {
         format!("User {user:?} cannot {verb} path {:?}", asked.path)
     };
+    // A browser must not take it for a page.
+    for (from, to) in [("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")] {
+        why = why.replace(from, to);
+    }
     if !reason.is_empty() {
         why = format!("{why}: {reason}");
     }

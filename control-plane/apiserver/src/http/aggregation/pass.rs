@@ -12,15 +12,16 @@ use axum::body::Body;
 use futures_util::{StreamExt as _, stream};
 use http::header::{
     AUTHORIZATION, CONNECTION, EXPECT, HOST, HeaderName, LOCATION, PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    PROXY_AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use machinery::status::Status;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use super::Aggregator;
+use super::tunnel::Tunnel;
 use crate::auth::User;
 use crate::auth::authenticate::front_proxy::FrontProxy;
 use crate::http::answer::reply;
@@ -40,6 +41,8 @@ const OF_CONNECTION: [HeaderName; 8] = [
 ];
 /// The addresses that a request came by, the nearest last.
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+/// What a protocol of a WebSocket begins with that is a token.
+const TOKEN: &str = "base64url.bearer.authorization.k8s.io.";
 /// Beginnings of headers that say who a user is. Those of the client count for nothing.
 const ABOUT_USERS: [&str; 2] = ["x-remote-", "impersonate-"];
 /// Characters of a path segment that stand for themselves.
@@ -63,9 +66,14 @@ pub(crate) struct Destination {
 
 impl Destination {
     /// Finds where a request for this path is passed on to, if anywhere.
-    pub(crate) fn of(api: &Api, segments: &[String]) -> Option<Destination> {
-        let ["apis", group, version, ..] = &words(segments)[..] else {
-            return None;
+    pub(crate) fn of(api: &Api, method: &Method, segments: &[String]) -> Option<Destination> {
+        let (group, version) = match &words(segments)[..] {
+            ["apis", group, version, ..] => (*group, *version),
+            // What another server serves, it also describes.
+            ["openapi", "v3", "apis", group, version] if method == Method::GET => {
+                (*group, *version)
+            }
+            _ => return None,
         };
         let service = Aggregator::service(api.reader(), group, version)?;
         Some(Destination { service })
@@ -89,11 +97,6 @@ impl Destination {
         if segments.iter().any(|one| ["", ".", ".."].contains(&&**one)) {
             return Err(Status::bad_request("the path leads elsewhere"));
         }
-        if parts.headers.contains_key(UPGRADE) {
-            return Err(Status::bad_request(
-                "connections to aggregated servers cannot be upgraded",
-            ));
-        }
         let mut request = Request::new(body);
         *request.method_mut() = parts.method.clone();
         let uri = target(segments, query);
@@ -102,11 +105,17 @@ impl Destination {
             .map_err(|_| Status::bad_request("the path cannot be passed on"))?;
         let proxies = api.0.registry.settings.proxies.as_deref();
         *request.headers_mut() = headers(&parts.headers, user, proxies)?;
+        if let Some(protocol) = parts.headers.get(UPGRADE) {
+            ask_for(request.headers_mut(), protocol);
+        }
         if let Some(Remote(client)) = parts.extensions.get() {
             add_forwarded(request.headers_mut(), *client)?;
         }
         let peer = api.0.aggregator.peer(&self.service);
         match peer.send(api.reader(), request).await {
+            Ok(answer) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                Ok(switched(answer.map(Body::new)))
+            }
             Ok(answer) => Ok(back(api, answer.map(Body::new), limit)),
             Err(why) => {
                 let name = machinery::object::name(&self.service);
@@ -228,6 +237,38 @@ fn lasting(given: &HeaderMap) -> HeaderMap {
         headers.remove(name);
     }
     headers
+}
+
+/// Asks for another protocol. A token among the names of protocols is for this server alone.
+fn ask_for(headers: &mut HeaderMap, protocol: &HeaderValue) {
+    headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    headers.insert(UPGRADE, protocol.clone());
+    let given = headers.remove(SEC_WEBSOCKET_PROTOCOL);
+    let given = given.as_ref().and_then(|names| names.to_str().ok());
+    let names = given.into_iter().flat_map(|names| names.split(','));
+    let names = names.map(str::trim);
+    let names: Vec<&str> = names.filter(|name| !name.starts_with(TOKEN)).collect();
+    if let Ok(names) = HeaderValue::from_str(&names.join(", "))
+        && !names.is_empty()
+    {
+        headers.insert(SEC_WEBSOCKET_PROTOCOL, names);
+    }
+}
+
+/// The answer of a server that takes another protocol, with its end of the connection.
+fn switched(mut answer: Response<Body>) -> Response<Body> {
+    let other = hyper::upgrade::on(&mut answer);
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = answer.status();
+    *response.headers_mut() = lasting(answer.headers());
+    let head = response.headers_mut();
+    head.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    if let Some(protocol) = answer.headers().get(UPGRADE) {
+        head.insert(UPGRADE, protocol.clone());
+    }
+    response.extensions_mut().insert(Passed);
+    response.extensions_mut().insert(Tunnel::new(other));
+    response
 }
 
 /// The answer as the client gets it. It ends when this server stops, and after `limit`: with an

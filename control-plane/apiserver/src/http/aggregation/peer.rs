@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
-use http::header::{ACCEPT, HOST, USER_AGENT};
-use http::{HeaderValue, Request, Response};
+use http::header::{ACCEPT, ETAG, HOST, IF_NONE_MATCH, USER_AGENT};
+use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
@@ -24,6 +24,7 @@ use super::pass;
 use crate::auth::User;
 use crate::auth::authorize::rbac::MASTERS;
 use crate::auth::pki::Identity;
+use crate::http::openapi::v2;
 use crate::storage::reader::Reader;
 use crate::webhook::address::{Place, not_reached};
 use crate::webhook::trust;
@@ -34,8 +35,8 @@ const CALLS_MAX: usize = 256;
 const DIAL_PATIENCE: Duration = Duration::from_secs(10);
 /// Time for one look at what a server serves.
 const LOOK_PATIENCE: Duration = Duration::from_secs(5);
-/// Upper bound of the list of resources, in bytes.
-const RESOURCES_BYTES_MAX: usize = 4 << 20;
+/// Upper bound of the list of resources, and of a document of OpenAPI, in bytes.
+const ANSWER_BYTES_MAX: usize = 4 << 20;
 
 /// Another server, as one state of an APIService describes it.
 pub(super) struct Peer {
@@ -44,6 +45,17 @@ pub(super) struct Peer {
     reached: Result<Reached, String>,
     calls: Semaphore,
     resources: Mutex<Option<(Arc<Value>, bool)>>,
+    /// Where its OpenAPI document is, if it has one.
+    document: Mutex<Option<String>>,
+    old_document: Mutex<OldDocument>,
+}
+
+/// What a document of OpenAPI v2 says about the version of a peer.
+#[derive(Default)]
+struct OldDocument {
+    /// By which the server knows whether the document is still the same.
+    tag: Option<HeaderValue>,
+    about: Option<Arc<[u8]>>,
 }
 
 struct Reached {
@@ -60,6 +72,8 @@ impl Peer {
             spec,
             calls: Semaphore::new(CALLS_MAX),
             resources: Mutex::default(),
+            document: Mutex::default(),
+            old_document: Mutex::default(),
         }
     }
 
@@ -70,6 +84,16 @@ impl Peer {
 
     pub(super) fn resources(&self) -> Option<(Arc<Value>, bool)> {
         self.resources.lock().clone()
+    }
+
+    /// Where the document about its version of the group is.
+    pub(super) fn document(&self) -> Option<String> {
+        self.document.lock().clone()
+    }
+
+    /// What the document of OpenAPI v2 says about its version of the group.
+    pub(super) fn old_document(&self) -> Option<Arc<[u8]>> {
+        self.old_document.lock().about.clone()
     }
 
     /// Sends a request, whose URI is a path; waits for the head of the answer.
@@ -94,8 +118,8 @@ impl Peer {
         let stream = dialed.map_err(|_| "dial: i/o timeout".to_owned())??;
         let shaken = http1::handshake(TokioIo::new(stream)).await;
         let (mut sender, connection) = shaken.map_err(|error| error.to_string())?;
-        // It ends with the answer: its sender is dropped here.
-        tokio::spawn(connection);
+        // It ends with the answer, because its sender is dropped here, or becomes another protocol.
+        tokio::spawn(connection.with_upgrades());
         let sent = sender.send_request(request).await;
         sent.map_err(|error| error.to_string())
     }
@@ -108,6 +132,10 @@ impl Peer {
         let url = format!("https://{}{path}", host.unwrap_or_default());
         let looked = tokio::time::timeout(LOOK_PATIENCE, self.fetch(reader, &path)).await;
         let looked = looked.unwrap_or_else(|_| Err("context deadline exceeded".to_owned()));
+        if looked.is_ok() {
+            self.look_for_document(reader, &path).await;
+            self.look_for_old_document(reader).await;
+        }
         let mut resources = self.resources.lock();
         match looked {
             Ok(found) => {
@@ -123,7 +151,66 @@ impl Peer {
         }
     }
 
+    /// Asks where the OpenAPI document is. A server may have none.
+    async fn look_for_document(&self, reader: &Reader, path: &str) {
+        let index = self.fetch(reader, "/openapi/v3");
+        let index = tokio::time::timeout(LOOK_PATIENCE, index).await;
+        let index = index.unwrap_or_else(|_| Err(String::new()));
+        let index = index.unwrap_or_default();
+        let url = index["paths"][path.trim_start_matches('/')]["serverRelativeURL"].as_str();
+        // Nothing else of the server is shown under this server's address.
+        let is_it = |url: &&str| url.split('?').next() == Some(&format!("/openapi/v3{path}"));
+        *self.document.lock() = url.filter(is_it).map(str::to_owned);
+    }
+
+    /// Asks for the document of OpenAPI v2. What cannot be read leaves the last one, as in Kubernetes;
+    /// a server without one has none.
+    async fn look_for_old_document(&self, reader: &Reader) {
+        let text = |key: &str| object::text(&self.spec, &[key]);
+        let tag = self.old_document.lock().tag.clone();
+        let asked = self.ask(reader, "/openapi/v2", tag);
+        let Ok(Ok(answer)) = tokio::time::timeout(LOOK_PATIENCE, asked).await else {
+            return;
+        };
+        let found = match answer.status() {
+            StatusCode::NOT_FOUND => OldDocument::default(),
+            StatusCode::OK => {
+                let tag = answer.headers().get(ETAG).cloned();
+                let Ok(body) = limited(answer).await else {
+                    return;
+                };
+                let document = serde_json::from_slice(&body).ok();
+                let about = document.map(|document| {
+                    v2::foreign::about(document, text("group"), text("version")).to_string()
+                });
+                OldDocument {
+                    tag,
+                    about: about.map(|about| about.into_bytes().into()),
+                }
+            }
+            _ => return,
+        };
+        *self.old_document.lock() = found;
+    }
+
     async fn fetch(&self, reader: &Reader, path: &str) -> Result<Value, String> {
+        let answer = self.ask(reader, path, None).await?;
+        let code = answer.status();
+        if !code.is_success() {
+            return Err(format!("bad status: {}", code.as_u16()));
+        }
+        let body = limited(answer).await?;
+        // A server that answers is there, whatever its answer is worth to discovery.
+        Ok(serde_json::from_slice(&body).unwrap_or_else(|_| json!({"resources": []})))
+    }
+
+    /// Asks for a path as this server itself. With a tag, what has it still is not sent.
+    async fn ask(
+        &self,
+        reader: &Reader,
+        path: &str,
+        tag: Option<HeaderValue>,
+    ) -> Result<Response<Incoming>, String> {
         // Whatever the server allows to whom, its owner may look.
         let user = User {
             name: "system:kube-aggregator".to_owned(),
@@ -136,19 +223,20 @@ impl Peer {
         let mut request = request
             .body(Body::empty())
             .map_err(|error| error.to_string())?;
+        if let Some(tag) = tag {
+            request.headers_mut().insert(IF_NONE_MATCH, tag);
+        }
         pass::name_user(request.headers_mut(), &user).map_err(|status| status.to_string())?;
         // Not after the requests of users, who could keep it from being seen.
-        let answer = self.exchange(reader, request).await?;
-        let code = answer.status();
-        if !code.is_success() {
-            return Err(format!("bad status: {}", code.as_u16()));
-        }
-        let body = Limited::new(answer.into_body(), RESOURCES_BYTES_MAX);
-        let body = body.collect().await.map_err(|error| error.to_string())?;
-        let body: Bytes = body.to_bytes();
-        // A server that answers is there, whatever its answer is worth to discovery.
-        Ok(serde_json::from_slice(&body).unwrap_or_else(|_| json!({"resources": []})))
+        self.exchange(reader, request).await
     }
+}
+
+/// The body of an answer to this server itself.
+async fn limited(answer: Response<Incoming>) -> Result<Bytes, String> {
+    let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX);
+    let body = body.collect().await.map_err(|error| error.to_string())?;
+    Ok(body.to_bytes())
 }
 
 impl Reached {

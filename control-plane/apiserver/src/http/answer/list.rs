@@ -82,7 +82,8 @@ impl Listing {
             ("", Some(version)) if exact => From::Exactly(version),
             ("", Some(version)) if version > 0 && limit > 0 && !at_least => From::Exactly(version),
             ("", Some(version)) => From::AtLeast(version),
-            (_, Some(1..)) => {
+            (token, Some(1..)) => {
+                read_token(token, &folder(resource, namespace)?)?;
                 let text = "specifying resource version is not allowed when using continue";
                 return Err(Status::bad_request(text));
             }

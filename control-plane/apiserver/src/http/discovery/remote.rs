@@ -77,6 +77,16 @@ pub(crate) fn add_aggregated(list: &mut Value, all: &[Remote]) {
     }
 }
 
+/// Adds their documents to the index of OpenAPI v3.
+pub(crate) fn add_documents(index: &mut Value, all: &[Remote]) {
+    for one in all.iter().filter(|one| one.is_available) {
+        if let Some(url) = &one.document {
+            let place = format!("apis/{}/{}", one.group, one.version);
+            index["paths"][place] = json!({"serverRelativeURL": url});
+        }
+    }
+}
+
 /// A list of resources of the old form in the new one, in which subresources are parts.
 fn aggregated(one: &Remote, list: &Value) -> Vec<Value> {
     let mut resources: Vec<Value> = Vec::new();

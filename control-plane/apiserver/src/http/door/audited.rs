@@ -17,9 +17,10 @@ use machinery::protobuf;
 use machinery::status::Status;
 use machinery::time::Timestamp;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::audit::{Beginning, Level, Log, Record, ResponseStatus, Stage};
-use crate::auth::{Attributes, User, authorize::rbac};
+use crate::auth::{Attributes, User, authorize::rbac, metrics};
 use crate::basics::clock;
 use crate::http::aggregation::pass::Passed;
 use crate::http::answer::media::{JSON, yaml};
@@ -72,6 +73,15 @@ impl<'a> Auditing<'a> {
     /// The record of the request, if it is recorded.
     pub(crate) fn record(&self) -> Option<&Arc<Record>> {
         self.record.as_ref()
+    }
+
+    /// Adds annotations.
+    pub(crate) fn annotate(&self, annotations: Vec<(&'static str, String)>) {
+        for (key, value) in annotations {
+            if let Some(record) = &self.record {
+                record.annotate(key, value);
+            }
+        }
     }
 
     /// Notes a request whose user is not known.
@@ -137,25 +147,42 @@ impl<'a> Auditing<'a> {
         Record::begin(log, about)
     }
 
-    /// Authorizes a request, and notes the decision.
-    pub(crate) async fn authorize(&self, api: &Api, asked: &Attributes) -> Result<(), Status> {
-        let authorizer = &api.0.registry.authorizer;
-        let Some(record) = &self.record else {
-            return authorizer.authorize(api.reader(), asked).await;
+    /// Authorizes a request, and notes the decision. The inner error is the response if there is
+    /// no decision.
+    pub(crate) async fn authorize(
+        &self,
+        api: &Api,
+        parts: &Parts,
+        asked: &Attributes,
+    ) -> Result<Result<(), Response<Body>>, Status> {
+        let annotate = |key: &str, value: String| {
+            if let Some(record) = &self.record {
+                record.annotate(key, value);
+            }
         };
-        let decision = match authorizer.decide(api.reader(), asked).await {
+        let authorizer = &api.0.registry.authorizer;
+        let begin = Instant::now();
+        let decision = authorizer.decide(api.reader(), asked).await;
+        metrics::authorized(decision.as_ref().ok(), begin.elapsed());
+        let decision = match decision {
             Ok(decision) => decision,
             Err(error) => {
-                record.annotate(REASON, "internal error".into());
+                annotate(REASON, "internal error".into());
                 return Err(error);
             }
         };
-        let word = if decision.allowed { "allow" } else { "forbid" };
-        record.annotate(DECISION, word.into());
-        record.annotate(REASON, decision.reason.clone());
         if decision.allowed {
-            return Ok(());
+            annotate(DECISION, "allow".into());
+            annotate(REASON, decision.reason);
+            return Ok(Ok(()));
         }
+        if let Some(why) = decision.error {
+            annotate(REASON, "internal error".into());
+            let text = format!("Internal Server Error: {:?}: {why}\n", uri(parts));
+            return Ok(Err(reply::text(StatusCode::INTERNAL_SERVER_ERROR, text)));
+        }
+        annotate(DECISION, "forbid".into());
+        annotate(REASON, decision.reason.clone());
         Err(rbac::forbidden(asked, &decision.reason))
     }
 

@@ -24,6 +24,7 @@ use http::Request;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
+use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use parking_lot::Mutex;
@@ -33,6 +34,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 
 use crate::auth::tls::{Peer, Tls};
+use crate::http::aggregation::tunnel::Tunnel;
 use crate::http::api::Api;
 use crate::http::door::faulted::Cut;
 use crate::http::door::serve;
@@ -222,20 +224,28 @@ impl Connections {
         let (api, shared) = (self.api.clone(), Arc::clone(connection));
         let address = remote.map(Remote);
         // What the connection becomes when its request is answered.
-        let becomes: Arc<Mutex<Option<(Socket, AtWork)>>> = Arc::default();
-        let socket = Arc::clone(&becomes);
+        let becomes: Arc<Mutex<Option<(Becomes, AtWork)>>> = Arc::default();
+        let next = Arc::clone(&becomes);
         let service = service_fn(move |request: Request<Incoming>| {
             let at_work = AtWork::begin(&shared);
             let (api, mut request) = (api.clone(), request.map(Body::new));
-            let (asked, socket) = (Asked::of(&mut request), Arc::clone(&socket));
+            let upgrade = hyper::upgrade::on(&mut request);
+            let (asked, next) = (Asked::of(request.headers(), &upgrade), Arc::clone(&next));
             request.extensions_mut().insert(ConnectInfo(peer.clone()));
             if let Some(address) = address {
                 request.extensions_mut().insert(address);
             }
             async move {
-                let response = serve::serve(api, request).await;
+                let mut response = serve::serve(api, request).await;
                 if let Some(cut) = response.extensions().get::<Cut>() {
                     return Err(*cut);
+                }
+                if let Some(tunnel) = response.extensions_mut().remove::<Tunnel>() {
+                    *next.lock() = Some((Becomes::Tunnel(tunnel, upgrade), at_work));
+                    return Ok(response.map(|body| Answered {
+                        body,
+                        at_work: None,
+                    }));
                 }
                 let is_watched = response.extensions().get::<Watched>().is_some();
                 let Some(asked) = asked.filter(|_| is_watched) else {
@@ -243,21 +253,14 @@ impl Connections {
                     return Ok(response.map(|body| Answered { body, at_work }));
                 };
                 let (response, upgraded) = asked.answer(response);
-                *socket.lock() = upgraded.map(|upgraded| (upgraded, at_work));
+                *next.lock() = upgraded.map(|socket| (Becomes::Socket(socket), at_work));
                 Ok(response.map(|body| Answered {
                     body,
                     at_work: None,
                 }))
             }
         });
-        let mut builder = auto::Builder::new(TokioExecutor::new());
-        builder.http1().max_buf_size(HEAD_BYTES_MAX);
-        builder
-            .http2()
-            .timer(TokioTimer::new())
-            .keep_alive_interval(PING_EVERY)
-            .keep_alive_timeout(PING_PATIENCE)
-            .max_concurrent_streams(STREAMS_MAX);
+        let builder = builder();
         let mut served =
             pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
         let mut stopping = self.api.0.stopping.subscribe();
@@ -266,8 +269,8 @@ impl Connections {
             ended = &mut served => {
                 told(ended);
                 let becomes = becomes.lock().take();
-                if let Some((socket, _at_work)) = becomes {
-                    socket.serve().await;
+                if let Some((becomes, _at_work)) = becomes {
+                    becomes.serve(stopping).await;
                 }
                 return;
             }
@@ -285,6 +288,38 @@ impl Connections {
         tokio::select! {
             ended = &mut served => told(ended),
             () = connection.silent(Instant::now(), farewell) => {}
+        }
+    }
+}
+
+fn builder() -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().max_buf_size(HEAD_BYTES_MAX);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PING_PATIENCE)
+        .max_concurrent_streams(STREAMS_MAX);
+    builder
+}
+
+/// What a connection becomes when its request is answered.
+enum Becomes {
+    Socket(Socket),
+    /// The connection of an aggregated server, and the client's.
+    Tunnel(Tunnel, OnUpgrade),
+}
+
+impl Becomes {
+    /// Until its client goes, or the server stops.
+    async fn serve(self, mut stopping: watch::Receiver<bool>) {
+        match self {
+            Becomes::Socket(socket) => socket.serve().await,
+            Becomes::Tunnel(tunnel, client) => tokio::select! {
+                () = tunnel.serve(client) => {}
+                () = stopped(&mut stopping) => {}
+            },
         }
     }
 }

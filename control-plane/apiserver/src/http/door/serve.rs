@@ -1,15 +1,20 @@
 //! One request from its head to its response: authentication, authorization, routing and execution.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONTENT_LENGTH};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http_body::Body as _;
 use machinery::status::Status;
+use tokio::time::Instant;
 
-use crate::auth::{Attributes, User};
+use crate::auth::notes::Notes;
+use crate::auth::{Attributes, User, metrics};
 use crate::basics::clock;
 use crate::flow::FlowControl;
 use crate::flow::rules::{Flow, Schema};
@@ -23,10 +28,11 @@ use crate::http::door::audited::{self, Auditing};
 use crate::http::door::connections::Limits;
 use crate::http::door::fair;
 use crate::http::door::faulted;
+use crate::http::door::metrics::Counted;
 use crate::http::door::slots::{Limit, Received, Turn};
 use crate::http::door::socket::Watched;
 use crate::http::nonresource;
-use crate::http::question::request::{self, Info, Query};
+use crate::http::question::request::{self, Info, Query, Target};
 
 /// The header with the id of a request.
 const AUDIT_ID: &str = "Audit-Id";
@@ -54,8 +60,8 @@ pub(crate) async fn serve(api: Api, request: Request<Body>) -> Response<Body> {
     let head = parts.method == Method::HEAD;
     let shown = String::from_utf8_lossy(id.as_bytes());
     let mut auditing = Auditing::of(&api, &shown);
-    let mut schema = None;
-    let answer = answer(&api, &mut parts, body, &mut auditing, &mut schema);
+    let mut told = Told::default();
+    let answer = answer(&api, &mut parts, body, &mut auditing, &mut told);
     let answer = tokio::time::timeout(REQUEST_TIMEOUT, answer).await;
     let answer = answer.unwrap_or_else(|_| {
         let text = "request did not complete within the allotted timeout";
@@ -71,11 +77,18 @@ pub(crate) async fn serve(api: Api, request: Request<Body>) -> Response<Body> {
         };
     }
     response.headers_mut().insert(AUDIT_ID, id);
-    if let Some(schema) = schema {
+    reply::warn(&mut response, &told.warnings);
+    if let Some(counted) = told.counted {
+        counted.end(&response);
+    }
+    if let Some(schema) = told.schema {
         fair::show(&schema, response.headers_mut());
     }
     if head {
-        *response.body_mut() = Body::empty();
+        let body = std::mem::take(response.body_mut());
+        if let Some(length) = body.size_hint().exact() {
+            response.headers_mut().insert(CONTENT_LENGTH, length.into());
+        }
     }
     response
 }
@@ -89,55 +102,70 @@ fn audit_id(headers: &HeaderMap) -> HeaderValue {
     })
 }
 
+/// What a request leaves for its response, whatever that is.
+#[derive(Default)]
+struct Told {
+    /// The schema that its request has.
+    schema: Option<Arc<Schema>>,
+    /// What authentication warns of.
+    warnings: Vec<String>,
+    /// What metrics count it as.
+    counted: Option<Counted>,
+}
+
 /// Answers a request, and tells which schema it has.
 async fn answer(
     api: &Api,
     parts: &mut Parts,
     body: Body,
     auditing: &mut Auditing<'_>,
-    schema: &mut Option<Arc<Schema>>,
+    told: &mut Told,
 ) -> Result<Response<Body>, Status> {
     let query = Query::parse(parts.uri.query().unwrap_or_default());
-    let segments = request::segments(parts.uri.path());
-    let path = segments.as_deref().unwrap_or_default();
-    let info = Info::read(&parts.method, path, &query);
-    let user = match enter(api, parts, &info, auditing).await? {
-        Ok(user) => user,
+    let path = request::decoded(parts.uri.path()).map(Cow::into_owned);
+    let segments = path.as_deref().map(request::segments);
+    let info = Info::read(
+        &parts.method,
+        path.as_deref().unwrap_or_default(),
+        segments.as_deref().unwrap_or_default(),
+        &query,
+    );
+    told.counted = Some(Counted::of(parts, &info, &query));
+    let attributes = match enter(api, parts, &info, auditing, &mut told.warnings).await? {
+        Ok(user) => Attributes {
+            user,
+            ..info.attributes.clone()
+        },
         Err(response) => return Ok(response),
     };
     let Some(segments) = segments else {
         return Ok(reply::text(StatusCode::NOT_FOUND, "404 page not found\n"));
-    };
-    let attributes = Attributes {
-        user,
-        ..info.attributes.clone()
     };
     if info.is_resource() {
         // What decides about writes is read from the caches. Empty ones would let everything pass.
         api.reader().reflector.loaded().await;
     }
     let flow = fair::flow(api, &info, &attributes);
-    *schema = flow.as_ref().map(|flow| Arc::clone(&flow.schema));
+    told.schema = flow.as_ref().map(|flow| Arc::clone(&flow.schema));
     let turn = turn(api, parts, &info, &attributes, flow.as_ref());
     let place = turn.enter(true).await?;
     // Authorization comes first: only users who may ask learn whether a path exists.
-    auditing.authorize(api, &attributes).await?;
-    if let Some(destination) = Destination::of(api, &segments) {
+    if let Err(response) = auditing.authorize(api, parts, &attributes).await? {
+        return Ok(response);
+    }
+    told.counted.iter_mut().for_each(Counted::serve);
+    if let Some(destination) = Destination::of(api, &parts.method, &segments) {
         let asked = (&*parts, &*segments, &query);
         // What lasts as long as its client likes, and a slow body, must not hold seats that others
         // need.
         let is_long = audited::is_long(&info);
         let _place = (turn.reads && !is_long).then_some(place);
         let limit = (!is_long).then_some(REQUEST_TIMEOUT);
-        let user = &attributes.user;
-        return destination.pass(api, asked, user, body, limit).await;
+        return destination
+            .pass(api, asked, &attributes.user, body, limit)
+            .await;
     }
-    let target = if info.is_resource() {
-        request::route(&api.reader().reflector.catalogue(), &info)?
-    } else {
-        None
-    };
-    let Some(target) = target else {
+    let Some(target) = target(api, &info)? else {
         return nonresource::answer(api, parts, &segments).await;
     };
     if !request::takes(&parts.method, &info, &target) {
@@ -159,14 +187,16 @@ async fn answer(
         turn.receive_from(place, body).await?
     };
     let answer = carry_out(parts, &call, &attributes, received.take()).await;
-    // It keeps its place until there is room: otherwise fairness would let more and more answers
-    // into memory that nobody reads.
-    let answer = match answer {
-        Ok(answer) => Ok(api.0.answers.send(answer, REQUEST_TIMEOUT).await),
-        Err(error) => Err(error),
-    };
     drop(place);
     call.warned(answer)
+}
+
+/// What a request is about, if that is a resource.
+fn target(api: &Api, info: &Info) -> Result<Option<Target>, Status> {
+    if !info.is_resource() {
+        return Ok(None);
+    }
+    request::route(&api.reader().reflector.catalogue(), info)
 }
 
 /// What a request may take.
@@ -211,7 +241,9 @@ async fn carry_out(
     if attributes.verb == "watch" {
         answer.extensions_mut().insert(Watched);
     }
-    Ok(answer)
+    // The call keeps its place until there is room: otherwise fairness would let more and more
+    // answers into memory that nobody reads.
+    Ok(call.api.0.answers.send(answer, REQUEST_TIMEOUT).await)
 }
 
 /// Finds out as whom a request is served. The inner error is a response in its place.
@@ -220,29 +252,43 @@ async fn enter(
     parts: &mut Parts,
     info: &Info,
     auditing: &mut Auditing<'_>,
+    warnings: &mut Vec<String>,
 ) -> Result<Result<User, Response<Body>>, Status> {
     let (reader, authenticator) = (api.reader(), &api.0.registry.authenticator);
     if let Some(user) = parts.extensions.remove::<User>() {
         let begun = auditing.begin(parts, info, &user).await;
         return Ok(begun.map(|()| user));
     }
-    let user = match authenticator.authenticate(reader, parts).await {
+    let notes = Notes::default();
+    let begin = Instant::now();
+    let user = authenticator.authenticate(reader, parts, &notes).await;
+    let shows = parts.headers.contains_key(AUTHORIZATION);
+    metrics::authenticated(user.as_ref().ok(), shows, begin.elapsed());
+    let noted = notes.take();
+    warnings.extend(noted.warnings);
+    let user = match user {
         Ok(user) => user,
         Err(error) => {
             auditing.refused(parts, info);
+            auditing.annotate(noted.annotations);
             return Err(error);
         }
     };
     if let Err(response) = auditing.begin(parts, info, &user).await {
         return Ok(Err(response));
     }
-    let Some(other) = authenticator.impersonate(reader, &user, parts).await? else {
-        return Ok(Ok(user));
+    auditing.annotate(noted.annotations);
+    let asked = Attributes {
+        user,
+        ..info.attributes.clone()
+    };
+    let Some(other) = authenticator.impersonate(reader, &asked, parts).await? else {
+        return Ok(Ok(asked.user));
     };
     if let Some(record) = auditing.record() {
         record.impersonates(&other);
     }
-    Ok(Ok(other))
+    Ok(Ok(other.user))
 }
 
 /// True for a probe of the server's health, or of one part of it.

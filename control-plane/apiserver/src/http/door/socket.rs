@@ -10,7 +10,7 @@ use http::header::{
     CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, ORIGIN, SEC_WEBSOCKET_ACCEPT,
     SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
 };
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
@@ -39,15 +39,15 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// `None` if a request asks for none.
-    pub(crate) fn of(request: &mut Request<Body>) -> Option<Asked> {
-        let headers = request.headers();
+    /// `None` if a request with these headers asks for none. `upgrade` is what its connection
+    /// becomes.
+    pub(crate) fn of(headers: &HeaderMap, upgrade: &OnUpgrade) -> Option<Asked> {
         if !holds(headers, CONNECTION, "upgrade") || !holds(headers, UPGRADE, "websocket") {
             return None;
         }
         Some(Asked {
             headers: headers.clone(),
-            upgrade: hyper::upgrade::on(request),
+            upgrade: upgrade.clone(),
         })
     }
 

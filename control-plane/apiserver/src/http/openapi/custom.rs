@@ -1,27 +1,47 @@
 //! The documents of custom resources. They are made when they are first asked for after the
 //! catalogue changed, for clients ask for the index again and again.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use machinery::schema::{self, Kind};
+use machinery::status::Status;
 use parking_lot::Mutex;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{Documents, Schemas, Shape, TYPE, add_paths, hash, path_of, reference_to};
+use super::operations::{self, STATUS, Shape};
+use super::schemas::{Schemas, described, name_of as name_of_message};
+use super::texts::Texts;
+use super::{DOCUMENTS, Document, Documents, TYPE, fields, path_of, reference_to, written};
 use crate::http::question::patch;
 use crate::resources::catalogue::{Catalogue, Resource};
-use crate::storage::entry::to_json;
 
 const METADATA: &str = "meta/v1.ObjectMeta";
 const LIST_METADATA: &str = "meta/v1.ListMeta";
+/// Kinds of which objects and lists of all kinds have the texts of their common fields.
+pub(super) const POD: &str = "io.k8s.api.core.v1.Pod";
+/// What custom resources are written in.
+const MEDIA_TYPES: &[&str] = &["application/json", "application/yaml"];
 
 /// The documents of one state of the catalogue.
 #[derive(Default)]
 pub(crate) struct CustomDocuments(Mutex<Option<(Arc<Catalogue>, Arc<Documents>)>>);
 
 impl CustomDocuments {
-    /// Those of this state.
-    pub(crate) fn of(&self, catalogue: &Arc<Catalogue>) -> Arc<Documents> {
+    /// Those of this state, once there are those of built-in kinds, too.
+    pub(crate) async fn made(
+        self: Arc<Self>,
+        catalogue: Arc<Catalogue>,
+    ) -> Result<Arc<Documents>, Status> {
+        // Documents take long to make: no other request waits for that.
+        let made = tokio::task::spawn_blocking(move || {
+            LazyLock::force(&DOCUMENTS);
+            self.of(&catalogue)
+        });
+        made.await
+            .map_err(|error| Status::internal(&error.to_string()))
+    }
+
+    fn of(&self, catalogue: &Arc<Catalogue>) -> Arc<Documents> {
         let mut made = self.0.lock();
         match &*made {
             Some((of, documents)) if Arc::ptr_eq(of, catalogue) => Arc::clone(documents),
@@ -36,40 +56,56 @@ impl CustomDocuments {
 
 fn make(catalogue: &Catalogue) -> Documents {
     let mut documents = Documents::new();
+    if catalogue.custom().next().is_none() {
+        return documents;
+    }
+    let texts = Texts::unpack();
     for resource in catalogue.custom() {
         let (group, version) = (resource.kind.group(), resource.kind.version());
         let place = documents.entry(path_of(group, version));
-        place.or_insert_with(|| {
-            let document = to_json(&build(catalogue, group, version));
-            (hash(&document), document)
-        });
+        place.or_insert_with(|| Document::new(&build(catalogue, group, version, &texts)));
     }
     documents
 }
 
-fn build(catalogue: &Catalogue, group: &str, version: &str) -> Value {
-    let mut paths = Map::new();
-    let mut schemas = Schemas::default();
+fn build(catalogue: &Catalogue, group: &str, version: &str, texts: &Texts) -> Vec<u8> {
+    let mut paths = Vec::new();
+    let mut schemas = Schemas::new(texts);
     let is_of = |one: &&Arc<Resource>| (one.kind.group(), one.kind.version()) == (group, version);
     for resource in catalogue.custom().filter(is_of) {
         let kind = &resource.kind;
-        let shape = Shape {
-            schema: name_of(kind, kind.kind()),
-            media_types: &["application/json", "application/yaml"],
-            patches: &patch::OF_CUSTOM,
-        };
-        add_paths(&mut paths, kind, &shape);
-        let list = of_list(kind, &shape.schema);
-        schemas.put(name_of(kind, kind.list_kind()), list);
-        schemas.put(shape.schema, of_object(resource));
+        let shape = shape_of(kind);
+        paths.extend(shape.paths());
+        schemas.add_around(kind);
+        let list = of_list(resource, &shape.schema, texts);
+        schemas.put(shape.list, list);
+        schemas.put(shape.schema, of_object(resource, texts));
     }
     for name in [METADATA, LIST_METADATA] {
         if let Some(message) = schema::message(name) {
             schemas.collect(message);
         }
     }
-    schemas.add_common();
-    super::document_of(paths, schemas.into_map())
+    let info = json!({"title": "Kubernetes CRD Swagger", "version": "v0.1.0"});
+    let mut out = written::begin(&json!({"openapi": "3.0.0", "info": info}));
+    written::put_fields(&mut out, "paths", operations::v3::paths(&paths, texts));
+    let components = json!({"schemas": schemas.into_map()});
+    written::put_fields(&mut out, "components", fields(components));
+    written::end(out)
+}
+
+/// How the paths of a custom resource are written.
+pub(super) fn shape_of(kind: &Kind) -> Shape<'_> {
+    Shape {
+        kind,
+        schema: name_of(kind, kind.kind()),
+        list: name_of(kind, kind.list_kind()),
+        returns_deleted_object: false,
+        produces: MEDIA_TYPES,
+        consumes: MEDIA_TYPES,
+        patches: &patch::OF_CUSTOM,
+        custom: true,
+    }
 }
 
 /// `shop.example.com`, `v1` and `Widget` as OpenAPI calls them: `com.example.shop.v1.Widget`.
@@ -80,43 +116,66 @@ pub(super) fn name_of(kind: &Kind, name: &str) -> String {
 }
 
 /// What the definition says, and what every object has.
-fn of_object(resource: &Resource) -> Value {
+fn of_object(resource: &Resource, texts: &Texts) -> Value {
     let mut schema = match resource.schema() {
-        Some(schema) => schema.openapi(),
+        Some(schema) => schema.openapi(texts.common()),
         None => {
             let mut properties = json!({});
-            add_common(&mut properties, METADATA);
+            add_common(&mut properties, METADATA, POD, texts);
             json!({"type": "object", "properties": properties})
         }
     };
     schema[TYPE] = json!([of_kind(&resource.kind, resource.kind.kind())]);
+    add_selectable(&mut schema, resource);
     schema
 }
 
 /// The same for an OpenAPI v2 document, with references as in v3.
-pub(super) fn of_object_v2(resource: &Resource) -> Value {
+pub(super) fn of_object_v2(resource: &Resource, texts: &Texts) -> Value {
     let schema = resource.schema();
-    let mut schema = schema.map_or(json!({"type": "object"}), |schema| schema.openapi_v2());
+    let schema = schema.map(|schema| schema.openapi_v2(texts.common()));
+    let mut schema = schema.unwrap_or_else(|| json!({"type": "object"}));
     schema[TYPE] = json!([of_kind(&resource.kind, resource.kind.kind())]);
+    add_selectable(&mut schema, resource);
     schema
 }
 
-pub(super) fn of_list(kind: &Kind, item: &str) -> Value {
-    let mut properties = json!({"items": {"type": "array", "items": reference_to(item)}});
-    add_common(&mut properties, LIST_METADATA);
-    json!({
+pub(super) fn of_list(resource: &Resource, item: &str, texts: &Texts) -> Value {
+    let kind = &resource.kind;
+    let plural = kind.plural();
+    let items = format!(
+        "List of {plural}. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"
+    );
+    let mut properties =
+        json!({"items": {"type": "array", "items": reference_to(item), "description": items}});
+    add_common(&mut properties, LIST_METADATA, STATUS, texts);
+    let mut list = json!({
         "type": "object", "required": ["items"], "properties": properties,
+        "description": format!("{} is a list of {}", kind.list_kind(), kind.kind()),
         TYPE: [of_kind(kind, kind.list_kind())],
-    })
+    });
+    add_selectable(&mut list, resource);
+    list
 }
 
-fn add_common(properties: &mut Value, metadata: &str) {
-    for key in ["apiVersion", "kind"] {
-        properties[key] = json!({"type": "string"});
+/// Says which fields selectors may name.
+fn add_selectable(schema: &mut Value, resource: &Resource) {
+    let fields = resource.selectable.iter();
+    let fields: Vec<Value> = fields
+        .map(|field| json!({"fieldPath": field.label}))
+        .collect();
+    if !fields.is_empty() {
+        schema["x-kubernetes-selectable-fields"] = fields.into();
     }
-    let metadata = schema::message(metadata).map(super::name_of);
-    let metadata = metadata.as_deref().map(reference_to);
-    properties["metadata"] = json!({"allOf": [metadata]});
+}
+
+/// Adds what every object has, with the texts of a built-in kind.
+fn add_common(properties: &mut Value, metadata: &str, texts_of: &str, texts: &Texts) {
+    for key in ["apiVersion", "kind"] {
+        properties[key] = described(json!({"type": "string"}), texts.plain(texts_of, key));
+    }
+    let metadata = json!({"allOf": [reference_to(&name_of_message(metadata))]});
+    properties["metadata"] = described(metadata, texts.plain(texts_of, "metadata"));
 }
 
 fn of_kind(kind: &Kind, name: &str) -> Value {

@@ -1,30 +1,29 @@
 //! OpenAPI v2, for clients that do not read v3: one document with all kinds. It is made when it is
 //! first asked for after the catalogue changed, and kept in the encodings that were asked for.
 
+pub(crate) mod foreign;
 mod gnostic;
-mod paths;
 #[cfg(test)]
 mod tests;
 
-use std::io::Write as _;
+use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 use axum::body::Body;
 use bytes::Bytes;
-use flate2::Compression;
-use flate2::write::GzEncoder;
-use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, ETAG, IF_NONE_MATCH, VARY};
+use http::header::{ETAG, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
-use machinery::schema;
 use machinery::status::Status;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
-use super::{INT_OR_STRING, QUANTITY, Schemas, custom, hash};
+use super::schemas::{INT_OR_STRING, QUANTITY, Schemas};
+use super::texts::Texts;
+use super::{Zipped, custom, groups, hash, operations, written};
 use crate::http::answer::media::{self, JSON};
 use crate::http::answer::reply;
+use crate::registry::strategy;
 use crate::resources::catalogue::Catalogue;
-use crate::storage::entry::to_json;
 
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 /// The same as older clients write it.
@@ -33,21 +32,23 @@ const PROTOBUF_OF_OLD: &str = "application/com.github.proto-openapi.spec.v2@v1.0
 const OF_V3: &str = "#/components/schemas/";
 const OF_V2: &str = "#/definitions/";
 
-/// The document of one state of the catalogue, if it was asked for.
+/// The document of one state of the catalogue and of other servers, if it was asked for.
 #[derive(Default)]
-pub(crate) struct Latest(Mutex<Option<(Arc<Catalogue>, Arc<Document>)>>);
+pub(crate) struct Latest(Mutex<Option<(Sources, Arc<Document>)>>);
+
+/// What a document is made of.
+#[derive(Clone)]
+pub(crate) struct Sources {
+    pub(crate) catalogue: Arc<Catalogue>,
+    /// What other servers say about their versions, the most important first.
+    pub(crate) foreign: Vec<Arc<[u8]>>,
+}
 
 struct Document {
     /// The same for all encodings, as in Kubernetes.
     tag: String,
-    json: Encoded,
-    protobuf: OnceLock<Encoded>,
-}
-
-/// A document in one encoding.
-struct Encoded {
-    plain: Bytes,
-    zipped: OnceLock<Bytes>,
+    json: Zipped,
+    protobuf: OnceLock<Zipped>,
 }
 
 impl Latest {
@@ -55,33 +56,24 @@ impl Latest {
     pub(crate) async fn answer(
         self: Arc<Self>,
         headers: HeaderMap,
-        catalogue: Arc<Catalogue>,
+        sources: Sources,
     ) -> Result<Response<Body>, Status> {
         // A document of all kinds takes long to make: no other request waits for that.
-        let made = tokio::task::spawn_blocking(move || self.respond(&headers, &catalogue));
+        let made = tokio::task::spawn_blocking(move || self.respond(&headers, &sources));
         made.await
             .map_err(|error| Status::internal(&error.to_string()))
     }
 
-    fn respond(&self, asked: &HeaderMap, catalogue: &Arc<Catalogue>) -> Response<Body> {
+    fn respond(&self, asked: &HeaderMap, sources: &Sources) -> Response<Body> {
         let Some(media_type) = wanted(asked) else {
             return reply::text(StatusCode::NOT_ACCEPTABLE, "");
         };
-        let document = self.of(catalogue);
+        let document = self.of(sources);
         let tag = format!("\"{}\"", document.tag);
         let mut response = if knows(asked, &tag) {
             reply::verbatim(StatusCode::NOT_MODIFIED, media_type, Bytes::new())
         } else {
-            let encoded = document.encoded(media_type);
-            if takes_gzip(asked) {
-                let zipped = encoded.zipped().clone();
-                let mut response = reply::verbatim(StatusCode::OK, media_type, zipped);
-                let gzip = HeaderValue::from_static("gzip");
-                response.headers_mut().insert(CONTENT_ENCODING, gzip);
-                response
-            } else {
-                reply::verbatim(StatusCode::OK, media_type, encoded.plain.clone())
-            }
+            document.encoded(media_type).answer(asked, media_type)
         };
         let headers = response.headers_mut();
         headers.insert(VARY, HeaderValue::from_static("Accept-Encoding, Accept"));
@@ -91,51 +83,42 @@ impl Latest {
         response
     }
 
-    fn of(&self, catalogue: &Arc<Catalogue>) -> Arc<Document> {
+    fn of(&self, sources: &Sources) -> Arc<Document> {
         let mut made = self.0.lock();
         match &*made {
-            Some((of, document)) if Arc::ptr_eq(of, catalogue) => Arc::clone(document),
+            Some((of, document)) if of.is_same(sources) => Arc::clone(document),
             _ => {
-                let json = to_json(&build(catalogue));
+                let json = build(sources);
                 let document = Arc::new(Document {
                     tag: hash(&json),
-                    json: Encoded::new(json),
+                    json: Zipped::new(&json),
                     protobuf: OnceLock::new(),
                 });
-                *made = Some((Arc::clone(catalogue), Arc::clone(&document)));
+                *made = Some((sources.clone(), Arc::clone(&document)));
                 document
             }
         }
     }
 }
 
+impl Sources {
+    fn is_same(&self, other: &Sources) -> bool {
+        let mut pairs = self.foreign.iter().zip(&other.foreign);
+        Arc::ptr_eq(&self.catalogue, &other.catalogue)
+            && self.foreign.len() == other.foreign.len()
+            && pairs.all(|(one, other)| Arc::ptr_eq(one, other))
+    }
+}
+
 impl Document {
-    fn encoded(&self, media_type: &str) -> &Encoded {
+    fn encoded(&self, media_type: &str) -> &Zipped {
         if media_type == JSON {
             return &self.json;
         }
         self.protobuf.get_or_init(|| {
             // What was written as JSON a moment ago can be read.
-            let document = serde_json::from_slice(&self.json.plain).unwrap_or_default();
-            Encoded::new(gnostic::encode(&document).into())
-        })
-    }
-}
-
-impl Encoded {
-    fn new(plain: Bytes) -> Encoded {
-        Encoded {
-            plain,
-            zipped: OnceLock::new(),
-        }
-    }
-
-    fn zipped(&self) -> &Bytes {
-        self.zipped.get_or_init(|| {
-            let mut zip = GzEncoder::new(Vec::new(), Compression::default());
-            // Writing into memory does not fail.
-            let _ = zip.write_all(&self.plain);
-            zip.finish().unwrap_or_default().into()
+            let document = serde_json::from_slice(&self.json.text()).unwrap_or_default();
+            Zipped::new(&gnostic::encode(&document))
         })
     }
 }
@@ -161,41 +144,52 @@ fn knows(headers: &HeaderMap, tag: &str) -> bool {
     tags.any(|one| one == "*" || one.trim_start_matches("W/") == tag)
 }
 
-fn takes_gzip(headers: &HeaderMap) -> bool {
-    let values = headers.get_all(ACCEPT_ENCODING).iter();
-    let texts = values.filter_map(|value| value.to_str().ok());
-    let mut codings = texts.flat_map(|text| text.split(','));
-    codings.any(|coding| {
-        let (name, quality) = coding.split_once(';').unwrap_or((coding, ""));
-        let quality = quality.trim().strip_prefix("q=").unwrap_or("1");
-        name.trim() == "gzip" && quality.parse() != Ok(0.0)
-    })
-}
-
 /// The whole document.
-fn build(catalogue: &Catalogue) -> Value {
-    let mut paths = Map::new();
-    let mut schemas = Schemas::default();
-    for kind in schema::kinds() {
-        schemas.add_kind(kind);
-        paths::add_builtin(&mut paths, kind);
+fn build(sources: &Sources) -> Vec<u8> {
+    let texts = Texts::unpack();
+    let mut schemas = Schemas::new(&texts);
+    let mut all = Vec::new();
+    for resource in strategy::builtin() {
+        schemas.add_kind(&resource.kind);
+        all.extend(super::shape_of(resource).paths());
     }
-    schemas.add_common();
+    schemas.add_body("", "v1", "APIResourceList");
+    let kinds = strategy::builtin().iter().map(|one| &one.kind);
+    let versions: BTreeSet<_> = kinds.map(|kind| (kind.group(), kind.version())).collect();
+    all.extend(
+        versions
+            .iter()
+            .map(|(group, version)| groups::of_version(group, version)),
+    );
+    for other in groups::others() {
+        super::add_other(&mut schemas, &other);
+        all.push(other.path);
+    }
     let mut definitions = schemas.into_map();
-    definitions.values_mut().for_each(leave_out);
     // Numbers and texts at once cannot be said in v2.
-    definitions.insert(QUANTITY.into(), json!({"type": "string"}));
-    let either = json!({"type": "string", "format": "int-or-string"});
-    definitions.insert(INT_OR_STRING.into(), either);
-    definitions.insert(paths::PATCH.into(), json!({"type": "object"}));
-    for resource in catalogue.custom() {
-        let kind = &resource.kind;
-        let name = custom::name_of(kind, kind.kind());
-        let list = custom::of_list(kind, &name);
-        paths::add_custom(&mut paths, kind);
-        definitions.insert(name, custom::of_object_v2(resource));
-        definitions.insert(custom::name_of(kind, kind.list_kind()), list);
+    for (name, plain) in [
+        (QUANTITY, json!({"type": "string"})),
+        (
+            INT_OR_STRING,
+            json!({"type": "string", "format": "int-or-string"}),
+        ),
+    ] {
+        if let Some(schema) = definitions.get_mut(name).and_then(Value::as_object_mut) {
+            schema.remove("oneOf");
+            schema.extend(plain.as_object().cloned().unwrap_or_default());
+        }
     }
+    for resource in sources.catalogue.custom() {
+        let kind = &resource.kind;
+        let shape = custom::shape_of(kind);
+        all.extend(shape.paths());
+        let list = custom::of_list(resource, &shape.schema, &texts);
+        definitions.insert(shape.list, list);
+        definitions.insert(shape.schema, custom::of_object_v2(resource, &texts));
+    }
+    definitions.values_mut().for_each(leave_out);
+    // The form in protobuf keeps the order of the text, and is made of what is read from it in order.
+    all.sort_by(|one, other| one.path.cmp(&other.path));
     // A list with a name has none here: its schema is where it is used.
     let is_list = |schema: &Value| schema["type"] == "array";
     let (lists, mut definitions): (Map<_, _>, Map<_, _>) = definitions
@@ -204,28 +198,38 @@ fn build(catalogue: &Catalogue) -> Value {
     for schema in definitions.values_mut() {
         point_to_definitions(schema, &lists);
     }
-    json!({
+    let mut theirs = foreign::Paths::new();
+    for document in &sources.foreign {
+        foreign::merge(document, &mut definitions, &mut theirs);
+    }
+    let mut out = written::begin(&json!({
         "swagger": "2.0",
         "info": super::info(),
-        "paths": paths,
-        "definitions": definitions,
-    })
+        "securityDefinitions": super::security(),
+        "security": [{"BearerToken": []}],
+    }));
+    let ours = operations::v2::paths(&all, &texts);
+    written::put_fields(&mut out, "paths", foreign::in_order(ours, theirs));
+    written::put_fields(&mut out, "definitions", definitions.into_iter());
+    written::end(out)
 }
 
-/// Leaves out what only v3 has of built-in kinds, as Kubernetes does: defaults, and properties where
-/// there are none.
+/// A reference to a definition.
+pub(super) fn reference_to(name: &str) -> Value {
+    json!({"$ref": format!("{OF_V2}{name}")})
+}
+
+/// Leaves out what Kubernetes shows in v3 only: defaults.
 fn leave_out(schema: &mut Value) {
     let Some(fields) = schema.as_object_mut() else {
         return;
     };
-    let properties = fields.get_mut("properties").and_then(Value::as_object_mut);
-    for property in properties.into_iter().flat_map(Map::values_mut) {
-        if let Some(property) = property.as_object_mut() {
-            property.remove("default");
-        }
+    fields.remove("default");
+    if let Some(Value::Object(properties)) = fields.get_mut("properties") {
+        properties.values_mut().for_each(leave_out);
     }
-    if fields.get("properties") == Some(&json!({})) {
-        fields.remove("properties");
+    for key in ["items", "additionalProperties"] {
+        fields.get_mut(key).into_iter().for_each(leave_out);
     }
 }
 

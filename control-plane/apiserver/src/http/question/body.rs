@@ -155,6 +155,9 @@ fn check_type(named: &Named, expected: &Expected<'_>) -> Result<(), Status> {
     }
     let Some(message) = message else {
         let text = unregistered(kind, version);
+        if expected.kind == "DeleteOptions" {
+            return Err(Status::bad_request(text));
+        }
         return Err(Status::bad_request(format!(
             "{kind} in version {number:?} cannot be handled as a {}: {text}",
             expected.kind
@@ -209,6 +212,9 @@ fn cannot_handle(bytes: &[u8], named: &Named, expected: &Expected<'_>, why: &str
             let why = format!(
                 "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into {NAMED_IN_GO}"
             );
+            if expected.kind == "DeleteOptions" {
+                return Status::bad_request(why);
+            }
             unrecognized(bytes, expected, &why)
         }
     }

@@ -3,6 +3,7 @@
 
 mod info;
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -48,16 +49,19 @@ pub(crate) struct Options {
 /// Upper bound of the name of a field manager, in bytes.
 const MANAGER_BYTES_MAX: usize = 128;
 
-/// Decodes and splits the path of a request; `None` if it is invalid. Decoding comes first, so an
-/// escaped slash separates segments like any other.
-pub(crate) fn segments(path: &str) -> Option<Vec<String>> {
-    let path = percent_encoding::percent_decode_str(path)
+/// Decodes the path of a request; `None` if it is invalid.
+pub(crate) fn decoded(path: &str) -> Option<Cow<'_, str>> {
+    percent_encoding::percent_decode_str(path)
         .decode_utf8()
-        .ok()?;
+        .ok()
+}
+
+/// Splits a decoded path: an escaped slash separates segments like any other.
+pub(crate) fn segments(path: &str) -> Vec<String> {
     let path = path.trim_matches('/');
     match path {
-        "" => Some(Vec::new()),
-        path => Some(path.split('/').map(str::to_owned).collect()),
+        "" => Vec::new(),
+        path => path.split('/').map(str::to_owned).collect(),
     }
 }
 
@@ -106,8 +110,8 @@ pub(crate) fn takes(method: &Method, info: &Info, target: &Target) -> bool {
     let named = !target.name.is_empty();
     let everywhere = target.resource.kind.namespaced() && target.namespace.is_empty();
     match info.attributes.verb.as_str() {
-        // No resource takes HEAD.
-        "get" | "list" | "watch" => *method == Method::GET,
+        // Kubernetes routes built-in kinds by method, and custom ones by verb.
+        "get" | "list" | "watch" => *method == Method::GET || target.resource.custom.is_some(),
         // Across all namespaces, only reads are allowed.
         _ if everywhere => false,
         "create" | "deletecollection" => true,
@@ -283,12 +287,10 @@ fn bad_manager(name: &str) -> Option<Cause> {
     // Quoted as in Go, not as in JSON.
     let quoted: String = name
         .chars()
-        .map(|c| {
-            if c.is_control() {
-                format!("\\x{:02x}", u32::from(c))
-            } else {
-                c.to_string()
-            }
+        .map(|c| match c {
+            '\n' | '\t' | '\r' => c.escape_default().to_string(),
+            c if c.is_control() => format!("\\x{:02x}", u32::from(c)),
+            c => c.to_string(),
         })
         .collect();
     Some(Cause {

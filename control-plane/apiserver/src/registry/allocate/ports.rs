@@ -20,6 +20,9 @@ use crate::validate;
 
 /// The range of node ports.
 const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
+/// The first node port that is drawn as long as there are others: those before it are left to services
+/// that name theirs, as in Kubernetes.
+const FIRST_DRAWN: i64 = 30_086;
 /// Field for the port that reports whether a node has pods of the service.
 pub(super) const HEALTH_PORT: &str = "healthCheckNodePort";
 
@@ -222,9 +225,13 @@ impl Claims {
     }
 
     fn draw(&mut self) -> Result<i64, Status> {
-        let count = NODE_PORTS.end() - NODE_PORTS.start() + 1;
-        let start = clock::below(count.unsigned_abs()) as i64;
-        let mut all = (0..count).map(|step| NODE_PORTS.start() + (start + step) % count);
+        let from = |start: i64, end: i64| {
+            let count = end - start;
+            let first = clock::below(count.unsigned_abs()) as i64;
+            (0..count).map(move |step| start + (first + step) % count)
+        };
+        let (first, end) = (*NODE_PORTS.start(), NODE_PORTS.end() + 1);
+        let mut all = from(FIRST_DRAWN, end).chain(from(first, FIRST_DRAWN));
         let is_taken = |port: &i64| {
             [&self.used, &self.had, &self.named]
                 .iter()

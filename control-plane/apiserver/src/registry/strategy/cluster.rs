@@ -2,7 +2,9 @@
 
 use machinery::name;
 
-use super::{DEFAULT, Deletion, Generation, Kept, STATUS_ALONE, Stored, Strategy};
+use super::{
+    DEFAULT, Deletion, Generation, Kept, STATUS_ALONE, Stored, Strategy, devices, warnings,
+};
 use crate::registry::printers;
 use crate::registry::{definition, verbs::certificate_request};
 use crate::resources::convert;
@@ -19,6 +21,7 @@ pub(super) const ROWS: &[Strategy] = &[
         decides_about_requests: true,
         rules: Rules {
             validate: validate::extension::policies::mutating,
+            any_finalizer: true,
             ..Rules::DEFAULT
         },
         ..DEFAULT
@@ -32,6 +35,7 @@ pub(super) const ROWS: &[Strategy] = &[
         decides_about_requests: true,
         rules: Rules {
             validate: validate::extension::policies::mutating_binding,
+            any_finalizer: true,
             ..Rules::DEFAULT
         },
         ..DEFAULT
@@ -45,6 +49,7 @@ pub(super) const ROWS: &[Strategy] = &[
         decides_about_requests: true,
         rules: Rules {
             validate: validate::extension::webhook::configuration,
+            any_finalizer: true,
             ..Rules::DEFAULT
         },
         ..DEFAULT
@@ -59,6 +64,7 @@ pub(super) const ROWS: &[Strategy] = &[
         decides_about_requests: true,
         rules: Rules {
             validate: validate::extension::policies::validating,
+            any_finalizer: true,
             validate_subresource_update: |_, _, new| validate::extension::policies::status(new),
             ..Rules::DEFAULT
         },
@@ -73,6 +79,7 @@ pub(super) const ROWS: &[Strategy] = &[
         decides_about_requests: true,
         rules: Rules {
             validate: validate::extension::policies::validating_binding,
+            any_finalizer: true,
             ..Rules::DEFAULT
         },
         ..DEFAULT
@@ -86,6 +93,7 @@ pub(super) const ROWS: &[Strategy] = &[
         decides_about_requests: true,
         rules: Rules {
             validate: validate::extension::webhook::configuration,
+            any_finalizer: true,
             ..Rules::DEFAULT
         },
         ..DEFAULT
@@ -121,6 +129,7 @@ pub(super) const ROWS: &[Strategy] = &[
         rules: Rules {
             name: machinery::name::path_segment,
             validate: validate::extension::api_service::check,
+            any_finalizer: true,
             validate_subresource_update: |_, _, new| validate::extension::api_service::status(new),
             ..Rules::DEFAULT
         },
@@ -169,8 +178,11 @@ pub(super) const ROWS: &[Strategy] = &[
         columns: &printers::config::LEASE,
         allow_create_on_update: true,
         allow_unconditional_update: false,
+        prepare_for_create: without_strategy,
+        prepare_for_update: |_, lease| without_strategy(lease),
         rules: Rules {
             validate: validate::cluster::config::lease,
+            any_finalizer: true,
             ..Rules::DEFAULT
         },
         ..DEFAULT
@@ -179,7 +191,8 @@ pub(super) const ROWS: &[Strategy] = &[
         group: "discovery.k8s.io",
         resource: "endpointslices",
         columns: &printers::cluster::ENDPOINT_SLICE,
-        generation: Generation::OfSpec,
+        generation: Generation::OfAll,
+        warnings: warnings::of_slice,
         rules: Rules {
             validate: validate::networking::endpoints::slice,
             validate_update: validate::networking::endpoints::slice_update,
@@ -250,6 +263,11 @@ pub(super) const ROWS: &[Strategy] = &[
         decides_about_requests: true,
         columns: &printers::cluster::INGRESS_CLASS,
         generation: Generation::OfSpec,
+        rules: Rules {
+            validate: validate::networking::policy::ingress_class,
+            validate_update: validate::networking::policy::ingress_class_update,
+            ..Rules::DEFAULT
+        },
         ..DEFAULT
     },
     Strategy {
@@ -271,6 +289,8 @@ pub(super) const ROWS: &[Strategy] = &[
         rules: Rules {
             // An IPv6 address is a valid name, too.
             name: name::path_segment,
+            validate: validate::networking::policy::address,
+            validate_update: validate::networking::policy::address_update,
             ..Rules::DEFAULT
         },
         ..DEFAULT
@@ -280,6 +300,10 @@ pub(super) const ROWS: &[Strategy] = &[
         resource: "networkpolicies",
         columns: &printers::cluster::NETWORK_POLICY,
         generation: Generation::OfSpec,
+        rules: Rules {
+            validate: validate::networking::policy::policy,
+            ..Rules::DEFAULT
+        },
         ..DEFAULT
     },
     Strategy {
@@ -287,6 +311,11 @@ pub(super) const ROWS: &[Strategy] = &[
         resource: "servicecidrs",
         resets: STATUS_ALONE,
         columns: &printers::cluster::SERVICE_CIDR,
+        rules: Rules {
+            validate_create: validate::networking::service_range::check,
+            validate_update: validate::networking::service_range::update,
+            ..Rules::DEFAULT
+        },
         ..DEFAULT
     },
     Strategy {
@@ -296,6 +325,12 @@ pub(super) const ROWS: &[Strategy] = &[
         columns: &printers::config::RUNTIME_CLASS,
         allow_create_on_update: true,
         allow_unconditional_update: false,
+        rules: Rules {
+            validate: validate::workloads::runtime_class::check,
+            validate_update: validate::workloads::runtime_class::update,
+            any_finalizer: true,
+            ..Rules::DEFAULT
+        },
         ..DEFAULT
     },
     Strategy {
@@ -390,6 +425,8 @@ pub(super) const ROWS: &[Strategy] = &[
         resource: "resourceslices",
         selectable: &[field("spec.nodeName"), field("spec.driver")],
         generation: Generation::OfSpec,
+        prepare_for_create: devices::date_taints,
+        prepare_for_update: devices::date_new_taints,
         returns_deleted_object: true,
         without_effect: |_| Some("devices are not allocated"),
         rules: Rules {
@@ -404,7 +441,7 @@ pub(super) const ROWS: &[Strategy] = &[
         resource: "priorityclasses",
         decides_about_requests: true,
         columns: &printers::config::PRIORITY_CLASS,
-        generation: Generation::OfSpec,
+        generation: Generation::OfCreation,
         rules: Rules {
             validate: validate::workloads::priority::check,
             validate_update: validate::workloads::priority::update,
@@ -417,6 +454,13 @@ pub(super) const ROWS: &[Strategy] = &[
         resource: "csidrivers",
         allow_unconditional_update: false,
         returns_deleted_object: true,
+        generation: Generation::OfUpdates,
+        rules: Rules {
+            validate: validate::cluster::csi::driver,
+            validate_update: validate::cluster::csi::driver_update,
+            ..Rules::DEFAULT
+        },
+        warnings: warnings::of_driver,
         ..DEFAULT
     },
     Strategy {
@@ -425,6 +469,21 @@ pub(super) const ROWS: &[Strategy] = &[
         columns: &printers::config::CSI_NODE,
         allow_unconditional_update: false,
         returns_deleted_object: true,
+        rules: Rules {
+            validate: validate::cluster::csi::node,
+            validate_update: validate::cluster::csi::node_update,
+            ..Rules::DEFAULT
+        },
+        ..DEFAULT
+    },
+    Strategy {
+        group: "storage.k8s.io",
+        resource: "csistoragecapacities",
+        rules: Rules {
+            validate: validate::cluster::csi::capacity,
+            validate_update: validate::cluster::csi::capacity_update,
+            ..Rules::DEFAULT
+        },
         ..DEFAULT
     },
     Strategy {
@@ -446,12 +505,30 @@ pub(super) const ROWS: &[Strategy] = &[
         resets: STATUS_ALONE,
         allow_unconditional_update: false,
         returns_deleted_object: true,
+        rules: Rules {
+            validate: validate::cluster::csi::attachment,
+            validate_update: validate::cluster::csi::attachment_update,
+            validate_subresource_update: |_, _, new| validate::cluster::csi::attachment(new),
+            ..Rules::DEFAULT
+        },
         ..DEFAULT
     },
     Strategy {
         group: "storage.k8s.io",
         resource: "volumeattributesclasses",
         returns_deleted_object: true,
+        rules: Rules {
+            validate: validate::cluster::csi::attributes_class,
+            validate_update: validate::cluster::csi::attributes_class_update,
+            ..Rules::DEFAULT
+        },
         ..DEFAULT
     },
 ];
+
+/// Leases have no strategy of election until the feature that acts on it is on by default.
+fn without_strategy(lease: &mut serde_json::Value) {
+    for key in ["strategy", "preferredHolder"] {
+        machinery::object::remove(lease, &["spec", key]);
+    }
+}

@@ -3,7 +3,10 @@
 use machinery::{name, object};
 use serde_json::{Value, json};
 
-use super::{DEFAULT, Deletion, Generation, Kept, Stored, Strategy, UnknownField, namespace, pod};
+use super::{
+    DEFAULT, Deletion, Generation, Kept, Stored, Strategy, UnknownField, namespace, pod, volume,
+    warnings,
+};
 use crate::registry::printers;
 use crate::resources::fields::field;
 use crate::validate::{self, Rules, words::status};
@@ -17,7 +20,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         resource: "componentstatuses",
         stored: Stored::Never,
-        warnings_on_create: |_| Some("v1 ComponentStatus is deprecated in v1.19+".into()),
+        deprecated: Some("v1 ComponentStatus is deprecated in v1.19+"),
         ..DEFAULT
     },
     Strategy {
@@ -41,10 +44,9 @@ pub(super) const ROWS: &[Strategy] = &[
             validate: validate::networking::endpoints::endpoints,
             ..Rules::DEFAULT
         },
-        warnings_on_create: |_| {
-            let why = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
-            Some(why.into())
-        },
+        deprecated: Some(
+            "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+        ),
         ..DEFAULT
     },
     Strategy {
@@ -145,7 +147,8 @@ pub(super) const ROWS: &[Strategy] = &[
         resource: "persistentvolumes",
         columns: &printers::cluster::PERSISTENT_VOLUME,
         returns_deleted_object: true,
-        prepare_for_create: pending,
+        prepare_for_create: volume::prepare_for_create,
+        prepare_for_status_update: volume::date_phase,
         rules: Rules {
             validate: validate::cluster::storage::volume,
             validate_update: validate::cluster::storage::volume_update,
@@ -186,6 +189,7 @@ pub(super) const ROWS: &[Strategy] = &[
             ..Rules::DEFAULT
         },
         warnings_on_create: pod::warnings_on_create,
+        warnings: warnings::of_pod,
         unknown_field: UnknownField::NotSupported,
         ..DEFAULT
     },
@@ -258,6 +262,7 @@ pub(super) const ROWS: &[Strategy] = &[
     },
     Strategy {
         resource: "services",
+        warnings: warnings::of_service,
         selectable: &[field("spec.clusterIP"), field("spec.type")],
         folder: "services/specs",
         columns: &printers::cluster::SERVICE,

@@ -1,16 +1,12 @@
 //! Jobs: how they select their pods.
 
-use machinery::object::{self, metadata_mut};
-use serde_json::{Map, Value};
+use machinery::object;
+use serde_json::Value;
 
 /// A job without a manual selector selects its pods by its uid.
 pub(super) fn prepare_for_create(job: &mut Value) {
     if object::at(job, &["spec", "manualSelector"]) != Some(&Value::Bool(true)) {
         select_by_uid(job);
-    }
-    let labels = job.pointer("/spec/template/metadata/labels").cloned();
-    if let Some(labels) = labels.filter(|_| object::labels(job).is_none_or(Map::is_empty)) {
-        metadata_mut(job).insert("labels".into(), labels);
     }
 }
 

@@ -33,6 +33,7 @@ pub(super) const ROWS: &[Strategy] = &[
         generation: Generation::OfSpec,
         prepare_for_create: |set| number_template(set, 1),
         prepare_for_update: count_template,
+        prepare_for_status_update: |old, new| number_template(new, template_number(old)),
         rules: Rules {
             validate: |object| validate::workloads::workload::check("DaemonSet", object),
             validate_update: |old, new| {
@@ -121,6 +122,7 @@ pub(super) const ROWS: &[Strategy] = &[
         generation: Generation::OfSpec,
         orphans_dependents: true,
         prepare_for_create: job::prepare_for_create,
+        borrows_labels: true,
         rules: Rules {
             validate: |object| validate::workloads::job::check("Job", object),
             validate_update: |old, new| validate::workloads::job::update("Job", old, new),
@@ -150,6 +152,7 @@ pub(super) const ROWS: &[Strategy] = &[
         allow_unconditional_update: false,
         rules: Rules {
             validate: validate::workloads::policy::budget,
+            any_finalizer: true,
             ..Rules::DEFAULT
         },
         ..DEFAULT
@@ -159,9 +162,13 @@ pub(super) const ROWS: &[Strategy] = &[
 /// Counts the changes of a daemon set's template.
 fn count_template(old: &Value, new: &mut Value) {
     let template = |object| object::at(object, &["spec", "template"]);
-    let had = object::annotation(old, TEMPLATE_NUMBER);
-    let had: i64 = had.and_then(|had| had.parse().ok()).unwrap_or(0);
-    number_template(new, had + i64::from(template(old) != template(new)));
+    let changes = i64::from(template(old) != template(new));
+    number_template(new, template_number(old) + changes);
+}
+
+fn template_number(set: &Value) -> i64 {
+    let number = object::annotation(set, TEMPLATE_NUMBER);
+    number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
 /// Writes the number of the template for clients of an older API.

@@ -161,7 +161,9 @@ impl Writer<'_> {
             .edit(storage, &key, dry, &mut deletion)
             .await?;
         self.settle(edited.entry_ref().revision).await?;
-        if let Edited::Deleted(entry) = &edited {
+        if let Edited::Deleted(entry) = &edited
+            && !dry
+        {
             allocate::deleted(self.registry, &self.resource, &entry.object).await;
         }
         Ok(edited)

@@ -139,12 +139,17 @@ impl Registry {
             Step::Put(object) if current.is_some_and(|entry| same(entry, &object)) => {
                 return Ok(Ok(Edited::Same(kept(current)?)));
             }
-            Step::Put(object) | Step::Delete(object) if dry => {
-                let entry = Arc::new(Entry::new(revision, object));
+            Step::Put(object) if dry => {
+                let entry = Arc::new(Entry::written(storage, revision, object));
                 return Ok(Ok(match current {
                     None => Edited::Created(entry),
                     Some(_) => Edited::Updated(entry),
                 }));
+            }
+            Step::Delete(object) if dry => {
+                return Ok(Ok(Edited::Deleted(Arc::new(Entry::written(
+                    storage, revision, object,
+                )))));
             }
             Step::Put(mut object) => {
                 let lease = self.lease_for(storage).await?;
@@ -162,7 +167,7 @@ impl Registry {
             Step::Delete(object) => {
                 let swap = self.reader.store.delete(key, revision).await?;
                 if let Swap::Done(at) = swap {
-                    let entry = Arc::new(Entry::new(at, object));
+                    let entry = Arc::new(Entry::written(storage, at, object));
                     return Ok(Ok(Edited::Deleted(entry)));
                 }
                 (swap, None)
@@ -170,7 +175,7 @@ impl Registry {
         };
         match (swap, object) {
             (Swap::Done(at), Some(object)) => {
-                let entry = Arc::new(Entry::new(at, object));
+                let entry = Arc::new(Entry::written(storage, at, object));
                 Ok(Ok(match current {
                     None => Edited::Created(entry),
                     Some(_) => Edited::Updated(entry),

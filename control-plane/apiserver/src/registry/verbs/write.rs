@@ -116,9 +116,12 @@ impl Writer<'_> {
                 .await?
                 .is_some()
             {
+                allocated.give_back(self.registry).await;
                 return Err(already_exists(resource, &name));
             }
-            return Ok(Arc::new(Entry::new(0, stored)));
+            // Nothing is stored that could hold them.
+            allocated.give_back(self.registry).await;
+            return Ok(Arc::new(Entry::written(storage, 0, stored)));
         }
         let written = if versioned {
             // Kubernetes' store reports this, after all other checks.
@@ -135,7 +138,7 @@ impl Writer<'_> {
         match written {
             Ok(Some(revision)) => {
                 allocated.stored(revision);
-                Ok(Arc::new(Entry::new(revision, stored)))
+                Ok(Arc::new(Entry::written(storage, revision, stored)))
             }
             other => {
                 let exists = already_exists(resource, &name);
@@ -178,6 +181,7 @@ impl Writer<'_> {
     async fn complete(&self, object: &mut Value, manage: bool) -> Result<Allocated, Status> {
         let resource = &*self.resource;
         lifecycle::match_namespace(resource, self.namespace, object)?;
+        let borrows_labels = lifecycle::borrows_labels(resource, object);
         set_defaults(resource, object);
         lifecycle::forget_identity(object);
         if manage {
@@ -188,7 +192,11 @@ impl Writer<'_> {
         let mutated = self.registry.admission.mutate(&admission, object).await?;
         lifecycle::match_namespace(resource, self.namespace, object)?;
         // After admission, which may not choose what only the server sets.
-        lifecycle::created(resource, object);
+        if borrows_labels {
+            lifecycle::with_borrowed_labels(object, |object| lifecycle::created(resource, object));
+        } else {
+            lifecycle::created(resource, object);
+        }
         (strategy::of(resource).set_requester)(self.user, object);
         let allocates = allocate::concerns(resource);
         if allocates {

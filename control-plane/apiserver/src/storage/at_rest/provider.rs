@@ -4,9 +4,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tokio::time::Instant;
 
 use super::SEALED;
 use super::cipher::Cipher;
+use super::metrics::{self, FROM_STORAGE, TO_STORAGE};
 
 /// A future result; the error says why.
 pub(super) type Work<'a, T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send + 'a>>;
@@ -42,30 +44,57 @@ impl Providers {
     }
 
     /// Seals with the first provider.
-    pub(super) async fn seal(&self, key: &str, value: Vec<u8>) -> Result<Vec<u8>, String> {
+    pub(super) async fn seal(
+        &self,
+        resource: &str,
+        key: &str,
+        value: Vec<u8>,
+    ) -> Result<Vec<u8>, String> {
+        let begin = Instant::now();
+        let done = |prefix: &str, is_good| {
+            metrics::done(resource, TO_STORAGE, prefix, is_good, begin.elapsed());
+        };
         match self.0.first().map(|first| &**first) {
             None => Err("no provider is configured".to_owned()),
-            Some(Provider::Identity) => Ok(value),
+            Some(Provider::Identity) => {
+                done("", true);
+                Ok(value)
+            }
             Some(Provider::Sealing(sealer)) => {
-                let sealed = sealer.seal(key, &value).await?;
-                Ok([sealer.prefix().as_bytes(), &sealed].concat())
+                let sealed = sealer.seal(key, &value).await;
+                done(sealer.prefix(), sealed.is_ok());
+                Ok([sealer.prefix().as_bytes(), &sealed?].concat())
             }
         }
     }
 
     /// Opens with the first provider that can. Also returns whether a write would seal otherwise.
     /// Two providers may share a prefix while secrets change, so a failure is not the last word.
-    pub(super) async fn open(&self, key: &str, value: &Bytes) -> Result<(Bytes, bool), String> {
+    pub(super) async fn open(
+        &self,
+        resource: &str,
+        key: &str,
+        value: &Bytes,
+    ) -> Result<(Bytes, bool), String> {
+        let begin = Instant::now();
+        let done = |prefix: &str, is_good| {
+            metrics::done(resource, FROM_STORAGE, prefix, is_good, begin.elapsed());
+        };
         let mut failures: Vec<String> = Vec::new();
         for (at, provider) in self.0.iter().enumerate() {
             match &**provider {
                 Provider::Identity if value.starts_with(SEALED) => {}
-                Provider::Identity => return Ok((value.clone(), at != 0)),
+                Provider::Identity => {
+                    done("identity", true);
+                    return Ok((value.clone(), at != 0));
+                }
                 Provider::Sealing(sealer) => {
                     let Some(sealed) = value.strip_prefix(sealer.prefix().as_bytes()) else {
                         continue;
                     };
-                    match sealer.open(key, sealed).await {
+                    let opened = sealer.open(key, sealed).await;
+                    done(sealer.prefix(), opened.is_ok());
+                    match opened {
                         Ok((opened, stale)) => return Ok((opened.into(), stale || at != 0)),
                         Err(why) if failures.contains(&why) => {}
                         Err(why) => failures.push(why),
@@ -73,7 +102,10 @@ impl Providers {
                 }
             }
         }
-        Err(together(failures).unwrap_or_else(|| "no matching prefix found".to_owned()))
+        Err(together(failures).unwrap_or_else(|| {
+            done("unknown", false);
+            "no matching prefix found".to_owned()
+        }))
     }
 }
 

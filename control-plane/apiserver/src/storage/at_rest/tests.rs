@@ -309,7 +309,7 @@ async fn a_file_is_taken_when_it_changes_to_one_that_can_be_used() {
     let at_rest = AtRest::read(&path, true).await.unwrap();
     let file = at_rest.file.as_ref().unwrap();
     assert_eq!(at_rest.plugins_health(), Some(Ok(())));
-    assert_eq!(at_rest.read_again(file).await, Ok(false));
+    assert_eq!(at_rest.read_again(file).await, Ok(None));
     let value = sealed(&at_rest).await;
     let opened = at_rest
         .open(kind("", "secrets"), KEY, &value)
@@ -334,11 +334,40 @@ async fn a_file_is_taken_when_it_changes_to_one_that_can_be_used() {
 
     let retries = at_rest.retries();
     write(&format!("{}, {old}", provider("aesgcm", "new", 'n', 32)));
-    assert_eq!(at_rest.read_again(file).await, Ok(true));
+    assert!(at_rest.read_again(file).await.unwrap().is_some());
     assert!(is_stale(&at_rest, &value).await);
     assert!(retries.has_changed().unwrap());
     assert_ne!(opened.sealing.generation, at_rest.generation());
     // What is not read again has no plugins that could come.
     let fixed = AtRest::read(&path, false).await.unwrap();
     assert_eq!(fixed.plugins_health(), None);
+}
+
+#[tokio::test]
+async fn what_is_sealed_and_opened_is_counted() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("config.yaml");
+    let text = "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\n\
+        resources:\n- resources: [endpoints]\n  providers:\n  - aescbc:\n      keys:\n      \
+        - {name: k, secret: MDEyMzQ1Njc4OWFiY2RlZg==}\n";
+    std::fs::write(&path, text).unwrap();
+    let at_rest = AtRest::read(&path, false).await.unwrap();
+    let kind = kind("", "endpoints");
+    let sealed = at_rest.seal(kind, KEY, PLAIN.to_vec()).await.unwrap();
+    at_rest.open(kind, KEY, &sealed.into()).await.unwrap();
+    let strange = Bytes::from_static(b"k8s:enc:other:v1:k:x");
+    at_rest.open(kind, KEY, &strange).await.unwrap_err();
+    let mut written = String::new();
+    metrics::ALL.iter().for_each(|one| one.write(&mut written));
+    for (way, prefix, status) in [
+        ("to_storage", "k8s:enc:aescbc:v1:", "OK"),
+        ("from_storage", "k8s:enc:aescbc:v1:", "OK"),
+        ("from_storage", "unknown", "Unknown"),
+    ] {
+        let line = format!(
+            "apiserver_storage_transformation_operations_total{{resource=\"endpoints\",\
+             transformation_type=\"{way}\",transformer_prefix=\"{prefix}\",status=\"{status}\"}} 1\n"
+        );
+        assert!(written.contains(&line), "{line}\n{written}");
+    }
 }

@@ -6,7 +6,7 @@ use machinery::status::Status;
 use serde_json::Value;
 
 use super::{check_target, coerce, complete};
-use crate::resources::convert::{Converted, Converter};
+use crate::resources::convert::{Converted, Converter, Whole};
 use crate::resources::custom::Schemas;
 
 /// Changes nothing but the version and what the schemas of both versions say.
@@ -47,5 +47,16 @@ impl Unconverted {
 impl Converter for Unconverted {
     fn convert<'a>(&'a self, objects: Vec<Value>, api_version: &'a str) -> Converted<'a> {
         Box::pin(std::future::ready(self.run(objects, api_version)))
+    }
+
+    fn convert_whole<'a>(&'a self, object: &'a Value, api_version: &'a str) -> Whole<'a> {
+        let mut object = object.clone();
+        let kind = object::kind(&object).to_owned();
+        object::set_type(&mut object, api_version, &kind);
+        Box::pin(std::future::ready(Ok(object)))
+    }
+
+    fn changes_version_alone(&self) -> bool {
+        true
     }
 }

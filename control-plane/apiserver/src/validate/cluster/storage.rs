@@ -6,6 +6,7 @@ use machinery::status::Cause;
 use serde_json::Value;
 
 use crate::validate::words::field::FieldValue;
+use crate::validate::workloads::pod::{node_selector, volumes};
 use crate::validate::{Causes, unchanged, words::quantity};
 
 const ACCESS_MODES: [&str; 4] = [
@@ -54,9 +55,30 @@ pub(crate) fn volume(object: &Value) -> Causes {
     capacity(&spec, &mut causes);
     causes.word(&spec, "persistentVolumeReclaimPolicy", &RECLAIM);
     let sources: Vec<_> = SOURCES.iter().filter(|source| spec.has(source)).collect();
+    if let Some(first) = sources.first() {
+        volumes::of_volume(&spec, first, &mut causes);
+    }
     for another in sources.iter().skip(1) {
         let why = "may not specify more than 1 volume type";
-        causes.forbidden(&spec, another, why);
+        let called = if **another == "cephfs" {
+            "cephFS"
+        } else {
+            another
+        };
+        causes.push(Cause::forbidden(&spec.path_of(called), why));
+    }
+    causes.below(&spec, "nodeAffinity", |causes, affinity| {
+        match affinity.child("required") {
+            Some(required) => node_selector(causes, &required),
+            None => {
+                let why = "must specify required node constraints";
+                causes.push(Cause::required(&affinity.path_of("required"), why));
+            }
+        }
+    });
+    if spec.has("volumeAttributesClassName") && !spec.has("csi") {
+        let why = "has to be specified when using volumeAttributesClassName";
+        causes.push(Cause::required("spec.csi", why));
     }
     if spec.has("local") && !spec.has("nodeAffinity") {
         let why = "Local volume requires node affinity";
@@ -82,6 +104,18 @@ pub(crate) fn volume_update(old: &Value, new: &Value) -> Causes {
         causes.push(Cause::forbidden("spec.persistentvolumesource", why));
     }
     same_mode(old, new, &mut causes);
+    let affinity = |object| object::at(object, &["spec", "nodeAffinity"]);
+    if affinity(old).is_some() && affinity(old) != affinity(new) {
+        let shown = affinity(new).cloned().unwrap_or_default();
+        let why = "field is immutable, except for updating from beta label to GA";
+        causes.push(Cause::invalid("nodeAffinity", &shown, why));
+    }
+    let attributes = ["spec", "volumeAttributesClassName"];
+    let had = object::at(old, &attributes).is_some();
+    if had && object::at(new, &attributes).is_none() {
+        let why = "update from non-nil value to nil is forbidden";
+        causes.push(Cause::forbidden(&attributes.join("."), why));
+    }
     causes
 }
 

@@ -64,6 +64,12 @@ pub(crate) fn of_resource(field: &str, resource: &str, value: &Value, causes: &m
     }
 }
 
+/// A quantity that is not below zero.
+pub(crate) fn not_negative(field: &str, value: &Value) -> Option<Cause> {
+    let why = "must be greater than or equal to 0";
+    (read(value) < Quantity::ZERO).then(|| Cause::invalid(field, value, why))
+}
+
 /// A quantity above zero.
 pub(crate) fn positive(field: &str, value: &Value) -> Option<Cause> {
     let why = "must be greater than zero";

@@ -36,7 +36,19 @@ pub(crate) fn update(kind: &str, old: &Value, new: &Value) -> Causes {
         keep("completions");
     }
     keep("selector");
-    if object::at(old, &["spec", "suspend"]) != Some(&Value::Bool(true)) {
+    let suspended = object::at(old, &["spec", "suspend"]) == Some(&Value::Bool(true));
+    let started = object::at(old, &["status", "startTime"]).is_some();
+    let template = |object: &Value| {
+        let mut template = object
+            .pointer("/spec/template")
+            .cloned()
+            .unwrap_or_default();
+        if suspended && !started {
+            without_scheduling(&mut template);
+        }
+        template
+    };
+    if template(old) != template(new) {
         keep("template");
     }
     for key in [
@@ -49,6 +61,35 @@ pub(crate) fn update(kind: &str, old: &Value, new: &Value) -> Causes {
         keep(key);
     }
     causes
+}
+
+/// Removes what may change of a template as long as none of its pods has run: where they may run,
+/// what they are called, and what they need.
+fn without_scheduling(template: &mut Value) {
+    for path in [
+        &["metadata", "annotations"][..],
+        &["metadata", "labels"],
+        &["spec", "nodeSelector"],
+        &["spec", "tolerations"],
+        &["spec", "schedulingGates"],
+        &["spec", "affinity", "nodeAffinity"],
+    ] {
+        object::remove(template, path);
+    }
+    let affinity = object::at(template, &["spec", "affinity"]).and_then(Value::as_object);
+    if affinity.is_some_and(serde_json::Map::is_empty) {
+        object::remove(template, &["spec", "affinity"]);
+    }
+    for list in ["containers", "initContainers"] {
+        let containers = template.pointer_mut(&format!("/spec/{list}"));
+        for container in containers
+            .and_then(Value::as_array_mut)
+            .into_iter()
+            .flatten()
+        {
+            object::remove(container, &["resources"]);
+        }
+    }
 }
 
 fn job(object: &Value, causes: &mut Causes) {

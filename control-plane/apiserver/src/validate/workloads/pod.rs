@@ -10,7 +10,7 @@ mod resources;
 mod scheduling;
 mod security;
 mod sources;
-mod volumes;
+pub(crate) mod volumes;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -25,8 +25,11 @@ use crate::validate::{Causes, meta};
 
 use change::{resized, visitors};
 
+pub(crate) use affinity::node_selector;
 pub(crate) use change::update;
 pub(crate) use containers::{port_name, port_number};
+pub(crate) use resources::overhead_of;
+pub(crate) use scheduling::tolerations;
 pub(crate) use security::PRIVILEGED;
 
 /// Limits of DNS settings, those of the C library.

@@ -119,7 +119,7 @@ fn declared_within(found: &Type, levels: usize) -> Type {
 }
 
 /// The name of a type in errors about results.
-pub(super) fn name(found: &Type) -> String {
+pub(in crate::cel) fn name(found: &Type) -> String {
     match found {
         Type::Null => "null_type".to_owned(),
         Type::Duration => "google.protobuf.Duration".to_owned(),
@@ -132,23 +132,26 @@ pub(super) fn name(found: &Type) -> String {
     }
 }
 
-fn object<const N: usize>(name: &str, fields: [(&str, Arc<Shape>); N]) -> Shape {
+pub(in crate::cel) fn object<const N: usize>(name: &str, fields: [(&str, Arc<Shape>); N]) -> Shape {
     let fields = fields.map(|(name, shape)| (name.to_owned(), shape));
     Shape::object(name, fields.into(), &|_| false)
 }
 
-fn record<const N: usize>(name: &str, fields: [(&str, Arc<Shape>); N]) -> Arc<Shape> {
+pub(in crate::cel) fn record<const N: usize>(
+    name: &str,
+    fields: [(&str, Arc<Shape>); N],
+) -> Arc<Shape> {
     Arc::new(object(name, fields))
 }
 
-fn list(items: Arc<Shape>) -> Arc<Shape> {
+pub(in crate::cel) fn list(items: Arc<Shape>) -> Arc<Shape> {
     Arc::new(Shape::list(items, crate::cel::Identity::Atomic, None))
 }
 
-fn map(values: Arc<Shape>) -> Arc<Shape> {
+pub(in crate::cel) fn map(values: Arc<Shape>) -> Arc<Shape> {
     Arc::new(Shape::map(values, None))
 }
 
-fn text() -> Arc<Shape> {
+pub(in crate::cel) fn text() -> Arc<Shape> {
     Arc::new(Shape::string("", None, &[]))
 }

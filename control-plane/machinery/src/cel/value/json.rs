@@ -15,6 +15,11 @@ pub(crate) fn fields(message: &Message) -> Result<Object<String, Json>, Why> {
     write_fields(message, &mut { COUNT_MAX })
 }
 
+/// The JSON of a value.
+pub(crate) fn of(value: &Value) -> Result<Json, Why> {
+    write(value, &mut { COUNT_MAX })
+}
+
 /// The JSON of a value. `left` is how many more values may be written.
 fn write(value: &Value, left: &mut usize) -> Result<Json, Why> {
     let less = left.checked_sub(1);

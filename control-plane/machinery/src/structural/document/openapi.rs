@@ -21,24 +21,37 @@ const ONLY_V3: [&str; 8] = [
     "oneOf",
 ];
 
+/// What a document says of the fields that every object has.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CommonTexts<'a> {
+    /// Of `apiVersion`.
+    pub api_version: &'a str,
+    /// Of `kind`.
+    pub kind: &'a str,
+    /// Of `metadata`.
+    pub metadata: &'a str,
+}
+
 impl Schema {
     /// The schema of the whole object for an OpenAPI v3 document: with its type and metadata, and
     /// with all descriptions.
-    pub fn openapi(&self) -> Value {
+    pub fn openapi(&self, texts: CommonTexts<'_>) -> Value {
         let mut document = self.document.clone();
-        show_embedded(&mut document, true, |_| true);
+        show_embedded(&mut document, texts, true, |_| true);
         document
     }
 
     /// The same for an OpenAPI v2 document, with references as in v3. It says nothing about an
     /// object that may have any fields: kubectl would refuse those that it does not name.
-    pub fn openapi_v2(&self) -> Value {
+    pub fn openapi_v2(&self, texts: CommonTexts<'_>) -> Value {
         if is_set(&self.document, PRESERVE) {
             return json!({"type": "object"});
         }
         let mut document = self.document.clone();
         reduce(&mut document);
-        show_embedded(&mut document, true, |schema| !is_set(schema, PRESERVE));
+        show_embedded(&mut document, texts, true, |schema| {
+            !is_set(schema, PRESERVE)
+        });
         document
     }
 }
@@ -88,12 +101,17 @@ fn require_less(fields: &mut Map<String, Value>) {
 }
 
 /// Adds the fields that every object has to the schemas of whole objects, where it is wanted.
-fn show_embedded(schema: &mut Value, is_root: bool, wanted: fn(&Value) -> bool) {
+fn show_embedded(
+    schema: &mut Value,
+    texts: CommonTexts<'_>,
+    is_root: bool,
+    wanted: fn(&Value) -> bool,
+) {
     let shown = is_root || is_set(schema, EMBEDDED) && wanted(schema);
     let Value::Object(schema) = schema else {
         return;
     };
-    for_each_inner(schema, |inner| show_embedded(inner, false, wanted));
+    for_each_inner(schema, |inner| show_embedded(inner, texts, false, wanted));
     if !shown {
         return;
     }
@@ -102,14 +120,14 @@ fn show_embedded(schema: &mut Value, is_root: bool, wanted: fn(&Value) -> bool) 
         .or_insert_with(|| Value::Object(Map::new()));
     properties["apiVersion"] = json!({
         "type": "string",
-        "description": "The group and version of the object's schema.",
+        "description": texts.api_version,
     });
     properties["kind"] = json!({
         "type": "string",
-        "description": "The kind of the object, in CamelCase.",
+        "description": texts.kind,
     });
     properties["metadata"] = json!({
-        "description": "The metadata that every object has.",
+        "description": texts.metadata,
         "allOf": [{"$ref": METADATA_REF}],
     });
     if !is_root {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::Schema;
+use super::super::{CommonTexts, Schema};
 
 /// How many schemas are made, each with as many objects.
 const SCHEMAS: u64 = 400;
@@ -157,7 +157,7 @@ fn the_passes_agree_on_random_objects() {
             continue;
         };
         accepted += 1;
-        assert!(schema.openapi()["properties"]["kind"].is_object());
+        assert!(schema.openapi(CommonTexts::default())["properties"]["kind"].is_object());
         for _ in 0..OBJECTS {
             let mut object = random.object(DEPTH);
             let unknown = schema.unknown(&object);

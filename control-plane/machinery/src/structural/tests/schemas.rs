@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::{DEPTH_MAX, Schema};
+use super::super::{CommonTexts, DEPTH_MAX, Schema};
 use super::{cases, schema, told};
 
 /// The causes of a schema that has this one for the field `x`.
@@ -140,7 +140,7 @@ fn the_document_has_type_and_metadata() {
             "x-kubernetes-validations": [{"rule": "true"}]}}});
     let schema = schema(&document);
     assert_eq!(schema.check_rules(""), []);
-    let shown = schema.openapi();
+    let shown = schema.openapi(CommonTexts::default());
     assert_eq!(shown["description"], "d");
     for of_object in [&shown, &shown["properties"]["spec"]] {
         assert_eq!(of_object["properties"]["kind"]["type"], "string");

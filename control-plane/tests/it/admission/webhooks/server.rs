@@ -9,7 +9,7 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::{Request, Response};
+use http::{HeaderMap, Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
@@ -35,6 +35,8 @@ pub(crate) enum Reply {
     Later(Arc<Notify>),
     /// Nothing, ever.
     Silence,
+    /// That this protocol is spoken from here on: every byte is sent back.
+    Echo(&'static str),
 }
 
 /// A running webhook; it stops when it is dropped.
@@ -53,6 +55,8 @@ struct State {
     calls: Mutex<Vec<(String, Value)>>,
     /// Whom requests were for, as the server in front of this one says.
     users: Mutex<Vec<String>>,
+    /// The headers of the last call that asked for another protocol.
+    headers: Mutex<HeaderMap>,
     connections: AtomicUsize,
 }
 
@@ -125,6 +129,11 @@ impl Hook {
         std::mem::take(&mut self.state.users.lock().unwrap())
     }
 
+    /// The headers of the last call that asked for another protocol.
+    pub(crate) fn headers(&self) -> HeaderMap {
+        self.state.headers.lock().unwrap().clone()
+    }
+
     /// The paths that were called since the last look.
     pub(crate) fn paths(&self) -> Vec<String> {
         let calls = self.calls().into_iter();
@@ -174,16 +183,20 @@ async fn accept(listener: TcpListener, config: Arc<ServerConfig>, state: Arc<Sta
             let service =
                 Router::new().fallback(move |request| answer(Arc::clone(&state), request));
             let builder = auto::Builder::new(TokioExecutor::new());
-            let serving =
-                builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
+            let service = TowerToHyperService::new(service);
+            let serving = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
             // It fails when the client goes away.
             let _ = serving.await;
         });
     }
 }
 
-async fn answer(state: Arc<State>, request: Request<Body>) -> Response<Body> {
+async fn answer(state: Arc<State>, mut request: Request<Body>) -> Response<Body> {
+    let upgrade = hyper::upgrade::on(&mut request);
     let (parts, body) = request.into_parts();
+    if parts.headers.contains_key("Upgrade") {
+        *state.headers.lock().unwrap() = parts.headers.clone();
+    }
     let bytes = to_bytes(body, usize::MAX).await.unwrap();
     // Documents are asked for without a body.
     let review: Value = serde_json::from_slice(&bytes).unwrap_or_default();
@@ -213,6 +226,18 @@ async fn answer(state: Arc<State>, request: Request<Body>) -> Response<Body> {
         other => other,
     };
     let (code, body) = match reply {
+        Reply::Echo(protocol) => {
+            tokio::spawn(async move {
+                let (mut from, mut to) = tokio::io::split(TokioIo::new(upgrade.await.unwrap()));
+                let _ = tokio::io::copy(&mut from, &mut to).await;
+            });
+            let response = Response::builder().status(101);
+            let response = response.header("Connection", "Upgrade");
+            return response
+                .header("Upgrade", protocol)
+                .body(Body::empty())
+                .unwrap();
+        }
         Reply::Raw(code, body) => (code, body),
         Reply::Silence | Reply::Later(_) => std::future::pending().await,
         Reply::Review(mut response) => {

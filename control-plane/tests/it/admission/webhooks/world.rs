@@ -1,15 +1,18 @@
 //! A server with a webhook beside it, and what tests ask them.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use apiserver::auth::User;
 use apiserver::auth::authorize::{Mode, Modes};
+use apiserver::setup::Configured;
 use apiserver::{Config, Server};
 use axum::body::{Body, BodyDataStream, to_bytes};
 use futures_util::StreamExt as _;
 use http::{HeaderMap, Request};
 use serde_json::{Value, json};
 use testkit::Launch;
+use tokio::net::TcpListener;
 use tower::ServiceExt as _;
 
 use super::server::Hook;
@@ -19,7 +22,7 @@ pub(crate) const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 
 pub(crate) struct World {
     store: testkit::Server,
-    server: Server,
+    server: Arc<Server>,
     pub(crate) hook: Hook,
 }
 
@@ -52,7 +55,7 @@ impl World {
     /// A world in which roles and bindings decide about the users of [`World::ask_as`].
     pub(crate) async fn with_roles() -> World {
         World::set_up(Config {
-            authorizer: Arc::new(Modes::new(&[Mode::Rbac])),
+            authorizer: Arc::new(Modes::new(&[Configured::Builtin(Mode::Rbac)]).unwrap()),
             ..Config::default()
         })
         .await
@@ -66,13 +69,27 @@ impl World {
         let launch = Launch::program(BINARY).subcommand("store");
         let store = launch.start().unwrap_or_else(|error| panic!("{error}"));
         let client = etcd_api::Client::connect(store.url()).await.unwrap();
-        let server = Server::new(client, config);
+        let server = Arc::new(Server::new(client, config));
         server.ready().await.unwrap();
         World {
             store,
             server,
             hook,
         }
+    }
+
+    /// Where connections get the same answers, as plain HTTP.
+    pub(crate) async fn listen(&self) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = Arc::clone(&self.server);
+        tokio::spawn(async move { server.serve(listener).await });
+        address
+    }
+
+    /// Ends all watches and connections.
+    pub(crate) fn stop(&self) {
+        self.server.stop();
     }
 
     pub(crate) async fn ask(&self, method: &str, path: &str, body: &Value) -> Answer {

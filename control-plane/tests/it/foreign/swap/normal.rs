@@ -9,6 +9,10 @@ use serde_json::{Map, Value};
 const HASH: &str = "pod-template-hash";
 /// The length of the random suffix of a name.
 const RANDOM: usize = 5;
+/// The label with the day on which the token of a secret was last used.
+const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
+/// The type of secrets with a token, which has a random key.
+const ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-token";
 /// A volume that every pod gets, with a random name.
 const ACCESS: &str = "kube-api-access-";
 
@@ -17,6 +21,8 @@ const ACCESS: &str = "kube-api-access-";
 pub(super) struct Normal {
     /// Random names and their replacements.
     names: BTreeMap<String, String>,
+    /// What the random names of pods begin with that may be gone before they are seen.
+    bases: BTreeSet<String>,
 }
 
 impl Normal {
@@ -60,6 +66,10 @@ impl Normal {
     }
 
     fn learn(&mut self, object: &Value) {
+        if object["involvedObject"]["kind"] == "Job" {
+            let job = text(&object["involvedObject"]["name"]);
+            self.bases.insert(format!("{job}-"));
+        }
         let metadata = &object["metadata"];
         let name = text(&metadata["name"]);
         match (text(&object["kind"]), text(&metadata["generateName"])) {
@@ -79,9 +89,13 @@ impl Normal {
         let mut object = object.clone();
         let kind = text(&object["kind"]).to_owned();
         if let Some(metadata) = object["metadata"].as_object_mut() {
-            for random in ["uid", "resourceVersion", "managedFields"] {
+            for random in ["uid", "managedFields"] {
                 metadata.remove(random);
             }
+        }
+        if kind == "Secret" && object["type"] == ACCOUNT_TOKEN {
+            object["data"]["token"] = "<token>".into();
+            object["data"]["ca.crt"] = "<certificate>".into();
         }
         if kind == "EndpointSlice"
             && let Some(metadata) = object["metadata"].as_object_mut()
@@ -138,7 +152,9 @@ impl Normal {
             }
             Value::Object(fields) => {
                 // Go writes some unset times as null, which means unset.
-                let fields = fields.into_iter().filter(|(_, field)| !field.is_null());
+                let fields = fields
+                    .into_iter()
+                    .filter(|(key, field)| key != "resourceVersion" && !field.is_null());
                 let fields = fields.map(|(key, field)| {
                     let field = self.value(&key, field);
                     (key, field)
@@ -156,8 +172,16 @@ impl Normal {
         if text.parse::<std::net::IpAddr>().is_ok() || ["podCIDR", "podCIDRs"].contains(&key) {
             return "<address>".into();
         }
-        if text.starts_with("-----BEGIN") {
+        if text.starts_with("-----BEGIN") || key == "certificate" {
             return "<certificate>".into();
+        }
+        // Of a request for a certificate, and of the use of a token.
+        if key == "request" || key == LAST_USED {
+            return format!("<{key}>");
+        }
+        // Of a certificate, in the name of a credential.
+        if text.starts_with("X509SHA256=") {
+            return "<credential>".into();
         }
         if key == "uid" || key == "containerID" {
             return format!("<{key}>");
@@ -174,11 +198,15 @@ impl Normal {
     /// Replaces all random names in a text, the longest first, and the random suffixes of names
     /// that begin with one of them.
     fn named(&self, text: &str) -> String {
+        let text = without_uids(text);
         let mut names: Vec<(&String, &String)> = self.names.iter().collect();
         names.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
-        let mut text = text.to_owned();
+        let mut text = text;
         for (name, stands) in names {
             text = text.replace(name, stands);
+        }
+        for base in &self.bases {
+            text = without_random(&text, base);
         }
         let mut out = String::new();
         let mut rest = text.as_str();
@@ -195,6 +223,48 @@ impl Normal {
         }
         out + rest
     }
+}
+
+/// Replaces the random ends of the names that begin with a text.
+fn without_random(text: &str, base: &str) -> String {
+    let mut parts = text.split(base);
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find(|c: char| !c.is_ascii_alphanumeric());
+        let end = end.unwrap_or(part.len());
+        out += base;
+        out += if end == RANDOM {
+            "<random>"
+        } else {
+            &part[..end]
+        };
+        out += &part[end..];
+    }
+    out
+}
+
+/// Replaces what looks like a uid: hexadecimal digits in groups of 8, 4, 4, 4 and 12.
+fn without_uids(text: &str) -> String {
+    const GROUPS: [usize; 5] = [8, 4, 4, 4, 12];
+    let is_uid = |part: &str| {
+        let groups: Vec<&str> = part.split('-').collect();
+        let is_hex = |group: &&str| group.bytes().all(|byte| byte.is_ascii_hexdigit());
+        groups.iter().map(|group| group.len()).eq(GROUPS) && groups.iter().all(is_hex)
+    };
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(next) = rest.chars().next() {
+        let (part, replaced) = match rest.get(..36) {
+            Some(part) if is_uid(part) => (part, "<uid>"),
+            _ => {
+                let part = &rest[..next.len_utf8()];
+                (part, part)
+            }
+        };
+        out += replaced;
+        rest = &rest[part.len()..];
+    }
+    out
 }
 
 fn text(value: &Value) -> &str {

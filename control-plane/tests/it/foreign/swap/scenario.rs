@@ -2,15 +2,13 @@
 
 use serde_json::Value;
 
+use super::Step;
 use super::world::{NODES, World};
 
 pub(super) const NAMESPACE: &str = "swap";
 /// The kinds that are compared in the namespace.
 const WITHIN: &str = "deployments,replicasets,pods,services,endpointslices,configmaps,secrets,\
      serviceaccounts,poddisruptionbudgets,events";
-
-/// A step: its name and its action.
-pub(super) type Step = (&'static str, fn(&World));
 
 pub(super) const STEPS: [Step; 11] = [
     ("a namespace", |world| {

@@ -77,12 +77,68 @@ impl World {
         } else {
             world.begin_ours("scheduler", &["--leader-elect"])
         }
-        world.until("the nodes are ready", |world| {
+        world.until_nodes_are_ready();
+        world
+    }
+
+    /// An apiserver, hollow nodes, and Kubernetes' own loops and scheduler as kubeadm starts them:
+    /// every loop that is on by default, with a service account each. Returns when the nodes are
+    /// ready.
+    pub(crate) fn with_all_loops(go: bool) -> World {
+        let mut world = World::apiserver_bare(go);
+        let loops = world.part("controller-manager");
+        let scheduler = world.part("scheduler");
+        world.begin_ours("node", &["--count", &NODES.to_string()]);
+        let flags = [
+            format!("--kubeconfig={loops}"),
+            "--secure-port=0".into(),
+            "--use-service-account-credentials=true".into(),
+            "--allocate-node-cidrs=true".into(),
+            "--cluster-cidr=10.244.0.0/16".into(),
+            "--service-cluster-ip-range=10.96.0.0/16".into(),
+            // The manager creates the directory.
+            format!("--flex-volume-plugin-dir={}", world.pki("flex")),
+            format!("--cluster-signing-cert-file={}", world.pki("ca.crt")),
+            format!("--cluster-signing-key-file={}", world.pki("ca.key")),
+            format!("--root-ca-file={}", world.pki("ca.crt")),
+            format!("--service-account-private-key-file={}", world.pki("sa.key")),
+        ];
+        world.begin(Kubernetes::ControllerManager, &flags);
+        world.begin(Kubernetes::Scheduler, &go_scheduler(Path::new(&scheduler)));
+        world.until_nodes_are_ready();
+        world
+    }
+
+    /// Writes a kubeconfig for a part of Kubernetes, whose user has only the rights that the
+    /// default roles give it.
+    fn part(&self, name: &str) -> String {
+        // In a directory of its own, because opening one may renew the server's certificate.
+        let directory = self.home.path().join(name);
+        std::fs::create_dir_all(&directory).unwrap();
+        for file in ["ca.crt", "ca.key"] {
+            std::fs::copy(self.pki(file), directory.join(file)).unwrap();
+        }
+        let pki = Pki::open(&directory, &[], now()).unwrap();
+        let user = format!("system:kube-{name}");
+        let identity = pki.client(&user, "", now()).unwrap();
+        let path = directory.join("kubeconfig");
+        std::fs::write(&path, pki.kubeconfig(&self.url(), &user, &identity)).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// The address of the apiserver.
+    pub(crate) fn url(&self) -> String {
+        let config = std::fs::read_to_string(self.kubeconfig()).unwrap();
+        let (_, rest) = config.split_once("server: ").unwrap();
+        rest.split_whitespace().next().unwrap().to_owned()
+    }
+
+    fn until_nodes_are_ready(&self) {
+        self.until("the nodes are ready", |world| {
             let nodes = world.kubectl(&["get", "nodes", "--no-headers"]);
             let nodes = String::from_utf8_lossy(&nodes.stdout).into_owned();
             nodes.matches(" Ready ").count() == NODES
         });
-        world
     }
 
     /// A store and an apiserver alone, and its address for the owner without TLS.
@@ -205,14 +261,9 @@ impl World {
     }
 
     fn make_pki(&self) {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let now = Timestamp {
-            seconds: i64::try_from(since.unwrap().as_secs()).unwrap(),
-            nanos: 0,
-        };
         // Services get addresses from the range; the API gets the first of them.
         let names = ["10.96.0.1".to_owned()];
-        let pki = Pki::open(&self.home.path().join("pki"), &names, now).unwrap();
+        let pki = Pki::open(&self.home.path().join("pki"), &names, now()).unwrap();
         let url = format!("https://127.0.0.1:{}", self.port);
         pki.write_admin(&self.kubeconfig(), &url).unwrap();
     }
@@ -280,11 +331,16 @@ impl World {
         self.children.push((part, child));
     }
 
+    /// Everything that a part of Kubernetes has logged.
+    pub(crate) fn text_of_log(&self, program: Kubernetes) -> String {
+        std::fs::read_to_string(self.log(program.name())).unwrap()
+    }
+
     fn log(&self, part: &str) -> PathBuf {
         self.home.path().join(format!("{part}.log"))
     }
 
-    fn pki(&self, file: &str) -> String {
+    pub(crate) fn pki(&self, file: &str) -> String {
         let path = self.home.path().join("pki").join(file);
         path.to_str().unwrap().to_owned()
     }
@@ -319,11 +375,45 @@ impl World {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// Repeats a kubectl command until it prints something; returns that.
+    pub(crate) fn wait_for_text(&self, args: &[&str]) -> String {
+        self.until(&format!("{args:?} prints something"), |world| {
+            !world.kubectl(args).stdout.is_empty()
+        });
+        self.run(args)
+    }
+
+    /// The name and the groups of the user with these flags for kubectl, and no other credentials.
+    pub(crate) fn whoami(&self, credentials: &[&str]) -> String {
+        let server = format!("--server={}", self.url());
+        let authority = format!("--certificate-authority={}", self.pki("ca.crt"));
+        let shown =
+            "jsonpath={.status.userInfo.username}{range .status.userInfo.groups[*]} {@}{end}";
+        let output = Command::new("kubectl")
+            .args(["--kubeconfig=/dev/null", &server, &authority])
+            .args(credentials)
+            .args(["auth", "whoami", "-o", shown])
+            .env("HOME", self.home.path())
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{credentials:?}: {}",
+            told(&output)
+        );
+        String::from_utf8(output.stdout).unwrap()
+    }
+
     /// Creates the objects of a manifest.
     pub(crate) fn create(&self, manifest: &str) {
-        let path = self.home.path().join("manifest.yaml");
-        std::fs::write(&path, manifest).unwrap();
-        self.run(&["create", "-f", path.to_str().unwrap()]);
+        self.run(&["create", "-f", &self.file("manifest.yaml", manifest)]);
+    }
+
+    /// Writes a file; returns its path.
+    pub(crate) fn file(&self, name: &str, text: &str) -> String {
+        let path = self.home.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
     }
 
     fn tell_logs(&self) {
@@ -347,6 +437,14 @@ impl Drop for World {
         if std::thread::panicking() {
             self.tell_logs();
         }
+    }
+}
+
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    Timestamp {
+        seconds: i64::try_from(since.unwrap().as_secs()).unwrap(),
+        nanos: 0,
     }
 }
 

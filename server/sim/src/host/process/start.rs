@@ -48,12 +48,14 @@ pub(crate) enum Start {
 
 impl Process {
     /// As `server::lifecycle` does it. `time_of_day` in nanoseconds. An empty disk becomes that of a
-    /// new cluster, or takes its place in a running one, if what it is told lets it.
+    /// new cluster, or takes its place in a running one, if what it is told lets it. `misreads` is the
+    /// canary: the log is not as it was written, and nothing notices.
     pub(crate) fn start(
         disk: &SimVfs,
         settings: &Settings,
         time_of_day: u64,
         told: &[Told],
+        misreads: bool,
     ) -> Result<Start, Fatal> {
         let options = Options {
             seed: time_of_day,
@@ -61,7 +63,7 @@ impl Process {
         };
         let (config, vfs) = (&settings.config, Arc::new(disk.clone()));
         let keys = settings.key_file();
-        let data = match DataDir::find_alone(vfs, config, keys.as_ref(), options)? {
+        let mut data = match DataDir::find_alone(vfs, config, keys.as_ref(), options)? {
             Found::Used(data) => *data,
             Found::Empty(empty) => match begin(*empty, settings, told) {
                 Err(Unusable::Start(why)) => return Ok(Start::Refused(why)),
@@ -71,12 +73,16 @@ impl Process {
         if data.was_removed()? {
             return Ok(Start::Removed);
         }
+        if misreads && let Some(last) = data.recovered.entries.last_mut() {
+            last.data = [&last.data[..], b"!"].concat().into();
+        }
         let removed = state::removed(data.state.store.root())?;
         let (found, is_new) = (data.recovered.clone(), data.is_new);
         let run = driver::Settings {
             limits: settings.limits,
             pace: settings.pace,
             stopwatch: None,
+            step_clock: None,
             time_of_day: Duration::from_nanos(time_of_day),
             now: Duration::ZERO,
         };
@@ -97,6 +103,8 @@ impl Process {
             reader: actors.reader,
             receiver: actors.receiver,
             data_keys: actors.data_keys,
+            auth: actors.auth,
+            forgotten: None,
             ports: SimPorts {
                 now: Duration::ZERO,
                 to_consensus: Vec::new(),

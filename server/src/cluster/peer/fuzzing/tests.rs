@@ -1,3 +1,5 @@
+use etcd_api::etcdserverpb as pb;
+use prost::Message as _;
 use storage::mvcc::{Applied, Store};
 
 use super::*;
@@ -74,6 +76,44 @@ fn a_state_that_breaks_off_goes_on() {
         panic!("{events:?}");
     };
     assert_eq!(received.applied().index, 9);
+}
+
+/// Random bytes are rarely an answer, so this changes real ones.
+#[test]
+fn what_is_almost_an_answer_of_a_member_is_read_or_refused() {
+    let members = b"c\0[{\"id\":1,\"peerURLs\":[\"http://a\"],\"isLearner\":true,\"name\":\"m\"}]";
+    let versions = br#"{"etcdserver":"3.6.1","etcdcluster":"3.6.0"}"#;
+    let hash = br#"{"header":{"revision":9},"hash":7,"compact_revision":-1,"hash_revision":5}"#;
+    let lease = pb::LeaseKeepAliveResponse {
+        id: 7,
+        ttl: 5,
+        ..Default::default()
+    };
+    let (lease, (_, keep_alive)) = (lease.encode_to_vec(), super::lease::keep_alive(7));
+    let (_, time_to_live) = super::lease::time_to_live(7, true);
+    let answers: [(u8, &[u8]); 8] = [
+        (0, members),
+        (1, versions),
+        (2, &keep_alive),
+        (3, &time_to_live),
+        (4, &lease),
+        (5, &lease),
+        (6, hash),
+        (7, b"4096\n"),
+    ];
+    for (kind, body) in answers {
+        any_answer(&[&[kind], body].concat());
+    }
+    arbtest::arbtest(|u| {
+        let (kind, body) = *u.choose(&answers)?;
+        let mut body = body.to_vec();
+        for _ in 0..u.int_in_range(0..=3)? {
+            let place = u.choose_index(body.len())?;
+            body[place] = u.arbitrary()?;
+        }
+        any_answer(&[&[kind], &body[..]].concat());
+        Ok(())
+    });
 }
 
 /// Random bytes are rarely a message, so this changes real ones.

@@ -30,6 +30,7 @@ pub(super) const PROBES: &[Probe] = &[
     (&["feature-gates"], gates),
     (&["bootstrap-defrag-threshold-megabytes"], defragmentation),
     (&["memory-mlock"], locked_memory),
+    (&["unsafe-no-fsync"], unsynced),
 ];
 
 fn run<F: Future>(work: F) -> F::Output {
@@ -234,6 +235,14 @@ fn locked_memory() {
         !output.status.success() && log.contains("RLIMIT_MEMLOCK"),
         "{log}"
     );
+}
+
+/// That nothing is synced is a test of the file system in crate `storage`.
+fn unsynced() {
+    let server = start(&["--unsafe-no-fsync"]);
+    super::logs::write(&server, 10, 10);
+    assert!(server.log().contains("nothing is synced to the disk"));
+    assert!(!start(&[]).log().contains("nothing is synced"));
 }
 
 fn gates() {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustls::pki_types::ServerName;
-use testkit::Tools;
+use testkit::{Minor, Tools};
 
 use super::client_config;
 use super::pki::{Authority, Pair, Wish};
@@ -150,14 +150,31 @@ fn members_call_each_other_with_certificates_for_that_and_revoked_ones_are_refus
 }
 
 #[test]
-fn etcd_and_stele_are_members_over_mutual_tls() {
-    let Some(tools) = Tools::or_skip("etcd beside Stele over TLS") else {
+fn etcd_37_and_stele_are_members_over_mutual_tls() {
+    etcd_and_stele_are_members_over_mutual_tls(Minor::V3_7);
+}
+
+#[test]
+fn etcd_36_and_stele_are_members_over_mutual_tls() {
+    etcd_and_stele_are_members_over_mutual_tls(Minor::V3_6);
+}
+
+#[test]
+fn etcd_35_and_stele_are_members_over_mutual_tls() {
+    etcd_and_stele_are_members_over_mutual_tls(Minor::V3_5);
+}
+
+fn etcd_and_stele_are_members_over_mutual_tls(minor: Minor) {
+    let (Some(program), Some(tools)) = (
+        minor.etcd_or_skip("etcd beside Stele over TLS"),
+        Tools::or_skip("etcdctl on a cluster over TLS"),
+    ) else {
         return;
     };
     let dir = tempfile::tempdir().unwrap();
     let authority = Authority::new("peers");
     let ca = authority.write(&dir.path().join("ca.pem"));
-    let programs: [&Path; 3] = [STELE.as_ref(), &tools.etcd, STELE.as_ref()];
+    let programs: [&Path; 3] = [STELE.as_ref(), &program, STELE.as_ref()];
     let member = |(i, program): (usize, &&Path)| {
         let name = format!("m{i}");
         let own = authority.sign(dir.path(), &name, &Wish::default());

@@ -42,6 +42,8 @@ pub(super) struct Provider {
 
 struct Shared {
     issuer: String,
+    /// Where the document is.
+    document: String,
     connector: TlsConnector,
     /// `None` until the document was read.
     source: Mutex<Option<Arc<Source>>>,
@@ -66,10 +68,16 @@ struct Keys {
 }
 
 impl Provider {
-    /// Begins to look for the provider. It needs a tokio runtime.
-    pub(super) fn start(issuer: &str, connector: TlsConnector) -> Provider {
+    /// Begins to look for the provider. Its document is below the issuer unless `discovery` is its
+    /// URL. It needs a tokio runtime.
+    pub(super) fn start(issuer: &str, discovery: &str, connector: TlsConnector) -> Provider {
+        let document = match discovery {
+            "" => format!("{}{DOCUMENT}", issuer.trim_end_matches('/')),
+            given => given.to_owned(),
+        };
         let shared = Arc::new(Shared {
             issuer: issuer.to_owned(),
+            document,
             connector,
             source: Mutex::default(),
         });
@@ -81,7 +89,6 @@ impl Provider {
     }
 
     /// True once it is known where the keys are.
-    #[cfg(test)]
     pub(super) fn is_found(&self) -> bool {
         self.shared.source.lock().is_some()
     }
@@ -117,8 +124,7 @@ impl Shared {
 
     /// Reads the document and says where the keys are.
     async fn read(&self) -> Result<Source, String> {
-        let url = format!("{}{DOCUMENT}", self.issuer.trim_end_matches('/'));
-        let (client, path) = self.client(&url)?;
+        let (client, path) = self.client(&self.document)?;
         let document = get(&client, &path).await?;
         let issuer = object::text(&document, &["issuer"]);
         if issuer != self.issuer {

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::super::jwt::Key;
 use super::*;
+use crate::auth::user;
 use crate::webhook::testing::Server;
 
 const NOW: Timestamp = Timestamp {
@@ -87,7 +88,7 @@ impl World {
 
 /// A user of a provider that was found.
 async fn found(options: Options) -> OpenId {
-    let openid = OpenId::start(options).unwrap();
+    let openid = OpenId::start(&options).unwrap();
     while !openid.provider.is_found() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -217,7 +218,7 @@ async fn until_the_provider_is_found_its_tokens_let_nobody_in() {
         issuer: format!("{}/", world.server.url()),
         ..world.options()
     };
-    let openid = OpenId::start(options).unwrap();
+    let openid = OpenId::start(&options).unwrap();
     let claims = json!({"iss": format!("{}/", world.server.url())});
     let token = world.key.sign(&claims).unwrap();
     let why = openid.find(&token, NOW).await.unwrap_err();
@@ -228,6 +229,8 @@ async fn until_the_provider_is_found_its_tokens_let_nobody_in() {
 fn issuers_and_algorithms_are_checked() {
     let options = |issuer: &str, algorithm: &str| Options {
         issuer: issuer.to_owned(),
+        client_id: "cluster".to_owned(),
+        username_claim: "sub".to_owned(),
         algorithms: vec![algorithm.to_owned()],
         ..Options::default()
     };
@@ -263,4 +266,131 @@ async fn a_client_that_goes_away_does_not_end_the_fetching_of_keys() {
     }
     openid.find(&token, NOW).await.unwrap().unwrap();
     assert_eq!(world.fetched.load(Ordering::SeqCst), 1);
+}
+
+/// What becomes of a token by an issuer of a configuration.
+async fn of_jwt(
+    world: &World,
+    change: impl FnOnce(&mut Jwt),
+    claims: &Value,
+) -> Result<User, String> {
+    let mut jwt = world.options().jwt(String::new());
+    change(&mut jwt);
+    let openid = OpenId::open(jwt, vec!["ES256".to_owned()]).unwrap();
+    while !openid.provider.is_found() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let token = world.key.sign(&world.claims(claims)).unwrap();
+    openid.find(&token, NOW).await.map(Option::unwrap)
+}
+
+fn expression(source: &str) -> Mapping {
+    Mapping {
+        expression: source.to_owned(),
+        ..Mapping::default()
+    }
+}
+
+#[tokio::test]
+async fn expressions_say_what_claims_mean() {
+    let world = world().await;
+    let claims = json!({"roles": "a,b,", "team": {"name": "x"}, "n": 7, "jti": "1"});
+    let user = of_jwt(
+        &world,
+        |jwt| {
+            jwt.claim_mappings = Mappings {
+                username: expression("'my:' + claims.sub"),
+                groups: expression("claims.roles.split(',')"),
+                uid: expression("string(claims.n)"),
+                extra: vec![
+                    jwt::ExtraMapping {
+                        key: "acme.io/team".to_owned(),
+                        value_expression: "claims.team.name".to_owned(),
+                    },
+                    jwt::ExtraMapping {
+                        key: "acme.io/none".to_owned(),
+                        value_expression: "claims.?none.orValue('')".to_owned(),
+                    },
+                ],
+            };
+        },
+        &claims,
+    );
+    let user = user.await.unwrap();
+    assert_eq!((user.name.as_str(), user.uid.as_str()), ("my:jane", "7"));
+    assert_eq!(user.groups, ["a", "b"]);
+    assert_eq!(user.extra["acme.io/team"], ["x"]);
+    assert_eq!(user.extra[user::CREDENTIAL_ID], ["JTI=1"]);
+    assert_eq!(user.extra.len(), 2);
+    for (source, why) in [
+        ("claims.none", "no such key: none"),
+        ("claims.n", "username claim expression must return a string"),
+        ("''", "empty username via CEL expression is not allowed"),
+    ] {
+        let change = |jwt: &mut Jwt| jwt.claim_mappings.username = expression(source);
+        let told = of_jwt(&world, change, &claims).await.unwrap_err();
+        assert!(told.contains(why), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn rules_about_claims_and_users_have_to_be_kept() {
+    let world = world().await;
+    let rule = |jwt: &mut Jwt, claims: &str, user: &str| {
+        jwt.claim_validation_rules = vec![ClaimRule {
+            expression: claims.to_owned(),
+            message: "of claims".to_owned(),
+            ..ClaimRule::default()
+        }];
+        jwt.user_validation_rules = vec![jwt::UserRule {
+            expression: user.to_owned(),
+            message: "of users".to_owned(),
+        }];
+    };
+    let good = [
+        "claims.exp - claims.iat < 3600",
+        "!user.username.startsWith('system:')",
+    ];
+    let claims = json!({"iat": NOW.seconds - 60, "aud": ["other", "cluster"]});
+    let found = of_jwt(&world, |jwt| rule(jwt, good[0], good[1]), &claims).await;
+    found.unwrap();
+    let told = of_jwt(
+        &world,
+        |jwt| rule(jwt, "claims.sub == 'joe'", good[1]),
+        &claims,
+    )
+    .await;
+    assert_eq!(
+        told.unwrap_err(),
+        "oidc: error evaluating claim validation expression: validation expression \
+         'claims.sub == 'joe'' failed: of claims"
+    );
+    let told = of_jwt(
+        &world,
+        |jwt| rule(jwt, good[0], "user.groups.size() > 0"),
+        &claims,
+    )
+    .await;
+    assert_eq!(
+        told.unwrap_err(),
+        "oidc: error evaluating user info validation rule: validation expression \
+         'user.groups.size() > 0' failed: of users"
+    );
+}
+
+#[tokio::test]
+async fn a_document_may_be_elsewhere() {
+    let world = world().await;
+    let elsewhere = Server::start({
+        let issuer = world.server.url();
+        move |parts: &Parts, _: Bytes| {
+            assert_eq!(parts.uri.path(), "/document");
+            let keys = format!("{issuer}/keys");
+            Response::new(json!({"issuer": issuer, "jwks_uri": keys}).to_string())
+        }
+    })
+    .await;
+    let url = format!("{}/document", elsewhere.url());
+    let change = |jwt: &mut Jwt| jwt.issuer.discovery_url = url;
+    of_jwt(&world, change, &json!({})).await.unwrap();
 }

@@ -9,6 +9,7 @@ use http::Response;
 use parking_lot::Mutex;
 
 use super::*;
+use crate::webhook::caller::ATTEMPTS;
 use crate::webhook::testing::Server;
 
 const MINUTE: Duration = Duration::from_secs(60);

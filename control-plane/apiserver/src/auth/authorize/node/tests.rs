@@ -23,6 +23,7 @@ fn asked(text: &str) -> Attributes {
         },
         verb: word(0),
         api_group: word(1),
+        api_version: "v1".to_owned(),
         resource: resource.to_owned(),
         subresource: subresource.to_owned(),
         namespace: word(3),

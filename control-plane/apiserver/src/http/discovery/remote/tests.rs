@@ -18,6 +18,8 @@ fn remote(group: &str, version: &str, is_fresh: bool) -> Remote {
         version_priority: 100,
         is_available: true,
         resources: Some((Arc::new(resources), is_fresh)),
+        old_document: None,
+        document: None,
     }
 }
 

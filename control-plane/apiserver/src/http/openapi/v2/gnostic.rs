@@ -26,6 +26,8 @@ enum Shape {
     Additional,
     /// The parameters of an operation or a path.
     Parameters,
+    /// A list of such values.
+    Each(&'static Shape),
 }
 
 /// The fields of a message, and the number of the field for keys that begin with `x-`.
@@ -40,8 +42,27 @@ static DOCUMENT: Message = Message {
         ("info", 2, Shape::Message(&INFO)),
         ("paths", 8, Shape::Named(2, &Shape::Message(&PATH))),
         ("definitions", 9, Shape::Named(1, &Shape::Message(&SCHEMA))),
+        (
+            "security",
+            12,
+            Shape::Each(&Shape::Named(1, &Shape::In(1, &Shape::Texts))),
+        ),
+        (
+            "securityDefinitions",
+            13,
+            Shape::Named(1, &Shape::In(2, &Shape::Message(&TOKEN))),
+        ),
     ],
     extensions: 16,
+};
+static TOKEN: Message = Message {
+    fields: &[
+        ("type", 1, Shape::Text),
+        ("name", 2, Shape::Text),
+        ("in", 3, Shape::Text),
+        ("description", 4, Shape::Text),
+    ],
+    extensions: 5,
 };
 static INFO: Message = Message {
     fields: &[("title", 1, Shape::Text), ("version", 2, Shape::Text)],
@@ -53,6 +74,8 @@ static PATH: Message = Message {
         ("put", 3, Shape::Message(&OPERATION)),
         ("post", 4, Shape::Message(&OPERATION)),
         ("delete", 5, Shape::Message(&OPERATION)),
+        ("options", 6, Shape::Message(&OPERATION)),
+        ("head", 7, Shape::Message(&OPERATION)),
         ("patch", 8, Shape::Message(&OPERATION)),
         ("parameters", 9, Shape::Parameters),
     ],
@@ -61,6 +84,7 @@ static PATH: Message = Message {
 static OPERATION: Message = Message {
     fields: &[
         ("tags", 1, Shape::Texts),
+        ("description", 3, Shape::Text),
         ("operationId", 5, Shape::Text),
         ("produces", 6, Shape::Texts),
         ("consumes", 7, Shape::Texts),
@@ -94,6 +118,7 @@ static QUERY: Message = Message {
     fields: &[
         ("required", 1, Shape::Bool),
         ("in", 2, Shape::Text),
+        ("description", 3, Shape::Text),
         ("name", 4, Shape::Text),
         ("type", 6, Shape::Text),
         ("uniqueItems", 20, Shape::Bool),
@@ -104,6 +129,7 @@ static IN_PATH: Message = Message {
     fields: &[
         ("required", 1, Shape::Bool),
         ("in", 2, Shape::Text),
+        ("description", 3, Shape::Text),
         ("name", 4, Shape::Text),
         ("type", 5, Shape::Text),
         ("uniqueItems", 19, Shape::Bool),
@@ -211,6 +237,11 @@ fn put(out: &mut Vec<u8>, number: u32, shape: &Shape, value: &Value) {
             put_bytes(out, number, &outer);
         }
         Shape::Additional => put_additional(out, number, value),
+        Shape::Each(inner) => {
+            for value in value.as_array().into_iter().flatten() {
+                put(out, number, inner, value);
+            }
+        }
         Shape::Parameters => {
             for one in value.as_array().into_iter().flatten() {
                 put_bytes(out, number, &chosen(1, &parameter(one)));

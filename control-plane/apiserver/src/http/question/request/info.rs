@@ -32,10 +32,10 @@ pub(crate) struct Info {
 }
 
 impl Info {
-    /// Reads a request; `segments` is its decoded path.
-    pub(crate) fn read(method: &Method, segments: &[String], query: &Query) -> Info {
+    /// Reads a request; `path` is its decoded path, and `segments` are those of it.
+    pub(crate) fn read(method: &Method, path: &str, segments: &[String], query: &Query) -> Info {
         let mut info = Info::default();
-        info.attributes.path = format!("/{}", segments.join("/"));
+        info.attributes.path = path.to_owned();
         info.attributes.verb = method.as_str().to_ascii_lowercase();
         let words: Vec<&str> = segments.iter().map(String::as_str).collect();
         let (group, version, rest) = match words.as_slice() {
@@ -45,6 +45,7 @@ impl Info {
         };
         info.attributes.of_resource = true;
         info.attributes.api_group = group.to_owned();
+        info.attributes.api_version = (*version).to_owned();
         info.version = (*version).to_owned();
         let (by_path, verb, rest) = match rest {
             [first, inner @ ..] if PATH_VERBS.contains(first) => (true, *first, inner),

@@ -97,9 +97,13 @@ pub(super) fn of_pod(spec: &FieldValue, causes: &mut Causes) {
 pub(super) fn overhead(spec: &FieldValue, causes: &mut Causes) {
     if let Some(overhead) = spec.child("overhead") {
         let limits = json!({"limits": overhead.value});
-        let limits = FieldValue::new(overhead.path, &limits);
-        amounts(&limits, quantity::container_name, causes);
+        overhead_of(&FieldValue::new(overhead.path, &limits), causes);
     }
+}
+
+/// Limits that say what a pod needs besides its containers.
+pub(crate) fn overhead_of(limits: &FieldValue, causes: &mut Causes) {
+    amounts(limits, quantity::container_name, causes);
 }
 
 /// Checks the name of a resource.

@@ -22,7 +22,7 @@ pub(super) fn gates(spec: &FieldValue, causes: &mut Causes) {
     });
 }
 
-pub(super) fn tolerations(spec: &FieldValue, causes: &mut Causes) {
+pub(crate) fn tolerations(spec: &FieldValue, causes: &mut Causes) {
     causes.each(spec, "tolerations", |causes, one| {
         causes.named(one, "key", name::qualified_name);
         let (operator, value) = (one.text("operator"), one.text("value"));

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use machinery::name;
-use machinery::object;
 use machinery::quantity::Quantity;
 use machinery::status::Cause;
 use serde_json::Value;
 
 use super::sources;
+use crate::validate::cluster::storage::claim_spec;
 use crate::validate::words::field::FieldValue;
-use crate::validate::{Causes, named};
+use crate::validate::{Causes, meta, named};
 
 /// Volumes by name.
 pub(super) type Volumes<'a> = BTreeMap<&'a str, &'a Value>;
@@ -28,6 +28,22 @@ const HOST_PATH_TYPES: [&str; 8] = [
     "Socket",
 ];
 const CSI_DRIVER_BYTES_MAX: usize = 63;
+const TENANT_BYTES_MAX: usize = 64;
+/// The claims that a template makes get these elsewhere.
+const NOT_IN_TEMPLATES: [&str; 12] = [
+    "name",
+    "generateName",
+    "namespace",
+    "selfLink",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "ownerReferences",
+    "finalizers",
+];
 
 /// The sources in the order of checks, with their required fields and a further check.
 const SOURCES: [(&str, &[&str], Check); 30] = [
@@ -45,26 +61,26 @@ const SOURCES: [(&str, &[&str], Check); 30] = [
     ("rbd", &["monitors", "image"], nothing_more),
     ("cinder", &["volumeID"], nothing_more),
     ("cephfs", &["monitors"], nothing_more),
-    ("quobyte", &["volume"], nothing_more),
+    ("quobyte", &["volume"], quobyte),
     ("downwardAPI", &[], sources::downward),
-    ("fc", &[], nothing_more),
+    ("fc", &[], fibre_channel),
     ("flexVolume", &["driver"], nothing_more),
     ("configMap", &["name"], sources::keys),
     ("azureFile", &["secretName", "shareName"], nothing_more),
     ("vsphereVolume", &["volumePath"], nothing_more),
     ("photonPersistentDisk", &["pdID"], nothing_more),
     ("portworxVolume", &["volumeID"], nothing_more),
-    ("azureDisk", &["diskName", "diskURI"], nothing_more),
-    ("storageos", &["volumeName"], nothing_more),
+    ("azureDisk", &["diskName", "diskURI"], azure_disk),
+    ("storageos", &["volumeName"], storage_os),
     ("projected", &[], sources::projected),
     (
         "scaleIO",
         &["gateway", "system", "volumeName"],
         nothing_more,
     ),
-    ("csi", &["driver"], csi),
+    ("csi", &[], csi),
     ("ephemeral", &[], ephemeral),
-    ("image", &[], nothing_more),
+    ("image", &[], image),
 ];
 
 /// Checks the volumes and returns the valid ones. In templates, the pod has no name.
@@ -89,12 +105,15 @@ pub(super) fn check<'a>(spec: &FieldValue<'a>, pod: &str, causes: &mut Causes) -
 fn source(volume: &FieldValue, pod: &str, causes: &mut Causes) {
     let mut found = false;
     for (key, needed, more) in SOURCES {
-        let Some(source) = volume.child(key) else {
+        let Some(mut source) = volume.child(key) else {
             continue;
         };
+        if key == "gcePersistentDisk" && !found {
+            source.path = volume.path_of("persistentDisk");
+        }
         if found {
             let why = "may not specify more than 1 volume type";
-            causes.push(Cause::forbidden(&source.path, why));
+            causes.push(Cause::forbidden(&volume.path_of(called(key)), why));
             continue;
         }
         found = true;
@@ -104,6 +123,9 @@ fn source(volume: &FieldValue, pod: &str, causes: &mut Causes) {
             }
         }
         more(&source, causes);
+        if key == "image" && !pod.is_empty() {
+            causes.required(&source, "reference");
+        }
         if key == "ephemeral" {
             claim_name(volume, pod, causes);
         }
@@ -137,8 +159,145 @@ fn git_repo(source: &FieldValue, causes: &mut Causes) {
     sources::descending(source, "directory", causes);
 }
 
+/// What Kubernetes calls a source that has company.
+fn called(key: &str) -> &str {
+    match key {
+        "cephfs" => "cephFS",
+        "downwardAPI" => "downwarAPI",
+        key => key,
+    }
+}
+
 fn partition(source: &FieldValue, causes: &mut Causes) {
-    causes.within(source, "partition", 0, 255);
+    // No partition is fine, too.
+    if source.number("partition") != 0 {
+        causes.within(source, "partition", 1, 255);
+    }
+}
+
+fn fibre_channel(source: &FieldValue, causes: &mut Causes) {
+    let (targets, ids) = ("targetWWNs", "wwids");
+    match (
+        source.items(targets).is_empty(),
+        source.items(ids).is_empty(),
+    ) {
+        (true, true) => {
+            let why = "must specify either targetWWNs or wwids, but not both";
+            causes.push(Cause::required(&source.path_of(targets), why));
+        }
+        (false, false) => {
+            let why = "targetWWNs and wwids can not be specified simultaneously";
+            causes.wrong(source, targets, why);
+        }
+        _ => {}
+    }
+    if source.items(targets).is_empty() {
+        return;
+    }
+    if source.has("lun") {
+        causes.within(source, "lun", 0, 255);
+    } else {
+        let why = "lun is required if targetWWNs is specified";
+        causes.push(Cause::required(&source.path_of("lun"), why));
+    }
+}
+
+fn quobyte(source: &FieldValue, causes: &mut Causes) {
+    const WHY: &str = "must be a host:port pair or multiple pairs separated by commas";
+    let registry = source.text("registry");
+    if registry.is_empty() {
+        causes.push(Cause::required(&source.path_of("registry"), WHY));
+    } else if source.text("tenant").len() > TENANT_BYTES_MAX {
+        let why = "must be a UUID and may not exceed a length of 64 characters";
+        causes.push(Cause::required(&source.path_of("tenant"), why));
+    } else if registry.split(',').any(|pair| !pair.contains(':')) {
+        causes.wrong(source, "registry", WHY);
+    }
+}
+
+fn azure_disk(source: &FieldValue, causes: &mut Causes) {
+    const BLOB: &str =
+        "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd";
+    const MANAGED: &str = "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}";
+    for (key, known) in [
+        ("cachingMode", ["None", "ReadOnly", "ReadWrite"]),
+        ("kind", ["Dedicated", "Managed", "Shared"]),
+    ] {
+        if source.has(key) && !known.contains(&source.text(key)) {
+            causes.unknown(source, key, &known);
+        }
+    }
+    let uri = source.text("diskURI");
+    match (source.has("kind"), source.text("kind")) {
+        (true, "Managed") if !uri.starts_with("/subscriptions/") => {
+            causes.unknown(source, "diskURI", &[MANAGED]);
+        }
+        (true, kind) if kind != "Managed" && !uri.starts_with("https://") => {
+            causes.unknown(source, "diskURI", &[BLOB]);
+        }
+        _ => {}
+    }
+}
+
+fn storage_os(source: &FieldValue, causes: &mut Causes) {
+    causes.named(source, "volumeName", name::dns1123_label);
+    causes.named(source, "volumeNamespace", name::dns1123_label);
+    causes.below(source, "secretRef", |causes, secret| {
+        causes.required(secret, "name");
+    });
+}
+
+fn image(source: &FieldValue, causes: &mut Causes) {
+    causes.choice(source, "pullPolicy", &["Always", "IfNotPresent", "Never"]);
+}
+
+/// The one source of a volume of the cluster. Most have the rules that they have in pods.
+pub(crate) fn of_volume(spec: &FieldValue, key: &str, causes: &mut Causes) {
+    let Some(mut source) = spec.child(key) else {
+        return;
+    };
+    if key == "gcePersistentDisk" {
+        source.path = spec.path_of("persistentDisk");
+    }
+    match key {
+        "csi" => return persistent_csi(&source, causes),
+        "local" => {
+            causes.required(&source, "path");
+            return sources::no_way_up(&source, "path", causes);
+        }
+        _ => {}
+    }
+    let known = SOURCES.iter().find(|(one, ..)| *one == key);
+    let Some((_, needed, more)) = known else {
+        return;
+    };
+    for field in *needed {
+        if source.items(field).is_empty() {
+            causes.required(&source, field);
+        }
+    }
+    more(&source, causes);
+    if key == "storageos" {
+        causes.below(&source, "secretRef", |causes, secret| {
+            causes.required(secret, "namespace");
+        });
+    }
+}
+
+fn persistent_csi(source: &FieldValue, causes: &mut Causes) {
+    driver_name(source, "driver", causes);
+    causes.required(source, "volumeHandle");
+    for secret in [
+        "controllerPublishSecretRef",
+        "controllerExpandSecretRef",
+        "nodePublishSecretRef",
+        "nodeExpandSecretRef",
+    ] {
+        causes.below(source, secret, |causes, secret| {
+            causes.must_be_named(secret, "name", name::dns1123_subdomain);
+            causes.must_be_named(secret, "namespace", name::dns1123_label);
+        });
+    }
 }
 
 fn nfs(source: &FieldValue, causes: &mut Causes) {
@@ -179,17 +338,21 @@ fn flocker(source: &FieldValue, causes: &mut Causes) {
     }
 }
 
-fn csi(source: &FieldValue, causes: &mut Causes) {
-    let driver = source.text("driver");
-    let field = source.path_of("driver");
-    if driver.is_empty() {
+/// The name of a driver of storage, which is required.
+pub(crate) fn driver_name(at: &FieldValue, key: &str, causes: &mut Causes) {
+    if !causes.required(at, key) {
         return;
     }
+    let (driver, field) = (at.text(key), at.path_of(key));
     if driver.len() > CSI_DRIVER_BYTES_MAX {
         causes.push(Cause::too_long(&field, CSI_DRIVER_BYTES_MAX));
     }
     let wrong = name::dns1123_subdomain(&driver.to_ascii_lowercase());
     causes.extend(named(&field, driver, wrong));
+}
+
+fn csi(source: &FieldValue, causes: &mut Causes) {
+    driver_name(source, "driver", causes);
     causes.below(source, "nodePublishSecretRef", |causes, secret| {
         causes.required(secret, "name");
     });
@@ -200,16 +363,19 @@ fn ephemeral(source: &FieldValue, causes: &mut Causes) {
         let field = source.path_of("volumeClaimTemplate");
         return causes.push(Cause::required(&field, ""));
     };
-    let Some(spec) = template.child("spec") else {
-        return;
-    };
-    if spec.items("accessModes").is_empty() {
-        let why = "at least 1 access mode is required";
-        causes.push(Cause::required(&spec.path_of("accessModes"), why));
-    }
-    if object::at(spec.value, &["resources", "requests", "storage"]).is_none() {
-        causes.push(Cause::required(&spec.path_of("resources[storage]"), ""));
-    }
+    causes.below(&template, "metadata", |causes, metadata| {
+        causes.extend(meta::annotations(
+            &metadata.path_of("annotations"),
+            metadata.map("annotations"),
+        ));
+        causes.labels(metadata, "labels");
+        for key in NOT_IN_TEMPLATES {
+            causes.forbidden(metadata, key, "cannot be set");
+        }
+    });
+    let none = Value::Null;
+    let spec = template.get("spec").unwrap_or(&none);
+    claim_spec(causes, &FieldValue::new(template.path_of("spec"), spec));
 }
 
 /// The name of the claim for an ephemeral volume consists of the names of the pod and the volume.

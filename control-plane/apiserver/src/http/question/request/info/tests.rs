@@ -7,6 +7,8 @@
     reason = "reads the kept answers, and runs a program"
 )]
 
+mod chain;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -14,7 +16,7 @@ use std::path::{Path, PathBuf};
 use http::Method;
 use serde_json::Value;
 
-use super::super::{Info, Query, segments};
+use super::super::{Info, Query, decoded, segments};
 use crate::auth::authorize::rbac::Policy;
 use crate::auth::{Attributes, User};
 
@@ -88,8 +90,38 @@ const QUERIES: [&str; 20] = [
     "watch=false&fieldSelector=metadata.name%3Dmine&fieldSelector=metadata.name%3Dother",
 ];
 
+fn read(method: &Method, path: &str, query: &str) -> Info {
+    let path = decoded(path).unwrap();
+    Info::read(method, &path, &segments(&path), &Query::parse(query))
+}
+
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/http/question/request/info")
+}
+
+/// Kubernetes' own code.
+struct Program;
+
+impl Program {
+    /// What it prints; the first argument is a file of this folder. `None` if it is not there.
+    fn run(arguments: &[&str], input: String) -> Option<String> {
+        let program = testkit::Kubernetes::Decisions.or_skip("Kubernetes' authorization")?;
+        let mut child = std::process::Command::new(program)
+            .arg(folder().join(arguments[0]))
+            .args(&arguments[1..])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let writing = std::thread::spawn(move || {
+            std::io::Write::write_all(&mut stdin, input.as_bytes()).unwrap();
+        });
+        let output = child.wait_with_output().unwrap();
+        writing.join().unwrap();
+        assert!(output.status.success());
+        Some(String::from_utf8(output.stdout).unwrap())
+    }
 }
 
 /// Users, and the policy for them.
@@ -117,7 +149,7 @@ fn targets() -> impl Iterator<Item = (&'static str, &'static str)> {
 /// The attributes of a request and the decision for each user: a line as the Go program prints it.
 fn decide(users: &[User], policy: &Policy, method: &str, path: &str, query: &str) -> String {
     let method = Method::from_bytes(method.as_bytes()).unwrap();
-    let info = Info::read(&method, &segments(path).unwrap(), &Query::parse(query));
+    let info = read(&method, path, query);
     let asked = &info.attributes;
     let mut line = if info.is_resource() {
         format!(
@@ -180,14 +212,12 @@ fn a_path_of_resources_is_none_of_the_plain_paths() {
         "/apis/g/v/watch",
         "/api/v1/proxy",
     ] {
-        let segments = super::super::segments(path).unwrap();
-        let info = Info::read(&Method::GET, &segments, &Query::parse(""));
+        let info = read(&Method::GET, path, "");
         assert!(info.is_resource(), "{path}");
         assert_eq!(info.attributes.resource, "", "{path}");
     }
     for path in ["/api", "/apis/g/v", "/apis/g/v/", "/healthz"] {
-        let segments = super::super::segments(path).unwrap();
-        let info = Info::read(&Method::GET, &segments, &Query::parse(""));
+        let info = read(&Method::GET, path, "");
         assert!(!info.is_resource(), "{path}");
     }
 }
@@ -203,29 +233,15 @@ fn every_request_is_decided_as_kubernetes_decides_it() {
 /// Runs Kubernetes' own code; `STELE_BLESS` writes its answers to the file.
 #[test]
 fn what_is_kept_is_what_kubernetes_says() {
-    let Some(program) = testkit::Kubernetes::Decisions.or_skip("Kubernetes' authorization") else {
-        return;
-    };
-    let mut child = std::process::Command::new(program)
-        .arg(folder().join("rules.json"))
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
     let mut input = String::new();
     for (method, path) in targets() {
         for query in QUERIES {
             writeln!(input, "{method} {path}?{query}").unwrap();
         }
     }
-    let mut stdin = child.stdin.take().unwrap();
-    let writing = std::thread::spawn(move || {
-        std::io::Write::write_all(&mut stdin, input.as_bytes()).unwrap();
-    });
-    let output = child.wait_with_output().unwrap();
-    writing.join().unwrap();
-    assert!(output.status.success());
-    let lines = String::from_utf8(output.stdout).unwrap();
+    let Some(lines) = Program::run(&["rules.json"], input) else {
+        return;
+    };
     let lines = std::cell::RefCell::new(lines.lines());
     let theirs = table(|_, _, _| lines.borrow_mut().next().unwrap().to_owned());
     let path = folder().join("decisions.txt");

@@ -1,0 +1,231 @@
+//! Network policies, classes of ingresses, and addresses of services.
+
+use std::net::IpAddr;
+
+use machinery::name;
+use machinery::object;
+use machinery::status::Cause;
+use serde_json::Value;
+
+use crate::validate::words::address;
+use crate::validate::words::field::FieldValue;
+use crate::validate::workloads::pod::{port_name, port_number};
+use crate::validate::{Causes, named, unchanged};
+
+const PROTOCOLS: [&str; 3] = ["TCP", "UDP", "SCTP"];
+const DIRECTIONS: [&str; 2] = ["Ingress", "Egress"];
+const SCOPES: [&str; 2] = ["Cluster", "Namespace"];
+const CONTROLLER_BYTES_MAX: usize = 250;
+
+fn spec(object: &Value) -> FieldValue<'_> {
+    FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null))
+}
+
+pub(crate) fn policy(object: &Value) -> Causes {
+    let mut causes = Causes::default();
+    let spec = spec(object);
+    causes.label_selector(&spec, "podSelector");
+    for (rules, peers) in [("ingress", "from"), ("egress", "to")] {
+        causes.each(&spec, rules, |causes, rule| {
+            causes.each(rule, "ports", port);
+            causes.each(rule, peers, peer);
+        });
+    }
+    let kinds = "policyTypes";
+    if spec.items(kinds).len() > DIRECTIONS.len() {
+        causes.wrong(&spec, kinds, "may not specify more than two policyTypes");
+        return causes;
+    }
+    for kind in spec.each(kinds) {
+        if !DIRECTIONS.iter().any(|one| kind.value == one) {
+            causes.push(Cause::not_supported(&kind.path, kind.value, &DIRECTIONS));
+        }
+    }
+    causes
+}
+
+fn port(causes: &mut Causes, port: &FieldValue) {
+    if port.has("protocol") && !PROTOCOLS.contains(&port.text("protocol")) {
+        causes.unknown(port, "protocol", &PROTOCOLS);
+    }
+    let (field, end) = (port.path_of("port"), port.integer("endPort"));
+    let end_field = port.path_of("endPort");
+    match (port.get("port"), end) {
+        (Some(Value::String(its_name)), end) => {
+            if end.is_some() {
+                let why = "may not be specified when `port` is non-numeric";
+                causes.wrong(port, "endPort", why);
+            }
+            causes.extend(named(&field, its_name, port_name(its_name)));
+        }
+        (Some(number), end) => {
+            let number = number.as_i64().unwrap_or_default();
+            causes.extend(port_number(&field, number));
+            if let Some(end) = end {
+                if end < number {
+                    let why = "must be greater than or equal to `port`";
+                    causes.push(Cause::invalid(&end_field, &number.into(), why));
+                }
+                causes.extend(port_number(&end_field, end));
+            }
+        }
+        (None, Some(_)) => {
+            let why = "may not be specified when `port` is not specified";
+            causes.wrong(port, "endPort", why);
+        }
+        (None, None) => {}
+    }
+}
+
+fn peer(causes: &mut Causes, peer: &FieldValue) {
+    causes.label_selector(peer, "podSelector");
+    causes.label_selector(peer, "namespaceSelector");
+    causes.below(peer, "ipBlock", block);
+    let kinds = ["podSelector", "namespaceSelector", "ipBlock"].into_iter();
+    match kinds.filter(|kind| peer.has(kind)).count() {
+        0 => causes.push(Cause::required(&peer.path, "must specify a peer")),
+        2.. if peer.has("ipBlock") => {
+            let why = "may not specify both ipBlock and another peer";
+            causes.push(Cause::forbidden(&peer.path, why));
+        }
+        _ => {}
+    }
+}
+
+/// A range of addresses without some parts of it.
+fn block(causes: &mut Causes, block: &FieldValue) {
+    let text = block.text("cidr");
+    if !causes.required(block, "cidr") {
+        return;
+    }
+    causes.extend(address::wrong_range(&block.path_of("cidr"), text));
+    let Some(whole) = address::range(text) else {
+        return;
+    };
+    for part in block.each("except") {
+        if causes.is_full() {
+            break;
+        }
+        let text = part.value.as_str().unwrap_or_default();
+        causes.extend(address::wrong_range(&part.path, text));
+        if address::range(text).is_some_and(|part| !is_inside(part, whole)) {
+            let why = "must be a strict subset of `cidr`";
+            causes.push(Cause::invalid(&part.path, part.value, why));
+        }
+    }
+}
+
+/// True if a range is smaller than another and begins in it.
+fn is_inside((part, part_bits): (IpAddr, u8), (whole, bits): (IpAddr, u8)) -> bool {
+    let same = match (part, whole) {
+        (IpAddr::V4(part), IpAddr::V4(whole)) => {
+            let differing = u32::from(part) ^ u32::from(whole);
+            differing.checked_shr(32 - u32::from(bits)).unwrap_or(0) == 0
+        }
+        (IpAddr::V6(part), IpAddr::V6(whole)) => {
+            let differing = u128::from(part) ^ u128::from(whole);
+            differing.checked_shr(128 - u32::from(bits)).unwrap_or(0) == 0
+        }
+        _ => false,
+    };
+    same && bits < part_bits
+}
+
+pub(crate) fn ingress_class(object: &Value) -> Causes {
+    let mut causes = Causes::default();
+    let spec = spec(object);
+    let controller = spec.text("controller");
+    if controller.len() > CONTROLLER_BYTES_MAX {
+        causes.push(Cause::too_long("spec.controller", CONTROLLER_BYTES_MAX));
+    }
+    domain_prefixed(&spec, "controller", &mut causes);
+    causes.below(&spec, "parameters", parameters);
+    causes
+}
+
+/// A domain and a path, such as `example.com/controller`.
+fn domain_prefixed(at: &FieldValue, key: &str, causes: &mut Causes) {
+    if !causes.required(at, key) {
+        return;
+    }
+    let field = at.path_of(key);
+    let Some((domain, path)) = at
+        .text(key)
+        .split_once('/')
+        .filter(|(a, b)| !(a.is_empty() || b.is_empty()))
+    else {
+        let why = "must be a domain-prefixed path (such as \"acme.io/foo\")";
+        return causes.wrong(at, key, why);
+    };
+    causes.extend(named(&field, domain, name::dns1123_subdomain(domain)));
+    if !is_path(path) {
+        let why = "Invalid path";
+        let regex = "^[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+$";
+        let why = format!("{why} (regex used for validation is '{regex}')");
+        causes.push(Cause::invalid(&field, &path.into(), &why));
+    }
+}
+
+fn is_path(text: &str) -> bool {
+    let known = |c: char| c.is_ascii_alphanumeric() || "/-._~%!$&'()*+,;=:".contains(c);
+    text.chars().all(known)
+}
+
+fn parameters(causes: &mut Causes, of_class: &FieldValue) {
+    let group = of_class.get("apiGroup").and_then(Value::as_str);
+    if let Some(group) = group {
+        let wrong = name::dns1123_subdomain(group);
+        causes.extend(named(&of_class.path_of("apiGroup"), group, wrong));
+    }
+    causes.must_be_named(of_class, "kind", name::path_segment);
+    causes.must_be_named(of_class, "name", name::path_segment);
+    let namespace = of_class.get("namespace").and_then(Value::as_str);
+    match of_class.text("scope") {
+        "Namespace" => match namespace {
+            None => {
+                let why = "`parameters.scope` is set to 'Namespace'";
+                causes.push(Cause::required(&of_class.path_of("namespace"), why));
+            }
+            Some(namespace) => {
+                let wrong = name::dns1123_label(namespace);
+                causes.extend(named(&of_class.path_of("namespace"), namespace, wrong));
+            }
+        },
+        "Cluster" => {
+            causes.forbidden(
+                of_class,
+                "namespace",
+                "`parameters.scope` is set to 'Cluster'",
+            );
+        }
+        _ => causes.unknown(of_class, "scope", &SCOPES),
+    }
+}
+
+pub(crate) fn ingress_class_update(old: &Value, new: &Value) -> Causes {
+    let controller = |object| object::text(object, &["spec", "controller"]);
+    let mut causes = Causes::default();
+    if controller(old) != controller(new) {
+        causes.wrong_text(&spec(new), "controller", "field is immutable");
+    }
+    causes
+}
+
+/// An address and what has it.
+pub(crate) fn address(object: &Value) -> Causes {
+    let mut causes = Causes::default();
+    let spec = spec(object);
+    let Some(parent) = spec.child("parentRef") else {
+        causes.push(Cause::required("spec.parentRef", ""));
+        return causes;
+    };
+    causes.named(&parent, "group", name::dns1123_subdomain);
+    causes.must_be_named(&parent, "resource", name::path_segment);
+    causes.must_be_named(&parent, "name", name::path_segment);
+    causes.named(&parent, "namespace", name::path_segment);
+    causes
+}
+
+pub(crate) fn address_update(old: &Value, new: &Value) -> Causes {
+    unchanged(old, new, &["spec", "parentRef"])
+}

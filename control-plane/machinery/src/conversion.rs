@@ -1,0 +1,10 @@
+//! Objects of built-in kinds in another version of their API.
+//!
+//! Two kinds are served in two versions: events, in the core group and in `events.k8s.io`, and
+//! autoscalers, in `autoscaling/v1` and `v2`. The functions convert what they are given, whichever
+//! fields it has, and leave `apiVersion` to the caller.
+
+pub mod autoscaler;
+pub mod event;
+#[cfg(test)]
+mod tests;

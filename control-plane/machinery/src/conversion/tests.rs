@@ -1,0 +1,53 @@
+//! What the random writes of `apply` do not reach: their annotations are Go's.
+
+use serde_json::{Value, json};
+
+use super::{autoscaler, event};
+use crate::object;
+
+#[test]
+fn an_event_has_its_fields_under_the_names_of_either_group() {
+    let core =
+        json!({"involvedObject": {"kind": "Pod"}, "message": "m", "reason": "r", "count": 2});
+    let mut object = core.clone();
+    event::to_events(&mut object);
+    let events =
+        json!({"regarding": {"kind": "Pod"}, "note": "m", "reason": "r", "deprecatedCount": 2});
+    assert_eq!(object, events);
+    event::to_core(&mut object);
+    assert_eq!(object, core);
+}
+
+#[test]
+fn what_v1_has_no_field_for_comes_back() {
+    let metric = |name: &str, target: Value| json!({"type": "Resource", "resource": {"name": name, "target": target}});
+    let before = json!({
+        "metadata": {"annotations": {"a": "b"}},
+        "spec": {
+            "metrics": [
+                metric("memory", json!({"type": "AverageValue", "averageValue": "1Gi"})),
+                metric("cpu", json!({"type": "Utilization", "averageUtilization": 60})),
+            ],
+            "behavior": {"scaleDown": {"selectPolicy": "Disabled", "tolerance": "50m"}},
+        },
+        "status": {"currentReplicas": 1, "conditions": [
+            {"type": "AbleToScale", "status": "True", "lastTransitionTime": null}]},
+    });
+    let mut object = before.clone();
+    autoscaler::to_v1(&mut object);
+    let annotation = |key: &str| {
+        let key = format!("autoscaling.alpha.kubernetes.io/{key}");
+        object::annotation(&object, &key).unwrap().to_owned()
+    };
+    assert_eq!(
+        annotation("metrics"),
+        r#"[{"type":"Resource","resource":{"name":"memory","targetAverageValue":"1Gi"}}]"#
+    );
+    assert_eq!(
+        annotation("behavior"),
+        r#"{"ScaleUp":null,"ScaleDown":{"StabilizationWindowSeconds":null,"SelectPolicy":"Disabled","Policies":null,"Tolerance":"50m"}}"#
+    );
+    assert_eq!(object["spec"]["targetCPUUtilizationPercentage"], 60);
+    autoscaler::to_v2(&mut object);
+    assert_eq!(object, before);
+}

@@ -1,0 +1,109 @@
+//! The files: Kubernetes' responses to the requests of a kind, and ours where they differ.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// The lines of responses, by the names of requests, in their order.
+#[derive(Default)]
+pub(super) struct Golden {
+    pub(super) answers: Vec<(String, Vec<String>)>,
+}
+
+/// Where ours differ: a reason for each, by the kind and the request.
+#[derive(Default)]
+pub(super) struct Differences {
+    pub(super) all: BTreeMap<(String, String), Difference>,
+}
+
+pub(super) struct Difference {
+    pub(super) reason: String,
+    pub(super) ours: Vec<String>,
+}
+
+/// The reason of a difference that nobody has looked at.
+pub(super) const OPEN: &str = "not mended yet";
+const INDENT: &str = "  ";
+const REASON: &str = "## ";
+const BETWEEN: &str = ": ";
+
+fn directory() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/foreign/corpus")
+}
+
+fn path_of(kind: &str) -> PathBuf {
+    directory().join("golden").join(format!("{kind}.txt"))
+}
+
+/// Requests at the beginning of lines, and the indented lines below each.
+fn blocks(path: &Path) -> Vec<(String, Vec<String>)> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let mut blocks: Vec<(String, Vec<String>)> = Vec::new();
+    for line in text.lines().filter(|line| !line.is_empty()) {
+        match (line.strip_prefix(INDENT), blocks.last_mut()) {
+            (Some(answer), Some((_, answers))) => answers.push(answer.to_owned()),
+            _ => blocks.push((line.to_owned(), Vec::new())),
+        }
+    }
+    blocks
+}
+
+fn written(text: &mut String, name: &str, answer: &[String]) {
+    writeln!(text, "{name}").unwrap();
+    for line in answer {
+        writeln!(text, "{INDENT}{line}").unwrap();
+    }
+}
+
+impl Golden {
+    pub(super) fn read(kind: &str) -> Golden {
+        Golden {
+            answers: blocks(&path_of(kind)),
+        }
+    }
+
+    pub(super) fn write(&self, kind: &str) {
+        let mut text = String::new();
+        for (name, answer) in &self.answers {
+            written(&mut text, name, answer);
+        }
+        std::fs::write(path_of(kind), text).unwrap();
+    }
+}
+
+impl Differences {
+    pub(super) fn read() -> Differences {
+        let mut differences = Differences::default();
+        let mut reason = OPEN.to_owned();
+        for (name, ours) in blocks(&directory().join("differences.txt")) {
+            if let Some(text) = name.strip_prefix(REASON) {
+                reason = text.to_owned();
+            } else if let Some((kind, request)) = name.split_once(BETWEEN) {
+                let difference = Difference {
+                    reason: reason.clone(),
+                    ours,
+                };
+                let key = (kind.to_owned(), request.to_owned());
+                differences.all.insert(key, difference);
+            }
+        }
+        differences
+    }
+
+    pub(super) fn write(&self) {
+        let mut by_reason: BTreeMap<&str, Vec<_>> = BTreeMap::new();
+        for (key, difference) in &self.all {
+            let of_reason = by_reason.entry(&difference.reason).or_default();
+            of_reason.push((key, &difference.ours));
+        }
+        let mut text = String::new();
+        for (reason, differences) in by_reason {
+            writeln!(text, "{REASON}{reason}\n").unwrap();
+            for ((kind, request), ours) in differences {
+                written(&mut text, &format!("{kind}{BETWEEN}{request}"), ours);
+            }
+            text.push('\n');
+        }
+        std::fs::write(directory().join("differences.txt"), text).unwrap();
+    }
+}
