@@ -112,6 +112,12 @@ impl SimVfs {
         disk.rot(id, offset, mask)
     }
 
+    /// The files with rotten bytes on the disk, by the names that they have now: a file that is used
+    /// again under another name keeps what is not overwritten.
+    pub fn rotted(&self) -> Vec<PathBuf> {
+        self.disk.lock().rotted()
+    }
+
     /// The files, with their lengths on the disk.
     pub fn files(&self) -> Vec<(PathBuf, u64)> {
         self.disk.lock().files()

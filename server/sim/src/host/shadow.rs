@@ -74,7 +74,9 @@ impl Shadow {
     pub fn durable_through(&mut self, ticket: Ticket) {
         while let Some(write) = self.pending.pop_front_if(|write| write.ticket <= ticket) {
             apply(&write, &mut self.durable, |_| {});
-            if write.reset.is_some() {
+            // The next state may be in place before the log knows of this one.
+            let known = write.reset.map(|position| position.index);
+            if self.installing.is_some_and(|at| Some(at.index) <= known) {
                 self.installing = None;
             }
             if let Some(state) = write.hard_state {

@@ -34,6 +34,12 @@ impl World {
         this.disk = image.power_cut(this.rng.next());
         // It may have been copied while it was full.
         this.disk.set_capacity(u64::MAX);
+        // Or after it had rotted.
+        this.rotten = this.disk.rotted();
+        if !this.rotten.is_empty() {
+            self.at(self.now + SECOND, Event::Inspect);
+        }
+        let this = &mut self.hosts[host];
         this.rolled_back = Some(had);
         this.has_old_disk = true;
         self.figures.rolled_back += 1;

@@ -32,6 +32,9 @@ struct Inode {
     unsaved: BTreeSet<u64>,
     /// Blocks that have rotted on the disk and not been read from there since.
     rotten: BTreeSet<u64>,
+    /// Bytes that have rotted on the disk, by their offsets. Whatever is not overwritten there has
+    /// this value still, whether it was read meanwhile or not.
+    rotted: BTreeMap<u64, u8>,
     /// Pages that were read through a map: memory has them until the process ends.
     mapped: BTreeSet<u64>,
     /// The last sync failed, and no process has started since.
@@ -351,8 +354,16 @@ impl Disk {
             return false;
         };
         *byte ^= mask;
+        inode.rotted.insert(offset, *byte);
         inode.rotten.insert(offset / BLOCK);
         true
+    }
+
+    /// The files with rotten bytes on the disk.
+    pub(super) fn rotted(&self) -> Vec<PathBuf> {
+        let names = self.names.iter().chain(&self.durable_names);
+        let rotted = names.filter(|(_, id)| self.inodes[id.0].is_rotten());
+        rotted.map(|(path, _)| path.clone()).collect()
     }
 
     /// The files and their lengths on the disk.
@@ -414,9 +425,11 @@ impl Disk {
         dice.choose_odds();
         let mut inodes = Vec::new();
         for id in names.values_mut() {
-            let bytes = self.inodes[id.0].after_power_cut(&mut dice);
+            let inode = &self.inodes[id.0];
+            let mut left = Inode::durable(inode.after_power_cut(&mut dice));
+            left.rotted = inode.rotted.clone();
             *id = InodeId(inodes.len());
-            inodes.push(Inode::durable(bytes));
+            inodes.push(left);
         }
         Disk {
             durable_names: names.clone(),
@@ -568,6 +581,11 @@ impl Inode {
                 self.durable[start..end].copy_from_slice(&self.bytes[start..end]);
             }
         }
+    }
+
+    fn is_rotten(&self) -> bool {
+        let mut rotted = self.rotted.iter();
+        rotted.any(|(offset, byte)| self.durable.get(*offset as usize) == Some(byte))
     }
 
     /// Applies what Linux does after a failed sync. Each page to be written may not have been
