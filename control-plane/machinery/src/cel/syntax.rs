@@ -3,4 +3,5 @@
 pub(super) mod ast;
 pub(super) mod lex;
 pub(super) mod macros;
+mod nodes;
 pub(super) mod parse;

@@ -1,8 +1,10 @@
 //! The values of expressions.
 //!
-//! A value that comes from an object borrows it and reads it with its [`Shape`], item by item.
+//! A value that comes from an object borrows it and reads it with its [`Shape`](super::types::shape::Shape), item by item.
 
 pub(super) mod json;
+mod list;
+mod map;
 pub(super) mod read;
 
 use std::cmp::Ordering;
@@ -18,11 +20,11 @@ use super::library::format::Format;
 use super::library::network::Cidr;
 use super::library::semver::Semver;
 use super::library::url::Url;
-
 use super::types::Type;
-use super::types::shape::{Identity, Shape};
 use crate::values::quantity::Quantity;
 use crate::values::time::Timestamp;
+pub(super) use list::List;
+pub(super) use map::{Made, Map};
 
 #[derive(Debug, Clone)]
 pub(crate) enum Value<'a> {
@@ -83,32 +85,6 @@ pub(crate) struct Message<'a> {
 pub(crate) enum Text<'a> {
     Borrowed(&'a str),
     Shared(Rc<str>),
-}
-
-#[derive(Debug, Clone)]
-pub(crate) struct List<'a> {
-    items: Items<'a>,
-    /// What makes items the same; `None` for a list without a schema.
-    pub(super) identity: Option<&'a Identity>,
-}
-
-#[derive(Debug, Clone)]
-enum Items<'a> {
-    Json(&'a [Json], &'a Shape),
-    Made(Rc<Vec<Value<'a>>>),
-}
-
-#[derive(Debug, Clone)]
-pub(crate) enum Map<'a> {
-    Json(&'a serde_json::Map<String, Json>, &'a Shape),
-    Made(Rc<Made<'a>>),
-}
-
-/// A map that an expression made.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Made<'a> {
-    pub(super) entries: Vec<(Value<'a>, Value<'a>)>,
-    index: HashMap<Key, usize>,
 }
 
 /// A value that can be looked up. Numbers of different types with the same value are the same.
@@ -204,10 +180,10 @@ impl<'a> Value<'a> {
     /// once: what is made of itself twice, again and again, would take forever otherwise.
     pub(super) fn extent(&self, known: &mut HashMap<usize, Extent>) -> Extent {
         let place = match self {
-            Value::List(List {
-                items: Items::Made(items),
-                ..
-            }) => Rc::as_ptr(items) as usize,
+            Value::List(list) => match list.shared() {
+                Some(items) => Rc::as_ptr(items) as usize,
+                None => return Extent::ONE,
+            },
             Value::Map(Map::Made(made)) => Rc::as_ptr(made) as usize,
             Value::Message(message) => Rc::as_ptr(message) as usize,
             Value::Optional(Some(inner)) => Rc::as_ptr(inner) as usize,
@@ -219,10 +195,11 @@ impl<'a> Value<'a> {
         let mut extent = Extent::ONE;
         let mut add = |inner: &Value| extent.add(inner.extent(known));
         match self {
-            Value::List(List {
-                items: Items::Made(items),
-                ..
-            }) => items.iter().for_each(&mut add),
+            Value::List(list) => list
+                .shared()
+                .into_iter()
+                .flat_map(|items| items.iter())
+                .for_each(&mut add),
             Value::Map(Map::Made(made)) => made.entries.iter().for_each(|(_, value)| add(value)),
             Value::Message(message) => message.fields.values().for_each(&mut add),
             Value::Optional(Some(inner)) => add(inner),
@@ -376,304 +353,6 @@ impl<'a> Message<'a> {
             }
         }
         Ok(true)
-    }
-}
-
-impl<'a> List<'a> {
-    pub(super) fn json(
-        items: &'a [Json],
-        shape: &'a Shape,
-        identity: Option<&'a Identity>,
-    ) -> List<'a> {
-        List {
-            items: Items::Json(items, shape),
-            identity,
-        }
-    }
-
-    pub(super) fn made(items: Vec<Value<'a>>, identity: Option<&'a Identity>) -> List<'a> {
-        List {
-            items: Items::Made(Rc::new(items)),
-            identity,
-        }
-    }
-
-    pub(super) fn len(&self) -> usize {
-        match &self.items {
-            Items::Json(items, _) => items.len(),
-            Items::Made(items) => items.len(),
-        }
-    }
-
-    pub(super) fn get(&self, at: usize) -> Option<Result<Value<'a>, Why>> {
-        match &self.items {
-            Items::Json(items, shape) => Some(read::value(items.get(at)?, shape)),
-            Items::Made(items) => items.get(at).cloned().map(Ok),
-        }
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = Result<Value<'a>, Why>> + use<'a> {
-        let list = self.clone();
-        (0..self.len()).map_while(move |at| list.get(at))
-    }
-
-    /// The items; the first that cannot be read is an error.
-    pub(super) fn items(&self) -> Result<Vec<Value<'a>>, Why> {
-        self.iter().collect()
-    }
-
-    /// How many of its own items are copied when it grows.
-    pub(super) fn copies_to_grow(&self) -> usize {
-        match &self.items {
-            Items::Made(items) if Rc::strong_count(items) == 1 => 0,
-            _ => self.len(),
-        }
-    }
-
-    /// The list with these items after its own. Sets and lists with keys keep each item once.
-    pub(super) fn plus(self, other: &List<'a>) -> Result<List<'a>, Why> {
-        let identity = self.identity;
-        let list = match (self.items, identity) {
-            (Items::Made(mut ours), None | Some(Identity::Atomic)) => {
-                Rc::make_mut(&mut ours).extend(other.items()?);
-                return Ok(List {
-                    items: Items::Made(ours),
-                    identity,
-                });
-            }
-            (items, identity) => List { items, identity },
-        };
-        let mut items = list.items()?;
-        match identity {
-            None | Some(Identity::Atomic) => items.extend(other.items()?),
-            Some(identity) => {
-                let mut places = HashMap::new();
-                for (at, item) in items.iter().enumerate() {
-                    places.insert(identity_of(item, identity), at);
-                }
-                for item in other.iter() {
-                    let item = item?;
-                    let key = identity_of(&item, identity);
-                    match places.get(&key) {
-                        Some(at) if *identity != Identity::Set => items[*at] = item,
-                        Some(_) => {}
-                        None => {
-                            places.insert(key, items.len());
-                            items.push(item);
-                        }
-                    }
-                }
-            }
-        }
-        Ok(List::made(items, identity))
-    }
-
-    fn equals(&self, other: &Value<'a>) -> Result<bool, Why> {
-        let Value::List(other) = other else {
-            return not_comparable(self.identity.is_some());
-        };
-        if self.len() != other.len() {
-            return Ok(false);
-        }
-        let identity = match self.identity {
-            None | Some(Identity::Atomic) => {
-                for (one, other) in self.iter().zip(other.iter()) {
-                    if !one?.equals(&other?)? {
-                        return Ok(false);
-                    }
-                }
-                return Ok(true);
-            }
-            Some(identity) => identity,
-        };
-        let mut ours = HashMap::new();
-        for item in self.iter() {
-            let item = item?;
-            ours.insert(identity_of(&item, identity), item);
-        }
-        for item in other.iter() {
-            let item = item?;
-            match ours.get(&identity_of(&item, identity)) {
-                Some(own) if own.equals(&item)? => {}
-                _ => return Ok(false),
-            }
-        }
-        Ok(true)
-    }
-}
-
-/// What of an item makes it the same as another.
-fn identity_of(item: &Value, identity: &Identity) -> Vec<Option<Key>> {
-    match (identity, item) {
-        (Identity::Map(keys), Value::Map(map)) => keys
-            .iter()
-            .map(|key| map.json_field(key).and_then(|value| value.key()))
-            .collect(),
-        _ => vec![item.key()],
-    }
-}
-
-impl<'a> Map<'a> {
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Map::Json(fields, _) => fields.len(),
-            Map::Made(made) => made.entries.len(),
-        }
-    }
-
-    /// The value of a key.
-    pub(super) fn find(&self, key: &Value<'a>) -> Result<Option<Value<'a>>, Why> {
-        match self {
-            Map::Json(fields, shape) => {
-                let Value::String(key) = key else {
-                    return if read::is_any(shape) {
-                        Ok(None)
-                    } else {
-                        Err("no such overload".to_owned())
-                    };
-                };
-                let Some((name, shape)) = read::field(shape, key) else {
-                    return Ok(None);
-                };
-                let is_object = !std::ptr::eq(name, &**key) || read::is_object(self.shape());
-                match fields.get(name) {
-                    Some(Json::Null) if is_object => Ok(None),
-                    Some(value) => read::value(value, shape).map(Some),
-                    None => Ok(None),
-                }
-            }
-            Map::Made(made) => Ok(made.find(key).cloned()),
-        }
-    }
-
-    /// The entries that expressions can see.
-    pub(super) fn entries(
-        &self,
-    ) -> impl Iterator<Item = Result<(Value<'a>, Value<'a>), Why>> + use<'a> {
-        let (json, made) = match self {
-            Map::Json(fields, shape) => (Some((*fields, *shape)), None),
-            Map::Made(made) => (None, Some(Rc::clone(made))),
-        };
-        let of_json = json.into_iter().flat_map(|(fields, shape)| {
-            fields.iter().filter_map(move |(name, value)| {
-                let (key, of_value) = read::name(shape, name)?;
-                Some(read::value(value, of_value).map(|value| (key, value)))
-            })
-        });
-        let count = made.as_ref().map_or(0, |made| made.entries.len());
-        let of_made =
-            (0..count).filter_map(move |at| Some(Ok(made.as_ref()?.entries.get(at)?.clone())));
-        of_json.chain(of_made)
-    }
-
-    /// The keys that expressions can see.
-    pub(super) fn keys(&self) -> Vec<Value<'a>> {
-        match self {
-            Map::Json(fields, shape) => fields
-                .keys()
-                .filter_map(|name| Some(read::name(shape, name)?.0))
-                .collect(),
-            Map::Made(made) => made.entries.iter().map(|(key, _)| key.clone()).collect(),
-        }
-    }
-
-    fn shape(&self) -> Option<&'a Shape> {
-        match self {
-            Map::Json(_, shape) => Some(shape),
-            Map::Made(_) => None,
-        }
-    }
-
-    /// A field by its name in JSON, which is the key of a map that an expression made.
-    fn json_field(&self, name: &str) -> Option<Value<'a>> {
-        match self {
-            Map::Json(fields, shape) => {
-                let of_value = read::named(shape, name)?;
-                read::value(fields.get(name)?, of_value).ok()
-            }
-            Map::Made(made) => made.find(&Value::text(name)).cloned(),
-        }
-    }
-
-    fn equals(&self, other: &Value<'a>) -> Result<bool, Why> {
-        let Value::Map(other) = other else {
-            let has_schema = self.shape().is_some_and(|shape| !read::is_any(shape));
-            return not_comparable(has_schema);
-        };
-        if self.len() != other.len() {
-            return Ok(false);
-        }
-        let Map::Json(ours, shape) = self else {
-            for entry in self.entries() {
-                let (key, value) = entry?;
-                match other.find(&key)? {
-                    Some(their) if value.equals(&their)? => {}
-                    _ => return Ok(false),
-                }
-            }
-            return Ok(true);
-        };
-        for (name, json) in *ours {
-            let same = match (read::named(shape, name), other) {
-                (Some(of_field), Map::Json(theirs, their_shape)) => {
-                    let is_there = |json: &&Json| !json.is_null() || !read::is_object(Some(shape));
-                    let their_field = read::named(their_shape, name);
-                    match (
-                        Some(json).filter(is_there),
-                        theirs.get(name).filter(is_there),
-                    ) {
-                        (None, None) => true,
-                        (Some(json), Some(their)) => {
-                            let their = read::value(their, their_field.unwrap_or(of_field))?;
-                            read::value(json, of_field)?.equals(&their)?
-                        }
-                        _ => false,
-                    }
-                }
-                (Some(of_field), Map::Made(made)) => match made.find(&Value::text(name.as_str())) {
-                    Some(their) => read::value(json, of_field)?.equals(their)?,
-                    None => false,
-                },
-                // No schema describes it.
-                (None, Map::Json(theirs, _)) => theirs.get(name).is_none_or(|their| json == their),
-                (None, Map::Made(_)) => return not_comparable(true),
-            };
-            if !same {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-}
-
-impl<'a> Made<'a> {
-    pub(super) fn find(&self, key: &Value<'a>) -> Option<&Value<'a>> {
-        let at = self.index.get(&key.key()?)?;
-        Some(&self.entries.get(*at)?.1)
-    }
-
-    /// Adds an entry, or replaces that with the same key.
-    pub(super) fn set(&mut self, key: Value<'a>, value: Value<'a>) -> Result<(), Why> {
-        match key.key().and_then(|key| self.index.get(&key).copied()) {
-            Some(at) => {
-                self.entries[at] = (key, value);
-                Ok(())
-            }
-            None => self.insert(key, value),
-        }
-    }
-
-    /// Adds an entry; one with the same key is an error.
-    pub(super) fn insert(&mut self, key: Value<'a>, value: Value<'a>) -> Result<(), Why> {
-        let Some(own) = key.key() else {
-            return Err(format!("unsupported key type: {}", key.type_name()));
-        };
-        if self.index.contains_key(&own) {
-            return Err(format!("insert failed: key {} already exists", shown(&key)));
-        }
-        self.index.insert(own, self.entries.len());
-        self.entries.push((key, value));
-        Ok(())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Macros: calls that stand for loops and tests.
 
 use super::ast::{Expr, ExprKind, Fold, Literal};
-use super::parse::Nodes;
+use super::nodes::Nodes;
 use crate::cel::issue::Issue;
 
 /// The variable of what loops accumulate. No source can name it.

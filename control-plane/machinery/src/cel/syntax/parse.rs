@@ -6,12 +6,11 @@
 use super::ast::{Entry, Expr, ExprKind, Literal, MessageField};
 use super::lex::{self, Token, TokenKind};
 use super::macros;
+use super::nodes::{DEPTH_MAX, Nodes, too_deep};
 use crate::cel::issue::Issue;
 
 /// The longest expression, in characters.
 const SOURCE_MAX: usize = 100_000;
-/// The most levels of nesting.
-const DEPTH_MAX: usize = 250;
 /// What an expression may begin with, as errors list it.
 const BEGINNINGS: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, \
                           NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
@@ -63,83 +62,6 @@ pub(crate) fn parse(source: &str) -> Result<Expr, Issue> {
         token.text
     );
     Err(Issue::at(token.at, message))
-}
-
-/// Makes nodes.
-#[derive(Default)]
-pub(crate) struct Nodes {
-    next: usize,
-}
-
-impl Nodes {
-    pub(crate) fn node(&mut self, at: usize, kind: ExprKind) -> Result<Expr, Issue> {
-        self.next += 1;
-        let expr = Expr::new(self.next - 1, at, kind);
-        if expr.depth > DEPTH_MAX {
-            return Err(too_deep());
-        }
-        Ok(expr)
-    }
-
-    pub(crate) fn call(
-        &mut self,
-        at: usize,
-        function: &str,
-        arguments: Vec<Expr>,
-    ) -> Result<Expr, Issue> {
-        let kind = ExprKind::Call {
-            function: function.to_owned(),
-            target: None,
-            arguments,
-        };
-        self.node(at, kind)
-    }
-
-    /// The same tree with nodes of its own.
-    pub(crate) fn copy(&mut self, expr: &Expr) -> Expr {
-        let mut copy = expr.clone();
-        self.renumber(&mut copy);
-        copy
-    }
-
-    fn renumber(&mut self, expr: &mut Expr) {
-        self.next += 1;
-        expr.id = self.next - 1;
-        match &mut expr.kind {
-            ExprKind::Literal(_) | ExprKind::Ident(_) => {}
-            ExprKind::Message { fields, .. } => {
-                fields
-                    .iter_mut()
-                    .for_each(|one| self.renumber(&mut one.value));
-            }
-            ExprKind::Select { operand, .. } => self.renumber(operand),
-            ExprKind::Call {
-                target, arguments, ..
-            } => {
-                target.iter_mut().for_each(|target| self.renumber(target));
-                arguments.iter_mut().for_each(|one| self.renumber(one));
-            }
-            ExprKind::List(items) => items.iter_mut().for_each(|(_, item)| self.renumber(item)),
-            ExprKind::Map(entries) => entries.iter_mut().for_each(|entry| {
-                self.renumber(&mut entry.key);
-                self.renumber(&mut entry.value);
-            }),
-            ExprKind::Fold(fold) => {
-                self.renumber(&mut fold.range);
-                self.renumber(&mut fold.init);
-                self.renumber(&mut fold.condition);
-                self.renumber(&mut fold.step);
-                self.renumber(&mut fold.result);
-            }
-        }
-    }
-}
-
-fn too_deep() -> Issue {
-    Issue {
-        at: None,
-        message: format!("expression recursion limit exceeded: {DEPTH_MAX}"),
-    }
 }
 
 struct Parser {
