@@ -1,7 +1,12 @@
-//! A small server for tests of clients.
+//! Small servers for tests of clients.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "files of other programs, in a temporary directory"
+)]
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,6 +17,8 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 
@@ -59,5 +66,55 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.accepting.abort();
+    }
+}
+
+/// A webhook that gives the answers of a test, one after another.
+pub(crate) struct Scripted {
+    script: Arc<Script>,
+    server: Server,
+}
+
+#[derive(Default)]
+struct Script {
+    answers: Mutex<Vec<(u16, Value)>>,
+    asked: Mutex<Vec<Value>>,
+}
+
+impl Scripted {
+    pub(crate) async fn start() -> Scripted {
+        let script = Arc::<Script>::default();
+        let shared = Arc::clone(&script);
+        let server = Server::start(move |_, body| {
+            let question = serde_json::from_slice(&body).unwrap();
+            shared.asked.lock().push(question);
+            let (code, answer) = shared.answers.lock().remove(0);
+            let response = Response::builder().status(code);
+            response.body(answer.to_string()).unwrap()
+        })
+        .await;
+        Scripted { script, server }
+    }
+
+    /// A kubeconfig that leads to it.
+    pub(crate) fn kubeconfig(&self, folder: &Path) -> PathBuf {
+        let file = folder.join("webhook.yaml");
+        let text = format!(
+            "clusters:\n- name: c\n  cluster:\n    server: {}/review\ncontexts:\n- name: c\n  context:\n    \
+             cluster: c\ncurrent-context: c\n",
+            self.server.url()
+        );
+        std::fs::write(&file, text).unwrap();
+        file
+    }
+
+    /// The next answer: its status code and its body.
+    pub(crate) fn answers(&self, code: u16, body: Value) {
+        self.script.answers.lock().push((code, body));
+    }
+
+    /// All that it was asked.
+    pub(crate) fn asked(&self) -> Vec<Value> {
+        self.script.asked.lock().clone()
     }
 }

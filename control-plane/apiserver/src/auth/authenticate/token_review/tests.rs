@@ -1,55 +1,19 @@
-#![expect(
-    clippy::disallowed_methods,
-    reason = "files of other programs, in a temporary directory"
-)]
-
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use http::Response;
-use parking_lot::Mutex;
-
 use super::*;
 use crate::webhook::caller::ATTEMPTS;
-use crate::webhook::testing::Server;
+use crate::webhook::testing::Scripted;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A webhook that answers a review with what a test puts here, and what it was asked.
-#[derive(Default)]
-struct Script {
-    answers: Mutex<Vec<(u16, Value)>>,
-    asked: Mutex<Vec<Value>>,
-    times: AtomicUsize,
-}
-
 struct World {
-    script: Arc<Script>,
+    script: Scripted,
     reviewer: Reviewer,
-    _server: Server,
 }
 
 async fn world(version: &str, keep: Duration) -> World {
-    let script = Arc::<Script>::default();
-    let shared = Arc::clone(&script);
-    let server = Server::start(move |_, body| {
-        shared.times.fetch_add(1, Ordering::SeqCst);
-        let review = serde_json::from_slice(&body).unwrap();
-        shared.asked.lock().push(review);
-        let (code, answer) = shared.answers.lock().remove(0);
-        let response = Response::builder().status(code);
-        response.body(answer.to_string()).unwrap()
-    })
-    .await;
+    let script = Scripted::start().await;
     let home = tempfile::tempdir().unwrap();
-    let config_file = home.path().join("webhook.yaml");
-    let text = format!(
-        "clusters:\n- name: c\n  cluster:\n    server: {}/review\ncontexts:\n- name: c\n  context:\n    \
-         cluster: c\ncurrent-context: c\n",
-        server.url()
-    );
-    std::fs::write(&config_file, text).unwrap();
     let options = Options {
-        config_file,
+        config_file: script.kubeconfig(home.path()),
         version: version.to_owned(),
         keep,
     };
@@ -57,7 +21,6 @@ async fn world(version: &str, keep: Duration) -> World {
     World {
         script,
         reviewer: reviewer.unwrap(),
-        _server: server,
     }
 }
 
@@ -65,11 +28,11 @@ impl World {
     fn answers(&self, status: Value) {
         let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview",
             "status": status});
-        self.script.answers.lock().push((200, review));
+        self.script.answers(200, review);
     }
 
     fn times(&self) -> usize {
-        self.script.times.load(Ordering::SeqCst)
+        self.script.asked().len()
     }
 
     async fn find(&self, token: &str) -> Answer {
@@ -95,7 +58,7 @@ async fn a_webhook_says_whose_a_token_is() {
     assert_eq!(user.groups, ["devs"]);
     assert_eq!(user.extra["a/b"], ["c"]);
     assert_eq!(known.audiences, ["api"]);
-    let asked = world.script.asked.lock().pop().unwrap();
+    let asked = &world.script.asked()[0];
     assert_eq!(asked["apiVersion"], "authentication.k8s.io/v1");
     assert_eq!(asked["kind"], "TokenReview");
     assert_eq!(asked["spec"], json!({"token": "t", "audiences": ["api"]}));
@@ -183,16 +146,12 @@ async fn answers_that_cannot_be_believed_are_errors() {
         (503, Value::Null, "currently unable to handle"),
     ] {
         let before = world.times();
-        world.script.answers.lock().push((code, answer));
+        world.script.answers(code, answer);
         let why = world.find("t").await.unwrap_err();
         assert!(why.contains(words), "{why}");
         assert_eq!(world.times(), before + 1, "{words}: not asked again");
     }
-    world
-        .script
-        .answers
-        .lock()
-        .push((200, review("v1beta1", yes)));
+    world.script.answers(200, review("v1beta1", yes));
     assert!(world.find("t").await.unwrap().is_some());
 }
 
@@ -200,13 +159,13 @@ async fn answers_that_cannot_be_believed_are_errors() {
 async fn a_webhook_in_trouble_is_asked_again() {
     let world = world("v1", MINUTE).await;
     for code in [500, 429, 504] {
-        world.script.answers.lock().push((code, Value::Null));
+        world.script.answers(code, Value::Null);
     }
     world.answers(json!({"authenticated": true, "user": {"username": "jane"}}));
     assert!(world.find("t").await.unwrap().is_some());
     assert_eq!(world.times(), 4);
     for _ in 0..ATTEMPTS {
-        world.script.answers.lock().push((500, Value::Null));
+        world.script.answers(500, Value::Null);
     }
     world.find("u").await.unwrap_err();
     assert_eq!(world.times(), 9);

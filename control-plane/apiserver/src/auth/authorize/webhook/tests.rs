@@ -1,55 +1,22 @@
-#![expect(
-    clippy::disallowed_methods,
-    reason = "files of other programs, in a temporary directory"
-)]
-
-use http::Response;
 use machinery::selector::{FieldSelector, LabelSelector};
-use parking_lot::Mutex;
 
 use super::*;
 use crate::auth::User;
-use crate::webhook::testing::Server;
+use crate::webhook::testing::Scripted;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A webhook that answers what a test puts here, and what it was asked.
-#[derive(Default)]
-struct Script {
-    answers: Mutex<Vec<(u16, Value)>>,
-    asked: Mutex<Vec<Value>>,
-}
-
 struct World {
-    script: Arc<Script>,
+    script: Scripted,
     webhook: Webhook,
-    _server: Server,
 }
 
 async fn world(change: impl FnOnce(&mut WebhookOptions)) -> World {
-    let script = Arc::<Script>::default();
-    let shared = Arc::clone(&script);
-    let server = Server::start(move |_, body| {
-        shared
-            .asked
-            .lock()
-            .push(serde_json::from_slice(&body).unwrap());
-        let (code, answer) = shared.answers.lock().remove(0);
-        let response = Response::builder().status(code);
-        response.body(answer.to_string()).unwrap()
-    })
-    .await;
+    let script = Scripted::start().await;
     let home = tempfile::tempdir().unwrap();
-    let kubeconfig = home.path().join("webhook.yaml");
-    let text = format!(
-        "clusters:\n- name: c\n  cluster:\n    server: {}/review\ncontexts:\n- name: c\n  context:\n    \
-         cluster: c\ncurrent-context: c\n",
-        server.url()
-    );
-    std::fs::write(&kubeconfig, text).unwrap();
     let mut options = WebhookOptions {
         name: "w".to_owned(),
-        kubeconfig,
+        kubeconfig: script.kubeconfig(home.path()),
         version: "v1".to_owned(),
         timeout: MINUTE,
         keeps_allowed: true,
@@ -63,7 +30,6 @@ async fn world(change: impl FnOnce(&mut WebhookOptions)) -> World {
     World {
         script,
         webhook: Webhook::pausing(&options, Duration::from_millis(1)).unwrap(),
-        _server: server,
     }
 }
 
@@ -71,11 +37,11 @@ impl World {
     fn answers(&self, status: &Value) {
         let review = json!({"apiVersion": "authorization.k8s.io/v1",
             "kind": "SubjectAccessReview", "status": status});
-        self.script.answers.lock().push((200, review));
+        self.script.answers(200, review);
     }
 
     fn times(&self) -> usize {
-        self.script.asked.lock().len()
+        self.script.asked().len()
     }
 }
 
@@ -115,7 +81,7 @@ async fn a_webhook_allows_denies_or_has_no_opinion() {
     assert_eq!(world.webhook.decide(&asked("a")).await, friend);
     assert_eq!(world.webhook.decide(&asked("b")).await, stranger);
     assert_eq!(world.times(), 4);
-    let first = &world.script.asked.lock()[0];
+    let first = &world.script.asked()[0];
     assert_eq!(first["apiVersion"], "authorization.k8s.io/v1");
     assert_eq!(
         first["spec"],
@@ -144,8 +110,7 @@ async fn what_is_not_kept_is_asked_again() {
 async fn a_webhook_that_fails_denies_if_it_says_so() {
     for denies in [false, true] {
         let world = world(|options| options.denies_on_error = denies).await;
-        let answer = (400, json!({"any": "thing"}));
-        world.script.answers.lock().push(answer);
+        world.script.answers(400, json!({"any": "thing"}));
         let decision = world.webhook.decide(&asked("a")).await;
         assert_eq!((decision.allowed, decision.denied), (false, denies));
         let why = "the server rejected our request for an unknown reason";
@@ -199,14 +164,14 @@ async fn selectors_and_older_reviews_are_sent_as_kubernetes_sends_them() {
     let world = world(|options| options.version = "v1beta1".to_owned()).await;
     let review = json!({"apiVersion": "authorization.k8s.io/v1beta1",
         "kind": "SubjectAccessReview", "status": {"allowed": true}});
-    world.script.answers.lock().push((200, review));
+    world.script.answers(200, review);
     let asked = Attributes {
         fields: FieldSelector::parse("spec.nodeName=n,metadata.name!=x").unwrap(),
         labels: LabelSelector::parse("app in (a,b),!c").unwrap(),
         ..asked("")
     };
     assert!(world.webhook.decide(&asked).await.allowed);
-    let spec = &world.script.asked.lock()[0]["spec"];
+    let spec = &world.script.asked()[0]["spec"];
     assert_eq!(spec["group"], json!(["devs"]));
     assert_eq!(
         spec["resourceAttributes"]["fieldSelector"]["requirements"][0],
