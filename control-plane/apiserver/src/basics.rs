@@ -5,6 +5,7 @@ pub(crate) mod changing_file;
 pub(crate) mod cidr;
 pub(crate) mod clock;
 pub(crate) mod config_file;
+pub(crate) mod hashed;
 pub(crate) mod metrics;
 pub(crate) mod pkcs10;
 pub(crate) mod prefixed_path;

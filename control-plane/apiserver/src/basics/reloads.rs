@@ -1,10 +1,7 @@
 //! What is counted when a configuration file is read again, under Kubernetes' names.
 
-use std::sync::LazyLock;
-
-use aws_lc_rs::digest::{SHA256, digest};
-
 use super::clock;
+use super::hashed::{SERVER, hash};
 use super::metrics::Family;
 
 /// The counters of one kind of file.
@@ -83,15 +80,6 @@ pub(crate) static ENCRYPTION: Reloads = Reloads {
 /// All of them.
 pub(crate) static ALL: [&Reloads; 3] = [&AUTHENTICATION, &AUTHORIZATION, &ENCRYPTION];
 
-/// The hash of the name of this server.
-static SERVER: LazyLock<String> = LazyLock::new(|| {
-    let machine = rustix::system::uname();
-    hash(&format!(
-        "apiserver-{}",
-        machine.nodename().to_string_lossy()
-    ))
-});
-
 impl Reloads {
     /// Notes the file that is in use.
     pub(crate) fn uses(&self, text: &str) {
@@ -120,14 +108,4 @@ impl Reloads {
             family.write(out);
         }
     }
-}
-
-fn hash(text: &str) -> String {
-    let digest = digest(&SHA256, text.as_bytes());
-    let hex: String = digest
-        .as_ref()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    format!("sha256:{hex}")
 }

@@ -23,9 +23,9 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::cipher::random;
-use super::config;
 use super::provider::{Sealer, Work};
 use super::signals::Signals;
+use super::{config, metrics};
 use contract::{Plugin, StatusResponse};
 use envelope::Envelope;
 use seed::{SEED_BYTES, Source};
@@ -99,7 +99,7 @@ impl Kms {
         let inner = Arc::new(Inner {
             prefix: format!("k8s:enc:kms:v2:{}:", config.name),
             name: config.name.clone(),
-            plugin: Plugin::at(&config.socket, config.timeout),
+            plugin: Plugin::at(&config.name, &config.socket, config.timeout),
             pace,
             current: RwLock::new(None),
             sources: Mutex::default(),
@@ -154,6 +154,7 @@ impl Inner {
             data: current.source.seal(key, value)?,
             ..current.envelope
         };
+        metrics::key_used(metrics::TO_STORAGE, &self.name, &envelope.key_id);
         Ok(envelope.encode_to_vec())
     }
 
@@ -165,8 +166,10 @@ impl Inner {
             let now = &current.envelope;
             (&envelope.key_id, envelope.source_type) != (&now.key_id, now.source_type)
         });
+        let key_id = envelope.key_id.clone();
         let source = self.source(envelope).await;
         let source = source.inspect_err(|_| self.has_failed.store(true, Ordering::Release))?;
+        metrics::key_used(metrics::FROM_STORAGE, &self.name, &key_id);
         Ok((source.open(key, &data)?, stale))
     }
 
@@ -222,6 +225,7 @@ impl Inner {
             sources.clear();
         }
         sources.insert(id, known);
+        metrics::sources(&self.name, sources.len());
     }
 
     async fn poll(self: Arc<Inner>) {
@@ -250,6 +254,7 @@ impl Inner {
             // What could not be opened is tried again.
             let mut sources = self.sources.lock();
             sources.retain(|_, known| matches!(known, Known::Opened(_)));
+            metrics::sources(&self.name, sources.len());
             drop(sources);
             self.signals.retry();
         }
@@ -276,8 +281,14 @@ impl Inner {
             problems.push(format!("expected KMSv2 API version v2, got {version}"));
         }
         match envelope::check_key_id(&key_id) {
-            Ok(()) => problems.extend(self.rotate(&key_id).await.err()),
-            Err(why) => problems.push(format!("got invalid KMSv2 KeyID: {why}")),
+            Ok(()) => {
+                metrics::key_of_status(name, &key_id);
+                problems.extend(self.rotate(&key_id).await.err());
+            }
+            Err(why) => {
+                metrics::invalid_key_of_status(name, &key_id);
+                problems.push(format!("got invalid KMSv2 KeyID: {why}"));
+            }
         }
         if problems.is_empty() {
             return Ok(());

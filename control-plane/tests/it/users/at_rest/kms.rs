@@ -117,4 +117,29 @@ fn a_plugin_encrypts_the_keys_of_values() {
     let verbose = sealed.get("/readyz?verbose");
     assert!(contains(&verbose.body, "[-]kms-providers failed"));
     assert_password(&sealed.get(&format!("{SECRETS}/a")).expect(200));
+    assert_metrics(&sealed);
+}
+
+/// What this server did since its last start.
+fn assert_metrics(sealed: &Sealed) {
+    // The hash of the key that the plugin calls "second".
+    let second = "sha256:16367aacb67a4a017c8da8ab95682ccb390863780f7114dda0a0e0c55644c7c4";
+    let metrics = String::from_utf8(sealed.get("/metrics").body).unwrap();
+    let of_calls = "kms_operations_latency_seconds_count{provider_name=\"plug\",method_name=";
+    for (name, labels) in [
+        (
+            "key_id_hash_total{transformation_type=\"from_storage\",provider_name=\"plug\",key_id_hash=",
+            second,
+        ),
+        (
+            "key_id_hash_status_last_timestamp_seconds{provider_name=\"plug\",key_id_hash=",
+            second,
+        ),
+        ("dek_source_cache_size{provider_name=", "plug"),
+        (of_calls, "/v2.KeyManagementService/Status"),
+        (of_calls, "/v2.KeyManagementService/Decrypt"),
+    ] {
+        let sample = format!("\napiserver_envelope_encryption_{name}\"{labels}\"");
+        assert!(metrics.contains(&sample), "{sample}: {metrics}");
+    }
 }

@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
+use tokio::time::Instant;
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{IntoRequest as _, Status};
+use tonic::{Code, IntoRequest as _, Status};
 use tonic_prost::ProstCodec;
 
 use crate::storage::at_rest::cipher::random;
+use crate::storage::at_rest::metrics;
 
 const STATUS: &str = "/v2.KeyManagementService/Status";
 const ENCRYPT: &str = "/v2.KeyManagementService/Encrypt";
@@ -72,13 +74,15 @@ pub(super) struct EncryptResponse {
 
 /// A plugin. It is connected to when it is first called, and again after failures.
 pub(super) struct Plugin {
+    /// The name of its provider.
+    provider: String,
     channel: Channel,
     timeout: Duration,
 }
 
 impl Plugin {
     /// The plugin at a socket; one whose path begins with `@` is in the abstract namespace.
-    pub(super) fn at(socket: &str, timeout: Duration) -> Plugin {
+    pub(super) fn at(provider: &str, socket: &str, timeout: Duration) -> Plugin {
         let path = match socket.strip_prefix('@') {
             Some(name) => format!("\0{name}"),
             None => socket.to_owned(),
@@ -89,6 +93,7 @@ impl Plugin {
         });
         let endpoint = Endpoint::from_static("http://localhost");
         Plugin {
+            provider: provider.to_owned(),
             channel: endpoint.connect_with_connector_lazy(connect),
             timeout,
         }
@@ -132,7 +137,14 @@ impl Plugin {
             let codec = ProstCodec::default();
             grpc.unary(request.into_request(), method, codec).await
         };
+        let began = Instant::now();
         let answered = tokio::time::timeout(self.timeout, exchange).await;
+        let code = match &answered {
+            Ok(Ok(_)) => Code::Ok,
+            Ok(Err(status)) => status.code(),
+            Err(_) => Code::DeadlineExceeded,
+        };
+        metrics::called(&self.provider, method, name(code), began.elapsed());
         let response = answered
             .map_err(|_| format!("no answer within {:?}", self.timeout))?
             .map_err(|status| {
@@ -140,9 +152,32 @@ impl Plugin {
                     Some(source) => chain(source),
                     None => status.message().to_owned(),
                 };
-                format!("rpc error: code = {:?} desc = {why}", status.code())
+                format!("rpc error: code = {} desc = {why}", name(status.code()))
             })?;
         Ok(response.into_inner())
+    }
+}
+
+/// What gRPC for Go calls a code.
+fn name(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "Canceled",
+        Code::Unknown => "Unknown",
+        Code::InvalidArgument => "InvalidArgument",
+        Code::DeadlineExceeded => "DeadlineExceeded",
+        Code::NotFound => "NotFound",
+        Code::AlreadyExists => "AlreadyExists",
+        Code::PermissionDenied => "PermissionDenied",
+        Code::ResourceExhausted => "ResourceExhausted",
+        Code::FailedPrecondition => "FailedPrecondition",
+        Code::Aborted => "Aborted",
+        Code::OutOfRange => "OutOfRange",
+        Code::Unimplemented => "Unimplemented",
+        Code::Internal => "Internal",
+        Code::Unavailable => "Unavailable",
+        Code::DataLoss => "DataLoss",
+        Code::Unauthenticated => "Unauthenticated",
     }
 }
 
