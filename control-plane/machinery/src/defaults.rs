@@ -149,6 +149,13 @@ fn default(object: &mut Value, key: &str, value: impl Into<Value>) {
     }
 }
 
+/// Sets a field that is missing. An empty string stays: Go's type of the field is a pointer.
+fn default_absent(object: &mut Value, key: &str, value: impl Into<Value>) {
+    if !has(object, key) {
+        map_mut(object).insert(key.to_owned(), value.into());
+    }
+}
+
 /// Sets a field of the map at a path; missing maps are created.
 fn default_at(object: &mut Value, path: &[&str], key: &str, value: impl Into<Value>) {
     default(made(object, path), key, value);

@@ -259,6 +259,22 @@ impl Field {
     pub fn message(&self) -> Option<&'static Message> {
         self.kind.message()
     }
+
+    /// True if Go shows a missing value of this field as null.
+    pub(crate) fn reads_null(&self) -> bool {
+        let is_time = matches!(self.kind, Type::Time | Type::MicroTime);
+        if is_time && !self.pointer {
+            // A struct is never empty.
+            return !self.omit_zero;
+        }
+        let nil = self.pointer
+            || match &self.kind {
+                Type::List(_) | Type::Map(_) | Type::Bytes => true,
+                Type::Message(id) => id.get().list,
+                _ => false,
+            };
+        nil && !self.omit_empty && !self.omit_zero
+    }
 }
 
 impl Type {

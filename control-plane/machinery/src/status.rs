@@ -418,6 +418,11 @@ impl Cause {
         }
     }
 
+    /// Like `invalid`, about several fields, so that no value is shown.
+    pub fn invalid_together(field: &str, why: &str) -> Cause {
+        Cause::invalid_shown(field, why, "")
+    }
+
     /// A required value is missing; `why` may be empty.
     pub fn required(field: &str, why: &str) -> Cause {
         Cause {

@@ -87,10 +87,23 @@ pub fn prune(value: &Value, message: &'static Message) -> Result<Decoded, Error>
 /// from a missing one.
 pub fn as_stored(value: &Value, message: &'static Message) -> Result<Decoded, Error> {
     let mut decoded = prune(value, message)?;
-    if let Value::Object(map) = &mut decoded.object {
+    forget_empty(&mut decoded.object, message);
+    Ok(decoded)
+}
+
+/// Removes empty lists and maps from an object of this message, as Go's store does.
+pub fn forget_empty(object: &mut Value, message: &'static Message) {
+    if let Value::Object(map) = object {
         zero::forget_empty(message, map);
     }
-    Ok(decoded)
+}
+
+/// Adds the nulls that Go writes for missing values of this message. Nobody reads them, but people
+/// see them.
+pub fn show_nulls(object: &mut Value, message: &'static Message) {
+    if let Value::Object(map) = object {
+        zero::show_nulls(message, map);
+    }
 }
 
 /// `strict decoding error: a, b`, the error of `fieldValidation=Strict`.

@@ -114,6 +114,14 @@ impl Schema {
         defaults::drop_nulls(&self.root, object);
     }
 
+    /// The formats in a document, valid or not, that are not checked: nobody knows them for values of
+    /// their type.
+    pub fn unrecognized_formats(document: &Value) -> Vec<String> {
+        let mut found = Vec::new();
+        node::format::unrecognized(document, DEPTH_MAX, &mut found);
+        found
+    }
+
     /// The paths of the fields that [`Schema::prune`] would remove.
     pub fn unknown(&self, object: &Value) -> Vec<String> {
         self.prune(&mut object.clone())

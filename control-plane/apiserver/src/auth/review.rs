@@ -114,6 +114,7 @@ fn access_causes(kind: &str, review: &Value, of_self: bool) -> Vec<Cause> {
         causes.push(Cause::invalid("spec.user", &"".into(), why));
     }
     causes.extend(selectors::causes(review));
+    causes.extend(not_empty(kind, review));
     if kind == "LocalSubjectAccessReview" {
         let asked = text(review, "resourceAttributes", "namespace");
         if resource && asked != object::namespace(review) {
@@ -132,6 +133,19 @@ fn access_causes(kind: &str, review: &Value, of_self: bool) -> Vec<Cause> {
         }
     }
     causes
+}
+
+/// A review is no object with a name; a local one is in a namespace.
+fn not_empty(kind: &str, review: &Value) -> Option<Cause> {
+    let mut metadata = object::metadata(review)?.clone();
+    metadata.remove("managedFields");
+    let mut why = "must be empty";
+    if kind == "LocalSubjectAccessReview" {
+        metadata.remove("namespace");
+        why = "must be empty except for namespace";
+    }
+    let shown = Value::Object(metadata.clone());
+    (!metadata.is_empty()).then(|| Cause::invalid("metadata", &shown, why))
 }
 
 /// Fills in the decision, and which selectors it did not depend on.
@@ -193,9 +207,9 @@ pub fn rules_answer(mut review: Value, rules: &[Rule], error: Option<String>) ->
     review
 }
 
-/// Fills in the requester.
+/// Fills in the requester. Nothing of the request comes back.
 pub fn myself(mut review: Value, user: &User, now: Timestamp) -> Value {
-    object::metadata_mut(&mut review).insert("creationTimestamp".into(), now.to_seconds().into());
+    review["metadata"] = json!({ "creationTimestamp": now.to_seconds() });
     review["status"] = json!({ "userInfo": user_info(user) });
     review
 }

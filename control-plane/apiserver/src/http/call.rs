@@ -14,7 +14,7 @@ use crate::admission::Warnings;
 use crate::audit::Record;
 use crate::auth::User;
 use crate::http::answer::list::{self, Listing};
-use crate::http::answer::media::{self, Accept};
+use crate::http::answer::media::{self, Accept, Form};
 use crate::http::answer::reply::{self, Include, ListMeta, Shown};
 use crate::http::answer::watch::Watching;
 use crate::http::api::Api;
@@ -54,10 +54,18 @@ impl<'a> Call<'a> {
         if !self.target.subresource.is_empty() {
             return subresource::answer(self, verb, body).await;
         }
-        if verb == "create" && !self.target.name.is_empty() || !self.target.resource.takes(verb) {
+        let stored = self.target.resource.storage.is_some();
+        if verb == "create" && !self.target.name.is_empty() {
+            // What is only answered has no objects that a path could name.
+            return Err(match stored {
+                true => Status::method_not_allowed(),
+                false => Status::unknown_path(),
+            });
+        }
+        if !self.target.resource.takes(verb) {
             return Err(Status::method_not_allowed());
         }
-        if self.target.resource.storage.is_none() {
+        if !stored {
             return match verb {
                 "create" => self.review(body).await,
                 "list" => self.show_list(Vec::new(), &ListMeta::default()).await,
@@ -160,6 +168,16 @@ impl<'a> Call<'a> {
         } = self.target;
         let version = match list::version(self.query.text("resourceVersion")) {
             Ok(version) => version,
+            // Kinds without a cache are read from the store, which says it in other words.
+            Err(error)
+                if resource
+                    .storage
+                    .as_ref()
+                    .is_some_and(|one| strategy::expires(one)) =>
+            {
+                let why = format!("invalid resource version: {}", error.message);
+                return Err(Status::bad_request(why));
+            }
             Err(error) => return Err(Status::new(500, "", error.message)),
         };
         // The store is up to date, but the requested revision may be in the future.
@@ -207,6 +225,14 @@ impl<'a> Call<'a> {
         let shown = self.shown()?;
         if shown.needs_version() {
             entries = views::of_all(&shown.resource, entries).await?;
+        }
+        let rows_by = strategy::of(&shown.resource).rows_by;
+        if shown.accept.form == Form::Table && !rows_by.is_empty() {
+            let number = |entry: &Arc<Stored>| {
+                let object = entry.decode().unwrap_or_default();
+                object::integer(&object, rows_by).unwrap_or(0)
+            };
+            entries.sort_by_cached_key(number);
         }
         let body = shown.list(&entries, meta)?;
         Ok(reply::bytes(
@@ -275,9 +301,6 @@ impl<'a> Call<'a> {
         self.warnings.add(decoded.warnings);
         self.warnings.add(strategy.warnings_of(&decoded.object));
         let entry = self.writer(asked.dry).create(decoded.object).await?;
-        self.warnings
-            .add((strategy.warnings_on_create)(&entry.object));
-        self.warnings.add((strategy.warnings)(&entry.object));
         self.show(StatusCode::CREATED, &entry).await
     }
 
@@ -298,11 +321,6 @@ impl<'a> Call<'a> {
         let (edited, _) = writer
             .update(&self.target.name, subresource, change)
             .await?;
-        if subresource.is_empty() {
-            let strategy = strategy::of(&self.target.resource);
-            self.warnings
-                .add((strategy.warnings)(&edited.entry_ref().object));
-        }
         self.show_edited(edited).await
     }
 
@@ -323,7 +341,6 @@ impl<'a> Call<'a> {
             let strategy = strategy::of(&self.target.resource);
             let object = &edited.entry_ref().object;
             self.warnings.add(strategy.warnings_of(object));
-            self.warnings.add((strategy.warnings)(object));
         }
         self.show_edited(edited).await
     }
@@ -340,7 +357,9 @@ impl<'a> Call<'a> {
                 .deprecated
                 .map(Into::into),
         };
-        let mut warnings: Vec<String> = deprecated.into_iter().collect();
+        // A request that no handler takes never gets as far as this warning.
+        let handled = !answer.as_ref().is_err_and(|error| error.code == 405);
+        let mut warnings: Vec<String> = deprecated.filter(|_| handled).into_iter().collect();
         warnings.extend(self.warnings.take());
         let mut response = match answer {
             Ok(response) => response,
@@ -384,6 +403,7 @@ impl<'a> Call<'a> {
 
     async fn delete(&self, body: Bytes) -> Result<Response<Body>, Status> {
         let options = self.delete_options(body).await?;
+        self.warn_of_dependents(&options);
         let dry = options.dry || self.options()?.dry;
         let edited = self.writer(dry).delete(&self.target.name, options).await?;
         let kind = &self.target.resource.kind;
@@ -400,6 +420,14 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// Warns of what becomes of the dependents if the client does not say it.
+    fn warn_of_dependents(&self, options: &Options) {
+        if options.propagation.is_none() {
+            let warning = strategy::of(&self.target.resource).warning_on_delete;
+            self.warnings.add(warning.map(str::to_owned));
+        }
+    }
+
     async fn delete_collection(&self, body: Bytes) -> Result<Response<Body>, Status> {
         let options = self.delete_options(body).await?;
         let Target {
@@ -408,6 +436,7 @@ impl<'a> Call<'a> {
             ..
         } = self.target;
         let listing = Listing::read(resource, namespace, self.query)?;
+        self.warn_of_dependents(&options);
         let listing = listing.shown_as(&self.shown()?);
         let (entries, meta) = listing.run(self.api, resource).await?;
         let dry = options.dry || self.options()?.dry;
@@ -433,6 +462,7 @@ impl<'a> Call<'a> {
         Accept::negotiate(self.headers, false)?;
         let validation = self.options()?.validation;
         let decoded = self.object(body, validation).await?;
+        self.warnings.add(decoded.warnings);
         let answer = self.writer(false).review(decoded.object).await?;
         self.value(StatusCode::CREATED, &answer)
     }

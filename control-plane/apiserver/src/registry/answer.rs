@@ -7,11 +7,14 @@ use crate::admission::CREATE;
 use crate::auth::notes::Notes;
 use crate::auth::user::ISSUED_CREDENTIAL_ID;
 use crate::basics::clock;
+use crate::registry::lifecycle;
 use crate::registry::verbs::write::Writer;
 
 impl Writer<'_> {
     /// Answers a review: a kind that can only be created and is never stored.
     pub(crate) async fn review(&self, mut object: Value) -> Result<Value, Status> {
+        lifecycle::match_namespace(&self.resource, self.namespace, &mut object)?;
+        lifecycle::forget_identity(&mut object);
         self.admit_body("", "", &mut object).await?;
         let registry = self.registry;
         let kind = &self.resource.kind;

@@ -86,6 +86,7 @@ pub(crate) fn created(resource: &Resource, object: &mut Value) {
     if resource.has_status() && !strategy.keeps_status_on_create {
         map_mut(object).insert("status".into(), json!({}));
     }
+    strategy.drop_disabled(None, object);
     (strategy.prepare_for_create)(object);
     prune(resource, object);
 }
@@ -117,11 +118,22 @@ pub(crate) fn prune(resource: &Resource, object: &mut Value) {
     }
 }
 
+/// Forgets empty lists and maps, as storing does. Objects that are stored as text keep them.
+pub(crate) fn forget_empty(resource: &Resource, object: &mut Value) {
+    let text = resource.storage.as_ref().is_none_or(|one| one.json);
+    if !text {
+        strict::forget_empty(object, resource.kind.message());
+    }
+}
+
 /// Restores what the request may not change. `subresource` is empty, or the subresource through
 /// which the object is written.
 pub(crate) fn updated(resource: &Resource, subresource: &str, old: &Value, new: &mut Value) {
     keep_metadata(old, new);
     let strategy = strategy::of(resource);
+    // Counts what the client wrote, not what becomes of it.
+    let counts_before = strategy.generation == Generation::OfLabels
+        && (object::labels(old) != object::labels(new) || differs_in_substance(old, new));
     match strategy.prepare_subresource(subresource) {
         Some(prepare) => prepare(old, new),
         None if subresource == "status" => {
@@ -132,12 +144,13 @@ pub(crate) fn updated(resource: &Resource, subresource: &str, old: &Value, new: 
             if resource.has_status() {
                 keep(old, new, "status");
             }
+            strategy.drop_disabled(Some(old), new);
             (strategy.prepare_for_update)(old, new);
         }
     }
     let counts = match strategy.generation {
         Generation::Never | Generation::OfCreation => false,
-        Generation::OfAll => counted(old) != counted(new),
+        Generation::OfLabels => counts_before,
         Generation::OfSpec | Generation::OfUpdates => differs_in_substance(old, new),
         Generation::OfSpecAndAnnotations => {
             annotations(old) != annotations(new) || differs_in_substance(old, new)
@@ -159,7 +172,8 @@ fn status_updated(resource: &Resource, old: &Value, new: &mut Value) {
         result["status"] = status.clone();
     }
     let mut metadata = new.get("metadata").cloned().unwrap_or_default();
-    let labels = !resource.kind.group().is_empty();
+    let writes_labels = strategy::of(resource).labels_with_status;
+    let labels = !(writes_labels || resource.kind.group().is_empty());
     for (key, kept) in [("ownerReferences", true), ("labels", labels)] {
         if !kept {
             continue;
@@ -182,11 +196,13 @@ fn keep_metadata(old: &Value, new: &mut Value) {
         "uid",
         "creationTimestamp",
         "generation",
-        "deletionTimestamp",
         "namespace",
         "generateName",
     ];
-    // One that differs is refused.
+    // Deletion is not taken back; marking an object for it here is refused, and so is another grace.
+    if let Some(value) = old.get("deletionTimestamp") {
+        new.insert("deletionTimestamp".into(), value.clone());
+    }
     let grace = "deletionGracePeriodSeconds";
     if let Some(value) = old.get(grace)
         && !new.contains_key(grace)
@@ -208,15 +224,6 @@ pub(crate) fn keep(old: &Value, new: &mut Value, key: &str) {
         Some(value) => map_mut(new).insert(key.into(), value.clone()),
         None => map_mut(new).remove(key),
     };
-}
-
-/// An object without what the server writes into it at each change.
-fn counted(object: &Value) -> Value {
-    let mut counted = object.clone();
-    for key in ["generation", "managedFields", "resourceVersion"] {
-        object::remove(&mut counted, &["metadata", key]);
-    }
-    counted
 }
 
 /// The annotations; `None` if they are empty.

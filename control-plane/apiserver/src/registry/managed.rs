@@ -16,6 +16,7 @@ use crate::auth::Attributes;
 use crate::basics::clock;
 use crate::registry::options::Validation;
 use crate::registry::strategy;
+use crate::registry::verbs::patch::as_restored;
 use crate::registry::verbs::write::Writer;
 use crate::resources::catalogue::Resource;
 use crate::resources::convert;
@@ -289,8 +290,15 @@ impl Writer<'_> {
             .await
             .map_err(refused)?;
         let warnings = config.judge()?;
-        let decoded = strict::prune(&applied, kind.message())
-            .map_err(|strict::Error(why)| Status::new(500, "", why))?;
+        let decoded = strict::prune(&applied, kind.message()).map_err(|strict::Error(why)| {
+            let version = format!("{}/{}, Kind={}", kind.group(), kind.version(), kind.kind());
+            let sent = &config.document;
+            let (namespace, name) = (object::namespace(sent), object::name(sent));
+            let why = as_restored(&why).unwrap_or(why);
+            Status::new(500, "", format!(
+                "failed to convert new object ({namespace}/{name}; {version}) to proper version: unable to convert unstructured object to {version}: {why}"
+            ))
+        })?;
         Ok((decoded.object, warnings))
     }
 

@@ -3,6 +3,7 @@
 pub(crate) mod cluster;
 pub(crate) mod config;
 pub(crate) mod pod;
+pub(crate) mod storage;
 pub(crate) mod workload;
 
 use machinery::object;
@@ -17,11 +18,16 @@ pub(crate) const NAME_LATER: &str = "Name*";
 /// What is shown for nothing.
 const NONE: &str = "<none>";
 const UNKNOWN: &str = "<unknown>";
+const UNSET: &str = "<unset>";
+/// How Go writes a time that is not set.
+const ZERO_TIME: &str = "0001-01-01T00:00:00Z";
 
 /// The columns of a kind and the cells of an object; its name comes before them, unless it is among
 /// them.
 pub(crate) struct Layout {
-    /// A star marks columns that only wide output shows, a hash numbers.
+    /// A star marks columns that only wide output shows; a hash numbers, a question mark what is
+    /// true or false, an at sign
+    /// times, an equals sign names.
     pub(crate) columns: &'static [&'static str],
     pub(crate) cells: fn(&Value) -> Vec<Cell>,
 }
@@ -32,10 +38,19 @@ pub(crate) const DEFAULT: Layout = Layout {
     cells: |object| vec![age(object)],
 };
 
+/// The layout of a resource that Kubernetes has no printer for.
+pub(crate) const CREATED_AT: Layout = Layout {
+    columns: &["Created At@"],
+    cells: |object| vec![created_at(object)],
+};
+
 impl Layout {
-    /// Some kinds have their name elsewhere: what an event is called tells nobody anything.
+    /// Some kinds have their name elsewhere: what an event is called tells nobody anything. Others
+    /// show more with it.
     pub(crate) fn begins_with_name(&self) -> bool {
-        !self.columns.contains(&NAME_LATER)
+        ![NAME, NAME_LATER]
+            .iter()
+            .any(|name| self.columns.contains(name))
     }
 
     /// All cells of an object, the name included.
@@ -50,6 +65,28 @@ impl Layout {
 /// How old an object is, such as `5m`.
 fn age(object: &Value) -> Cell {
     since(object::creation_timestamp(object))
+}
+
+/// When an object was made; Go's zero time for one that never was.
+fn created_at(object: &Value) -> Cell {
+    text_or(object, &["metadata", "creationTimestamp"], ZERO_TIME)
+}
+
+/// The name, and whether an annotation makes the object the default of its kind.
+fn name_of_default(object: &Value, annotations: &[&str]) -> Cell {
+    let name = object::name(object);
+    let set = |key: &&str| object::text(object, &["metadata", "annotations", key]) == "true";
+    if annotations.iter().any(set) {
+        format!("{name} (default)").into()
+    } else {
+        name.into()
+    }
+}
+
+/// Whether a field is true; it is `missing` without one.
+fn flag_or(object: &Value, path: &[&str], missing: bool) -> bool {
+    let flag = object::at(object, path).and_then(Value::as_bool);
+    flag.unwrap_or(missing)
 }
 
 /// How long ago a time was.
@@ -98,12 +135,17 @@ fn containers(object: &Value, path: &[&str]) -> [Cell; 2] {
 
 /// A label selector as text.
 fn selector(object: &Value, path: &[&str]) -> Cell {
+    selector_or(object, path, NONE)
+}
+
+/// The same, with another text for a selector without conditions.
+fn selector_or(object: &Value, path: &[&str], none: &str) -> Cell {
     let Some(found) = object::at(object, path) else {
-        return NONE.into();
+        return none.into();
     };
     match machinery::selector::LabelSelector::from_object(found) {
         Ok(selector) if !selector.is_empty() => selector.to_string().into(),
-        _ => NONE.into(),
+        _ => none.into(),
     }
 }
 

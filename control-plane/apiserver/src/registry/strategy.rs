@@ -5,15 +5,19 @@
 //! a name. A resource without a row has [`DEFAULT`], so that a kind of another group that is
 //! called like one of ours is not taken for it.
 
+mod claim;
 mod cluster;
 mod core_group;
 mod custom;
 mod devices;
+mod disabled;
 mod job;
 mod namespace;
 mod pod;
+mod slice;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod volume;
 mod warnings;
 mod workload;
@@ -22,6 +26,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use machinery::apply::Reset;
+use machinery::object;
 use machinery::schema::{self, Kind};
 use serde_json::Value;
 
@@ -48,6 +53,8 @@ pub(crate) struct Strategy {
     pub(crate) selectable: &'static [fields::Row],
     /// What tables show.
     pub(crate) columns: &'static Layout,
+    /// The number that the rows of tables are sorted by; empty for their usual order.
+    pub(crate) rows_by: &'static [&'static str],
     /// When `metadata.generation` counts.
     pub(crate) generation: Generation,
     /// A new object may bring its status along.
@@ -62,6 +69,8 @@ pub(crate) struct Strategy {
     pub(crate) deletion: Deletion,
     /// A deletion that says nothing of its dependents leaves them alone.
     pub(crate) orphans_dependents: bool,
+    /// Nothing depends on the objects, so a deletion never waits for dependents.
+    pub(crate) has_no_dependents: bool,
     /// Objects are kept for an hour only.
     pub(crate) expires: bool,
     /// Objects get addresses and ports.
@@ -70,6 +79,10 @@ pub(crate) struct Strategy {
     pub(crate) binds_pods: bool,
     /// The selector is a plain map of labels.
     pub(crate) has_plain_selector: bool,
+    /// Where the spec of a pod is in an object; empty if it has none.
+    pub(crate) pod_spec: &'static [&'static str],
+    /// An update of the status may change the labels.
+    pub(crate) labels_with_status: bool,
     /// What a new object gets besides identity and times.
     pub(crate) prepare_for_create: fn(&mut Value),
     /// Writes into a new object who sends it.
@@ -88,13 +101,18 @@ pub(crate) struct Strategy {
     pub(crate) rules: Rules,
     /// What every response warns of: the kind is deprecated.
     pub(crate) deprecated: Option<&'static str>,
-    /// What to warn of when an object is created, though it keeps the rules.
-    pub(crate) warnings_on_create: fn(&Value) -> Option<String>,
     /// What is decided about a request depends on the objects, so the next request after a write
     /// has to be served with what was written.
     pub(crate) decides_about_requests: bool,
-    /// What to warn of when an object is created or changed, though it keeps the rules.
-    pub(crate) warnings: fn(&Value) -> Vec<String>,
+    /// What to warn of when an object is created or changed, though it keeps the rules, given the old
+    /// state of one that is changed.
+    pub(crate) warnings: fn(Option<&Value>, &Value) -> Vec<String>,
+    /// What to warn of when a deletion says nothing of the dependents.
+    pub(crate) warning_on_delete: Option<&'static str>,
+    /// Annotations that a conversion makes, so that metadata alone does not have them.
+    pub(crate) annotations_of_whole: &'static [&'static str],
+    /// What Kubernetes' conversion writes into an object without content, such as a bookmark's.
+    pub(crate) complete_empty: fn(&mut Value),
     /// What an object is stored without.
     pub(crate) without_effect: fn(&Value) -> Option<&'static str>,
     /// How a field selector is refused that names an unknown field.
@@ -140,8 +158,8 @@ pub(crate) enum Generation {
     OfSpec,
     /// The same, but a new object has none.
     OfUpdates,
-    /// When anything changes, labels included.
-    OfAll,
+    /// When labels change, too.
+    OfLabels,
     /// When annotations change, too: others inherit them.
     OfSpecAndAnnotations,
     /// When anything but metadata changes, the status included.
@@ -180,6 +198,7 @@ pub(crate) const DEFAULT: Strategy = Strategy {
     conversions: &[],
     selectable: &[],
     columns: &printers::DEFAULT,
+    rows_by: &[],
     generation: Generation::Never,
     keeps_status_on_create: false,
     allow_create_on_update: false,
@@ -187,10 +206,13 @@ pub(crate) const DEFAULT: Strategy = Strategy {
     returns_deleted_object: false,
     deletion: Deletion::AtOnce,
     orphans_dependents: false,
+    has_no_dependents: false,
     expires: false,
     allocates: false,
     binds_pods: false,
     has_plain_selector: false,
+    pod_spec: &[],
+    labels_with_status: false,
     prepare_for_create: |_| {},
     set_requester: |_, _| {},
     prepare_for_update: |_, _| {},
@@ -200,8 +222,10 @@ pub(crate) const DEFAULT: Strategy = Strategy {
     subresources: &[],
     rules: Rules::DEFAULT,
     deprecated: None,
-    warnings_on_create: |_| None,
-    warnings: |_| Vec::new(),
+    warnings: |_, _| Vec::new(),
+    warning_on_delete: None,
+    annotations_of_whole: &[],
+    complete_empty: |_| {},
     decides_about_requests: false,
     without_effect: |_| None,
     unknown_field: UnknownField::MetadataAlone,
@@ -311,6 +335,18 @@ impl Strategy {
             None if subresource == "status" => Reset::of(&[&["spec"]]),
             None if subresource.is_empty() && resource.has_status() => Reset::of(&[&["status"]]),
             None => Reset::of(&[]),
+        }
+    }
+
+    /// Drops what a write may not set as long as its feature is off.
+    pub(crate) fn drop_disabled(&self, old: Option<&Value>, new: &mut Value) {
+        if self.pod_spec.is_empty() {
+            return;
+        }
+        let before = old.and_then(|old| object::at(old, self.pod_spec));
+        let place = format!("/{}", self.pod_spec.join("/"));
+        if let Some(spec) = new.pointer_mut(&place).filter(|spec| spec.is_object()) {
+            disabled::drop_from(before, spec);
         }
     }
 

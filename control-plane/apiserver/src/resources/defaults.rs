@@ -1,5 +1,7 @@
 //! Defaults of objects, in whichever version they are.
 
+mod whole_pod;
+
 use std::sync::Arc;
 
 use machinery::defaults;
@@ -20,6 +22,9 @@ pub(crate) fn set_defaults(resource: &Resource, object: &mut Value) {
     }
     if convert::is_same(resource) {
         defaults::apply(resource.kind.group(), resource.kind.kind(), object);
+        if (resource.kind.group(), resource.kind.kind()) == ("", "Pod") {
+            whole_pod::fill(object);
+        }
         return defaults::name_kinds(resource.kind.group(), resource.kind.kind(), object);
     }
     let mut stored = convert::to_stored(resource, std::mem::take(object));

@@ -71,15 +71,14 @@ fn changed(old: &Value, new: &Value) -> Causes {
             causes.push(Cause::forbidden("metadata.finalizers", &why));
         }
     }
-    let grace = ["metadata", "deletionGracePeriodSeconds"];
-    if let Some(given) = object::at(new, &grace)
-        && object::at(old, &grace) != Some(given)
-    {
-        causes.push(Cause::invalid(
-            &grace.join("."),
-            given,
-            "field is immutable",
-        ));
+    for key in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
+        let path = ["metadata", key];
+        if let Some(given) = object::at(new, &path)
+            && object::at(old, &path) != Some(given)
+        {
+            let why = "field is immutable";
+            causes.push(Cause::invalid(&path.join("."), given, why));
+        }
     }
     causes.extend(maps(new));
     causes.extend(owners(new));

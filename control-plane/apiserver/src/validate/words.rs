@@ -3,6 +3,8 @@
 
 pub(crate) mod address;
 pub(crate) mod causes;
+pub(crate) mod conditions;
+pub(crate) mod domain;
 pub(crate) mod expressions;
 pub(crate) mod field;
 pub(crate) mod quantity;

@@ -1,6 +1,8 @@
 //! What server-side apply must know of a value's type: which lists and maps are owned as a whole,
 //! and what identifies the items of the others.
 
+use std::sync::LazyLock;
+
 use serde_json::Value;
 
 use crate::schema::{Field, ListType, Message, Type};
@@ -161,7 +163,7 @@ impl Typing for Message {
         let field = Message::field(self, name)?;
         Some(Member {
             typing: field,
-            default: field.default.as_ref(),
+            default: field.default.as_ref().or_else(|| field.zero()),
         })
     }
 
@@ -179,20 +181,21 @@ impl Typing for Message {
 }
 
 impl Field {
-    /// True if Go shows a missing value of this field as null.
-    fn reads_null(&self) -> bool {
-        let is_time = matches!(self.kind, Type::Time | Type::MicroTime);
-        if is_time && !self.pointer {
-            // A struct is never empty.
-            return !self.omit_zero;
+    /// The plain value that Go shows for a missing one: the API's document says that it is the
+    /// default.
+    fn zero(&self) -> Option<&'static Value> {
+        static FALSE: Value = Value::Bool(false);
+        static ZERO: LazyLock<Value> = LazyLock::new(|| 0.into());
+        static EMPTY: Value = Value::String(String::new());
+        if self.pointer || self.omit_empty || self.omit_zero {
+            return None;
         }
-        let nil = self.pointer
-            || match &self.kind {
-                Type::List(_) | Type::Map(_) | Type::Bytes => true,
-                Type::Message(id) => id.get().list,
-                _ => false,
-            };
-        nil && !self.omit_empty && !self.omit_zero
+        match self.kind {
+            Type::String(_) => Some(&EMPTY),
+            Type::Bool => Some(&FALSE),
+            Type::Int32 | Type::Int64 | Type::Float64 => Some(&ZERO),
+            _ => None,
+        }
     }
 
     /// What identifies the items of this list. Without a word about server-side apply, what

@@ -17,7 +17,7 @@ const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 /// The annotations that conversions write. Those that a client wrote are dropped.
-const OURS: [&str; 6] = [
+pub const OURS: [&str; 6] = [
     METRICS,
     CURRENT_METRICS,
     CONDITIONS,
@@ -25,6 +25,8 @@ const OURS: [&str; 6] = [
     "autoscaling.alpha.kubernetes.io/scale-down-tolerance",
     "autoscaling.alpha.kubernetes.io/scale-up-tolerance",
 ];
+/// Those of them that are about the status.
+const OF_STATUS: [&str; 2] = [CURRENT_METRICS, CONDITIONS];
 /// The target of an autoscaler of v1 that names none, in percent.
 const CPU_TARGET: i64 = 80;
 
@@ -95,6 +97,27 @@ pub fn to_v2(object: &mut Value) {
     }
     if let Some(conditions) = conditions {
         object::set(object, &["status", "conditions"], conditions.into());
+    }
+}
+
+/// Keeps the part of the status that is in annotations, which a write of the spec does not change.
+/// Autoscalers of v2 have no such annotations.
+pub fn keep_status(old: Option<&Value>, new: &mut Value) {
+    keep(old, new, |key| OF_STATUS.contains(&key));
+}
+
+/// Keeps the part of the spec that is in annotations, which a write of the status does not change.
+pub fn keep_spec(old: &Value, new: &mut Value) {
+    keep(Some(old), new, |key| !OF_STATUS.contains(&key));
+}
+
+fn keep(old: Option<&Value>, new: &mut Value, kept: fn(&str) -> bool) {
+    for key in OURS.into_iter().filter(|key| kept(key)) {
+        let path = ["metadata", "annotations", key];
+        match old.and_then(|old| object::at(old, &path)) {
+            Some(value) => object::set(new, &path, value.clone()),
+            None => drop(object::remove(new, &path)),
+        }
     }
 }
 

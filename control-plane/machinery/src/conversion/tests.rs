@@ -51,3 +51,23 @@ fn what_v1_has_no_field_for_comes_back() {
     autoscaler::to_v2(&mut object);
     assert_eq!(object, before);
 }
+
+#[test]
+fn annotations_of_v1_are_of_the_spec_or_of_the_status() {
+    let key = |name: &str| format!("autoscaling.alpha.kubernetes.io/{name}");
+    let object = |metrics: &str, current: &str| {
+        json!({"metadata": {"annotations": {
+            key("metrics"): metrics, key("current-metrics"): current, "a": "b",
+        }}})
+    };
+    let old = object("old", "old");
+    let mut new = object("new", "new");
+    autoscaler::keep_status(Some(&old), &mut new);
+    assert_eq!(new, object("new", "old"));
+    let mut new = object("new", "new");
+    autoscaler::keep_spec(&old, &mut new);
+    assert_eq!(new, object("old", "new"));
+    let mut made = object("new", "new");
+    autoscaler::keep_status(None, &mut made);
+    assert_eq!(object::annotation(&made, &key("current-metrics")), None);
+}

@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::{HTTPS_PORT, below, default, default_at, each};
+use super::{HTTPS_PORT, below, default, default_absent, each, made};
 
 /// How long a webhook may take if its configuration does not say, in seconds.
 const WEBHOOK_SECONDS: u32 = 10;
 
 pub(super) fn policy(object: &mut Value) {
-    default_at(object, &["spec"], "failurePolicy", "Fail");
+    default_absent(made(object, &["spec"]), "failurePolicy", "Fail");
     below(object, &["spec", "matchConstraints"], matching);
 }
 
@@ -18,12 +18,14 @@ pub(super) fn binding(object: &mut Value) {
 
 pub(super) fn webhooks(object: &mut Value) {
     each(object, &["webhooks"], |webhook| {
-        default(webhook, "failurePolicy", "Fail");
+        default_absent(webhook, "failurePolicy", "Fail");
         default(webhook, "timeoutSeconds", WEBHOOK_SECONDS);
         below(webhook, &["clientConfig", "service"], |to| {
             default(to, "port", HTTPS_PORT)
         });
-        each(webhook, &["rules"], |rule| default(rule, "scope", "*"));
+        each(webhook, &["rules"], |rule| {
+            default_absent(rule, "scope", "*")
+        });
         matching(webhook);
     });
 }
@@ -31,15 +33,15 @@ pub(super) fn webhooks(object: &mut Value) {
 pub(super) fn mutating_webhooks(object: &mut Value) {
     webhooks(object);
     each(object, &["webhooks"], |webhook| {
-        default(webhook, "reinvocationPolicy", "Never");
+        default_absent(webhook, "reinvocationPolicy", "Never");
     });
 }
 
 fn matching(object: &mut Value) {
-    default(object, "matchPolicy", "Equivalent");
+    default_absent(object, "matchPolicy", "Equivalent");
     default(object, "namespaceSelector", json!({}));
     default(object, "objectSelector", json!({}));
     for rules in ["resourceRules", "excludeResourceRules"] {
-        each(object, &[rules], |rule| default(rule, "scope", "*"));
+        each(object, &[rules], |rule| default_absent(rule, "scope", "*"));
     }
 }

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::{HTTPS_PORT, below, default, default_at, each, has, made, pod, text};
+use super::{HTTPS_PORT, below, default, default_absent, default_at, each, has, made, pod, text};
 use crate::object;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -60,7 +60,7 @@ pub(super) fn service(object: &mut Value) {
         default(spec, "externalTrafficPolicy", "Cluster");
     }
     if kind != "ExternalName" {
-        default(spec, "internalTrafficPolicy", "Cluster");
+        default_absent(spec, "internalTrafficPolicy", "Cluster");
     }
     if kind == "LoadBalancer" {
         default(spec, "allocateLoadBalancerNodePorts", true);
@@ -114,13 +114,13 @@ pub(super) fn persistent_volume(object: &mut Value) {
     default_at(object, &["status"], "phase", "Pending");
     let spec = made(object, &["spec"]);
     default(spec, "persistentVolumeReclaimPolicy", "Retain");
-    default(spec, "volumeMode", "Filesystem");
+    default_absent(spec, "volumeMode", "Filesystem");
     pod::volume_source(spec);
 }
 
 pub(super) fn claim(object: &mut Value) {
     default_at(object, &["status"], "phase", "Pending");
-    default_at(object, &["spec"], "volumeMode", "Filesystem");
+    default_absent(made(object, &["spec"]), "volumeMode", "Filesystem");
 }
 
 /// For limits of type `Container`: `default` comes from `max`, `defaultRequest` from `default` and
@@ -158,12 +158,12 @@ pub(super) fn endpoint_slice(object: &mut Value) {
         object::map_mut(port)
             .entry("name")
             .or_insert_with(|| "".into());
-        default(port, "protocol", "TCP");
+        default_absent(port, "protocol", "TCP");
     });
 }
 
 pub(super) fn priority_class(object: &mut Value) {
-    default(object, "preemptionPolicy", "PreemptLowerPriority");
+    default_absent(object, "preemptionPolicy", "PreemptLowerPriority");
 }
 
 pub(super) fn role_binding(object: &mut Value) {
@@ -177,13 +177,13 @@ pub(super) fn role_binding(object: &mut Value) {
 
 pub(super) fn ingress_class(object: &mut Value) {
     below(object, &["spec", "parameters"], |to| {
-        default(to, "scope", "Cluster");
+        default_absent(to, "scope", "Cluster");
     });
 }
 
 pub(super) fn storage_class(object: &mut Value) {
-    default(object, "reclaimPolicy", "Delete");
-    default(object, "volumeBindingMode", "Immediate");
+    default_absent(object, "reclaimPolicy", "Delete");
+    default_absent(object, "volumeBindingMode", "Immediate");
 }
 
 pub(super) fn csi_driver(object: &mut Value) {
@@ -197,14 +197,16 @@ pub(super) fn csi_driver(object: &mut Value) {
     ] {
         default(spec, off, false);
     }
-    default(spec, "fsGroupPolicy", "ReadWriteOnceWithFSType");
+    default_absent(spec, "fsGroupPolicy", "ReadWriteOnceWithFSType");
     default(spec, "volumeLifecycleModes", json!(["Persistent"]));
 }
 
 pub(super) fn network_policy(object: &mut Value) {
     for direction in ["ingress", "egress"] {
         each(object, &["spec", direction], |rule| {
-            each(rule, &["ports"], |port| default(port, "protocol", "TCP"));
+            each(rule, &["ports"], |port| {
+                default_absent(port, "protocol", "TCP")
+            });
         });
     }
     let spec = made(object, &["spec"]);

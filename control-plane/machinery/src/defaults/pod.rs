@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{below, default, each, has, made, text};
+use super::{below, default, default_absent, each, has, made, text};
 
 const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
@@ -13,6 +13,14 @@ pub(super) fn pod(object: &mut Value) {
         return;
     };
     default(spec, "enableServiceLinks", true);
+    let grace = "terminationGracePeriodSeconds";
+    if spec
+        .get(grace)
+        .and_then(Value::as_i64)
+        .is_some_and(|seconds| seconds < 0)
+    {
+        spec[grace] = 1.into();
+    }
     for list in &CONTAINERS[..2] {
         let host = spec.get("hostNetwork") == Some(&Value::Bool(true));
         each(spec, &[list], |container| {
@@ -85,6 +93,10 @@ pub(super) fn volume_source(volume: &mut Value) {
         each(source, &["downwardAPI", "items"], field_ref);
     });
     below(volume, &["hostPath"], |source| default(source, "type", ""));
+    below(volume, &["image"], |source| {
+        let policy = pull_policy(text(source, "reference"));
+        default(source, "pullPolicy", policy);
+    });
     below(volume, &["iscsi"], |source| {
         default(source, "iscsiInterface", "default")
     });
@@ -94,10 +106,10 @@ pub(super) fn volume_source(volume: &mut Value) {
         default(source, "keyring", "/etc/ceph/keyring");
     });
     below(volume, &["azureDisk"], |source| {
-        default(source, "cachingMode", "ReadWrite");
+        default_absent(source, "cachingMode", "ReadWrite");
         default(source, "fsType", "ext4");
         default(source, "readOnly", false);
-        default(source, "kind", "Shared");
+        default_absent(source, "kind", "Shared");
     });
     below(volume, &["scaleIO"], |source| {
         default(source, "storageMode", "ThinProvisioned");
@@ -107,17 +119,13 @@ pub(super) fn volume_source(volume: &mut Value) {
         volume,
         &["ephemeral", "volumeClaimTemplate", "spec"],
         |spec| {
-            default(spec, "volumeMode", "Filesystem");
+            default_absent(spec, "volumeMode", "Filesystem");
         },
     );
 }
 
 fn container(container: &mut Value) {
-    let policy = if latest(text(container, "image")) {
-        "Always"
-    } else {
-        "IfNotPresent"
-    };
+    let policy = pull_policy(text(container, "image"));
     default(container, "imagePullPolicy", policy);
     default(container, "terminationMessagePath", "/dev/termination-log");
     default(container, "terminationMessagePolicy", "File");
@@ -167,6 +175,15 @@ fn requests_from_limits(container: &mut Value) {
         if !has(requests, &resource) {
             default(requests, &resource, limit);
         }
+    }
+}
+
+/// An image that may change is pulled again.
+fn pull_policy(image: &str) -> &'static str {
+    if latest(image) {
+        "Always"
+    } else {
+        "IfNotPresent"
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{below, default, default_at, each, has, made, pod, text};
+use super::{below, default, default_absent, default_at, each, has, made, pod, text};
 
 pub(super) fn deployment(object: &mut Value) {
     let spec = made(object, &["spec"]);
@@ -93,7 +93,7 @@ pub(super) fn job(object: &mut Value) {
     default(spec, "parallelism", 1);
     let unlimited = has(spec, "backoffLimitPerIndex");
     default(spec, "backoffLimit", if unlimited { i32::MAX } else { 6 });
-    default(spec, "completionMode", "NonIndexed");
+    default_absent(spec, "completionMode", "NonIndexed");
     default(spec, "suspend", false);
     default(spec, "manualSelector", false);
     let replace = if has(spec, "podFailurePolicy") {
@@ -101,7 +101,7 @@ pub(super) fn job(object: &mut Value) {
     } else {
         "TerminatingOrFailed"
     };
-    default(spec, "podReplacementPolicy", replace);
+    default_absent(spec, "podReplacementPolicy", replace);
     failure_policy(spec);
     pod::template(made(spec, &["template"]));
 }
@@ -149,10 +149,10 @@ pub(super) fn autoscaler(object: &mut Value) {
         let pods = json!({"type": "Pods", "value": 4, "periodSeconds": 15});
         let up = made(behavior, &["scaleUp"]);
         default(up, "stabilizationWindowSeconds", 0);
-        default(up, "selectPolicy", "Max");
+        default_absent(up, "selectPolicy", "Max");
         default(up, "policies", json!([pods, percent]));
         let down = made(behavior, &["scaleDown"]);
-        default(down, "selectPolicy", "Max");
+        default_absent(down, "selectPolicy", "Max");
         default(down, "policies", json!([percent]));
     });
 }

@@ -88,11 +88,16 @@ pub fn named(of: &Value, part: Part) -> Amounts {
 /// What the spec of a pod asks for: all containers together or, if that is more, an init container
 /// with the sidecars that started before it. The pod's own CPU and memory replace those sums.
 pub fn of_spec(pod: &Value, part: Part) -> Amounts {
-    let mut total = peak(pod, |container, _| named(container, part));
+    let mut total = of_containers(pod, part);
     replace(pod, part, &mut total, |name| {
         ["cpu", "memory"].contains(&name)
     });
     total
+}
+
+/// What the containers of a pod ask for together, whatever the pod as a whole names.
+pub fn of_containers(pod: &Value, part: Part) -> Amounts {
+    peak(pod, |container, _| named(container, part))
 }
 
 /// What a pod holds: what its spec asks for, or more if a resize to less is not done yet, and the

@@ -52,6 +52,37 @@ fn forget_inside(kind: &Type, value: &mut Value) {
     }
 }
 
+/// Adds the nulls that Go writes for missing values.
+pub(crate) fn show_nulls(message: &'static Message, map: &mut Map<String, Value>) {
+    for field in &message.fields {
+        match &field.kind {
+            Type::Message(id) if field.inline => show_nulls(id.get(), map),
+            kind => match map.get_mut(field.name) {
+                Some(value) => show_nulls_inside(kind, value),
+                None if field.reads_null() => {
+                    map.insert(field.name.to_owned(), Value::Null);
+                }
+                None => {}
+            },
+        }
+    }
+}
+
+fn show_nulls_inside(kind: &Type, value: &mut Value) {
+    match (kind, value) {
+        (Type::Message(id), Value::Object(map)) => show_nulls(id.get(), map),
+        (Type::List(item), Value::Array(list)) => {
+            list.iter_mut()
+                .for_each(|value| show_nulls_inside(item, value));
+        }
+        (Type::Map(item), Value::Object(map)) => {
+            map.values_mut()
+                .for_each(|value| show_nulls_inside(item, value));
+        }
+        _ => {}
+    }
+}
+
 /// What JSON shows for a missing value; null if it may be left out.
 pub(crate) fn of(kind: &Type) -> Value {
     match kind {

@@ -169,8 +169,12 @@ impl Seed<'_> {
         let time = || {
             Timestamp::parse(text).ok_or_else(|| {
                 let quoted = Value::from(text);
+                let fraction = match kind {
+                    Type::MicroTime => ".000000",
+                    _ => "",
+                };
                 self.context.fail(format!(
-                    "parsing time {quoted} as \"2006-01-02T15:04:05Z07:00\": cannot parse {quoted} as \"2006\""
+                    "parsing time {quoted} as \"2006-01-02T15:04:05{fraction}Z07:00\": cannot parse {quoted} as \"2006\""
                 ))
             })
         };

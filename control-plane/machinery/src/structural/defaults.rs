@@ -91,7 +91,8 @@ fn walk(node: &Node, at: &Path, is_resource: bool, in_meta: bool, causes: &mut V
     let is_resource = is_resource || node.embedded;
     let in_meta = in_meta && !node.embedded;
     if let Some(default) = &node.default {
-        causes.extend(check_default(node, default, &at.field("default"), in_meta));
+        let at = at.field("default");
+        causes.extend(check_default(node, default, &at, is_resource, in_meta));
     }
     // There are no defaults to check in `additionalProperties`: Kubernetes follows only these two.
     if let Some(of_items) = &node.items {
@@ -104,16 +105,25 @@ fn walk(node: &Node, at: &Path, is_resource: bool, in_meta: bool, causes: &mut V
     }
 }
 
-fn check_default(node: &Node, default: &Value, at: &Path, in_meta: bool) -> Vec<Cause> {
+fn check_default(
+    node: &Node,
+    default: &Value,
+    at: &Path,
+    is_resource: bool,
+    in_meta: bool,
+) -> Vec<Cause> {
     let field = at.to_string();
     let mut causes = Vec::new();
     if !in_meta {
-        let gone = prune::prune(node, &mut default.clone(), node.embedded);
+        let gone = prune::prune(node, &mut default.clone(), is_resource);
         if !gone.is_empty() {
             let why = "must not have unknown fields";
             causes.push(Cause::invalid_shown(&field, &shown(default), why));
         }
-        let of_objects = embedded::check(node, default, at);
+        let mut of_objects = embedded::check(node, default, at);
+        if is_resource && !node.embedded {
+            of_objects.extend(embedded::check_whole(default, at));
+        }
         if !of_objects.is_empty() {
             causes.extend(of_objects);
             return causes;

@@ -240,7 +240,7 @@ fn wrong_definitions_and_changes_are_refused() {
             let columns = json!([{"name": "A", "type": "text", "jsonPath": ".a"}]);
             one["spec"]["versions"][0]["additionalPrinterColumns"] = columns;
         },
-        "spec.versions[0].additionalPrinterColumns[0].type: Invalid value: \"text\": must be one \
+        "spec.additionalPrinterColumns[0].type: Invalid value: \"text\": must be one \
          of boolean,date,integer,number,string",
     );
     refuses(
@@ -641,7 +641,7 @@ fn schemas_that_are_not_structural_are_refused() {
         .as_object_mut()
         .unwrap()
         .remove("type");
-    let field = "spec.versions[0].schema.openAPIV3Schema.properties[spec].type: Required value";
+    let field = "spec.validation.openAPIV3Schema.properties[spec].type: Required value";
     cluster
         .post(DEFINITIONS, &wanted)
         .refuses(422, "Invalid", field);

@@ -10,7 +10,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Response, StatusCode};
 use machinery::status::Status;
-use machinery::{object, protobuf};
+use machinery::{object, protobuf, strict};
 use serde_json::{Value, json};
 
 use crate::basics::clock;
@@ -18,6 +18,7 @@ use crate::http::answer::media::yaml;
 use crate::http::answer::media::{Accept, Encoding, Form, JSON};
 use crate::http::answer::spliced;
 use crate::http::answer::table;
+use crate::registry::strategy;
 use crate::resources::catalogue::Resource;
 use crate::resources::convert;
 use crate::storage::entry::to_json;
@@ -118,8 +119,11 @@ impl Shown {
     /// An object in the served version.
     pub(crate) fn object(&self, object: &Arc<Value>) -> Result<Bytes, Status> {
         match self.accept.form {
+            Form::Object if self.accept.encoding == Encoding::Yaml => {
+                encode(&self.with_nulls(object), Encoding::Yaml)
+            }
             Form::Object => encode(object, self.accept.encoding),
-            Form::Metadata => self.written(only_metadata(object)),
+            Form::Metadata => self.written(only_metadata(&self.resource, object)),
             Form::Table => {
                 let version = object::resource_version(object);
                 let meta = json!({"resourceVersion": version});
@@ -128,6 +132,15 @@ impl Shown {
                 self.written(table)
             }
         }
+    }
+
+    /// An object as Go writes it, with the nulls that JSON goes without. YAML is for people.
+    fn with_nulls(&self, object: &Value) -> Value {
+        let mut object = object.clone();
+        if self.resource.custom.is_none() {
+            strict::show_nulls(&mut object, self.resource.kind.message());
+        }
+        object
     }
 
     /// Encodes a table, a list or metadata in the accepted version.
@@ -162,7 +175,10 @@ impl Shown {
             Form::Metadata => json!({
                 "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
                 "metadata": meta.to_value(),
-                "items": objects.iter().map(|object| only_metadata(object)).collect::<Vec<_>>(),
+                "items": objects
+                    .iter()
+                    .map(|object| only_metadata(&self.resource, object))
+                    .collect::<Vec<_>>(),
             }),
             Form::Object => json!({
                 "kind": kind, "apiVersion": version,
@@ -178,6 +194,7 @@ impl Shown {
     fn item(&self, object: &Value) -> Value {
         let mut item = object.clone();
         if self.accept.encoding == Encoding::Yaml {
+            item = self.with_nulls(object);
             object::remove(&mut item, &["apiVersion"]);
             object::remove(&mut item, &["kind"]);
         }
@@ -214,11 +231,18 @@ fn into_beta(value: &mut Value) {
     }
 }
 
-/// An object's metadata alone.
-pub(crate) fn only_metadata(object: &Value) -> Value {
+/// An object's metadata alone, without the annotations that only whole objects have.
+pub(crate) fn only_metadata(resource: &Resource, object: &Value) -> Value {
+    let mut metadata = object.get("metadata").cloned().unwrap_or_default();
+    for key in strategy::of(resource).annotations_of_whole {
+        object::remove(&mut metadata, &["annotations", key]);
+    }
+    if metadata["annotations"] == json!({}) {
+        object::remove(&mut metadata, &["annotations"]);
+    }
     json!({
         "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
-        "metadata": object.get("metadata").cloned().unwrap_or_default(),
+        "metadata": metadata,
     })
 }
 

@@ -20,6 +20,7 @@ use crate::basics::clock;
 use crate::http::answer::media::{Encoding, Form};
 use crate::http::answer::reply::{Include, ListMeta, Shown};
 use crate::http::answer::table;
+use crate::registry::strategy;
 use crate::resources::convert;
 use crate::storage::stored::Stored;
 
@@ -101,8 +102,14 @@ pub(crate) fn list(shown: &Shown, all: &[Arc<Stored>], meta: &ListMeta) -> Made 
 
 /// True if the kind is served as it is stored, in an encodable form. The older version of metadata
 /// has no protobuf form; the slower path reports that.
+///
+/// Some annotations are those of whole objects alone, and the bytes have them.
 fn is_possible(shown: &Shown) -> bool {
     let accept = shown.accept;
+    let of_whole = strategy::of(&shown.resource).annotations_of_whole;
+    if accept.form != Form::Object && !of_whole.is_empty() {
+        return false;
+    }
     convert::is_same(&shown.resource) && !(accept.beta && accept.encoding == Encoding::Protobuf)
 }
 

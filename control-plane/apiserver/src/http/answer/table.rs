@@ -28,7 +28,7 @@ pub(crate) fn of(
         let cells: Vec<Value> = cells.iter().map(|cell| cell.at(now)).collect();
         let shown = match include {
             Include::None => Value::Null,
-            Include::Metadata => only_metadata(object),
+            Include::Metadata => only_metadata(resource, object),
             Include::Object => Value::clone(object),
         };
         json!({"cells": cells, "object": shown})
@@ -71,12 +71,13 @@ fn definitions(layout: &Layout) -> Vec<Value> {
 }
 
 fn column(name: &str) -> Value {
-    let is_name = [NAME, NAME_LATER].contains(&name);
+    let is_name = [NAME, NAME_LATER].contains(&name) || name.ends_with('=');
     let wide = name.contains('*');
-    let number = name.contains('#');
+    let kinds = [('#', "integer"), ('?', "boolean"), ('@', "date")];
+    let kind = kinds.iter().find(|(mark, _)| name.ends_with(*mark));
     json!({
-        "name": name.trim_end_matches(['*', '#']),
-        "type": if number { "integer" } else { "string" },
+        "name": name.trim_end_matches(['*', '#', '?', '@', '=']),
+        "type": kind.map_or("string", |(_, kind)| *kind),
         "format": if is_name { "name" } else { "" },
         "description": "",
         "priority": i32::from(wide),

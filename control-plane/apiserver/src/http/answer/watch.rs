@@ -24,6 +24,7 @@ use crate::http::answer::reply::{self, Shown};
 use crate::http::answer::spliced;
 use crate::http::api::Api;
 use crate::http::question::request::{Query, Selectors};
+use crate::registry::{lifecycle, strategy};
 use crate::resources::catalogue::Resource;
 use crate::resources::convert;
 use crate::storage::cache::{Cache, Change, Cursor, Missed};
@@ -451,6 +452,11 @@ impl Watch {
         });
         if initial {
             object["metadata"]["annotations"] = json!({INITIAL_EVENTS_END: "true"});
+        }
+        // Kubernetes sends an object without content, which has all that its kind always shows.
+        if self.shown.resource.custom.is_none() {
+            (strategy::of(&self.shown.resource).complete_empty)(&mut object);
+            lifecycle::prune(&self.shown.resource, &mut object);
         }
         let object = Arc::new(object);
         if self.shown.accept.form == Form::Object && self.shown.accept.encoding == Encoding::Json {

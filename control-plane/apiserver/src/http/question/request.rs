@@ -266,8 +266,15 @@ impl Query {
         let fields =
             FieldSelector::parse(text).map_err(|why| Status::bad_request(why.to_string()))?;
         for one in &fields.requirements {
-            let known = matches!(one.field.as_str(), "metadata.name" | "metadata.namespace")
-                || fields::named(&resource.selectable, &one.field).is_some();
+            let known = match one.field.as_str() {
+                "metadata.name" => true,
+                // Kinds of the cluster that convert the names of fields do not know it.
+                "metadata.namespace" => {
+                    resource.kind.namespaced()
+                        || strategy::of(resource).unknown_field != UnknownField::NotSupported
+                }
+                field => fields::named(&resource.selectable, field).is_some(),
+            };
             if !known {
                 return Err(unknown_field(resource, &one.field));
             }

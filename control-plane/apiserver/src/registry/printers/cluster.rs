@@ -1,11 +1,15 @@
-//! Columns of nodes, namespaces, services, the network and storage.
+//! Columns of nodes, namespaces, services and the network.
+
+use std::collections::BTreeSet;
 
 use machinery::object;
 use serde_json::Value;
 
 use crate::storage::cells::Cell;
 
-use super::{Layout, NONE, UNKNOWN, age, any_or, labels, selector, shortened, text_or};
+use super::{
+    Layout, NAME, NONE, UNKNOWN, UNSET, age, labels, name_of_default, selector, shortened, text_or,
+};
 
 const ROLE: &str = "node-role.kubernetes.io/";
 
@@ -46,36 +50,6 @@ pub(crate) const ENDPOINTS: Layout = Layout {
     cells: |object| vec![shortened(&addresses(object), 3), age(object)],
 };
 
-pub(crate) const PERSISTENT_VOLUME: Layout = Layout {
-    columns: &[
-        "Capacity",
-        "Access Modes",
-        "Reclaim Policy",
-        "Status",
-        "Claim",
-        "StorageClass",
-        "VolumeAttributesClass",
-        "Reason",
-        "Age",
-        "VolumeMode*",
-    ],
-    cells: volume,
-};
-
-pub(crate) const PERSISTENT_VOLUME_CLAIM: Layout = Layout {
-    columns: &[
-        "Status",
-        "Volume",
-        "Capacity",
-        "Access Modes",
-        "StorageClass",
-        "VolumeAttributesClass",
-        "Age",
-        "VolumeMode*",
-    ],
-    cells: claim,
-};
-
 pub(crate) const ENDPOINT_SLICE: Layout = Layout {
     columns: &["AddressType", "Ports", "Endpoints", "Age"],
     cells: slice,
@@ -92,16 +66,21 @@ pub(crate) const NETWORK_POLICY: Layout = Layout {
 };
 
 pub(crate) const INGRESS_CLASS: Layout = Layout {
-    columns: &["Controller", "Parameters", "Age"],
+    columns: &[NAME, "Controller", "Parameters", "Age"],
     cells: |object| {
-        let parameters =
-            ["kind", "name"].map(|key| object::text(object, &["spec", "parameters", key]));
-        let parameters = match parameters {
-            ["", _] => NONE.to_owned(),
-            [kind, name] => format!("{kind}/{name}"),
+        let text = |key: &str| object::text(object, &["spec", "parameters", key]);
+        let group = object::at(object, &["spec", "parameters", "apiGroup"]);
+        let parameters = match (object::at(object, &["spec", "parameters"]), group) {
+            (None, _) => NONE.to_owned(),
+            (_, None) => format!("{}/{}", text("kind"), text("name")),
+            _ => format!("{}.{}/{}", text("kind"), text("apiGroup"), text("name")),
         };
-        let controller = text_or(object, &["spec", "controller"], "");
-        vec![controller, parameters.into(), age(object)]
+        vec![
+            name_of_default(object, &["ingressclass.kubernetes.io/is-default-class"]),
+            text_or(object, &["spec", "controller"], ""),
+            parameters.into(),
+            age(object),
+        ]
     },
 };
 
@@ -110,24 +89,10 @@ pub(crate) const SERVICE_CIDR: Layout = Layout {
     cells: |object| vec![list(object, &["spec", "cidrs"]), age(object)],
 };
 
+/// Kubernetes sends the age too, but names no column for it.
 pub(crate) const IP_ADDRESS: Layout = Layout {
     columns: &["ParentRef"],
-    cells: |object| {
-        let parent = |key: &str| object::text(object, &["spec", "parentRef", key]);
-        let (resource, namespace) = (parent("resource"), parent("namespace"));
-        vec![format!("{resource}/{namespace}/{}", parent("name")).into()]
-    },
-};
-
-pub(crate) const STORAGE_CLASS: Layout = Layout {
-    columns: &[
-        "Provisioner",
-        "ReclaimPolicy",
-        "VolumeBindingMode",
-        "AllowVolumeExpansion",
-        "Age",
-    ],
-    cells: storage_class,
+    cells: |object| vec![parent(object), age(object)],
 };
 
 fn node(object: &Value) -> Vec<Cell> {
@@ -163,6 +128,14 @@ fn node(object: &Value) -> Vec<Cell> {
         found.map_or(NONE.into(), |one| object::text(one, &["address"]).into())
     };
     let info = |key: &str| text_or(object, &["status", "nodeInfo", key], UNKNOWN);
+    let kernel = match object::text(object, &["status", "nodeInfo", "kernelVersion"]) {
+        "" => UNKNOWN,
+        version => version,
+    };
+    let kernel = match object::text(object, &["status", "nodeInfo", "architecture"]) {
+        "" => kernel.to_owned(),
+        architecture => format!("{kernel} ({architecture})"),
+    };
     vec![
         words.join(",").into(),
         roles.into(),
@@ -171,29 +144,26 @@ fn node(object: &Value) -> Vec<Cell> {
         address("InternalIP"),
         address("ExternalIP"),
         info("osImage"),
-        info("kernelVersion"),
+        kernel.into(),
         info("containerRuntimeVersion"),
     ]
 }
 
 fn service(object: &Value) -> Vec<Cell> {
     let kind = object::text(object, &["spec", "type"]);
-    let mut external: Vec<String> = object::items(object, &["spec", "externalIPs"])
-        .iter()
-        .filter_map(|one| one.as_str().map(str::to_owned))
-        .collect();
-    for point in object::items(object, &["status", "loadBalancer", "ingress"]) {
-        let (ip, host) = (
-            object::text(point, &["ip"]),
-            object::text(point, &["hostname"]),
-        );
-        external.push(if ip.is_empty() { host } else { ip }.to_owned());
-    }
+    let own = object::items(object, &["spec", "externalIPs"]);
+    let own = own.iter().filter_map(Value::as_str);
+    let mut external = match kind {
+        "LoadBalancer" => balanced(object),
+        _ => Vec::new(),
+    };
+    external.extend(own);
     let external = match (kind, external.is_empty()) {
         ("ExternalName", _) => object::text(object, &["spec", "externalName"]).to_owned(),
         ("LoadBalancer", true) => "<pending>".into(),
-        (_, true) => NONE.into(),
-        (_, false) => external.join(","),
+        ("ClusterIP" | "NodePort", true) => NONE.into(),
+        ("LoadBalancer" | "ClusterIP" | "NodePort", false) => external.join(","),
+        _ => UNKNOWN.into(),
     };
     let ports: Vec<String> = object::items(object, &["spec", "ports"])
         .iter()
@@ -221,6 +191,34 @@ fn service(object: &Value) -> Vec<Cell> {
     ]
 }
 
+/// What an address belongs to.
+fn parent(object: &Value) -> Cell {
+    if object::at(object, &["spec", "parentRef"]).is_none() {
+        return NONE.into();
+    }
+    let parent = |key: &str| object::text(object, &["spec", "parentRef", key]);
+    let resource = match parent("group") {
+        "" => parent("resource").to_lowercase(),
+        group => format!("{}.{group}", parent("resource")).to_lowercase(),
+    };
+    match (parent("namespace"), parent("name")) {
+        ("", name) => format!("{resource}/{name}"),
+        (namespace, name) => format!("{resource}/{namespace}/{name}"),
+    }
+    .into()
+}
+
+/// The addresses of a load balancer, in order.
+fn balanced(object: &Value) -> Vec<&str> {
+    let points = object::items(object, &["status", "loadBalancer", "ingress"]).iter();
+    let points = points.map(|one| match object::text(one, &["ip"]) {
+        "" => object::text(one, &["hostname"]),
+        ip => ip,
+    });
+    let all: BTreeSet<&str> = points.filter(|point| !point.is_empty()).collect();
+    all.into_iter().collect()
+}
+
 /// `address:port` of every address in an Endpoints object.
 fn addresses(object: &Value) -> Vec<String> {
     let mut all = Vec::new();
@@ -241,7 +239,7 @@ fn slice(object: &Value) -> Vec<Cell> {
     let ports = object::items(object, &["ports"]).iter();
     let ports: Vec<String> = ports.map(|port| port["port"].to_string()).collect();
     let ports = if ports.is_empty() {
-        "<unset>".into()
+        UNSET.into()
     } else {
         shortened(&ports, 3)
     };
@@ -251,7 +249,7 @@ fn slice(object: &Value) -> Vec<Cell> {
         .filter_map(|one| one.as_str().map(str::to_owned))
         .collect();
     let endpoints = if endpoints.is_empty() {
-        "<unset>".into()
+        UNSET.into()
     } else {
         shortened(&endpoints, 3)
     };
@@ -267,104 +265,21 @@ fn ingress(object: &Value) -> Vec<Cell> {
     let rules = object::items(object, &["spec", "rules"]).iter();
     let hosts: Vec<String> = rules
         .map(|rule| object::text(rule, &["host"]))
-        .map(|host| if host.is_empty() { "*" } else { host }.to_owned())
+        .filter(|host| !host.is_empty())
+        .map(str::to_owned)
         .collect();
     let hosts = if hosts.is_empty() {
         "*".into()
     } else {
         shortened(&hosts, 3)
     };
-    let points = object::items(object, &["status", "loadBalancer", "ingress"]).iter();
-    let points: Vec<&str> = points
-        .map(|one| match object::text(one, &["ip"]) {
-            "" => object::text(one, &["hostname"]),
-            ip => ip,
-        })
-        .collect();
+    let points = balanced(object);
     let secure = !object::items(object, &["spec", "tls"]).is_empty();
     vec![
         text_or(object, &["spec", "ingressClassName"], NONE),
         hosts,
         points.join(",").into(),
         if secure { "80, 443" } else { "80" }.into(),
-        age(object),
-    ]
-}
-
-fn volume(object: &Value) -> Vec<Cell> {
-    let claim = |key: &str| object::text(object, &["spec", "claimRef", key]);
-    let claim = match claim("name") {
-        "" => String::new(),
-        name => format!("{}/{name}", claim("namespace")),
-    };
-    vec![
-        any_or(object, &["spec", "capacity", "storage"], ""),
-        modes(object, &["spec", "accessModes"]),
-        text_or(object, &["spec", "persistentVolumeReclaimPolicy"], ""),
-        phase(object),
-        claim.into(),
-        text_or(object, &["spec", "storageClassName"], ""),
-        text_or(object, &["spec", "volumeAttributesClassName"], "<unset>"),
-        text_or(object, &["status", "reason"], ""),
-        age(object),
-        text_or(object, &["spec", "volumeMode"], "<unset>"),
-    ]
-}
-
-fn claim(object: &Value) -> Vec<Cell> {
-    let bound = !object::text(object, &["spec", "volumeName"]).is_empty();
-    let (capacity, access) = if bound {
-        (
-            any_or(object, &["status", "capacity", "storage"], ""),
-            modes(object, &["status", "accessModes"]),
-        )
-    } else {
-        ("".into(), "".into())
-    };
-    vec![
-        phase(object),
-        text_or(object, &["spec", "volumeName"], ""),
-        capacity,
-        access,
-        text_or(object, &["spec", "storageClassName"], ""),
-        text_or(object, &["spec", "volumeAttributesClassName"], "<unset>"),
-        age(object),
-        text_or(object, &["spec", "volumeMode"], "<unset>"),
-    ]
-}
-
-fn phase(object: &Value) -> Cell {
-    if object::is_deleting(object) {
-        "Terminating".into()
-    } else {
-        text_or(object, &["status", "phase"], "")
-    }
-}
-
-fn modes(object: &Value, path: &[&str]) -> Cell {
-    let all = object::items(object, path).iter().filter_map(Value::as_str);
-    let short: Vec<&str> = all
-        .map(|mode| match mode {
-            "ReadWriteOnce" => "RWO",
-            "ReadOnlyMany" => "ROX",
-            "ReadWriteMany" => "RWX",
-            "ReadWriteOncePod" => "RWOP",
-            other => other,
-        })
-        .collect();
-    short.join(",").into()
-}
-
-fn storage_class(object: &Value) -> Vec<Cell> {
-    let grows = object
-        .get("allowVolumeExpansion")
-        .and_then(Value::as_bool)
-        .unwrap_or(false);
-    vec![
-        text_or(object, &["provisioner"], ""),
-        text_or(object, &["reclaimPolicy"], "Delete"),
-        text_or(object, &["volumeBindingMode"], "Immediate"),
-        grows.to_string().into(),
         age(object),
     ]
 }

@@ -5,10 +5,7 @@ use serde_json::Value;
 
 use crate::storage::cells::Cell;
 
-use super::{Layout, NONE, UNKNOWN, age, number, since, text_or};
-
-/// What is shown of a policy without parameters.
-const UNSET: &str = "<unset>";
+use super::{Layout, NONE, UNKNOWN, UNSET, age, flag_or, number, since, text_or};
 
 pub(crate) const SECRET: Layout = Layout {
     columns: &["Type", "Data", "Age"],
@@ -34,16 +31,6 @@ pub(crate) const CONFIG_MAP: Layout = Layout {
     },
 };
 
-pub(crate) const SERVICE_ACCOUNT: Layout = Layout {
-    columns: &["Secrets#", "Age"],
-    cells: |object| {
-        vec![
-            object::items(object, &["secrets"]).len().into(),
-            age(object),
-        ]
-    },
-};
-
 pub(crate) const EVENT: Layout = Layout {
     columns: &[
         "Last Seen",
@@ -54,7 +41,8 @@ pub(crate) const EVENT: Layout = Layout {
         "Source*",
         "Message",
         "First Seen*",
-        "Count#*",
+        // A number, but Go declares it as a string.
+        "Count*",
         "Name*",
     ],
     cells: event,
@@ -65,11 +53,6 @@ pub(crate) const RESOURCE_QUOTA: Layout = Layout {
     cells: quota,
 };
 
-pub(crate) const LIMIT_RANGE: Layout = Layout {
-    columns: &["Created At"],
-    cells: |object| vec![object::creation_timestamp(object).into()],
-};
-
 pub(crate) const LEASE: Layout = Layout {
     columns: &["Holder", "Age"],
     cells: |object| {
@@ -78,11 +61,6 @@ pub(crate) const LEASE: Layout = Layout {
             age(object),
         ]
     },
-};
-
-pub(crate) const ROLE: Layout = Layout {
-    columns: &["Created At"],
-    cells: |object| vec![object::creation_timestamp(object).into()],
 };
 
 pub(crate) const ROLE_BINDING: Layout = Layout {
@@ -102,24 +80,13 @@ pub(crate) const CERTIFICATE_SIGNING_REQUEST: Layout = Layout {
 };
 
 pub(crate) const PRIORITY_CLASS: Layout = Layout {
-    columns: &["Value#", "Global-Default", "Age", "PreemptionPolicy"],
+    columns: &["Value#", "Global-Default?", "Age", "PreemptionPolicy"],
     cells: |object| {
-        let global = object.get("globalDefault").and_then(Value::as_bool);
         vec![
             number(object, &["value"]),
-            global.unwrap_or(false).to_string().into(),
+            flag_or(object, &["globalDefault"], false).into(),
             age(object),
             text_or(object, &["preemptionPolicy"], ""),
-        ]
-    },
-};
-
-pub(crate) const CSI_NODE: Layout = Layout {
-    columns: &["Drivers#", "Age"],
-    cells: |object| {
-        vec![
-            object::items(object, &["spec", "drivers"]).len().into(),
-            age(object),
         ]
     },
 };
@@ -218,11 +185,6 @@ pub(crate) const PRIORITY_LEVEL: Layout = Layout {
             age(object),
         ]
     },
-};
-
-pub(crate) const CUSTOM_RESOURCE_DEFINITION: Layout = Layout {
-    columns: &["Created At"],
-    cells: |object| vec![object::creation_timestamp(object).into()],
 };
 
 pub(crate) const API_SERVICE: Layout = Layout {
@@ -327,18 +289,27 @@ fn event(object: &Value) -> Vec<Cell> {
         &["reportingComponent"],
         &["reportingController"],
     ]);
-    let host = first_of(&[&["source", "host"], &["deprecatedSource", "host"]]);
+    let host = first_of(&[
+        &["source", "host"],
+        &["deprecatedSource", "host"],
+        &["reportingInstance"],
+    ]);
     let source = if host.is_empty() {
         source
     } else {
         format!("{source}, {host}")
     };
     let message = first_of(&[&["message"], &["note"]]);
+    let mut target = about("kind").to_lowercase();
+    let name = about("name");
+    if !name.is_empty() {
+        target = format!("{target}/{name}");
+    }
     vec![
         seen(first_of(last)),
         text_or(object, &["type"], ""),
         text_or(object, &["reason"], ""),
-        format!("{}/{}", about("kind").to_ascii_lowercase(), about("name")).into(),
+        target.into(),
         about("fieldPath").into(),
         source.into(),
         message.trim().into(),
@@ -393,10 +364,14 @@ fn binding(object: &Value) -> Vec<Cell> {
 }
 
 fn signing_request(object: &Value) -> Vec<Cell> {
-    let conditions = object::items(object, &["status", "conditions"]).iter();
-    let mut words: Vec<&str> = conditions.map(|one| object::text(one, &["type"])).collect();
-    if words.is_empty() {
-        words.push("Pending");
+    let has = |kind: &str| {
+        let mut conditions = object::items(object, &["status", "conditions"]).iter();
+        conditions.any(|one| one["type"] == kind)
+    };
+    let decided = ["Denied", "Approved"].into_iter().find(|kind| has(kind));
+    let mut words = vec![decided.unwrap_or("Pending")];
+    if has("Failed") {
+        words.push("Failed");
     }
     if !object::text(object, &["status", "certificate"]).is_empty() {
         words.push("Issued");

@@ -7,9 +7,12 @@ use serde_json::Value;
 use crate::storage::cells::Cell;
 
 use super::{
-    Layout, NONE, UNKNOWN, age, any_or, containers, count, labels, number, selector, since, text_or,
+    Layout, NONE, UNKNOWN, UNSET, age, any_or, containers, count, labels, number, selector,
+    selector_or, since, text_or,
 };
 
+/// How many metrics of an autoscaler are shown.
+const TARGETS_SHOWN: usize = 2;
 const TEMPLATE: [&str; 4] = ["spec", "template", "spec", "containers"];
 
 pub(crate) const DEPLOYMENT: Layout = Layout {
@@ -77,7 +80,7 @@ pub(crate) const CRON_JOB: Layout = Layout {
     columns: &[
         "Schedule",
         "Timezone",
-        "Suspend",
+        "Suspend?",
         "Active#",
         "Last Schedule",
         "Age",
@@ -93,8 +96,9 @@ pub(crate) const HORIZONTAL_POD_AUTOSCALER: Layout = Layout {
         "Reference",
         "Targets",
         "MinPods",
-        "MaxPods#",
-        "Replicas#",
+        // These are numbers, but Go declares them as strings.
+        "MaxPods",
+        "Replicas",
         "Age",
     ],
     cells: autoscaler,
@@ -111,7 +115,7 @@ pub(crate) const POD_DISRUPTION_BUDGET: Layout = Layout {
 };
 
 pub(crate) const CONTROLLER_REVISION: Layout = Layout {
-    columns: &["Controller", "Revision#", "Age"],
+    columns: &["Controller", "Revision", "Age"],
     cells: revision,
 };
 
@@ -140,7 +144,7 @@ fn deployment(object: &Value) -> Vec<Cell> {
         age(object),
     ];
     let mut cells = with_template(cells, object);
-    cells.push(selector(object, &["spec", "selector"]));
+    cells.push(selector_or(object, &["spec", "selector"], ""));
     cells
 }
 
@@ -223,11 +227,10 @@ fn job(object: &Value) -> Vec<Cell> {
 
 fn cron_job(object: &Value) -> Vec<Cell> {
     let last = object::text(object, &["status", "lastScheduleTime"]);
-    let suspend = object::at(object, &["spec", "suspend"]).and_then(Value::as_bool);
-    let suspend = if suspend.unwrap_or(false) {
-        "True"
-    } else {
-        "False"
+    let suspend = match object::at(object, &["spec", "suspend"]) {
+        Some(Value::Bool(true)) => "True",
+        Some(_) => "False",
+        None => UNSET,
     };
     let template = [
         "spec",
@@ -238,7 +241,7 @@ fn cron_job(object: &Value) -> Vec<Cell> {
         "containers",
     ];
     let mut cells = vec![
-        text_or(object, &["spec", "schedule"], NONE),
+        text_or(object, &["spec", "schedule"], ""),
         text_or(object, &["spec", "timeZone"], NONE),
         suspend.into(),
         object::items(object, &["status", "active"]).len().into(),
@@ -259,36 +262,84 @@ fn cron_job(object: &Value) -> Vec<Cell> {
 
 fn autoscaler(object: &Value) -> Vec<Cell> {
     let target = |key: &str| object::text(object, &["spec", "scaleTargetRef", key]);
-    let one = |metric: &Value| {
-        let name = object::text(metric, &["resource", "name"]);
-        let wanted = object::at(metric, &["resource", "target", "averageUtilization"]);
-        let mut current = object::items(object, &["status", "currentMetrics"]).iter();
-        let used = current
-            .find(|one| object::text(one, &["resource", "name"]) == name)
-            .and_then(|one| object::at(one, &["resource", "current", "averageUtilization"]));
-        let used = used.map_or(UNKNOWN.to_owned(), |used| format!("{used}%"));
-        match wanted {
-            Some(wanted) => format!("{name}: {used}/{wanted}%"),
-            None => format!("{name}: {UNKNOWN}"),
-        }
-    };
-    let mut targets: Vec<String> = object::items(object, &["spec", "metrics"])
-        .iter()
-        .map(one)
+    vec![
+        format!("{}/{}", target("kind"), target("name")).into(),
+        targets(object),
+        any_or(object, &["spec", "minReplicas"], UNSET),
+        number(object, &["spec", "maxReplicas"]),
+        number(object, &["status", "currentReplicas"]),
+        age(object),
+    ]
+}
+
+/// The metrics of an autoscaler, current and wanted.
+fn targets(object: &Value) -> Cell {
+    let current = object::items(object, &["status", "currentMetrics"]);
+    let metrics = object::items(object, &["spec", "metrics"]).iter();
+    let mut targets: Vec<String> = metrics
+        .enumerate()
+        .map(|(at, metric)| of_metric(metric, current.get(at).unwrap_or(&Value::Null)))
         .collect();
+    // Version 1 of the API has but one.
     if let Some(wanted) = object::integer(object, &["spec", "targetCPUUtilizationPercentage"]) {
         let used = object::integer(object, &["status", "currentCPUUtilizationPercentage"]);
         let used = used.map_or(UNKNOWN.to_owned(), |used| format!("{used}%"));
         targets.push(format!("cpu: {used}/{wanted}%"));
     }
-    vec![
-        format!("{}/{}", target("kind"), target("name")).into(),
-        super::shortened(&targets, 2),
-        any_or(object, &["spec", "minReplicas"], "<unset>"),
-        number(object, &["spec", "maxReplicas"]),
-        number(object, &["status", "currentReplicas"]),
-        age(object),
-    ]
+    match targets.len() {
+        0 => NONE.into(),
+        count if count > TARGETS_SHOWN => {
+            let shown = targets[..TARGETS_SHOWN].join(", ");
+            format!("{shown} + {} more...", count - TARGETS_SHOWN).into()
+        }
+        _ => targets.join(", ").into(),
+    }
+}
+
+/// One metric, and what it was when it was last read.
+fn of_metric(metric: &Value, current: &Value) -> String {
+    let key = match object::text(metric, &["type"]) {
+        "External" => "external",
+        "Pods" => "pods",
+        "Object" => "object",
+        "Resource" => "resource",
+        "ContainerResource" => "containerResource",
+        _ => return "<unknown type>".to_owned(),
+    };
+    let wanted = |field: &str| object::at(metric, &[key, "target", field]).map(plain);
+    let is = |field: &str| {
+        let value = object::at(current, &[key, "current", field]);
+        value.map_or(UNKNOWN.to_owned(), plain)
+    };
+    let percent = |number: String| format!("{number}%");
+    match key {
+        "external" | "object" => match wanted("averageValue") {
+            Some(average) => format!("{}/{average} (avg)", is("averageValue")),
+            None => format!("{}/{}", is("value"), wanted("value").unwrap_or_default()),
+        },
+        "pods" => {
+            let average = wanted("averageValue").unwrap_or_default();
+            format!("{}/{average}", is("averageValue"))
+        }
+        _ => {
+            let name = object::text(metric, &[key, "name"]);
+            if let Some(average) = wanted("averageValue") {
+                return format!("{name}: {}/{average}", is("averageValue"));
+            }
+            let used = object::at(current, &[key, "current", "averageUtilization"]);
+            let used = used.map_or(UNKNOWN.to_owned(), |used| percent(plain(used)));
+            let wanted = wanted("averageUtilization").map_or("<auto>".to_owned(), percent);
+            format!("{name}: {used}/{wanted}")
+        }
+    }
+}
+
+/// A value without quotes.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    }
 }
 
 fn budget(object: &Value) -> Vec<Cell> {

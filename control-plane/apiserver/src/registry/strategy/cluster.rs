@@ -3,7 +3,8 @@
 use machinery::name;
 
 use super::{
-    DEFAULT, Deletion, Generation, Kept, STATUS_ALONE, Stored, Strategy, devices, warnings,
+    DEFAULT, Deletion, Generation, Kept, STATUS_ALONE, Stored, Strategy, UnknownField, devices,
+    slice, warnings,
 };
 use crate::registry::printers;
 use crate::registry::{definition, verbs::certificate_request};
@@ -103,14 +104,14 @@ pub(super) const ROWS: &[Strategy] = &[
         resource: "customresourcedefinitions",
         resets: STATUS_ALONE,
         stored: Stored::UnderGroup,
-        columns: &printers::config::CUSTOM_RESOURCE_DEFINITION,
+        columns: &printers::CREATED_AT,
         generation: Generation::OfSpec,
         allow_unconditional_update: false,
         deletion: Deletion::AfterInstances,
+        warnings: warnings::of_definition,
         prepare_for_create: definition::prepare_for_create,
         prepare_for_update: definition::prepare_for_update,
         rules: Rules {
-            validate: validate::extension::definition::check,
             validate_create: validate::extension::definition::check_create,
             validate_update: validate::extension::definition::check_update,
             any_finalizer: true,
@@ -170,6 +171,7 @@ pub(super) const ROWS: &[Strategy] = &[
             validate_subresource_update: validate::access::certificate::update,
             ..Rules::DEFAULT
         },
+        unknown_field: UnknownField::NotSupported,
         ..DEFAULT
     },
     Strategy {
@@ -191,7 +193,9 @@ pub(super) const ROWS: &[Strategy] = &[
         group: "discovery.k8s.io",
         resource: "endpointslices",
         columns: &printers::cluster::ENDPOINT_SLICE,
-        generation: Generation::OfAll,
+        generation: Generation::OfLabels,
+        prepare_for_create: slice::prepare_for_create,
+        prepare_for_update: slice::prepare_for_update,
         warnings: warnings::of_slice,
         rules: Rules {
             validate: validate::networking::endpoints::slice,
@@ -220,6 +224,7 @@ pub(super) const ROWS: &[Strategy] = &[
         conversions: &[("v1", convert::EVENT)],
         columns: &printers::config::EVENT,
         allow_create_on_update: true,
+        has_no_dependents: true,
         rules: Rules {
             validate: |event| validate::cluster::event::check(event, true),
             // The newer form of events has rules that the older one does not have.
@@ -227,6 +232,7 @@ pub(super) const ROWS: &[Strategy] = &[
             validate_update: validate::cluster::event::update,
             ..Rules::DEFAULT
         },
+        unknown_field: UnknownField::NotSupported,
         ..DEFAULT
     },
     Strategy {
@@ -234,6 +240,7 @@ pub(super) const ROWS: &[Strategy] = &[
         resource: "flowschemas",
         resets: STATUS_ALONE,
         columns: &printers::config::FLOW_SCHEMA,
+        rows_by: &["spec", "matchingPrecedence"],
         generation: Generation::OfSpec,
         decides_about_requests: true,
         rules: Rules {
@@ -287,8 +294,7 @@ pub(super) const ROWS: &[Strategy] = &[
         resource: "ipaddresses",
         columns: &printers::cluster::IP_ADDRESS,
         rules: Rules {
-            // An IPv6 address is a valid name, too.
-            name: name::path_segment,
+            name: validate::words::address::name,
             validate: validate::networking::policy::address,
             validate_update: validate::networking::policy::address_update,
             ..Rules::DEFAULT
@@ -350,7 +356,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "rbac.authorization.k8s.io",
         resource: "clusterroles",
-        columns: &printers::config::ROLE,
+        columns: &printers::CREATED_AT,
         allow_create_on_update: true,
         rules: Rules {
             name: name::path_segment,
@@ -377,7 +383,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "rbac.authorization.k8s.io",
         resource: "roles",
-        columns: &printers::config::ROLE,
+        columns: &printers::CREATED_AT,
         allow_create_on_update: true,
         rules: Rules {
             name: name::path_segment,
@@ -443,7 +449,7 @@ pub(super) const ROWS: &[Strategy] = &[
         columns: &printers::config::PRIORITY_CLASS,
         generation: Generation::OfCreation,
         rules: Rules {
-            validate: validate::workloads::priority::check,
+            validate_create: validate::workloads::priority::check,
             validate_update: validate::workloads::priority::update,
             ..Rules::DEFAULT
         },
@@ -452,9 +458,12 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "storage.k8s.io",
         resource: "csidrivers",
+        columns: &printers::storage::CSI_DRIVER,
         allow_unconditional_update: false,
         returns_deleted_object: true,
         generation: Generation::OfUpdates,
+        prepare_for_create: |driver| without_scheduling(None, driver),
+        prepare_for_update: |old, driver| without_scheduling(Some(old), driver),
         rules: Rules {
             validate: validate::cluster::csi::driver,
             validate_update: validate::cluster::csi::driver_update,
@@ -466,7 +475,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "storage.k8s.io",
         resource: "csinodes",
-        columns: &printers::config::CSI_NODE,
+        columns: &printers::storage::CSI_NODE,
         allow_unconditional_update: false,
         returns_deleted_object: true,
         rules: Rules {
@@ -479,6 +488,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "storage.k8s.io",
         resource: "csistoragecapacities",
+        columns: &printers::CREATED_AT,
         rules: Rules {
             validate: validate::cluster::csi::capacity,
             validate_update: validate::cluster::csi::capacity_update,
@@ -490,7 +500,7 @@ pub(super) const ROWS: &[Strategy] = &[
         group: "storage.k8s.io",
         resource: "storageclasses",
         decides_about_requests: true,
-        columns: &printers::cluster::STORAGE_CLASS,
+        columns: &printers::storage::STORAGE_CLASS,
         returns_deleted_object: true,
         rules: Rules {
             validate: validate::cluster::storage::class,
@@ -502,6 +512,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "storage.k8s.io",
         resource: "volumeattachments",
+        columns: &printers::storage::VOLUME_ATTACHMENT,
         resets: STATUS_ALONE,
         allow_unconditional_update: false,
         returns_deleted_object: true,
@@ -516,6 +527,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "storage.k8s.io",
         resource: "volumeattributesclasses",
+        columns: &printers::storage::VOLUME_ATTRIBUTES_CLASS,
         returns_deleted_object: true,
         rules: Rules {
             validate: validate::cluster::csi::attributes_class,
@@ -530,5 +542,13 @@ pub(super) const ROWS: &[Strategy] = &[
 fn without_strategy(lease: &mut serde_json::Value) {
     for key in ["strategy", "preferredHolder"] {
         machinery::object::remove(lease, &["spec", key]);
+    }
+}
+
+/// Drivers have no say in scheduling until the feature that acts on it is on by default.
+fn without_scheduling(old: Option<&serde_json::Value>, driver: &mut serde_json::Value) {
+    let path = ["spec", "preventPodSchedulingIfMissing"];
+    if !old.is_some_and(|old| machinery::object::at(old, &path).is_some()) {
+        machinery::object::remove(driver, &path);
     }
 }

@@ -4,8 +4,8 @@ use machinery::{name, object};
 use serde_json::{Value, json};
 
 use super::{
-    DEFAULT, Deletion, Generation, Kept, Stored, Strategy, UnknownField, namespace, pod, volume,
-    warnings,
+    DEFAULT, Deletion, Generation, Kept, Stored, Strategy, UnknownField, claim, namespace, pod,
+    tls, volume, warnings,
 };
 use crate::registry::printers;
 use crate::resources::fields::field;
@@ -70,9 +70,11 @@ pub(super) const ROWS: &[Strategy] = &[
         columns: &printers::config::EVENT,
         allow_create_on_update: true,
         expires: true,
+        has_no_dependents: true,
         rules: Rules {
             name: name::path_segment,
             validate: |event| validate::cluster::event::check(event, false),
+            any_finalizer: true,
             ..Rules::DEFAULT
         },
         unknown_field: UnknownField::NotSupported,
@@ -81,8 +83,9 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         resource: "limitranges",
         decides_about_requests: true,
-        columns: &printers::config::LIMIT_RANGE,
+        columns: &printers::CREATED_AT,
         allow_create_on_update: true,
+        prepare_for_create: name_after_identity,
         rules: Rules {
             validate: validate::cluster::quota::limit_range,
             ..Rules::DEFAULT
@@ -117,6 +120,13 @@ pub(super) const ROWS: &[Strategy] = &[
         folder: "minions",
         columns: &printers::cluster::NODE,
         keeps_status_on_create: true,
+        prepare_for_create: |node| {
+            without_config(CONFIG_SOURCE, None, node);
+            without_config(CONFIG, None, node);
+        },
+        prepare_for_update: |old, node| without_config(CONFIG_SOURCE, Some(old), node),
+        prepare_for_status_update: |old, node| without_config(CONFIG, Some(old), node),
+        warnings: warnings::of_node,
         rules: Rules {
             validate: validate::cluster::node::node,
             validate_update: validate::cluster::node::node_update,
@@ -132,12 +142,14 @@ pub(super) const ROWS: &[Strategy] = &[
     },
     Strategy {
         resource: "persistentvolumeclaims",
-        columns: &printers::cluster::PERSISTENT_VOLUME_CLAIM,
+        columns: &printers::storage::PERSISTENT_VOLUME_CLAIM,
         returns_deleted_object: true,
-        prepare_for_create: pending,
+        prepare_for_create: claim::prepare_for_create,
+        prepare_for_update: claim::prepare_for_update,
         rules: Rules {
             validate: validate::cluster::storage::claim,
             validate_update: validate::cluster::storage::claim_update,
+            validate_subresource_update: |_, _, new| validate::cluster::storage::claim_status(new),
             checks_name_again: true,
             ..Rules::DEFAULT
         },
@@ -145,7 +157,8 @@ pub(super) const ROWS: &[Strategy] = &[
     },
     Strategy {
         resource: "persistentvolumes",
-        columns: &printers::cluster::PERSISTENT_VOLUME,
+        columns: &printers::storage::PERSISTENT_VOLUME,
+        warnings: warnings::of_volume,
         returns_deleted_object: true,
         prepare_for_create: volume::prepare_for_create,
         prepare_for_status_update: volume::date_phase,
@@ -172,6 +185,7 @@ pub(super) const ROWS: &[Strategy] = &[
             field("status.nominatedNodeName"),
         ],
         columns: &printers::pod::POD,
+        pod_spec: &["spec"],
         generation: Generation::OfSpec,
         returns_deleted_object: true,
         deletion: Deletion::Gracefully,
@@ -188,7 +202,6 @@ pub(super) const ROWS: &[Strategy] = &[
             checks_name_again: true,
             ..Rules::DEFAULT
         },
-        warnings_on_create: pod::warnings_on_create,
         warnings: warnings::of_pod,
         unknown_field: UnknownField::NotSupported,
         ..DEFAULT
@@ -196,6 +209,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         resource: "podtemplates",
         columns: &printers::workload::POD_TEMPLATE,
+        pod_spec: &["template", "spec"],
         generation: Generation::OfSpec,
         returns_deleted_object: true,
         rules: Rules {
@@ -212,6 +226,7 @@ pub(super) const ROWS: &[Strategy] = &[
         generation: Generation::OfSpec,
         orphans_dependents: true,
         has_plain_selector: true,
+        pod_spec: &["spec", "template", "spec"],
         rules: Rules {
             validate: |object| {
                 validate::workloads::workload::check("ReplicationController", object)
@@ -221,6 +236,7 @@ pub(super) const ROWS: &[Strategy] = &[
             },
             ..Rules::DEFAULT
         },
+        unknown_field: UnknownField::NotSupported,
         ..DEFAULT
     },
     Strategy {
@@ -240,6 +256,7 @@ pub(super) const ROWS: &[Strategy] = &[
         resource: "secrets",
         selectable: &[field("type")],
         columns: &printers::config::SECRET,
+        warnings: tls::warnings,
         rules: Rules {
             validate: validate::cluster::config::secret,
             validate_update: |old, new| validate::cluster::config::immutable("Secret", old, new),
@@ -252,7 +269,9 @@ pub(super) const ROWS: &[Strategy] = &[
     },
     Strategy {
         resource: "serviceaccounts",
-        columns: &printers::config::SERVICE_ACCOUNT,
+        prepare_for_create: name_secrets,
+        prepare_for_update: |_, account| name_secrets(account),
+        warnings: warnings::of_account,
         returns_deleted_object: true,
         rules: Rules {
             checks_name_again: true,
@@ -281,7 +300,29 @@ pub(super) const ROWS: &[Strategy] = &[
     },
 ];
 
-/// Volumes and claims start unbound.
-fn pending(object: &mut Value) {
-    object::set(object, &["status"], json!({"phase": "Pending"}));
+/// A range of limits without a name is called like its identity.
+fn name_after_identity(range: &mut Value) {
+    if object::name(range).is_empty() {
+        let uid = object::uid(range).to_owned();
+        object::metadata_mut(range).insert("name".into(), uid.into());
+    }
 }
+
+/// An account names its secrets, and nothing else about them.
+fn name_secrets(account: &mut Value) {
+    let secrets = account.get_mut("secrets").and_then(Value::as_array_mut);
+    for secret in secrets.into_iter().flatten() {
+        let name = secret.get("name").cloned();
+        *secret = name.map_or_else(|| json!({}), |name| json!({ "name": name }));
+    }
+}
+
+/// The agents of nodes no longer read their configuration from the cluster.
+fn without_config(path: &[&str], old: Option<&Value>, node: &mut Value) {
+    if !old.is_some_and(|old| object::at(old, path).is_some()) {
+        object::remove(node, path);
+    }
+}
+
+const CONFIG_SOURCE: &[&str] = &["spec", "configSource"];
+const CONFIG: &[&str] = &["status", "config"];

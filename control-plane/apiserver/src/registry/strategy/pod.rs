@@ -1,11 +1,11 @@
 //! Pods: their first status, and the parts that subresources change.
 
-use machinery::name;
 use machinery::object;
 use machinery::quantity::Quantity;
 use serde_json::{Value, json};
 
 use super::Kept;
+use crate::basics::clock;
 use crate::registry::lifecycle::keep;
 
 /// What the paths of a pod cannot change.
@@ -50,6 +50,7 @@ pub(super) fn prepare_for_create(pod: &mut Value) {
     if !object::items(pod, &["spec", "schedulingGates"]).is_empty() {
         status["conditions"] = json!([{
             "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
+            "lastTransitionTime": clock::now().to_seconds(),
             "message": "Scheduling is blocked due to non-empty scheduling gates",
         }]);
     }
@@ -98,17 +99,6 @@ pub(super) fn resize(old: &Value, new: &mut Value) {
         None => drop(object::remove(&mut result, &own)),
     }
     *new = result;
-}
-
-/// A name that is not a DNS label is a bad host name.
-pub(super) fn warnings_on_create(pod: &Value) -> Option<String> {
-    let wrong = name::dns1123_label(object::name(pod));
-    (!wrong.is_empty()).then(|| {
-        format!(
-            "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: [{}]",
-            wrong.join(" ")
-        )
-    })
 }
 
 /// The pod's quality of service: its priority when its node runs out of resources.

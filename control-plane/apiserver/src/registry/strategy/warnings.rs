@@ -3,8 +3,10 @@
 
 use std::collections::BTreeSet;
 
+use machinery::name;
 use machinery::object;
 use machinery::quantity::Quantity;
+use machinery::structural::Schema;
 use serde_json::Value;
 
 /// Sources of volumes that nobody serves any more, and since when.
@@ -27,8 +29,12 @@ const GONE: [(&str, &str); 9] = [
 ];
 const NO_SELECTOR: &str = "labelSelector: a null labelSelector results in matching no pod";
 
-pub(super) fn of_pod(pod: &Value) -> Vec<String> {
-    let mut warnings = Vec::new();
+/// Pods are warned of when they are created: their changes come from programs, and often.
+pub(super) fn of_pod(old: Option<&Value>, pod: &Value) -> Vec<String> {
+    if old.is_some() {
+        return Vec::new();
+    }
+    let mut warnings: Vec<String> = host_name(pod).into_iter().collect();
     let spec = pod.get("spec").unwrap_or(&Value::Null);
     for (at, constraint) in list(spec, "topologySpreadConstraints") {
         if constraint.get("labelSelector").is_none() {
@@ -39,13 +45,8 @@ pub(super) fn of_pod(pod: &Value) -> Vec<String> {
     }
     for (at, volume) in list(spec, "volumes") {
         for (source, since) in GONE {
-            // Go's name of the field.
-            let shown = if source == "storageos" {
-                "storageOS"
-            } else {
-                source
-            };
             if volume.get(source).is_some() {
+                let shown = called_in_go(source);
                 warnings.push(format!("spec.volumes[{at}].{shown}: {since}"));
             }
         }
@@ -65,8 +66,27 @@ pub(super) fn of_pod(pod: &Value) -> Vec<String> {
     warnings
 }
 
+/// A name that is not a DNS label is a bad host name.
+fn host_name(pod: &Value) -> Option<String> {
+    let wrong = name::dns1123_label(object::name(pod));
+    (!wrong.is_empty()).then(|| {
+        format!(
+            "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: [{}]",
+            wrong.join(" ")
+        )
+    })
+}
+
 fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = (usize, &'a Value)> + use<'a> {
     object::items(value, &[key]).iter().enumerate()
+}
+
+/// Go's name of a source.
+fn called_in_go(source: &str) -> &str {
+    match source {
+        "storageos" => "storageOS",
+        source => source,
+    }
 }
 
 /// The bundles of certificates that a signer has written are no source that has a path.
@@ -217,7 +237,7 @@ fn affinity(spec: &Value, warnings: &mut Vec<String>) {
     }
 }
 
-pub(super) fn of_service(service: &Value) -> Vec<String> {
+pub(super) fn of_service(_old: Option<&Value>, service: &Value) -> Vec<String> {
     let mut warnings = Vec::new();
     let text = |key| object::text(service, &["spec", key]);
     if !object::items(service, &["spec", "externalIPs"]).is_empty() {
@@ -239,18 +259,90 @@ pub(super) fn of_service(service: &Value) -> Vec<String> {
     warnings
 }
 
-pub(super) fn of_slice(slice: &Value) -> Vec<String> {
+pub(super) fn of_slice(_old: Option<&Value>, slice: &Value) -> Vec<String> {
     let named = object::text(slice, &["addressType"]) == "FQDN";
     let why = "spec.addressType: FQDN endpoints are deprecated";
     named.then(|| why.to_owned()).into_iter().collect()
 }
 
-pub(super) fn of_driver(driver: &Value) -> Vec<String> {
-    let asks = !object::items(driver, &["spec", "tokenRequests"]).is_empty();
+/// The warning is about new requests for tokens.
+pub(super) fn of_driver(old: Option<&Value>, driver: &Value) -> Vec<String> {
+    let requests = |driver| object::items(driver, &["spec", "tokenRequests"]);
+    let asks = !requests(driver).is_empty();
+    let asks = asks && old.is_none_or(|old| requests(old) != requests(driver));
     let says = object::at(driver, &["spec", "serviceAccountTokenInSecrets"]).is_some();
     let why = "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes";
     (asks && !says)
         .then(|| why.to_owned())
         .into_iter()
+        .collect()
+}
+
+pub(super) fn of_node(_old: Option<&Value>, node: &Value) -> Vec<String> {
+    let named = !object::text(node, &["spec", "externalID"]).is_empty();
+    let why = "spec.externalID: this field is deprecated, and is unused by Kubernetes";
+    named.then(|| why.to_owned()).into_iter().collect()
+}
+
+/// A volume whose source nobody serves any more, or whose content is wiped.
+pub(super) fn of_volume(_old: Option<&Value>, volume: &Value) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for (annotation, since, field) in [
+        ("storage-class", "v1.8", "storageClassName"),
+        ("mount-options", "v1.31", "mountOptions"),
+    ] {
+        let key = format!("volume.beta.kubernetes.io/{annotation}");
+        if object::annotation(volume, &key).is_some() {
+            let why = format!("deprecated since {since}; use {field:?} attribute instead");
+            warnings.push(format!("metadata.annotations[{key}]: {why}"));
+        }
+    }
+    let path = ["spec", "persistentVolumeReclaimPolicy"];
+    if object::text(volume, &path) == "Recycle" {
+        warnings.push(format!(
+            "{}: The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning.",
+            path.join(".")
+        ));
+    }
+    let spec = volume.get("spec").unwrap_or(&Value::Null);
+    let quiet = ["gitRepo", "flocker", "quobyte"];
+    let gone = GONE.iter().filter(|(source, _)| !quiet.contains(source));
+    for (source, since) in gone.filter(|(source, _)| spec.get(source).is_some()) {
+        warnings.push(format!("spec.{}: {since}", called_in_go(source)));
+    }
+    warnings
+}
+
+pub(super) fn of_stateful_set(_old: Option<&Value>, set: &Value) -> Vec<String> {
+    let limit = object::integer(set, &["spec", "revisionHistoryLimit"]);
+    let why = "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended";
+    let endless = limit.is_some_and(|limit| limit < 0);
+    endless.then(|| why.to_owned()).into_iter().collect()
+}
+
+/// An account that restricts its secrets in a way that is given up.
+pub(super) fn of_account(old: Option<&Value>, account: &Value) -> Vec<String> {
+    const RESTRICTS: &str = "kubernetes.io/enforce-mountable-secrets";
+    let restricts = |account| object::annotation(account, RESTRICTS).is_some();
+    let newly = restricts(account) && !old.is_some_and(restricts);
+    let why =
+        "deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets";
+    newly
+        .then(|| format!("metadata.annotations[{RESTRICTS}]: {why}"))
+        .into_iter()
+        .collect()
+}
+
+/// Formats that are new and that nobody knows.
+pub(super) fn of_definition(old: Option<&Value>, definition: &Value) -> Vec<String> {
+    let formats = |definition: &Value| -> BTreeSet<String> {
+        let versions = object::items(definition, &["spec", "versions"]).iter();
+        let schemas = versions.filter_map(|one| object::at(one, &["schema", "openAPIV3Schema"]));
+        schemas.flat_map(Schema::unrecognized_formats).collect()
+    };
+    let had = old.map(formats).unwrap_or_default();
+    let new = formats(definition);
+    let new = new.difference(&had);
+    new.map(|format| format!("unrecognized format {format:?}"))
         .collect()
 }

@@ -1,9 +1,9 @@
 //! Workloads: apps, batch, autoscaling and policy.
 
-use machinery::{name, object};
+use machinery::{conversion, name, object};
 use serde_json::Value;
 
-use super::{DEFAULT, Generation, Kept, Strategy, UnknownField, job};
+use super::{DEFAULT, Generation, Kept, Strategy, UnknownField, job, warnings};
 use crate::registry::printers;
 use crate::resources::convert;
 use crate::resources::fields::field;
@@ -11,6 +11,7 @@ use crate::validate::{self, Rules, words::status};
 
 /// Annotation with the number of changes of a daemon set's template.
 const TEMPLATE_NUMBER: &str = "deprecated.daemonset.template.generation";
+const TEMPLATE: &[&str] = &["spec", "template", "spec"];
 
 pub(super) const ROWS: &[Strategy] = &[
     Strategy {
@@ -19,6 +20,7 @@ pub(super) const ROWS: &[Strategy] = &[
         columns: &printers::workload::CONTROLLER_REVISION,
         rules: Rules {
             validate: |object| validate::workloads::workload::check("ControllerRevision", object),
+            validate_create: validate::workloads::workload::new_revision,
             validate_update: |old, new| {
                 validate::workloads::workload::update("ControllerRevision", old, new)
             },
@@ -30,7 +32,10 @@ pub(super) const ROWS: &[Strategy] = &[
         group: "apps",
         resource: "daemonsets",
         columns: &printers::workload::DAEMON_SET,
+        pod_spec: TEMPLATE,
         generation: Generation::OfSpec,
+        complete_empty: |set| number_template(set, 0),
+        annotations_of_whole: &[TEMPLATE_NUMBER],
         prepare_for_create: |set| number_template(set, 1),
         prepare_for_update: count_template,
         prepare_for_status_update: |old, new| number_template(new, template_number(old)),
@@ -53,8 +58,10 @@ pub(super) const ROWS: &[Strategy] = &[
             Kept::Fields(&[&["metadata", "labels"], &["spec"]]),
         )],
         columns: &printers::workload::DEPLOYMENT,
+        pod_spec: TEMPLATE,
         // Its replica sets inherit its annotations, so its controller must see their changes.
         generation: Generation::OfSpecAndAnnotations,
+        complete_empty: no_replicas,
         rules: Rules {
             validate: |object| validate::workloads::workload::check("Deployment", object),
             validate_update: |old, new| {
@@ -69,7 +76,9 @@ pub(super) const ROWS: &[Strategy] = &[
         group: "apps",
         resource: "replicasets",
         columns: &printers::workload::REPLICA_SET,
+        pod_spec: TEMPLATE,
         generation: Generation::OfSpec,
+        complete_empty: no_replicas,
         rules: Rules {
             validate: |object| validate::workloads::workload::check("ReplicaSet", object),
             validate_update: |old, new| {
@@ -86,11 +95,17 @@ pub(super) const ROWS: &[Strategy] = &[
         group: "apps",
         resource: "statefulsets",
         columns: &printers::workload::STATEFUL_SET,
+        pod_spec: TEMPLATE,
         generation: Generation::OfSpec,
+        complete_empty: no_replicas,
+        warnings: warnings::of_stateful_set,
+        prepare_for_create: |set| without_unavailable(None, set),
+        prepare_for_update: |old, set| without_unavailable(Some(old), set),
         rules: Rules {
             // Its name is part of the names and host names of its pods.
             name: name::dns1123_label,
             validate: |object| validate::workloads::workload::check("StatefulSet", object),
+            validate_create: validate::workloads::workload::new_stateful_set,
             validate_update: |old, new| {
                 validate::workloads::workload::update("StatefulSet", old, new)
             },
@@ -105,6 +120,7 @@ pub(super) const ROWS: &[Strategy] = &[
         group: "batch",
         resource: "cronjobs",
         columns: &printers::workload::CRON_JOB,
+        pod_spec: &["spec", "jobTemplate", "spec", "template", "spec"],
         generation: Generation::OfSpec,
         rules: Rules {
             validate: |object| validate::workloads::job::check("CronJob", object),
@@ -119,14 +135,23 @@ pub(super) const ROWS: &[Strategy] = &[
             .at("status.succeeded")
             .missing("0")],
         columns: &printers::workload::JOB,
+        pod_spec: TEMPLATE,
         generation: Generation::OfSpec,
         orphans_dependents: true,
+        warning_on_delete: Some(
+            "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning",
+        ),
+        labels_with_status: true,
         prepare_for_create: job::prepare_for_create,
         borrows_labels: true,
         rules: Rules {
             validate: |object| validate::workloads::job::check("Job", object),
             validate_update: |old, new| validate::workloads::job::update("Job", old, new),
-            validate_subresource_update: |_, old, new| status::check(&status::JOB, old, new),
+            validate_subresource_update: |_, old, new| {
+                let mut causes = status::check(&status::JOB, old, new);
+                causes.extend(validate::workloads::job::status(old, new));
+                causes
+            },
             ..Rules::DEFAULT
         },
         unknown_field: UnknownField::NotSupportedFor("Job"),
@@ -136,7 +161,12 @@ pub(super) const ROWS: &[Strategy] = &[
         group: "autoscaling",
         resource: "horizontalpodautoscalers",
         conversions: &[("v1", convert::AUTOSCALER_V1)],
+        annotations_of_whole: &conversion::autoscaler::OURS,
         columns: &printers::workload::HORIZONTAL_POD_AUTOSCALER,
+        labels_with_status: true,
+        prepare_for_create: |autoscaler| conversion::autoscaler::keep_status(None, autoscaler),
+        prepare_for_update: |old, new| conversion::autoscaler::keep_status(Some(old), new),
+        prepare_for_status_update: conversion::autoscaler::keep_spec,
         rules: Rules {
             validate: validate::workloads::autoscaler::check,
             validate_subresource_update: |_, old, new| status::check(&status::AUTOSCALER, old, new),
@@ -151,13 +181,28 @@ pub(super) const ROWS: &[Strategy] = &[
         generation: Generation::OfSpec,
         allow_unconditional_update: false,
         rules: Rules {
+            name: name::path_segment,
             validate: validate::workloads::policy::budget,
+            validate_subresource_update: |_, _, new| validate::workloads::policy::status(new),
             any_finalizer: true,
             ..Rules::DEFAULT
         },
         ..DEFAULT
     },
 ];
+
+/// The number of replicas is no pointer inside Kubernetes, so that it is never missing there.
+fn no_replicas(object: &mut Value) {
+    object::set(object, &["spec", "replicas"], 0.into());
+}
+
+/// Sets replace their pods one by one as long as the feature to replace several is off.
+fn without_unavailable(old: Option<&Value>, set: &mut Value) {
+    let path = ["spec", "updateStrategy", "rollingUpdate", "maxUnavailable"];
+    if !old.is_some_and(|old| object::at(old, &path).is_some()) {
+        object::remove(set, &path);
+    }
+}
 
 /// Counts the changes of a daemon set's template.
 fn count_template(old: &Value, new: &mut Value) {

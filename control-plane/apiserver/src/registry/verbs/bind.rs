@@ -1,13 +1,13 @@
 //! Binding: assigns a pod to a node.
 
-use machinery::object;
 use machinery::status::{self, Cause, Status};
+use machinery::{name, object};
 use serde_json::{Value, json};
 
 use crate::auth::Answer;
 use crate::basics::clock;
 use crate::registry::verbs::edit::{Edit, Step};
-use crate::registry::verbs::write::{Writer, precondition_failed};
+use crate::registry::verbs::write::{Writer, precondition_failed, told_key};
 use crate::storage::entry::Entry;
 
 impl Writer<'_> {
@@ -36,15 +36,31 @@ impl Writer<'_> {
             // Kubernetes does not report this as an invalid object.
             return Err(Status::new(500, "", status::told_together(&wrong)));
         }
+        nameable(&name)?;
         let key = storage.key(self.namespace, &name);
         let mut edit = Binding {
-            key: &key,
+            key: told_key(&key, self.dry),
             name: &name,
             binding: &binding,
         };
         let edited = self.registry.edit(storage, &key, self.dry, &mut edit).await;
         edited.map(|_| ())
     }
+}
+
+/// Refuses a name that cannot be part of a path.
+fn nameable(name: &str) -> Result<(), Status> {
+    if name.is_empty() {
+        return Err(Status::bad_request("Name parameter required."));
+    }
+    let wrong = name::path_segment(name);
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    let why = wrong.join(";");
+    Err(Status::bad_request(format!(
+        "Name parameter invalid: {name:?}: {why}"
+    )))
 }
 
 fn wrong_target(binding: &Value) -> Vec<Cause> {

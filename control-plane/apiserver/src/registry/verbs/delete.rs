@@ -17,7 +17,7 @@ use crate::registry::definition;
 use crate::registry::options::dry_run;
 use crate::registry::strategy;
 use crate::registry::verbs::edit::{Edit, Edited, Step};
-use crate::registry::verbs::write::Writer;
+use crate::registry::verbs::write::{Writer, precondition};
 use crate::resources::catalogue::Resource;
 use crate::storage::entry::Entry;
 use crate::storage::views;
@@ -249,9 +249,14 @@ impl Deletion<'_> {
     }
 
     fn preconditions(&self, current: &Value) -> Result<(), Status> {
-        let kind = &self.resource.kind;
-        let fail = |why: String| Err(Status::conflict(kind.group(), kind.kind(), self.name, &why));
         let (uid, version) = (object::uid(current), object::resource_version(current));
+        if strategy::of(self.resource).deletion == strategy::Deletion::AfterContent {
+            return self.preconditions_of_store(uid, version);
+        }
+        // The store names the kind in its own version.
+        let storage = self.resource.storage.as_ref();
+        let kind = storage.map_or(&self.resource.kind, |storage| &storage.kind);
+        let fail = |why: String| Err(Status::conflict(kind.group(), kind.kind(), self.name, &why));
         match (&self.options.uid, &self.options.version) {
             (Some(asked), _) if asked != uid => fail(format!(
                 "the UID in the precondition ({asked}) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
@@ -261,6 +266,22 @@ impl Deletion<'_> {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// The same for kinds that check before they ask the store.
+    fn preconditions_of_store(&self, uid: &str, version: &str) -> Result<(), Status> {
+        let kind = &self.resource.kind;
+        for (what, asked, has) in [
+            ("UID", &self.options.uid, uid),
+            ("ResourceVersion", &self.options.version, version),
+        ] {
+            if let Some(asked) = asked.as_ref().filter(|asked| *asked != has) {
+                let why = precondition(what, asked, has);
+                let (group, plural) = (kind.group(), kind.plural());
+                return Err(Status::conflict(group, plural, self.name, &why));
+            }
+        }
+        Ok(())
     }
 
     /// A namespace is deleted after its content. The finalizers of its spec stand for the content.
@@ -337,6 +358,9 @@ impl Deletion<'_> {
 
     /// Sets the finalizers that request the propagation from the garbage collector.
     fn set_finalizers(&self, object: &mut Value) {
+        if strategy::of(self.resource).has_no_dependents {
+            return;
+        }
         let had = |finalizer: &str| object::has_finalizer(object, finalizer);
         let (orphan, foreground) = match self.options.propagation {
             Some(policy) => (

@@ -153,8 +153,16 @@ fn status(error: patch::Error) -> Status {
     }
 }
 
-/// The message for a value of a wrong type, from the decoder that Go uses after a strategic merge.
-fn as_restored(why: &str) -> Option<String> {
+/// What the decoder says of bytes, and what that other decoder says before it.
+const NOT_BASE64: &str = "illegal base64 data";
+const FROM_JSON: &str = "error decoding from json: ";
+
+/// The message for a value of a wrong type, from the decoder that Go uses after a strategic merge and
+/// after an apply.
+pub(crate) fn as_restored(why: &str) -> Option<String> {
+    if why.starts_with(NOT_BASE64) {
+        return Some(format!("{FROM_JSON}{why}"));
+    }
     let (found, rest) = why
         .strip_prefix("json: cannot unmarshal ")?
         .split_once(" into ")?;
@@ -171,7 +179,10 @@ fn as_restored(why: &str) -> Option<String> {
         format!("cannot restore slice from {kind}")
     } else if expected.contains('.') {
         format!("cannot restore struct from: {kind}")
-    } else {
+    } else if found == "number" && expected != "bool" {
         format!("cannot convert {name} to {expected}")
+    } else {
+        // Go converts numbers into each other and into text, but nothing else.
+        format!("unrecognized type: {expected}")
     })
 }

@@ -26,6 +26,8 @@ use crate::validate;
 
 /// Attempts with another generated name if one is taken.
 const NAMES_TRIED_MAX: usize = 8;
+/// What all keys of the store begin with.
+const PREFIX: &str = "/registry";
 
 /// A writer: the user, the resource and the namespace of writes.
 #[derive(Clone)]
@@ -205,6 +207,8 @@ impl Writer<'_> {
         let rules = &strategy::of(resource).rules;
         let causes = rules.create(resource, object, self.policy());
         refuse(resource, object, causes)?;
+        self.warnings
+            .add((strategy::of(resource).warnings)(None, object));
         // Before those that validate: they see the whole object, and may refuse an address.
         let allocated = if allocates {
             allocate::create(self.registry, object, self.dry).await?
@@ -407,11 +411,16 @@ impl Update<'_, '_> {
         let rules = &strategy::of(resource).rules;
         let causes = rules.update(resource, self.subresource, (&old, &new), policy);
         refuse(resource, &new, causes)?;
+        if self.subresource.is_empty() {
+            let warnings = (strategy::of(resource).warnings)(Some(&old), &new);
+            self.writer.warnings.add(warnings);
+        }
         if let Err(error) = chain.validate(mutated, &admission, &new).await {
             let allocated = std::mem::take(&mut self.allocated);
             allocated.give_back(self.writer.registry).await;
             return Err(error);
         }
+        lifecycle::forget_empty(resource, &mut new);
         // A write that changes nothing has no time.
         if apply::equal_without_times(&old, &new) {
             set_managers(&mut new, managers_of(&old));
@@ -495,7 +504,8 @@ impl Update<'_, '_> {
             .as_ref()
             .map(|storage| storage.key(namespace, self.name))
             .unwrap_or_default();
-        let why = precondition_failed(&key, "UID", asked, has);
+        let key = told_key(&key, self.writer.dry);
+        let why = precondition_failed(key, "UID", asked, has);
         Status::conflict(
             resource.kind.group(),
             resource.kind.plural(),
@@ -516,13 +526,24 @@ fn set_managers(object: &mut Value, managers: Option<Value>) {
     }
 }
 
+/// A key as an error tells it: a dry run ends before Kubernetes' store adds its prefix.
+pub(crate) fn told_key(key: &str, dry: bool) -> &str {
+    let without = key.strip_prefix(PREFIX).filter(|_| dry);
+    without.unwrap_or(key)
+}
+
 /// The message of Kubernetes' store for an object other than the expected one.
 pub(crate) fn precondition_failed(key: &str, what: &str, asked: &str, has: &str) -> String {
     format!(
         "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, \
-         AdditionalErrorMsg: Precondition failed: {what} in precondition: {asked}, \
-         {what} in object meta: {has}"
+         AdditionalErrorMsg: {}",
+        precondition(what, asked, has)
     )
+}
+
+/// What differs from the expectation of a request.
+pub(crate) fn precondition(what: &str, asked: &str, has: &str) -> String {
+    format!("Precondition failed: {what} in precondition: {asked}, {what} in object meta: {has}")
 }
 
 /// True if this update removes the last thing that kept a deleted object.

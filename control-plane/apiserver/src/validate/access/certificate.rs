@@ -105,7 +105,10 @@ fn rules(request: &Value, old: Option<&Value>) -> Causes {
     let mut causes = Causes::default();
     let spec = FieldValue::new("spec", request.get("spec").unwrap_or(&Value::Null));
     if let Err(why) = Request::of(request).and_then(|request| request.check_signature()) {
-        causes.wrong_text(&spec, "request", &why);
+        // Go shows no bytes as null.
+        let shown = spec.get("request").filter(|shown| *shown != "");
+        let shown = shown.unwrap_or(&Value::Null);
+        causes.push(Cause::invalid("spec.request", shown, &why));
     }
     usages(&spec, old, &mut causes);
     let signer = spec.text("signerName");

@@ -2,6 +2,7 @@
 
 use machinery::name;
 use machinery::object;
+use machinery::selector::LabelSelector;
 use machinery::status::Cause;
 use serde_json::Value;
 
@@ -86,6 +87,10 @@ fn aggregation(causes: &mut Causes, rule: &FieldValue) {
             causes.requirement(one, &["In", "NotIn"], &["Exists", "DoesNotExist"], &[]);
             causes.label_values(one);
         });
+        if LabelSelector::from_object(selector.value).is_err() {
+            let why = "invalid label selector.";
+            causes.push(Cause::invalid(&selector.path, &Value::Null, why));
+        }
     });
 }
 
@@ -112,7 +117,7 @@ fn subject(subject: &FieldValue, namespaced: bool, causes: &mut Causes) {
     let group = subject.text("apiGroup");
     match object::kind(subject.value) {
         "ServiceAccount" => {
-            causes.named(subject, "name", name::dns1123_subdomain);
+            causes.named_unless_empty(subject, "name", name::dns1123_subdomain);
             if !group.is_empty() {
                 causes.unknown(subject, "apiGroup", &[""]);
             }

@@ -7,6 +7,7 @@ use machinery::object;
 use machinery::status::Cause;
 use serde_json::Value;
 
+use crate::validate::cluster::storage;
 use crate::validate::words::field::FieldValue;
 use crate::validate::workloads::pod::volumes;
 use crate::validate::{Causes, named, unchanged, words::quantity};
@@ -172,6 +173,9 @@ pub(crate) fn attachment(object: &Value) -> Causes {
             ));
         }
         _ => {}
+    }
+    if volume.is_none() {
+        causes.below(&source, "inlineVolumeSpec", storage::inline_volume);
     }
     let node = spec.text("nodeName");
     causes.extend(named("spec.nodeName", node, name::dns1123_subdomain(node)));

@@ -28,6 +28,15 @@ const FIXED: [(&str, &str); 14] = [
     ("reportingComponent", "reportingController"),
     ("reportingInstance", "reportingInstance"),
 ];
+/// Those of them that are texts, which Go shows as empty if they are missing.
+const TEXTS: [&str; 6] = [
+    "reason",
+    "message",
+    "type",
+    "action",
+    "reportingComponent",
+    "reportingInstance",
+];
 
 /// Checks an event; `strict` is true for the newer version, which has more rules.
 pub(crate) fn check(object: &Value, strict: bool) -> Causes {
@@ -88,7 +97,12 @@ pub(crate) fn update(old: &Value, new: &Value) -> Causes {
     }
     for (key, called) in FIXED {
         if old.get(key) != new.get(key) {
-            let shown = new.get(key).cloned().unwrap_or_default();
+            let missing = match key {
+                "count" => 0.into(),
+                key if TEXTS.contains(&key) => "".into(),
+                _ => Value::Null,
+            };
+            let shown = new.get(key).cloned().unwrap_or(missing);
             causes.push(Cause::invalid(called, &shown, "field is immutable"));
         }
     }

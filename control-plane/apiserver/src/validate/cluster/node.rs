@@ -57,6 +57,10 @@ pub(crate) fn node_update(old: &Value, new: &Value) -> Causes {
         let why = "node updates may not change podCIDR except from \"\" to valid";
         causes.push(Cause::forbidden("spec.podCIDRs", why));
     }
+    let external = |node| object::text(node, &["spec", "externalID"]);
+    if external(old) != external(new) {
+        causes.push(Cause::forbidden("spec.externalID", "may not be updated"));
+    }
     let id = |node| object::text(node, &["spec", "providerID"]);
     if !id(old).is_empty() && id(old) != id(new) {
         let why = "node updates may not change providerID except from \"\" to valid";

@@ -1,5 +1,7 @@
 //! Volumes, claims, and their classes.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use machinery::name;
 use machinery::object::{self, STORAGE_CLASS};
 use machinery::status::Cause;
@@ -44,19 +46,78 @@ const SOURCES: [&str; 22] = [
     "csi",
 ];
 const STORAGE: &str = "storage";
+/// Where the content of a claim's volume comes from: in an older and in a newer field.
+const SOURCE_FIELDS: [&str; 2] = ["dataSource", "dataSourceRef"];
 
 pub(crate) fn volume(object: &Value) -> Causes {
     let mut causes = Causes::default();
     let spec = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
-    if spec.items("accessModes").is_empty() {
-        causes.push(Cause::required("spec.accessModes", ""));
-    }
-    access_modes(&spec, &mut causes);
+    some_access_mode(&spec, &mut causes);
     capacity(&spec, &mut causes);
     causes.word(&spec, "persistentVolumeReclaimPolicy", &RECLAIM);
+    source(&spec, &mut causes);
+    causes.below(&spec, "nodeAffinity", |causes, affinity| {
+        match affinity.child("required") {
+            Some(required) => node_selector(causes, &required),
+            None => {
+                let why = "must specify required node constraints";
+                causes.push(Cause::required(&affinity.path_of("required"), why));
+            }
+        }
+    });
+    if spec.has("local") && !spec.has("nodeAffinity") {
+        let why = "Local volume requires node affinity";
+        causes.push(Cause::required("spec.nodeAffinity", why));
+    }
+    causes.named_unless_empty(&spec, "storageClassName", name::dns1123_subdomain);
+    causes.word(&spec, "volumeMode", &MODES);
+    causes
+}
+
+/// A volume within another object, which no claim can be bound to.
+pub(crate) fn inline_volume(causes: &mut Causes, spec: &FieldValue) {
+    const HERE: &str = "in the context of inline volumes";
+    let forbidden = format!("may not be specified {HERE}");
+    for key in ["claimRef", "nodeAffinity"] {
+        causes.forbidden(spec, key, &forbidden);
+    }
+    if spec
+        .map("capacity")
+        .is_some_and(|amounts| !amounts.is_empty())
+    {
+        causes.forbidden(spec, "capacity", &forbidden);
+    }
+    if !spec.text("storageClassName").is_empty() {
+        causes.forbidden(spec, "storageClassName", &forbidden);
+    }
+    if !spec.has("csi") {
+        let why = format!("has to be specified {HERE}");
+        causes.push(Cause::required(&spec.path_of("csi"), &why));
+    }
+    if !["", "Retain"].contains(&spec.text("persistentVolumeReclaimPolicy")) {
+        let why = format!("may only be Retain {HERE}");
+        causes.forbidden(spec, "persistentVolumeReclaimPolicy", &why);
+    }
+    some_access_mode(spec, causes);
+    source(spec, causes);
+    if spec.has("volumeMode") && spec.text("volumeMode") != "Filesystem" {
+        let why = format!("may not specify volumeMode other than Filesystem {HERE}");
+        causes.forbidden(spec, "volumeMode", &why);
+    }
+}
+
+fn some_access_mode(spec: &FieldValue, causes: &mut Causes) {
+    if spec.items("accessModes").is_empty() {
+        causes.push(Cause::required(&spec.path_of("accessModes"), ""));
+    }
+}
+
+/// Where the content of a volume is, and how it may be used.
+fn source(spec: &FieldValue, causes: &mut Causes) {
+    access_modes(spec, causes);
     let sources: Vec<_> = SOURCES.iter().filter(|source| spec.has(source)).collect();
     if let Some(first) = sources.first() {
-        volumes::of_volume(&spec, first, &mut causes);
+        volumes::of_volume(spec, first, causes);
     }
     for another in sources.iter().skip(1) {
         let why = "may not specify more than 1 volume type";
@@ -67,29 +128,21 @@ pub(crate) fn volume(object: &Value) -> Causes {
         };
         causes.push(Cause::forbidden(&spec.path_of(called), why));
     }
-    causes.below(&spec, "nodeAffinity", |causes, affinity| {
-        match affinity.child("required") {
-            Some(required) => node_selector(causes, &required),
-            None => {
-                let why = "must specify required node constraints";
-                causes.push(Cause::required(&affinity.path_of("required"), why));
-            }
-        }
-    });
-    if spec.has("volumeAttributesClassName") && !spec.has("csi") {
-        let why = "has to be specified when using volumeAttributesClassName";
-        causes.push(Cause::required("spec.csi", why));
-    }
-    if spec.has("local") && !spec.has("nodeAffinity") {
-        let why = "Local volume requires node affinity";
-        causes.push(Cause::required("spec.nodeAffinity", why));
-    }
     if sources.is_empty() {
-        causes.push(Cause::required("spec", "must specify a volume type"));
+        causes.push(Cause::required(&spec.path, "must specify a volume type"));
     }
-    causes.named(&spec, "storageClassName", name::dns1123_subdomain);
-    causes.word(&spec, "volumeMode", &MODES);
-    causes
+    let class = "volumeAttributesClassName";
+    if spec.has(class) {
+        if spec.text(class).is_empty() {
+            let why = "an empty string is disallowed";
+            causes.push(Cause::required(&spec.path_of(class), why));
+        }
+        causes.named_unless_empty(spec, class, name::dns1123_subdomain);
+        if !spec.has("csi") {
+            let why = "has to be specified when using volumeAttributesClassName";
+            causes.push(Cause::required(&spec.path_of("csi"), why));
+        }
+    }
 }
 
 /// The source of a volume must not change.
@@ -139,9 +192,11 @@ pub(crate) fn claim_spec(causes: &mut Causes, spec: &FieldValue) {
         None => causes.push(Cause::required(&field, "")),
         Some(amount) => causes.extend(quantity::positive(&field, amount)),
     }
-    causes.named(spec, "storageClassName", name::dns1123_subdomain);
+    for class in ["storageClassName", "volumeAttributesClassName"] {
+        causes.named_unless_empty(spec, class, name::dns1123_subdomain);
+    }
     causes.word(spec, "volumeMode", &MODES);
-    for source in ["dataSource", "dataSourceRef"] {
+    for source in SOURCE_FIELDS {
         causes.below(spec, source, |causes, source| {
             causes.required(source, "name");
             causes.required(source, "kind");
@@ -150,9 +205,38 @@ pub(crate) fn claim_spec(causes: &mut Causes, spec: &FieldValue) {
                 let why = "must be 'PersistentVolumeClaim' when referencing the default apiGroup";
                 causes.push(Cause::invalid(&source.path, &kind.into(), why));
             }
-            causes.named(source, "apiGroup", name::dns1123_subdomain);
+            causes.named_unless_empty(source, "apiGroup", name::dns1123_subdomain);
+            causes.named_unless_empty(source, "namespace", name::dns1123_label);
         });
     }
+    let [source, reference] = SOURCE_FIELDS.map(|key| spec.get(key));
+    if let (Some(source), Some(reference)) = (source, reference) {
+        let text = |of, key| object::text(of, &[key]);
+        let same = ["apiGroup", "kind", "name"]
+            .iter()
+            .all(|key| text(source, key) == text(reference, key));
+        let elsewhere = !text(reference, "namespace").is_empty();
+        if elsewhere || !same {
+            let why = match elsewhere {
+                true => "may not be specified when dataSourceRef.namespace is specified",
+                false => "must match dataSourceRef",
+            };
+            causes.push(Cause::invalid(&spec.path, spec.value, why));
+        }
+    }
+}
+
+/// The status of a claim.
+pub(crate) fn claim_status(claim: &Value) -> Causes {
+    let mut causes = Causes::default();
+    let status = FieldValue::new("status", claim.get("status").unwrap_or(&Value::Null));
+    for key in ["capacity", "allocatedResources"] {
+        for (resource, amount) in status.map(key).into_iter().flatten() {
+            let field = format!("{}[{resource}]", status.path_of(key));
+            causes.extend(quantity::basic(&field, amount));
+        }
+    }
+    causes
 }
 
 /// The spec of a claim must not change, except that a bound claim may request more storage.
@@ -164,6 +248,13 @@ pub(crate) fn claim_update(old: &Value, new: &Value) -> Causes {
         // May be set once: by the binder of the claim, or to choose its class.
         for key in ["volumeName", "storageClassName"] {
             if object::at(old, &["spec", key]).is_none() {
+                object::remove(&mut spec, &[key]);
+            }
+        }
+        // A claim that was stored with one of the fields gets the other, which says the same.
+        let had = |key| object::at(old, &["spec", key]).is_some();
+        for key in SOURCE_FIELDS {
+            if !had(key) && SOURCE_FIELDS.iter().any(|other| had(other)) {
                 object::remove(&mut spec, &[key]);
             }
         }
@@ -201,7 +292,27 @@ pub(crate) fn claim_update(old: &Value, new: &Value) -> Causes {
         causes.push(Cause::forbidden(&request.join("."), why));
     }
     same_mode(old, new, &mut causes);
+    keeps_attributes(old, new, &mut causes);
     causes
+}
+
+/// The class that a volume's attributes are of may change, but no longer be none.
+fn keeps_attributes(old: &Value, new: &Value, causes: &mut Causes) {
+    let path = ["spec", "volumeAttributesClassName"];
+    let current = ["status", "currentVolumeAttributesClassName"];
+    let (before, after) = (object::at(old, &path), object::at(new, &path));
+    if before == after || object::at(old, &current).is_none() {
+        return;
+    }
+    let to = match after.and_then(Value::as_str) {
+        None => "nil",
+        Some("") => "empty string",
+        Some(_) => return,
+    };
+    let why = format!(
+        "update to {to} is forbidden when status.currentVolumeAttributesClassName is not nil"
+    );
+    causes.push(Cause::forbidden(&path.join("."), &why));
 }
 
 pub(crate) fn class(object: &Value) -> Causes {
@@ -212,9 +323,41 @@ pub(crate) fn class(object: &Value) -> Causes {
         let wrong = name::qualified_name(&provisioner.to_lowercase());
         causes.extend(crate::validate::named("provisioner", provisioner, wrong));
     }
-    causes.word(&class, "reclaimPolicy", &["Delete", "Retain"]);
-    causes.choice(&class, "volumeBindingMode", &BINDING);
+    if !class.text("reclaimPolicy").is_empty() {
+        causes.word(&class, "reclaimPolicy", &["Delete", "Retain"]);
+    }
+    causes.word_given(&class, "volumeBindingMode", &BINDING);
+    topologies(&class, &mut causes);
     causes
+}
+
+/// Where the volumes of a class may be: terms with values of labels, none of them twice.
+fn topologies(class: &FieldValue, causes: &mut Causes) {
+    let mut terms = BTreeSet::new();
+    causes.each(class, "allowedTopologies", |causes, term| {
+        const KEY: &str = "matchLabelExpressions";
+        let mut meant = BTreeMap::new();
+        causes.each(term, KEY, |causes, one| {
+            causes.label_name(one, "key");
+            if one.items("values").is_empty() {
+                causes.push(Cause::required(&one.path_of("values"), ""));
+            }
+            let mut values = BTreeSet::new();
+            causes.each(one, "values", |causes, value| {
+                if !values.insert(value.value.as_str().unwrap_or_default()) {
+                    causes.push(Cause::duplicate(&value.path, value.value));
+                }
+            });
+            if meant.insert(one.text("key"), values).is_some() {
+                let key = one.text("key").into();
+                causes.push(Cause::duplicate(&one.path_of("key"), &key));
+            }
+        });
+        // A term without conditions repeats nothing, but Kubernetes says so.
+        if meant.is_empty() || !terms.insert(meant) {
+            causes.push(Cause::duplicate(&term.path_of(KEY), &"".into()));
+        }
+    });
 }
 
 pub(crate) fn class_update(old: &Value, new: &Value) -> Causes {
@@ -263,7 +406,9 @@ fn capacity(spec: &FieldValue, causes: &mut Causes) {
         if causes.is_full() {
             break;
         }
-        causes.extend(quantity::positive(&format!("{field}[{resource}]"), amount));
+        let field = format!("{field}[{resource}]");
+        causes.extend(quantity::basic(&field, amount));
+        causes.extend(quantity::positive(&field, amount));
     }
 }
 

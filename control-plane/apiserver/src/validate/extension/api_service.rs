@@ -22,7 +22,7 @@ pub(crate) fn check(object: &Value) -> Causes {
     let (group, version) = (spec.text("group"), spec.text("version"));
     let required = format!("{version}.{group}");
     let given = object::name(object);
-    if given != required {
+    if !given.is_empty() && given != required {
         let why = format!("must be `spec.version+\".\"+spec.group`: {required:?}");
         causes.push(Cause::invalid("metadata.name", &given.into(), &why));
     }

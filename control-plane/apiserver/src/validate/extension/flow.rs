@@ -58,7 +58,7 @@ pub(crate) fn schema(object: &Value) -> Causes {
                 let why = "must reference a priority level";
                 causes.push(Cause::required(&level.path_of("name"), why));
             }
-            causes.named(level, "name", dns1123_subdomain);
+            causes.named_unless_empty(level, "name", dns1123_subdomain);
         });
         causes.each(spec, "rules", Causes::policy_rule);
         if mandatory(SCHEMA, name).is_some_and(|fixed| fixed != spec.value) {
@@ -169,7 +169,7 @@ impl Causes {
             let why = "must specify namespace for service account";
             self.push(Cause::required(&account.path_of("namespace"), why));
         }
-        self.named(account, "namespace", dns1123_label);
+        self.named_unless_empty(account, "namespace", dns1123_label);
     }
 
     fn resource_rule(&mut self, rule: &FieldValue) {

@@ -122,6 +122,7 @@ pub(crate) fn status(object: &Value) -> Causes {
             }
         });
     });
+    causes.conditions(&status);
     causes
 }
 
@@ -179,7 +180,7 @@ fn param_kind(causes: &mut Causes, at: &FieldValue) {
 }
 
 fn match_resources(causes: &mut Causes, at: &FieldValue) {
-    causes.choice(at, "matchPolicy", &MATCH_POLICIES);
+    causes.word_given(at, "matchPolicy", &MATCH_POLICIES);
     for selector in ["namespaceSelector", "objectSelector"] {
         if at.has(selector) {
             causes.label_selector(at, selector);

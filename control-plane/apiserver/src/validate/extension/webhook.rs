@@ -227,8 +227,12 @@ fn url(causes: &mut Causes, config: &FieldValue) {
 }
 
 fn service(causes: &mut Causes, service: &FieldValue) {
-    causes.required(service, "name");
-    causes.required(service, "namespace");
+    // Kubernetes reports a missing one under the name of the other.
+    for (missing, reported) in [("namespace", "name"), ("name", "namespace")] {
+        if service.text(missing).is_empty() {
+            causes.push(Cause::required(&service.path_of(reported), ""));
+        }
+    }
     let port = service.number("port");
     if port_number("", port).is_some() {
         let why = "port is not valid: must be between 1 and 65535, inclusive";

@@ -15,6 +15,7 @@ const ADDRESS_TYPES: [&str; 3] = ["FQDN", "IPv4", "IPv6"];
 const ENDPOINTS_MAX: usize = 1000;
 const ADDRESSES_MAX: usize = 100;
 const PORTS_MAX: usize = 20_000;
+const HINTS_MAX: usize = 8;
 
 pub(crate) fn endpoints(object: &Value) -> Causes {
     let mut causes = Causes::default();
@@ -38,7 +39,7 @@ pub(crate) fn endpoints(object: &Value) -> Causes {
             if several {
                 causes.required(port, "name");
             }
-            causes.named(port, "name", name::dns1123_label);
+            causes.named_unless_empty(port, "name", name::dns1123_label);
             causes.extend(port_number(&port.path_of("port"), port.number("port")));
             causes.choice(port, "protocol", &PROTOCOLS);
             causes.named(port, "appProtocol", name::qualified_name);
@@ -54,12 +55,12 @@ pub(crate) fn slice(object: &Value) -> Causes {
     let mut names = BTreeSet::new();
     if few(&slice, "ports", PORTS_MAX, &mut causes) {
         causes.each(&slice, "ports", |causes, port| {
-            causes.named(port, "name", name::dns1123_label);
+            causes.named_unless_empty(port, "name", name::dns1123_label);
             let name = port.text("name");
             if !names.insert(name) {
                 causes.push(Cause::duplicate(&port.path_of("name"), &name.into()));
             }
-            causes.choice(port, "protocol", &PROTOCOLS);
+            causes.word_given(port, "protocol", &PROTOCOLS);
             causes.named(port, "appProtocol", name::qualified_name);
         });
     }
@@ -98,7 +99,33 @@ fn endpoint(one: &FieldValue, kind: &str, causes: &mut Causes) {
     });
     causes.named(one, "nodeName", name::dns1123_subdomain);
     causes.labels(one, "deprecatedTopology");
+    causes.below(one, "hints", |causes, hints| {
+        if hinted(causes, hints, "forZones", name::label_value) {
+            hinted(causes, hints, "forNodes", name::dns1123_subdomain);
+        }
+    });
     causes.named(one, "hostname", name::dns1123_label);
+}
+
+/// Zones or nodes that an endpoint is meant for; true if there are not too many.
+fn hinted(
+    causes: &mut Causes,
+    hints: &FieldValue,
+    key: &str,
+    rule: fn(&str) -> Vec<String>,
+) -> bool {
+    if !few(hints, key, HINTS_MAX, causes) {
+        return false;
+    }
+    let mut names = BTreeSet::new();
+    causes.each(hints, key, |causes, one| {
+        let name = one.text("name");
+        if !names.insert(name) {
+            causes.push(Cause::duplicate(&one.path_of("name"), &name.into()));
+        }
+        causes.named(one, "name", rule);
+    });
+    true
 }
 
 /// True if a list has at most `most` items.

@@ -99,6 +99,7 @@ fn backend(causes: &mut Causes, to: &FieldValue) {
         }
         (None, None) => causes.push(wrong("resource or service backend is required")),
         (None, Some(resource)) => {
+            causes.named(&resource, "apiGroup", name::dns1123_subdomain);
             for key in ["kind", "name"] {
                 causes.must_be_named(&resource, key, name::path_segment);
             }

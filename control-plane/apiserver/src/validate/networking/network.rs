@@ -312,7 +312,7 @@ fn traffic(spec: &FieldValue, causes: &mut Causes) {
     }
     match spec.text("type") {
         "ClusterIP" | "NodePort" | "LoadBalancer" => {
-            causes.choice(spec, "internalTrafficPolicy", &POLICIES);
+            causes.word_given(spec, "internalTrafficPolicy", &POLICIES);
         }
         _ => causes.word(spec, "internalTrafficPolicy", &POLICIES),
     }

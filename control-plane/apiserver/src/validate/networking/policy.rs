@@ -138,37 +138,9 @@ pub(crate) fn ingress_class(object: &Value) -> Causes {
     if controller.len() > CONTROLLER_BYTES_MAX {
         causes.push(Cause::too_long("spec.controller", CONTROLLER_BYTES_MAX));
     }
-    domain_prefixed(&spec, "controller", &mut causes);
+    causes.domain_prefixed(&spec, "controller");
     causes.below(&spec, "parameters", parameters);
     causes
-}
-
-/// A domain and a path, such as `example.com/controller`.
-fn domain_prefixed(at: &FieldValue, key: &str, causes: &mut Causes) {
-    if !causes.required(at, key) {
-        return;
-    }
-    let field = at.path_of(key);
-    let Some((domain, path)) = at
-        .text(key)
-        .split_once('/')
-        .filter(|(a, b)| !(a.is_empty() || b.is_empty()))
-    else {
-        let why = "must be a domain-prefixed path (such as \"acme.io/foo\")";
-        return causes.wrong(at, key, why);
-    };
-    causes.extend(named(&field, domain, name::dns1123_subdomain(domain)));
-    if !is_path(path) {
-        let why = "Invalid path";
-        let regex = "^[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+$";
-        let why = format!("{why} (regex used for validation is '{regex}')");
-        causes.push(Cause::invalid(&field, &path.into(), &why));
-    }
-}
-
-fn is_path(text: &str) -> bool {
-    let known = |c: char| c.is_ascii_alphanumeric() || "/-._~%!$&'()*+,;=:".contains(c);
-    text.chars().all(known)
 }
 
 fn parameters(causes: &mut Causes, of_class: &FieldValue) {

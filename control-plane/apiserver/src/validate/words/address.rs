@@ -6,11 +6,18 @@ use machinery::status::Cause;
 
 use crate::validate::Causes;
 
+const ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+
 /// The error if a text is not an IP address.
 pub(crate) fn wrong(field: &str, text: &str) -> Option<Cause> {
-    let why = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
     let good = text.parse::<IpAddr>().is_ok();
-    (!good).then(|| Cause::invalid(field, &text.into(), why))
+    (!good).then(|| Cause::invalid(field, &text.into(), ADDRESS))
+}
+
+/// The rule of objects that are called like an address.
+pub(crate) fn name(text: &str) -> Vec<String> {
+    let good = text.parse::<IpAddr>().is_ok();
+    (!good).then(|| ADDRESS.to_owned()).into_iter().collect()
 }
 
 /// The error if a text is not a CIDR range.

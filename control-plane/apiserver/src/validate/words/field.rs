@@ -114,11 +114,20 @@ impl Causes {
         }
     }
 
-    /// An optional text, one of the known ones.
+    /// An optional text, one of the known ones. An empty text is one that is given: decoding drops
+    /// those that Go takes for missing.
     pub(crate) fn word(&mut self, at: &FieldValue, key: &str, known: &[&str]) {
-        let text = at.text(key);
-        if !text.is_empty() && !known.contains(&text) {
+        if at.has(key) && !known.contains(&at.text(key)) {
             self.unknown(at, key, known);
+        }
+    }
+
+    /// A required text, one of the known ones; an empty text is none of them, not a missing one.
+    pub(crate) fn word_given(&mut self, at: &FieldValue, key: &str, known: &[&str]) {
+        if at.has(key) {
+            self.word(at, key, known);
+        } else {
+            self.push(Cause::required(&at.path_of(key), ""));
         }
     }
 
@@ -135,11 +144,17 @@ impl Causes {
         self.push(Cause::not_supported(&at.path_of(key), &text.into(), known));
     }
 
-    /// An optional text that follows a rule.
+    /// An optional text that follows a rule, also if it is empty.
     pub(crate) fn named(&mut self, at: &FieldValue, key: &str, rule: Rule) {
-        let text = at.text(key);
-        if !text.is_empty() {
+        if let Some(text) = at.get(key).and_then(Value::as_str) {
             self.extend(named(&at.path_of(key), text, rule(text)));
+        }
+    }
+
+    /// An optional text that follows a rule; Kubernetes takes an empty one for missing.
+    pub(crate) fn named_unless_empty(&mut self, at: &FieldValue, key: &str, rule: Rule) {
+        if !at.text(key).is_empty() {
+            self.named(at, key, rule);
         }
     }
 

@@ -70,6 +70,13 @@ pub(crate) fn not_negative(field: &str, value: &Value) -> Option<Cause> {
     (read(value) < Quantity::ZERO).then(|| Cause::invalid(field, value, why))
 }
 
+/// The same in other words, with the whole number.
+pub(crate) fn basic(field: &str, value: &Value) -> Option<Cause> {
+    let amount = read(value).value();
+    let why = "must be a valid resource quantity";
+    (amount < 0).then(|| Cause::invalid(field, &amount.into(), why))
+}
+
 /// A quantity above zero.
 pub(crate) fn positive(field: &str, value: &Value) -> Option<Cause> {
     let why = "must be greater than zero";

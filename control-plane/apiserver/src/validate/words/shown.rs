@@ -13,3 +13,9 @@ pub(crate) fn as_go(value: &Value, fields: &[Field]) -> String {
     });
     format!("{{{}}}", shown.collect::<Vec<_>>().join(","))
 }
+
+/// Texts as Go prints a list of them: each in quotes.
+pub(crate) fn quoted(texts: &[&str]) -> String {
+    let quoted: Vec<String> = texts.iter().map(|text| format!("{text:?}")).collect();
+    format!("[{}]", quoted.join(" "))
+}

@@ -1,5 +1,7 @@
 //! Autoscalers: their targets and metrics, in the stored version, autoscaling/v2.
 
+mod metrics;
+
 use machinery::name;
 use machinery::schema::split_api_version;
 use machinery::status::Cause;
@@ -8,15 +10,6 @@ use serde_json::Value;
 use crate::validate::Causes;
 use crate::validate::words::field::FieldValue;
 
-/// The types of metrics, and the required field of each.
-const SOURCES: [(&str, &str); 5] = [
-    ("ContainerResource", "containerResource"),
-    ("External", "external"),
-    ("Object", "object"),
-    ("Pods", "pods"),
-    ("Resource", "resource"),
-];
-const POPULATE: &str = "must populate information for the given metric source";
 /// An hour, and half an hour.
 const WINDOW_SECONDS_MAX: i64 = 3600;
 const PERIOD_SECONDS_MAX: i64 = 1800;
@@ -56,31 +49,13 @@ pub(crate) fn check(object: &Value) -> Causes {
         let why = "apiVersion must specify API group";
         causes.wrong_text(&target, "apiVersion", why);
     }
-    causes.each(&spec, "metrics", metric);
+    metrics::check(&spec, &mut causes);
     causes.below(&spec, "behavior", |causes, behavior| {
         for direction in ["scaleUp", "scaleDown"] {
             causes.below(behavior, direction, rules);
         }
     });
     causes
-}
-
-fn metric(causes: &mut Causes, metric: &FieldValue) {
-    let kind = metric.text("type");
-    if kind.is_empty() {
-        let why = "must specify a metric source type";
-        causes.push(Cause::required(&metric.path_of("type"), why));
-    }
-    let Some((_, expected)) = SOURCES.iter().find(|(one, _)| *one == kind) else {
-        return causes.unknown(metric, "type", &SOURCES.map(|(one, _)| one));
-    };
-    if !metric.has(expected) {
-        causes.push(Cause::required(&metric.path_of(expected), POPULATE));
-    }
-    for (_, other) in SOURCES.iter().filter(|(_, other)| other != expected) {
-        let why = "must populate the given metric source only";
-        causes.forbidden(metric, other, why);
-    }
 }
 
 fn rules(causes: &mut Causes, rules: &FieldValue) {

@@ -1,5 +1,9 @@
 //! Jobs and cron jobs.
 
+mod indexes;
+mod policies;
+mod status;
+
 use machinery::name;
 use machinery::object;
 use machinery::selector::LabelSelector;
@@ -10,10 +14,19 @@ use super::{pod, workload};
 use crate::validate::words::field::FieldValue;
 use crate::validate::{Causes, named, unchanged, words::schedule, words::selector};
 
+pub(crate) use status::status;
+
 /// Cron jobs have shorter names, because the names of their jobs have a suffix.
 const CRON_JOB_NAME_MAX: usize = 52;
 /// Upper bound of concurrent pods for indexed jobs.
 const PARALLELISM_MAX: i64 = 100_000;
+/// Upper bound of the indexes that may fail.
+const FAILED_MAX: i64 = 100_000;
+/// A job with more completions than this, whose indexes fail on their own, has lower bounds.
+const MANY_COMPLETIONS: i64 = 100_000;
+const OF_MANY_MAX: i64 = 10_000;
+/// Maximum bytes of the name of a job's controller.
+const MANAGER_BYTES_MAX: usize = 63;
 
 pub(crate) fn check(kind: &str, object: &Value) -> Causes {
     let mut causes = Causes::default();
@@ -141,13 +154,13 @@ fn generated(object: &Value, causes: &mut Causes) {
     ] {
         let field = format!("spec.template.metadata.labels[{label}]");
         let why = format!("must be '{value}'");
-        let has = object::label(template, label);
-        if has.is_none() {
-            causes.push(Cause::required(&field, &why));
-        }
-        if has.unwrap_or_default() != value {
-            let labels = template.pointer("/metadata/labels").unwrap_or(&Value::Null);
-            causes.push(Cause::invalid(&field, labels, &why));
+        match object::label(template, label) {
+            None => causes.push(Cause::required(&field, &why)),
+            Some(given) if given != value => {
+                let labels = template.pointer("/metadata/labels").unwrap_or(&Value::Null);
+                causes.push(Cause::invalid(&field, labels, &why));
+            }
+            Some(_) => {}
         }
         expected.insert(label.into(), value.into());
     }
@@ -180,18 +193,26 @@ fn spec(object: &Value, path: &str, causes: &mut Causes) {
         let why = "when maxFailedIndexes is specified";
         causes.push(Cause::required(&spec.path_of("backoffLimitPerIndex"), why));
     }
-    causes.word(&spec, "completionMode", &["NonIndexed", "Indexed"]);
-    match spec.text("completionMode") {
-        "Indexed" => indexed(&spec, causes),
-        "" | "NonIndexed" => {
-            for key in ["backoffLimitPerIndex", "maxFailedIndexes", "successPolicy"] {
-                if spec.has(key) {
-                    causes.wrong(&spec, key, "requires indexed completion mode");
-                }
-            }
-        }
-        _ => {}
+    if spec.has("managedBy") {
+        causes.domain_prefixed(&spec, "managedBy");
+        causes.at_most(&spec, "managedBy", MANAGER_BYTES_MAX);
     }
+    causes.word(&spec, "completionMode", &["NonIndexed", "Indexed"]);
+    let mode = spec.get("completionMode").and_then(Value::as_str);
+    let mut of_indexed: &[&str] = &["backoffLimitPerIndex", "maxFailedIndexes", "successPolicy"];
+    match mode {
+        Some("Indexed") => {
+            indexed(&spec, causes);
+            policies::success(&spec, causes);
+            of_indexed = &[];
+        }
+        None | Some("NonIndexed") => {}
+        Some(_) => of_indexed = &["successPolicy"],
+    }
+    for key in of_indexed.iter().filter(|key| spec.has(key)) {
+        causes.wrong(&spec, key, "requires indexed completion mode");
+    }
+    policies::failure(&spec, causes);
     let known: &[&str] = if spec.has("podFailurePolicy") {
         &["Failed"]
     } else {
@@ -236,6 +257,25 @@ fn indexed(spec: &FieldValue, causes: &mut Causes) {
     if completions.is_some_and(|all| spec.number("maxFailedIndexes") > all) {
         let why = "must be less than or equal to completions";
         causes.wrong(spec, "maxFailedIndexes", why);
+    }
+    if spec.number("maxFailedIndexes") > FAILED_MAX {
+        let why = format!("must be less than or equal to {FAILED_MAX}");
+        causes.wrong(spec, "maxFailedIndexes", &why);
+    }
+    let many = completions.is_some_and(|all| all > MANY_COMPLETIONS);
+    if many && spec.has("backoffLimitPerIndex") {
+        if !spec.has("maxFailedIndexes") {
+            let why = format!("must be specified when completions is above {MANY_COMPLETIONS}");
+            causes.push(Cause::required(&spec.path_of("maxFailedIndexes"), &why));
+        }
+        for key in ["parallelism", "maxFailedIndexes"] {
+            if spec.number(key) > OF_MANY_MAX {
+                let why = format!(
+                    "must be less than or equal to {OF_MANY_MAX} when completions are above {MANY_COMPLETIONS} and used with backoff limit per index"
+                );
+                causes.wrong(spec, key, &why);
+            }
+        }
     }
 }
 

@@ -155,7 +155,7 @@ fn spec(spec: &FieldValue, kind: Kind, name: &str, causes: &mut Causes) {
         kind,
     };
     containers::check(&pod, causes);
-    resources::of_pod(spec, causes);
+    resources::of_pod(&pod, causes);
     containers::host_network(&pod, causes);
     causes.choice(spec, "restartPolicy", &POLICIES);
     causes.choice(spec, "dnsPolicy", &DNS_POLICIES);
@@ -309,7 +309,7 @@ fn system(spec: &FieldValue, causes: &mut Causes) {
     }
     match os.text("name") {
         "linux" => security::linux(spec, causes),
-        "windows" => security::windows(spec, causes),
+        "windows" => security::not_on_windows(spec, causes),
         other => causes.push(Cause::not_supported(
             &os.path,
             &other.into(),

@@ -17,6 +17,12 @@ const SPEC: [shown::Field; 4] = [
     ),
 ];
 const SHARES: [&str; 2] = ["minAvailable", "maxUnavailable"];
+const COUNTS: [&str; 4] = [
+    "disruptionsAllowed",
+    "currentHealthy",
+    "desiredHealthy",
+    "expectedPods",
+];
 const POLICIES: [&str; 2] = ["AlwaysAllow", "IfHealthyBudget"];
 
 pub(crate) fn budget(object: &Value) -> Causes {
@@ -32,6 +38,17 @@ pub(crate) fn budget(object: &Value) -> Causes {
     }
     causes.label_selector(&spec, "selector");
     causes.word(&spec, "unhealthyPodEvictionPolicy", &POLICIES);
+    causes
+}
+
+/// The status of a budget.
+pub(crate) fn status(object: &Value) -> Causes {
+    let mut causes = Causes::default();
+    let status = FieldValue::new("status", object.get("status").unwrap_or(&Value::Null));
+    causes.conditions(&status);
+    for count in COUNTS {
+        causes.not_negative(&status, count);
+    }
     causes
 }
 

@@ -30,11 +30,8 @@ pub(crate) fn check(object: &Value) -> Causes {
         let why = format!("maximum allowed value of a user defined priority is {VALUE_MAX}");
         causes.push(Cause::forbidden("value", &why));
     }
-    causes.word(
-        &class,
-        "preemptionPolicy",
-        &["PreemptLowerPriority", "Never"],
-    );
+    let known = ["PreemptLowerPriority", "Never"];
+    causes.choice(&class, "preemptionPolicy", &known);
     causes
 }
 

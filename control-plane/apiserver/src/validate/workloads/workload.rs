@@ -21,10 +21,31 @@ pub(crate) fn check(kind: &str, object: &Value) -> Causes {
         "ReplicationController" => controller(object, &mut causes),
         "StatefulSet" => stateful_set(object, &mut causes),
         "DaemonSet" => daemon_set(object, &mut causes),
-        "ControllerRevision" => revision(object, &mut causes),
+        "ControllerRevision" => causes.not_negative(&FieldValue::new("", object), "revision"),
         _ => {}
     }
     causes
+}
+
+/// Further checks of a new set of pods with a state: what an update cannot change.
+pub(crate) fn new_stateful_set(object: &Value) -> Causes {
+    let mut causes = Causes::default();
+    let spec = spec(object);
+    causes.each(&spec, "volumeClaimTemplates", |causes, claim| {
+        causes.below(claim, "spec", storage::claim_spec);
+    });
+    causes.named_unless_empty(&spec, "serviceName", machinery::name::dns1123_label);
+    causes
+}
+
+/// Further checks of a new revision.
+pub(crate) fn new_revision(object: &Value) -> Causes {
+    let why = match object.get("data") {
+        None | Some(Value::Null) => "data is mandatory",
+        Some(Value::Object(_)) => return Causes::default(),
+        Some(_) => "data must be a valid JSON object",
+    };
+    Causes::from(Cause::required("data", why))
 }
 
 /// Fields that must not change.
@@ -102,16 +123,12 @@ fn stateful_set(object: &Value, causes: &mut Causes) {
             }
         },
     );
-    causes.each(&spec, "volumeClaimTemplates", |causes, claim| {
-        causes.below(claim, "spec", storage::claim_spec);
-    });
     for key in ["replicas", "minReadySeconds"] {
         causes.not_negative(&spec, key);
     }
     causes.below(&spec, "ordinals", |causes, ordinals| {
         causes.not_negative(ordinals, "start");
     });
-    causes.named(&spec, "serviceName", machinery::name::dns1123_label);
     if selects(object, "statefulset", "", causes) {
         let made = with_claims(object);
         causes.extend(pod::template(&made, "spec.template"));
@@ -161,15 +178,6 @@ fn daemon_set(object: &Value, causes: &mut Causes) {
     causes.not_negative(&spec, "minReadySeconds");
     rolling::daemon_set(&spec, causes);
     causes.not_negative(&spec, "revisionHistoryLimit");
-}
-
-fn revision(object: &Value, causes: &mut Causes) {
-    causes.not_negative(&FieldValue::new("", object), "revision");
-    match object.get("data") {
-        None | Some(Value::Null) => causes.push(Cause::required("data", "data is mandatory")),
-        Some(Value::Object(_)) => {}
-        Some(_) => causes.push(Cause::required("data", "data must be a valid JSON object")),
-    }
 }
 
 fn spec(object: &Value) -> FieldValue<'_> {

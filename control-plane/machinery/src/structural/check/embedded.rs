@@ -22,6 +22,15 @@ pub(in crate::structural) fn check(node: &Node, value: &Value, at: &Path) -> Vec
     causes
 }
 
+/// The same for a value that is an object as a whole.
+pub(in crate::structural) fn check_whole(value: &Value, at: &Path) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    if let Value::Object(fields) = value {
+        check_object(fields, at, &mut causes);
+    }
+    causes
+}
+
 /// Why the type or the metadata of an object within a value cannot be decoded; the first reason.
 pub(in crate::structural) fn undecodable(node: &Node, value: &Value, at: &Path) -> Option<String> {
     let mut found = None;

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde_json::Value;
+
 use super::Kind;
 use crate::values::text_format::{self, Accepts};
 
@@ -51,9 +53,57 @@ pub(in crate::structural) fn find(name: &str, kind: Option<Kind>) -> Option<Form
     }
 }
 
+/// The formats in a document that are ignored.
+pub(in crate::structural) fn unrecognized(schema: &Value, depth: usize, found: &mut Vec<String>) {
+    let text = |keyword: &str| {
+        schema
+            .get(keyword)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    let (name, kind) = (text("format"), text("type"));
+    let known = match Kind::read(kind) {
+        None if !kind.is_empty() => false,
+        kind => find(name, kind).is_some(),
+    };
+    if !name.is_empty() && !known {
+        found.push(name.to_owned());
+    }
+    let Some(depth) = depth.checked_sub(1) else {
+        return;
+    };
+    let single = ["items", "not", "additionalProperties", "additionalItems"].into_iter();
+    let lists = ["allOf", "anyOf", "oneOf"].into_iter();
+    let maps = ["properties", "patternProperties", "definitions"].into_iter();
+    let single = single.filter_map(|keyword| schema.get(keyword));
+    let lists = lists.filter_map(|keyword| schema.get(keyword)?.as_array());
+    let maps = maps.filter_map(|keyword| schema.get(keyword)?.as_object());
+    let below = single
+        .chain(lists.flatten())
+        .chain(maps.flat_map(|map| map.values()));
+    for schema in below.filter(|schema| schema.is_object()) {
+        unrecognized(schema, depth, found);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ignored_formats_are_found_wherever_they_are() {
+        let mut found = Vec::new();
+        let schema = serde_json::json!({
+            "type": "object", "format": "a",
+            "properties": {
+                "b": {"type": "string", "format": "date"},
+                "c": {"type": "array", "items": {"type": "integer", "format": "date"}},
+                "d": {"anyOf": [{"format": "e"}]},
+            },
+        });
+        unrecognized(&schema, 8, &mut found);
+        assert_eq!(found, ["a", "date", "e"]);
+    }
 
     #[test]
     fn other_formats_are_ignored() {

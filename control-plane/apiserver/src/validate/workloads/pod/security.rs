@@ -1,5 +1,7 @@
 //! Security contexts: the users of containers, and their privileges on the node.
 
+mod windows;
+
 use std::collections::BTreeSet;
 
 use machinery::object;
@@ -87,6 +89,7 @@ pub(super) fn of_pod(spec: &FieldValue, causes: &mut Causes) {
         );
         seccomp(context, causes);
         app_armor(context, causes);
+        windows::options(causes, context);
         causes.word(context, "supplementalGroupsPolicy", &["Merge", "Strict"]);
         causes.word(
             context,
@@ -152,6 +155,7 @@ pub(super) fn of_container(pod: &Pod, container: &FieldValue, causes: &mut Cause
         causes.wrong(&context, "procMount", why);
     }
     seccomp(&context, causes);
+    windows::options(causes, &context);
     if context.get("allowPrivilegeEscalation") == Some(&Value::Bool(false)) {
         let mut contradicts = |what: &str| {
             let shown = shown::as_go(context.value, &CONTEXT);
@@ -235,7 +239,7 @@ pub(super) fn linux(spec: &FieldValue, causes: &mut Causes) {
 }
 
 /// Fields that a Windows pod must not set.
-pub(super) fn windows(spec: &FieldValue, causes: &mut Causes) {
+pub(super) fn not_on_windows(spec: &FieldValue, causes: &mut Causes) {
     let why = "cannot be set for a windows pod";
     causes.below(spec, "securityContext", |causes, context| {
         for key in NOT_ON_WINDOWS {
@@ -245,6 +249,7 @@ pub(super) fn windows(spec: &FieldValue, causes: &mut Causes) {
     for key in ["hostUsers", "hostPID", "hostIPC", "shareProcessNamespace"] {
         causes.forbidden(spec, key, why);
     }
+    causes.forbidden(spec, "resources", "may not be set for a windows pod");
     contexts(spec, causes, |causes, context| {
         for key in NOT_IN_WINDOWS_CONTAINERS {
             causes.forbidden(context, key, why);

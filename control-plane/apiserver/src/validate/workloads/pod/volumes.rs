@@ -307,11 +307,21 @@ fn nfs(source: &FieldValue, causes: &mut Causes) {
 }
 
 fn iscsi(source: &FieldValue, causes: &mut Causes) {
+    const FORM: &str = "must be valid format starting with iqn, eui, or naa";
+    let known = |name: &str| {
+        ["iqn", "eui", "naa"]
+            .iter()
+            .any(|one| name.starts_with(one))
+    };
     let iqn = source.text("iqn");
-    let known = ["iqn", "eui", "naa"].iter().any(|one| iqn.starts_with(one));
-    if !iqn.is_empty() && !known {
-        let why = "must be valid format starting with iqn, eui, or naa";
-        causes.wrong(source, "iqn", why);
+    if !iqn.is_empty() && !known(iqn) {
+        causes.wrong(source, "iqn", FORM);
+    }
+    // Kubernetes' names of the fields are not those of the API.
+    let initiator = source.get("initiatorName").and_then(Value::as_str);
+    if let Some(initiator) = initiator.filter(|name| !known(name)) {
+        let field = source.path_of("initiatorname");
+        causes.push(Cause::invalid(&field, &initiator.into(), FORM));
     }
     causes.within(source, "lun", 0, 255);
     let secret = source.flag("chapAuthDiscovery") || source.flag("chapAuthSession");

@@ -1,0 +1,92 @@
+//! Fields of pods whose feature Kubernetes has off by default: a write leaves them out, unless the
+//! object has them already.
+
+use machinery::object;
+use serde_json::Value;
+
+const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
+
+/// Drops the fields from the spec of a pod or of a template, given the spec before the write.
+pub(super) fn drop_from(old: Option<&Value>, spec: &mut Value) {
+    if !old.is_some_and(|old| old.get("schedulingGroup").is_some()) {
+        object::remove(spec, &["schedulingGroup"]);
+    }
+    if !old.is_some_and(has_signals) {
+        drop_signals(spec);
+    }
+    if !old.is_some_and(has_bundles) {
+        sources_of(spec, |source| drop(object::remove(source, &[BUNDLE])));
+    }
+}
+
+/// Certificates of authorities, as a volume.
+const BUNDLE: &str = "clusterTrustBundle";
+/// The signal that stops a container.
+const SIGNAL: [&str; 2] = ["lifecycle", "stopSignal"];
+
+fn has_signals(spec: &Value) -> bool {
+    let mut all = CONTAINERS
+        .iter()
+        .flat_map(|list| object::items(spec, &[list]));
+    all.any(|container| object::at(container, &SIGNAL).is_some())
+}
+
+fn drop_signals(spec: &mut Value) {
+    for list in CONTAINERS {
+        let containers = spec.get_mut(list).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten() {
+            let had = object::remove(container, &SIGNAL).is_some();
+            let rest = container.get("lifecycle").and_then(Value::as_object);
+            if had && rest.is_some_and(|rest| rest.is_empty()) {
+                object::remove(container, &["lifecycle"]);
+            }
+        }
+    }
+}
+
+fn has_bundles(spec: &Value) -> bool {
+    let volumes = object::items(spec, &["volumes"]).iter();
+    let mut sources = volumes.flat_map(|one| object::items(one, &["projected", "sources"]));
+    sources.any(|source| source.get(BUNDLE).is_some())
+}
+
+/// Runs `act` on each source of the projected volumes.
+fn sources_of(spec: &mut Value, act: impl Fn(&mut Value)) {
+    let volumes = spec.get_mut("volumes").and_then(Value::as_array_mut);
+    for volume in volumes.into_iter().flatten() {
+        let sources = volume.pointer_mut("/projected/sources");
+        let sources = sources.and_then(Value::as_array_mut);
+        sources.into_iter().flatten().for_each(&act);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_field_of_a_feature_that_is_off_stays_only_where_it_was() {
+        let full = json!({
+            "schedulingGroup": {},
+            "containers": [
+                {"name": "a", "lifecycle": {"stopSignal": "SIGTERM"}},
+                {"name": "b", "lifecycle": {"stopSignal": "SIGTERM", "preStop": {}}},
+            ],
+            "volumes": [{"projected": {"sources": [{"clusterTrustBundle": {"path": "p"}}]}}],
+        });
+        let mut spec = full.clone();
+        drop_from(None, &mut spec);
+        assert_eq!(
+            spec,
+            json!({
+                "containers": [{"name": "a"}, {"name": "b", "lifecycle": {"preStop": {}}}],
+                "volumes": [{"projected": {"sources": [{}]}}],
+            })
+        );
+        let mut spec = full.clone();
+        drop_from(Some(&full), &mut spec);
+        assert_eq!(spec, full);
+    }
+}
