@@ -57,9 +57,10 @@ impl<'a> Call<'a> {
         let stored = self.target.resource.storage.is_some();
         if verb == "create" && !self.target.name.is_empty() {
             // What is only answered has no objects that a path could name.
-            return Err(match stored {
-                true => Status::method_not_allowed(),
-                false => Status::unknown_path(),
+            return Err(if stored {
+                Status::method_not_allowed()
+            } else {
+                Status::unknown_path()
             });
         }
         if !self.target.resource.takes(verb) {

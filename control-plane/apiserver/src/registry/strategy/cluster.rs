@@ -1,6 +1,7 @@
 //! Kinds of the cluster: roles, storage, networks and API extensions.
 
-use machinery::name;
+use machinery::{name, object};
+use serde_json::Value;
 
 use super::{
     DEFAULT, Deletion, Generation, Kept, STATUS_ALONE, Stored, Strategy, UnknownField, devices,
@@ -135,9 +136,7 @@ pub(super) const ROWS: &[Strategy] = &[
             ..Rules::DEFAULT
         },
         without_effect: |service| {
-            let remote = service["spec"]
-                .get("service")
-                .is_some_and(serde_json::Value::is_object);
+            let remote = service["spec"].get("service").is_some_and(Value::is_object);
             (!remote).then_some("requests are not passed on to it")
         },
         ..DEFAULT
@@ -539,16 +538,16 @@ pub(super) const ROWS: &[Strategy] = &[
 ];
 
 /// Leases have no strategy of election until the feature that acts on it is on by default.
-fn without_strategy(lease: &mut serde_json::Value) {
+fn without_strategy(lease: &mut Value) {
     for key in ["strategy", "preferredHolder"] {
-        machinery::object::remove(lease, &["spec", key]);
+        object::remove(lease, &["spec", key]);
     }
 }
 
 /// Drivers have no say in scheduling until the feature that acts on it is on by default.
-fn without_scheduling(old: Option<&serde_json::Value>, driver: &mut serde_json::Value) {
+fn without_scheduling(old: Option<&Value>, driver: &mut Value) {
     let path = ["spec", "preventPodSchedulingIfMissing"];
-    if !old.is_some_and(|old| machinery::object::at(old, &path).is_some()) {
-        machinery::object::remove(driver, &path);
+    if old.is_none_or(|old| object::at(old, &path).is_none()) {
+        object::remove(driver, &path);
     }
 }

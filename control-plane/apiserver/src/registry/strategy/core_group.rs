@@ -319,7 +319,7 @@ fn name_secrets(account: &mut Value) {
 
 /// The agents of nodes no longer read their configuration from the cluster.
 fn without_config(path: &[&str], old: Option<&Value>, node: &mut Value) {
-    if !old.is_some_and(|old| object::at(old, path).is_some()) {
+    if old.is_none_or(|old| object::at(old, path).is_none()) {
         object::remove(node, path);
     }
 }

@@ -8,7 +8,7 @@ const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContain
 
 /// Drops the fields from the spec of a pod or of a template, given the spec before the write.
 pub(super) fn drop_from(old: Option<&Value>, spec: &mut Value) {
-    if !old.is_some_and(|old| old.get("schedulingGroup").is_some()) {
+    if old.is_none_or(|old| old.get("schedulingGroup").is_none()) {
         object::remove(spec, &["schedulingGroup"]);
     }
     if !old.is_some_and(has_signals) {

@@ -199,7 +199,7 @@ fn no_replicas(object: &mut Value) {
 /// Sets replace their pods one by one as long as the feature to replace several is off.
 fn without_unavailable(old: Option<&Value>, set: &mut Value) {
     let path = ["spec", "updateStrategy", "rollingUpdate", "maxUnavailable"];
-    if !old.is_some_and(|old| object::at(old, &path).is_some()) {
+    if old.is_none_or(|old| object::at(old, &path).is_none()) {
         object::remove(set, &path);
     }
 }

@@ -217,9 +217,10 @@ pub(crate) fn claim_spec(causes: &mut Causes, spec: &FieldValue) {
             .all(|key| text(source, key) == text(reference, key));
         let elsewhere = !text(reference, "namespace").is_empty();
         if elsewhere || !same {
-            let why = match elsewhere {
-                true => "may not be specified when dataSourceRef.namespace is specified",
-                false => "must match dataSourceRef",
+            let why = if elsewhere {
+                "may not be specified when dataSourceRef.namespace is specified"
+            } else {
+                "must match dataSourceRef"
             };
             causes.push(Cause::invalid(&spec.path, spec.value, why));
         }
