@@ -9,7 +9,6 @@ mod stories;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use testkit::{Launch, Server, Tools};
@@ -17,7 +16,7 @@ use testkit::{Launch, Server, Tools};
 use cases::Case;
 use http::{Answer, Connection, ask};
 
-use crate::harness::fleet::PATIENCE;
+use crate::harness::fleet::wait;
 use crate::harness::subject;
 
 /// Headers that say when, or how the body is cut, which is the server's own affair.
@@ -204,11 +203,9 @@ fn both(tools: &Tools, flags: &[&str]) -> (Server, Server) {
 /// etcd's new store says that it is of 3.5 until a monitor has looked at it, seconds after the start.
 fn wait_for_storage_version(etcd: &Server) {
     let version = Case::new("GET", "/version").with("Host", "good.test");
-    let begun = Instant::now();
-    while ask(etcd.client_port(), &version).json()["storage"] != "3.7.0" {
-        assert!(begun.elapsed() < PATIENCE, "{}", etcd.log());
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let storage = || ask(etcd.client_port(), &version).json()["storage"].clone();
+    let what = "etcd's storage version";
+    wait(what, || storage() == "3.7.0", || etcd.log());
 }
 
 fn compare(etcd: &Server, stele: &Server, cases: Vec<Case>) {
