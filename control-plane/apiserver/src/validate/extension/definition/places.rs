@@ -85,7 +85,7 @@ mod tests {
         };
         let shared = ["spec.validation.openAPIV3Schema"];
         assert_eq!(fields(&[one.clone(), one.clone()]), shared);
-        assert_eq!(fields(&[one.clone()]), shared);
+        assert_eq!(fields(std::slice::from_ref(&one)), shared);
         assert_eq!(
             fields(&[one, other]),
             [
