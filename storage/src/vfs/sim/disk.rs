@@ -32,9 +32,9 @@ struct Inode {
     unsaved: BTreeSet<u64>,
     /// Blocks that have rotted on the disk and not been read from there since.
     rotten: BTreeSet<u64>,
-    /// Bytes that have rotted on the disk, by their offsets. Whatever is not overwritten there has
-    /// this value still, whether it was read meanwhile or not.
-    rotted: BTreeMap<u64, u8>,
+    /// Offsets of bytes that have rotted on the disk, and whether they are overwritten in memory. What
+    /// the bytes are does not count: those of an encrypted file differ from run to run.
+    rotted: BTreeMap<u64, bool>,
     /// Pages that were read through a map: memory has them until the process ends.
     mapped: BTreeSet<u64>,
     /// The last sync failed, and no process has started since.
@@ -354,7 +354,7 @@ impl Disk {
             return false;
         };
         *byte ^= mask;
-        inode.rotted.insert(offset, *byte);
+        inode.rotted.insert(offset, false);
         inode.rotten.insert(offset / BLOCK);
         true
     }
@@ -362,7 +362,7 @@ impl Disk {
     /// The files with rotten bytes on the disk.
     pub(super) fn rotted(&self) -> Vec<PathBuf> {
         let names = self.names.iter().chain(&self.durable_names);
-        let rotted = names.filter(|(_, id)| self.inodes[id.0].is_rotten());
+        let rotted = names.filter(|(_, id)| !self.inodes[id.0].rotted.is_empty());
         rotted.map(|(path, _)| path.clone()).collect()
     }
 
@@ -427,7 +427,8 @@ impl Disk {
         for id in names.values_mut() {
             let inode = &self.inodes[id.0];
             let mut left = Inode::durable(inode.after_power_cut(&mut dice));
-            left.rotted = inode.rotted.clone();
+            let kept = inode.rotted.keys().map(|offset| (*offset, false));
+            left.rotted = kept.collect();
             *id = InodeId(inodes.len());
             inodes.push(left);
         }
@@ -560,18 +561,27 @@ impl Inode {
             self.bytes.resize(end as usize, 0);
         }
         self.bytes[offset as usize..end as usize].copy_from_slice(buf);
+        self.overwrite(offset, end);
     }
 
     fn set_len(&mut self, len: u64) {
         let old = self.bytes.len() as u64;
         self.touch(len.min(old), len.max(old));
         self.bytes.resize(len as usize, 0);
+        self.overwrite(len, u64::MAX);
         if len < old {
             self.reserved = len;
         }
     }
 
+    /// A byte that was read, and written again with what was around it, stays rotten.
+    fn overwrite(&mut self, start: u64, end: u64) {
+        let bytes = self.rotted.range_mut(start..end);
+        bytes.for_each(|(_, overwritten)| *overwritten = true);
+    }
+
     fn sync(&mut self) {
+        self.rotted.retain(|_, overwritten| !*overwritten);
         self.durable.resize(self.bytes.len(), 0);
         for (number, _) in std::mem::take(&mut self.dirty) {
             self.rotten.remove(&number);
@@ -583,17 +593,15 @@ impl Inode {
         }
     }
 
-    fn is_rotten(&self) -> bool {
-        let mut rotted = self.rotted.iter();
-        rotted.any(|(offset, byte)| self.durable.get(*offset as usize) == Some(byte))
-    }
-
     /// Applies what Linux does after a failed sync. Each page to be written may not have been
     /// tried, may have been written, or may have failed. A failure makes the page clean: it stays
     /// in memory as it was written, or is forgotten and then read from the disk. The disk has some
     /// of its blocks or none.
     fn after_failed_sync(&mut self, dice: &mut Dice) {
         self.sync_failed = false;
+        self.rotted
+            .values_mut()
+            .for_each(|overwritten| *overwritten = false);
         let pages: BTreeSet<u64> = self.dirty.keys().map(|n| n / PAGE_BLOCKS).collect();
         for page in pages {
             let outcome = dice.rng.below(5);
