@@ -165,6 +165,36 @@ func applications(seed int64, sequences int) []any {
 	return lines
 }
 
+// patchOf gives a configuration as the server reads it; it does the same with numbers of YAML.
+func patchOf(config map[string]any) *unstructured.Unstructured {
+	patch := &unstructured.Unstructured{Object: map[string]any{}}
+	text, _ := json.Marshal(config)
+	check(json.Unmarshal(text, &patch.Object))
+	patch.Object = integers(patch.Object).(map[string]any)
+	return patch
+}
+
+// sortedLines gives a message whose managers are in the order of a Go map.
+func sortedLines(err error) string {
+	told := strings.Split(err.Error(), "\n")
+	sort.Strings(told)
+	return strings.Join(told, "\n")
+}
+
+// settle makes the file the same each time; earlier writes stay older than the next one.
+func settle(object runtime.Object) {
+	accessor, err := meta.Accessor(object)
+	check(err)
+	accessor.SetUID("u")
+	entries := accessor.GetManagedFields()
+	for at := range entries {
+		if entries[at].Time != nil {
+			entries[at].Time = &metav1.Time{Time: time.Unix(1e9, 0)}
+		}
+	}
+	accessor.SetManagedFields(entries)
+}
+
 func (a applier) sequence(random *rand.Rand, n int) []any {
 	var lines []any
 	manager := a.manager()
@@ -213,30 +243,12 @@ func (a applier) sequence(random *rand.Rand, n int) []any {
 		} else {
 			force := random.Intn(3) == 0
 			line["apply"], line["force"] = config, force
-			// What the server does with numbers of YAML.
-			patch := &unstructured.Unstructured{Object: map[string]any{}}
-			text, _ := json.Marshal(config)
-			check(json.Unmarshal(text, &patch.Object))
-			patch.Object = integers(patch.Object).(map[string]any)
-			after, err = manager.Apply(before.DeepCopyObject(), patch, name, force)
+			after, err = manager.Apply(before.DeepCopyObject(), patchOf(config), name, force)
 		}
 		if err != nil {
-			// The order of managers in a message is that of a Go map.
-			told := strings.Split(err.Error(), "\n")
-			sort.Strings(told)
-			line["error"] = strings.Join(told, "\n")
+			line["error"] = sortedLines(err)
 		} else {
-			accessor, err := meta.Accessor(after)
-			check(err)
-			accessor.SetUID("u")
-			// The file must be the same each time; earlier writes stay older than the next one.
-			entries := accessor.GetManagedFields()
-			for at := range entries {
-				if entries[at].Time != nil {
-					entries[at].Time = &metav1.Time{Time: time.Unix(1e9, 0)}
-				}
-			}
-			accessor.SetManagedFields(entries)
+			settle(after)
 			live = after
 			line["result"] = a.write(after)
 		}

@@ -6,9 +6,7 @@ import (
 	"math/rand"
 	"os"
 	"path/filepath"
-	"sort"
 	"strings"
-	"time"
 
 	internaldefinition "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -16,8 +14,6 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/controller/openapi/builder"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -331,27 +327,12 @@ func (f family) sequence(random *rand.Rand, n int) []any {
 		} else {
 			force := random.Intn(3) == 0
 			line["apply"], line["force"] = config, force
-			patch := &unstructured.Unstructured{Object: map[string]any{}}
-			text, _ := json.Marshal(config)
-			check(json.Unmarshal(text, &patch.Object))
-			patch.Object = integers(patch.Object).(map[string]any)
-			after, err = manager.Apply(before.DeepCopyObject(), patch, name, force)
+			after, err = manager.Apply(before.DeepCopyObject(), patchOf(config), name, force)
 		}
 		if err != nil {
-			told := strings.Split(err.Error(), "\n")
-			sort.Strings(told)
-			line["error"] = strings.Join(told, "\n")
+			line["error"] = sortedLines(err)
 		} else {
-			accessor, err := meta.Accessor(after)
-			check(err)
-			accessor.SetUID("u")
-			entries := accessor.GetManagedFields()
-			for at := range entries {
-				if entries[at].Time != nil {
-					entries[at].Time = &metav1.Time{Time: time.Unix(1e9, 0)}
-				}
-			}
-			accessor.SetManagedFields(entries)
+			settle(after)
 			if f.custom != nil {
 				f.custom.complete(after.(*unstructured.Unstructured))
 			}

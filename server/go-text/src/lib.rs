@@ -15,6 +15,9 @@ const SECOND: u64 = 1000 * MILLISECOND;
 const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 
+/// Exponents that Go does not write.
+const PLAIN_EXPONENTS: std::ops::Range<i32> = -4..6;
+
 /// The words that `strconv.ParseBool` accepts.
 pub fn parse_bool(text: &str) -> Option<bool> {
     match text {
@@ -121,6 +124,25 @@ fn parse_decimal(text: &str) -> Option<(u64, u64, f64)> {
     Some((whole, digits, scale))
 }
 
+/// A float as Go's `%g` prints it: the shortest digits that read back, with an exponent below 0.0001
+/// and from a million on.
+pub fn float(value: f64) -> String {
+    if value.is_nan() {
+        return "NaN".to_owned();
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
+    }
+    let scientific = format!("{value:e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if PLAIN_EXPONENTS.contains(&exponent) {
+        return value.to_string();
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{digits}e{sign}{:02}", exponent.abs())
+}
+
 /// [`duration`] of nanoseconds that may be negative.
 pub fn signed_duration(nanos: i64) -> String {
     let size = duration(Duration::from_nanos(nanos.unsigned_abs()));
@@ -170,6 +192,28 @@ fn fraction(out: &mut String, nanos: u128, unit: u128) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn floats_print_as_go_prints_them() {
+        let cases = [
+            (0.0, "0"),
+            (1.0, "1"),
+            (-1.0, "-1"),
+            (0.0001, "0.0001"),
+            (6.7611e-05, "6.7611e-05"),
+            (524288.0, "524288"),
+            (1048576.0, "1.048576e+06"),
+            (2147483648.0, "2.147483648e+09"),
+            (20480.0, "20480"),
+            (3.3947648e+07, "3.3947648e+07"),
+            (f64::INFINITY, "+Inf"),
+            (f64::NEG_INFINITY, "-Inf"),
+            (f64::NAN, "NaN"),
+        ];
+        for (value, text) in cases {
+            assert_eq!(float(value), text);
+        }
+    }
 
     #[test]
     fn durations_print_as_go_prints_them() {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use go_text::float;
 use parking_lot::Mutex;
 
 /// Upper bound of the series of a family. Clients choose some labels; further ones are not counted.
@@ -155,13 +156,13 @@ impl Family {
             };
             match self.kind {
                 Kind::Counter => line(out, format_args!("{name}{braces} {}", series.count)),
-                Kind::Gauge => line(out, format_args!("{name}{braces} {}", number(series.value))),
+                Kind::Gauge => line(out, format_args!("{name}{braces} {}", float(series.value))),
                 Kind::Histogram(bounds) => {
                     let comma = if pairs.is_empty() { "" } else { "," };
                     let mut sum = 0;
                     for (bound, count) in bounds.iter().zip(&series.buckets) {
                         sum += count;
-                        let bound = number(*bound);
+                        let bound = float(*bound);
                         line(
                             out,
                             format_args!("{name}_bucket{{{pairs}{comma}le=\"{bound}\"}} {sum}"),
@@ -172,30 +173,12 @@ impl Family {
                         out,
                         format_args!("{name}_bucket{{{pairs}{comma}le=\"+Inf\"}} {count}"),
                     );
-                    let value = number(series.value);
+                    let value = float(series.value);
                     line(out, format_args!("{name}_sum{braces} {value}"));
                     line(out, format_args!("{name}_count{braces} {count}"));
                 }
             }
         }
-    }
-}
-
-/// A number as Go writes it.
-fn number(value: f64) -> String {
-    if value == 0.0 || (1e-4..1e21).contains(&value.abs()) {
-        return value.to_string();
-    }
-    let text = format!("{value:e}");
-    match text.split_once('e') {
-        Some((digits, exponent)) => {
-            let (sign, exponent) = match exponent.strip_prefix('-') {
-                Some(exponent) => ('-', exponent),
-                None => ('+', exponent),
-            };
-            format!("{digits}e{sign}{exponent:0>2}")
-        }
-        None => text,
     }
 }
 

@@ -148,7 +148,8 @@ fn add_other(schemas: &mut Schemas<'_>, other: &groups::Other) {
 
 fn document_of(paths: &[Path], schemas: Schemas<'_>, texts: &Texts) -> Vec<u8> {
     let mut out = written::begin(&json!({"openapi": "3.0.0", "info": info()}));
-    written::put_fields(&mut out, "paths", operations::v3::paths(paths, texts));
+    let paths = operations::paths(paths, texts, operations::v3::FORM);
+    written::put_fields(&mut out, "paths", paths);
     let mut components = json!({"securitySchemes": security()});
     let schemas = schemas.into_map();
     if !schemas.is_empty() {

@@ -220,6 +220,11 @@ fn compare_all(text: &str) -> usize {
             });
         }
     }
+    none_differ(&differences, count)
+}
+
+/// Fails with the first differences; returns the count of what was compared.
+fn none_differ(differences: &[String], count: usize) -> usize {
     let shown: Vec<&String> = differences.iter().take(3).collect();
     assert!(
         differences.is_empty(),

@@ -17,16 +17,7 @@ import (
 
 // TestApply is what an operator does that applies its objects, as two owners of one object.
 func TestApply(t *testing.T) {
-	environment := &envtest.Environment{}
-	config, err := environment.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := environment.Stop(); err != nil {
-			t.Error(err)
-		}
-	}()
+	config := begin(t, &envtest.Environment{})
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	direct, err := client.New(config, client.Options{})

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -54,17 +55,22 @@ func (c *copier) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, err
 }
 
-func TestOperator(t *testing.T) {
-	environment := &envtest.Environment{}
+// begin starts a server that ends with the test.
+func begin(t *testing.T, environment *envtest.Environment) *rest.Config {
 	config, err := environment.Start()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
+	t.Cleanup(func() {
 		if err := environment.Stop(); err != nil {
 			t.Error(err)
 		}
-	}()
+	})
+	return config
+}
+
+func TestOperator(t *testing.T) {
+	config := begin(t, &envtest.Environment{})
 	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
 	defer cancel()
 	manager, err := ctrl.NewManager(config, ctrl.Options{
@@ -126,14 +132,7 @@ func TestOperator(t *testing.T) {
 
 func TestUsersHaveTheRightsOfTheirGroups(t *testing.T) {
 	environment := &envtest.Environment{}
-	if _, err := environment.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := environment.Stop(); err != nil {
-			t.Error(err)
-		}
-	}()
+	begin(t, environment)
 	for _, user := range []struct {
 		group  string
 		wanted string

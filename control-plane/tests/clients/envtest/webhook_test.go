@@ -55,15 +55,7 @@ func (keeper) ValidateDelete(_ context.Context, object *corev1.ConfigMap) (admis
 
 func TestWebhooks(t *testing.T) {
 	environment := &envtest.Environment{WebhookInstallOptions: configurations()}
-	config, err := environment.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := environment.Stop(); err != nil {
-			t.Error(err)
-		}
-	}()
+	config := begin(t, environment)
 	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
 	defer cancel()
 	local := environment.WebhookInstallOptions

@@ -176,6 +176,7 @@ impl World {
 
     /// The operator inspects every disk that has rotted unnoticed, as `stele utl inspect` does.
     pub(super) fn inspect_disks(&mut self) -> Result<(), Failed> {
+        let mut again = false;
         for host in 0..self.hosts.len() {
             let this = &self.hosts[host];
             if this.rotten.is_empty() || this.retired || this.is_condemned {
@@ -183,9 +184,7 @@ impl World {
             }
             match damage(this) {
                 // An older view, or a file that is used again, may still lead to it.
-                Ok(None) if !this.disk.rotted().is_empty() => {
-                    self.at(self.now + 2 * SECOND, Event::Inspect);
-                }
+                Ok(None) if !this.disk.rotted().is_empty() => again = true,
                 Ok(None) => {
                     self.note(&format!("h{host} has a disk that is whole again"));
                     self.hosts[host].rotten.clear();
@@ -194,6 +193,9 @@ impl World {
                     self.finds_rot(host, &what)?;
                 }
             }
+        }
+        if again {
+            self.at(self.now + 2 * SECOND, Event::Inspect);
         }
         Ok(())
     }

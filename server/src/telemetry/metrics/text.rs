@@ -91,7 +91,7 @@ impl Family<'_> {
         }
         if let Some((name, number)) = last {
             let _ = write!(out, "{separator}{name}=\"");
-            float(out, number);
+            out.push_str(&go_text::float(number));
             out.push('"');
             separator = ',';
         }
@@ -99,7 +99,7 @@ impl Family<'_> {
             out.push('}');
         }
         out.push(' ');
-        float(out, value);
+        out.push_str(&go_text::float(value));
         out.push('\n');
     }
 }
@@ -115,53 +115,9 @@ fn escape(out: &mut String, text: &str) {
     }
 }
 
-/// Formats like Go's `%g` without precision: scripts that grep etcd's metrics expect
-/// `2.147483648e+09`.
-fn float(out: &mut String, value: f64) {
-    if value.is_infinite() {
-        out.push_str(if value > 0.0 { "+Inf" } else { "-Inf" });
-        return;
-    }
-    if value.is_nan() {
-        out.push_str("NaN");
-        return;
-    }
-    let scientific = format!("{value:e}");
-    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    if !(-4..6).contains(&exponent) {
-        let sign = if exponent < 0 { '-' } else { '+' };
-        let _ = write!(out, "{mantissa}e{sign}{:02}", exponent.abs());
-    } else {
-        let _ = write!(out, "{value}");
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_look_like_gos() {
-        let cases = [
-            (0.0, "0"),
-            (1.0, "1"),
-            (-1.0, "-1"),
-            (0.0001, "0.0001"),
-            (6.7611e-05, "6.7611e-05"),
-            (524288.0, "524288"),
-            (1048576.0, "1.048576e+06"),
-            (2147483648.0, "2.147483648e+09"),
-            (20480.0, "20480"),
-            (3.3947648e+07, "3.3947648e+07"),
-            (f64::INFINITY, "+Inf"),
-        ];
-        for (value, text) in cases {
-            let mut out = String::new();
-            float(&mut out, value);
-            assert_eq!(out, text);
-        }
-    }
 
     #[test]
     fn labels_are_escaped() {

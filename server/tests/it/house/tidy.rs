@@ -45,6 +45,7 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("benches", "etcd-api", ""),
     ("benches", "testkit", ""),
     ("machinery", "go-text", ""),
+    ("apiserver", "go-text", ""),
     ("apiserver", "descriptions", ""),
     ("apiserver", "machinery", ""),
     ("apiserver", "etcd-api", ""),

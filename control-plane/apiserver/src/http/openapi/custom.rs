@@ -88,7 +88,8 @@ fn build(catalogue: &Catalogue, group: &str, version: &str, texts: &Texts) -> Ve
     }
     let info = json!({"title": "Kubernetes CRD Swagger", "version": "v0.1.0"});
     let mut out = written::begin(&json!({"openapi": "3.0.0", "info": info}));
-    written::put_fields(&mut out, "paths", operations::v3::paths(&paths, texts));
+    let paths = operations::paths(&paths, texts, operations::v3::FORM);
+    written::put_fields(&mut out, "paths", paths);
     let components = json!({"schemas": schemas.into_map()});
     written::put_fields(&mut out, "components", fields(components));
     written::end(out)

@@ -52,13 +52,13 @@ pub(super) struct Operation {
 
 /// What each version of OpenAPI writes in its own way: an operation with its own parameters, and a
 /// parameter.
-struct Form {
+pub(super) struct Form {
     operation: fn(&Operation, &[Parameter], &Texts) -> Value,
     parameter: fn(&Parameter, &Texts) -> Value,
 }
 
 /// The paths of a document, each made when it is written.
-fn written<'a>(
+pub(super) fn paths<'a>(
     all: &'a [Path],
     texts: &'a Texts,
     form: Form,

@@ -208,7 +208,7 @@ fn build(sources: &Sources) -> Vec<u8> {
         "securityDefinitions": super::security(),
         "security": [{"BearerToken": []}],
     }));
-    let ours = operations::v2::paths(&all, &texts);
+    let ours = operations::paths(&all, &texts, operations::v2::FORM);
     written::put_fields(&mut out, "paths", foreign::in_order(ours, theirs));
     written::put_fields(&mut out, "definitions", definitions.into_iter());
     written::end(out)

@@ -71,7 +71,7 @@ pub(super) fn text(value: &Value) -> Option<String> {
         Value::Bool(value) => value.to_string(),
         Value::Int(value) => value.to_string(),
         Value::Uint(value) => value.to_string(),
-        Value::Double(value) => go_float(*value),
+        Value::Double(value) => go_text::float(*value),
         Value::String(text) => text.to_string(),
         Value::Duration(nanos) => time::seconds(*nanos),
         Value::Timestamp(at) => time::rfc3339(*at),
@@ -81,26 +81,6 @@ pub(super) fn text(value: &Value) -> Option<String> {
         Value::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
         _ => return None,
     })
-}
-
-/// The exponent from which on Go writes one.
-const GO_PLAIN_MAX: i32 = 6;
-
-/// A float as Go's `%g` writes it.
-pub(super) fn go_float(value: f64) -> String {
-    if value.is_nan() {
-        return "NaN".to_owned();
-    } else if value.is_infinite() {
-        return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
-    }
-    let scientific = format!("{value:e}");
-    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    if !(-4..GO_PLAIN_MAX).contains(&exponent) {
-        let sign = if exponent < 0 { '-' } else { '+' };
-        return format!("{digits}e{sign}{:02}", exponent.abs());
-    }
-    format!("{value}")
 }
 
 fn size<'a>(value: &Value<'a>) -> Option<Value<'a>> {

@@ -220,7 +220,7 @@ fn literal(value: &Value) -> Option<String> {
         Value::String(text) => Some(quote(text)),
         Value::Bytes(bytes) => Some(format!("b{}", quote(&String::from_utf8_lossy(bytes)))),
         Value::Double(number) if number.is_finite() => Some(format!("{number:.PLACES$}")),
-        Value::Double(number) => Some(quote(&convert::go_float(*number))),
+        Value::Double(number) => Some(quote(&go_text::float(*number))),
         Value::Timestamp(_) => Some(format!("timestamp({})", quote(&convert::text(value)?))),
         Value::Duration(_) => Some(format!("duration({})", quote(&convert::text(value)?))),
         other => string(other),

@@ -3,24 +3,14 @@
 use serde_json::{Map, Value, json};
 
 use super::parameters::Parameter;
-use super::{Form, Operation, Path};
+use super::{Form, Operation};
 use crate::http::openapi::reference_to;
 use crate::http::openapi::texts::Texts;
 
-/// The paths of a document, each made when it is written.
-pub(in crate::http::openapi) fn paths<'a>(
-    all: &'a [Path],
-    texts: &'a Texts,
-) -> impl Iterator<Item = (String, Value)> + 'a {
-    super::written(
-        all,
-        texts,
-        Form {
-            operation: write,
-            parameter,
-        },
-    )
-}
+pub(in crate::http::openapi) const FORM: Form = Form {
+    operation: write,
+    parameter,
+};
 
 fn write(operation: &Operation, own: &[Parameter], texts: &Texts) -> Value {
     let mut written = json!({
