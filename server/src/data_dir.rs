@@ -9,17 +9,16 @@
 
 mod ahead;
 mod force;
+mod founding;
 pub mod newcomer;
 pub mod offline;
 pub(crate) mod replay;
+mod unusable;
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use aws_lc_rs::digest;
-use bytes::Bytes;
 use raft::Recovered;
 use raft::durable::LogWriter;
 use storage::encryption::{DataKeys, KeyFile};
@@ -27,30 +26,16 @@ use storage::mvcc::Store;
 use storage::vfs::{Lock, Vfs};
 
 use crate::config::keys::KeySource;
-use crate::config::{CLUSTER_VERSION, ClusterState, Config, Url};
+use crate::config::{ClusterState, Config};
 use crate::data_dir::replay::{Replayed, Threads};
-use crate::error::Error;
 use crate::state::space_alarm;
 use crate::state::{self, MemberInfo, State};
-
-/// Why a server cannot start on a directory. The text says what to do.
-#[derive(Debug)]
-pub enum Unusable {
-    Storage(storage::Error),
-    State(Error),
-    Locked(PathBuf),
-    /// etcd wrote the directory.
-    OfEtcd(PathBuf),
-    /// The log does not name its member.
-    Foreign(PathBuf),
-    /// The cluster cannot be bootstrapped or joined as the flags ask. The text is etcd's.
-    Start(String),
-    /// The keys that the flags name cannot be read.
-    Keys(String),
-}
-
-/// File names that occur in etcd's log directory and never in Stele's.
-const ETCD_NEXT_SEGMENTS: [&str; 2] = ["0.tmp", "1.tmp"];
+use founding::decode_metadata;
+pub(crate) use founding::{FOUNDING_TERM, Founding, encode_metadata, founders, new_member_id};
+pub use unusable::Unusable;
+use unusable::{
+    refuse_downgrade, refuse_etcd, refuse_lost_log, refuse_nameless_log, refuse_second_log,
+};
 
 /// An opened data directory of a member, ready to start from.
 pub struct DataDir {
@@ -253,9 +238,6 @@ impl EmptyDir {
     }
 }
 
-/// The term of a new cluster's first entries, one per founding member.
-pub(crate) const FOUNDING_TERM: u64 = 1;
-
 /// Needed once, for a store that an older version wrote.
 fn learn_sizes(store: &mut Store) -> storage::Result<()> {
     if !store.lacks_sizes() {
@@ -268,38 +250,6 @@ fn learn_sizes(store: &mut Store) -> storage::Result<()> {
         );
     }
     Ok(())
-}
-
-/// The first members and ids of a new cluster.
-pub(crate) struct Founding {
-    pub members: Vec<MemberInfo>,
-    /// 0 if the configuration does not list this member.
-    pub member_id: u64,
-    pub cluster_id: u64,
-}
-
-impl Founding {
-    pub(crate) fn of(config: &Config) -> Founding {
-        let mut members = founders(config);
-        // All members write the same log, in whatever order their flags list the members.
-        members.sort_by_key(|member| member.id);
-        Founding {
-            member_id: members
-                .iter()
-                .find(|member| member.name == config.name)
-                .map_or(0, |member| member.id),
-            cluster_id: cluster_id(members.iter().map(|member| member.id)),
-            members,
-        }
-    }
-
-    /// Writes the first entries to an empty log and syncs it.
-    pub(crate) fn write(&self, log: &mut LogWriter) -> storage::Result<Recovered> {
-        let recovered = raft::bootstrap(&changes(&self.members));
-        log.set_metadata(&encode_metadata(self.member_id, self.cluster_id));
-        log.bootstrap(&recovered)?;
-        Ok(recovered)
-    }
 }
 
 fn log_options(vfs: &dyn Vfs, config: &Config, seed: u64) -> raft::durable::Options {
@@ -332,208 +282,7 @@ pub(crate) fn joins(config: &Config) -> bool {
     config.initial_cluster_state == ClusterState::Existing
 }
 
-/// Refuses to start if this server does not know the cluster's version.
-fn refuse_downgrade(state: &State) -> Result<(), Unusable> {
-    let minor = |version: &str| -> Option<(u64, u64)> {
-        let mut numbers = version.split('.').map(str::parse);
-        Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
-    };
-    let decided = state::cluster_version(state.store.root())?;
-    if decided.as_deref().and_then(minor) > minor(CLUSTER_VERSION) {
-        Err(Unusable::Start(
-            "invalid downgrade; server version is lower than determined cluster version".to_owned(),
-        ))
-    } else {
-        Ok(())
-    }
-}
-
 fn is_unused(vfs: &dyn Vfs, dir: &Path) -> storage::Result<bool> {
     let names = vfs.list(dir).map_err(storage::Error::io("list", dir))?;
     Ok(names.is_empty())
 }
-
-/// Refuses a data directory of etcd. It has all the data, but in another format.
-fn refuse_etcd(vfs: &dyn Vfs, member_dir: &Path) -> Result<(), Unusable> {
-    let traces = [member_dir.join("snap").join("db"), member_dir.join("wal")];
-    for trace in traces {
-        if vfs
-            .exists(&trace)
-            .map_err(storage::Error::io("look for", &trace))?
-        {
-            return Err(Unusable::OfEtcd(trace));
-        }
-    }
-    Ok(())
-}
-
-/// With `--wal-dir`, refuses a log inside the data directory: ignoring it would lose acknowledged
-/// writes. Also refuses a `--wal-dir` that holds a log of etcd, which cannot be appended to.
-fn refuse_second_log(vfs: &dyn Vfs, config: &Config, member_dir: &Path) -> Result<(), Unusable> {
-    let Some(wal_dir) = &config.wal_dir else {
-        return Ok(());
-    };
-    let names = |dir: &Path| match vfs.exists(dir) {
-        Ok(true) => vfs.list(dir).map_err(storage::Error::io("list", dir)),
-        Ok(false) => Ok(Vec::new()),
-        Err(error) => Err(storage::Error::io("look for", dir)(error)),
-    };
-    let inside = member_dir.join("log");
-    if *wal_dir != inside && !names(&inside)?.is_empty() {
-        return Err(Unusable::Start(format!(
-            "{} holds this member's log; move its files to the --wal-dir {}, or leave that flag out",
-            inside.display(),
-            wal_dir.display()
-        )));
-    }
-    // Both name their segments alike, but only etcd prepares its next segment under these names.
-    let of_etcd = names(wal_dir)?
-        .into_iter()
-        .find(|name| ETCD_NEXT_SEGMENTS.contains(&name.as_str()));
-    match of_etcd {
-        Some(name) => Err(Unusable::OfEtcd(wal_dir.join(name))),
-        None => Ok(()),
-    }
-}
-
-/// A store without its log must not bootstrap a new cluster. Call this before opening the log,
-/// which creates files.
-fn refuse_lost_log(vfs: &dyn Vfs, log_dir: &Path, state: &State) -> Result<(), Unusable> {
-    let applied = state.store.root().applied().index;
-    if applied == 0 || !is_unused(vfs, log_dir)? {
-        return Ok(());
-    }
-    Err(Unusable::Start(format!(
-        "the store is that of a member with {applied} entries, but its log is not in {}; start with the --wal-dir that it was started with",
-        log_dir.display()
-    )))
-}
-
-/// Refuses a log that does not say whose it is beside a store that holds entries: the member would
-/// begin anew, without the votes and entries that it promised to keep.
-fn refuse_nameless_log(log_dir: &Path, state: &State) -> Result<(), Unusable> {
-    match state.store.root().applied().index {
-        0 => Ok(()),
-        applied => Err(Unusable::Start(format!(
-            "the store is that of a member with {applied} entries, but the log in {} does not say whose it is: put the directory back from a copy, or remove the member from the cluster (etcdctl member remove) and add it anew (etcdctl member add) with an empty directory",
-            log_dir.display()
-        ))),
-    }
-}
-
-/// The founding members that the flags list.
-pub(crate) fn founders(config: &Config) -> Vec<MemberInfo> {
-    let member = |name: &str, urls: &[Url]| {
-        let mut peer_urls: Vec<String> = urls.iter().map(Url::to_string).collect();
-        peer_urls.sort();
-        let id = member_id(&peer_urls, &config.initial_cluster_token);
-        MemberInfo {
-            id,
-            peer_urls,
-            name: name.to_owned(),
-            ..Default::default()
-        }
-    };
-    config
-        .initial_cluster
-        .iter()
-        .map(|m| member(&m.name, &m.peer_urls))
-        .collect()
-}
-
-/// etcd's rule: the first eight bytes of a hash over the sorted peer URLs and the token.
-fn member_id(sorted_peer_urls: &[String], token: &str) -> u64 {
-    hash_id(&[sorted_peer_urls.concat().as_bytes(), token.as_bytes()].concat())
-}
-
-/// etcd's rule for a member that is added at `time` since 1970. The token is not part of it.
-pub(crate) fn new_member_id(sorted_peer_urls: &[String], time: Duration) -> u64 {
-    let seconds = time.as_secs().to_string();
-    hash_id(&[sorted_peer_urls.concat().as_bytes(), seconds.as_bytes()].concat())
-}
-
-fn cluster_id(members: impl Iterator<Item = u64>) -> u64 {
-    let mut ids: Vec<u64> = members.collect();
-    ids.sort_unstable();
-    let bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_be_bytes()).collect();
-    hash_id(&bytes)
-}
-
-fn hash_id(bytes: &[u8]) -> u64 {
-    let digest = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, bytes);
-    let (id, _) = digest.as_ref().split_first_chunk().expect("20 bytes");
-    u64::from_be_bytes(*id)
-}
-
-fn changes(founders: &[MemberInfo]) -> Vec<(u64, Bytes)> {
-    let json = |member| serde_json::to_vec(member).expect("members are plain data");
-    founders
-        .iter()
-        .map(|member| (member.id, json(member).into()))
-        .collect()
-}
-
-/// Member id and cluster id, 8 bytes each, big endian.
-pub(crate) fn encode_metadata(member_id: u64, cluster_id: u64) -> Bytes {
-    [member_id.to_be_bytes(), cluster_id.to_be_bytes()]
-        .concat()
-        .into()
-}
-
-fn decode_metadata(bytes: &[u8]) -> Option<(u64, u64)> {
-    let (member, cluster) = bytes.split_at_checked(8)?;
-    Some((
-        u64::from_be_bytes(member.try_into().ok()?),
-        u64::from_be_bytes(cluster.try_into().ok()?),
-    ))
-}
-
-impl From<storage::Error> for Unusable {
-    fn from(error: storage::Error) -> Unusable {
-        Unusable::Storage(error)
-    }
-}
-
-impl From<Error> for Unusable {
-    fn from(error: Error) -> Unusable {
-        Unusable::State(error)
-    }
-}
-
-impl fmt::Display for Unusable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Unusable::Storage(error) => error.fmt(f),
-            Unusable::Keys(error) => error.fmt(f),
-            Unusable::State(error) => error.fmt(f),
-            Unusable::Start(text) => f.write_str(text),
-            Unusable::Locked(dir) => write!(
-                f,
-                "{} is in use by another server; stop that one, or give this one its own --data-dir",
-                dir.display()
-            ),
-            Unusable::OfEtcd(trace) => write!(
-                f,
-                "{} belongs to etcd; to take its data over, stop that etcd, run `stele utl import \
-                 {} --data-dir NEW`, and start Stele on --data-dir NEW",
-                trace.display(),
-                etcd_data_dir(trace).display()
-            ),
-            Unusable::Foreign(dir) => {
-                write!(
-                    f,
-                    "{} does not say whose log it is; restore it from a copy",
-                    dir.display()
-                )
-            }
-        }
-    }
-}
-
-/// The data directory that contains `member/snap/db` or `member/wal`.
-fn etcd_data_dir(trace: &Path) -> &Path {
-    let member = trace.ancestors().find(|path| path.ends_with("member"));
-    member.and_then(Path::parent).unwrap_or(trace)
-}
-
-impl std::error::Error for Unusable {}

@@ -2,8 +2,10 @@
 //! the opposite order. Tools wait for these log lines, so their text and order must not change.
 
 mod corruption;
+mod end;
 pub mod local;
 pub mod signals;
+mod upkeep;
 mod versions;
 
 use std::fmt;
@@ -11,48 +13,34 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use etcd_api::{etcdserverpb as pb, membershippb};
+use etcd_api::membershippb;
 use storage::encryption::DataKeys;
 use storage::vfs::Vfs;
 use storage::vfs::unsynced::Unsynced;
 use tokio::io::DuplexStream;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinSet;
 
 use crate::api;
 use crate::api::serve::{BindError, Listeners};
-use crate::clock::Clock;
-use crate::cluster::peer::{Dialer, REMOVED, join};
-use crate::config::keys::{Follower, KeyChange};
+use crate::cluster::peer::{Dialer, join};
 use crate::config::{Config, ETCD_VERSION, Url};
 use crate::data_dir::{self, DataDir, Found, Unusable};
 use crate::error::Error;
-use crate::event::LeaseCall;
 use crate::net::tls::Security;
 use crate::net::workers::Workers;
 use crate::request::Request;
-use crate::runtime::compactor::Compactor;
 use crate::runtime::etcd_server::EtcdServer;
 use crate::runtime::{self, Running};
 use crate::telemetry::logging::json;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::spans::{Exporter, Tracer};
+use end::{End, NO_SIGNAL, close, say_removed, wait_for_end};
 
 /// Time that calls in progress get to end after a stop was requested.
 const GRACE: Duration = Duration::from_secs(3);
 
 /// How often a starting member checks whether there is a leader.
 const ELECTION_POLL: Duration = Duration::from_millis(2);
-
-/// Returned by a server that was not stopped by a signal: exit code 0.
-const NO_SIGNAL: i32 = 0;
-
-/// How long a removed member keeps running, as in etcd.
-const FAREWELL: Duration = Duration::from_secs(1);
-
-/// Leases in one checkpoint entry written at the stop.
-const LEASES_PER_ENTRY: usize = 10_000;
 
 /// Why the server could not start.
 #[derive(Debug)]
@@ -141,7 +129,7 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>, host: Host) -> Result<i32
         }
     }
     defragment_at_start(&running.server, &config).await;
-    let mut upkeep = upkeep(&running.server, &config, data_keys);
+    let mut upkeep = upkeep::start(&running.server, &config, data_keys);
 
     let (stop, stopping) = tokio::sync::watch::channel(false);
     let (server, for_serving) = (running.server.clone(), Arc::clone(&config));
@@ -168,49 +156,11 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>, host: Host) -> Result<i32
     Ok(signal)
 }
 
-/// Starts what a member does by itself while it serves.
-fn upkeep(
-    server: &EtcdServer,
-    config: &Arc<Config>,
-    data_keys: Option<Arc<DataKeys>>,
-) -> JoinSet<()> {
-    let mut tasks = JoinSet::new();
-    tasks.spawn(server.clone().keep_watch_over_leader());
-    tasks.spawn(versions::keep(server.clone()));
-    tasks.spawn(corruption::keep(server.clone(), Arc::clone(config)));
-    tasks.spawn(compact_by_itself(server.clone(), Arc::clone(config)));
-    let keys = config.encryption.clone().zip(data_keys);
-    let keys = keys.map(|(source, data_keys)| Follower::new(source, data_keys));
-    tasks.spawn(follow_keys(server.clone(), keys));
-    tasks
-}
-
 fn metrics_under(data_keys: Option<&DataKeys>) -> Metrics {
     let metrics = Metrics::default();
     let active = data_keys.map_or(0, DataKeys::active);
     metrics.encryption_key.set(active.into());
     metrics
-}
-
-/// Hands leadership over, lets clients end their calls, and stops.
-async fn close(
-    running: Running,
-    config: &Config,
-    stop: tokio::sync::watch::Sender<bool>,
-    serving: tokio::task::JoinHandle<()>,
-) {
-    tracing::info!(name = config.name, "closing etcd server");
-    let handed_over = running.server.is_leader() && hand_over(&running.server).await;
-    let _ = stop.send(true);
-    // Otherwise watches would keep their connections open until these are cut.
-    running.server.hub().stop();
-    if tokio::time::timeout(GRACE, serving).await.is_err() {
-        tracing::warn!("some clients did not end their calls in time; closing their connections");
-    }
-    if running.server.is_leader() && !handed_over {
-        checkpoint_leases(&running.server).await;
-    }
-    let _ = tokio::task::spawn_blocking(move || Running::stop(running)).await;
 }
 
 /// Creates the tracer and the exporter, if tracing is configured.
@@ -340,133 +290,6 @@ async fn open(
         asked.map_err(Unusable::Start)?;
     }
     empty.found(config)
-}
-
-/// The source of the request to stop.
-enum End {
-    Signal,
-    Asked(oneshot::Receiver<()>),
-}
-
-/// Returns the signal's number, or [`NO_SIGNAL`] if the host asked or this member was removed.
-async fn wait_for_end(running: &Running, end: &mut End) -> i32 {
-    let asked = async {
-        match end {
-            End::Signal => wait_for_signal().await,
-            End::Asked(stopped) => {
-                // Dropping the sender counts as a request too.
-                let _ = stopped.await;
-                NO_SIGNAL
-            }
-        }
-    };
-    tokio::select! {
-        signal = asked => signal,
-        () = running.peers.gone() => {
-            say_removed();
-            // The other members may need this one to elect a leader without it.
-            tokio::time::sleep(FAREWELL).await;
-            NO_SIGNAL
-        }
-    }
-}
-
-/// Logs the lines that operators look for.
-fn say_removed() {
-    tracing::warn!(error = REMOVED, "server error");
-    tracing::warn!("data-dir used by this member must be removed");
-}
-
-async fn wait_for_signal() -> i32 {
-    let (Ok(mut terminate), Ok(mut interrupt)) = (
-        signal(SignalKind::terminate()),
-        signal(SignalKind::interrupt()),
-    ) else {
-        crate::telemetry::fatal("failed to listen for signals", &"the system refused");
-    };
-    let (name, number) = tokio::select! {
-        _ = terminate.recv() => ("terminated", SignalKind::terminate().as_raw_value()),
-        _ = interrupt.recv() => ("interrupt", SignalKind::interrupt().as_raw_value()),
-    };
-    tracing::info!(signal = name, "received signal; shutting down");
-    number
-}
-
-/// Transfers leadership to another voter; returns whether one accepted it.
-async fn hand_over(server: &EtcdServer) -> bool {
-    let Some(to) = server.heir() else {
-        return false;
-    };
-    let done = tokio::time::timeout(GRACE, server.transfer(to)).await;
-    matches!(done, Ok(Ok(())))
-}
-
-/// Stores the remaining TTLs, so that a restart continues from them.
-async fn checkpoint_leases(server: &EtcdServer) {
-    let Ok((answer, _)) = server.lease(LeaseCall::CheckpointAll).await else {
-        return;
-    };
-    for rows in answer.checkpoints.chunks(LEASES_PER_ENTRY) {
-        let checkpoints = rows
-            .iter()
-            .map(|&(id, remaining_ttl)| pb::LeaseCheckpoint { id, remaining_ttl })
-            .collect();
-        let request = Request::LeaseCheckpoint(pb::LeaseCheckpointRequest { checkpoints });
-        if let Err(error) = server.propose(request).await {
-            tracing::warn!(%error, "leases will run for longer than they have left");
-            return;
-        }
-    }
-}
-
-/// Follows changes of the encryption keys while the server runs: the first key encrypts new data.
-async fn follow_keys(server: EtcdServer, mut keys: Option<Follower>) {
-    while let Some(mut now) = keys.take() {
-        tokio::time::sleep(now.interval()).await;
-        let looking = tokio::task::spawn_blocking(move || (now.look(), now));
-        let Ok((look, same)) = looking.await else {
-            return;
-        };
-        keys = Some(same);
-        match look {
-            KeyChange::Same => {}
-            KeyChange::Changed => {
-                tracing::info!("the encryption key for new data has changed");
-                if server.keys_changed().is_err() {
-                    return;
-                }
-            }
-            KeyChange::Refused(error) => {
-                tracing::warn!(error, "cannot use the encryption keys as they are now");
-            }
-        }
-    }
-}
-
-async fn compact_by_itself(server: EtcdServer, config: Arc<Config>) {
-    let clock = Clock::start();
-    let Some(mut compactor) = Compactor::new(config.auto_compaction, clock.now()) else {
-        return;
-    };
-    loop {
-        tokio::time::sleep(compactor.next().saturating_sub(clock.now())).await;
-        let Some(revision) = compactor.turn(clock.now(), server.view().revision()) else {
-            continue;
-        };
-        if !server.is_leader() {
-            continue;
-        }
-        let request = pb::CompactionRequest {
-            revision,
-            physical: false,
-        };
-        match server.propose(Request::Compaction(request)).await {
-            Ok(_) => tracing::info!(revision, "completed auto compaction"),
-            // A client has compacted further already.
-            Err(Error::Compacted) => {}
-            Err(error) => tracing::warn!(revision, %error, "failed auto compaction"),
-        }
-    }
 }
 
 impl fmt::Display for StartError {

@@ -11,35 +11,17 @@
 //! these is left the run is free, however old other views are: a view held for long keeps what it
 //! can see, not everything given up since. Births are kept in memory only: the content of an opened
 //! file counts as born before all views.
-//!
-//! The lists are kept in the file, in a run of their own to which the meta page refers:
-//!
-//! | offset | size | name | meaning |
-//! |---|---|---|---|
-//! | 0 | 4 | magic | `StlF` |
-//! | 4 | 4 | version | 3, as that of pages; 1 is read as well |
-//! | 8 | 4 | free | number of free extents |
-//! | 12 | 4 | pending | number of pending extents |
-//! | 16 | 4 | key id | of encryption at rest; zero: not sealed |
-//! | 20 | 28 | nonce, tag | zero while not sealed |
-//! | 48 | | | free: start `u64`, units `u32`; then pending: the same and generation `u64` |
 
+mod births;
 pub(super) mod reservation;
+mod saved;
 pub(super) mod wipe;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
 
-use super::node::page::{PageRef, UNIT, u32_at, u64_at};
+use super::node::page::PageRef;
 use super::pages::FIRST_UNIT;
-
-const MAGIC: [u8; 4] = *b"StlF";
-/// In step with the version of pages, which selects the checksum of a list, too.
-const VERSION: u32 = 3;
-const VERSION_OF_CRC32C: u32 = 1;
-const HEADER: usize = 48;
-const FREE_BYTES: usize = 12;
-const PENDING_BYTES: usize = 20;
+use births::Births;
 
 /// A shorter free end of the file (256 KiB) is kept.
 const TRUNCATE_UNITS_MIN: u64 = 64;
@@ -77,45 +59,6 @@ struct Pending {
 impl Pending {
     fn units(&self) -> u64 {
         self.extents.iter().map(|(e, _)| u64::from(e.units)).sum()
-    }
-}
-
-/// Places in a piece of [`Births`]: 256 KiB of memory for each 256 MiB of file written to.
-const BIRTHS_PER_PIECE: usize = 1 << 16;
-
-/// The generation in which the run that begins at a unit was allocated; 0: before all views.
-#[derive(Default)]
-struct Births {
-    /// Generation of runs allocated now.
-    now: u32,
-    pieces: Vec<Option<Box<[u32]>>>,
-}
-
-impl fmt::Debug for Births {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Births(now {})", self.now)
-    }
-}
-
-impl Births {
-    fn place(unit: u64) -> (usize, usize) {
-        let unit = unit as usize;
-        (unit / BIRTHS_PER_PIECE, unit % BIRTHS_PER_PIECE)
-    }
-
-    fn note(&mut self, unit: u64) {
-        let (piece, at) = Births::place(unit);
-        if piece >= self.pieces.len() {
-            self.pieces.resize_with(piece + 1, || None);
-        }
-        let piece = self.pieces[piece].get_or_insert_with(|| vec![0; BIRTHS_PER_PIECE].into());
-        piece[at] = self.now;
-    }
-
-    fn of(&self, unit: u64) -> u64 {
-        let (piece, at) = Births::place(unit);
-        let piece = self.pieces.get(piece).and_then(Option::as_ref);
-        piece.map_or(0, |piece| u64::from(piece[at]))
     }
 }
 
@@ -349,138 +292,6 @@ impl Space {
             self.units = start;
         }
     }
-
-    /// Approximate units that the lists will take.
-    pub(super) fn list_units(&self) -> u64 {
-        let pending: usize = self.pending.iter().map(|p| p.extents.len()).sum();
-        let len = HEADER + self.free.len() * FREE_BYTES + pending * PENDING_BYTES;
-        (len / UNIT) as u64 + 1
-    }
-
-    /// Allocates the run for these lists and fills it. The last step before the meta page.
-    pub(super) fn save(&mut self) -> (u64, Vec<u8>) {
-        // Allocation takes from one extent, so there will not be more extents than now.
-        let pending: usize = self.pending.iter().map(|p| p.extents.len()).sum();
-        let len = HEADER + self.free.len() * FREE_BYTES + pending * PENDING_BYTES;
-        let len = len.next_multiple_of(UNIT);
-        let start = self.allocate((len / UNIT) as u32);
-        self.shrink();
-        let mut bytes = Vec::with_capacity(len);
-        bytes.extend_from_slice(&MAGIC);
-        let free: Vec<Extent> = self.free.iter().flat_map(|(s, n)| pieces(*s, *n)).collect();
-        for field in [VERSION, free.len() as u32, pending as u32] {
-            bytes.extend_from_slice(&field.to_le_bytes());
-        }
-        bytes.resize(HEADER, 0);
-        let put = |bytes: &mut Vec<u8>, extent: &Extent| {
-            bytes.extend_from_slice(&extent.start.to_le_bytes());
-            bytes.extend_from_slice(&extent.units.to_le_bytes());
-        };
-        free.iter().for_each(|extent| put(&mut bytes, extent));
-        for pending in &self.pending {
-            for (extent, _) in &pending.extents {
-                put(&mut bytes, extent);
-                bytes.extend_from_slice(&pending.of.to_le_bytes());
-            }
-        }
-        assert!(bytes.len() <= len, "the lists outgrew their run");
-        bytes.resize(len, 0);
-        (start, bytes)
-    }
-
-    /// Decodes the lists of a file of `units`; an error says what is wrong and where.
-    pub(super) fn load(bytes: &[u8], units: u64) -> Result<Space, (usize, &'static str)> {
-        if bytes.len() < HEADER || bytes[..4] != MAGIC {
-            return Err((0, "not a free list"));
-        }
-        if ![VERSION_OF_CRC32C, VERSION].contains(&u32_at(bytes, 4)) {
-            return Err((4, "unknown free list version"));
-        }
-        if bytes[16..HEADER].iter().any(|b| *b != 0) {
-            return Err((16, "sealed free list, and no key"));
-        }
-        let (free, pending) = (u32_at(bytes, 8) as u64, u32_at(bytes, 12) as u64);
-        let len = HEADER as u64 + free * FREE_BYTES as u64 + pending * PENDING_BYTES as u64;
-        if len > bytes.len() as u64 {
-            return Err((8, "free list longer than its run"));
-        }
-        let extent = |offset: usize| {
-            let extent = Extent {
-                start: u64_at(bytes, offset),
-                units: u32_at(bytes, offset + 8),
-            };
-            let end = extent.start.saturating_add(extent.units as u64);
-            if extent.start < FIRST_UNIT || extent.units == 0 || end > units {
-                return Err((offset, "free extent outside of the file"));
-            }
-            Ok(extent)
-        };
-        let mut space = Space {
-            units,
-            ..Space::new()
-        };
-        let mut offset = HEADER;
-        let mut end = 0;
-        for _ in 0..free {
-            let extent = extent(offset)?;
-            if extent.start < end {
-                return Err((offset, "free extents overlap"));
-            }
-            end = extent.start + extent.units as u64;
-            space.release(extent.start, extent.units as u64);
-            space.free_units += extent.units as u64;
-            offset += FREE_BYTES;
-        }
-        let mut taken = Vec::with_capacity(pending as usize);
-        for _ in 0..pending {
-            let extent = extent(offset)?;
-            taken.push((extent, offset));
-            let generation = u64_at(bytes, offset + FREE_BYTES);
-            space.free_units += extent.units as u64;
-            space.pending_units += extent.units as u64;
-            match space.pending.back_mut() {
-                Some(last) if last.of > generation => {
-                    return Err((offset, "pending extents out of order"));
-                }
-                Some(last) if last.of == generation => last.extents.push((extent, 0)),
-                _ => space.pending.push_back(Pending {
-                    of: generation,
-                    extents: vec![(extent, 0)],
-                    holders: Vec::new(),
-                }),
-            }
-            offset += PENDING_BYTES;
-        }
-        match space.overlapping(taken) {
-            Some(offset) => Err((offset, "pending extents overlap")),
-            None => Ok(space),
-        }
-    }
-
-    /// The offset of an extent that overlaps with a free one or with another of these.
-    fn overlapping(&self, mut extents: Vec<(Extent, usize)>) -> Option<usize> {
-        extents.sort_unstable();
-        let mut end = 0;
-        for (extent, offset) in extents {
-            let end_here = extent.start + u64::from(extent.units);
-            let free = self.free.range(..end_here).next_back();
-            let is_free = free.is_some_and(|(start, units)| start + units > extent.start);
-            if extent.start < end || is_free {
-                return Some(offset);
-            }
-            end = end_here;
-        }
-        None
-    }
-}
-
-/// An extent's length has 32 bits: 16 TiB in one piece become two.
-fn pieces(start: u64, units: u64) -> impl Iterator<Item = Extent> {
-    let step = u32::MAX as u64;
-    (0..units.div_ceil(step)).map(move |i| Extent {
-        start: start + i * step,
-        units: (units - i * step).min(step) as u32,
-    })
 }
 
 /// Joins adjacent extents that the same views may read.
@@ -499,6 +310,3 @@ fn join_adjacent(sorted: &mut Vec<(Extent, u64)>) {
         false
     });
 }
-
-#[cfg(test)]
-mod tests;

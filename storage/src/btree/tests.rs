@@ -8,10 +8,10 @@ use arbitrary::Unstructured;
 
 use super::file::Opened;
 use super::*;
+use crate::Result;
 use crate::encryption::{DataKeys, sample};
 use crate::vfs::Vfs;
 use crate::vfs::sim::SimVfs;
-use crate::{Error, Result};
 
 #[cfg(test)]
 mod crash;
@@ -98,6 +98,7 @@ impl Bench {
         self.file.begin_checkpoint(&trees, user)
     }
 
+    #[cfg(test)]
     pub(super) fn checkpoint(&mut self, user: &[u8]) -> Result<()> {
         let done = self.begin(user).run()?;
         self.file.finish_checkpoint(done);

@@ -1,6 +1,7 @@
 //! Power cuts and damaged files.
 
 use super::*;
+use crate::Error;
 use crate::encryption::sample;
 use crate::vfs::sim::rng::Rng;
 

@@ -1,0 +1,122 @@
+//! What ends a server, and how it leaves: leadership, calls in progress, leases.
+
+use std::time::Duration;
+
+use etcd_api::etcdserverpb as pb;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+
+use super::GRACE;
+use crate::cluster::peer::REMOVED;
+use crate::config::Config;
+use crate::event::LeaseCall;
+use crate::request::Request;
+use crate::runtime::Running;
+use crate::runtime::etcd_server::EtcdServer;
+
+/// Returned by a server that was not stopped by a signal: exit code 0.
+pub(super) const NO_SIGNAL: i32 = 0;
+
+/// How long a removed member keeps running, as in etcd.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Leases in one checkpoint entry written at the stop.
+const LEASES_PER_ENTRY: usize = 10_000;
+
+/// The source of the request to stop.
+pub(super) enum End {
+    Signal,
+    Asked(oneshot::Receiver<()>),
+}
+
+/// Returns the signal's number, or [`NO_SIGNAL`] if the host asked or this member was removed.
+pub(super) async fn wait_for_end(running: &Running, end: &mut End) -> i32 {
+    let asked = async {
+        match end {
+            End::Signal => wait_for_signal().await,
+            End::Asked(stopped) => {
+                // Dropping the sender counts as a request too.
+                let _ = stopped.await;
+                NO_SIGNAL
+            }
+        }
+    };
+    tokio::select! {
+        signal = asked => signal,
+        () = running.peers.gone() => {
+            say_removed();
+            // The other members may need this one to elect a leader without it.
+            tokio::time::sleep(FAREWELL).await;
+            NO_SIGNAL
+        }
+    }
+}
+
+/// Logs the lines that operators look for.
+pub(super) fn say_removed() {
+    tracing::warn!(error = REMOVED, "server error");
+    tracing::warn!("data-dir used by this member must be removed");
+}
+
+async fn wait_for_signal() -> i32 {
+    let (Ok(mut terminate), Ok(mut interrupt)) = (
+        signal(SignalKind::terminate()),
+        signal(SignalKind::interrupt()),
+    ) else {
+        crate::telemetry::fatal("failed to listen for signals", &"the system refused");
+    };
+    let (name, number) = tokio::select! {
+        _ = terminate.recv() => ("terminated", SignalKind::terminate().as_raw_value()),
+        _ = interrupt.recv() => ("interrupt", SignalKind::interrupt().as_raw_value()),
+    };
+    tracing::info!(signal = name, "received signal; shutting down");
+    number
+}
+
+/// Hands leadership over, lets clients end their calls, and stops.
+pub(super) async fn close(
+    running: Running,
+    config: &Config,
+    stop: tokio::sync::watch::Sender<bool>,
+    serving: tokio::task::JoinHandle<()>,
+) {
+    tracing::info!(name = config.name, "closing etcd server");
+    let handed_over = running.server.is_leader() && hand_over(&running.server).await;
+    let _ = stop.send(true);
+    // Otherwise watches would keep their connections open until these are cut.
+    running.server.hub().stop();
+    if tokio::time::timeout(GRACE, serving).await.is_err() {
+        tracing::warn!("some clients did not end their calls in time; closing their connections");
+    }
+    if running.server.is_leader() && !handed_over {
+        checkpoint_leases(&running.server).await;
+    }
+    let _ = tokio::task::spawn_blocking(move || Running::stop(running)).await;
+}
+
+/// Transfers leadership to another voter; returns whether one accepted it.
+async fn hand_over(server: &EtcdServer) -> bool {
+    let Some(to) = server.heir() else {
+        return false;
+    };
+    let done = tokio::time::timeout(GRACE, server.transfer(to)).await;
+    matches!(done, Ok(Ok(())))
+}
+
+/// Stores the remaining TTLs, so that a restart continues from them.
+async fn checkpoint_leases(server: &EtcdServer) {
+    let Ok((answer, _)) = server.lease(LeaseCall::CheckpointAll).await else {
+        return;
+    };
+    for rows in answer.checkpoints.chunks(LEASES_PER_ENTRY) {
+        let checkpoints = rows
+            .iter()
+            .map(|&(id, remaining_ttl)| pb::LeaseCheckpoint { id, remaining_ttl })
+            .collect();
+        let request = Request::LeaseCheckpoint(pb::LeaseCheckpointRequest { checkpoints });
+        if let Err(error) = server.propose(request).await {
+            tracing::warn!(%error, "leases will run for longer than they have left");
+            return;
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What the bytes of a node must be, before anything reads or edits them.
+
+use super::{
+    CHILD_BYTES, HEADER, LENGTHS, LENGTHS_LONG, LONG, MAGIC, Page, SLOT, UNIT, VERSION,
+    VERSION_OLDEST, at, hint, is_short, u16_at, u32_at,
+};
+use crate::btree::tree::{KeyOrder, TreeKind};
+use crate::btree::{LEVELS_MAX, SUFFIX_BYTES};
+
+/// What is wrong with a page, and at which byte of it.
+pub(crate) type Flaw = (usize, &'static str);
+
+/// Checks that `bytes` (a whole run) are a node of this tree and level. After that every read
+/// through [`Page`] stays inside, and so does every edit.
+pub(crate) fn validate(bytes: &[u8], kind: &TreeKind, level: u8) -> Result<(), Flaw> {
+    if bytes.len() < UNIT || !bytes.len().is_multiple_of(UNIT) {
+        return Err((0, "page run of no whole number of units"));
+    }
+    let page = Page(bytes);
+    validate_header(page, kind, level)?;
+    let (count, heap) = (page.count(), page.heap());
+    let mut live = 0usize;
+    for i in 0..count {
+        let slot = HEADER + SLOT * i;
+        let offset = u32_at(bytes, slot) as usize;
+        if offset < heap || offset + LENGTHS > bytes.len() {
+            return Err((slot, "slot outside of the heap"));
+        }
+        let long = u16_at(bytes, offset) == LONG;
+        if long && offset + LENGTHS_LONG > bytes.len() {
+            return Err((offset, "cell reaches beyond the page"));
+        }
+        let (start, key, value) = page.cell_at(i);
+        if start.saturating_add(key).saturating_add(value) > bytes.len() {
+            return Err((offset, "cell reaches beyond the page"));
+        }
+        // Editing relies on one form of lengths per content.
+        if long == is_short(key, value) {
+            return Err((offset, "cell with the wrong form of lengths"));
+        }
+        if level > 0 && value != CHILD_BYTES {
+            return Err((offset, "branch entry of the wrong size"));
+        }
+        if level > 0 && i == 0 {
+            if key != 0 {
+                return Err((offset, "first branch entry with a bound"));
+            }
+        } else {
+            validate_key(page, kind, i).map_err(|what| (slot, what))?;
+        }
+        live += start - offset + key + value;
+    }
+    if live + page.dead() != bytes.len() - heap {
+        return Err((at::DEAD, "cells do not fill the heap"));
+    }
+    Ok(())
+}
+
+/// Checks that entry `i` has a bound and is inside the page.
+fn validate_key(page: Page<'_>, kind: &TreeKind, i: usize) -> Result<(), &'static str> {
+    let key = page.key(i);
+    if kind.order == KeyOrder::KeyThenRevision && key.len() < SUFFIX_BYTES {
+        return Err("key without a revision");
+    }
+    let (user, skip) = (kind.order.user_key(key), page.skip());
+    // The first bounded entry was checked before all others.
+    if user.len() < skip || user[..skip] != page.key(page.first())[..skip] {
+        return Err("key that begins unlike others");
+    }
+    if hint(user, skip) != page.hint(i) {
+        return Err("hint of another key");
+    }
+    Ok(())
+}
+
+fn validate_header(page: Page<'_>, kind: &TreeKind, level: u8) -> Result<(), Flaw> {
+    let bytes = page.0;
+    let checks = [
+        (0, bytes[..4] == MAGIC, "not a tree page"),
+        (
+            at::VERSION,
+            (VERSION_OLDEST..=VERSION).contains(&bytes[at::VERSION]),
+            "unknown page format version",
+        ),
+        (at::TREE, page.tree() == kind.id, "page of another tree"),
+        (
+            at::LEVEL,
+            page.level() == level && level < LEVELS_MAX,
+            "page of another level",
+        ),
+        (
+            at::UNITS,
+            page.units() as usize == bytes.len() / UNIT,
+            "page of another length",
+        ),
+        (
+            at::KEY_ID,
+            bytes[at::KEY_ID..at::KEY_ID + 4] == [0; 4],
+            "sealed page, and no key",
+        ),
+        (at::COUNT, page.count() > 0, "empty node"),
+        (
+            at::HEAP,
+            page.heap() <= bytes.len(),
+            "heap outside of the page",
+        ),
+        (
+            at::COUNT,
+            page.count().saturating_mul(SLOT).saturating_add(HEADER) <= page.heap(),
+            "slots reach into the heap",
+        ),
+    ];
+    match checks.into_iter().find(|(_, good, _)| !good) {
+        Some((offset, _, what)) => Err((offset, what)),
+        None => Ok(()),
+    }
+}
