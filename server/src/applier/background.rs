@@ -19,6 +19,11 @@ const WORTH: u64 = 4;
 const PARTS_WHEN_REMOVING: u64 = 4;
 const DIRTY_BYTES_WHEN_REMOVING: u64 = 32 << 20;
 
+/// While there are delta trees, places that wait for a checkpoint count as its gain only beyond one
+/// part in this many of the bytes in use. A merge gives up every leaf of the key tree: it would have
+/// a checkpoint made for each few leaves that it passes, and each would write the open delta tree.
+const PARTS_WAITING_WITH_DELTAS: u64 = 8;
+
 /// While space on the disk is low, this many bytes of log or of changed pages start a checkpoint.
 /// Each one frees log files, and fits into the space that the store has reserved.
 const BYTES_TO_CHECKPOINT_WHEN_LOW: u64 = 1 << 20;
@@ -111,7 +116,12 @@ impl BackgroundLimits {
         } else {
             self.log_bytes_to_checkpoint
         };
-        let gain = log_bytes + stats.waiting_bytes;
+        let spare = if stats.has_deltas {
+            stats.in_use_bytes / PARTS_WAITING_WITH_DELTAS
+        } else {
+            0
+        };
+        let gain = log_bytes + stats.waiting_bytes.saturating_sub(spare);
         let is_worth_it =
             gain >= self.gain_bytes_to_checkpoint && gain / WORTH >= stats.dirty_bytes;
         is_worth_it
@@ -156,6 +166,18 @@ mod tests {
         assert!(!limits.checkpoint_is_due(63 * MIB, &with_deltas));
         assert!(limits.checkpoint_is_due(64 * MIB, &with_deltas));
         assert!(limits.when_low().checkpoint_is_due(MIB, &with_deltas));
+    }
+
+    #[test]
+    fn what_a_merge_gives_up_counts_only_where_the_file_would_grow_by_much() {
+        let limits = BackgroundLimits::default();
+        let merging = |waiting| Stats {
+            has_deltas: true,
+            ..stats(4, waiting)
+        };
+        // Of 500 MiB in use, an eighth is 62.
+        assert!(!limits.checkpoint_is_due(MIB, &merging(60)));
+        assert!(limits.checkpoint_is_due(MIB, &merging(80)));
     }
 
     #[test]

@@ -108,8 +108,12 @@ pub(super) const fn delta_kind(place: usize) -> TreeKind {
 pub(super) struct DeltaLimits {
     /// Bytes of entries up to which changes go into the base directly.
     pub(super) direct_bytes: u64,
-    /// Bytes of entries from which on a checkpoint closes the open tree.
+    /// Bytes of entries from which on a checkpoint closes the open tree: one in so many parts of the
+    /// base, within these bounds. Each checkpoint until then writes the tree anew, and each merge
+    /// writes the base anew: a larger base is worth a larger tree.
+    pub(super) close_parts: u64,
     pub(super) close_bytes: u64,
+    pub(super) close_bytes_max: u64,
     /// Closed trees with which a merge begins if they have one entry for so many of the base, and
     /// those with which it begins in any case. The more changes fall into a leaf of the base the
     /// better; but a range looks into each tree.
@@ -129,7 +133,10 @@ impl Default for DeltaLimits {
             // of changed pages.
             direct_bytes: 64 << 20,
             // Two checkpoints of 64 MiB of log with values of some hundred bytes.
+            close_parts: 16,
             close_bytes: 20 << 20,
+            // Changed pages of the tree stay far below their bound.
+            close_bytes_max: 40 << 20,
             merge_trees: 2,
             base_entries: 1,
             merge_trees_max: 8,
@@ -301,7 +308,9 @@ impl KeyTrees {
     /// Closes the open tree if it is large enough, and begins a merge if there is enough to merge.
     pub(super) fn turn(&mut self, limits: &DeltaLimits, key_bytes: u64) {
         let is_room = usize::from(self.ring.closed) + 1 < DELTA_TREES;
-        let is_full = entry_bytes(self.open(), key_bytes) >= limits.close_bytes;
+        let full = entry_bytes(&self.base, key_bytes) / limits.close_parts;
+        let full = full.clamp(limits.close_bytes, limits.close_bytes_max);
+        let is_full = entry_bytes(self.open(), key_bytes) >= full;
         if is_room && is_full && self.open().len() > 0 {
             self.ring.open = (self.ring.open + 1) % DELTA_TREES as u8;
             self.ring.closed += 1;

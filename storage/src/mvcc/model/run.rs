@@ -29,7 +29,9 @@ const ENTRY_BYTES_IN_MEMORY: u64 = 24 << 10;
 /// So small that most programs have several delta trees, and merge them.
 const DELTA_LIMITS: DeltaLimits = DeltaLimits {
     direct_bytes: 400,
+    close_parts: 4,
     close_bytes: 200,
+    close_bytes_max: 400,
     merge_trees: 2,
     base_entries: 100,
     merge_trees_max: 3,

@@ -97,7 +97,9 @@ fn a_merge_leaves_the_base_as_if_there_had_been_no_deltas() {
     assert!(plain.store.root().keys.is_plain());
     let mut merged = filled(DeltaLimits {
         direct_bytes: 0,
+        close_parts: 1,
         close_bytes: 1,
+        close_bytes_max: 1,
         merge_trees: 1,
         base_entries: u64::MAX,
         merge_trees_max: 1,
@@ -353,7 +355,9 @@ fn a_merge_leaves_no_changed_leaf_of_the_base_in_memory() {
     let mut fixture = Fixture::new();
     fixture.store.delta_limits = DeltaLimits {
         direct_bytes: 0,
+        close_parts: 1,
         close_bytes: 1,
+        close_bytes_max: 1,
         merge_trees: 1,
         base_entries: u64::MAX,
         merge_trees_max: 1,

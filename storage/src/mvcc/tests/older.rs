@@ -119,7 +119,9 @@ const FILE_WITH_DELTAS: &[u8] = include_bytes!("deltas-4.pages");
 
 const LIMITS: DeltaLimits = DeltaLimits {
     direct_bytes: 0,
+    close_parts: 1,
     close_bytes: 4000,
+    close_bytes_max: 4000,
     merge_trees: 2,
     base_entries: u64::MAX,
     merge_trees_max: 2,
