@@ -10,3 +10,4 @@ pub(crate) mod metrics;
 pub(crate) mod pkcs10;
 pub(crate) mod prefixed_path;
 pub(crate) mod reloads;
+pub(crate) mod waits;

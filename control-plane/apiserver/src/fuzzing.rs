@@ -45,6 +45,7 @@ fn stored(resource: &Resource, storage: &Storage, mut object: Value) {
         .create(resource, &object, validate::Policy::default())
         .into();
     drop(causes);
+    lifecycle::forget_empty(resource, &mut object);
     drop(rules.update(
         resource,
         "",

@@ -3,6 +3,7 @@
 
 pub(crate) mod allocate;
 pub(crate) mod answer;
+pub(crate) mod api_service;
 pub(crate) mod builtin;
 pub(crate) mod definition;
 pub(crate) mod lifecycle;

@@ -97,6 +97,7 @@ const ROWS: &[Row] = &[
         cluster::priority_level,
     ),
     ("storage.k8s.io", "StorageClass", cluster::storage_class),
+    ("storage.k8s.io", "VolumeAttachment", cluster::attachment),
     ("storage.k8s.io", "CSIDriver", cluster::csi_driver),
     (ADMISSION, "ValidatingAdmissionPolicy", admission::policy),
     (ADMISSION, "MutatingAdmissionPolicy", admission::policy),

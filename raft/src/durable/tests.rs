@@ -402,7 +402,7 @@ fn scribble(
     vfs: &SimVfs,
     seed: u64,
     states: &mut Vec<(Vec<Entry>, Term)>,
-) -> std::result::Result<(), Error> {
+) -> std::result::Result<(), storage::Error> {
     let mut rng = Rng::new(seed);
     let (mut log, _) = open_with(vfs, 0, 0, options())?;
     let mut model: Vec<Entry> = Vec::new();

@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::auth::pki::Identity;
+use crate::registry::api_service::{AVAILABLE, is_remote};
 use crate::storage::reader::Reader;
 use peer::Peer;
 
@@ -25,8 +26,6 @@ pub(crate) use available::follow;
 
 const GROUP: &str = "apiregistration.k8s.io";
 const PLURAL: &str = "apiservices";
-/// The condition that says whether requests are passed on.
-const AVAILABLE: &str = "Available";
 
 /// The other servers.
 #[derive(Default)]
@@ -133,11 +132,6 @@ impl Aggregator {
 
 fn kind() -> Option<&'static Arc<Kind>> {
     schema::resource(GROUP, "v1", PLURAL)
-}
-
-/// True if another server serves the version.
-fn is_remote(service: &Value) -> bool {
-    object::at(service, &["spec", "service"]).is_some_and(Value::is_object)
 }
 
 fn is_available(service: &Value) -> bool {

@@ -358,8 +358,14 @@ impl<'a> Call<'a> {
                 .deprecated
                 .map(Into::into),
         };
-        // A request that no handler takes never gets as far as this warning.
-        let handled = !answer.as_ref().is_err_and(|error| error.code == 405);
+        // A request that no handler takes, or can answer in a form that the client accepts, never
+        // gets as far as this warning.
+        let is_unhandled = |error: &Status| match error.code {
+            405 => true,
+            406 => error.details.shown,
+            _ => false,
+        };
+        let handled = !answer.as_ref().is_err_and(is_unhandled);
         let mut warnings: Vec<String> = deprecated.filter(|_| handled).into_iter().collect();
         warnings.extend(self.warnings.take());
         let mut response = match answer {

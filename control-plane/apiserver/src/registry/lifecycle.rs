@@ -88,7 +88,10 @@ pub(crate) fn created(resource: &Resource, object: &mut Value) {
     }
     strategy.drop_disabled(None, object);
     (strategy.prepare_for_create)(object);
-    prune(resource, object);
+    // The same table decoded the object, so its types are right.
+    if let Ok(decoded) = strict::prune(object, resource.kind.message()) {
+        *object = decoded.object;
+    }
 }
 
 /// True if a new object, before its defaults, has no labels but those of its template.
@@ -97,17 +100,32 @@ pub(crate) fn borrows_labels(resource: &Resource, object: &Value) -> bool {
     strategy::of(resource).borrows_labels && is_bare
 }
 
-/// Gives an object that borrows them the labels that the server has added to its template. Labels
-/// that admission has changed are not borrowed any more.
-pub(crate) fn with_borrowed_labels(object: &mut Value, complete: impl FnOnce(&mut Value)) {
-    let of_template = |object: &Value| object.pointer("/spec/template/metadata/labels").cloned();
+/// Completes an object that borrows its labels, and gives it those that the server has added to its
+/// template. Labels that admission has changed are not borrowed any more.
+///
+/// True if the object is to get its labels only after validation: a template without labels has
+/// none yet that it could share.
+pub(crate) fn with_borrowed_labels(object: &mut Value, complete: impl FnOnce(&mut Value)) -> bool {
     let lent = of_template(object);
-    let lent = lent.as_ref().and_then(Value::as_object);
-    let is_borrowed = object::labels(object).filter(|own| !own.is_empty()) == lent;
+    let shared = lent.as_ref().and_then(Value::as_object);
+    let is_borrowed = object::labels(object).filter(|own| !own.is_empty()) == shared;
     complete(object);
-    if let Some(labels) = of_template(object).filter(|_| is_borrowed) {
+    if is_borrowed && lent.is_some() {
+        borrow_labels(object);
+    }
+    is_borrowed && lent.is_none()
+}
+
+/// Gives an object the labels of its template.
+pub(crate) fn borrow_labels(object: &mut Value) {
+    if let Some(labels) = of_template(object) {
         metadata_mut(object).insert("labels".into(), labels);
     }
+}
+
+/// The labels of a template.
+fn of_template(object: &Value) -> Option<Value> {
+    object.pointer("/spec/template/metadata/labels").cloned()
 }
 
 /// Writes or omits empty fields as Go does.
@@ -193,7 +211,6 @@ fn keep_metadata(old: &Value, new: &mut Value) {
     let old = object::metadata(old).unwrap_or(&empty);
     let new = metadata_mut(new);
     let keys = [
-        "uid",
         "creationTimestamp",
         "generation",
         "namespace",
@@ -214,6 +231,12 @@ fn keep_metadata(old: &Value, new: &mut Value) {
             Some(value) => new.insert(key.into(), value.clone()),
             None => new.remove(key),
         };
+    }
+    // Another uid is refused.
+    if new.get("uid").is_none_or(|uid| *uid == "")
+        && let Some(uid) = old.get("uid")
+    {
+        new.insert("uid".into(), uid.clone());
     }
     new.remove("selfLink");
 }
@@ -240,4 +263,48 @@ fn differs_in_substance(old: &Value, new: &Value) -> bool {
     let keys = old.keys().chain(new.keys());
     keys.filter(|key| !["metadata", "status", "apiVersion", "kind"].contains(&key.as_str()))
         .any(|key| old.get(key) != new.get(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uid_is_kept_unless_another_one_is_given() {
+        let old = json!({"metadata": {"name": "a", "uid": "1"}});
+        for (given, wanted) in [
+            (json!({}), "1"),
+            (json!({"uid": ""}), "1"),
+            (json!({"uid": "2"}), "2"),
+        ] {
+            let mut new = json!({ "metadata": given });
+            keep_metadata(&old, &mut new);
+            assert_eq!(new["metadata"]["uid"], wanted);
+        }
+    }
+
+    #[test]
+    fn labels_are_borrowed_at_once_only_from_a_template_that_has_some() {
+        let add = |object: &mut Value| {
+            object["spec"]["template"]["metadata"]["labels"]["added"] = "1".into();
+        };
+        let labels = json!({"a": "b"});
+        let template = json!({"metadata": {"labels": labels}});
+        let mut shared = json!({"metadata": {"labels": labels}, "spec": {"template": template}});
+        assert!(!with_borrowed_labels(&mut shared, add));
+        assert_eq!(
+            shared["metadata"]["labels"],
+            json!({"a": "b", "added": "1"})
+        );
+
+        let mut bare = json!({"metadata": {}, "spec": {"template": {"metadata": {}}}});
+        assert!(with_borrowed_labels(&mut bare, add));
+        assert_eq!(bare["metadata"], json!({}));
+        borrow_labels(&mut bare);
+        assert_eq!(bare["metadata"]["labels"], json!({"added": "1"}));
+
+        let mut own = json!({"metadata": {"labels": {"x": "y"}}, "spec": {"template": template}});
+        assert!(!with_borrowed_labels(&mut own, add));
+        assert_eq!(own["metadata"]["labels"], json!({"x": "y"}));
+    }
 }

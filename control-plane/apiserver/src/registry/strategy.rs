@@ -53,6 +53,8 @@ pub(crate) struct Strategy {
     pub(crate) selectable: &'static [fields::Row],
     /// What tables show.
     pub(crate) columns: &'static Layout,
+    /// Each event of a watch as a table has the columns, not only the first.
+    pub(crate) repeats_columns: bool,
     /// The number that the rows of tables are sorted by; empty for their usual order.
     pub(crate) rows_by: &'static [&'static str],
     /// When `metadata.generation` counts.
@@ -198,6 +200,7 @@ pub(crate) const DEFAULT: Strategy = Strategy {
     conversions: &[],
     selectable: &[],
     columns: &printers::DEFAULT,
+    repeats_columns: false,
     rows_by: &[],
     generation: Generation::Never,
     keeps_status_on_create: false,

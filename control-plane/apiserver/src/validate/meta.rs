@@ -71,7 +71,7 @@ fn changed(old: &Value, new: &Value) -> Causes {
             causes.push(Cause::forbidden("metadata.finalizers", &why));
         }
     }
-    for key in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
+    for key in ["uid", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         let path = ["metadata", key];
         if let Some(given) = object::at(new, &path)
             && object::at(old, &path) != Some(given)

@@ -24,6 +24,15 @@ pub(super) fn definition(object: &mut Value) {
     }
     let path = ["conversion", "webhook", "clientConfig", "service"];
     below(spec, &path, |service| default(service, "port", HTTPS_PORT));
+    let mut versions = object::items(spec, &["versions"]).iter();
+    let stored = versions.find(|version| version["storage"] == true);
+    let stored = stored.map(|version| version["name"].clone());
+    let known = ["status", "storedVersions"];
+    if let Some(stored) = stored
+        && object::items(object, &known).is_empty()
+    {
+        object::set(object, &known, json!([stored]));
+    }
 }
 
 pub(super) fn api_service(object: &mut Value) {
@@ -121,6 +130,12 @@ pub(super) fn persistent_volume(object: &mut Value) {
 pub(super) fn claim(object: &mut Value) {
     default_at(object, &["status"], "phase", "Pending");
     default_absent(made(object, &["spec"]), "volumeMode", "Filesystem");
+}
+
+/// A volume that is attached has the defaults of its source, even if no object describes it.
+pub(super) fn attachment(object: &mut Value) {
+    let path = ["spec", "source", "inlineVolumeSpec"];
+    below(object, &path, pod::volume_source);
 }
 
 /// For limits of type `Container`: `default` comes from `max`, `defaultRequest` from `default` and

@@ -70,3 +70,30 @@ fn services_that_requests_are_sent_to_have_a_port() {
     let found = &definition["spec"]["conversion"]["webhook"]["clientConfig"]["service"];
     assert_eq!(*found, with_port);
 }
+
+#[test]
+fn a_definition_knows_the_version_that_it_stores() {
+    let versions = json!([{"name": "v1", "storage": false}, {"name": "v2", "storage": true}]);
+    let mut definition = json!({"spec": {"versions": versions}, "status": {}});
+    let group = "apiextensions.k8s.io";
+    apply(group, "CustomResourceDefinition", &mut definition);
+    assert_eq!(definition["status"]["storedVersions"], json!(["v2"]));
+    definition["status"]["storedVersions"] = json!(["v1"]);
+    apply(group, "CustomResourceDefinition", &mut definition);
+    assert_eq!(definition["status"]["storedVersions"], json!(["v1"]));
+}
+
+#[test]
+fn volumes_that_are_attached_are_filled_in_as_others() {
+    let volume = json!({"azureDisk": {}});
+    let mut attachment = json!({"spec": {"source": {"inlineVolumeSpec": volume}}});
+    apply("storage.k8s.io", "VolumeAttachment", &mut attachment);
+    let disk = &attachment["spec"]["source"]["inlineVolumeSpec"]["azureDisk"];
+    assert_eq!(disk["kind"], "Shared");
+    let mut named = json!({"spec": {"source": {"persistentVolumeName": "v"}}});
+    apply("storage.k8s.io", "VolumeAttachment", &mut named);
+    assert_eq!(
+        named,
+        json!({"spec": {"source": {"persistentVolumeName": "v"}}})
+    );
+}

@@ -128,6 +128,8 @@ fn metrics_tell_what_was_done() {
         "apiserver_request_total{verb=\"LIST\",dry_run=\"\",group=\"\",version=\"v1\",\
          resource=\"pods\",subresource=\"\",scope=\"namespace\",component=\"apiserver\",\
          code=\"200\"} 1",
+        "apiserver_request_sli_duration_seconds_count{verb=\"LIST\",group=\"\",version=\"v1\",\
+         resource=\"pods\",subresource=\"\",scope=\"namespace\",component=\"apiserver\"} 1",
     ] {
         assert!(
             text.lines().any(|one| one.starts_with(line)),

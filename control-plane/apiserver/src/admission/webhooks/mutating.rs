@@ -12,6 +12,7 @@ use super::super::{Attributes, Context};
 use super::configuration::{Configuration, Webhook};
 use super::{Configurations, Failure, ask, concern, find};
 use crate::audit::{Level, as_go};
+use crate::basics::waits;
 
 /// The plugin's name.
 pub(in super::super) const NAME: &str = "MutatingAdmissionWebhook";
@@ -111,7 +112,7 @@ async fn one(
 ) -> Result<bool, Failure> {
     let shown = matched.shown(attributes, object).await;
     let shown = shown.map_err(Failure::Refused)?;
-    let answer = ask(context, attributes, webhook, matched, &shown).await?;
+    let answer = waits::wait(ask(context, attributes, webhook, matched, &shown)).await?;
     if answer.patch.is_empty() {
         return Ok(false);
     }

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::super::{Attributes, Context};
 use super::configuration::Configuration;
 use super::{Configurations, ask, concern, find};
+use crate::basics::waits;
 
 /// The plugin's name.
 pub(in super::super) const NAME: &str = "ValidatingAdmissionWebhook";
@@ -55,6 +56,6 @@ impl Validating {
                 }
             }
         });
-        join_all(calls).await.into_iter().collect()
+        waits::wait(join_all(calls)).await.into_iter().collect()
     }
 }

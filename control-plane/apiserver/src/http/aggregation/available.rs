@@ -12,9 +12,10 @@ use machinery::status::Status;
 use serde_json::Value;
 use tokio::task::{JoinError, JoinSet};
 
-use super::{AVAILABLE, Aggregator, GROUP, PLURAL, is_remote};
+use super::{Aggregator, GROUP, PLURAL};
 use crate::basics::clock;
 use crate::registry::Registry;
+use crate::registry::api_service::{self, AVAILABLE, is_remote};
 use crate::registry::definition::Condition;
 use crate::storage::following::Following;
 use crate::storage::reader::Reader;
@@ -130,8 +131,7 @@ async fn condition(reader: &Reader, aggregator: &Aggregator, service: &Value) ->
         message,
     };
     if !is_remote(service) {
-        let message = "Local APIServices are always available".to_owned();
-        return found(true, "Local", message);
+        return api_service::local();
     }
     if let Err((reason, message)) = endpoints(reader, &service["spec"]["service"]) {
         return found(false, reason, message);

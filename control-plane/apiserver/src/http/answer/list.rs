@@ -169,20 +169,32 @@ impl Listing {
         cache.check(folder)?;
         let (mut entries, _, changed) = cache.snapshot(folder);
         let revision = revision.max(changed);
-        if !self.selectors.is_empty() {
-            entries = self.selectable(resource, entries).await?;
-            entries.retain(|entry| self.selectors.matches(resource, entry));
+        let most = Some(self.limit).filter(|limit| *limit > 0);
+        let most = most.unwrap_or(usize::MAX);
+        let mut left = entries.len();
+        if self.selectors.is_empty() {
+            entries.truncate(most);
+            left -= entries.len();
+        } else {
+            let all = self.selectable(resource, entries).await?.into_iter();
+            entries = Vec::new();
+            // No further than it must be: as in Kubernetes, nothing of what is left may be selected.
+            for entry in all {
+                if entries.len() == most {
+                    break;
+                }
+                left -= 1;
+                if self.selectors.matches(resource, &entry) {
+                    entries.push(entry);
+                }
+            }
         }
         let mut meta = ListMeta {
             revision,
             ..ListMeta::default()
         };
-        if self.limit > 0 && entries.len() > self.limit {
-            let left = entries.len() - self.limit;
-            entries.truncate(self.limit);
-            if let Some(last) = entries.last() {
-                meta.token = write_token(revision, &format!("{}\0", last.key), folder);
-            }
+        if let Some(last) = entries.last().filter(|_| left > 0) {
+            meta.token = write_token(revision, &format!("{}\0", last.key), folder);
             meta.remaining = self.selectors.is_empty().then_some(left as i64);
         }
         Ok((entries, meta))

@@ -478,7 +478,7 @@ impl Watch {
         };
         match body {
             Ok(body) => {
-                self.columns_told = true;
+                self.tell_columns();
                 frame_of(verb, &body, encoding)
             }
             Err(error) => error_frame(&error, encoding),
@@ -498,8 +498,13 @@ impl Watch {
                 return json_frame(verb, &to_json(&Value::Object(table)));
             }
         }
-        self.columns_told = true;
+        self.tell_columns();
         frame_of(verb, &body, encoding)
+    }
+
+    /// The columns have been sent; most tables do not repeat them.
+    fn tell_columns(&mut self) {
+        self.columns_told = !strategy::of(&self.shown.resource).repeats_columns;
     }
 }
 

@@ -1,5 +1,7 @@
 //! What requests count, under Kubernetes' names.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
@@ -15,6 +17,17 @@ const APPLY: &str = "application/apply-patch";
 const COMPONENT: &str = "apiserver";
 /// Subresources whose requests are connections.
 const CONNECTIONS: [&str; 4] = ["attach", "exec", "portforward", "proxy"];
+
+/// What most families tell requests apart by.
+const LABELS: [&str; 7] = [
+    "verb",
+    "group",
+    "version",
+    "resource",
+    "subresource",
+    "scope",
+    "component",
+];
 
 static REQUESTS: Family = Family::counter(
     "apiserver_request_total",
@@ -51,19 +64,22 @@ static SECONDS: Family = Family::histogram(
         10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
     ],
 );
+static OWN_SECONDS: Family = Family::histogram(
+    "apiserver_request_sli_duration_seconds",
+    "[ALPHA] Response latency distribution (not counting webhook duration and priority & fairness \
+     queue wait times) in seconds for each verb, group, version, resource, subresource, scope and \
+     component.",
+    &LABELS,
+    &[
+        0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0,
+        20.0, 30.0, 45.0, 60.0,
+    ],
+);
 static SIZES: Family = Family::histogram(
     "apiserver_response_sizes",
     "[STABLE] Response size distribution in bytes for each group, version, verb, resource, \
      subresource, scope and component.",
-    &[
-        "verb",
-        "group",
-        "version",
-        "resource",
-        "subresource",
-        "scope",
-        "component",
-    ],
+    &LABELS,
     &[1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9],
 );
 static TERMINATIONS: Family = Family::counter(
@@ -82,7 +98,7 @@ static TERMINATIONS: Family = Family::counter(
 );
 
 /// All families.
-pub(crate) static ALL: [&Family; 4] = [&REQUESTS, &SECONDS, &SIZES, &TERMINATIONS];
+pub(crate) static ALL: [&Family; 5] = [&REQUESTS, &SECONDS, &OWN_SECONDS, &SIZES, &TERMINATIONS];
 
 /// A request by its labels.
 pub(crate) struct Counted {
@@ -134,8 +150,8 @@ impl Counted {
         self.is_served = true;
     }
 
-    /// Counts the response.
-    pub(crate) fn end(&self, response: &Response<Body>) {
+    /// Counts the response. `waited` is what the request has waited for others than this server.
+    pub(crate) fn end(&self, response: &Response<Body>, waited: Duration) {
         let (Counted { verb, scope, .. }, code) = (self, response.status());
         let place = [
             self.group.as_str(),
@@ -145,64 +161,36 @@ impl Counted {
         ];
         let [group, version, resource, subresource] = place;
         let number = code.as_u16().to_string();
-        let refused = [StatusCode::TOO_MANY_REQUESTS, StatusCode::GATEWAY_TIMEOUT];
-        if refused.contains(&code) {
-            TERMINATIONS.count(&[
-                verb,
-                group,
-                version,
-                resource,
-                subresource,
-                scope,
-                COMPONENT,
-                &number,
-            ]);
-        }
-        // Anybody may ask for any path: those that are nowhere have no series.
-        let is_nowhere = self.resource.is_empty() && code == StatusCode::NOT_FOUND;
-        if !self.is_served || is_nowhere {
-            return;
-        }
-        let dry_run = self.dry_run;
-        REQUESTS.count(&[
+        let labels = [
             verb,
-            dry_run,
             group,
             version,
             resource,
             subresource,
             scope,
             COMPONENT,
-            &number,
-        ]);
-        SECONDS.took(
-            &[
-                verb,
-                dry_run,
-                group,
-                version,
-                resource,
-                subresource,
-                scope,
-                COMPONENT,
-            ],
-            self.begin.elapsed(),
-        );
+        ];
+        let refused = [StatusCode::TOO_MANY_REQUESTS, StatusCode::GATEWAY_TIMEOUT];
+        if refused.contains(&code) {
+            TERMINATIONS.count(&[&labels[..], &[&number]].concat());
+        }
+        // Anybody may ask for any path: those that are nowhere have no series.
+        let is_nowhere = self.resource.is_empty() && code == StatusCode::NOT_FOUND;
+        if !self.is_served || is_nowhere {
+            return;
+        }
+        let dry_run = [&labels[..1], &[self.dry_run], &labels[1..]].concat();
+        let took = self.begin.elapsed();
+        REQUESTS.count(&[&dry_run[..], &[&number]].concat());
+        SECONDS.took(&dry_run, took);
+        // A watch ends when its client likes.
+        if *verb != "WATCH" {
+            OWN_SECONDS.took(&labels, took.saturating_sub(waited));
+        }
         if ["GET", "LIST"].contains(verb)
             && let Some(size) = response.body().size_hint().exact()
         {
-            SIZES.observe(
-                &[
-                    verb,
-                    group,
-                    version,
-                    resource,
-                    subresource,
-                    scope,
-                    COMPONENT,
-                ],
-                size as f64,
-            );
+            SIZES.observe(&labels, size as f64);
         }
     }
 }
@@ -228,5 +216,37 @@ fn verb(parts: &Parts, asked: &Attributes) -> &'static str {
         "deletecollection" => "DELETECOLLECTION",
         "proxy" => "CONNECT",
         _ => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neither_watches_nor_waits_count_as_this_servers_own_time() {
+        let ended = |verb: &'static str| {
+            let counted = Counted {
+                begin: Instant::now(),
+                verb,
+                dry_run: "",
+                group: String::new(),
+                version: "v1".into(),
+                resource: "tests".into(),
+                subresource: String::new(),
+                scope: "cluster",
+                is_served: true,
+            };
+            // It has waited since before it began, so nothing is left.
+            counted.end(&Response::new(Body::empty()), Duration::MAX);
+        };
+        ended("LIST");
+        ended("WATCH");
+        let mut text = String::new();
+        OWN_SECONDS.write(&mut text);
+        let mut lines = text.lines().filter(|line| line.contains("\"tests\""));
+        assert!(lines.clone().all(|line| line.contains("verb=\"LIST\"")));
+        let sum = lines.find(|line| line.contains("_sum{"));
+        assert!(sum.is_some_and(|sum| sum.ends_with("} 0")), "{text}");
     }
 }

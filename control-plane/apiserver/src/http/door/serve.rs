@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::auth::notes::Notes;
 use crate::auth::{Attributes, User, metrics};
-use crate::basics::clock;
+use crate::basics::{clock, waits};
 use crate::flow::FlowControl;
 use crate::flow::rules::{Flow, Schema};
 use crate::http::aggregation::pass::Destination;
@@ -62,7 +62,8 @@ pub(crate) async fn serve(api: Api, request: Request<Body>) -> Response<Body> {
     let mut auditing = Auditing::of(&api, &shown);
     let mut told = Told::default();
     let answer = answer(&api, &mut parts, body, &mut auditing, &mut told);
-    let answer = tokio::time::timeout(REQUEST_TIMEOUT, answer).await;
+    let answer = tokio::time::timeout(REQUEST_TIMEOUT, answer);
+    let (answer, waited) = waits::of(answer).await;
     let answer = answer.unwrap_or_else(|_| {
         let text = "request did not complete within the allotted timeout";
         Err(Status::new(504, "Timeout", format!("Timeout: {text}")))
@@ -79,7 +80,7 @@ pub(crate) async fn serve(api: Api, request: Request<Body>) -> Response<Body> {
     response.headers_mut().insert(AUDIT_ID, id);
     reply::warn(&mut response, &told.warnings);
     if let Some(counted) = told.counted {
-        counted.end(&response);
+        counted.end(&response, waited);
     }
     if let Some(schema) = told.schema {
         fair::show(&schema, response.headers_mut());

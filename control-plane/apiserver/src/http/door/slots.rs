@@ -17,6 +17,7 @@ use http_body_util::BodyExt as _;
 use machinery::status::Status;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use crate::basics::waits;
 use crate::flow::rules::Flow;
 use crate::flow::{FlowControl, Seats};
 use crate::http::door::connections::Limits;
@@ -133,7 +134,7 @@ impl<'a> Turn<'a> {
                 flow,
                 seats,
             } => {
-                let entered = control.enter(flow, seats, counts).await;
+                let entered = waits::wait(control.enter(flow, seats, counts)).await;
                 Held::Seats(entered.map_err(|_| no_seats())?)
             }
         };

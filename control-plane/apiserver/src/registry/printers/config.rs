@@ -190,9 +190,15 @@ pub(crate) const PRIORITY_LEVEL: Layout = Layout {
 pub(crate) const API_SERVICE: Layout = Layout {
     columns: &["Service", "Available", "Age"],
     cells: |object| {
-        let available = object::items(object, &["status", "conditions"])
-            .iter()
-            .any(|one| one["type"] == "Available" && one["status"] == "True");
+        let mut conditions = object::items(object, &["status", "conditions"]).iter();
+        let available = conditions.find(|one| one["type"] == "Available");
+        let available = available.map_or("Unknown".to_owned(), |one| {
+            let (status, reason) = (object::text(one, &["status"]), &one["reason"]);
+            match reason.as_str().unwrap_or_default() {
+                reason if status != "True" && !reason.is_empty() => format!("{status} ({reason})"),
+                _ => status.to_owned(),
+            }
+        });
         let service = match object::text(object, &["spec", "service", "name"]) {
             "" => "Local".to_owned(),
             name => {
@@ -202,7 +208,6 @@ pub(crate) const API_SERVICE: Layout = Layout {
                 )
             }
         };
-        let available = if available { "True" } else { "False" };
         vec![service.into(), available.into(), age(object)]
     },
 };

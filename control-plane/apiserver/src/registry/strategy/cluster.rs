@@ -8,7 +8,7 @@ use super::{
     slice, warnings,
 };
 use crate::registry::printers;
-use crate::registry::{definition, verbs::certificate_request};
+use crate::registry::{api_service, definition, verbs::certificate_request};
 use crate::resources::convert;
 use crate::resources::fields::field;
 use crate::validate::{self, Rules};
@@ -126,8 +126,9 @@ pub(super) const ROWS: &[Strategy] = &[
         resets: STATUS_ALONE,
         stored: Stored::UnderGroup,
         columns: &printers::config::API_SERVICE,
+        repeats_columns: true,
         keeps_status_on_create: true,
-        prepare_for_create: |service| service["status"] = serde_json::json!({}),
+        prepare_for_create: api_service::prepare_for_create,
         rules: Rules {
             name: machinery::name::path_segment,
             validate: validate::extension::api_service::check,
@@ -136,8 +137,7 @@ pub(super) const ROWS: &[Strategy] = &[
             ..Rules::DEFAULT
         },
         without_effect: |service| {
-            let remote = service["spec"].get("service").is_some_and(Value::is_object);
-            (!remote).then_some("requests are not passed on to it")
+            (!api_service::is_remote(service)).then_some("requests are not passed on to it")
         },
         ..DEFAULT
     },
@@ -284,6 +284,7 @@ pub(super) const ROWS: &[Strategy] = &[
         generation: Generation::OfSpec,
         rules: Rules {
             validate: validate::networking::ingress::check,
+            validate_subresource_update: |_, _, new| validate::networking::balancer::status(new),
             ..Rules::DEFAULT
         },
         ..DEFAULT

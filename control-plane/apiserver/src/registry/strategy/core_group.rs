@@ -144,6 +144,7 @@ pub(super) const ROWS: &[Strategy] = &[
         resource: "persistentvolumeclaims",
         columns: &printers::storage::PERSISTENT_VOLUME_CLAIM,
         returns_deleted_object: true,
+        warnings: warnings::of_claim,
         prepare_for_create: claim::prepare_for_create,
         prepare_for_update: claim::prepare_for_update,
         rules: Rules {
@@ -190,6 +191,7 @@ pub(super) const ROWS: &[Strategy] = &[
         returns_deleted_object: true,
         deletion: Deletion::Gracefully,
         prepare_for_create: pod::prepare_for_create,
+        prepare_for_status_update: pod::keep_quality,
         subresources: &[
             ("ephemeralcontainers", pod::ephemeral_containers),
             ("resize", pod::resize),
@@ -210,6 +212,7 @@ pub(super) const ROWS: &[Strategy] = &[
         resource: "podtemplates",
         columns: &printers::workload::POD_TEMPLATE,
         pod_spec: &["template", "spec"],
+        warnings: warnings::of_pod_template,
         generation: Generation::OfSpec,
         returns_deleted_object: true,
         rules: Rules {
@@ -227,6 +230,7 @@ pub(super) const ROWS: &[Strategy] = &[
         orphans_dependents: true,
         has_plain_selector: true,
         pod_spec: &["spec", "template", "spec"],
+        warnings: warnings::of_replicas,
         rules: Rules {
             validate: |object| {
                 validate::workloads::workload::check("ReplicationController", object)
@@ -292,6 +296,7 @@ pub(super) const ROWS: &[Strategy] = &[
             name: name::dns1123_label,
             validate: validate::networking::network::service,
             validate_update: validate::networking::network::service_update,
+            validate_subresource_update: |_, _, new| validate::networking::balancer::status(new),
             changes_first: true,
             ..Rules::DEFAULT
         },

@@ -57,6 +57,16 @@ pub(super) fn prepare_for_create(pod: &mut Value) {
     pod["status"] = status;
 }
 
+/// A status that says nothing of the quality of service keeps it: old agents of nodes leave it out.
+pub(super) fn keep_quality(old: &Value, new: &mut Value) {
+    let path = ["status", "qosClass"];
+    if let Some(class) = object::at(old, &path)
+        && object::text(new, &path).is_empty()
+    {
+        object::set(new, &path, class.clone());
+    }
+}
+
 /// `ephemeralcontainers` changes only the ephemeral containers.
 pub(super) fn ephemeral_containers(old: &Value, new: &mut Value) {
     let mut result = old.clone();
@@ -131,5 +141,21 @@ fn quality_of_service(pod: &Value) -> &'static str {
         (false, _) => "BestEffort",
         (true, true) => "Guaranteed",
         (true, false) => "Burstable",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_without_a_quality_of_service_keeps_it() {
+        let old = json!({"status": {"qosClass": "Burstable"}});
+        let mut without = json!({"status": {"phase": "Running"}});
+        keep_quality(&old, &mut without);
+        assert_eq!(without["status"]["qosClass"], "Burstable");
+        let mut other = json!({"status": {"qosClass": "BestEffort"}});
+        keep_quality(&old, &mut other);
+        assert_eq!(other["status"]["qosClass"], "BestEffort");
     }
 }

@@ -33,6 +33,7 @@ pub(super) const ROWS: &[Strategy] = &[
         resource: "daemonsets",
         columns: &printers::workload::DAEMON_SET,
         pod_spec: TEMPLATE,
+        warnings: warnings::of_daemon_set,
         generation: Generation::OfSpec,
         complete_empty: |set| number_template(set, 0),
         annotations_of_whole: &[TEMPLATE_NUMBER],
@@ -59,6 +60,7 @@ pub(super) const ROWS: &[Strategy] = &[
         )],
         columns: &printers::workload::DEPLOYMENT,
         pod_spec: TEMPLATE,
+        warnings: warnings::of_replicas,
         // Its replica sets inherit its annotations, so its controller must see their changes.
         generation: Generation::OfSpecAndAnnotations,
         complete_empty: no_replicas,
@@ -77,6 +79,7 @@ pub(super) const ROWS: &[Strategy] = &[
         resource: "replicasets",
         columns: &printers::workload::REPLICA_SET,
         pod_spec: TEMPLATE,
+        warnings: warnings::of_replicas,
         generation: Generation::OfSpec,
         complete_empty: no_replicas,
         rules: Rules {
@@ -121,6 +124,7 @@ pub(super) const ROWS: &[Strategy] = &[
         resource: "cronjobs",
         columns: &printers::workload::CRON_JOB,
         pod_spec: &["spec", "jobTemplate", "spec", "template", "spec"],
+        warnings: warnings::of_cron_job,
         generation: Generation::OfSpec,
         rules: Rules {
             validate: |object| validate::workloads::job::check("CronJob", object),
@@ -136,6 +140,7 @@ pub(super) const ROWS: &[Strategy] = &[
             .missing("0")],
         columns: &printers::workload::JOB,
         pod_spec: TEMPLATE,
+        warnings: warnings::of_job,
         generation: Generation::OfSpec,
         orphans_dependents: true,
         warning_on_delete: Some(

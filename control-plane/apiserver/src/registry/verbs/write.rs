@@ -194,11 +194,13 @@ impl Writer<'_> {
         let mutated = self.registry.admission.mutate(&admission, object).await?;
         lifecycle::match_namespace(resource, self.namespace, object)?;
         // After admission, which may not choose what only the server sets.
-        if borrows_labels {
-            lifecycle::with_borrowed_labels(object, |object| lifecycle::created(resource, object));
+        let created = |object: &mut Value| lifecycle::created(resource, object);
+        let borrows_later = if borrows_labels {
+            lifecycle::with_borrowed_labels(object, created)
         } else {
-            lifecycle::created(resource, object);
-        }
+            created(object);
+            false
+        };
         (strategy::of(resource).set_requester)(self.user, object);
         let allocates = allocate::concerns(resource);
         if allocates {
@@ -207,6 +209,10 @@ impl Writer<'_> {
         let rules = &strategy::of(resource).rules;
         let causes = rules.create(resource, object, self.policy());
         refuse(resource, object, causes)?;
+        if borrows_later {
+            lifecycle::borrow_labels(object);
+        }
+        lifecycle::forget_empty(resource, object);
         self.warnings
             .add((strategy::of(resource).warnings)(None, object));
         // Before those that validate: they see the whole object, and may refuse an address.
@@ -454,17 +460,10 @@ impl Update<'_, '_> {
     fn preconditions(&self, old: &Value, new: &Value) -> Result<(), Status> {
         let resource = &*self.writer.resource;
         let (uid, old_uid) = (object::uid(new), object::uid(old));
-        if !uid.is_empty() && uid != old_uid {
-            let (group, kind) = (resource.kind.group(), resource.kind.kind());
-            return Err(match &self.change {
-                Change::Replace(_) => self.another(uid, old_uid),
-                Change::Patch(_) | Change::Apply(_) => {
-                    let why = "field is immutable";
-                    let cause = Cause::invalid("metadata.uid", &uid.into(), why);
-                    // Reported by the rules for all kinds, and again by those of the kind.
-                    Status::invalid(group, kind, self.name, vec![cause.clone(), cause])
-                }
-            });
+        // A patch that changes the uid is refused by the rules.
+        let replaces = matches!(self.change, Change::Replace(_));
+        if replaces && !uid.is_empty() && uid != old_uid {
+            return Err(self.another(uid, old_uid));
         }
         let version = object::resource_version(new);
         if !version.is_empty() {

@@ -1,5 +1,7 @@
 //! Volumes, claims, and their classes.
 
+mod affinity;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use machinery::name;
@@ -157,12 +159,7 @@ pub(crate) fn volume_update(old: &Value, new: &Value) -> Causes {
         causes.push(Cause::forbidden("spec.persistentvolumesource", why));
     }
     same_mode(old, new, &mut causes);
-    let affinity = |object| object::at(object, &["spec", "nodeAffinity"]);
-    if affinity(old).is_some() && affinity(old) != affinity(new) {
-        let shown = affinity(new).cloned().unwrap_or_default();
-        let why = "field is immutable, except for updating from beta label to GA";
-        causes.push(Cause::invalid("nodeAffinity", &shown, why));
-    }
+    causes.extend(affinity::update(old, new));
     let attributes = ["spec", "volumeAttributesClassName"];
     let had = object::at(old, &attributes).is_some();
     if had && object::at(new, &attributes).is_none() {

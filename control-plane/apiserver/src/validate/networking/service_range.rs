@@ -90,7 +90,10 @@ pub(crate) fn update(old: &Value, new: &Value) -> Causes {
             causes.extend(changed(0));
             causes.extend(each(has));
         }
-        _ => causes.push(Cause::invalid(FIELD, &has.into(), IMMUTABLE)),
+        _ => {
+            let shown = object::at(new, &PATH).unwrap_or(&Value::Null);
+            causes.push(Cause::invalid(FIELD, shown, IMMUTABLE));
+        }
     }
     causes
 }
@@ -155,5 +158,8 @@ mod tests {
             1
         );
         assert_eq!(updated(&["10.0.0.0/24", "fd00::/64"], &["10.0.0.0/24"]), 1);
+        let without = told(update(&range(&["10.0.0.0/24"]), &json!({"spec": {}})));
+        let wanted = "spec.cidrs: Invalid value: null: field is immutable";
+        assert_eq!(without, [wanted]);
     }
 }

@@ -1,11 +1,13 @@
 //! Claims of devices, and what drivers say of the devices of nodes.
 
+use machinery::name;
 use machinery::object;
 use machinery::status::Cause;
 use serde_json::Value;
 
 use crate::validate::words::causes::Causes;
 use crate::validate::words::field::FieldValue;
+use crate::validate::workloads::pod::node_selector;
 
 const IMMUTABLE: &str = "field is immutable";
 /// What must be the same in every state of a slice: nodes may write only their own.
@@ -52,6 +54,17 @@ pub(crate) fn slice(object: &Value) -> Causes {
         let why = format!("{ONE_PLACE}, but multiple fields are set");
         causes.push(Cause::invalid("spec", &shown, &why));
     }
+    let spec = FieldValue::new("spec", spec);
+    causes.below(&spec, "nodeSelector", |causes, selector| {
+        node_selector(causes, selector);
+        if selector.items("nodeSelectorTerms").len() != 1 {
+            let why = "must have exactly one node selector term";
+            causes.wrong(selector, "nodeSelectorTerms", why);
+        }
+    });
+    causes.each(&spec, "devices", |causes, device| {
+        causes.named(device, "name", name::dns1123_label);
+    });
     causes
 }
 
@@ -92,4 +105,27 @@ fn same(old: &Value, new: &Value, path: &[&str]) -> Causes {
         causes.push(Cause::invalid(&path.join("."), &shown, IMMUTABLE));
     }
     causes
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn devices_have_names_and_one_term_selects_their_nodes() {
+        let told = |spec: Value| Vec::from(slice(&json!({ "spec": spec }))).len();
+        let device = json!({"name": "gpu-0"});
+        assert_eq!(told(json!({"allNodes": true, "devices": [device]})), 0);
+        assert_eq!(
+            told(json!({"allNodes": true, "devices": [{"name": ""}]})),
+            1
+        );
+        let term = json!({"matchExpressions": [{"key": "a", "operator": "Exists"}]});
+        let selects = |terms: Value| json!({"nodeSelector": {"nodeSelectorTerms": terms}});
+        assert_eq!(told(selects(json!([term]))), 0);
+        assert_eq!(told(selects(json!([term, term]))), 1);
+        assert_eq!(told(json!({"nodeSelector": {}})), 2);
+    }
 }
