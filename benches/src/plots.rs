@@ -1,8 +1,11 @@
-//! Draws the record of `versus` (`record.json`) as bar charts for the documentation: one file of
-//! SVG for each measure, a group of bars for each load, a bar for each side.
+//! Draws the records of `versus` as charts for the documentation: one file of SVG for each measure.
+//! `record.json` becomes bars, a group for each load, a bar for each side; `sizes.json` becomes
+//! lines over the size of the store.
 //!
 //! Loads differ by orders of magnitude, so bars share a scale only within their group, and each is
 //! labelled with its number. The same record gives the same bytes.
+
+mod lines;
 
 use std::fmt::Write;
 
@@ -61,6 +64,9 @@ const HEAD_HEIGHT: usize = 64;
 
 /// Files and their text. The error says what the record lacks.
 pub fn draw(record: &Value) -> Result<Vec<(&'static str, String)>, String> {
+    if let Some(sides) = record["sizes"].as_object() {
+        return lines::draw(sides);
+    }
     let loads = record["loads"]
         .as_array()
         .ok_or("the record has no loads")?;
@@ -120,12 +126,11 @@ pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
 fn chart(measure: &Measure, groups: &[Group<'_>]) -> String {
     let bars: usize = groups.iter().map(|group| group.bars.len()).sum();
     let height = HEAD_HEIGHT + bars * BAR_HEIGHT + groups.len() * GROUP_GAP;
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" font-family=\"sans-serif\" font-size=\"12\">\n\
-         <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"white\"/>\n"
-    );
-    text(&mut svg, 10, 20, "start", measure.title);
-    legend(&mut svg, groups);
+    let mut svg = begin(height, measure.title);
+    legend(&mut svg, |side| {
+        let mut bars = groups.iter().flat_map(|group| &group.bars);
+        bars.any(|bar| bar.side == side)
+    });
     let mut top = HEAD_HEIGHT;
     for group in groups {
         let values = group.bars.iter().map(|bar| bar.value);
@@ -152,11 +157,19 @@ fn chart(measure: &Measure, groups: &[Group<'_>]) -> String {
     svg
 }
 
-fn legend(svg: &mut String, groups: &[Group<'_>]) {
+fn begin(height: usize, title: &str) -> String {
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" font-family=\"sans-serif\" font-size=\"12\">\n\
+         <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"white\"/>\n"
+    );
+    text(&mut svg, 10, 20, "start", title);
+    svg
+}
+
+fn legend(svg: &mut String, is_drawn: impl Fn(usize) -> bool) {
     let mut left = LABEL_WIDTH;
     for (side, (name, _)) in SIDES.iter().enumerate() {
-        let mut bars = groups.iter().flat_map(|group| &group.bars);
-        if bars.any(|bar| bar.side == side) {
+        if is_drawn(side) {
             rect(svg, left, 34, 12, 12, side);
             text(svg, left + 18, 44, "start", name);
             left += 90;

@@ -9,6 +9,7 @@
 )]
 
 mod asker;
+mod fan_out;
 mod loads;
 mod report;
 mod side;
@@ -48,10 +49,14 @@ fn command() -> Command {
     };
     Command::new("versus-kube")
         .about("The same load on Kubernetes' own apiserver and on ours, both over Stele")
-        .arg(number("pods", "3000").help("How many pods are created, got and listed"))
+        .arg(
+            number("pods", "3000")
+                .help("How many pods, and custom resources, are written and listed"),
+        )
         .arg(number("lists", "10").help("How often all of them are listed"))
         .arg(number("watchers", "100").help("How many clients watch them"))
         .arg(number("changes", "200").help("How many changes each watcher sees"))
+        .arg(number("filled", "0").help("Memory with so many pods is measured, too"))
         .arg(path("stele-kube").help("[default: a release build, made first]"))
         .arg(path("kube-apiserver").help("[default: built from its Go module, minutes]"))
         .arg(

@@ -5,12 +5,16 @@
 //! sides have the same remaining share of the machine.
 
 mod bystander;
+mod cold;
 mod count;
 mod fill;
+mod large;
 mod lease;
 mod load;
 mod pauses;
+mod sizes;
 mod space;
+mod stall;
 mod subject;
 mod table;
 mod watch;
@@ -31,6 +35,8 @@ const CLIENTS: usize = 50;
 pub(super) struct Plan {
     parts: Vec<Part>,
     keys: u64,
+    /// The stores of the sizes part, in keys.
+    sizes: Vec<u64>,
     watchers: u64,
     /// Puts per second, all clients together; `None`: as fast as they are answered.
     rate: Option<u64>,
@@ -45,12 +51,16 @@ enum Part {
     Pauses,
     Return,
     Overwrite,
+    Sizes,
+    Large,
+    Stall,
+    Cold,
     Watch,
     Lease,
 }
 
 impl Part {
-    const ALL: [(&'static str, Part, &'static str); 7] = [
+    const ALL: [(&'static str, Part, &'static str); 11] = [
         (
             "fill",
             Part::Fill,
@@ -77,6 +87,26 @@ impl Part {
             "file size under a steady load that overwrites",
         ),
         (
+            "sizes",
+            Part::Sizes,
+            "random overwrites, as many as keys, and restarts of stores of several sizes",
+        ),
+        (
+            "large",
+            Part::Large,
+            "puts while one request deletes the whole store",
+        ),
+        (
+            "stall",
+            Part::Stall,
+            "file size while a client of Snapshot does not read",
+        ),
+        (
+            "cold",
+            Part::Cold,
+            "random gets and puts on values of 4 KiB, more than the memory",
+        ),
+        (
             "watch",
             Part::Watch,
             "delivery to watchers of which one in ten does not read",
@@ -99,14 +129,24 @@ impl Part {
 pub(super) fn args() -> Vec<Arg> {
     let number = |name, help| Arg::new(name).long(name).help(help);
     vec![
-        number("parts", "Of `big`: parts by name, all when not given")
-            .value_delimiter(',')
-            .value_parser(Part::by_name)
-            .long_help(format!(
-                "Of `big`: parts by name, all when not given\n{}",
-                describe()
-            )),
+        number(
+            "parts",
+            "Of `big`: parts by name, all but sizes and cold when not given",
+        )
+        .value_delimiter(',')
+        .value_parser(Part::by_name)
+        .long_help(format!(
+            "Of `big`: parts by name, all but sizes and cold when not given\n{}",
+            describe()
+        )),
         number("keys", "Of `big`: keys in the store, or leases").value_parser(value_parser!(u64)),
+        number(
+            "sizes",
+            "Of `big`: the part sizes has stores of so many keys",
+        )
+        .value_delimiter(',')
+        .value_parser(value_parser!(u64))
+        .default_value("10000,100000,1000000,10000000"),
         number("watchers", "Of `big`: watchers in all").value_parser(value_parser!(u64)),
         number(
             "rate",
@@ -125,10 +165,17 @@ pub(super) fn plan(matches: &ArgMatches) -> Plan {
     let parts = matches.get_many::<Part>("parts");
     Plan {
         parts: parts.map_or_else(
-            || Part::ALL.iter().map(|(_, part, _)| *part).collect(),
+            || {
+                let all = Part::ALL.iter().map(|(_, part, _)| *part);
+                all.filter(|part| !matches!(part, Part::Sizes | Part::Cold))
+                    .collect()
+            },
             |parts| parts.copied().collect(),
         ),
         keys: matches.get_one("keys").copied().unwrap_or(1_000_000),
+        sizes: matches
+            .get_many("sizes")
+            .map_or_else(Vec::new, |sizes| sizes.copied().collect()),
         watchers: matches.get_one("watchers").copied().unwrap_or(10_000),
         rate: matches.get_one("rate").copied(),
         random: matches.get_flag("random"),
@@ -149,6 +196,10 @@ pub(super) fn run(options: &Options, programs: &Programs) -> Result<()> {
                 Part::Pauses => pauses::measure(&subject, plan, &mut figures),
                 Part::Return => space::measure_return(&subject, plan, &mut figures),
                 Part::Overwrite => space::measure_overwrite(&subject, options, &mut figures),
+                Part::Sizes => sizes::measure(&mut subject, options, &mut figures),
+                Part::Large => large::measure(&mut subject, plan, &mut figures),
+                Part::Stall => stall::measure(&subject, options, &mut figures),
+                Part::Cold => cold::measure(&mut subject, options, &mut figures),
                 Part::Watch => watch::measure(&mut subject, plan, &mut figures),
                 Part::Lease => lease::measure(&subject, plan, &mut figures),
             };

@@ -45,6 +45,19 @@ impl Asker {
         Ok(self.0.request_text(request).await?)
     }
 
+    pub(super) async fn put_as(&self, path: &str, form: &str, object: Vec<u8>) -> Result<String> {
+        let request = Request::put(path).header("Content-Type", form);
+        Ok(self.0.request_text(request.body(object)?).await?)
+    }
+
+    /// Server-side apply.
+    pub(super) async fn apply(&self, path: &str, object: &Value) -> Result<String> {
+        let request = Request::patch(format!("{path}?fieldManager=versus&force=true"))
+            .header("Content-Type", "application/apply-patch+yaml");
+        let request = request.body(object.to_string().into_bytes())?;
+        Ok(self.0.request_text(request).await?)
+    }
+
     pub(super) async fn watch(
         &self,
         path: &str,

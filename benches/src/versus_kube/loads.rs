@@ -1,20 +1,21 @@
 //! The loads for an apiserver: one call after the other, then many watchers at once.
 
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use clap::ArgMatches;
-use futures_util::{AsyncBufRead, AsyncReadExt as _};
+use futures_util::future::try_join_all;
 use serde_json::{Value, json};
 use tokio::task::LocalSet;
 
 use super::Result;
+use super::asker::Asker;
+use super::fan_out::{Watches, fan_out};
 use super::report::Report;
 use super::side::{Server, Side};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
-const WATCHED: &str = "/api/v1/namespaces/default/configmaps";
+const WIDGETS: &str = "/apis/bench.example.com/v1/namespaces/default/widgets";
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 /// The forms that clients list in besides plain JSON: typed ones, kubectl, those that follow owners.
 const FORMS: [(&str, &str); 4] = [
     ("protobuf", PROTOBUF),
@@ -30,17 +31,24 @@ const FORMS: [(&str, &str); 4] = [
 ];
 const JSON: &str = "application/json";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
-/// How much of a watch is read at once.
-const READ_BYTES: usize = 64 << 10;
-const DELIVERED_WITHIN: Duration = Duration::from_secs(60);
-const POLL: Duration = Duration::from_millis(5);
+/// A label's value in protobuf before and after an update: of one length, so that no other byte of the
+/// object changes.
+const UPDATED: [&[u8]; 2] = [b"round\x12\x03two", b"round\x12\x03six"];
+/// Clients that fill the store.
+const FILLING: usize = 20;
+const SERVED_WITHIN: Duration = Duration::from_secs(30);
+const POLL: Duration = Duration::from_millis(20);
+/// Time for the garbage of a fill to be collected.
+const SETTLE: Duration = Duration::from_secs(10);
 
 /// The size of the loads.
 pub(super) struct Size {
     pods: usize,
     lists: usize,
-    watchers: usize,
-    changes: usize,
+    pub(super) watchers: usize,
+    pub(super) changes: usize,
+    /// Pods in all when memory is measured; 0: not measured.
+    filled: usize,
 }
 
 impl Size {
@@ -51,6 +59,7 @@ impl Size {
             lists: number("lists"),
             watchers: number("watchers"),
             changes: number("changes"),
+            filled: number("filled"),
         }
     }
 }
@@ -68,6 +77,31 @@ pub(super) async fn run(
     asker
         .post("/api/v1/namespaces/default/serviceaccounts", &account)
         .await?;
+    write(side, server, size, report).await?;
+    list(side, server, size, report).await?;
+    custom(side, server, size, report).await?;
+    let watches = [
+        Watches::all("watched", "JSON", JSON),
+        Watches::all("watched-too", "protobuf", PROTOBUF),
+        Watches::by_name("watched-by-name", "JSON", JSON),
+    ];
+    for watches in &watches {
+        LocalSet::new()
+            .run_until(fan_out(side, server, watches, size, report))
+            .await?;
+    }
+    report.end(side, &server.usage()?);
+    if size.filled > 0 {
+        fill(asker, size.pods..size.filled).await?;
+        tokio::time::sleep(SETTLE).await;
+        report.filled(side, size.filled, &server.usage()?);
+    }
+    Ok(())
+}
+
+/// Pods written in the ways that clients write them, and got.
+async fn write(side: Side, server: &Server, size: &Size, report: &mut Report) -> Result<()> {
+    let asker = &server.asker;
     timed(side, server, "create pod", size.pods, report, async |at| {
         asker.post(PODS, &pod(at)).await
     })
@@ -81,6 +115,24 @@ pub(super) async fn run(
         asker.patch(&format!("{PODS}/pod-{at}"), &patch).await
     })
     .await?;
+    let title = "update pod in protobuf";
+    let updates = updates(asker, size.pods).await?;
+    timed(side, server, title, size.pods, report, async |at| {
+        let path = format!("{PODS}/pod-{at}");
+        asker.put_as(&path, PROTOBUF, updates[at].clone()).await
+    })
+    .await?;
+    drop(updates);
+    timed(side, server, "apply pod", size.pods, report, async |at| {
+        let patch = json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": format!("pod-{at}"), "labels": {"applied": "yes"}}});
+        asker.apply(&format!("{PODS}/pod-{at}"), &patch).await
+    })
+    .await
+}
+
+async fn list(side: Side, server: &Server, size: &Size, report: &mut Report) -> Result<()> {
+    let asker = &server.asker;
     let title = format!("list {} pods", size.pods);
     timed(side, server, &title, size.lists, report, async |_| {
         asker.get(PODS).await
@@ -99,20 +151,61 @@ pub(super) async fn run(
         })
         .await?;
     }
-    let watches = [
-        Watches::all("watched", "JSON", JSON),
-        Watches::all("watched-too", "protobuf", PROTOBUF),
-        Watches {
-            by_name: true,
-            ..Watches::all("watched-by-name", "JSON", JSON)
-        },
-    ];
-    for watches in &watches {
-        LocalSet::new()
-            .run_until(fan_out(side, server, watches, size, report))
-            .await?;
+    Ok(())
+}
+
+/// The bytes of all pods, as a typed client sends them back with another label.
+async fn updates(asker: &Asker, pods: usize) -> Result<Vec<Vec<u8>>> {
+    let [before, after] = UPDATED;
+    let mut updates = Vec::with_capacity(pods);
+    for at in 0..pods {
+        let mut pod = asker.get_as(&format!("{PODS}/pod-{at}"), PROTOBUF).await?;
+        let place = pod.windows(before.len()).position(|some| some == before);
+        let place = place.ok_or("a pod has no label to update")?;
+        pod[place..place + after.len()].copy_from_slice(after);
+        updates.push(pod);
     }
-    report.end(side, &server.usage()?);
+    Ok(updates)
+}
+
+/// As many custom resources as pods.
+async fn custom(side: Side, server: &Server, size: &Size, report: &mut Report) -> Result<()> {
+    let asker = &server.asker;
+    asker.post(DEFINITIONS, &definition()).await?;
+    let begun = Instant::now();
+    while asker.get(WIDGETS).await.is_err() {
+        if begun.elapsed() > SERVED_WITHIN {
+            return Err("the custom resource is not served".into());
+        }
+        tokio::time::sleep(POLL).await;
+    }
+    let title = "create custom resource";
+    timed(side, server, title, size.pods, report, async |at| {
+        asker.post(WIDGETS, &widget(at)).await
+    })
+    .await?;
+    let title = "apply custom resource";
+    timed(side, server, title, size.pods, report, async |at| {
+        let patch = json!({"apiVersion": "bench.example.com/v1", "kind": "Widget",
+            "metadata": {"name": format!("widget-{at}")}, "spec": {"size": 7}});
+        asker.apply(&format!("{WIDGETS}/widget-{at}"), &patch).await
+    })
+    .await?;
+    let title = format!("list {} custom resources", size.pods);
+    timed(side, server, &title, size.lists, report, async |_| {
+        asker.get(&format!("{WIDGETS}?resourceVersion=0")).await
+    })
+    .await
+}
+
+async fn fill(asker: &Asker, pods: std::ops::Range<usize>) -> Result<()> {
+    let clients = (0..FILLING).map(async |client| {
+        for at in pods.clone().skip(client).step_by(FILLING) {
+            asker.post(PODS, &pod(at)).await?;
+        }
+        Result::Ok(())
+    });
+    try_join_all(clients).await?;
     Ok(())
 }
 
@@ -137,122 +230,6 @@ async fn timed<T>(
     Ok(())
 }
 
-/// Many watches of the same collection.
-struct Watches {
-    /// The object that changes.
-    name: &'static str,
-    form: &'static str,
-    accept: &'static str,
-    /// Each watcher selects another name, one of them that of the object.
-    by_name: bool,
-}
-
-impl Watches {
-    fn all(name: &'static str, form: &'static str, accept: &'static str) -> Watches {
-        Watches {
-            name,
-            form,
-            accept,
-            by_name: false,
-        }
-    }
-
-    fn path(&self, version: &str, watcher: usize) -> String {
-        let path = format!("{WATCHED}?watch=true&resourceVersion={version}");
-        match (self.by_name, watcher) {
-            (false, _) => path,
-            (true, 0) => format!("{path}&fieldSelector=metadata.name%3D{}", self.name),
-            (true, other) => format!("{path}&fieldSelector=metadata.name%3Dother-{other}"),
-        }
-    }
-}
-
-/// Changes an object repeatedly, and times from each request until all watchers that it concerns see
-/// the change.
-async fn fan_out(
-    side: Side,
-    server: &Server,
-    watches: &Watches,
-    size: &Size,
-    report: &mut Report,
-) -> Result<()> {
-    let object = json!({"apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": watches.name}, "data": {"text": "x".repeat(1000), "at": "none"}});
-    let made = server.asker.post(WATCHED, &object).await?;
-    let made: Value = serde_json::from_str(&made)?;
-    let version = made["metadata"]["resourceVersion"].as_str().unwrap_or("0");
-    let seen = Rc::new(RefCell::new(Vec::<(usize, Instant)>::new()));
-    for watcher in 0..size.watchers {
-        let path = watches.path(version, watcher);
-        let stream = server.asker.watch(&path, watches.accept).await?;
-        tokio::task::spawn_local(follow(stream, Rc::clone(&seen)));
-    }
-    let before = server.usage()?.cpu;
-    let mut sent = Vec::with_capacity(size.changes);
-    for at in 0..size.changes {
-        sent.push(Instant::now());
-        let patch = json!({"data": {"at": at.to_string()}});
-        server
-            .asker
-            .patch(&format!("{WATCHED}/{}", watches.name), &patch)
-            .await?;
-    }
-    let begun = Instant::now();
-    let concerned = if watches.by_name { 1 } else { size.watchers };
-    let all = concerned * size.changes;
-    while seen.borrow().len() < all {
-        if begun.elapsed() > DELIVERED_WITHIN {
-            return Err(format!("{} of {all} events arrived", seen.borrow().len()).into());
-        }
-        tokio::time::sleep(POLL).await;
-    }
-    let cpu = server.usage()?.cpu - before;
-    let seen = seen.borrow();
-    let took = seen.iter().map(|(at, when)| *when - sent[*at]).collect();
-    let by = if watches.by_name { " by name" } else { "" };
-    let title = format!(
-        "change to event, {} watchers{by}, {}",
-        size.watchers, watches.form
-    );
-    report.load(side, &title, took, cpu);
-    Ok(())
-}
-
-/// Notes each event when it comes. It is found by its mark, in either form: parsing would be
-/// measured, too.
-async fn follow(mut stream: impl AsyncBufRead + Unpin, seen: Rc<RefCell<Vec<(usize, Instant)>>>) {
-    let mut chunk = vec![0; READ_BYTES];
-    let mut rest = Vec::new();
-    while let Ok(read @ 1..) = stream.read(&mut chunk).await {
-        let now = Instant::now();
-        rest.extend_from_slice(&chunk[..read]);
-        let mut done = 0;
-        while let Some((at, end)) = mark(&rest[done..]) {
-            seen.borrow_mut().push((at, now));
-            done += end;
-        }
-        rest.drain(..done);
-    }
-}
-
-/// The first number that a change set, and where it ends. It is `"at":"7"` or a map's entry, which
-/// says its length; behind it always comes something else.
-fn mark(bytes: &[u8]) -> Option<(usize, usize)> {
-    const MARKS: [&[u8]; 2] = [b"\"at\":\"", b"\x0a\x02at\x12"];
-    let places = MARKS.iter().filter_map(|mark| {
-        let found = bytes.windows(mark.len()).position(|some| some == *mark)?;
-        Some(found + mark.len())
-    });
-    let begin = places.min()?;
-    // In protobuf its length is in front of it.
-    let begin = begin + usize::from(!bytes.get(begin)?.is_ascii_digit());
-    let digits = bytes[begin..]
-        .iter()
-        .position(|byte| !byte.is_ascii_digit())?;
-    let text = std::str::from_utf8(&bytes[begin..begin + digits]).ok()?;
-    Some((text.parse().ok()?, begin + digits))
-}
-
 fn pod(at: usize) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": format!("pod-{at}"), "labels": {"app": "web", "round": "one"}},
@@ -260,4 +237,24 @@ fn pod(at: usize) -> Value {
             "ports": [{"name": "http", "containerPort": 80}],
             "env": [{"name": "COLOUR", "value": "blue"}],
             "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}}]}})
+}
+
+fn widget(at: usize) -> Value {
+    json!({"apiVersion": "bench.example.com/v1", "kind": "Widget",
+        "metadata": {"name": format!("widget-{at}"), "labels": {"app": "web"}},
+        "spec": {"size": 3, "colour": "blue", "parts": [{"name": "a", "weight": 1}, {"name": "b", "weight": 2}]}})
+}
+
+fn definition() -> Value {
+    let text = json!({"type": "string"});
+    let part =
+        json!({"type": "object", "properties": {"name": text, "weight": {"type": "integer"}}});
+    let spec = json!({"type": "object", "properties": {"size": {"type": "integer", "minimum": 1},
+        "colour": text, "parts": {"type": "array", "items": part}}});
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.bench.example.com"},
+        "spec": {"group": "bench.example.com", "scope": "Namespaced",
+            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}}]}})
 }

@@ -48,6 +48,14 @@ impl Report {
         self.add("resident, peak, MiB".into(), side, peak);
     }
 
+    pub(super) fn filled(&mut self, side: Side, pods: usize, usage: &Usage) {
+        self.add(
+            format!("resident with {pods} pods, MiB"),
+            side,
+            memory(usage),
+        );
+    }
+
     pub(super) fn up(&mut self, started: &Started) {
         self.up = Some((
             milliseconds(started.ready),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::load::{Putters, Shape, local, put_each};
+use super::load::{Load, Shape, Verb, local, put_each};
 use super::subject::{MIB, Subject};
 use super::table::Figures;
 use super::{CLIENTS, Plan, Result};
@@ -58,9 +58,10 @@ pub(super) fn measure(subject: &mut Subject, plan: &Plan, figures: &mut Figures<
     let url = subject.url();
     subject.block_on(local(async {
         let keys = 0..plan.keys;
-        let mut load = Putters::start(
+        let mut load = Load::start(
             &url,
             Shape {
+                verb: Verb::Put,
                 clients: CLIENTS,
                 keys,
                 value_bytes: VALUE_BYTES,

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_local};
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::load::{Putters, Shape, connect, local};
+use super::load::{Load, Shape, Verb, connect, local};
 use super::subject::{MIB, Subject};
 use super::table::Figures;
 use super::{CLIENTS, Plan, Result, Side};
@@ -76,12 +76,13 @@ async fn watch_the_end(
 ) -> Result<()> {
     let client = connect(url, 1).await?.remove(0);
     let shape = Shape {
+        verb: Verb::Put,
         clients: CLIENTS,
         keys: 0..PUT_KEYS,
         value_bytes: VALUE_BYTES,
         rate: None,
     };
-    let mut load = Putters::start(url, shape).await?;
+    let mut load = Load::start(url, shape).await?;
     tokio::time::sleep_until(end.into()).await;
     let (mut quiet, _) = load.take().await?;
     figures.number("lease: put p99 before they end, ms", quiet.ms(0.99), 1);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use etcd_api::Client;
 use etcd_api::etcdserverpb::{
-    DeleteRangeRequest, PutRequest, RequestOp, TxnRequest, request_op::Request,
+    DeleteRangeRequest, PutRequest, RangeRequest, RequestOp, TxnRequest, request_op::Request,
 };
 use tokio::task::{JoinHandle, JoinSet, LocalSet, spawn_local};
 
@@ -149,32 +149,39 @@ impl Latencies {
     }
 }
 
-/// The load of [`Putters`].
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Verb {
+    Put,
+    Get,
+}
+
+/// The load of [`Load`].
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
+    pub(super) verb: Verb,
     pub(super) clients: usize,
     /// The numbers from which keys are drawn.
     pub(super) keys: Range<u64>,
     pub(super) value_bytes: usize,
-    /// Puts per second, all clients together.
+    /// Requests per second, all clients together.
     pub(super) rate: Option<u64>,
 }
 
-/// Clients that put until they are dropped.
-pub(super) struct Putters {
+/// Clients that ask until they are dropped.
+pub(super) struct Load {
     tasks: Vec<JoinHandle<Result<()>>>,
     taken: Rc<RefCell<Latencies>>,
     since: Instant,
 }
 
-impl Putters {
-    pub(super) async fn start(url: &str, shape: Shape) -> Result<Putters> {
+impl Load {
+    pub(super) async fn start(url: &str, shape: Shape) -> Result<Load> {
         let conns = connect(url, shape.clients.div_ceil(CLIENTS_PER_CONN)).await?;
         let taken = Rc::new(RefCell::new(Latencies::default()));
         let tasks = (0..shape.clients)
             .map(|number| {
                 let kv = &conns[number % conns.len()];
-                spawn_local(put_on(
+                spawn_local(ask_on(
                     kv.clone(),
                     shape.clone(),
                     number as u64,
@@ -182,11 +189,16 @@ impl Putters {
                 ))
             })
             .collect();
-        Ok(Putters {
+        Ok(Load {
             tasks,
             taken,
             since: Instant::now(),
         })
+    }
+
+    /// Requests answered since the last call of [`Load::take`].
+    pub(super) fn count(&self) -> usize {
+        self.taken.borrow().count()
     }
 
     /// The latencies since the last call, and their time span; fails if a client failed.
@@ -201,13 +213,13 @@ impl Putters {
     }
 }
 
-impl Drop for Putters {
+impl Drop for Load {
     fn drop(&mut self) {
         self.tasks.iter().for_each(JoinHandle::abort);
     }
 }
 
-async fn put_on(
+async fn ask_on(
     client: Client,
     shape: Shape,
     seed: u64,
@@ -223,17 +235,30 @@ async fn put_on(
     loop {
         let mut began = Instant::now();
         if let Some(every) = every {
-            // A put delayed by a slow one before it counts from when it was due.
+            // A request delayed by a slow one before it counts from when it was due.
             due += every.mul_f64(0.5 + (random.next_number() % 1000) as f64 / 1000.0);
             tokio::time::sleep_until(due.into()).await;
             began = due;
         }
-        let request = PutRequest {
-            key: key(shape.keys.start + random.next_number()).to_vec().into(),
-            value: value.clone(),
-            ..PutRequest::default()
-        };
-        kv.put(request).await?;
+        let key = key(shape.keys.start + random.next_number()).to_vec().into();
+        match shape.verb {
+            Verb::Put => {
+                let value = value.clone();
+                let request = PutRequest {
+                    key,
+                    value,
+                    ..PutRequest::default()
+                };
+                kv.put(request).await?;
+            }
+            Verb::Get => {
+                let request = RangeRequest {
+                    key,
+                    ..RangeRequest::default()
+                };
+                kv.range(request).await?;
+            }
+        }
         taken.borrow_mut().add(began.elapsed());
     }
 }

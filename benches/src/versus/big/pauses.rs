@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use etcd_api::Client;
 
 use super::bystander::Bystander;
-use super::load::{Putters, Shape, connect, delete, fill, local};
+use super::load::{Load, Shape, Verb, connect, delete, fill, local};
 use super::subject::{MIB, Subject, compact, defragment, revision};
 use super::table::Figures;
 use super::{CLIENTS, Plan, Result};
@@ -39,12 +39,13 @@ pub(super) fn measure(subject: &Subject, plan: &Plan, figures: &mut Figures<'_>)
         fill(&url, 0..plan.keys, VALUE_BYTES).await?;
         let client = connect(&url, 1).await?.remove(0);
         let shape = Shape {
+            verb: Verb::Put,
             clients: CLIENTS,
             keys: kept.clone(),
             value_bytes: VALUE_BYTES,
             rate: plan.rate,
         };
-        let load = Putters::start(&url, shape).await?;
+        let load = Load::start(&url, shape).await?;
         let mut stretches = Stretches {
             load,
             bystander: &bystander,
@@ -79,7 +80,7 @@ pub(super) fn measure(subject: &Subject, plan: &Plan, figures: &mut Figures<'_>)
 }
 
 struct Stretches<'a, 'b> {
-    load: Putters,
+    load: Load,
     bystander: &'a Bystander,
     figures: &'a mut Figures<'b>,
 }

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::load::{Putters, Shape, connect, delete, fill, local};
+use super::load::{Load, Shape, Verb, connect, delete, fill, local};
 use super::subject::{MIB, Subject, compact, revision};
 use super::table::Figures;
 use super::{CLIENTS, Options, Plan, Result, Side};
@@ -75,12 +75,13 @@ pub(super) fn measure_overwrite(
         let client = connect(&url, 1).await?.remove(0);
         let before = subject.usage()?;
         let shape = Shape {
+            verb: Verb::Put,
             clients: CLIENTS,
             keys: 0..keys,
             value_bytes: VALUE_BYTES,
             rate: plan.rate.or(Some(OVERWRITES_PER_SECOND)),
         };
-        let mut load = Putters::start(&url, shape).await?;
+        let mut load = Load::start(&url, shape).await?;
         let (began, all) = (
             Instant::now(),
             Duration::from_secs_f64(options.minutes * 60.0),

@@ -22,6 +22,8 @@ use super::super::Result;
 use super::super::options::{Options, Programs};
 use super::super::side::Side;
 
+/// etcd reads all its keys before it serves: ten million take minutes.
+const READY_WITHIN: Duration = Duration::from_secs(600);
 /// etcd's default quota is 2 GB.
 const QUOTA: &str = "--quota-backend-bytes=34359738368";
 
@@ -40,7 +42,9 @@ impl Subject {
         let scratch = tempfile::Builder::new()
             .prefix("versus-big-")
             .tempdir_in(&options.dir)?;
-        let mut launch = Launch::program(programs.server(side)).flag(QUOTA);
+        let mut launch = Launch::program(programs.server(side))
+            .flag(QUOTA)
+            .ready_within(READY_WITHIN);
         if side == Side::Stele {
             for flag in &options.stele_flags {
                 launch = launch.flag(flag);

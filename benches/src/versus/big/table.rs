@@ -6,12 +6,16 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
+use serde_json::{Map, Value, json};
+
 use super::super::Result;
 use super::super::side::Side;
 
 #[derive(Default)]
 pub(super) struct Table {
     rows: Vec<Row>,
+    /// Number of keys, side, figures.
+    sizes: Vec<(u64, Side, Value)>,
 }
 
 struct Row {
@@ -44,11 +48,26 @@ impl Table {
         out
     }
 
-    /// Writes `big.md` into `folder`.
+    /// Writes `big.md` into `folder`, and `sizes.json`, the record of stores of several sizes.
     pub(super) fn write(&self, folder: &Path) -> Result<()> {
         fs::create_dir_all(folder)?;
         fs::write(folder.join("big.md"), self.markdown())?;
+        if !self.sizes.is_empty() {
+            let record = serde_json::to_vec_pretty(&self.record_of_sizes())?;
+            fs::write(folder.join("sizes.json"), record)?;
+        }
         Ok(())
+    }
+
+    fn record_of_sizes(&self) -> Value {
+        let mut sides: Map<String, Value> = Map::new();
+        for (keys, side, figures) in &self.sizes {
+            let points = sides.entry(side.name()).or_insert_with(|| json!([]));
+            if let Value::Array(points) = points {
+                points.push(json!({"keys": keys, "figures": figures}));
+            }
+        }
+        json!({ "sizes": sides })
     }
 }
 
@@ -59,6 +78,11 @@ impl Figures<'_> {
 
     pub(super) fn number(&mut self, name: impl Into<String>, value: f64, digits: usize) {
         self.add(name, format!("{value:.digits$}"));
+    }
+
+    /// The figures of a store with so many keys, for the plots.
+    pub(super) fn at_size(&mut self, keys: u64, figures: Value) {
+        self.table.sizes.push((keys, self.side, figures));
     }
 
     /// A figure, and the goal for Stele.

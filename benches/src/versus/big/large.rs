@@ -1,0 +1,97 @@
+//! One request that deletes the whole store while other clients put: what they wait, and the memory
+//! that it takes.
+
+#![expect(clippy::disallowed_methods, reason = "measures time")]
+
+use std::time::{Duration, Instant};
+
+use etcd_api::Client;
+use etcd_api::etcdserverpb::{DeleteRangeRequest, RangeRequest};
+
+use super::bystander::Bystander;
+use super::load::{Load, Shape, Verb, connect, fill, local};
+use super::subject::{MIB, Subject};
+use super::table::Figures;
+use super::{Plan, Result};
+use crate::versus::loads::VALUE_BYTES;
+use crate::workload::key;
+
+/// Few enough that the machine has time for the deletion.
+const CLIENTS: usize = 10;
+const PUTS_PER_SECOND: u64 = 500;
+const SETTLE: Duration = Duration::from_secs(5);
+const UNDISTURBED: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_millis(20);
+
+pub(super) fn measure(subject: &mut Subject, plan: &Plan, figures: &mut Figures<'_>) -> Result<()> {
+    let url = subject.url();
+    let bystander = Bystander::start(subject.scratch())?;
+    subject.block_on(local(async {
+        fill(&url, 0..plan.keys, VALUE_BYTES).await?;
+        tokio::time::sleep(SETTLE).await;
+        let shape = Shape {
+            verb: Verb::Put,
+            clients: CLIENTS,
+            keys: plan.keys..plan.keys + 1000,
+            value_bytes: VALUE_BYTES,
+            rate: Some(PUTS_PER_SECOND),
+        };
+        let mut load = Load::start(&url, shape).await?;
+        tokio::time::sleep(UNDISTURBED).await;
+        let (mut calm, _) = load.take().await?;
+        figures.number("large: longest put before ms", calm.ms(1.0), 0);
+        bystander.take();
+
+        let client = connect(&url, 1).await?.remove(0);
+        let (began, mut anonymous) = (Instant::now(), 0);
+        let mut deletion = std::pin::pin!(delete_all(&client, plan.keys));
+        let answered = loop {
+            tokio::select! {
+                deleted = &mut deletion => break deleted,
+                () = tokio::time::sleep(POLL) => {
+                    anonymous = anonymous.max(subject.usage()?.anonymous_bytes);
+                }
+            }
+        };
+        // A deletion that takes longer than a request may is done nevertheless.
+        if let Err(error) = answered {
+            eprintln!("the deletion: {error}");
+        }
+        while count(&client, plan.keys).await? > 0 {
+            tokio::time::sleep(POLL).await;
+            anonymous = anonymous.max(subject.usage()?.anonymous_bytes);
+        }
+        let took = began.elapsed();
+        // What waited behind it counts, too.
+        tokio::time::sleep(SETTLE).await;
+        let (mut taken, _) = load.take().await?;
+        figures.number("large: keys deleted by one request", plan.keys as f64, 0);
+        figures.number("large: took s", took.as_secs_f64(), 1);
+        figures.number("large: most anonymous MiB", anonymous as f64 / MIB, 0);
+        figures.number("large: put p99 ms meanwhile", taken.ms(0.99), 0);
+        figures.number("large: longest put ms meanwhile", taken.ms(1.0), 0);
+        figures.number("large: longest sync of a bystander ms", bystander.take(), 0);
+        Ok(())
+    }))?;
+    bystander.stop()
+}
+
+async fn delete_all(client: &Client, keys: u64) -> Result<()> {
+    let request = DeleteRangeRequest {
+        key: key(0).to_vec().into(),
+        range_end: key(keys).to_vec().into(),
+        ..DeleteRangeRequest::default()
+    };
+    client.kv().delete_range(request).await?;
+    Ok(())
+}
+
+async fn count(client: &Client, keys: u64) -> Result<i64> {
+    let request = RangeRequest {
+        key: key(0).to_vec().into(),
+        range_end: key(keys).to_vec().into(),
+        count_only: true,
+        ..RangeRequest::default()
+    };
+    Ok(client.kv().range(request).await?.into_inner().count)
+}

@@ -1,0 +1,131 @@
+//! What a put costs, how much memory the server holds and how long it takes to start, as the store
+//! grows. `cargo plots` draws the record.
+
+#![expect(clippy::disallowed_methods, reason = "measures time")]
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::bystander::Bystander;
+use super::load::{Load, Shape, Verb, fill, local};
+use super::subject::{MIB, Subject};
+use super::table::Figures;
+use super::{Options, Result};
+use crate::versus::loads::VALUE_BYTES;
+
+/// Enough for full load.
+const CLIENTS: usize = 200;
+/// Time for the background work of the fill to finish.
+const SETTLE: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(250);
+const OVERWRITING_MIN: Duration = Duration::from_secs(10);
+/// Load before the kill.
+const LOADED: Duration = Duration::from_secs(5);
+
+/// Overwrites random keys of a fresh store of each size, as often as it has keys or for `--minutes`,
+/// whichever is less, then restarts the server.
+pub(super) fn measure(
+    subject: &mut Subject,
+    options: &Options,
+    figures: &mut Figures<'_>,
+) -> Result<()> {
+    for &keys in &options.big.sizes {
+        subject.start_afresh()?;
+        measure_one(subject, options, figures, keys)?;
+        subject.check_alive()?;
+    }
+    Ok(())
+}
+
+fn measure_one(
+    subject: &mut Subject,
+    options: &Options,
+    figures: &mut Figures<'_>,
+    keys: u64,
+) -> Result<()> {
+    let shape = Shape {
+        verb: Verb::Put,
+        clients: CLIENTS,
+        keys: 0..keys,
+        value_bytes: VALUE_BYTES,
+        rate: None,
+    };
+    let mut number = |what: &str, value: f64, digits| {
+        figures.number(format!("{keys} keys: {what}"), value, digits);
+    };
+
+    let (url, began) = (subject.url(), Instant::now());
+    subject.block_on(local(fill(&url, 0..keys, VALUE_BYTES)))?;
+    number("fill s", began.elapsed().as_secs_f64(), 1);
+    let bystander = Bystander::start(subject.scratch())?;
+    let over = Duration::from_secs_f64(options.minutes * 60.0);
+    let overwritten = subject.block_on(local(async {
+        tokio::time::sleep(SETTLE).await;
+        bystander.take();
+        let before = subject.usage()?;
+        let mut load = Load::start(&url, shape.clone()).await?;
+        let (began, mut anonymous) = (Instant::now(), 0);
+        while began.elapsed() < over
+            && (began.elapsed() < OVERWRITING_MIN || (load.count() as u64) < keys)
+        {
+            tokio::time::sleep(POLL).await;
+            anonymous = anonymous.max(subject.usage()?.anonymous_bytes);
+        }
+        let (taken, took) = load.take().await?;
+        Ok((before, subject.usage()?, taken, took, anonymous))
+    }))?;
+    let longest_sync = bystander.take();
+    bystander.stop()?;
+    let (before, after, mut taken, took, anonymous) = overwritten;
+
+    let puts = taken.count() as f64;
+    let per_second = puts / took.as_secs_f64();
+    let written = (after.disk_write_bytes - before.disk_write_bytes) as f64 / puts;
+    let cpu = (after.cpu - before.cpu).as_secs_f64() * 1e6 / puts;
+    let (p99, anonymous) = (taken.ms(0.99), anonymous as f64 / MIB);
+    number("puts/s", per_second, 0);
+    number("CPU us/put", cpu, 1);
+    number("disk B/put", written, 0);
+    number("put p99 ms", p99, 1);
+    number("longest put ms", taken.ms(1.0), 0);
+    number("longest sync of a bystander ms", longest_sync, 0);
+    number("most anonymous MiB", anonymous, 0);
+    number("file MiB", subject.file_bytes() / MIB, 0);
+
+    let (clean, killed) = restarts(subject, shape)?;
+    number("read after clean stop ms", clean, 0);
+    number("read after kill -9 under load ms", killed, 0);
+
+    figures.at_size(
+        keys,
+        json!({
+            "per_second": per_second,
+            "cpu_us_per_op": cpu,
+            "disk_bytes_per_put": written,
+            "p99_ms": p99,
+            "anonymous_mib": anonymous,
+            "clean_restart_ms": clean,
+            "killed_restart_ms": killed,
+        }),
+    );
+    Ok(())
+}
+
+/// Milliseconds from a start to the first read: after a clean stop, and after a kill under load.
+fn restarts(subject: &mut Subject, shape: Shape) -> Result<(f64, f64)> {
+    subject.stop();
+    let clean = ms(subject.restart()?);
+    let url = subject.url();
+    subject.block_on(local(async {
+        let _load = Load::start(&url, shape).await?;
+        tokio::time::sleep(LOADED).await;
+        Ok(())
+    }))?;
+    subject.kill();
+    Ok((clean, ms(subject.restart()?)))
+}
+
+fn ms(took: Duration) -> f64 {
+    took.as_secs_f64() * 1000.0
+}

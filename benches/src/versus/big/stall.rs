@@ -1,0 +1,79 @@
+//! A client that takes a snapshot and stops reading, while others overwrite and compact.
+
+#![expect(clippy::disallowed_methods, reason = "measures time")]
+
+use std::time::{Duration, Instant};
+
+use etcd_api::Client;
+use etcd_api::etcdserverpb::SnapshotRequest;
+
+use super::load::{Load, Shape, Verb, connect, fill, local};
+use super::subject::{MIB, Subject, compact, revision};
+use super::table::Figures;
+use super::{CLIENTS, Options, Result};
+use crate::versus::loads::VALUE_BYTES;
+
+const COMPACT_EVERY: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(250);
+
+/// Half of the time without the reader, half of it with one.
+pub(super) fn measure(
+    subject: &Subject,
+    options: &Options,
+    figures: &mut Figures<'_>,
+) -> Result<()> {
+    let url = subject.url();
+    let half = Duration::from_secs_f64(options.minutes * 30.0);
+    subject.block_on(local(async {
+        fill(&url, 0..options.big.keys, VALUE_BYTES).await?;
+        let clients = connect(&url, 2).await?;
+        let shape = Shape {
+            verb: Verb::Put,
+            clients: CLIENTS,
+            keys: 0..options.big.keys,
+            value_bytes: VALUE_BYTES,
+            rate: options.big.rate,
+        };
+        let mut load = Load::start(&url, shape).await?;
+        let without = largest(subject, &clients[0], half).await?;
+        load.take().await?;
+        let mut stalled = clients[1]
+            .maintenance()
+            .snapshot(SnapshotRequest {})
+            .await?
+            .into_inner();
+        stalled.message().await?;
+        let with = largest(subject, &clients[0], half).await?;
+        let (mut taken, over) = load.take().await?;
+        drop(stalled);
+        figures.number("stall: file MiB without the reader", without / MIB, 0);
+        figures.number("stall: with one that reads nothing", with / MIB, 0);
+        figures.aim(
+            "stall: file grew by",
+            format!("{:.2} ×", with / without),
+            "≤ 1.2 ×",
+        );
+        figures.number(
+            "stall: puts/s meanwhile",
+            taken.count() as f64 / over.as_secs_f64(),
+            0,
+        );
+        figures.number("stall: put p99 ms meanwhile", taken.ms(0.99), 1);
+        Ok(())
+    }))
+}
+
+/// The largest file in this time, with a compaction now and then.
+async fn largest(subject: &Subject, client: &Client, over: Duration) -> Result<f64> {
+    let (began, mut compacted) = (Instant::now(), Instant::now());
+    let mut largest = 0.0_f64;
+    while began.elapsed() < over {
+        tokio::time::sleep(POLL).await;
+        largest = largest.max(subject.file_bytes());
+        if compacted.elapsed() >= COMPACT_EVERY {
+            compacted = Instant::now();
+            compact(client, revision(client).await?, false).await?;
+        }
+    }
+    Ok(largest)
+}
