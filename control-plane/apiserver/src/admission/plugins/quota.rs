@@ -7,6 +7,7 @@
 //! until the control loop counts again.
 
 mod charge;
+mod looked;
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use machinery::status::Status;
 use machinery::{object, time::Timestamp};
 use serde_json::Value;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use crate::admission::{Attributes, CREATE, Context, UPDATE};
 use crate::basics::clock;
@@ -26,6 +28,7 @@ use crate::storage::entry;
 use crate::storage::store::Swap;
 use crate::storage::stored::Stored;
 use charge::Charge;
+use looked::Looked;
 
 pub(crate) const NAME: &str = "ResourceQuota";
 
@@ -42,6 +45,7 @@ pub(crate) struct ResourceQuota {
     /// the namespace.
     locks: [Mutex<()>; LOCKS],
     hash: RandomState,
+    looked: Looked,
 }
 
 impl ResourceQuota {
@@ -49,6 +53,7 @@ impl ResourceQuota {
         ResourceQuota {
             locks: std::array::from_fn(|_| Mutex::new(())),
             hash: RandomState::new(),
+            looked: Looked::default(),
         }
     }
 
@@ -65,9 +70,17 @@ impl ResourceQuota {
         }
         let quotas = schema::resource("", "v1", "resourcequotas")
             .ok_or_else(|| Status::internal("no quotas in the schema"))?;
-        // Most namespaces have none.
+        // Most namespaces have none. One that another server has just written may be on its way.
         if cached(context, quotas, attributes).is_empty() {
-            return Ok(());
+            if self.looked.is_recent(attributes.namespace, Instant::now()) {
+                return Ok(());
+            }
+            let asked = Instant::now();
+            context.reader.fresh().await?;
+            self.looked.note(attributes.namespace, asked);
+            if cached(context, quotas, attributes).is_empty() {
+                return Ok(());
+            }
         }
         let Some(charge) = charge_of(attributes, object, clock::now()) else {
             return Ok(());
