@@ -168,6 +168,7 @@ impl Applier {
     pub fn set_pace(&mut self, pace: BackgroundLimits) {
         let store = &mut self.state.store;
         store.set_entry_bytes_in_memory(pace.entry_bytes_in_memory);
+        store.set_key_bytes_direct(pace.key_bytes_direct);
         self.pace = pace;
     }
 

@@ -34,6 +34,7 @@ use crate::encryption::DataKeys;
 pub use bulk::{Found, LonePut};
 pub use chores::reencrypt::{Next, Reencryption};
 pub use hash::HashRows;
+pub use keys::KEY_BYTES_DIRECT;
 pub use load::{Incoming, Loader, Position, clear_incoming};
 #[cfg(any(test, fuzzing))]
 pub(crate) use model::run::{agree as agree_with_model, survive as survive_power_cut};

@@ -11,9 +11,12 @@ use server::event::{ConsensusEvent, ReplySlot};
 use testkit::Rng;
 
 use crate::canary::Canary;
-use crate::world::{Event, Failed, MICRO, MILLI, Named, World};
+use crate::world::{Event, Failed, MICRO, MILLI, Named, SECOND, World};
 use connection::Connection;
 use watch::Watch;
+
+/// What has happened until a watch begins is told in this time.
+const BEGINS_WITHIN: u64 = SECOND;
 
 /// Watches of one client.
 const WATCHES_MAX: u64 = 4;
@@ -285,6 +288,7 @@ impl World {
         let mut text = format!("{} hears at {revision}:", watch.record.name);
         if response.created && !response.canceled {
             watch.is_announced = true;
+            watch.announced_at = self.now;
             watch.may_not_begin = false;
             text += " created";
         } else if response.canceled {
@@ -354,8 +358,8 @@ impl World {
                 if watcher.connection.is_none() || !watch.is_announced {
                     return Err(("watches", format!("{name} finds nobody to watch at")));
                 }
-                // One may begin with a revision that never comes.
-                if watch.record.seen <= newest {
+                // One may begin with a revision that never comes, or have just begun.
+                if watch.record.seen <= newest && watch.announced_at + BEGINS_WITHIN < self.now {
                     let judged = watch.record.hears_of_all_through(model, newest);
                     judged.of("watches")?;
                 }

@@ -417,6 +417,7 @@ pub(crate) fn settings(name: &str, names: &[String], joins: bool, rng: &mut Rng)
     settings.pace.gain_bytes_to_checkpoint = *rng.pick(&[2 << 10, 64 << 10, 16 << 20]);
     settings.pace.dirty_bytes_to_checkpoint = *rng.pick(&[64 << 10, 1 << 20, 96 << 20]);
     settings.pace.dirty_bytes_max = 2 * settings.pace.dirty_bytes_to_checkpoint;
+    settings.pace.key_bytes_direct = *rng.pick(&[0, 1_000, 10_000, 64 << 20]);
     settings.pace.compact_step_rows = *rng.pick(&[1, 10, 256]);
     if rng.chance(500) {
         settings.keys = vec![1];

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use storage::mvcc::{ENTRY_BYTES_IN_MEMORY, Stats};
+use storage::mvcc::{ENTRY_BYTES_IN_MEMORY, KEY_BYTES_DIRECT, Stats};
 
 use crate::config::Config;
 
@@ -42,6 +42,8 @@ pub struct BackgroundLimits {
     pub dirty_bytes_max: u64,
     /// Bytes of changed pages that one entry keeps in memory: it writes them when there are more.
     pub entry_bytes_in_memory: u64,
+    /// Bytes of keys beyond which their changes are collected in delta trees.
+    pub key_bytes_direct: u64,
     /// Bytes of log since the last checkpoint that start another. Bounds the replay at a start.
     pub log_bytes_to_checkpoint: u64,
     /// The same while changes of keys wait in delta trees: then most puts change a page of the page
@@ -63,6 +65,7 @@ impl Default for BackgroundLimits {
             dirty_bytes_to_checkpoint: DIRTY_BYTES_TO_CHECKPOINT,
             dirty_bytes_max: 160 << 20,
             entry_bytes_in_memory: ENTRY_BYTES_IN_MEMORY,
+            key_bytes_direct: KEY_BYTES_DIRECT,
             log_bytes_to_checkpoint: 128 << 20,
             log_bytes_with_deltas: 64 << 20,
             entries_to_checkpoint: None,

@@ -80,6 +80,10 @@ pub(super) const DELTA_TREES: usize = 12;
 /// Leaves of the key tree are rewritten at random places: small leaves make small checkpoints.
 const LEAF_BYTES: usize = 4096;
 
+/// Bytes of entries in the key tree up to which changes go into it directly: with the space that leaves
+/// keep free, all of the tree is then about as large as the bound of changed pages.
+pub const KEY_BYTES_DIRECT: u64 = 64 << 20;
+
 /// Bytes of an entry beside the user key: slot, lengths, revision and stamp.
 const ENTRY_BYTES: u64 = 20 + REVISION_BYTES as u64;
 
@@ -128,15 +132,21 @@ pub(super) struct DeltaLimits {
 
 impl Default for DeltaLimits {
     fn default() -> DeltaLimits {
+        DeltaLimits::beyond(KEY_BYTES_DIRECT)
+    }
+}
+
+impl DeltaLimits {
+    /// For a base that takes changes directly up to `direct_bytes`.
+    pub(super) fn beyond(direct_bytes: u64) -> DeltaLimits {
+        // Of the usual 64 MiB that is 20: two checkpoints of 64 MiB of log with values of some
+        // hundred bytes. Changed pages of twice that stay far below their bound.
+        let close_bytes = direct_bytes / 16 * 5;
         DeltaLimits {
-            // With the space that leaves keep free, all of the base is about as large as the bound
-            // of changed pages.
-            direct_bytes: 64 << 20,
-            // Two checkpoints of 64 MiB of log with values of some hundred bytes.
+            direct_bytes,
             close_parts: 16,
-            close_bytes: 20 << 20,
-            // Changed pages of the tree stay far below their bound.
-            close_bytes_max: 40 << 20,
+            close_bytes,
+            close_bytes_max: 2 * close_bytes,
             merge_trees: 2,
             base_entries: 1,
             merge_trees_max: 8,

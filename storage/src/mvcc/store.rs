@@ -211,6 +211,12 @@ impl Store {
         self.entry_bytes_in_memory = bytes;
     }
 
+    /// Collects changes of keys in delta trees when the key tree has more than so many bytes of
+    /// entries. The default is [`KEY_BYTES_DIRECT`](super::KEY_BYTES_DIRECT).
+    pub fn set_key_bytes_direct(&mut self, bytes: u64) {
+        self.delta_limits = DeltaLimits::beyond(bytes);
+    }
+
     /// A handle for readers; any thread may use it.
     pub fn reader(&self) -> Reader {
         Reader {

@@ -386,7 +386,12 @@ impl World {
 
     fn is_refused(&mut self, client: usize, waiting: Waiting, error: &Error) -> Result<(), Failed> {
         if let Error::Damaged(what) = error {
-            self.is_damaged(waiting.host, what)?;
+            // What was passed on to the leader is read from the leader's disk.
+            let host = match waiting.stage {
+                Stage::Asked { at, .. } => at,
+                _ => waiting.host,
+            };
+            self.is_damaged(host, what)?;
         }
         if let Error::Timeout | Error::Damaged(_) = error {
             return self.gives_up(client, waiting);
