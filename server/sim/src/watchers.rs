@@ -15,7 +15,7 @@ use crate::world::{Event, Failed, MICRO, MILLI, Named, SECOND, World};
 use connection::Connection;
 use watch::Watch;
 
-/// What has happened until a watch begins is told in this time.
+/// In this time a watch is told what has happened until it begins, or begins anew.
 const BEGINS_WITHIN: u64 = SECOND;
 
 /// Watches of one client.
@@ -286,9 +286,11 @@ impl World {
             };
         };
         let mut text = format!("{} hears at {revision}:", watch.record.name);
+        if response.created || response.canceled {
+            watch.changed_at = self.now;
+        }
         if response.created && !response.canceled {
             watch.is_announced = true;
-            watch.announced_at = self.now;
             watch.may_not_begin = false;
             text += " created";
         } else if response.canceled {
@@ -351,15 +353,16 @@ impl World {
         let newest = model.newest().current;
         for watcher in &mut self.watchers.watchers {
             for watch in &mut watcher.watches {
-                if watch.may_not_begin {
+                let has_just_changed = watch.changed_at + BEGINS_WITHIN >= self.now;
+                if watch.may_not_begin || has_just_changed {
                     continue;
                 }
                 let name = watch.record.name.clone();
                 if watcher.connection.is_none() || !watch.is_announced {
                     return Err(("watches", format!("{name} finds nobody to watch at")));
                 }
-                // One may begin with a revision that never comes, or have just begun.
-                if watch.record.seen <= newest && watch.announced_at + BEGINS_WITHIN < self.now {
+                // One may begin with a revision that never comes.
+                if watch.record.seen <= newest {
                     let judged = watch.record.hears_of_all_through(model, newest);
                     judged.of("watches")?;
                 }

@@ -28,7 +28,8 @@ pub(super) struct Watch {
     pub id: i64,
     /// The member says that it is there.
     pub is_announced: bool,
-    pub announced_at: u64,
+    /// When the member last said that it begins, or that it has ended.
+    pub changed_at: u64,
     /// The client asked for its end.
     pub is_canceled: bool,
     /// The last time that it was asked for, its client was not allowed to watch.
@@ -48,7 +49,7 @@ impl Watch {
             record,
             id: 0,
             is_announced: false,
-            announced_at: 0,
+            changed_at: 0,
             is_canceled: false,
             may_not_begin: false,
             prev_kv: rng.chance(400),
