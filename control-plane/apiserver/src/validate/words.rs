@@ -7,6 +7,7 @@ pub(crate) mod conditions;
 pub(crate) mod domain;
 pub(crate) mod expressions;
 pub(crate) mod field;
+pub(crate) mod old_labels;
 pub(crate) mod quantity;
 pub(crate) mod schedule;
 pub(crate) mod selector;

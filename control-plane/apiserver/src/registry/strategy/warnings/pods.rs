@@ -7,30 +7,11 @@ use serde_json::Value;
 
 use super::{ports, volumes};
 use crate::validate::words::field::FieldValue;
+use crate::validate::words::old_labels;
 
 const NO_SELECTOR: &str = "labelSelector: a null labelSelector results in matching no pod";
 const NEEDED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const WISHED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
-/// Labels of nodes that have other names now, since when, and these names.
-const OLD_LABELS: [(&str, &str, &str); 5] = [
-    ("beta.kubernetes.io/arch", "v1.14", "kubernetes.io/arch"),
-    ("beta.kubernetes.io/os", "v1.14", "kubernetes.io/os"),
-    (
-        "failure-domain.beta.kubernetes.io/region",
-        "v1.17",
-        "topology.kubernetes.io/region",
-    ),
-    (
-        "failure-domain.beta.kubernetes.io/zone",
-        "v1.17",
-        "topology.kubernetes.io/zone",
-    ),
-    (
-        "beta.kubernetes.io/instance-type",
-        "v1.17",
-        "node.kubernetes.io/instance-type",
-    ),
-];
 /// Annotations that became fields, since when they do nothing, and these fields.
 const OLD_ANNOTATIONS: [(&str, &str, &str); 3] = [
     (
@@ -117,7 +98,7 @@ pub(super) fn of(pod: &FieldValue) -> Vec<String> {
 
 /// What to say of a label of nodes that has another name now.
 fn old_label(key: &str) -> Option<String> {
-    let (_, since, now) = OLD_LABELS.iter().find(|(old, _, _)| *old == key)?;
+    let (since, now) = old_labels::renamed(key)?;
     Some(format!("deprecated since {since}; use {now:?} instead"))
 }
 

@@ -4,6 +4,8 @@ use machinery::object;
 use machinery::status::Cause;
 use serde_json::Value;
 
+use crate::validate::words::old_labels;
+
 const PATH: [&str; 2] = ["spec", "nodeAffinity"];
 const TERMS: [&str; 2] = ["required", "nodeSelectorTerms"];
 
@@ -41,14 +43,7 @@ fn renamed(was: &Value, is: &Value) -> Value {
 /// The newer name of a label. Kubernetes has an empty one for all other labels; that nothing can be
 /// called so is told elsewhere.
 fn newer(label: &str) -> &str {
-    match label {
-        "beta.kubernetes.io/arch" => "kubernetes.io/arch",
-        "beta.kubernetes.io/os" => "kubernetes.io/os",
-        "failure-domain.beta.kubernetes.io/region" => "topology.kubernetes.io/region",
-        "failure-domain.beta.kubernetes.io/zone" => "topology.kubernetes.io/zone",
-        "beta.kubernetes.io/instance-type" => "node.kubernetes.io/instance-type",
-        _ => "",
-    }
+    old_labels::renamed(label).map_or("", |(_, now)| now)
 }
 
 #[cfg(test)]
