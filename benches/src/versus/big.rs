@@ -12,6 +12,7 @@ mod large;
 mod lease;
 mod load;
 mod pauses;
+mod restart;
 mod sizes;
 mod space;
 mod stall;

@@ -7,6 +7,7 @@
 use std::time::{Duration, Instant};
 
 use super::load::{Load, Shape, Verb, fill, local};
+use super::restart::ms;
 use super::subject::{MIB, Subject};
 use super::table::Figures;
 use super::{CLIENTS, Options, Result};
@@ -31,11 +32,7 @@ pub(super) fn measure(
     figures.number("cold: file MiB", subject.file_bytes() / MIB, 0);
     subject.stop();
     let back = subject.restart()?;
-    figures.number(
-        "cold: read after clean stop ms",
-        back.as_secs_f64() * 1e3,
-        0,
-    );
+    figures.number("cold: read after clean stop ms", ms(back), 0);
     let url = subject.url();
     let half = Duration::from_secs_f64(options.minutes * 30.0);
     for (verb, what) in [(Verb::Get, "get"), (Verb::Put, "put")] {

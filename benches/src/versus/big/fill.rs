@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::load::{Load, Shape, Verb, local, put_each};
+use super::load::{Shape, Verb, local, put_each};
+use super::restart::{after_kill, ms};
 use super::subject::{MIB, Subject};
 use super::table::Figures;
 use super::{CLIENTS, Plan, Result};
@@ -11,8 +12,6 @@ use crate::versus::loads::VALUE_BYTES;
 const FILLING_CLIENTS: usize = 500;
 /// Time for the background work of the fill to finish.
 const SETTLE: Duration = Duration::from_secs(3);
-/// Load before the kill.
-const LOADED: Duration = Duration::from_secs(5);
 
 pub(super) fn measure(subject: &mut Subject, plan: &Plan, figures: &mut Figures<'_>) -> Result<()> {
     let url = subject.url();
@@ -55,27 +54,14 @@ pub(super) fn measure(subject: &mut Subject, plan: &Plan, figures: &mut Figures<
         "fill: anonymous MiB after start",
         mib(started.anonymous_bytes),
     );
-    let url = subject.url();
-    subject.block_on(local(async {
-        let keys = 0..plan.keys;
-        let mut load = Load::start(
-            &url,
-            Shape {
-                verb: Verb::Put,
-                clients: CLIENTS,
-                keys,
-                value_bytes: VALUE_BYTES,
-                rate: None,
-            },
-        )
-        .await?;
-        tokio::time::sleep(LOADED).await;
-        load.take().await?;
-        Ok(())
-    }))?;
-    // Some requests of the clients are in flight now.
-    subject.kill();
-    let back = subject.restart()?;
+    let shape = Shape {
+        verb: Verb::Put,
+        clients: CLIENTS,
+        keys: 0..plan.keys,
+        value_bytes: VALUE_BYTES,
+        rate: None,
+    };
+    let back = after_kill(subject, shape)?;
     figures.aim(
         "fill: read after kill -9 under load, ms",
         format!("{:.0}", ms(back)),
@@ -86,8 +72,4 @@ pub(super) fn measure(subject: &mut Subject, plan: &Plan, figures: &mut Figures<
 
 fn mib(bytes: u64) -> String {
     format!("{:.0}", bytes as f64 / MIB)
-}
-
-fn ms(took: Duration) -> f64 {
-    took.as_secs_f64() * 1000.0
 }

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::bystander::Bystander;
 use super::load::{Load, Shape, Verb, fill, local};
+use super::restart::{after_kill, ms};
 use super::subject::{MIB, Subject};
 use super::table::Figures;
 use super::{Options, Result};
@@ -20,8 +21,6 @@ const CLIENTS: usize = 200;
 const SETTLE: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(250);
 const OVERWRITING_MIN: Duration = Duration::from_secs(10);
-/// Load before the kill.
-const LOADED: Duration = Duration::from_secs(5);
 
 /// Overwrites random keys of a fresh store of each size, as often as it has keys or for `--minutes`,
 /// whichever is less, then restarts the server.
@@ -93,8 +92,10 @@ fn measure_one(
     number("most anonymous MiB", anonymous, 0);
     number("file MiB", subject.file_bytes() / MIB, 0);
 
-    let (clean, killed) = restarts(subject, shape)?;
+    subject.stop();
+    let clean = ms(subject.restart()?);
     number("read after clean stop ms", clean, 0);
+    let killed = ms(after_kill(subject, shape)?);
     number("read after kill -9 under load ms", killed, 0);
 
     figures.at_size(
@@ -110,22 +111,4 @@ fn measure_one(
         }),
     );
     Ok(())
-}
-
-/// Milliseconds from a start to the first read: after a clean stop, and after a kill under load.
-fn restarts(subject: &mut Subject, shape: Shape) -> Result<(f64, f64)> {
-    subject.stop();
-    let clean = ms(subject.restart()?);
-    let url = subject.url();
-    subject.block_on(local(async {
-        let _load = Load::start(&url, shape).await?;
-        tokio::time::sleep(LOADED).await;
-        Ok(())
-    }))?;
-    subject.kill();
-    Ok((clean, ms(subject.restart()?)))
-}
-
-fn ms(took: Duration) -> f64 {
-    took.as_secs_f64() * 1000.0
 }
