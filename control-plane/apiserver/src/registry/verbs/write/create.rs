@@ -1,0 +1,191 @@
+//! Creates objects: completes, admits and checks a new one, and stores it under a free name.
+
+use std::sync::Arc;
+
+use machinery::object;
+use machinery::status::Status;
+use serde_json::Value;
+
+use super::{Writer, refuse};
+use crate::admission::CREATE;
+use crate::basics::clock;
+use crate::registry::allocate::{self, Allocated};
+use crate::registry::lifecycle;
+use crate::registry::managed::fits_without_managers;
+use crate::registry::strategy;
+use crate::resources::catalogue::{Resource, Storage};
+use crate::resources::convert;
+use crate::resources::defaults::set_defaults;
+use crate::storage::entry::{self, Entry};
+
+/// Attempts with another generated name if one is taken.
+const NAMES_TRIED_MAX: usize = 8;
+
+impl Writer<'_> {
+    /// Stores a new object.
+    pub(crate) async fn create(&self, object: Value) -> Result<Arc<Entry>, Status> {
+        let prefix = if object::name(&object).is_empty() {
+            object::generate_name(&object).to_owned()
+        } else {
+            String::new()
+        };
+        let mut tried = 0;
+        loop {
+            let mut attempt = object.clone();
+            if !prefix.is_empty() {
+                let name = clock::generated_name(&prefix);
+                object::metadata_mut(&mut attempt).insert("name".into(), name.into());
+            }
+            tried += 1;
+            match self.create_named(attempt).await {
+                Ok(entry) => {
+                    self.settle(entry.revision).await?;
+                    return Ok(entry);
+                }
+                Err(error)
+                    if error.reason == "AlreadyExists"
+                        && !prefix.is_empty()
+                        && tried < NAMES_TRIED_MAX => {}
+                result => return result,
+            }
+        }
+    }
+
+    async fn create_named(&self, mut object: Value) -> Result<Arc<Entry>, Status> {
+        let resource = &*self.resource;
+        let storage = resource.stored()?;
+        self.refuse_if_terminating(object::name(&object))?;
+        let versioned = !object::resource_version(&object).is_empty();
+        let allocated = self.complete(&mut object, true).await?;
+        let name = object::name(&object).to_owned();
+        let key = storage.key(self.namespace, &name);
+        let mut stored = convert::stored(resource, object).await?;
+        if self.dry {
+            if self
+                .registry
+                .reader
+                .read_key(storage, &key)
+                .await?
+                .is_some()
+            {
+                allocated.give_back(self.registry).await;
+                return Err(already_exists(resource, &name));
+            }
+            // Nothing is stored that could hold them.
+            allocated.give_back(self.registry).await;
+            return Ok(Arc::new(Entry::written(storage, 0, stored)));
+        }
+        let written = if versioned {
+            // Kubernetes' store reports this, after all other checks.
+            let text = "resourceVersion should not be set on objects to be created";
+            Err(Status::new(500, "", text))
+        } else {
+            match self.store_new(storage, &key, &stored).await {
+                Err(error) if fits_without_managers(&error, &mut stored) => {
+                    self.store_new(storage, &key, &stored).await
+                }
+                result => result,
+            }
+        };
+        match written {
+            Ok(Some(revision)) => {
+                allocated.stored(revision);
+                Ok(Arc::new(Entry::written(storage, revision, stored)))
+            }
+            other => {
+                let exists = already_exists(resource, &name);
+                let error = other.err().unwrap_or(exists);
+                allocated.give_back_after(&error, self.registry).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn store_new(
+        &self,
+        storage: &Storage,
+        key: &str,
+        stored: &Value,
+    ) -> Result<Option<i64>, Status> {
+        let value = entry::encode(storage, stored)?;
+        let lease = self.registry.lease_for(storage).await?;
+        self.registry
+            .reader
+            .store
+            .create(storage, key, value, lease)
+            .await
+    }
+
+    /// The definition of a custom resource waits until no object is left: there are no new ones.
+    pub(super) fn refuse_if_terminating(&self, name: &str) -> Result<(), Status> {
+        let kind = &self.resource.kind;
+        match &self.resource.custom {
+            Some(custom) if custom.terminating => {
+                let why = "create not allowed while custom resource definition is terminating";
+                Err(Status::forbidden(kind.group(), kind.plural(), name, why))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Prepares, admits and validates a new object, and allocates what it needs. An applied one has
+    /// its managers.
+    pub(super) async fn complete(
+        &self,
+        object: &mut Value,
+        manage: bool,
+    ) -> Result<Allocated, Status> {
+        let resource = &*self.resource;
+        lifecycle::match_namespace(resource, self.namespace, object)?;
+        let borrows_labels = lifecycle::borrows_labels(resource, object);
+        set_defaults(resource, object);
+        lifecycle::forget_identity(object);
+        if manage {
+            self.manage("", None, object).await;
+        }
+        let name = object::name(object).to_owned();
+        let admission = self.admission(CREATE, "", &name, None);
+        let mutated = self.registry.admission.mutate(&admission, object).await?;
+        lifecycle::match_namespace(resource, self.namespace, object)?;
+        // After admission, which may not choose what only the server sets.
+        let created = |object: &mut Value| lifecycle::created(resource, object);
+        let borrows_later = if borrows_labels {
+            lifecycle::with_borrowed_labels(object, created)
+        } else {
+            created(object);
+            false
+        };
+        (strategy::of(resource).set_requester)(self.user, object);
+        let allocates = allocate::concerns(resource);
+        if allocates {
+            allocate::prepare(object)?;
+        }
+        let rules = &strategy::of(resource).rules;
+        let causes = rules.create(resource, object, self.policy());
+        refuse(resource, object, causes)?;
+        if borrows_later {
+            lifecycle::borrow_labels(object);
+        }
+        lifecycle::forget_empty(resource, object);
+        self.warnings
+            .add((strategy::of(resource).warnings)(None, object));
+        // Before those that validate: they see the whole object, and may refuse an address.
+        let allocated = if allocates {
+            allocate::create(self.registry, object, self.dry).await?
+        } else {
+            Allocated::default()
+        };
+        let chain = &self.registry.admission;
+        match chain.validate(mutated, &admission, object).await {
+            Ok(()) => Ok(allocated),
+            Err(error) => {
+                allocated.give_back(self.registry).await;
+                Err(error)
+            }
+        }
+    }
+}
+
+fn already_exists(resource: &Resource, name: &str) -> Status {
+    Status::already_exists(resource.kind.group(), resource.kind.plural(), name)
+}

@@ -1,0 +1,306 @@
+//! Updates objects: by a whole new state, a patch or an applied configuration.
+
+use std::sync::Arc;
+
+use machinery::status::{Cause, Status};
+use machinery::{apply, object};
+use serde_json::Value;
+
+use super::precondition::{precondition_failed, told_key};
+use super::{Change, Writer, refuse};
+use crate::admission::UPDATE;
+use crate::auth::Answer;
+use crate::registry::allocate::{self, Allocated};
+use crate::registry::lifecycle;
+use crate::registry::managed::Configuration;
+use crate::registry::strategy::{self, Deletion};
+use crate::registry::verbs::edit::{Edit, Edited, Step};
+use crate::resources::catalogue::Resource;
+use crate::resources::convert;
+use crate::resources::defaults::set_defaults;
+use crate::storage::entry::Entry;
+use crate::storage::views;
+
+/// One update of one object.
+struct Update<'a, 'b> {
+    writer: &'b Writer<'a>,
+    name: &'b str,
+    subresource: &'b str,
+    change: Change,
+    warnings: Vec<String>,
+    /// The old service, if the update gives up its address.
+    had_address: Option<Arc<Value>>,
+    /// What the present attempt has allocated.
+    allocated: Allocated,
+}
+
+impl Writer<'_> {
+    /// Stores a whole new state of an object.
+    pub(crate) async fn replace(
+        &self,
+        name: &str,
+        subresource: &str,
+        object: Value,
+    ) -> Result<Edited, Status> {
+        let (edited, _) = self
+            .update(name, subresource, Change::Replace(object))
+            .await?;
+        Ok(edited)
+    }
+
+    /// Changes an object; also returns warnings for the client.
+    pub(crate) async fn update(
+        &self,
+        name: &str,
+        subresource: &str,
+        change: Change,
+    ) -> Result<(Edited, Vec<String>), Status> {
+        let storage = self.resource.stored()?;
+        let key = storage.key(self.namespace, name);
+        let mut update = Update {
+            writer: self,
+            name,
+            subresource,
+            change,
+            warnings: Vec::new(),
+            had_address: None,
+            allocated: Allocated::default(),
+        };
+        let edit = self.registry.edit(storage, &key, self.dry, &mut update);
+        let edited = match edit.await {
+            Ok(edited) => edited,
+            Err(error) => {
+                let allocated = update.allocated;
+                allocated.give_back_after(&error, self.registry).await;
+                return Err(error);
+            }
+        };
+        let revision = edited.entry_ref().revision;
+        if !self.dry {
+            update.allocated.stored(revision);
+        }
+        self.settle(revision).await?;
+        let warnings = update.warnings;
+        if let Edited::Deleted(entry) = &edited {
+            allocate::deleted(self.registry, &self.resource, &entry.object).await;
+        } else if let Some(old) = update.had_address.filter(|_| !self.dry) {
+            allocate::deleted(self.registry, &self.resource, &old).await;
+        }
+        Ok((edited, warnings))
+    }
+}
+
+impl Edit for Update<'_, '_> {
+    fn step<'a>(&'a mut self, current: Option<&'a Entry>) -> Answer<'a, Step> {
+        Box::pin(async move {
+            let earlier = std::mem::take(&mut self.allocated);
+            earlier.give_back(self.writer.registry).await;
+            match current {
+                Some(current) => self.updated(current).await,
+                None => self.made().await,
+            }
+        })
+    }
+}
+
+impl Update<'_, '_> {
+    /// The object does not exist: a PUT creates objects of some kinds.
+    async fn made(&mut self) -> Result<Step, Status> {
+        let resource = &*self.writer.resource;
+        let allowed = match &self.change {
+            Change::Replace(_) => strategy::of(resource).allow_create_on_update,
+            Change::Patch(_) => false,
+            Change::Apply(_) => true,
+        };
+        if !allowed || !self.subresource.is_empty() {
+            return Err(resource.not_found(self.name));
+        }
+        let mut object = match &self.change {
+            Change::Apply(config) => {
+                self.may_apply_new(config).await?;
+                let (object, warnings) = self.writer.apply("", None, config).await?;
+                self.warnings = warnings;
+                object
+            }
+            Change::Replace(object) => object.clone(),
+            Change::Patch(_) => return Err(resource.not_found(self.name)),
+        };
+        lifecycle::match_name(self.name, &object)?;
+        if !object::uid(&object).is_empty() {
+            return Err(self.another(object::uid(&object), ""));
+        }
+        let manage = !matches!(self.change, Change::Apply(_));
+        self.allocated = self.writer.complete(&mut object, manage).await?;
+        Ok(Step::Put(convert::stored(resource, object).await?))
+    }
+
+    /// Checks that a configuration may become a new object.
+    async fn may_apply_new(&self, config: &Configuration) -> Result<(), Status> {
+        let kind = &self.writer.resource.kind;
+        let uid = config.uid();
+        if !uid.is_empty() {
+            let why = format!(
+                "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+            );
+            let (group, plural) = (kind.group(), kind.plural());
+            return Err(Status::conflict(group, plural, self.name, &why));
+        }
+        self.writer.refuse_if_terminating(self.name)?;
+        self.writer.may_create(self.name).await
+    }
+
+    async fn updated(&mut self, current: &Entry) -> Result<Step, Status> {
+        let resource = &*self.writer.resource;
+        let old = views::of_entry(resource, current).await?;
+        let mut new = self.new_state(&old).await?;
+        lifecycle::match_namespace(resource, self.writer.namespace, &mut new)?;
+        lifecycle::match_name(self.name, &new)?;
+        self.preconditions(&old, &new)?;
+        let removed_deletion = lifecycle_end(resource, self.subresource, &old, &new);
+        set_defaults(resource, &mut new);
+        if !matches!(self.change, Change::Apply(_)) {
+            let writer = self.writer;
+            writer.manage(self.subresource, Some(&old), &mut new).await;
+        }
+        let managers = managers_of(&new);
+        let admission = self
+            .writer
+            .admission(UPDATE, self.subresource, self.name, Some(&old));
+        let chain = &self.writer.registry.admission;
+        let mutated = chain.mutate(&admission, &mut new).await?;
+        lifecycle::match_name(self.name, &new)?;
+        // After admission, so that a field it restores is no change.
+        lifecycle::updated(resource, self.subresource, &old, &mut new);
+        // Kept even if the subresource changes no other metadata.
+        set_managers(&mut new, managers);
+        if allocate::concerns(resource) && self.subresource.is_empty() {
+            self.allocated =
+                allocate::update(self.writer.registry, &old, &mut new, self.writer.dry).await?;
+            let address = |one| object::text(one, &["spec", "clusterIP"]);
+            let gives_up = !address(&old).is_empty() && address(&new).is_empty();
+            self.had_address = gives_up.then(|| Arc::clone(&old));
+        }
+        let policy = self.writer.policy();
+        let rules = &strategy::of(resource).rules;
+        let causes = rules.update(resource, self.subresource, (&old, &new), policy);
+        refuse(resource, &new, causes)?;
+        if self.subresource.is_empty() {
+            let warnings = (strategy::of(resource).warnings)(Some(&old), &new);
+            self.writer.warnings.add(warnings);
+        }
+        if let Err(error) = chain.validate(mutated, &admission, &new).await {
+            let allocated = std::mem::take(&mut self.allocated);
+            allocated.give_back(self.writer.registry).await;
+            return Err(error);
+        }
+        lifecycle::forget_empty(resource, &mut new);
+        // A write that changes nothing has no time.
+        if apply::equal_without_times(&old, &new) {
+            set_managers(&mut new, managers_of(&old));
+        }
+        let stored = convert::stored(resource, new).await?;
+        Ok(if removed_deletion {
+            Step::Delete(stored)
+        } else {
+            Step::Put(stored)
+        })
+    }
+
+    async fn new_state(&mut self, old: &Value) -> Result<Value, Status> {
+        match &self.change {
+            Change::Replace(object) => Ok(object.clone()),
+            Change::Patch(patch) => {
+                let (object, warnings) = patch.apply(&self.writer.resource, old)?;
+                self.warnings = warnings;
+                Ok(object)
+            }
+            Change::Apply(config) => {
+                let applied = self.writer.apply(self.subresource, Some(old), config);
+                let (object, warnings) = applied.await?;
+                self.warnings = warnings;
+                Ok(object)
+            }
+        }
+    }
+
+    /// Checks the uid and the version that the request expects.
+    fn preconditions(&self, old: &Value, new: &Value) -> Result<(), Status> {
+        let resource = &*self.writer.resource;
+        let (uid, old_uid) = (object::uid(new), object::uid(old));
+        // A patch that changes the uid is refused by the rules.
+        let replaces = matches!(self.change, Change::Replace(_));
+        if replaces && !uid.is_empty() && uid != old_uid {
+            return Err(self.another(uid, old_uid));
+        }
+        let version = object::resource_version(new);
+        if !version.is_empty() {
+            let number = version.parse::<u64>().ok();
+            number
+                .and_then(|number| i64::try_from(number).ok())
+                .ok_or_else(|| {
+                    let why = format!("strconv.ParseUint: parsing {version:?}: invalid syntax");
+                    Status::new(500, "", why)
+                })?;
+        }
+        if version.is_empty() || version == "0" {
+            if strategy::of(resource).allow_unconditional_update {
+                return Ok(());
+            }
+            let why = "must be specified for an update";
+            let cause = Cause::invalid("metadata.resourceVersion", &0.into(), why);
+            let (group, plural) = (resource.kind.group(), resource.kind.plural());
+            return Err(Status::invalid(group, plural, self.name, vec![cause]));
+        }
+        if version != object::resource_version(old) {
+            let (group, plural) = (resource.kind.group(), resource.kind.plural());
+            return Err(Status::stale(group, plural, self.name));
+        }
+        Ok(())
+    }
+
+    /// The request expects another uid.
+    fn another(&self, asked: &str, has: &str) -> Status {
+        let Writer {
+            resource,
+            namespace,
+            ..
+        } = self.writer;
+        let key = resource
+            .storage
+            .as_ref()
+            .map(|storage| storage.key(namespace, self.name))
+            .unwrap_or_default();
+        let key = told_key(&key, self.writer.dry);
+        let why = precondition_failed(key, "UID", asked, has);
+        Status::conflict(
+            resource.kind.group(),
+            resource.kind.plural(),
+            self.name,
+            &why,
+        )
+    }
+}
+
+fn managers_of(object: &Value) -> Option<Value> {
+    object::at(object, &["metadata", "managedFields"]).cloned()
+}
+
+fn set_managers(object: &mut Value, managers: Option<Value>) {
+    match managers {
+        Some(managers) => object::set(object, &["metadata", "managedFields"], managers),
+        None => drop(object::remove(object, &["metadata", "managedFields"])),
+    }
+}
+
+/// True if this update removes the last thing that kept a deleted object.
+fn lifecycle_end(resource: &Resource, subresource: &str, old: &Value, new: &Value) -> bool {
+    let kept_by_spec = || {
+        let state = if subresource == "finalize" { new } else { old };
+        strategy::of(resource).deletion == Deletion::AfterContent
+            && !object::items(state, &["spec", "finalizers"]).is_empty()
+    };
+    object::is_deleting(old)
+        && object::finalizers(new).next().is_none()
+        && object::deletion_grace_seconds(old).unwrap_or(0) == 0
+        && !kept_by_spec()
+}
