@@ -240,7 +240,7 @@ static ROWS: LazyLock<HashMap<(&str, &str), &Strategy>> = LazyLock::new(|| {
     let rows = core_group::ROWS
         .iter()
         .chain(workload::ROWS)
-        .chain(cluster::ROWS);
+        .chain(cluster::rows());
     rows.map(|row| ((row.group, row.resource), row)).collect()
 });
 

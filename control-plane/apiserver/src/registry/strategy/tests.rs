@@ -17,7 +17,7 @@ fn each_row_is_of_a_resource_and_no_resource_has_two() {
     for row in core_group::ROWS
         .iter()
         .chain(workload::ROWS)
-        .chain(cluster::ROWS)
+        .chain(cluster::rows())
     {
         let key = (row.group, row.resource);
         assert!(known.contains(&key), "{key:?}");
@@ -30,7 +30,7 @@ fn a_custom_resource_is_not_taken_for_ours() {
     for row in core_group::ROWS
         .iter()
         .chain(workload::ROWS)
-        .chain(cluster::ROWS)
+        .chain(cluster::rows())
     {
         // Even in the group of ours: a definition may be of any group.
         for group in ["example.com", "storage.k8s.io", row.group] {
