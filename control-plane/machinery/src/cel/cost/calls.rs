@@ -1,8 +1,7 @@
 //! What calls cost: before there are values, and with values.
 
-use super::estimate::{
-    Argument, LIST_COST, MESSAGE_COST, REGEX_FACTOR, Range, TEXT_FACTOR, scaled, size_at,
-};
+use super::argument::{Argument, size_at};
+use super::range::{LIST_COST, MESSAGE_COST, REGEX_FACTOR, Range, TEXT_FACTOR, scaled};
 use crate::cel::syntax::ast::{ExprKind, Literal};
 use crate::cel::types::Type;
 use crate::cel::types::shape::Shape;

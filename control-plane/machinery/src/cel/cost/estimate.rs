@@ -3,30 +3,17 @@
 //! Kubernetes refuses to store rules that may cost too much, so the estimates are its own: the
 //! sizes of values follow from the schema, and each function costs what it reads.
 
+mod known;
+
 use std::collections::HashMap;
 
+use super::argument::Argument;
 use super::calls;
+use super::range::{LIST_COST, MAP_COST, MESSAGE_COST, Range, TEXT_FACTOR};
 use crate::cel::check::Checked;
-use crate::cel::syntax::ast::{Expr, ExprKind, Fold, Literal};
-use crate::cel::syntax::macros::ACCU;
+use crate::cel::syntax::ast::{Expr, ExprKind, Fold};
 use crate::cel::types::Type;
 use crate::cel::types::shape::Shape;
-
-/// The cost of making a list, a map and a message.
-pub(crate) const LIST_COST: u64 = 10;
-pub(crate) const MAP_COST: u64 = 30;
-pub(crate) const MESSAGE_COST: u64 = 40;
-/// The cost of looking at one character.
-pub(crate) const TEXT_FACTOR: f64 = 0.1;
-/// The cost of one character of a regular expression per character of text.
-pub(crate) const REGEX_FACTOR: f64 = 0.25;
-
-/// A range of costs or sizes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Range {
-    pub(crate) min: u64,
-    pub(crate) max: u64,
-}
 
 /// The sizes of the keys and the values of a list or map.
 #[derive(Debug, Clone, Copy)]
@@ -36,68 +23,11 @@ struct Entries {
     value: Range,
 }
 
-/// What an estimate knows of an argument.
-pub(crate) struct Argument<'a> {
-    pub(crate) expr: Option<&'a Expr>,
-    pub(crate) found: &'a Type,
-    pub(crate) path: Vec<String>,
-    pub(crate) size: Option<Range>,
-}
-
 struct Local {
     name: String,
     path: Vec<String>,
     size: Option<Range>,
     entries: Option<Entries>,
-}
-
-impl Range {
-    pub(crate) const UNKNOWN: Range = Range {
-        min: 0,
-        max: u64::MAX,
-    };
-
-    pub(crate) fn of(both: u64) -> Range {
-        Range {
-            min: both,
-            max: both,
-        }
-    }
-
-    pub(crate) fn plus(self, other: Range) -> Range {
-        Range {
-            min: self.min.saturating_add(other.min),
-            max: self.max.saturating_add(other.max),
-        }
-    }
-
-    pub(crate) fn times(self, other: Range) -> Range {
-        Range {
-            min: self.min.saturating_mul(other.min),
-            max: self.max.saturating_mul(other.max),
-        }
-    }
-
-    /// The product, rounded up.
-    pub(crate) fn scaled(self, factor: f64) -> Range {
-        Range {
-            min: scaled(self.min, factor),
-            max: scaled(self.max, factor),
-        }
-    }
-
-    pub(crate) fn union(self, other: Range) -> Range {
-        Range {
-            min: self.min.min(other.min),
-            max: self.max.max(other.max),
-        }
-    }
-}
-
-/// A count times a factor, rounded up; at most the largest integer.
-pub(crate) fn scaled(count: u64, factor: f64) -> u64 {
-    // The conversion saturates.
-    (count as f64 * factor).ceil() as u64
 }
 
 /// The cost of an expression whose variables all have this shape.
@@ -314,21 +244,6 @@ impl<'a> Coster<'a> {
         }
     }
 
-    /// Notes the sizes that the items of a result have, if both arguments' are known.
-    fn join_entries(&mut self, expr: &Expr, arguments: &[Argument]) {
-        let mut both = arguments
-            .iter()
-            .map(|one| one.expr.and_then(|expr| self.entries_of(expr)));
-        if let (Some(Some(one)), Some(Some(other))) = (both.next(), both.next()) {
-            let entries = Entries {
-                is_list: one.is_list,
-                key: one.key.union(other.key),
-                value: one.value.union(other.value),
-            };
-            self.entries.insert(expr.id, entries);
-        }
-    }
-
     fn cost_fold(&mut self, expr: &'a Expr, fold: &'a Fold) -> Range {
         let mut sum = self.cost(&fold.range).plus(self.cost(&fold.init));
         let accu = self.bound(&fold.accu, &fold.init);
@@ -395,110 +310,6 @@ impl<'a> Coster<'a> {
         self.copy_sizes(expr, &fold.result);
         sum
     }
-
-    fn bound(&mut self, name: &str, value: &Expr) -> Local {
-        Local {
-            name: name.to_owned(),
-            path: self.path(value),
-            size: self.size(value),
-            entries: self.entries_of(value),
-        }
-    }
-
-    fn local(&self, name: &str) -> Option<&Local> {
-        self.locals.iter().rev().find(|local| local.name == name)
-    }
-
-    fn found(&self, expr: &Expr) -> &'a Type {
-        &self.checked.types[expr.id]
-    }
-
-    fn path(&self, expr: &Expr) -> Vec<String> {
-        if let ExprKind::Ident(name) = &expr.kind
-            && let Some(local) = self.local(name)
-        {
-            return local.path.clone();
-        }
-        self.paths.get(&expr.id).cloned().unwrap_or_default()
-    }
-
-    fn argument(&mut self, expr: &'a Expr) -> Argument<'a> {
-        let mut path = self.path(expr);
-        if path.first().is_some_and(|first| first == ACCU) {
-            path.clear();
-        }
-        Argument {
-            expr: Some(expr),
-            found: self.found(expr),
-            path,
-            size: self.size(expr),
-        }
-    }
-
-    fn size_or_unknown(&mut self, expr: &Expr) -> Range {
-        self.size(expr).unwrap_or(Range::UNKNOWN)
-    }
-
-    fn size(&mut self, expr: &Expr) -> Option<Range> {
-        if let Some(size) = self.sizes.get(&expr.id) {
-            return Some(*size);
-        }
-        let length = |count: usize| Some(Range::of(count as u64));
-        match &expr.kind {
-            ExprKind::Literal(Literal::String(text)) => return length(text.chars().count()),
-            ExprKind::Literal(Literal::Bytes(bytes)) => return length(bytes.len()),
-            ExprKind::Literal(_) => return length(1),
-            ExprKind::List(items) => return length(items.len()),
-            ExprKind::Map(entries) => return length(entries.len()),
-            _ => {}
-        }
-        if let Some(size) = size_at(self.root, &self.path(expr)) {
-            self.sizes.insert(expr.id, size);
-            return Some(size);
-        }
-        if is_scalar(self.found(expr)) {
-            return Some(Range::of(1));
-        }
-        match &expr.kind {
-            ExprKind::Ident(name) => self.local(name)?.size,
-            _ => None,
-        }
-    }
-
-    fn entries_of(&self, expr: &Expr) -> Option<Entries> {
-        if let Some(entries) = self.entries.get(&expr.id) {
-            return Some(*entries);
-        }
-        match &expr.kind {
-            ExprKind::Ident(name) => self.local(name)?.entries,
-            _ => None,
-        }
-    }
-
-    fn copy_sizes(&mut self, to: &Expr, from: &Expr) {
-        if let Some(size) = self.size(from) {
-            self.sizes.insert(to.id, size);
-        }
-        if let Some(entries) = self.entries_of(from) {
-            self.entries.insert(to.id, entries);
-        }
-    }
-}
-
-/// The size of what a path leads to: its first step is a variable.
-pub(crate) fn size_at(root: Option<&Shape>, path: &[String]) -> Option<Range> {
-    let place = root?.at(path.get(1..)?)?;
-    Some(Range {
-        min: 0,
-        max: place.elements_max(),
-    })
-}
-
-fn is_scalar(found: &Type) -> bool {
-    matches!(
-        found,
-        Type::Bool | Type::Int | Type::Uint | Type::Double | Type::Duration | Type::Timestamp
-    )
 }
 
 fn joined(before: Option<Range>, own: Range) -> Option<Range> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::{Evaluated, Evaluator, Failure, error};
-use crate::cel::cost::estimate;
+use crate::cel::cost::range;
 use crate::cel::syntax::ast::{Entry, Expr, MessageField};
 use crate::cel::value::{List, Made, Map, Message, Value, shown};
 
@@ -14,7 +14,7 @@ impl<'a> Evaluator<'a, '_> {
         for (optional, item) in items {
             let value = match self.eval(item) {
                 Err(failure) => {
-                    self.spend(estimate::LIST_COST)?;
+                    self.spend(range::LIST_COST)?;
                     return Err(failure);
                 }
                 Ok(value) => value,
@@ -32,7 +32,7 @@ impl<'a> Evaluator<'a, '_> {
             }
         }
         if !self.program.constants.contains(&expr.id) {
-            self.spend(estimate::LIST_COST)?;
+            self.spend(range::LIST_COST)?;
         }
         Ok(Value::List(List::made(values, None)))
     }
@@ -45,7 +45,7 @@ impl<'a> Evaluator<'a, '_> {
                 .and_then(|key| Ok((key, self.eval(&entry.value)?)));
             let (key, value) = match both {
                 Err(failure) => {
-                    self.spend(estimate::MAP_COST)?;
+                    self.spend(range::MAP_COST)?;
                     return Err(failure);
                 }
                 Ok(both) => both,
@@ -64,7 +64,7 @@ impl<'a> Evaluator<'a, '_> {
             made.set(key, value).map_err(Failure::Error)?;
         }
         if !self.program.constants.contains(&expr.id) {
-            self.spend(estimate::MAP_COST)?;
+            self.spend(range::MAP_COST)?;
         }
         Ok(Value::Map(Map::Made(Rc::new(made))))
     }
@@ -74,7 +74,7 @@ impl<'a> Evaluator<'a, '_> {
         for field in fields {
             let value = match (field.optional, self.eval(&field.value)) {
                 (_, Err(failure)) => {
-                    self.spend(estimate::MESSAGE_COST)?;
+                    self.spend(range::MESSAGE_COST)?;
                     return Err(failure);
                 }
                 (true, Ok(Value::Optional(None))) => continue,
@@ -89,7 +89,7 @@ impl<'a> Evaluator<'a, '_> {
             };
             made.insert(field.name.as_str(), value);
         }
-        self.spend(estimate::MESSAGE_COST)?;
+        self.spend(range::MESSAGE_COST)?;
         Ok(Value::Message(Rc::new(Message { name, fields: made })))
     }
 }
