@@ -1,6 +1,9 @@
 use std::collections::HashMap;
 use std::future::ready;
 
+use machinery::object;
+
+use super::claims::LEEWAY_SECONDS;
 use super::*;
 
 pub(crate) const NOW: Timestamp = Timestamp {
