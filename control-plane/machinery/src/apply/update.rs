@@ -1,17 +1,18 @@
 //! Who owns what after a write, and what an applied configuration makes of an object.
 
+mod ownership;
+mod removal;
+
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
 use serde_json::Value;
 
 use super::Error;
 use super::check::{Misfits, check};
-use super::compare::{Comparison, compare};
 use super::fields::{Path, Set};
 use super::managers::{Manager, Managers, Operation, Owned, is_reset};
 use super::merge::merge;
-use super::prune::{fields_of, reconciled, remove, with_structs};
+use super::prune::fields_of;
 use super::typing::Typing;
 use super::value::equal;
 use crate::{object, schema};
@@ -278,194 +279,6 @@ impl Write<'_> {
     fn typing(&self) -> Result<&dyn Typing, Error> {
         let typing = self.versions.typing(self.api_version);
         typing.ok_or_else(|| Error::Failed(format!("no type for {}", self.api_version)))
-    }
-
-    /// Adapts all sets to types in which more is owned as a whole than before. Managers of versions
-    /// that are not known any more are dropped.
-    fn reconcile(&self, live: &Value, managers: &mut Managers) -> Result<(), Error> {
-        let mut known = BTreeMap::new();
-        for owned in managers.0.values() {
-            let version = &owned.api_version;
-            if known.contains_key(version) {
-                continue;
-            }
-            let is_known = match self.in_version(live, version) {
-                Ok(_) => true,
-                Err(Unconverted::Unknown) => false,
-                Err(Unconverted::Failed(why)) => return Err(Error::Failed(why)),
-            };
-            known.insert(version.clone(), is_known);
-        }
-        managers.0.retain(|_, owned| {
-            let typing = self.versions.typing(&owned.api_version);
-            let Some(typing) = typing.filter(|_| known[&owned.api_version]) else {
-                return false;
-            };
-            if let Some(set) = reconciled(&owned.set, typing) {
-                owned.set = set;
-            }
-            true
-        });
-        Ok(())
-    }
-
-    /// A set of this version without what the write cannot change.
-    fn filter(&self, version: &str, set: &Set) -> Set {
-        if self.versions.resets(version) {
-            self.reset.filtered(set)
-        } else {
-            set.clone()
-        }
-    }
-
-    /// Takes from the other managers what a write changes or removes; `workflow` is the manager
-    /// that keeps what it has. Without force, a change of what another one owns is a conflict.
-    fn arbitrate(
-        &self,
-        old: &Value,
-        new: &Value,
-        managers: &mut Managers,
-        workflow: Option<&Manager>,
-        force: bool,
-    ) -> Result<Comparison, Error> {
-        let found = compare(self.typing()?, old, new)
-            .map_err(|why| Error::Failed(format!("failed to compare objects: {why}")))?
-            .filtered(|set| self.filter(self.api_version, set));
-        let mut by_version = BTreeMap::from([(self.api_version.to_owned(), found.clone())]);
-        let mut conflicts = Vec::new();
-        let mut kept = BTreeMap::new();
-        for (manager, owned) in &managers.0 {
-            if Some(manager) == workflow {
-                kept.insert(manager.clone(), owned.clone());
-                continue;
-            }
-            let version = &owned.api_version;
-            if !by_version.contains_key(version) {
-                let Some(found) = self.compare_in(version, old, new)? else {
-                    // Nobody can tell what the names of its fields mean.
-                    continue;
-                };
-                by_version.insert(version.clone(), found);
-            }
-            let found = &by_version[version];
-            let changed = found.modified.clone().union(&found.added);
-            let lost = owned.set.intersection(&changed);
-            conflicts.extend(lost.paths().into_iter().map(|path| Conflict {
-                manager: manager.clone(),
-                path,
-            }));
-            let mut owned = owned.clone();
-            owned.set = owned.set.difference(&lost).difference(&found.removed);
-            kept.insert(manager.clone(), owned);
-        }
-        if !force && !conflicts.is_empty() {
-            return Err(Error::Conflicts(conflicts));
-        }
-        managers.0 = kept;
-        managers.drop_empty();
-        Ok(found)
-    }
-
-    /// Compares the objects in a version; `None` if it is not known any more.
-    fn compare_in(
-        &self,
-        version: &str,
-        old: &Value,
-        new: &Value,
-    ) -> Result<Option<Comparison>, Error> {
-        let (old, new) = match (self.in_version(old, version), self.in_version(new, version)) {
-            (Err(Unconverted::Unknown), _) | (Ok(_), Err(Unconverted::Unknown)) => return Ok(None),
-            (Err(why), _) => return Err(why.within("failed to convert old object")),
-            (_, Err(why)) => return Err(why.within("failed to convert new object")),
-            (Ok(old), Ok(new)) => (old, new),
-        };
-        let Some(typing) = self.versions.typing(version) else {
-            return Ok(None);
-        };
-        let found = compare(typing, &old, &new)
-            .map_err(|why| Error::Failed(format!("failed to compare objects: {why}")))?;
-        Ok(Some(found.filtered(|set| self.filter(version, set))))
-    }
-
-    /// Removes what the manager owned before and does not name any more, unless somebody else owns
-    /// it.
-    fn prune(
-        &self,
-        merged: Value,
-        managers: &Managers,
-        before: Option<&Owned>,
-    ) -> Result<Value, Error> {
-        let Some(before) = before.filter(|before| !before.set.is_empty()) else {
-            return Ok(merged);
-        };
-        let version = before.api_version.as_str();
-        let (typing, then) = match (
-            self.versions.typing(version),
-            self.in_version(&merged, version),
-        ) {
-            (None, _) | (_, Err(Unconverted::Unknown)) => return Ok(merged),
-            (_, Err(why)) => {
-                let what = "failed to prune fields: \
-                            failed to convert merged object to last applied version";
-                return Err(why.within(what));
-            }
-            (Some(typing), Ok(then)) => (typing, then),
-        };
-        let last = with_structs(&before.set, Some(typing));
-        let pruned = remove(typing, &then, &last);
-        let pruned = self.with_owned(then.clone(), pruned, version, managers)?;
-        // Only what the manager owned goes, not what is below it.
-        let what = "failed to prune fields: failed add back dangling items: \
-                    failed to convert pruned object to last applied version";
-        let pruned = self.in_version(&pruned, version);
-        let pruned = pruned.map_err(|why| why.within(what))?;
-        let rest = with_structs(&fields_of(typing, &pruned)?, Some(typing));
-        let all = with_structs(&fields_of(typing, &then)?, Some(typing));
-        let gone = all.difference(&rest).intersection(&last);
-        let pruned = remove(typing, &then, &gone);
-        let pruned = self.in_version(&pruned, self.api_version);
-        let pruned = pruned.map_err(|why| why.within("failed to prune fields"))?;
-        Ok(pruned.into_owned())
-    }
-
-    /// Adds what any manager owns back to a pruned object, version by version.
-    fn with_owned<'a>(
-        &self,
-        mut merged: Cow<'a, Value>,
-        mut pruned: Value,
-        first: &str,
-        managers: &Managers,
-    ) -> Result<Value, Error> {
-        let mut by_version: BTreeMap<&str, Set> = BTreeMap::new();
-        for owned in managers.0.values() {
-            let set = by_version.remove(owned.api_version.as_str());
-            let set = set.unwrap_or_default().union(&owned.set);
-            by_version.insert(&owned.api_version, set);
-        }
-        // A conversion may need what the first version has.
-        let of_first = by_version.remove_entry(first);
-        for (version, owned) in of_first.into_iter().chain(by_version) {
-            let Some(typing) = self.versions.typing(version) else {
-                continue;
-            };
-            let about = |which: &str, why: Unconverted| {
-                why.within(&format!(
-                    "failed to prune fields: failed add back owned items: \
-                     failed to convert {which} object at version {version}"
-                ))
-            };
-            let then = self.in_version(&merged, version);
-            let then = then.map_err(|why| about("merged", why))?.into_owned();
-            let pruned_then = self.in_version(&pruned, version);
-            let pruned_then = pruned_then.map_err(|why| about("pruned", why))?;
-            let structs = |set: &Set| with_structs(set, Some(typing));
-            let rest = structs(&fields_of(typing, &pruned_then)?);
-            let all = structs(&fields_of(typing, &then)?);
-            let gone = all.difference(&rest.union(&structs(&owned)));
-            pruned = remove(typing, &then, &gone);
-            merged = Cow::Owned(then);
-        }
-        Ok(pruned)
     }
 
     /// The object in a version. One that is converted must fit its type.
