@@ -1,0 +1,118 @@
+//! Requests that read objects: one, a list, or a watch.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use http::{Response, StatusCode};
+use machinery::object;
+use machinery::status::Status;
+
+use super::Call;
+use crate::http::answer::list::{self, Listing};
+use crate::http::answer::media::{Accept, Form};
+use crate::http::answer::reply::{self, ListMeta, Shown};
+use crate::http::answer::watch::Watching;
+use crate::http::question::request::Target;
+use crate::registry::strategy;
+use crate::storage::stored::Stored;
+use crate::storage::views;
+
+impl Call<'_> {
+    pub(super) async fn get(&self) -> Result<Response<Body>, Status> {
+        let Target {
+            resource,
+            namespace,
+            name,
+            ..
+        } = self.target;
+        let version = match list::version(self.query.text("resourceVersion")) {
+            Ok(version) => version,
+            // Kinds without a cache are read from the store, which says it in other words.
+            Err(error)
+                if resource
+                    .storage
+                    .as_ref()
+                    .is_some_and(|one| strategy::expires(one)) =>
+            {
+                let why = format!("invalid resource version: {}", error.message);
+                return Err(Status::bad_request(why));
+            }
+            Err(error) => return Err(Status::new(500, "", error.message)),
+        };
+        // The store is up to date, but the requested revision may be in the future.
+        if let Some(version) =
+            version.filter(|version| *version > self.api.reader().reflector.revision())
+        {
+            self.api.reader().reflector.reach(version).await?;
+        }
+        // Any state is allowed: use the cache's.
+        if version == Some(0)
+            && let Some(storage) = &resource.storage
+        {
+            let cache = self.api.reader().reflector.cache(storage)?;
+            if let Some(entry) = cache.get(&storage.key(namespace, name)) {
+                return self.show_stored(&entry).await;
+            }
+        }
+        let entry = self
+            .api
+            .0
+            .registry
+            .reader
+            .read(resource, namespace, name)
+            .await?;
+        self.show_stored(&entry).await
+    }
+
+    pub(super) async fn list(&self) -> Result<Response<Body>, Status> {
+        let Target {
+            resource,
+            namespace,
+            ..
+        } = self.target;
+        let listing = Listing::read(resource, namespace, self.query)?;
+        let listing = listing.shown_as(&self.shown()?);
+        let (entries, meta) = listing.run(self.api, resource).await?;
+        self.show_list(entries, &meta).await
+    }
+
+    pub(super) async fn show_list(
+        &self,
+        mut entries: Vec<Arc<Stored>>,
+        meta: &ListMeta,
+    ) -> Result<Response<Body>, Status> {
+        let shown = self.shown()?;
+        if shown.needs_version() {
+            entries = views::of_all(&shown.resource, entries).await?;
+        }
+        let rows_by = strategy::of(&shown.resource).rows_by;
+        if shown.accept.form == Form::Table && !rows_by.is_empty() {
+            let number = |entry: &Arc<Stored>| {
+                let object = entry.decode().unwrap_or_default();
+                object::integer(&object, rows_by).unwrap_or(0)
+            };
+            entries.sort_by_cached_key(number);
+        }
+        let body = shown.list(&entries, meta)?;
+        Ok(reply::bytes(
+            StatusCode::OK,
+            shown.accept.encoding.media_type(),
+            body,
+        ))
+    }
+
+    pub(super) async fn watch(&self) -> Result<Response<Body>, Status> {
+        let Target {
+            resource,
+            namespace,
+            name,
+            ..
+        } = self.target;
+        let watching = Watching::read(resource, (namespace, name), self.query)?;
+        let shown = Shown {
+            accept: Accept::negotiate_stream(resource, self.headers)?,
+            ..self.shown()?
+        };
+        watching.run(self.api, shown).await
+    }
+}
