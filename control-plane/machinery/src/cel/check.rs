@@ -1,15 +1,18 @@
 //! Checks the types of an expression.
 
+mod calls;
+mod messages;
+mod select;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Environment;
-use super::functions::{self, Overload};
+use super::functions;
 use super::issue::Issue;
-use super::syntax::ast::{Expr, ExprKind, Fold, Literal, MessageField};
+use super::syntax::ast::{Expr, ExprKind, Fold, Literal};
 use super::types::shape::{Shape, ShapeKind};
 use super::types::{Bindings, Type};
-use super::value::COMPOSED;
 
 /// The types of what patches are made of. Fields of an object have types with its path in their
 /// names, such as `Object.spec`.
@@ -149,212 +152,6 @@ impl Checker<'_> {
         self.checked.types[expr.id] = found;
     }
 
-    fn check_select(&mut self, expr: &Expr, operand: &Expr, field: &str, test: bool) -> Type {
-        let qualified = if test { None } else { expr.qualified_name() };
-        if let Some(name) = qualified
-            && let Some(found) = self.lookup(expr.id, &name)
-        {
-            if !self.checked.type_names.contains_key(&expr.id) {
-                self.checked.names.insert(expr.id, name);
-            }
-            return found;
-        }
-        let found = self.select_field(expr, operand, field, false);
-        if test {
-            Type::Bool
-        } else {
-            self.bindings.resolve(&found, false)
-        }
-    }
-
-    fn select_field(&mut self, expr: &Expr, operand: &Expr, field: &str, optional: bool) -> Type {
-        self.check(operand);
-        let operand = self.bindings.resolve(&self.found(operand), false);
-        let (target, was_optional) = operand.unwrapped();
-        let found = match target {
-            Type::Map(_, value) => Type::clone(value),
-            Type::Struct(name) => match self.field_of(name, field) {
-                Some(found) => found,
-                None => {
-                    let is_known = **name == *COMPOSED || self.structs.contains_key(name);
-                    self.report(
-                        expr,
-                        if is_known {
-                            format!("undefined field '{field}'")
-                        } else {
-                            format!("unexpected failed resolution of '{name}'")
-                        },
-                    );
-                    Type::Error
-                }
-            },
-            Type::Param(_) => {
-                self.bindings.assign(&Type::Dyn, target);
-                Type::Dyn
-            }
-            Type::Dyn | Type::Error => Type::Dyn,
-            other => {
-                self.report(
-                    expr,
-                    format!("type '{other}' does not support field selection"),
-                );
-                Type::Dyn
-            }
-        };
-        if optional || was_optional {
-            Type::optional(found)
-        } else {
-            found
-        }
-    }
-
-    /// A message has any fields; those of a JSON patch have types.
-    fn check_message(&mut self, expr: &Expr, name: &str, fields: &[MessageField]) -> Type {
-        let is_object = name == OBJECT || name.strip_prefix(OBJECT).is_some_and(is_below);
-        if !self.environment.makes_patches || !(is_object || name == JSON_PATCH) {
-            return self.undeclared(expr, name);
-        }
-        for field in fields {
-            self.check(&field.value);
-            let found = self.unwrap_if(field.optional, &field.value);
-            let wanted = match field.name.as_str() {
-                _ if is_object => Type::Dyn,
-                "op" | "path" | "from" => Type::String,
-                "value" => Type::Dyn,
-                other => {
-                    self.report(expr, format!("undefined field '{other}'"));
-                    continue;
-                }
-            };
-            if !self.bindings.assign(&wanted, &found) {
-                let (wanted, name) = (wanted.to_string(), &field.name);
-                let message = format!(
-                    "expected type of field '{name}' is '{wanted}' but provided type is '{found}'"
-                );
-                self.issues.push(Issue::at(field.at, message));
-            }
-        }
-        Type::Struct(name.into())
-    }
-
-    fn field_of(&self, name: &str, field: &str) -> Option<Type> {
-        if name == COMPOSED {
-            return self.environment.composed.get(field).cloned();
-        }
-        let shape = self.structs.get(name)?;
-        Some(shape.field(field)?.kind_of.clone())
-    }
-
-    fn check_call(
-        &mut self,
-        expr: &Expr,
-        function: &str,
-        target: Option<&Expr>,
-        arguments: &[Expr],
-    ) -> Type {
-        if function == "_?._"
-            && let [operand, field] = arguments
-            && let ExprKind::Literal(Literal::String(field)) = &field.kind
-        {
-            let found = self.select_field(expr, operand, field, true);
-            self.checked.overloads[expr.id] = vec!["select_optional_field"];
-            return self.bindings.resolve(&found, false);
-        }
-        arguments.iter().for_each(|argument| self.check(argument));
-        if let Some(prefix) = target.and_then(Expr::qualified_name) {
-            let name = format!("{prefix}.{function}");
-            if let Some(overloads) = functions::overloads(&name, self.environment.makes_patches) {
-                self.checked.qualified.insert(expr.id, name.clone());
-                return self.resolve(expr, &name, overloads, None, arguments);
-            }
-        }
-        target.into_iter().for_each(|target| self.check(target));
-        match functions::overloads(function, self.environment.makes_patches) {
-            Some(overloads) => self.resolve(expr, function, overloads, target, arguments),
-            None => self.undeclared(expr, function),
-        }
-    }
-
-    fn resolve(
-        &mut self,
-        expr: &Expr,
-        name: &str,
-        overloads: &'static [Overload],
-        target: Option<&Expr>,
-        arguments: &[Expr],
-    ) -> Type {
-        let all = target.into_iter().chain(arguments);
-        let given: Vec<Type> = all.map(|one| self.found(one)).collect();
-        if matches!(name, "_&&_" | "_||_") {
-            return self.resolve_logic(expr, overloads, arguments, &given);
-        }
-        let mut result: Option<Type> = None;
-        for overload in overloads {
-            if overload.member != target.is_some() || overload.arguments.len() != given.len() {
-                continue;
-            }
-            let fresh: Vec<Type> = (0..overload.variables)
-                .map(|_| self.bindings.fresh())
-                .collect();
-            let wanted: Vec<Type> = overload
-                .arguments
-                .iter()
-                .map(|one| instantiate(one, &fresh))
-                .collect();
-            if !self.bindings.assign_all(&given, &wanted) {
-                continue;
-            }
-            self.checked.overloads[expr.id].push(overload.id);
-            let own = instantiate(&overload.result, &fresh);
-            let own = self.bindings.resolve(&own, false);
-            result = Some(match result {
-                None => own,
-                Some(before) if before == Type::Dyn || before == own => before,
-                Some(_) => Type::Dyn,
-            });
-        }
-        if let Some(result) = result {
-            return result;
-        }
-        let shown: Vec<String> = given
-            .iter()
-            .map(|one| self.bindings.resolve(one, true).to_string())
-            .collect();
-        let shown = match (target, shown.split_first()) {
-            (Some(_), Some((target, arguments))) => {
-                format!("{target}.({})", arguments.join(", "))
-            }
-            _ => format!("({})", shown.join(", ")),
-        };
-        self.report(
-            expr,
-            format!("found no matching overload for '{name}' applied to '{shown}'"),
-        );
-        Type::Error
-    }
-
-    fn resolve_logic(
-        &mut self,
-        expr: &Expr,
-        overloads: &'static [Overload],
-        arguments: &[Expr],
-        given: &[Type],
-    ) -> Type {
-        let mut fits = true;
-        for (argument, given) in arguments.iter().zip(given) {
-            if !self.bindings.assign(given, &Type::Bool) {
-                self.mismatch(argument, &Type::Bool, given);
-                fits = false;
-            }
-        }
-        if !fits {
-            return Type::Error;
-        }
-        let ids = overloads.iter().map(|overload| overload.id);
-        self.checked.overloads[expr.id] = ids.collect();
-        Type::Bool
-    }
-
     fn check_fold(&mut self, fold: &Fold) -> Type {
         self.check(&fold.range);
         self.check(&fold.init);
@@ -462,17 +259,5 @@ impl Checker<'_> {
 
     fn report(&mut self, expr: &Expr, message: String) {
         self.issues.push(Issue::at(expr.at, message));
-    }
-}
-
-fn is_below(rest: &str) -> bool {
-    rest.starts_with('.')
-}
-
-/// The type with these instead of an overload's variables.
-fn instantiate(one: &Type, fresh: &[Type]) -> Type {
-    match one {
-        Type::Param(number) => fresh[*number].clone(),
-        other => other.replace(&mut |inner| instantiate(inner, fresh)),
     }
 }
