@@ -1,5 +1,5 @@
 //! What any layer may use: time, address ranges, certificate requests,
-//! configuration files, metrics.
+//! configuration files, metrics, numbers in texts.
 
 pub(crate) mod changing_file;
 pub(crate) mod cidr;
@@ -10,4 +10,5 @@ pub(crate) mod metrics;
 pub(crate) mod pkcs10;
 pub(crate) mod prefixed_path;
 pub(crate) mod reloads;
+pub(crate) mod unsigned;
 pub(crate) mod waits;

@@ -74,7 +74,6 @@ pub(crate) fn created(resource: &Resource, object: &mut Value) {
     ] {
         metadata.remove(key);
     }
-    metadata.remove("resourceVersion");
     metadata.insert("uid".into(), clock::uid().into());
     metadata.insert("creationTimestamp".into(), clock::now().to_seconds().into());
     let strategy = strategy::of(resource);

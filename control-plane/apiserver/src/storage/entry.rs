@@ -32,11 +32,10 @@ pub(crate) struct Decoded {
 
 impl Entry {
     /// Takes an object and sets its `resourceVersion` to the revision. Revision 0 is for an object
-    /// that is not stored: it gets none.
+    /// that is not stored: it shows what the request said.
     pub(crate) fn new(revision: i64, mut object: Value) -> Entry {
-        match revision {
-            0 => drop(object::metadata_mut(&mut object).remove("resourceVersion")),
-            revision => object::set_resource_version(&mut object, revision),
+        if revision != 0 {
+            object::set_resource_version(&mut object, revision);
         }
         Entry {
             revision,

@@ -66,13 +66,26 @@ fn a_version_on_a_new_object_is_refused_where_it_would_be_stored() {
     object["metadata"]["resourceVersion"] = "7".into();
     let why = "resourceVersion should not be set on objects to be created";
     cluster.post(MAPS, &object).refuses(500, "", why);
-    let dry = cluster.post(&format!("{MAPS}?dryRun=All"), &object);
-    dry.expect(201);
+    let dry = format!("{MAPS}?dryRun=All");
+    let shown = cluster.post(&dry, &object).expect(201);
+    assert_eq!(shown["metadata"]["resourceVersion"], "7");
     object["metadata"]["name"] = "A_b".into();
     cluster
         .post(MAPS, &object)
         .refuses(422, "Invalid", "metadata.name: Invalid value: \"A_b\"");
     assert_eq!(cluster.get(&format!("{MAPS}/a")).code, 404);
+    // What is no number, or 0, counts as none.
+    let texts = ["0", "00", "+7", "abc", "18446744073709551616"];
+    for (at, text) in texts.iter().enumerate() {
+        object["metadata"] = json!({"name": format!("b{at}"), "resourceVersion": text});
+        let shown = cluster.post(&dry, &object).expect(201);
+        assert_eq!(shown["metadata"]["resourceVersion"], *text);
+        let made = cluster.post(MAPS, &object).expect(201);
+        let got = cluster.get(&format!("{MAPS}/b{at}")).expect(200);
+        assert_eq!(got, made);
+        let version = got["metadata"]["resourceVersion"].as_str().unwrap();
+        assert!(version.parse::<u64>().unwrap() > 1, "{version}");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{Writer, refuse};
 use crate::admission::CREATE;
-use crate::basics::clock;
+use crate::basics::{clock, unsigned};
 use crate::registry::allocate::{self, Allocated};
 use crate::registry::lifecycle;
 use crate::registry::managed::fits_without_managers;
@@ -55,8 +55,10 @@ impl Writer<'_> {
         let resource = &*self.resource;
         let storage = resource.stored()?;
         self.refuse_if_terminating(object::name(&object))?;
-        let versioned = !object::resource_version(&object).is_empty();
         let allocated = self.complete(&mut object, true).await?;
+        // A text that is no number counts as none here, as in Kubernetes.
+        let version = unsigned::parse(object::resource_version(&object));
+        let versioned = version.is_ok_and(|version| version != 0);
         let name = object::name(&object).to_owned();
         let key = storage.key(self.namespace, &name);
         let mut stored = convert::stored(resource, object).await?;
