@@ -26,6 +26,8 @@ pub struct Status {
     pub resume: Box<str>,
     /// `metadata`, `reason` and `details` of a Status that another server wrote, as they are.
     pub relayed: Option<Box<Map<String, Value>>>,
+    /// The store may have carried out the write although it failed. Clients do not see this.
+    pub may_be_written: bool,
 }
 
 /// The object or request that an error is about.
@@ -65,6 +67,7 @@ impl Status {
             details: Box::default(),
             resume: Box::default(),
             relayed: None,
+            may_be_written: false,
         }
     }
 

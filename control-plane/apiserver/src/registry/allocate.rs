@@ -39,6 +39,7 @@ pub(crate) fn concerns(resource: &Resource) -> bool {
 
 /// The allocations for an object that may still fail to be stored.
 #[derive(Default)]
+#[must_use = "what is not given back stays taken for a while"]
 pub(crate) struct Allocated {
     address: Option<Reservation>,
     ports: Option<Chosen>,
@@ -58,10 +59,10 @@ impl Allocated {
         }
     }
 
-    /// Releases the allocations after a write that failed. After an error of the store they stay:
-    /// the object may have been written.
+    /// Releases the allocations after a write that failed, unless the store may have the object
+    /// nevertheless.
     pub(crate) async fn give_back_after(self, error: &Status, registry: &Registry) {
-        if error.code < 500 {
+        if !error.may_be_written {
             self.give_back(registry).await;
         }
     }

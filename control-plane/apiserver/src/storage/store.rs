@@ -246,7 +246,7 @@ impl Store {
             .kv()
             .txn(request)
             .await
-            .map_err(status)?
+            .map_err(status_of_write)?
             .into_inner())
     }
 }
@@ -278,6 +278,14 @@ pub(crate) fn status(error: tonic::Status) -> Status {
         }
         _ => Status::internal(&format!("the store answers: {} {text}", error.code())),
     }
+}
+
+/// The same for a write. One that the store refuses as too large is not carried out; of any other,
+/// nobody knows.
+fn status_of_write(error: tonic::Status) -> Status {
+    let mut status = status(error);
+    status.may_be_written = status.code >= 500;
+    status
 }
 
 /// True if the store was asked for a future revision.
@@ -312,4 +320,15 @@ fn swap(answer: pb::TxnResponse) -> Swap {
             _ => None,
         });
     Swap::Changed(read)
+}
+
+#[test]
+fn a_write_that_fails_may_be_carried_out_unless_the_store_refuses_it() {
+    let lost = status_of_write(tonic::Status::unavailable("connection reset"));
+    assert!(lost.may_be_written, "{lost:?}");
+    let refused = tonic::Status::invalid_argument("etcdserver: request is too large");
+    let refused = status_of_write(refused);
+    assert_eq!((refused.code, refused.may_be_written), (413, false));
+    let read = status(tonic::Status::unavailable("connection reset"));
+    assert!(!read.may_be_written, "{read:?}");
 }

@@ -168,3 +168,27 @@ fn an_update_keeps_node_ports_by_the_names_of_their_ports() {
     let exchanged = put(&cluster, "a", exchanged).expect(200);
     assert_eq!(ports(&exchanged), [given[1], given[0]]);
 }
+
+#[test]
+fn a_service_that_is_not_written_holds_nothing() {
+    let cluster = Cluster::start();
+    let spec = |port: i64| json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": port}]});
+    let mut versioned = service("a", spec(30_001));
+    versioned["metadata"]["resourceVersion"] = "7".into();
+    let refused = cluster.post(SERVICES, &versioned);
+    refused.refuses(500, "", "resourceVersion should not be set");
+    let addresses = cluster.get("/apis/networking.k8s.io/v1/ipaddresses");
+    let addresses = addresses.expect(200)["items"].clone();
+    let held = |address: &&Value| address["spec"]["parentRef"]["name"] == "a";
+    assert_eq!(addresses.as_array().unwrap().iter().find(held), None);
+    cluster
+        .post(SERVICES, &service("b", spec(30_001)))
+        .expect(201);
+    // A dry run that is refused has chosen its ports.
+    let dry = format!("{SERVICES}?dryRun=All");
+    let exists = cluster.post(&dry, &service("b", spec(30_002)));
+    exists.refuses(409, "AlreadyExists", "already exists");
+    cluster
+        .post(SERVICES, &service("c", spec(30_002)))
+        .expect(201);
+}
