@@ -52,54 +52,48 @@ impl Writer<'_> {
     }
 
     async fn create_named(&self, mut object: Value) -> Result<Arc<Entry>, Status> {
-        let resource = &*self.resource;
-        let storage = resource.stored()?;
         self.refuse_if_terminating(object::name(&object))?;
         let allocated = self.complete(&mut object, true).await?;
-        // A text that is no number counts as none here, as in Kubernetes.
-        let version = unsigned::parse(object::resource_version(&object));
-        let versioned = version.is_ok_and(|version| version != 0);
+        let written = self.store_completed(object).await;
+        match &written {
+            Ok(entry) if !self.dry => allocated.stored(entry.revision),
+            // Nothing is stored that could hold them.
+            Ok(_) => allocated.give_back(self.registry).await,
+            Err(error) => allocated.give_back_after(error, self.registry).await,
+        }
+        written
+    }
+
+    /// Stores an object that is complete. What is allocated for it is the caller's to give back.
+    async fn store_completed(&self, object: Value) -> Result<Arc<Entry>, Status> {
+        let resource = &*self.resource;
+        let storage = resource.stored()?;
         let name = object::name(&object).to_owned();
         let key = storage.key(self.namespace, &name);
+        // A text that is no number counts as none here, as in Kubernetes.
+        let version = unsigned::parse(object::resource_version(&object));
         let mut stored = convert::stored(resource, object).await?;
         if self.dry {
-            if self
-                .registry
-                .reader
-                .read_key(storage, &key)
-                .await?
-                .is_some()
-            {
-                allocated.give_back(self.registry).await;
-                return Err(already_exists(resource, &name));
-            }
-            // Nothing is stored that could hold them.
-            allocated.give_back(self.registry).await;
-            return Ok(Arc::new(Entry::written(storage, 0, stored)));
+            let found = self.registry.reader.read_key(storage, &key).await?;
+            return match found {
+                Some(_) => Err(already_exists(resource, &name)),
+                None => Ok(Arc::new(Entry::written(storage, 0, stored))),
+            };
         }
-        let written = if versioned {
+        if version.is_ok_and(|version| version != 0) {
             // Kubernetes' store reports this, after all other checks.
             let text = "resourceVersion should not be set on objects to be created";
-            Err(Status::new(500, "", text))
-        } else {
-            match self.store_new(storage, &key, &stored).await {
-                Err(error) if fits_without_managers(&error, &mut stored) => {
-                    self.store_new(storage, &key, &stored).await
-                }
-                result => result,
+            return Err(Status::new(500, "", text));
+        }
+        let written = match self.store_new(storage, &key, &stored).await {
+            Err(error) if fits_without_managers(&error, &mut stored) => {
+                self.store_new(storage, &key, &stored).await
             }
+            result => result,
         };
-        match written {
-            Ok(Some(revision)) => {
-                allocated.stored(revision);
-                Ok(Arc::new(Entry::written(storage, revision, stored)))
-            }
-            other => {
-                let exists = already_exists(resource, &name);
-                let error = other.err().unwrap_or(exists);
-                allocated.give_back_after(&error, self.registry).await;
-                Err(error)
-            }
+        match written? {
+            Some(revision) => Ok(Arc::new(Entry::written(storage, revision, stored))),
+            None => Err(already_exists(resource, &name)),
         }
     }
 

@@ -188,11 +188,7 @@ impl Update<'_, '_> {
             let warnings = (strategy::of(resource).warnings)(Some(&old), &new);
             self.writer.warnings.add(warnings);
         }
-        if let Err(error) = chain.validate(mutated, &admission, &new).await {
-            let allocated = std::mem::take(&mut self.allocated);
-            allocated.give_back(self.writer.registry).await;
-            return Err(error);
-        }
+        chain.validate(mutated, &admission, &new).await?;
         lifecycle::forget_empty(resource, &mut new);
         // A write that changes nothing has no time.
         if apply::equal_without_times(&old, &new) {
