@@ -133,6 +133,56 @@ fn names_and_versions_that_do_not_fit_are_refused() {
 }
 
 #[test]
+fn versions_are_read_as_by_go() {
+    const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+    let cluster = Cluster::start();
+    let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"});
+    let expecting = |base: &Value, version: &str| {
+        let mut object = base.clone();
+        object["metadata"] = json!({"name": "a", "resourceVersion": version});
+        object
+    };
+    let put = |path: &str, object: &Value| {
+        let call = cluster.call("PUT", &format!("{path}/a"));
+        call.json(object).send()
+    };
+    let parsing = |text: &str, why: &str| format!("strconv.ParseUint: parsing {text:?}: {why}");
+    let (syntax, range) = ("invalid syntax", "value out of range");
+    let unreadable = [
+        ("+7", syntax),
+        ("abc", syntax),
+        ("18446744073709551616", range),
+    ];
+    // An update that makes the object may expect any version.
+    for (text, why) in unreadable {
+        put(LEASES, &expecting(&lease, text)).refuses(500, "", &parsing(text, why));
+    }
+    put(LEASES, &expecting(&lease, "7")).expect(201);
+    for none in ["0", "00"] {
+        put(LEASES, &expecting(&lease, none)).refuses(422, "Invalid", "must be specified");
+    }
+    let made = cluster.post(MAPS, &map("a")).expect(201);
+    for (text, why) in unreadable {
+        let why = parsing(text, why);
+        put(MAPS, &expecting(&map("a"), text)).refuses(500, "", &why);
+        cluster
+            .get(&format!(
+                "{MAPS}?resourceVersion={}",
+                text.replace('+', "%2B")
+            ))
+            .refuses(400, "BadRequest", &why);
+    }
+    for other in ["007", "9223372036854775808", "18446744073709551615"] {
+        let why = "the object has been modified";
+        put(MAPS, &expecting(&map("a"), other)).refuses(409, "Conflict", why);
+    }
+    let version = made["metadata"]["resourceVersion"].as_str().unwrap();
+    for same in [format!("00{version}"), "00".to_owned()] {
+        put(MAPS, &expecting(&map("a"), &same)).expect(200);
+    }
+}
+
+#[test]
 fn paths_and_methods_that_are_not_served_are_told_apart() {
     let cluster = Cluster::start();
     let unknown = cluster.get("/api/v1/namespaces/default/nothings");

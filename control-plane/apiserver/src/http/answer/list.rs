@@ -8,6 +8,7 @@ use base64::{DecodeError, Engine, alphabet};
 use machinery::status::{Cause, Status};
 use serde::{Deserialize, Serialize};
 
+use crate::basics::unsigned;
 use crate::http::answer::reply::{ListMeta, Shown};
 use crate::http::api::Api;
 use crate::http::question::request::{Query, Selectors};
@@ -277,22 +278,12 @@ pub(crate) fn version(text: &str) -> Result<Option<i64>, Status> {
     if text.is_empty() {
         return Ok(None);
     }
-    match text
-        .parse::<u64>()
-        .ok()
-        .and_then(|version| i64::try_from(version).ok())
-    {
-        Some(version) => Ok(Some(version)),
-        None => {
-            let why = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
-            let cause = Cause::invalid("resourceVersion", &text.into(), &why);
-            Err(Status::new(
-                500,
-                "",
-                format!("resourceVersion: {}", cause.message),
-            ))
-        }
-    }
+    let version = unsigned::parse(text).map_err(|why| {
+        let cause = Cause::invalid("resourceVersion", &text.into(), &why);
+        Status::new(500, "", format!("resourceVersion: {}", cause.message))
+    })?;
+    // The store has no larger one either.
+    Ok(Some(i64::try_from(version).unwrap_or(i64::MAX)))
 }
 
 /// Checks which parameters may be combined.

@@ -11,7 +11,7 @@ use crate::auth::Answer;
 use crate::registry::lifecycle;
 use crate::registry::strategy::{self, Generation};
 use crate::registry::verbs::edit::{Edit, Edited, Step};
-use crate::registry::verbs::write::{Change, Writer};
+use crate::registry::verbs::write::{Change, Writer, check_version};
 use crate::resources::catalogue::Resource;
 use crate::resources::convert;
 use crate::storage::entry::Entry;
@@ -69,9 +69,8 @@ impl Scaling<'_> {
             self.writer.manage_scale(&old, &mut new)?;
         }
         lifecycle::match_name(self.name, &new)?;
-        let asked = object::resource_version(&new);
-        if !asked.is_empty() && asked != object::resource_version(current) {
-            return Err(Status::stale(kind.group(), kind.plural(), self.name));
+        if !object::resource_version(&new).is_empty() {
+            check_version(&self.writer.resource, self.name, current, &new)?;
         }
         let uid = object::uid(&new);
         if !uid.is_empty() && uid != object::uid(current) {

@@ -19,7 +19,7 @@ use crate::registry::strategy;
 use crate::registry::verbs::patch::Patch;
 use crate::resources::catalogue::Resource;
 use crate::validate;
-pub(crate) use precondition::{precondition, precondition_failed, told_key};
+pub(crate) use precondition::{check_version, precondition, precondition_failed, told_key};
 
 /// A writer: the user, the resource and the namespace of writes.
 #[derive(Clone)]

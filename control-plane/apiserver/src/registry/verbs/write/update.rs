@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use machinery::status::{Cause, Status};
+use machinery::status::Status;
 use machinery::{apply, object};
 use serde_json::Value;
 
-use super::precondition::{precondition_failed, told_key};
+use super::precondition::{check_version, expected_version, precondition_failed, told_key};
 use super::{Change, Writer, refuse};
 use crate::admission::UPDATE;
 use crate::auth::Answer;
@@ -129,6 +129,8 @@ impl Update<'_, '_> {
         if !object::uid(&object).is_empty() {
             return Err(self.another(object::uid(&object), ""));
         }
+        // Any version will do, but it must be one.
+        expected_version(&object)?;
         let manage = !matches!(self.change, Change::Apply(_));
         self.allocated = self.writer.complete(&mut object, manage).await?;
         Ok(Step::Put(convert::stored(resource, object).await?))
@@ -228,30 +230,7 @@ impl Update<'_, '_> {
         if replaces && !uid.is_empty() && uid != old_uid {
             return Err(self.another(uid, old_uid));
         }
-        let version = object::resource_version(new);
-        if !version.is_empty() {
-            let number = version.parse::<u64>().ok();
-            number
-                .and_then(|number| i64::try_from(number).ok())
-                .ok_or_else(|| {
-                    let why = format!("strconv.ParseUint: parsing {version:?}: invalid syntax");
-                    Status::new(500, "", why)
-                })?;
-        }
-        if version.is_empty() || version == "0" {
-            if strategy::of(resource).allow_unconditional_update {
-                return Ok(());
-            }
-            let why = "must be specified for an update";
-            let cause = Cause::invalid("metadata.resourceVersion", &0.into(), why);
-            let (group, plural) = (resource.kind.group(), resource.kind.plural());
-            return Err(Status::invalid(group, plural, self.name, vec![cause]));
-        }
-        if version != object::resource_version(old) {
-            let (group, plural) = (resource.kind.group(), resource.kind.plural());
-            return Err(Status::stale(group, plural, self.name));
-        }
-        Ok(())
+        check_version(resource, self.name, old, new)
     }
 
     /// The request expects another uid.
