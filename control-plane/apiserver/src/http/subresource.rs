@@ -78,7 +78,9 @@ async fn read(call: &Call<'_>, body: Bytes) -> Result<Value, Status> {
     };
     let validation = call.options()?.validation;
     let media_type = media::content_type(call.headers);
-    let object = body::decode(&body, &media_type, &expected, validation)?.object;
+    let body::Decoded { object, warnings } =
+        body::decode(&body, &media_type, &expected, validation)?;
+    call.warnings.add(warnings);
     if let Some(record) = call.audit {
         record.request_object(&object, |sent| {
             defaults::apply(expected.group, expected.kind, sent);

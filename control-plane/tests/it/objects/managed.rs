@@ -249,6 +249,52 @@ fn status_and_scale_have_managers_of_their_own() {
 }
 
 #[test]
+fn what_the_body_of_a_scale_says_twice_is_told() {
+    let cluster = Cluster::start();
+    let web = format!("{DEPLOYMENTS}/web");
+    apply(&cluster, &format!("{web}?fieldManager=a"), WEB).expect(201);
+    let scale = |query: &str, media_type: &str, body: &str| {
+        let call = cluster.call("PATCH", &format!("{web}/scale?{query}"));
+        call.body(media_type, body).send()
+    };
+    let twice = "{apiVersion: autoscaling/v1, kind: Scale, metadata: {name: web}, \
+                 spec: {replicas: 3, replicas: 4}}";
+    // What the apply says of it comes first.
+    scale("fieldManager=s&fieldValidation=Strict", APPLY, twice).refuses(
+        409,
+        "Conflict",
+        "Apply failed with 1 conflict",
+    );
+    let force = "fieldManager=s&force=true";
+    let strict = scale(&format!("{force}&fieldValidation=Strict"), APPLY, twice);
+    let why = "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:";
+    strict.refuses(400, "BadRequest", why);
+    let ignored = scale(&format!("{force}&fieldValidation=Ignore"), APPLY, twice);
+    ignored.expect(200);
+    assert!(!ignored.head.contains("299"), "{}", ignored.head);
+    let merge = "application/merge-patch+json";
+    let sent = json!({"apiVersion": "autoscaling/v1", "kind": "Scale",
+        "metadata": {"name": "web"}, "spec": {"replicas": 4}, "foo": 1});
+    for (warned, warning) in [
+        (
+            scale(force, APPLY, twice),
+            r#"299 - "line 1: key \"replicas\" already set in map""#,
+        ),
+        (
+            scale("", merge, r#"{"spec":{"replicas":3,"replicas":4}}"#),
+            r#"299 - "duplicate field \"spec.replicas\"""#,
+        ),
+        (
+            put(&cluster, &format!("{web}/scale"), &sent),
+            r#"299 - "unknown field \"foo\"""#,
+        ),
+    ] {
+        assert_eq!(warned.expect(200)["spec"]["replicas"], 4);
+        assert!(warned.head.contains(warning), "{}", warned.head);
+    }
+}
+
+#[test]
 fn custom_resources_are_applied_in_all_their_versions() {
     let cluster = Cluster::start();
     let schema = json!({"type": "object", "properties": {

@@ -6,6 +6,9 @@ use serde_json::Value;
 
 use crate::registry::options::Validation;
 
+/// What the parser's list of problems begins with.
+const MANY: &str = "unmarshal errors:\n";
+
 /// A configuration that a client applies.
 #[derive(Debug)]
 pub(crate) struct Configuration {
@@ -55,15 +58,35 @@ impl Configuration {
         Err(Status::bad_request(text))
     }
 
-    /// Warnings for the client, or the error that it asked for.
+    /// Warnings for the client, one for each key, or the error that it asked for.
     pub(super) fn judge(&self) -> Result<Vec<String>, Status> {
         match (&self.problem, self.validation) {
             (None, _) | (_, Validation::Ignore) => Ok(Vec::new()),
-            (Some(why), Validation::Warn) => Ok(vec![why.clone()]),
+            (Some(why), Validation::Warn) => {
+                let keys = why.strip_prefix(MANY).unwrap_or(why).lines();
+                Ok(keys.map(|key| key.trim().to_owned()).collect())
+            }
             (Some(why), Validation::Strict) => {
-                let text = format!("error strict decoding YAML: {why}");
+                let text = format!(
+                    "error strict decoding YAML: error converting YAML to JSON: yaml: {why}"
+                );
                 Err(Status::bad_request(text))
             }
         }
     }
+}
+
+#[test]
+fn a_duplicated_key_is_told_in_the_words_of_go() {
+    let judged = |validation| {
+        let problem = format!("{MANY}  line 7: key \"replicas\" already set in map");
+        Configuration::new(Value::Null, Some(problem), false, validation).judge()
+    };
+    assert_eq!(judged(Validation::Ignore), Ok(Vec::new()));
+    let warning = "line 7: key \"replicas\" already set in map".to_owned();
+    assert_eq!(judged(Validation::Warn), Ok(vec![warning]));
+    assert_eq!(
+        judged(Validation::Strict).unwrap_err().message,
+        "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  line 7: key \"replicas\" already set in map"
+    );
 }

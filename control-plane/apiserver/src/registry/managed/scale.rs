@@ -29,19 +29,18 @@ impl Writer<'_> {
         managed.map_err(refused)
     }
 
-    /// What a configuration makes of a Scale.
+    /// What a configuration makes of a Scale; also returns warnings.
     pub(crate) fn apply_scale(
         &self,
         live: &Value,
         config: &Configuration,
-    ) -> Result<Value, Status> {
+    ) -> Result<(Value, Vec<String>), Status> {
         config.check_type("autoscaling/v1", "Scale")?;
         let scales = self.scales()?;
         let applied = self.with_write(&scales, "scale", |write| {
             write.apply(live, &config.document, config.force)
         });
-        config.judge()?;
-        applied.map_err(refused)
+        Ok((applied.map_err(refused)?, config.judge()?))
     }
 
     /// Writes the managers of a Scale into its parent.

@@ -26,8 +26,12 @@ impl Writer<'_> {
             writer: self,
             name,
             change,
+            warnings: Vec::new(),
         };
-        self.registry.edit(storage, &key, self.dry, &mut edit).await
+        let edited = self.registry.edit(storage, &key, self.dry, &mut edit);
+        let edited = edited.await?;
+        self.warnings.add(edit.warnings);
+        Ok(edited)
     }
 }
 
@@ -35,6 +39,8 @@ struct Scaling<'a> {
     writer: &'a Writer<'a>,
     name: &'a str,
     change: Change,
+    /// What the body says that has no effect.
+    warnings: Vec<String>,
 }
 
 impl Edit for Scaling<'_> {
@@ -53,18 +59,19 @@ impl Edit for Scaling<'_> {
 
 impl Scaling<'_> {
     /// The object with the number of replicas that is asked for.
-    async fn decide(&self, current: &Value) -> Result<Value, Status> {
+    async fn decide(&mut self, current: &Value) -> Result<Value, Status> {
         let kind = &self.writer.resource.kind;
         let mut old = scale_of(&self.writer.resource, current);
         self.writer.managed_scale(current, &mut old);
-        let mut new = match &self.change {
-            Change::Replace(scale) => scale.clone(),
+        let (mut new, warnings) = match &self.change {
+            Change::Replace(scale) => (scale.clone(), Vec::new()),
             Change::Patch(patch) => {
                 let message = kind.subresource("scale").ok_or_else(Status::unknown_path)?;
-                patch.apply_to(message.message(), &old)?.0
+                patch.apply_to(message.message(), &old)?
             }
             Change::Apply(config) => self.writer.apply_scale(&old, config)?,
         };
+        self.warnings = warnings;
         if !matches!(self.change, Change::Apply(_)) {
             self.writer.manage_scale(&old, &mut new)?;
         }
