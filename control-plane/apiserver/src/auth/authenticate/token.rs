@@ -150,16 +150,14 @@ impl Issuer {
 
     /// The claims of a token that is signed with one of the keys. `None` if it is no signed token.
     pub(super) fn signed(&self, token: &str) -> Result<Option<Value>, String> {
-        let mut said = None;
         for key in &self.checking {
             match key.verify(token) {
-                Ok(claims) => said = Some(claims),
+                Ok(claims) => return Ok(Some(claims)),
                 Err(Refused::NotOne) => return Ok(None),
                 Err(Refused::Signature) => {}
             }
         }
-        let said = said.ok_or("invalid signature, no keys found")?;
-        Ok(Some(said))
+        Err("invalid signature, no keys found".to_owned())
     }
 
     /// A token with any claims.
