@@ -74,13 +74,13 @@ pub fn decode(body: &[u8], message: &'static Message) -> Result<Decoded, Error> 
 /// Converts a value to the form of its message: checks types, drops unknown fields, and adds or
 /// drops empty ones as Go would.
 pub fn prune(value: &Value, message: &'static Message) -> Result<Decoded, Error> {
-    let context = Context::default();
-    let seed = Seed {
-        context: &context,
-        expected: Expected::Message(message),
-    };
-    let result = seed.deserialize(value);
-    finish(result, context, &[])
+    from_value(value, message, Context::default())
+}
+
+/// Like [`prune`], with errors as Go has them where it makes an object of a tree of values, after a
+/// strategic merge and after an apply: a type that reads itself cannot tell where it is.
+pub fn restore(value: &Value, message: &'static Message) -> Result<Decoded, Error> {
+    from_value(value, message, Context::restoring())
 }
 
 /// Like [`prune`], in the form that Go's store returns: it does not distinguish an empty list
@@ -129,6 +129,19 @@ fn from_text(body: &[u8], expected: Expected) -> Result<Decoded, Error> {
     finish(result, context, body)
 }
 
+fn from_value(
+    value: &Value,
+    message: &'static Message,
+    context: Context,
+) -> Result<Decoded, Error> {
+    let seed = Seed {
+        context: &context,
+        expected: Expected::Message(message),
+    };
+    let result = seed.deserialize(value);
+    finish(result, context, &[])
+}
+
 /// `body` is the text that was decoded; empty if the input was a value.
 fn finish(
     result: Result<Value, serde_json::Error>,
@@ -137,7 +150,10 @@ fn finish(
 ) -> Result<Decoded, Error> {
     let (problems, failure) = context.finish();
     match (result, failure) {
-        (_, Some(text)) => Err(Error(text)),
+        (result, Some(failure)) => {
+            let written = result.as_ref().err().and_then(|error| number(body, error));
+            Err(Error(failure.told(written)))
+        }
         (Ok(object), None) => Ok(Decoded { object, problems }),
         (Err(error), None) => {
             let text = error.to_string();
@@ -154,6 +170,20 @@ fn finish(
             Err(Error(format!("{NO_TYPE}{text}")))
         }
     }
+}
+
+/// The number at the position of an error, as the text has it.
+fn number<'b>(body: &'b [u8], error: &serde_json::Error) -> Option<&'b str> {
+    let mut lines = body.split(|byte| *byte == b'\n');
+    let line = lines.nth(error.line().checked_sub(1)?)?;
+    let (before, after) = line.split_at_checked(error.column())?;
+    let is_part = |byte: &u8| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
+    let read = before.iter().rev().take_while(|byte| is_part(byte)).count();
+    let rest = after.iter().take_while(|byte| is_part(byte)).count();
+    let number = &line[before.len() - read..before.len() + rest];
+    std::str::from_utf8(number)
+        .ok()
+        .filter(|text| !text.is_empty())
 }
 
 /// The character at the position of an error, in Go's quotes.

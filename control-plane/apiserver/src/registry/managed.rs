@@ -68,7 +68,7 @@ impl Writer<'_> {
             .await
             .map_err(refused)?;
         let warnings = config.judge()?;
-        let decoded = strict::prune(&applied, kind.message()).map_err(|strict::Error(why)| {
+        let decoded = strict::restore(&applied, kind.message()).map_err(|strict::Error(why)| {
             let version = format!("{}/{}, Kind={}", kind.group(), kind.version(), kind.kind());
             let sent = &config.document;
             let (namespace, name) = (object::namespace(sent), object::name(sent));

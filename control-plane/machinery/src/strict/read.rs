@@ -13,7 +13,10 @@ use crate::schema::zero;
 use crate::schema::{Message, Type};
 use crate::values::float;
 pub(super) use context::Context;
-use names::{go_name, go_type};
+use names::{Name, go_name};
+
+/// How the parser's error begins for a number that no float can hold.
+const OUT_OF_RANGE: &str = "number out of range";
 
 /// The expected type of a value.
 #[derive(Clone, Copy)]
@@ -39,18 +42,50 @@ impl<'de> DeserializeSeed<'de> for Seed<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
-        from.deserialize_any(self)
+        let read = from.deserialize_any(self);
+        if let Err(error) = &read {
+            self.out_of_range(error);
+        }
+        read
     }
 }
 
 impl Seed<'_> {
     fn wrong<E: serde::de::Error>(&self, found: &str) -> E {
-        let expected = match self.expected {
-            Expected::Message(message) => go_name(message.name).to_owned(),
-            Expected::Type(kind) => go_type(kind),
-            Expected::Any | Expected::Foreign => String::new(),
+        self.context.wrong_type(found, &self.name())
+    }
+
+    /// A number that its type cannot hold.
+    fn wrong_number<E: serde::de::Error>(&self, number: impl ToString) -> E {
+        self.context.wrong_number(number.to_string(), &self.name())
+    }
+
+    /// The type that errors name.
+    fn name(&self) -> Name {
+        match self.expected {
+            Expected::Message(message) => Name::Plain(go_name(message.name).to_owned()),
+            Expected::Type(kind) if !is_foreign(kind) => names::expected(kind),
+            // Go reads a number as a float where it expects nothing.
+            Expected::Any | Expected::Foreign | Expected::Type(_) => {
+                Name::Plain("float64".to_owned())
+            }
+        }
+    }
+
+    /// Tells a number that no float can hold, which the parser refuses by itself, as Go does.
+    fn out_of_range(&self, error: &impl std::fmt::Display) {
+        if self.context.has_failed() || !error.to_string().starts_with(OUT_OF_RANGE) {
+            return;
+        }
+        // The failure is kept with the parser's error, which knows the place.
+        let _: serde::de::value::Error = match self.expected {
+            Expected::Type(Type::Quantity) => return,
+            Expected::Type(Type::Int32 | Type::Int64 | Type::Float64 | Type::IntOrString)
+            | Expected::Any
+            | Expected::Foreign => self.wrong_number(""),
+            Expected::Type(kind) if is_foreign(kind) => self.wrong_number(""),
+            Expected::Message(_) | Expected::Type(_) => self.wrong("number"),
         };
-        self.context.wrong_type(found, &expected)
     }
 
     fn kind(&self) -> Option<&'static Type> {
@@ -184,8 +219,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
     fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<Value, E> {
         match self.kind() {
             Some(Type::Bool) => Ok(value.into()),
-            // Go reads anything but a string as a number here.
-            Some(Type::IntOrString) => Err(self.context.wrong_type("bool", "int32")),
+            Some(Type::Quantity) => self.quantity(&value.to_string()),
             _ => self.other("bool", value.into()),
         }
     }
@@ -197,7 +231,9 @@ impl<'de> Visitor<'de> for Seed<'_> {
     fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Value, E> {
         match (i64::try_from(value), self.kind()) {
             (Ok(value), _) => self.integer(value),
-            (_, Some(Type::Int32 | Type::Int64)) => Err(self.wrong(&format!("number {value}"))),
+            (_, Some(Type::Int32 | Type::Int64 | Type::IntOrString)) => {
+                Err(self.wrong_number(value))
+            }
             (_, Some(Type::Quantity)) => self.quantity(&value.to_string()),
             (_, Some(Type::Float64)) => Ok(float::value(value as f64)),
             _ => self.other("number", value.into()),
@@ -208,9 +244,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
         match self.kind() {
             Some(Type::Float64) => Ok(float::value(value)),
             Some(Type::Quantity) => self.quantity(&value.to_string()),
-            Some(Type::Int32 | Type::Int64 | Type::IntOrString) => {
-                Err(self.wrong(&format!("number {value}")))
-            }
+            Some(Type::Int32 | Type::Int64 | Type::IntOrString) => Err(self.wrong_number(value)),
             _ => self.other("number", value.into()),
         }
     }
@@ -228,6 +262,8 @@ impl<'de> Visitor<'de> for Seed<'_> {
                 self.list(list, Expected::Type(&Type::String(None)))
             }
             Expected::Type(kind) if is_foreign(kind) => self.list(list, Expected::Foreign),
+            // It is no quantity, as Go's decoder of these says of any text.
+            Expected::Type(Type::Quantity) => self.quantity("[]"),
             Expected::Type(_) => Err(self.wrong("array")),
         }
     }
@@ -239,6 +275,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
             Expected::Type(Type::Map(item)) => self.map(map, Expected::Type(item)),
             Expected::Type(Type::Message(id)) if !id.get().list => self.message(map, id.get()),
             Expected::Type(kind) if is_foreign(kind) => self.map(map, Expected::Foreign),
+            Expected::Type(Type::Quantity) => self.quantity("{}"),
             Expected::Type(_) => Err(self.wrong("object")),
         }
     }

@@ -67,3 +67,27 @@ fn deep_and_cut_bodies_are_refused() {
             .contains("Go value of type v1.Pod")
     );
 }
+
+#[test]
+fn where_an_object_is_restored_a_type_that_reads_itself_does_not_tell_its_place() {
+    let message = schema::message("core/v1.Service").unwrap();
+    let read = serde_json::json!({"spec": {"ports": [{"targetPort": 3_000_000_000_i64}]}});
+    let told = [prune(&read, message), restore(&read, message)].map(|told| told.unwrap_err().0);
+    assert_eq!(
+        told,
+        [
+            "json: cannot unmarshal number 3000000000 into Go struct field ServicePort.spec.ports.targetPort of type int32",
+            "json: cannot unmarshal number 3000000000 into Go value of type int32",
+        ]
+    );
+    let read = serde_json::json!({"metadata": {"creationTimestamp": true}});
+    assert_eq!(
+        restore(&read, message).unwrap_err().0,
+        "json: cannot unmarshal bool into Go value of type string"
+    );
+    let read = serde_json::json!({"spec": {"sessionAffinity": true}});
+    assert_eq!(
+        restore(&read, message).unwrap_err().0,
+        "json: cannot unmarshal bool into Go struct field ServiceSpec.spec.sessionAffinity of type v1.ServiceAffinity"
+    );
+}

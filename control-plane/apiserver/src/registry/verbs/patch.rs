@@ -106,12 +106,12 @@ impl Patch {
             };
             return Err(self.invalid(&why));
         }
-        let decoded = strict::prune(&patched, message).map_err(|strict::Error(why)| {
-            self.invalid(&match self.kind {
-                Kind::Strategic => as_restored(&why).unwrap_or(why),
-                _ => why,
-            })
-        })?;
+        let decoded = match self.kind {
+            Kind::Strategic => strict::restore(&patched, message)
+                .map_err(|strict::Error(why)| as_restored(&why).unwrap_or(why)),
+            _ => strict::prune(&patched, message).map_err(|strict::Error(why)| why),
+        };
+        let decoded = decoded.map_err(|why| self.invalid(&why))?;
         let mut problems = self.problems.clone();
         problems.extend(decoded.problems);
         if let Some(schema) = schema {
@@ -166,6 +166,10 @@ pub(crate) fn as_restored(why: &str) -> Option<String> {
     let (found, rest) = why
         .strip_prefix("json: cannot unmarshal ")?
         .split_once(" into ")?;
+    // The decoder of the type itself says so.
+    if rest.starts_with("Go value of type ") {
+        return None;
+    }
     let (_, expected) = rest.rsplit_once(" of type ")?;
     let (kind, name) = match found {
         "number" => ("int64", "int64"),
@@ -185,4 +189,14 @@ pub(crate) fn as_restored(why: &str) -> Option<String> {
         // Go converts numbers into each other and into text, but nothing else.
         format!("unrecognized type: {expected}")
     })
+}
+
+#[test]
+fn the_error_of_a_type_that_reads_itself_is_left_as_it_is() {
+    let own = "json: cannot unmarshal number 3000000000 into Go value of type int32";
+    assert_eq!(as_restored(own), None);
+    let plain =
+        "json: cannot unmarshal string into Go struct field ServiceSpec.spec.x of type bool";
+    let told = as_restored(plain);
+    assert_eq!(told.as_deref(), Some("unrecognized type: bool"));
 }

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 
 use serde_json::Value;
 
+use super::names::Name;
 use crate::budget::Budget;
 use crate::strict::PROBLEMS_MAX;
 
@@ -11,6 +12,34 @@ use crate::strict::PROBLEMS_MAX;
 #[derive(Default)]
 pub(in crate::strict) struct Context {
     inner: RefCell<Inner>,
+    /// True where Go makes an object of a tree of values: a type that reads itself gets its value
+    /// alone, and cannot tell where it is.
+    restores: bool,
+}
+
+/// The first type error.
+pub(in crate::strict) enum Failure {
+    Told(String),
+    /// A number that does not fit. Go tells it as the text has it.
+    Number {
+        /// The number as far as it was understood.
+        read: String,
+        /// What the message says after it.
+        rest: String,
+    },
+}
+
+impl Failure {
+    /// The message. `written` is the number that the text has at the place of the failure.
+    pub(in crate::strict) fn told(self, written: Option<&str>) -> String {
+        match self {
+            Failure::Told(text) => text,
+            Failure::Number { read, rest } => {
+                let number = written.unwrap_or(&read);
+                format!("json: cannot unmarshal number {number} into {rest}")
+            }
+        }
+    }
 }
 
 #[derive(Default)]
@@ -22,13 +51,21 @@ struct Inner {
     /// The Go types that these fields belong to.
     owners: Vec<&'static str>,
     problems: Vec<String>,
-    failure: Option<String>,
+    failure: Option<Failure>,
     budget: Budget,
 }
 
 impl Context {
+    /// For a tree of values.
+    pub(in crate::strict) fn restoring() -> Context {
+        Context {
+            restores: true,
+            ..Context::default()
+        }
+    }
+
     /// Returns the problems, and the first type error.
-    pub(in crate::strict) fn finish(self) -> (Vec<String>, Option<String>) {
+    pub(in crate::strict) fn finish(self) -> (Vec<String>, Option<Failure>) {
         let inner = self.inner.into_inner();
         (inner.problems, inner.failure)
     }
@@ -59,21 +96,42 @@ impl Context {
     }
 
     pub(super) fn fail<E: serde::de::Error>(&self, text: String) -> E {
-        self.inner.borrow_mut().failure.get_or_insert(text);
+        self.fail_with(Failure::Told(text))
+    }
+
+    fn fail_with<E: serde::de::Error>(&self, failure: Failure) -> E {
+        self.inner.borrow_mut().failure.get_or_insert(failure);
         E::custom("wrong type")
     }
 
-    pub(super) fn wrong_type<E: serde::de::Error>(&self, found: &str, expected: &str) -> E {
-        let place = {
-            let inner = self.inner.borrow();
-            match inner.owners.last() {
-                Some(owner) => format!("Go struct field {owner}.{}", inner.fields.join(".")),
-                None => "Go value".to_owned(),
-            }
+    pub(super) fn has_failed(&self) -> bool {
+        self.inner.borrow().failure.is_some()
+    }
+
+    pub(super) fn wrong_type<E: serde::de::Error>(&self, found: &str, expected: &Name) -> E {
+        let place = self.place(expected);
+        self.fail(format!("json: cannot unmarshal {found} into {place}"))
+    }
+
+    pub(super) fn wrong_number<E: serde::de::Error>(&self, read: String, expected: &Name) -> E {
+        let rest = self.place(expected);
+        self.fail_with(Failure::Number { read, rest })
+    }
+
+    /// Where the pass is, and the type that is expected there.
+    fn place(&self, expected: &Name) -> String {
+        let inner = self.inner.borrow();
+        let (alone, name) = match expected {
+            Name::Plain(name) => (false, name.as_str()),
+            Name::ReadAs(name) => (self.restores, *name),
         };
-        self.fail(format!(
-            "json: cannot unmarshal {found} into {place} of type {expected}"
-        ))
+        match inner.owners.last() {
+            Some(owner) if !alone => {
+                let fields = inner.fields.join(".");
+                format!("Go struct field {owner}.{fields} of type {name}")
+            }
+            _ => format!("Go value of type {name}"),
+        }
     }
 
     /// Runs `read` with the path extended by a key or index.

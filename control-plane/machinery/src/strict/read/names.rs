@@ -4,8 +4,26 @@ use std::fmt::Write as _;
 
 use crate::schema::Type;
 
+/// The type that an error names.
+pub(super) enum Name {
+    /// The type itself.
+    Plain(String),
+    /// What a type is read as that has a decoder of its own.
+    ReadAs(&'static str),
+}
+
+/// The name of a type in errors about its values.
+pub(super) fn expected(kind: &Type) -> Name {
+    match kind {
+        Type::Time | Type::MicroTime | Type::Duration => Name::ReadAs("string"),
+        // Anything but a string is a number to it.
+        Type::IntOrString => Name::ReadAs("int32"),
+        kind => Name::Plain(go_type(kind)),
+    }
+}
+
 /// The name of a type in Go.
-pub(super) fn go_type(kind: &Type) -> String {
+fn go_type(kind: &Type) -> String {
     let name = match kind {
         Type::String(None) => "string",
         Type::String(Some(name)) => go_name(name),

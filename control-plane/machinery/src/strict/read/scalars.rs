@@ -71,7 +71,7 @@ impl Seed<'_> {
     pub(super) fn integer<E: serde::de::Error>(&self, number: i64) -> Result<Value, E> {
         match self.kind() {
             Some(Type::Int32 | Type::IntOrString) if i32::try_from(number).is_err() => {
-                Err(self.wrong(&format!("number {number}")))
+                Err(self.wrong_number(number))
             }
             Some(Type::Int32 | Type::Int64 | Type::IntOrString) => Ok(number.into()),
             Some(Type::Float64) => Ok(float::value(number as f64)),
