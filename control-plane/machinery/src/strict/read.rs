@@ -79,7 +79,7 @@ impl Seed<'_> {
         }
         // The failure is kept with the parser's error, which knows the place.
         let _: serde::de::value::Error = match self.expected {
-            Expected::Type(Type::Quantity) => return,
+            Expected::Type(Type::Quantity) => self.context.fail(error.to_string()),
             Expected::Type(Type::Int32 | Type::Int64 | Type::Float64 | Type::IntOrString)
             | Expected::Any
             | Expected::Foreign => self.wrong_number(""),
