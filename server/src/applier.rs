@@ -83,6 +83,7 @@ pub struct Applier {
     /// `None`: slow entries are not reported.
     stopwatch: Option<Stopwatch>,
     step_clock: Option<StepClock>,
+    deletion_steps: Steps,
     removal_steps: Steps,
     space_steps: Steps,
     resealing_steps: Steps,
@@ -142,6 +143,7 @@ impl Applier {
             unsaved_entries: 0,
             stopwatch: None,
             step_clock: None,
+            deletion_steps: Steps::default(),
             removal_steps: Steps::default(),
             space_steps: Steps::default(),
             resealing_steps: Steps::default(),
@@ -169,6 +171,7 @@ impl Applier {
         let store = &mut self.state.store;
         store.set_entry_bytes_in_memory(pace.entry_bytes_in_memory);
         store.set_key_bytes_direct(pace.key_bytes_direct);
+        store.set_keys_deleted_at_once(pace.keys_deleted_at_once);
         self.pace = pace;
     }
 
@@ -206,7 +209,11 @@ impl Applier {
         if !self.backlog.is_empty() && !self.stalled() {
             return Some(now);
         }
-        let removes = self.removal.is_running() && !self.holds_too_much();
+        let deletion = self.deletion_at(now);
+        if deletion == Some(now) {
+            return deletion;
+        }
+        let removes = self.removal.is_running() && !self.is_deleting() && !self.holds_too_much();
         let step = removes.then(|| self.removal_steps.due_at(now));
         if step == Some(now) {
             return step;
@@ -230,7 +237,7 @@ impl Applier {
             .chain(chores)
             .chain(reencrypt)
             .chain(step);
-        all.chain(removal).min()
+        all.chain(removal).chain(deletion).min()
     }
 
     /// Handles all of `events`. An error is final: the store cannot be used any more.
@@ -246,6 +253,7 @@ impl Applier {
         }
         self.install(now, effects)?;
         self.apply_backlog(now, effects)?;
+        self.go_on_deleting(now, effects)?;
         if self.leading == self.elected {
             for (call, slot) in std::mem::take(&mut self.waiting_leases) {
                 self.answer_lease(now, call, slot, effects);
@@ -408,7 +416,11 @@ impl Applier {
 
     /// True if the running checkpoint must skip its pauses.
     pub fn hurries(&self) -> bool {
-        let hurries = self.stopping || self.is_short() || self.holds_too_much() || self.stalled();
+        let hurries = self.stopping
+            || self.is_short()
+            || self.is_deleting()
+            || self.holds_too_much()
+            || self.stalled();
         self.checkpoint_running && hurries
     }
 }

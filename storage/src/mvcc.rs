@@ -13,6 +13,7 @@
 
 mod bulk;
 mod chores;
+mod deletion;
 mod hash;
 mod key;
 mod keys;

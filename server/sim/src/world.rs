@@ -14,6 +14,7 @@ mod transfers;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use raft::Message;
 use server::state::snapshot::Form;
@@ -418,6 +419,9 @@ pub(crate) fn settings(name: &str, names: &[String], joins: bool, rng: &mut Rng)
     settings.pace.dirty_bytes_to_checkpoint = *rng.pick(&[64 << 10, 1 << 20, 96 << 20]);
     settings.pace.dirty_bytes_max = 2 * settings.pace.dirty_bytes_to_checkpoint;
     settings.pace.key_bytes_direct = *rng.pick(&[0, 1_000, 10_000, 64 << 20]);
+    settings.pace.keys_deleted_at_once = *rng.pick(&[0, 1, 3, 16 << 10]);
+    settings.pace.delete_step_keys = *rng.pick(&[1, 3, 2048]);
+    settings.pace.delete_pause = *rng.pick(&[0, 1, 30, 1000].map(Duration::from_millis));
     settings.pace.compact_step_rows = *rng.pick(&[1, 10, 256]);
     if rng.chance(500) {
         settings.keys = vec![1];

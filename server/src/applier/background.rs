@@ -42,6 +42,13 @@ pub struct BackgroundLimits {
     pub dirty_bytes_max: u64,
     /// Bytes of changed pages that one entry keeps in memory: it writes them when there are more.
     pub entry_bytes_in_memory: u64,
+    /// Keys that an entry deletes at once: the tombstones of a larger range are written in steps,
+    /// between other entries.
+    pub keys_deleted_at_once: u64,
+    /// Keys whose tombstones one such step writes: some milliseconds.
+    pub delete_step_keys: usize,
+    /// Pause between two such steps; the simulation has other entries come in between.
+    pub delete_pause: Duration,
     /// Bytes of keys beyond which their changes are collected in delta trees.
     pub key_bytes_direct: u64,
     /// Bytes of log since the last checkpoint that start another. Bounds the replay at a start.
@@ -65,6 +72,9 @@ impl Default for BackgroundLimits {
             dirty_bytes_to_checkpoint: DIRTY_BYTES_TO_CHECKPOINT,
             dirty_bytes_max: 160 << 20,
             entry_bytes_in_memory: ENTRY_BYTES_IN_MEMORY,
+            keys_deleted_at_once: 16 << 10,
+            delete_step_keys: 2048,
+            delete_pause: Duration::ZERO,
             key_bytes_direct: KEY_BYTES_DIRECT,
             log_bytes_to_checkpoint: 128 << 20,
             log_bytes_with_deltas: 64 << 20,

@@ -25,6 +25,9 @@ impl Applier {
         if !self.removal.is_running() || self.is_ahead_of_hub() || self.holds_too_much() {
             return Ok(());
         }
+        if self.is_deleting() {
+            return Ok(());
+        }
         if !self.removal_steps.is_due(now) && !self.is_short() {
             return Ok(());
         }
@@ -66,7 +69,7 @@ impl Applier {
 
     /// Takes a step of re-encryption, if it is time.
     pub(super) fn reseal(&mut self, now: Now, effects: &mut ApplyEffects) -> Result<(), Error> {
-        if self.stopping || !self.resealing_steps.is_due(now) {
+        if self.stopping || self.is_deleting() || !self.resealing_steps.is_due(now) {
             return Ok(());
         }
         let began = self.step_time();
@@ -88,7 +91,7 @@ impl Applier {
     }
 
     /// Only differences count: it need not have begun with the member's clock.
-    fn step_time(&self) -> Duration {
+    pub(super) fn step_time(&self) -> Duration {
         self.step_clock.as_ref().map_or(Duration::ZERO, |now| now())
     }
 
@@ -156,7 +159,7 @@ impl Applier {
         }
         // During a stop, the first checkpoint spares the next start the replay. A second one writes
         // nothing but itself, and lets the log drop most of its entries.
-        effects.stopped = self.stopping && !self.checkpoint_running;
+        effects.stopped = self.stopping && !self.checkpoint_running && !self.is_deleting();
     }
 
     /// Takes a step towards returning space. Returns true if that needs a checkpoint.
@@ -165,7 +168,7 @@ impl Applier {
         now: Now,
         effects: &mut ApplyEffects,
     ) -> Result<bool, Error> {
-        if self.checkpoint_running || self.stopping {
+        if self.checkpoint_running || self.stopping || self.is_deleting() {
             return Ok(false);
         }
         self.space.note(now, &self.state.store.stats());

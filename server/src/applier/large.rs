@@ -4,11 +4,15 @@
 //!
 //! All entries behind it wait too: they see what it did. What was applied before it is answered
 //! first: a large entry begins a turn.
+//!
+//! The deletion of a large range is none of these: it takes effect at once, and its tombstones are
+//! written in steps, between the entries behind it. No checkpoint begins until that is done.
 
 use std::ops::ControlFlow;
 
 use etcd_api::etcdserverpb as pb;
 use pb::request_op::Request as Op;
+use raft::Now;
 use storage::mvcc::{Bucket, End, KeyRange, Root};
 
 use super::{Applier, ApplyEffects};
@@ -16,6 +20,7 @@ use crate::error::Error;
 use crate::event::Committed;
 use crate::request::Request;
 use crate::state::entry;
+use crate::telemetry::metrics::Chore;
 
 /// What a deleted key of a range changes, approximately: the neighbours' pages are shared.
 const BYTES_PER_KEY_IN_RANGE: u64 = 512;
@@ -34,7 +39,7 @@ impl Applier {
         let most = self.pace.dirty_bytes_max;
         self.next_bytes = match self.backlog.front_mut() {
             Some(next) if next.entry.index > root.applied().index => {
-                bytes_changed_by(root, next, most)?
+                bytes_changed_by(root, next, most, self.pace.keys_deleted_at_once)?
             }
             _ => 0,
         };
@@ -52,11 +57,52 @@ impl Applier {
         self.next_bytes = 0;
         Ok(self.backlog.pop_front())
     }
+
+    /// A deletion is not written completely.
+    pub(super) fn is_deleting(&self) -> bool {
+        self.state.store.root().is_deleting()
+    }
+
+    /// When the next tombstones are written. Beside a checkpoint they would stay in memory; but one
+    /// that waits for space on the disk may need what the deletion frees.
+    pub(super) fn deletion_at(&self, now: Now) -> Option<Now> {
+        let is_free = !self.checkpoint_running || self.waiting_checkpoint.is_some();
+        let at = if self.stopping {
+            now
+        } else {
+            self.deletion_steps.due_at(now)
+        };
+        (self.is_deleting() && is_free).then_some(at)
+    }
+
+    /// Writes some tombstones, if it is time.
+    pub(super) fn go_on_deleting(
+        &mut self,
+        now: Now,
+        effects: &mut ApplyEffects,
+    ) -> Result<(), Error> {
+        if self.deletion_at(now) != Some(now) {
+            return Ok(());
+        }
+        let began = self.step_time();
+        let keys = self.deletion_steps.size(self.pace.delete_step_keys);
+        self.state.store.delete_step(keys)?;
+        let (took, busy) = (self.step_time() - began, effects.applied.is_some());
+        self.deletion_steps
+            .ended(now, took, busy, self.pace.delete_pause);
+        effects.counts.chores.push((Chore::Deletion, took));
+        Ok(())
+    }
 }
 
 /// Approximate bytes of pages that an entry changes, unless it is a single put. Counts no further
-/// than to about `most`.
-fn bytes_changed_by(root: &Root, next: &mut Committed, most: u64) -> Result<u64, Error> {
+/// than to about `most`. Of a transaction no more than `at_once` keys of ranges are deleted at once.
+fn bytes_changed_by(
+    root: &Root,
+    next: &mut Committed,
+    most: u64,
+    at_once: u64,
+) -> Result<u64, Error> {
     if next.entry.kind != raft::EntryKind::Normal || next.entry.data.is_empty() {
         return Ok(0);
     }
@@ -65,37 +111,71 @@ fn bytes_changed_by(root: &Root, next: &mut Committed, most: u64) -> Result<u64,
         none => none.insert(entry::request(&next.entry)?),
     };
     match request {
-        Request::DeleteRange(delete) => bytes_of_range(root, delete),
-        Request::Txn(txn) => bytes_of_transaction(root, txn),
+        Request::DeleteRange(delete) => {
+            let keys = keys_of_range(root, delete)?;
+            Ok(Changed { keys, others: 0 }.bytes(at_once))
+        }
+        Request::Txn(txn) => Ok(changed_by_transaction(root, txn, at_once)?.bytes(at_once)),
         Request::LeaseRevoke(revoke) => bytes_of_lease(root, revoke.id, most),
         _ => Ok(0),
     }
 }
 
-fn bytes_of_range(root: &Root, delete: &pb::DeleteRangeRequest) -> Result<u64, Error> {
+fn keys_of_range(root: &Root, delete: &pb::DeleteRangeRequest) -> Result<u64, Error> {
     let range = KeyRange::from_wire(&delete.key, &delete.range_end);
-    let keys = match range.end {
-        End::Single => 1,
-        _ => root.count(range, 0)?,
-    };
-    Ok(keys.saturating_mul(BYTES_PER_KEY_IN_RANGE))
+    match range.end {
+        End::Single => Ok(1),
+        _ => Ok(root.count(range, 0)?),
+    }
+}
+
+/// What an entry changes.
+#[derive(Default)]
+struct Changed {
+    /// Keys that it deletes in ranges.
+    keys: u64,
+    /// Bytes of what it changes otherwise.
+    others: u64,
+}
+
+impl Changed {
+    /// No more than `at_once` keys are deleted before the entry ends.
+    fn bytes(&self, at_once: u64) -> u64 {
+        let keys = self.keys.min(at_once);
+        let bytes = keys.saturating_mul(BYTES_PER_KEY_IN_RANGE);
+        bytes.saturating_add(self.others)
+    }
 }
 
 /// That of the larger branch: what the comparisons choose is known when it is applied.
-fn bytes_of_transaction(root: &Root, txn: &pb::TxnRequest) -> Result<u64, Error> {
-    let branch = |ops: &[pb::RequestOp]| -> Result<u64, Error> {
-        let mut bytes: u64 = 0;
+fn changed_by_transaction(
+    root: &Root,
+    txn: &pb::TxnRequest,
+    at_once: u64,
+) -> Result<Changed, Error> {
+    let branch = |ops: &[pb::RequestOp]| -> Result<Changed, Error> {
+        let mut changed = Changed::default();
         for op in ops {
-            bytes = bytes.saturating_add(match &op.request {
-                Some(Op::RequestDeleteRange(delete)) => bytes_of_range(root, delete)?,
-                Some(Op::RequestTxn(nested)) => bytes_of_transaction(root, nested)?,
-                Some(Op::RequestPut(put)) => BYTES_PER_KEY + put.value.len() as u64,
-                _ => 0,
-            });
+            let (keys, others) = match &op.request {
+                Some(Op::RequestDeleteRange(delete)) => (keys_of_range(root, delete)?, 0),
+                Some(Op::RequestTxn(nested)) => {
+                    let nested = changed_by_transaction(root, nested, at_once)?;
+                    (nested.keys, nested.others)
+                }
+                Some(Op::RequestPut(put)) => (0, BYTES_PER_KEY + put.value.len() as u64),
+                _ => (0, 0),
+            };
+            changed.keys = changed.keys.saturating_add(keys);
+            changed.others = changed.others.saturating_add(others);
         }
-        Ok(bytes)
+        Ok(changed)
     };
-    Ok(branch(&txn.success)?.max(branch(&txn.failure)?))
+    let (a, b) = (branch(&txn.success)?, branch(&txn.failure)?);
+    Ok(if a.bytes(at_once) < b.bytes(at_once) {
+        b
+    } else {
+        a
+    })
 }
 
 fn bytes_of_lease(root: &Root, id: i64, most: u64) -> Result<u64, Error> {

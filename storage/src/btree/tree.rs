@@ -55,7 +55,7 @@ impl Deref for Found<'_> {
 }
 
 impl Tree {
-    pub(super) fn empty(kind: TreeKind) -> Tree {
+    pub(crate) fn empty(kind: TreeKind) -> Tree {
         Tree {
             kind,
             root: None,

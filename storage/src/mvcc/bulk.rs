@@ -38,7 +38,7 @@ impl Store {
         assert!(self.root.applied.index < puts[0].applied.index && puts.windows(2).all(in_order));
         self.touch();
         let first = self.root.revision + 1;
-        let stamps = if self.is_direct() {
+        let stamps = if self.is_direct() || self.root.is_deleting() {
             self.put_each(puts, first)?
         } else {
             let found = found.filter(|found| self.is_usable(found, puts));

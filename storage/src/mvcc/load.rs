@@ -224,6 +224,7 @@ impl Store {
         // If its pages are sealed under another key, re-encryption begins again.
         self.walk = Walk::default();
         self.relocation = None;
+        self.merged = 0;
         self.publish();
         Ok(())
     }

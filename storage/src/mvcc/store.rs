@@ -82,6 +82,10 @@ pub struct Store {
     pub(super) unsized_from: Option<Vec<u8>>,
     unusable_meta: Option<String>,
     pub(super) entry_bytes_in_memory: u64,
+    /// Bytes of changed nodes in memory at which a deletion in steps writes leaves.
+    pub(super) deletion_spills_at: u64,
+    /// See [`Store::set_keys_deleted_at_once`].
+    pub(super) keys_deleted_at_once: u64,
     pub(super) delta_limits: DeltaLimits,
     /// Average length of the keys of the last changes, in [`KEY_BYTES_PARTS`]; 0 before the first.
     key_bytes: u64,
@@ -137,6 +141,7 @@ impl Store {
             keys: KeyTrees::new(base, deltas, meta.ring),
             revisions,
             side,
+            deletions: Vec::new(),
             pages: file.pages().clone(),
             path,
             revision: meta.revision,
@@ -164,6 +169,8 @@ impl Store {
             unsized_from: (!meta.sized).then(Vec::new),
             unusable_meta: opened.unusable_meta,
             entry_bytes_in_memory: ENTRY_BYTES_IN_MEMORY,
+            deletion_spills_at: 0,
+            keys_deleted_at_once: u64::MAX,
             delta_limits: DeltaLimits::default(),
             key_bytes: 0,
             unmerged: 0,
@@ -279,10 +286,10 @@ impl Store {
 
     /// The newest state as a job that makes it durable; run it on any thread. `None` if the last
     /// two checkpoints already hold it (after the second the log is not needed), if one is running,
-    /// or if the disk is too full. In the last case deletes and compactions continue, and may
-    /// shrink the state.
+    /// if a deletion is not written completely, or if the disk is too full. In the last case deletes
+    /// and compactions continue, and may shrink the state.
     pub fn begin_checkpoint(&mut self) -> Option<CheckpointJob> {
-        if self.unsaved == 0 || self.file.checkpoint_running() {
+        if self.unsaved == 0 || self.file.checkpoint_running() || self.root.is_deleting() {
             return None;
         }
         self.save_filter();

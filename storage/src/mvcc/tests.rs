@@ -1,4 +1,5 @@
 mod cuts;
+mod deletion;
 mod deltas;
 mod large_entry;
 mod older;

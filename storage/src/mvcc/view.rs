@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::chores::compact::Compaction;
+use super::deletion::RangeDeletion;
 use super::key::{self, REVISION_BYTES, Row, Stamp, VersionKey};
 use super::keys::{KeyCursor, KeyTrees};
 use super::{Applied, Bucket, Change, End, Item, KeyRange, Revision, Usage, Want};
@@ -12,7 +13,7 @@ use crate::btree::{Cursor, Pages, Tree, Weight};
 use crate::{Error, Result};
 
 /// Whether a walk's callback wants to continue.
-type Flow = ControlFlow<()>;
+pub(super) type Flow = ControlFlow<()>;
 
 /// The callback of a walk over the key tree: user key, revision, stamp.
 type EachVersion<'f> = dyn FnMut(&[u8], Revision, Stamp) -> Result<Flow> + 'f;
@@ -41,6 +42,8 @@ pub struct Root {
     pub(super) keys: KeyTrees,
     pub(super) revisions: Tree,
     pub(super) side: Tree,
+    /// In the order of their revisions. Empty but for seconds.
+    pub(super) deletions: Vec<RangeDeletion>,
     /// Reads clean pages, and keeps them from being reused while this root lives.
     pub(super) pages: Arc<Pages>,
     pub(super) path: Arc<Path>,
@@ -67,7 +70,8 @@ impl Root {
 
     /// Number of live keys at the newest revision; no descent.
     pub fn live_keys(&self) -> u64 {
-        self.keys.weight().count
+        let trees = self.keys.weight().count;
+        trees.wrapping_add(self.weight_of_deletions())
     }
 
     /// Approximate number of rows that the newest compaction made invisible but that still exist;
@@ -75,7 +79,8 @@ impl Root {
     pub fn superseded_rows(&self) -> u64 {
         let since = self.revision - self.compacted.max(0);
         let others = self.live_keys() + since.max(0) as u64;
-        self.revisions.len().saturating_sub(others)
+        let rows = self.revisions.len() + self.unwritten_deletes();
+        rows.saturating_sub(others)
     }
 
     pub fn applied(&self) -> Applied {
@@ -225,7 +230,8 @@ impl Root {
         let mut cursor = self.side.cursor(&self.pages);
         let mut more = cursor.seek(&first)?;
         while more && cursor.key().starts_with(&first) {
-            if f(&cursor.key()[1..], cursor.value()).is_break() {
+            let row = &cursor.key()[1..];
+            if !self.is_detached(bucket, row)? && f(row, cursor.value()).is_break() {
                 break;
             }
             more = cursor.next()?;
@@ -239,14 +245,59 @@ impl Root {
 
     /// Calls `f` with each version in the range that is live at `at`, in key order.
     pub(super) fn walk(&self, range: KeyRange<'_>, at: i64, f: &mut EachVersion<'_>) -> Result<()> {
-        let mut cursor = self.keys.cursor(&self.pages);
-        let mut user_key = Vec::new();
-        let mut dead = 0;
+        if self.deletions.is_empty() {
+            return self.walk_trees(range, at, f).map(drop);
+        }
+        for (piece, since) in self.pieces(range, at) {
+            let flow = match since {
+                Some(since) => self.walk_since(since, piece, at, f)?,
+                None => self.walk_trees(piece, at, f)?,
+            };
+            if flow.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The same, as the trees of keys have it.
+    pub(super) fn walk_trees(
+        &self,
+        range: KeyRange<'_>,
+        at: i64,
+        f: &mut EachVersion<'_>,
+    ) -> Result<Flow> {
         let dead_max = if self.keys.is_plain() {
             DEAD_MAX
         } else {
             DEAD_MAX_WITH_DELTAS
         };
+        let dead_max = (at >= self.revision).then_some(dead_max);
+        self.walk_with(self.keys.cursor(&self.pages), range, at, dead_max, f)
+    }
+
+    fn walk_since(
+        &self,
+        since: &Tree,
+        range: KeyRange<'_>,
+        at: i64,
+        f: &mut EachVersion<'_>,
+    ) -> Result<Flow> {
+        let cursor = KeyCursor::new(since.cursor(&self.pages), Vec::new());
+        self.walk_with(cursor, range, at, None, f)
+    }
+
+    /// `dead_max`: deleted keys in a row after which to ask the trees for the next live key.
+    fn walk_with(
+        &self,
+        mut cursor: KeyCursor<'_>,
+        range: KeyRange<'_>,
+        at: i64,
+        dead_max: Option<usize>,
+        f: &mut EachVersion<'_>,
+    ) -> Result<Flow> {
+        let mut user_key = Vec::new();
+        let mut dead = 0;
         let mut more = cursor.seek(&VersionKey::new(range.start, end_of(at)))?;
         while more {
             let (key, revision) = self.split(cursor.key())?;
@@ -263,19 +314,19 @@ impl Root {
             if !stamp.is_tombstone() {
                 dead = 0;
                 if f(&user_key, revision, stamp)?.is_break() {
-                    break;
+                    return Ok(ControlFlow::Break(()));
                 }
             } else {
                 dead += 1;
             }
-            more = if dead > dead_max && at >= self.revision {
+            more = if dead_max.is_some_and(|dead_max| dead > dead_max) {
                 dead = 0;
                 self.next_live(&mut cursor, &user_key)?
             } else {
                 self.skip_to(&mut cursor, &user_key, 0)?
             };
         }
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     }
 
     /// Moves past the versions of `key` that are newer than `at`, to its next version or to the
@@ -293,22 +344,27 @@ impl Root {
         cursor.seek(&VersionKey::new(key, end_of(at)))
     }
 
+    /// The weight of the range at the newest revision.
     fn weigh(&self, range: KeyRange<'_>) -> Result<Weight> {
-        let start = &VersionKey::newest_of(range.start);
-        let through = match range.end {
-            End::Single => self
-                .keys
-                .weight_before(&self.pages, &VersionKey::behind(range.start))?,
-            End::Before(end) if end <= range.start => return Ok(Weight::NONE),
-            End::Before(end) => self
-                .keys
-                .weight_before(&self.pages, &VersionKey::newest_of(end))?,
-            End::Unbounded => self.keys.weight(),
+        let of_trees = |range| {
+            let before = |key: &[u8]| self.keys.weight_before(&self.pages, key);
+            weigh_with(range, self.keys.weight(), &before)
         };
-        if range.start.is_empty() {
-            return Ok(through);
+        if self.deletions.is_empty() {
+            return of_trees(range);
         }
-        Ok(through - self.keys.weight_before(&self.pages, start)?)
+        let mut sum = Weight::NONE;
+        for (piece, since) in self.pieces(range, i64::MAX) {
+            let weight = match since {
+                Some(since) => {
+                    let before = |key: &[u8]| since.weight_before(&self.pages, key);
+                    weigh_with(piece, since.weight(), &before)
+                }
+                None => of_trees(piece),
+            };
+            sum = sum + weight?;
+        }
+        Ok(sum)
     }
 
     /// The count at `at`: the count `now`, minus the births since, plus the deaths since. `None` if
@@ -362,6 +418,7 @@ impl Root {
         through: i64,
         f: &mut dyn FnMut(Revision, Row<'_>) -> Result<Flow>,
     ) -> Result<()> {
+        let mut unwritten = self.unwritten(first, through);
         let mut cursor = self.revisions.cursor(&self.pages);
         let mut more = cursor.seek(&key::revision_key(first))?;
         while more {
@@ -372,12 +429,12 @@ impl Root {
                 break;
             }
             let row = self.row(cursor.value(), revision)?;
-            if f(revision, row)?.is_break() {
-                break;
+            if unwritten.before(revision, f)?.is_break() || f(revision, row)?.is_break() {
+                return Ok(());
             }
             more = cursor.next()?;
         }
-        Ok(())
+        unwritten.before(Revision::MAX, f).map(drop)
     }
 
     /// True if the newest compaction keeps this row, whose revision is not above the compaction's:
@@ -420,6 +477,25 @@ impl Root {
     pub(super) fn damaged(&self, what: impl Into<String>) -> Error {
         Error::corrupt(&self.path, 0, what)
     }
+}
+
+/// The weight of a range of keys of which all weigh `all`, and those before a place what `before`
+/// says.
+fn weigh_with(
+    range: KeyRange<'_>,
+    all: Weight,
+    before: &dyn Fn(&[u8]) -> Result<Weight>,
+) -> Result<Weight> {
+    let through = match range.end {
+        End::Single => before(&VersionKey::behind(range.start))?,
+        End::Before(end) if end <= range.start => return Ok(Weight::NONE),
+        End::Before(end) => before(&VersionKey::newest_of(end))?,
+        End::Unbounded => all,
+    };
+    if range.start.is_empty() {
+        return Ok(through);
+    }
+    Ok(through - before(&VersionKey::newest_of(range.start))?)
 }
 
 /// The last revision that a transaction at `main` can have.

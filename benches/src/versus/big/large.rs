@@ -1,5 +1,5 @@
-//! One request that deletes the whole store while other clients put: what they wait, and the memory
-//! that it takes.
+//! One request that deletes the whole store while other clients put, into what is deleted and beside
+//! it: what they wait, and the memory that it takes.
 
 #![expect(clippy::disallowed_methods, reason = "measures time")]
 
@@ -19,9 +19,12 @@ use crate::workload::key;
 /// Few enough that the machine has time for the deletion.
 const CLIENTS: usize = 10;
 const PUTS_PER_SECOND: u64 = 500;
+/// Half of the keys that they put are among the deleted ones.
+const PUT_KEYS: u64 = 1000;
 const SETTLE: Duration = Duration::from_secs(5);
 const UNDISTURBED: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(20);
+const SCRAPE: Duration = Duration::from_millis(500);
 
 pub(super) fn measure(subject: &mut Subject, plan: &Plan, figures: &mut Figures<'_>) -> Result<()> {
     let url = subject.url();
@@ -32,7 +35,7 @@ pub(super) fn measure(subject: &mut Subject, plan: &Plan, figures: &mut Figures<
         let shape = Shape {
             verb: Verb::Put,
             clients: CLIENTS,
-            keys: plan.keys..plan.keys + 1000,
+            keys: plan.keys - PUT_KEYS / 2..plan.keys + PUT_KEYS / 2,
             value_bytes: VALUE_BYTES,
             rate: Some(PUTS_PER_SECOND),
         };
@@ -57,16 +60,25 @@ pub(super) fn measure(subject: &mut Subject, plan: &Plan, figures: &mut Figures<
         if let Err(error) = answered {
             eprintln!("the deletion: {error}");
         }
-        while count(&client, plan.keys).await? > 0 {
+        while count(&client, plan.keys).await? > PUT_KEYS as i64 {
             tokio::time::sleep(POLL).await;
             anonymous = anonymous.max(subject.usage()?.anonymous_bytes);
         }
         let took = began.elapsed();
-        // What waited behind it counts, too.
-        tokio::time::sleep(SETTLE).await;
+        // What waited behind it counts, too, and what was left to do.
+        let (mut last, mut since, mut written) = (0, Instant::now(), began.elapsed());
+        while since.elapsed() < SETTLE {
+            tokio::time::sleep(SCRAPE).await;
+            anonymous = anonymous.max(subject.usage()?.anonymous_bytes);
+            let steps = subject.steps_of_deletions().await?;
+            if steps > last {
+                (last, since, written) = (steps, Instant::now(), began.elapsed());
+            }
+        }
         let (mut taken, _) = load.take().await?;
         figures.number("large: keys deleted by one request", plan.keys as f64, 0);
         figures.number("large: took s", took.as_secs_f64(), 1);
+        figures.number("large: written after s", written.as_secs_f64(), 1);
         figures.number("large: most anonymous MiB", anonymous as f64 / MIB, 0);
         figures.number("large: put p99 ms meanwhile", taken.ms(0.99), 0);
         figures.number("large: longest put ms meanwhile", taken.ms(1.0), 0);

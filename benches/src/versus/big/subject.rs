@@ -99,15 +99,25 @@ impl Subject {
     /// Number of checkpoints made; for etcd, of commits of its database.
     pub(super) async fn checkpoints(&self) -> Result<u64> {
         const NAME: &str = "etcd_disk_backend_commit_duration_seconds_count ";
+        let number = self.metric(NAME).await?;
+        number.ok_or_else(|| format!("no {NAME}in /metrics").into())
+    }
+
+    /// Number of steps in which tombstones of large deletions were written; 0 for etcd, which writes
+    /// all of them at once.
+    pub(super) async fn steps_of_deletions(&self) -> Result<u64> {
+        const NAME: &str = "stele_chore_pieces_total{chore=\"deletion\"} ";
+        Ok(self.metric(NAME).await?.unwrap_or(0))
+    }
+
+    async fn metric(&self, name: &str) -> Result<Option<u64>> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.server.client_port())).await?;
         let head = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
         stream.write_all(head.as_bytes()).await?;
         let mut text = String::new();
         stream.read_to_string(&mut text).await?;
-        let number = text.lines().find_map(|line| line.strip_prefix(NAME));
-        number
-            .and_then(|number| number.trim().parse().ok())
-            .ok_or_else(|| format!("no {NAME}in /metrics").into())
+        let number = text.lines().find_map(|line| line.strip_prefix(name));
+        Ok(number.and_then(|number| number.trim().parse().ok()))
     }
 
     pub(super) fn check_alive(&mut self) -> Result<()> {

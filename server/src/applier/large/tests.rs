@@ -78,6 +78,13 @@ fn delete(key: &[u8], end: &[u8]) -> pb::DeleteRangeRequest {
     }
 }
 
+fn compact(revision: i64) -> Request {
+    Request::Compaction(pb::CompactionRequest {
+        revision,
+        ..Default::default()
+    })
+}
+
 fn revoke() -> Request {
     Request::LeaseRevoke(pb::LeaseRevokeRequest { id: LEASE })
 }
@@ -86,7 +93,8 @@ fn revoke() -> Request {
 fn what_an_entry_changes_is_known_before_it_is_applied() {
     let applier = applier(BackgroundLimits::default());
     let root = applier.state.store.root();
-    let bytes = |request: &Request| bytes_changed_by(root, &mut entry(2, request), u64::MAX);
+    let most = u64::MAX;
+    let bytes = |request: &Request| bytes_changed_by(root, &mut entry(2, request), most, most);
     let all = delete(b"key/", b"key0");
     let op = |delete: &pb::DeleteRangeRequest| pb::RequestOp {
         request: Some(Op::RequestDeleteRange(delete.clone())),
@@ -120,8 +128,11 @@ fn what_an_entry_changes_is_known_before_it_is_applied() {
     assert_eq!(bytes(&txn).unwrap(), whole + whole / 10);
     let attached = KEYS / 2 * BYTES_PER_KEY;
     assert_eq!(bytes(&revoke()).unwrap(), attached);
-    let some = bytes_changed_by(root, &mut entry(2, &revoke()), 10_000).unwrap();
+    let some = bytes_changed_by(root, &mut entry(2, &revoke()), 10_000, most).unwrap();
     assert!((10_000..20_000).contains(&some), "counted on: {some}");
+    let in_steps = bytes_changed_by(root, &mut entry(2, &txn), most, 7).unwrap();
+    let larger = BYTES_PER_KEY_IN_RANGE + 2 * (BYTES_PER_KEY + 1000);
+    assert_eq!(in_steps, larger);
 }
 
 #[test]
@@ -175,4 +186,42 @@ fn what_was_applied_before_a_large_entry_is_answered_before_it_begins() {
         stats.dirty_bytes < 2 * pace.entry_bytes_in_memory,
         "{stats:?}"
     );
+}
+
+#[test]
+fn entries_behind_a_large_deletion_are_applied_before_its_tombstones_are_written() {
+    let pace = BackgroundLimits {
+        keys_deleted_at_once: 100,
+        delete_step_keys: 300,
+        log_bytes_to_checkpoint: 1,
+        ..BackgroundLimits::default()
+    };
+    let mut applier = applier(pace);
+    let reader = applier.state.store.reader();
+    let revision = applier.state.store.root().revision();
+    let all = Request::DeleteRange(delete(b"", b"\0"));
+    let entries = vec![entry(2, &all), entry(3, &put()), entry(4, &put())];
+    let effects = turn(&mut applier, Some(ApplyEvent::Committed(entries)));
+    assert_eq!(effects.applied, Some(4));
+    let view = reader.view();
+    assert_eq!(view.revision(), revision + 3);
+    assert_eq!(view.live_keys(), 1);
+    assert_eq!(view.unwritten_deletes(), KEYS - 300);
+    assert!(effects.checkpoint.is_none(), "half of an entry");
+    assert_eq!(applier.wake_at(Now::ZERO), Some(Now::ZERO));
+
+    // Nor does a compaction of the deletion wait; the rows are removed afterwards.
+    let entries = vec![entry(5, &compact(revision + 2)), entry(6, &put())];
+    let effects = turn(&mut applier, Some(ApplyEvent::Committed(entries)));
+    assert_eq!(effects.applied, Some(6));
+    assert_eq!(reader.view().live_keys(), 1);
+    assert!(reader.view().is_deleting());
+    let effects = turn(&mut applier, Some(ApplyEvent::Stop));
+    assert!(
+        !effects.stopped,
+        "the next start would have to write the rest"
+    );
+    let effects = turn(&mut applier, None);
+    assert_eq!(reader.view().unwritten_deletes(), 0);
+    assert!(effects.checkpoint.is_some());
 }

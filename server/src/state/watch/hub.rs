@@ -137,7 +137,9 @@ impl Hub {
     /// and returns false. An error means that the store cannot be read: the process must stop.
     pub fn advance_if_brief(&mut self, revision: i64) -> Result<bool> {
         let revisions = usize::try_from(revision - self.last).unwrap_or(0);
-        if revisions.saturating_mul(self.live) > BRIEF_HITS {
+        // One revision may have deleted all keys of the store.
+        let is_large = self.live > 0 && self.reader.view().is_deleting();
+        if is_large || revisions.saturating_mul(self.live) > BRIEF_HITS {
             return Ok(false);
         }
         self.advance()?;

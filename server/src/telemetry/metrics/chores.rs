@@ -9,6 +9,8 @@ use super::value::Counter;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chore {
     Checkpoint,
+    /// The tombstones of deletions of large ranges.
+    Deletion,
     /// Hashes of the data, when it is compacted.
     Hash,
     /// The removal of the log's files.
@@ -22,8 +24,9 @@ pub enum Chore {
 }
 
 impl Chore {
-    const ALL: [Chore; 6] = [
+    const ALL: [Chore; 7] = [
         Chore::Checkpoint,
+        Chore::Deletion,
         Chore::Hash,
         Chore::LogFiles,
         Chore::Removal,
@@ -34,6 +37,7 @@ impl Chore {
     fn label(self) -> &'static str {
         match self {
             Chore::Checkpoint => "checkpoint",
+            Chore::Deletion => "deletion",
             Chore::Hash => "hash",
             Chore::LogFiles => "log-files",
             Chore::Removal => "removal",

@@ -80,7 +80,7 @@ impl Store {
     pub(crate) fn remove_superseded(&mut self, budget: usize) -> Result<CompactProgress> {
         let mut left = budget.max(1);
         let mut removed = 0;
-        while left > 0 && !self.root.compaction.done {
+        while left > 0 && !self.root.compaction.done && !self.root.is_deleting() {
             let begin = Batch::Gathering(Gathering {
                 from: Some(self.root.compaction.next),
                 bound: self.root.compacted,

@@ -20,7 +20,7 @@ pub(in crate::mvcc) struct KeyCursor<'a> {
 }
 
 impl<'a> KeyCursor<'a> {
-    pub(super) fn new(base: Cursor<'a>, deltas: Vec<Cursor<'a>>) -> KeyCursor<'a> {
+    pub(in crate::mvcc) fn new(base: Cursor<'a>, deltas: Vec<Cursor<'a>>) -> KeyCursor<'a> {
         KeyCursor {
             base,
             deltas,

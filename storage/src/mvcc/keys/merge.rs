@@ -45,7 +45,7 @@ impl Store {
         let (old, below) = match &head {
             Some((_, delta)) => ((!delta.is_removed).then_some(delta.stamp), delta.below),
             None => {
-                let old = self.root.head(key)?.map(|(_, stamp)| stamp);
+                let old = self.root.trees_head(key)?.map(|(_, stamp)| stamp);
                 (old, old.map_or(Weight::NONE, |stamp| stamp.weight(key)))
             }
         };

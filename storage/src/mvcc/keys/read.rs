@@ -1,13 +1,14 @@
 //! Reads of single keys in all trees.
 
 use std::cmp::Ordering;
+use std::path::Path;
 
 use super::super::key::{self, Stamp, VersionKey};
 use super::super::view::end_of;
 use super::super::{Revision, Root};
 use super::{BASE_KIND, KeyCursor, KeyHash};
-use crate::Result;
-use crate::btree::Tree;
+use crate::btree::{Pages, Tree};
+use crate::{Error, Result};
 
 /// An entry of a tree of keys.
 #[derive(Clone, Copy)]
@@ -47,6 +48,28 @@ impl Root {
     }
 
     fn version_through(&self, key: &[u8], through: Revision) -> Result<Option<(Revision, Stamp)>> {
+        if !self.deletions.is_empty()
+            && let Some(deletion) = self.deletion_of(key, through)
+        {
+            let from = VersionKey::new(key, through);
+            return match self.first_in(deletion.since(), key, &from)? {
+                Some(version) => Ok(Some((version.revision, version.stamp))),
+                None => self.deleted_by(deletion, key),
+            };
+        }
+        self.trees_version_through(key, through)
+    }
+
+    /// The newest version of `key` that the trees of keys have.
+    pub(in crate::mvcc) fn trees_head(&self, key: &[u8]) -> Result<Option<(Revision, Stamp)>> {
+        self.trees_version_through(key, end_of(i64::MAX))
+    }
+
+    fn trees_version_through(
+        &self,
+        key: &[u8],
+        through: Revision,
+    ) -> Result<Option<(Revision, Stamp)>> {
         let from = VersionKey::new(key, through);
         if self.keys.is_plain() {
             let version = self.first_in(&self.keys.base, key, &from)?;
@@ -63,16 +86,12 @@ impl Root {
 
     /// The newest version of `key` in the base.
     pub(in crate::mvcc) fn base_head(&self, key: &[u8]) -> Result<Option<(Revision, Stamp)>> {
-        let version = self.first_in(&self.keys.base, key, &VersionKey::newest_of(key))?;
-        Ok(version.map(|version| (version.revision, version.stamp)))
+        newest_in(&self.keys.base, &self.pages, &self.path, key)
     }
 
     /// The first entry of `key` in one of the trees of keys, from `from` on.
     fn first_in(&self, tree: &Tree, key: &[u8], from: &[u8]) -> Result<Option<Version>> {
-        let first = tree.first_from(&self.pages, from, |found, value| {
-            self.version(key, found, value)
-        })?;
-        first.unwrap_or(Ok(None))
+        first_in(tree, &self.pages, &self.path, key, from)
     }
 
     /// An entry of one of the trees of keys, if it is one of `key`.
@@ -82,15 +101,7 @@ impl Root {
         found: &[u8],
         value: &[u8],
     ) -> Result<Option<Version>> {
-        let (found, revision) = self.split(found)?;
-        if found != key {
-            return Ok(None);
-        }
-        Ok(Some(Version {
-            revision,
-            stamp: self.stamp(value, revision)?,
-            is_removed: key::is_removed(value),
-        }))
+        version(&self.path, key, found, value)
     }
 
     /// Moves to the next live key after `key`, no matter how many dead ones are between; with
@@ -137,20 +148,61 @@ impl Root {
             };
             // Counts are right only between keys.
             let (user_key, _) = self.split(&bound)?;
-            let mut bound = VersionKey::newest_of(user_key);
-            if !is_less(&low, &bound) {
-                bound = VersionKey::behind(user_key);
+            let mut place = VersionKey::newest_of(user_key);
+            if !is_less(&low, &place) {
+                place = VersionKey::behind(user_key);
             }
-            if high.as_deref().is_some_and(|high| !is_less(&bound, high)) {
+            if high.as_deref().is_some_and(|high| !is_less(&place, high)) {
                 return Ok(low);
             }
-            if self.keys.weight_before(&self.pages, &bound)?.count > before {
-                high = Some(bound.to_vec());
+            if self.keys.weight_before(&self.pages, &place)?.count > before {
+                // A bound may be less than all versions of its key: below the place it would be
+                // found again.
+                let is_lower = is_less(&bound, &place);
+                high = Some(if is_lower { bound } else { place.to_vec() });
             } else {
-                low = bound.to_vec();
+                low = place.to_vec();
             }
         }
     }
+}
+
+/// The newest version of `key` in one tree.
+pub(in crate::mvcc) fn newest_in(
+    tree: &Tree,
+    pages: &Pages,
+    path: &Path,
+    key: &[u8],
+) -> Result<Option<(Revision, Stamp)>> {
+    let version = first_in(tree, pages, path, key, &VersionKey::newest_of(key))?;
+    Ok(version.map(|version| (version.revision, version.stamp)))
+}
+
+fn first_in(
+    tree: &Tree,
+    pages: &Pages,
+    path: &Path,
+    key: &[u8],
+    from: &[u8],
+) -> Result<Option<Version>> {
+    let first = tree.first_from(pages, from, |found, value| version(path, key, found, value))?;
+    first.unwrap_or(Ok(None))
+}
+
+fn version(path: &Path, key: &[u8], found: &[u8], value: &[u8]) -> Result<Option<Version>> {
+    let damaged = |what: String| Error::corrupt(path, 0, what);
+    let (found, revision) = key::split_version_key(found)
+        .ok_or_else(|| damaged("a key of the key tree is too short".to_owned()))?;
+    if found != key {
+        return Ok(None);
+    }
+    let stamp = key::stamp(value, revision);
+    let what = || damaged(format!("revision {revision:?} in the key tree"));
+    Ok(Some(Version {
+        revision,
+        stamp: stamp.ok_or_else(what)?,
+        is_removed: key::is_removed(value),
+    }))
 }
 
 /// The newest version of a key that is not removed, of the first entries of the key in each tree:

@@ -39,6 +39,9 @@ const DELTA_LIMITS: DeltaLimits = DeltaLimits {
     merge_entries: 5,
 };
 
+/// Keys that an entry deletes at once, by program.
+const KEYS_DELETED_AT_ONCE: [u64; 4] = [0, 3, 20, u64::MAX];
+
 /// Most old views held, each with the model of its time.
 const VIEWS_MAX: usize = 3;
 
@@ -130,6 +133,7 @@ pub(crate) struct Runner {
     done: Option<(u64, CheckpointDone)>,
     views: Vec<(View, Model)>,
     limits: DeltaLimits,
+    keys_deleted_at_once: u64,
     /// Compare at each step. The power-cut test compares only at its end.
     compare: bool,
 }
@@ -141,6 +145,7 @@ pub(crate) fn agree(data: &[u8]) {
     if data.first().is_some_and(|byte| byte % 4 == 0) {
         runner.limits = DeltaLimits::default();
     }
+    runner.delete_as_said(data);
     runner.run(&mut Input(data)).expect("a disk without faults");
     runner.finish();
 }
@@ -164,6 +169,7 @@ pub(crate) fn survive(data: &[u8]) {
     let vfs = disk(u64::from(survival), program);
     vfs.fail_after(call);
     let mut runner = Runner::new(vfs.clone(), false);
+    runner.delete_as_said(program);
     // It ends with the error of the failing call, or before that call.
     let _ = runner.run(&mut Input(program));
     let cut = vfs.power_cut(u64::from(survival));
@@ -214,14 +220,25 @@ impl Runner {
             done: None,
             views: Vec::new(),
             limits: DELTA_LIMITS,
+            keys_deleted_at_once: KEYS_DELETED_AT_ONCE[1],
             compare,
         }
     }
 
-    pub(crate) fn run(&mut self, input: &mut Input<'_>) -> Result<()> {
+    fn delete_as_said(&mut self, program: &[u8]) {
+        let byte = usize::from(program.first().copied().unwrap_or_default());
+        self.keys_deleted_at_once = KEYS_DELETED_AT_ONCE[byte / 4 % KEYS_DELETED_AT_ONCE.len()];
+    }
+
+    fn open(&self) -> Result<Store> {
         let mut store = open(&self.vfs)?;
         store.delta_limits = self.limits;
-        self.store = Some(store);
+        store.set_keys_deleted_at_once(self.keys_deleted_at_once);
+        Ok(store)
+    }
+
+    pub(crate) fn run(&mut self, input: &mut Input<'_>) -> Result<()> {
+        self.store = Some(self.open()?);
         while !input.0.is_empty() {
             self.step(input)?;
         }
@@ -237,6 +254,7 @@ impl Runner {
         for (view, model) in &self.views {
             compare(view, model, model.revision(), &mut Input(&[]));
         }
+        self.store().delete_step(usize::MAX).expect("no faults");
         self.checkpoint_to_its_end().expect("a disk without faults");
         while !self.store().compact_step(64).expect("no faults").done {}
         self.store().check().expect("no page is lost or used twice");
@@ -267,6 +285,7 @@ impl Runner {
             12..14 => {
                 let budget = input.below(12);
                 self.store().compact_step(budget)?;
+                self.store().delete_step(budget)?;
             }
             14..18 => self.begin_checkpoint(),
             18..22 => self.run_checkpoint()?,
@@ -475,8 +494,7 @@ impl Runner {
         let waiting = self.job.take().map(|(index, _)| index);
         (self.done, self.store) = (None, None);
         self.views.clear();
-        let mut store = open(&self.vfs)?;
-        store.delta_limits = self.limits;
+        let store = self.open()?;
         let index = store.root().applied().index;
         if index != self.durable[1] {
             assert_eq!(Some(index), waiting);

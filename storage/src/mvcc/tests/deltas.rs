@@ -258,6 +258,34 @@ fn a_range_finds_the_few_live_keys_among_many_that_were_deleted() {
     }
 }
 
+#[test]
+fn a_range_does_not_walk_over_a_deleted_beginning() {
+    let mut fixture = Fixture::new();
+    let key = |i: u32| format!("k{i:05}").into_bytes();
+    for i in 0..30_000 {
+        fixture.write().put(&key(i), b"", 0).unwrap();
+        if i % 5000 == 0 {
+            fixture.checkpoint();
+        }
+    }
+    for deleted in [10_000, 20_000] {
+        let (start, end) = (key(deleted - 10_000), key(deleted));
+        let range = KeyRange::from_wire(&start, &end);
+        assert_eq!(fixture.write().delete_range(range).unwrap(), 10_000);
+        let root = fixture.store.root();
+        let near = root.near_live(&[0; 12], 0).unwrap();
+        let mut cursor = root.keys.cursor(&root.pages);
+        let mut more = cursor.seek(&near).unwrap();
+        let mut steps = 0;
+        while more && !cursor.key().starts_with(&key(deleted)) {
+            steps += 1;
+            more = cursor.next().unwrap();
+        }
+        assert!(more, "behind the live key");
+        assert!(steps < 1000, "{steps} to the first after {deleted}");
+    }
+}
+
 /// Puts every seventh key, from `from` on, with checkpoints in between.
 fn put_each_seventh(fixture: &mut Fixture, from: u32) {
     for i in (from..2000).step_by(7) {

@@ -1,0 +1,420 @@
+//! A deletion of many keys that takes effect at once and is written in steps.
+//!
+//! One request may delete every key of the store. The tombstones of ten million keys take ten
+//! seconds, and all entries of the log behind that one would wait. So an entry that deletes many keys
+//! of a range only notes the deletion in the root, and [`Store::delete_step`] writes the tombstones
+//! afterwards, in key order, between other entries.
+//!
+//! A [`RangeDeletion`] is what is left to do: a part of the range, and what was written to keys of
+//! that part *since*. The trees of keys still say that the part's keys are live. Nobody is told:
+//!
+//! - At the revision of the deletion and above, reads of keys in the part look into `since` alone, and
+//!   counts take its weight in place of the part's. Below that revision they look into the trees.
+//! - A live key of the part gets the next tombstone: their revisions follow from the order of keys,
+//!   because nothing changes the trees within the part. So a reader of history that comes to rows
+//!   that are not written yet makes them from the trees ([`Root::rows_from`]).
+//! - Keys attached to leases are told by `since`, too ([`Root::side_scan`]).
+//!
+//! A step writes the tombstones of the first keys of the part, moves what `since` has of them behind
+//! these, and takes these keys out of the part. Views hold the root of before.
+//!
+//! Nothing of this is durable: no checkpoint begins until the last tombstone is written. After a
+//! crash the log has the entry. The replay writes all tombstones before it goes on, as every entry
+//! that deletes few keys does.
+
+use std::ops::ControlFlow;
+
+use super::key::{self, HEAD, Row, Stamp, TOMBSTONE, VersionKey};
+use super::keys::BASE_KIND;
+use super::view::{Flow, end_of};
+use super::write::{Chunk, lease_of, push_into};
+use super::{Bucket, End, KeyRange, Revision, Root, Store};
+use crate::Result;
+use crate::btree::{Tree, Weight};
+
+/// Keys whose tombstones are written without another look at the memory in use.
+const KEYS_PER_STEP: usize = 512;
+
+/// The part of a deletion that is not written yet.
+///
+/// Invariants: the trees have `left` live keys in the part, and no change of the part's keys that is
+/// newer than the deletion. The parts of different deletions do not overlap.
+#[derive(Clone, Debug)]
+pub(super) struct RangeDeletion {
+    /// The first key of the part.
+    start: Vec<u8>,
+    /// The first key behind it; `None`: there is no end.
+    end: Option<Vec<u8>>,
+    /// Of the next tombstone.
+    next: Revision,
+    /// Tombstones left to write.
+    left: u64,
+    /// Versions newer than the deletion, as in the base.
+    since: Tree,
+}
+
+/// Versions of one or more keys in [`RangeDeletion::since`].
+type Versions = Vec<(Vec<u8>, Revision, Stamp)>;
+
+impl RangeDeletion {
+    pub(super) fn new(range: KeyRange<'_>, first: Revision, keys: u64) -> RangeDeletion {
+        RangeDeletion {
+            start: range.start.to_vec(),
+            end: match range.end {
+                End::Single => unreachable!("a single key is deleted at once"),
+                End::Before(end) => Some(end.to_vec()),
+                End::Unbounded => None,
+            },
+            next: first,
+            left: keys,
+            since: Tree::empty(BASE_KIND),
+        }
+    }
+
+    /// The part.
+    fn range(&self) -> KeyRange<'_> {
+        KeyRange {
+            start: &self.start,
+            end: self.end.as_deref().map_or(End::Unbounded, End::Before),
+        }
+    }
+
+    /// What was written to the part's keys since.
+    pub(super) fn since(&self) -> &Tree {
+        &self.since
+    }
+
+    /// The main revision of the deletion.
+    fn main(&self) -> i64 {
+        self.next.main
+    }
+
+    /// Of the last tombstone.
+    fn last(&self) -> Revision {
+        Revision {
+            sub: self.next.sub + self.left as i64 - 1,
+            ..self.next
+        }
+    }
+}
+
+impl Root {
+    /// True if a deletion is not written completely.
+    pub fn is_deleting(&self) -> bool {
+        !self.deletions.is_empty()
+    }
+
+    /// Number of tombstones not written yet.
+    pub fn unwritten_deletes(&self) -> u64 {
+        self.deletions.iter().map(|deletion| deletion.left).sum()
+    }
+
+    /// The deletion that has taken `key`, if its revision is not above `through`.
+    pub(super) fn deletion_of(&self, key: &[u8], through: Revision) -> Option<&RangeDeletion> {
+        let of_key = |deletion: &&RangeDeletion| deletion.range().contains(key);
+        let deletion = self.deletions.iter().find(of_key)?;
+        (deletion.last() <= through).then_some(deletion)
+    }
+
+    /// The newest version of a key that a deletion has taken, and that did not change since.
+    pub(super) fn deleted_by(
+        &self,
+        deletion: &RangeDeletion,
+        key: &[u8],
+    ) -> Result<Option<(Revision, Stamp)>> {
+        let newest = self.trees_head(key)?;
+        if newest.is_none_or(|(_, stamp)| stamp.is_tombstone()) {
+            return Ok(newest);
+        }
+        let live_before = |key: &[u8]| {
+            let place = VersionKey::newest_of(key);
+            self.keys.weight_before(&self.pages, &place)
+        };
+        let before = live_before(key)? - live_before(&deletion.start)?;
+        let revision = Revision {
+            sub: deletion.next.sub + before.count as i64,
+            ..deletion.next
+        };
+        Ok(Some((revision, TOMB)))
+    }
+
+    /// The range in pieces, in key order. Those with a tree have their versions at `at` there; the
+    /// others have them in the trees of keys.
+    pub(super) fn pieces<'a>(
+        &'a self,
+        range: KeyRange<'a>,
+        at: i64,
+    ) -> Vec<(KeyRange<'a>, Option<&'a Tree>)> {
+        if range.end == End::Single {
+            let deletion = self.deletion_of(range.start, end_of(at));
+            return vec![(range, deletion.map(RangeDeletion::since))];
+        }
+        let mut parts: Vec<&RangeDeletion> = self.deletions.iter().collect();
+        parts.retain(|deletion| deletion.main() <= at);
+        parts.sort_by(|a, b| a.start.cmp(&b.start));
+        let mut pieces = Vec::with_capacity(2 * parts.len() + 1);
+        let mut rest = Some(range);
+        for deletion in parts {
+            let Some(range) = rest else { break };
+            let part = deletion.range();
+            let (before, others) = cut(range, part.start);
+            let (within, behind) = match part.end {
+                End::Before(end) => others.map_or((None, None), |others| cut(others, end)),
+                _ => (others, None),
+            };
+            pieces.extend(before.map(|piece| (piece, None)));
+            pieces.extend(within.map(|piece| (piece, Some(&deletion.since))));
+            rest = behind;
+        }
+        pieces.extend(rest.map(|piece| (piece, None)));
+        pieces
+    }
+
+    /// What deletions change in the weight of all live keys.
+    pub(super) fn weight_of_deletions(&self) -> u64 {
+        let since = self
+            .deletions
+            .iter()
+            .map(|deletion| deletion.since.weight());
+        let Weight { count, .. } = since.sum();
+        count.wrapping_sub(self.unwritten_deletes())
+    }
+
+    /// The tombstones not written yet, of the main revisions up to `through` and of revisions from
+    /// `first` on, as readers of history take them up.
+    pub(super) fn unwritten(&self, first: Revision, through: i64) -> Unwritten<'_> {
+        let deletions = self.deletions.iter();
+        let mut deletions: Vec<&RangeDeletion> = deletions
+            .filter(|deletion| deletion.last() >= first && deletion.main() <= through)
+            .collect();
+        // The last one comes first.
+        deletions.reverse();
+        Unwritten {
+            root: self,
+            first,
+            deletions,
+        }
+    }
+
+    /// True if a row of a lease's key tells of a version that a deletion has taken.
+    pub(super) fn is_detached(&self, bucket: Bucket, row: &[u8]) -> Result<bool> {
+        if self.deletions.is_empty() || bucket != Bucket::LeaseKeys {
+            return Ok(false);
+        }
+        let Some((lease, key)) = row.split_first_chunk() else {
+            return Err(self.damaged("a row of a lease's key is too short"));
+        };
+        if self.deletion_of(key, Revision::MAX).is_none() {
+            return Ok(false);
+        }
+        let newest = self.head(key)?.map(|(_, stamp)| stamp);
+        Ok(lease_of(newest) != i64::from_be_bytes(*lease))
+    }
+}
+
+/// See [`Root::unwritten`].
+pub(super) struct Unwritten<'a> {
+    root: &'a Root,
+    first: Revision,
+    deletions: Vec<&'a RangeDeletion>,
+}
+
+impl Unwritten<'_> {
+    /// Hands over all that come before `revision`.
+    pub(super) fn before(
+        &mut self,
+        revision: Revision,
+        f: &mut dyn FnMut(Revision, Row<'_>) -> Result<Flow>,
+    ) -> Result<Flow> {
+        while let Some(deletion) = self.deletions.pop_if(|deletion| deletion.next < revision) {
+            let live = i64::MAX;
+            let mut revision = deletion.next;
+            let mut tell = |key: &[u8], _: Revision, _: Stamp| {
+                let at = revision;
+                revision.sub += 1;
+                if at < self.first {
+                    return Ok(ControlFlow::Continue(()));
+                }
+                let (stamp, value) = (TOMB, &[][..]);
+                f(at, Row { stamp, key, value })
+            };
+            let flow = self.root.walk_trees(deletion.range(), live, &mut tell)?;
+            if flow.is_break() {
+                return Ok(flow);
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+/// The stamp of a tombstone that is the newest version of its key.
+pub(super) const TOMB: Stamp = Stamp {
+    flags: HEAD | TOMBSTONE,
+    size: None,
+    create_revision: 0,
+    version: 0,
+    lease: 0,
+};
+
+impl Store {
+    /// Deletions of ranges with more keys take effect at once, but are written in steps by
+    /// [`Store::delete_step`]. Without the call, all deletions are written at once.
+    pub fn set_keys_deleted_at_once(&mut self, keys: u64) {
+        self.keys_deleted_at_once = keys;
+    }
+
+    /// Writes the tombstones of about `keys` keys. Until none is left, no checkpoint begins. Call it
+    /// while no checkpoint runs: then what it changed does not stay in memory.
+    pub fn delete_step(&mut self, keys: usize) -> Result<()> {
+        let mut left = keys.max(1);
+        while left > 0 && self.root.is_deleting() {
+            self.touch();
+            let did = self.delete_some(left.min(KEYS_PER_STEP))?;
+            left = left.saturating_sub(did.max(1));
+            if self.file.unsaved_bytes() >= self.deletion_spills_at {
+                // Entries wait for the step that writes: it writes less at a time than they do.
+                self.deletion_spills_at = self.spill_for(self.entry_bytes_in_memory / 4)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes all changed leaves. Returns the bytes in memory at which to write again, after `bytes`
+    /// of further changes.
+    pub(super) fn spill_for(&mut self, bytes: u64) -> Result<u64> {
+        self.spill_all()?;
+        self.reserve(false)?;
+        Ok(self.file.unsaved_bytes() + bytes)
+    }
+
+    /// Takes up to about `keys` keys out of the oldest deletion; returns how many versions it wrote.
+    fn delete_some(&mut self, keys: usize) -> Result<usize> {
+        let deletion = &self.root.deletions[0];
+        let part = deletion.range();
+        let mut live = Chunk::of_trees(&self.root, part, keys)?;
+        let live_end = live.last().filter(|_| live.len() == keys);
+        let (versions, versions_end) =
+            self.root
+                .first_of(&deletion.since, part.start, live_end, keys)?;
+        let through = versions_end.or(live_end.map(<[u8]>::to_vec));
+        live.retain_first(|key| through.as_deref().is_none_or(|through| key <= through));
+        let wrote = live.len() + versions.len();
+        for (key, lease) in live.iter() {
+            let revision = self.root.deletions[0].next;
+            let attached = match lease {
+                0 => 0,
+                _ => lease_of(self.root.head(key)?.map(|(_, stamp)| stamp)),
+            };
+            self.push_trees(key, revision, |_| TOMB)?;
+            self.push_row(key, b"", revision, TOMB)?;
+            if attached != lease {
+                self.move_lease(key, lease, 0)?;
+            }
+            let deletion = &mut self.root.deletions[0];
+            deletion.next.sub += 1;
+            deletion.left -= 1;
+        }
+        for of_one in versions.chunk_by(|a, b| user_key(&a.0) == user_key(&b.0)) {
+            // Their newest one comes first.
+            for (version_key, revision, stamp) in of_one.iter().rev() {
+                let flags = stamp.flags | HEAD;
+                let stamp = Stamp { flags, ..*stamp };
+                self.push_trees(user_key(version_key), *revision, |_| stamp)?;
+                let since = &mut self.root.deletions[0].since;
+                since.remove(self.file.writer(), version_key)?;
+            }
+        }
+        match through {
+            Some(mut through) => {
+                // The least key above the last one.
+                through.push(0);
+                self.root.deletions[0].start = through;
+            }
+            None => {
+                let done = self.root.deletions.remove(0);
+                assert!(done.left == 0 && done.since.len() == 0);
+                // The next deletion begins by writing what is in memory then.
+                self.deletion_spills_at = 0;
+            }
+        }
+        Ok(wrote)
+    }
+
+    /// Puts a version of a key in the part of a deletion into what came since.
+    pub(super) fn push_since(
+        &mut self,
+        place: usize,
+        key: &[u8],
+        revision: Revision,
+        make: impl FnOnce(Option<Stamp>) -> Stamp,
+    ) -> Result<Stamp> {
+        let Root {
+            deletions,
+            pages,
+            path,
+            ..
+        } = &mut self.root;
+        let since = &mut deletions[place].since;
+        push_into(since, pages, path, self.file.writer(), key, revision, make)
+    }
+
+    /// The place of the deletion that `key` is in the part of.
+    pub(super) fn deletion_with(&self, key: &[u8]) -> Option<usize> {
+        let mut deletions = self.root.deletions.iter();
+        deletions.position(|deletion| deletion.range().contains(key))
+    }
+}
+
+impl Root {
+    /// The first versions in a tree, of all keys from `start` through `end` (`None`: there is no
+    /// end). If there are more than about `most`, of fewer keys: then also returns the last of these.
+    fn first_of(
+        &self,
+        tree: &Tree,
+        start: &[u8],
+        end: Option<&[u8]>,
+        most: usize,
+    ) -> Result<(Versions, Option<Vec<u8>>)> {
+        let mut found: Versions = Vec::new();
+        let mut cursor = tree.cursor(&self.pages);
+        let mut more = cursor.seek(&VersionKey::newest_of(start))?;
+        while more {
+            let (key, revision) = self.split(cursor.key())?;
+            if end.is_some_and(|end| end < key) {
+                break;
+            }
+            let last = found.last().map(|(last, _, _)| user_key(last));
+            if found.len() >= most && last != Some(key) {
+                let last = last.map(<[u8]>::to_vec);
+                return Ok((found, last));
+            }
+            let stamp = self.stamp(cursor.value(), revision)?;
+            found.push((cursor.key().to_vec(), revision, stamp));
+            more = cursor.next()?;
+        }
+        Ok((found, None))
+    }
+}
+
+/// The range before `at`, and from there on.
+fn cut<'a>(range: KeyRange<'a>, at: &'a [u8]) -> (Option<KeyRange<'a>>, Option<KeyRange<'a>>) {
+    let ends_before = match range.end {
+        End::Before(end) => end <= at,
+        _ => false,
+    };
+    if ends_before {
+        return (Some(range), None);
+    }
+    if at <= range.start {
+        return (None, Some(range));
+    }
+    let before = KeyRange {
+        end: End::Before(at),
+        ..range
+    };
+    (Some(before), Some(KeyRange { start: at, ..range }))
+}
+
+fn user_key(version_key: &[u8]) -> &[u8] {
+    key::split_version_key(version_key).map_or(b"", |(key, _)| key)
+}
