@@ -152,10 +152,8 @@ impl Root {
             if !is_less(&low, &place) {
                 place = VersionKey::behind(user_key);
             }
-            if high.as_deref().is_some_and(|high| !is_less(&place, high)) {
-                return Ok(low);
-            }
-            if self.keys.weight_before(&self.pages, &place)?.count > before {
+            let is_high = high.as_deref().is_some_and(|high| !is_less(&place, high));
+            if is_high || self.keys.weight_before(&self.pages, &place)?.count > before {
                 // A bound may be less than all versions of its key: below the place it would be
                 // found again.
                 let is_lower = is_less(&bound, &place);

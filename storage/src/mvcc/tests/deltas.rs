@@ -260,19 +260,26 @@ fn a_range_finds_the_few_live_keys_among_many_that_were_deleted() {
 
 #[test]
 fn a_range_does_not_walk_over_a_deleted_beginning() {
+    const KEYS: u32 = 20_000;
     let mut fixture = Fixture::new();
-    let key = |i: u32| format!("k{i:05}").into_bytes();
-    for i in 0..30_000 {
-        fixture.write().put(&key(i), b"", 0).unwrap();
-        if i % 5000 == 0 {
-            fixture.checkpoint();
+    // Their tails look like parts of revisions.
+    let key = |i: u32| [&[0; 24][..], &u64::from(i).to_be_bytes()].concat();
+    for stride in [1, 7919, 1, 11] {
+        for i in 0..KEYS {
+            let put = key(i * stride % KEYS);
+            fixture.write().put(&put, b"", 0).unwrap();
+            if i % 5000 == 0 {
+                fixture.checkpoint();
+            }
         }
     }
-    for deleted in [10_000, 20_000] {
-        let (start, end) = (key(deleted - 10_000), key(deleted));
+    let step = 400;
+    for deleted in (step..KEYS).step_by(step as usize) {
+        let (start, end) = (key(deleted - step), key(deleted));
         let range = KeyRange::from_wire(&start, &end);
-        assert_eq!(fixture.write().delete_range(range).unwrap(), 10_000);
+        assert_eq!(fixture.write().delete_range(range).unwrap(), step.into());
         let root = fixture.store.root();
+        assert!(!root.keys.is_plain());
         let near = root.near_live(&[0; 12], 0).unwrap();
         let mut cursor = root.keys.cursor(&root.pages);
         let mut more = cursor.seek(&near).unwrap();
