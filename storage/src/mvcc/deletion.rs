@@ -1,7 +1,7 @@
 //! A deletion of many keys that takes effect at once and is written in steps.
 //!
-//! One request may delete every key of the store. The tombstones of ten million keys take ten
-//! seconds, and all entries of the log behind that one would wait. So an entry that deletes many keys
+//! One request may delete every key of the store. To write the tombstones of ten million keys takes
+//! half a minute, and all entries of the log behind that one would wait. So an entry that deletes many keys
 //! of a range only notes the deletion in the root, and [`Store::delete_step`] writes the tombstones
 //! afterwards, in key order, between other entries.
 //!
@@ -19,18 +19,16 @@
 //! these, and takes these keys out of the part. Views hold the root of before.
 //!
 //! Nothing of this is durable: no checkpoint begins until the last tombstone is written. After a
-//! crash the log has the entry. The replay writes all tombstones before it goes on, as every entry
-//! that deletes few keys does.
+//! crash the log has the entry, and the replay writes all of its tombstones before it goes on.
 
-use std::ops::ControlFlow;
+mod reads;
 
-use super::key::{self, HEAD, Row, Stamp, TOMBSTONE, VersionKey};
+use super::key::{self, HEAD, Stamp, TOMBSTONE, VersionKey};
 use super::keys::BASE_KIND;
-use super::view::{Flow, end_of};
 use super::write::{Chunk, lease_of, push_into};
-use super::{Bucket, End, KeyRange, Revision, Root, Store};
+use super::{End, KeyRange, Revision, Root, Store};
 use crate::Result;
-use crate::btree::{Tree, Weight};
+use crate::btree::Tree;
 
 /// Keys whose tombstones are written without another look at the memory in use.
 const KEYS_PER_STEP: usize = 512;
@@ -95,155 +93,6 @@ impl RangeDeletion {
             sub: self.next.sub + self.left as i64 - 1,
             ..self.next
         }
-    }
-}
-
-impl Root {
-    /// True if a deletion is not written completely.
-    pub fn is_deleting(&self) -> bool {
-        !self.deletions.is_empty()
-    }
-
-    /// Number of tombstones not written yet.
-    pub fn unwritten_deletes(&self) -> u64 {
-        self.deletions.iter().map(|deletion| deletion.left).sum()
-    }
-
-    /// The deletion that has taken `key`, if its revision is not above `through`.
-    pub(super) fn deletion_of(&self, key: &[u8], through: Revision) -> Option<&RangeDeletion> {
-        let of_key = |deletion: &&RangeDeletion| deletion.range().contains(key);
-        let deletion = self.deletions.iter().find(of_key)?;
-        (deletion.last() <= through).then_some(deletion)
-    }
-
-    /// The newest version of a key that a deletion has taken, and that did not change since.
-    pub(super) fn deleted_by(
-        &self,
-        deletion: &RangeDeletion,
-        key: &[u8],
-    ) -> Result<Option<(Revision, Stamp)>> {
-        let newest = self.trees_head(key)?;
-        if newest.is_none_or(|(_, stamp)| stamp.is_tombstone()) {
-            return Ok(newest);
-        }
-        let live_before = |key: &[u8]| {
-            let place = VersionKey::newest_of(key);
-            self.keys.weight_before(&self.pages, &place)
-        };
-        let before = live_before(key)? - live_before(&deletion.start)?;
-        let revision = Revision {
-            sub: deletion.next.sub + before.count as i64,
-            ..deletion.next
-        };
-        Ok(Some((revision, TOMB)))
-    }
-
-    /// The range in pieces, in key order. Those with a tree have their versions at `at` there; the
-    /// others have them in the trees of keys.
-    pub(super) fn pieces<'a>(
-        &'a self,
-        range: KeyRange<'a>,
-        at: i64,
-    ) -> Vec<(KeyRange<'a>, Option<&'a Tree>)> {
-        if range.end == End::Single {
-            let deletion = self.deletion_of(range.start, end_of(at));
-            return vec![(range, deletion.map(RangeDeletion::since))];
-        }
-        let mut parts: Vec<&RangeDeletion> = self.deletions.iter().collect();
-        parts.retain(|deletion| deletion.main() <= at);
-        parts.sort_by(|a, b| a.start.cmp(&b.start));
-        let mut pieces = Vec::with_capacity(2 * parts.len() + 1);
-        let mut rest = Some(range);
-        for deletion in parts {
-            let Some(range) = rest else { break };
-            let part = deletion.range();
-            let (before, others) = cut(range, part.start);
-            let (within, behind) = match part.end {
-                End::Before(end) => others.map_or((None, None), |others| cut(others, end)),
-                _ => (others, None),
-            };
-            pieces.extend(before.map(|piece| (piece, None)));
-            pieces.extend(within.map(|piece| (piece, Some(&deletion.since))));
-            rest = behind;
-        }
-        pieces.extend(rest.map(|piece| (piece, None)));
-        pieces
-    }
-
-    /// What deletions change in the weight of all live keys.
-    pub(super) fn weight_of_deletions(&self) -> u64 {
-        let since = self
-            .deletions
-            .iter()
-            .map(|deletion| deletion.since.weight());
-        let Weight { count, .. } = since.sum();
-        count.wrapping_sub(self.unwritten_deletes())
-    }
-
-    /// The tombstones not written yet, of the main revisions up to `through` and of revisions from
-    /// `first` on, as readers of history take them up.
-    pub(super) fn unwritten(&self, first: Revision, through: i64) -> Unwritten<'_> {
-        let deletions = self.deletions.iter();
-        let mut deletions: Vec<&RangeDeletion> = deletions
-            .filter(|deletion| deletion.last() >= first && deletion.main() <= through)
-            .collect();
-        // The last one comes first.
-        deletions.reverse();
-        Unwritten {
-            root: self,
-            first,
-            deletions,
-        }
-    }
-
-    /// True if a row of a lease's key tells of a version that a deletion has taken.
-    pub(super) fn is_detached(&self, bucket: Bucket, row: &[u8]) -> Result<bool> {
-        if self.deletions.is_empty() || bucket != Bucket::LeaseKeys {
-            return Ok(false);
-        }
-        let Some((lease, key)) = row.split_first_chunk() else {
-            return Err(self.damaged("a row of a lease's key is too short"));
-        };
-        if self.deletion_of(key, Revision::MAX).is_none() {
-            return Ok(false);
-        }
-        let newest = self.head(key)?.map(|(_, stamp)| stamp);
-        Ok(lease_of(newest) != i64::from_be_bytes(*lease))
-    }
-}
-
-/// See [`Root::unwritten`].
-pub(super) struct Unwritten<'a> {
-    root: &'a Root,
-    first: Revision,
-    deletions: Vec<&'a RangeDeletion>,
-}
-
-impl Unwritten<'_> {
-    /// Hands over all that come before `revision`.
-    pub(super) fn before(
-        &mut self,
-        revision: Revision,
-        f: &mut dyn FnMut(Revision, Row<'_>) -> Result<Flow>,
-    ) -> Result<Flow> {
-        while let Some(deletion) = self.deletions.pop_if(|deletion| deletion.next < revision) {
-            let live = i64::MAX;
-            let mut revision = deletion.next;
-            let mut tell = |key: &[u8], _: Revision, _: Stamp| {
-                let at = revision;
-                revision.sub += 1;
-                if at < self.first {
-                    return Ok(ControlFlow::Continue(()));
-                }
-                let (stamp, value) = (TOMB, &[][..]);
-                f(at, Row { stamp, key, value })
-            };
-            let flow = self.root.walk_trees(deletion.range(), live, &mut tell)?;
-            if flow.is_break() {
-                return Ok(flow);
-            }
-        }
-        Ok(ControlFlow::Continue(()))
     }
 }
 
@@ -394,25 +243,6 @@ impl Root {
         }
         Ok((found, None))
     }
-}
-
-/// The range before `at`, and from there on.
-fn cut<'a>(range: KeyRange<'a>, at: &'a [u8]) -> (Option<KeyRange<'a>>, Option<KeyRange<'a>>) {
-    let ends_before = match range.end {
-        End::Before(end) => end <= at,
-        _ => false,
-    };
-    if ends_before {
-        return (Some(range), None);
-    }
-    if at <= range.start {
-        return (None, Some(range));
-    }
-    let before = KeyRange {
-        end: End::Before(at),
-        ..range
-    };
-    (Some(before), Some(KeyRange { start: at, ..range }))
 }
 
 fn user_key(version_key: &[u8]) -> &[u8] {
