@@ -34,6 +34,9 @@ pub(super) use push::{lease_of, push_into, put_stamp};
 /// Keys that are gathered before their tombstones are written: memory stays bounded.
 const DELETE_CHUNK_KEYS: usize = 512;
 
+/// Deletions that are written in steps at the same time: reads look through all of them.
+const DELETIONS_MAX: usize = 256;
+
 const TOO_MANY_CHANGES: &str = "a transaction of 2^32 changes";
 
 /// Bytes of changed nodes that one entry adds to memory before their leaves are written.
@@ -100,7 +103,9 @@ impl<'a> Write<'a> {
                 },
             };
             let keys = self.count(range, 0)?;
-            if keys > self.keys_at_once && !has_since && range.end != End::Single {
+            let is_room = self.store.root.deletions.len() < DELETIONS_MAX;
+            let is_range = !has_since && range.end != End::Single;
+            if keys > self.keys_at_once && is_range && is_room {
                 self.note_deletion(range, keys);
             } else {
                 self.keys_at_once = self.keys_at_once.saturating_sub(keys);
