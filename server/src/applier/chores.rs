@@ -109,14 +109,9 @@ impl Applier {
         self.checkpoint_running && self.waiting_checkpoint.is_none() && dirty >= most * 5 / 4
     }
 
-    /// The log has become so long that entries wait until deletions are written.
-    pub(super) fn waits_for_deletions(&self) -> bool {
-        self.is_deleting() && self.log_bytes >= self.pace.log_bytes_while_deleting
-    }
-
     /// The next entry waits until the running checkpoint is done, or until deletions are written.
     pub(super) fn stalled(&self) -> bool {
-        if self.waits_for_deletions() {
+        if self.is_deleting() && self.log_bytes >= self.pace.log_bytes_while_deleting {
             return true;
         }
         // One that waits for space on the disk may need what the entry frees.

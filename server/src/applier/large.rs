@@ -67,7 +67,7 @@ impl Applier {
     /// that waits for space on the disk may need what the deletion frees.
     pub(super) fn deletion_at(&self, now: Now) -> Option<Now> {
         let is_free = !self.checkpoint_running || self.waiting_checkpoint.is_some();
-        let at = if self.stopping || self.waits_for_deletions() {
+        let at = if self.stopping {
             now
         } else {
             self.deletion_steps.due_at(now)

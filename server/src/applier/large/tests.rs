@@ -1,6 +1,5 @@
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use storage::mvcc::{Applied, Options, Store};
 use storage::vfs::sim::SimVfs;
@@ -232,7 +231,6 @@ fn entries_wait_for_a_large_deletion_once_the_log_is_long() {
     let pace = BackgroundLimits {
         keys_deleted_at_once: 100,
         delete_step_keys: 600,
-        delete_pause: Duration::from_secs(1),
         log_bytes_while_deleting: 1,
         ..BackgroundLimits::default()
     };
