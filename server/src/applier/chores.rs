@@ -109,11 +109,8 @@ impl Applier {
         self.checkpoint_running && self.waiting_checkpoint.is_none() && dirty >= most * 5 / 4
     }
 
-    /// The next entry waits until the running checkpoint is done, or until deletions are written.
+    /// The next entry waits until the running checkpoint is done.
     pub(super) fn stalled(&self) -> bool {
-        if self.is_deleting() && self.log_bytes >= self.pace.log_bytes_while_deleting {
-            return true;
-        }
         // One that waits for space on the disk may need what the entry frees.
         let next = if self.waiting_checkpoint.is_some() {
             0

@@ -225,22 +225,3 @@ fn entries_behind_a_large_deletion_are_applied_before_its_tombstones_are_written
     assert_eq!(reader.view().unwritten_deletes(), 0);
     assert!(effects.checkpoint.is_some());
 }
-
-#[test]
-fn entries_wait_for_a_large_deletion_once_the_log_is_long() {
-    let pace = BackgroundLimits {
-        keys_deleted_at_once: 100,
-        delete_step_keys: 600,
-        log_bytes_while_deleting: 1,
-        ..BackgroundLimits::default()
-    };
-    let mut applier = applier(pace);
-    let all = Request::DeleteRange(delete(b"", b"\0"));
-    let entries = vec![entry(2, &all), entry(3, &put())];
-    let effects = turn(&mut applier, Some(ApplyEvent::Committed(entries)));
-    assert_eq!(effects.applied, Some(2));
-    assert_eq!(applier.wake_at(Now::ZERO), Some(Now::ZERO));
-    assert_eq!(turn(&mut applier, None).applied, None);
-    assert!(!applier.is_deleting());
-    assert_eq!(turn(&mut applier, None).applied, Some(3));
-}
