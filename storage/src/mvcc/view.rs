@@ -71,7 +71,7 @@ impl Root {
     /// Number of live keys at the newest revision; no descent.
     pub fn live_keys(&self) -> u64 {
         let trees = self.keys.weight().count;
-        trees.wrapping_add(self.weight_of_deletions())
+        trees.wrapping_add(self.live_keys_of_deletions())
     }
 
     /// Approximate number of rows that the newest compaction made invisible but that still exist;

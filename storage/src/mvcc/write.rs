@@ -89,23 +89,18 @@ impl<'a> Write<'a> {
     /// Deletes every live key of the range, in key order; returns how many. If there is none, no
     /// revision is begun.
     pub fn delete_range(&mut self, range: KeyRange<'_>) -> Result<u64> {
-        if self.keys_at_once == u64::MAX {
+        if range.end == End::Single || self.keys_at_once == u64::MAX {
             return self.delete_each(range);
         }
         let mut deleted = 0;
         for (start, end, has_since) in self.owned_pieces(range) {
             let range = KeyRange {
                 start: &start,
-                end: match &end {
-                    _ if range.end == End::Single => End::Single,
-                    Some(end) => End::Before(end),
-                    None => End::Unbounded,
-                },
+                end: end.as_deref().map_or(End::Unbounded, End::Before),
             };
             let keys = self.count(range, 0)?;
             let is_room = self.store.root.deletions.len() < DELETIONS_MAX;
-            let is_range = !has_since && range.end != End::Single;
-            if keys > self.keys_at_once && is_range && is_room {
+            if keys > self.keys_at_once && !has_since && is_room {
                 self.note_deletion(range, keys);
             } else {
                 self.keys_at_once = self.keys_at_once.saturating_sub(keys);

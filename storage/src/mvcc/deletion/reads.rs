@@ -86,8 +86,8 @@ impl Root {
         pieces
     }
 
-    /// What deletions change in the weight of all live keys.
-    pub(in crate::mvcc) fn weight_of_deletions(&self) -> u64 {
+    /// What deletions change in the number of live keys; wraps around.
+    pub(in crate::mvcc) fn live_keys_of_deletions(&self) -> u64 {
         let since = self
             .deletions
             .iter()
