@@ -218,12 +218,15 @@ impl Applier {
         if step == Some(now) {
             return step;
         }
+        // The other chores wait until deletions are written.
+        let is_deleting = self.is_deleting();
         let reencrypt = self.reencryptor.wake_at(now, self.checkpoint_running);
+        let reencrypt = reencrypt.filter(|_| !is_deleting);
         let reencrypt = reencrypt.map(|at| self.resealing_steps.due_at(at));
         let lessor = self
             .leading
             .and_then(|_| self.lessor.next_wake(REVOKES_UNDER_WAY));
-        let chores = match self.checkpoint_running {
+        let chores = match self.checkpoint_running || is_deleting {
             true => None,
             false if self.state.store.is_releasing() => Some(now),
             false => {
