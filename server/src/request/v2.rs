@@ -4,7 +4,8 @@
 use etcd_api::membershippb;
 use serde::Deserialize;
 
-use super::{Field, Request, next_field};
+use super::Request;
+use super::encoded::{Field, next_field};
 
 /// What tells such a request from others, which have no text in this place.
 const METHODS: [&[u8]; 5] = [b"PUT", b"POST", b"DELETE", b"QGET", b"SYNC"];
