@@ -85,7 +85,7 @@ pub(crate) fn any_answer(data: &[u8]) {
     match choice % 8 {
         0 => assert_members_survive(body),
         1 => {
-            let versions = join::Versions::of(&body);
+            let versions = join::version::Versions::of(&body);
             versions.map(|versions| [versions.etcdserver, versions.etcdcluster].map(minor_of));
         }
         2 => {

@@ -3,21 +3,25 @@
 //!
 //! None of this is repeated once there is a log: from then on the log contains the members.
 
+#[cfg(test)]
+mod tests;
+pub(super) mod version;
+
 use std::collections::HashSet;
 use std::time::Duration;
 
-use serde::Deserialize;
-
 use super::{Dialer, PeerAnswer};
-use crate::config::{CLUSTER_VERSION, Config, MIN_CLUSTER_VERSION, Url};
+use crate::config::{Config, Url};
 use crate::data_dir::{self, newcomer};
 use crate::state::MemberInfo;
+use version::is_compatible;
+
+pub(crate) use version::{minor, versions};
 
 /// Limit for one member to list the members, as in etcd.
 const MEMBERS_PATIENCE: Duration = Duration::from_secs(10);
 /// The same limit at bootstrap, when no peer needs to answer.
 const FOUNDING_PATIENCE: Duration = Duration::from_secs(1);
-const VERSION_PATIENCE: Duration = Duration::from_secs(7);
 
 /// What a running cluster says about this member.
 pub(crate) struct Joined {
@@ -25,19 +29,6 @@ pub(crate) struct Joined {
     pub cluster_id: u64,
     /// All members, as listed by one of them.
     pub members: Vec<MemberInfo>,
-}
-
-/// The fields of `/version` that matter here.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Versions {
-    pub etcdserver: String,
-    pub etcdcluster: String,
-}
-
-impl Versions {
-    pub(super) fn of(body: &[u8]) -> Option<Versions> {
-        serde_json::from_slice(body).ok()
-    }
 }
 
 /// Finds this member in the member list of the running cluster. The error has etcd's text.
@@ -263,90 +254,6 @@ async fn resolve(url: &str) -> Result<std::net::SocketAddr, String> {
     first.ok_or_else(|| format!("{address} has no address"))
 }
 
-/// True if at least one member knows the cluster version, and no member reports one that this
-/// version cannot speak.
-async fn is_compatible(dialer: &Dialer, others: &[&MemberInfo]) -> bool {
-    let mut newest = minor(CLUSTER_VERSION).unwrap_or_default();
-    let mut oldest = minor(MIN_CLUSTER_VERSION).unwrap_or_default();
-    if downgrades(dialer, others).await {
-        newest.1 += 1;
-        oldest = newest;
-    }
-    let mut told = false;
-    for member in others {
-        let Some(versions) = versions(dialer, &member.peer_urls).await else {
-            let id = format!("{:x}", member.id);
-            tracing::warn!("remote-member-id" = id, "failed to get version");
-            continue;
-        };
-        let Some(version) = minor(&versions.etcdcluster) else {
-            continue; // Not decided yet.
-        };
-        if version < oldest || version > newest {
-            tracing::warn!(
-                "remote-member-id" = format!("{:x}", member.id),
-                "remote-member-cluster-version" = versions.etcdcluster,
-                "cluster version of remote member is not compatible"
-            );
-            return false;
-        }
-        if lacks_checks(&versions.etcdserver) {
-            tracing::warn!(
-                "remote-member-id" = format!("{:x}", member.id),
-                "remote-member-server-version" = versions.etcdserver,
-                "the remote member does not check all permissions of a transaction; upgrade it to \
-                 etcd 3.5.31, 3.6.11 or later before you use authentication: else its data and this \
-                 member's may differ"
-            );
-        }
-        told = true;
-    }
-    told
-}
-
-/// True for releases of etcd before those that check all permissions of a transaction.
-fn lacks_checks(version: &str) -> bool {
-    let numbers: Option<Vec<u64>> = version.split('.').map(|part| part.parse().ok()).collect();
-    match numbers.as_deref() {
-        Some([3, 6, patch]) => *patch < 11,
-        Some([3, 5, patch]) => *patch < 31,
-        Some([3, minor, _]) => *minor < 5,
-        _ => false,
-    }
-}
-
-async fn downgrades(dialer: &Dialer, others: &[&MemberInfo]) -> bool {
-    for url in others.iter().flat_map(|member| &member.peer_urls) {
-        let asked = dialer
-            .get(url, "/downgrade/enabled", VERSION_PATIENCE)
-            .await;
-        if let Ok(answer) = asked
-            && answer.status == 200
-        {
-            return answer.body.as_ref() == b"true";
-        }
-    }
-    false
-}
-
-/// The versions that the member at one of these URLs reports.
-pub(crate) async fn versions(dialer: &Dialer, urls: &[String]) -> Option<Versions> {
-    for url in urls {
-        if let Ok(answer) = dialer.get(url, "/version", VERSION_PATIENCE).await
-            && let Some(versions) = Versions::of(&answer.body)
-        {
-            return Some(versions);
-        }
-    }
-    None
-}
-
-/// Major and minor version.
-pub(crate) fn minor(version: &str) -> Option<(u64, u64)> {
-    let mut numbers = version.split('.');
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
-}
-
 /// As Go prints it.
 fn describe(cluster_id: u64, members: &[MemberInfo]) -> String {
     let member = |m: &MemberInfo| {
@@ -362,149 +269,4 @@ fn describe(cluster_id: u64, members: &[MemberInfo]) -> String {
     let members: Vec<String> = members.iter().map(member).collect();
     let members = members.join(" ");
     format!("{{ClusterID:{cluster_id:x} Members:[{members}] RemovedMemberIDs:[]}}")
-}
-
-#[cfg(test)]
-mod tests {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpListener;
-
-    use super::*;
-    use crate::net::tls::Security;
-
-    fn member(id: u64, urls: &[&str]) -> MemberInfo {
-        MemberInfo {
-            id,
-            peer_urls: urls.iter().map(ToString::to_string).collect(),
-            ..Default::default()
-        }
-    }
-
-    #[tokio::test]
-    async fn members_are_told_apart_by_their_urls() {
-        let mut own = [
-            member(0, &["http://127.0.0.1:2", "http://127.0.0.1:1"]),
-            member(0, &["http://127.0.0.1:3"]),
-        ];
-        let theirs = [
-            member(7, &["http://127.0.0.1:3"]),
-            member(9, &["http://127.0.0.1:1", "http://127.0.0.1:2"]),
-        ];
-        match_ids(&mut own, &theirs).await.unwrap();
-        assert_eq!((own[0].id, own[1].id), (9, 7));
-        let error = match_ids(&mut own, &theirs[..1]).await.unwrap_err();
-        assert_eq!(error, "member count is unequal");
-        own[1].peer_urls = vec!["http://127.0.0.1:4".into()];
-        let error = match_ids(&mut own, &theirs).await.unwrap_err();
-        assert_eq!(
-            error,
-            "PeerURLs: no match found for existing member (7, [http://127.0.0.1:3]), last resolver \
-             error (resolved urls: \"http://127.0.0.1:3\" != \"http://127.0.0.1:4\")"
-        );
-    }
-
-    #[test]
-    fn releases_without_all_checks_are_told_from_those_with_them() {
-        for (version, lacks) in [
-            ("3.4.40", true),
-            ("3.5.30", true),
-            ("3.5.31", false),
-            ("3.6.10", true),
-            ("3.6.11", false),
-            ("3.7.0", false),
-            ("3.8.0-alpha.0", false),
-        ] {
-            assert_eq!(lacks_checks(version), lacks, "{version}");
-        }
-    }
-
-    /// A listener, and its URL.
-    async fn listener() -> (TcpListener, String) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        (listener, url)
-    }
-
-    /// Answers every question as a member does that lists `members` and knows the cluster version.
-    fn answer(listener: TcpListener, members: &[MemberInfo]) {
-        let members = serde_json::to_string(members).unwrap();
-        let version = r#"{"etcdserver":"3.5.35","etcdcluster":"3.5.0"}"#;
-        tokio::spawn(async move {
-            loop {
-                let (mut stream, _) = listener.accept().await.unwrap();
-                let mut head = [0; 1024];
-                let length = stream.read(&mut head).await.unwrap();
-                let is_version = head[..length].starts_with(b"GET /version ");
-                let body = if is_version { version } else { &members };
-                let answer = format!(
-                    "HTTP/1.1 200 OK\r\nX-Etcd-Cluster-ID: 7\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
-                    body.len()
-                );
-                stream.write_all(answer.as_bytes()).await.unwrap();
-            }
-        });
-    }
-
-    fn config(own: &str, others: &[(&str, &str)], state: &str) -> Config {
-        let mut cluster = vec![format!("own={own}")];
-        cluster.extend(others.iter().map(|(name, url)| format!("{name}={url}")));
-        let args = [
-            "--name=own".to_owned(),
-            format!("--initial-advertise-peer-urls={own}"),
-            format!("--initial-cluster={}", cluster.join(",")),
-            format!("--initial-cluster-state={state}"),
-        ];
-        let no_file = |_: &str| Err(std::io::ErrorKind::NotFound.into());
-        crate::config::parse(&args, &[], &no_file).unwrap()
-    }
-
-    /// What a member knows that is behind, and what another one knows, of which only the first one
-    /// tells.
-    fn lists(own: &MemberInfo, others: &[MemberInfo]) -> [Vec<MemberInfo>; 2] {
-        let behind = [std::slice::from_ref(own), others].concat();
-        let mut newest = behind.clone();
-        newest[0].client_urls = vec!["http://own:2379".to_owned()];
-        [behind, newest]
-    }
-
-    const OWN_URL: &str = "http://127.0.0.1:1";
-
-    #[tokio::test]
-    async fn a_founder_that_lost_its_data_asks_those_who_are_members_now() {
-        let (founder, founder_url) = listener().await;
-        let (later, later_url) = listener().await;
-        let config = config(OWN_URL, &[("founder", &founder_url)], "new");
-        let own = data_dir::founders(&config);
-        let own = own.iter().find(|member| member.name == "own").unwrap();
-        let others = [member(2, &[&founder_url]), member(3, &[&later_url])];
-        let [behind, newest] = lists(own, &others);
-        answer(founder, &behind);
-        answer(later, &newest);
-        let dialer = Dialer::new(&Security::prepare(&config).unwrap());
-        assert_eq!(
-            refuse_bootstrapped(&config, &dialer).await,
-            Err(format!("member {:x} has already been bootstrapped", own.id))
-        );
-    }
-
-    #[tokio::test]
-    async fn a_member_that_lost_its_data_is_refused_by_whoever_knows_it() {
-        let (first, first_url) = listener().await;
-        let (second, second_url) = listener().await;
-        let others = [("first", &*first_url), ("second", &*second_url)];
-        let config = config(OWN_URL, &others, "existing");
-        let others = [member(2, &[&first_url]), member(3, &[&second_url])];
-        let [behind, newest] = lists(&member(9, &[OWN_URL]), &others);
-        // The one whose URL comes first answers first.
-        let (first, second) = if first_url < second_url {
-            (first, second)
-        } else {
-            (second, first)
-        };
-        answer(first, &behind);
-        answer(second, &newest);
-        let dialer = Dialer::new(&Security::prepare(&config).unwrap());
-        let error = join(&config, &dialer).await.err().unwrap();
-        assert!(error.contains("etcdctl member remove 9"), "{error}");
-    }
 }
