@@ -1,0 +1,187 @@
+//! Delivers new changes. Each is read once and encoded at most once in each form, however many
+//! streams watch its key.
+
+use std::ops::ControlFlow;
+
+use storage::Result;
+use storage::mvcc::{Change, View};
+
+use super::{Hub, HubStream};
+use crate::state::watch::event::{self, Event, Wants};
+use crate::state::watch::mailbox::{Hit, Item};
+use crate::state::watch::{HUB_FLUSH_BYTES, HUB_FLUSH_HITS};
+
+/// One change being delivered; encoded when the first watcher needs it.
+struct Encoded<'a, 'v> {
+    view: &'v View,
+    change: &'a Change<'a>,
+    /// The forms without and with the previous version.
+    forms: [Option<Event>; 2],
+    /// Distinguishes the changes of one read.
+    serial: u64,
+}
+
+impl Hub {
+    /// Delivers everything published since the last time.
+    pub(super) fn advance(&mut self) -> Result<()> {
+        let view = self.reader.view();
+        let through = view.revision();
+        if view.generation() != self.generation {
+            self.generation = view.generation();
+            self.let_go();
+        }
+        if through <= self.last {
+            return Ok(());
+        }
+        if self.live > 0 {
+            self.hand_over(&view, through)?;
+        }
+        self.last = through;
+        self.inbox.set_seen(through);
+        Ok(())
+    }
+
+    /// The store's content was replaced, and the revisions in between may be compacted in it. So
+    /// every stream must read history itself.
+    fn let_go(&mut self) {
+        for stream in self.streams.iter_mut().flatten().filter(|s| s.live > 0) {
+            stream.live = 0;
+            stream.epoch += 1;
+            let through = self.last;
+            let waker = stream.mailbox.answer(Item::Detached { through });
+            self.wakers.extend(waker);
+        }
+        self.live = 0;
+    }
+
+    fn hand_over(&mut self, view: &View, through: i64) -> Result<()> {
+        let mut serial = 0;
+        let mut reading = self.last;
+        view.recent_changes(self.last + 1, through, &mut |change| {
+            let revision = event::revision(&change);
+            if revision != reading {
+                // All earlier revisions are complete, so `last` may move here, and a full mailbox
+                // may detach its stream here.
+                self.last = revision - 1;
+                reading = revision;
+                if self.pending_bytes >= HUB_FLUSH_BYTES || self.pending_hits >= HUB_FLUSH_HITS {
+                    self.flush(through);
+                }
+            }
+            serial += 1;
+            self.offer(&mut Encoded {
+                view,
+                change: &change,
+                forms: [None, None],
+                serial,
+            })?;
+            Ok(ControlFlow::Continue(()))
+        })?;
+        self.last = through;
+        self.flush(through);
+        Ok(())
+    }
+
+    /// Adds one change to the open delivery of every stream that watches it.
+    fn offer(&mut self, encoded: &mut Encoded<'_, '_>) -> Result<()> {
+        let Hub {
+            index,
+            watchers,
+            streams,
+            touched,
+            pending_bytes,
+            pending_hits,
+            ..
+        } = self;
+        let revision = event::revision(encoded.change);
+        let mut outcome = Ok(());
+        index.find(event::key(encoded.change), |number| {
+            let watcher = watchers[number as usize].as_ref().expect("is in the index");
+            let stream = streams[watcher.stream as usize]
+                .as_mut()
+                .expect("has watchers");
+            if watcher.epoch != stream.epoch
+                || revision < watcher.next
+                || !watcher.wants.admits(encoded.change)
+                || outcome.is_err()
+            {
+                return;
+            }
+            let form = match encoded.form(watcher.wants) {
+                Ok(form) => form,
+                Err(error) => {
+                    outcome = Err(error);
+                    return;
+                }
+            };
+            if stream.open.hits.is_empty() {
+                touched.push(watcher.stream);
+            }
+            *pending_bytes += stream.add(watcher.slot, form, encoded);
+            *pending_hits += 1;
+        });
+        outcome
+    }
+
+    /// Moves all open deliveries into the mailboxes.
+    fn flush(&mut self, store_revision: i64) {
+        for number in self.touched.drain(..) {
+            // Streams are removed only between turns, when no delivery is open.
+            let stream = self.streams[number as usize].as_mut().expect("was touched");
+            stream.newest = [None, None];
+            let mut delivery = std::mem::take(&mut stream.open);
+            delivery.store_revision = store_revision;
+            let waker = match stream.mailbox.deliver(delivery) {
+                Ok(waker) => waker,
+                Err(delivery) => {
+                    // The stream has everything before the first of these events, and reads the
+                    // rest from history.
+                    let through = delivery.events[0].revision - 1;
+                    self.live -= std::mem::take(&mut stream.live);
+                    stream.epoch += 1;
+                    stream.mailbox.answer(Item::Detached { through })
+                }
+            };
+            self.wakers.extend(waker);
+        }
+        self.pending_bytes = 0;
+        self.handed_over += std::mem::take(&mut self.pending_hits);
+    }
+}
+
+impl HubStream {
+    /// Adds a hit to the open delivery; returns the bytes of event data added with it.
+    fn add(&mut self, slot: u32, form: usize, encoded: &Encoded<'_, '_>) -> usize {
+        let mut added = 0;
+        let event = match self.newest[form] {
+            Some((serial, event)) if serial == encoded.serial => event,
+            _ => {
+                let shared = encoded.forms[form].clone().expect("was encoded");
+                added = shared.bytes.len();
+                self.open.bytes += added;
+                self.open.events.push(shared);
+                let event = (self.open.events.len() - 1) as u32;
+                self.newest[form] = Some((encoded.serial, event));
+                event
+            }
+        };
+        self.open.hits.push(Hit { slot, event });
+        added
+    }
+}
+
+impl Encoded<'_, '_> {
+    /// Encodes the event in the form that the watcher wants, if not done yet; returns the index of
+    /// that form.
+    fn form(&mut self, wants: Wants) -> Result<usize> {
+        let form = usize::from(wants.prev_kv && event::has_previous(self.change));
+        if self.forms[form].is_none() {
+            let encoded = match form {
+                0 => event::encode(self.change, None),
+                _ => event::encode_with_previous(self.view, self.change)?,
+            };
+            self.forms[form] = Some(encoded);
+        }
+        Ok(form)
+    }
+}
