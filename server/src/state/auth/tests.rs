@@ -2,12 +2,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arbtest::arbitrary::{self, Unstructured};
+use bytes::Bytes;
+use etcd_api::authpb;
 use storage::mvcc::{Applied, LonePut, Store};
 use storage::vfs::Vfs;
 use storage::vfs::sim::SimVfs;
 
 use super::super::{Effects, State};
 use super::*;
+use crate::auth::ROOT;
 use crate::state::Outcome;
 
 const DIR: &str = "/store";
