@@ -2,10 +2,13 @@
 //! or in an error that names page and offset. It never panics, never loops, and never takes more
 //! memory than the file is long.
 
+mod page;
+
 use std::fmt;
 use std::io;
 
 use super::*;
+use page::{FLAG_FREE_LIST, Meta, PAGE_SHIFTS, Page, read_meta, u32_at, u64_at};
 
 /// The source of the bytes: a file, or memory.
 pub trait Source {
@@ -67,24 +70,12 @@ type Result<T> = std::result::Result<T, Error>;
 /// Branches have at least two children, so no tree over 64-bit page numbers is higher.
 const DEPTH_MAX: usize = 64;
 
-/// Page sizes tried for the second meta if the first does not give one: 1 KiB to 16 MiB.
-const PAGE_SHIFTS: std::ops::RangeInclusive<u32> = 10..=24;
-
 /// An open file. Every call reads it again.
 #[derive(Debug)]
 pub struct Database<S> {
     source: S,
     page_bytes: u64,
     meta: Meta,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Meta {
-    page_bytes: u32,
-    root: u64,
-    free_list: u64,
-    pages: u64,
-    txid: u64,
 }
 
 /// A bucket of the root tree.
@@ -343,115 +334,6 @@ impl<S: Source> Database<S> {
     }
 }
 
-const FLAG_FREE_LIST: u16 = 0x10;
-
-fn read_meta<S: Source>(source: &S, id: u64, offset: u64) -> Result<Meta> {
-    let mut bytes = [0; HEADER_BYTES + META_BYTES];
-    source
-        .read_at(&mut bytes, offset)
-        .map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => damaged(id, offset, "the file ends within its metas"),
-            _ => Error::Io(error),
-        })?;
-    let (head, meta) = bytes.split_at(HEADER_BYTES);
-    let number = |at| u64_at(meta, at).unwrap_or_default();
-    let word = |at| u32_at(meta, at).unwrap_or_default();
-    if word(0) != MAGIC || word(4) != VERSION || u16_at(head, 8) != Some(FLAG_META) {
-        return Err(damaged(id, offset, "not a meta page of bbolt"));
-    }
-    if fnv1a(&meta[..META_SUMMED_BYTES]) != number(META_SUMMED_BYTES) {
-        return Err(damaged(id, offset, "the meta's checksum does not match"));
-    }
-    let page_bytes = word(8);
-    if !PAGE_SHIFTS.contains(&page_bytes.trailing_zeros()) || !page_bytes.is_power_of_two() {
-        return Err(damaged(id, offset, "an impossible page size"));
-    }
-    Ok(Meta {
-        page_bytes,
-        root: number(16),
-        free_list: number(32),
-        pages: number(40),
-        txid: number(48),
-    })
-}
-
-/// A page, including its overflow pages.
-#[derive(Debug)]
-struct Page {
-    image: Vec<u8>,
-    id: u64,
-    own_id: u64,
-    /// File offset of the image.
-    offset: u64,
-    flags: u16,
-    count: usize,
-}
-
-struct Entry<'a> {
-    flags: u32,
-    key: &'a [u8],
-    value: &'a [u8],
-    child: u64,
-}
-
-impl Page {
-    fn parse(image: Vec<u8>, id: u64, offset: u64) -> Result<Page> {
-        let (Some(own_id), Some(flags), Some(count)) =
-            (u64_at(&image, 0), u16_at(&image, 8), u16_at(&image, 10))
-        else {
-            return Err(damaged(id, offset, "too short for a page"));
-        };
-        if ![FLAG_LEAF, FLAG_BRANCH, FLAG_FREE_LIST].contains(&flags) {
-            return Err(damaged(
-                id,
-                offset,
-                format!("an unknown kind of page, {flags:#x}"),
-            ));
-        }
-        Ok(Page {
-            image,
-            id,
-            own_id,
-            offset,
-            flags,
-            count: usize::from(count),
-        })
-    }
-
-    fn damaged(&self, at: usize, what: impl Into<String>) -> Error {
-        damaged(self.id, self.offset + at as u64, what)
-    }
-
-    fn entry(&self, place: usize) -> Result<Entry<'_>> {
-        let at = HEADER_BYTES + place * ELEMENT_BYTES;
-        let entry = self.parse_entry(at);
-        entry.ok_or_else(|| self.damaged(at, "an entry that is not within its page"))
-    }
-
-    fn parse_entry(&self, at: usize) -> Option<Entry<'_>> {
-        let entry = self.image.get(at..)?;
-        let word = |place| u32_at(entry, place).map(|word| word as usize);
-        match self.flags {
-            FLAG_LEAF => {
-                let (key, rest) = entry.get(word(4)?..)?.split_at_checked(word(8)?)?;
-                Some(Entry {
-                    flags: u32_at(entry, 0)?,
-                    key,
-                    value: rest.get(..word(12)?)?,
-                    child: 0,
-                })
-            }
-            FLAG_BRANCH => Some(Entry {
-                flags: 0,
-                key: entry.get(word(0)?..)?.get(..word(4)?)?,
-                value: &[],
-                child: u64_at(entry, 8)?,
-            }),
-            _ => None,
-        }
-    }
-}
-
 /// One bit per page.
 struct Seen {
     bits: Vec<u64>,
@@ -487,16 +369,4 @@ impl Seen {
 fn damaged(page: u64, offset: u64, what: impl Into<String>) -> Error {
     let what = what.into();
     Error::Damaged { page, offset, what }
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
