@@ -6,7 +6,8 @@
 //! committed: whatever happens between a fetch and its answer, they stay what they are. So an answer is checked
 //! against damage, but it can never be out of date.
 
-use super::{Leader, append, want_snapshot};
+use super::Leader;
+use super::flush::{append, want_snapshot};
 use crate::io::{Complaint, Fetch, LogPart};
 use crate::log;
 use crate::message::{Entry, Index, NodeId, flaw_of_append};
