@@ -1,5 +1,5 @@
-//! What is read from an entry payload without decoding its request: its id, its user, and whether it
-//! is a put that only writes its key.
+//! What is read from an entry payload without decoding its request: its id, its user, and whether
+//! it is a put that only writes its key.
 
 use etcd_api::etcdserverpb as pb;
 use prost::Message;
