@@ -4,6 +4,7 @@
 //! The policy is a plain value that is updated with every change of a role or binding. It does not
 //! know where these are stored or who asks.
 
+mod binding;
 pub mod bootstrap;
 pub mod escalation;
 mod rule;
@@ -11,7 +12,6 @@ mod rule;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::sync::Arc;
 
 use machinery::object;
@@ -19,8 +19,9 @@ use machinery::selector::LabelSelector;
 use machinery::status::Status;
 use serde_json::Value;
 
-use crate::auth::user::service_account;
 use crate::auth::{Attributes, User};
+pub use binding::RoleRef;
+use binding::{Binding, Source, Subject};
 pub use rule::Rule;
 
 /// The API group of roles and bindings.
@@ -90,47 +91,6 @@ struct Role {
     labels: Value,
     /// Selectors of the cluster roles whose rules this one aggregates; empty for a plain role.
     aggregates: Vec<LabelSelector>,
-}
-
-#[derive(Clone, Debug)]
-struct Binding {
-    role: RoleRef,
-    subjects: Vec<Subject>,
-}
-
-/// The role that a binding refers to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RoleRef {
-    /// `Role` or `ClusterRole`.
-    pub kind: String,
-    /// The role's name.
-    pub name: String,
-}
-
-#[derive(Clone, Debug)]
-struct Subject {
-    kind: String,
-    name: String,
-    namespace: String,
-}
-
-impl RoleRef {
-    /// Reads the reference of a binding.
-    pub fn of(binding: &Value) -> RoleRef {
-        RoleRef {
-            kind: object::text(binding, &["roleRef", "kind"]).to_owned(),
-            name: object::text(binding, &["roleRef", "name"]).to_owned(),
-        }
-    }
-
-    /// The resource of the role.
-    pub fn resource(&self) -> &'static str {
-        if self.kind == "Role" {
-            "roles"
-        } else {
-            "clusterroles"
-        }
-    }
 }
 
 impl Policy {
@@ -305,38 +265,6 @@ impl Policy {
     }
 }
 
-/// The binding that grants a right, described as Kubernetes does.
-struct Source<'a> {
-    name: &'a str,
-    /// Namespace of the binding; empty for a cluster binding.
-    namespace: &'a str,
-    binding: &'a Binding,
-    subject: &'a Subject,
-}
-
-impl fmt::Display for Source<'_> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let RoleRef { kind, name: role } = &self.binding.role;
-        if self.namespace.is_empty() {
-            write!(out, "ClusterRoleBinding {:?}", self.name)?;
-        } else {
-            let place = format!("{}/{}", self.name, self.namespace);
-            write!(out, "RoleBinding {place:?}")?;
-        }
-        write!(out, " of {kind} {role:?} to {} ", self.subject.kind)?;
-        if self.subject.kind == "ServiceAccount" {
-            let place = format!(
-                "{}/{}",
-                self.subject.name,
-                self.subject.home(self.namespace)
-            );
-            write!(out, "{place:?}")
-        } else {
-            write!(out, "{:?}", self.subject.name)
-        }
-    }
-}
-
 impl Role {
     fn of(value: &Value) -> Role {
         // An invalid selector selects nothing: a role must not grow by mistake.
@@ -359,46 +287,6 @@ impl Role {
                 .cloned()
                 .unwrap_or_default(),
             aggregates,
-        }
-    }
-}
-
-impl Binding {
-    fn of(value: &Value) -> Binding {
-        let subjects = object::items(value, &["subjects"]).iter();
-        Binding {
-            role: RoleRef::of(value),
-            subjects: subjects
-                .map(|subject| Subject {
-                    kind: object::text(subject, &["kind"]).to_owned(),
-                    name: object::text(subject, &["name"]).to_owned(),
-                    namespace: object::text(subject, &["namespace"]).to_owned(),
-                })
-                .collect(),
-        }
-    }
-}
-
-impl Subject {
-    fn is(&self, user: &User, binding_namespace: &str) -> bool {
-        match self.kind.as_str() {
-            "User" => user.name == self.name,
-            "Group" => user.groups.contains(&self.name),
-            "ServiceAccount" => {
-                let namespace = self.home(binding_namespace);
-                !namespace.is_empty()
-                    && service_account(&user.name) == Some((namespace, self.name.as_str()))
-            }
-            _ => false,
-        }
-    }
-
-    /// Namespace of a service account: the binding's, unless the subject names another.
-    fn home<'a>(&'a self, binding_namespace: &'a str) -> &'a str {
-        if self.namespace.is_empty() {
-            binding_namespace
-        } else {
-            &self.namespace
         }
     }
 }
