@@ -18,37 +18,27 @@
 mod sec1;
 #[cfg(test)]
 mod tests;
+mod wanted;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use machinery::time::Timestamp;
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, SanType,
+    BasicConstraints, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 
 use super::authenticate::jwt::Key;
 use super::authorize::rbac::MASTERS;
-use super::certificate::Kept;
+use wanted::{Wanted, dated};
 
 const DAY_SECONDS: i64 = 24 * 3600;
 /// Validity of the authority.
 const AUTHORITY_SECONDS: i64 = 3650 * DAY_SECONDS;
-/// Validity of the certificates it signs.
-const CERTIFICATE_SECONDS: i64 = 365 * DAY_SECONDS;
-/// A certificate that expires within this time is renewed at a start.
-const RENEW_SECONDS: i64 = 30 * DAY_SECONDS;
-/// Certificates become valid a little early, because clocks differ.
-const EARLY_SECONDS: i64 = 3600;
 /// The names of the server inside a cluster.
 const NAMES: [&str; 5] = [
     "kubernetes",
@@ -281,76 +271,6 @@ fn authority(
     }
 }
 
-/// The required contents of a certificate.
-struct Wanted<'a> {
-    name: &'a str,
-    /// Empty for no group.
-    group: &'a str,
-    names: &'a [String],
-    usage: ExtendedKeyUsagePurpose,
-}
-
-impl<'a> Wanted<'a> {
-    fn server(names: &'a [String]) -> Wanted<'a> {
-        Wanted {
-            name: "kube-apiserver",
-            group: "",
-            names,
-            usage: ExtendedKeyUsagePurpose::ServerAuth,
-        }
-    }
-
-    fn params(&self, now: Timestamp) -> Result<CertificateParams, rcgen::Error> {
-        let mut params = dated(now, CERTIFICATE_SECONDS);
-        if !self.group.is_empty() {
-            params
-                .distinguished_name
-                .push(DnType::OrganizationName, self.group);
-        }
-        params
-            .distinguished_name
-            .push(DnType::CommonName, self.name);
-        for name in self.names {
-            params.subject_alt_names.push(match name.parse::<IpAddr>() {
-                Ok(address) => SanType::IpAddress(address),
-                Err(_) => SanType::DnsName(name.as_str().try_into()?),
-            });
-        }
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![self.usage.clone()];
-        Ok(params)
-    }
-
-    fn issue(
-        &self,
-        issuer: &Issuer<'static, KeyPair>,
-        now: Timestamp,
-    ) -> Result<Identity, rcgen::Error> {
-        let mut params = self.params(now)?;
-        params.use_authority_key_identifier_extension = true;
-        let pair = KeyPair::generate()?;
-        let certificate = params.signed_by(&pair, issuer)?;
-        Ok(Identity {
-            certificate: certificate.pem(),
-            key: pair.serialize_pem(),
-        })
-    }
-
-    /// True if an existing certificate with its key meets these requirements. A crash may have
-    /// replaced only one of the two.
-    fn is_met_by(&self, pem: &str, key: &str, now: Timestamp) -> bool {
-        let kept = CertificateDer::from_pem_slice(pem.as_bytes())
-            .map_err(|error| error.to_string())
-            .and_then(|der| Kept::of(&der));
-        let (Ok(kept), Ok(pair)) = (kept, KeyPair::from_pem(key)) else {
-            return false;
-        };
-        kept.lasts(now, RENEW_SECONDS)
-            && self.names.iter().all(|name| kept.names.contains(name))
-            && kept.public_key == pair.public_key_raw()
-    }
-}
-
 fn kept(
     directory: &Path,
     file: &str,
@@ -393,18 +313,6 @@ fn token_key(directory: &Path) -> Result<String, Error> {
         write(&public, &text, 0o644)?;
     }
     Ok(key)
-}
-
-fn dated(now: Timestamp, seconds: i64) -> CertificateParams {
-    let at = |seconds: i64| {
-        let since = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
-        rcgen::date_time_ymd(1970, 1, 1) + since
-    };
-    let mut params = CertificateParams::default();
-    params.distinguished_name = rcgen::DistinguishedName::new();
-    params.not_before = at(now.seconds - EARLY_SECONDS);
-    params.not_after = at(now.seconds + seconds);
-    params
 }
 
 fn read(path: &Path) -> Result<Option<String>, Error> {

@@ -1,6 +1,9 @@
 use std::os::unix::fs::PermissionsExt;
 
-use super::super::certificate::Bearer;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+use super::super::certificate::{Bearer, Kept};
 use super::*;
 
 const NOW: Timestamp = Timestamp {
