@@ -1,4 +1,6 @@
 use bytes::Bytes;
+use raft::{Entry, EntryKind};
+use server::request::{AuthInfo, Request};
 
 use super::*;
 
