@@ -7,7 +7,7 @@ mod names;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::DiskSpace;
 use dice::Dice;
@@ -126,21 +126,8 @@ impl Disk {
         if self.dead { Err(eio()) } else { Ok(()) }
     }
 
-    pub(super) fn find(&self, path: &Path) -> Option<InodeId> {
-        self.names.get(path).copied()
-    }
-
-    pub(super) fn has_dir(&self, path: &Path) -> bool {
-        self.dirs.contains(path)
-    }
-
     pub(super) fn bytes(&self, id: InodeId) -> &[u8] {
         &self.inodes[id.0].bytes
-    }
-
-    pub(super) fn existing(&self, path: &Path) -> io::Result<InodeId> {
-        self.alive()?;
-        self.find(path).ok_or(io::ErrorKind::NotFound.into())
     }
 
     /// `is_mapped`: what was read before is in memory, whatever became of the disk.
@@ -159,95 +146,6 @@ impl Disk {
             .and_then(|start| Some(start..start.checked_add(len)?))
             .and_then(|range| self.bytes(id).get(range))
             .ok_or(io::ErrorKind::UnexpectedEof.into())
-    }
-
-    pub(super) fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        self.alive()?;
-        if !dir.as_os_str().is_empty() && !self.has_dir(dir) {
-            return Err(io::ErrorKind::NotFound.into());
-        }
-        let inside = self.names.keys().filter(|p| p.parent() == Some(dir));
-        Ok(inside
-            .filter_map(|p| Some(p.file_name()?.to_string_lossy().into_owned()))
-            .collect())
-    }
-
-    pub(super) fn create_dir_all(&mut self, dir: &Path) -> io::Result<()> {
-        self.alive()?;
-        if self.has_dir(dir) {
-            return Ok(());
-        }
-        let cut = self.begin_call()?;
-        self.dirs
-            .extend(dir.ancestors().map(Path::to_owned).collect::<Vec<_>>());
-        end_call(cut)
-    }
-
-    pub(super) fn create(&mut self, path: &Path) -> io::Result<InodeId> {
-        self.alive()?;
-        if self.find(path).is_some() {
-            return Err(io::ErrorKind::AlreadyExists.into());
-        }
-        let cut = self.begin_call()?;
-        if self.is_full_now() {
-            return Err(enospc());
-        }
-        let id = InodeId(self.inodes.len());
-        self.inodes.push(Inode::default());
-        self.names.insert(path.to_owned(), id);
-        let path = path.to_owned();
-        self.unsynced_names.push(NameChange::Create { path, id });
-        end_call(cut)?;
-        Ok(id)
-    }
-
-    pub(super) fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
-        let id = self.existing(from)?;
-        let cut = self.begin_call()?;
-        self.names.remove(from);
-        self.names.insert(to.to_owned(), id);
-        let (from, to) = (from.to_owned(), to.to_owned());
-        self.unsynced_names
-            .push(NameChange::Rename { from, to, id });
-        end_call(cut)
-    }
-
-    pub(super) fn remove(&mut self, path: &Path) -> io::Result<()> {
-        let id = self.existing(path)?;
-        let cut = self.begin_call()?;
-        self.names.remove(path);
-        let path = path.to_owned();
-        self.unsynced_names.push(NameChange::Remove { path, id });
-        end_call(cut)
-    }
-
-    pub(super) fn sync_dir(&mut self, dir: &Path) -> io::Result<()> {
-        if self.begin_call()? {
-            return Err(eio());
-        }
-        let all = std::mem::take(&mut self.unsynced_names);
-        let (synced, rest) = all.into_iter().partition(|c: &NameChange| c.touches(dir));
-        self.unsynced_names = rest;
-        for change in synced {
-            change.apply(&mut self.durable_names);
-        }
-        Ok(())
-    }
-
-    pub(super) fn lock(&mut self, path: &Path) -> io::Result<()> {
-        self.alive()?;
-        if self.locks.contains(path) {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        if self.find(path).is_none() {
-            self.create(path)?;
-        }
-        self.locks.insert(path.to_owned());
-        Ok(())
-    }
-
-    pub(super) fn unlock(&mut self, path: &Path) {
-        self.locks.remove(path);
     }
 
     pub(super) fn write(&mut self, id: InodeId, buf: &[u8], offset: u64) -> io::Result<()> {
@@ -335,15 +233,6 @@ impl Disk {
 
     pub(super) fn durable(&self, id: InodeId) -> &[u8] {
         &self.inodes[id.0].durable
-    }
-
-    pub(super) fn install(&mut self, path: &Path, bytes: &[u8]) {
-        let id = InodeId(self.inodes.len());
-        self.inodes.push(Inode::durable(bytes.to_vec()));
-        self.names.insert(path.to_owned(), id);
-        self.durable_names.insert(path.to_owned(), id);
-        let parents = path.ancestors().skip(1).map(Path::to_owned);
-        self.dirs.extend(parents.collect::<Vec<_>>());
     }
 
     pub(super) fn process_killed(&self) -> Disk {
