@@ -36,6 +36,10 @@
 //!
 //! `anchor` makes sure that what is read here is on the disk, not only in the page cache.
 
+mod list;
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -43,11 +47,12 @@ use std::sync::Arc;
 use super::anchor;
 use super::record::{self, HEAD_BYTES, Head};
 use super::sector::{self, DATA_BYTES, SECTOR_BYTES, Sector};
-use super::segment::{self, Header, Name, SPARES_MAX, Spare};
+use super::segment::{Header, Spare};
 use super::walk::Walk;
 use super::{Carry, Options, Record, Recovery};
 use crate::vfs::{File, Open, Vfs};
 use crate::{Error, Result};
+use list::{list, remove};
 
 /// Files are read in pieces of this size; a multiple of the sector.
 pub(super) const READ_BYTES: usize = 1 << 20;
@@ -249,75 +254,6 @@ fn has_whole_head(
     }
 }
 
-struct Listing {
-    segments: Vec<Segment>,
-    spares: Vec<Spare>,
-    next_number: u64,
-}
-
-/// The directory's segments, with worthless files removed and sequence and sizes checked.
-fn list(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<Listing> {
-    // Spares may hold data that was never sealed, or is under a key to be forgotten.
-    let mixed = options
-        .data_keys
-        .as_ref()
-        .is_some_and(|keys| keys.is_mixed());
-    let mut listing = Listing {
-        segments: Vec::new(),
-        spares: Vec::new(),
-        next_number: 0,
-    };
-    for text in vfs.list(dir).map_err(Error::io("list", dir))? {
-        let path = dir.join(&text);
-        match Name::parse(&text) {
-            None => {}
-            Some(Name::Preparing(n)) => {
-                listing.next_number = listing.next_number.max(n.saturating_add(1));
-                remove(vfs, &path)?;
-            }
-            Some(Name::Spare(n)) => {
-                listing.next_number = listing.next_number.max(n.saturating_add(1));
-                let bytes = size(&*open(vfs, &path)?, &path)?;
-                if bytes == options.segment_bytes && listing.spares.len() < SPARES_MAX && !mixed {
-                    // It does not show whether this was a segment once.
-                    listing.spares.push(Spare {
-                        path,
-                        bytes,
-                        used: false,
-                        stale: true,
-                        cached: false,
-                    });
-                } else {
-                    remove(vfs, &path)?;
-                }
-            }
-            Some(Name::Segment { sequence, bytes }) => {
-                listing.segments.push(Segment::new(sequence, bytes, path));
-            }
-        }
-    }
-    listing.segments.sort_by_key(|s| s.sequence);
-    for pair in listing.segments.windows(2) {
-        let (before, after) = (&pair[0], &pair[1]);
-        if before.sequence == after.sequence {
-            let what = format!("{} has the same number", before.path.display());
-            return Err(refuse('J', &after.path, 0, what));
-        }
-        if before.sequence.checked_add(1) != Some(after.sequence) {
-            let what = format!("the segment before it is missing; the log has {before:?}");
-            return Err(refuse('I', &after.path, 0, what));
-        }
-    }
-    for segment in &listing.segments {
-        let has = size(&*open(vfs, &segment.path)?, &segment.path)?;
-        if has != segment.bytes || !segment::is_possible_size(has) {
-            let what = format!("{has} bytes long, its name promises {}", segment.bytes);
-            return Err(refuse('K', &segment.path, has, what));
-        }
-    }
-    Ok(listing)
-}
-
 /// `None` if the first sector holds no header: blank, or left from the file's earlier life.
 pub(super) fn read_header(file: &dyn File, segment: &Segment) -> Result<Option<Header>> {
     let mut bytes = [0; SECTOR_BYTES];
@@ -424,14 +360,6 @@ pub(super) fn open(vfs: &dyn Vfs, path: &Path) -> Result<Arc<dyn File>> {
         .map_err(Error::io("open", path))
 }
 
-fn remove(vfs: &dyn Vfs, path: &Path) -> Result<()> {
-    vfs.remove(path).map_err(Error::io("remove", path))
-}
-
-fn size(file: &dyn File, path: &Path) -> Result<u64> {
-    file.len().map_err(Error::io("stat", path))
-}
-
 pub(super) fn read(file: &dyn File, buf: &mut [u8], at: u64, path: &Path) -> Result<()> {
     file.read_at(buf, at).map_err(Error::io("read", path))
 }
@@ -449,6 +377,3 @@ pub(super) fn refuse(case: char, path: &Path, offset: u64, what: impl Into<Strin
     let what = what.into();
     Error::corrupt(path, offset, format!("{what} (log recovery, case {case})"))
 }
-
-#[cfg(test)]
-mod tests;

@@ -3,6 +3,7 @@
 use super::*;
 use crate::vfs::sim::SimVfs;
 use crate::wal::Wal;
+use crate::wal::segment::Name;
 
 const DIR: &str = "log";
 const SECTOR: usize = SECTOR_BYTES;
