@@ -7,7 +7,6 @@ pub(crate) mod api_service;
 pub(crate) mod builtin;
 pub(crate) mod definition;
 pub(crate) mod lifecycle;
-pub(crate) mod managed;
 pub(crate) mod options;
 pub(crate) mod printers;
 pub(crate) mod strategy;

@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 
 use crate::http::answer::media::yaml;
 use crate::http::question::request::Options;
-use crate::registry::managed::Configuration;
 use crate::registry::options::Validation;
+use crate::registry::verbs::managed::Configuration;
 use crate::registry::verbs::patch::Kind;
 use crate::resources::catalogue::Resource;
 

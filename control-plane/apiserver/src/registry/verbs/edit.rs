@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use crate::auth::Answer;
 use crate::registry::Registry;
-use crate::registry::managed::fits_without_managers;
 use crate::registry::strategy;
+use crate::registry::verbs::managed::fits_without_managers;
 use crate::resources::catalogue::Storage;
 use crate::storage::entry::{self, Entry};
 use crate::storage::store::Swap;
