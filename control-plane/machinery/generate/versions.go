@@ -312,6 +312,7 @@ func (f family) sequence(random *rand.Rand, n int) []any {
 			break
 		}
 		var after runtime.Object
+		var same bool
 		config := f.random(a, random)
 		if stored != nil && random.Intn(3) == 0 || stored == nil && random.Intn(2) == 0 {
 			if stored != nil && random.Intn(2) == 0 {
@@ -323,16 +324,22 @@ func (f family) sequence(random *rand.Rand, n int) []any {
 				accessor["uid"] = "u"
 			}
 			line["update"] = config
-			after, err = manager.Update(before, f.read(a, config), name)
+			after, err, same = repeated(func() (runtime.Object, error) {
+				return manager.Update(before.DeepCopyObject(), f.read(a, config), name)
+			})
 		} else {
 			force := random.Intn(3) == 0
 			line["apply"], line["force"] = config, force
-			after, err = manager.Apply(before.DeepCopyObject(), patchOf(config), name, force)
+			after, err, same = repeated(func() (runtime.Object, error) {
+				return manager.Apply(before.DeepCopyObject(), patchOf(config), name, force)
+			})
+		}
+		if !same {
+			continue
 		}
 		if err != nil {
 			line["error"] = sortedLines(err)
 		} else {
-			settle(after)
 			if f.custom != nil {
 				f.custom.complete(after.(*unstructured.Unstructured))
 			}
