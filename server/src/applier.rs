@@ -73,6 +73,8 @@ pub struct Applier {
     backlog: VecDeque<Committed>,
     /// Bytes of pages that the first of them changes, approximately; 0 if that is not much.
     next_bytes: u64,
+    /// The index of the entry that `next_bytes` is about.
+    measured: u64,
     checkpoint_running: bool,
     /// The running checkpoint, if it waits for space on the disk.
     waiting_checkpoint: Option<CheckpointJob>,
@@ -136,6 +138,7 @@ impl Applier {
             pace: BackgroundLimits::default(),
             backlog: VecDeque::new(),
             next_bytes: 0,
+            measured: 0,
             checkpoint_running: false,
             waiting_checkpoint: None,
             alarm: SpaceAlarm::new(Guard::new(0, true), raft::NOBODY, false),
@@ -361,7 +364,7 @@ impl Applier {
             return Ok(());
         };
         self.abandon_renewals(effects);
-        self.next_bytes = 0;
+        (self.next_bytes, self.measured) = (0, 0);
         let gone = self.backlog.drain(..).filter_map(|entry| entry.reply);
         effects
             .replies

@@ -49,6 +49,9 @@ pub struct BackgroundLimits {
     pub delete_step_keys: usize,
     /// Pause between two such steps; the simulation has other entries come in between.
     pub delete_pause: Duration,
+    /// Bytes of log since the last checkpoint at which further deletions are written at once: no
+    /// checkpoint begins before those under way are written.
+    pub log_bytes_while_deleting: u64,
     /// Bytes of keys beyond which their changes are collected in delta trees.
     pub key_bytes_direct: u64,
     /// Bytes of log since the last checkpoint that start another. Bounds the replay at a start.
@@ -75,6 +78,7 @@ impl Default for BackgroundLimits {
             keys_deleted_at_once: 16 << 10,
             delete_step_keys: 2048,
             delete_pause: Duration::ZERO,
+            log_bytes_while_deleting: 1 << 30,
             key_bytes_direct: KEY_BYTES_DIRECT,
             log_bytes_to_checkpoint: 128 << 20,
             log_bytes_with_deltas: 64 << 20,

@@ -6,14 +6,13 @@
 //! first: a large entry begins a turn.
 //!
 //! The deletion of a large range is none of these: it takes effect at once, and its tombstones are
-//! written in steps, between the entries behind it. No checkpoint begins until that is done.
-
-use std::ops::ControlFlow;
+//! written in steps, between the entries behind it. No checkpoint begins until that is done. So that
+//! one begins some time, deletions are written at once when the log has become long meanwhile.
 
 use etcd_api::etcdserverpb as pb;
 use pb::request_op::Request as Op;
 use raft::Now;
-use storage::mvcc::{Bucket, End, KeyRange, Root};
+use storage::mvcc::{End, KeyRange, Root, Store};
 
 use super::{Applier, ApplyEffects};
 use crate::error::Error;
@@ -35,14 +34,19 @@ impl Applier {
         &mut self,
         effects: &ApplyEffects,
     ) -> Result<Option<Committed>, Error> {
-        let root = self.state.store.root();
-        let most = self.pace.dirty_bytes_max;
-        self.next_bytes = match self.backlog.front_mut() {
-            Some(next) if next.entry.index > root.applied().index => {
-                bytes_changed_by(root, next, most, self.pace.keys_deleted_at_once)?
+        let at_once = self.keys_deleted_at_once();
+        let store = &mut self.state.store;
+        store.set_keys_deleted_at_once(at_once);
+        match self.backlog.front_mut() {
+            // It waits since an earlier turn.
+            Some(next) if self.measured == next.entry.index => {}
+            Some(next) if next.entry.index > store.root().applied().index => {
+                self.measured = next.entry.index;
+                self.next_bytes =
+                    bytes_changed_by(store, next, self.pace.dirty_bytes_max, at_once)?;
             }
-            _ => 0,
-        };
+            _ => self.next_bytes = 0,
+        }
         if self.stalled() {
             return Ok(None);
         }
@@ -56,6 +60,14 @@ impl Applier {
         }
         self.next_bytes = 0;
         Ok(self.backlog.pop_front())
+    }
+
+    /// Deletions of more keys are written in steps.
+    fn keys_deleted_at_once(&self) -> u64 {
+        if self.is_deleting() && self.log_bytes >= self.pace.log_bytes_while_deleting {
+            return u64::MAX;
+        }
+        self.pace.keys_deleted_at_once
     }
 
     /// A deletion is not written completely.
@@ -96,9 +108,9 @@ impl Applier {
 }
 
 /// Approximate bytes of pages that an entry changes, unless it is a single put. Counts no further
-/// than to about `most`. Of a transaction no more than `at_once` keys of ranges are deleted at once.
+/// than to about `most`. No more than `at_once` keys of ranges are deleted at once.
 fn bytes_changed_by(
-    root: &Root,
+    store: &Store,
     next: &mut Committed,
     most: u64,
     at_once: u64,
@@ -110,13 +122,18 @@ fn bytes_changed_by(
         Some(request) => request,
         none => none.insert(entry::request(&next.entry)?),
     };
+    let root = store.root();
     match request {
         Request::DeleteRange(delete) => {
             let keys = keys_of_range(root, delete)?;
             Ok(Changed { keys, others: 0 }.bytes(at_once))
         }
         Request::Txn(txn) => Ok(changed_by_transaction(root, txn, at_once)?.bytes(at_once)),
-        Request::LeaseRevoke(revoke) => bytes_of_lease(root, revoke.id, most),
+        Request::LeaseRevoke(revoke) => {
+            let (keys, others) = store.attached_keys(revoke.id, most / BYTES_PER_KEY)?;
+            let others = others * BYTES_PER_KEY;
+            Ok(Changed { keys, others }.bytes(at_once))
+        }
         _ => Ok(0),
     }
 }
@@ -176,19 +193,6 @@ fn changed_by_transaction(
     } else {
         a
     })
-}
-
-fn bytes_of_lease(root: &Root, id: i64, most: u64) -> Result<u64, Error> {
-    let mut bytes = 0;
-    root.side_scan(Bucket::LeaseKeys, &id.to_be_bytes(), &mut |_, _| {
-        bytes += BYTES_PER_KEY;
-        if bytes < most {
-            ControlFlow::Continue(())
-        } else {
-            ControlFlow::Break(())
-        }
-    })?;
-    Ok(bytes)
 }
 
 #[cfg(test)]

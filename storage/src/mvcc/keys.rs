@@ -82,8 +82,9 @@ pub(super) const DELTA_TREES: usize = 12;
 const LEAF_BYTES: usize = 4096;
 
 /// Bytes of entries in the key tree up to which changes go into it directly: with the space that leaves
-/// keep free, all of the tree is then about as large as the bound of changed pages.
-pub const KEY_BYTES_DIRECT: u64 = 64 << 20;
+/// keep free, all of the tree is then not half as large as the bound of changed pages. A put of a random
+/// key costs most just below.
+pub const KEY_BYTES_DIRECT: u64 = 32 << 20;
 
 /// Bytes of an entry beside the user key: slot, lengths, revision and stamp.
 const ENTRY_BYTES: u64 = 20 + REVISION_BYTES as u64;
@@ -140,9 +141,9 @@ impl Default for DeltaLimits {
 impl DeltaLimits {
     /// For a base that takes changes directly up to `direct_bytes`.
     pub(super) fn beyond(direct_bytes: u64) -> DeltaLimits {
-        // Of the usual 64 MiB that is 20: two checkpoints of 64 MiB of log with values of some
+        // Of the usual 32 MiB that is 20: two checkpoints of 64 MiB of log with values of some
         // hundred bytes. Changed pages of twice that stay far below their bound.
-        let close_bytes = direct_bytes / 16 * 5;
+        let close_bytes = direct_bytes / 8 * 5;
         DeltaLimits {
             direct_bytes,
             close_parts: 16,

@@ -19,6 +19,7 @@
 //! A checkpoint that is running owns the free space, so an entry writes nothing meanwhile, and
 //! keeps its changes in memory. The caller does not begin a large one then.
 
+mod attached;
 mod chunk;
 mod push;
 
@@ -28,6 +29,7 @@ use super::deletion::{RangeDeletion, TOMB};
 use super::key;
 use super::{Applied, Bucket, End, KeyRange, Revision, Root, Store};
 use crate::Result;
+use attached::{AttachedKeys, Piece};
 pub(super) use chunk::Chunk;
 pub(super) use push::{lease_of, push_into, put_stamp};
 
@@ -148,27 +150,33 @@ impl<'a> Write<'a> {
             if chunk.len() < DELETE_CHUNK_KEYS {
                 return Ok(deleted);
             }
-            // The least key above the last one.
-            let mut next = chunk.last().map_or(Vec::new(), <[u8]>::to_vec);
-            next.push(0);
-            resume = Some(next);
+            resume = Some(chunk.end());
         }
     }
 
     /// Deletes every key attached to the lease, in key order; returns how many.
     pub fn delete_attached(&mut self, lease: i64) -> Result<u64> {
         let mut deleted = 0;
-        loop {
-            let chunk = self.attached_keys(lease)?;
-            for (key, lease) in chunk.iter() {
-                self.delete(key, lease)?;
-            }
-            // A deleted key is not attached any more: the next chunk begins behind this one.
-            deleted += chunk.len() as u64;
-            if chunk.len() < DELETE_CHUNK_KEYS {
-                return Ok(deleted);
+        let mut attached = AttachedKeys::new(lease, self.store.keys_deleted_at_once);
+        while let Some(piece) = attached.next(self)? {
+            match piece {
+                Piece::Range { start, end, keys } => {
+                    let range = KeyRange {
+                        start: &start,
+                        end: End::Before(&end),
+                    };
+                    self.delete_range(range)?;
+                    deleted += keys;
+                }
+                Piece::Keys(chunk) => {
+                    for (key, lease) in chunk.iter() {
+                        self.delete(key, lease)?;
+                    }
+                    deleted += chunk.len() as u64;
+                }
             }
         }
+        Ok(deleted)
     }
 
     /// Makes everything that a compaction at `revision` drops invisible at once;
@@ -229,16 +237,6 @@ impl<'a> Write<'a> {
         }
         self.spill_at = self.store.spill_for(self.store.entry_bytes_in_memory)?;
         Ok(())
-    }
-
-    fn attached_keys(&self, lease: i64) -> Result<Chunk> {
-        let mut chunk = Chunk::default();
-        let prefix = lease.to_be_bytes();
-        let bucket = Bucket::LeaseKeys;
-        self.store.root.side_scan(bucket, &prefix, &mut |row, _| {
-            chunk.push(&row[prefix.len()..], lease, DELETE_CHUNK_KEYS)
-        })?;
-        Ok(chunk)
     }
 }
 

@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use storage::mvcc::{Applied, Options, Store};
+use storage::mvcc::{Applied, Bucket, Options, Store};
 use storage::vfs::sim::SimVfs;
 
 use super::super::BackgroundLimits;
@@ -14,6 +14,7 @@ use raft::Now;
 
 const KEYS: u64 = 1000;
 const LEASE: i64 = 7;
+const OF_PREFIX: i64 = 8;
 
 /// All keys, half of them attached to the lease.
 fn filled(store: &mut Store) {
@@ -24,6 +25,17 @@ fn filled(store: &mut Store) {
         let key = format!("key/{i:04}");
         let lease = if i % 2 == 0 { LEASE } else { 0 };
         write.put(key.as_bytes(), b"value", lease).unwrap();
+    }
+}
+
+/// Another lease, with as many keys of its own.
+fn grant_prefix(store: &mut Store) {
+    let lease = OF_PREFIX.to_be_bytes();
+    let mut write = store.write(Applied { index: 2, term: 1 });
+    write.set(Bucket::Lease, &lease, &[0; 16]).unwrap();
+    for i in 0..KEYS {
+        let key = format!("prefix/{i:04}");
+        write.put(key.as_bytes(), b"value", OF_PREFIX).unwrap();
     }
 }
 
@@ -85,16 +97,16 @@ fn compact(revision: i64) -> Request {
     })
 }
 
-fn revoke() -> Request {
-    Request::LeaseRevoke(pb::LeaseRevokeRequest { id: LEASE })
+fn revoke(id: i64) -> Request {
+    Request::LeaseRevoke(pb::LeaseRevokeRequest { id })
 }
 
 #[test]
 fn what_an_entry_changes_is_known_before_it_is_applied() {
     let applier = applier(BackgroundLimits::default());
-    let root = applier.state.store.root();
+    let store = &applier.state.store;
     let most = u64::MAX;
-    let bytes = |request: &Request| bytes_changed_by(root, &mut entry(2, request), most, most);
+    let bytes = |request: &Request| bytes_changed_by(store, &mut entry(2, request), most, most);
     let all = delete(b"key/", b"key0");
     let op = |delete: &pb::DeleteRangeRequest| pb::RequestOp {
         request: Some(Op::RequestDeleteRange(delete.clone())),
@@ -127,10 +139,8 @@ fn what_an_entry_changes_is_known_before_it_is_applied() {
     assert_eq!(bytes(&Request::DeleteRange(all)).unwrap(), whole);
     assert_eq!(bytes(&txn).unwrap(), whole + whole / 10);
     let attached = KEYS / 2 * BYTES_PER_KEY;
-    assert_eq!(bytes(&revoke()).unwrap(), attached);
-    let some = bytes_changed_by(root, &mut entry(2, &revoke()), 10_000, most).unwrap();
-    assert!((10_000..20_000).contains(&some), "counted on: {some}");
-    let in_steps = bytes_changed_by(root, &mut entry(2, &txn), most, 7).unwrap();
+    assert_eq!(bytes(&revoke(LEASE)).unwrap(), attached);
+    let in_steps = bytes_changed_by(store, &mut entry(2, &txn), most, 7).unwrap();
     let larger = BYTES_PER_KEY_IN_RANGE + 2 * (BYTES_PER_KEY + 1000);
     assert_eq!(in_steps, larger);
 }
@@ -144,7 +154,7 @@ fn a_large_entry_waits_for_the_checkpoint_and_nothing_before_it_waits_for_it() {
         ..BackgroundLimits::default()
     };
     let all = Request::DeleteRange(delete(b"key/", b"key0"));
-    for large in [all, revoke()] {
+    for large in [all, revoke(LEASE)] {
         let mut applier = applier(pace);
         // The checkpoint that begins here runs until it is told to have run.
         let first = entry(2, &put());
@@ -175,7 +185,7 @@ fn what_was_applied_before_a_large_entry_is_answered_before_it_begins() {
     };
     let mut applier = applier(pace);
     let reader = applier.state.store.reader();
-    let entries = vec![entry(2, &put()), entry(3, &revoke()), entry(4, &put())];
+    let entries = vec![entry(2, &put()), entry(3, &revoke(LEASE)), entry(4, &put())];
     let effects = turn(&mut applier, Some(ApplyEvent::Committed(entries)));
     assert_eq!(effects.applied, Some(2));
     assert_eq!(reader.view().applied().index, 2);
@@ -224,4 +234,47 @@ fn entries_behind_a_large_deletion_are_applied_before_its_tombstones_are_written
     let effects = turn(&mut applier, None);
     assert_eq!(reader.view().unwritten_deletes(), 0);
     assert!(effects.checkpoint.is_some());
+}
+
+#[test]
+fn the_end_of_a_lease_with_all_keys_of_a_range_is_a_deletion_of_the_range() {
+    let pace = BackgroundLimits {
+        keys_deleted_at_once: 100,
+        delete_step_keys: 300,
+        ..BackgroundLimits::default()
+    };
+    let mut applier = applier(pace);
+    grant_prefix(&mut applier.state.store);
+    let store = &applier.state.store;
+    let bytes = |id| bytes_changed_by(store, &mut entry(3, &revoke(id)), u64::MAX, 100).unwrap();
+    assert_eq!(bytes(OF_PREFIX), 100 * BYTES_PER_KEY_IN_RANGE);
+    assert_eq!(bytes(LEASE), KEYS / 2 * BYTES_PER_KEY);
+    let entries = vec![entry(3, &revoke(OF_PREFIX)), entry(4, &put())];
+    let effects = turn(&mut applier, Some(ApplyEvent::Committed(entries)));
+    assert_eq!(effects.applied, Some(4));
+    let root = applier.state.store.root();
+    assert_eq!(root.live_keys(), KEYS + 1);
+    assert_eq!(root.unwritten_deletes(), KEYS - 300);
+}
+
+#[test]
+fn deletions_are_written_at_once_while_others_make_the_log_long() {
+    let pace = BackgroundLimits {
+        keys_deleted_at_once: 100,
+        delete_step_keys: 1,
+        log_bytes_while_deleting: 1,
+        ..BackgroundLimits::default()
+    };
+    let mut applier = applier(pace);
+    grant_prefix(&mut applier.state.store);
+    let mut delete = |index, key: &[u8], end: &[u8]| {
+        let request = Request::DeleteRange(delete(key, end));
+        let entries = vec![entry(index, &request)];
+        turn(&mut applier, Some(ApplyEvent::Committed(entries)));
+        applier.state.store.root().unwritten_deletes()
+    };
+    assert_eq!(delete(3, b"key/", b"key/05"), KEYS / 2 - 1);
+    assert_eq!(delete(4, b"key/", b"key0"), KEYS / 2 - 2);
+    assert_eq!(delete(5, b"", b"\0"), KEYS / 2 - 3);
+    assert_eq!(applier.state.store.root().live_keys(), 0);
 }

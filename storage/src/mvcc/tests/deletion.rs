@@ -156,6 +156,49 @@ fn a_lease_that_ends_takes_its_keys_but_none_that_a_deletion_has_taken() {
 }
 
 #[test]
+fn a_lease_with_all_keys_of_a_range_ends_at_once_and_looks_so_at_every_step() {
+    const WITH_RANGE: i64 = 8;
+    let other = key(1400);
+    let attached: Vec<_> = (500..1500).map(key).filter(|key| *key != other).collect();
+    let mut stores = [u64::MAX, 400].map(|at_once| {
+        let mut store = filled(&SimVfs::new(1), DeltaLimits::beyond(1000), at_once);
+        write(&mut store, |write| {
+            let mut keys = attached.iter();
+            keys.try_for_each(|key| write.put(key, b"attached", WITH_RANGE))
+        });
+        store
+    });
+    let [at_once, in_steps] = &mut stores;
+    let entries: [fn(&mut Write<'_>) -> Result<()>; 3] = [
+        |write| {
+            write.put(&key(501), b"of no lease", 0)?;
+            write.put(&key(501), b"back", WITH_RANGE)?;
+            assert_eq!(write.delete_attached(WITH_RANGE)?, 999);
+            write.put(&key(2500), b"behind", 0)
+        },
+        |write| write.put(&key(700), b"again", WITH_RANGE),
+        |write| {
+            assert_eq!(write.delete_attached(WITH_RANGE)?, 1);
+            Ok(())
+        },
+    ];
+    for entry in entries {
+        write(at_once, entry);
+        write(in_steps, entry);
+        for _ in 0..3 {
+            // The first 800 are two chunks without another key between them.
+            assert!(in_steps.root().unwritten_deletes() > 700);
+            assert_eq!(seen(in_steps.root()), seen(at_once.root()));
+            in_steps.delete_step(7).unwrap();
+        }
+    }
+    in_steps.delete_step(usize::MAX).unwrap();
+    assert_eq!(seen(in_steps.root()), seen(at_once.root()));
+    assert!(in_steps.checkpoint_alone().unwrap());
+    in_steps.check().unwrap();
+}
+
+#[test]
 fn a_crash_leaves_nothing_of_a_deletion_that_is_not_written() {
     let vfs = SimVfs::new(1);
     let mut store = filled(&vfs, DeltaLimits::default(), 10);

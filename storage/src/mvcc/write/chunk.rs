@@ -68,6 +68,13 @@ impl Chunk {
         })
     }
 
+    /// The least key above the last one.
+    pub(super) fn end(&self) -> Vec<u8> {
+        let mut end = self.last().unwrap_or_default().to_vec();
+        end.push(0);
+        end
+    }
+
     pub(in crate::mvcc) fn last(&self) -> Option<&[u8]> {
         self.iter().last().map(|(key, _)| key)
     }
