@@ -34,7 +34,7 @@ use crate::state::{self, State};
 use alarm::SpaceAlarm;
 pub use alarm::SpaceNews;
 pub use background::BackgroundLimits;
-pub(crate) use background::DIRTY_BYTES_TO_CHECKPOINT;
+pub(crate) use background::{DIRTY_BYTES_TO_CHECKPOINT, KEYS_DELETED_AT_ONCE};
 pub use effects::ApplyEffects;
 use leases::WaitingRenewal;
 use reencryptor::Reencryptor;

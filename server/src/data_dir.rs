@@ -25,6 +25,7 @@ use storage::encryption::{DataKeys, KeyFile};
 use storage::mvcc::Store;
 use storage::vfs::{Lock, Vfs};
 
+use crate::applier::KEYS_DELETED_AT_ONCE;
 use crate::config::keys::KeySource;
 use crate::config::{ClusterState, Config};
 use crate::data_dir::replay::{Replayed, Threads};
@@ -74,13 +75,15 @@ pub struct EmptyDir {
 
 impl DataDir {
     /// Opens `config.data_dir` with these keys, on one thread. `options` describe the log's files.
+    /// Deletions of more keys than `at_once` are written after the start.
     pub fn find_alone(
         vfs: Arc<dyn Vfs>,
         config: &Config,
         keys: Option<&KeyFile>,
         options: raft::durable::Options,
+        at_once: u64,
     ) -> Result<Found, Unusable> {
-        DataDir::find_with(vfs, config, keys, options, Threads::One)
+        DataDir::find_with(vfs, config, keys, options, at_once, Threads::One)
     }
 
     /// Opens `config.data_dir`. `seed` must differ at every start.
@@ -88,7 +91,8 @@ impl DataDir {
         let keys = config.encryption.as_ref().map(KeySource::read);
         let keys = keys.transpose().map_err(Unusable::Keys)?;
         let options = log_options(&*vfs, config, seed);
-        DataDir::find_with(vfs, config, keys.as_ref(), options, Threads::Three)
+        let (keys, at_once) = (keys.as_ref(), KEYS_DELETED_AT_ONCE);
+        DataDir::find_with(vfs, config, keys, options, at_once, Threads::Three)
     }
 
     fn find_with(
@@ -96,6 +100,7 @@ impl DataDir {
         config: &Config,
         keys: Option<&KeyFile>,
         options: raft::durable::Options,
+        at_once: u64,
         threads: Threads,
     ) -> Result<Found, Unusable> {
         let member_dir = config.data_dir.join("member");
@@ -124,6 +129,7 @@ impl DataDir {
             store.lock_in_memory()?;
         }
         learn_sizes(&mut store)?;
+        store.set_keys_deleted_at_once(at_once);
         let mut state = State::new(store, min_lease_ttl(config.election_timeout))?;
         state.max_learners = config.max_learners;
         refuse_lost_log(&*vfs, &log_dir, &state)?;

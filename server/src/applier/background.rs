@@ -7,6 +7,9 @@ use storage::mvcc::{ENTRY_BYTES_IN_MEMORY, KEY_BYTES_DIRECT, Stats};
 
 use crate::config::Config;
 
+/// See [`BackgroundLimits::keys_deleted_at_once`].
+pub(crate) const KEYS_DELETED_AT_ONCE: u64 = 16 << 10;
+
 /// See [`BackgroundLimits::dirty_bytes_to_checkpoint`].
 pub(crate) const DIRTY_BYTES_TO_CHECKPOINT: u64 = 96 << 20;
 
@@ -75,7 +78,7 @@ impl Default for BackgroundLimits {
             dirty_bytes_to_checkpoint: DIRTY_BYTES_TO_CHECKPOINT,
             dirty_bytes_max: 160 << 20,
             entry_bytes_in_memory: ENTRY_BYTES_IN_MEMORY,
-            keys_deleted_at_once: 16 << 10,
+            keys_deleted_at_once: KEYS_DELETED_AT_ONCE,
             delete_step_keys: 2048,
             delete_pause: Duration::ZERO,
             log_bytes_while_deleting: 1 << 30,

@@ -175,7 +175,7 @@ mod tests {
 
     fn open(disk: &SimVfs, config: &Config) -> Found {
         let options = raft::durable::Options::default();
-        DataDir::find_alone(Arc::new(disk.clone()), config, None, options).unwrap()
+        DataDir::find_alone(Arc::new(disk.clone()), config, None, options, u64::MAX).unwrap()
     }
 
     /// A directory of one of two members whose log ends with the removal that `removed` picks,

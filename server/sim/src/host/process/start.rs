@@ -62,8 +62,8 @@ impl Process {
             ..settings.log.clone()
         };
         let (config, vfs) = (&settings.config, Arc::new(disk.clone()));
-        let keys = settings.key_file();
-        let mut data = match DataDir::find_alone(vfs, config, keys.as_ref(), options)? {
+        let (keys, at_once) = (settings.key_file(), settings.pace.keys_deleted_at_once);
+        let mut data = match DataDir::find_alone(vfs, config, keys.as_ref(), options, at_once)? {
             Found::Used(data) => *data,
             Found::Empty(empty) => match begin(*empty, settings, told) {
                 Err(Unusable::Start(why)) => return Ok(Start::Refused(why)),
@@ -133,7 +133,7 @@ pub(crate) fn entries_on(disk: &SimVfs, settings: &Settings) -> Result<Vec<Entry
     let keys = settings.key_file();
     let mut config = settings.config.clone();
     config.force_new_cluster = false;
-    match DataDir::find_alone(vfs, &config, keys.as_ref(), settings.log.clone())? {
+    match DataDir::find_alone(vfs, &config, keys.as_ref(), settings.log.clone(), u64::MAX)? {
         Found::Used(data) => Ok(data.recovered.entries),
         Found::Empty(_) => Ok(Vec::new()),
     }
