@@ -10,6 +10,8 @@ use crate::check::liveness::Health;
 
 /// Longer than any lease lasts, its election timeout of grace, and a revoke that got lost.
 const LEASES_ARE_GONE_AFTER: u64 = 16 * SECOND;
+/// When each machine whose disk is damaged or old has been replaced, at the latest.
+const REPLACED_AFTER: u64 = 300 * SECOND;
 
 impl World {
     /// From here on nothing goes wrong.
@@ -96,6 +98,9 @@ impl World {
             judged.of("liveness")?;
             if health.is_well() && !self.is_replacing() && self.now > healed_at + SECOND {
                 break;
+            }
+            if self.is_replacing() && self.now > healed_at + REPLACED_AFTER {
+                return Err(("liveness", "a machine is not replaced".to_owned()));
             }
         }
         self.note("every member serves");

@@ -44,6 +44,8 @@ impl World {
             || !self.belongs(host)
             || self.misses_entries()
             || self.members.is_changing()
+            // It will be all that is left, and nobody could take its place.
+            || this.settings.config.force_new_cluster
             || (self.votes(host) && others < 2);
         if is_spared {
             return false;
