@@ -23,7 +23,8 @@ use std::time::Duration;
 use apiserver::faults::{Faults, Kind};
 use apiserver::setup::{Accounts, Authorization, Further, Mode, Serving, Settings, Setup};
 use apiserver::{Config, Server};
-use controllers::Selection;
+use certificates::Authority;
+use controllers::{Selection, Signer};
 use server::lifecycle::local::Local;
 use storage::vfs::os::OsVfs;
 use tokio::sync::{oneshot, watch};
@@ -303,9 +304,24 @@ impl Plan {
         Ok(())
     }
 
-    /// The CA certificate for pods; empty before the first start of an apiserver.
-    fn read_authority(&self) -> Result<String, Box<dyn Error>> {
-        let path = self.directory.join("pki").join("ca.crt");
+    /// The signer of certificate requests; `None` before the first start of an apiserver.
+    fn signer(&self) -> Result<Option<Arc<Signer>>, Box<dyn Error>> {
+        let certificate = self.read_authority("ca.crt")?;
+        let key = self.read_authority("ca.key")?;
+        if certificate.is_empty() || key.is_empty() {
+            return Ok(None);
+        }
+        let authority = Authority::of(&certificate, &key)
+            .map_err(|why| format!("{}: {why}", self.directory.join("pki").display()))?;
+        Ok(Some(Arc::new(Signer {
+            authority,
+            duration: Signer::DURATION,
+        })))
+    }
+
+    /// A file of the CA, whose certificate pods get; empty before the first start of an apiserver.
+    fn read_authority(&self, file: &str) -> Result<String, Box<dyn Error>> {
+        let path = self.directory.join("pki").join(file);
         match std::fs::read_to_string(&path) {
             Ok(text) => Ok(text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),

@@ -1,9 +1,12 @@
 //! `stele-kube controller-manager`: the control loops alone, with an apiserver elsewhere.
 
 use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
 
+use certificates::Authority;
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use controllers::{Config, Selection};
+use controllers::{Config, Selection, Signer};
 
 use crate::connection;
 
@@ -18,6 +21,22 @@ pub(crate) fn command() -> Command {
                 .value_name("FILE")
                 .help("The certificate that every namespace gets as kube-root-ca.crt"),
         )
+        .arg(signing(
+            "cluster-signing-cert-file",
+            "The certificate of the authority that signs approved certificate requests, in PEM",
+        ))
+        .arg(signing(
+            "cluster-signing-key-file",
+            "The key of that authority, in PEM",
+        ))
+        .arg(
+            Arg::new("cluster-signing-duration")
+                .long("cluster-signing-duration")
+                .value_name("DURATION")
+                .default_value("8760h0m0s")
+                .value_parser(duration)
+                .help("Maximum lifetime of a signed certificate; a request may ask for less"),
+        )
         .arg(controllers_flag("*"))
         .arg(
             Arg::new("leader-elect")
@@ -25,6 +44,46 @@ pub(crate) fn command() -> Command {
                 .action(ArgAction::SetTrue)
                 .help("Works only while it holds the lease kube-system/kube-controller-manager"),
         )
+}
+
+fn signing(name: &'static str, help: &'static str) -> Arg {
+    let flag = Arg::new(name).long(name).value_name("FILE");
+    flag.help(format!("{help}; read once, at the start"))
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let nanos = go_text::parse_duration(text)?;
+    match u64::try_from(nanos) {
+        Ok(nanos) if nanos > 0 => Ok(Duration::from_nanos(nanos)),
+        _ => Err("must be more than 0".into()),
+    }
+}
+
+/// The signer that the flags describe; `None` if they name no authority.
+fn signer(arguments: &ArgMatches) -> Result<Option<Arc<Signer>>, Box<dyn Error>> {
+    let file = |name: &str| arguments.get_one::<String>(name);
+    let (certificate, key) = match (
+        file("cluster-signing-cert-file"),
+        file("cluster-signing-key-file"),
+    ) {
+        (None, None) => return Ok(None),
+        (Some(certificate), Some(key)) => (certificate, key),
+        _ => {
+            let why = "--cluster-signing-cert-file and --cluster-signing-key-file go together";
+            return Err(why.into());
+        }
+    };
+    let read = |path: &String| {
+        let text = std::fs::read_to_string(path);
+        text.map_err(|error| format!("{path}: {error}"))
+    };
+    let authority = Authority::of(&read(certificate)?, &read(key)?)
+        .map_err(|why| format!("{certificate}, {key}: {why}"))?;
+    let duration = arguments.get_one("cluster-signing-duration");
+    Ok(Some(Arc::new(Signer {
+        authority,
+        duration: duration.copied().unwrap_or(Signer::DURATION),
+    })))
 }
 
 /// The flag that chooses loops.
@@ -56,6 +115,7 @@ pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
             Some(file) => std::fs::read_to_string(file)?,
             None => String::new(),
         },
+        signer: signer(arguments)?,
         loops: selection(arguments)?,
     };
     let runtime = tokio::runtime::Builder::new_current_thread()

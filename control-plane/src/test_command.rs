@@ -19,10 +19,11 @@ use crate::loops_command;
 
 /// How often it looks whether the process that started it is still there.
 const PARENT_CHECK_EVERY: Duration = Duration::from_millis(200);
-/// The loops without which objects that are deleted would stay.
+/// The loops without which objects that are deleted would stay, and approved requests for
+/// certificates unsigned.
 const LOOPS: &str = "garbage-collector-controller,namespace-controller,\
      persistentvolumeclaim-protection-controller,persistentvolume-protection-controller,\
-     volumeattributesclass-protection-controller";
+     volumeattributesclass-protection-controller,certificatesigningrequest-signing-controller";
 
 /// Upper bound of the seeds that are chosen without `--seed`, short enough to be copied.
 const SEEDS: u64 = 1_000_000;

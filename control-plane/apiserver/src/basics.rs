@@ -1,5 +1,4 @@
-//! What any layer may use: time, address ranges, certificate requests,
-//! configuration files, metrics, numbers in texts.
+//! What any layer may use: time, address ranges, configuration files, metrics, numbers in texts.
 
 pub(crate) mod changing_file;
 pub(crate) mod cidr;
@@ -7,7 +6,6 @@ pub(crate) mod clock;
 pub(crate) mod config_file;
 pub(crate) mod hashed;
 pub(crate) mod metrics;
-pub(crate) mod pkcs10;
 pub(crate) mod prefixed_path;
 pub(crate) mod reloads;
 pub(crate) mod unsigned;

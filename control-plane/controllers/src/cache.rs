@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use api_client::Notice;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{
     ConfigMap, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ResourceQuota,
@@ -125,6 +126,7 @@ caches! {
     service_accounts: ServiceAccount,
     service_ranges: ServiceCIDR,
     services: Service,
+    signing_requests: CertificateSigningRequest,
     volume_claims: PersistentVolumeClaim,
     volumes: PersistentVolume,
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::Resource;
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use machinery::object::{self, Object};
 use machinery::schema::Kind;
@@ -37,6 +38,8 @@ pub(crate) struct Step {
     pub(crate) kinds: Option<Arc<Kinds>>,
     /// The decision is good as long as none of the listed pods uses this claim.
     pub(crate) unused: Option<Arc<PersistentVolumeClaim>>,
+    /// The call creates a review of access, and this is the error if that does not allow it.
+    pub(crate) refused: Option<&'static str>,
 }
 
 /// A message about an object, to become an Event.
@@ -71,6 +74,7 @@ impl Decision {
             asks: None,
             kinds: None,
             unused: None,
+            refused: None,
         });
         let last = self.steps.len() - 1;
         &mut self.steps[last]
@@ -115,6 +119,12 @@ impl Step {
                     (None, _) => Err(Status::unavailable("something is left that was to be gone")),
                 }
             }
+            (Call::Create { .. }, Ok(review)) => match self.refused {
+                Some(why) if review["status"]["allowed"] != true => {
+                    Err(Status::new(403, "Forbidden", why))
+                }
+                _ => Ok(()),
+            },
             (_, Ok(_)) => Ok(()),
         }
     }
@@ -182,6 +192,15 @@ pub(crate) fn update_status<T: Known>(object: &T) -> Call {
         kind: kind_of::<T>().clone(),
         subresource: "status",
         object: to_object(object),
+    }
+}
+
+/// The call that replaces the approval of a certificate request, in the same way.
+pub(crate) fn update_approval(request: &CertificateSigningRequest) -> Call {
+    Call::Update {
+        kind: kind_of::<CertificateSigningRequest>().clone(),
+        subresource: "approval",
+        object: to_object(request),
     }
 }
 

@@ -21,25 +21,28 @@ mod sources;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use loops::Loop;
+pub use loops::certificates::signing::Signer;
 pub use selection::Selection;
 pub use shell::{Config, run};
 
-/// The chosen loops. The loop for the root CA certificate runs only if there is a certificate.
+/// The chosen loops, without those that lack what they need.
 fn chosen_loops(config: &Config) -> Vec<Box<dyn Loop>> {
-    let mut loops = all_loops(&config.root_ca);
-    loops.retain(|one| config.loops.has(one.name()));
+    let mut loops = all_loops(&config.root_ca, config.signer.as_ref());
+    loops.retain(|one| config.loops.has(one.name()) && one.can_run());
     loops
 }
 
 /// The names of all loops.
 fn loop_names() -> impl Iterator<Item = &'static str> {
-    let loops = all_loops("a certificate");
+    let loops = all_loops("", None);
     loops.into_iter().map(|one| one.name())
 }
 
-fn all_loops(root_ca: &str) -> Vec<Box<dyn Loop>> {
-    let mut loops: Vec<Box<dyn Loop>> = vec![
+fn all_loops(root_ca: &str, signer: Option<&Arc<Signer>>) -> Vec<Box<dyn Loop>> {
+    vec![
         Box::new(loops::namespace::Namespaces),
         Box::new(loops::service_account::ServiceAccounts),
         Box::new(loops::replica_set::ReplicaSets),
@@ -55,9 +58,11 @@ fn all_loops(root_ca: &str) -> Vec<Box<dyn Loop>> {
         Box::new(loops::protection::VolumeProtection),
         Box::new(loops::protection::ClassProtection),
         Box::new(loops::service_cidr::ServiceCidrs),
-    ];
-    if !root_ca.is_empty() {
-        loops.push(Box::new(loops::root_ca::RootCa(root_ca.to_owned())));
-    }
-    loops
+        Box::new(loops::certificates::signing::CertificateSigning(
+            signer.cloned(),
+        )),
+        Box::new(loops::certificates::approving::CertificateApproving),
+        Box::new(loops::certificates::cleaning::CertificateCleaning),
+        Box::new(loops::root_ca::RootCa(root_ca.to_owned())),
+    ]
 }

@@ -1,5 +1,6 @@
 //! The interface of a loop: the changes that wake it, and its decisions.
 
+pub(crate) mod certificates;
 pub(crate) mod deployment;
 pub(crate) mod disruption;
 pub(crate) mod endpoint_slice;
@@ -33,6 +34,11 @@ pub(crate) trait Loop: Send + Sync {
     /// The `source.component` of its Events.
     fn component(&self) -> String {
         format!("{}-controller", self.name())
+    }
+
+    /// False if something that it needs is not configured.
+    fn can_run(&self) -> bool {
+        true
     }
 
     /// Calls `wake` for each key that a change concerns.

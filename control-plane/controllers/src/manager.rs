@@ -146,7 +146,9 @@ impl Manager {
             self.owner_answered(uid, answer);
             return;
         }
-        if let (Ok(object), true) = (answer, step.call.writes()) {
+        // A review is not stored.
+        let stored = step.call.writes() && step.refused.is_none();
+        if let (Ok(object), true) = (answer, stored) {
             self.wrote(&step.call, object.clone(), now);
         }
     }

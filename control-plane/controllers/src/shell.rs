@@ -21,7 +21,7 @@ use crate::kinds::Kinds;
 use crate::manager::{Manager, Moment};
 use crate::recorder::Recorder;
 use crate::sources::sources_of;
-use crate::{Selection, chosen_loops};
+use crate::{Selection, Signer, chosen_loops};
 use carry::Report;
 
 /// The name of the corresponding Go program.
@@ -52,6 +52,8 @@ pub struct Config {
     pub elect: Option<String>,
     /// The cluster's CA certificate in PEM; empty to publish none.
     pub root_ca: String,
+    /// The signer of approved certificate requests; `None` to sign none.
+    pub signer: Option<Arc<Signer>>,
     /// The loops to run.
     pub loops: Selection,
 }

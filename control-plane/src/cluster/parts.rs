@@ -56,7 +56,8 @@ impl Plan {
             let stop = stopped(running.stop.subscribe());
             let config = controllers::Config {
                 elect: None,
-                root_ca: self.read_authority()?,
+                root_ca: self.read_authority("ca.crt")?,
+                signer: self.signer()?,
                 loops: self.loops.clone(),
             };
             running.tasks.spawn(async move {

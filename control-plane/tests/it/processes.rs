@@ -1,6 +1,7 @@
 //! The control plane as users start it.
 
 pub(crate) mod by_name;
+pub(crate) mod certificates;
 pub(crate) mod election;
 pub(crate) mod faults;
 pub(crate) mod pods;

@@ -46,3 +46,17 @@ fn what_is_no_request_is_refused() {
         assert_eq!(told, "PEM block type must be CERTIFICATE REQUEST", "{text}");
     }
 }
+
+#[test]
+fn alternative_names_are_read() {
+    let mut params = CertificateParams::new(vec!["a.example".into()]).unwrap();
+    let address = rcgen::SanType::IpAddress("fd00::1".parse().unwrap());
+    params.subject_alt_names.push(address);
+    let key = KeyPair::generate().unwrap();
+    let pem = params.serialize_request(&key).unwrap().pem().unwrap();
+    let request = Request::of(&object(&pem)).unwrap();
+    assert_eq!(request.dns_names, ["a.example"]);
+    assert_eq!(request.addresses.len(), 1);
+    assert_eq!(request.addresses[0].len(), 16);
+    assert!(request.emails.is_empty() && request.uris.is_empty());
+}

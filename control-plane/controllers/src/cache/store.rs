@@ -270,11 +270,12 @@ macro_rules! known {
 }
 
 use k8s_openapi::api::{
-    apps, coordination, core, discovery, networking, policy, resource, storage,
+    apps, certificates, coordination, core, discovery, networking, policy, resource, storage,
 };
 known![
     apps::v1::Deployment,
     apps::v1::ReplicaSet,
+    certificates::v1::CertificateSigningRequest,
     coordination::v1::Lease,
     core::v1::ConfigMap,
     core::v1::Namespace,

@@ -19,12 +19,16 @@ const DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the k
      using internal endpoints such as the internal service IP or kubernetes.default.svc. No other \
      usage is guaranteed across distributions of Kubernetes clusters.";
 
-/// Publishes this certificate, in PEM.
+/// Publishes this certificate, in PEM; it does not run if that is empty.
 pub(crate) struct RootCa(pub(crate) String);
 
 impl Loop for RootCa {
     fn name(&self) -> &'static str {
         "root-ca-certificate-publisher"
+    }
+
+    fn can_run(&self) -> bool {
+        !self.0.is_empty()
     }
 
     fn wakes(&self, _: &Caches, changed: &Changed, wake: &mut dyn FnMut(Key)) {

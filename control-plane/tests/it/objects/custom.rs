@@ -62,6 +62,7 @@ impl Inside {
             let config = controllers::Config {
                 elect: None,
                 root_ca: String::new(),
+                signer: None,
                 loops: controllers::Selection::default(),
             };
             controllers::run(client, config, std::future::pending()).await

@@ -69,7 +69,8 @@ fn it_serves_when_its_first_line_is_there_and_leaves_nothing_behind() {
         &kubeconfig,
         &["-n", "n", "create", "-f", file.to_str().unwrap()],
     );
-    // Only the namespace's loop, the garbage collector and the protection of storage run.
+    // Of those for workloads only the namespace's loop, the garbage collector and the protection of
+    // storage run.
     kubectl(&kubeconfig, &["delete", "namespace", "n"]);
     assert_eq!(
         kubectl(

@@ -79,6 +79,19 @@ impl Up {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// The path of a file in its directory.
+    pub(crate) fn path(&self, file: &str) -> String {
+        let path = self.directory.join(file);
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// Writes a file; returns its path.
+    pub(crate) fn file(&self, name: &str, text: &str) -> String {
+        let path = self.path(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
     /// Runs a line of shell script with the cluster's kubeconfig.
     fn shell(&self, line: &str) -> String {
         let output = Command::new("sh")

@@ -37,6 +37,8 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("control-plane", "scheduler", ""),
     ("control-plane", "node", ""),
     ("control-plane", "api-client", ""),
+    ("certificates", "machinery", ""),
+    ("controllers", "certificates", ""),
     ("controllers", "machinery", ""),
     ("controllers", "api-client", ""),
     ("benches", "storage", ""),
@@ -45,12 +47,14 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("benches", "etcd-api", ""),
     ("benches", "testkit", ""),
     ("machinery", "go-text", ""),
+    ("apiserver", "certificates", ""),
     ("apiserver", "go-text", ""),
     ("apiserver", "descriptions", ""),
     ("apiserver", "machinery", ""),
     ("apiserver", "etcd-api", ""),
     ("apiserver", "testkit", "dev"),
     ("control-plane", "apiserver", ""),
+    ("control-plane", "certificates", ""),
     ("control-plane", "controllers", ""),
     ("control-plane", "etcd-api", ""),
     ("control-plane", "go-text", ""),
@@ -68,13 +72,14 @@ const TEST_SUPPORT: &str = "test-support";
 const ONLY_FOR_TESTS: [&str; 2] = ["sim", "testkit"];
 
 /// Crates that know no threads, sockets or clocks, and so no tokio.
-const WITHOUT_TOKIO: [&str; 6] = [
+const WITHOUT_TOKIO: [&str; 7] = [
     "storage",
     "raft",
     "etcd-files",
     "go-text",
     "utl",
     "machinery",
+    "certificates",
 ];
 
 /// Modules of the server that belong to its shell; the others are plain Rust.

@@ -1,11 +1,11 @@
 //! Restricts who may approve and sign certificate requests, and which subjects a request may name.
 
+use certificates::Request;
 use machinery::object;
 use serde_json::Value;
 
 use crate::admission::{Attributes, CREATE, Context, Plugin, UPDATE};
 use crate::auth::{self, Answer};
-use crate::basics::pkcs10::Request;
 
 const GROUP: &str = "certificates.k8s.io";
 const PLURAL: &str = "certificatesigningrequests";

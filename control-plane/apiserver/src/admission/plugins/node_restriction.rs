@@ -12,6 +12,7 @@ mod tokens;
 
 use std::sync::Arc;
 
+use certificates::Request;
 use machinery::object;
 use machinery::schema;
 use machinery::status::Status;
@@ -21,7 +22,6 @@ use crate::admission::{Attributes, CREATE, Context, DELETE, Plugin};
 use crate::auth::Answer;
 use crate::auth::authorize::node::LEASES;
 use crate::auth::user::node_name;
-use crate::basics::pkcs10::Request;
 use crate::storage::reader::Reader;
 
 /// The name by which it is switched on.

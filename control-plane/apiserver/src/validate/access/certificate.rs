@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use certificates::Request;
 use machinery::status::Cause;
 use machinery::{name, object};
 use serde_json::Value;
 use x509_parser::parse_x509_certificate;
 use x509_parser::pem::Pem;
 
-use crate::basics::pkcs10::Request;
 use crate::validate::Causes;
 use crate::validate::words::field::FieldValue;
 
