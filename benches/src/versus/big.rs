@@ -25,6 +25,7 @@ use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use super::Result;
 use super::options::{Options, Programs};
 use super::side::Side;
+use large::Way;
 use subject::Subject;
 use table::Table;
 
@@ -54,6 +55,7 @@ enum Part {
     Overwrite,
     Sizes,
     Large,
+    Attached,
     Stall,
     Cold,
     Watch,
@@ -61,7 +63,7 @@ enum Part {
 }
 
 impl Part {
-    const ALL: [(&'static str, Part, &'static str); 11] = [
+    const ALL: [(&'static str, Part, &'static str); 12] = [
         (
             "fill",
             Part::Fill,
@@ -96,6 +98,11 @@ impl Part {
             "large",
             Part::Large,
             "puts while one request deletes the whole store",
+        ),
+        (
+            "attached",
+            Part::Attached,
+            "puts while a lease ends to which the whole store is attached",
         ),
         (
             "stall",
@@ -198,7 +205,8 @@ pub(super) fn run(options: &Options, programs: &Programs) -> Result<()> {
                 Part::Return => space::measure_return(&subject, plan, &mut figures),
                 Part::Overwrite => space::measure_overwrite(&subject, options, &mut figures),
                 Part::Sizes => sizes::measure(&mut subject, options, &mut figures),
-                Part::Large => large::measure(&mut subject, plan, &mut figures),
+                Part::Large => large::measure(&mut subject, plan, &mut figures, Way::Range),
+                Part::Attached => large::measure(&mut subject, plan, &mut figures, Way::Lease),
                 Part::Stall => stall::measure(&subject, options, &mut figures),
                 Part::Cold => cold::measure(&mut subject, options, &mut figures),
                 Part::Watch => watch::measure(&mut subject, plan, &mut figures),

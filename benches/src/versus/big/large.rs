@@ -1,15 +1,17 @@
-//! One request that deletes the whole store while other clients put, into what is deleted and beside
-//! it: what they wait, and the memory that it takes.
+//! One request that deletes the whole store, as a range or as the keys of a lease, while other clients
+//! put, into what is deleted and beside it: what they wait, and the memory that it takes.
 
 #![expect(clippy::disallowed_methods, reason = "measures time")]
 
 use std::time::{Duration, Instant};
 
 use etcd_api::Client;
-use etcd_api::etcdserverpb::{DeleteRangeRequest, RangeRequest};
+use etcd_api::etcdserverpb::{
+    DeleteRangeRequest, LeaseGrantRequest, LeaseRevokeRequest, RangeRequest,
+};
 
 use super::bystander::Bystander;
-use super::load::{Load, Shape, Verb, connect, fill, local};
+use super::load::{Load, Shape, Verb, connect, fill_attached, local};
 use super::subject::{MIB, Subject};
 use super::table::Figures;
 use super::{Plan, Result};
@@ -23,14 +25,42 @@ const PUTS_PER_SECOND: u64 = 500;
 const PUT_KEYS: u64 = 1000;
 const SETTLE: Duration = Duration::from_secs(5);
 const UNDISTURBED: Duration = Duration::from_secs(10);
+const LEASE: i64 = 7;
+/// Longer than the measurement.
+const LEASE_SECONDS: i64 = 36_000;
 const POLL: Duration = Duration::from_millis(20);
 const SCRAPE: Duration = Duration::from_millis(500);
 
-pub(super) fn measure(subject: &mut Subject, plan: &Plan, figures: &mut Figures<'_>) -> Result<()> {
+/// What deletes the keys.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    Range,
+    /// The end of the lease that they are attached to.
+    Lease,
+}
+
+pub(super) fn measure(
+    subject: &mut Subject,
+    plan: &Plan,
+    figures: &mut Figures<'_>,
+    way: Way,
+) -> Result<()> {
+    let part = match way {
+        Way::Range => "large",
+        Way::Lease => "attached",
+    };
+    let name = |figure: &str| format!("{part}: {figure}");
     let url = subject.url();
     let bystander = Bystander::start(subject.scratch())?;
     subject.block_on(local(async {
-        fill(&url, 0..plan.keys, VALUE_BYTES).await?;
+        let client = connect(&url, 1).await?.remove(0);
+        let mut lease = 0;
+        if way == Way::Lease {
+            let (id, ttl) = (LEASE, LEASE_SECONDS);
+            let request = LeaseGrantRequest { id, ttl };
+            lease = client.lease().lease_grant(request).await?.into_inner().id;
+        }
+        fill_attached(&url, 0..plan.keys, VALUE_BYTES, lease).await?;
         tokio::time::sleep(SETTLE).await;
         let shape = Shape {
             verb: Verb::Put,
@@ -42,12 +72,11 @@ pub(super) fn measure(subject: &mut Subject, plan: &Plan, figures: &mut Figures<
         let mut load = Load::start(&url, shape).await?;
         tokio::time::sleep(UNDISTURBED).await;
         let (mut calm, _) = load.take().await?;
-        figures.number("large: longest put before ms", calm.ms(1.0), 0);
+        figures.number(name("longest put before ms"), calm.ms(1.0), 0);
         bystander.take();
 
-        let client = connect(&url, 1).await?.remove(0);
         let (began, mut anonymous) = (Instant::now(), 0);
-        let mut deletion = std::pin::pin!(delete_all(&client, plan.keys));
+        let mut deletion = std::pin::pin!(delete_all(&client, plan.keys, lease));
         let answered = loop {
             tokio::select! {
                 deleted = &mut deletion => break deleted,
@@ -76,19 +105,24 @@ pub(super) fn measure(subject: &mut Subject, plan: &Plan, figures: &mut Figures<
             }
         }
         let (mut taken, _) = load.take().await?;
-        figures.number("large: keys deleted by one request", plan.keys as f64, 0);
-        figures.number("large: took s", took.as_secs_f64(), 1);
-        figures.number("large: written after s", written.as_secs_f64(), 1);
-        figures.number("large: most anonymous MiB", anonymous as f64 / MIB, 0);
-        figures.number("large: put p99 ms meanwhile", taken.ms(0.99), 0);
-        figures.number("large: longest put ms meanwhile", taken.ms(1.0), 0);
-        figures.number("large: longest sync of a bystander ms", bystander.take(), 0);
+        figures.number(name("keys deleted by one request"), plan.keys as f64, 0);
+        figures.number(name("took s"), took.as_secs_f64(), 1);
+        figures.number(name("written after s"), written.as_secs_f64(), 1);
+        figures.number(name("most anonymous MiB"), anonymous as f64 / MIB, 0);
+        figures.number(name("put p99 ms meanwhile"), taken.ms(0.99), 0);
+        figures.number(name("longest put ms meanwhile"), taken.ms(1.0), 0);
+        figures.number(name("longest sync of a bystander ms"), bystander.take(), 0);
         Ok(())
     }))?;
     bystander.stop()
 }
 
-async fn delete_all(client: &Client, keys: u64) -> Result<()> {
+async fn delete_all(client: &Client, keys: u64, lease: i64) -> Result<()> {
+    if lease != 0 {
+        let request = LeaseRevokeRequest { id: lease };
+        client.lease().lease_revoke(request).await?;
+        return Ok(());
+    }
     let request = DeleteRangeRequest {
         key: key(0).to_vec().into(),
         range_end: key(keys).to_vec().into(),

@@ -38,6 +38,16 @@ pub(super) async fn connect(url: &str, count: usize) -> Result<Vec<Client>> {
 
 /// Puts all `keys`, many per transaction.
 pub(super) async fn fill(url: &str, keys: Range<u64>, value_bytes: usize) -> Result<()> {
+    fill_attached(url, keys, value_bytes, 0).await
+}
+
+/// The same, attached to a lease.
+pub(super) async fn fill_attached(
+    url: &str,
+    keys: Range<u64>,
+    value_bytes: usize,
+    lease: i64,
+) -> Result<()> {
     let clients = connect(url, 2).await?;
     let value: bytes::Bytes = vec![b'v'; value_bytes].into();
     let mut tasks = JoinSet::new();
@@ -52,6 +62,7 @@ pub(super) async fn fill(url: &str, keys: Range<u64>, value_bytes: usize) -> Res
             request: Some(Request::RequestPut(PutRequest {
                 key: key(number).to_vec().into(),
                 value: value.clone(),
+                lease,
                 ..PutRequest::default()
             })),
         });
