@@ -337,7 +337,7 @@ pub(crate) fn settings(name: &str, names: &[String], joins: bool, rng: &mut Rng)
     settings.pace.key_bytes_direct = *rng.pick(&[0, 1_000, 10_000, 64 << 20]);
     settings.pace.keys_deleted_at_once = *rng.pick(&[0, 1, 3, 16 << 10]);
     settings.pace.delete_step_keys = *rng.pick(&[1, 3, 2048]);
-    settings.pace.delete_pause = *rng.pick(&[0, 1, 30, 1000].map(Duration::from_millis));
+    settings.pace.delete_pause = *rng.pick(&[0, 1, 30, 100].map(Duration::from_millis));
     settings.pace.log_bytes_while_deleting = *rng.pick(&[1 << 10, 100 << 10, 1 << 30]);
     settings.pace.compact_step_rows = *rng.pick(&[1, 10, 256]);
     if rng.chance(500) {
