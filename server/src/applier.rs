@@ -71,10 +71,9 @@ pub struct Applier {
     pace: BackgroundLimits,
     /// Committed entries that wait for memory; see [`BackgroundLimits::dirty_bytes_max`].
     backlog: VecDeque<Committed>,
-    /// Bytes of pages that the first of them changes, approximately; 0 if that is not much.
-    next_bytes: u64,
-    /// The index of the entry that `next_bytes` is about.
-    measured: u64,
+    /// Bytes of pages that the first of them changes, approximately; 0 if that is not much. `None`
+    /// until it is looked at.
+    next_bytes: Option<u64>,
     checkpoint_running: bool,
     /// The running checkpoint, if it waits for space on the disk.
     waiting_checkpoint: Option<CheckpointJob>,
@@ -137,8 +136,7 @@ impl Applier {
             installing: None,
             pace: BackgroundLimits::default(),
             backlog: VecDeque::new(),
-            next_bytes: 0,
-            measured: 0,
+            next_bytes: None,
             checkpoint_running: false,
             waiting_checkpoint: None,
             alarm: SpaceAlarm::new(Guard::new(0, true), raft::NOBODY, false),
@@ -364,7 +362,7 @@ impl Applier {
             return Ok(());
         };
         self.abandon_renewals(effects);
-        (self.next_bytes, self.measured) = (0, 0);
+        self.next_bytes = None;
         let gone = self.backlog.drain(..).filter_map(|entry| entry.reply);
         effects
             .replies

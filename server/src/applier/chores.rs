@@ -115,7 +115,7 @@ impl Applier {
         let next = if self.waiting_checkpoint.is_some() {
             0
         } else {
-            self.next_bytes
+            self.next_bytes.unwrap_or_default()
         };
         let dirty = self.state.store.stats().dirty_bytes;
         self.checkpoint_running && dirty.saturating_add(next) >= self.pace.dirty_bytes_max

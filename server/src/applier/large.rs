@@ -37,20 +37,18 @@ impl Applier {
         let at_once = self.keys_deleted_at_once();
         let store = &mut self.state.store;
         store.set_keys_deleted_at_once(at_once);
-        match self.backlog.front_mut() {
-            // It waits since an earlier turn.
-            Some(next) if self.measured == next.entry.index => {}
-            Some(next) if next.entry.index > store.root().applied().index => {
-                self.measured = next.entry.index;
-                self.next_bytes =
-                    bytes_changed_by(store, next, self.pace.dirty_bytes_max, at_once)?;
-            }
-            _ => self.next_bytes = 0,
+        // An entry that waits was looked at in an earlier turn.
+        if self.next_bytes.is_none()
+            && let Some(next) = self.backlog.front_mut()
+            && next.entry.index > store.root().applied().index
+        {
+            let most = self.pace.dirty_bytes_max;
+            self.next_bytes = Some(bytes_changed_by(store, next, most, at_once)?);
         }
         if self.stalled() {
             return Ok(None);
         }
-        if self.next_bytes >= self.pace.entry_bytes_in_memory {
+        if self.next_bytes >= Some(self.pace.entry_bytes_in_memory) {
             if effects.applied.is_some() {
                 return Ok(None);
             }
@@ -58,7 +56,7 @@ impl Applier {
             self.state.store.spill_all()?;
             self.state.store.publish();
         }
-        self.next_bytes = 0;
+        self.next_bytes = None;
         Ok(self.backlog.pop_front())
     }
 
@@ -130,7 +128,7 @@ fn bytes_changed_by(
         }
         Request::Txn(txn) => Ok(changed_by_transaction(root, txn, at_once)?.bytes(at_once)),
         Request::LeaseRevoke(revoke) => {
-            let (keys, others) = store.attached_keys(revoke.id, most / BYTES_PER_KEY)?;
+            let (keys, others) = store.attached_keys(revoke.id, most.div_ceil(BYTES_PER_KEY))?;
             let others = others * BYTES_PER_KEY;
             Ok(Changed { keys, others }.bytes(at_once))
         }

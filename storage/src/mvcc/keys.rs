@@ -82,7 +82,7 @@ pub(super) const DELTA_TREES: usize = 12;
 const LEAF_BYTES: usize = 4096;
 
 /// Bytes of entries in the key tree up to which changes go into it directly: with the space that leaves
-/// keep free, all of the tree is then not half as large as the bound of changed pages. A put of a random
+/// keep free, all of the tree is then about half as large as the bound of changed pages. A put of a random
 /// key costs most just below.
 pub const KEY_BYTES_DIRECT: u64 = 32 << 20;
 

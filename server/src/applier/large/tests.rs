@@ -140,6 +140,15 @@ fn what_an_entry_changes_is_known_before_it_is_applied() {
     assert_eq!(bytes(&txn).unwrap(), whole + whole / 10);
     let attached = KEYS / 2 * BYTES_PER_KEY;
     assert_eq!(bytes(&revoke(LEASE)).unwrap(), attached);
+    let pace = BackgroundLimits {
+        keys_deleted_at_once: 2,
+        ..BackgroundLimits::default()
+    };
+    let of_pairs = self::applier(pace);
+    let store_of_pairs = &of_pairs.state.store;
+    let mut ends = entry(2, &revoke(LEASE));
+    let some = bytes_changed_by(store_of_pairs, &mut ends, 10_000, most).unwrap();
+    assert!((10_000..20_000).contains(&some), "counted on: {some}");
     let in_steps = bytes_changed_by(store, &mut entry(2, &txn), most, 7).unwrap();
     let larger = BYTES_PER_KEY_IN_RANGE + 2 * (BYTES_PER_KEY + 1000);
     assert_eq!(in_steps, larger);
