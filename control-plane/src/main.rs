@@ -4,6 +4,8 @@
 mod apiserver_command;
 mod cluster;
 mod connection;
+#[cfg(test)]
+mod flags_page;
 mod logging;
 mod loops_command;
 mod node_command;

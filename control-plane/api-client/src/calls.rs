@@ -5,10 +5,10 @@ mod tests;
 
 use http::{Method, Request, header};
 use kube::core::response;
+use machinery::api::{Api, Call, PatchForm};
 use machinery::object::{self, Object};
 use machinery::schema::Kind;
 use machinery::status::{Details, Status};
-use machinery::world::{Api, Call, PatchForm};
 use serde_json::{Value, json};
 
 /// The error reasons that loops distinguish; any other reason becomes empty in the status.

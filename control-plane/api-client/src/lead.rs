@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use k8s_openapi::jiff;
+use machinery::api::{Api, Target};
 use machinery::object::Object;
 use machinery::schema;
 use machinery::status::Status;
 use machinery::time::Timestamp;
-use machinery::world::{Api, Target};
 use tokio::time::Instant;
 
 use crate::Client;

@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use crate::resources::flow_control::{GROUP, LEVEL, SCHEMA};
 use crate::storage::cache::{Cache, Cursor};
 use crate::storage::reader::Reader;
-use machine::{Asking, Entry, Machine, Now, Outcome, Ticket};
+use machine::{Asking, Decision, Machine, Now, Outcome, Ticket};
 use rules::{Flow, Rules};
 
 type Wakers = Machine<oneshot::Sender<()>>;
@@ -100,7 +100,7 @@ impl FlowControl {
             counts,
         };
         let mut woken = None;
-        let entry = self.with(|machine, now| {
+        let decision = self.with(|machine, now| {
             machine.ask(&asking, now, || {
                 let (waker, waits) = oneshot::channel();
                 woken = Some(waits);
@@ -112,12 +112,12 @@ impl FlowControl {
             ticket,
             outcome: Outcome::Done,
         };
-        match (entry, woken) {
-            (Entry::Refused(why), _) => {
+        match (decision, woken) {
+            (Decision::Refused(why), _) => {
                 tracing::debug!(?why, schema = %flow.schema.name, "there are too many requests");
                 Err(Refused)
             }
-            (Entry::Waits(ticket), Some(woken)) => {
+            (Decision::Waits(ticket), Some(woken)) => {
                 // From here on, a request that is given up leaves its place.
                 let mut seats = seats(ticket);
                 if let Ok(Ok(())) = tokio::time::timeout(self.patience, woken).await {
@@ -126,7 +126,7 @@ impl FlowControl {
                 seats.outcome = Outcome::TimedOut;
                 Err(Refused)
             }
-            (Entry::Runs(ticket) | Entry::Waits(ticket), _) => Ok(seats(ticket)),
+            (Decision::Runs(ticket) | Decision::Waits(ticket), _) => Ok(seats(ticket)),
         }
     }
 

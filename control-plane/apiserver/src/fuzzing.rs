@@ -10,7 +10,7 @@ use crate::registry::strategy;
 use crate::resources::catalogue::{Resource, Storage};
 use crate::resources::convert;
 use crate::resources::defaults;
-use crate::storage::entry;
+use crate::storage::decoded;
 use crate::validate;
 
 /// Decodes bytes as a body: the first byte selects the encoding, the second one the kind. Sets
@@ -53,20 +53,20 @@ fn stored(resource: &Resource, storage: &Storage, mut object: Value) {
         validate::Policy::default(),
     ));
     let stored = convert::to_stored(resource, object);
-    let written = entry::encode(storage, &stored).expect("what was read can be written");
-    let decoded = entry::Entry::decode(storage, "", &written, 0);
-    let again = decoded.expect("what was written reads").entry;
-    let twice = entry::encode(storage, &again.object).expect("what was read can be written");
+    let written = decoded::encode(storage, &stored).expect("what was read can be written");
+    let read = decoded::DecodedObject::decode(storage, "", &written, 0);
+    let again = read.expect("what was written reads").object;
+    let twice = decoded::encode(storage, &again.object).expect("what was read can be written");
     assert_eq!(written, twice, "the second time it is written as the first");
     if !convert::is_same(resource) {
         // A converted object takes the form of its new version only when it is decoded.
         return;
     }
-    let text = entry::to_json(&stored);
+    let text = decoded::to_json(&stored);
     let read = strict::decode(&text, storage.kind.message()).expect("JSON reads again");
     assert!(read.problems.is_empty(), "{:?}", read.problems);
     assert_eq!(
-        entry::to_json(&read.object),
+        decoded::to_json(&read.object),
         text,
         "JSON reads the same again"
     );

@@ -71,8 +71,8 @@ impl Registry {
     ) -> Result<Arc<Value>, Status> {
         let user = User::default();
         let writer = self.own_writer(&user, kind, namespace)?;
-        let entry = writer.create(object).await?;
-        views::of_entry(&writer.resource, &entry).await
+        let decoded = writer.create(object).await?;
+        views::of_decoded(&writer.resource, &decoded).await
     }
 
     /// Replaces an object for this process, by the rules for a PUT of a client.
@@ -85,8 +85,8 @@ impl Registry {
         let user = User::default();
         let writer = self.own_writer(&user, kind, namespace)?;
         let name = object::name(&object).to_owned();
-        let entry = writer.replace(&name, "", object).await?.entry();
-        views::of_entry(&writer.resource, &entry).await
+        let decoded = writer.replace(&name, "", object).await?.decoded();
+        views::of_decoded(&writer.resource, &decoded).await
     }
 
     /// Replaces the status of an object for this process, by the rules for a PUT from outside.

@@ -4,7 +4,7 @@
 pub(crate) mod at_rest;
 pub(crate) mod cache;
 pub(crate) mod cells;
-pub(crate) mod entry;
+pub(crate) mod decoded;
 pub(crate) mod following;
 pub(crate) mod interest;
 pub(crate) mod reader;

@@ -6,10 +6,10 @@ use std::time::Duration;
 use k8s_openapi::Resource;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use machinery::api::{Call, DeleteOptions, PatchForm};
 use machinery::object::{self, Object};
 use machinery::schema::Kind;
 use machinery::status::Status;
-use machinery::world::{Call, DeleteOptions, PatchForm};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 

@@ -12,12 +12,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api_client::Notice;
+use machinery::api::Call;
 use machinery::object::{self, Object};
 use machinery::queue::{BackOff, Queue};
 use machinery::schema::Kind;
 use machinery::status::Status;
 use machinery::time::Timestamp;
-use machinery::world::Call;
 use serde_json::json;
 
 use crate::cache::{Caches, Effects, Feed, Key};

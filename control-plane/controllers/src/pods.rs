@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use machinery::api::Call;
 use machinery::selector::LabelSelector;
 use machinery::time::Timestamp;
-use machinery::world::Call;
 use serde_json::json;
 
 use crate::cache::{Known, Shared, Store, kind_of};

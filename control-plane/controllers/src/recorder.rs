@@ -5,10 +5,10 @@ mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 
+use machinery::api::Call;
 use machinery::event::{self, Event};
 use machinery::object;
 use machinery::time::Timestamp;
-use machinery::world::Call;
 use serde_json::json;
 
 use crate::decision::{Note, strategic};

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use api_client::{Client, LostLease, Mandate, Notice};
 use futures_util::StreamExt;
+use machinery::api::{Api as _, Call};
 use machinery::object::Object;
 use machinery::schema::Kind;
-use machinery::world::{Api as _, Call};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;

@@ -37,7 +37,9 @@ pub use merge::merge;
 pub use overlay::overlay;
 pub use prune::fields_of;
 pub use scale::{Replicas, to_parent, to_scale};
-pub use typing::{Deduced, Forms, Identity, List, Map, Member, Scalar, Typing, Whole};
+pub use typing::{
+    Forms, Identity, List, Map, Member, Scalar, Typing, UntypedAtomic, UntypedDeduced,
+};
 pub use update::{Conflict, Reset, Unconverted, Versions, Write};
 
 /// Why a write fails.

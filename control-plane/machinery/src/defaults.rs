@@ -126,8 +126,8 @@ const ROWS: &[Row] = &[
 /// Fills in the defaults of an object of this group and kind; kinds without a row stay unchanged.
 pub fn apply(group: &str, kind: &str, object: &mut Value) {
     let row = ROWS.iter().find(|row| (row.0, row.1) == (group, kind));
-    if let Some((_, _, fill_in)) = row {
-        fill_in(object);
+    if let Some((_, _, set_defaults)) = row {
+        set_defaults(object);
     }
 }
 

@@ -6,6 +6,7 @@
 //! network, clock or thread: callers pass the time in.
 #![forbid(unsafe_code)]
 
+pub mod api;
 pub mod apply;
 mod budget;
 pub mod cel;
@@ -24,8 +25,7 @@ pub mod status;
 pub mod strict;
 pub mod structural;
 pub mod values;
-pub mod world;
 
+pub use api::event;
 pub use resources::{amounts, limits, quota};
 pub use values::{intstr, name, quantity, time};
-pub use world::event;

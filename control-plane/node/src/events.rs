@@ -3,10 +3,10 @@
 #[cfg(test)]
 mod tests;
 
+use machinery::api::Call;
 use machinery::event::Event;
 use machinery::object::{self, Object};
 use machinery::time::Timestamp;
-use machinery::world::Call;
 use serde_json::{Value, json};
 
 /// The component of the Events.

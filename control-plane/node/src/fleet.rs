@@ -11,12 +11,12 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use machinery::api::{Call, PatchForm};
 use machinery::object::{self, Object};
 use machinery::queue::{BackOff, Queue};
 use machinery::schema::{self, Kind};
 use machinery::status::Status;
 use machinery::time::Timestamp;
-use machinery::world::{Call, PatchForm};
 use serde_json::json;
 
 use crate::address::Pool;

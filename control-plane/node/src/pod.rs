@@ -11,10 +11,10 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use machinery::api::{Call, DeleteOptions, PatchForm};
 use machinery::object::{self, Object};
 use machinery::schema::{self, Kind};
 use machinery::time::Timestamp;
-use machinery::world::{Call, DeleteOptions, PatchForm};
 use serde_json::{Value, json};
 
 use crate::container::{self, Plan, Restart, State};

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use api_client::{Client, Informer, Notice};
 use futures_util::stream::{self, FuturesUnordered, StreamExt};
+use machinery::api::{Api, Call};
 use machinery::object::Object;
 use machinery::schema;
 use machinery::status::Status;
-use machinery::world::{Api, Call};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::Instant;

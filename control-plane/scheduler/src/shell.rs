@@ -13,10 +13,10 @@ use api_client::{Client, Informer, LostLease, Mandate, Notice, now};
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, Stream, StreamExt};
 use k8s_openapi::api::core::v1::{Node, Pod};
+use machinery::api::{Api, Call};
 use machinery::object::{self, Object};
 use machinery::schema;
 use machinery::status::Status;
-use machinery::world::{Api, Call};
 use tokio::time::Instant;
 
 use crate::core::{Core, Decision};

@@ -10,14 +10,14 @@ use etcd_api::etcdserverpb::StatusRequest;
 
 use super::spread::{Spread, took_between};
 use super::takeover::{self, Fault};
-use super::writers::{Pace, Writers};
+use super::writers::{Schedule, Writers};
 use super::{ANSWER_WITHIN, Cluster, Result};
 use crate::versus::options::{Options, Programs};
 use crate::versus::side::Side;
 
 /// 10,000 puts per second, if the machine can do that.
 const CLIENTS: usize = 100;
-const LOAD: Pace = Pace {
+const LOAD: Schedule = Schedule {
     every: Duration::from_millis(10),
     patience: Duration::from_secs(10),
     value_bytes: 300,
@@ -111,7 +111,7 @@ fn second_fault(cluster: &mut Cluster, fault: Fault) -> Result<Duration> {
     let (leader, term) = cluster.wait_healthy()?;
     let follower = (leader + 1) % cluster.members.len();
     let load = Writers::start(vec![cluster.urls()[leader].clone(); CLIENTS], LOAD)?;
-    let writers = Writers::start(cluster.urls(), takeover::PACE)?;
+    let writers = Writers::start(cluster.urls(), takeover::LOAD)?;
     std::thread::sleep(CALM);
     cluster.member(follower).kill();
     std::thread::sleep(ABSENCES[0].0);

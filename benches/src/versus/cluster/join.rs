@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::absent::wait_in_step;
 use super::snapshot::fill;
 use super::spread::{Spread, took_between};
-use super::writers::{Pace, Writers};
+use super::writers::{Schedule, Writers};
 use super::{Cluster, Result};
 use crate::versus::generator;
 use crate::versus::options::{Options, Programs};
@@ -16,7 +16,7 @@ use crate::versus::options::{Options, Programs};
 const FILL: u64 = 2_000_000;
 const CLIENTS: usize = 50;
 /// 20 MB per second, if the machine can do that.
-const LOAD: Pace = Pace {
+const LOAD: Schedule = Schedule {
     every: Duration::from_millis(40),
     patience: Duration::from_secs(10),
     value_bytes: 16 << 10,

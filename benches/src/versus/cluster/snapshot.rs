@@ -10,14 +10,14 @@ use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use super::spread::{Spread, took_between};
-use super::writers::{Pace, Writers};
+use super::writers::{Schedule, Writers};
 use super::{Cluster, Result};
 use crate::versus::generator;
 use crate::versus::options::{Options, Programs};
 
 const CLIENTS: usize = 50;
 /// 1,000 puts per second: far below the limit of either side.
-const PACE: Pace = Pace {
+const LOAD: Schedule = Schedule {
     every: Duration::from_millis(50),
     patience: Duration::from_secs(10),
     value_bytes: 256,
@@ -44,7 +44,7 @@ pub(in crate::versus) fn run(options: &Options, programs: &Programs) -> Result<(
         std::thread::sleep(CALM);
         let (leader, _) = cluster.wait_healthy()?;
         let urls = vec![cluster.urls()[leader].clone(); CLIENTS];
-        let writers = Writers::start(urls, PACE)?;
+        let writers = Writers::start(urls, LOAD)?;
         std::thread::sleep(CALM);
         let (mut calm, mut fed, mut feeding) = (Vec::new(), Vec::new(), Duration::ZERO);
         let span = UNDISTURBED.mul_f64(options.minutes.min(1.0)) / rounds as u32;

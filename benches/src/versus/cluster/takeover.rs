@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::writers::{Pace, Writers};
+use super::writers::{Schedule, Writers};
 use super::{Cluster, Result};
 use crate::versus::options::{Options, Programs};
 use crate::versus::side::Side;
 
-pub(super) const PACE: Pace = Pace {
+pub(super) const LOAD: Schedule = Schedule {
     every: Duration::from_millis(2),
     patience: Duration::from_millis(100),
     value_bytes: 256,
@@ -59,7 +59,7 @@ pub(in crate::versus) fn run(options: &Options, programs: &Programs) -> Result<(
     let mut rows = Vec::new();
     for side in options.servers() {
         let mut cluster = Cluster::start(side, programs, options)?;
-        let writers = Writers::start(cluster.urls(), PACE)?;
+        let writers = Writers::start(cluster.urls(), LOAD)?;
         let mut gaps = [const { Vec::new() }; Fault::ALL.len()];
         for round in 0..rounds {
             for (fault, gaps) in Fault::ALL.into_iter().zip(&mut gaps) {

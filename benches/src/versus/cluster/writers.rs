@@ -24,7 +24,7 @@ pub(super) struct Ack {
 
 /// How clients write.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
+pub(super) struct Schedule {
     /// Time between the starts of two puts of a client; longer if a put takes longer.
     pub(super) every: Duration,
     /// The timeout of a put.
@@ -45,7 +45,7 @@ pub(super) struct Writers {
 
 impl Writers {
     /// Starts one client for each of `urls`, which may name a server several times.
-    pub(super) fn start(urls: Vec<String>, pace: Pace) -> super::Result<Writers> {
+    pub(super) fn start(urls: Vec<String>, schedule: Schedule) -> super::Result<Writers> {
         let acks: Arc<Mutex<Vec<Ack>>> = Arc::default();
         let stop = Arc::new(AtomicBool::new(false));
         let (noted, stopped) = (Arc::clone(&acks), Arc::clone(&stop));
@@ -59,8 +59,8 @@ impl Writers {
                 for (number, url) in urls.into_iter().enumerate() {
                     let (acks, stop) = (Arc::clone(&noted), Arc::clone(&stopped));
                     // The starts are spread over the interval, so that puts do not come in bursts.
-                    let first = began + pace.every * number as u32 / count;
-                    clients.spawn(write(number, url, pace, first, acks, stop));
+                    let first = began + schedule.every * number as u32 / count;
+                    clients.spawn(write(number, url, schedule, first, acks, stop));
                 }
                 while clients.join_next().await.is_some() {}
             });
@@ -105,12 +105,12 @@ impl Drop for Writers {
 async fn write(
     number: usize,
     url: String,
-    pace: Pace,
+    schedule: Schedule,
     first: tokio::time::Instant,
     acks: Arc<Mutex<Vec<Ack>>>,
     stop: Arc<AtomicBool>,
 ) {
-    let mut turns = interval_at(first, pace.every);
+    let mut turns = interval_at(first, schedule.every);
     turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let (mut client, mut turn) = (None, 0);
     while !stop.load(Ordering::Relaxed) {
@@ -124,13 +124,13 @@ async fn write(
             };
             let request = PutRequest {
                 key: format!("writer-{number}-{}", turn % KEYS).into(),
-                value: vec![b'v'; pace.value_bytes].into(),
+                value: vec![b'v'; schedule.value_bytes].into(),
                 ..PutRequest::default()
             };
             kv.kv().put(request).await.ok()?;
             Some(kv)
         };
-        match timeout(pace.patience, put).await {
+        match timeout(schedule.patience, put).await {
             Ok(Some(good)) => {
                 client = Some(good);
                 let at = Instant::now();

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
+use machinery::api::DeleteOptions;
 use machinery::schema;
-use machinery::world::DeleteOptions;
 
 use super::*;
 

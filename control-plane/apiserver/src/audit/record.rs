@@ -199,7 +199,7 @@ impl Record {
         if self.verdict.omit_managed_fields {
             drop_managed_fields(&mut object);
         }
-        crate::storage::entry::to_json(&object)
+        crate::storage::decoded::to_json(&object)
     }
 }
 

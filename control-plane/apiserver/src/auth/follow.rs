@@ -75,7 +75,7 @@ impl<V: View> Known<V> {
                 return false;
             };
             for change in changes {
-                let Ok(object) = &change.entry.decode() else {
+                let Ok(object) = &change.after.decode() else {
                     return false;
                 };
                 if change.deleted {

@@ -68,7 +68,7 @@ pub(crate) struct Ticket {
 
 /// What becomes of a request that asks.
 #[derive(Debug)]
-pub(crate) enum Entry {
+pub(crate) enum Decision {
     Runs(Ticket),
     Waits(Ticket),
     Refused(Refusal),
@@ -125,13 +125,13 @@ impl<W> Machine<W> {
     }
 
     /// Takes a request. `waker` is called for only if it has to wait.
-    pub(crate) fn ask(&mut self, asking: &Asking, now: Now, waker: impl FnOnce() -> W) -> Entry {
+    pub(crate) fn ask(&mut self, asking: &Asking, now: Now, waker: impl FnOnce() -> W) -> Decision {
         let free = self.pool();
         let idle = self.waiting == 0;
         let pool_wanted = self.pool_wanted;
         let id = self.next;
         let Some(level) = self.levels.get_mut(asking.level) else {
-            return Entry::Refused(Refusal::ConcurrencyLimit);
+            return Decision::Refused(Refusal::ConcurrencyLimit);
         };
         self.next += 1;
         let ticket = Ticket {
@@ -148,17 +148,17 @@ impl<W> Machine<W> {
         };
         if runs || level.spec.exempt {
             level.run(id, asking, seats, now);
-            return Entry::Runs(ticket);
+            return Decision::Runs(ticket);
         }
         if let Err(refusal) = level.enqueue(id, asking, now, waker) {
-            return Entry::Refused(refusal);
+            return Decision::Refused(refusal);
         }
         self.waiting += 1;
         self.dispatch(now);
         if self.levels[asking.level].runs(id) {
-            Entry::Runs(ticket)
+            Decision::Runs(ticket)
         } else {
-            Entry::Waits(ticket)
+            Decision::Waits(ticket)
         }
     }
 

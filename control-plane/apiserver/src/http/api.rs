@@ -8,7 +8,7 @@ use crate::audit;
 use crate::flow::FlowControl;
 use crate::http::aggregation::Aggregator;
 use crate::http::door::connections::Limits;
-use crate::http::door::sending::Room;
+use crate::http::door::sending::LargeAnswers;
 use crate::http::door::slots::Slots;
 use crate::http::faults::Faults;
 use crate::http::openapi::custom::CustomDocuments;
@@ -27,7 +27,7 @@ pub(crate) struct Core {
     /// Who waits for whom; `None` if only the number of requests is limited.
     pub(crate) flow: Option<FlowControl>,
     /// The room for large answers that clients have not read.
-    pub(crate) answers: Room,
+    pub(crate) answers: LargeAnswers,
     /// The servers that extend this one.
     pub(crate) aggregator: Arc<Aggregator>,
     pub(crate) custom_documents: Arc<CustomDocuments>,

@@ -24,7 +24,7 @@ use crate::http::question::request::{self, Query, Target};
 use crate::http::subresource;
 use crate::registry::strategy;
 use crate::registry::verbs::write::Writer;
-use crate::storage::entry::Entry;
+use crate::storage::decoded::DecodedObject;
 use crate::storage::stored::Stored;
 use crate::storage::views;
 
@@ -131,13 +131,13 @@ impl<'a> Call<'a> {
     pub(crate) async fn show(
         &self,
         code: StatusCode,
-        entry: &Entry,
+        decoded: &DecodedObject,
     ) -> Result<Response<Body>, Status> {
         let shown = self.shown()?;
         let object = if shown.needs_version() {
-            views::of_entry(&shown.resource, entry).await?
+            views::of_decoded(&shown.resource, decoded).await?
         } else {
-            Arc::clone(&entry.object)
+            Arc::clone(&decoded.object)
         };
         let body = shown.object(&object)?;
         Ok(reply::bytes(code, shown.accept.encoding.media_type(), body))

@@ -22,7 +22,7 @@ use crate::http::openapi::v2::Sources;
 use crate::registry::strategy;
 use crate::resources::catalogue::Catalogue;
 use crate::storage::at_rest;
-use crate::storage::entry::to_json;
+use crate::storage::decoded::to_json;
 
 /// The first words of paths that have no slash at their end.
 const EXACT: [&str; 7] = [

@@ -40,10 +40,10 @@ pub(crate) async fn answer(
         ("status" | "approval" | "ephemeralcontainers" | "resize", "get") => {
             let reader = &call.api.reader();
             let target = call.target;
-            let entry = reader
+            let decoded = reader
                 .read(&target.resource, &target.namespace, &target.name)
                 .await?;
-            call.show_stored(&entry).await
+            call.show_stored(&decoded).await
         }
         ("status" | "approval" | "ephemeralcontainers" | "resize", "update") => {
             call.replace(body, name).await
@@ -103,7 +103,7 @@ async fn scale(call: &Call<'_>, verb: &str, body: Bytes) -> Result<Response<Body
     };
     let edited = call.writer(dry).scale(&call.target.name, change).await?;
     let resource = &call.target.resource;
-    let object = views::of_entry(resource, edited.entry_ref()).await?;
+    let object = views::of_decoded(resource, edited.entry_ref()).await?;
     let scale = scale_of(resource, &object);
     call.value(StatusCode::OK, &scale)
 }
@@ -161,7 +161,7 @@ async fn finalize(call: &Call<'_>, body: Bytes) -> Result<Response<Body>, Status
     let change = Change::Replace(decoded.object);
     let writer = call.writer(asked.dry);
     let (edited, _) = writer.update(&call.target.name, "finalize", change).await?;
-    call.show(StatusCode::OK, &edited.entry()).await
+    call.show(StatusCode::OK, &edited.decoded()).await
 }
 
 /// The response to an action that is written as a path.

@@ -18,7 +18,7 @@ use crate::basics::clock;
 use crate::registry::Registry;
 use crate::registry::strategy;
 use crate::resources::catalogue::{Resource, Storage};
-use crate::storage::entry;
+use crate::storage::decoded;
 use crate::storage::store::Swap;
 use crate::validate;
 pub(crate) use ports::Reserved;
@@ -328,7 +328,7 @@ pub(crate) async fn take(
             "name": object::name(service),
         }},
     });
-    let value = entry::encode(&storage, &object)?;
+    let value = decoded::encode(&storage, &object)?;
     let key = storage.key("", &name);
     let store = &registry.reader.store;
     if let Some(revision) = store.create(&storage, &key, value.clone(), 0).await? {

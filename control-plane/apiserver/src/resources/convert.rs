@@ -40,14 +40,14 @@ pub(crate) trait Converter: Send + Sync + fmt::Debug {
 
     /// Converts an object and leaves all fields that the result has, also those that the version
     /// does not have, as server-side apply needs it.
-    fn convert_whole<'a>(&'a self, object: &'a Value, api_version: &'a str) -> Whole<'a>;
+    fn convert_unpruned<'a>(&'a self, object: &'a Value, api_version: &'a str) -> ConvertedOne<'a>;
 
-    /// True if [`Converter::convert_whole`] changes nothing but the version.
+    /// True if [`Converter::convert_unpruned`] changes nothing but the version.
     fn changes_version_alone(&self) -> bool;
 }
 
 /// An object in another version.
-pub(crate) type Whole<'a> = Pin<Box<dyn Future<Output = Result<Value, Status>> + Send + 'a>>;
+pub(crate) type ConvertedOne<'a> = Pin<Box<dyn Future<Output = Result<Value, Status>> + Send + 'a>>;
 
 /// The objects in another version.
 pub(crate) type Converted<'a> =

@@ -25,7 +25,7 @@ const CHANGES_MAX: usize = 4096;
 pub(crate) struct Change {
     pub(crate) revision: i64,
     /// The object after it; when it was deleted, its last state at the deletion's revision.
-    pub(crate) entry: Arc<Stored>,
+    pub(crate) after: Arc<Stored>,
     /// The object before it.
     pub(crate) before: Option<Arc<Stored>>,
     pub(crate) deleted: bool,
@@ -34,11 +34,11 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    pub(crate) fn put(entry: Arc<Stored>, before: Option<Arc<Stored>>) -> Change {
-        let revision = entry.revision;
+    pub(crate) fn put(after: Arc<Stored>, before: Option<Arc<Stored>>) -> Change {
+        let revision = after.revision;
         Change {
             revision,
-            entry,
+            after,
             before,
             deleted: false,
             frames: Default::default(),
@@ -48,7 +48,7 @@ impl Change {
     pub(crate) fn delete(before: Arc<Stored>, revision: i64) -> Change {
         // What was written into before can be written into again. If not, the last state is shown
         // as it was: that the object is gone must not be lost.
-        let entry = before.at(revision).map_or_else(
+        let after = before.at(revision).map_or_else(
             |error| {
                 tracing::error!(key = %before.key, %error, "a deleted object keeps its revision");
                 Arc::clone(&before)
@@ -57,7 +57,7 @@ impl Change {
         );
         Change {
             revision,
-            entry,
+            after,
             before: Some(before),
             deleted: true,
             frames: Default::default(),
@@ -65,10 +65,10 @@ impl Change {
     }
 
     /// The same change of an object in another version.
-    pub(crate) fn with(&self, entry: Arc<Stored>, before: Option<Arc<Stored>>) -> Change {
+    pub(crate) fn with(&self, after: Arc<Stored>, before: Option<Arc<Stored>>) -> Change {
         Change {
             revision: self.revision,
-            entry,
+            after,
             before,
             deleted: self.deleted,
             frames: Default::default(),
@@ -116,7 +116,7 @@ pub(crate) struct Heard {
     pub(crate) key: Arc<str>,
     pub(crate) revision: i64,
     /// The new value, or `None` when the key is gone; an error if the value is no object.
-    pub(crate) entry: Result<Option<Stored>, Status>,
+    pub(crate) stored: Result<Option<Stored>, Status>,
 }
 
 /// One collection.
@@ -238,7 +238,7 @@ impl Cache {
             .items
             .range::<str, _>((Bound::Included(folder), Bound::Unbounded));
         let below = all.take_while(|(key, _)| key.starts_with(folder));
-        let entries = below.map(|(_, entry)| Arc::clone(entry)).collect();
+        let entries = below.map(|(_, stored)| Arc::clone(stored)).collect();
         (entries, Cursor(state.next), state.revision)
     }
 
@@ -339,9 +339,9 @@ impl Content {
     }
 
     /// Adds the value of a key.
-    pub(crate) fn insert(&mut self, key: &str, entry: Result<Stored, Status>) {
-        match entry {
-            Ok(entry) => drop(self.items.insert(Arc::clone(&entry.key), Arc::new(entry))),
+    pub(crate) fn insert(&mut self, key: &str, stored: Result<Stored, Status>) {
+        match stored {
+            Ok(stored) => drop(self.items.insert(Arc::clone(&stored.key), Arc::new(stored))),
             Err(error) => drop(self.unreadable.insert(key.into(), error.message)),
         }
     }
@@ -359,10 +359,10 @@ impl State {
         let Heard {
             key,
             revision,
-            entry,
+            stored,
         } = heard;
-        let entry = match entry {
-            Ok(entry) => entry,
+        let stored = match stored {
+            Ok(stored) => stored,
             Err(error) => {
                 // That the object is gone is not said: things would be deleted on its account.
                 self.unreadable.insert(key, error.message);
@@ -370,11 +370,11 @@ impl State {
             }
         };
         self.unreadable.remove(&key);
-        let change = match entry {
-            Some(entry) => {
-                let entry = Arc::new(entry);
-                let before = self.items.insert(key, Arc::clone(&entry));
-                Change::put(entry, before)
+        let change = match stored {
+            Some(stored) => {
+                let stored = Arc::new(stored);
+                let before = self.items.insert(key, Arc::clone(&stored));
+                Change::put(stored, before)
             }
             None => match self.items.remove(&*key) {
                 Some(before) => Change::delete(before, revision),

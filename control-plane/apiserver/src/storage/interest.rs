@@ -44,12 +44,12 @@ impl Interest {
     /// True if a change concerns this part, in its state before or after.
     fn concerns(&self, change: &Change) -> bool {
         let has = |(field, value): &(String, String)| {
-            let mut states = [Some(&change.entry), change.before.as_ref()]
+            let mut states = [Some(&change.after), change.before.as_ref()]
                 .into_iter()
                 .flatten();
             states.any(|state| state.field(field) == value.as_str())
         };
-        change.entry.key.starts_with(&self.folder) && self.field.as_ref().is_none_or(has)
+        change.after.key.starts_with(&self.folder) && self.field.as_ref().is_none_or(has)
     }
 }
 
@@ -116,14 +116,14 @@ impl Groups {
         if self.groups.is_empty() {
             return;
         }
-        let key: &str = &change.entry.key;
+        let key: &str = &change.after.key;
         let namespace = key.rfind('/').map_or(key, |at| &key[..=at]);
         let mut folders = vec![prefix];
         folders.extend((namespace != prefix).then_some(namespace));
         let mut fields = vec![None];
         for field in self.fields.keys() {
             let value = |state: &crate::storage::stored::Stored| state.field(field).into_owned();
-            let after = value(&change.entry);
+            let after = value(&change.after);
             let before = change.before.as_deref().map(value);
             fields.extend(
                 before

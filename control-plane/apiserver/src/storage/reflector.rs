@@ -239,8 +239,8 @@ impl Reflector {
                     continue;
                 };
                 for storage in followed.of_key(key) {
-                    let entry = self.stored(storage, key, raw).await;
-                    found.entry(storage.id).or_default().insert(key, entry);
+                    let stored = self.stored(storage, key, raw).await;
+                    found.entry(storage.id).or_default().insert(key, stored);
                 }
             }
             match page.items.last() {
@@ -340,7 +340,7 @@ impl Reflector {
                 let heard = Heard {
                     key: Arc::from(key),
                     revision: raw.revision,
-                    entry: if is_put {
+                    stored: if is_put {
                         self.stored(storage, key, &raw).await.map(Some)
                     } else {
                         Ok(None)

@@ -42,7 +42,7 @@ use crate::resources::catalogue::Storage;
 use crate::resources::fields;
 use crate::storage::at_rest::{AtRest, Sealing};
 use crate::storage::cells::Cells;
-use crate::storage::entry::{self, Entry};
+use crate::storage::decoded::{self, DecodedObject};
 use crate::storage::store::{Raw, Store};
 use crate::storage::views::Views;
 
@@ -91,7 +91,7 @@ pub(crate) struct Text {
 
 impl Text {
     fn of(object: &Value) -> Text {
-        let (bytes, metadata) = entry::to_json_with_metadata(object);
+        let (bytes, metadata) = decoded::to_json_with_metadata(object);
         Text { bytes, metadata }
     }
 
@@ -133,10 +133,10 @@ impl Stored {
         let body = match Canonical::with_version(value, named, message, &version) {
             Some(bytes) => Body::Protobuf(bytes.into()),
             None => {
-                let decoded = Entry::decode(storage, key, value, revision)?;
+                let decoded = DecodedObject::decode(storage, key, value, revision)?;
                 (written_in, is_renewed) = (decoded.written_in, decoded.is_renewed);
                 let is_protobuf = value.starts_with(&protobuf::MAGIC);
-                Body::of(storage, &decoded.entry.object, is_protobuf)
+                Body::of(storage, &decoded.object.object, is_protobuf)
             }
         };
         let mut stored = Stored::with_body(Arc::clone(storage), key.into(), revision, body);
@@ -241,10 +241,10 @@ impl Stored {
     }
 
     /// Returns the object for a request that changes it.
-    pub(crate) fn entry(self: Arc<Self>) -> Result<Arc<Entry>, Status> {
-        let mut entry = Entry::new(self.revision, self.decode()?);
-        entry.source = Some(self);
-        Ok(Arc::new(entry))
+    pub(crate) fn decoded(self: Arc<Self>) -> Result<Arc<DecodedObject>, Status> {
+        let mut decoded = DecodedObject::new(self.revision, self.decode()?);
+        decoded.source = Some(self);
+        Ok(Arc::new(decoded))
     }
 
     /// True if the store has it in another version or with other fields than it would be written

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::resources::catalogue::{Resource, StorageId};
 use crate::resources::convert::{self, ConvertedVersion};
-use crate::storage::entry::Entry;
+use crate::storage::decoded::DecodedObject;
 use crate::storage::stored::{Stored, give_back, take_room};
 
 /// Upper bound of the objects in one conversion, in bytes of JSON. A single object may be
@@ -70,10 +70,13 @@ pub(crate) async fn of_all(
 }
 
 /// An object of a write as the resource's version shows it.
-pub(crate) async fn of_entry(resource: &Resource, entry: &Entry) -> Result<Arc<Value>, Status> {
-    match (&entry.source, resource.converted()) {
+pub(crate) async fn of_decoded(
+    resource: &Resource,
+    decoded: &DecodedObject,
+) -> Result<Arc<Value>, Status> {
+    match (&decoded.source, resource.converted()) {
         (Some(source), Some(_)) => Ok(Arc::new(of(resource, source).await?.decode()?)),
-        _ => convert::served(resource, &entry.object).await,
+        _ => convert::served(resource, &decoded.object).await,
     }
 }
 

@@ -21,7 +21,7 @@ use machinery::object;
 use machinery::status::Status;
 use serde_json::Value;
 
-use crate::resources::convert::{Converted, Converter, Whole, no_version};
+use crate::resources::convert::{Converted, ConvertedOne, Converter, no_version};
 use crate::resources::custom::Schemas;
 use crate::storage::reader::Reader;
 use crate::storage::reflector::Reflector;
@@ -145,7 +145,7 @@ impl Converter for Webhook {
         Box::pin(self.run(objects, api_version))
     }
 
-    fn convert_whole<'a>(&'a self, object: &'a Value, api_version: &'a str) -> Whole<'a> {
+    fn convert_unpruned<'a>(&'a self, object: &'a Value, api_version: &'a str) -> ConvertedOne<'a> {
         Box::pin(async move {
             if is_empty(object) {
                 let mut object = object.clone();

@@ -1,4 +1,4 @@
-use machinery::world::{Call, DeleteOptions};
+use machinery::api::{Call, DeleteOptions};
 use serde_json::json;
 
 use super::*;
@@ -127,7 +127,7 @@ fn objects_of_a_kind_that_comes_are_collected_and_leave_with_their_namespace() {
     }));
     simulation.settle();
     let widgets = custom("widgets", "Widget");
-    simulation.world.add_kind(Arc::clone(&widgets));
+    simulation.api.add_kind(Arc::clone(&widgets));
     let owner = create(&simulation, &widgets, object("owner", &[]));
     let other = create(&simulation, &widgets, object("other", &[]));
     let mut nobody = owner.clone();
@@ -153,7 +153,7 @@ fn objects_of_a_kind_that_comes_are_collected_and_leave_with_their_namespace() {
 
     // A kind that came a moment ago, and that the loops have not heard of.
     let gadgets = custom("gadgets", "Gadget");
-    simulation.world.add_kind(Arc::clone(&gadgets));
+    simulation.api.add_kind(Arc::clone(&gadgets));
     create(&simulation, &gadgets, object("g", &[]));
     simulation.delete(namespaces, "", "n", DeleteOptions::default());
     simulation.settle();
@@ -175,12 +175,12 @@ fn what_a_kind_that_goes_owned_stays() {
         "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"},
     }));
     let widgets = custom("widgets", "Widget");
-    simulation.world.add_kind(Arc::clone(&widgets));
+    simulation.api.add_kind(Arc::clone(&widgets));
     let owner = create(&simulation, &widgets, object("owner", &[]));
     create(&simulation, maps, object("owned", &[&owner]));
     simulation.discover();
     simulation.settle();
-    simulation.world.remove_kind(&widgets);
+    simulation.api.remove_kind(&widgets);
     simulation.discover();
     simulation.settle();
     // The owner is in the store, though nobody can see it.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointPort, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use machinery::world::Call;
+use machinery::api::Call;
 
 use crate::cache::{Caches, Changed, Diff, Key, Shared, kind_of, to_object};
 use crate::decision::{Decision, create, delete};

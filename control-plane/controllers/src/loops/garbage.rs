@@ -10,7 +10,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use machinery::world::{Call, DeleteOptions, Propagation};
+use machinery::api::{Call, DeleteOptions, Propagation};
 use serde_json::json;
 
 use crate::cache::{Caches, Changed, Key};

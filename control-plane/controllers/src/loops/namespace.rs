@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Namespace, NamespaceCondition, NamespaceStatus};
+use machinery::api::{Call, DeleteOptions, Propagation};
 use machinery::schema::Kind;
 use machinery::time::Timestamp;
-use machinery::world::{Call, DeleteOptions, Propagation};
 
 use crate::cache::{Caches, Changed, Key, kind_of, to_object};
 use crate::decision::{Decision, cluster_key, update_status};

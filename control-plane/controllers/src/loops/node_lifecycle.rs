@@ -8,8 +8,8 @@ mod tests;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeStatus, Pod};
+use machinery::api::{Call, PatchForm};
 use machinery::time::Timestamp;
-use machinery::world::{Call, PatchForm};
 use serde_json::json;
 
 use crate::cache::{Caches, Changed, Diff, Key, kind_of};

@@ -7,8 +7,8 @@ mod tests;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
+use machinery::api::DeleteOptions;
 use machinery::time::Timestamp;
-use machinery::world::DeleteOptions;
 use serde_json::json;
 
 use crate::cache::{Caches, Changed, Key, Shared};

@@ -9,7 +9,7 @@ mod tests;
 mod volumes;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use machinery::world::Call;
+use machinery::api::Call;
 use serde_json::json;
 
 use crate::cache::{Diff, Key, Known};

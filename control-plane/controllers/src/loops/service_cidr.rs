@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use k8s_openapi::api::networking::v1::{IPAddress, ServiceCIDR};
-use machinery::world::{Call, PatchForm};
+use machinery::api::{Call, PatchForm};
 use serde_json::json;
 
 use crate::cache::{Caches, Changed, Diff, Key, kind_of};

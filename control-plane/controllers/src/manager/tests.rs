@@ -88,7 +88,7 @@ fn a_deletion_that_answers_with_a_status_is_known_too() {
         kind: kind.clone(),
         namespace: "n".into(),
         name: "default".into(),
-        options: machinery::world::DeleteOptions::of("u"),
+        options: machinery::api::DeleteOptions::of("u"),
     });
     let answer = Ok(machinery::status::success(
         "",

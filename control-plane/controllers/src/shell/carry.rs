@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use api_client::Client;
 use futures_util::future::join_all;
+use machinery::api::{Api, Call};
 use machinery::object::Object;
 use machinery::status::Status;
-use machinery::world::{Api, Call};
 use tokio::sync::mpsc;
 
 use crate::decision::Step;

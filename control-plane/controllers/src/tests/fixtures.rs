@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use machinery::api::memory::MemoryApi;
+use machinery::api::{Call, kind_of};
 use machinery::defaults;
 use machinery::object::{self, Object};
 use machinery::time::Timestamp;
-use machinery::world::memory::World;
-use machinery::world::{Call, kind_of};
 use serde_json::{Value, json};
 
 use crate::cache::{Caches, Feed};
@@ -28,7 +28,9 @@ pub(crate) fn ago(seconds: i64) -> String {
 
 /// The discovery document of the core group, or of all others, with the kinds of the table.
 pub(crate) fn discovery(core: bool) -> Object {
-    World::default().answer(Call::Discover { core }).unwrap()
+    MemoryApi::default()
+        .answer(Call::Discover { core })
+        .unwrap()
 }
 
 /// The kinds of the table.

@@ -1,7 +1,7 @@
 //! The user's actions in a simulation, and the expected results.
 
+use machinery::api::{DeleteOptions, Propagation};
 use machinery::object;
-use machinery::world::{DeleteOptions, Propagation};
 use serde_json::{Value, json};
 
 use super::simulation::{Simulation, kind};
@@ -205,7 +205,7 @@ fn namespace_deletion(simulation: &mut Simulation) {
     }));
     simulation.settle();
     let inside = |simulation: &Simulation| {
-        let objects = simulation.world.objects();
+        let objects = simulation.api.objects();
         let inside = objects
             .iter()
             .filter(|(_, object)| object::namespace(object) == "shop");

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api_client::{Informer, Notice};
+use machinery::api::memory::{Change, Event, MemoryApi};
+use machinery::api::{Call, DeleteOptions, PatchForm, kind_of};
 use machinery::object::{self, Object};
 use machinery::schema::{self, Kind};
 use machinery::time::Timestamp;
-use machinery::world::memory::{Change, Event, World};
-use machinery::world::{Call, DeleteOptions, PatchForm, kind_of};
 use serde_json::{Value, json};
 
 use crate::cache::Feed;
@@ -28,7 +28,7 @@ const RENEW: Duration = Duration::from_secs(10);
 pub(crate) type Loops = fn() -> Vec<Box<dyn Loop>>;
 
 pub(crate) struct Simulation {
-    pub(crate) world: World,
+    pub(crate) api: MemoryApi,
     manager: Manager,
     loops: Loops,
     random: u64,
@@ -72,7 +72,7 @@ impl Simulation {
             wall,
         };
         let mut simulation = Simulation {
-            world: World::new(wall),
+            api: MemoryApi::new(wall),
             manager: Manager::new(loops()),
             loops,
             random: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
@@ -98,7 +98,7 @@ impl Simulation {
     /// A call by a user.
     pub(crate) fn user(&self, call: Call) -> Object {
         let text = call.to_string();
-        let answer = self.world.answer(call);
+        let answer = self.api.answer(call);
         answer.unwrap_or_else(|error| panic!("{text}: {error}"))
     }
 
@@ -198,7 +198,7 @@ impl Simulation {
     fn start(&mut self) {
         self.manager = Manager::new((self.loops)());
         self.sources.clear();
-        self.seen = self.world.revision();
+        self.seen = self.api.revision();
         self.discover();
     }
 
@@ -227,7 +227,7 @@ impl Simulation {
 
     /// Queues new events for the informers.
     fn note_events(&mut self) {
-        for event in self.world.events_after(self.seen) {
+        for event in self.api.events_after(self.seen) {
             self.seen = event.revision;
             for source in &mut self.sources {
                 let same = event.kind == source.informer.kind;
@@ -275,7 +275,7 @@ impl Simulation {
     /// Returns `None` if the manager crashed.
     fn carry_out(&mut self, work: &Work) -> Option<Outcome> {
         for (at, step) in work.decision.steps.iter().enumerate() {
-            let answer = self.world.answer(step.call.clone());
+            let answer = self.api.answer(step.call.clone());
             if step.call.writes() {
                 self.writes += 1;
                 self.stirred = true;
@@ -306,7 +306,7 @@ impl Simulation {
         let step = wake.min(self.now.since_start + Duration::from_secs(5)) - self.now.since_start;
         self.now.since_start += step;
         self.now.wall = self.now.wall.plus(step);
-        self.world.set_now(self.now.wall);
+        self.api.set_now(self.now.wall);
         let leases = kind("coordination.k8s.io", "Lease");
         let due: Vec<String> = self
             .nodes
@@ -330,7 +330,7 @@ impl Simulation {
 
     /// Lets the scheduler and the nodes do one thing to one pod.
     fn live(&mut self) -> bool {
-        if self.idle_at == self.world.revision() {
+        if self.idle_at == self.api.revision() {
             return false;
         }
         let pods = self.items(kind("", "Pod"));
@@ -360,7 +360,7 @@ impl Simulation {
                 return true;
             }
         }
-        self.idle_at = self.world.revision();
+        self.idle_at = self.api.revision();
         false
     }
 
@@ -410,7 +410,7 @@ impl Simulation {
     /// generated names.
     pub(crate) fn normalised(&self) -> String {
         let mut lines: Vec<String> = Vec::new();
-        for (kind, object) in self.world.objects() {
+        for (kind, object) in self.api.objects() {
             if ["Lease", "Event"].contains(&kind.kind()) {
                 continue;
             }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::typing::{Deduced, Forms, Identity, List, Map, Member, Scalar, Typing, Whole};
+use super::typing::{
+    Forms, Identity, List, Map, Member, Scalar, Typing, UntypedAtomic, UntypedDeduced,
+};
 use crate::schema::{self, Message, Type};
 
 /// The type that a schema describes.
@@ -44,7 +46,7 @@ enum Kind {
 #[derive(Debug)]
 enum Other {
     None,
-    Deduced,
+    UntypedDeduced,
     Each(Box<Custom>),
 }
 
@@ -82,9 +84,9 @@ impl Custom {
         let fields: BTreeMap<_, _> = properties.into_iter().flatten().map(declared).collect();
         let other = match schema.get("additionalProperties") {
             Some(each @ Value::Object(_)) => Other::Each(Box::new(Custom::read(each, preserves))),
-            Some(Value::Bool(true)) => Other::Deduced,
+            Some(Value::Bool(true)) => Other::UntypedDeduced,
             Some(Value::Bool(false)) => Other::None,
-            _ if preserves || fields.is_empty() => Other::Deduced,
+            _ if preserves || fields.is_empty() => Other::UntypedDeduced,
             _ => Other::None,
         };
         let items = schema.get("items").filter(|items| items.is_object());
@@ -118,7 +120,7 @@ impl Custom {
     /// True for a map of which nothing is declared.
     fn is_deduced(&self) -> bool {
         let any = match &self.other {
-            Other::Deduced => true,
+            Other::UntypedDeduced => true,
             Other::Each(each) => matches!(each.kind, Kind::Any | Kind::Scalar(Scalar::Any)),
             Other::None => false,
         };
@@ -164,14 +166,14 @@ impl Typing for Custom {
             },
             item: match &self.items {
                 Some(items) => &**items,
-                None => &Whole,
+                None => &UntypedAtomic,
             },
         };
         let map = || Map {
             atomic: self.atomic,
             other: match &self.other {
                 Other::None => None,
-                Other::Deduced => Some(&Deduced),
+                Other::UntypedDeduced => Some(&UntypedDeduced),
                 Other::Each(each) => Some(&**each),
             },
             deduced: self.is_deduced(),

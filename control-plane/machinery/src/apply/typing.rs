@@ -87,22 +87,22 @@ pub struct Member<'a> {
 }
 
 /// A value of any form that is owned as a whole.
-pub struct Whole;
+pub struct UntypedAtomic;
 
 /// A value of any form: maps are owned field by field, and lists as a whole.
-pub struct Deduced;
+pub struct UntypedDeduced;
 
 static TEXT: Type = Type::String(None);
 
-impl Typing for Whole {
+impl Typing for UntypedAtomic {
     fn forms(&self) -> Forms<'_> {
         let list = List {
             identity: Identity::Atomic,
-            item: &Whole,
+            item: &UntypedAtomic,
         };
         let map = Map {
             atomic: true,
-            other: Some(&Whole),
+            other: Some(&UntypedAtomic),
             deduced: false,
         };
         Forms {
@@ -113,16 +113,16 @@ impl Typing for Whole {
     }
 }
 
-impl Typing for Deduced {
+impl Typing for UntypedDeduced {
     fn forms(&self) -> Forms<'_> {
         let map = Map {
             atomic: false,
-            other: Some(&Deduced),
+            other: Some(&UntypedDeduced),
             deduced: true,
         };
         Forms {
             map: Some(map),
-            ..Whole.forms()
+            ..UntypedAtomic.forms()
         }
     }
 }
@@ -144,7 +144,7 @@ impl Typing for Message {
         }
         let map = Map {
             atomic: self.atomic,
-            other: self.open.then_some(&Deduced),
+            other: self.open.then_some(&UntypedDeduced),
             deduced: false,
         };
         Forms {
@@ -258,16 +258,16 @@ impl Typing for Type {
                 }),
                 ..Forms::default()
             },
-            Type::Raw => Whole.forms(),
+            Type::Raw => UntypedAtomic.forms(),
             Type::Fields => Forms {
-                map: Deduced.forms().map,
+                map: UntypedDeduced.forms().map,
                 ..Forms::default()
             },
             Type::IntOrString
             | Type::Json
             | Type::SchemaOrArray
             | Type::SchemaOrBool
-            | Type::SchemaOrStrings => Deduced.forms(),
+            | Type::SchemaOrStrings => UntypedDeduced.forms(),
         }
     }
 

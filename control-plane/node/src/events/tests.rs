@@ -90,7 +90,7 @@ fn what_is_said_at_once_has_names_of_its_own() {
         namespace: "n".into(),
         name: "p".into(),
         subresource: "status",
-        form: machinery::world::PatchForm::Strategic,
+        form: machinery::api::PatchForm::Strategic,
         patch: json!({"status": {"containerStatuses": [
             status(json!({"running": {"startedAt": at(0).to_seconds()}})),
         ]}}),

@@ -1,15 +1,15 @@
 //! A fleet on an in-memory API.
 
+use machinery::api::DeleteOptions;
+use machinery::api::memory::{Change, MemoryApi};
 use machinery::patch;
-use machinery::world::DeleteOptions;
-use machinery::world::memory::{Change, World};
 use serde_json::Value;
 
 use super::*;
 use crate::host::{STOPPED, Size};
 
 struct Scene {
-    world: World,
+    api: MemoryApi,
     fleet: Fleet,
     /// The revision up to which the fleet was told of changes.
     told: i64,
@@ -37,15 +37,15 @@ fn fleet(count: u32) -> Fleet {
 
 impl Scene {
     fn new(count: u32) -> Scene {
-        let world = World::new(START);
+        let api = MemoryApi::new(START);
         for name in ["default", host::LEASES] {
             let namespace =
                 json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-            create(&world, namespace);
+            create(&api, namespace);
         }
-        let told = world.revision();
+        let told = api.revision();
         Scene {
-            world,
+            api,
             fleet: fleet(count),
             told,
             elapsed: Duration::ZERO,
@@ -64,7 +64,7 @@ impl Scene {
     fn settle(&mut self) -> usize {
         let mut calls = 0;
         loop {
-            for event in self.world.events_after(self.told) {
+            for event in self.api.events_after(self.told) {
                 self.told = event.revision;
                 let gone = event.change == Change::Deleted;
                 match (event.kind.kind(), gone) {
@@ -81,7 +81,7 @@ impl Scene {
             let mut answer = Ok(Value::Null);
             for call in work.calls {
                 calls += 1;
-                answer = self.world.answer(call);
+                answer = self.api.answer(call);
                 if answer.is_err() {
                     break;
                 }
@@ -93,12 +93,12 @@ impl Scene {
 
     fn pass(&mut self, seconds: u64) -> usize {
         self.elapsed += Duration::from_secs(seconds);
-        self.world.set_now(START.plus(self.elapsed));
+        self.api.set_now(START.plus(self.elapsed));
         self.settle()
     }
 
     fn get(&self, kind: &str, name: &str) -> Option<Object> {
-        let all = self.world.objects().into_iter();
+        let all = self.api.objects().into_iter();
         let mut all = all
             .filter(|(one, _)| one.kind() == kind)
             .map(|(_, object)| object);
@@ -119,13 +119,13 @@ impl Scene {
             form: PatchForm::Merge,
             patch: json!({"metadata": {"annotations": {key: value}}}),
         };
-        self.world.answer(call).unwrap();
+        self.api.answer(call).unwrap();
     }
 }
 
-fn create(world: &World, object: Object) -> Object {
+fn create(api: &MemoryApi, object: Object) -> Object {
     let kind = kind_of("", object::kind(&object));
-    world.answer(Call::Create { kind, object }).unwrap()
+    api.answer(Call::Create { kind, object }).unwrap()
 }
 
 fn pod(name: &str, node: &str, change: Value) -> Object {
@@ -136,7 +136,7 @@ fn pod(name: &str, node: &str, change: Value) -> Object {
     patch::merge(&pod, &change)
 }
 
-fn delete(world: &World, kind: &str, namespace: &str, name: &str) {
+fn delete(api: &MemoryApi, kind: &str, namespace: &str, name: &str) {
     let options = DeleteOptions::default();
     let call = Call::Delete {
         kind: kind_of("", kind),
@@ -144,7 +144,7 @@ fn delete(world: &World, kind: &str, namespace: &str, name: &str) {
         name: name.to_owned(),
         options,
     };
-    world.answer(call).unwrap();
+    api.answer(call).unwrap();
 }
 
 #[test]
@@ -170,9 +170,9 @@ fn nodes_register_once_and_renew_their_leases() {
 fn pods_on_the_nodes_run_and_go() {
     let mut scene = Scene::new(2);
     scene.settle();
-    create(&scene.world, pod("a", "node-0", json!({})));
-    create(&scene.world, pod("b", "node-1", json!({})));
-    create(&scene.world, pod("elsewhere", "other", json!({})));
+    create(&scene.api, pod("a", "node-0", json!({})));
+    create(&scene.api, pod("b", "node-1", json!({})));
+    create(&scene.api, pod("elsewhere", "other", json!({})));
     scene.settle();
     let phase = |name: &str| {
         let pod = scene.get("Pod", name).unwrap();
@@ -187,7 +187,7 @@ fn pods_on_the_nodes_run_and_go() {
         (ip("a"), ip("b")),
         (json!("10.244.0.2"), json!("10.244.1.2"))
     );
-    delete(&scene.world, "Pod", "default", "a");
+    delete(&scene.api, "Pod", "default", "a");
     assert!(scene.get("Pod", "a").is_some(), "it is given time");
     scene.settle();
     assert!(scene.get("Pod", "a").is_none());
@@ -199,7 +199,7 @@ fn a_pod_that_ends_by_itself_ends_in_time() {
     scene.settle();
     let sleeps = json!({"spec": {"restartPolicy": "Never",
         "containers": [{"name": "c", "image": "i", "command": ["sleep", "60"]}]}});
-    create(&scene.world, pod("a", "node-0", sleeps));
+    create(&scene.api, pod("a", "node-0", sleeps));
     scene.settle();
     scene.pass(59);
     assert_eq!(scene.get("Pod", "a").unwrap()["status"]["phase"], "Running");
@@ -214,14 +214,14 @@ fn a_pod_that_ends_by_itself_ends_in_time() {
 fn what_happened_while_nobody_ran_is_caught_up_with() {
     let mut scene = Scene::new(1);
     scene.settle();
-    create(&scene.world, pod("a", "node-0", json!({})));
-    create(&scene.world, pod("b", "node-0", json!({})));
+    create(&scene.api, pod("a", "node-0", json!({})));
+    create(&scene.api, pod("b", "node-0", json!({})));
     scene.settle();
-    delete(&scene.world, "Pod", "default", "a");
+    delete(&scene.api, "Pod", "default", "a");
     // The process restarts; the informer begins with a list.
     scene.fleet = fleet(1);
-    scene.told = scene.world.revision();
-    let all = scene.world.objects().into_iter();
+    scene.told = scene.api.revision();
+    let all = scene.api.objects().into_iter();
     let (pods, others): (Vec<_>, Vec<_>) = all.partition(|(kind, _)| kind.kind() == "Pod");
     let nodes = others.into_iter().filter(|(kind, _)| kind.kind() == "Node");
     scene
@@ -234,7 +234,7 @@ fn what_happened_while_nobody_ran_is_caught_up_with() {
     scene.settle();
     assert!(scene.get("Pod", "a").is_none());
     assert_eq!(scene.get("Pod", "b").unwrap(), before, "it runs on");
-    create(&scene.world, pod("c", "node-0", json!({})));
+    create(&scene.api, pod("c", "node-0", json!({})));
     scene.settle();
     let [b, c] = ["b", "c"].map(|name| scene.get("Pod", name).unwrap()["status"]["podIP"].clone());
     assert_ne!(b, c);
@@ -244,11 +244,11 @@ fn what_happened_while_nobody_ran_is_caught_up_with() {
 fn a_pod_of_the_same_name_is_another_pod() {
     let mut scene = Scene::new(1);
     scene.settle();
-    create(&scene.world, pod("a", "node-0", json!({})));
+    create(&scene.api, pod("a", "node-0", json!({})));
     scene.settle();
-    delete(&scene.world, "Pod", "default", "a");
+    delete(&scene.api, "Pod", "default", "a");
     scene.settle();
-    create(&scene.world, pod("a", "node-0", json!({})));
+    create(&scene.api, pod("a", "node-0", json!({})));
     scene.settle();
     assert_eq!(scene.get("Pod", "a").unwrap()["status"]["phase"], "Running");
 }
@@ -257,10 +257,10 @@ fn a_pod_of_the_same_name_is_another_pod() {
 fn a_deleted_node_stays_deleted_and_a_stopped_one_falls_silent() {
     let mut scene = Scene::new(2);
     scene.pass(10);
-    delete(&scene.world, "Node", "", "node-0");
+    delete(&scene.api, "Node", "", "node-0");
     scene.annotate("Node", "node-1", STOPPED, json!("true"));
     scene.settle();
-    create(&scene.world, pod("a", "node-1", json!({})));
+    create(&scene.api, pod("a", "node-1", json!({})));
     assert_eq!(scene.pass(400), 0, "not a word");
     assert!(scene.get("Node", "node-0").is_none());
     assert_eq!(scene.get("Pod", "a").unwrap()["status"]["phase"], "Pending");
@@ -283,7 +283,7 @@ fn a_node_that_others_call_unwell_says_that_it_is_well() {
         form: PatchForm::Strategic,
         patch: json!({"status": {"conditions": unknown}}),
     };
-    scene.world.answer(call).unwrap();
+    scene.api.answer(call).unwrap();
     assert!(!host::is_ready(&scene.get("Node", "node-0").unwrap()));
     scene.settle();
     assert!(host::is_ready(&scene.get("Node", "node-0").unwrap()));

@@ -6,11 +6,11 @@ mod tests;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use machinery::api::{Call, PatchForm};
 use machinery::object::{self, Object};
 use machinery::schema::{self, Kind};
 use machinery::status::Status;
 use machinery::time::Timestamp;
-use machinery::world::{Call, PatchForm};
 use serde_json::json;
 
 use crate::pod::PodInfo;

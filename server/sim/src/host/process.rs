@@ -30,7 +30,7 @@ use storage::vfs::Lock;
 
 pub(crate) use ports::{Fatal, SimPorts, Turn};
 pub(crate) use settings::Settings;
-pub(crate) use start::{Start, Told, entries_on};
+pub(crate) use start::{ClusterView, Start, entries_on};
 
 /// Who takes a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -122,7 +122,12 @@ impl Users {
     }
 
     /// Both branches of every transaction count, whichever is taken.
-    pub fn may_transact(&self, by: &AuthInfo, txn: &pb::TxnRequest, held: &Held<'_>) -> Verdict {
+    pub fn may_transact(
+        &self,
+        by: &AuthInfo,
+        txn: &pb::TxnRequest,
+        held: &LeaseKeys<'_>,
+    ) -> Verdict {
         for compare in &txn.compare {
             self.may(by, Access::Read, &compare.key, &compare.range_end)?;
         }
@@ -147,7 +152,12 @@ impl Users {
     }
 
     /// Whether an entry has an effect. `held`: the keys of a lease, before the entry.
-    pub(super) fn authorize(&self, by: &AuthInfo, request: &Request, held: &Held<'_>) -> Verdict {
+    pub(super) fn authorize(
+        &self,
+        by: &AuthInfo,
+        request: &Request,
+        held: &LeaseKeys<'_>,
+    ) -> Verdict {
         if !self.enabled {
             return Ok(());
         }
@@ -169,7 +179,7 @@ impl Users {
         }
     }
 
-    fn may_put(&self, by: &AuthInfo, put: &pb::PutRequest, held: &Held<'_>) -> Verdict {
+    fn may_put(&self, by: &AuthInfo, put: &pb::PutRequest, held: &LeaseKeys<'_>) -> Verdict {
         self.may(by, Access::Write, &put.key, b"")?;
         if put.lease != 0 {
             self.may_use_lease(by, Access::Write, &held(put.lease))?;
@@ -361,7 +371,7 @@ impl Users {
 type Verdict = Result<(), Refusal>;
 
 /// The keys of a lease.
-pub type Held<'a> = dyn Fn(i64) -> Vec<Vec<u8>> + 'a;
+pub type LeaseKeys<'a> = dyn Fn(i64) -> Vec<Vec<u8>> + 'a;
 
 fn permits(kind: i32, access: Access) -> bool {
     match Type::try_from(kind) {

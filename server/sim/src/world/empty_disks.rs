@@ -8,7 +8,7 @@ use storage::vfs::sim::SimVfs;
 
 use super::{Event, Failed, Named, World};
 use crate::canary::Canary;
-use crate::host::process::Told;
+use crate::host::process::ClusterView;
 use crate::host::{Crash, Host};
 
 impl World {
@@ -64,7 +64,7 @@ impl World {
 
     /// What those that `host` can reach tell it of the cluster, if nothing has begun on its disk. One
     /// that joins asks one after the other for its place, and founders ask each other.
-    pub(super) fn told_of_cluster(&self, host: usize) -> Vec<Told> {
+    pub(super) fn told_of_cluster(&self, host: usize) -> Vec<ClusterView> {
         if self.hosts[host].begun {
             return Vec::new();
         }
@@ -76,14 +76,14 @@ impl World {
                 !is_cut && !self.hosts[*other].paused
             }
         };
-        let answer = |other: usize| -> Option<Told> {
+        let answer = |other: usize| -> Option<ClusterView> {
             let process = self.hosts[other].process.as_ref()?;
             let mut members = process.members().ok()?;
             if self.canary == Some(Canary::ForgottenMember) {
                 let own = members.iter_mut().filter(|member| member.id == member_id);
                 own.for_each(|own| own.client_urls.clear());
             }
-            Some(Told {
+            Some(ClusterView {
                 member_id,
                 cluster_id: process.cluster_id,
                 applied: process.view().applied().index,
@@ -92,7 +92,7 @@ impl World {
         };
         let answers = (0..self.hosts.len()).filter(asks).filter_map(answer);
         if joins {
-            answers.filter(Told::knows).take(1).collect()
+            answers.filter(ClusterView::knows).take(1).collect()
         } else {
             answers.collect()
         }
@@ -107,7 +107,7 @@ impl World {
     }
 
     /// `host` began on an empty disk.
-    pub(super) fn judge_newcomer(&self, host: usize, told: &[Told]) -> Result<(), Failed> {
+    pub(super) fn judge_newcomer(&self, host: usize, told: &[ClusterView]) -> Result<(), Failed> {
         let id = self.hosts[host].id;
         let judged = self.checks.empty_disks.begins(host, id, &heard(told));
         judged.of("empty disks")
@@ -118,7 +118,7 @@ impl World {
     pub(super) fn turns_away_newcomer(
         &mut self,
         host: usize,
-        told: &[Told],
+        told: &[ClusterView],
         why: &str,
     ) -> Result<(), Failed> {
         self.note(&format!("h{host} does not start: {why}"));
@@ -133,7 +133,7 @@ impl World {
 }
 
 /// How much those had applied that count the asker as a member.
-fn heard(told: &[Told]) -> Vec<Index> {
+fn heard(told: &[ClusterView]) -> Vec<Index> {
     let known = told.iter().filter(|told| told.knows());
     known.map(|told| told.applied).collect()
 }

@@ -10,7 +10,7 @@ use super::codec::Kind;
 use super::guard::Refusal;
 use super::link::Counting;
 use super::page::{MessageStream, PeerResponse, body_of, header_of, message, page, text};
-use super::transfer::arrival::{Arrival, Held, Name};
+use super::transfer::arrival::{Arrival, Arrived, Name};
 use super::{MAKE_HEADER, Peers, transfer};
 use crate::config::{ETCD_VERSION, MIN_CLUSTER_VERSION};
 use crate::state::snapshot::rows;
@@ -141,13 +141,13 @@ pub(crate) fn held(peers: &Peers, request: &Request<Incoming>) -> PeerResponse {
         return refusal;
     }
     let name = Name::of(request, sender_of(request));
-    match name.map_or(Held::Nothing, |name| peers.0.arrivals.held(name)) {
-        Held::Bytes(bytes) => text(StatusCode::OK, &bytes.to_string()),
-        Held::Reading => text(
+    match name.map_or(Arrived::Nothing, |name| peers.0.arrivals.arrived(name)) {
+        Arrived::Bytes(bytes) => text(StatusCode::OK, &bytes.to_string()),
+        Arrived::Reading => text(
             StatusCode::SERVICE_UNAVAILABLE,
             "the transfer is being read",
         ),
-        Held::Nothing => text(StatusCode::NOT_FOUND, "no such transfer"),
+        Arrived::Nothing => text(StatusCode::NOT_FOUND, "no such transfer"),
     }
 }
 

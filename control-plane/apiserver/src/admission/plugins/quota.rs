@@ -24,7 +24,7 @@ use tokio::time::Instant;
 
 use crate::admission::{Attributes, CREATE, Context, UPDATE};
 use crate::basics::clock;
-use crate::storage::entry;
+use crate::storage::decoded;
 use crate::storage::store::Swap;
 use crate::storage::stored::Stored;
 use charge::Charge;
@@ -184,7 +184,7 @@ async fn pay_one(
         let Some(sum) = charge.sum(&known)?.map_err(forbidden)? else {
             return Ok(());
         };
-        let value = entry::encode(storage, &with_used(&known, &sum))?;
+        let value = decoded::encode(storage, &with_used(&known, &sum))?;
         let store = &context.reader.store;
         match store
             .update(storage, &quota.key, quota.revision, value, 0)

@@ -1,6 +1,6 @@
 //! Changes an object as the expression of a policy says.
 
-use machinery::apply::{self, Deduced, Typing};
+use machinery::apply::{self, Typing, UntypedDeduced};
 use machinery::object;
 use machinery::patch;
 use machinery::status::Status;
@@ -30,7 +30,7 @@ pub(super) fn apply(
         (_, _, Some(body)) if body.kind() != resource.kind.kind() => body.message(),
         (None, _, _) => resource.kind.message(),
         (Some(_), Some(schema), _) => schema.typing(),
-        (Some(_), None, _) => &Deduced,
+        (Some(_), None, _) => &UntypedDeduced,
     };
     let mut configuration = configuration.clone();
     let (version, kind) = (object::api_version(object), object::kind(object));

@@ -44,7 +44,7 @@ fn hash(flow: u64) -> u64 {
 }
 
 /// Asks with a number as the waker.
-fn ask(machine: &mut Machine<u64>, level: &str, flow: u64, seats: u32, waker: u64) -> Entry {
+fn ask(machine: &mut Machine<u64>, level: &str, flow: u64, seats: u32, waker: u64) -> Decision {
     let level: Arc<str> = level.into();
     let asking = Asking {
         level: &level,
@@ -56,23 +56,23 @@ fn ask(machine: &mut Machine<u64>, level: &str, flow: u64, seats: u32, waker: u6
     machine.ask(&asking, Duration::ZERO, || waker)
 }
 
-fn runs(entry: Entry) -> Ticket {
-    match entry {
-        Entry::Runs(ticket) => ticket,
+fn runs(decision: Decision) -> Ticket {
+    match decision {
+        Decision::Runs(ticket) => ticket,
         other => panic!("{other:?}"),
     }
 }
 
-fn waits(entry: Entry) -> Ticket {
-    match entry {
-        Entry::Waits(ticket) => ticket,
+fn waits(decision: Decision) -> Ticket {
+    match decision {
+        Decision::Waits(ticket) => ticket,
         other => panic!("{other:?}"),
     }
 }
 
-fn refused(entry: Entry) -> Refusal {
-    match entry {
-        Entry::Refused(why) => why,
+fn refused(decision: Decision) -> Refusal {
+    match decision {
+        Decision::Refused(why) => why,
         other => panic!("{other:?}"),
     }
 }
@@ -406,9 +406,9 @@ impl Load {
         let id = self.asked;
         self.asked += 1;
         match self.machine.ask(&asking, self.now, || id) {
-            Entry::Runs(ticket) => self.running.push((id, ticket)),
-            Entry::Waits(ticket) => self.waiting.push((id, ticket)),
-            Entry::Refused(_) => {}
+            Decision::Runs(ticket) => self.running.push((id, ticket)),
+            Decision::Waits(ticket) => self.waiting.push((id, ticket)),
+            Decision::Refused(_) => {}
         }
     }
 

@@ -180,13 +180,13 @@ impl Listing {
             let all = self.selectable(resource, entries).await?.into_iter();
             entries = Vec::new();
             // No further than it must be: as in Kubernetes, nothing of what is left may be selected.
-            for entry in all {
+            for stored in all {
                 if entries.len() == most {
                     break;
                 }
                 left -= 1;
-                if self.selectors.matches(resource, &entry) {
-                    entries.push(entry);
+                if self.selectors.matches(resource, &stored) {
+                    entries.push(stored);
                 }
             }
         }
@@ -252,12 +252,12 @@ impl Listing {
                 found.push(api.reader().stored_of(storage, &key, raw).await?);
             }
             let found = self.selectable(resource, found).await?;
-            for (at, entry) in found.into_iter().enumerate() {
-                start = format!("{}\0", entry.key);
-                if !self.selectors.matches(resource, &entry) {
+            for (at, stored) in found.into_iter().enumerate() {
+                start = format!("{}\0", stored.key);
+                if !self.selectors.matches(resource, &stored) {
                     continue;
                 }
-                entries.push(entry);
+                entries.push(stored);
                 let left = read - at as i64 - 1;
                 if self.limit > 0 && entries.len() == self.limit && left > 0 {
                     meta.token = write_token(revision, &start, folder);

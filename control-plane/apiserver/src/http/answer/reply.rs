@@ -21,7 +21,7 @@ use crate::http::answer::table;
 use crate::registry::strategy;
 use crate::resources::catalogue::Resource;
 use crate::resources::convert;
-use crate::storage::entry::to_json;
+use crate::storage::decoded::to_json;
 use crate::storage::stored::Stored;
 
 /// Upper bound of all warnings of a response, in characters. Beyond it each is cut.

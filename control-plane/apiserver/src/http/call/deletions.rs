@@ -24,15 +24,15 @@ impl Call<'_> {
         let edited = self.writer(dry).delete(&self.target.name, options).await?;
         let kind = &self.target.resource.kind;
         match edited {
-            Edited::Deleted(entry)
+            Edited::Deleted(decoded)
                 if !strategy::of(&self.target.resource).returns_deleted_object =>
             {
-                let uid = object::uid(&entry.object);
+                let uid = object::uid(&decoded.object);
                 let name = &self.target.name;
                 let success = status::success(kind.group(), kind.plural(), name, uid);
                 self.value(StatusCode::OK, &success)
             }
-            edited => self.show(StatusCode::OK, &edited.entry()).await,
+            edited => self.show(StatusCode::OK, &edited.decoded()).await,
         }
     }
 
@@ -48,8 +48,8 @@ impl Call<'_> {
         let listing = listing.shown_as(&self.shown()?);
         let (entries, meta) = listing.run(self.api, resource).await?;
         let dry = options.dry || self.options()?.dry;
-        for entry in &entries {
-            let (namespace, name) = (entry.namespace(), entry.name());
+        for decoded in &entries {
+            let (namespace, name) = (decoded.namespace(), decoded.name());
             let writer = Writer {
                 namespace: &namespace,
                 ..self.writer(dry)

@@ -50,18 +50,18 @@ impl Call<'_> {
             && let Some(storage) = &resource.storage
         {
             let cache = self.api.reader().reflector.cache(storage)?;
-            if let Some(entry) = cache.get(&storage.key(namespace, name)) {
-                return self.show_stored(&entry).await;
+            if let Some(stored) = cache.get(&storage.key(namespace, name)) {
+                return self.show_stored(&stored).await;
             }
         }
-        let entry = self
+        let stored = self
             .api
             .0
             .registry
             .reader
             .read(resource, namespace, name)
             .await?;
-        self.show_stored(&entry).await
+        self.show_stored(&stored).await
     }
 
     pub(super) async fn list(&self) -> Result<Response<Body>, Status> {
@@ -87,8 +87,8 @@ impl Call<'_> {
         }
         let rows_by = strategy::of(&shown.resource).rows_by;
         if shown.accept.form == Form::Table && !rows_by.is_empty() {
-            let number = |entry: &Arc<Stored>| {
-                let object = entry.decode().unwrap_or_default();
+            let number = |stored: &Arc<Stored>| {
+                let object = stored.decode().unwrap_or_default();
                 object::integer(&object, rows_by).unwrap_or(0)
             };
             entries.sort_by_cached_key(number);

@@ -25,8 +25,8 @@ impl Call<'_> {
         let strategy = strategy::of(&self.target.resource);
         self.warnings.add(decoded.warnings);
         self.warnings.add(strategy.warnings_of(&decoded.object));
-        let entry = self.writer(asked.dry).create(decoded.object).await?;
-        self.show(StatusCode::CREATED, &entry).await
+        let decoded = self.writer(asked.dry).create(decoded.object).await?;
+        self.show(StatusCode::CREATED, &decoded).await
     }
 
     pub(crate) async fn replace(
@@ -140,6 +140,6 @@ impl Call<'_> {
             Edited::Created(_) => StatusCode::CREATED,
             _ => StatusCode::OK,
         };
-        self.show(code, &edited.entry()).await
+        self.show(code, &edited.decoded()).await
     }
 }

@@ -28,7 +28,7 @@ use crate::http::door::slots;
 use crate::http::faults::{Faults, Kind, Meeting, OBSERVER, Request};
 use crate::http::question::request::Target;
 use crate::registry::Registry;
-use crate::storage::entry;
+use crate::storage::decoded;
 use crate::storage::store::Swap;
 use about::About;
 
@@ -219,8 +219,8 @@ impl Faulted<'_> {
         let Some(stored) = registry.reader.read_key(storage, &key).await? else {
             return Ok(false);
         };
-        let current = stored.entry()?;
-        let value = entry::encode(storage, &current.object)?;
+        let current = stored.decoded()?;
+        let value = decoded::encode(storage, &current.object)?;
         let lease = registry.lease_for(storage).await?;
         let store = &registry.reader.store;
         let swap = store

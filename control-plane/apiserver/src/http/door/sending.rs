@@ -26,16 +26,16 @@ const PIECE: usize = 64 << 10;
 /// until it is the only one.
 const ANSWERS_BYTES_MAX: usize = 512 << 20;
 
-/// The room for large answers.
-pub(crate) struct Room(Arc<Semaphore>);
+/// Bounds the bytes of all large answers that are on their way.
+pub(crate) struct LargeAnswers(Arc<Semaphore>);
 
-impl Default for Room {
-    fn default() -> Room {
-        Room(Arc::new(Semaphore::new(ANSWERS_BYTES_MAX)))
+impl Default for LargeAnswers {
+    fn default() -> LargeAnswers {
+        LargeAnswers(Arc::new(Semaphore::new(ANSWERS_BYTES_MAX)))
     }
 }
 
-impl Room {
+impl LargeAnswers {
     /// Lets an answer on its way, once there is room for it, and gives the client `time` to read it.
     /// Small answers, and those whose end is open, need no room.
     pub(crate) async fn send(&self, answer: Response<Body>, time: Duration) -> Response<Body> {

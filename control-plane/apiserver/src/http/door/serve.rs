@@ -60,8 +60,8 @@ pub(crate) async fn serve(api: Api, request: Request<Body>) -> Response<Body> {
     let head = parts.method == Method::HEAD;
     let shown = String::from_utf8_lossy(id.as_bytes());
     let mut auditing = Auditing::of(&api, &shown);
-    let mut told = Told::default();
-    let answer = answer(&api, &mut parts, body, &mut auditing, &mut told);
+    let mut context = ResponseContext::default();
+    let answer = answer(&api, &mut parts, body, &mut auditing, &mut context);
     let answer = tokio::time::timeout(REQUEST_TIMEOUT, answer);
     let (answer, waited) = waits::of(answer).await;
     let answer = answer.unwrap_or_else(|_| {
@@ -78,11 +78,11 @@ pub(crate) async fn serve(api: Api, request: Request<Body>) -> Response<Body> {
         };
     }
     response.headers_mut().insert(AUDIT_ID, id);
-    reply::warn(&mut response, &told.warnings);
-    if let Some(counted) = told.counted {
+    reply::warn(&mut response, &context.warnings);
+    if let Some(counted) = context.counted {
         counted.end(&response, waited);
     }
-    if let Some(schema) = told.schema {
+    if let Some(schema) = context.schema {
         fair::show(&schema, response.headers_mut());
     }
     if head {
@@ -103,9 +103,9 @@ fn audit_id(headers: &HeaderMap) -> HeaderValue {
     })
 }
 
-/// What a request leaves for its response, whatever that is.
+/// What every response to a request needs, also a refusal.
 #[derive(Default)]
-struct Told {
+struct ResponseContext {
     /// The schema that its request has.
     schema: Option<Arc<Schema>>,
     /// What authentication warns of.
@@ -120,7 +120,7 @@ async fn answer(
     parts: &mut Parts,
     body: Body,
     auditing: &mut Auditing<'_>,
-    told: &mut Told,
+    context: &mut ResponseContext,
 ) -> Result<Response<Body>, Status> {
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     let path = request::decoded(parts.uri.path()).map(Cow::into_owned);
@@ -131,8 +131,8 @@ async fn answer(
         segments.as_deref().unwrap_or_default(),
         &query,
     );
-    told.counted = Some(Counted::of(parts, &info, &query));
-    let attributes = match enter(api, parts, &info, auditing, &mut told.warnings).await? {
+    context.counted = Some(Counted::of(parts, &info, &query));
+    let attributes = match enter(api, parts, &info, auditing, &mut context.warnings).await? {
         Ok(user) => Attributes {
             user,
             ..info.attributes.clone()
@@ -147,20 +147,20 @@ async fn answer(
         api.reader().reflector.loaded().await;
     }
     let flow = fair::flow(api, &info, &attributes);
-    told.schema = flow.as_ref().map(|flow| Arc::clone(&flow.schema));
+    context.schema = flow.as_ref().map(|flow| Arc::clone(&flow.schema));
     let turn = turn(api, parts, &info, &attributes, flow.as_ref());
-    let place = turn.enter(true).await?;
+    let running = turn.enter(true).await?;
     // Authorization comes first: only users who may ask learn whether a path exists.
     if let Err(response) = auditing.authorize(api, parts, &attributes).await? {
         return Ok(response);
     }
-    told.counted.iter_mut().for_each(Counted::serve);
+    context.counted.iter_mut().for_each(Counted::serve);
     if let Some(destination) = Destination::of(api, &parts.method, &segments) {
         let asked = (&*parts, &*segments, &query);
         // What lasts as long as its client likes, and a slow body, must not hold seats that others
         // need.
         let is_long = audited::is_long(&info);
-        let _place = (turn.reads && !is_long).then_some(place);
+        let _running = (turn.reads && !is_long).then_some(running);
         let limit = (!is_long).then_some(REQUEST_TIMEOUT);
         return destination
             .pass(api, asked, &attributes.user, body, limit)
@@ -182,13 +182,13 @@ async fn answer(
         audit: auditing.record().map(|record| &**record),
         warnings: Arc::default(),
     };
-    let (place, mut received) = if turn.reads {
-        (place, Received::default())
+    let (running, mut received) = if turn.reads {
+        (running, Received::default())
     } else {
-        turn.receive_from(place, body).await?
+        turn.receive_from(running, body).await?
     };
     let answer = carry_out(parts, &call, &attributes, received.take()).await;
-    drop(place);
+    drop(running);
     call.warned(answer)
 }
 
@@ -242,7 +242,7 @@ async fn carry_out(
     if attributes.verb == "watch" {
         answer.extensions_mut().insert(Watched);
     }
-    // The call keeps its place until there is room: otherwise fairness would let more and more
+    // The call keeps its permit until there is room: otherwise fairness would let more and more
     // answers into memory that nobody reads.
     Ok(call.api.0.answers.send(answer, REQUEST_TIMEOUT).await)
 }

@@ -82,20 +82,20 @@ pub(crate) enum Limit<'a> {
 }
 
 /// What a request holds while it runs.
-pub(crate) struct Place<'a> {
+pub(crate) struct Running<'a> {
     busy: &'a AtomicUsize,
-    #[expect(dead_code, reason = "its end gives the place back")]
-    held: Held<'a>,
+    #[expect(dead_code, reason = "its end lets another request in")]
+    permit: Permit<'a>,
 }
 
-#[expect(dead_code, reason = "the end of what is held gives it back")]
-enum Held<'a> {
+#[expect(dead_code, reason = "dropping it gives it back")]
+enum Permit<'a> {
     Nothing,
     Slot(SemaphorePermit<'a>),
     Seats(Seats<'a>),
 }
 
-impl Drop for Place<'_> {
+impl Drop for Running<'_> {
     fn drop(&mut self) {
         self.busy.fetch_sub(1, Ordering::Relaxed);
     }
@@ -118,16 +118,16 @@ impl Received<'_> {
 
 impl<'a> Turn<'a> {
     /// Takes what the request needs. `counts` is false for a request that has had it before.
-    pub(crate) async fn enter(&self, counts: bool) -> Result<Place<'a>, Status> {
-        let held = match self.limit {
-            Limit::Nothing => Held::Nothing,
+    pub(crate) async fn enter(&self, counts: bool) -> Result<Running<'a>, Status> {
+        let permit = match self.limit {
+            Limit::Nothing => Permit::Nothing,
             Limit::Slots => {
                 let slots = if self.reads {
                     &self.slots.reads
                 } else {
                     &self.slots.writes
                 };
-                Held::Slot(slots.try_acquire().map_err(|_| too_many())?)
+                Permit::Slot(slots.try_acquire().map_err(|_| too_many())?)
             }
             Limit::Seats {
                 control,
@@ -135,27 +135,27 @@ impl<'a> Turn<'a> {
                 seats,
             } => {
                 let entered = waits::wait(control.enter(flow, seats, counts)).await;
-                Held::Seats(entered.map_err(|_| no_seats())?)
+                Permit::Seats(entered.map_err(|_| no_seats())?)
             }
         };
         let busy = &self.slots.busy[usize::from(!self.reads)];
         busy.fetch_add(1, Ordering::Relaxed);
-        Ok(Place { busy, held })
+        Ok(Running { busy, permit })
     }
 
-    /// Reads a body. A request whose body is slow gives its place back in the meantime, because
+    /// Reads a body. A request whose body is slow gives its permit back in the meantime, because
     /// others need it.
     pub(crate) async fn receive_from(
         &self,
-        place: Place<'a>,
+        running: Running<'a>,
         body: Body,
-    ) -> Result<(Place<'a>, Received<'a>), Status> {
+    ) -> Result<(Running<'a>, Received<'a>), Status> {
         let mut receiving = pin!(self.receive(body));
         let there = poll_fn(|context| Poll::Ready(receiving.as_mut().poll(context)));
         if let Poll::Ready(received) = there.await {
-            return Ok((place, received?));
+            return Ok((running, received?));
         }
-        drop(place);
+        drop(running);
         let received = receiving.await?;
         Ok((self.enter(false).await?, received))
     }

@@ -8,7 +8,7 @@ use crate::auth::Answer;
 use crate::basics::clock;
 use crate::registry::verbs::edit::{Edit, Step};
 use crate::registry::verbs::write::{Writer, precondition_failed, told_key};
-use crate::storage::entry::Entry;
+use crate::storage::decoded::DecodedObject;
 
 impl Writer<'_> {
     /// Assigns the pod of a binding to its node. The writer's resource is the one that the binding
@@ -84,7 +84,7 @@ struct Binding<'a> {
 }
 
 impl Edit for Binding<'_> {
-    fn step<'a>(&'a mut self, current: Option<&'a Entry>) -> Answer<'a, Step> {
+    fn step<'a>(&'a mut self, current: Option<&'a DecodedObject>) -> Answer<'a, Step> {
         let step = match current {
             Some(current) => self.decide(&current.object),
             None => Err(Status::not_found("", "pods", self.name)),

@@ -19,7 +19,7 @@ use crate::registry::strategy;
 use crate::registry::verbs::edit::{Edit, Edited, Step};
 use crate::registry::verbs::write::{Writer, precondition};
 use crate::resources::catalogue::Resource;
-use crate::storage::entry::Entry;
+use crate::storage::decoded::DecodedObject;
 use crate::storage::views;
 
 const ORPHAN: &str = "orphan";
@@ -161,10 +161,10 @@ impl Writer<'_> {
             .edit(storage, &key, dry, &mut deletion)
             .await?;
         self.settle(edited.entry_ref().revision).await?;
-        if let Edited::Deleted(entry) = &edited
+        if let Edited::Deleted(decoded) = &edited
             && !dry
         {
-            allocate::deleted(self.registry, &self.resource, &entry.object).await;
+            allocate::deleted(self.registry, &self.resource, &decoded.object).await;
         }
         Ok(edited)
     }
@@ -181,7 +181,7 @@ struct Deletion<'a> {
 }
 
 impl Edit for Deletion<'_> {
-    fn step<'a>(&'a mut self, current: Option<&'a Entry>) -> Answer<'a, Step> {
+    fn step<'a>(&'a mut self, current: Option<&'a DecodedObject>) -> Answer<'a, Step> {
         Box::pin(async move {
             let Some(current) = current else {
                 return Err(self.resource.not_found(self.name));
@@ -192,7 +192,7 @@ impl Edit for Deletion<'_> {
                 let chain = &self.writer.registry.admission;
                 let looks = || chain.looks_at_objects(self.writer.user);
                 let old = if self.resource.converted().is_none() || looks() {
-                    views::of_entry(self.resource, current).await?
+                    views::of_decoded(self.resource, current).await?
                 } else {
                     Arc::clone(&current.object)
                 };

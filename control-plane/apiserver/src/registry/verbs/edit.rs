@@ -11,7 +11,7 @@ use crate::registry::Registry;
 use crate::registry::strategy;
 use crate::registry::verbs::managed::fits_without_managers;
 use crate::resources::catalogue::Storage;
-use crate::storage::entry::{self, Entry};
+use crate::storage::decoded::{self, DecodedObject};
 use crate::storage::store::Swap;
 
 /// Attempts of a change while other writers are faster. Each failed attempt means that another
@@ -31,33 +31,33 @@ pub(crate) enum Step {
 /// A change of one object. It may be asked several times, each time about a newer state.
 pub(crate) trait Edit: Send {
     /// Decides about the current state.
-    fn step<'a>(&'a mut self, current: Option<&'a Entry>) -> Answer<'a, Step>;
+    fn step<'a>(&'a mut self, current: Option<&'a DecodedObject>) -> Answer<'a, Step>;
 }
 
 /// The result of a change.
 pub(crate) enum Edited {
-    Same(Arc<Entry>),
-    Created(Arc<Entry>),
-    Updated(Arc<Entry>),
-    Deleted(Arc<Entry>),
+    Same(Arc<DecodedObject>),
+    Created(Arc<DecodedObject>),
+    Updated(Arc<DecodedObject>),
+    Deleted(Arc<DecodedObject>),
 }
 
 impl Edited {
-    pub(crate) fn entry_ref(&self) -> &Entry {
+    pub(crate) fn entry_ref(&self) -> &DecodedObject {
         match self {
-            Edited::Same(entry)
-            | Edited::Created(entry)
-            | Edited::Updated(entry)
-            | Edited::Deleted(entry) => entry,
+            Edited::Same(decoded)
+            | Edited::Created(decoded)
+            | Edited::Updated(decoded)
+            | Edited::Deleted(decoded) => decoded,
         }
     }
 
-    pub(crate) fn entry(self) -> Arc<Entry> {
+    pub(crate) fn decoded(self) -> Arc<DecodedObject> {
         match self {
-            Edited::Same(entry)
-            | Edited::Created(entry)
-            | Edited::Updated(entry)
-            | Edited::Deleted(entry) => entry,
+            Edited::Same(decoded)
+            | Edited::Created(decoded)
+            | Edited::Updated(decoded)
+            | Edited::Deleted(decoded) => decoded,
         }
     }
 }
@@ -78,21 +78,24 @@ impl Registry {
         let cached = cached.filter(|one| one.is_of(self.reader.store.at_rest()));
         let mut newest = cached.is_none();
         let mut current = match cached {
-            Some(cached) => Some(cached.entry()?),
+            Some(cached) => Some(cached.decoded()?),
             None => self.read_entry(storage, key).await?,
         };
         for _ in 0..ATTEMPTS_MAX {
             let step = edit.step(current.as_deref()).await;
             let changes = |step: &Step| match step {
                 Step::Keep => false,
-                Step::Put(object) => current.as_ref().is_none_or(|entry| !same(entry, object)),
+                Step::Put(object) => current
+                    .as_ref()
+                    .is_none_or(|decoded| !same(decoded, object)),
                 Step::Delete(_) => true,
             };
             // The store checks a write. Any other result is only valid for the newest state.
             if !newest && !step.as_ref().is_ok_and(changes) {
                 let read = self.read_entry(storage, key).await?;
                 newest = true;
-                let revision = |entry: &Option<Arc<Entry>>| entry.as_ref().map(|one| one.revision);
+                let revision =
+                    |decoded: &Option<Arc<DecodedObject>>| decoded.as_ref().map(|one| one.revision);
                 // Asked again about the same state, it would say the same, and webhooks would be
                 // called twice.
                 if revision(&read) != revision(&current) {
@@ -119,9 +122,9 @@ impl Registry {
         &self,
         storage: &Arc<Storage>,
         key: &str,
-    ) -> Result<Option<Arc<Entry>>, Status> {
+    ) -> Result<Option<Arc<DecodedObject>>, Status> {
         let stored = self.reader.read_key(storage, key).await?;
-        stored.map(|stored| stored.entry()).transpose()
+        stored.map(|stored| stored.decoded()).transpose()
     }
 
     /// Executes a step; the inner error is the newer state that prevented it.
@@ -130,24 +133,24 @@ impl Registry {
         storage: &Arc<Storage>,
         key: &str,
         dry: bool,
-        current: Option<&Arc<Entry>>,
+        current: Option<&Arc<DecodedObject>>,
         step: Step,
-    ) -> Result<Result<Edited, Option<Arc<Entry>>>, Status> {
-        let revision = current.map_or(0, |entry| entry.revision);
+    ) -> Result<Result<Edited, Option<Arc<DecodedObject>>>, Status> {
+        let revision = current.map_or(0, |decoded| decoded.revision);
         let (swap, object) = match step {
             Step::Keep => return Ok(Ok(Edited::Same(kept(current)?))),
-            Step::Put(object) if current.is_some_and(|entry| same(entry, &object)) => {
+            Step::Put(object) if current.is_some_and(|decoded| same(decoded, &object)) => {
                 return Ok(Ok(Edited::Same(kept(current)?)));
             }
             Step::Put(object) if dry => {
-                let entry = Arc::new(Entry::written(storage, revision, object));
+                let decoded = Arc::new(DecodedObject::written(storage, revision, object));
                 return Ok(Ok(match current {
-                    None => Edited::Created(entry),
-                    Some(_) => Edited::Updated(entry),
+                    None => Edited::Created(decoded),
+                    Some(_) => Edited::Updated(decoded),
                 }));
             }
             Step::Delete(object) if dry => {
-                return Ok(Ok(Edited::Deleted(Arc::new(Entry::written(
+                return Ok(Ok(Edited::Deleted(Arc::new(DecodedObject::written(
                     storage, revision, object,
                 )))));
             }
@@ -155,7 +158,7 @@ impl Registry {
                 let lease = self.lease_for(storage).await?;
                 let store = &self.reader.store;
                 let put = async |object: &Value| {
-                    let value = entry::encode(storage, object)?;
+                    let value = decoded::encode(storage, object)?;
                     store.update(storage, key, revision, value, lease).await
                 };
                 let swap = match put(&object).await {
@@ -167,22 +170,22 @@ impl Registry {
             Step::Delete(object) => {
                 let swap = self.reader.store.delete(key, revision).await?;
                 if let Swap::Done(at) = swap {
-                    let entry = Arc::new(Entry::written(storage, at, object));
-                    return Ok(Ok(Edited::Deleted(entry)));
+                    let decoded = Arc::new(DecodedObject::written(storage, at, object));
+                    return Ok(Ok(Edited::Deleted(decoded)));
                 }
                 (swap, None)
             }
         };
         match (swap, object) {
             (Swap::Done(at), Some(object)) => {
-                let entry = Arc::new(Entry::written(storage, at, object));
+                let decoded = Arc::new(DecodedObject::written(storage, at, object));
                 Ok(Ok(match current {
-                    None => Edited::Created(entry),
-                    Some(_) => Edited::Updated(entry),
+                    None => Edited::Created(decoded),
+                    Some(_) => Edited::Updated(decoded),
                 }))
             }
             (Swap::Changed(Some(raw)), _) => Ok(Err(Some(
-                self.reader.stored_of(storage, key, &raw).await?.entry()?,
+                self.reader.stored_of(storage, key, &raw).await?.decoded()?,
             ))),
             _ => Ok(Err(None)),
         }
@@ -197,7 +200,7 @@ impl Registry {
     }
 }
 
-fn kept(current: Option<&Arc<Entry>>) -> Result<Arc<Entry>, Status> {
+fn kept(current: Option<&Arc<DecodedObject>>) -> Result<Arc<DecodedObject>, Status> {
     current
         .cloned()
         .ok_or_else(|| Status::internal("nothing to keep"))
@@ -206,7 +209,7 @@ fn kept(current: Option<&Arc<Entry>>) -> Result<Arc<Entry>, Status> {
 /// True if a write would change nothing but the `resourceVersion` that the store assigns. An object
 /// that is stored in another version, or sealed otherwise, is written again: that is how storage is
 /// migrated and how keys are rotated.
-fn same(current: &Entry, new: &Value) -> bool {
+fn same(current: &DecodedObject, new: &Value) -> bool {
     if current.is_outdated() {
         return false;
     }

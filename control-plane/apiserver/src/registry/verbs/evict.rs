@@ -12,7 +12,7 @@ use crate::registry::verbs::delete::Options;
 use crate::registry::verbs::edit::{Edit, Step};
 use crate::registry::verbs::write::Writer;
 use crate::resources::catalogue::Resource;
-use crate::storage::entry::Entry;
+use crate::storage::decoded::DecodedObject;
 
 /// Upper bound of the disrupted pods that a budget lists.
 const DISRUPTED_MAX: usize = 2000;
@@ -119,7 +119,7 @@ struct Payment<'a> {
 }
 
 impl Edit for Payment<'_> {
-    fn step<'a>(&'a mut self, current: Option<&'a Entry>) -> Answer<'a, Step> {
+    fn step<'a>(&'a mut self, current: Option<&'a DecodedObject>) -> Answer<'a, Step> {
         let step = match current {
             Some(current) => self.decide(&current.object),
             None => Err(self.budgets.not_found("")),
@@ -186,7 +186,7 @@ async fn mark(writer: &Writer<'_>, name: &str) -> Result<(), Status> {
 struct Mark<'a>(&'a str);
 
 impl Edit for Mark<'_> {
-    fn step<'a>(&'a mut self, current: Option<&'a Entry>) -> Answer<'a, Step> {
+    fn step<'a>(&'a mut self, current: Option<&'a DecodedObject>) -> Answer<'a, Step> {
         let step = match current {
             None => Err(Status::not_found("", "pods", self.0)),
             Some(current) => {

@@ -14,7 +14,7 @@ use crate::registry::verbs::edit::{Edit, Edited, Step};
 use crate::registry::verbs::write::{Change, Writer, check_version};
 use crate::resources::catalogue::Resource;
 use crate::resources::convert;
-use crate::storage::entry::Entry;
+use crate::storage::decoded::DecodedObject;
 use crate::storage::views;
 
 impl Writer<'_> {
@@ -44,13 +44,13 @@ struct Scaling<'a> {
 }
 
 impl Edit for Scaling<'_> {
-    fn step<'a>(&'a mut self, current: Option<&'a Entry>) -> Answer<'a, Step> {
+    fn step<'a>(&'a mut self, current: Option<&'a DecodedObject>) -> Answer<'a, Step> {
         Box::pin(async move {
             let Some(current) = current else {
                 return Err(self.writer.resource.not_found(self.name));
             };
             let resource = &self.writer.resource;
-            let served = views::of_entry(resource, current).await?;
+            let served = views::of_decoded(resource, current).await?;
             let scaled = self.decide(&served).await?;
             Ok(Step::Put(convert::stored(resource, scaled).await?))
         })

@@ -10,16 +10,16 @@ use serde::Deserialize;
 use serde_saphyr::options::Options;
 
 use providers::ProviderOfFile;
-pub(super) use providers::{Key, Kms, ProviderEntry};
+pub(super) use providers::{Key, Kms, ProviderConfig};
 pub(super) use resources::GroupResource;
 
 const VERSION: &str = "apiserver.config.k8s.io/v1";
 const KIND: &str = "EncryptionConfiguration";
 
 /// One entry of a valid configuration.
-pub(super) struct Entry {
+pub(super) struct ResourceConfig {
     pub(super) resources: Vec<GroupResource>,
-    pub(super) providers: Vec<ProviderEntry>,
+    pub(super) providers: Vec<ProviderConfig>,
 }
 
 /// What kind of file it is; read first, because other kinds have other fields.
@@ -40,12 +40,12 @@ struct File {
     #[serde(rename = "kind")]
     _kind: String,
     #[serde(default)]
-    resources: Vec<EntryOfFile>,
+    resources: Vec<ResourceConfigOfFile>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct EntryOfFile {
+struct ResourceConfigOfFile {
     #[serde(default)]
     resources: Vec<String>,
     #[serde(default)]
@@ -53,7 +53,7 @@ struct EntryOfFile {
 }
 
 /// Parses and validates a configuration.
-pub(super) fn parse(text: &str) -> Result<Vec<Entry>, String> {
+pub(super) fn parse(text: &str) -> Result<Vec<ResourceConfig>, String> {
     let mut options = Options::default();
     // A snippet could show a secret.
     options.with_snippet = false;
@@ -88,7 +88,7 @@ fn check_type(typed: &TypeOfFile) -> Result<(), String> {
 }
 
 impl File {
-    fn read(self, causes: &mut Vec<Cause>) -> Vec<Entry> {
+    fn read(self, causes: &mut Vec<Cause>) -> Vec<ResourceConfig> {
         if self.resources.is_empty() {
             causes.push(Cause::required(
                 "resources",
@@ -104,8 +104,13 @@ impl File {
     }
 }
 
-impl EntryOfFile {
-    fn read(self, place: &str, kms_names: &mut HashSet<String>, causes: &mut Vec<Cause>) -> Entry {
+impl ResourceConfigOfFile {
+    fn read(
+        self,
+        place: &str,
+        kms_names: &mut HashSet<String>,
+        causes: &mut Vec<Cause>,
+    ) -> ResourceConfig {
         let of_providers = format!("{place}.providers");
         let resources = resources::read(&self.resources, &format!("{place}.resources"), causes);
         if self.providers.is_empty() {
@@ -116,7 +121,7 @@ impl EntryOfFile {
         let providers = providers.filter_map(|(at, provider)| {
             provider.read(&format!("{of_providers}[{at}]"), kms_names, causes)
         });
-        Entry {
+        ResourceConfig {
             providers: providers.collect(),
             resources,
         }

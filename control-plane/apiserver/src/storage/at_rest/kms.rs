@@ -3,7 +3,7 @@
 //!
 //! The provider polls the plugin's status. When the plugin encrypts with another key, a new seed
 //! takes the place of the old one, and values of the old one are stale. While the plugin fails, the
-//! seed goes on for [`Pace::write_for`]; then writes fail, so that a key that was taken back is not
+//! seed goes on for [`Intervals::write_for`]; then writes fail, so that a key that was taken back is not
 //! used for ever. What was opened once is read without the plugin.
 
 mod contract;
@@ -38,7 +38,7 @@ const FAILED_FOR: Duration = Duration::from_secs(3);
 
 /// The intervals of a provider.
 #[derive(Clone, Copy)]
-pub(super) struct Pace {
+pub(super) struct Intervals {
     /// Between two requests for the status while the plugin is healthy, and while it is not.
     pub(super) healthy: Duration,
     pub(super) failing: Duration,
@@ -46,9 +46,9 @@ pub(super) struct Pace {
     pub(super) write_for: Duration,
 }
 
-impl Pace {
+impl Intervals {
     /// Kubernetes' intervals while its health is probed.
-    pub(super) const NORMAL: Pace = Pace {
+    pub(super) const NORMAL: Intervals = Intervals {
         healthy: Duration::from_secs(20),
         failing: Duration::from_secs(3),
         write_for: Duration::from_secs(180),
@@ -65,7 +65,7 @@ struct Inner {
     name: String,
     prefix: String,
     plugin: Plugin,
-    pace: Pace,
+    intervals: Intervals,
     /// What seals; `None` before the plugin was healthy.
     current: RwLock<Option<Current>>,
     /// The sources of values, by their encrypted form.
@@ -95,12 +95,16 @@ enum Known {
 impl Kms {
     /// Asks the plugin for its status, and from then on polls it. A plugin that is not there yet is
     /// no error: it may start later.
-    pub(super) async fn start(config: &config::Kms, pace: Pace, signals: Arc<Signals>) -> Kms {
+    pub(super) async fn start(
+        config: &config::Kms,
+        intervals: Intervals,
+        signals: Arc<Signals>,
+    ) -> Kms {
         let inner = Arc::new(Inner {
             prefix: format!("k8s:enc:kms:v2:{}:", config.name),
             name: config.name.clone(),
             plugin: Plugin::at(&config.name, &config.socket, config.timeout),
-            pace,
+            intervals,
             current: RwLock::new(None),
             sources: Mutex::default(),
             decrypting: tokio::sync::Mutex::default(),
@@ -232,9 +236,9 @@ impl Inner {
         loop {
             let healthy = self.health.read().is_ok();
             let pause = if healthy {
-                self.pace.healthy
+                self.intervals.healthy
             } else {
-                self.pace.failing
+                self.intervals.failing
             };
             tokio::time::sleep(pause).await;
             self.check().await;
@@ -302,7 +306,7 @@ impl Inner {
     /// Goes on with the current seed if its key is the plugin's, else takes a new one.
     async fn rotate(&self, key_id: &str) -> Result<(), String> {
         // Counted from before the request, as an upper bound.
-        let until = Instant::now() + self.pace.write_for;
+        let until = Instant::now() + self.intervals.write_for;
         if let Some(current) = &mut *self.current.write()
             && current.envelope.key_id == key_id
         {

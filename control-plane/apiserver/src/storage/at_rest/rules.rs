@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::cipher::Cipher;
-use super::config::{Entry, GroupResource, Key, ProviderEntry};
-use super::kms::{Kms, Pace};
+use super::config::{GroupResource, Key, ProviderConfig, ResourceConfig};
+use super::kms::{Intervals, Kms};
 use super::provider::{Keys, Provider, Providers};
 use super::signals::Signals;
 
@@ -23,14 +23,17 @@ pub(super) struct Rules {
 impl Rules {
     /// Builds the providers of a valid configuration. Refuses a resource that an earlier wildcard
     /// covers already.
-    pub(super) async fn new(entries: Vec<Entry>, signals: &Arc<Signals>) -> Result<Rules, String> {
+    pub(super) async fn new(
+        entries: Vec<ResourceConfig>,
+        signals: &Arc<Signals>,
+    ) -> Result<Rules, String> {
         let mut rules = Rules::default();
-        for entry in entries {
+        for config in entries {
             let mut providers = Vec::new();
-            for one in entry.providers {
+            for one in config.providers {
                 providers.push(Arc::new(rules.provider(one, signals).await?));
             }
-            for resource in entry.resources {
+            for resource in config.resources {
                 for wider in [resource.all_of_group(), GroupResource::all()] {
                     if rules.by_resource.contains_key(&wider) {
                         return Err(format!(
@@ -52,29 +55,29 @@ impl Rules {
 
     async fn provider(
         &mut self,
-        entry: ProviderEntry,
+        config: ProviderConfig,
         signals: &Arc<Signals>,
     ) -> Result<Provider, String> {
-        let keys = match entry {
-            ProviderEntry::Identity => return Ok(Provider::Identity),
-            ProviderEntry::AesCbc(keys) => Keys {
+        let keys = match config {
+            ProviderConfig::Identity => return Ok(Provider::Identity),
+            ProviderConfig::AesCbc(keys) => Keys {
                 prefix: "k8s:enc:aescbc:v1:",
                 what: "AES",
                 keys: ciphers(&keys, Cipher::aes_cbc)?,
             },
-            ProviderEntry::AesGcm(keys) => Keys {
+            ProviderConfig::AesGcm(keys) => Keys {
                 prefix: "k8s:enc:aesgcm:v1:",
                 what: "AES",
                 keys: ciphers(&keys, Cipher::aes_gcm)?,
             },
-            ProviderEntry::Secretbox(keys) => Keys {
+            ProviderConfig::Secretbox(keys) => Keys {
                 prefix: "k8s:enc:secretbox:v1:",
                 what: "Secretbox",
                 keys: ciphers(&keys, Cipher::secretbox)?,
             },
-            ProviderEntry::Kms(kms) if kms.api_version == "v1" => return Err(KMS_V1.to_owned()),
-            ProviderEntry::Kms(kms) => {
-                let kms = Arc::new(Kms::start(&kms, Pace::NORMAL, Arc::clone(signals)).await);
+            ProviderConfig::Kms(kms) if kms.api_version == "v1" => return Err(KMS_V1.to_owned()),
+            ProviderConfig::Kms(kms) => {
+                let kms = Arc::new(Kms::start(&kms, Intervals::NORMAL, Arc::clone(signals)).await);
                 self.plugins.push(Arc::clone(&kms));
                 return Ok(Provider::Sealing(kms));
             }

@@ -33,18 +33,18 @@ fn cache(revision: i64) -> Cache {
     cache
 }
 
-fn heard(key: &str, revision: i64, entry: Result<Option<Stored>, Status>) -> Vec<Heard> {
+fn heard(key: &str, revision: i64, stored: Result<Option<Stored>, Status>) -> Vec<Heard> {
     vec![Heard {
         key: key.into(),
         revision,
-        entry,
+        stored,
     }]
 }
 
 fn put(cache: &Cache, name: &str, revision: i64) {
-    let entry = entry(name, revision);
-    let key = Arc::clone(&entry.key);
-    cache.apply(heard(&key, revision, Ok(Some(entry))));
+    let stored = entry(name, revision);
+    let key = Arc::clone(&stored.key);
+    cache.apply(heard(&key, revision, Ok(Some(stored))));
 }
 
 fn names(changes: &[Arc<Change>]) -> Vec<(i64, bool, bool)> {
@@ -67,7 +67,7 @@ fn a_cursor_sees_each_change_once_and_in_order() {
     assert_eq!(names(&first), [(6, false, false), (8, true, false)]);
     assert_eq!(names(&rest), [(9, true, true)]);
     assert_eq!(
-        rest[0].entry.decode().unwrap()["metadata"]["resourceVersion"],
+        rest[0].after.decode().unwrap()["metadata"]["resourceVersion"],
         "9"
     );
     assert!(cache.changes(&mut cursor, 10).ok().unwrap().is_empty());

@@ -6,7 +6,7 @@ use machinery::status::Status;
 use serde_json::Value;
 
 use super::{check_target, coerce, complete};
-use crate::resources::convert::{Converted, Converter, Whole};
+use crate::resources::convert::{Converted, ConvertedOne, Converter};
 use crate::resources::custom::Schemas;
 
 /// Changes nothing but the version and what the schemas of both versions say.
@@ -49,7 +49,7 @@ impl Converter for Unconverted {
         Box::pin(std::future::ready(self.run(objects, api_version)))
     }
 
-    fn convert_whole<'a>(&'a self, object: &'a Value, api_version: &'a str) -> Whole<'a> {
+    fn convert_unpruned<'a>(&'a self, object: &'a Value, api_version: &'a str) -> ConvertedOne<'a> {
         let mut object = object.clone();
         let kind = object::kind(&object).to_owned();
         object::set_type(&mut object, api_version, &kind);

@@ -17,7 +17,8 @@ use crate::resources::catalogue::Storage;
 
 /// How many objects are deleted side by side.
 const AT_ONCE: usize = 16;
-/// How soon it is looked whether the last objects are gone, and how seldom at last.
+/// The first pause before a look whether the last objects are gone, and the longest: each is twice
+/// the one before.
 const LOOK_AFTER: Duration = Duration::from_millis(10);
 const LOOK_EVERY_MAX: Duration = Duration::from_secs(1);
 

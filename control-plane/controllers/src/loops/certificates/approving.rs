@@ -4,7 +4,7 @@ use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use k8s_openapi::api::certificates::v1::{
     CertificateSigningRequest, CertificateSigningRequestCondition,
 };
-use machinery::world::Call;
+use machinery::api::Call;
 use serde_json::json;
 
 use super::{KUBELET_CLIENT, certificate, has_condition, parsed, rules, usages};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Volume};
-use machinery::world::Call;
+use machinery::api::Call;
 
 use super::{Due, due, wake_due, write};
 use crate::cache::{Caches, Changed, Key, kind_of};

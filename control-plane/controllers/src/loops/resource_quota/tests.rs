@@ -1,5 +1,5 @@
 use api_client::Notice;
-use machinery::world::kind_of as object_kind;
+use machinery::api::kind_of as object_kind;
 use serde_json::{Value, json};
 
 use super::*;

@@ -14,9 +14,9 @@ use storage::vfs::sim::SimVfs;
 
 use super::{ACTORS, Fatal, Process, Settings, SimPorts, Turn};
 
-/// What a running member tells `member_id`, whose disk is empty.
+/// What a running member knows, as it tells `member_id`, whose disk is empty.
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
+pub(crate) struct ClusterView {
     pub member_id: u64,
     pub cluster_id: u64,
     /// What the one that tells has applied.
@@ -24,7 +24,7 @@ pub(crate) struct Told {
     pub members: Vec<MemberInfo>,
 }
 
-impl Told {
+impl ClusterView {
     /// Whether the one that is told is a member.
     pub(crate) fn knows(&self) -> bool {
         self.members.iter().any(|m| m.id == self.member_id)
@@ -54,7 +54,7 @@ impl Process {
         disk: &SimVfs,
         settings: &Settings,
         time_of_day: u64,
-        told: &[Told],
+        told: &[ClusterView],
         misreads: bool,
     ) -> Result<Start, Fatal> {
         let options = Options {
@@ -140,7 +140,7 @@ pub(crate) fn entries_on(disk: &SimVfs, settings: &Settings) -> Result<Vec<Entry
 }
 
 /// What the member may do with an empty directory.
-fn begin(empty: EmptyDir, settings: &Settings, told: &[Told]) -> Result<DataDir, Unusable> {
+fn begin(empty: EmptyDir, settings: &Settings, told: &[ClusterView]) -> Result<DataDir, Unusable> {
     if let Some(told) = told.first().filter(|_| settings.joins()) {
         newcomer::may_join(told.member_id, &told.members).map_err(Unusable::Start)?;
         return empty.join(told.member_id, told.cluster_id, told.members.clone());

@@ -46,7 +46,7 @@ impl Name {
 
 /// What is here of a transfer.
 #[derive(Debug, PartialEq, Eq)]
-pub(in super::super) enum Held {
+pub(in super::super) enum Arrived {
     Nothing,
     /// Its former connection is still being read.
     Reading,
@@ -73,14 +73,14 @@ pub(in super::super) struct Arrival {
 impl Arrivals {
     /// What is here of a transfer. If its former connection is still being read, that ends: the
     /// sender has given it up.
-    pub(in super::super) fn held(&self, name: Name) -> Held {
+    pub(in super::super) fn arrived(&self, name: Name) -> Arrived {
         match &*self.0.lock() {
             Some(Slot::Reading(of, given_up)) if *of == name => {
                 given_up.notify_one();
-                Held::Reading
+                Arrived::Reading
             }
-            Some(Slot::Broken(of, arrival)) if *of == name => Held::Bytes(arrival.bytes),
-            _ => Held::Nothing,
+            Some(Slot::Broken(of, arrival)) if *of == name => Arrived::Bytes(arrival.bytes),
+            _ => Arrived::Nothing,
         }
     }
 

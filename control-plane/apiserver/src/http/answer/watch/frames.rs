@@ -7,7 +7,7 @@ use machinery::status::Status;
 use crate::http::answer::media::Encoding;
 use crate::http::answer::reply;
 use crate::storage::cache::Change;
-use crate::storage::entry::to_json;
+use crate::storage::decoded::to_json;
 
 /// One event around an encoded object.
 pub(super) fn frame_of(verb: &str, body: &[u8], encoding: Encoding) -> Bytes {

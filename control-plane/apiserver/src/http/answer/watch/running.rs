@@ -20,7 +20,7 @@ use crate::http::answer::spliced;
 use crate::registry::{lifecycle, strategy};
 use crate::resources::convert;
 use crate::storage::cache::{Change, Missed};
-use crate::storage::entry::to_json;
+use crate::storage::decoded::to_json;
 use crate::storage::stored::Stored;
 use crate::storage::views;
 
@@ -97,11 +97,11 @@ impl Watch {
             }
         }
         while chunk.len() < CHUNK_BYTES {
-            let Some(entry) = self.waiting.pop_front() else {
+            let Some(stored) = self.waiting.pop_front() else {
                 break;
             };
-            if self.selectors.matches(&self.shown.resource, &entry) {
-                let frame = self.frame("ADDED", &entry);
+            if self.selectors.matches(&self.shown.resource, &stored) {
+                let frame = self.frame("ADDED", &stored);
                 chunk.put_slice(&frame);
             }
         }
@@ -177,14 +177,14 @@ impl Watch {
     /// A change in the version of the watch. The object before it counts only for selectors.
     async fn converted(&self, change: &Change) -> Result<Change, Status> {
         let resource = &self.shown.resource;
-        let entry = views::of(resource, &change.entry).await?;
+        let stored = views::of(resource, &change.after).await?;
         let before = match &change.before {
             Some(before) if self.selectors.need_version() => {
                 Some(views::of(resource, before).await?)
             }
             before => before.clone(),
         };
-        Ok(change.with(entry, before))
+        Ok(change.with(stored, before))
     }
 
     fn tell(&mut self, chunk: &mut BytesMut, change: &Change) {
@@ -194,7 +194,7 @@ impl Watch {
         let resource = &self.shown.resource;
         let matches = |stored: &Stored| self.selectors.matches(resource, stored);
         let before = change.before.as_deref().is_some_and(matches);
-        let after = !change.deleted && matches(&change.entry);
+        let after = !change.deleted && matches(&change.after);
         let verb = match (before, after) {
             (false, false) => return,
             (false, true) => "ADDED",
@@ -209,7 +209,7 @@ impl Watch {
                 Err(error) => error_frame(&error, self.shown.accept.encoding),
             },
             _ if verb == frames::verb(change) => self.shared_frame(change),
-            _ => self.frame(verb, &change.entry),
+            _ => self.frame(verb, &change.after),
         };
         chunk.put_slice(&frame);
     }
@@ -218,11 +218,11 @@ impl Watch {
     fn shared_frame(&mut self, change: &Change) -> Bytes {
         let accept = self.shown.accept;
         if accept.form != Form::Object || !convert::is_same(&self.shown.resource) {
-            return self.frame(frames::verb(change), &change.entry);
+            return self.frame(frames::verb(change), &change.after);
         }
         let shown = &self.shown;
         let frame = change.frame(accept.encoding == Encoding::Protobuf, |change| {
-            let body = shown.stored(&change.entry)?;
+            let body = shown.stored(&change.after)?;
             Ok(frame_of(frames::verb(change), &body, accept.encoding))
         });
         frame.unwrap_or_else(|error| error_frame(&error, accept.encoding))

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use machinery::apply::{Deduced, Replicas, Typing, Unconverted, Versions};
+use machinery::apply::{Replicas, Typing, Unconverted, UntypedDeduced, Versions};
 use machinery::object;
 use machinery::schema::Message;
 use machinery::strict;
@@ -109,7 +109,9 @@ impl Kinds {
         if let Some(converted) = self.resource.converted() {
             for one in all.iter_mut().filter(|one| one.result.is_none()) {
                 let converter = &converted.converter;
-                let result = converter.convert_whole(&one.object, &one.api_version).await;
+                let result = converter
+                    .convert_unpruned(&one.object, &one.api_version)
+                    .await;
                 one.result = Some(result.map_err(|status| status.message));
                 asked = true;
             }
@@ -127,7 +129,7 @@ impl Versions for Kinds {
         let version = custom.versions.get(api_version)?;
         Some(match &version.schema {
             Some(schema) => schema.typing(),
-            None => &Deduced,
+            None => &UntypedDeduced,
         })
     }
 

@@ -16,14 +16,14 @@ use crate::registry::verbs::managed::fits_without_managers;
 use crate::resources::catalogue::{Resource, Storage};
 use crate::resources::convert;
 use crate::resources::defaults::set_defaults;
-use crate::storage::entry::{self, Entry};
+use crate::storage::decoded::{self, DecodedObject};
 
 /// Attempts with another generated name if one is taken.
 const NAMES_TRIED_MAX: usize = 8;
 
 impl Writer<'_> {
     /// Stores a new object.
-    pub(crate) async fn create(&self, object: Value) -> Result<Arc<Entry>, Status> {
+    pub(crate) async fn create(&self, object: Value) -> Result<Arc<DecodedObject>, Status> {
         let prefix = if object::name(&object).is_empty() {
             object::generate_name(&object).to_owned()
         } else {
@@ -38,9 +38,9 @@ impl Writer<'_> {
             }
             tried += 1;
             match self.create_named(attempt).await {
-                Ok(entry) => {
-                    self.settle(entry.revision).await?;
-                    return Ok(entry);
+                Ok(decoded) => {
+                    self.settle(decoded.revision).await?;
+                    return Ok(decoded);
                 }
                 Err(error)
                     if error.reason == "AlreadyExists"
@@ -51,12 +51,12 @@ impl Writer<'_> {
         }
     }
 
-    async fn create_named(&self, mut object: Value) -> Result<Arc<Entry>, Status> {
+    async fn create_named(&self, mut object: Value) -> Result<Arc<DecodedObject>, Status> {
         self.refuse_if_terminating(object::name(&object))?;
         let allocated = self.complete(&mut object, true).await?;
         let written = self.store_completed(object).await;
         match &written {
-            Ok(entry) if !self.dry => allocated.stored(entry.revision),
+            Ok(decoded) if !self.dry => allocated.stored(decoded.revision),
             // Nothing is stored that could hold them.
             Ok(_) => allocated.give_back(self.registry).await,
             Err(error) => allocated.give_back_after(error, self.registry).await,
@@ -65,7 +65,7 @@ impl Writer<'_> {
     }
 
     /// Stores an object that is complete. What is allocated for it is the caller's to give back.
-    async fn store_completed(&self, object: Value) -> Result<Arc<Entry>, Status> {
+    async fn store_completed(&self, object: Value) -> Result<Arc<DecodedObject>, Status> {
         let resource = &*self.resource;
         let storage = resource.stored()?;
         let name = object::name(&object).to_owned();
@@ -77,7 +77,7 @@ impl Writer<'_> {
             let found = self.registry.reader.read_key(storage, &key).await?;
             return match found {
                 Some(_) => Err(already_exists(resource, &name)),
-                None => Ok(Arc::new(Entry::written(storage, 0, stored))),
+                None => Ok(Arc::new(DecodedObject::written(storage, 0, stored))),
             };
         }
         if version.is_ok_and(|version| version != 0) {
@@ -92,7 +92,7 @@ impl Writer<'_> {
             result => result,
         };
         match written? {
-            Some(revision) => Ok(Arc::new(Entry::written(storage, revision, stored))),
+            Some(revision) => Ok(Arc::new(DecodedObject::written(storage, revision, stored))),
             None => Err(already_exists(resource, &name)),
         }
     }
@@ -103,7 +103,7 @@ impl Writer<'_> {
         key: &str,
         stored: &Value,
     ) -> Result<Option<i64>, Status> {
-        let value = entry::encode(storage, stored)?;
+        let value = decoded::encode(storage, stored)?;
         let lease = self.registry.lease_for(storage).await?;
         self.registry
             .reader

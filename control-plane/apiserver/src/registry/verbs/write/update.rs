@@ -18,7 +18,7 @@ use crate::registry::verbs::managed::Configuration;
 use crate::resources::catalogue::Resource;
 use crate::resources::convert;
 use crate::resources::defaults::set_defaults;
-use crate::storage::entry::Entry;
+use crate::storage::decoded::DecodedObject;
 use crate::storage::views;
 
 /// One update of one object.
@@ -81,8 +81,8 @@ impl Writer<'_> {
         }
         self.settle(revision).await?;
         let warnings = update.warnings;
-        if let Edited::Deleted(entry) = &edited {
-            allocate::deleted(self.registry, &self.resource, &entry.object).await;
+        if let Edited::Deleted(decoded) = &edited {
+            allocate::deleted(self.registry, &self.resource, &decoded.object).await;
         } else if let Some(old) = update.had_address.filter(|_| !self.dry) {
             allocate::deleted(self.registry, &self.resource, &old).await;
         }
@@ -91,7 +91,7 @@ impl Writer<'_> {
 }
 
 impl Edit for Update<'_, '_> {
-    fn step<'a>(&'a mut self, current: Option<&'a Entry>) -> Answer<'a, Step> {
+    fn step<'a>(&'a mut self, current: Option<&'a DecodedObject>) -> Answer<'a, Step> {
         Box::pin(async move {
             let earlier = std::mem::take(&mut self.allocated);
             earlier.give_back(self.writer.registry).await;
@@ -151,9 +151,9 @@ impl Update<'_, '_> {
         self.writer.may_create(self.name).await
     }
 
-    async fn updated(&mut self, current: &Entry) -> Result<Step, Status> {
+    async fn updated(&mut self, current: &DecodedObject) -> Result<Step, Status> {
         let resource = &*self.writer.resource;
-        let old = views::of_entry(resource, current).await?;
+        let old = views::of_decoded(resource, current).await?;
         let mut new = self.new_state(&old).await?;
         lifecycle::match_namespace(resource, self.writer.namespace, &mut new)?;
         lifecycle::match_name(self.name, &new)?;

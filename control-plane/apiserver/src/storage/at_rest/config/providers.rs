@@ -18,7 +18,7 @@ const OF_SECRETBOX: [usize; 1] = [32];
 const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A provider of a valid configuration.
-pub(crate) enum ProviderEntry {
+pub(crate) enum ProviderConfig {
     Identity,
     AesCbc(Vec<Key>),
     AesGcm(Vec<Key>),
@@ -101,7 +101,7 @@ impl ProviderOfFile {
         place: &str,
         kms_names: &mut HashSet<String>,
         causes: &mut Vec<Cause>,
-    ) -> Option<ProviderEntry> {
+    ) -> Option<ProviderConfig> {
         let names = self.names();
         if names.len() != 1 {
             let why = if names.is_empty() {
@@ -117,23 +117,23 @@ impl ProviderOfFile {
             keys.read(&format!("{place}.{name}.keys"), lengths, causes)
         };
         if let Some(kms) = self.kms {
-            return Some(ProviderEntry::Kms(kms.read(
+            return Some(ProviderConfig::Kms(kms.read(
                 &format!("{place}.kms"),
                 kms_names,
                 causes,
             )));
         }
         if let Some(aes) = self.aesgcm {
-            return Some(ProviderEntry::AesGcm(keys(aes, "aesgcm", &OF_AES, causes)));
+            return Some(ProviderConfig::AesGcm(keys(aes, "aesgcm", &OF_AES, causes)));
         }
         if let Some(aes) = self.aescbc {
-            return Some(ProviderEntry::AesCbc(keys(aes, "aescbc", &OF_AES, causes)));
+            return Some(ProviderConfig::AesCbc(keys(aes, "aescbc", &OF_AES, causes)));
         }
         if let Some(secretbox) = self.secretbox {
             let keys = keys(secretbox, "secretbox", &OF_SECRETBOX, causes);
-            return Some(ProviderEntry::Secretbox(keys));
+            return Some(ProviderConfig::Secretbox(keys));
         }
-        self.identity.map(|Empty {}| ProviderEntry::Identity)
+        self.identity.map(|Empty {}| ProviderConfig::Identity)
     }
 }
 

@@ -10,7 +10,7 @@ const PLAIN: &[u8] = b"a secret of seventeen";
 const GOLDEN: &str = "azhzOmVuYzprbXM6djI6cGx1ZzoKUdE1AFj3WgGClELzlGeS9588qaMPqhgvZJE5ihFzx52x3twBsi/oN+WP0AZV20EqVwv+qMWlXsW10f0EjjvkPBQ9s7swEorfd92wwNoimRQrQBIFZmlyc3QaIJ/JuKnEWAhcgkv16+53Z/2cYaYV+xsI673GMZp3ZtXOIhoKEXBsdWdpbi5zdGVsZS50ZXN0EgVmaXJzdCgB";
 const PREFIX: &[u8] = b"k8s:enc:kms:v2:plug:";
 
-const NEVER: Pace = Pace {
+const NEVER: Intervals = Intervals {
     healthy: Duration::from_secs(3600),
     failing: Duration::from_secs(3600),
     write_for: Duration::from_secs(3600),

@@ -40,8 +40,8 @@ fn a_collection_that_leaves_is_freed_with_its_objects() {
     let key = "/registry/example.com/widgets/n/a";
     let object = json!({"metadata": {"name": "a", "namespace": "n"}}).to_string();
     let mut content = Content::default();
-    let entry = Stored::read(widgets.stored().unwrap(), key, object.as_bytes(), 5);
-    content.insert(key, entry);
+    let stored = Stored::read(widgets.stored().unwrap(), key, object.as_bytes(), 5);
+    content.insert(key, stored);
     cache.reset(content, 5);
     assert!(cache.get(key).is_some());
     assert_eq!(before.of_key(key).len(), 1);

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use crate::api::Call;
 use crate::object;
 use crate::schema::{self, Kind};
 use crate::values::time::Timestamp;
-use crate::world::Call;
 
 /// The kind `Event`.
 pub fn kind() -> &'static Arc<Kind> {

@@ -46,7 +46,7 @@ pub struct Event {
 
 /// The objects and all their changes.
 #[derive(Debug, Default)]
-pub struct World {
+pub struct MemoryApi {
     state: Mutex<State>,
 }
 
@@ -64,12 +64,12 @@ struct State {
     custom: Vec<Arc<Kind>>,
 }
 
-impl World {
-    /// An empty world whose clock is at `now`.
-    pub fn new(now: Timestamp) -> World {
-        let world = World::default();
-        world.lock().now = now;
-        world
+impl MemoryApi {
+    /// An API without objects whose clock is at `now`.
+    pub fn new(now: Timestamp) -> MemoryApi {
+        let api = MemoryApi::default();
+        api.lock().now = now;
+        api
     }
 
     /// Sets the clock.
@@ -116,7 +116,7 @@ impl World {
     }
 }
 
-impl Api for World {
+impl Api for MemoryApi {
     async fn call(&self, call: Call) -> Result<Object, Status> {
         self.answer(call)
     }
@@ -173,7 +173,7 @@ impl State {
                 namespace,
                 pod,
                 options,
-            } => self.delete(crate::world::pods(), &namespace, &pod, &options),
+            } => self.delete(crate::api::pods(), &namespace, &pod, &options),
             Call::Discover { core } => Ok(discovery(&self.custom, core)),
         }
     }

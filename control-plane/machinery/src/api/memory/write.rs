@@ -6,11 +6,11 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::{Change, Key, State, key};
+use crate::api::{DeleteOptions, Propagation};
 use crate::defaults;
 use crate::object::{self, Object};
 use crate::schema::Kind;
 use crate::status::Status;
-use crate::world::{DeleteOptions, Propagation};
 
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const ORPHAN: &str = "orphan";
@@ -132,7 +132,7 @@ impl State {
         uid: &str,
         node: &str,
     ) -> Result<Object, Status> {
-        let kind = crate::world::pods();
+        let kind = crate::api::pods();
         let old = self.get(kind, namespace, pod)?.clone();
         let refuse = |why: &str| Err(Status::conflict(kind.group(), kind.plural(), pod, why));
         if !uid.is_empty() && uid != object::uid(&old) {

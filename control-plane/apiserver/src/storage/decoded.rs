@@ -13,7 +13,7 @@ use crate::resources::catalogue::Storage;
 use crate::storage::stored::Stored;
 
 /// One object at one revision, in the version that is stored.
-pub(crate) struct Entry {
+pub(crate) struct DecodedObject {
     /// Revision of the last change; for a deleted object, of the deletion.
     pub(crate) revision: i64,
     pub(crate) object: Arc<Value>,
@@ -22,22 +22,22 @@ pub(crate) struct Entry {
 }
 
 /// A value of the store, decoded.
-pub(crate) struct Decoded {
-    pub(crate) entry: Entry,
+pub(crate) struct DecodedValue {
+    pub(crate) object: DecodedObject,
     /// The `apiVersion` that it was written in, of custom resources.
     pub(crate) written_in: Option<Box<str>>,
     /// The store has other fields than the object.
     pub(crate) is_renewed: bool,
 }
 
-impl Entry {
+impl DecodedObject {
     /// Takes an object and sets its `resourceVersion` to the revision. Revision 0 is for an object
     /// that is not stored: it shows what the request said.
-    pub(crate) fn new(revision: i64, mut object: Value) -> Entry {
+    pub(crate) fn new(revision: i64, mut object: Value) -> DecodedObject {
         if revision != 0 {
             object::set_resource_version(&mut object, revision);
         }
-        Entry {
+        DecodedObject {
             revision,
             object: Arc::new(object),
             source: None,
@@ -46,11 +46,11 @@ impl Entry {
 
     /// The same for an object that was written at this revision: as it would be read now. A custom
     /// resource has defaults even where the write took something away, such as its status.
-    pub(crate) fn written(storage: &Storage, revision: i64, mut object: Value) -> Entry {
+    pub(crate) fn written(storage: &Storage, revision: i64, mut object: Value) -> DecodedObject {
         if let Some(schema) = storage.schema(object::api_version(&object)) {
             schema.default(&mut object);
         }
-        Entry::new(revision, object)
+        DecodedObject::new(revision, object)
     }
 
     /// True if the store has it in another version or with other fields than it would be written
@@ -67,7 +67,7 @@ impl Entry {
         key: &str,
         value: &[u8],
         revision: i64,
-    ) -> Result<Decoded, Status> {
+    ) -> Result<DecodedValue, Status> {
         let object = if value.starts_with(&protobuf::MAGIC) {
             protobuf::decode_as(value, storage.kind.message()).map_err(|e| e.to_string())
         } else {
@@ -93,8 +93,8 @@ impl Entry {
             );
         }
         defaults::name_kinds(storage.kind.group(), storage.kind.kind(), &mut object);
-        Ok(Decoded {
-            entry: Entry::new(revision, object),
+        Ok(DecodedValue {
+            object: DecodedObject::new(revision, object),
             written_in,
             is_renewed,
         })
@@ -194,7 +194,7 @@ impl Serialize for Metadata<'_> {
     }
 }
 
-/// An entry of `metadata.managedFields`.
+/// An decoded of `metadata.managedFields`.
 struct Manager<'a>(&'a Value);
 
 impl Serialize for Manager<'_> {

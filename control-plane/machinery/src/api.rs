@@ -1,5 +1,5 @@
 //! The few API calls that loops make, as data, and the trait that answers them: implemented by
-//! `memory::World` in tests, and by an apiserver everywhere else.
+//! `memory::MemoryApi` in tests, and by an apiserver everywhere else.
 //!
 //! Objects are JSON with `apiVersion` and `kind`; errors are the API's own.
 
