@@ -332,7 +332,7 @@ const MACHINERY: Layers = Layers {
         ),
         // The API as the control loops see it.
         (
-            "world",
+            "api",
             &["defaults", "object", "patch", "schema", "status", "values"],
         ),
         (
