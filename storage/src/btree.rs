@@ -36,6 +36,7 @@ pub(crate) use edit::Writer;
 pub(crate) use edit::rewrite::Unfit;
 pub(crate) use file::PageFile;
 pub(crate) use file::open::META_SLOTS;
+pub(crate) use node::key::Key;
 pub(crate) use node::page::UNIT;
 pub(crate) use node::weight::Weight;
 pub(crate) use pages::Pages;

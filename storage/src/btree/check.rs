@@ -204,12 +204,9 @@ impl<'f> Walk<'f> {
         }
         let mut sums = Sums::default();
         for i in 0..page.count() {
-            let from = if i == 0 { from } else { Some(page.key(i)) };
-            let to = if i + 1 < page.count() {
-                Some(page.key(i + 1))
-            } else {
-                to
-            };
+            let own = (i > 0).then(|| page.key(i).to_vec());
+            let next = (i + 1 < page.count()).then(|| page.key(i + 1).to_vec());
+            let (from, to) = (own.as_deref().or(from), next.as_deref().or(to));
             let below = match view.children.get(i) {
                 Some(Some(child)) if child.page().level() + 1 == page.level() => {
                     self.memory(tree, child, from, to)
@@ -239,14 +236,12 @@ impl<'f> Walk<'f> {
     ) -> Result<()> {
         let order = tree.kind.order;
         let first = usize::from(page.level() > 0);
+        let mut key = Vec::new();
         for i in first..page.count() {
-            let key = page.key(i);
-            let after = if i > first {
-                Some(page.key(i - 1))
-            } else {
-                None
-            };
-            let good = after.is_none_or(|after| order.compare(after, key).is_lt())
+            let is_after = i == first || order.compare_key(page.key(i), &key).is_gt();
+            page.key(i).join_into(&mut key);
+            let key = key.as_slice();
+            let good = is_after
                 && from.is_none_or(|from| order.compare(from, key).is_le())
                 && to.is_none_or(|to| order.compare(key, to).is_lt());
             if !good {
@@ -260,7 +255,7 @@ impl<'f> Walk<'f> {
 /// True if entry `i` is the same on both pages. A branch in memory knows its in-memory children by
 /// their nodes, not by their place.
 fn same_entry(disk: Page<'_>, memory: Page<'_>, i: usize) -> bool {
-    if i >= disk.count() || disk.key(i) != memory.key(i) {
+    if i >= disk.count() || disk.key(i).to_vec() != memory.key(i).to_vec() {
         return false;
     }
     if disk.level() > 0 {

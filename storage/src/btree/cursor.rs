@@ -24,6 +24,8 @@ pub(crate) struct Cursor<'a> {
     path: Vec<Step<'a>>,
     /// Number of pages to announce next.
     ahead: usize,
+    /// The current key, if its page has a prefix.
+    key: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -51,13 +53,14 @@ impl<'a> Cursor<'a> {
             pages,
             path: Vec::new(),
             ahead: AHEAD_MIN,
+            key: Vec::new(),
         }
     }
 
     /// Moves to the first entry whose key is `>= key`. Cheap if it is in the current leaf.
     pub(crate) fn seek(&mut self, key: &[u8]) -> Result<bool> {
         if self.settle_in_leaf(key) {
-            return Ok(true);
+            return Ok(self.arrive());
         }
         self.path.clear();
         self.ahead = AHEAD_MIN;
@@ -72,13 +75,13 @@ impl<'a> Cursor<'a> {
             return self.seek(key);
         };
         let (page, index) = (leaf.view.page(), leaf.index);
-        if order.compare(page.key(index), key).is_ge() {
+        if order.compare_key(page.key(index), key).is_ge() {
             return Ok(true);
         }
         let (Ok(found) | Err(found)) = page.search_from(index + 1, order, key);
         if found < page.count() {
             leaf.index = found;
-            return Ok(true);
+            return Ok(self.arrive());
         }
         // To the lowest branch that has a bound behind the key.
         self.path.pop();
@@ -101,7 +104,7 @@ impl<'a> Cursor<'a> {
             && leaf.index + 1 < leaf.view.page().count()
         {
             leaf.index += 1;
-            return Ok(true);
+            return Ok(self.arrive());
         }
         while let Some(step) = self.path.last_mut() {
             if step.index + 1 < step.view.page().count() {
@@ -119,7 +122,8 @@ impl<'a> Cursor<'a> {
     #[inline]
     pub(crate) fn key(&self) -> &[u8] {
         let leaf = self.path.last().expect("stands on an entry");
-        leaf.view.page().key(leaf.index)
+        let key = leaf.view.page().key(leaf.index);
+        key.as_slice().unwrap_or(&self.key)
     }
 
     #[inline]
@@ -136,7 +140,9 @@ impl<'a> Cursor<'a> {
         };
         let page = leaf.view.page();
         let last = page.count() - 1;
-        if order.compare(page.key(last), key).is_lt() || order.compare(page.key(0), key).is_gt() {
+        if order.compare_key(page.key(last), key).is_lt()
+            || order.compare_key(page.key(0), key).is_gt()
+        {
             return false;
         }
         let (Ok(index) | Err(index)) = page.search(order, key);
@@ -165,7 +171,11 @@ impl<'a> Cursor<'a> {
         let is_in_leaf = index < view.page().count();
         let index = if is_in_leaf { index } else { index - 1 };
         self.path.push(Step::new(view, index));
-        if is_in_leaf { Ok(true) } else { self.next() }
+        if is_in_leaf {
+            Ok(self.arrive())
+        } else {
+            self.next()
+        }
     }
 
     /// Descends from the entry at the path's end to the first entry of the leaf below it.
@@ -178,7 +188,19 @@ impl<'a> Cursor<'a> {
             self.path.push(Step::new(view, 0));
             self.announce();
         }
-        Ok(true)
+        Ok(self.arrive())
+    }
+
+    /// Joins the key of the entry at the path's end, if its page has a prefix.
+    #[inline]
+    fn arrive(&mut self) -> bool {
+        if let Some(leaf) = self.path.last() {
+            let key = leaf.view.page().key(leaf.index);
+            if key.as_slice().is_none() {
+                key.join_into(&mut self.key);
+            }
+        }
+        true
     }
 
     /// Announces the next children of the branch at the path's end, so that they are read ahead.

@@ -9,7 +9,7 @@ use std::mem;
 use std::sync::Arc;
 
 use super::node::image::{Image, NOWHERE, round_up};
-
+use super::node::key::Key;
 use super::node::page::{CHILD_BYTES, HEADER, SLOT, UNIT, cell_len, child_value};
 use super::node::{Link, Node};
 use super::tree::TreeKind;
@@ -62,7 +62,7 @@ impl Tree {
         &mut self,
         w: &mut Writer,
         key: &[u8],
-        make: impl FnOnce(Option<(&[u8], &mut [u8])>) -> Result<V>,
+        make: impl FnOnce(Option<(Key<'_>, &mut [u8])>) -> Result<V>,
     ) -> Result<bool> {
         let kind = self.kind;
         let (mut make, mut made) = (Some(make), None);
@@ -236,16 +236,16 @@ fn see_next<V>(
     kind: &TreeKind,
     leaf: &mut Node,
     index: usize,
-    make: impl FnOnce(Option<(&[u8], &mut [u8])>) -> Result<V>,
+    make: impl FnOnce(Option<(Key<'_>, &mut [u8])>) -> Result<V>,
 ) -> Result<(V, Weight)> {
     if index == leaf.page().count() {
         return Ok((make(None)?, Weight::NONE));
     }
     let (key, value) = leaf.image.entry_mut(index);
-    let before = (kind.weigh)(key, value);
+    let before = (kind.weigh)(key.len(), value);
     let made = make(Some((key, value)))?;
     let (key, value) = leaf.image.entry_mut(index);
-    let after = (kind.weigh)(key, value);
+    let after = (kind.weigh)(key.len(), value);
     Ok((made, after - before))
 }
 
@@ -259,7 +259,7 @@ fn insert_in_leaf(
 ) -> Outcome {
     let page = node.page();
     let count = page.count();
-    let after_last = edge && count > 0 && kind.order.compare(page.key(count - 1), key).is_lt();
+    let after_last = edge && count > 0 && kind.order.compare_key(page.key(count - 1), key).is_lt();
     let place_of = if after_last {
         Err(count)
     } else {
@@ -278,13 +278,13 @@ fn put_in_leaf(
     edge: bool,
 ) -> Outcome {
     let page = node.page();
-    let mut weight = (kind.weigh)(key, value);
+    let mut weight = (kind.weigh)(key.len(), value);
     let mut old_weight = Weight::NONE;
     let (found, index) = match place_of {
         Err(index) => (false, index),
         Ok(index) => {
             let old = page.value(index);
-            old_weight = (kind.weigh)(key, old);
+            old_weight = (kind.weigh)(key.len(), old);
             if old.len() == value.len() {
                 node.image.value_mut(index).copy_from_slice(value);
                 return Outcome {
@@ -321,9 +321,9 @@ fn update_below(
         let Ok(index) = node.page().search(kind.order, key) else {
             return Ok(None);
         };
-        let before = (kind.weigh)(key, node.page().value(index));
+        let before = (kind.weigh)(key.len(), node.page().value(index));
         edit(node.image.value_mut(index));
-        let after = (kind.weigh)(key, node.page().value(index));
+        let after = (kind.weigh)(key.len(), node.page().value(index));
         return Ok(Some(after - before));
     }
     let index = node.page().child_for(kind.order, key);
@@ -349,7 +349,7 @@ fn remove_below(
         let Ok(index) = node.page().search(kind.order, key) else {
             return Ok(None);
         };
-        let weight = (kind.weigh)(key, node.page().value(index));
+        let weight = (kind.weigh)(key.len(), node.page().value(index));
         node.image.remove(index);
         return Ok(Some(Weight::NONE - weight));
     }

@@ -1,6 +1,7 @@
 //! Nodes in memory and the links between them.
 
 pub(super) mod image;
+pub(super) mod key;
 pub(super) mod page;
 pub(super) mod weight;
 

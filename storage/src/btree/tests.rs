@@ -23,11 +23,11 @@ mod shape;
 pub(super) const PATH: &str = "/store/pages";
 
 /// The weight depends on the first value byte, so that updates change weights.
-pub(super) fn weigh(key: &[u8], value: &[u8]) -> Weight {
+pub(super) fn weigh(key_len: usize, value: &[u8]) -> Weight {
     if value.first().is_some_and(|b| b & 1 == 1) {
         Weight {
             count: 1,
-            bytes: (key.len() + value.len()) as u64,
+            bytes: (key_len + value.len()) as u64,
         }
     } else {
         Weight::NONE
@@ -40,18 +40,21 @@ pub(super) const KINDS: [TreeKind; 3] = [
         order: KeyOrder::KeyThenRevision,
         weigh,
         leaf_bytes: 4096,
+        has_prefixes: true,
     },
     TreeKind {
         id: 2,
         order: KeyOrder::Bytes,
         weigh,
         leaf_bytes: 16384,
+        has_prefixes: false,
     },
     TreeKind {
         id: 3,
         order: KeyOrder::Bytes,
         weigh,
         leaf_bytes: 4096,
+        has_prefixes: true,
     },
 ];
 

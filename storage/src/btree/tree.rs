@@ -3,6 +3,7 @@
 use std::ops::{Deref, Range};
 
 use super::node::Link;
+use super::node::key::Key;
 use super::pages::{Bytes, View};
 use super::{Cursor, Pages, Weight};
 use crate::Result;
@@ -23,11 +24,17 @@ pub(crate) struct TreeKind {
     /// Stored in every page of the tree; unique in the file.
     pub id: u8,
     pub order: KeyOrder,
-    /// The weight of an entry; branches keep the sums.
-    pub weigh: fn(key: &[u8], value: &[u8]) -> Weight,
+    /// The weight of an entry, by the length of its key and by its value; branches keep the sums.
+    pub weigh: fn(key_len: usize, value: &[u8]) -> Weight,
     /// A leaf splits if it would exceed this; a multiple of 4096.
     pub leaf_bytes: usize,
+    /// Whether pages hold once what all of their keys begin with. Worth it unless keys are short
+    /// beside their values.
+    pub has_prefixes: bool,
 }
+
+/// Children of a branch that are looked at to learn how many leaves there are.
+const SAMPLES: usize = 8;
 
 /// A tree: cheap to clone, and a clone never changes.
 #[derive(Clone, Debug)]
@@ -110,7 +117,7 @@ impl Tree {
         &self,
         pages: &Pages,
         key: &[u8],
-        f: impl FnOnce(&[u8], &[u8]) -> R,
+        f: impl FnOnce(Key<'_>, &[u8]) -> R,
     ) -> Result<Option<R>> {
         let Some(mut view) = self.view(pages)? else {
             return Ok(None);
@@ -127,7 +134,7 @@ impl Tree {
         // It is in another leaf.
         let mut cursor = self.cursor(pages);
         Ok(if cursor.seek(key)? {
-            Some(f(cursor.key(), cursor.value()))
+            Some(f(cursor.key().into(), cursor.value()))
         } else {
             None
         })
@@ -191,7 +198,7 @@ impl Tree {
                 None => page.count() - 1,
                 Some(high) => match page.child_for(order, high) {
                     0 => 0,
-                    i if order.compare(page.key(i), high).is_lt() => i,
+                    i if order.compare_key(page.key(i), high).is_lt() => i,
                     i => i - 1,
                 },
             };
@@ -202,6 +209,31 @@ impl Tree {
             view = pages.child(&self.kind, &view, first)?;
         }
         Ok(None)
+    }
+
+    /// About the bytes of all leaves, from the number of children of some branches.
+    pub(crate) fn leaf_bytes(&self, pages: &Pages) -> Result<u64> {
+        let leaves = match self.view(pages)? {
+            Some(root) => self.leaves_below(pages, &root)?,
+            None => 0,
+        };
+        Ok(leaves * self.kind.leaf_bytes as u64)
+    }
+
+    fn leaves_below(&self, pages: &Pages, view: &View<'_>) -> Result<u64> {
+        let page = view.page();
+        let count = page.count();
+        match page.level() {
+            0 => return Ok(1),
+            1 => return Ok(count as u64),
+            _ => {}
+        }
+        let (mut leaves, mut looked_at) = (0, 0);
+        for i in (0..count).step_by(count.div_ceil(SAMPLES)) {
+            leaves += self.leaves_below(pages, &pages.child(&self.kind, view, i)?)?;
+            looked_at += 1;
+        }
+        Ok(leaves * count as u64 / looked_at)
     }
 
     /// A cursor that is on no entry yet.

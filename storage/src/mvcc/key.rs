@@ -40,7 +40,7 @@ mod tests;
 use std::ops::Deref;
 
 use super::{Bucket, Item, Revision};
-use crate::btree::{SUFFIX_BYTES, Weight};
+use crate::btree::{Key, SUFFIX_BYTES, Weight};
 use crate::codec::{self, Reader};
 
 pub(super) const TOMBSTONE: u8 = 1;
@@ -173,7 +173,7 @@ pub(super) fn is_live_head(value: &[u8]) -> bool {
 }
 
 /// The weight of a key-tree row: live keys count, with the bytes of key and, if known, value.
-pub(super) fn weigh(key: &[u8], value: &[u8]) -> Weight {
+pub(super) fn weigh(key_len: usize, value: &[u8]) -> Weight {
     if !is_live_head(value) {
         return Weight::NONE;
     }
@@ -182,11 +182,11 @@ pub(super) fn weigh(key: &[u8], value: &[u8]) -> Weight {
         0 => None,
         _ => take_varint(&mut rest),
     };
-    live_weight(size, key.len().saturating_sub(REVISION_BYTES))
+    live_weight(size, key_len.saturating_sub(REVISION_BYTES))
 }
 
 /// The weight of a delta tree's row: the difference that a head makes for its key.
-pub(super) fn weigh_delta(key: &[u8], value: &[u8]) -> Weight {
+pub(super) fn weigh_delta(key_len: usize, value: &[u8]) -> Weight {
     if value.first().is_none_or(|flags| flags & HEAD == 0) {
         return Weight::NONE;
     }
@@ -196,7 +196,7 @@ pub(super) fn weigh_delta(key: &[u8], value: &[u8]) -> Weight {
     if take_stamp(&mut rest, newest).is_none() {
         return Weight::NONE;
     }
-    weigh(key, value) - take_below(&mut rest).unwrap_or_default()
+    weigh(key_len, value) - take_below(&mut rest).unwrap_or_default()
 }
 
 fn live_weight(size: Option<u64>, key: usize) -> Weight {
@@ -292,6 +292,12 @@ pub(super) fn revision_key(revision: Revision) -> [u8; REVISION_BYTES] {
 /// Splits a key-tree key; `None` if it is too short to be one.
 pub(super) fn split_version_key(bytes: &[u8]) -> Option<(&[u8], Revision)> {
     let (key, suffix) = bytes.split_last_chunk::<REVISION_BYTES>()?;
+    Some((key, parse_revision_key(&suffix.map(|byte| !byte))?))
+}
+
+/// The same for a key of a page.
+pub(super) fn split_key(key: Key<'_>) -> Option<(Key<'_>, Revision)> {
+    let (key, suffix) = key.split_last_chunk::<REVISION_BYTES>()?;
     Some((key, parse_revision_key(&suffix.map(|byte| !byte))?))
 }
 

@@ -81,13 +81,15 @@ pub(super) const DELTA_TREES: usize = 12;
 /// Leaves of the key tree are rewritten at random places: small leaves make small checkpoints.
 const LEAF_BYTES: usize = 4096;
 
-/// Bytes of entries in the key tree up to which changes go into it directly: with the space that leaves
-/// keep free, all of the tree is then about half as large as the bound of changed pages. A put of a random
-/// key costs most just below.
-pub const KEY_BYTES_DIRECT: u64 = 32 << 20;
+/// Bytes of leaves in the key tree up to which changes go into it directly: all of the tree is then half
+/// as large as the bound of changed pages. A put of a random key costs most just below.
+pub const KEY_BYTES_DIRECT: u64 = 48 << 20;
 
 /// Bytes of an entry beside the user key: slot, lengths, revision and stamp.
 const ENTRY_BYTES: u64 = 20 + REVISION_BYTES as u64;
+
+/// A tree with less than so many bytes of leaves does not show what an entry takes.
+const LEAF_BYTES_MEASURED: u64 = 1024 * LEAF_BYTES as u64;
 
 /// The kind of the base.
 pub(super) const BASE_KIND: TreeKind = TreeKind {
@@ -95,6 +97,7 @@ pub(super) const BASE_KIND: TreeKind = TreeKind {
     order: KeyOrder::KeyThenRevision,
     weigh: key::weigh,
     leaf_bytes: LEAF_BYTES,
+    has_prefixes: true,
 };
 
 /// The kind of the delta tree at this place of the ring.
@@ -106,15 +109,16 @@ pub(super) const fn delta_kind(place: usize) -> TreeKind {
         order: KeyOrder::KeyThenRevision,
         weigh: key::weigh_delta,
         leaf_bytes: LEAF_BYTES,
+        has_prefixes: true,
     }
 }
 
 /// When changes are collected, and how many. Tests make all of this small.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DeltaLimits {
-    /// Bytes of entries up to which changes go into the base directly.
+    /// Bytes of leaves up to which changes go into the base directly.
     pub(super) direct_bytes: u64,
-    /// Bytes of entries from which on a checkpoint closes the open tree: one in so many parts of the
+    /// Bytes of leaves from which on a checkpoint closes the open tree: one in so many parts of the
     /// base, within these bounds. Each checkpoint until then writes the tree anew, and each merge
     /// writes the base anew: a larger base is worth a larger tree.
     pub(super) close_parts: u64,
@@ -141,8 +145,8 @@ impl Default for DeltaLimits {
 impl DeltaLimits {
     /// For a base that takes changes directly up to `direct_bytes`.
     pub(super) fn beyond(direct_bytes: u64) -> DeltaLimits {
-        // Of the usual 32 MiB that is 20: two checkpoints of 64 MiB of log with values of some
-        // hundred bytes. Changed pages of twice that stay far below their bound.
+        // Of the usual 48 MiB that is 30: two checkpoints of 64 MiB of log with values of some
+        // hundred bytes. Changed pages of that stay far below their bound.
         let close_bytes = direct_bytes / 8 * 5;
         DeltaLimits {
             direct_bytes,
@@ -212,6 +216,8 @@ pub(super) struct KeyTrees {
     /// Delta trees whose filter in the side tree has all their keys.
     saved: PlaceSet,
     ring: Ring,
+    /// Entries of the base when its leaves were last counted, and their bytes.
+    measured: Option<(u64, u64)>,
     /// As long as it stays the same, all changes are in the tree that is open, or in those that
     /// were closed before. In memory only.
     era: u64,
@@ -225,7 +231,26 @@ impl KeyTrees {
             filters: [const { Filter::UNKNOWN }; DELTA_TREES],
             saved: 0,
             ring,
+            measured: None,
             era: 0,
+        }
+    }
+
+    /// Learns what entries of the base take, if it has enough of them. Reads some branches.
+    pub(super) fn measure(&mut self, pages: &Pages) -> Result<()> {
+        let bytes = self.base.leaf_bytes(pages)?;
+        self.measured = (bytes >= LEAF_BYTES_MEASURED).then_some((self.base.len(), bytes));
+        Ok(())
+    }
+
+    /// About the bytes of a tree's leaves, if their keys have this average length.
+    fn leaf_bytes(&self, tree: &Tree, key_bytes: u64) -> u64 {
+        match self.measured {
+            Some((entries, bytes)) => {
+                let product = u128::from(tree.len()) * u128::from(bytes);
+                u64::try_from(product / u128::from(entries.max(1))).unwrap_or(u64::MAX)
+            }
+            None => tree.len().saturating_mul(key_bytes + ENTRY_BYTES),
         }
     }
 
@@ -262,7 +287,7 @@ impl KeyTrees {
 
     /// The next change goes into the base.
     pub(super) fn is_direct(&self, limits: &DeltaLimits, key_bytes: u64) -> bool {
-        self.is_plain() && entry_bytes(&self.base, key_bytes) <= limits.direct_bytes
+        self.is_plain() && self.leaf_bytes(&self.base, key_bytes) <= limits.direct_bytes
     }
 
     pub(super) fn open(&self) -> &Tree {
@@ -320,9 +345,9 @@ impl KeyTrees {
     /// Closes the open tree if it is large enough, and begins a merge if there is enough to merge.
     pub(super) fn turn(&mut self, limits: &DeltaLimits, key_bytes: u64) {
         let is_room = usize::from(self.ring.closed) + 1 < DELTA_TREES;
-        let full = entry_bytes(&self.base, key_bytes) / limits.close_parts;
+        let full = self.leaf_bytes(&self.base, key_bytes) / limits.close_parts;
         let full = full.clamp(limits.close_bytes, limits.close_bytes_max);
-        let is_full = entry_bytes(self.open(), key_bytes) >= full;
+        let is_full = self.leaf_bytes(self.open(), key_bytes) >= full;
         if is_room && is_full && self.open().len() > 0 {
             self.ring.open = (self.ring.open + 1) % DELTA_TREES as u8;
             self.ring.closed += 1;
@@ -433,9 +458,4 @@ impl super::Root {
         }
         Ok(count)
     }
-}
-
-/// About the bytes of a tree's entries, if their keys have this average length.
-fn entry_bytes(tree: &Tree, key_bytes: u64) -> u64 {
-    tree.len().saturating_mul(key_bytes + ENTRY_BYTES)
 }

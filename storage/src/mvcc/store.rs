@@ -49,12 +49,14 @@ const KINDS: [TreeKind; TREES] = {
         order: KeyOrder::Bytes,
         weigh: |_, _| Weight::NONE,
         leaf_bytes: REVISION_LEAF_BYTES,
+        has_prefixes: false,
     };
     kinds[2] = TreeKind {
         id: 3,
         order: KeyOrder::Bytes,
         weigh: |_, _| Weight::NONE,
         leaf_bytes: SIDE_LEAF_BYTES,
+        has_prefixes: true,
     };
     let mut place = 0;
     while place < DELTA_TREES {
@@ -152,6 +154,8 @@ impl Store {
             census: Arc::new(()),
         };
         root.load_filters(meta.filters)?;
+        // As at each checkpoint.
+        root.keys.measure(&root.pages).unwrap_or_default();
         Ok(Store {
             published: Publisher::new(Arc::new(root.clone())),
             root,
@@ -219,7 +223,7 @@ impl Store {
     }
 
     /// Collects changes of keys in delta trees when the key tree has more than so many bytes of
-    /// entries. The default is [`KEY_BYTES_DIRECT`](super::KEY_BYTES_DIRECT).
+    /// leaves. The default is [`KEY_BYTES_DIRECT`](super::KEY_BYTES_DIRECT).
     pub fn set_key_bytes_direct(&mut self, bytes: u64) {
         self.delta_limits = DeltaLimits::beyond(bytes);
     }
@@ -296,6 +300,8 @@ impl Store {
         if !self.file.has_space() {
             return None;
         }
+        // If a branch cannot be read, whoever needs it reports that; the last count is good enough.
+        self.root.keys.measure(&self.root.pages).unwrap_or_default();
         self.root.keys.turn(&self.delta_limits, self.key_bytes());
         let meta = Meta {
             revision: self.root.revision,

@@ -55,11 +55,10 @@ pub(crate) fn spill(
     let Some(last) = last_leaf(root) else {
         return Ok(true);
     };
-    let end = last.page().key(0);
-    if end == from.as_slice() {
+    let end = last.page().key(0).to_vec();
+    if end == *from {
         return Ok(true);
     }
-    let end = end.to_vec();
     let mut spilling = Spilling {
         order: tree.kind.order,
         w,
@@ -205,7 +204,9 @@ impl Spilling<'_> {
             let mut link = &mut *root;
             loop {
                 let node = self.w.own(link);
-                let i = node.page().child_for(self.order, leaf.page().key(0));
+                let i = node
+                    .page()
+                    .child_for(self.order, &leaf.page().key(0).to_vec());
                 if node.page().level() == 1 {
                     // Without the place that it has lost.
                     node.children[i] = Some(self.w.node(leaf.image.clone(), Vec::new()));

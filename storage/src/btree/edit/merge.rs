@@ -1,14 +1,13 @@
 //! What a branch does after a child lost an entry: drop an empty child, or merge it with a
 //! neighbour if both fit into one page.
 
-use std::sync::Arc;
-
 use super::Writer;
-use super::split::target;
+use super::split::{self, target};
 use crate::btree::node::Node;
-use crate::btree::node::image::{Image, round_up};
-use crate::btree::node::page::{CHILD_BYTES, HEADER, Page, PageRef, SLOT, cell_len, child_value};
-use crate::btree::node::weight::Weight;
+use crate::btree::node::image::{Image, Layout, NOWHERE, round_up};
+use crate::btree::node::key::Key;
+use crate::btree::node::page::{HEADER, Page, PageRef, child_value, tail_len};
+use crate::btree::pages::Bytes;
 use crate::btree::tree::TreeKind;
 
 /// Call after entries were removed below child `index` of a branch that the writer owns.
@@ -47,31 +46,27 @@ fn merge(kind: &TreeKind, w: &mut Writer, parent: &mut Node, left: usize, forced
     if right >= parent.page().count() {
         return false;
     }
-    let level = parent.page().level() - 1;
-    let target = target(kind, level);
-    let bound = if level == 0 {
-        0
-    } else {
-        // The right one's first entry gets the bound that it has in the parent.
-        parent.page().key(right).len() + 8
-    };
-    let (Some(a), Some(b)) = (used(kind, w, parent, left), used(kind, w, parent, right)) else {
-        return false;
-    };
-    let used = a + b - HEADER + bound;
+    let target = target(kind, parent.page().level() - 1);
     // Leave some room, or the next insert would split the page again.
-    if !forced && used > target - target / 8 {
+    let most = if forced {
+        usize::MAX
+    } else {
+        target - target / 8
+    };
+    let Some(used) = used_by_both(kind, w, parent, left, most) else {
         return false;
-    }
+    };
     if w.load_child(kind, parent, left).is_err() || w.load_child(kind, parent, right).is_err() {
         return false;
     }
+    // The right one's first entry gets the bound that it has in the parent.
     let bound = parent.page().key(right).to_vec();
     let weight = parent.page().weight(left) + parent.page().weight(right);
     let sibling = parent.children.remove(right).expect("loaded above");
     parent.image.remove(right);
     let node = w.own(parent.children[left].as_mut().expect("loaded above"));
-    let image = joined(kind, node.page(), sibling.page(), &bound, used);
+    let entries = both(node.page(), sibling.page(), bound.as_slice().into());
+    let image = Image::of(kind, node.page().level(), entries, round_up);
     w.set_image(node, image);
     node.children.extend_from_slice(&sibling.children);
     w.detach(sibling);
@@ -87,39 +82,59 @@ fn node_count(parent: &Node, index: usize) -> usize {
     child.page().count()
 }
 
-/// Bytes that child `index` uses; `None` if it cannot be read.
-fn used(kind: &TreeKind, w: &Writer, parent: &Node, index: usize) -> Option<usize> {
-    if let Some(child) = &parent.children[index] {
-        return Some(child.page().used());
+/// Bytes that the entries of children `left` and `left + 1` need in one page, if that is at most
+/// `most` and both can be read.
+fn used_by_both(
+    kind: &TreeKind,
+    w: &Writer,
+    parent: &Node,
+    left: usize,
+    most: usize,
+) -> Option<usize> {
+    let (a, b) = (
+        bytes_of(kind, w, parent, left)?,
+        bytes_of(kind, w, parent, left + 1)?,
+    );
+    let (a, b) = (Page(&a), Page(&b));
+    // Together they have no more in common than each has, so no cell becomes shorter, unless a page
+    // was never packed.
+    let cells = |page: Page<'_>| page.used() - HEADER - tail_len(page.prefix().len());
+    let may_shrink = kind.has_prefixes && (a.prefix().is_empty() || b.prefix().is_empty());
+    if !may_shrink && HEADER + cells(a) + cells(b) > most {
+        return None;
     }
-    let page: PageRef = parent.page().child(index);
-    let bytes = w.pages.read(page, kind, parent.page().level() - 1).ok()?;
-    Some(Page(&bytes).used())
+    let bound = parent.page().key(left + 1);
+    let layout = Layout::of(kind, a.level(), both(a, b, bound));
+    (layout.used <= most).then_some(layout.used)
 }
 
-/// All entries of two nodes in one.
-fn joined(kind: &TreeKind, left: Page<'_>, right: Page<'_>, bound: &[u8], used: usize) -> Image {
-    let mut image = Image::new(kind, left.level(), round_up(used));
-    let first = if left.first() < left.count() {
-        left.key(left.first())
-    } else {
-        bound
-    };
-    let last = if right.first() < right.count() {
-        right.key(right.count() - 1)
-    } else {
-        bound
-    };
-    image.expect(first, last);
-    (0..left.count()).for_each(|i| image.push_cell(left.cell(i), left.key(i)));
-    for i in 0..right.count() {
-        if i == 0 && right.level() > 0 {
-            image.push(bound, right.value(0));
-        } else {
-            image.push_cell(right.cell(i), right.key(i));
-        }
+/// The page of child `index`; `None` if it cannot be read.
+fn bytes_of<'p>(
+    kind: &TreeKind,
+    w: &'p Writer,
+    parent: &'p Node,
+    index: usize,
+) -> Option<Bytes<'p>> {
+    if let Some(child) = &parent.children[index] {
+        return Some(Bytes::InPlace(child.image.bytes()));
     }
-    image
+    let page: PageRef = parent.page().child(index);
+    w.pages.read(page, kind, parent.page().level() - 1).ok()
+}
+
+/// All entries of two neighbours, the right one's first with this bound.
+fn both<'a>(
+    left: Page<'a>,
+    right: Page<'a>,
+    bound: Key<'a>,
+) -> impl Iterator<Item = (Key<'a>, &'a [u8])> + Clone {
+    let is_branch = right.level() > 0;
+    let entries = right.entries().enumerate();
+    let bounded = entries.map(move |(i, (key, value))| {
+        let key = if i == 0 && is_branch { bound } else { key };
+        (key, value)
+    });
+    left.entries().chain(bounded)
 }
 
 /// Cuts branch `index` of `parent`, which has at least four children, into two halves.
@@ -129,36 +144,16 @@ fn part(kind: &TreeKind, w: &mut Writer, parent: &mut Node, index: usize) {
     let (count, cut) = (page.count(), page.count() / 2);
     let bound = page.key(cut).to_vec();
     let [left, right] = [0..cut, cut..count].map(|range| {
-        let bytes = range
-            .clone()
-            .map(|i| SLOT + page.cell(i).len())
-            .sum::<usize>();
-        Image::part(page, range, round_up(HEADER + bytes))
+        let entries = page.entries().skip(range.start).take(range.len());
+        Image::of(kind, page.level(), entries, round_up)
     });
     let weights = [0..cut, cut..count].map(|range| page.weigh(kind, range));
     w.set_image(node, left);
     let children = node.children.split_off(cut);
     let right = w.node(right, children);
     parent.image.set_weight(index, weights[0]);
-    insert_child(w, parent, index + 1, &bound, weights[1], right);
-}
-
-/// Adds a child without splitting the parent; the parent's next insert will do that.
-fn insert_child(
-    w: &mut Writer,
-    parent: &mut Node,
-    index: usize,
-    bound: &[u8],
-    weight: Weight,
-    child: Arc<Node>,
-) {
-    let value = child_value(weight, crate::btree::node::image::NOWHERE);
-    if !parent.image.has_room(bound.len(), CHILD_BYTES) {
-        let used = parent.page().used() + SLOT + cell_len(bound.len(), CHILD_BYTES);
-        let len = round_up(used).max(parent.image.len());
-        let packed = parent.image.packed(len);
-        w.set_image(parent, packed);
-    }
-    parent.image.insert(index, bound, &value);
-    parent.children.insert(index, Some(child));
+    // Without splitting the parent; its next insert will do that.
+    let value = child_value(weights[1], NOWHERE);
+    split::insert(kind, w, parent, index + 1, (&bound, &value), usize::MAX);
+    parent.children.insert(index + 1, Some(right));
 }

@@ -3,6 +3,7 @@
 
 use super::Writer;
 use crate::Result;
+use crate::btree::node::key::Key;
 use crate::btree::node::page::PageRef;
 use crate::btree::node::{Link, Node};
 use crate::btree::pages::View;
@@ -62,19 +63,19 @@ impl Search<'_> {
         let view = match &tree.root {
             None => return Ok(None),
             Some(Link::Memory(node)) => {
-                self.look_at_node(node, &[])?;
+                self.look_at_node(node, Key::default())?;
                 View::of(node)
             }
             Some(Link::Disk { page, level }) => {
-                self.look_at_page(*page, *level, &[])?;
+                self.look_at_page(*page, *level, Key::default())?;
                 View::on_disk(self.pages, *page, &self.kind, *level)?
             }
         };
-        self.below(&view, from, &[])
+        self.below(&view, from, Key::default())
     }
 
     /// `bound` is the lower bound of the node's own keys, and leads to it.
-    fn below(&mut self, view: &View<'_>, from: &[u8], bound: &[u8]) -> Result<Option<Vec<u8>>> {
+    fn below(&mut self, view: &View<'_>, from: &[u8], bound: Key<'_>) -> Result<Option<Vec<u8>>> {
         let page = view.page();
         if page.level() == 0 {
             return Ok(None);
@@ -109,7 +110,7 @@ impl Search<'_> {
         Ok(None)
     }
 
-    fn look_at_node(&mut self, node: &Node, bound: &[u8]) -> Result<()> {
+    fn look_at_node(&mut self, node: &Node, bound: Key<'_>) -> Result<()> {
         match node.saved.get() {
             Some(page) if node.born != self.counter => {
                 self.look_at_page(*page, node.page().level(), bound)
@@ -119,7 +120,7 @@ impl Search<'_> {
         }
     }
 
-    fn look_at_page(&mut self, page: PageRef, level: u8, bound: &[u8]) -> Result<()> {
+    fn look_at_page(&mut self, page: PageRef, level: u8, bound: Key<'_>) -> Result<()> {
         self.budget = self.budget.saturating_sub(page.units.into());
         let is_unfit = match self.unfit {
             Unfit::NotSealedUnder(key) => self.pages.key_of(page)? != key,

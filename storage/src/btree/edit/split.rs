@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::Writer;
 use crate::btree::node::Node;
-use crate::btree::node::image::{Image, round_up};
+use crate::btree::node::image::{Image, Layout, round_up};
+use crate::btree::node::key::Key;
 use crate::btree::node::page::{BRANCH_BYTES, HEADER, Page, SLOT, cell_len};
 use crate::btree::node::weight::Weight;
 use crate::btree::tree::TreeKind;
@@ -61,10 +62,10 @@ impl<'a> With<'a> {
         self.page.count() + 1
     }
 
-    fn key(self, i: usize) -> &'a [u8] {
+    fn key(self, i: usize) -> Key<'a> {
         match i.cmp(&self.index) {
             std::cmp::Ordering::Less => self.page.key(i),
-            std::cmp::Ordering::Equal => self.key,
+            std::cmp::Ordering::Equal => self.key.into(),
             std::cmp::Ordering::Greater => self.page.key(i - 1),
         }
     }
@@ -77,25 +78,28 @@ impl<'a> With<'a> {
         }
     }
 
+    fn entries(self, range: Range<usize>) -> impl Iterator<Item = (Key<'a>, &'a [u8])> + Clone {
+        range.map(move |i| (self.key(i), self.value(i)))
+    }
+
+    /// Bytes of an entry in a page that holds the one before or behind it as well, or more if these
+    /// have a longer prefix in common.
     fn bytes(self, i: usize) -> usize {
-        SLOT + cell_len(self.key(i).len(), self.value(i).len())
+        let prefix = self.page.prefix();
+        let key = self.key(i).len();
+        let shared = if self.key.starts_with(prefix) {
+            prefix.len().min(key)
+        } else {
+            0
+        };
+        SLOT + cell_len(key - shared, self.value(i).len())
     }
 
     /// A node of the entries in `range`; a branch's first one loses its bound.
     fn image(self, kind: &TreeKind, range: Range<usize>, target: usize) -> Image {
-        let used = HEADER + range.clone().map(|i| self.bytes(i)).sum::<usize>();
-        let len = image_len(used, round_up(used), target);
-        let mut image = Image::new(kind, self.page.level(), len);
-        let first = range.start + self.page.first();
-        if first < range.end {
-            image.expect(self.key(first), self.key(range.end - 1));
-        }
-        for i in range.clone() {
-            let unbound = self.page.level() > 0 && i == range.start;
-            let key = if unbound { &[] } else { self.key(i) };
-            image.push(key, self.value(i));
-        }
-        image
+        Image::of(kind, self.page.level(), self.entries(range), |used| {
+            image_len(used, round_up(used), target)
+        })
     }
 }
 
@@ -117,22 +121,14 @@ pub(crate) fn place(
 ) -> Placed {
     let (count, level) = (node.page().count(), node.page().level());
     let target = target(kind, level);
-    let used = node.page().used() + SLOT + cell_len(key.len(), value.len());
     let standing = if level == 0 { 1 } else { 2 };
-    let stays = used <= target || count + 1 < 2 * standing;
-    if stays {
-        if !node.image.has_room(key.len(), value.len()) {
-            let packed = node.image.packed(image_len(used, node.image.len(), target));
-            w.set_image(node, packed);
-        }
-        node.image.insert(index, key, value);
+    let must_stay = count + 1 < 2 * standing;
+    let most = if must_stay { usize::MAX } else { target };
+    if insert(kind, w, node, index, (key, value), most) {
         if level > 0 {
             node.children.insert(index, child);
         }
         return Placed::default();
-    }
-    if level > 0 {
-        return split_branch(kind, w, node, index, (key, value), child, edge);
     }
     let with = With {
         page: node.page(),
@@ -140,10 +136,48 @@ pub(crate) fn place(
         key,
         value,
     };
+    if level > 0 {
+        return split_branch(kind, w, node, index, (key, value), child, edge);
+    }
     match choose_cut(with, target, edge) {
         Some(cut) => split_leaf(kind, w, node, index, (key, value), cut),
         None => split_for_retry(kind, w, node, index),
     }
+}
+
+/// Puts an entry before slot `index`, if the node then uses at most so many bytes.
+pub(crate) fn insert(
+    kind: &TreeKind,
+    w: &mut Writer,
+    node: &mut Node,
+    index: usize,
+    (key, value): (&[u8], &[u8]),
+    most: usize,
+) -> bool {
+    let page = node.page();
+    if let Some(cost) = node.image.cost(key, value.len())
+        && cost <= page.free()
+        && page.used() + cost <= most
+    {
+        node.image.insert(index, key, value);
+        return true;
+    }
+    // Packed, and without what all keys have in common now, there may be room.
+    let with = With {
+        page,
+        index,
+        key,
+        value,
+    };
+    let entries = with.entries(0..with.count());
+    let packed = Layout::of(kind, page.level(), entries.clone());
+    if packed.used > most {
+        return false;
+    }
+    let len = image_len(packed.used, node.image.len(), target(kind, page.level()));
+    let image = Image::of(kind, page.level(), entries, |_| len);
+    w.set_image(node, image);
+    true
 }
 
 /// Where to cut a leaf so that both sides fit, as evenly as possible. At the right edge of the
@@ -191,7 +225,7 @@ fn split_leaf(
         value,
     };
     let count = with.count();
-    let bound = kind.order.separator(with.key(cut - 1), with.key(cut));
+    let bound = separator(kind, with.key(cut - 1), with.key(cut));
     let right = with.image(kind, cut..count, kind.leaf_bytes);
     let left = if cut == count - 1 && index == cut {
         // Nothing moved: only give back the units that stayed empty.
@@ -219,13 +253,10 @@ fn split_leaf(
 fn split_for_retry(kind: &TreeKind, w: &mut Writer, node: &mut Node, index: usize) -> Placed {
     let page = node.page();
     let [left, right] = [0..index, index..page.count()].map(|range| {
-        let bytes = range
-            .clone()
-            .map(|i| SLOT + page.cell(i).len())
-            .sum::<usize>();
-        Image::part(page, range, round_up(HEADER + bytes))
+        let entries = page.entries().skip(range.start).take(range.len());
+        Image::of(kind, page.level(), entries, round_up)
     });
-    let bound = kind.order.separator(page.key(index - 1), page.key(index));
+    let bound = separator(kind, page.key(index - 1), page.key(index));
     let weight = page.weigh(kind, index..page.count());
     w.set_image(node, left);
     let split = Split {
@@ -276,6 +307,10 @@ fn split_branch(
         split: Some(split),
         retry: false,
     }
+}
+
+fn separator(kind: &TreeKind, left: Key<'_>, right: Key<'_>) -> Vec<u8> {
+    kind.order.separator(&left.to_vec(), &right.to_vec())
 }
 
 /// Where to cut a branch of at least four entries into two of at least two.

@@ -2,12 +2,77 @@
 
 use std::ops::Range;
 
+use super::key::{Key, hint, shared};
 use super::page::{
-    HEADER, MAGIC, Page, PageRef, SLOT, UNIT, VERSION, at, cell_len, child_value, hint, shared,
-    u32_at, write_cell,
+    HEADER, MAGIC, Page, PageRef, SLOT, UNIT, VERSION, at, cell_len, child_value, tail_len, u32_at,
+    write_cell, write_prefix,
 };
 use super::weight::Weight;
-use crate::btree::tree::TreeKind;
+use crate::btree::tree::{KeyOrder, TreeKind};
+
+/// A shorter common beginning of keys is not taken out of their cells.
+const PREFIX_BYTES_MIN: usize = 4;
+
+/// How a page of some entries is made: what their keys have in common, and the bytes it will need.
+/// A branch's first entry has no bound, whatever its key is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout<'a> {
+    /// A key that begins with the prefix.
+    sample: Key<'a>,
+    prefix: usize,
+    skip: usize,
+    /// Bytes of a page packed tightly.
+    pub(crate) used: usize,
+}
+
+impl<'a> Layout<'a> {
+    /// For these entries, in key order.
+    pub(crate) fn of(
+        kind: &TreeKind,
+        level: u8,
+        entries: impl Iterator<Item = (Key<'a>, &'a [u8])> + Clone,
+    ) -> Layout<'a> {
+        let mut layout = Layout::with_common(kind.order, level, entries.clone());
+        if kind.has_prefixes && layout.skip >= PREFIX_BYTES_MIN {
+            layout.prefix = layout.skip;
+        }
+        layout.used = HEADER + tail_len(layout.prefix);
+        for (i, (key, value)) in entries.enumerate() {
+            let rest = if is_unbound(level, i) {
+                0
+            } else {
+                key.len() - layout.prefix
+            };
+            layout.used += SLOT + cell_len(rest, value.len());
+        }
+        layout
+    }
+
+    /// Without a prefix, and without what is used.
+    fn with_common(
+        order: KeyOrder,
+        level: u8,
+        entries: impl Iterator<Item = (Key<'a>, &'a [u8])>,
+    ) -> Layout<'a> {
+        let mut keys = entries.skip(usize::from(level > 0)).map(|(key, _)| key);
+        let first = keys.next();
+        let skip = match (first, keys.last()) {
+            (Some(first), Some(last)) => order.shared(first, last),
+            _ => 0,
+        };
+        Layout {
+            sample: first.unwrap_or_default(),
+            prefix: 0,
+            skip,
+            used: 0,
+        }
+    }
+}
+
+/// True for the first entry of a branch.
+fn is_unbound(level: u8, index: usize) -> bool {
+    level > 0 && index == 0
+}
 
 /// The page of a node in memory, always a whole number of units long.
 #[derive(Clone, Debug)]
@@ -33,36 +98,40 @@ impl Image {
         Image::with(kind.id, kind.order.code(), level, len)
     }
 
-    /// An empty page of `len` bytes for the entries `range` of another one.
-    fn like(page: Page<'_>, range: Range<usize>, len: usize) -> Image {
-        let order = page.order();
-        let mut image = Image::with(page.tree(), order.code(), page.level(), len);
-        let first = range.start + page.first();
-        if first < range.end {
-            image.expect(page.key(first), page.key(range.end - 1));
-        }
-        image
+    /// A page of these entries, packed tightly; `len` makes its length of the bytes used.
+    pub(crate) fn of<'a>(
+        kind: &TreeKind,
+        level: u8,
+        entries: impl Iterator<Item = (Key<'a>, &'a [u8])> + Clone,
+        len: impl FnOnce(usize) -> usize,
+    ) -> Image {
+        let layout = Layout::of(kind, level, entries.clone());
+        let image = Image::new(kind, level, len(layout.used));
+        image.filled(&layout, entries)
     }
 
-    /// The entries `range` of another page, packed tightly. A branch's first one loses its bound.
-    pub(crate) fn part(page: Page<'_>, range: Range<usize>, len: usize) -> Image {
-        let mut image = Image::like(page, range.clone(), len);
-        for i in range.clone() {
-            if i == range.start && page.level() > 0 {
-                image.push(&[], page.value(i));
+    /// An empty page that gets its entries.
+    fn filled<'a>(
+        mut self,
+        layout: &Layout<'_>,
+        entries: impl Iterator<Item = (Key<'a>, &'a [u8])>,
+    ) -> Image {
+        if layout.prefix > 0 {
+            write_prefix(&mut self.bytes, layout.sample.up_to(layout.prefix));
+            let heap = self.len() - tail_len(layout.prefix);
+            self.set(at::HEAP, heap as u32);
+        }
+        self.set(at::SKIP, layout.skip as u32);
+        let level = self.page().level();
+        for (i, (key, value)) in entries.enumerate() {
+            let rest = if is_unbound(level, i) {
+                Key::default()
             } else {
-                image.push_cell(page.cell(i), page.key(i));
-            }
+                key.from(layout.prefix)
+            };
+            self.push(rest, value, layout.skip - layout.prefix);
         }
-        image
-    }
-
-    /// Prepares an empty page for keys between these two: their common prefix is common to all.
-    pub(crate) fn expect(&mut self, first: &[u8], last: &[u8]) {
-        assert_eq!(self.page().count(), 0);
-        let order = self.page().order();
-        let skip = shared(order.user_key(first), order.user_key(last));
-        self.set(at::SKIP, skip as u32);
+        self
     }
 
     fn with(tree: u8, order: u8, level: u8, len: usize) -> Image {
@@ -105,42 +174,49 @@ impl Image {
         self.bytes[offset..offset + 4].copy_from_slice(&value.to_le_bytes());
     }
 
-    /// True if an entry can be inserted without moving others.
+    /// Bytes that an entry adds; `None` if its key does not begin with the page's prefix.
     #[inline]
-    pub(crate) fn has_room(&self, key: usize, value: usize) -> bool {
-        self.page().free() >= cell_len(key, value) + SLOT
+    pub(crate) fn cost(&self, key: &[u8], value: usize) -> Option<usize> {
+        let page = self.page();
+        let prefix = page.prefix();
+        let begins = page.order().user_key(key).starts_with(prefix);
+        begins.then(|| SLOT + cell_len(key.len() - prefix.len(), value))
     }
 
-    /// Inserts an entry before slot `index`; `has_room` must be true.
+    /// Inserts an entry before slot `index`: it has a cost, and there is so much free.
     #[inline]
     pub(crate) fn insert(&mut self, index: usize, key: &[u8], value: &[u8]) {
-        let len = cell_len(key.len(), value.len());
-        let hint = self.hint_for(index, key);
+        let rest = &key[self.page().prefix().len().min(key.len())..];
+        let len = cell_len(rest.len(), value.len());
+        let hint = self.hint_for(index, rest);
         let cell = self.make_cell(index, len, hint);
-        write_cell(&mut self.bytes[cell], key, value);
+        write_cell(&mut self.bytes[cell], rest.into(), value);
     }
 
-    /// The hint of a key to be inserted. Adjusts the skipped prefix first if necessary.
+    /// The hint of a key to be inserted, of which this is the rest. Adjusts the skipped bytes first
+    /// if necessary.
     #[inline]
-    fn hint_for(&mut self, index: usize, key: &[u8]) -> u32 {
+    fn hint_for(&mut self, index: usize, rest: &[u8]) -> u32 {
         let page = self.page();
         if index < page.first() {
             return 0;
         }
-        let user = page.order().user_key(key);
-        let (skip, bounded) = (page.skip(), page.count().saturating_sub(page.first()));
+        let (order, prefix) = (page.order(), page.prefix().len());
+        let user = order.user_key(rest);
+        let skip = page.skip() - prefix;
+        let bounded = page.count().saturating_sub(page.first());
         if bounded >= 2 {
-            let other = page.key(index.min(page.count() - 1));
+            let other = page.rest(index.min(page.count() - 1));
             if user.len() >= skip && user[..skip] == other[..skip] {
                 return hint(user, skip);
             }
         }
         let skip = match bounded {
             0 => 0,
-            _ => shared(user, page.order().user_key(page.key(page.count() - 1))),
+            _ => shared(user, order.user_key(page.rest(page.count() - 1))),
         };
         let hint = hint(user, skip);
-        self.skip(skip);
+        self.skip(prefix + skip);
         hint
     }
 
@@ -150,7 +226,8 @@ impl Image {
         self.set(at::SKIP, skip as u32);
         for i in self.page().first()..self.page().count() {
             let page = self.page();
-            let hint = hint(page.order().user_key(page.key(i)), skip);
+            let user = page.order().user_key(page.rest(i));
+            let hint = hint(user, skip - page.prefix().len());
             self.set(HEADER + SLOT * i + 4, hint);
         }
     }
@@ -171,27 +248,17 @@ impl Image {
         start..heap
     }
 
-    /// Appends an entry; its key must be in the expected range.
-    pub(crate) fn push(&mut self, key: &[u8], value: &[u8]) {
-        let hint = self.hint_of_next(key);
-        let cell = self.make_cell(self.page().count(), cell_len(key.len(), value.len()), hint);
-        write_cell(&mut self.bytes[cell], key, value);
-    }
-
-    /// Appends a cell of another page; `key` is its key.
-    pub(crate) fn push_cell(&mut self, cell: &[u8], key: &[u8]) {
-        let hint = self.hint_of_next(key);
-        let place = self.make_cell(self.page().count(), cell.len(), hint);
-        self.bytes[place].copy_from_slice(cell);
-    }
-
-    #[inline]
-    fn hint_of_next(&self, key: &[u8]) -> u32 {
+    /// Appends an entry without the prefix; hints skip so many bytes of it.
+    fn push(&mut self, rest: Key<'_>, value: &[u8], skip: usize) {
         let page = self.page();
-        if page.count() < page.first() {
-            return 0;
+        let (index, first) = (page.count(), page.first());
+        let cell = self.make_cell(index, cell_len(rest.len(), value.len()), 0);
+        write_cell(&mut self.bytes[cell], rest, value);
+        if index >= first {
+            let page = self.page();
+            let hint = hint(page.order().user_key(page.rest(index)), skip);
+            self.set(HEADER + SLOT * index + 4, hint);
         }
-        hint(page.order().user_key(key), page.skip())
     }
 
     pub(crate) fn remove(&mut self, index: usize) {
@@ -216,10 +283,25 @@ impl Image {
     }
 
     /// An entry's key, and its value for editing.
-    pub(crate) fn entry_mut(&mut self, index: usize) -> (&[u8], &mut [u8]) {
-        let value = self.page().value_range(index);
-        let key = value.start - self.page().key(index).len();
-        let (key, value) = self.bytes[key..value.end].split_at_mut(value.start - key);
+    pub(crate) fn entry_mut(&mut self, index: usize) -> (Key<'_>, &mut [u8]) {
+        let page = self.page();
+        let value = page.value_range(index);
+        let rest = value.start - page.rest(index).len();
+        let prefix = page.key(index).len() - page.rest(index).len();
+        let prefix_start = page.prefix_end() - prefix;
+        let (before, others) = self.bytes.split_at_mut(value.start);
+        let (value, behind) = others.split_at_mut(value.len());
+        // A prefix is behind all cells; without one, the last cell may end behind its place.
+        let prefix = if prefix == 0 {
+            &[]
+        } else {
+            let start = prefix_start - before.len() - value.len();
+            &behind[start..start + prefix]
+        };
+        let key = Key {
+            prefix,
+            rest: &before[rest..],
+        };
         (key, value)
     }
 
@@ -239,7 +321,14 @@ impl Image {
     /// The same entries, packed tightly in a page of `len` bytes.
     pub(crate) fn packed(&self, len: usize) -> Image {
         let page = self.page();
-        Image::part(page, 0..page.count(), len)
+        let entries = page.entries();
+        let mut layout = Layout::with_common(page.order(), page.level(), entries.clone());
+        // Fewer than two keys have nothing in common.
+        layout.sample = page.prefix().into();
+        layout.prefix = page.prefix().len();
+        layout.skip = layout.skip.max(layout.prefix);
+        let image = Image::with(page.tree(), page.order().code(), page.level(), len);
+        image.filled(&layout, entries)
     }
 
     /// Removes the bound from the first entry of a branch.

@@ -1,21 +1,21 @@
 //! The bytes of one node: a slotted page. This module reads, `validate` checks, `image` changes.
 //!
 //! ```text
-//! 0        64                                heap                          units * 4096
-//! +--------+------+------+-- ... --+--------+------+------+--- ... ---+------+
-//! | header | slot | slot |         |  free  | cell | cell |           | cell |
-//! +--------+------+------+-- ... --+--------+------+------+--- ... ---+------+
-//!            slots in key order, 8 bytes:     cells in any order, dead bytes between them
-//!            offset of the cell, key hint
+//! 0        64                                heap                                units * 4096
+//! +--------+------+------+-- ... --+--------+------+------+--- ... ---+------+--------+
+//! | header | slot | slot |         |  free  | cell | cell |           | cell | prefix |
+//! +--------+------+------+-- ... --+--------+------+------+--- ... ---+------+--------+
+//!            slots in key order, 8 bytes:     cells in any order,
+//!            offset of the cell, key hint     dead bytes between them
 //! ```
 //!
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
 //! | 0 | 4 | magic | `StlP` |
-//! | 4 | 1 | version | of this format: 3; 1 and 2 are read as well |
+//! | 4 | 1 | version | of this format: 4; 1 to 3 are read as well |
 //! | 5 | 1 | tree | which tree of the file the node belongs to |
 //! | 6 | 1 | level | 0 for a leaf, else one more than its children |
-//! | 7 | 1 | order | of the keys: 0 bytes, 1 user key then revision suffix |
+//! | 7 | 1 | order | of the keys: 0 bytes, 1 user key then revision suffix; 128 more: there is a prefix |
 //! | 8 | 4 | count | slots |
 //! | 12 | 4 | units | length of the run, in units of 4096 bytes |
 //! | 16 | 4 | heap | where the cells begin |
@@ -29,6 +29,9 @@
 //! A cell is `key length u16, value length u16, key, value`. A key length of `0xffff` means that
 //! both lengths follow as `u32` (for a key longer than 65534 or a value longer than 65535 bytes).
 //! Integers are little endian. The page's parent stores its [`checksum`].
+//!
+//! The prefix, if there is one, is what all (user) keys of the page begin with. Cells leave it out,
+//! their key lengths do not count it, and its length `u32` follows it. Versions before 4 have none.
 //!
 //! A hint is four bytes of the key after the skipped ones, big endian, with zeros for missing ones;
 //! a revision suffix does not count. Hints ascend with the keys. A search compares hints, which are
@@ -45,8 +48,8 @@ mod validate;
 
 use std::cmp::Ordering;
 
+use super::key::{Key, hint};
 use super::weight::Weight;
-use crate::btree::SUFFIX_BYTES;
 use crate::btree::tree::{KeyOrder, TreeKind};
 pub(crate) use validate::validate;
 
@@ -57,12 +60,17 @@ pub(crate) const UNIT: usize = 4096;
 pub(crate) const BRANCH_BYTES: usize = UNIT;
 
 pub(crate) const MAGIC: [u8; 4] = *b"StlP";
-pub(crate) const VERSION: u8 = 3;
+pub(crate) const VERSION: u8 = 4;
 
 /// The oldest version that is read. Its branches have no sums of bytes.
 const VERSION_OLDEST: u8 = 1;
 /// From this version on, checksums are CRC-32; before, they are CRC-32C.
 const VERSION_OF_CRC32: u8 = 3;
+/// From this version on, pages may have a prefix.
+const VERSION_OF_PREFIX: u8 = 4;
+
+/// Bit of the byte at `ORDER`: the page has a prefix.
+const PREFIXED: u8 = 0x80;
 
 /// Low bits of both words of a branch entry; the high bits hold the sum of bytes.
 const LOW_BITS: u32 = 40;
@@ -89,6 +97,7 @@ pub(crate) mod at {
 pub(crate) const HEADER: usize = 64;
 pub(crate) const SLOT: usize = 8;
 pub(crate) const CHILD_BYTES: usize = 24;
+const PREFIX_LENGTH: usize = 4;
 const LENGTHS: usize = 4;
 const LENGTHS_LONG: usize = 12;
 const LONG: u16 = u16::MAX;
@@ -171,9 +180,28 @@ pub(crate) fn cell_len(key: usize, value: usize) -> usize {
     lengths + key + value
 }
 
+/// Bytes that a prefix takes at the end of a page; 0 if it is empty.
+#[inline]
+pub(crate) fn tail_len(prefix: usize) -> usize {
+    if prefix == 0 {
+        return 0;
+    }
+    prefix + PREFIX_LENGTH
+}
+
+/// Fills the end of an empty page, and marks it as having a prefix.
+pub(crate) fn write_prefix(page: &mut [u8], prefix: Key<'_>) {
+    let length = page.len() - PREFIX_LENGTH;
+    page[length..].copy_from_slice(&(prefix.len() as u32).to_le_bytes());
+    let rest = length - prefix.rest.len();
+    page[rest..length].copy_from_slice(prefix.rest);
+    page[rest - prefix.prefix.len()..rest].copy_from_slice(prefix.prefix);
+    page[at::ORDER] |= PREFIXED;
+}
+
 /// Fills `cell` (of `cell_len` bytes).
 #[inline]
-pub(crate) fn write_cell(cell: &mut [u8], key: &[u8], value: &[u8]) {
+pub(crate) fn write_cell(cell: &mut [u8], key: Key<'_>, value: &[u8]) {
     let start = if is_short(key.len(), value.len()) {
         cell[..2].copy_from_slice(&(key.len() as u16).to_le_bytes());
         cell[2..4].copy_from_slice(&(value.len() as u16).to_le_bytes());
@@ -185,72 +213,10 @@ pub(crate) fn write_cell(cell: &mut [u8], key: &[u8], value: &[u8]) {
         cell[8..12].copy_from_slice(&(value.len() as u32).to_le_bytes());
         LENGTHS_LONG
     };
-    cell[start..start + key.len()].copy_from_slice(key);
-    cell[start + key.len()..].copy_from_slice(value);
-}
-
-impl KeyOrder {
-    #[inline]
-    pub(crate) fn compare(self, a: &[u8], b: &[u8]) -> Ordering {
-        match self {
-            KeyOrder::Bytes => a.cmp(b),
-            KeyOrder::KeyThenRevision => {
-                let (a_key, a_suffix) = a.split_at(a.len() - SUFFIX_BYTES);
-                let (b_key, b_suffix) = b.split_at(b.len() - SUFFIX_BYTES);
-                a_key.cmp(b_key).then_with(|| a_suffix.cmp(b_suffix))
-            }
-        }
-    }
-
-    /// The part of a key from which hints are made.
-    #[inline]
-    pub(crate) fn user_key(self, key: &[u8]) -> &[u8] {
-        match self {
-            KeyOrder::Bytes => key,
-            KeyOrder::KeyThenRevision => &key[..key.len() - SUFFIX_BYTES],
-        }
-    }
-
-    /// Its number in page headers.
-    pub(crate) fn code(self) -> u8 {
-        match self {
-            KeyOrder::Bytes => 0,
-            KeyOrder::KeyThenRevision => 1,
-        }
-    }
-
-    /// A short key with `left < key <= right`, for a branch.
-    pub(crate) fn separator(self, left: &[u8], right: &[u8]) -> Vec<u8> {
-        match self {
-            KeyOrder::Bytes => right[..shared(left, right) + 1].to_vec(),
-            KeyOrder::KeyThenRevision => {
-                let left = &left[..left.len() - SUFFIX_BYTES];
-                let (key, suffix) = right.split_at(right.len() - SUFFIX_BYTES);
-                if left == key {
-                    return [key, suffix].concat();
-                }
-                // The smallest suffix makes the shortened key the first one with that user key.
-                [&key[..shared(left, key) + 1], &[0; SUFFIX_BYTES]].concat()
-            }
-        }
-    }
-}
-
-/// Length of the common prefix, in bytes.
-pub(crate) fn shared(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(x, y)| x == y).count()
-}
-
-/// The hint of a key; `user` is the part before any suffix.
-#[inline]
-pub(crate) fn hint(user: &[u8], skip: usize) -> u32 {
-    let rest = user.get(skip..).unwrap_or(&[]);
-    if let Some(bytes) = rest.first_chunk() {
-        return u32::from_be_bytes(*bytes);
-    }
-    let mut bytes = [0; 4];
-    bytes[..rest.len()].copy_from_slice(rest);
-    u32::from_be_bytes(bytes)
+    let (middle, end) = (start + key.prefix.len(), start + key.len());
+    cell[start..middle].copy_from_slice(key.prefix);
+    cell[middle..end].copy_from_slice(key.rest);
+    cell[end..].copy_from_slice(value);
 }
 
 impl<'a> Page<'a> {
@@ -289,10 +255,26 @@ impl<'a> Page<'a> {
 
     #[inline]
     pub(crate) fn order(self) -> KeyOrder {
-        match self.0[at::ORDER] {
+        match self.0[at::ORDER] & !PREFIXED {
             0 => KeyOrder::Bytes,
             _ => KeyOrder::KeyThenRevision,
         }
+    }
+
+    /// What all (user) keys begin with, if cells leave it out.
+    #[inline]
+    pub(crate) fn prefix(self) -> &'a [u8] {
+        if self.0[at::ORDER] & PREFIXED == 0 {
+            return &[];
+        }
+        let end = self.prefix_end();
+        &self.0[end - u32_at(self.0, end) as usize..end]
+    }
+
+    /// Where the prefix ends, if there is one.
+    #[inline]
+    pub(super) fn prefix_end(self) -> usize {
+        self.0.len() - PREFIX_LENGTH
     }
 
     /// Index of the first entry with a bound.
@@ -346,9 +328,28 @@ impl<'a> Page<'a> {
     }
 
     #[inline]
-    pub(crate) fn key(self, index: usize) -> &'a [u8] {
+    pub(crate) fn key(self, index: usize) -> Key<'a> {
+        let prefix = if index < self.first() {
+            &[]
+        } else {
+            self.prefix()
+        };
+        Key {
+            prefix,
+            rest: self.rest(index),
+        }
+    }
+
+    /// The part of a key that its cell has.
+    #[inline]
+    pub(super) fn rest(self, index: usize) -> &'a [u8] {
         let (start, key, _) = self.cell_at(index);
         &self.0[start..start + key]
+    }
+
+    /// All entries.
+    pub(crate) fn entries(self) -> impl Iterator<Item = (Key<'a>, &'a [u8])> + Clone {
+        (0..self.count()).map(move |i| (self.key(i), self.value(i)))
     }
 
     #[inline]
@@ -412,13 +413,22 @@ impl<'a> Page<'a> {
         if low >= high {
             return Err(low);
         }
+        let prefix = self.prefix();
         let user = order.user_key(key);
-        let skip = self.skip();
+        let (head, user) = user.split_at(prefix.len().min(user.len()));
+        match head.cmp(prefix) {
+            Ordering::Less => return Err(first),
+            Ordering::Equal => {}
+            Ordering::Greater => return Err(count),
+        }
+        // From here on without the prefix.
+        let key = &key[prefix.len()..];
+        let skip = self.skip() - prefix.len();
         let hint = hint(user, skip);
         while low < high {
             let middle = low + (high - low) / 2;
             let ordering = match self.hint(middle).cmp(&hint) {
-                Ordering::Equal => order.compare(self.key(middle), key),
+                Ordering::Equal => order.compare(self.rest(middle), key),
                 other => other,
             };
             match ordering {
@@ -431,7 +441,7 @@ impl<'a> Page<'a> {
             // All keys of the page begin alike, so any of them shows whether this one does, too.
             // One beside the found place is likely to be needed anyway. If it does not, hints meant
             // nothing.
-            let neighbour = self.key(low.min(count - 1));
+            let neighbour = self.rest(low.min(count - 1));
             match user[..skip.min(user.len())].cmp(&neighbour[..skip]) {
                 Ordering::Less => return Err(first),
                 Ordering::Equal => {}
@@ -447,7 +457,7 @@ impl<'a> Page<'a> {
             return range.map(|i| self.weight(i)).sum();
         }
         range
-            .map(|i| (kind.weigh)(self.key(i), self.value(i)))
+            .map(|i| (kind.weigh)(self.key(i).len(), self.value(i)))
             .sum()
     }
 }

@@ -170,7 +170,10 @@ impl Run {
                 assert_eq!((cursor.key(), cursor.value()), (&join(k)[..], &v[..]));
             }
         }
-        let weight: Weight = model.range(..place).map(|(k, v)| weigh(&join(k), v)).sum();
+        let weight: Weight = model
+            .range(..place)
+            .map(|(k, v)| weigh(join(k).len(), v))
+            .sum();
         assert_eq!(tree.weight_before(&pages, key).unwrap(), weight);
     }
 
@@ -244,7 +247,7 @@ pub(super) fn compare(trees: &[Tree], pages: &Pages, models: &[Model]) {
             tree.kind.id
         );
         assert_eq!(tree.len(), model.len() as u64);
-        let weight: Weight = model.iter().map(|(k, v)| weigh(&join(k), v)).sum();
+        let weight: Weight = model.iter().map(|(k, v)| weigh(join(k).len(), v)).sum();
         assert_eq!(tree.weight(), weight);
     }
 }

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::btree::checkpoint::output::SYNC_BYTES;
+use crate::btree::node::image::{Image, round_up};
+use crate::btree::node::page::{at, u32_at, validate};
 use crate::btree::node::{Link, Node};
 use crate::vfs;
 
@@ -347,4 +349,97 @@ fn overwrite(bench: &mut Bench, round: u8) {
     }
     bench.checkpoint(b"").unwrap();
     bench.release(100);
+}
+
+/// A key of 500 bytes that differs from others in its last ones.
+fn long_key(i: u64) -> Vec<u8> {
+    format!("/registry/{i:0>490}").into_bytes()
+}
+
+#[test]
+fn what_all_keys_of_a_page_begin_with_is_stored_once() {
+    let keys = 20_000u64;
+    for in_order in [true, false] {
+        let (mut bench, _) = Bench::open(&disk()).unwrap();
+        for i in 0..keys {
+            let i = if in_order { i } else { i * 7919 % keys };
+            bench.insert(2, &long_key(i), &[1; 40]);
+        }
+        let pages = pages_of(&mut bench);
+        let without_prefixes = keys * (500 + 40) / 4096;
+        assert!(pages < without_prefixes / 5, "{pages} pages");
+        bench.check().unwrap();
+    }
+}
+
+#[test]
+fn keys_that_begin_otherwise_get_pages_of_their_own_and_leave_again() {
+    let (mut bench, _) = Bench::open(&disk()).unwrap();
+    let strangers = [
+        &b""[..],
+        b"/",
+        b"/registry/00",
+        b"/registry/1",
+        b"/s",
+        b"\xff\xff",
+    ];
+    for round in 0..3u64 {
+        for i in 0..2000 {
+            bench.insert(2, &long_key(i), &[1; 40]);
+        }
+        for key in strangers {
+            bench.insert(2, key, &[3; 1000]);
+        }
+        bench.checkpoint(b"").unwrap();
+        bench.check().unwrap();
+        let pages = bench.file.pages().clone();
+        for key in strangers {
+            assert_eq!(
+                *bench.trees[2].get(&pages, key).unwrap().unwrap(),
+                [3; 1000]
+            );
+        }
+        let mut cursor = bench.trees[2].cursor(&pages);
+        assert!(cursor.seek(&long_key(1000)).unwrap());
+        for i in 1000..2000 {
+            assert_eq!(cursor.key(), long_key(i));
+            cursor.next().unwrap();
+        }
+        assert_eq!(cursor.key(), strangers[3]);
+        drop(cursor);
+        for key in strangers {
+            assert!(bench.remove(2, key));
+        }
+        let odd = (0..2000).filter(|i| i % 2 == round % 2);
+        odd.for_each(|i| assert!(bench.remove(2, &long_key(i))));
+        bench.check().unwrap();
+    }
+}
+
+#[test]
+fn a_prefix_that_cannot_be_is_refused() {
+    let keys = [long_key(1), long_key(2), long_key(3)];
+    let entries = keys.iter().map(|key| (key.as_slice().into(), &b"v"[..]));
+    let image = Image::of(&KINDS[2], 0, entries, round_up);
+    let page = image.bytes();
+    assert_eq!(validate(page, &KINDS[2], 0), Ok(()));
+    let end = page.len() - 4;
+    let (length, skip) = (u32_at(page, end), u32_at(page, at::SKIP));
+    assert_eq!((length, skip), (499, 499));
+    let with = |place: usize, value: u32| {
+        let mut page = page.to_vec();
+        page[place..place + 4].copy_from_slice(&value.to_le_bytes());
+        page
+    };
+    for length in [0, 1, 498, 500, 4096, u32::MAX] {
+        assert!(validate(&with(end, length), &KINDS[2], 0).is_err());
+    }
+    for skip in [0, 498, 500] {
+        assert!(validate(&with(at::SKIP, skip), &KINDS[2], 0).is_err());
+    }
+    // Earlier versions have none.
+    let mut older = page.to_vec();
+    older[at::VERSION] = 3;
+    let flaw = "prefix in a page of a version without";
+    assert_eq!(validate(&older, &KINDS[2], 0), Err((at::ORDER, flaw)));
 }

@@ -66,7 +66,7 @@ impl<'a> Heads<'a> {
         let root = self.root;
         let (hash, from) = (KeyHash::of(key), VersionKey::newest_of(key));
         let first = |place: &mut Place<'_>| match place.seek(&from)? {
-            Some(cursor) => root.version(key, cursor.key(), cursor.value()),
+            Some(cursor) => root.version(key, cursor.key().into(), cursor.value()),
             None => Ok(None),
         };
         let may_have = |filter: &Filter| filter.may_have(hash);

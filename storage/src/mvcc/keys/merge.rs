@@ -5,7 +5,7 @@ use std::path::Path;
 use super::super::key::{self, Delta, HEAD, Stamp, StampBytes, VersionKey};
 use super::super::{Revision, Root, Store};
 use super::{BASE_KIND, KeyTrees};
-use crate::btree::{Cursor, Weight};
+use crate::btree::{Cursor, Key, Weight};
 use crate::{Error, Result};
 
 /// Entries moved between two writes of the leaves that the merge has passed.
@@ -250,13 +250,13 @@ fn delta(path: &Path, value: &[u8], revision: Revision) -> Result<Delta> {
 fn delta_head(
     path: &Path,
     key: &[u8],
-    found: &[u8],
+    found: Key<'_>,
     value: &[u8],
 ) -> Result<Option<(Revision, Delta)>> {
-    let split = key::split_version_key(found);
+    let split = key::split_key(found);
     let what = "a key of a delta tree is too short";
     let (found, revision) = split.ok_or_else(|| Error::corrupt(path, 0, what))?;
-    if found != key {
+    if found != *key {
         return Ok(None);
     }
     let delta = delta(path, value, revision)?;

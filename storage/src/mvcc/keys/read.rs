@@ -7,7 +7,7 @@ use super::super::key::{self, Stamp, VersionKey};
 use super::super::view::end_of;
 use super::super::{Revision, Root};
 use super::{BASE_KIND, KeyCursor, KeyHash};
-use crate::btree::{Pages, Tree};
+use crate::btree::{Key, Pages, Tree};
 use crate::{Error, Result};
 
 /// An entry of a tree of keys.
@@ -98,7 +98,7 @@ impl Root {
     pub(super) fn version(
         &self,
         key: &[u8],
-        found: &[u8],
+        found: Key<'_>,
         value: &[u8],
     ) -> Result<Option<Version>> {
         version(&self.path, key, found, value)
@@ -187,11 +187,11 @@ fn first_in(
     first.unwrap_or(Ok(None))
 }
 
-fn version(path: &Path, key: &[u8], found: &[u8], value: &[u8]) -> Result<Option<Version>> {
+fn version(path: &Path, key: &[u8], found: Key<'_>, value: &[u8]) -> Result<Option<Version>> {
     let damaged = |what: String| Error::corrupt(path, 0, what);
-    let (found, revision) = key::split_version_key(found)
+    let (found, revision) = key::split_key(found)
         .ok_or_else(|| damaged("a key of the key tree is too short".to_owned()))?;
-    if found != key {
+    if found != *key {
         return Ok(None);
     }
     let stamp = key::stamp(value, revision);

@@ -181,9 +181,9 @@ pub(in crate::mvcc) fn push_into(
         // A key's versions come newest first: the entry after the new one was the head.
         let mut old = None;
         if let Some((next, value)) = next {
-            let (next, at) = key::split_version_key(next)
+            let (next, at) = key::split_key(next)
                 .ok_or_else(|| damaged("a key of the key tree is too short".to_owned()))?;
-            if next == key {
+            if next == *key {
                 let stamp = key::stamp(value, at);
                 let what = || damaged(format!("revision {at:?} in the key tree"));
                 old = Some(stamp.ok_or_else(what)?);

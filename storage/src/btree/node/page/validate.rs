@@ -1,8 +1,8 @@
 //! What the bytes of a node must be, before anything reads or edits them.
 
 use super::{
-    CHILD_BYTES, HEADER, LENGTHS, LENGTHS_LONG, LONG, MAGIC, Page, SLOT, UNIT, VERSION,
-    VERSION_OLDEST, at, hint, is_short, u16_at, u32_at,
+    CHILD_BYTES, HEADER, LENGTHS, LENGTHS_LONG, LONG, MAGIC, PREFIX_LENGTH, PREFIXED, Page, SLOT,
+    UNIT, VERSION, VERSION_OF_PREFIX, VERSION_OLDEST, at, hint, is_short, tail_len, u16_at, u32_at,
 };
 use crate::btree::tree::{KeyOrder, TreeKind};
 use crate::btree::{LEVELS_MAX, SUFFIX_BYTES};
@@ -18,20 +18,25 @@ pub(crate) fn validate(bytes: &[u8], kind: &TreeKind, level: u8) -> Result<(), F
     }
     let page = Page(bytes);
     validate_header(page, kind, level)?;
+    validate_prefix(page)?;
     let (count, heap) = (page.count(), page.heap());
+    let end = bytes.len() - tail_len(page.prefix().len());
+    if heap > end {
+        return Err((at::HEAP, "heap outside of the page"));
+    }
     let mut live = 0usize;
     for i in 0..count {
         let slot = HEADER + SLOT * i;
         let offset = u32_at(bytes, slot) as usize;
-        if offset < heap || offset + LENGTHS > bytes.len() {
+        if offset < heap || offset + LENGTHS > end {
             return Err((slot, "slot outside of the heap"));
         }
         let long = u16_at(bytes, offset) == LONG;
-        if long && offset + LENGTHS_LONG > bytes.len() {
+        if long && offset + LENGTHS_LONG > end {
             return Err((offset, "cell reaches beyond the page"));
         }
         let (start, key, value) = page.cell_at(i);
-        if start.saturating_add(key).saturating_add(value) > bytes.len() {
+        if start.saturating_add(key).saturating_add(value) > end {
             return Err((offset, "cell reaches beyond the page"));
         }
         // Editing relies on one form of lengths per content.
@@ -50,7 +55,7 @@ pub(crate) fn validate(bytes: &[u8], kind: &TreeKind, level: u8) -> Result<(), F
         }
         live += start - offset + key + value;
     }
-    if live + page.dead() != bytes.len() - heap {
+    if live + page.dead() != end - heap {
         return Err((at::DEAD, "cells do not fill the heap"));
     }
     Ok(())
@@ -58,17 +63,34 @@ pub(crate) fn validate(bytes: &[u8], kind: &TreeKind, level: u8) -> Result<(), F
 
 /// Checks that entry `i` has a bound and is inside the page.
 fn validate_key(page: Page<'_>, kind: &TreeKind, i: usize) -> Result<(), &'static str> {
-    let key = page.key(i);
-    if kind.order == KeyOrder::KeyThenRevision && key.len() < SUFFIX_BYTES {
+    let rest = page.rest(i);
+    if kind.order == KeyOrder::KeyThenRevision && rest.len() < SUFFIX_BYTES {
         return Err("key without a revision");
     }
-    let (user, skip) = (kind.order.user_key(key), page.skip());
+    let (user, skip) = (kind.order.user_key(rest), page.skip() - page.prefix().len());
     // The first bounded entry was checked before all others.
-    if user.len() < skip || user[..skip] != page.key(page.first())[..skip] {
+    if user.len() < skip || user[..skip] != page.rest(page.first())[..skip] {
         return Err("key that begins unlike others");
     }
     if hint(user, skip) != page.hint(i) {
         return Err("hint of another key");
+    }
+    Ok(())
+}
+
+/// Checks that the prefix, if there is one, is inside the page.
+fn validate_prefix(page: Page<'_>) -> Result<(), Flaw> {
+    let bytes = page.0;
+    if bytes[at::ORDER] & PREFIXED == 0 {
+        return Ok(());
+    }
+    if bytes[at::VERSION] < VERSION_OF_PREFIX {
+        return Err((at::ORDER, "prefix in a page of a version without"));
+    }
+    let end = bytes.len() - PREFIX_LENGTH;
+    let prefix = u32_at(bytes, end) as usize;
+    if prefix == 0 || prefix > end - HEADER || prefix > page.skip() {
+        return Err((end, "prefix of an impossible length"));
     }
     Ok(())
 }
@@ -83,6 +105,11 @@ fn validate_header(page: Page<'_>, kind: &TreeKind, level: u8) -> Result<(), Fla
             "unknown page format version",
         ),
         (at::TREE, page.tree() == kind.id, "page of another tree"),
+        (
+            at::ORDER,
+            page.order() == kind.order,
+            "page of another order of keys",
+        ),
         (
             at::LEVEL,
             page.level() == level && level < LEVELS_MAX,
