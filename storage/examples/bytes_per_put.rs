@@ -2,7 +2,7 @@
 //! store in random order, then overwrites random keys, and compacts now and then if asked to.
 //! Checkpoints come as in a server: after 128 MiB of log, 64 MiB while there are deltas, or 96 MiB of changed pages.
 //!
-//! `bytes_per_put DIR KEYS PUTS [KEY_BYTES] [VALUE_BYTES] [COMPACT_EVERY]`
+//! `bytes_per_put DIR KEYS PUTS [KEY_BYTES] [VALUE_BYTES] [COMPACT_EVERY] [DIRECT_MIB]`
 
 #![expect(
     clippy::disallowed_methods,
@@ -16,7 +16,9 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use storage::mvcc::{Applied, CheckpointDone, End, KeyRange, Options, Store, Want};
+use storage::mvcc::{
+    Applied, CheckpointDone, End, KEY_BYTES_DIRECT, KeyRange, Options, Store, Want,
+};
 use storage::vfs::os::OsVfs;
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -189,7 +191,9 @@ fn main() -> Outcome<()> {
     let mut number = |usual: u64| args.next().map_or(Ok(usual), |arg| arg.parse());
     let (keys, puts) = (number(1_000_000)?, number(1_000_000)?);
     let (key_bytes, value_bytes, compact_every) = (number(32)?, number(256)?, number(u64::MAX)?);
-    let store = Store::open(Arc::new(OsVfs), Path::new(&dir), Options::default())?;
+    let direct_bytes = number(KEY_BYTES_DIRECT >> 20)? << 20;
+    let mut store = Store::open(Arc::new(OsVfs), Path::new(&dir), Options::default())?;
+    store.set_key_bytes_direct(direct_bytes);
     let mut load = Load {
         store,
         running: None,

@@ -85,6 +85,10 @@ const LEAF_BYTES: usize = 4096;
 /// as large as the bound of changed pages. A put of a random key costs most just below.
 pub const KEY_BYTES_DIRECT: u64 = 48 << 20;
 
+/// Bytes of leaves from which on a delta tree before a base of usual size is closed: two checkpoints of
+/// 64 MiB of log with values of some hundred bytes. Changed pages of that stay far below their bound.
+const CLOSE_BYTES_MAX: u64 = 30 << 20;
+
 /// Bytes of an entry beside the user key: slot, lengths, revision and stamp.
 const ENTRY_BYTES: u64 = 20 + REVISION_BYTES as u64;
 
@@ -145,9 +149,7 @@ impl Default for DeltaLimits {
 impl DeltaLimits {
     /// For a base that takes changes directly up to `direct_bytes`.
     pub(super) fn beyond(direct_bytes: u64) -> DeltaLimits {
-        // Of the usual 48 MiB that is 30: two checkpoints of 64 MiB of log with values of some
-        // hundred bytes. Changed pages of that stay far below their bound.
-        let close_bytes = direct_bytes / 8 * 5;
+        let close_bytes = CLOSE_BYTES_MAX.min(direct_bytes / 8 * 5);
         DeltaLimits {
             direct_bytes,
             close_parts: 16,
