@@ -13,6 +13,7 @@ import (
 	"sort"
 	"strings"
 
+	apidiscovery "k8s.io/api/apidiscovery/v2"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -273,6 +274,8 @@ func writeKinds(out io.Writer, all *runtime.Scheme, t *table) {
 	for _, row := range rows {
 		fmt.Fprint(out, row)
 	}
+	discovery := reflect.TypeFor[apidiscovery.APIGroupDiscoveryList]()
+	fmt.Fprintf(out, "K apidiscovery.k8s.io v2 %s %s\n", discovery.Name(), t.name(discovery))
 }
 
 // name gives a type its short name and remembers it for writeTypes.

@@ -80,13 +80,18 @@ pub fn encode(object: &Value) -> Result<Vec<u8>, Error> {
     let (group, version) = schema::split_api_version(api_version);
     let message = schema::body(group, version, kind)
         .ok_or_else(|| Error::new(format!("no protobuf form of {kind:?} in {api_version:?}")))?;
+    encode_as(object, message)
+}
+
+/// Encodes an object with the envelope as this message; the object may be without an apiVersion.
+pub fn encode_as(object: &Value, message: &'static Message) -> Result<Vec<u8>, Error> {
     let raw = encode_message(object, message)?;
-    Ok(wire::Envelope {
-        api_version,
-        kind,
+    let envelope = wire::Envelope {
+        api_version: object::api_version(object),
+        kind: object::kind(object),
         raw: &raw,
-    }
-    .write())
+    };
+    Ok(envelope.write())
 }
 
 /// Encodes a message without an envelope.

@@ -4,6 +4,7 @@
 pub(crate) mod apply;
 pub(crate) mod clients;
 pub(crate) mod corpus;
+pub(crate) mod discovery;
 pub(crate) mod go_scheduler;
 pub(crate) mod kube_rs;
 pub(crate) mod kubectl;

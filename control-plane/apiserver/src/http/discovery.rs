@@ -1,13 +1,26 @@
 //! Discovery in both of its forms: documents per group and version, and one document for all.
 
+mod answer;
+mod documents;
 pub(crate) mod remote;
+
+pub(crate) use answer::answer;
 
 use std::collections::HashMap;
 
-use machinery::schema::{Kind, Scope, Subresource};
-use serde_json::{Value, json};
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use machinery::schema;
 
-use crate::resources::catalogue::Catalogue;
+use crate::resources::catalogue::{self, Catalogue};
+use documents::{
+    Address, AllGroups, CoreVersions, Empty, Group, GroupList, GroupVersion, Groups, Resource,
+    ResourceList, WholeGroup, WholeResource, WholeVersion,
+};
+
+/// How much of a hash tells storage versions apart.
+const HASH_BYTES: usize = 8;
 
 /// The groups in the order of discovery, each with its versions by preference.
 pub(crate) fn versions_by_group(catalogue: &Catalogue) -> Vec<(&str, Vec<&str>)> {
@@ -27,137 +40,121 @@ pub(crate) fn versions_by_group(catalogue: &Catalogue) -> Vec<(&str, Vec<&str>)>
     groups
 }
 
-/// The kinds of a version of a group.
-fn kinds<'a>(
+/// The resources of a version of a group.
+fn of_version<'a>(
     catalogue: &'a Catalogue,
     group: &'a str,
     version: &'a str,
-) -> impl Iterator<Item = &'a Kind> {
-    let kinds = catalogue.resources().iter().map(|one| &*one.kind);
-    kinds.filter(move |kind| kind.group() == group && kind.version() == version)
+) -> impl Iterator<Item = &'a catalogue::Resource> {
+    let all = catalogue.resources().iter().map(|one| &**one);
+    all.filter(move |one| (one.kind.group(), one.kind.version()) == (group, version))
 }
 
 /// `GET /api` in the old form.
-pub(crate) fn core_versions(address: &str) -> Value {
-    json!({
-        "kind": "APIVersions", "versions": ["v1"],
-        "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}],
-    })
+fn core_versions(address: &str) -> CoreVersions {
+    CoreVersions {
+        kind: "APIVersions",
+        versions: ["v1"],
+        addresses: [Address {
+            clients: "0.0.0.0/0",
+            server: address.to_owned(),
+        }],
+    }
 }
 
 /// `GET /apis` in the old form.
-pub(crate) fn groups(catalogue: &Catalogue) -> Value {
+fn groups(catalogue: &Catalogue) -> GroupList {
     let groups = versions_by_group(catalogue).into_iter();
     let named = groups.filter(|(group, _)| !group.is_empty());
-    let groups: Vec<Value> = named
-        .map(|(group, versions)| group_of(group, &versions))
-        .collect();
-    json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
+    GroupList {
+        kind: "APIGroupList",
+        api_version: "v1",
+        groups: named
+            .filter_map(|(group, versions)| group_of(group, &versions))
+            .collect(),
+    }
 }
 
 /// `GET /apis/{group}`.
-pub(crate) fn group(catalogue: &Catalogue, name: &str) -> Option<Value> {
+fn group(catalogue: &Catalogue, name: &str) -> Option<Group> {
     let mut groups = versions_by_group(catalogue).into_iter();
     let (group, versions) = groups.find(|(group, _)| *group == name && !name.is_empty())?;
-    let mut value = group_of(group, &versions);
-    value["kind"] = "APIGroup".into();
-    value["apiVersion"] = "v1".into();
-    Some(value)
+    Some(group_of(group, &versions)?.alone())
 }
 
-fn group_of(group: &str, versions: &[&str]) -> Value {
-    let one =
-        |version: &&str| json!({"groupVersion": format!("{group}/{version}"), "version": version});
-    let versions: Vec<Value> = versions.iter().map(one).collect();
-    json!({"name": group, "versions": versions, "preferredVersion": versions[0]})
+fn group_of(name: &str, versions: &[&str]) -> Option<Group> {
+    let mut versions = versions
+        .iter()
+        .map(|version| GroupVersion::new(name, version));
+    let mut group = Group::new(name, versions.next()?);
+    group.versions.extend(versions);
+    Some(group)
 }
 
 /// `GET /api/v1` and `/apis/{group}/{version}`.
-pub(crate) fn resources(catalogue: &Catalogue, group: &str, version: &str) -> Value {
+fn resources(catalogue: &Catalogue, group: &str, version: &str) -> ResourceList {
     let mut resources = Vec::new();
-    for kind in kinds(catalogue, group, version) {
-        let mut resource = json!({
-            "name": kind.plural(), "singularName": kind.singular(), "namespaced": kind.namespaced(),
-            "kind": kind.kind(), "verbs": kind.verbs(),
-        });
-        add_names(&mut resource, kind);
-        resources.push(resource);
-        for sub in kind.subresources() {
-            let mut resource = json!({
-                "name": format!("{}/{}", kind.plural(), sub.name), "singularName": "",
-                "namespaced": kind.namespaced(), "kind": sub.kind(), "verbs": sub.verbs,
-            });
-            if (sub.group(), sub.version()) != (group, version) {
-                resource["group"] = sub.group().into();
-                resource["version"] = sub.version().into();
-            }
-            resources.push(resource);
-        }
+    for one in of_version(catalogue, group, version) {
+        let hash = storage_version_hash(catalogue, one);
+        resources.push(Resource::of(&one.kind, hash));
+        let parts = one.kind.subresources().iter();
+        resources.extend(parts.map(|part| Resource::of_part(&one.kind, part)));
     }
-    let group_version = match group {
-        "" => version.to_owned(),
-        group => format!("{group}/{version}"),
+    let (api_version, group_version) = match group {
+        "" => (None, version.to_owned()),
+        group => (Some("v1"), format!("{group}/{version}")),
     };
-    json!({
-        "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version,
-        "resources": resources,
-    })
+    ResourceList {
+        kind: "APIResourceList",
+        api_version,
+        group_version,
+        resources,
+    }
 }
 
-fn add_names(resource: &mut Value, kind: &Kind) {
-    if !kind.short_names().is_empty() {
-        resource["shortNames"] = json!(kind.short_names());
+/// Changes with the version that objects are stored in. Empty if none are stored, or if that version
+/// is not served.
+fn storage_version_hash(catalogue: &Catalogue, resource: &catalogue::Resource) -> String {
+    let Some(storage) = &resource.storage else {
+        return String::new();
+    };
+    let stored_in = storage.stored_in();
+    let (group, version) = schema::split_api_version(&stored_in);
+    let plural = resource.kind.plural();
+    if storage.custom && catalogue.resource(group, version, plural).is_none() {
+        return String::new();
     }
-    if !kind.categories().is_empty() {
-        resource["categories"] = json!(kind.categories());
-    }
+    let named = format!("{group}/{version}/{}", storage.kind.kind());
+    let hash = digest(&SHA256, named.as_bytes());
+    STANDARD.encode(&hash.as_ref()[..HASH_BYTES])
 }
 
 /// `GET /api` and `/apis` in the new form, one document with everything.
-pub(crate) fn aggregated(catalogue: &Catalogue, core: bool) -> Value {
+fn aggregated(catalogue: &Catalogue, core: bool) -> AllGroups {
     let groups = versions_by_group(catalogue).into_iter();
     let wanted = groups.filter(|(group, _)| group.is_empty() == core);
-    let items: Vec<Value> = wanted
-        .map(|(group, versions)| aggregated_group(catalogue, group, &versions))
-        .collect();
-    json!({
-        "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2",
-        "metadata": {}, "items": items,
-    })
-}
-
-fn aggregated_group(catalogue: &Catalogue, group: &str, versions: &[&str]) -> Value {
-    let one = |version: &&str| {
-        let resources = kinds(catalogue, group, version).map(aggregated_resource);
-        json!({
-            "version": version, "freshness": "Current",
-            "resources": resources.collect::<Vec<_>>(),
-        })
-    };
-    let versions: Vec<Value> = versions.iter().map(one).collect();
-    let metadata = match group {
-        "" => json!({"creationTimestamp": null}),
-        name => json!({"name": name, "creationTimestamp": null}),
-    };
-    json!({"metadata": metadata, "versions": versions})
-}
-
-fn aggregated_resource(kind: &Kind) -> Value {
-    let mut resource = json!({
-        "resource": kind.plural(),
-        "responseKind": {"group": kind.group(), "version": kind.version(), "kind": kind.kind()},
-        "scope": match kind.scope() { Scope::Namespaced => "Namespaced", Scope::Cluster => "Cluster" },
-        "singularResource": kind.singular(), "verbs": kind.verbs(),
-    });
-    add_names(&mut resource, kind);
-    if !kind.subresources().is_empty() {
-        let one = |sub: &Subresource| {
-            json!({
-                "subresource": sub.name, "verbs": sub.verbs,
-                "responseKind": {"group": sub.group(), "version": sub.version(), "kind": sub.kind()},
-            })
-        };
-        resource["subresources"] = kind.subresources().iter().map(one).collect();
+    AllGroups {
+        kind: "APIGroupDiscoveryList",
+        api_version: "apidiscovery.k8s.io/v2",
+        content: Groups {
+            metadata: Empty {},
+            items: wanted
+                .map(|(group, versions)| whole_group(catalogue, group, &versions))
+                .collect(),
+        },
     }
-    resource
+}
+
+fn whole_group(catalogue: &Catalogue, group: &str, versions: &[&str]) -> WholeGroup {
+    let whole = |version: &&str| {
+        let resources = of_version(catalogue, group, version);
+        WholeVersion {
+            version: (*version).to_owned(),
+            resources: resources
+                .map(|one| WholeResource::of(&one.kind, one.custom.is_some()))
+                .collect(),
+            freshness: "Current",
+        }
+    };
+    WholeGroup::new(group, versions.iter().map(whole).collect())
 }

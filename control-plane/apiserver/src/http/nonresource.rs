@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::auth;
 use crate::basics::reloads;
 use crate::flow::FlowControl;
-use crate::http::answer::media::{self, JSON};
+use crate::http::answer::media::JSON;
 use crate::http::answer::reply;
 use crate::http::api::Api;
 use crate::http::discovery::{self, remote};
@@ -22,7 +22,6 @@ use crate::http::openapi::v2::Sources;
 use crate::registry::strategy;
 use crate::resources::catalogue::Catalogue;
 use crate::storage::at_rest;
-use crate::storage::decoded::to_json;
 
 /// The first words of paths that have no slash at their end.
 const EXACT: [&str; 7] = [
@@ -58,33 +57,9 @@ pub(crate) async fn answer(
             let dump = api.0.flow.as_ref().map(FlowControl::dump_levels);
             return Ok(dump.map_or_else(nowhere, |dump| reply::text(StatusCode::OK, dump)));
         }
-        ["api"] if media::wants_aggregated(&parts.headers) => {
-            return Ok(aggregated(&discovery::aggregated(catalogue, true)));
-        }
-        ["apis"] if media::wants_aggregated(&parts.headers) => {
-            let mut list = discovery::aggregated(catalogue, false);
-            remote::add_aggregated(&mut list, &api.0.aggregator.all(api.reader()));
-            return Ok(aggregated(&list));
-        }
-        ["api"] => discovery::core_versions(address(parts)),
-        ["apis"] => {
-            let mut list = discovery::groups(catalogue);
-            remote::add_groups(&mut list, &api.0.aggregator.all(api.reader()));
-            list
-        }
-        ["api", version] if catalogue.serves_version("", version) => {
-            discovery::resources(catalogue, "", version)
-        }
-        ["apis", group] => {
-            let ours = discovery::group(catalogue, group);
-            let all = api.0.aggregator.all(api.reader());
-            match remote::with_versions(ours, group, &all) {
-                Some(group) => group,
-                None => return Ok(nowhere()),
-            }
-        }
-        ["apis", group, version] if catalogue.serves_version(group, version) => {
-            discovery::resources(catalogue, group, version)
+        ["api" | "apis", ..] => {
+            let found = discovery::answer(api, parts, catalogue, &words)?;
+            return Ok(found.unwrap_or_else(nowhere));
         }
         ["openapi", "v2"] => return old_document(api, parts, catalogue).await,
         ["openapi", "v3"] => {
@@ -137,26 +112,8 @@ fn published_keys(api: &Api, path: &str) -> Option<Value> {
     api.0.registry.issuer.as_ref()?.document(path)
 }
 
-/// The address that the client used for the server.
-fn address(parts: &Parts) -> &str {
-    let host = || parts.headers.get(http::header::HOST)?.to_str().ok();
-    let authority = parts.uri.authority().map(|authority| authority.as_str());
-    authority.or_else(host).unwrap_or_default()
-}
-
 fn nowhere() -> Response<Body> {
     reply::text(StatusCode::NOT_FOUND, "404 page not found\n")
-}
-
-fn aggregated(list: &Value) -> Response<Body> {
-    let media_type = HeaderValue::from_static(
-        "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
-    );
-    let mut response = reply::with_body(StatusCode::OK, media_type, Body::from(to_json(list)));
-    response
-        .headers_mut()
-        .insert("Vary", HeaderValue::from_static("Accept"));
-    response
 }
 
 /// The documents of custom resources. Those of built-in kinds are made when this returns.

@@ -96,11 +96,8 @@ impl Accept {
         let (mut any, mut known) = (false, false);
         for one in accepted(headers) {
             any = true;
-            let encoding = match one.name {
-                "application/json" | "*/*" | "application/*" => Encoding::Json,
-                YAML => Encoding::Yaml,
-                protobuf::MEDIA_TYPE => Encoding::Protobuf,
-                _ => continue,
+            let Some(encoding) = one.encoding() else {
+                continue;
             };
             known = true;
             let form = match one.parameter("as") {
@@ -157,13 +154,13 @@ pub(crate) fn accepted_names(headers: &HeaderMap) -> Vec<&str> {
     accepted(headers).into_iter().map(|one| one.name).collect()
 }
 
-/// True if the client wants aggregated discovery.
-pub(crate) fn wants_aggregated(headers: &HeaderMap) -> bool {
-    let first = accepted(headers).into_iter().find(|one| one.name == JSON);
-    first.is_some_and(|one| {
-        one.parameter("as") == Some("APIGroupDiscoveryList")
+/// The encoding in which the client wants aggregated discovery; `None` if it does not want it.
+pub(crate) fn aggregated(headers: &HeaderMap) -> Option<Encoding> {
+    accepted(headers).into_iter().find_map(|one| {
+        let wanted = one.parameter("as") == Some("APIGroupDiscoveryList")
             && one.parameter("g") == Some("apidiscovery.k8s.io")
-            && one.parameter("v") == Some("v2")
+            && one.parameter("v") == Some("v2");
+        if wanted { one.encoding() } else { None }
     })
 }
 
@@ -212,6 +209,15 @@ fn accepted(headers: &HeaderMap) -> Vec<MediaType<'_>> {
 }
 
 impl MediaType<'_> {
+    fn encoding(&self) -> Option<Encoding> {
+        match self.name {
+            JSON | "*/*" | "application/*" => Some(Encoding::Json),
+            YAML => Some(Encoding::Yaml),
+            protobuf::MEDIA_TYPE => Some(Encoding::Protobuf),
+            _ => None,
+        }
+    }
+
     fn parameter(&self, name: &str) -> Option<&str> {
         let mut all = self.parameters.iter();
         all.find(|(key, _)| *key == name).map(|(_, value)| *value)

@@ -71,7 +71,9 @@ pub(crate) async fn serve(api: Api, request: Request<Body>) -> Response<Body> {
     let response = answer.unwrap_or_else(|error| reply::error(&error, encoding));
     let mut response = auditing.finish(response).await;
     let query = Query::parse(parts.uri.query().unwrap_or_default());
-    if pretty::is_wanted(&parts.headers, &query) {
+    // A client that accepts none of the media types may be a person, so Kubernetes indents that.
+    let is_for_people = response.status() == StatusCode::NOT_ACCEPTABLE;
+    if is_for_people || pretty::is_wanted(&parts.headers, &query) {
         response = match pretty::indented(response).await {
             Ok(response) => response,
             Err(error) => reply::error(&error, encoding),

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::http::discovery::documents::{Empty, Groups};
 
 fn remote(group: &str, version: &str, is_fresh: bool) -> Remote {
     let resources = json!({"resources": [
@@ -23,6 +24,18 @@ fn remote(group: &str, version: &str, is_fresh: bool) -> Remote {
     }
 }
 
+fn group_list(groups: Vec<Group>) -> GroupList {
+    GroupList {
+        kind: "APIGroupList",
+        api_version: "v1",
+        groups,
+    }
+}
+
+fn written(document: &impl serde::Serialize) -> Value {
+    serde_json::to_value(document).unwrap()
+}
+
 #[test]
 fn versions_of_others_come_after_ours() {
     let all = [
@@ -30,27 +43,33 @@ fn versions_of_others_come_after_ours() {
         remote("m", "v1", true),
         remote("m", "v0", true),
     ];
-    let ours = json!({"groupVersion": "a/v1", "version": "v1"});
-    let mut list = json!({"groups": [
-        {"name": "a", "versions": [ours], "preferredVersion": ours},
-    ]});
+    let ours = Group::new("a", GroupVersion::new("a", "v1"));
+    let mut list = group_list(vec![ours]);
     add_groups(&mut list, &all);
+    let list = written(&list);
     let (a, m) = (&list["groups"][0], &list["groups"][1]);
     assert_eq!(a["versions"][1]["groupVersion"], "a/v2");
     assert_eq!(a["preferredVersion"]["version"], "v1");
     assert_eq!(m["versions"].as_array().unwrap().len(), 2);
     assert_eq!(m["preferredVersion"]["version"], "v1");
-    let group = with_versions(None, "m", &all).unwrap();
+    let group = written(&with_versions(None, "m", &all).unwrap());
     assert_eq!(
         (&group["kind"], &group["name"]),
         (&json!("APIGroup"), &json!("m"))
     );
-    assert_eq!(with_versions(None, "none", &all), None);
+    assert!(with_versions(None, "none", &all).is_none());
 }
 
 #[test]
 fn resources_of_others_are_told_in_the_new_form() {
-    let mut list = json!({"items": []});
+    let mut list = AllGroups {
+        kind: "APIGroupDiscoveryList",
+        api_version: "apidiscovery.k8s.io/v2",
+        content: Groups {
+            metadata: Empty {},
+            items: Vec::new(),
+        },
+    };
     let unseen = Remote {
         resources: None,
         ..remote("u", "v1", true)
@@ -59,6 +78,7 @@ fn resources_of_others_are_told_in_the_new_form() {
         &mut list,
         &[remote("m", "v1", true), remote("m", "v0", false), unseen],
     );
+    let list = written(&list);
     let items = list["items"].as_array().unwrap();
     assert_eq!(items.len(), 1, "{items:?}");
     let versions = &items[0]["versions"];
@@ -66,7 +86,8 @@ fn resources_of_others_are_told_in_the_new_form() {
     assert_eq!(versions[1]["freshness"], "Stale");
     let pods = &versions[0]["resources"][0];
     assert_eq!(pods["scope"], "Namespaced");
-    let kind = json!({"group": "m", "version": "v1", "kind": "PodMetrics"});
+    // Group and version as the other server told them.
+    let kind = json!({"group": "", "version": "", "kind": "PodMetrics"});
     assert_eq!(pods["responseKind"], kind);
     assert_eq!(pods["shortNames"], json!(["p"]));
     let scale = &pods["subresources"][0];

@@ -1,0 +1,214 @@
+//! Discovery, compared with that of Kubernetes' own apiserver to the letter: the order of entries and
+//! of fields counts, too. `discovery/golden.txt` has Kubernetes' answers, of those that are not JSON
+//! the hashes.
+//!
+//! `STELE_DISCOVERY=go UPDATE=1` asks Kubernetes again and writes them.
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use aws_lc_rs::digest::{SHA256, digest};
+use serde_json::{Value, json};
+
+use crate::foreign::swap::world::World;
+use crate::harness::cluster::{WITHIN, kubectl_or_skip};
+use crate::requests::http::Call;
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const WIDGETS: &str = "/apis/shop.example.com/v1beta1";
+const JSON: &str = "application/json";
+/// The forms of a document besides JSON.
+const FORMS: [&str; 2] = ["application/vnd.kubernetes.protobuf", "application/yaml"];
+/// What is added to a form to get all groups as one document.
+const AS_ONE: &str = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+/// The form of all groups as one document.
+pub(super) const NEW_FORM: &str =
+    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+/// Forms that Kubernetes refuses, or understands as another.
+const ODD: [&str; 5] = [
+    "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
+    "application/json;g=meta.k8s.io;v=v1;as=Table",
+    "application/json,application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+    "*/*;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+    "*/*",
+];
+/// The hashes of versions that objects are stored in, ours and Kubernetes', where these differ:
+/// definitions, and policies that change objects, are stored in v1 here and in v1beta1 there.
+const STORED_OTHERWISE: [(&str, &str); 3] = [
+    ("M5uH+AlWATY=", "jfWCUB31mvA="),
+    ("mHCkTKpUTrE=", "LYmCf+UMVdg="),
+    ("ZKgZT1uTmZ0=", "90V5FRZZ3Zg="),
+];
+const HEADERS: [&str; 4] = ["content-type", "cache-control", "vary", "etag"];
+const INDENT: &str = "  ";
+const POLL: Duration = Duration::from_millis(100);
+
+#[test]
+fn discovery_says_what_that_of_kubernetes_says() {
+    if !kubectl_or_skip("the comparison of discovery") {
+        return;
+    }
+    let go = std::env::var("STELE_DISCOVERY").is_ok_and(|asked| asked == "go");
+    let (_world, address) = World::apiserver_alone(go);
+    let create = Call::new(&address, "POST", DEFINITIONS);
+    create.json(&definition()).send().expect(201);
+    // Kubernetes takes seconds to serve a new kind, and to list it everywhere.
+    let begun = Instant::now();
+    let serves = |path, form: &str| ask(&address, path, form).contains("widgets");
+    while !serves(WIDGETS, JSON) || !serves("/apis", NEW_FORM) {
+        assert!(begun.elapsed() < WITHIN, "{WIDGETS} is not served");
+        sleep(POLL);
+    }
+    let answers = everything(&address);
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let path = path.join("tests/it/foreign/discovery/golden.txt");
+    if go && std::env::var_os("UPDATE").is_some() {
+        std::fs::write(path, answers).unwrap();
+        return;
+    }
+    let golden = std::fs::read_to_string(path).unwrap();
+    assert!(golden == answers, "{}", difference(&golden, &answers));
+}
+
+/// All documents in all forms.
+fn everything(address: &str) -> String {
+    let mut paths: Vec<String> = ["/api", "/apis", "/api/v1"].map(str::to_owned).into();
+    let groups = Call::new(address, "GET", "/apis").send().object();
+    for group in groups["groups"].as_array().unwrap() {
+        paths.push(format!("/apis/{}", group["name"].as_str().unwrap()));
+        for version in group["versions"].as_array().unwrap() {
+            paths.push(format!(
+                "/apis/{}",
+                version["groupVersion"].as_str().unwrap()
+            ));
+        }
+    }
+    let mut answers = String::new();
+    for path in &paths {
+        answers += &ask(address, path, JSON);
+        for form in FORMS {
+            answers += &ask(address, path, form);
+        }
+    }
+    for path in ["/api", "/apis"] {
+        answers += &ask(address, path, NEW_FORM);
+        for form in FORMS {
+            answers += &ask(address, path, &format!("{form}{AS_ONE}"));
+        }
+        for form in ODD {
+            answers += &ask(address, path, form);
+        }
+    }
+    for path in ["/apis/none", "/apis/none/v1", "/apis/apps/v9", "/api/v2"] {
+        answers += &ask(address, path, JSON);
+    }
+    answers
+}
+
+/// The question, and the answer with each entry in a line and without what depends on the machine.
+fn ask(address: &str, path: &str, form: &str) -> String {
+    let call = Call::new(address, "GET", path).header("Accept", form);
+    let answer = call.send();
+    let mut text = format!("{path} as {form}\n{INDENT}{}\n", answer.code);
+    for line in answer.head.lines() {
+        let (name, value) = line.split_once(": ").unwrap_or_default();
+        if HEADERS.contains(&name.to_ascii_lowercase().as_str()) {
+            let _ = writeln!(text, "{INDENT}{name}: {value}");
+        }
+    }
+    // The address of the server has a length, so that no hash of a document with it is the same.
+    let is_text = form.contains("json") || form.starts_with('*');
+    if !is_text && path != "/api" || form.contains(AS_ONE) && !is_text {
+        let hash = digest(&SHA256, &as_stored_there(answer.body));
+        let digits: String = hash
+            .as_ref()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let _ = writeln!(text, "{INDENT}sha256 {digits}");
+    } else if is_text {
+        let body = String::from_utf8(as_stored_there(answer.body)).unwrap();
+        let body = body.replace("[{\"", "[\n{\"").replace(",{\"", ",\n{\"");
+        for line in body.lines() {
+            let _ = writeln!(text, "{INDENT}{}", without_address(line));
+        }
+    }
+    text
+}
+
+/// A document in whatever form, with Kubernetes' hashes in the place of ours.
+fn as_stored_there(mut body: Vec<u8>) -> Vec<u8> {
+    for (ours, theirs) in STORED_OTHERWISE {
+        let mut places = body.windows(ours.len());
+        if let Some(at) = places.position(|text| text == ours.as_bytes()) {
+            body[at..at + ours.len()].copy_from_slice(theirs.as_bytes());
+        }
+    }
+    body
+}
+
+fn without_address(line: &str) -> String {
+    const NAME: &str = "\"serverAddress\":\"";
+    let Some((before, after)) = line.split_once(NAME) else {
+        return line.to_owned();
+    };
+    let (_, after) = after.split_once('"').unwrap();
+    format!("{before}{NAME}ADDRESS\"{after}")
+}
+
+/// The lines that only one of the texts has, under the question that they answer; all of the lines
+/// if only their order differs.
+pub(super) fn difference(golden: &str, answers: &str) -> String {
+    let mut out = String::new();
+    for (name, one, other) in [("missing", golden, answers), ("found", answers, golden)] {
+        let known: HashSet<(&str, &str)> = with_questions(other).collect();
+        for pair in with_questions(one).filter(|pair| !known.contains(pair)) {
+            let (asked, line) = pair;
+            let _ = writeln!(out, "{name} in {asked}: {line}");
+        }
+    }
+    if out.is_empty() {
+        let pairs = golden.lines().zip(answers.lines());
+        for (line, is) in pairs.filter(|(line, is)| line != is) {
+            let _ = writeln!(out, "{line}\n  is here\n{is}");
+        }
+    }
+    out
+}
+
+/// Each line, and the question that it answers.
+fn with_questions(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let mut asked = "";
+    text.lines().map(move |line| {
+        if !line.starts_with(INDENT) {
+            asked = line;
+        }
+        (asked, line)
+    })
+}
+
+/// A definition with everything that discovery shows of one.
+fn definition() -> Value {
+    let version = |name: &str, storage: bool| {
+        json!({
+            "name": name, "served": true, "storage": storage,
+            "schema": {"openAPIV3Schema": {"type": "object",
+                "x-kubernetes-preserve-unknown-fields": true}},
+            "subresources": {"status": {}, "scale": {
+                "specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}},
+        })
+    };
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.shop.example.com"},
+        "spec": {
+            "group": "shop.example.com", "scope": "Namespaced",
+            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget",
+                "listKind": "WidgetList", "shortNames": ["wd"], "categories": ["all"]},
+            "versions": [version("v1", true), version("v1beta1", false)],
+        },
+    })
+}
