@@ -86,6 +86,7 @@ impl Server {
         ));
         let keeping = tokio::spawn(upkeep::flow::follow(Arc::clone(&api.0.registry)));
         let repairing = tokio::spawn(upkeep::addresses::follow(Arc::clone(&api.0.registry)));
+        let marking = tokio::spawn(upkeep::ports::follow(Arc::clone(&api.0.registry)));
         let recording = tokio::spawn(upkeep::legacy_tokens::follow(Arc::clone(&api.0.registry)));
         let sealing = tokio::spawn(async move { at_rest.follow().await });
         let tasks = [
@@ -97,6 +98,7 @@ impl Server {
             aggregating,
             keeping,
             repairing,
+            marking,
             recording,
             sealing,
         ];

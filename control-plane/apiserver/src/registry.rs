@@ -45,8 +45,8 @@ pub(crate) struct Registry {
     pub(crate) issuer: Option<Arc<Issuer>>,
     pub(crate) settings: Settings,
     pub(crate) leases: EventLeases,
-    /// The ports of services that are being written.
-    pub(crate) ports: allocate::Reserved,
+    /// The node ports that are taken.
+    pub(crate) ports: allocate::ports::Taken,
 }
 
 /// Settings by the owner of a cluster about objects.

@@ -1,10 +1,11 @@
-//! Allocates addresses and ports of services. An IPAddress object reserves each address.
+//! Allocates addresses and ports of services. An IPAddress object reserves each address, and one
+//! object marks the ports that are taken, so apiservers beside each other allocate none twice.
 //!
 //! Whoever wrote the IPAddress last is the one who may delete it after a failure: it does so by the
 //! revision that it wrote. [`crate::upkeep::addresses`] repairs what requests leave behind that end
-//! halfway.
+//! halfway, and [`crate::upkeep::ports`] does so for ports.
 
-mod ports;
+pub(crate) mod ports;
 pub(crate) mod ranges;
 
 use std::net::Ipv4Addr;
@@ -21,8 +22,7 @@ use crate::resources::catalogue::{Resource, Storage};
 use crate::storage::decoded;
 use crate::storage::store::Swap;
 use crate::validate;
-pub(crate) use ports::Reserved;
-use ports::{Chosen, HEALTH_PORT};
+use ports::{HEALTH_PORT, Ports};
 use ranges::Ranges;
 
 /// The label of what an allocator has made.
@@ -42,7 +42,7 @@ pub(crate) fn concerns(resource: &Resource) -> bool {
 #[must_use = "what is not given back stays taken for a while"]
 pub(crate) struct Allocated {
     address: Option<Reservation>,
-    ports: Option<Chosen>,
+    ports: Ports,
 }
 
 /// An IPAddress that this write has made its own, at this revision.
@@ -52,12 +52,8 @@ struct Reservation {
 }
 
 impl Allocated {
-    /// The object is stored, at this revision.
-    pub(crate) fn stored(self, revision: i64) {
-        if let Some(ports) = self.ports {
-            ports.stored(revision);
-        }
-    }
+    /// The object is stored, with all that was allocated for it.
+    pub(crate) fn stored(self) {}
 
     /// Releases the allocations after a write that failed, unless the store may have the object
     /// nevertheless.
@@ -69,8 +65,8 @@ impl Allocated {
 
     /// Releases the allocations.
     pub(crate) async fn give_back(self, registry: &Registry) {
-        if let Some(ports) = self.ports {
-            ports.give_back();
+        if !self.ports.is_empty() {
+            told_of_ports(&self.ports, ports::give_back(registry, &self.ports).await);
         }
         if let Some(Reservation { address, revision }) = self.address {
             told(&address, release(registry, &address, Some(revision)).await);
@@ -97,7 +93,7 @@ pub(crate) async fn create(
     families(service);
     // Ports come first: a failure there leaves no reserved address behind.
     registry.reader.fresh().await?;
-    let ports = ports::choose(registry, None, service)?;
+    let ports = ports::choose(registry, None, service, dry).await?;
     let mut allocated = Allocated {
         address: None,
         ports,
@@ -147,7 +143,7 @@ pub(crate) async fn update(
     registry.reader.fresh().await?;
     let mut allocated = Allocated {
         address: None,
-        ports: ports::choose(registry, Some(old), new)?,
+        ports: ports::choose(registry, Some(old), new, dry).await?,
     };
     // An address that the update asks for is taken like any other.
     if object::text(old, &["spec", "clusterIP"]).is_empty() {
@@ -162,17 +158,31 @@ pub(crate) async fn update(
     Ok(allocated)
 }
 
-/// Releases the address of a service that is deleted or has become an ExternalName.
-pub(crate) async fn deleted(registry: &Registry, resource: &Resource, service: &Value) {
-    let address = object::text(service, &["spec", "clusterIP"]);
-    if concerns(resource) && !["", "None"].contains(&address) {
-        told(address, release(registry, address, None).await);
+/// Releases what a service had and has no longer. `new` is null if it is deleted.
+pub(crate) async fn replaced(registry: &Registry, resource: &Resource, old: &Value, new: &Value) {
+    if !concerns(resource) {
+        return;
+    }
+    let address = |service| object::text(service, &["spec", "clusterIP"]).to_owned();
+    let had = address(old);
+    if !["", "None"].contains(&had.as_str()) && address(new).is_empty() {
+        told(&had, release(registry, &had, None).await);
+    }
+    let left = &ports::all_of(old) - &ports::all_of(new);
+    if !left.is_empty() {
+        told_of_ports(&left, ports::release(registry, left.clone()).await);
     }
 }
 
 fn told(address: &str, released: Result<(), Status>) {
     if let Err(error) = released {
         tracing::warn!(%error, address, "the address of a service that is gone stays taken for a while");
+    }
+}
+
+fn told_of_ports(ports: &Ports, released: Result<(), Status>) {
+    if let Err(error) = released {
+        tracing::warn!(%error, ?ports, "the node ports of a service that is gone stay taken for a while");
     }
 }
 

@@ -36,6 +36,13 @@ pub(crate) struct Raw {
     value: Bytes,
 }
 
+impl Raw {
+    /// The value of a key that no collection has: it is never sealed.
+    pub(crate) fn plain(&self) -> &[u8] {
+        &self.value
+    }
+}
+
 impl From<KeyValue> for Raw {
     fn from(kv: KeyValue) -> Raw {
         Raw {
@@ -158,6 +165,18 @@ impl Store {
             .txn(key, expected, Some(put(key, value, lease)), true)
             .await?;
         Ok(swap(answer))
+    }
+
+    /// Writes a key that no collection has if it still has the expected revision, 0 if it must not
+    /// exist.
+    pub(crate) async fn swap_plain(
+        &self,
+        key: &str,
+        expected: i64,
+        value: Vec<u8>,
+    ) -> Result<Swap, Status> {
+        let write = put(key, value, 0);
+        Ok(swap(self.txn(key, expected, Some(write), true).await?))
     }
 
     /// Deletes a key if it still has the expected revision.

@@ -1,9 +1,14 @@
 //! Node ports of services: which are drawn, claimed, kept and given up.
 
+use std::collections::BTreeSet;
+use std::sync::Barrier;
+
+use etcd_api::etcdserverpb::RangeRequest;
+use machinery::protobuf;
 use serde_json::{Value, json};
 
-use crate::harness::cluster::Cluster;
-use crate::requests::http::Answer;
+use crate::harness::cluster::{Cluster, apiserver};
+use crate::requests::http::{Answer, Call};
 
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 
@@ -191,4 +196,74 @@ fn a_service_that_is_not_written_holds_nothing() {
     cluster
         .post(SERVICES, &service("c", spec(30_002)))
         .expect(201);
+}
+
+#[test]
+fn two_apiservers_give_no_port_to_two_services() {
+    const ROUNDS: i64 = 30;
+    let cluster = Cluster::start();
+    let (mut second, second_address) = apiserver(&cluster.store.url(), &[]);
+    let addresses = [cluster.address.clone(), second_address];
+    let node_port = |named: Option<i64>| {
+        let mut port = json!({"port": 80});
+        if let Some(named) = named {
+            port["nodePort"] = named.into();
+        }
+        json!({"type": "NodePort", "ports": [port]})
+    };
+    let together = Barrier::new(addresses.len());
+    // Both servers are asked for the same port at once, and then to draw one.
+    let ask = |at: usize| {
+        let mut named = Vec::new();
+        let mut drawn = Vec::new();
+        for round in 0..ROUNDS {
+            let create = |name: &str, spec: Value| {
+                let call = Call::new(&addresses[at], "POST", SERVICES);
+                call.json(&service(&format!("{name}-{round}-{at}"), spec))
+                    .send()
+            };
+            together.wait();
+            let answer = create("named", node_port(Some(30_000 + round)));
+            if answer.code == 201 {
+                named.push(30_000 + round);
+            } else {
+                answer.refuses(422, "Invalid", "provided port is already allocated");
+            }
+            drawn.extend(ports(&create("drawn", node_port(None)).expect(201)));
+        }
+        (named, drawn)
+    };
+    let (one, other) = std::thread::scope(|scope| {
+        let other = scope.spawn(|| ask(1));
+        (ask(0), other.join().unwrap())
+    });
+    let mut named = [one.0, other.0].concat();
+    named.sort_unstable();
+    assert_eq!(named, Vec::from_iter(30_000..30_000 + ROUNDS));
+    let drawn = [one.1, other.1].concat();
+    let different: BTreeSet<&i64> = drawn.iter().collect();
+    assert_eq!(different.len(), drawn.len(), "{drawn:?}");
+
+    // What one server has given back, the other one gives out.
+    let all = Call::new(&addresses[0], "DELETE", SERVICES).send();
+    assert_eq!(all.code, 200, "{}", String::from_utf8_lossy(&all.body));
+    let call = Call::new(&addresses[1], "POST", SERVICES);
+    let again = call.json(&service("again", node_port(Some(30_000)))).send();
+    assert_eq!(ports(&again.expect(201)), [30_000]);
+    let kept = cluster.in_store(async |client| {
+        let request = RangeRequest {
+            key: b"/registry/ranges/servicenodeports".to_vec().into(),
+            ..Default::default()
+        };
+        let found = client.kv().range(request).await.unwrap().into_inner();
+        protobuf::decode(&found.kvs[0].value).unwrap()
+    });
+    // As Kubernetes writes it, so that its own apiserver can share the store.
+    assert_eq!(
+        [&kept["kind"], &kept["range"]],
+        ["RangeAllocation", "30000-32767"]
+    );
+    assert_eq!(kept["data"], "AQ==", "only the first port is taken");
+    second.kill().unwrap();
+    second.wait().unwrap();
 }

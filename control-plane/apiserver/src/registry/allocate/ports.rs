@@ -1,22 +1,21 @@
 //! Node ports of services, and the ports that report whether a node has pods of a service.
 //!
-//! The services in the cache have theirs. What a write under way has chosen is reserved in memory,
-//! until the write fails or the cache has its service. Apiservers beside each other do not know of
-//! each other's reservations.
+//! Before a service is stored, its ports are marked as taken in the store, and marked as free again
+//! when the service loses them. [`crate::upkeep::ports`] repairs what requests leave behind that end
+//! halfway.
+
+mod taken;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::time::Duration;
 
 use machinery::object;
 use machinery::status::{Cause, Status};
-use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::time::Instant;
 
 use crate::basics::clock;
 use crate::registry::Registry;
 use crate::validate;
+pub(crate) use taken::{Ports, Taken};
 
 /// The range of node ports.
 const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
@@ -26,94 +25,85 @@ const FIRST_DRAWN: i64 = 30_086;
 /// Field for the port that reports whether a node has pods of the service.
 pub(super) const HEALTH_PORT: &str = "healthCheckNodePort";
 
-/// How long ports stay reserved after a write of which nobody knows whether it took effect: one that
-/// still is under way in the store ends sooner.
-const UNSURE: Duration = Duration::from_secs(120);
-
-/// The ports that writes have chosen and the cache may not show.
-#[derive(Debug, Default)]
-pub(crate) struct Reserved(Arc<Mutex<BTreeMap<i64, Until>>>);
-
-/// How long a port is reserved.
-#[derive(Clone, Copy, Debug)]
-enum Until {
-    /// Until the write ends.
-    Decided,
-    /// Until the cache has the revision of the write.
-    Cached(i64),
-    /// Until the cache would show the service, if it was stored.
-    Time(Instant),
-}
-
-impl Until {
-    fn lasts(self, cached: i64) -> bool {
-        match self {
-            Until::Decided => true,
-            Until::Cached(revision) => revision > cached,
-            Until::Time(time) => Instant::now() < time,
-        }
-    }
-}
-
-/// Ports chosen for a service that is not stored. Dropped, they stay reserved for a while: the write
-/// may have been given up on its way.
-#[derive(Debug)]
-pub(super) struct Chosen {
-    reserved: Arc<Mutex<BTreeMap<i64, Until>>>,
-    ports: Vec<i64>,
-}
-
-impl Chosen {
-    /// The service is stored: its ports stay reserved until the cache has this revision.
-    pub(super) fn stored(self, revision: i64) {
-        self.end(Some(Until::Cached(revision)));
-    }
-
-    /// The service is not stored: its ports are free.
-    pub(super) fn give_back(self) {
-        self.end(None);
-    }
-
-    fn end(mut self, until: Option<Until>) {
-        let mut reserved = self.reserved.lock();
-        for port in std::mem::take(&mut self.ports) {
-            match until {
-                Some(until) => reserved.insert(port, until),
-                None => reserved.remove(&port),
-            };
-        }
-    }
-}
-
-impl Drop for Chosen {
-    fn drop(&mut self) {
-        let mut reserved = self.reserved.lock();
-        for port in &self.ports {
-            reserved.insert(*port, Until::Time(Instant::now() + UNSURE));
-        }
-    }
-}
-
 /// Sets the node port of each port of a service, and its health check port, where it has none, and
-/// claims those that it names. The cache must be fresh.
-pub(super) fn choose(
+/// claims those that it names. Returns the ports that are newly taken. The cache must be fresh.
+pub(super) async fn choose(
     registry: &Registry,
     old: Option<&Value>,
     service: &mut Value,
-) -> Result<Option<Chosen>, Status> {
+    dry: bool,
+) -> Result<Ports, Status> {
     let health = validate::checks_health(service) && !old.is_some_and(validate::checks_health);
     if !has_node_ports(service) && !health {
-        return Ok(None);
+        return Ok(Ports::new());
     }
-    // Until all ports are chosen: another write must not choose them meanwhile.
-    let mut reserved = registry.ports.0.lock();
-    let cached = registry.reader.reflector.revision();
-    reserved.retain(|_, until| until.lasts(cached));
-    let had: BTreeSet<i64> = old.into_iter().flat_map(node_ports).collect();
-    let mut used: BTreeSet<i64> = reserved.keys().copied().collect();
+    // Services of a store that no apiserver has repaired yet are not marked.
+    let used = used_by_others(registry, old.is_some(), service)?;
+    let asked = service.clone();
+    let choose = |taken: &mut Ports| {
+        let mut chosen = asked.clone();
+        let new = claim_all(taken, &used, old, &mut chosen)?;
+        taken.extend(&new);
+        Ok((chosen, new))
+    };
+    let store = &registry.reader.store;
+    if dry {
+        let mut taken = registry.ports.read(store).await?;
+        *service = choose(&mut taken)?.0;
+        return Ok(Ports::new());
+    }
+    let (chosen, new) = registry.ports.change(store, choose).await?;
+    *service = chosen;
+    Ok(new)
+}
+
+/// Marks ports as free that were claimed for a service that is not stored.
+pub(super) async fn give_back(registry: &Registry, ports: &Ports) -> Result<(), Status> {
+    let free = |taken: &mut Ports| {
+        taken.retain(|port| !ports.contains(port));
+        Ok(())
+    };
+    registry.ports.change(&registry.reader.store, free).await
+}
+
+/// Marks the ports as free that a service had, unless a service has them.
+pub(super) async fn release(registry: &Registry, mut ports: Ports) -> Result<(), Status> {
+    registry.reader.fresh().await?;
+    let used = used(registry)?;
+    ports.retain(|port| !used.contains(port));
+    give_back(registry, &ports).await
+}
+
+/// Marks ports as taken or free, as `change` decides.
+pub(crate) async fn repair(
+    registry: &Registry,
+    change: impl FnMut(&mut Ports) -> Result<(), Status>,
+) -> Result<(), Status> {
+    registry.ports.change(&registry.reader.store, change).await
+}
+
+/// The ports of all services in the cache.
+pub(crate) fn used(registry: &Registry) -> Result<Ports, Status> {
+    used_by_others(registry, false, &Value::Null)
+}
+
+/// The node ports and the health check port of a service.
+pub(super) fn all_of(service: &Value) -> Ports {
+    node_ports(service).chain(health_port(service)).collect()
+}
+
+/// Chooses the ports of a service beside those that are taken, and returns the new ones.
+fn claim_all(
+    taken: &Ports,
+    others: &Ports,
+    old: Option<&Value>,
+    service: &mut Value,
+) -> Result<Ports, Status> {
+    let had: Ports = old.into_iter().flat_map(node_ports).collect();
+    let mut used = taken.clone();
     // Two writes may keep the same ports of one service. One of them fails, or they are the same.
     used.retain(|port| !had.contains(port));
-    used.extend(used_by_others(registry, old.is_some(), service)?);
+    used.extend(others);
     used.extend(old.and_then(|old| object::integer(old, &["spec", HEALTH_PORT])));
     let mut claims = Claims::new(used, had);
     // What the service names is not drawn for another of its ports.
@@ -122,14 +112,10 @@ pub(super) fn choose(
     if has_node_ports(service) {
         claims.node_ports(old.is_some(), service)?;
     }
-    if health {
+    if validate::checks_health(service) && !old.is_some_and(validate::checks_health) {
         claims.health_port(service)?;
     }
-    reserved.extend(claims.new.iter().map(|port| (*port, Until::Decided)));
-    Ok(Some(Chosen {
-        reserved: Arc::clone(&registry.ports.0),
-        ports: claims.new,
-    }))
+    Ok(claims.new.into_iter().collect())
 }
 
 /// The ports that one write claims.
@@ -329,8 +315,7 @@ fn used_by_others(
     let mut used = BTreeSet::new();
     for other in registry.reader.cached_list(&services.kind, "") {
         if !exists || (object::namespace(&other), object::name(&other)) != own {
-            used.extend(node_ports(&other));
-            used.extend(object::integer(&other, &["spec", HEALTH_PORT]));
+            used.extend(all_of(&other));
         }
     }
     Ok(used)

@@ -164,7 +164,7 @@ impl Writer<'_> {
         if let Edited::Deleted(decoded) = &edited
             && !dry
         {
-            allocate::deleted(self.registry, &self.resource, &decoded.object).await;
+            allocate::replaced(self.registry, &self.resource, &decoded.object, &Value::Null).await;
         }
         Ok(edited)
     }

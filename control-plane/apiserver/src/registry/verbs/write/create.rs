@@ -56,7 +56,7 @@ impl Writer<'_> {
         let allocated = self.complete(&mut object, true).await?;
         let written = self.store_completed(object).await;
         match &written {
-            Ok(decoded) if !self.dry => allocated.stored(decoded.revision),
+            Ok(_) if !self.dry => allocated.stored(),
             // Nothing is stored that could hold them.
             Ok(_) => allocated.give_back(self.registry).await,
             Err(error) => allocated.give_back_after(error, self.registry).await,

@@ -28,8 +28,8 @@ struct Update<'a, 'b> {
     subresource: &'b str,
     change: Change,
     warnings: Vec<String>,
-    /// The old service, if the update gives up its address.
-    had_address: Option<Arc<Value>>,
+    /// The old object, if it may lose what is allocated for it.
+    replaced: Option<Arc<Value>>,
     /// What the present attempt has allocated.
     allocated: Allocated,
 }
@@ -63,7 +63,7 @@ impl Writer<'_> {
             subresource,
             change,
             warnings: Vec::new(),
-            had_address: None,
+            replaced: None,
             allocated: Allocated::default(),
         };
         let edit = self.registry.edit(storage, &key, self.dry, &mut update);
@@ -77,14 +77,20 @@ impl Writer<'_> {
         };
         let revision = edited.entry_ref().revision;
         if !self.dry {
-            update.allocated.stored(revision);
+            update.allocated.stored();
         }
         self.settle(revision).await?;
         let warnings = update.warnings;
-        if let Edited::Deleted(decoded) = &edited {
-            allocate::deleted(self.registry, &self.resource, &decoded.object).await;
-        } else if let Some(old) = update.had_address.filter(|_| !self.dry) {
-            allocate::deleted(self.registry, &self.resource, &old).await;
+        let (registry, resource) = (self.registry, &self.resource);
+        match (&edited, update.replaced.filter(|_| !self.dry)) {
+            (Edited::Deleted(decoded), _) => {
+                allocate::replaced(registry, resource, &decoded.object, &Value::Null).await;
+            }
+            (_, Some(old)) => {
+                let new = &edited.entry_ref().object;
+                allocate::replaced(registry, resource, &old, new).await;
+            }
+            (_, None) => {}
         }
         Ok((edited, warnings))
     }
@@ -178,9 +184,7 @@ impl Update<'_, '_> {
         if allocate::concerns(resource) && self.subresource.is_empty() {
             self.allocated =
                 allocate::update(self.writer.registry, &old, &mut new, self.writer.dry).await?;
-            let address = |one| object::text(one, &["spec", "clusterIP"]);
-            let gives_up = !address(&old).is_empty() && address(&new).is_empty();
-            self.had_address = gives_up.then(|| Arc::clone(&old));
+            self.replaced = Some(Arc::clone(&old));
         }
         let policy = self.writer.policy();
         let rules = &strategy::of(resource).rules;
