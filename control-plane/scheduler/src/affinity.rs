@@ -73,7 +73,8 @@ struct NodeTerm {
 }
 
 impl NodeTerms {
-    fn read(terms: &[NodeSelectorTerm]) -> NodeTerms {
+    /// Reads terms.
+    pub fn read(terms: &[NodeSelectorTerm]) -> NodeTerms {
         NodeTerms(terms.iter().map(NodeTerm::read).collect())
     }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Node, Pod};
 
 use crate::cache::Cache;
+use crate::claims::{Claims, Needs, Standing};
 use crate::filters::{Filter, Prepared, Refusal, Unfit};
 use crate::node::NodeInfo;
 use crate::pod::{Labels, PodInfo};
@@ -19,6 +20,8 @@ use crate::scores;
 
 /// Below this number of nodes every node is checked; in larger clusters a share of them.
 const LOOK_AT_ALL: usize = 100;
+/// The filters of a pod that waits for its claims.
+const BY_CLAIMS: [Filter; 2] = [Filter::VolumeBinding, Filter::DynamicResources];
 /// The smallest share of nodes to find, in percent.
 const SHARE_LEAST: usize = 5;
 
@@ -29,6 +32,12 @@ pub enum Decision {
     Bind { pod: Arc<PodInfo>, node: String },
     /// No node fits the pod.
     Refuse { pod: Arc<PodInfo>, why: Unfit },
+    /// Ask for volumes of these claims on the node. The pod waits for them.
+    Provision {
+        pod: Arc<PodInfo>,
+        node: String,
+        claims: Vec<String>,
+    },
 }
 
 /// The scheduler without I/O.
@@ -37,6 +46,7 @@ pub struct Core {
     /// Its name in `spec.schedulerName`.
     name: String,
     cache: Cache,
+    claims: Claims,
     queue: Queue,
     /// The index where the next search begins, so that searches spread over all nodes.
     start: usize,
@@ -49,6 +59,7 @@ impl Core {
         Core {
             name: name.to_owned(),
             cache: Cache::default(),
+            claims: Claims::default(),
             queue: Queue::default(),
             start: 0,
             random: fastrand::Rng::with_seed(seed),
@@ -91,6 +102,12 @@ impl Core {
     /// A namespace is gone.
     pub fn namespace_gone(&mut self, name: &str) {
         self.cache.namespaces.remove(name);
+    }
+
+    /// Claims changed, or what they depend on.
+    pub fn claims(&mut self, now: Duration, change: impl FnOnce(&mut Claims)) {
+        change(&mut self.claims);
+        self.queue.wake(&Event::Claim, now);
     }
 
     /// A pod is new or changed.
@@ -139,17 +156,28 @@ impl Core {
 
     /// Takes the next pod from the queue and decides on it.
     pub fn next(&mut self, now: Duration) -> Option<Decision> {
-        let pod = self.queue.pop(now)?;
-        match self.place(&pod) {
-            Ok(node) => {
-                self.cache.assume(&pod, &node);
-                self.queue.wake(&Event::PodPlaced(&pod), now);
-                Some(Decision::Bind { pod, node })
+        loop {
+            let pod = self.queue.pop(now)?;
+            let standing = self.claims.of(&pod);
+            if let Standing::Waits = standing {
+                self.queue.park(&pod.uid, BY_CLAIMS.into(), now);
+                continue;
             }
-            Err(why) => {
-                self.queue.park(&pod.uid, refused_by(&why), now);
-                Some(Decision::Refuse { pod, why })
-            }
+            return Some(match self.place(&pod, standing) {
+                Ok((node, claims)) if claims.is_empty() => {
+                    self.cache.assume(&pod, &node);
+                    self.queue.wake(&Event::PodPlaced(&pod), now);
+                    Decision::Bind { pod, node }
+                }
+                Ok((node, claims)) => {
+                    self.queue.park(&pod.uid, BY_CLAIMS.into(), now);
+                    Decision::Provision { pod, node, claims }
+                }
+                Err(why) => {
+                    self.queue.park(&pod.uid, refused_by(&why), now);
+                    Decision::Refuse { pod, why }
+                }
+            });
         }
     }
 
@@ -182,7 +210,8 @@ impl Core {
         }
     }
 
-    fn place(&mut self, pod: &PodInfo) -> Result<String, Unfit> {
+    /// The node for a pod, and the claims whose volumes are made there first.
+    fn place(&mut self, pod: &PodInfo, standing: Standing) -> Result<(String, Vec<String>), Unfit> {
         let nodes = self.cache.node_count();
         if nodes == 0 {
             return Err(Unfit::NoNodes);
@@ -194,16 +223,21 @@ impl Core {
             .and_then(|spec| spec.preemption_policy.as_deref());
         let never_preempts = policy == Some("Never");
         let names = pod.node_terms.as_ref().and_then(|terms| terms.names());
+        let nowhere = |filter, reason| Unfit::Nowhere {
+            nodes,
+            filter,
+            reason,
+        };
         if names.as_ref().is_some_and(BTreeSet::is_empty) {
-            return Err(Unfit::Refused {
-                nodes,
-                contradiction: Some("pod affinity terms conflict"),
-                refusals: Vec::new(),
-                absent: 0,
-                never_preempts,
-            });
+            let reason = "pod affinity terms conflict".to_owned();
+            return Err(nowhere(Filter::NodeAffinity, reason));
         }
-        let mut search = Search::new(&self.cache, pod, enough(nodes));
+        let needs = match standing {
+            Standing::Known(needs) => needs,
+            Standing::Refused(reason) => return Err(nowhere(Filter::VolumeBinding, reason)),
+            Standing::Waits => Needs::default(),
+        };
+        let mut search = Search::new(&self.cache, pod, needs, enough(nodes));
         match names {
             Some(names) => {
                 let named = names.iter().filter_map(|name| self.cache.node(name));
@@ -215,7 +249,6 @@ impl Core {
         if search.fit.is_empty() {
             return Err(Unfit::Refused {
                 nodes,
-                contradiction: None,
                 absent: nodes - looked,
                 refusals: search.refusals,
                 never_preempts,
@@ -223,7 +256,7 @@ impl Core {
         }
         let best = best(&self.cache, pod, &search.fit, &mut self.random);
         self.start = (self.start + looked) % self.cache.slots();
-        Ok(best)
+        Ok((best, search.prepared.to_provision()))
     }
 }
 
@@ -237,10 +270,10 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(cache: &'a Cache, pod: &'a PodInfo, enough: usize) -> Search<'a> {
+    fn new(cache: &'a Cache, pod: &'a PodInfo, needs: Needs, enough: usize) -> Search<'a> {
         Search {
             pod,
-            prepared: Prepared::new(cache, pod),
+            prepared: Prepared::new(cache, pod, needs),
             enough,
             fit: Vec::new(),
             refusals: Vec::new(),
@@ -284,10 +317,7 @@ fn best(cache: &Cache, pod: &PodInfo, fit: &[&NodeInfo], random: &mut fastrand::
 fn refused_by(why: &Unfit) -> BTreeSet<Filter> {
     match why {
         Unfit::NoNodes => BTreeSet::new(),
-        Unfit::Refused {
-            contradiction: Some(_),
-            ..
-        } => BTreeSet::from([Filter::NodeAffinity]),
+        Unfit::Nowhere { filter, .. } => BTreeSet::from([*filter]),
         Unfit::Refused { refusals, .. } => refusals.iter().map(|one| one.filter).collect(),
     }
 }

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::core::v1::{Taint, Toleration};
 
 use crate::cache::Cache;
+use crate::claims::Needs;
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
 
@@ -23,8 +24,10 @@ pub enum Filter {
     NodeAffinity,
     NodePorts,
     NodeResourcesFit,
+    VolumeBinding,
     PodTopologySpread,
     InterPodAffinity,
+    DynamicResources,
 }
 
 /// Why a node was refused.
@@ -41,11 +44,15 @@ pub struct Refusal {
 pub enum Unfit {
     /// There are no nodes at all.
     NoNodes,
+    /// No node was checked: the pod contradicts itself, or its claims cannot be used.
+    Nowhere {
+        nodes: usize,
+        filter: Filter,
+        reason: String,
+    },
     /// Every node was refused.
     Refused {
         nodes: usize,
-        /// The pod contradicts itself, so no node was checked.
-        contradiction: Option<&'static str>,
         refusals: Vec<Refusal>,
         /// Number of nodes not checked, because the pod names other nodes.
         absent: usize,
@@ -59,22 +66,31 @@ pub enum Unfit {
 pub struct Prepared {
     spread: spread::Counts,
     pods: pods::Counts,
+    needs: Needs,
 }
 
 impl Prepared {
-    /// Computes the counts.
-    pub fn new(cache: &Cache, pod: &PodInfo) -> Prepared {
+    /// Computes the counts for a pod whose claims have these needs.
+    pub fn new(cache: &Cache, pod: &PodInfo, needs: Needs) -> Prepared {
         Prepared {
             spread: spread::Counts::new(cache, pod),
             pods: pods::Counts::new(cache, pod),
+            needs,
         }
     }
 
     /// Ok if the pod may go to the node.
     pub fn check(&self, pod: &PodInfo, node: &NodeInfo) -> Result<(), Refusal> {
         local(pod, node)?;
+        self.needs.check_volumes(node)?;
         self.spread.check(pod, node)?;
-        self.pods.check(pod, node)
+        self.pods.check(pod, node)?;
+        self.needs.check_devices()
+    }
+
+    /// The claims whose volumes are made for the node that is chosen.
+    pub fn to_provision(self) -> Vec<String> {
+        self.needs.to_provision
     }
 }
 
@@ -141,27 +157,30 @@ pub fn tolerated(tolerations: &[Toleration], taint: &Taint) -> bool {
 /// The reason in kube-scheduler's words.
 impl std::fmt::Display for Unfit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Unfit::Refused {
-            nodes,
-            contradiction,
-            refusals,
-            absent,
-            never_preempts,
-        } = self
-        else {
-            return f.write_str("no nodes available to schedule pods");
-        };
-        match contradiction {
-            Some(reason) => write!(f, "0/{nodes} nodes are available: {reason}.")?,
-            None => {
-                let elsewhere = "node(s) didn't satisfy plugin(s) [NodeAffinity]";
-                let reasons = refusals.iter().flat_map(|one| &one.reasons);
-                let reasons = reasons.map(|reason| (reason.as_ref(), 1));
-                write_counts(f, *nodes, reasons.chain([(elsewhere, *absent)]))?;
+        let (nodes, refusals, absent, never_preempts) = match self {
+            Unfit::NoNodes => return f.write_str("no nodes available to schedule pods"),
+            // kube-scheduler finds nothing that it could take back, which is what it says at the end.
+            Unfit::Nowhere { nodes, reason, .. } => {
+                return write!(f, "0/{nodes} nodes are available: {reason}. not found");
             }
-        }
-        // There are no device claims here, so none can be deallocated.
-        f.write_str(" no new claims to deallocate,")?;
+            Unfit::Refused {
+                nodes,
+                refusals,
+                absent,
+                never_preempts,
+            } => (nodes, refusals, absent, never_preempts),
+        };
+        let elsewhere = "node(s) didn't satisfy plugin(s) [NodeAffinity]";
+        let reasons = refusals.iter().flat_map(|one| &one.reasons);
+        let reasons = reasons.map(|reason| (reason.as_ref(), 1));
+        write_counts(f, *nodes, reasons.chain([(elsewhere, *absent)]))?;
+        // No device that is allocated can be taken back.
+        let mut filters = refusals.iter().map(|one| one.filter);
+        f.write_str(if filters.any(|one| one == Filter::DynamicResources) {
+            " still not schedulable,"
+        } else {
+            " no new claims to deallocate,"
+        })?;
         if *never_preempts {
             let why = "not eligible due to preemptionPolicy=Never.";
             return write!(f, " preemption: {why}");
@@ -242,7 +261,7 @@ fn tolerates_unschedulable(pod: &PodInfo) -> bool {
     tolerated(&pod.tolerations, &taint)
 }
 
-fn refuse(filter: Filter, reason: &'static str, resolvable: bool) -> Refusal {
+pub(crate) fn refuse(filter: Filter, reason: &'static str, resolvable: bool) -> Refusal {
     Refusal {
         filter,
         reasons: vec![Cow::Borrowed(reason)],

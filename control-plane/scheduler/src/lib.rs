@@ -2,16 +2,17 @@
 //!
 //! [`core::Core`] is plain Rust without clock, network or threads: it is told of nodes, pods and
 //! the time, and answers with decisions. It uses [`cache`] (what is on every node), [`queue`]
-//! (which pod is next), [`filters`] (where a pod may go) and [`scores`] (where it goes best). The
-//! shell, [`run`], watches an apiserver, passes the events to the core and carries its decisions
+//! (which pod is next), [`claims`] (whether its volumes and devices are there), [`filters`] (where a
+//! pod may go) and [`scores`] (where it goes best). The shell, [`run`], watches an apiserver, passes the events to the core and carries its decisions
 //! out.
 //!
 //! Rules, weights and messages are those of kube-scheduler 1.36 with its default profile. Not
-//! implemented: preemption, volumes, dynamic resources, image locality, extenders.
+//! implemented: preemption, to bind volumes and allocate devices, image locality, extenders.
 #![forbid(unsafe_code)]
 
 pub mod affinity;
 pub mod cache;
+pub mod claims;
 pub mod core;
 pub mod filters;
 pub mod node;

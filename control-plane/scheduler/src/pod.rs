@@ -6,6 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Container, Pod, Toleration, TopologySpreadConstraint};
 
 use crate::affinity::{self, NodeTerms, PodTerm, Selector};
+use crate::claims::{self, VolumeRef};
 use crate::resources::Resources;
 
 /// Labels of an object.
@@ -56,6 +57,9 @@ pub struct PodInfo {
     pub anti_affinity: Vec<PodTerm>,
     /// Preferred pod affinity, with weights; negative weights are anti-affinity.
     pub pod_preferences: Vec<(i64, PodTerm)>,
+    pub volume_claims: Vec<VolumeRef>,
+    /// Names of claims for devices; `None` for one that is not made yet.
+    pub device_claims: Vec<Option<String>>,
 }
 
 /// A host port that a pod uses.
@@ -165,6 +169,8 @@ impl PodInfo {
             affinity: affinity.pods,
             anti_affinity: affinity.anti,
             pod_preferences: affinity.pod_preferences,
+            volume_claims: claims::volumes_of(&pod),
+            device_claims: claims::devices_of(&pod),
             owner,
             namespace,
             labels,
@@ -180,7 +186,11 @@ impl PodInfo {
     /// True if the change from `old` can change where the pod may go.
     pub fn differs_for_scheduling(&self, old: &PodInfo) -> bool {
         let (ours, theirs) = (&self.pod.spec, &old.pod.spec);
-        ours != theirs || self.labels != old.labels || self.gated != old.gated
+        let claims = &self.device_claims;
+        ours != theirs
+            || self.labels != old.labels
+            || self.gated != old.gated
+            || *claims != old.device_claims
     }
 }
 

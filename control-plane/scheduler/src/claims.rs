@@ -1,0 +1,349 @@
+//! What pods claim besides room on a node: volumes and devices. Others bind and allocate them, so a
+//! pod waits until they have done so.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeSet, HashMap};
+
+use k8s_openapi::api::core::v1::{NodeSelectorTerm, Pod};
+use machinery::object::{self, Object};
+use serde_json::Value;
+
+use crate::affinity::NodeTerms;
+use crate::filters::{Filter, Refusal, refuse};
+use crate::node::NodeInfo;
+use crate::pod::PodInfo;
+
+/// The annotation of a claim that its controller has finished to bind.
+const BOUND: &str = "pv.kubernetes.io/bind-completed";
+/// The annotation that names the node for which a volume is wanted.
+pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+/// The provisioner of classes whose volumes are made by hand.
+const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
+
+/// Claims of the cluster, and what is needed to judge them.
+#[derive(Debug, Default)]
+pub struct Claims {
+    volume_claims: HashMap<Name, VolumeClaim>,
+    /// The nodes that each PersistentVolume can be used on; `None` for all.
+    volumes: HashMap<String, Option<NodeTerms>>,
+    classes: HashMap<String, Class>,
+    device_claims: HashMap<Name, DeviceClaim>,
+}
+
+/// Namespace and name.
+type Name = (String, String);
+
+/// The kinds of objects that [`Claims`] follows, as group, version and kind.
+pub const KINDS: [(&str, &str, &str); 4] = [
+    ("", "v1", "PersistentVolumeClaim"),
+    ("", "v1", "PersistentVolume"),
+    ("storage.k8s.io", "v1", "StorageClass"),
+    ("resource.k8s.io", "v1", "ResourceClaim"),
+];
+
+#[derive(Debug)]
+struct VolumeClaim {
+    /// The uid of its controller.
+    owner: Option<String>,
+    ending: bool,
+    lost: bool,
+    /// The volume that it names, whether or not it is bound.
+    volume: String,
+    bound: bool,
+    class: String,
+    selected: bool,
+}
+
+#[derive(Debug)]
+struct Class {
+    /// Volumes are bound when a pod needs them, not when they are claimed.
+    waits: bool,
+    provisions: bool,
+}
+
+#[derive(Debug)]
+struct DeviceClaim {
+    allocated: bool,
+    /// The uids of the pods that may use it.
+    reserved_for: BTreeSet<String>,
+}
+
+/// A claim for a volume by a pod.
+#[derive(Debug, Clone)]
+pub struct VolumeRef {
+    pub claim: String,
+    /// The claim is made for the pod, which owns it.
+    pub ephemeral: bool,
+}
+
+/// How the claims of a pod stand.
+#[derive(Debug)]
+pub enum Standing {
+    /// The pod may go where its claims allow.
+    Known(Needs),
+    /// No node can take the pod.
+    Refused(String),
+    /// The pod waits for others, who report themselves.
+    Waits,
+}
+
+/// What the claims of a pod need of a node.
+#[derive(Debug, Default)]
+pub struct Needs {
+    /// Of each bound volume that is not everywhere, where it is.
+    volumes: Vec<NodeTerms>,
+    /// A volume that nobody will make.
+    unavailable: bool,
+    /// A device that is not allocated to the pod.
+    device: bool,
+    /// The claims whose volumes are made for the node that is chosen.
+    pub to_provision: Vec<String>,
+}
+
+impl Needs {
+    /// The filter for volumes.
+    pub fn check_volumes(&self, node: &NodeInfo) -> Result<(), Refusal> {
+        let refused = |reason| Err(refuse(Filter::VolumeBinding, reason, false));
+        let mut volumes = self.volumes.iter();
+        if !volumes.all(|terms| terms.matches(&node.name, &node.labels)) {
+            return refused("node(s) didn't match PersistentVolume's node affinity");
+        }
+        if self.unavailable {
+            return refused("node(s) didn't find available persistent volumes to bind");
+        }
+        Ok(())
+    }
+
+    /// The filter for devices.
+    pub fn check_devices(&self) -> Result<(), Refusal> {
+        if self.device {
+            let reason = "cannot allocate all claims";
+            return Err(refuse(Filter::DynamicResources, reason, false));
+        }
+        Ok(())
+    }
+}
+
+impl Claims {
+    /// An object of one of [`KINDS`] is new or changed.
+    pub fn set(&mut self, kind: &str, object: &Object) {
+        let name = object::name(object).to_owned();
+        match kind {
+            "PersistentVolumeClaim" => {
+                self.volume_claims.insert(key(object), volume_claim(object));
+            }
+            "PersistentVolume" => {
+                self.volumes.insert(name, reach(object));
+            }
+            "StorageClass" => {
+                let class = Class {
+                    waits: object::text(object, &["volumeBindingMode"]) == "WaitForFirstConsumer",
+                    provisions: object::text(object, &["provisioner"]) != NO_PROVISIONER,
+                };
+                self.classes.insert(name, class);
+            }
+            _ => {
+                self.device_claims.insert(key(object), device_claim(object));
+            }
+        }
+    }
+
+    /// An object of one of [`KINDS`] is gone.
+    pub fn remove(&mut self, kind: &str, object: &Object) {
+        match kind {
+            "PersistentVolumeClaim" => drop(self.volume_claims.remove(&key(object))),
+            "PersistentVolume" => drop(self.volumes.remove(object::name(object))),
+            "StorageClass" => drop(self.classes.remove(object::name(object))),
+            _ => drop(self.device_claims.remove(&key(object))),
+        }
+    }
+
+    /// Removes all objects of one of [`KINDS`].
+    pub fn clear(&mut self, kind: &str) {
+        match kind {
+            "PersistentVolumeClaim" => self.volume_claims.clear(),
+            "PersistentVolume" => self.volumes.clear(),
+            "StorageClass" => self.classes.clear(),
+            _ => self.device_claims.clear(),
+        }
+    }
+
+    /// How the claims of a pod stand.
+    pub fn of(&self, pod: &PodInfo) -> Standing {
+        let mut needs = Needs::default();
+        for claim in &pod.device_claims {
+            match self.device_claim(pod, claim.as_deref()) {
+                Some(one) => {
+                    needs.device |= !one.allocated || !one.reserved_for.contains(&pod.uid);
+                }
+                None => return Standing::Waits,
+            }
+        }
+        let mut claims = Vec::new();
+        for volume in &pod.volume_claims {
+            match self.volume_claim(pod, volume) {
+                Ok(claim) => claims.push((&volume.claim, claim)),
+                Err(why) => return Standing::Refused(why),
+            }
+        }
+        let unbound = claims.iter().filter(|(_, claim)| !claim.bound);
+        let mut late = Vec::new();
+        for (name, claim) in unbound {
+            match self.classes.get(&claim.class) {
+                Some(class) if class.waits && claim.volume.is_empty() => {
+                    late.push((*name, class, claim.selected));
+                }
+                _ => {
+                    let why = "pod has unbound immediate PersistentVolumeClaims";
+                    return Standing::Refused(why.to_owned());
+                }
+            }
+        }
+        for (_, claim) in claims.iter().filter(|(_, claim)| claim.bound) {
+            match self.volumes.get(&claim.volume) {
+                Some(terms) => needs.volumes.extend(terms.clone()),
+                None => {
+                    let volume = &claim.volume;
+                    return Standing::Refused(format!("persistentvolume {volume:?} not found"));
+                }
+            }
+        }
+        for (name, class, selected) in late {
+            if selected {
+                return Standing::Waits;
+            }
+            needs.unavailable |= !class.provisions;
+            needs.to_provision.push(name.clone());
+        }
+        Standing::Known(needs)
+    }
+
+    fn device_claim(&self, pod: &PodInfo, name: Option<&str>) -> Option<&DeviceClaim> {
+        let name = (pod.namespace.clone(), name?.to_owned());
+        self.device_claims.get(&name)
+    }
+
+    /// The error is kube-scheduler's reason.
+    fn volume_claim(&self, pod: &PodInfo, volume: &VolumeRef) -> Result<&VolumeClaim, String> {
+        let name = &volume.claim;
+        let found = self
+            .volume_claims
+            .get(&(pod.namespace.clone(), name.clone()));
+        let Some(claim) = found else {
+            return Err(if volume.ephemeral {
+                format!(
+                    "waiting for ephemeral volume controller to create the persistentvolumeclaim {name:?}"
+                )
+            } else {
+                format!("persistentvolumeclaim {name:?} not found")
+            });
+        };
+        if claim.lost {
+            let volume = &claim.volume;
+            return Err(format!(
+                "persistentvolumeclaim {name:?} bound to non-existent persistentvolume {volume:?}"
+            ));
+        }
+        if claim.ending {
+            return Err(format!("persistentvolumeclaim {name:?} is being deleted"));
+        }
+        if volume.ephemeral && claim.owner.as_ref() != Some(&pod.uid) {
+            let (space, own) = (&pod.namespace, &pod.name);
+            return Err(format!(
+                "PVC {space}/{name} was not created for pod {space}/{own} (pod is not owner)"
+            ));
+        }
+        Ok(claim)
+    }
+}
+
+/// The claims for volumes of a pod.
+pub(crate) fn volumes_of(pod: &Pod) -> Vec<VolumeRef> {
+    let own = pod.metadata.name.as_deref().unwrap_or_default();
+    let volumes = pod
+        .spec
+        .iter()
+        .flat_map(|spec| spec.volumes.iter().flatten());
+    let claims = volumes.filter_map(|volume| {
+        if volume.ephemeral.is_some() {
+            let claim = format!("{own}-{}", volume.name);
+            return Some(VolumeRef {
+                claim,
+                ephemeral: true,
+            });
+        }
+        let source = volume.persistent_volume_claim.as_ref()?;
+        Some(VolumeRef {
+            claim: source.claim_name.clone(),
+            ephemeral: false,
+        })
+    });
+    claims.collect()
+}
+
+/// The claims for devices of a pod; `None` for one that is not made yet.
+pub(crate) fn devices_of(pod: &Pod) -> Vec<Option<String>> {
+    let claims = pod
+        .spec
+        .iter()
+        .flat_map(|spec| spec.resource_claims.iter().flatten());
+    let made = |name: &str| {
+        let status = pod.status.as_ref()?;
+        let mut all = status.resource_claim_statuses.iter().flatten();
+        all.find(|one| one.name == name)
+    };
+    let named = claims.filter_map(|claim| match &claim.resource_claim_name {
+        Some(name) => Some(Some(name.clone())),
+        // A status without a name says that the pod needs no claim after all.
+        None => match made(&claim.name) {
+            Some(status) => status.resource_claim_name.clone().map(Some),
+            None => Some(None),
+        },
+    });
+    named.collect()
+}
+
+fn key(object: &Object) -> Name {
+    (
+        object::namespace(object).to_owned(),
+        object::name(object).to_owned(),
+    )
+}
+
+fn volume_claim(claim: &Object) -> VolumeClaim {
+    let text = |path: &[&str]| object::text(claim, path).to_owned();
+    let annotated = |name: &str| object::at(claim, &["metadata", "annotations", name]).is_some();
+    let mut owners = object::items(claim, &["metadata", "ownerReferences"]).iter();
+    let owner = owners.find(|owner| owner["controller"] == true);
+    let volume = text(&["spec", "volumeName"]);
+    VolumeClaim {
+        owner: owner.map(|owner| object::text(owner, &["uid"]).to_owned()),
+        ending: object::deletion_timestamp(claim).is_some(),
+        lost: text(&["status", "phase"]) == "Lost",
+        bound: !volume.is_empty() && annotated(BOUND),
+        volume,
+        class: text(&["spec", "storageClassName"]),
+        selected: annotated(SELECTED_NODE),
+    }
+}
+
+/// Where a volume can be used; `None` for everywhere.
+fn reach(volume: &Object) -> Option<NodeTerms> {
+    let terms = object::at(
+        volume,
+        &["spec", "nodeAffinity", "required", "nodeSelectorTerms"],
+    )?;
+    let terms: Vec<NodeSelectorTerm> = serde_json::from_value(terms.clone()).unwrap_or_default();
+    Some(NodeTerms::read(&terms))
+}
+
+fn device_claim(claim: &Object) -> DeviceClaim {
+    let reserved = object::items(claim, &["status", "reservedFor"]).iter();
+    let uids = reserved.map(|one: &Value| object::text(one, &["uid"]).to_owned());
+    DeviceClaim {
+        allocated: object::at(claim, &["status", "allocation"]).is_some(),
+        reserved_for: uids.collect(),
+    }
+}

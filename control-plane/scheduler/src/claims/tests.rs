@@ -1,0 +1,225 @@
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::core::{Core, Decision};
+use crate::tests::{node, pod};
+
+const NOW: Duration = Duration::from_secs(1000);
+/// After every back-off.
+const LATER: Duration = Duration::from_secs(1100);
+
+fn core() -> Core {
+    let mut core = Core::new("default-scheduler", 1);
+    core.node(&node("a", json!({})), NOW);
+    core.node(&node("b", json!({})), NOW);
+    let class = |name: &str, provisioner: &str, mode: &str| json!({"metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": mode});
+    for class in [
+        class("now", "x.com/y", "Immediate"),
+        class("late", "x.com/y", "WaitForFirstConsumer"),
+        class("local", NO_PROVISIONER, "WaitForFirstConsumer"),
+    ] {
+        set(&mut core, "StorageClass", class);
+    }
+    core
+}
+
+fn set(core: &mut Core, kind: &str, object: Value) {
+    core.claims(NOW, |claims| claims.set(kind, &object));
+}
+
+fn claim(name: &str, spec: Value, change: Value) -> Value {
+    let claim = json!({"metadata": {"name": name, "namespace": "default"}, "spec": spec});
+    machinery::patch::merge(&claim, &change)
+}
+
+fn bound_to(volume: &str) -> (Value, Value) {
+    let spec = json!({"storageClassName": "now", "volumeName": volume});
+    (spec, json!({"metadata": {"annotations": {BOUND: "yes"}}}))
+}
+
+/// A pod with a claim.
+fn with(name: &str, claim: &str) -> std::sync::Arc<Pod> {
+    let source = json!({"name": "v", "persistentVolumeClaim": {"claimName": claim}});
+    pod(name, json!({"spec": {"volumes": [source]}}))
+}
+
+/// The next decision as text.
+fn decided(core: &mut Core, now: Duration) -> String {
+    match core.next(now) {
+        Some(Decision::Bind { node, .. }) => format!("to {node}"),
+        Some(Decision::Refuse { why, .. }) => why.to_string(),
+        Some(Decision::Provision { node, claims, .. }) => format!("{claims:?} on {node}"),
+        None => "nothing".to_owned(),
+    }
+}
+
+#[test]
+fn pods_wait_for_their_volumes_in_the_words_of_kube_scheduler() {
+    let mut core = core();
+    let lost = json!({"metadata": {"annotations": {BOUND: "yes"}}, "status": {"phase": "Lost"}});
+    let ending = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    let of_class = |class: &str| json!({"storageClassName": class});
+    let (spec, bound) = bound_to("gone");
+    for claim in [
+        claim("now", of_class("now"), json!({})),
+        claim("classless", json!({}), json!({})),
+        claim("unknown", of_class("unknown"), json!({})),
+        claim(
+            "named",
+            json!({"storageClassName": "late", "volumeName": "v"}),
+            json!({}),
+        ),
+        claim("nowhere", spec.clone(), bound),
+        claim("lost", json!({"volumeName": "gone"}), lost),
+        claim("ending", of_class("now"), ending),
+        claim("local", of_class("local"), json!({})),
+    ] {
+        set(&mut core, "PersistentVolumeClaim", claim);
+    }
+    let unbound = "pod has unbound immediate PersistentVolumeClaims";
+    for (claim, why) in [
+        ("missing", "persistentvolumeclaim \"missing\" not found"),
+        ("now", unbound),
+        ("classless", unbound),
+        ("unknown", unbound),
+        ("named", unbound),
+        ("nowhere", "persistentvolume \"gone\" not found"),
+        (
+            "lost",
+            "persistentvolumeclaim \"lost\" bound to non-existent persistentvolume \"gone\"",
+        ),
+        (
+            "ending",
+            "persistentvolumeclaim \"ending\" is being deleted",
+        ),
+    ] {
+        core.pod(with(claim, claim), NOW);
+        let expected = format!("0/2 nodes are available: {why}. not found");
+        assert_eq!(decided(&mut core, NOW), expected);
+    }
+    core.pod(with("p", "local"), NOW);
+    assert_eq!(
+        decided(&mut core, NOW),
+        "0/2 nodes are available: 2 node(s) didn't find available persistent volumes to bind. \
+         no new claims to deallocate, preemption: 0/2 nodes are available: \
+         2 Preemption is not helpful for scheduling."
+    );
+}
+
+#[test]
+fn a_pod_goes_where_its_volume_is_as_soon_as_it_is_bound() {
+    let mut core = core();
+    core.pod(with("p", "data"), NOW);
+    assert!(decided(&mut core, NOW).contains("\"data\" not found"));
+    let on_b = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": ["b"]});
+    let terms = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [on_b]}]}});
+    let volume = json!({"metadata": {"name": "disk"}, "spec": {"nodeAffinity": terms}});
+    set(&mut core, "PersistentVolume", volume);
+    let (spec, bound) = bound_to("disk");
+    set(
+        &mut core,
+        "PersistentVolumeClaim",
+        claim("data", spec, bound),
+    );
+    assert_eq!(decided(&mut core, LATER), "to b");
+}
+
+#[test]
+fn a_volume_that_waits_for_its_pod_is_made_on_the_node_that_is_chosen() {
+    let mut core = core();
+    core.node_gone("b", NOW);
+    let spec = json!({"storageClassName": "late"});
+    set(
+        &mut core,
+        "PersistentVolumeClaim",
+        claim("data", spec.clone(), json!({})),
+    );
+    core.pod(with("p", "data"), NOW);
+    assert_eq!(decided(&mut core, NOW), "[\"data\"] on a");
+    let selected = json!({"metadata": {"annotations": {SELECTED_NODE: "a"}}});
+    set(
+        &mut core,
+        "PersistentVolumeClaim",
+        claim("data", spec, selected),
+    );
+    assert_eq!(decided(&mut core, LATER), "nothing", "it is being made");
+    set(
+        &mut core,
+        "PersistentVolume",
+        json!({"metadata": {"name": "disk"}}),
+    );
+    let (spec, bound) = bound_to("disk");
+    set(
+        &mut core,
+        "PersistentVolumeClaim",
+        claim("data", spec, bound),
+    );
+    assert_eq!(decided(&mut core, LATER + LATER), "to a");
+}
+
+#[test]
+fn a_volume_made_for_a_pod_is_its_own() {
+    let mut core = core();
+    let own = pod(
+        "p",
+        json!({"spec": {"volumes": [{"name": "v", "ephemeral": {}}]}}),
+    );
+    core.pod(own, NOW);
+    let waits =
+        "waiting for ephemeral volume controller to create the persistentvolumeclaim \"p-v\"";
+    assert!(decided(&mut core, NOW).contains(waits));
+    set(
+        &mut core,
+        "PersistentVolume",
+        json!({"metadata": {"name": "disk"}}),
+    );
+    let (spec, bound) = bound_to("disk");
+    let foreign = claim("p-v", spec, bound);
+    set(&mut core, "PersistentVolumeClaim", foreign.clone());
+    let not_own = "PVC default/p-v was not created for pod default/p (pod is not owner)";
+    assert!(decided(&mut core, LATER).contains(not_own));
+    let owner = json!({"metadata": {"ownerReferences": [{"uid": "p", "controller": true}]}});
+    let own = machinery::patch::merge(&foreign, &owner);
+    set(&mut core, "PersistentVolumeClaim", own);
+    assert!(decided(&mut core, LATER + LATER).starts_with("to "));
+}
+
+#[test]
+fn a_pod_waits_until_its_devices_are_allocated_to_it() {
+    let mut core = core();
+    let wants = |name: &str, claim: Value| pod(name, json!({"spec": {"resourceClaims": [claim]}}));
+    core.pod(
+        wants("p", json!({"name": "a", "resourceClaimName": "gpu"})),
+        NOW,
+    );
+    let of_template = json!({"name": "a", "resourceClaimTemplateName": "gpus"});
+    core.pod(wants("q", of_template.clone()), NOW);
+    assert_eq!(
+        decided(&mut core, NOW),
+        "nothing",
+        "there are no claims yet"
+    );
+    set(
+        &mut core,
+        "ResourceClaim",
+        claim("gpu", json!({}), json!({})),
+    );
+    let refused = "0/2 nodes are available: 2 cannot allocate all claims. still not schedulable, \
+                   preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.";
+    assert_eq!(decided(&mut core, LATER), refused);
+    let allocated = json!({"status": {"allocation": {}, "reservedFor": [{"uid": "p"}]}});
+    set(
+        &mut core,
+        "ResourceClaim",
+        claim("gpu", json!({}), allocated),
+    );
+    assert!(decided(&mut core, LATER + LATER).starts_with("to "));
+    // A template may turn out to need no claim.
+    let mut needless = serde_json::to_value(&*wants("q", of_template)).unwrap();
+    needless["status"] = json!({"resourceClaimStatuses": [{"name": "a"}]});
+    let needless: Pod = serde_json::from_value(needless).unwrap();
+    core.pod(needless.into(), LATER + LATER);
+    assert!(decided(&mut core, LATER * 3).starts_with("to "));
+}
