@@ -101,8 +101,16 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         served = &mut serving => served,
         () = ready => unreachable!("it waits for ever"),
         () = connection::asked_to_stop() => {
+            // Requests are answered meanwhile.
+            let ended = tokio::select! {
+                () = server.leave() => None,
+                served = &mut serving => Some(served),
+            };
             server.stop();
-            serving.await
+            match ended {
+                Some(served) => served,
+                None => serving.await,
+            }
         }
     };
     if let Some(audit) = audit {

@@ -153,6 +153,7 @@ impl Plan {
             // The loops stop first, so that they can finish their writes.
             while running.tasks.join_next().await.is_some() {}
             if let Some(server) = &server {
+                server.leave().await;
                 server.stop();
             }
             while serving.join_next().await.is_some() {}

@@ -45,6 +45,7 @@ use registry::Registry;
 use resources::catalogue::{Catalogue, Resource};
 use storage::reflector::Reflector;
 use storage::store::Store;
+use upkeep::endpoints::Presence;
 
 pub use http::door::connections::Limits;
 pub use http::faults;
@@ -61,6 +62,7 @@ pub struct Server {
     api: Api,
     /// One for the built-in objects, one for the custom resources.
     ready: [tokio::sync::watch::Receiver<bool>; 2],
+    presence: Arc<Presence>,
     tasks: Vec<tokio::task::AbortHandle>,
 }
 
@@ -87,6 +89,9 @@ impl Server {
         let keeping = tokio::spawn(upkeep::flow::follow(Arc::clone(&api.0.registry)));
         let repairing = tokio::spawn(upkeep::addresses::follow(Arc::clone(&api.0.registry)));
         let marking = tokio::spawn(upkeep::ports::follow(Arc::clone(&api.0.registry)));
+        let presence = Arc::new(Presence::default());
+        let being = Arc::clone(&presence).keep(Arc::clone(&api.0.registry));
+        let being = tokio::spawn(being);
         let recording = tokio::spawn(upkeep::legacy_tokens::follow(Arc::clone(&api.0.registry)));
         let sealing = tokio::spawn(async move { at_rest.follow().await });
         let tasks = [
@@ -99,6 +104,7 @@ impl Server {
             keeping,
             repairing,
             marking,
+            being,
             recording,
             sealing,
         ];
@@ -106,6 +112,7 @@ impl Server {
         Server {
             api,
             ready: [built, synced],
+            presence,
             tasks: tasks.into(),
         }
     }
@@ -171,6 +178,12 @@ impl Server {
     pub async fn serve_tls(&self, listener: TcpListener, tls: Tls) -> std::io::Result<()> {
         http::door::connections::keep_alive::set(&listener)?;
         http::door::connections::serve(&self.api, listener, Some(tls)).await
+    }
+
+    /// Takes this server out of the endpoints of the service `kubernetes`, so that new clients go to
+    /// others. To be called before [`Server::stop`].
+    pub async fn leave(&self) {
+        self.presence.leave(&self.api.0.registry).await;
     }
 
     /// Ends watches and listeners.

@@ -3,6 +3,7 @@
 pub(crate) mod by_name;
 pub(crate) mod certificates;
 pub(crate) mod election;
+mod endpoints;
 pub(crate) mod faults;
 pub(crate) mod pods;
 pub(crate) mod temporary;

@@ -113,7 +113,8 @@ pub(crate) async fn keep(registry: &Registry) -> Result<(), Status> {
     kept
 }
 
-/// Creates the service by which pods find this server.
+/// Creates the service by which pods find this server. [`crate::upkeep::endpoints`] keeps its
+/// endpoints.
 async fn kubernetes(registry: &Registry) -> Result<(), Status> {
     let range = Cidr::parse(&registry.settings.service_cidr)
         .ok_or_else(|| Status::internal("the range of service addresses is malformed"))?;
@@ -129,26 +130,7 @@ async fn kubernetes(registry: &Registry) -> Result<(), Status> {
             "ports": [{"name": "https", "port": 443, "targetPort": port, "protocol": "TCP"}],
         },
     });
-    ensure(registry, "", "Service", "default", service).await?;
-    // A loopback address means a different host to each reader, so no slice may hold one.
-    let known = registry.settings.advertised;
-    let Some(address) = known.filter(|address| !address.ip().is_loopback()) else {
-        return Ok(());
-    };
-    let slice = json!({
-        "metadata": {"name": "kubernetes", "labels": {"kubernetes.io/service-name": "kubernetes"}},
-        "addressType": "IPv4",
-        "endpoints": [{"addresses": [address.ip().to_string()], "conditions": {"ready": true}}],
-        "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
-    });
-    ensure(
-        registry,
-        "discovery.k8s.io",
-        "EndpointSlice",
-        "default",
-        slice,
-    )
-    .await
+    ensure(registry, "", "Service", "default", service).await
 }
 
 /// Creates an object unless it exists.

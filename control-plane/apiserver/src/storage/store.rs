@@ -179,6 +179,33 @@ impl Store {
         Ok(swap(self.txn(key, expected, Some(write), true).await?))
     }
 
+    /// Writes a key that no collection has.
+    pub(crate) async fn put_plain(
+        &self,
+        key: &str,
+        value: Vec<u8>,
+        lease: i64,
+    ) -> Result<(), Status> {
+        let request = pb::PutRequest {
+            key: key.as_bytes().to_vec().into(),
+            value: value.into(),
+            lease,
+            ..Default::default()
+        };
+        self.client.kv().put(request).await.map_err(status)?;
+        Ok(())
+    }
+
+    /// Deletes a key that no collection has.
+    pub(crate) async fn delete_plain(&self, key: &str) -> Result<(), Status> {
+        let request = pb::DeleteRangeRequest {
+            key: key.as_bytes().to_vec().into(),
+            ..Default::default()
+        };
+        let deleted = self.client.kv().delete_range(request).await;
+        deleted.map(|_| ()).map_err(status)
+    }
+
     /// Deletes a key if it still has the expected revision.
     pub(crate) async fn delete(&self, key: &str, expected: i64) -> Result<Swap, Status> {
         let request = pb::DeleteRangeRequest {
