@@ -96,7 +96,12 @@ pub fn waiting(plan: &Plan<'_>, reason: &str) -> Value {
 /// Makes all changes due by `now`: starts the container, ends it, restarts it. The loop terminates
 /// even if the container ends at once, because only the first restart has no delay.
 pub fn advance(plan: &Plan<'_>, status: &Value, now: Timestamp) -> Turn {
-    let mut status = status.clone();
+    let mut turn = changed(plan, status.clone(), now);
+    set_resources(plan, &mut turn.status);
+    turn
+}
+
+fn changed(plan: &Plan<'_>, mut status: Value, now: Timestamp) -> Turn {
     loop {
         status = match state(plan, &status) {
             State::Fresh => start(plan, 0, Value::Null, now),
@@ -127,7 +132,7 @@ pub fn advance(plan: &Plan<'_>, status: &Value, now: Timestamp) -> Turn {
 
 /// Stops the container from outside: exit code 0 or 137 if it ran; 137 if it never did.
 pub fn stop(plan: &Plan<'_>, status: &Value, now: Timestamp, killed: bool) -> Value {
-    match state(plan, status) {
+    let mut stopped = match state(plan, status) {
         State::Running => {
             let begun = time(status, &["state", "running", "startedAt"]).unwrap_or(now);
             let code = if killed { KILLED } else { 0 };
@@ -145,7 +150,9 @@ pub fn stop(plan: &Plan<'_>, status: &Value, now: Timestamp, killed: bool) -> Va
             });
             base(plan, 0, json!({"terminated": terminated}))
         }
-    }
+    };
+    set_resources(plan, &mut stopped);
+    stopped
 }
 
 /// The delay before restart number `restarts + 1`.
@@ -220,6 +227,24 @@ fn base(plan: &Plan<'_>, restarts: i64, state: Value) -> Value {
         "state": state,
         "lastState": {},
     })
+}
+
+/// Sets what a container that has run has, and what is set aside for it. A resize changes both at
+/// once.
+fn set_resources(plan: &Plan<'_>, status: &mut Value) {
+    if status.get("containerID").is_none() {
+        return;
+    }
+    let given = object::at(plan.spec, &["resources"]).cloned();
+    let given = given.unwrap_or_else(|| json!({}));
+    match given
+        .get("requests")
+        .filter(|requests| **requests != json!({}))
+    {
+        Some(requests) => object::set(status, &["allocatedResources"], requests.clone()),
+        None => drop(object::remove(status, &["allocatedResources"])),
+    }
+    object::set(status, &["resources"], given);
 }
 
 /// The container ID of a run. The same run always has the same ID.

@@ -34,7 +34,7 @@ fn a_container_without_an_end_runs_for_ever() {
         json!({
             "name": "c", "image": "i", "imageID": "i", "ready": true, "started": true,
             "restartCount": 0, "state": {"running": {"startedAt": at(0).to_seconds()}},
-            "lastState": {}, "containerID": "hollow://uid/c/0",
+            "lastState": {}, "containerID": "hollow://uid/c/0", "resources": {},
         })
     );
     assert_eq!(advance(&plan, &turn.status, at(1000)).status, turn.status);
@@ -99,4 +99,32 @@ fn stopping_ends_whatever_there_was() {
     assert_eq!(code(&running, true), Some(137));
     assert_eq!(code(&fresh, false), Some(137));
     assert_eq!(code(&resting, false), Some(3));
+}
+
+#[test]
+fn a_container_that_has_run_says_what_it_has_and_what_is_set_aside() {
+    let asking = |cpu: &str| {
+        let resources = json!({"requests": {"cpu": cpu}, "limits": {"memory": "1Gi"}});
+        json!({"name": "c", "image": "i", "resources": resources})
+    };
+    let has = |status: &Value, spec: &Value| {
+        let resources = &spec["resources"];
+        let requests = &resources["requests"];
+        (&status["resources"], &status["allocatedResources"]) == (resources, requests)
+    };
+    let before = asking("1");
+    let fresh = waiting(&plan(&before, Restart::Never, None), "ContainerCreating");
+    assert!(fresh.get("resources").is_none(), "{fresh}");
+    let running = advance(&plan(&before, Restart::Never, None), &fresh, at(0)).status;
+    assert!(has(&running, &before), "{running}");
+    // It is resized.
+    let after = asking("2");
+    let running = advance(&plan(&after, Restart::Never, None), &running, at(1)).status;
+    assert!(has(&running, &after), "{running}");
+    let stopped = stop(&plan(&after, Restart::Never, None), &running, at(2), false);
+    assert!(has(&stopped, &after), "{stopped}");
+    let unbounded = json!({"name": "c", "image": "i"});
+    let running = advance(&plan(&unbounded, Restart::Never, None), &running, at(1)).status;
+    assert_eq!(running["resources"], json!({}));
+    assert!(running.get("allocatedResources").is_none(), "{running}");
 }
