@@ -16,3 +16,4 @@ pub(crate) mod projects;
 pub(crate) mod rows;
 pub(crate) mod surface;
 pub(crate) mod swap;
+pub(crate) mod tables;

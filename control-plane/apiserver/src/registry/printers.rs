@@ -2,6 +2,8 @@
 
 pub(crate) mod cluster;
 pub(crate) mod config;
+pub(crate) mod descriptions;
+pub(crate) mod devices;
 pub(crate) mod pod;
 pub(crate) mod storage;
 pub(crate) mod workload;

@@ -4,11 +4,12 @@ mod custom;
 
 use std::sync::Arc;
 
+use machinery::schema::Kind;
 use machinery::time::Timestamp;
 use serde_json::{Value, json};
 
 use crate::http::answer::reply::{Include, only_metadata};
-use crate::registry::printers::{Layout, NAME, NAME_LATER};
+use crate::registry::printers::{Layout, NAME, NAME_LATER, descriptions};
 use crate::registry::strategy;
 use crate::resources::catalogue::Resource;
 use crate::resources::custom::Column;
@@ -42,8 +43,8 @@ pub(crate) fn of(
 /// What the columns of a resource are.
 pub(crate) fn columns(resource: &Resource) -> Vec<Value> {
     match own_columns(resource) {
-        Some(columns) => custom::definitions(columns),
-        None => definitions(strategy::of(resource).columns),
+        Some(columns) => custom::definitions(&resource.kind, columns),
+        None => definitions(&resource.kind, strategy::of(resource).columns),
     }
 }
 
@@ -64,22 +65,23 @@ fn own_columns(resource: &Resource) -> Option<&[(Column, JsonPath)]> {
     resource.custom.as_ref()?.columns.as_deref()
 }
 
-fn definitions(layout: &Layout) -> Vec<Value> {
+fn definitions(kind: &Kind, layout: &Layout) -> Vec<Value> {
     let first = layout.begins_with_name().then_some(NAME).into_iter();
     let columns = first.chain(layout.columns.iter().copied());
-    columns.map(column).collect()
+    columns.map(|name| column(kind, name)).collect()
 }
 
-fn column(name: &str) -> Value {
+fn column(of: &Kind, name: &str) -> Value {
     let is_name = [NAME, NAME_LATER].contains(&name) || name.ends_with('=');
     let wide = name.contains('*');
     let kinds = [('#', "integer"), ('?', "boolean"), ('@', "date")];
     let kind = kinds.iter().find(|(mark, _)| name.ends_with(*mark));
+    let name = name.trim_end_matches(['*', '#', '?', '@', '=']);
     json!({
-        "name": name.trim_end_matches(['*', '#', '?', '@', '=']),
+        "name": name,
         "type": kind.map_or("string", |(_, kind)| *kind),
         "format": if is_name { "name" } else { "" },
-        "description": "",
+        "description": descriptions::of(of, name),
         "priority": i32::from(wide),
     })
 }

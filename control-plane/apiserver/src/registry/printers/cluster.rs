@@ -13,6 +13,12 @@ use super::{
 
 const ROLE: &str = "node-role.kubernetes.io/";
 
+/// There are none here.
+pub(crate) const COMPONENT_STATUS: Layout = Layout {
+    columns: &["Status", "Message", "Error"],
+    cells: |_| vec![UNKNOWN.into(), "".into(), "".into()],
+};
+
 pub(crate) const NODE: Layout = Layout {
     columns: &[
         "Status",

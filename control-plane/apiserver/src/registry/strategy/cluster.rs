@@ -101,6 +101,7 @@ const ROWS: &[Strategy] = &[
     Strategy {
         group: "resource.k8s.io",
         resource: "resourceclaims",
+        columns: &printers::devices::RESOURCE_CLAIM,
         resets: STATUS_ALONE,
         returns_deleted_object: true,
         without_effect: |_| Some("devices are not allocated"),
@@ -126,6 +127,7 @@ const ROWS: &[Strategy] = &[
     Strategy {
         group: "resource.k8s.io",
         resource: "resourceslices",
+        columns: &printers::devices::RESOURCE_SLICE,
         selectable: &[field("spec.nodeName"), field("spec.driver")],
         generation: Generation::OfSpec,
         prepare_for_create: devices::date_taints,

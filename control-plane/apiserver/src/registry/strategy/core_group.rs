@@ -19,6 +19,7 @@ pub(super) const ROWS: &[Strategy] = &[
     },
     Strategy {
         resource: "componentstatuses",
+        columns: &printers::cluster::COMPONENT_STATUS,
         stored: Stored::Never,
         deprecated: Some("v1 ComponentStatus is deprecated in v1.19+"),
         ..DEFAULT

@@ -1,6 +1,7 @@
 //! The columns of custom resources, as their definitions name them.
 
 use machinery::object;
+use machinery::schema::Kind;
 use machinery::time::Timestamp;
 use serde_json::{Value, json};
 
@@ -14,14 +15,14 @@ use crate::storage::cells::Cell;
 const INVALID: &str = "<invalid>";
 
 /// The columns, with the name before them.
-pub(super) fn definitions(columns: &[(Column, JsonPath)]) -> Vec<Value> {
+pub(super) fn definitions(kind: &Kind, columns: &[(Column, JsonPath)]) -> Vec<Value> {
     let more = columns.iter().map(|(column, _)| {
         json!({
             "name": column.name, "type": column.kind, "format": column.format,
             "description": column.description, "priority": column.priority,
         })
     });
-    [column(NAME)].into_iter().chain(more).collect()
+    [column(kind, NAME)].into_iter().chain(more).collect()
 }
 
 /// The cells of an object.
