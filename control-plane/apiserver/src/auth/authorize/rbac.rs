@@ -12,7 +12,7 @@ mod rule;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use machinery::object;
 use machinery::selector::LabelSelector;
@@ -76,6 +76,9 @@ impl Decision {
 pub struct Policy {
     /// Key: name.
     cluster_roles: BTreeMap<String, Role>,
+    /// The rules of the aggregating roles among them, by name. They are summed up when they are
+    /// first wanted after a change: a policy is read role by role, and each may be part of a sum.
+    sums: OnceLock<BTreeMap<String, Arc<[Rule]>>>,
     /// Key: namespace and name.
     roles: BTreeMap<(String, String), Role>,
     /// Key: name.
@@ -86,7 +89,7 @@ pub struct Policy {
 
 #[derive(Clone, Debug)]
 struct Role {
-    /// The role's own rules; for an aggregating role, the sum of the selected roles' rules.
+    /// The role's own rules; an aggregating role has none.
     rules: Arc<[Rule]>,
     labels: Value,
     /// Selectors of the cluster roles whose rules this one aggregates; empty for a plain role.
@@ -101,7 +104,7 @@ impl Policy {
         match kind {
             "ClusterRole" => {
                 self.cluster_roles.insert(name, Role::of(changed));
-                self.aggregate();
+                self.sums.take();
             }
             "Role" => drop(self.roles.insert((namespace, name), Role::of(changed))),
             "ClusterRoleBinding" => {
@@ -122,7 +125,7 @@ impl Policy {
         match kind {
             "ClusterRole" => {
                 self.cluster_roles.remove(name);
-                self.aggregate();
+                self.sums.take();
             }
             "Role" => drop(self.roles.remove(&(namespace.to_owned(), name.to_owned()))),
             "ClusterRoleBinding" => drop(self.cluster_bindings.remove(name)),
@@ -176,16 +179,19 @@ impl Policy {
         let found = match role.kind.as_str() {
             "Role" => {
                 let key = (namespace.to_owned(), role.name.clone());
-                self.roles.get(&key)
+                self.roles.get(&key).map(|role| &role.rules)
             }
-            "ClusterRole" => self.cluster_roles.get(&role.name),
+            "ClusterRole" => {
+                let found = self.cluster_roles.get(&role.name);
+                found.map(|found| self.sums().get(&role.name).unwrap_or(&found.rules))
+            }
             other => {
                 let why = format!("unsupported role reference kind: \"{other}\"");
                 return Err(Status::internal(&why));
             }
         };
         match found {
-            Some(role) => Ok(&role.rules),
+            Some(rules) => Ok(rules),
             None => Err(Status::not_found(GROUP, role.resource(), &role.name)),
         }
     }
@@ -221,20 +227,15 @@ impl Policy {
             })
     }
 
-    /// Sums up the rules of aggregating cluster roles. This happens at every change, so the sum is
-    /// right whether or not a controller has written it into the role.
-    fn aggregate(&mut self) {
-        let sums: Vec<(String, Arc<[Rule]>)> = self
-            .cluster_roles
-            .iter()
-            .filter(|(_, role)| !role.aggregates.is_empty())
-            .map(|(name, role)| (name.clone(), self.sum(role)))
-            .collect();
-        for (name, rules) in sums {
-            if let Some(role) = self.cluster_roles.get_mut(&name) {
-                role.rules = rules;
-            }
-        }
+    /// The rules of aggregating cluster roles, right whether or not a controller has written them
+    /// into the role.
+    fn sums(&self) -> &BTreeMap<String, Arc<[Rule]>> {
+        self.sums.get_or_init(|| {
+            let roles = self.cluster_roles.iter();
+            let aggregating = roles.filter(|(_, role)| !role.aggregates.is_empty());
+            let sums = aggregating.map(|(name, role)| (name.clone(), self.sum(role)));
+            sums.collect()
+        })
     }
 
     /// The rules of all selected roles, and of the roles that those select in turn.

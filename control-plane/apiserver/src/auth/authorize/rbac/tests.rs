@@ -261,6 +261,13 @@ fn aggregating_roles_follow_the_roles_they_gather() {
     expect(&policy, &u, true, &["get core/secrets"]);
     policy.remove("ClusterRole", "", "one");
     expect(&policy, &u, false, &["get core/pods"]);
+    // Nothing is summed up for each of many roles that are read before the next question.
+    for name in ["three", "four"] {
+        policy.put("ClusterRole", &part(name, "to-outer", name));
+        assert!(policy.sums.get().is_none());
+    }
+    expect(&policy, &u, true, &["get core/three", "get core/four"]);
+    assert!(policy.sums.get().is_some());
 }
 
 #[test]
