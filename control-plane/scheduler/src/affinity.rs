@@ -4,6 +4,7 @@
 mod tests;
 
 use std::collections::{BTreeSet, HashMap};
+use std::hash::{Hash, Hasher};
 
 use k8s_openapi::api::core::v1::{
     Affinity, NodeSelectorRequirement, NodeSelectorTerm, PodAffinityTerm,
@@ -17,8 +18,18 @@ use crate::pod::{Labels, PodInfo};
 pub type Namespaces = HashMap<String, Labels>;
 
 /// A label selector that may also select nothing, as a missing or an invalid one does.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selector(Option<LabelSelector>);
+
+impl Hash for Selector {
+    /// Of the keys and values alone, which are equal where selectors are.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        for one in self.0.iter().flat_map(|selector| &selector.requirements) {
+            one.key.hash(state);
+            one.values.hash(state);
+        }
+    }
+}
 
 impl Selector {
     /// Reads a selector.
@@ -158,7 +169,7 @@ fn operator(one: &NodeSelectorRequirement) -> Option<Operator> {
 }
 
 /// A term of pod affinity or anti-affinity.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PodTerm {
     /// The topology key: the node label whose value must be equal for two nodes to be near.
     pub key: String,
@@ -170,16 +181,21 @@ pub struct PodTerm {
 impl PodTerm {
     /// True if the term selects this pod.
     pub fn matches(&self, pod: &PodInfo, namespaces: &Namespaces) -> bool {
+        self.selects(&pod.namespace, &pod.labels, namespaces)
+    }
+
+    /// True if the term selects pods of this namespace with these labels.
+    pub fn selects(&self, namespace: &str, labels: &Labels, namespaces: &Namespaces) -> bool {
         let by_labels = || {
-            let labels = namespaces.get(&pod.namespace);
+            let labels = namespaces.get(namespace);
             let selector = self.namespace_selector.as_ref();
             selector.is_some_and(|selector| match labels {
                 Some(labels) => selector.matches(labels),
                 None => selector.matches(&Labels::new()),
             })
         };
-        let there = self.namespaces.contains(&pod.namespace) || by_labels();
-        there && self.selector.matches(&pod.labels)
+        let there = self.namespaces.contains(namespace) || by_labels();
+        there && self.selector.matches(labels)
     }
 
     fn read(term: &PodAffinityTerm, namespace: &str, labels: &Labels) -> PodTerm {

@@ -1,10 +1,11 @@
 //! The nodes and the pods on them: what the informers reported, and pods that are assumed to be on
 //! a node while their binding is in flight.
 
+pub mod index;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
@@ -12,6 +13,7 @@ use k8s_openapi::api::core::v1::Node;
 use crate::affinity::Namespaces;
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
+use index::{Index, Places};
 
 /// All nodes and the pods on them.
 #[derive(Debug, Default)]
@@ -21,10 +23,8 @@ pub struct Cache {
     by_name: HashMap<String, usize>,
     /// The node of each pod, by uid. Invariant: that node has the pod.
     assigned: HashMap<String, Assignment>,
-    /// Pods with required anti-affinity, so that a search need not look at every pod.
-    with_anti_affinity: BTreeSet<String>,
-    /// Pods whose affinity affects the scores of later pods.
-    with_preferences: BTreeSet<String>,
+    /// Invariant: it counts the pods of all nodes, so that a search need not look at every pod.
+    index: Index,
     /// The number of nodes whose object has been seen; others are only named by a pod.
     known: usize,
     /// Labels of namespaces.
@@ -65,14 +65,17 @@ impl Cache {
         self.by_name.get(name).map(|at| &self.nodes[*at])
     }
 
-    /// The pods with required anti-affinity, and their nodes.
-    pub fn with_anti_affinity(&self) -> impl Iterator<Item = (&NodeInfo, &Arc<PodInfo>)> {
-        self.placed_among(&self.with_anti_affinity)
+    /// The pods on nodes, in groups.
+    pub fn index(&self) -> &Index {
+        &self.index
     }
 
-    /// The pods whose affinity affects others' scores, and their nodes.
-    pub fn with_preferences(&self) -> impl Iterator<Item = (&NodeInfo, &Arc<PodInfo>)> {
-        self.placed_among(&self.with_preferences)
+    /// The known nodes of a group of pods, and its number of pods on each.
+    pub fn places<'a>(&'a self, places: &'a Places) -> impl Iterator<Item = (&'a NodeInfo, i64)> {
+        let nodes = places
+            .iter()
+            .filter_map(|(name, count)| Some((self.node(name)?, *count)));
+        nodes.filter(|(node, _)| node.known)
     }
 
     /// The name of the node that a pod is on or assumed to be on.
@@ -132,10 +135,11 @@ impl Cache {
     /// Removes a pod from its node.
     pub fn remove_pod(&mut self, uid: &str) -> Option<Arc<PodInfo>> {
         let assignment = self.assigned.remove(uid)?;
-        self.with_anti_affinity.remove(uid);
-        self.with_preferences.remove(uid);
         let at = self.by_name[&assignment.node];
         let pod = self.nodes[at].remove(uid);
+        if let Some(pod) = &pod {
+            self.index.remove(&assignment.node, pod);
+        }
         self.drop_if_empty(&assignment.node);
         pod
     }
@@ -147,25 +151,10 @@ impl Cache {
 
     fn put(&mut self, pod: Arc<PodInfo>, node: String, assumed: bool) {
         let uid = pod.uid.clone();
-        if !pod.anti_affinity.is_empty() {
-            self.with_anti_affinity.insert(uid.clone());
-        }
-        if !pod.affinity.is_empty() || !pod.pod_preferences.is_empty() {
-            self.with_preferences.insert(uid.clone());
-        }
+        self.index.add(&node, &pod);
         let at = self.slot(&node);
         self.nodes[at].add(pod);
         self.assigned.insert(uid, Assignment { node, assumed });
-    }
-
-    fn placed_among<'a>(
-        &'a self,
-        uids: &'a BTreeSet<String>,
-    ) -> impl Iterator<Item = (&'a NodeInfo, &'a Arc<PodInfo>)> {
-        uids.iter().filter_map(|uid| {
-            let node = self.node(&self.assigned.get(uid)?.node)?;
-            Some((node, node.pods.get(uid)?))
-        })
     }
 
     fn slot(&mut self, name: &str) -> usize {

@@ -110,14 +110,6 @@ impl Who {
             Who::OwnedBy(owner) => pod.owner.as_ref() == Some(owner),
         }
     }
-
-    /// True if a pod on a node counts. A pod that is being deleted does not; a selector of
-    /// everything counts nothing, as in Go.
-    pub fn counts(&self, namespace: &str, pod: &PodInfo) -> bool {
-        let everything = |selector: &Selector| selector.is_everything();
-        let countable = !matches!(self, Who::Selected(selector) if everything(selector));
-        countable && !pod.ending && pod.namespace == namespace && self.is(pod)
-    }
 }
 
 impl PodInfo {

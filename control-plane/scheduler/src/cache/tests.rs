@@ -1,6 +1,8 @@
 use serde_json::json;
 
 use super::*;
+use crate::affinity::Selector;
+use crate::pod::Who;
 use crate::tests::{asking, cache, info, node, on, pod};
 
 #[test]
@@ -71,4 +73,54 @@ fn a_node_is_news_only_when_a_pod_could_tell() {
     let heartbeat = json!({"metadata": {"annotations": {"x": "y"}}});
     assert!(!cache.set_node(&node("a", heartbeat)));
     assert!(cache.set_node(&node("a", json!({"spec": {"unschedulable": true}}))));
+}
+
+#[test]
+fn pods_that_are_alike_are_one_entry_however_many_they_are() {
+    let mut cache = cache(&[node("a", json!({})), node("b", json!({}))], &[]);
+    let owner = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r",
+        "controller": true}]);
+    let term = json!({"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}});
+    let apart = json!({"requiredDuringSchedulingIgnoredDuringExecution": [term]});
+    let metadata = json!({"labels": {"app": "web"}, "ownerReferences": owner});
+    let web = json!({"metadata": metadata, "spec": {"affinity": {"podAntiAffinity": apart}}});
+    for at in 0..100 {
+        let place = if at < 70 { "a" } else { "b" };
+        let one = on(place, &pod(&format!("p{at}"), web.clone()));
+        cache.set_pod(Arc::new(info(&one)));
+    }
+    let sizes = |cache: &Cache| {
+        let index = cache.index();
+        (index.groups().count(), index.anti_affinity().count())
+    };
+    assert_eq!(sizes(&cache), (1, 1));
+    let ending = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    let ending = pod("p0", machinery::patch::merge(&web, &ending));
+    cache.set_pod(Arc::new(info(&on("a", &ending))));
+    let any = serde_json::from_value(json!({"matchLabels": {"app": "web"}})).unwrap();
+    let selected = Who::Selected(Selector::read(Some(&any)));
+    for who in [selected, Who::OwnedBy("r".to_owned())] {
+        let counted = cache.index().counted("default", &who);
+        // A pod that is being deleted does not count.
+        assert_eq!(
+            [counted.on("a"), counted.on("b"), counted.on("c")],
+            [69, 30, 0]
+        );
+        assert_eq!(cache.index().counted("other", &who).on("a"), 0);
+    }
+    // Pods with different labels are selected together.
+    let other = json!({"metadata": {"labels": {"app": "web", "x": "y"}}});
+    cache.set_pod(Arc::new(info(&on("b", &pod("q", other)))));
+    let who = Who::Selected(Selector::read(Some(&any)));
+    assert_eq!(cache.index().counted("default", &who).on("b"), 31);
+    let all = Who::Selected(Selector::read(Some(&Default::default())));
+    assert_eq!(
+        cache.index().counted("default", &all).on("b"),
+        0,
+        "as in Go"
+    );
+    for uid in cache.assigned() {
+        cache.remove_pod(&uid);
+    }
+    assert_eq!(sizes(&cache), (0, 0));
 }

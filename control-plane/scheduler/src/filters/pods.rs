@@ -28,27 +28,23 @@ impl Counts {
     pub(super) fn new(cache: &Cache, pod: &PodInfo) -> Counts {
         let namespaces = &cache.namespaces;
         let mut counts = Counts::default();
-        for (node, other) in cache.with_anti_affinity().filter(|(node, _)| node.known) {
-            let terms = other.anti_affinity.iter();
-            for term in terms.filter(|term| term.matches(pod, namespaces)) {
-                count(&mut counts.unwelcome, term, node);
+        for (terms, places) in cache.index().anti_affinity() {
+            for term in terms.iter().filter(|term| term.matches(pod, namespaces)) {
+                count(&mut counts.unwelcome, term, cache.places(places));
             }
         }
         if pod.affinity.is_empty() && pod.anti_affinity.is_empty() {
             return counts;
         }
-        for node in cache.nodes() {
-            for other in node.pods.values() {
-                let fits = |term: &PodTerm| term.matches(other, namespaces);
-                if !pod.affinity.is_empty() && pod.affinity.iter().all(fits) {
-                    let wanted = &mut counts.wanted;
-                    pod.affinity
-                        .iter()
-                        .for_each(|term| count(wanted, term, node));
+        for (namespace, labels, places) in cache.index().groups() {
+            let fits = |term: &PodTerm| term.selects(namespace, labels, namespaces);
+            if !pod.affinity.is_empty() && pod.affinity.iter().all(fits) {
+                for term in &pod.affinity {
+                    count(&mut counts.wanted, term, cache.places(places));
                 }
-                for term in pod.anti_affinity.iter().filter(|term| fits(term)) {
-                    count(&mut counts.unwanted, term, node);
-                }
+            }
+            for term in pod.anti_affinity.iter().filter(|term| fits(term)) {
+                count(&mut counts.unwanted, term, cache.places(places));
             }
         }
         let mut terms = pod.affinity.iter();
@@ -94,10 +90,15 @@ impl Counts {
     }
 }
 
-fn count(domains: &mut Domains, term: &PodTerm, node: &NodeInfo) {
-    if let Some(value) = node.labels.get(&term.key) {
-        *domains
-            .entry((term.key.clone(), value.clone()))
-            .or_default() += 1;
+fn count<'a>(
+    domains: &mut Domains,
+    term: &PodTerm,
+    places: impl Iterator<Item = (&'a NodeInfo, i64)>,
+) {
+    for (node, pods) in places {
+        if let Some(value) = node.labels.get(&term.key) {
+            let domain = (term.key.clone(), value.clone());
+            *domains.entry(domain).or_default() += pods;
+        }
     }
 }

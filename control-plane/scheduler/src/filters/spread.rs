@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::{Filter, Refusal, refuse};
 use crate::cache::Cache;
+use crate::cache::index::Counted;
 use crate::node::NodeInfo;
 use crate::pod::{PodInfo, Spread};
 
@@ -22,14 +23,16 @@ impl Counts {
             return Counts::default();
         }
         let mut domains: Vec<HashMap<String, i64>> = vec![HashMap::new(); spreads.len()];
+        let counted = spreads.iter().map(|spread| count(cache, spread, pod));
+        let counted: Vec<Counted> = counted.collect();
         for node in cache.nodes() {
             if !spreads.iter().all(|one| node.labels.contains_key(&one.key)) {
                 continue;
             }
-            for (spread, domains) in spreads.iter().zip(&mut domains) {
+            for (at, spread) in spreads.iter().enumerate() {
                 if includes(spread, pod, node) {
                     let domain = node.labels[&spread.key].clone();
-                    *domains.entry(domain).or_default() += count(spread, pod, node);
+                    *domains[at].entry(domain).or_default() += counted[at].on(&node.name);
                 }
             }
         }
@@ -72,9 +75,7 @@ pub(crate) fn includes(spread: &Spread, pod: &PodInfo, node: &NodeInfo) -> bool 
     affinity && (!spread.honor_taints || !super::untolerated(pod, node))
 }
 
-/// The number of pods on a node that count for the constraint.
-pub(crate) fn count(spread: &Spread, pod: &PodInfo, node: &NodeInfo) -> i64 {
-    let pods = node.pods.values();
-    pods.filter(|other| spread.who.counts(&pod.namespace, other))
-        .count() as i64
+/// The pods that count for the constraint.
+pub(crate) fn count<'a>(cache: &'a Cache, spread: &Spread, pod: &PodInfo) -> Counted<'a> {
+    cache.index().counted(&pod.namespace, &spread.who)
 }

@@ -2,10 +2,9 @@
 //! existing pods.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use super::BEST;
-use crate::affinity::{Namespaces, PodTerm};
+use crate::affinity::PodTerm;
 use crate::cache::Cache;
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
@@ -21,19 +20,22 @@ type Worth<'a> = HashMap<&'a str, HashMap<&'a str, i64>>;
 pub(super) fn scores(cache: &Cache, pod: &PodInfo, nodes: &[&NodeInfo]) -> Option<Vec<i64>> {
     let mut worth = Worth::new();
     let namespaces = &cache.namespaces;
-    if pod.pod_preferences.is_empty() {
-        for (node, other) in cache.with_preferences() {
-            wishes_of_other(&mut worth, pod, node, other, namespaces);
+    for (wishes, places) in cache.index().wishes() {
+        let must = wishes.affinity.iter();
+        let must = must.map(|term| (HARD_WISH_OF_OTHERS, term));
+        let rather = wishes.preferences.iter();
+        for (weight, term) in must.chain(rather.map(|(weight, term)| (*weight, term))) {
+            if term.matches(pod, namespaces) {
+                add(&mut worth, term, cache.places(places), weight);
+            }
         }
-    } else {
-        for node in cache.nodes() {
-            for other in node.pods.values() {
-                for (weight, term) in &pod.pod_preferences {
-                    if term.matches(other, namespaces) {
-                        add(&mut worth, term, node, *weight);
-                    }
+    }
+    if !pod.pod_preferences.is_empty() {
+        for (namespace, labels, places) in cache.index().groups() {
+            for (weight, term) in &pod.pod_preferences {
+                if term.selects(namespace, labels, namespaces) {
+                    add(&mut worth, term, cache.places(places), *weight);
                 }
-                wishes_of_other(&mut worth, pod, node, other, namespaces);
             }
         }
     }
@@ -56,31 +58,16 @@ pub(super) fn scores(cache: &Cache, pod: &PodInfo, nodes: &[&NodeInfo]) -> Optio
     Some(stretched.collect())
 }
 
-fn wishes_of_other<'a>(
+fn add<'a>(
     worth: &mut Worth<'a>,
-    pod: &PodInfo,
-    node: &'a NodeInfo,
-    other: &'a Arc<PodInfo>,
-    namespaces: &Namespaces,
+    term: &'a PodTerm,
+    places: impl Iterator<Item = (&'a NodeInfo, i64)>,
+    weight: i64,
 ) {
-    let must = other
-        .affinity
-        .iter()
-        .map(|term| (HARD_WISH_OF_OTHERS, term));
-    let rather = other
-        .pod_preferences
-        .iter()
-        .map(|(weight, term)| (*weight, term));
-    for (weight, term) in must.chain(rather) {
-        if term.matches(pod, namespaces) {
-            add(worth, term, node, weight);
+    for (node, pods) in places {
+        if let Some(value) = node.labels.get(&term.key) {
+            let values = worth.entry(&term.key).or_default();
+            *values.entry(value).or_default() += weight * pods;
         }
-    }
-}
-
-fn add<'a>(worth: &mut Worth<'a>, term: &'a PodTerm, node: &'a NodeInfo, weight: i64) {
-    if let Some(value) = node.labels.get(&term.key) {
-        let values = worth.entry(&term.key).or_default();
-        *values.entry(value).or_default() += weight;
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::BEST;
 use crate::cache::Cache;
+use crate::cache::index::Counted;
 use crate::filters::spread::{count, includes};
 use crate::node::NodeInfo;
 use crate::pod::{PodInfo, Spread};
@@ -18,21 +19,23 @@ pub(super) fn scores(cache: &Cache, pod: &PodInfo, nodes: &[&NodeInfo]) -> Vec<i
         pod.names_spread && !spreads.iter().all(|one| node.labels.contains_key(&one.key))
     };
     let counted: Vec<&&NodeInfo> = nodes.iter().filter(|node| !ignored(node)).collect();
+    let pods: Vec<Counted> = spreads.iter().map(|one| count(cache, one, pod)).collect();
     let domains: Vec<HashMap<&str, i64>> = spreads
         .iter()
-        .map(|spread| domains(cache, pod, spread, &counted, &ignored))
+        .zip(&pods)
+        .map(|(spread, pods)| domains(cache, pod, (spread, pods), &counted, &ignored))
         .collect();
     let found = nodes.iter().map(|node| {
         if ignored(node) {
             return None;
         }
         let mut score = 0.0;
-        for (spread, domains) in spreads.iter().zip(&domains) {
+        for ((spread, there), domains) in spreads.iter().zip(&pods).zip(&domains) {
             let Some(domain) = node.labels.get(&spread.key) else {
                 continue;
             };
             let (pods, size) = if spread.key == HOSTNAME {
-                (count(spread, pod, node), counted.len())
+                (there.on(&node.name), counted.len())
             } else {
                 (
                     domains.get(domain.as_str()).copied().unwrap_or(0),
@@ -61,7 +64,7 @@ pub(super) fn scores(cache: &Cache, pod: &PodInfo, nodes: &[&NodeInfo]) -> Vec<i
 fn domains<'a>(
     cache: &'a Cache,
     pod: &PodInfo,
-    spread: &Spread,
+    (spread, pods): (&Spread, &Counted<'_>),
     candidates: &[&&'a NodeInfo],
     ignored: &dyn Fn(&NodeInfo) -> bool,
 ) -> HashMap<&'a str, i64> {
@@ -76,10 +79,10 @@ fn domains<'a>(
     }
     for node in cache.nodes().filter(|node| !ignored(node)) {
         let domain = node.labels.get(&spread.key).map_or("", String::as_str);
-        if let Some(pods) = domains.get_mut(domain)
+        if let Some(sum) = domains.get_mut(domain)
             && includes(spread, pod, node)
         {
-            *pods += count(spread, pod, node);
+            *sum += pods.on(&node.name);
         }
     }
     domains
