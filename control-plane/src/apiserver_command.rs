@@ -9,8 +9,9 @@ mod options;
 mod plugins;
 
 use std::error::Error;
+use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use apiserver::setup::Setup;
@@ -100,23 +101,28 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     let served = tokio::select! {
         served = &mut serving => served,
         () = ready => unreachable!("it waits for ever"),
-        () = connection::asked_to_stop() => {
-            // Requests are answered meanwhile.
-            let ended = tokio::select! {
-                () = server.leave() => None,
-                served = &mut serving => Some(served),
-            };
-            server.stop();
-            match ended {
-                Some(served) => served,
-                None => serving.await,
-            }
-        }
+        () = connection::asked_to_stop() => stop(&server, serving).await,
     };
     if let Some(audit) = audit {
         audit.close().await;
     }
     Ok(served?)
+}
+
+/// Takes the server out of the endpoints, while requests are still answered, and stops it.
+async fn stop(
+    server: &Server,
+    mut serving: Pin<&mut impl Future<Output = io::Result<()>>>,
+) -> io::Result<()> {
+    let ended = tokio::select! {
+        () = server.leave() => None,
+        served = &mut serving => Some(served),
+    };
+    server.stop();
+    match ended {
+        Some(served) => served,
+        None => serving.await,
+    }
 }
 
 /// Writes the kubeconfig of the cluster's owner, where one was asked for.

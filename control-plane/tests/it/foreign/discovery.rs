@@ -119,22 +119,21 @@ fn ask(address: &str, path: &str, form: &str) -> String {
             let _ = writeln!(text, "{INDENT}{name}: {value}");
         }
     }
-    // The address of the server has a length, so that no hash of a document with it is the same.
     let is_text = form.contains("json") || form.starts_with('*');
-    if !is_text && path != "/api" || form.contains(AS_ONE) && !is_text {
-        let hash = digest(&SHA256, &as_stored_there(answer.body));
-        let digits: String = hash
-            .as_ref()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        let _ = writeln!(text, "{INDENT}sha256 {digits}");
-    } else if is_text {
-        let body = String::from_utf8(as_stored_there(answer.body)).unwrap();
+    // The address of the server has a length, so that no hash of a document with it is the same.
+    let has_address = path == "/api" && !form.contains(AS_ONE);
+    let body = as_stored_there(answer.body);
+    if is_text {
+        let body = String::from_utf8(body).unwrap();
         let body = body.replace("[{\"", "[\n{\"").replace(",{\"", ",\n{\"");
         for line in body.lines() {
             let _ = writeln!(text, "{INDENT}{}", without_address(line));
         }
+    } else if !has_address {
+        let hash = digest(&SHA256, &body);
+        let bytes = hash.as_ref().iter();
+        let digits: String = bytes.map(|byte| format!("{byte:02x}")).collect();
+        let _ = writeln!(text, "{INDENT}sha256 {digits}");
     }
     text
 }
