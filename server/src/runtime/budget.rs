@@ -8,7 +8,7 @@
 //!   grows with the part of the machine that the rest of this process uses.
 //! - A piece of a checkpoint is as large as this disk writes and syncs in [`PIECE_TIME_MIN`] to
 //!   [`PIECE_TIME_MAX`].
-//! - What somebody waits for is *hurried*: it takes no turn and does not rest.
+//! - What somebody waits for is *hurried*: it takes no turn and does not rest, and its pieces are large.
 
 use std::sync::Arc;
 use std::thread::sleep;
@@ -34,6 +34,9 @@ const MEASURED_OVER: Duration = Duration::from_millis(50);
 const PIECE_BYTES: usize = CHECKPOINT_PIECE_BYTES;
 const PIECE_BYTES_MIN: usize = 32 << 10;
 const PIECE_BYTES_MAX: usize = 1 << 20;
+/// A piece of a checkpoint that all puts wait for: no sync of the log can wait for it, and many small
+/// syncs would let the disk idle.
+const PIECE_BYTES_HURRIED: usize = 4 << 20;
 /// A piece becomes larger if it took less, and smaller if it took more.
 const PIECE_TIME_MIN: Duration = Duration::from_millis(1);
 const PIECE_TIME_MAX: Duration = Duration::from_millis(4);
@@ -158,6 +161,9 @@ impl Work {
     }
 
     fn size_after(&self, took: Duration) -> usize {
+        if self.chore == Chore::Checkpoint && (self.hurried)() {
+            return PIECE_BYTES_HURRIED;
+        }
         let mut bytes = self.budget.piece_bytes.lock();
         if self.chore == Chore::Checkpoint {
             *bytes = next_piece_bytes(*bytes, took);
@@ -311,10 +317,10 @@ mod tests {
         let hash = budget.begin(Chore::Hash, || false);
         let mut checkpoint =
             budget.begin(Chore::Checkpoint, move || hurried.load(Ordering::SeqCst));
-        checkpoint.rest();
+        assert_eq!(checkpoint.rest(), PIECE_BYTES_HURRIED);
         drop(hash);
         hurries.store(false, Ordering::SeqCst);
-        checkpoint.rest();
+        assert!(checkpoint.rest() <= PIECE_BYTES_MAX);
         drop(checkpoint);
         drop(budget.begin(Chore::Hash, || false));
     }
