@@ -1,4 +1,4 @@
-//! The control loops as clients of an apiserver: the calls of [`machinery::world`] over
+//! The control loops as clients of an apiserver: the calls of [`machinery::api`] over
 //! [`kube::Client`], and informers.
 //!
 //! The apiserver may be behind a socket or a service in the same process; the code is the same.
