@@ -55,7 +55,7 @@ pub struct BackgroundLimits {
     /// Bytes of log since the last checkpoint at which further deletions are written at once: no
     /// checkpoint begins before those under way are written.
     pub log_bytes_while_deleting: u64,
-    /// Bytes of keys beyond which their changes are collected in delta trees.
+    /// Bytes of leaves of the key tree beyond which changes are collected in delta trees.
     pub key_bytes_direct: u64,
     /// Bytes of log since the last checkpoint that start another. Bounds the replay at a start.
     pub log_bytes_to_checkpoint: u64,

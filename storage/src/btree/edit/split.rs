@@ -130,15 +130,15 @@ pub(crate) fn place(
         }
         return Placed::default();
     }
+    if level > 0 {
+        return split_branch(kind, w, node, index, (key, value), child, edge);
+    }
     let with = With {
         page: node.page(),
         index,
         key,
         value,
     };
-    if level > 0 {
-        return split_branch(kind, w, node, index, (key, value), child, edge);
-    }
     match choose_cut(with, target, edge) {
         Some(cut) => split_leaf(kind, w, node, index, (key, value), cut),
         None => split_for_retry(kind, w, node, index),
@@ -175,7 +175,7 @@ pub(crate) fn insert(
         return false;
     }
     let len = image_len(packed.used, node.image.len(), target(kind, page.level()));
-    let image = Image::of(kind, page.level(), entries, |_| len);
+    let image = Image::new(kind, page.level(), len).filled(&packed, entries);
     w.set_image(node, image);
     true
 }

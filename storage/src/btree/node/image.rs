@@ -106,12 +106,11 @@ impl Image {
         len: impl FnOnce(usize) -> usize,
     ) -> Image {
         let layout = Layout::of(kind, level, entries.clone());
-        let image = Image::new(kind, level, len(layout.used));
-        image.filled(&layout, entries)
+        Image::new(kind, level, len(layout.used)).filled(&layout, entries)
     }
 
-    /// An empty page that gets its entries.
-    fn filled<'a>(
+    /// An empty page that gets the entries for which the layout is.
+    pub(crate) fn filled<'a>(
         mut self,
         layout: &Layout<'_>,
         entries: impl Iterator<Item = (Key<'a>, &'a [u8])>,
@@ -127,7 +126,7 @@ impl Image {
             let rest = if is_unbound(level, i) {
                 Key::default()
             } else {
-                key.from(layout.prefix)
+                key.after(layout.prefix)
             };
             self.push(rest, value, layout.skip - layout.prefix);
         }
@@ -285,9 +284,8 @@ impl Image {
     /// An entry's key, and its value for editing.
     pub(crate) fn entry_mut(&mut self, index: usize) -> (Key<'_>, &mut [u8]) {
         let page = self.page();
-        let value = page.value_range(index);
-        let rest = value.start - page.rest(index).len();
-        let prefix = page.key(index).len() - page.rest(index).len();
+        let (key, value) = (page.key(index), page.value_range(index));
+        let (rest, prefix) = (value.start - key.rest.len(), key.prefix.len());
         let prefix_start = page.prefix_end() - prefix;
         let (before, others) = self.bytes.split_at_mut(value.start);
         let (value, behind) = others.split_at_mut(value.len());

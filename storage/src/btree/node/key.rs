@@ -37,9 +37,9 @@ impl<'a> Key<'a> {
         [self.prefix, self.rest].concat()
     }
 
-    /// The key without its first bytes.
+    /// The key without so many of its first bytes.
     #[inline]
-    pub(super) fn from(self, at: usize) -> Key<'a> {
+    pub(super) fn after(self, at: usize) -> Key<'a> {
         let of_prefix = at.min(self.prefix.len());
         Key {
             prefix: &self.prefix[of_prefix..],
@@ -47,7 +47,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// The key's first bytes.
+    /// So many of the key's first bytes.
     pub(super) fn up_to(self, at: usize) -> Key<'a> {
         let of_prefix = at.min(self.prefix.len());
         Key {
