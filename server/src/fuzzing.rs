@@ -11,8 +11,8 @@ use storage::vfs::Vfs;
 use storage::vfs::sim::SimVfs;
 
 use crate::api::gateway::{Escape, Scanner, decode, encode};
+use crate::basics::error::Error;
 use crate::config::{self, Exit};
-use crate::error::Error;
 use crate::request::check;
 use crate::request::{AuthInfo, Request};
 use crate::state::entry;
@@ -81,18 +81,18 @@ pub fn client_port(data: &[u8]) {
 
 /// A stream that members read from each other.
 pub fn peer_stream(data: &[u8]) {
-    crate::cluster::peer::fuzzing::any_stream(data);
+    crate::member::cluster::peer::fuzzing::any_stream(data);
 }
 
 /// Requests of other members, or of others who reach the peer port.
 pub fn peer_port(data: &[u8]) {
-    crate::cluster::peer::fuzzing::any_requests(data);
+    crate::member::cluster::peer::fuzzing::any_requests(data);
 }
 
 /// Questions between members that are not Raft's, and their answers: members, versions, leases,
 /// hashes, parts of states.
 pub fn peer_answer(data: &[u8]) {
-    crate::cluster::peer::fuzzing::any_answer(data);
+    crate::member::cluster::peer::fuzzing::any_answer(data);
 }
 
 /// The body of `POST /raft/snapshot`, in both forms. It is refused, or it is a state from which a

@@ -11,22 +11,17 @@
 )]
 
 pub(crate) mod api;
-pub mod applier;
 pub mod auth;
-pub(crate) mod clock;
-pub(crate) mod cluster;
+pub mod basics;
 pub mod config;
-pub mod data_dir;
-pub mod driver;
-pub mod error;
-pub mod event;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod lifecycle;
+pub mod member;
 pub mod net;
 pub mod request;
 pub(crate) mod runtime;
 pub mod state;
 pub mod telemetry;
 
-pub use clock::Now;
+pub use basics::clock::Now;

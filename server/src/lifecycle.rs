@@ -22,10 +22,10 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::api;
 use crate::api::serve::{BindError, Listeners};
-use crate::cluster::peer::{Dialer, join};
+use crate::basics::error::Error;
 use crate::config::{Config, ETCD_VERSION, Url};
-use crate::data_dir::{self, DataDir, Found, Unusable};
-use crate::error::Error;
+use crate::member::cluster::peer::{Dialer, join};
+use crate::member::data_dir::{self, DataDir, Found, Unusable};
 use crate::net::tls::Security;
 use crate::net::workers::Workers;
 use crate::request::Request;
@@ -96,7 +96,7 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>, host: Host) -> Result<i32
     let security = Security::prepare(&config).map_err(StartError::Bind)?;
     let mut listeners = Listeners::bind(&config, &security).map_err(StartError::Bind)?;
     let dialer = Dialer::new(&security);
-    let seed = crate::clock::unix_time().as_nanos() as u64;
+    let seed = crate::basics::clock::unix_time().as_nanos() as u64;
     let vfs: Arc<dyn Vfs> = if config.unsafe_no_fsync {
         tracing::warn!(
             "nothing is synced to the disk (--unsafe-no-fsync): a power cut may lose everything"

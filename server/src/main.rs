@@ -50,7 +50,7 @@ fn utl(name: &'static str, args: &[String]) -> ExitCode {
     let code = utl::run(
         name,
         args,
-        &server::data_dir::offline::Offline,
+        &server::member::data_dir::offline::Offline,
         &mut out,
         &mut err,
     );

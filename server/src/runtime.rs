@@ -9,7 +9,7 @@
 //! Under load a batch gathers at each arrow. A single write takes a shorter way: the
 //! consensus thread writes and syncs the log itself.
 //!
-//! [`driver`]: crate::driver
+//! [`driver`]: crate::member::driver
 
 #![expect(clippy::disallowed_methods, reason = "the shell waits and reads files")]
 
@@ -29,15 +29,15 @@ use std::time::Duration;
 
 use storage::vfs::Lock;
 
-use crate::applier::{BackgroundLimits, Stopwatch};
 use crate::auth::Tokens;
-use crate::clock::{Clock, unix_time};
-use crate::cluster::peer::{Dialer, Inboxes, Introduction, Peers};
+use crate::basics::clock::{Clock, unix_time};
 use crate::config::{Config, Url};
-use crate::data_dir::{DataDir, Unusable};
-use crate::driver::{Actors, Settings};
-use crate::event::inbox::{Inbox, Sender, inbox};
-use crate::event::{ApplyEvent, ConsensusEvent, LogEvent};
+use crate::member::applier::{BackgroundLimits, Stopwatch};
+use crate::member::cluster::peer::{Dialer, Inboxes, Introduction, Peers};
+use crate::member::data_dir::{DataDir, Unusable};
+use crate::member::driver::{Actors, Settings};
+use crate::member::event::inbox::{Inbox, Sender, inbox};
+use crate::member::event::{ApplyEvent, ConsensusEvent, LogEvent};
 use crate::net::workers::Workers;
 use crate::runtime::etcd_server::{EtcdServer, Identity, Inner, Limits, Login};
 use crate::state::hashes::Hashes;

@@ -22,7 +22,7 @@ use etcd_api::mvccpb::KeyValue;
 use storage::mvcc::{Applied, Bucket, Found, Item, LonePut, Root, Store, SyncJob, Write};
 
 use crate::auth::{Authenticated, ROOT};
-use crate::error::Error;
+use crate::basics::error::Error;
 use crate::request::{AuthInfo, PutBy, Request};
 use crate::state::snapshot::Received;
 

@@ -14,9 +14,9 @@ mod users;
 use std::collections::{BTreeMap, BTreeSet};
 
 use raft::Index;
-use server::error::Error;
-use server::event::Reply;
-use server::event::admission::{Admission, Limits, Permit};
+use server::basics::error::Error;
+use server::member::event::Reply;
+use server::member::event::admission::{Admission, Limits, Permit};
 use server::request::{AuthRequest, Request};
 use storage::mvcc::View;
 use tokio::sync::oneshot::Receiver;

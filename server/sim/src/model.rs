@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use etcd_api::etcdserverpb as pb;
 use etcd_api::mvccpb::KeyValue;
 use raft::Index;
-use server::error::Error;
+use server::basics::error::Error;
 
 use keys::Keys;
 use users::{TokenEvent, Users};

@@ -4,7 +4,7 @@ pub(crate) mod members;
 
 use std::path::Path;
 
-use server::event::ConsensusEvent;
+use server::member::event::ConsensusEvent;
 use storage::vfs::Vfs;
 
 use crate::host::Crash;

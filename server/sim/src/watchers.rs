@@ -7,7 +7,7 @@ mod watch;
 
 use etcd_api::etcdserverpb as pb;
 use pb::watch_request::RequestUnion;
-use server::event::{ConsensusEvent, ReplySlot};
+use server::member::event::{ConsensusEvent, ReplySlot};
 use testkit::Rng;
 
 use crate::canary::Canary;

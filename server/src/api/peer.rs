@@ -12,14 +12,16 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::serve::Door;
-use crate::cluster::peer::lease::{
+use crate::basics::error::Error;
+use crate::config::{CLUSTER_VERSION, ETCD_VERSION};
+use crate::member::cluster::peer::lease::{
     KEEP_ALIVE_PATH, TIME_TO_LIVE_PATH, TimeToLiveResponse, call_of,
 };
-use crate::cluster::peer::page::{PeerResponse, body_of, header_of, json, message, page, text};
-use crate::cluster::peer::{Peers, hash, serve};
-use crate::config::{CLUSTER_VERSION, ETCD_VERSION};
-use crate::error::Error;
-use crate::event::{LeaseAnswer, LeaseCall};
+use crate::member::cluster::peer::page::{
+    PeerResponse, body_of, header_of, json, message, page, text,
+};
+use crate::member::cluster::peer::{Peers, hash, serve};
+use crate::member::event::{LeaseAnswer, LeaseCall};
 use crate::runtime::etcd_server::EtcdServer;
 use crate::runtime::etcd_server::members::{NOT_FOUND, NOT_LEARNER};
 
@@ -242,7 +244,7 @@ fn json_of(value: &impl serde::Serialize) -> PeerResponse {
 
 /// Current time as RFC 3339, in whole seconds.
 fn now_text() -> String {
-    let seconds = i64::try_from(crate::clock::unix_time().as_secs()).unwrap_or(i64::MAX);
+    let seconds = i64::try_from(crate::basics::clock::unix_time().as_secs()).unwrap_or(i64::MAX);
     let time = jiff::Timestamp::from_second(seconds).unwrap_or(jiff::Timestamp::MAX);
     format!("{time:.0}")
 }

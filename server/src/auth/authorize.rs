@@ -4,7 +4,7 @@ use etcd_api::etcdserverpb as pb;
 use pb::request_op::Request as Op;
 
 use super::{Image, Kind};
-use crate::error::Error;
+use crate::basics::error::Error;
 use crate::request::{AuthInfo, Request};
 
 /// The keys attached to a lease; empty if the lease does not exist.

@@ -9,7 +9,7 @@ use raft::Now;
 
 use super::tokens::DEFAULT_TIME_TO_LIVE;
 use super::{Image, SimpleTokens, Tokens};
-use crate::error::Error;
+use crate::basics::error::Error;
 use crate::request::AuthInfo;
 
 /// The state updates this as it applies an entry, before the entry's writes can be read. So a

@@ -8,7 +8,7 @@ use etcd_api::authpb;
 use prost::Message;
 
 use super::intervals::{Interval, Intervals};
-use crate::error::Error;
+use crate::basics::error::Error;
 use crate::request::AuthInfo;
 
 /// The name of the user that must exist, and of the role that permits everything.

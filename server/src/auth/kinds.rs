@@ -3,7 +3,7 @@
 use aws_lc_rs::rand;
 
 use super::signed::{self, Signed};
-use crate::error::Error;
+use crate::basics::error::Error;
 
 const PREFIX_LETTERS: usize = 16;
 const LETTERS: &[u8; 52] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";

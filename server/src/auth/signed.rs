@@ -12,7 +12,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
 use crate::auth::Authenticated;
-use crate::error::Error;
+use crate::basics::error::Error;
 use crate::request::AuthInfo;
 
 /// Lifetime of a token if the flag gives none.

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use etcd_api::etcdserverpb as pb;
 
-use crate::cluster::corruption::{self, Compared};
-use crate::cluster::peer::{self, Dialer, Introduction};
+use crate::basics::error::Error;
 use crate::config::{self, Config, Url};
-use crate::data_dir::DataDir;
-use crate::error::Error;
+use crate::member::cluster::corruption::{self, Compared};
+use crate::member::cluster::peer::{self, Dialer, Introduction};
+use crate::member::data_dir::DataDir;
 use crate::request::Request;
 use crate::runtime::etcd_server::{EtcdServer, REQUEST_TIMEOUT};
 use crate::state::hashes;

@@ -7,9 +7,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
 use super::GRACE;
-use crate::cluster::peer::REMOVED;
 use crate::config::Config;
-use crate::event::LeaseCall;
+use crate::member::cluster::peer::REMOVED;
+use crate::member::event::LeaseCall;
 use crate::request::Request;
 use crate::runtime::Running;
 use crate::runtime::etcd_server::EtcdServer;

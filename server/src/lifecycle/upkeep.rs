@@ -7,10 +7,10 @@ use storage::encryption::DataKeys;
 use tokio::task::JoinSet;
 
 use super::{corruption, versions};
-use crate::clock::Clock;
+use crate::basics::clock::Clock;
+use crate::basics::error::Error;
 use crate::config::Config;
 use crate::config::keys::{Follower, KeyChange};
-use crate::error::Error;
 use crate::request::Request;
 use crate::runtime::compactor::Compactor;
 use crate::runtime::etcd_server::EtcdServer;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use etcd_api::membershippb;
 
-use crate::cluster::peer::join::{minor, versions};
+use crate::basics::error::Error;
 use crate::config::{CLUSTER_VERSION, MIN_CLUSTER_VERSION};
-use crate::error::Error;
+use crate::member::cluster::peer::join::{minor, versions};
 use crate::request::Request;
 use crate::runtime::etcd_server::EtcdServer;
 

@@ -8,7 +8,7 @@ use pb::range_request::{SortOrder, SortTarget};
 use pb::request_op::Request as Op;
 use tonic::Code;
 
-use crate::error::Error;
+use crate::basics::error::Error;
 
 pub(crate) fn range(request: &pb::RangeRequest) -> Result<(), Error> {
     if request.key.is_empty() {

@@ -18,7 +18,7 @@ use parking_lot::{Condvar, Mutex};
 use rustix::time::{ClockId, clock_gettime};
 use storage::mvcc::CHECKPOINT_PIECE_BYTES;
 
-use crate::clock::{Clock, Now};
+use crate::basics::clock::{Clock, Now};
 use crate::telemetry::metrics::{Chore, Metrics};
 
 /// Longest rest. A piece that took longer mostly waited for others.

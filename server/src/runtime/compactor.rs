@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::clock::Now;
+use crate::basics::clock::Now;
 use crate::config::AutoCompaction;
 
 /// Time between two looks of `revision` mode.

@@ -2,7 +2,7 @@
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::event::{Reply, ReplySlot};
+use crate::member::event::{Reply, ReplySlot};
 use crate::net::workers::Workers;
 
 /// Answers of one batch.

@@ -17,13 +17,13 @@ use storage::mvcc::{Reader, View};
 use tokio::sync::Semaphore;
 
 use crate::auth::{self, Tokens};
-use crate::clock::Clock;
-use crate::cluster::peer::Peers;
-use crate::driver::{Published, RequestIds};
-use crate::error::Error;
-use crate::event::admission::{self, Admission};
-use crate::event::inbox::Sender;
-use crate::event::{Answer, ApplyEvent, ConsensusEvent, ReplySlot};
+use crate::basics::clock::Clock;
+use crate::basics::error::Error;
+use crate::member::cluster::peer::Peers;
+use crate::member::driver::{Published, RequestIds};
+use crate::member::event::admission::{self, Admission};
+use crate::member::event::inbox::Sender;
+use crate::member::event::{Answer, ApplyEvent, ConsensusEvent, ReplySlot};
 use crate::state::hashes::Hashes;
 use crate::state::held_back::HeldBack;
 use crate::state::watch::HubHandle;
@@ -176,7 +176,7 @@ impl EtcdServer {
     /// Like [`Self::wait`], but logs a line if the read index takes long.
     async fn wait_for_read(
         &self,
-        mut reply: tokio::sync::oneshot::Receiver<crate::event::Reply>,
+        mut reply: tokio::sync::oneshot::Receiver<crate::member::event::Reply>,
     ) -> Result<(), Error> {
         if let Ok(answer) = tokio::time::timeout(SLOW_READ, &mut reply).await {
             return answer.unwrap_or(Err(Error::Stopped)).map(drop);
@@ -342,7 +342,7 @@ impl EtcdServer {
 
     async fn wait(
         &self,
-        reply: tokio::sync::oneshot::Receiver<crate::event::Reply>,
+        reply: tokio::sync::oneshot::Receiver<crate::member::event::Reply>,
     ) -> Result<Answer, Error> {
         let patience = REQUEST_TIMEOUT + 2 * self.0.limits.election_timeout;
         match tokio::time::timeout(patience, reply).await {

@@ -7,11 +7,11 @@ use storage::mvcc::{Next, Reencryption, Stats};
 
 use super::complaints::Complaints;
 use super::lateness::Lateness;
-use crate::applier::{Slow, SpaceNews};
-use crate::clock::unix_time;
+use crate::basics::clock::unix_time;
 use crate::config;
-use crate::driver::Note;
-use crate::event::Look;
+use crate::member::applier::{Slow, SpaceNews};
+use crate::member::driver::Note;
+use crate::member::event::Look;
 use crate::state::ChangeContext;
 use crate::telemetry::logging::json;
 use crate::telemetry::metrics::Metrics;

@@ -10,15 +10,15 @@ use storage::mvcc::Attempt;
 
 use super::Links;
 use super::budget::Work;
-use crate::clock::Now;
-use crate::driver::apply::ApplyDriver;
-use crate::driver::consensus::ConsensusDriver;
-use crate::driver::log::Log;
-use crate::driver::space::Disks;
-use crate::driver::watch::Watch;
-use crate::driver::{Done, Fatal, Hurry, Job, Ports};
-use crate::event::inbox::Inbox;
-use crate::event::{ApplyEvent, ConsensusEvent, LogEvent};
+use crate::basics::clock::Now;
+use crate::member::driver::apply::ApplyDriver;
+use crate::member::driver::consensus::ConsensusDriver;
+use crate::member::driver::log::Log;
+use crate::member::driver::space::Disks;
+use crate::member::driver::watch::Watch;
+use crate::member::driver::{Done, Fatal, Hurry, Job, Ports};
+use crate::member::event::inbox::Inbox;
+use crate::member::event::{ApplyEvent, ConsensusEvent, LogEvent};
 use crate::telemetry::fatal;
 use crate::telemetry::metrics::Chore;
 

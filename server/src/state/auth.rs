@@ -14,7 +14,7 @@ use prost::Message;
 use storage::mvcc::{Bucket, Root, Write};
 
 use crate::auth::{self, Authenticated, CurrentAuth, Image, Kind};
-use crate::error::Error;
+use crate::basics::error::Error;
 use crate::request::{self, AuthInfo, AuthRequest, PutBy, Request};
 use change::Change;
 

@@ -7,7 +7,7 @@ use etcd_api::membershippb;
 use serde::{Deserialize, Deserializer, Serialize};
 use storage::mvcc::{Bucket, Root, Write};
 
-use crate::error::Error;
+use crate::basics::error::Error;
 
 const CLUSTER_VERSION: &[u8] = b"clusterVersion";
 const DOWNGRADE: &[u8] = b"downgrade";

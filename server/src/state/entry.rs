@@ -6,7 +6,7 @@
 
 use raft::{Entry, EntryKind};
 
-use crate::error::Error;
+use crate::basics::error::Error;
 use crate::request::Request;
 use crate::request::check;
 use crate::state::ChangeContext;

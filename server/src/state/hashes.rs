@@ -20,8 +20,8 @@ use etcd_files::hashkv::HashKv;
 use parking_lot::{Condvar, Mutex};
 use storage::mvcc::{Change, HashRows, Revision, Root, View};
 
+use crate::basics::error::Error;
 use crate::config;
-use crate::error::Error;
 use crate::state::snapshot::row_of;
 use places::Places;
 use queue::Queue;

@@ -10,7 +10,7 @@ use etcd_api::etcdserverpb as pb;
 use storage::mvcc::{KeyRange, Root, Want, Write};
 
 use super::to_key_value;
-use crate::error::Error;
+use crate::basics::error::Error;
 
 pub use range::range;
 pub(crate) use range::{Reading, Step, part};

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use etcd_api::etcdserverpb as pb;
 use storage::mvcc::{Bucket, Root, Write};
 
-use crate::error::Error;
+use crate::basics::error::Error;
 
 /// Nine billion seconds: etcd's limit.
 const MAX_TTL: i64 = 9_000_000_000;

@@ -23,7 +23,7 @@ use etcd_files::bbolt::write::{Content, Layout, RowSink};
 use etcd_files::schema::{self, Alarm, Lease, RevisionKey, Row};
 use storage::mvcc::{Bucket, Change, Root, View};
 
-use crate::error::Error;
+use crate::basics::error::Error;
 use crate::state;
 
 pub use describe::describe;

@@ -14,7 +14,7 @@ use storage::mvcc::{Item, KeyRange, Root, Want, Write};
 
 use super::Tally;
 use super::kv;
-use crate::error::Error;
+use crate::basics::error::Error;
 pub use reading::read;
 pub(crate) use reading::{Reading, is_read_only, is_serializable};
 

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use std::ops::ControlFlow;
 
 use etcd_api::mvccpb::KeyValue;
-use server::error::Error;
+use server::basics::error::Error;
 use server::state;
 use storage::mvcc::{Change, Item, KeyRange, Root, Want};
 

@@ -2,8 +2,8 @@
 
 mod learn;
 
-use server::error::Error;
-use server::event::{Answer, Outcome, Reply};
+use server::basics::error::Error;
+use server::member::event::{Answer, Outcome, Reply};
 use tokio::sync::oneshot::error::TryRecvError;
 
 use super::door::Asked;

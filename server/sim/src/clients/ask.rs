@@ -2,8 +2,8 @@
 
 use etcd_api::etcdserverpb as pb;
 use server::auth::Kind;
-use server::error::Error;
-use server::event::{Answer, ApplyEvent, ConsensusEvent, LeaseCall, Outcome, ReplySlot};
+use server::basics::error::Error;
+use server::member::event::{Answer, ApplyEvent, ConsensusEvent, LeaseCall, Outcome, ReplySlot};
 use server::request::{AuthInfo, Request};
 
 use super::{Ask, PATIENCE, Stage, Then, Waiting, request};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use etcd_api::etcdserverpb as pb;
 use raft::Index;
 use server::auth::{self, CurrentAuth, Image, Kind};
-use server::error::Error;
+use server::basics::error::Error;
 use server::request::AuthInfo;
 use server::state;
 use storage::mvcc::View;

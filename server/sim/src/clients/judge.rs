@@ -2,8 +2,8 @@
 
 use etcd_api::etcdserverpb as pb;
 use prost::Message;
-use server::error::Error;
-use server::event::{Answer, Outcome};
+use server::basics::error::Error;
+use server::member::event::{Answer, Outcome};
 use server::state;
 
 use super::explore::Read;

@@ -5,7 +5,7 @@ use etcd_api::etcdserverpb as pb;
 use etcd_api::raw;
 use pb::request_op::Request as Op;
 use prost::Message;
-use server::event::Outcome;
+use server::member::event::Outcome;
 use server::request::Request;
 use storage::mvcc::View;
 

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use etcd_api::authpb::Permission;
 use etcd_api::authpb::permission::Type;
 use etcd_api::etcdserverpb as pb;
-use server::error::Error;
+use server::basics::error::Error;
 use server::request::{AuthInfo, AuthRequest};
 use testkit::Rng;
 

@@ -1,12 +1,12 @@
 //! Members that come and go while everything else goes wrong: who asks for it, machines that join
 //! when their place is kept, and those that leave for good. The part of `server::runtime::etcd_server::members`,
-//! `server::cluster::peer` and `server::lifecycle`; their checks of what is wise are not made: unwise
+//! `server::member::cluster::peer` and `server::lifecycle`; their checks of what is wise are not made: unwise
 //! changes must be safe, too.
 
 use std::collections::BTreeSet;
 
 use raft::{ConfChange, ConfChangeKind, NodeId};
-use server::event::{ConsensusEvent, Reply, ReplySlot};
+use server::member::event::{ConsensusEvent, Reply, ReplySlot};
 use server::state::{ChangeContext, MemberInfo};
 use tokio::sync::oneshot::Receiver;
 use tokio::sync::oneshot::error::TryRecvError;

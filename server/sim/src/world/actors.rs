@@ -1,8 +1,8 @@
 //! Turning the actors of a process, and carrying what they say to other hosts and to clients.
 
 use raft::{Body, Message, RoleKind};
-use server::driver::Replies;
-use server::event::ConsensusEvent;
+use server::member::driver::Replies;
+use server::member::event::ConsensusEvent;
 
 use super::sabotage::{clears_alarm, is_revoke, misapply};
 use super::{Event, Failed, MICRO, MILLI, Named, World};

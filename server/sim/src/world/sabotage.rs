@@ -2,7 +2,7 @@
 
 use etcd_api::etcdserverpb::DeleteRangeRequest;
 use etcd_api::etcdserverpb::alarm_request::AlarmAction;
-use server::event::{ApplyEvent, ConsensusEvent};
+use server::member::event::{ApplyEvent, ConsensusEvent};
 use server::request::{AuthInfo, Request};
 use storage::mvcc::Bucket;
 

@@ -1,8 +1,8 @@
-//! States on their way from one member to another, as `server::cluster::peer::transfer` carries them: the
+//! States on their way from one member to another, as `server::member::cluster::peer::transfer` carries them: the
 //! message and the state in one stream, which may break off, and an answer, which may get lost.
 
 use raft::Message;
-use server::event::ConsensusEvent;
+use server::member::event::ConsensusEvent;
 use server::state::snapshot::{Form, Snapshot, rows};
 use storage::mvcc::View;
 

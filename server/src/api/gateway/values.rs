@@ -12,7 +12,7 @@ use tonic::Status;
 use super::decode::decode;
 use super::scan::Scanner;
 use crate::api::serve::BoxError;
-use crate::event::admission::CountedBytes;
+use crate::member::event::admission::CountedBytes;
 
 /// Limit on JSON bytes per byte of the largest message. Base64 takes four for three; this leaves
 /// three times as much again for names and blanks.

@@ -7,7 +7,7 @@ use tonic::{Request as Call, Response, Status};
 
 use super::caller_of;
 use crate::auth::ROOT;
-use crate::error::Error;
+use crate::basics::error::Error;
 use crate::request::AuthRequest;
 use crate::runtime::etcd_server::EtcdServer;
 

@@ -10,8 +10,8 @@ use tonic::{Request as Call, Response, Status, Streaming};
 
 use super::caller_of;
 use crate::auth::{self, Credentials, Image, Kind};
-use crate::error::Error;
-use crate::event::{LeaseCall, Outcome};
+use crate::basics::error::Error;
+use crate::member::event::{LeaseCall, Outcome};
 use crate::request::{AuthInfo, Request};
 use crate::runtime::etcd_server::EtcdServer;
 use crate::state;

@@ -11,9 +11,9 @@ use tonic::{Request as Call, Response, Status};
 
 use super::{caller_of, snapshot};
 use crate::api::grpc::health::HealthNotifier;
+use crate::basics::error::Error;
 use crate::config::{CLUSTER_VERSION, ETCD_VERSION};
-use crate::error::Error;
-use crate::event::Outcome;
+use crate::member::event::Outcome;
 use crate::request::Request;
 use crate::runtime::etcd_server::EtcdServer;
 use crate::telemetry::metrics::Metrics;

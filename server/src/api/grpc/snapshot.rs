@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tonic::Status;
 
 use super::limits::patience::Patience;
-use crate::error::Error;
+use crate::basics::error::Error;
 use crate::runtime::etcd_server::EtcdServer;
 use crate::state::snapshot::{Snapshot, WriteError};
 

@@ -7,7 +7,7 @@ use tonic::{Request as Call, Response, Status};
 
 use super::caller_of;
 use crate::auth::{Image, Kind};
-use crate::error::Error;
+use crate::basics::error::Error;
 use crate::request::AuthInfo;
 use crate::runtime::etcd_server::EtcdServer;
 use crate::telemetry::prefix;

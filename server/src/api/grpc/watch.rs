@@ -23,7 +23,7 @@ use tonic::codec::Codec;
 use tonic::{Status, Streaming};
 
 use crate::auth::{self, Credentials, Image};
-use crate::error::Error;
+use crate::basics::error::Error;
 use crate::request::AuthInfo;
 use crate::runtime::etcd_server::EtcdServer;
 use crate::state::watch::{Ended, Head, HistoryDone, Out, StreamOptions, WatchStream};

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Page, page, scrape};
 use crate::config::Config;
-use crate::event::RaftView;
+use crate::member::event::RaftView;
 use crate::runtime::etcd_server::EtcdServer;
 use crate::telemetry::metrics::process;
 

@@ -16,8 +16,8 @@ use super::cost::Charge;
 use super::framing::Framing;
 use super::metadata::GRPC_STATUS;
 use super::stats::Heard;
-use crate::error::Error;
-use crate::event::admission::CountedBytes;
+use crate::basics::error::Error;
+use crate::member::event::admission::CountedBytes;
 use crate::telemetry::metrics::Metrics;
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;

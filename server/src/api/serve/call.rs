@@ -15,7 +15,7 @@ use super::metadata::{CLIENT_API_VERSION, GRPC_MESSAGE, GRPC_TIMEOUT, HAS_LEADER
 use super::pings::OpenCall;
 use super::stats::{self, Heard, Served};
 use crate::auth::Credentials;
-use crate::error::Error;
+use crate::basics::error::Error;
 use crate::runtime::etcd_server::EtcdServer;
 use crate::telemetry::metrics::{CallType, METHODS, Metrics, Operation};
 use crate::telemetry::spans;

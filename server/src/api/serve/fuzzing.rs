@@ -17,7 +17,7 @@ use super::connection::http2_builder;
 use super::cost::Charge;
 use super::gather::Gather;
 use super::pings::{OpenCalls, Policed};
-use crate::event::admission::{Admission, Limits};
+use crate::member::event::admission::{Admission, Limits};
 use crate::telemetry::metrics::Metrics;
 
 /// Largest message that the bodies accept.

@@ -35,7 +35,7 @@ use crate::api::grpc::usage::UsageService;
 use crate::api::grpc::watch::WatchService;
 use crate::auth::Credentials;
 use crate::config::Config;
-use crate::event::admission::CountedBytes;
+use crate::member::event::admission::CountedBytes;
 use crate::runtime::etcd_server::EtcdServer;
 use crate::telemetry::metrics::{self, CallType, METHODS, Metrics, Service};
 use crate::telemetry::spans::Tracer;
@@ -231,7 +231,7 @@ impl Router {
         let mut ended = Ended::new(Arc::clone(&self.metrics), index, self.limits, began);
         if let Some(tracer) = &self.tracer {
             let local = caller.and_then(|caller| caller.local);
-            ended.trace(tracer.begin(headers, local, crate::clock::unix_time));
+            ended.trace(tracer.begin(headers, local, crate::basics::clock::unix_time));
         }
         (ended, sent, who)
     }

@@ -79,7 +79,7 @@ impl Watched {
         {
             return Ok(Arc::clone(&seen.bytes));
         }
-        let now = crate::clock::unix_time();
+        let now = crate::basics::clock::unix_time();
         #[expect(
             clippy::disallowed_methods,
             reason = "certificates are no files of the store"

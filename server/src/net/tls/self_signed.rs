@@ -57,7 +57,7 @@ fn sign(urls: &[&Url], years: u64) -> Result<(String, String), rcgen::Error> {
     let mut name = DistinguishedName::new();
     name.push(DnType::OrganizationName, "etcd");
     params.distinguished_name = name;
-    let now = std::time::UNIX_EPOCH + crate::clock::unix_time();
+    let now = std::time::UNIX_EPOCH + crate::basics::clock::unix_time();
     params.not_before = now.into();
     let years = u32::try_from(years).unwrap_or(u32::MAX);
     // The format has only four digits for the year.

@@ -10,8 +10,8 @@ use etcd_api::etcdserverpb as pb;
 use super::EtcdServer;
 use crate::auth::Authenticated;
 use crate::auth::{Credentials, Image, Tokens};
-use crate::error::Error;
-use crate::event::{Answer, Outcome};
+use crate::basics::error::Error;
+use crate::member::event::{Answer, Outcome};
 use crate::request::{AuthInfo, AuthRequest, Request};
 
 /// bcrypt's limit. It would silently cut off longer passwords.
@@ -71,7 +71,7 @@ impl EtcdServer {
         let applied = self.0.shared.progress.applied();
         match &self.0.tokens {
             Tokens::Simple => self.0.auth.user_of(token, applied, self.0.clock.now()),
-            Tokens::Signed(signed) => Some(signed.verify(token, crate::clock::unix_time())),
+            Tokens::Signed(signed) => Some(signed.verify(token, crate::basics::clock::unix_time())),
             Tokens::Off => Some(None),
         }
     }
@@ -239,7 +239,9 @@ impl EtcdServer {
     fn token_for(&self, authenticated: Authenticated) -> Result<String, Error> {
         match &self.0.tokens {
             Tokens::Simple => Ok(authenticated.token),
-            Tokens::Signed(signed) => signed.sign(&authenticated, crate::clock::unix_time()),
+            Tokens::Signed(signed) => {
+                signed.sign(&authenticated, crate::basics::clock::unix_time())
+            }
             Tokens::Off => Err(Error::AuthFailed),
         }
     }

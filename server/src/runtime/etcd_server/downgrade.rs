@@ -5,8 +5,8 @@ use etcd_api::etcdserverpb::downgrade_request::DowngradeAction;
 use etcd_api::membershippb;
 
 use super::EtcdServer;
+use crate::basics::error::Error;
 use crate::config::CLUSTER_VERSION;
-use crate::error::Error;
 use crate::request::Request;
 use crate::state::{self, Downgrade};
 

@@ -9,8 +9,8 @@ use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
 use super::{EtcdServer, run_blocking};
-use crate::cluster::corruption::PeerHash;
-use crate::error::Error;
+use crate::basics::error::Error;
+use crate::member::cluster::corruption::PeerHash;
 use crate::state::hashes::KvHash;
 
 impl EtcdServer {

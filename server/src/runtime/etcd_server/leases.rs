@@ -1,9 +1,9 @@
 //! Calls about leases: answered here by the leader, asked of it by the others.
 
 use super::{EtcdServer, LEADER_RETRY, REQUEST_TIMEOUT, post};
-use crate::cluster::peer;
-use crate::error::Error;
-use crate::event::{ApplyEvent, LeaseAnswer, LeaseCall, Outcome, ReplySlot};
+use crate::basics::error::Error;
+use crate::member::cluster::peer;
+use crate::member::event::{ApplyEvent, LeaseAnswer, LeaseCall, Outcome, ReplySlot};
 
 impl EtcdServer {
     /// Forwards a question about leases to the leader. Waits while there is none: clients take an

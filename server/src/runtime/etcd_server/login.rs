@@ -13,8 +13,8 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::run_blocking;
-use crate::clock::Clock;
-use crate::error::Error;
+use crate::basics::clock::Clock;
+use crate::basics::error::Error;
 
 /// Passwords hashed at one time. More would only take processor time from other work.
 const HASHES_AT_ONCE: usize = 2;

@@ -8,10 +8,10 @@ use raft::{ConfChange, ConfChangeKind};
 
 use super::{EtcdServer, REQUEST_TIMEOUT, post};
 use crate::auth::Credentials;
+use crate::basics::error::Error;
 use crate::config::Url;
-use crate::data_dir;
-use crate::error::Error;
-use crate::event::{ConsensusEvent, Outcome, RaftView, ReplySlot};
+use crate::member::data_dir;
+use crate::member::event::{ConsensusEvent, Outcome, RaftView, ReplySlot};
 use crate::state::{ChangeContext, MemberInfo};
 
 /// A member counts as connected after this long a connection. etcd's value.
@@ -32,7 +32,7 @@ impl EtcdServer {
         let mut peer_urls = parse(urls)?;
         self.require_admin(who).await?;
         peer_urls.sort();
-        let id = data_dir::new_member_id(&peer_urls, crate::clock::unix_time());
+        let id = data_dir::new_member_id(&peer_urls, crate::basics::clock::unix_time());
         let member = MemberInfo {
             id,
             peer_urls,

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::{EtcdServer, PHYSICAL_COMPACTION_TIMEOUT, post};
 use crate::auth::{self, Credentials};
-use crate::error::Error;
-use crate::event::{Answer, ApplyEvent, ConsensusEvent, Outcome, Proposal, ReplySlot};
+use crate::basics::error::Error;
+use crate::member::event::{Answer, ApplyEvent, ConsensusEvent, Outcome, Proposal, ReplySlot};
 use crate::request::nesting::nest_ranges;
 use crate::request::{AuthInfo, Request};
 use crate::state;

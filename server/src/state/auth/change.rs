@@ -10,7 +10,7 @@ use storage::mvcc::{Bucket, Write};
 
 use super::{ENABLED, REVISION, order};
 use crate::auth::{self, Image, ROOT};
-use crate::error::Error;
+use crate::basics::error::Error;
 use crate::request::AuthRequest;
 
 /// bcrypt cost for passwords in very old logs: etcd's default.

@@ -7,7 +7,7 @@ use storage::vfs::Vfs;
 use storage::vfs::sim::SimVfs;
 
 use super::{ChangeContext, MemberInfo, members, removed};
-use crate::error::Error;
+use crate::basics::error::Error;
 use crate::state::State;
 
 fn state() -> State {

@@ -15,7 +15,7 @@ use storage::mvcc::{Item, KeyRange, Root, Want};
 
 use super::key_value::{encode_key_value, key_value_len};
 use super::{revision_header, revision_to_read};
-use crate::error::Error;
+use crate::basics::error::Error;
 use crate::state::to_key_value;
 
 /// Rows to be sorted are cut to the limit when there are twice as many plus this slack.

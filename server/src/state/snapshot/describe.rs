@@ -4,7 +4,7 @@ use raft::{ConfState, Position, Snapshot};
 use serde_json::{Map, Value, json};
 use storage::mvcc::{Root, View};
 
-use crate::error::Error;
+use crate::basics::error::Error;
 use crate::state::{self, MemberInfo};
 
 /// Go's zero time.

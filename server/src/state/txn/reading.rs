@@ -9,7 +9,7 @@ use raw::response_op::Response as OpResponse;
 use storage::mvcc::Root;
 
 use super::{check, choose};
-use crate::error::Error;
+use crate::basics::error::Error;
 use crate::state::Tally;
 use crate::state::kv::{self, Step};
 

@@ -20,7 +20,7 @@ pub(crate) struct Scrape {
     pub keys: u64,
     /// Size of the file, free pages included.
     pub db_file_bytes: u64,
-    /// Bytes that count against the quota. See [`crate::driver::shared::Space::in_use_bytes`].
+    /// Bytes that count against the quota. See [`crate::member::driver::shared::Space::in_use_bytes`].
     pub db_bytes: u64,
     pub requests_in_flight: usize,
     pub requests_held_bytes: usize,

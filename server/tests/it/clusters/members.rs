@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use process::{Cluster, Etcdctl, eventually};
 use server::config;
-use server::data_dir::{DataDir, Found};
+use server::member::data_dir::{DataDir, Found};
 use storage::vfs::os::OsVfs;
 use testkit::Tools;
 

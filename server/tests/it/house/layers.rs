@@ -2,14 +2,21 @@
 //!
 //! `tidy` enforces the edges between crates; this enforces those between the top modules of one
 //! crate. A table lists the modules from the lowest to the highest, and each names only modules
-//! above its row in the table, so that a cycle cannot be written down.
+//! above its row in the table, so that a cycle cannot be written down. A top module that only groups
+//! others has no row: the modules in it have, as `group::module`.
+
+mod names;
+mod tables;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use proc_macro2::TokenStream;
 use testkit::workspace_root;
+
+use names::Names;
+use tables::{APISERVER, MACHINERY, RAFT, SERVER, STORAGE};
 
 /// The layers of one crate.
 struct Layers {
@@ -21,336 +28,6 @@ struct Layers {
     /// A top module and crates that it must not name.
     without: &'static [(&'static str, &'static [&'static str])],
 }
-
-/// The crates of HTTP.
-const HTTP: [&str; 4] = ["axum", "http", "http_body", "hyper"];
-
-const APISERVER: Layers = Layers {
-    sources: "control-plane/apiserver/src",
-    modules: &[
-        // What any layer may use.
-        ("basics", &[]),
-        // Which kinds there are, what is stored of them, which rules they keep.
-        ("resources", &[]),
-        ("storage", &["basics", "resources"]),
-        ("validate", &["basics", "resources"]),
-        // What programs outside are asked.
-        ("webhook", &["basics", "storage"]),
-        // What stands in front of the registry.
-        ("auth", &["basics", "resources", "storage", "webhook"]),
-        // Who waits when there is too much to do.
-        ("flow", &["auth", "resources", "storage"]),
-        // What is recorded of requests.
-        ("audit", &["auth", "basics", "storage", "webhook"]),
-        (
-            "admission",
-            &["audit", "auth", "basics", "resources", "storage", "webhook"],
-        ),
-        // What becomes of objects, and how requests ask for it.
-        (
-            "registry",
-            &[
-                "admission",
-                "audit",
-                "auth",
-                "basics",
-                "resources",
-                "storage",
-                "validate",
-            ],
-        ),
-        (
-            "http",
-            &[
-                "admission",
-                "audit",
-                "auth",
-                "basics",
-                "flow",
-                "registry",
-                "resources",
-                "storage",
-                "validate",
-                "webhook",
-            ],
-        ),
-        // What follows objects that change the API, and writes what becomes of them.
-        (
-            "upkeep",
-            &[
-                "basics",
-                "registry",
-                "resources",
-                "storage",
-                "validate",
-                "webhook",
-            ],
-        ),
-        // What puts the layers together.
-        (
-            "setup",
-            &["admission", "audit", "auth", "basics", "http", "storage"],
-        ),
-        (
-            "fuzzing",
-            &["http", "registry", "resources", "storage", "validate"],
-        ),
-    ],
-    // Only HTTP knows how requests and answers are written.
-    without: &[
-        ("resources", &HTTP),
-        ("storage", &HTTP),
-        ("validate", &HTTP),
-        ("admission", &HTTP),
-        ("flow", &HTTP),
-        ("registry", &HTTP),
-        ("upkeep", &HTTP),
-    ],
-};
-
-const SERVER: Layers = Layers {
-    sources: "server/src",
-    modules: &[
-        // What any layer may use.
-        ("clock", &[]),
-        ("error", &[]),
-        ("config", &[]),
-        // What is replicated: the requests of the log, who may make them, what they change.
-        ("request", &["error"]),
-        ("auth", &["config", "error", "request"]),
-        ("state", &["auth", "config", "error", "request"]),
-        // What operators see, and what connections are made of.
-        ("telemetry", &["config", "request", "state"]),
-        ("net", &["clock", "config", "telemetry"]),
-        // The actors, the messages between them, and the data directory that they start from.
-        ("event", &["error", "net", "request", "state"]),
-        (
-            "applier",
-            &[
-                "auth",
-                "config",
-                "error",
-                "event",
-                "request",
-                "state",
-                "telemetry",
-            ],
-        ),
-        (
-            "data_dir",
-            &[
-                "applier",
-                "clock",
-                "config",
-                "error",
-                "request",
-                "state",
-                "telemetry",
-            ],
-        ),
-        (
-            "cluster",
-            &[
-                "clock",
-                "config",
-                "data_dir",
-                "error",
-                "event",
-                "net",
-                "request",
-                "state",
-                "telemetry",
-            ],
-        ),
-        (
-            "driver",
-            &[
-                "applier",
-                "auth",
-                "clock",
-                "cluster",
-                "config",
-                "data_dir",
-                "error",
-                "event",
-                "request",
-                "state",
-                "telemetry",
-            ],
-        ),
-        // Threads and queues, the requests of clients, a server from start to stop.
-        (
-            "runtime",
-            &[
-                "applier",
-                "auth",
-                "clock",
-                "cluster",
-                "config",
-                "data_dir",
-                "driver",
-                "error",
-                "event",
-                "net",
-                "request",
-                "state",
-                "telemetry",
-            ],
-        ),
-        (
-            "api",
-            &[
-                "auth",
-                "clock",
-                "cluster",
-                "config",
-                "error",
-                "event",
-                "net",
-                "request",
-                "runtime",
-                "state",
-                "telemetry",
-            ],
-        ),
-        (
-            "lifecycle",
-            &[
-                "api",
-                "clock",
-                "cluster",
-                "config",
-                "data_dir",
-                "error",
-                "event",
-                "net",
-                "request",
-                "runtime",
-                "state",
-                "telemetry",
-            ],
-        ),
-        (
-            "fuzzing",
-            &[
-                "api", "auth", "cluster", "config", "error", "net", "request", "state",
-            ],
-        ),
-    ],
-    // Only the edges know how requests and answers travel.
-    without: &[
-        ("request", &HTTP),
-        ("auth", &HTTP),
-        ("state", &HTTP),
-        ("event", &HTTP),
-        ("applier", &HTTP),
-        ("data_dir", &HTTP),
-        ("driver", &HTTP),
-        ("runtime", &HTTP),
-    ],
-};
-
-const RAFT: Layers = Layers {
-    sources: "raft/src",
-    modules: &[
-        ("message", &[]),
-        ("io", &["message"]),
-        ("wire", &["message"]),
-        ("bootstrap", &["io", "message", "wire"]),
-        ("log", &["io", "message"]),
-        ("membership", &["message"]),
-        ("state", &["io", "log", "membership", "message"]),
-        // The roles, and the member that has one of them.
-        ("role", &["io", "log", "membership", "message", "state"]),
-        ("raft", &["io", "membership", "message", "role", "state"]),
-        ("durable", &["io", "log", "message"]),
-        ("fuzzing", &["io", "message", "raft", "wire"]),
-    ],
-    // Agreement knows nothing of storage; only its log writer does.
-    without: &[
-        ("io", &["storage"]),
-        ("log", &["storage"]),
-        ("state", &["storage"]),
-        ("role", &["storage"]),
-        ("raft", &["storage"]),
-    ],
-};
-
-const STORAGE: Layers = Layers {
-    sources: "storage/src",
-    modules: &[
-        ("sync", &[]),
-        ("codec", &[]),
-        ("vfs", &[]),
-        ("error", &["vfs"]),
-        ("atomic_file", &["error", "vfs"]),
-        ("encryption", &["atomic_file", "codec", "error", "vfs"]),
-        ("wal", &["codec", "encryption", "error", "vfs"]),
-        (
-            "btree",
-            &["atomic_file", "encryption", "error", "sync", "vfs"],
-        ),
-        (
-            "mvcc",
-            &["btree", "codec", "encryption", "error", "sync", "vfs"],
-        ),
-        ("inspect", &["encryption", "error", "mvcc", "vfs", "wal"]),
-        ("fuzzing", &["btree", "error", "mvcc", "vfs", "wal"]),
-    ],
-    without: &[],
-};
-
-const MACHINERY: Layers = Layers {
-    sources: "control-plane/machinery/src",
-    modules: &[
-        // Values, and what is said of them.
-        ("budget", &[]),
-        ("object", &[]),
-        ("queue", &[]),
-        ("status", &[]),
-        ("values", &[]),
-        ("selector", &["object", "values"]),
-        // What objects need of resources.
-        ("resources", &["object", "selector", "values"]),
-        // The built-in kinds, and what follows their table.
-        ("schema", &[]),
-        ("strict", &["budget", "schema", "values"]),
-        ("patch", &["schema"]),
-        ("conversion", &["object", "values"]),
-        ("apply", &["object", "schema", "values"]),
-        // It writes what managers own in the order of `apply`.
-        (
-            "protobuf",
-            &["apply", "budget", "object", "schema", "values"],
-        ),
-        ("defaults", &["object"]),
-        // Custom resources.
-        ("cel", &["schema", "values"]),
-        (
-            "structural",
-            &["apply", "cel", "schema", "status", "strict", "values"],
-        ),
-        // The API as the control loops see it.
-        (
-            "api",
-            &["defaults", "object", "patch", "schema", "status", "values"],
-        ),
-        (
-            "fuzzing",
-            &[
-                "cel",
-                "object",
-                "patch",
-                "protobuf",
-                "schema",
-                "selector",
-                "strict",
-                "structural",
-            ],
-        ),
-    ],
-    without: &[],
-};
 
 #[test]
 fn the_modules_of_the_apiserver_name_each_other_one_way_only() {
@@ -386,7 +63,7 @@ fn check(layers: &Layers) {
     let mut seen = BTreeSet::new();
     for (file, text) in sources(&root) {
         let place = module_path(&file);
-        seen.extend(place.first().cloned());
+        seen.extend(layers.room(&place));
         wrong.extend(layers.violations(&file, &place, &text));
     }
     let known: BTreeSet<String> = layers.names().map(str::to_owned).collect();
@@ -397,6 +74,22 @@ fn check(layers: &Layers) {
 impl Layers {
     fn names(&self) -> impl Iterator<Item = &'static str> {
         self.modules.iter().map(|(name, _)| *name)
+    }
+
+    /// The top modules that only group others.
+    fn groups(&self) -> BTreeSet<&'static str> {
+        let paths = self.names().filter_map(|name| name.split_once("::"));
+        paths.map(|(group, _)| group).collect()
+    }
+
+    /// The module with a row that a path lies in. None for the root, and for a group's own file.
+    fn room(&self, place: &[String]) -> Option<String> {
+        let top = place.first()?;
+        if !self.groups().contains(top.as_str()) {
+            return Some(top.clone());
+        }
+        let inner = place.get(1)?;
+        Some(format!("{top}::{inner}"))
     }
 
     /// Rows that allow a module which is not above them: only those can close a cycle.
@@ -416,12 +109,12 @@ impl Layers {
         let tokens: TokenStream = text
             .parse()
             .unwrap_or_else(|error| panic!("{file}: {error}"));
-        let Some(own) = place.first() else {
+        let Some(own) = &self.room(place) else {
             return Vec::new();
         };
         let row = self.modules.iter().find(|(name, _)| name == own);
         let allowed = row.map_or(&[][..], |(_, allowed)| allowed);
-        let mut names = Names::default();
+        let mut names = Names::below(self);
         names.collect(tokens, place);
         let modules = names.modules.iter();
         let against = modules.filter(|name| *name != own && !allowed.contains(&name.as_str()));
@@ -433,118 +126,6 @@ impl Layers {
         let foreign = foreign.filter(|one| names.crates.contains(**one));
         wrong.extend(foreign.map(|one| format!("{file}: {own} must not name the crate {one}")));
         wrong
-    }
-}
-
-/// What a file names, its tests left out.
-#[derive(Default)]
-struct Names {
-    /// What follows `crate::`, or as many `super::` as lead to the root.
-    modules: BTreeSet<String>,
-    /// The first words of all other paths: among them are the crates.
-    crates: BTreeSet<String>,
-}
-
-impl Names {
-    fn collect(&mut self, tokens: TokenStream, place: &[String]) {
-        let tokens: Vec<TokenTree> = tokens.into_iter().collect();
-        let mut at = 0;
-        while at < tokens.len() {
-            if is_test_attribute(&tokens[at..]) {
-                while at < tokens.len() && !ends_item(&tokens[at]) {
-                    at += 1;
-                }
-                at += 1;
-                continue;
-            }
-            match &tokens[at..] {
-                [
-                    TokenTree::Ident(word),
-                    TokenTree::Ident(name),
-                    TokenTree::Group(body),
-                    ..,
-                ] if word == "mod" => {
-                    let inner = [place, &[name.to_string()]].concat();
-                    self.collect(body.stream(), &inner);
-                    at += 2;
-                }
-                [TokenTree::Ident(word), rest @ ..] if word == "crate" => self.first_names(rest),
-                [TokenTree::Ident(word), ..] if word == "super" => {
-                    let mut ups = 1;
-                    while is_path(&tokens[at + 1..]) && is_word(tokens.get(at + 3), "super") {
-                        ups += 1;
-                        at += 3;
-                    }
-                    if ups == place.len() {
-                        self.first_names(&tokens[at + 1..]);
-                    }
-                }
-                [TokenTree::Ident(word), rest @ ..] => {
-                    let continues = at >= 2 && is_path(&tokens[at - 2..]);
-                    if is_path(rest) && !continues {
-                        self.crates.insert(word.to_string());
-                    }
-                }
-                [TokenTree::Group(group), ..] => self.collect(group.stream(), place),
-                _ => {}
-            }
-            at += 1;
-        }
-    }
-
-    /// The first names behind `::`: one, or one for each path of a group.
-    fn first_names(&mut self, tokens: &[TokenTree]) {
-        if !is_path(tokens) {
-            return;
-        }
-        match tokens.get(2) {
-            Some(TokenTree::Ident(name)) => self.module(&name.to_string()),
-            Some(TokenTree::Group(group)) => {
-                let mut starts = true;
-                for token in group.stream() {
-                    if let (true, TokenTree::Ident(name)) = (starts, &token) {
-                        self.module(&name.to_string());
-                    }
-                    starts = matches!(&token, TokenTree::Punct(one) if one.as_char() == ',');
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// Notes a module. A crate's root gives its error type out, wherever that is.
-    fn module(&mut self, name: &str) {
-        let module = match name {
-            "Error" | "Result" => "error",
-            name => name,
-        };
-        self.modules.insert(module.to_owned());
-    }
-}
-
-fn is_path(tokens: &[TokenTree]) -> bool {
-    let colon = |at| matches!(tokens.get(at), Some(TokenTree::Punct(one)) if one.as_char() == ':');
-    colon(0) && colon(1)
-}
-
-fn is_word(token: Option<&TokenTree>, word: &str) -> bool {
-    matches!(token, Some(TokenTree::Ident(one)) if one == word)
-}
-
-/// Whether this is `#[cfg(test)]`.
-fn is_test_attribute(tokens: &[TokenTree]) -> bool {
-    let [TokenTree::Punct(hash), TokenTree::Group(group), ..] = tokens else {
-        return false;
-    };
-    let text: String = group.stream().to_string().split_whitespace().collect();
-    hash.as_char() == '#' && text == "cfg(test)"
-}
-
-fn ends_item(token: &TokenTree) -> bool {
-    match token {
-        TokenTree::Punct(one) => one.as_char() == ';',
-        TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
-        _ => false,
     }
 }
 
@@ -584,7 +165,13 @@ fn sources(root: &Path) -> Vec<(String, String)> {
 /// A crate that is made up.
 const MADE_UP: Layers = Layers {
     sources: "",
-    modules: &[("low", &[]), ("middle", &["low"]), ("high", &["middle"])],
+    modules: &[
+        ("low", &[]),
+        ("middle", &["low"]),
+        ("group::one", &["low"]),
+        ("group::other", &["group::one", "low"]),
+        ("high", &["middle"]),
+    ],
     without: &[("low", &["axum"])],
 };
 
@@ -663,4 +250,29 @@ fn a_table_with_a_cycle_is_refused() {
         cycle.out_of_order(),
         ["one allows two, which is not below it"]
     );
+}
+
+#[test]
+fn modules_of_a_group_have_rows_of_their_own() {
+    for text in [
+        "use crate::low::thing;",
+        "use crate::group::one::thing;",
+        "use crate::group::{one::a, other::b};",
+        "use super::one::thing;",
+    ] {
+        assert_eq!(violations("group/other.rs", text), [""; 0], "{text}");
+    }
+    for text in [
+        "use crate::group::other::thing;",
+        "use crate::group::{one::a, other::b};",
+        "use crate::{low, group::{other}};",
+        "use super::other;",
+        "mod inner { use super::super::other; }",
+    ] {
+        let found = violations("group/one.rs", text);
+        let expected = ["group/one.rs: group::one must not name crate::group::other"];
+        assert_eq!(found, expected, "{text}");
+    }
+    let group = violations("group.rs", "use crate::high;");
+    assert_eq!(group, [""; 0]);
 }

@@ -86,9 +86,9 @@ const WITHOUT_TOKIO: [&str; 7] = [
 const SHELL: [&str; 8] = [
     "main",
     "api",
-    "cluster/peer",
-    "event",
     "lifecycle",
+    "member/cluster/peer",
+    "member/event",
     "net",
     "runtime",
     "telemetry/spans",

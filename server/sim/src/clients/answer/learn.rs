@@ -1,6 +1,6 @@
 //! What clients learn from an answer, and what they write down of it.
 
-use server::event::{Answer, Outcome};
+use server::member::event::{Answer, Outcome};
 
 use crate::clients::{Ask, Clients, PARTITIONS, Then, Waiting, request};
 use crate::history::{self, Operation, Record, Step};

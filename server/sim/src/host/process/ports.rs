@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use raft::{Complaint, ConfState, Message, RoleChange, Ticket, Write};
-use server::applier::SpaceNews;
-use server::data_dir::Unusable;
-use server::driver::{self, Job, Note, Ports, Replies};
-use server::event::{ApplyEvent, ConsensusEvent, LogEvent};
+use server::member::applier::SpaceNews;
+use server::member::data_dir::Unusable;
+use server::member::driver::{self, Job, Note, Ports, Replies};
+use server::member::event::{ApplyEvent, ConsensusEvent, LogEvent};
 use server::state::MemberInfo;
 use server::state::hashes::{Compacted, HashJob, Hashes, KvHash};
 use storage::mvcc::{Applied, Next, View};
@@ -146,8 +146,8 @@ impl From<driver::Fatal> for Fatal {
     }
 }
 
-impl From<server::error::Error> for Fatal {
-    fn from(error: server::error::Error) -> Fatal {
+impl From<server::basics::error::Error> for Fatal {
+    fn from(error: server::basics::error::Error) -> Fatal {
         Fatal(error.to_string())
     }
 }

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use raft::durable::Options;
-use server::applier::BackgroundLimits;
 use server::config::{ClusterState, Config};
+use server::member::applier::BackgroundLimits;
 use storage::encryption::KeyFile;
 
 /// What a member is told when it starts; the same for all of its runs.

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use raft::durable::Options;
 use raft::{Entry, Recovered};
-use server::data_dir::{DataDir, EmptyDir, Found, Unusable, newcomer};
-use server::driver::{self, Actors};
-use server::event::ApplyEvent;
+use server::member::data_dir::{DataDir, EmptyDir, Found, Unusable, newcomer};
+use server::member::driver::{self, Actors};
+use server::member::event::ApplyEvent;
 use server::state::hashes::Hashes;
 use server::state::{self, MemberInfo};
 use storage::vfs::sim::SimVfs;

@@ -18,7 +18,7 @@ use tokio_stream::StreamExt as _;
 use tonic::{Code, Status, Streaming};
 
 use super::on_behalf::OnBehalf;
-use crate::error::Error;
+use crate::basics::error::Error;
 
 /// TTL, in seconds, of a lease granted to a caller that brings none.
 const SESSION_TTL: i64 = 60;

@@ -26,7 +26,7 @@ use tokio::sync::{Notify, OwnedMutexGuard};
 use tokio::time::{Instant, timeout};
 use tonic::{Code, Status};
 
-use crate::error::Error;
+use crate::basics::error::Error;
 use crate::telemetry::metrics::Metrics;
 
 /// For all large replies together. A list of all pods of a large Kubernetes cluster fits.

@@ -8,7 +8,7 @@ use storage::mvcc::View;
 use tonic::{Response, Status};
 
 use super::budget::{Budget, Growing, SMALL_BYTES, check_size};
-use crate::error::Error;
+use crate::basics::error::Error;
 use crate::runtime::etcd_server::{EtcdServer, run_blocking};
 use crate::state::kv::{self, Step};
 use crate::state::{Tally, txn};

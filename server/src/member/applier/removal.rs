@@ -1,0 +1,176 @@
+//! When compacted rows are removed. Pages change as a whole: after random overwrites, removing a
+//! tenth of the rows writes as much as removing half of them. So removal waits until there is
+//! enough to remove, or for a while. A plain state machine; the store does the work.
+
+use raft::Now;
+use storage::mvcc::Stats;
+
+use crate::member::event::ReplySlot;
+
+/// In a store of at most this size, removal costs little and starts at once.
+const SMALL_STORE_BYTES: u64 = 16 << 20;
+/// Removal pays if at least three rows can go for this many keys.
+const KEYS_FOR_THREE_ROWS: u64 = 5;
+/// Longest wait before a removal.
+const PATIENCE: Now = Now::from_secs(60);
+
+#[derive(Debug)]
+pub(super) struct Removal {
+    state: State,
+    /// When removal began, or the newest compaction was applied if that was later. `None` after a
+    /// crash interrupted it.
+    since: Option<Now>,
+    /// Rows removed since then.
+    rows: u64,
+    /// Clients that asked for physical compaction.
+    asking: Vec<ReplySlot>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Idle,
+    Waiting { until: Now },
+    Running,
+}
+
+impl Removal {
+    /// The state after a start: a crash may have left rows to remove.
+    pub(super) fn interrupted() -> Removal {
+        Removal {
+            state: State::Running,
+            since: None,
+            rows: 0,
+            asking: Vec::new(),
+        }
+    }
+
+    /// Resumes removal on a restored state whose own removal had not finished.
+    pub(super) fn go_on(&mut self) {
+        self.state = State::Running;
+        self.since = None;
+    }
+
+    /// A compaction was applied: its rows wait for removal.
+    pub(super) fn compacted(&mut self, now: Now) {
+        self.since = Some(now);
+        self.rows = 0;
+        if self.state == State::Idle {
+            self.state = State::Waiting {
+                until: now + PATIENCE,
+            };
+        }
+    }
+
+    /// Answers `slot` when removal is done.
+    pub(super) fn ask(&mut self, slot: ReplySlot) {
+        self.asking.push(slot);
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.state == State::Running
+    }
+
+    /// The latest time at which it begins.
+    pub(super) fn due_at(&self) -> Option<Now> {
+        match self.state {
+            State::Waiting { until } => Some(until),
+            _ => None,
+        }
+    }
+
+    /// Begins if it is time. The store has `superseded` rows beside one row for each of `keys`.
+    /// `urgent`: the space is needed.
+    pub(super) fn begin(
+        &mut self,
+        now: Now,
+        urgent: bool,
+        superseded: u64,
+        keys: u64,
+        stats: &Stats,
+    ) {
+        let State::Waiting { until } = self.state else {
+            return;
+        };
+        let asked = urgent || !self.asking.is_empty();
+        let is_small = stats.in_use_bytes <= SMALL_STORE_BYTES;
+        let pays = superseded * KEYS_FOR_THREE_ROWS >= keys * 3;
+        if asked || is_small || pays || now >= until {
+            self.state = State::Running;
+            self.since = Some(now);
+        }
+    }
+
+    /// When it began, if that is known.
+    pub(super) fn since(&self) -> Option<Now> {
+        self.since
+    }
+
+    pub(super) fn removed(&mut self, rows: u64) {
+        self.rows += rows;
+    }
+
+    /// Rows removed since it began, or since the newest compaction was applied.
+    pub(super) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Ends the removal. Returns the clients that waited for it.
+    pub(super) fn done(&mut self) -> Vec<ReplySlot> {
+        self.state = State::Idle;
+        self.since = None;
+        std::mem::take(&mut self.asking)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LARGE: Stats = Stats {
+        file_bytes: 1 << 30,
+        in_use_bytes: 1 << 30,
+        waiting_bytes: 0,
+        vacant_bytes: 0,
+        dirty_bytes: 0,
+        views: 0,
+        viewed_bytes: 0,
+        checkpoint: 0,
+        oldest_view: 0,
+        has_deltas: false,
+        is_short: false,
+    };
+    const SECOND: Now = Now::from_secs(1);
+
+    /// True if removal runs a second after a compaction.
+    fn runs(urgent: bool, superseded: u64, stats: &Stats) -> bool {
+        let mut removal = Removal::interrupted();
+        removal.done();
+        removal.compacted(Now::ZERO);
+        removal.begin(SECOND, urgent, superseded, 100, stats);
+        removal.is_running()
+    }
+
+    #[test]
+    fn it_waits_until_there_is_enough_but_not_for_ever() {
+        assert!(!runs(false, 59, &LARGE));
+        assert!(runs(false, 60, &LARGE), "worth its cost");
+        assert!(runs(true, 0, &LARGE), "the space is wanted");
+        let small = Stats {
+            in_use_bytes: 1 << 20,
+            ..LARGE
+        };
+        assert!(runs(false, 1, &small), "cheap");
+
+        let mut removal = Removal::interrupted();
+        assert!(removal.is_running(), "one that a crash interrupted");
+        removal.done();
+        removal.compacted(Now::ZERO);
+        removal.begin(SECOND, false, 1, 100, &LARGE);
+        // Another compaction does not delay it.
+        removal.compacted(SECOND * 20);
+        assert_eq!(removal.due_at(), Some(PATIENCE));
+        removal.begin(PATIENCE, false, 1, 100, &LARGE);
+        assert!(removal.is_running());
+        assert_eq!(removal.due_at(), None);
+    }
+}

@@ -1,0 +1,334 @@
+//! The tables: which module may name which.
+
+use super::Layers;
+
+/// The crates of HTTP.
+const HTTP: [&str; 4] = ["axum", "http", "http_body", "hyper"];
+
+pub(super) const APISERVER: Layers = Layers {
+    sources: "control-plane/apiserver/src",
+    modules: &[
+        // What any layer may use.
+        ("basics", &[]),
+        // Which kinds there are, what is stored of them, which rules they keep.
+        ("resources", &[]),
+        ("storage", &["basics", "resources"]),
+        ("validate", &["basics", "resources"]),
+        // What programs outside are asked.
+        ("webhook", &["basics", "storage"]),
+        // What stands in front of the registry.
+        ("auth", &["basics", "resources", "storage", "webhook"]),
+        // Who waits when there is too much to do.
+        ("flow", &["auth", "resources", "storage"]),
+        // What is recorded of requests.
+        ("audit", &["auth", "basics", "storage", "webhook"]),
+        (
+            "admission",
+            &["audit", "auth", "basics", "resources", "storage", "webhook"],
+        ),
+        // What becomes of objects, and how requests ask for it.
+        (
+            "registry",
+            &[
+                "admission",
+                "audit",
+                "auth",
+                "basics",
+                "resources",
+                "storage",
+                "validate",
+            ],
+        ),
+        (
+            "http",
+            &[
+                "admission",
+                "audit",
+                "auth",
+                "basics",
+                "flow",
+                "registry",
+                "resources",
+                "storage",
+                "validate",
+                "webhook",
+            ],
+        ),
+        // What follows objects that change the API, and writes what becomes of them.
+        (
+            "upkeep",
+            &[
+                "basics",
+                "registry",
+                "resources",
+                "storage",
+                "validate",
+                "webhook",
+            ],
+        ),
+        // What puts the layers together.
+        (
+            "setup",
+            &["admission", "audit", "auth", "basics", "http", "storage"],
+        ),
+        (
+            "fuzzing",
+            &["http", "registry", "resources", "storage", "validate"],
+        ),
+    ],
+    // Only HTTP knows how requests and answers are written.
+    without: &[
+        ("resources", &HTTP),
+        ("storage", &HTTP),
+        ("validate", &HTTP),
+        ("admission", &HTTP),
+        ("flow", &HTTP),
+        ("registry", &HTTP),
+        ("upkeep", &HTTP),
+    ],
+};
+
+pub(super) const SERVER: Layers = Layers {
+    sources: "server/src",
+    modules: &[
+        // What any layer may use.
+        ("basics", &[]),
+        ("config", &[]),
+        // What is replicated: the requests of the log, who may make them, what they change.
+        ("request", &["basics"]),
+        ("auth", &["basics", "config", "request"]),
+        ("state", &["auth", "basics", "config", "request"]),
+        // What operators see, and what connections are made of.
+        ("telemetry", &["config", "request", "state"]),
+        ("net", &["basics", "config", "telemetry"]),
+        // The actors, the messages between them, and the data directory that they start from.
+        ("member::event", &["basics", "net", "request", "state"]),
+        (
+            "member::applier",
+            &[
+                "auth",
+                "basics",
+                "config",
+                "member::event",
+                "request",
+                "state",
+                "telemetry",
+            ],
+        ),
+        (
+            "member::data_dir",
+            &[
+                "basics",
+                "config",
+                "member::applier",
+                "request",
+                "state",
+                "telemetry",
+            ],
+        ),
+        (
+            "member::cluster",
+            &[
+                "basics",
+                "config",
+                "member::data_dir",
+                "member::event",
+                "net",
+                "request",
+                "state",
+                "telemetry",
+            ],
+        ),
+        (
+            "member::driver",
+            &[
+                "auth",
+                "basics",
+                "config",
+                "member::applier",
+                "member::cluster",
+                "member::data_dir",
+                "member::event",
+                "request",
+                "state",
+                "telemetry",
+            ],
+        ),
+        // Threads and queues, the requests of clients, a server from start to stop.
+        (
+            "runtime",
+            &[
+                "auth",
+                "basics",
+                "config",
+                "member::applier",
+                "member::cluster",
+                "member::data_dir",
+                "member::driver",
+                "member::event",
+                "net",
+                "request",
+                "state",
+                "telemetry",
+            ],
+        ),
+        (
+            "api",
+            &[
+                "auth",
+                "basics",
+                "config",
+                "member::cluster",
+                "member::event",
+                "net",
+                "request",
+                "runtime",
+                "state",
+                "telemetry",
+            ],
+        ),
+        (
+            "lifecycle",
+            &[
+                "api",
+                "basics",
+                "config",
+                "member::cluster",
+                "member::data_dir",
+                "member::event",
+                "net",
+                "request",
+                "runtime",
+                "state",
+                "telemetry",
+            ],
+        ),
+        (
+            "fuzzing",
+            &[
+                "api",
+                "auth",
+                "basics",
+                "config",
+                "member::cluster",
+                "net",
+                "request",
+                "state",
+            ],
+        ),
+        // Only the edges know how requests and answers travel.
+    ],
+    // Only the edges know how requests and answers travel.
+    without: &[
+        ("request", &HTTP),
+        ("auth", &HTTP),
+        ("state", &HTTP),
+        ("member::event", &HTTP),
+        ("member::applier", &HTTP),
+        ("member::data_dir", &HTTP),
+        ("member::driver", &HTTP),
+        ("runtime", &HTTP),
+    ],
+};
+
+pub(super) const RAFT: Layers = Layers {
+    sources: "raft/src",
+    modules: &[
+        ("message", &[]),
+        ("io", &["message"]),
+        ("wire", &["message"]),
+        ("bootstrap", &["io", "message", "wire"]),
+        ("log", &["io", "message"]),
+        ("membership", &["message"]),
+        ("state", &["io", "log", "membership", "message"]),
+        // The roles, and the member that has one of them.
+        ("role", &["io", "log", "membership", "message", "state"]),
+        ("raft", &["io", "membership", "message", "role", "state"]),
+        ("durable", &["io", "log", "message"]),
+        ("fuzzing", &["io", "message", "raft", "wire"]),
+    ],
+    // Agreement knows nothing of storage; only its log writer does.
+    without: &[
+        ("io", &["storage"]),
+        ("log", &["storage"]),
+        ("state", &["storage"]),
+        ("role", &["storage"]),
+        ("raft", &["storage"]),
+    ],
+};
+
+pub(super) const STORAGE: Layers = Layers {
+    sources: "storage/src",
+    modules: &[
+        ("sync", &[]),
+        ("codec", &[]),
+        ("vfs", &[]),
+        ("error", &["vfs"]),
+        ("atomic_file", &["error", "vfs"]),
+        ("encryption", &["atomic_file", "codec", "error", "vfs"]),
+        ("wal", &["codec", "encryption", "error", "vfs"]),
+        (
+            "btree",
+            &["atomic_file", "encryption", "error", "sync", "vfs"],
+        ),
+        (
+            "mvcc",
+            &["btree", "codec", "encryption", "error", "sync", "vfs"],
+        ),
+        ("inspect", &["encryption", "error", "mvcc", "vfs", "wal"]),
+        ("fuzzing", &["btree", "error", "mvcc", "vfs", "wal"]),
+    ],
+    without: &[],
+};
+
+pub(super) const MACHINERY: Layers = Layers {
+    sources: "control-plane/machinery/src",
+    modules: &[
+        // Values, and what is said of them.
+        ("budget", &[]),
+        ("object", &[]),
+        ("queue", &[]),
+        ("status", &[]),
+        ("values", &[]),
+        ("selector", &["object", "values"]),
+        // What objects need of resources.
+        ("resources", &["object", "selector", "values"]),
+        // The built-in kinds, and what follows their table.
+        ("schema", &[]),
+        ("strict", &["budget", "schema", "values"]),
+        ("patch", &["schema"]),
+        ("conversion", &["object", "values"]),
+        ("apply", &["object", "schema", "values"]),
+        // It writes what managers own in the order of `apply`.
+        (
+            "protobuf",
+            &["apply", "budget", "object", "schema", "values"],
+        ),
+        ("defaults", &["object"]),
+        // Custom resources.
+        ("cel", &["schema", "values"]),
+        (
+            "structural",
+            &["apply", "cel", "schema", "status", "strict", "values"],
+        ),
+        // The API as the control loops see it.
+        (
+            "api",
+            &["defaults", "object", "patch", "schema", "status", "values"],
+        ),
+        (
+            "fuzzing",
+            &[
+                "cel",
+                "object",
+                "patch",
+                "protobuf",
+                "schema",
+                "selector",
+                "strict",
+                "structural",
+            ],
+        ),
+    ],
+    without: &[],
+};
