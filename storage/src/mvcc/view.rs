@@ -1,5 +1,7 @@
 //! Reads one state of the store: by key, by range, by revision. Knows nothing of writing.
 
+mod count;
+
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -8,8 +10,8 @@ use super::chores::compact::Compaction;
 use super::deletion::RangeDeletion;
 use super::key::{self, REVISION_BYTES, Row, Stamp, VersionKey};
 use super::keys::{KeyCursor, KeyTrees};
-use super::{Applied, Bucket, Change, End, Item, KeyRange, Revision, Usage, Want};
-use crate::btree::{Cursor, Pages, Tree, Weight};
+use super::{Applied, Bucket, Change, Item, KeyRange, Revision, Want};
+use crate::btree::{Cursor, Pages, Tree};
 use crate::{Error, Result};
 
 /// Whether a walk's callback wants to continue.
@@ -28,10 +30,6 @@ const DEAD_MAX: usize = 8;
 
 /// The same where there are delta trees: the way to the next live key is about thirty times longer.
 const DEAD_MAX_WITH_DELTAS: usize = 256;
-
-/// A count at an older revision walks the history since then if that is not longer than the range
-/// itself; ranges smaller than this count as this large.
-const HISTORY_ROWS_MIN: u64 = 64;
 
 /// One state of the store. Where a method takes a revision `at`, zero means the newest of this
 /// root. Callers refuse revisions above [`Root::revision`] and below [`Root::compacted`].
@@ -131,39 +129,6 @@ impl Root {
                 Ok(f(stamp.item(user_key, value, revision)))
             },
         )
-    }
-
-    /// Number of keys live at `at`. At the newest revision: two descents. At an older one: the
-    /// shorter of a walk over the range and a walk over the history since.
-    pub fn count(&self, range: KeyRange<'_>, at: i64) -> Result<u64> {
-        let at = self.or_newest(at);
-        if range.end == End::Single {
-            let version = self.version_at(range.start, at)?;
-            return Ok(version
-                .is_some_and(|(_, stamp)| !stamp.is_tombstone())
-                .into());
-        }
-        let now = self.weigh(range)?.count;
-        if at >= self.revision {
-            return Ok(now);
-        }
-        let budget = now.max(HISTORY_ROWS_MIN);
-        if let Some(then) = self.count_back(range, at, now, budget)? {
-            return Ok(then);
-        }
-        let mut count = 0;
-        self.walk(range, at, &mut |_, _, _| {
-            count += 1;
-            Ok(ControlFlow::Continue(()))
-        })?;
-        Ok(count)
-    }
-
-    /// Number of live keys of the range at the newest revision, and the bytes of them and their
-    /// values: two descents.
-    pub fn usage(&self, range: KeyRange<'_>) -> Result<Usage> {
-        let Weight { count, bytes } = self.weigh(range)?;
-        Ok(Usage { keys: count, bytes })
     }
 
     /// The changes of the main revisions `from..=through` in order, until `f` stops it. At and
@@ -357,63 +322,6 @@ impl Root {
         cursor.seek(&VersionKey::new(key, end_of(at)))
     }
 
-    /// The weight of the range at the newest revision.
-    fn weigh(&self, range: KeyRange<'_>) -> Result<Weight> {
-        let of_trees = |range| {
-            let before = |key: &[u8]| self.keys.weight_before(&self.pages, key);
-            weigh_with(range, self.keys.weight(), &before)
-        };
-        if self.deletions.is_empty() {
-            return of_trees(range);
-        }
-        let mut sum = Weight::NONE;
-        for (piece, since) in self.pieces(range, i64::MAX) {
-            let weight = match since {
-                Some(since) => {
-                    let before = |key: &[u8]| since.weight_before(&self.pages, key);
-                    weigh_with(piece, since.weight(), &before)
-                }
-                None => of_trees(piece),
-            };
-            sum = sum + weight?;
-        }
-        Ok(sum)
-    }
-
-    /// The count at `at`: the count `now`, minus the births since, plus the deaths since. `None` if
-    /// `budget` rows are not enough. Every put with version 1 is a birth and every tombstone a
-    /// death; none of them is compacted, because `at` is not.
-    fn count_back(
-        &self,
-        range: KeyRange<'_>,
-        at: i64,
-        now: u64,
-        budget: u64,
-    ) -> Result<Option<u64>> {
-        if (self.revision - at) as u64 > budget {
-            return Ok(None);
-        }
-        let mut count = now;
-        let mut left = budget;
-        self.rows(at + 1, self.revision, &mut |_, row| {
-            if left == 0 {
-                return Ok(ControlFlow::Break(()));
-            }
-            left -= 1;
-            if range.contains(row.key) {
-                // The final count is never negative: births of this stretch are among `now` or
-                // among its deaths. Wrapping makes the order irrelevant.
-                if row.stamp.is_tombstone() {
-                    count = count.wrapping_add(1);
-                } else if row.stamp.version == 1 {
-                    count = count.wrapping_sub(1);
-                }
-            }
-            Ok(ControlFlow::Continue(()))
-        })?;
-        Ok((left > 0).then_some(count))
-    }
-
     /// Walks the revision tree over the main revisions `from..=through`.
     pub(super) fn rows(
         &self,
@@ -490,25 +398,6 @@ impl Root {
     pub(super) fn damaged(&self, what: impl Into<String>) -> Error {
         Error::corrupt(&self.path, 0, what)
     }
-}
-
-/// The weight of a range of keys of which all weigh `all`, and those before a place what `before`
-/// says.
-fn weigh_with(
-    range: KeyRange<'_>,
-    all: Weight,
-    before: &dyn Fn(&[u8]) -> Result<Weight>,
-) -> Result<Weight> {
-    let through = match range.end {
-        End::Single => before(&VersionKey::behind(range.start))?,
-        End::Before(end) if end <= range.start => return Ok(Weight::NONE),
-        End::Before(end) => before(&VersionKey::newest_of(end))?,
-        End::Unbounded => all,
-    };
-    if range.start.is_empty() {
-        return Ok(through);
-    }
-    Ok(through - before(&VersionKey::newest_of(range.start))?)
 }
 
 /// The last revision that a transaction at `main` can have.

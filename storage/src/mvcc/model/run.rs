@@ -1,20 +1,25 @@
 //! Runs bytes as a program on [`Store`] and [`Model`] side by side and compares them. The model
 //! test, the fuzzer and the power-cut test use the same bytes.
 
+mod compare;
+mod input;
+
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::super::{
-    Applied, Attempt, Bucket, Change, CheckpointDone, CheckpointJob, HashRows, KeyRange, LonePut,
-    Options, Revision, Root, Store, Usage, View, Want,
+    Applied, Attempt, Bucket, CheckpointDone, CheckpointJob, KeyRange, LonePut, Options, Store,
+    View,
 };
-use super::{Model, Row, Version};
+use super::Model;
 use crate::Result;
 use crate::encryption::sample;
 use crate::mvcc::keys::DeltaLimits;
 use crate::vfs::sim::SimVfs;
+
+pub(crate) use compare::compare;
+pub(crate) use input::Input;
 
 pub(crate) const DIR: &str = "/data/member/store";
 
@@ -44,81 +49,6 @@ const KEYS_DELETED_AT_ONCE: [u64; 4] = [0, 3, 20, u64::MAX];
 
 /// Most old views held, each with the model of its time.
 const VIEWS_MAX: usize = 3;
-
-/// Keys in all the ways two keys can be near each other. One looks like another key with a revision
-/// appended.
-const KEYS: [&[u8]; 16] = [
-    b"\0",
-    b"a",
-    b"a\0",
-    b"a\0\0\0\0\0\0\0\0\0\0\0\0",
-    b"a\xff\xff\xff\xff\xff\xff\xff\xfd\xff\xff\xff\xff",
-    b"a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
-    b"aa",
-    b"ab",
-    b"b",
-    b"ba",
-    b"registry/pods/default/one",
-    b"registry/pods/default/two",
-    b"registry/pods/default/two-and-a-half",
-    b"registry/services",
-    b"\xff",
-    b"\xff\xff",
-];
-
-/// Bytes taken one by one; zeros after the end.
-pub(crate) struct Input<'a>(pub(crate) &'a [u8]);
-
-impl Input<'_> {
-    fn byte(&mut self) -> u8 {
-        let Some((&byte, rest)) = self.0.split_first() else {
-            return 0;
-        };
-        self.0 = rest;
-        byte
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        let number = usize::from(self.byte()) << 8 | usize::from(self.byte());
-        number % n
-    }
-
-    fn key(&mut self) -> Vec<u8> {
-        match self.below(4) {
-            0 => format!("k{:03}", self.below(400)).into_bytes(),
-            1 => format!("k{:03}", self.below(20)).into_bytes(),
-            _ => KEYS[self.below(KEYS.len())].to_vec(),
-        }
-    }
-
-    fn value(&mut self) -> Vec<u8> {
-        let len = match self.byte() {
-            0 => 20_000,
-            1..8 => 3_000,
-            small => usize::from(small / 2),
-        };
-        vec![self.byte(); len]
-    }
-
-    /// A key and a range end, in wire form.
-    fn range(&mut self) -> (Vec<u8>, Vec<u8>) {
-        let key = self.key();
-        match self.below(4) {
-            0 => (key, Vec::new()),
-            1 => (key, vec![0]),
-            2 => (Vec::new(), vec![0]),
-            _ => {
-                let other = self.key();
-                // Sometimes the wrong way round: an empty range.
-                if self.byte() < 16 {
-                    (other, key)
-                } else {
-                    (key.clone().min(other.clone()), key.max(other))
-                }
-            }
-        }
-    }
-}
 
 pub(crate) struct Runner {
     vfs: SimVfs,
@@ -522,123 +452,4 @@ pub(crate) fn open(vfs: &SimVfs) -> Result<Store> {
     store.set_entry_bytes_in_memory(ENTRY_BYTES_IN_MEMORY);
     store.delta_limits = DELTA_LIMITS;
     Ok(store)
-}
-
-/// Compares all answers of both about `at`.
-pub(crate) fn compare(root: &Root, model: &Model, at: i64, input: &mut Input<'_>) {
-    compare_all(root, model, at, input).expect("reading does not fail");
-}
-
-fn compare_all(root: &Root, model: &Model, at: i64, input: &mut Input<'_>) -> Result<()> {
-    assert_eq!(root.revision(), model.revision());
-    assert_eq!(root.compacted(), model.compacted());
-    let then = if at == 0 { model.revision() } else { at };
-    let (key, end) = input.range();
-    for range in [KeyRange::ALL, KeyRange::from_wire(&key, &end)] {
-        compare_range(root, model, at, then, range)?;
-    }
-    for key in [input.key(), key] {
-        assert_eq!(
-            root.get(&key, at, |item| Version::from(item))?,
-            model.live(&key, then)
-        );
-        let previous = root.previous(&key, then, |item| Version::from(item))?;
-        assert_eq!(previous, model.previous(&key, then));
-    }
-    let (first, last) = (model.compacted().max(0), model.revision());
-    for (from, through) in [(then, then), (first, then), (then, last)] {
-        let mut rows = Vec::new();
-        root.changes(from, through, &mut |change| {
-            rows.push(Row::from(change));
-            Ok(ControlFlow::Continue(()))
-        })?;
-        assert_eq!(
-            rows,
-            model.changes(from, through),
-            "changes {from}..={through}"
-        );
-    }
-    compare_hash_rows(root, model, at, then)?;
-    for bucket in [Bucket::Lease, Bucket::LeaseKeys, Bucket::Meta] {
-        let mut rows = Vec::new();
-        root.side_scan(bucket, b"", &mut |key, value| {
-            rows.push((key.to_vec(), value.to_vec()));
-            ControlFlow::Continue(())
-        })?;
-        assert_eq!(rows, model.bucket(bucket));
-        for (key, value) in rows {
-            assert_eq!(root.side_get(bucket, &key)?, Some(value));
-        }
-    }
-    Ok(())
-}
-
-fn compare_hash_rows(root: &Root, model: &Model, at: i64, then: i64) -> Result<()> {
-    let go_on = &mut || ControlFlow::Continue(());
-    let mut all = |hashed: Option<HashRows<'_>>| -> Result<Vec<Row>> {
-        let (mut rows, hashed) = (Vec::new(), hashed.expect("nothing breaks it off"));
-        let mut push = |change: Change<'_>| rows.push(Row::from(change));
-        let flow = hashed.visit(Revision::default(), &mut push, go_on)?;
-        assert!(flow.is_continue());
-        Ok(rows)
-    };
-    let go_on = &mut || ControlFlow::Continue(());
-    let rows = all(root.hash_rows(at, go_on)?)?;
-    assert_eq!(rows, model.hash_rows(then), "hash at {then}");
-    let looked_up = root.hash_rows(at, go_on)?.map(HashRows::looked_up);
-    assert_eq!(all(looked_up)?, rows, "hash at {then}, looked up");
-    if then > model.compacted() {
-        let rows = all(root.hash_rows_at_compaction(then, go_on)?)?;
-        let looked_up = root.hash_rows_at_compaction(then, go_on)?;
-        let looked_up = all(looked_up.map(HashRows::looked_up))?;
-        assert_eq!(looked_up, rows, "hash of a compaction at {then}, looked up");
-    }
-    Ok(())
-}
-
-fn compare_range(
-    root: &Root,
-    model: &Model,
-    at: i64,
-    then: i64,
-    range: KeyRange<'_>,
-) -> Result<()> {
-    let expected = model.range(range, then);
-    assert_eq!(
-        root.count(range, at)?,
-        expected.len() as u64,
-        "count of {range:?} at {then}"
-    );
-    if then == root.revision() {
-        let sizes = expected
-            .iter()
-            .map(|it| (it.key.len() + it.value.len()) as u64);
-        let expected = Usage {
-            keys: expected.len() as u64,
-            bytes: sizes.sum(),
-        };
-        assert_eq!(root.usage(range)?, expected, "usage of {range:?}");
-    }
-    let mut found = Vec::new();
-    root.range(range, at, Want::Values, &mut |item| {
-        found.push(Version::from(item));
-        ControlFlow::Continue(())
-    })?;
-    assert_eq!(found, expected, "{range:?} at {then}");
-    let limit = expected.len().div_ceil(2).max(1);
-    let mut found = Vec::new();
-    root.range(range, at, Want::KeysOnly, &mut |item| {
-        found.push(Version::from(item));
-        if found.len() < limit {
-            ControlFlow::Continue(())
-        } else {
-            ControlFlow::Break(())
-        }
-    })?;
-    let keys_only = expected.into_iter().take(limit).map(|version| Version {
-        value: Vec::new(),
-        ..version
-    });
-    assert!(found.into_iter().eq(keys_only));
-    Ok(())
 }
