@@ -176,3 +176,30 @@ async fn put(client: &Client, bytes: usize) {
     };
     client.kv().put(request).await.unwrap();
 }
+
+/// A shell gives programs 1,024 descriptors unless they ask for what is allowed.
+#[test]
+fn the_server_takes_all_the_descriptors_it_may_have() {
+    const ALLOWED: usize = 700;
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = Process::new(env!("CARGO_BIN_EXE_stele"), dir.path(), "m0");
+    server.launched_by(vec![
+        "prlimit".to_owned(),
+        format!("--nofile=256:{ALLOWED}"),
+        "--".to_owned(),
+    ]);
+    let mut servers = [server];
+    fleet::start_all(&mut servers, &[]);
+    let [server] = &mut servers;
+    fleet::wait(
+        "the start",
+        || server.log().contains(testkit::READY_LINE),
+        || server.log(),
+    );
+    let limits = fs::read_to_string(format!("/proc/{}/limits", server.pid())).unwrap();
+    let line = limits
+        .lines()
+        .find(|line| line.starts_with("Max open files"));
+    let numbers: Vec<&str> = line.unwrap().split_whitespace().skip(3).take(2).collect();
+    assert_eq!(numbers, [ALLOWED.to_string(), ALLOWED.to_string()]);
+}
