@@ -92,7 +92,7 @@ impl DataDir {
         let keys = keys.transpose().map_err(Unusable::Keys)?;
         let options = log_options(&*vfs, config, seed);
         let (keys, at_once) = (keys.as_ref(), KEYS_DELETED_AT_ONCE);
-        DataDir::find_with(vfs, config, keys, options, at_once, Threads::Three)
+        DataDir::find_with(vfs, config, keys, options, at_once, Threads::Four)
     }
 
     fn find_with(

@@ -1,7 +1,7 @@
 //! Applies the log's committed entries after the store's checkpoint, while reading them and before
 //! any actor runs. There are no clients, so no answers, no events and no lease time; it needs no
-//! more memory than serving. With several threads, one reads, one looks for the keys of puts in the
-//! state that the start found, and one applies.
+//! more memory than serving. With several threads, one reads, two look for the keys of puts in the
+//! state that the start found, which is most of the work, and one applies.
 
 use std::path::Path;
 use std::sync::{Arc, mpsc};
@@ -20,8 +20,8 @@ use crate::state::entry;
 use crate::state::{Effects, State};
 
 /// Bytes of keys and values gathered for one batch. The larger the batch, the more puts share a
-/// leaf of the key tree.
-const GATHERED_BYTES: usize = 12 << 20;
+/// leaf of the key tree; the smaller, the sooner all threads have work.
+const GATHERED_BYTES: usize = 8 << 20;
 
 /// Other entries are handed over in batches of so many, or of so many bytes of data.
 const ENTRIES_MAX: usize = 64;
@@ -39,9 +39,12 @@ const WAITING_MAX: usize = 0;
 pub(crate) enum Threads {
     /// One for all, so that all calls of the file system have one fixed order.
     One,
-    /// One each to read, to look for keys, and to apply.
-    Three,
+    /// One to read, two to look for keys, one to apply.
+    Four,
 }
+
+/// Threads that look for keys.
+const LOOKERS: usize = 2;
 
 /// The result of a replay.
 #[derive(Debug, Default)]
@@ -71,23 +74,33 @@ pub(crate) fn open_log(
         Threads::One => read(vfs, dir, applying.position(), options, unused, |work| {
             applying.take(work)
         })?,
-        Threads::Three => thread::scope(|scope| {
+        Threads::Four => thread::scope(|scope| {
             let position = applying.position();
-            let reader = applying.state.store.reader();
-            let (give, read_work) = mpsc::sync_channel(WAITING_MAX);
-            let (give_found, take) = mpsc::sync_channel(WAITING_MAX);
-            scope.spawn(move || {
-                // Fails when the applying thread has ended, whose error is returned.
-                let _ = read_work
-                    .into_iter()
-                    .try_for_each(|work| give_found.send(look(work, &reader)));
+            let looker = |_| {
+                let reader = applying.state.store.reader();
+                let (give, work) = mpsc::sync_channel(WAITING_MAX);
+                let (give_found, found) = mpsc::sync_channel(WAITING_MAX);
+                scope.spawn(move || {
+                    // Fails when the applying thread has ended, whose error is returned.
+                    let _ = work
+                        .into_iter()
+                        .try_for_each(|work| give_found.send(look(work, &reader)));
+                });
+                (give, found)
+            };
+            // Work goes to them in turn and comes from them in turn: in the order of the log.
+            let (gives, founds): (Vec<_>, Vec<_>) = (0..LOOKERS).map(looker).unzip();
+            let applying = &mut applying;
+            let applier = scope.spawn(move || {
+                let mut in_turn = founds.iter().cycle().map_while(|found| found.recv().ok());
+                in_turn.try_for_each(|work| applying.take(work?))
             });
-            let applier =
-                scope.spawn(|| take.into_iter().try_for_each(|work| applying.take(work?)));
+            let mut in_turn = gives.iter().cycle();
             let found = read(vfs, dir, position, options, unused, |work| {
+                let give = in_turn.next().ok_or_else(gone)?;
                 give.send(work).map_err(|_| gone())
             });
-            drop(give);
+            drop(gives);
             let applied = applier
                 .join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic));

@@ -24,31 +24,32 @@ fn normal(index: u64, request: &Request) -> Entry {
     }
 }
 
-/// A member whose log has puts, their deletion, and another put.
-fn with_a_deletion(config: &Config) -> SimVfs {
+fn put(index: u64, key: &str, value: Vec<u8>) -> Entry {
+    let put = pb::PutRequest {
+        key: key.to_owned().into_bytes().into(),
+        value: value.into(),
+        ..Default::default()
+    };
+    normal(index, &Request::Put(put))
+}
+
+fn delete(index: u64, key: &'static [u8], range_end: &'static [u8]) -> Entry {
+    let delete = pb::DeleteRangeRequest {
+        key: key.into(),
+        range_end: range_end.into(),
+        ..Default::default()
+    };
+    normal(index, &Request::DeleteRange(delete))
+}
+
+/// A member that has committed these entries, and has applied none of them.
+fn with_log(config: &Config, entries: Vec<Entry>) -> SimVfs {
     let disk = SimVfs::new(1);
     let Found::Empty(empty) = open(&disk, config, u64::MAX) else {
         panic!("the disk is empty");
     };
     let mut data = empty.found(config).unwrap();
-    let put = |index: u64| {
-        let key = format!("{index:04}").into_bytes().into();
-        let put = pb::PutRequest {
-            key,
-            ..Default::default()
-        };
-        normal(index, &Request::Put(put))
-    };
-    let delete = Request::DeleteRange(pb::DeleteRangeRequest {
-        key: b"\0"[..].into(),
-        range_end: b"\0"[..].into(),
-        ..Default::default()
-    });
-    let deleted_at = PUTS + 2;
-    let puts = (2..deleted_at).map(put);
-    let mut entries: Vec<Entry> = puts.chain([normal(deleted_at, &delete)]).collect();
-    entries.push(put(deleted_at + 1));
-    let commit = deleted_at + 1;
+    let commit = entries.last().unwrap().index;
     let write = Write {
         entries,
         hard_state: Some(raft::HardState {
@@ -62,12 +63,21 @@ fn with_a_deletion(config: &Config) -> SimVfs {
     disk
 }
 
+fn config() -> Config {
+    let config = config::parse(&[], &[], &|_| Err(std::io::ErrorKind::NotFound.into()));
+    let mut config = config.unwrap();
+    config.data_dir = PathBuf::from("/data");
+    config
+}
+
 #[test]
 fn tombstones_of_a_large_deletion_are_left_to_the_applier() {
-    let mut config = config::parse(&[], &[], &|_| Err(std::io::ErrorKind::NotFound.into()));
-    let config = config.as_mut().unwrap();
-    config.data_dir = PathBuf::from("/data");
-    let disk = with_a_deletion(config);
+    let config = &config();
+    let deleted_at = PUTS + 2;
+    let puts = (2..deleted_at).map(|index| put(index, &format!("{index:04}"), Vec::new()));
+    let mut entries: Vec<Entry> = puts.chain([delete(deleted_at, b"\0", b"\0")]).collect();
+    entries.push(put(deleted_at + 1, "one more", Vec::new()));
+    let disk = with_log(config, entries);
     for (at_once, unwritten) in [(u64::MAX, 0), (10, PUTS)] {
         let Found::Used(data) = open(&disk, config, at_once) else {
             panic!("the disk is a member's");
@@ -77,4 +87,29 @@ fn tombstones_of_a_large_deletion_are_left_to_the_applier() {
         assert_eq!(root.live_keys(), 1);
         assert_eq!(root.revision(), PUTS as i64 + 3);
     }
+}
+
+/// Batches are looked up by several threads, and applied in the order of the log all the same.
+#[test]
+fn with_several_threads_a_replay_keeps_the_order_of_the_log() {
+    const VALUE_BYTES: usize = 1 << 20;
+    const ENTRIES: u64 = 60;
+    let entry = |index: u64| match index % 23 {
+        // Makes a batch of its own.
+        0 => delete(index, b"other", b""),
+        _ => put(index, "key", vec![index as u8; VALUE_BYTES]),
+    };
+    let config = &config();
+    let disk = with_log(config, (2..2 + ENTRIES).map(entry).collect());
+    let Found::Used(data) = DataDir::find(Arc::new(disk), config, 1).unwrap() else {
+        panic!("the disk is a member's");
+    };
+    let (root, mut version) = (data.state.store.root(), 0);
+    for index in (2..2 + ENTRIES).filter(|index| index % 23 != 0) {
+        version += 1;
+        let found = root.get(b"key", version + 1, |item| (item.version, item.value[0]));
+        assert_eq!(found.unwrap(), Some((version, index as u8)), "{index}");
+    }
+    assert_eq!(root.revision(), version + 1);
+    assert_eq!(root.applied().index, ENTRIES + 1);
 }

@@ -24,6 +24,7 @@ pub(crate) fn validate(bytes: &[u8], kind: &TreeKind, level: u8) -> Result<(), F
     if heap > end {
         return Err((at::HEAP, "heap outside of the page"));
     }
+    let mut beginning = Beginning::of(page, kind);
     let mut live = 0usize;
     for i in 0..count {
         let slot = HEADER + SLOT * i;
@@ -51,7 +52,9 @@ pub(crate) fn validate(bytes: &[u8], kind: &TreeKind, level: u8) -> Result<(), F
                 return Err((offset, "first branch entry with a bound"));
             }
         } else {
-            validate_key(page, kind, i).map_err(|what| (slot, what))?;
+            let rest = &bytes[start..start + key];
+            let checked = beginning.validate_key(rest, page.hint(i));
+            checked.map_err(|what| (slot, what))?;
         }
         live += start - offset + key + value;
     }
@@ -61,21 +64,45 @@ pub(crate) fn validate(bytes: &[u8], kind: &TreeKind, level: u8) -> Result<(), F
     Ok(())
 }
 
-/// Checks that entry `i` has a bound and is inside the page.
-fn validate_key(page: Page<'_>, kind: &TreeKind, i: usize) -> Result<(), &'static str> {
-    let rest = page.rest(i);
-    if kind.order == KeyOrder::KeyThenRevision && rest.len() < SUFFIX_BYTES {
-        return Err("key without a revision");
+/// What the (user) keys of a page begin with, behind its prefix.
+struct Beginning<'a> {
+    order: KeyOrder,
+    /// Length of the beginning.
+    skip: usize,
+    /// The beginning of the first key. `None` before that.
+    bytes: Option<&'a [u8]>,
+}
+
+impl<'a> Beginning<'a> {
+    fn of(page: Page<'a>, kind: &TreeKind) -> Beginning<'a> {
+        Beginning {
+            order: kind.order,
+            skip: page.skip() - page.prefix().len(),
+            bytes: None,
+        }
     }
-    let (user, skip) = (kind.order.user_key(rest), page.skip() - page.prefix().len());
-    // The first bounded entry was checked before all others.
-    if user.len() < skip || user[..skip] != page.rest(page.first())[..skip] {
-        return Err("key that begins unlike others");
+
+    /// Checks what the cell of an entry has of the key. Cells come in the order of their slots.
+    fn validate_key(&mut self, rest: &'a [u8], hinted: u32) -> Result<(), &'static str> {
+        if self.order == KeyOrder::KeyThenRevision && rest.len() < SUFFIX_BYTES {
+            return Err("key without a revision");
+        }
+        let user = self.order.user_key(rest);
+        let begins = match self.bytes {
+            Some(bytes) => user.starts_with(bytes),
+            None => {
+                self.bytes = user.get(..self.skip);
+                self.bytes.is_some()
+            }
+        };
+        if !begins {
+            return Err("key that begins unlike others");
+        }
+        if hint(user, self.skip) != hinted {
+            return Err("hint of another key");
+        }
+        Ok(())
     }
-    if hint(user, skip) != page.hint(i) {
-        return Err("hint of another key");
-    }
-    Ok(())
 }
 
 /// Checks that the prefix, if there is one, is inside the page.
