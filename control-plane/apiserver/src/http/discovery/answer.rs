@@ -3,6 +3,7 @@
 use aws_lc_rs::digest::{SHA512, digest};
 use axum::body::Body;
 use bytes::Bytes;
+use data_encoding::HEXUPPER;
 use http::header::{CACHE_CONTROL, ETAG, HOST, IF_NONE_MATCH, VARY};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
@@ -111,8 +112,7 @@ fn aggregated(
 fn tag(list: &AllGroups) -> Result<HeaderValue, Status> {
     let text = serde_json::to_vec(&list.content).map_err(internal)?;
     let hash = digest(&SHA512, &text);
-    let bytes = hash.as_ref().iter();
-    let digits: String = bytes.map(|byte| format!("{byte:02X}")).collect();
+    let digits = HEXUPPER.encode(hash.as_ref());
     HeaderValue::from_str(&format!("\"{digits}\"")).map_err(internal)
 }
 
