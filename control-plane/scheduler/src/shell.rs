@@ -293,10 +293,9 @@ fn carry_out(
 
 /// Asks for the volumes of a pod's claims on a node.
 fn ask(client: Client, pod: &PodInfo, node: &str, plan: Plan) -> BoxFuture<'static, Outcome> {
-    let bindings: Vec<(String, Call)> = { plan.bind }
-        .into_iter()
-        .map(|one| (one.volume.clone(), bind_volume(pod, one)))
-        .collect();
+    let bindings = plan.bind.into_iter();
+    let bindings = bindings.map(|one| (one.volume.clone(), bind_volume(pod, one)));
+    let bindings: Vec<(String, Call)> = bindings.collect();
     let select = |claim| select_node(pod, claim, node);
     let selections: Vec<Call> = plan.provision.into_iter().map(select).collect();
     async move {

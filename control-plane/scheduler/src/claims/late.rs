@@ -1,6 +1,9 @@
 //! Claims of classes that wait for a pod: each gets a volume that exists where the pod goes, the
 //! smallest that fits, or has one made there.
 
+#[cfg(test)]
+mod tests;
+
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
