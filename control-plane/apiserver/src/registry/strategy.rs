@@ -192,6 +192,8 @@ pub(crate) enum UnknownField {
     NotSupported,
     /// The same with this kind.
     NotSupportedFor(&'static str),
+    /// The same with this group, version and kind. Such kinds have no namespace to select by.
+    OfKind(&'static str),
 }
 
 /// A resource that is like most.
