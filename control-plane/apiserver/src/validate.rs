@@ -3,6 +3,7 @@
 
 pub(crate) mod access;
 pub(crate) mod cluster;
+pub(crate) mod devices;
 pub(crate) mod extension;
 mod meta;
 pub(crate) mod networking;

@@ -8,6 +8,7 @@ pub mod access;
 pub mod admission;
 mod check;
 mod cost;
+pub mod devices;
 mod eval;
 mod functions;
 mod issue;

@@ -1,6 +1,7 @@
 //! What pods claim besides room on a node: volumes and devices. Others bind and allocate them, so a
 //! pod waits until they have done so.
 
+mod late;
 #[cfg(test)]
 mod tests;
 
@@ -14,9 +15,13 @@ use crate::affinity::NodeTerms;
 use crate::filters::{Filter, Refusal, refuse};
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
+pub use late::{Binding, Plan};
+use late::{Late, Topology, Volume, Wanted};
 
 /// The annotation of a claim that its controller has finished to bind.
 const BOUND: &str = "pv.kubernetes.io/bind-completed";
+/// The annotation of a volume that did not name its claim when it was made.
+pub const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 /// The annotation that names the node for which a volume is wanted.
 pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 /// The provisioner of classes whose volumes are made by hand.
@@ -26,8 +31,9 @@ const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 #[derive(Debug, Default)]
 pub struct Claims {
     volume_claims: HashMap<Name, VolumeClaim>,
-    /// The nodes that each PersistentVolume can be used on; `None` for all.
-    volumes: HashMap<String, Option<NodeTerms>>,
+    volumes: HashMap<String, Volume>,
+    /// The volumes that a decision bound to a claim, until a watch shows it, and the claim's uid.
+    assumed: HashMap<String, String>,
     classes: HashMap<String, Class>,
     device_claims: HashMap<Name, DeviceClaim>,
 }
@@ -54,13 +60,15 @@ struct VolumeClaim {
     bound: bool,
     class: String,
     selected: bool,
+    wanted: Wanted,
 }
 
 #[derive(Debug)]
 struct Class {
     /// Volumes are bound when a pod needs them, not when they are claimed.
     waits: bool,
-    provisions: bool,
+    /// Where volumes can be made; `None` if they are made by hand.
+    made: Option<Topology>,
 }
 
 #[derive(Debug)]
@@ -94,12 +102,10 @@ pub enum Standing {
 pub struct Needs {
     /// Of each bound volume that is not everywhere, where it is.
     volumes: Vec<NodeTerms>,
-    /// A volume that nobody will make.
-    unavailable: bool,
+    /// The claims whose volumes depend on the node.
+    late: Vec<Late>,
     /// A device that is not allocated to the pod.
     device: bool,
-    /// The claims whose volumes are made for the node that is chosen.
-    pub to_provision: Vec<String>,
 }
 
 impl Needs {
@@ -110,10 +116,15 @@ impl Needs {
         if !volumes.all(|terms| terms.matches(&node.name, &node.labels)) {
             return refused("node(s) didn't match PersistentVolume's node affinity");
         }
-        if self.unavailable {
+        if self.plan(node).is_none() {
             return refused("node(s) didn't find available persistent volumes to bind");
         }
         Ok(())
+    }
+
+    /// What is asked for if the pod goes to the node; `None` if it cannot.
+    pub fn plan(&self, node: &NodeInfo) -> Option<Plan> {
+        late::plan(&self.late, node)
     }
 
     /// The filter for devices.
@@ -135,12 +146,15 @@ impl Claims {
                 self.volume_claims.insert(key(object), volume_claim(object));
             }
             "PersistentVolume" => {
-                self.volumes.insert(name, reach(object));
+                self.assumed.remove(&name);
+                self.volumes
+                    .insert(name, Volume::read(object, reach(object)));
             }
             "StorageClass" => {
                 let class = Class {
                     waits: object::text(object, &["volumeBindingMode"]) == "WaitForFirstConsumer",
-                    provisions: object::text(object, &["provisioner"]) != NO_PROVISIONER,
+                    made: (object::text(object, &["provisioner"]) != NO_PROVISIONER)
+                        .then(|| Topology::read(object)),
                 };
                 self.classes.insert(name, class);
             }
@@ -154,7 +168,10 @@ impl Claims {
     pub fn remove(&mut self, kind: &str, object: &Object) {
         match kind {
             "PersistentVolumeClaim" => drop(self.volume_claims.remove(&key(object))),
-            "PersistentVolume" => drop(self.volumes.remove(object::name(object))),
+            "PersistentVolume" => {
+                self.assumed.remove(object::name(object));
+                self.volumes.remove(object::name(object));
+            }
             "StorageClass" => drop(self.classes.remove(object::name(object))),
             _ => drop(self.device_claims.remove(&key(object))),
         }
@@ -164,7 +181,10 @@ impl Claims {
     pub fn clear(&mut self, kind: &str) {
         match kind {
             "PersistentVolumeClaim" => self.volume_claims.clear(),
-            "PersistentVolume" => self.volumes.clear(),
+            "PersistentVolume" => {
+                self.assumed.clear();
+                self.volumes.clear();
+            }
             "StorageClass" => self.classes.clear(),
             _ => self.device_claims.clear(),
         }
@@ -190,10 +210,10 @@ impl Claims {
         }
         let unbound = claims.iter().filter(|(_, claim)| !claim.bound);
         let mut late = Vec::new();
-        for (name, claim) in unbound {
+        for (_, claim) in unbound {
             match self.classes.get(&claim.class) {
                 Some(class) if class.waits && claim.volume.is_empty() => {
-                    late.push((*name, class, claim.selected));
+                    late.push((*claim, class));
                 }
                 _ => {
                     let why = "pod has unbound immediate PersistentVolumeClaims";
@@ -203,21 +223,43 @@ impl Claims {
         }
         for (_, claim) in claims.iter().filter(|(_, claim)| claim.bound) {
             match self.volumes.get(&claim.volume) {
-                Some(terms) => needs.volumes.extend(terms.clone()),
+                Some(volume) => needs.volumes.extend(volume.reach.clone()),
                 None => {
                     let volume = &claim.volume;
                     return Standing::Refused(format!("persistentvolume {volume:?} not found"));
                 }
             }
         }
-        for (name, class, selected) in late {
-            if selected {
+        for (claim, class) in late {
+            let mut volumes = self.volumes.iter();
+            let is_bound = |(name, volume): (&String, &Volume)| {
+                self.assumed.get(name).map(String::as_str) == Some(claim.wanted.uid())
+                    || claim.wanted.is_bound_by(volume)
+            };
+            if claim.selected || volumes.any(is_bound) {
                 return Standing::Waits;
             }
-            needs.unavailable |= !class.provisions;
-            needs.to_provision.push(name.clone());
+            let free = self.volumes.iter();
+            let free = free.filter(|(name, _)| !self.assumed.contains_key(*name));
+            let volumes = free.map(|(_, volume)| volume);
+            needs
+                .late
+                .push(claim.wanted.among(volumes, class.made.clone()));
         }
+        late::sort(&mut needs.late);
         Standing::Known(needs)
+    }
+
+    /// Counts volumes as bound before a watch shows it, so that no other pod gets them.
+    pub fn assume(&mut self, bindings: &[Binding]) {
+        let bound = bindings.iter();
+        self.assumed
+            .extend(bound.map(|one| (one.volume.clone(), one.uid.clone())));
+    }
+
+    /// Volumes were not bound after all.
+    pub fn forget(&mut self, volumes: &[String]) {
+        self.assumed.retain(|name, _| !volumes.contains(name));
     }
 
     fn device_claim(&self, pod: &PodInfo, name: Option<&str>) -> Option<&DeviceClaim> {
@@ -326,6 +368,7 @@ fn volume_claim(claim: &Object) -> VolumeClaim {
         volume,
         class: text(&["spec", "storageClassName"]),
         selected: annotated(SELECTED_NODE),
+        wanted: Wanted::read(claim),
     }
 }
 

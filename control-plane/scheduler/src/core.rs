@@ -11,7 +11,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Node, Pod};
 
 use crate::cache::Cache;
-use crate::claims::{Claims, Needs, Standing};
+use crate::claims::{Claims, Needs, Plan, Standing};
 use crate::filters::{Filter, Prepared, Refusal, Unfit};
 use crate::node::NodeInfo;
 use crate::pod::{Labels, PodInfo};
@@ -32,11 +32,11 @@ pub enum Decision {
     Bind { pod: Arc<PodInfo>, node: String },
     /// No node fits the pod.
     Refuse { pod: Arc<PodInfo>, why: Unfit },
-    /// Ask for volumes of these claims on the node. The pod waits for them.
-    Provision {
+    /// Ask for the volumes of the pod's claims on the node. The pod waits for them.
+    Claim {
         pod: Arc<PodInfo>,
         node: String,
-        claims: Vec<String>,
+        plan: Plan,
     },
 }
 
@@ -164,14 +164,15 @@ impl Core {
                 continue;
             }
             return Some(match self.place(&pod, standing) {
-                Ok((node, claims)) if claims.is_empty() => {
+                Ok((node, plan)) if plan.is_empty() => {
                     self.cache.assume(&pod, &node);
                     self.queue.wake(&Event::PodPlaced(&pod), now);
                     Decision::Bind { pod, node }
                 }
-                Ok((node, claims)) => {
+                Ok((node, plan)) => {
+                    self.claims.assume(&plan.bind);
                     self.queue.park(&pod.uid, BY_CLAIMS.into(), now);
-                    Decision::Provision { pod, node, claims }
+                    Decision::Claim { pod, node, plan }
                 }
                 Err(why) => {
                     self.queue.park(&pod.uid, refused_by(&why), now);
@@ -210,8 +211,8 @@ impl Core {
         }
     }
 
-    /// The node for a pod, and the claims whose volumes are made there first.
-    fn place(&mut self, pod: &PodInfo, standing: Standing) -> Result<(String, Vec<String>), Unfit> {
+    /// The node for a pod, and what its claims ask for there first.
+    fn place(&mut self, pod: &PodInfo, standing: Standing) -> Result<(String, Plan), Unfit> {
         let nodes = self.cache.node_count();
         if nodes == 0 {
             return Err(Unfit::NoNodes);
@@ -256,7 +257,11 @@ impl Core {
         }
         let best = best(&self.cache, pod, &search.fit, &mut self.random);
         self.start = (self.start + looked) % self.cache.slots();
-        Ok((best, search.prepared.to_provision()))
+        let plan = self
+            .cache
+            .node(&best)
+            .map(|node| search.prepared.plan(node));
+        Ok((best, plan.unwrap_or_default()))
     }
 }
 

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::core::v1::{Taint, Toleration};
 
 use crate::cache::Cache;
-use crate::claims::Needs;
+use crate::claims::{Needs, Plan};
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
 
@@ -88,9 +88,9 @@ impl Prepared {
         self.needs.check_devices()
     }
 
-    /// The claims whose volumes are made for the node that is chosen.
-    pub fn to_provision(self) -> Vec<String> {
-        self.needs.to_provision
+    /// What the pod's claims ask for on the node that is chosen.
+    pub fn plan(&self, node: &NodeInfo) -> Plan {
+        self.needs.plan(node).unwrap_or_default()
     }
 }
 

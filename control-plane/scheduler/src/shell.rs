@@ -20,7 +20,7 @@ use machinery::status::Status;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::claims;
+use crate::claims::{self, Binding, Plan};
 use crate::core::{Core, Decision};
 use crate::pod::{DEFAULT_SCHEDULER, Labels, PodInfo};
 use report::Reporter;
@@ -84,6 +84,8 @@ enum Outcome {
         node: String,
     },
     Reported,
+    /// Volumes that could not be bound.
+    NotAsked(Vec<String>),
 }
 
 /// The informers that have listed. No pod is decided before all have.
@@ -137,8 +139,13 @@ async fn schedule(client: Client, config: &Config) {
         tokio::select! {
             Some(one) = heard.next() => hear(&mut core, &mut known, one, start.elapsed()),
             Some(outcome) = calls.next() => {
-                let Outcome::Bound { uid, result, pod, node } = outcome else {
-                    continue;
+                let (uid, result, pod, node) = match outcome {
+                    Outcome::Bound { uid, result, pod, node } => (uid, result, pod, node),
+                    Outcome::Reported => continue,
+                    Outcome::NotAsked(volumes) => {
+                        core.claims(start.elapsed(), |claims| claims.forget(&volumes));
+                        continue;
+                    }
                 };
                 let report = match result {
                     Ok(_) => {
@@ -262,10 +269,7 @@ fn carry_out(
                 reporter.refused(&pod, &why.to_string(), now()),
             );
         }
-        Decision::Provision { pod, node, claims } => {
-            let select = |claim| select_node(&pod, claim, &node);
-            return tell(client.clone(), claims.into_iter().map(select).collect());
-        }
+        Decision::Claim { pod, node, plan } => return ask(client.clone(), &pod, &node, plan),
     };
     let call = Call::Bind {
         namespace: pod.namespace.clone(),
@@ -285,6 +289,54 @@ fn carry_out(
         }
     }
     .boxed()
+}
+
+/// Asks for the volumes of a pod's claims on a node.
+fn ask(client: Client, pod: &PodInfo, node: &str, plan: Plan) -> BoxFuture<'static, Outcome> {
+    let bindings = plan.bind.into_iter();
+    let bindings = bindings.map(|one| (one.volume.clone(), bind_volume(pod, one)));
+    let bindings: Vec<(String, Call)> = bindings.collect();
+    let select = |claim| select_node(pod, claim, node);
+    let selections: Vec<Call> = plan.provision.into_iter().map(select).collect();
+    async move {
+        let mut failed = Vec::new();
+        for (volume, call) in bindings {
+            if let Err(status) = client.call(call).await {
+                tracing::info!(volume, %status, "not bound");
+                failed.push(volume);
+            }
+        }
+        for call in selections {
+            if let Err(status) = client.call(call).await {
+                tracing::debug!(%status, "nobody was told");
+            }
+        }
+        Outcome::NotAsked(failed)
+    }
+    .boxed()
+}
+
+/// Makes a volume name a claim of a pod, as long as neither has changed. The controller of volumes
+/// does the rest.
+fn bind_volume(pod: &PodInfo, binding: Binding) -> Call {
+    let claim = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": pod.namespace,
+        "name": binding.claim, "uid": binding.uid, "resourceVersion": binding.claim_version,
+    });
+    let mut patch = json!({"metadata": {"resourceVersion": binding.version},
+        "spec": {"claimRef": claim}});
+    if !binding.is_prebound {
+        patch["metadata"]["annotations"] = json!({claims::BOUND_BY_CONTROLLER: "yes"});
+    }
+    let kind = schema::kind("", "v1", "PersistentVolume");
+    Call::Patch {
+        kind: kind.expect("the table has it").clone(),
+        namespace: String::new(),
+        name: binding.volume,
+        subresource: "",
+        form: PatchForm::Merge,
+        patch,
+    }
 }
 
 /// Asks for the volume of a claim on a node.

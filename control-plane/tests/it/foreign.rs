@@ -6,6 +6,7 @@ pub(crate) mod clients;
 pub(crate) mod corpus;
 pub(crate) mod discovery;
 pub(crate) mod go_scheduler;
+mod golden;
 pub(crate) mod kube_rs;
 pub(crate) mod kubectl;
 pub(crate) mod loops;

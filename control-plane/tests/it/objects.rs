@@ -6,6 +6,7 @@ pub(crate) mod definitions;
 pub(crate) mod managed;
 pub(crate) mod prepared;
 mod services;
+mod taken_over;
 mod versions;
 
 use serde_json::{Value, json};

@@ -2,6 +2,7 @@
 //! does not check whether a certificate is trusted.
 
 use aws_lc_rs::digest;
+use data_encoding::HEXLOWER;
 use machinery::time::Timestamp;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::oid_registry::Oid;
@@ -47,11 +48,7 @@ impl Bearer {
             several => return Err(format!("expected 1 UID, but found multiple: {several:?}")),
         };
         let print = digest::digest(&digest::SHA256, der);
-        let print: String = print
-            .as_ref()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let print = HEXLOWER.encode(print.as_ref());
         let user = User {
             name: name.clone(),
             uid,

@@ -1,15 +1,19 @@
-//! Authorization by the modes Node and RBAC over objects that a test gives, without caches.
+//! Authorization by the modes Node and RBAC over objects that a test gives, without caches; and a webhook
+//! that answers reviews as a test says.
+
+use std::path::PathBuf;
 
 use http::HeaderMap;
 use machinery::object;
 use machinery::status::Status;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::authorize::chain::Union;
 use super::authorize::node::Related;
 use super::authorize::rbac::{Decision, Policy, forbidden, is_master};
 use super::impersonate::{self, Impersonated, Modes, Rights};
 use super::{Answer, Attributes};
+use crate::webhook::testing::Scripted;
 
 /// The objects.
 #[derive(Default)]
@@ -59,6 +63,48 @@ impl Rights for Fixed {
             Err(forbidden(asked, &decision.told()))
         };
         Box::pin(async move { checked })
+    }
+}
+
+/// A webhook that answers reviews, and the client that asks it.
+pub(crate) struct Reviewed<C> {
+    pub(crate) script: Scripted,
+    pub(crate) client: C,
+    group: &'static str,
+    kind: &'static str,
+}
+
+impl<C> Reviewed<C> {
+    /// Starts a webhook for reviews of this kind, and opens its client with a kubeconfig.
+    pub(crate) async fn start(
+        (group, kind): (&'static str, &'static str),
+        open: impl FnOnce(PathBuf) -> C,
+    ) -> Reviewed<C> {
+        let script = Scripted::start().await;
+        let home = tempfile::tempdir().unwrap();
+        let client = open(script.kubeconfig(home.path()));
+        Reviewed {
+            script,
+            client,
+            group,
+            kind,
+        }
+    }
+
+    /// A review in a version, answered with this status.
+    pub(crate) fn review(&self, version: &str, status: &Value) -> Value {
+        let api_version = format!("{}/{version}", self.group);
+        json!({"apiVersion": api_version, "kind": self.kind, "status": status})
+    }
+
+    /// The status of the next answer, in v1.
+    pub(crate) fn answers(&self, status: &Value) {
+        self.script.answers(200, self.review("v1", status));
+    }
+
+    /// How often it was asked.
+    pub(crate) fn times(&self) -> usize {
+        self.script.asked().len()
     }
 }
 

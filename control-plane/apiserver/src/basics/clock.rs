@@ -6,6 +6,7 @@
 
 use std::time::SystemTime;
 
+use data_encoding::HEXLOWER;
 use machinery::time::Timestamp;
 
 /// Characters of generated names, without vowels so that they form no words.
@@ -39,7 +40,7 @@ pub(crate) fn uid() -> String {
     fill(&mut bytes);
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = HEXLOWER.encode(&bytes);
     let parts = [
         &hex[..8],
         &hex[8..12],

@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use aws_lc_rs::digest::{SHA256, digest};
+use data_encoding::HEXLOWER;
 
 /// The hash of the name of this server.
 pub(crate) static SERVER: LazyLock<String> = LazyLock::new(|| {
@@ -15,10 +16,5 @@ pub(crate) static SERVER: LazyLock<String> = LazyLock::new(|| {
 
 pub(crate) fn hash(text: &str) -> String {
     let digest = digest(&SHA256, text.as_bytes());
-    let hex: String = digest
-        .as_ref()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    format!("sha256:{hex}")
+    format!("sha256:{}", HEXLOWER.encode(digest.as_ref()))
 }

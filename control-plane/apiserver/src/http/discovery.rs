@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use machinery::schema;
+use machinery::{name, schema};
 
 use crate::resources::catalogue::{self, Catalogue};
 use documents::{
@@ -35,6 +35,10 @@ pub(crate) fn versions_by_group(catalogue: &Catalogue) -> Vec<(&str, Vec<&str>)>
         let versions = &mut groups[at].1;
         if !versions.contains(&kind.version()) {
             versions.push(kind.version());
+            // Each definition has its versions in order; those of another may belong between them.
+            if resource.custom.is_some() {
+                versions.sort_by(|a, b| name::compare_versions(b, a));
+            }
         }
     }
     groups

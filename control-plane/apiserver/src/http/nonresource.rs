@@ -7,12 +7,13 @@ use http::header::ETAG;
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
 use machinery::status::Status;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::auth;
 use crate::basics::reloads;
 use crate::flow::FlowControl;
-use crate::http::answer::media::JSON;
+use crate::http::answer::media::{self, JSON};
 use crate::http::answer::reply;
 use crate::http::api::Api;
 use crate::http::discovery::{self, remote};
@@ -49,8 +50,11 @@ pub(crate) async fn answer(
         return Err(Status::method_not_allowed());
     }
     let found = match words.as_slice() {
-        [] => paths(catalogue),
-        ["version"] => version(),
+        [] => return reply::indented(&paths(catalogue)),
+        ["version"] => {
+            media::check_only(&parts.headers, JSON)?;
+            return reply::indented(&Version::this());
+        }
         ["healthz" | "livez" | "readyz", ..] => return Ok(health(api, parts, &words)),
         ["metrics"] => return Ok(reply::text(StatusCode::OK, metrics(api))),
         ["debug", "api_priority_and_fairness", "dump_priority_levels"] => {
@@ -221,19 +225,48 @@ fn metrics(api: &Api) -> String {
     text
 }
 
-fn version() -> Value {
-    let arch = match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    };
-    json!({
-        "major": "1", "minor": MINOR, "emulationMajor": "1", "emulationMinor": MINOR,
-        "minCompatibilityMajor": "1", "minCompatibilityMinor": "35",
-        "gitVersion": format!("{RELEASE}+stele"), "gitCommit": "", "gitTreeState": "clean",
-        "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "rustc",
-        "platform": format!("{}/{arch}", std::env::consts::OS),
-    })
+/// What `GET /version` shows, in Kubernetes' order.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Version {
+    major: &'static str,
+    minor: &'static str,
+    emulation_major: &'static str,
+    emulation_minor: &'static str,
+    min_compatibility_major: &'static str,
+    min_compatibility_minor: &'static str,
+    git_version: String,
+    git_commit: &'static str,
+    git_tree_state: &'static str,
+    build_date: &'static str,
+    go_version: &'static str,
+    compiler: &'static str,
+    platform: String,
+}
+
+impl Version {
+    fn this() -> Version {
+        let arch = match std::env::consts::ARCH {
+            "x86_64" => "amd64",
+            "aarch64" => "arm64",
+            other => other,
+        };
+        Version {
+            major: "1",
+            minor: MINOR,
+            emulation_major: "1",
+            emulation_minor: MINOR,
+            min_compatibility_major: "1",
+            min_compatibility_minor: "35",
+            git_version: format!("{RELEASE}+stele"),
+            git_commit: "",
+            git_tree_state: "clean",
+            build_date: "1970-01-01T00:00:00Z",
+            go_version: "",
+            compiler: "rustc",
+            platform: format!("{}/{arch}", std::env::consts::OS),
+        }
+    }
 }
 
 fn paths(catalogue: &Catalogue) -> Value {

@@ -47,6 +47,9 @@ pub(crate) struct Strategy {
     pub(crate) stored: Stored,
     /// The folder of its keys; empty if that is the plural.
     pub(crate) folder: &'static str,
+    /// The version that objects are written in, and how it differs from the one that they have in
+    /// memory; `None` if it is the same.
+    pub(crate) written_in: Option<(&'static str, Conversion)>,
     /// Versions that are not stored, and how they differ from the stored one.
     pub(crate) conversions: &'static [(&'static str, Conversion)],
     /// The fields that selectors may name, besides name and namespace.
@@ -189,6 +192,8 @@ pub(crate) enum UnknownField {
     NotSupported,
     /// The same with this kind.
     NotSupportedFor(&'static str),
+    /// The same with this group, version and kind. Such kinds have no namespace to select by.
+    OfKind(&'static str),
 }
 
 /// A resource that is like most.
@@ -197,6 +202,7 @@ pub(crate) const DEFAULT: Strategy = Strategy {
     resource: "",
     stored: Stored::ByPlural,
     folder: "",
+    written_in: None,
     conversions: &[],
     selectable: &[],
     columns: &printers::DEFAULT,
@@ -308,7 +314,11 @@ impl Strategy {
         } else {
             format!("{ROOT}{folder}/")
         };
-        Storage::builtin(Arc::clone(kind), prefix, under_group, self.selectable())
+        let storage = Storage::builtin(Arc::clone(kind), prefix, under_group, self.selectable());
+        match self.written_in {
+            Some((version, conversion)) => storage.written_in(version, conversion),
+            None => storage,
+        }
     }
 
     fn selectable(&self) -> Selectable {

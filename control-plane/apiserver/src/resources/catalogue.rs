@@ -44,6 +44,8 @@ pub(crate) struct Storage {
     /// The `apiVersion` that objects are stored in. A definition may change it while requests hold
     /// the collection: each write takes the newest.
     stored_in: RwLock<Arc<str>>,
+    /// How a built-in kind differs in the version that it is stored in.
+    pub(crate) conversion: Conversion,
     /// What its keys begin with, such as `/registry/pods/`.
     pub(crate) prefix: Arc<str>,
     /// Written as JSON instead of protobuf.
@@ -164,7 +166,8 @@ impl StorageId {
 }
 
 impl Storage {
-    /// The collection of a built-in resource whose keys begin with `prefix`.
+    /// The collection of a built-in resource whose keys begin with `prefix`, stored in its own
+    /// version.
     pub(crate) fn builtin(
         kind: Arc<Kind>,
         prefix: String,
@@ -175,6 +178,7 @@ impl Storage {
             id: StorageId::next(),
             prefix: prefix.into(),
             stored_in: RwLock::new(kind.api_version().into()),
+            conversion: Conversion::NONE,
             json,
             custom: false,
             keeps_version: false,
@@ -184,12 +188,19 @@ impl Storage {
         }
     }
 
+    /// The same collection, stored in another version of its group.
+    pub(crate) fn written_in(self, version: &str, conversion: Conversion) -> Storage {
+        self.store_in(format!("{}/{version}", self.kind.group()));
+        Storage { conversion, ..self }
+    }
+
     /// The collection of a custom resource, held in memory and stored in this version.
     pub(crate) fn custom(kind: Arc<Kind>, selectable: Selectable, schemas: Schemas) -> Storage {
         Storage {
             id: StorageId::next(),
             prefix: format!("{ROOT}{}/{}/", kind.group(), kind.plural()).into(),
             stored_in: RwLock::new(kind.api_version().into()),
+            conversion: Conversion::NONE,
             json: true,
             custom: true,
             keeps_version: false,

@@ -17,11 +17,11 @@ use serde_json::Value;
 use crate::resources::catalogue::{Resource, Storage};
 
 /// How objects of the stored version become objects of a served one, and back, besides the version
-/// that they name.
+/// that they name. A collection has one, too: between the version of the store and that of memory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Conversion {
-    to_served: fn(&mut Value),
-    to_stored: fn(&mut Value),
+    pub(crate) to_served: fn(&mut Value),
+    pub(crate) to_stored: fn(&mut Value),
 }
 
 impl Conversion {
@@ -79,6 +79,12 @@ pub(crate) const EVENT: Conversion = Conversion {
 pub(crate) const AUTOSCALER_V1: Conversion = Conversion {
     to_served: conversion::autoscaler::to_v1,
     to_stored: conversion::autoscaler::to_v2,
+};
+
+/// Definitions in v1beta1, the version that Kubernetes stores.
+pub(crate) const STORED_DEFINITION: Conversion = Conversion {
+    to_served: conversion::definition::to_v1,
+    to_stored: conversion::definition::to_v1beta1,
 };
 
 /// True if the resource is served as it is stored.

@@ -24,7 +24,7 @@ pub(crate) struct DecodedObject {
 /// A value of the store, decoded.
 pub(crate) struct DecodedValue {
     pub(crate) object: DecodedObject,
-    /// The `apiVersion` that it was written in, of custom resources.
+    /// The `apiVersion` that it was written in, of custom resources and if the object has another.
     pub(crate) written_in: Option<Box<str>>,
     /// The store has other fields than the object.
     pub(crate) is_renewed: bool,
@@ -92,6 +92,13 @@ impl DecodedObject {
                 storage.kind.kind(),
             );
         }
+        let stored_in = storage.stored_in();
+        let memory = storage.kind.api_version();
+        if !storage.custom && memory != *stored_in && object::api_version(&object) == &*stored_in {
+            (storage.conversion.to_served)(&mut object);
+            object::set_type(&mut object, &memory, storage.kind.kind());
+            written_in = Some((&*stored_in).into());
+        }
         defaults::name_kinds(storage.kind.group(), storage.kind.kind(), &mut object);
         Ok(DecodedValue {
             object: DecodedObject::new(revision, object),
@@ -110,12 +117,14 @@ pub(crate) fn encode(storage: &Storage, object: &Value) -> Result<Vec<u8>, Statu
     metadata.remove("resourceVersion");
     metadata.remove("selfLink");
     if !storage.keeps_version {
+        (storage.conversion.to_stored)(&mut object);
         object::set_type(&mut object, &storage.stored_in(), storage.kind.kind());
     }
     if storage.json {
         return Ok(to_json(&object).to_vec());
     }
-    protobuf::encode(&object).map_err(|error| Status::internal(&error.to_string()))
+    protobuf::encode_as(&object, storage.kind.message())
+        .map_err(|error| Status::internal(&error.to_string()))
 }
 
 /// Encodes a value as JSON.

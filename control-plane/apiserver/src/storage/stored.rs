@@ -60,7 +60,7 @@ pub(crate) struct Stored {
     pub(crate) key: Arc<str>,
     /// Revision of the last change; for a deleted object, of the deletion.
     pub(crate) revision: i64,
-    /// The `apiVersion` that it was written in, of custom resources.
+    /// The `apiVersion` that it was written in, of custom resources and if the object has another.
     written_in: Option<Box<str>>,
     /// The store has other fields, of an earlier schema.
     is_renewed: bool,
@@ -250,9 +250,11 @@ impl Stored {
     /// True if the store has it in another version or with other fields than it would be written
     /// now, or sealed otherwise, and the object in memory does not show that.
     pub(crate) fn is_outdated(&self) -> bool {
-        let written = self.written_in.as_deref();
-        let in_other_version = !self.storage.keeps_version
-            && written.is_some_and(|written| *written != *self.storage.stored_in());
+        let stored_in = self.storage.stored_in();
+        let in_other_version = match self.written_in.as_deref() {
+            Some(written) => !self.storage.keeps_version && *written != *stored_in,
+            None => !self.storage.custom && self.storage.kind.api_version() != *stored_in,
+        };
         in_other_version || self.is_renewed || self.sealing.stale
     }
 

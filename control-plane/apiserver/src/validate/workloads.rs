@@ -1,7 +1,6 @@
 //! Rules of pods, of what makes pods, and of what decides where they run.
 
 pub(crate) mod autoscaler;
-pub(crate) mod devices;
 pub(crate) mod job;
 pub(crate) mod pod;
 pub(crate) mod policy;

@@ -10,17 +10,20 @@ fn now() -> Timestamp {
     Timestamp::parse("2026-01-02T03:04:05Z").unwrap()
 }
 
-/// An authority whose certificate ends in the year 2027.
 fn authority() -> Authority {
+    let key = KeyPair::generate().unwrap();
+    Authority::of(&certificate_of(&key), &key.serialize_pem()).unwrap()
+}
+
+/// The certificate of an authority. It ends in the year 2027.
+fn certificate_of(key: &KeyPair) -> String {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, "ca");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
     params.not_before = rcgen::date_time_ymd(2025, 1, 1);
     params.not_after = rcgen::date_time_ymd(2027, 1, 1);
-    let key = KeyPair::generate().unwrap();
-    let certificate = params.self_signed(&key).unwrap().pem();
-    Authority::of(&certificate, &key.serialize_pem()).unwrap()
+    params.self_signed(key).unwrap().pem()
 }
 
 fn request(change: impl FnOnce(&mut CertificateParams)) -> Request {
@@ -66,6 +69,40 @@ fn subject_key_and_usages_are_those_of_the_request() {
         matches!(parsed, ParsedExtension::AuthorityKeyIdentifier(_))
     });
     assert!(named, "no identifier of the authority's key");
+}
+
+/// OpenSSL wrote keys so before its version 3, and Go still does.
+#[test]
+fn an_authority_signs_with_a_key_in_pkcs1() {
+    let key = KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).unwrap();
+    let certificate = certificate_of(&key);
+    // In PKCS#8 it follows a version and an algorithm.
+    let pkcs1 = yasna::parse_der(key.serialized_der(), |reader| {
+        reader.read_sequence(|parts| {
+            parts.next().read_u8()?;
+            parts.next().read_der()?;
+            parts.next().read_bytes()
+        })
+    });
+    let pem = pem::encode(&pem::Pem::new("RSA PRIVATE KEY", pkcs1.unwrap()));
+    let authority = Authority::of(&certificate, &pem).unwrap();
+    let usages = ["client auth".to_owned()];
+    let issued = authority.issue(&request(|_| {}), &usages, YEAR, now());
+    let issued = CertificateDer::from_pem_slice(issued.unwrap().as_bytes()).unwrap();
+    let (_, issued) = X509Certificate::from_der(&issued).unwrap();
+    let public = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
+    let (_, public) = X509Certificate::from_der(&public).unwrap();
+    let algorithms =
+        rustls::crypto::aws_lc_rs::default_provider().signature_verification_algorithms;
+    let verified = algorithms.all.iter().any(|one| {
+        let (message, signature) = (
+            issued.tbs_certificate.as_ref(),
+            &*issued.signature_value.data,
+        );
+        let key = &*public.public_key().subject_public_key.data;
+        one.verify_signature(key, message, signature).is_ok()
+    });
+    assert!(verified);
 }
 
 #[test]

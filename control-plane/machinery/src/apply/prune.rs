@@ -10,10 +10,23 @@ use super::typing::{Identity, List, Typing};
 
 /// Every leaf that a value has, and every item of its lists.
 pub fn fields_of(typing: &dyn Typing, value: &Value) -> Result<Set, Misfits> {
-    let mut trail = Trail::default();
-    let mut set = Set::default();
-    collect(typing, value, &mut set, &mut trail);
-    trail.result(set)
+    collected(typing, value, false)
+}
+
+/// The same of an object that was converted: Go shows some missing values as null, and a null is a
+/// field.
+pub(super) fn fields_with_nulls(typing: &dyn Typing, value: &Value) -> Result<Set, Misfits> {
+    collected(typing, value, true)
+}
+
+fn collected(typing: &dyn Typing, value: &Value, nulls: bool) -> Result<Set, Misfits> {
+    let mut collector = Collector {
+        set: Set::default(),
+        trail: Trail::default(),
+        nulls,
+    };
+    collector.collect(typing, value);
+    collector.trail.result(collector.set)
 }
 
 /// The value without these fields and items. A map or list that loses all it has becomes null.
@@ -166,52 +179,83 @@ fn find_wholes(
     }
 }
 
-fn collect(typing: &dyn Typing, value: &Value, set: &mut Set, trail: &mut Trail) {
-    match deduced(typing.forms(), Some(value)).deciding() {
-        Form::Scalar(_) => set.insert(&trail.path),
-        Form::None => trail.wrong("schema error: invalid atom: inlined"),
-        Form::Map(map) if map.atomic => set.insert(&trail.path),
-        Form::Map(map) => {
-            let fields = as_map(value).ok().flatten();
-            for (name, value) in fields.into_iter().flatten() {
-                let member = typing.field(name).map(|member| member.typing);
-                let is_declared = member.is_some();
-                trail.below(Element::from(name.as_str()), |trail| {
-                    match member.or(map.other) {
-                        Some(typing) => collect(typing, value, set, trail),
-                        None => trail.wrong("schema error: invalid atom: inlined"),
-                    }
-                    let is_empty =
-                        value.is_null() || value.as_object().is_some_and(Object::is_empty);
-                    if is_empty || !is_declared {
-                        set.insert(&trail.path);
-                    }
-                });
-            }
-        }
-        Form::List(list) if list.identity == Identity::Atomic => set.insert(&trail.path),
-        Form::List(list) => collect_items(&list, value, set, trail),
-    }
+/// Collects the fields of a value.
+struct Collector {
+    set: Set,
+    trail: Trail,
+    /// With those that Go shows as null if they are missing.
+    nulls: bool,
 }
 
-fn collect_items(list: &List<'_>, value: &Value, set: &mut Set, trail: &mut Trail) {
-    let items = as_list(value).unwrap_or_default();
-    let elements = items.iter().filter_map(|item| element_of(list, item).ok());
-    let mut times: BTreeMap<Element, usize> = BTreeMap::new();
-    for element in elements {
-        *times.entry(element).or_default() += 1;
-    }
-    for item in items {
-        let Ok(element) = element_of(list, item) else {
-            continue;
-        };
-        let once = times.get(&element) == Some(&1);
-        trail.below(element, |trail| {
-            // Items with one identity are owned together, as one value.
-            if once {
-                collect(list.item, item, set, trail);
+impl Collector {
+    fn collect(&mut self, typing: &dyn Typing, value: &Value) {
+        match deduced(typing.forms(), Some(value)).deciding() {
+            Form::Scalar(_) => self.insert(),
+            Form::None => self.trail.wrong("schema error: invalid atom: inlined"),
+            Form::Map(map) if map.atomic => self.insert(),
+            Form::Map(map) => {
+                let fields = as_map(value).ok().flatten();
+                for (name, value) in fields.into_iter().flatten() {
+                    let member = typing.field(name).map(|member| member.typing);
+                    let is_declared = member.is_some();
+                    self.below(Element::from(name.as_str()), |collector| {
+                        match member.or(map.other) {
+                            Some(typing) => collector.collect(typing, value),
+                            None => collector.trail.wrong("schema error: invalid atom: inlined"),
+                        }
+                        let is_empty =
+                            value.is_null() || value.as_object().is_some_and(Object::is_empty);
+                        if is_empty || !is_declared {
+                            collector.insert();
+                        }
+                    });
+                }
+                let nulls = if self.nulls {
+                    typing.nulls()
+                } else {
+                    Vec::new()
+                };
+                let missing =
+                    |name: &&str| fields.is_some_and(|fields| !fields.contains_key(*name));
+                for name in nulls.into_iter().filter(missing) {
+                    self.below(Element::from(name), Collector::insert);
+                }
             }
-            set.insert(&trail.path);
-        });
+            Form::List(list) if list.identity == Identity::Atomic => self.insert(),
+            Form::List(list) => self.collect_items(&list, value),
+        }
+    }
+
+    fn collect_items(&mut self, list: &List<'_>, value: &Value) {
+        let items = as_list(value).unwrap_or_default();
+        let elements = items.iter().filter_map(|item| element_of(list, item).ok());
+        let mut times: BTreeMap<Element, usize> = BTreeMap::new();
+        for element in elements {
+            *times.entry(element).or_default() += 1;
+        }
+        for item in items {
+            let Ok(element) = element_of(list, item) else {
+                continue;
+            };
+            let once = times.get(&element) == Some(&1);
+            self.below(element, |collector| {
+                // Items with one identity are owned together, as one value.
+                if once {
+                    collector.collect(list.item, item);
+                }
+                collector.insert();
+            });
+        }
+    }
+
+    /// The value at this path is a field.
+    fn insert(&mut self) {
+        self.set.insert(&self.trail.path);
+    }
+
+    fn below(&mut self, element: Element, work: impl FnOnce(&mut Collector)) {
+        self.trail.path.push(element);
+        work(self);
+        self.trail.path.pop();
     }
 }

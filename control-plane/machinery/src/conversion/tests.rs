@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{autoscaler, event};
+use super::{autoscaler, definition, event};
 use crate::object;
 
 #[test]
@@ -70,4 +70,55 @@ fn annotations_of_v1_are_of_the_spec_or_of_the_status() {
     let mut made = object("new", "new");
     autoscaler::keep_status(None, &mut made);
     assert_eq!(object::annotation(&made, &key("current-metrics")), None);
+}
+
+#[test]
+fn what_all_versions_of_a_definition_have_is_stored_once() {
+    let column = |path: &str| json!([{"name": "A", "type": "date", path: ".metadata.name"}]);
+    let version = |name: &str, path: &str| {
+        json!({"name": name, "subresources": {"status": {}},
+        "schema": {"openAPIV3Schema": {"type": "object"}}, "additionalPrinterColumns": column(path)})
+    };
+    let webhook = json!({"clientConfig": {"url": "https://a"}, "conversionReviewVersions": ["v1"]});
+    let v1 = json!({"spec": {
+        "versions": [version("v1", "jsonPath"), version("v2", "jsonPath")],
+        "conversion": {"strategy": "Webhook", "webhook": webhook}}});
+    let v1beta1 = json!({"spec": {
+        "version": "v1", "versions": [{"name": "v1"}, {"name": "v2"}],
+        "validation": {"openAPIV3Schema": {"type": "object"}}, "subresources": {"status": {}},
+        "additionalPrinterColumns": column("JSONPath"), "preserveUnknownFields": false,
+        "conversion": {"strategy": "Webhook", "webhookClientConfig": {"url": "https://a"},
+            "conversionReviewVersions": ["v1"]}}});
+    let mut object = v1.clone();
+    definition::to_v1beta1(&mut object);
+    assert_eq!(object, v1beta1);
+    definition::to_v1(&mut object);
+    assert_eq!(object, v1);
+
+    // What differs remains in the versions.
+    let mut differ = v1;
+    differ["spec"]["versions"][1]["subresources"] = json!({});
+    differ["spec"]["versions"][0]["additionalPrinterColumns"] = json!([]);
+    let mut object = differ.clone();
+    definition::to_v1beta1(&mut object);
+    assert_eq!(object["spec"].get("subresources"), None);
+    assert_eq!(
+        object["spec"]["versions"][1]["additionalPrinterColumns"],
+        column("JSONPath")
+    );
+    definition::to_v1(&mut object);
+    assert_eq!(object, differ);
+}
+
+#[test]
+fn a_definition_of_one_version_may_name_it_alone() {
+    let mut object = json!({"spec": {"version": "v1", "validation": {"openAPIV3Schema": {}}}});
+    definition::to_v1(&mut object);
+    let only = json!({"name": "v1", "served": true, "storage": true,
+        "schema": {"openAPIV3Schema": {}}});
+    // Nothing said of unknown fields means that they are kept.
+    assert_eq!(
+        object["spec"],
+        json!({"versions": [only], "preserveUnknownFields": true})
+    );
 }

@@ -6,11 +6,11 @@ use super::*;
 use crate::core::{Core, Decision};
 use crate::tests::{node, pod};
 
-const NOW: Duration = Duration::from_secs(1000);
+pub(super) const NOW: Duration = Duration::from_secs(1000);
 /// After every back-off.
-const LATER: Duration = Duration::from_secs(1100);
+pub(super) const LATER: Duration = Duration::from_secs(1100);
 
-fn core() -> Core {
+pub(super) fn core() -> Core {
     let mut core = Core::new("default-scheduler", 1);
     core.node(&node("a", json!({})), NOW);
     core.node(&node("b", json!({})), NOW);
@@ -25,11 +25,11 @@ fn core() -> Core {
     core
 }
 
-fn set(core: &mut Core, kind: &str, object: Value) {
+pub(super) fn set(core: &mut Core, kind: &str, object: Value) {
     core.claims(NOW, |claims| claims.set(kind, &object));
 }
 
-fn claim(name: &str, spec: Value, change: Value) -> Value {
+pub(super) fn claim(name: &str, spec: Value, change: Value) -> Value {
     let claim = json!({"metadata": {"name": name, "namespace": "default"}, "spec": spec});
     machinery::patch::merge(&claim, &change)
 }
@@ -40,17 +40,25 @@ fn bound_to(volume: &str) -> (Value, Value) {
 }
 
 /// A pod with a claim.
-fn with(name: &str, claim: &str) -> std::sync::Arc<Pod> {
+pub(super) fn with(name: &str, claim: &str) -> std::sync::Arc<Pod> {
     let source = json!({"name": "v", "persistentVolumeClaim": {"claimName": claim}});
     pod(name, json!({"spec": {"volumes": [source]}}))
 }
 
 /// The next decision as text.
-fn decided(core: &mut Core, now: Duration) -> String {
+pub(super) fn decided(core: &mut Core, now: Duration) -> String {
     match core.next(now) {
         Some(Decision::Bind { node, .. }) => format!("to {node}"),
         Some(Decision::Refuse { why, .. }) => why.to_string(),
-        Some(Decision::Provision { node, claims, .. }) => format!("{claims:?} on {node}"),
+        Some(Decision::Claim { node, plan, .. }) => {
+            let bound = plan.bind.iter();
+            let bound = bound.map(|one| format!("{} gets {}, ", one.claim, one.volume));
+            format!(
+                "{}{:?} on {node}",
+                bound.collect::<String>(),
+                plan.provision
+            )
+        }
         None => "nothing".to_owned(),
     }
 }

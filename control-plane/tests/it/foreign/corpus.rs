@@ -29,6 +29,7 @@ use std::time::{Duration, Instant};
 use machinery::object;
 use serde_json::{Value, json};
 
+use crate::foreign::golden::{asks_go, updates};
 use crate::foreign::swap::world::World;
 use crate::harness::cluster::{WITHIN, kubectl_or_skip};
 use crate::requests::http::{Answer, Call};
@@ -47,8 +48,8 @@ fn every_kind_is_validated_and_defaulted_as_by_kubernetes() {
     if !kubectl_or_skip("the corpus of Kubernetes' responses") {
         return;
     }
-    let go = std::env::var("STELE_CORPUS").is_ok_and(|asked| asked == "go");
-    let update = std::env::var_os("UPDATE").is_some();
+    let go = asks_go("STELE_CORPUS");
+    let update = updates();
     let chosen = std::env::var("STELE_CORPUS_KINDS").ok();
     let mut kinds = bases::all();
     if let Some(chosen) = &chosen {

@@ -4,19 +4,18 @@
 //!
 //! `STELE_DISCOVERY=go UPDATE=1` asks Kubernetes again and writes them.
 
-use std::collections::HashSet;
 use std::fmt::Write as _;
-use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use aws_lc_rs::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
+use crate::foreign::golden::{self, INDENT};
 use crate::foreign::swap::world::World;
 use crate::harness::cluster::{WITHIN, kubectl_or_skip};
 use crate::requests::http::Call;
 
+const VARIABLE: &str = "STELE_DISCOVERY";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const WIDGETS: &str = "/apis/shop.example.com/v1beta1";
 const JSON: &str = "application/json";
@@ -35,15 +34,7 @@ const ODD: [&str; 5] = [
     "*/*;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
     "*/*",
 ];
-/// The hashes of versions that objects are stored in, ours and Kubernetes', where these differ:
-/// definitions, and policies that change objects, are stored in v1 here and in v1beta1 there.
-const STORED_OTHERWISE: [(&str, &str); 3] = [
-    ("M5uH+AlWATY=", "jfWCUB31mvA="),
-    ("mHCkTKpUTrE=", "LYmCf+UMVdg="),
-    ("ZKgZT1uTmZ0=", "90V5FRZZ3Zg="),
-];
 const HEADERS: [&str; 4] = ["content-type", "cache-control", "vary", "etag"];
-const INDENT: &str = "  ";
 const POLL: Duration = Duration::from_millis(100);
 
 #[test]
@@ -51,8 +42,7 @@ fn discovery_says_what_that_of_kubernetes_says() {
     if !kubectl_or_skip("the comparison of discovery") {
         return;
     }
-    let go = std::env::var("STELE_DISCOVERY").is_ok_and(|asked| asked == "go");
-    let (_world, address) = World::apiserver_alone(go);
+    let (_world, address) = World::apiserver_alone(golden::asks_go(VARIABLE));
     let create = Call::new(&address, "POST", DEFINITIONS);
     create.json(&definition()).send().expect(201);
     // Kubernetes takes seconds to serve a new kind, and to list it everywhere.
@@ -63,14 +53,7 @@ fn discovery_says_what_that_of_kubernetes_says() {
         sleep(POLL);
     }
     let answers = everything(&address);
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let path = path.join("tests/it/foreign/discovery/golden.txt");
-    if go && std::env::var_os("UPDATE").is_some() {
-        std::fs::write(path, answers).unwrap();
-        return;
-    }
-    let golden = std::fs::read_to_string(path).unwrap();
-    assert!(golden == answers, "{}", difference(&golden, &answers));
+    golden::check("discovery/golden.txt", VARIABLE, &answers);
 }
 
 /// All documents in all forms.
@@ -122,31 +105,16 @@ fn ask(address: &str, path: &str, form: &str) -> String {
     let is_text = form.contains("json") || form.starts_with('*');
     // The address of the server has a length, so that no hash of a document with it is the same.
     let has_address = path == "/api" && !form.contains(AS_ONE);
-    let body = as_stored_there(answer.body);
     if is_text {
-        let body = String::from_utf8(body).unwrap();
+        let body = String::from_utf8(answer.body).unwrap();
         let body = body.replace("[{\"", "[\n{\"").replace(",{\"", ",\n{\"");
         for line in body.lines() {
             let _ = writeln!(text, "{INDENT}{}", without_address(line));
         }
     } else if !has_address {
-        let hash = digest(&SHA256, &body);
-        let bytes = hash.as_ref().iter();
-        let digits: String = bytes.map(|byte| format!("{byte:02x}")).collect();
-        let _ = writeln!(text, "{INDENT}sha256 {digits}");
+        let _ = writeln!(text, "{INDENT}sha256 {}", golden::hash(&answer.body));
     }
     text
-}
-
-/// A document in whatever form, with Kubernetes' hashes in the place of ours.
-fn as_stored_there(mut body: Vec<u8>) -> Vec<u8> {
-    for (ours, theirs) in STORED_OTHERWISE {
-        let mut places = body.windows(ours.len());
-        if let Some(at) = places.position(|text| text == ours.as_bytes()) {
-            body[at..at + ours.len()].copy_from_slice(theirs.as_bytes());
-        }
-    }
-    body
 }
 
 fn without_address(line: &str) -> String {
@@ -156,37 +124,6 @@ fn without_address(line: &str) -> String {
     };
     let (_, after) = after.split_once('"').unwrap();
     format!("{before}{NAME}ADDRESS\"{after}")
-}
-
-/// The lines that only one of the texts has, under the question that they answer; all of the lines
-/// if only their order differs.
-pub(super) fn difference(golden: &str, answers: &str) -> String {
-    let mut out = String::new();
-    for (name, one, other) in [("missing", golden, answers), ("found", answers, golden)] {
-        let known: HashSet<(&str, &str)> = with_questions(other).collect();
-        for pair in with_questions(one).filter(|pair| !known.contains(pair)) {
-            let (asked, line) = pair;
-            let _ = writeln!(out, "{name} in {asked}: {line}");
-        }
-    }
-    if out.is_empty() {
-        let pairs = golden.lines().zip(answers.lines());
-        for (line, is) in pairs.filter(|(line, is)| line != is) {
-            let _ = writeln!(out, "{line}\n  is here\n{is}");
-        }
-    }
-    out
-}
-
-/// Each line, and the question that it answers.
-fn with_questions(text: &str) -> impl Iterator<Item = (&str, &str)> {
-    let mut asked = "";
-    text.lines().map(move |line| {
-        if !line.starts_with(INDENT) {
-            asked = line;
-        }
-        (asked, line)
-    })
 }
 
 /// A definition with everything that discovery shows of one.

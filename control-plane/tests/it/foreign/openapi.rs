@@ -20,10 +20,12 @@ use std::time::{Duration, Instant};
 use golden::Golden;
 use serde_json::{Value, json};
 
+use crate::foreign::golden::{asks_go, updates};
 use crate::foreign::swap::world::World;
 use crate::harness::cluster::{WITHIN, kubectl_or_skip};
 use crate::requests::http::Call;
 
+const VARIABLE: &str = "STELE_OPENAPI";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const WIDGETS: &str = "apis/shop.example.com/v1";
 const POLL: Duration = Duration::from_millis(100);
@@ -36,9 +38,9 @@ fn kubectl_explains_every_kind_as_with_kubernetes() {
     if !kubectl_or_skip("the comparison of kubectl's explanations") {
         return;
     }
-    let (_world, address) = World::apiserver_alone(asks_go());
+    let (_world, address) = World::apiserver_alone(asks_go(VARIABLE));
     let golden = Golden::read("explain");
-    let asked = if asks_go() && updates() {
+    let asked = if asks_go(VARIABLE) && updates() {
         explained::everything(&address)
     } else {
         golden.asked()
@@ -52,7 +54,7 @@ fn documents_say_what_those_of_kubernetes_say() {
     if !kubectl_or_skip("the comparison of OpenAPI documents") {
         return;
     }
-    let (_world, address) = World::apiserver_alone(asks_go());
+    let (_world, address) = World::apiserver_alone(asks_go(VARIABLE));
     let get = |path: &str| Call::new(&address, "GET", path).send().object();
     let create = Call::new(&address, "POST", DEFINITIONS);
     create.json(&definition()).send().expect(201);
@@ -99,7 +101,7 @@ fn definition() -> Value {
 
 fn compare(mut golden: Golden, answers: &Answers) {
     leave(golden.name, answers);
-    let wrong = golden.compare(answers, asks_go());
+    let wrong = golden.compare(answers, asks_go(VARIABLE));
     if updates() {
         golden.write();
     } else {
@@ -109,7 +111,7 @@ fn compare(mut golden: Golden, answers: &Answers) {
 
 /// Leaves the answers for a look at them.
 fn leave(name: &str, answers: &Answers) {
-    let who = if asks_go() { "go" } else { "ours" };
+    let who = if asks_go(VARIABLE) { "go" } else { "ours" };
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("openapi");
     std::fs::create_dir_all(&folder).unwrap();
     let whole: String = answers
@@ -117,12 +119,4 @@ fn leave(name: &str, answers: &Answers) {
         .map(|(asked, answer)| format!("== {asked}\n{answer}\n"))
         .collect();
     std::fs::write(folder.join(format!("{name}.{who}.txt")), whole).unwrap();
-}
-
-fn asks_go() -> bool {
-    std::env::var("STELE_OPENAPI").is_ok_and(|asked| asked == "go")
-}
-
-fn updates() -> bool {
-    std::env::var_os("UPDATE").is_some()
 }

@@ -8,10 +8,9 @@
 pub(crate) mod normal;
 mod script;
 
-use std::path::PathBuf;
-
 use script::{Block, Script};
 
+use crate::foreign::golden;
 use crate::foreign::swap::world::World;
 use crate::harness::cluster::kubectl_or_skip;
 
@@ -54,10 +53,8 @@ fn play(name: &str) {
     if !kubectl_or_skip("the comparison with Kubernetes' apiserver") {
         return;
     }
-    let go = std::env::var("STELE_SURFACE").is_ok_and(|asked| asked == "go");
-    let update = std::env::var_os("UPDATE").is_some();
-    let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/foreign/surface");
-    let path = directory.join(format!("{name}.txt"));
+    let (go, update) = (golden::asks_go("STELE_SURFACE"), golden::updates());
+    let path = golden::path(&format!("surface/{name}.txt"));
     let mut script = Script::read(&std::fs::read_to_string(&path).unwrap());
     let (_world, address) = World::apiserver_alone(go);
     let mut wrong = Vec::new();

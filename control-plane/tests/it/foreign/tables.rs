@@ -3,17 +3,15 @@
 //!
 //! `STELE_TABLES=go UPDATE=1` asks Kubernetes again and writes it.
 
-use std::fmt::Write as _;
-use std::path::PathBuf;
-
-use aws_lc_rs::digest::{SHA256, digest};
 use serde_json::Value;
 
-use crate::foreign::discovery::{NEW_FORM, difference};
+use crate::foreign::discovery::NEW_FORM;
+use crate::foreign::golden;
 use crate::foreign::swap::world::World;
 use crate::harness::cluster::kubectl_or_skip;
 use crate::requests::http::Call;
 
+const VARIABLE: &str = "STELE_TABLES";
 const TABLE: &str = "application/json;as=Table;g=meta.k8s.io;v=v1";
 /// How many digits of a hash tell texts apart.
 const DIGITS: usize = 12;
@@ -23,8 +21,7 @@ fn columns_are_those_of_kubernetes() {
     if !kubectl_or_skip("the comparison of tables") {
         return;
     }
-    let go = std::env::var("STELE_TABLES").is_ok_and(|asked| asked == "go");
-    let (_world, address) = World::apiserver_alone(go);
+    let (_world, address) = World::apiserver_alone(golden::asks_go(VARIABLE));
     let get = |path: &str, form: &str| {
         let call = Call::new(&address, "GET", path).header("Accept", form);
         call.send().expect(200)
@@ -32,21 +29,13 @@ fn columns_are_those_of_kubernetes() {
     let mut answers = String::new();
     for root in ["/api", "/apis"] {
         for path in lists(root, &get(root, NEW_FORM)) {
-            let _ = writeln!(answers, "{path}");
             let table = get(&path, TABLE);
-            for column in table["columnDefinitions"].as_array().unwrap() {
-                let _ = writeln!(answers, "  {}", line(column));
-            }
+            let columns = table["columnDefinitions"].as_array().unwrap();
+            let columns: Vec<String> = columns.iter().map(line).collect();
+            golden::write_block(&mut answers, &path, &columns);
         }
     }
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let path = path.join("tests/it/foreign/tables/golden.txt");
-    if go && std::env::var_os("UPDATE").is_some() {
-        std::fs::write(path, answers).unwrap();
-        return;
-    }
-    let golden = std::fs::read_to_string(path).unwrap();
-    assert!(golden == answers, "{}", difference(&golden, &answers));
+    golden::check("tables/golden.txt", VARIABLE, &answers);
 }
 
 /// The paths of all lists.
@@ -73,18 +62,12 @@ fn lists(root: &str, groups: &Value) -> Vec<String> {
 
 fn line(column: &Value) -> String {
     let text = column["description"].as_str().unwrap();
-    let hash = digest(&SHA256, text.as_bytes());
-    let digits: String = hash
-        .as_ref()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
     format!(
         "{} {} {} {} {}",
         column["name"],
         column["type"],
         column["format"],
         column["priority"],
-        &digits[..DIGITS]
+        &golden::hash(text.as_bytes())[..DIGITS]
     )
 }

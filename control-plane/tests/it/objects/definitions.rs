@@ -304,6 +304,27 @@ fn merge(object: &mut Value, change: &Value) {
     }
 }
 
+/// Each definition has its own versions, and the group has all of them.
+#[test]
+fn a_group_prefers_the_newest_version_of_all_its_definitions() {
+    let cluster = Cluster::start();
+    create(&cluster, "Widget", "widgets");
+    let mut newer = definition("Gadget", "gadgets");
+    newer["spec"]["versions"] = json!([version("v2", true), version("v1beta1", false)]);
+    cluster.post(DEFINITIONS, &newer).expect(201);
+    becomes(&cluster, "gadgets", "Established", "True");
+    let names = |group: &Value| -> Vec<String> {
+        let versions = group["versions"].as_array().unwrap().iter();
+        let name = |one: &Value| one["version"].as_str().unwrap().to_owned();
+        versions.map(name).collect()
+    };
+    let path = "/apis/shop.example.com";
+    let all = |answer: &Answer| names(&answer.object()).len() == 3;
+    let group = until(|| cluster.get(path), all).object();
+    assert_eq!(names(&group), ["v2", "v1", "v1beta1"]);
+    assert_eq!(group["preferredVersion"]["version"], "v2");
+}
+
 #[test]
 fn rules_in_cel_are_enforced() {
     let cluster = Cluster::start();

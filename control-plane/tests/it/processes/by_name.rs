@@ -157,6 +157,13 @@ fn certificates_and_keys_that_others_made_are_used() {
     );
     let token = kubectl(&clients("admin.crt"), &clients("admin.key"), &token);
     assert!(token.status.success(), "{}", told(&token));
+    // Discovery names the advertised address, whichever the client used.
+    let (_, port) = address.rsplit_once(':').unwrap();
+    let elsewhere = format!("--server=https://localhost:{port}");
+    let discovery = ["get", "--raw=/api", &elsewhere];
+    let discovery = kubectl(&clients("admin.crt"), &clients("admin.key"), &discovery);
+    let named = format!("\"serverAddress\":\"{address}\"");
+    assert!(told(&discovery).contains(&named), "{}", told(&discovery));
     let theirs = kubectl(
         &serving("admin.crt"),
         &serving("admin.key"),

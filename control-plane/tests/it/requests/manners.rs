@@ -17,12 +17,7 @@ fn json_is_for_people_where_people_ask() {
     let cluster = Cluster::start();
     cluster.post(MAPS, &map("a")).expect(201);
     let one = format!("{MAPS}/a");
-    for path in [
-        &*one,
-        MAPS,
-        "/version",
-        "/api/v1/namespaces/default/configmaps/none",
-    ] {
+    for path in [&*one, MAPS, "/api/v1/namespaces/default/configmaps/none"] {
         let plain = cluster.get(path).body;
         assert_eq!(plain.last(), Some(&b'\n'), "{path}");
         assert_eq!(
@@ -53,10 +48,52 @@ fn json_is_for_people_where_people_ask() {
     let not = cluster.call("GET", &format!("{one}?pretty=0"));
     let not = not.header("User-Agent", "curl/8.5.0").send();
     assert_eq!(text(not.body), plain);
+    // Some documents are always for people.
+    for (path, begins) in [
+        (
+            "/version",
+            "{\n  \"major\": \"1\",\n  \"minor\": \"36\",\n  \"emulationMajor\"",
+        ),
+        ("/", "{\n  \"paths\": [\n    \"/"),
+    ] {
+        let plain = text(cluster.get(path).body);
+        assert!(plain.starts_with(begins) && plain.ends_with('}'), "{plain}");
+        let asked = cluster.get(&format!("{path}?pretty=1")).body;
+        assert_eq!(text(asked), plain);
+    }
     // A watch sends one line per event, even with `pretty=true`.
     let path = format!("{MAPS}?watch=1&resourceVersion=0&pretty=true");
     let mut watch = cluster.call("GET", &path).stream();
     assert_eq!(watch.next().unwrap()["type"], "ADDED");
+}
+
+/// As Kubernetes answers: the path has one media type, and only its name counts.
+#[test]
+fn the_version_is_json_or_nothing() {
+    let cluster = Cluster::start();
+    let accepting = |form: &str| {
+        cluster
+            .call("GET", "/version")
+            .header("Accept", form)
+            .send()
+    };
+    for form in [
+        "application/json",
+        "*/*",
+        "text/html, application/json;q=0.5",
+        "application/json;as=Table;v=v1;g=meta.k8s.io",
+    ] {
+        assert_eq!(accepting(form).expect(200)["major"], "1", "{form}");
+    }
+    let why = "406: Not Acceptable\n\nAvailable representations: application/json";
+    for form in ["image/png", "application/*", "text/plain"] {
+        let answer = accepting(form);
+        answer.refuses(406, "NotAcceptable", why);
+        assert_eq!(answer.object()["details"], json!({}));
+    }
+    let yaml = String::from_utf8(accepting("application/yaml").body).unwrap();
+    assert!(yaml.contains("\nreason: NotAcceptable\n"), "{yaml}");
+    assert_eq!(accepting("application/vnd.kubernetes.protobuf").code, 406);
 }
 
 #[test]

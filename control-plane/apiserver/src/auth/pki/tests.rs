@@ -1,7 +1,11 @@
 use std::os::unix::fs::PermissionsExt;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer as _;
 
 use super::super::certificate::{Bearer, Kept};
 use super::*;
@@ -162,4 +166,37 @@ fn the_kubeconfig_has_the_key_in_the_form_of_sec_1() {
     let (written, made) = (Key::from_pem(&pem), Key::from_pem(&pki.admin.key));
     assert_eq!(written.unwrap().public.pem(), made.unwrap().public.pem());
     assert_eq!(sec1::of(&pem), None);
+}
+
+/// OpenSSL wrote keys so before its version 3, and Go still does.
+#[test]
+fn the_key_of_the_authority_may_be_pkcs1() {
+    let directory = tempfile::tempdir().unwrap();
+    let key = KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).unwrap();
+    let mut params = dated(NOW, AUTHORITY_SECONDS);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let certificate = params.self_signed(&key).unwrap().pem();
+    // What precedes it in PKCS#8 is as long for every key of 2048 bits.
+    let pkcs1 = STANDARD.encode(&key.serialized_der()[26..]);
+    let pem = format!("-----BEGIN RSA PRIVATE KEY-----\n{pkcs1}\n-----END RSA PRIVATE KEY-----\n");
+    for (file, text) in [("ca.crt", &certificate), ("ca.key", &pem)] {
+        fs::write(directory.path().join(file), text).unwrap();
+    }
+    let pki = open(directory.path(), &[], NOW);
+    assert_eq!(pki.authority, certificate);
+    let issuer = Issuer::from_ca_cert_der(&der(&certificate), &key).unwrap();
+    let other = dated(NOW, AUTHORITY_SECONDS);
+    let pair = KeyPair::generate().unwrap();
+    let theirs = other.signed_by(&pair, &issuer).unwrap();
+    let signed_by = |der: &[u8]| {
+        let (_, parsed) = X509Certificate::from_der(der).unwrap();
+        (
+            parsed.issuer().to_string(),
+            parsed.signature_algorithm.oid().to_string(),
+        )
+    };
+    assert_eq!(
+        signed_by(&der(&pki.server.certificate)),
+        signed_by(theirs.der())
+    );
 }

@@ -154,6 +154,17 @@ pub(crate) fn accepted_names(headers: &HeaderMap) -> Vec<&str> {
     accepted(headers).into_iter().map(|one| one.name).collect()
 }
 
+/// An error unless the client accepts the media type of a path that has only this one. Parameters
+/// do not count, nor do patterns other than `*/*`.
+pub(crate) fn check_only(headers: &HeaderMap, there_is: &'static str) -> Result<(), Status> {
+    let names = accepted_names(headers);
+    let is_accepted = |name: &&str| [there_is, "*/*"].contains(name);
+    if names.is_empty() || names.iter().any(is_accepted) {
+        return Ok(());
+    }
+    Err(Status::none_acceptable(&[there_is]))
+}
+
 /// The encoding in which the client wants aggregated discovery; `None` if it does not want it.
 pub(crate) fn aggregated(headers: &HeaderMap) -> Option<Encoding> {
     accepted(headers).into_iter().find_map(|one| {

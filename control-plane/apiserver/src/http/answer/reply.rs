@@ -11,6 +11,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Response, StatusCode};
 use machinery::status::Status;
 use machinery::{object, protobuf, strict};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::basics::clock;
@@ -277,6 +278,13 @@ pub(crate) fn with_body(code: StatusCode, media_type: HeaderValue, body: Body) -
 /// A response of a value in JSON.
 pub(crate) fn value(code: StatusCode, value: &Value) -> Response<Body> {
     bytes(code, JSON, to_json(value))
+}
+
+/// A response in JSON for people, whoever asks.
+pub(crate) fn indented(value: &impl Serialize) -> Result<Response<Body>, Status> {
+    let text = serde_json::to_vec_pretty(value);
+    let text = text.map_err(|error| Status::internal(&error.to_string()))?;
+    Ok(verbatim(StatusCode::OK, JSON, text.into()))
 }
 
 /// A response of plain text.

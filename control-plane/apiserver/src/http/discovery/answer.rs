@@ -3,6 +3,7 @@
 use aws_lc_rs::digest::{SHA512, digest};
 use axum::body::Body;
 use bytes::Bytes;
+use data_encoding::HEXUPPER;
 use http::header::{CACHE_CONTROL, ETAG, HOST, IF_NONE_MATCH, VARY};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
@@ -33,7 +34,7 @@ pub(crate) fn answer(
     let response = match *words {
         ["api"] => match media::aggregated(headers) {
             Some(encoding) => aggregated(headers, encoding, &super::aggregated(catalogue, true)),
-            None => document(headers, &super::core_versions(address(parts))),
+            None => document(headers, &super::core_versions(&address(api, parts))),
         },
         ["apis"] => match media::aggregated(headers) {
             Some(encoding) => {
@@ -111,8 +112,7 @@ fn aggregated(
 fn tag(list: &AllGroups) -> Result<HeaderValue, Status> {
     let text = serde_json::to_vec(&list.content).map_err(internal)?;
     let hash = digest(&SHA512, &text);
-    let bytes = hash.as_ref().iter();
-    let digits: String = bytes.map(|byte| format!("{byte:02X}")).collect();
+    let digits = HEXUPPER.encode(hash.as_ref());
     HeaderValue::from_str(&format!("\"{digits}\"")).map_err(internal)
 }
 
@@ -142,9 +142,12 @@ fn internal(error: impl std::fmt::Display) -> Status {
     Status::internal(&error.to_string())
 }
 
-/// The address that the client used for the server.
-fn address(parts: &Parts) -> &str {
+/// The advertised address. A server without one shows the address that the client used.
+fn address(api: &Api, parts: &Parts) -> String {
+    if let Some(advertised) = api.0.registry.settings.advertised {
+        return advertised.to_string();
+    }
     let host = || parts.headers.get(HOST)?.to_str().ok();
     let authority = parts.uri.authority().map(|authority| authority.as_str());
-    authority.or_else(host).unwrap_or_default()
+    authority.or_else(host).unwrap_or_default().to_owned()
 }

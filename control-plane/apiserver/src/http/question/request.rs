@@ -270,8 +270,11 @@ impl Query {
                 "metadata.name" => true,
                 // Kinds of the cluster that convert the names of fields do not know it.
                 "metadata.namespace" => {
-                    resource.kind.namespaced()
-                        || strategy::of(resource).unknown_field != UnknownField::NotSupported
+                    let converts = matches!(
+                        strategy::of(resource).unknown_field,
+                        UnknownField::NotSupported | UnknownField::OfKind(_)
+                    );
+                    resource.kind.namespaced() || !converts
                 }
                 field => fields::named(&resource.selectable, field).is_some(),
             };
@@ -311,6 +314,9 @@ fn unknown_field(resource: &Resource, field: &str) -> Status {
     let text = match strategy::of(resource).unknown_field {
         UnknownField::NotSupportedFor(kind) => {
             format!("field label {field:?} not supported for {kind}")
+        }
+        UnknownField::OfKind(kind) => {
+            format!("field label not supported for {kind}: {field}")
         }
         UnknownField::MetadataAlone if resource.storage.is_some() => format!(
             "{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""

@@ -96,6 +96,11 @@ const ROWS: &[Strategy] = &[
         generation: Generation::OfSpec,
         returns_deleted_object: true,
         without_effect: |_| Some("devices are not allocated"),
+        rules: Rules {
+            name: validate::devices::class_name,
+            validate: validate::devices::class,
+            ..Rules::DEFAULT
+        },
         ..DEFAULT
     },
     Strategy {
@@ -105,9 +110,11 @@ const ROWS: &[Strategy] = &[
         resets: STATUS_ALONE,
         returns_deleted_object: true,
         without_effect: |_| Some("devices are not allocated"),
+        prepare_for_status_update: devices::drop_deallocated,
         rules: Rules {
-            validate: validate::workloads::devices::claim,
-            validate_update: validate::workloads::devices::unchanged,
+            validate_create: validate::devices::claim,
+            validate_update: validate::devices::unchanged,
+            validate_subresource_update: validate::devices::status,
             ..Rules::DEFAULT
         },
         ..DEFAULT
@@ -118,8 +125,8 @@ const ROWS: &[Strategy] = &[
         returns_deleted_object: true,
         without_effect: |_| Some("devices are not allocated"),
         rules: Rules {
-            validate: validate::workloads::devices::template,
-            validate_update: validate::workloads::devices::unchanged,
+            validate: validate::devices::template,
+            validate_update: validate::devices::unchanged,
             ..Rules::DEFAULT
         },
         ..DEFAULT
@@ -130,13 +137,14 @@ const ROWS: &[Strategy] = &[
         columns: &printers::devices::RESOURCE_SLICE,
         selectable: &[field("spec.nodeName"), field("spec.driver")],
         generation: Generation::OfSpec,
-        prepare_for_create: devices::date_taints,
-        prepare_for_update: devices::date_new_taints,
+        unknown_field: UnknownField::OfKind("resource.k8s.io/v1, Kind=ResourceSlice"),
+        prepare_for_create: devices::prepare,
+        prepare_for_update: devices::prepare_update,
         returns_deleted_object: true,
         without_effect: |_| Some("devices are not allocated"),
         rules: Rules {
-            validate: validate::workloads::devices::slice,
-            validate_update: validate::workloads::devices::slice_update,
+            validate: validate::devices::slice,
+            validate_update: validate::devices::slice_update,
             ..Rules::DEFAULT
         },
         ..DEFAULT

@@ -27,6 +27,22 @@ pub(crate) fn wrong_range(field: &str, text: &str) -> Option<Cause> {
     (!good).then(|| Cause::invalid(field, &text.into(), why))
 }
 
+/// The error if a text is not an address with the length of the prefix of its network, written in the
+/// usual way.
+pub(crate) fn wrong_interface(field: &str, text: &str) -> Option<Cause> {
+    let why = match range(text) {
+        None => "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)".into(),
+        Some((address, bits)) => {
+            let usual = format!("{address}/{bits}");
+            if text == usual {
+                return None;
+            }
+            format!("must be in canonical form ({usual:?})")
+        }
+    };
+    Some(Cause::invalid(field, &text.into(), &why))
+}
+
 /// Parses a range into its address and the length of its prefix.
 pub(crate) fn range(text: &str) -> Option<(IpAddr, u8)> {
     let (address, bits) = text.split_once('/')?;

@@ -262,6 +262,13 @@ fn managers_of_other_versions_end_as_in_kubernetes() {
     assert!(count > 200);
 }
 
+/// Autoscalers of v2 have null where they have no metrics, and those of v1 have them in annotations, of
+/// which the manager owned another.
+#[test]
+fn what_a_conversion_shows_as_null_is_not_taken_away() {
+    compare_all(include_str!("../../../testdata/nulls.jsonl"));
+}
+
 #[test]
 fn more_managers_of_other_versions_end_as_in_kubernetes() {
     if let Ok(file) = std::env::var("STELE_VERSIONS_CASES") {

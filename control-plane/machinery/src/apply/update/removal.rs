@@ -7,9 +7,11 @@ use serde_json::Value;
 
 use super::{Unconverted, Write};
 use crate::apply::Error;
+use crate::apply::check::Misfits;
 use crate::apply::fields::Set;
 use crate::apply::managers::{Managers, Owned};
-use crate::apply::prune::{fields_of, remove, with_structs};
+use crate::apply::prune::{fields_of, fields_with_nulls, remove, with_structs};
+use crate::apply::typing::Typing;
 
 impl Write<'_> {
     /// Removes what the manager owned before and does not name any more, unless somebody else owns
@@ -44,7 +46,7 @@ impl Write<'_> {
                     failed to convert pruned object to last applied version";
         let pruned = self.in_version(&pruned, version);
         let pruned = pruned.map_err(|why| why.within(what))?;
-        let rest = with_structs(&fields_of(typing, &pruned)?, Some(typing));
+        let rest = with_structs(&fields_in_version(typing, pruned)?, Some(typing));
         let all = with_structs(&fields_of(typing, &then)?, Some(typing));
         let gone = all.difference(&rest).intersection(&last);
         let pruned = remove(typing, &then, &gone);
@@ -84,12 +86,20 @@ impl Write<'_> {
             let pruned_then = self.in_version(&pruned, version);
             let pruned_then = pruned_then.map_err(|why| about("pruned", why))?;
             let structs = |set: &Set| with_structs(set, Some(typing));
-            let rest = structs(&fields_of(typing, &pruned_then)?);
+            let rest = structs(&fields_in_version(typing, pruned_then)?);
             let all = structs(&fields_of(typing, &then)?);
             let gone = all.difference(&rest.union(&structs(&owned)));
             pruned = remove(typing, &then, &gone);
             merged = Cow::Owned(then);
         }
         Ok(pruned)
+    }
+}
+
+/// The fields of an object that [`Write::in_version`] gave.
+fn fields_in_version(typing: &dyn Typing, object: Cow<'_, Value>) -> Result<Set, Misfits> {
+    match object {
+        Cow::Borrowed(same) => fields_of(typing, same),
+        Cow::Owned(converted) => fields_with_nulls(typing, &converted),
     }
 }

@@ -78,6 +78,12 @@ impl Shape {
         Shape::new(ShapeKind::Any, Type::Dyn, 0, 1)
     }
 
+    /// A quantity, which expressions compare by its own functions.
+    pub(crate) fn quantity() -> Shape {
+        let kind_of = Type::Struct("kubernetes.Quantity".into());
+        Shape::new(ShapeKind::Hidden, kind_of, 0, 1)
+    }
+
     pub(crate) fn hidden() -> Shape {
         Shape::new(ShapeKind::Hidden, Type::Dyn, 0, 1)
     }

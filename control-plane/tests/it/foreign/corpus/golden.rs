@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+
+use crate::foreign::golden::{blocks, path, write_block};
 
 /// The lines of responses, by the names of requests, in their order.
 #[derive(Default)]
@@ -23,51 +24,28 @@ pub(super) struct Difference {
 
 /// The reason of a difference that nobody has looked at.
 pub(super) const OPEN: &str = "not mended yet";
-const INDENT: &str = "  ";
 const REASON: &str = "## ";
 const BETWEEN: &str = ": ";
 
-fn directory() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/foreign/corpus")
-}
+const DIFFERENCES: &str = "corpus/differences.txt";
 
-fn path_of(kind: &str) -> PathBuf {
-    directory().join("golden").join(format!("{kind}.txt"))
-}
-
-/// Requests at the beginning of lines, and the indented lines below each.
-fn blocks(path: &Path) -> Vec<(String, Vec<String>)> {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    let mut blocks: Vec<(String, Vec<String>)> = Vec::new();
-    for line in text.lines().filter(|line| !line.is_empty()) {
-        match (line.strip_prefix(INDENT), blocks.last_mut()) {
-            (Some(answer), Some((_, answers))) => answers.push(answer.to_owned()),
-            _ => blocks.push((line.to_owned(), Vec::new())),
-        }
-    }
-    blocks
-}
-
-fn written(text: &mut String, name: &str, answer: &[String]) {
-    writeln!(text, "{name}").unwrap();
-    for line in answer {
-        writeln!(text, "{INDENT}{line}").unwrap();
-    }
+fn name_of(kind: &str) -> String {
+    format!("corpus/golden/{kind}.txt")
 }
 
 impl Golden {
     pub(super) fn read(kind: &str) -> Golden {
         Golden {
-            answers: blocks(&path_of(kind)),
+            answers: blocks(&name_of(kind)),
         }
     }
 
     pub(super) fn write(&self, kind: &str) {
         let mut text = String::new();
         for (name, answer) in &self.answers {
-            written(&mut text, name, answer);
+            write_block(&mut text, name, answer);
         }
-        std::fs::write(path_of(kind), text).unwrap();
+        std::fs::write(path(&name_of(kind)), text).unwrap();
     }
 }
 
@@ -75,7 +53,7 @@ impl Differences {
     pub(super) fn read() -> Differences {
         let mut differences = Differences::default();
         let mut reason = OPEN.to_owned();
-        for (name, ours) in blocks(&directory().join("differences.txt")) {
+        for (name, ours) in blocks(DIFFERENCES) {
             if let Some(text) = name.strip_prefix(REASON) {
                 reason = text.to_owned();
             } else if let Some((kind, request)) = name.split_once(BETWEEN) {
@@ -100,10 +78,10 @@ impl Differences {
         for (reason, differences) in by_reason {
             writeln!(text, "{REASON}{reason}\n").unwrap();
             for ((kind, request), ours) in differences {
-                written(&mut text, &format!("{kind}{BETWEEN}{request}"), ours);
+                write_block(&mut text, &format!("{kind}{BETWEEN}{request}"), ours);
             }
             text.push('\n');
         }
-        std::fs::write(directory().join("differences.txt"), text).unwrap();
+        std::fs::write(path(DIFFERENCES), text).unwrap();
     }
 }

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use crate::foreign::golden;
+
 use super::Answers;
 
 pub(super) struct Golden {
@@ -75,8 +77,7 @@ impl Golden {
 }
 
 fn path(name: &str) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/foreign/openapi");
-    folder.join(format!("{name}.txt"))
+    golden::path(&format!("openapi/{name}.txt"))
 }
 
 /// FNV-1a of 64 bits.

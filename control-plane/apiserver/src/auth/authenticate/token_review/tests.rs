@@ -1,47 +1,31 @@
 use super::*;
+use crate::auth::testing::Reviewed;
 use crate::webhook::caller::ATTEMPTS;
-use crate::webhook::testing::Scripted;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-struct World {
-    script: Scripted,
-    reviewer: Reviewer,
-}
+const REVIEW: (&str, &str) = ("authentication.k8s.io", "TokenReview");
 
-async fn world(version: &str, keep: Duration) -> World {
-    let script = Scripted::start().await;
-    let home = tempfile::tempdir().unwrap();
-    let options = Options {
-        config_file: script.kubeconfig(home.path()),
-        version: version.to_owned(),
-        keep,
+async fn world(version: &str, keep: Duration) -> Reviewed<Reviewer> {
+    let open = |config_file| {
+        let options = Options {
+            config_file,
+            version: version.to_owned(),
+            keep,
+        };
+        Reviewer::pausing(&options, Duration::from_millis(1)).unwrap()
     };
-    let reviewer = Reviewer::pausing(&options, Duration::from_millis(1));
-    World {
-        script,
-        reviewer: reviewer.unwrap(),
-    }
+    Reviewed::start(REVIEW, open).await
 }
 
-impl World {
-    fn answers(&self, status: Value) {
-        let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview",
-            "status": status});
-        self.script.answers(200, review);
-    }
-
-    fn times(&self) -> usize {
-        self.script.asked().len()
-    }
-
+impl Reviewed<Reviewer> {
     async fn find(&self, token: &str) -> Answer {
         self.find_for(token, &["api"]).await
     }
 
     async fn find_for(&self, token: &str, wanted: &[&str]) -> Answer {
         let wanted: Vec<_> = wanted.iter().map(|one| (*one).to_owned()).collect();
-        self.reviewer.find(token, &wanted, &["api".into()]).await
+        self.client.find(token, &wanted, &["api".into()]).await
     }
 }
 
@@ -49,7 +33,7 @@ impl World {
 async fn a_webhook_says_whose_a_token_is() {
     let world = world("v1", MINUTE).await;
     world.answers(
-        json!({"authenticated": true, "user": {"username": "jane", "uid": "7",
+        &json!({"authenticated": true, "user": {"username": "jane", "uid": "7",
         "groups": ["devs"], "extra": {"a/b": ["c"], "n": null}}}),
     );
     let known = world.find("t").await.unwrap().unwrap();
@@ -67,10 +51,10 @@ async fn a_webhook_says_whose_a_token_is() {
 #[tokio::test]
 async fn yes_and_no_are_kept_and_errors_are_not() {
     let world = world("v1", MINUTE).await;
-    world.answers(json!({"authenticated": true, "user": {"username": "jane"}}));
-    world.answers(json!({"authenticated": false}));
-    world.answers(json!({"authenticated": false, "error": "no database"}));
-    world.answers(json!({"authenticated": true, "user": {"username": "joe"}}));
+    world.answers(&json!({"authenticated": true, "user": {"username": "jane"}}));
+    world.answers(&json!({"authenticated": false}));
+    world.answers(&json!({"authenticated": false, "error": "no database"}));
+    world.answers(&json!({"authenticated": true, "user": {"username": "joe"}}));
     for _ in 0..2 {
         assert_eq!(world.find("a").await.unwrap().unwrap().user.name, "jane");
         assert!(world.find("b").await.unwrap().is_none());
@@ -80,7 +64,7 @@ async fn yes_and_no_are_kept_and_errors_are_not() {
     assert_eq!(world.find("c").await.unwrap().unwrap().user.name, "joe");
     assert_eq!(world.times(), 4);
     // Another audience is another question.
-    world.answers(json!({"authenticated": true, "user": {"username": "jane"}}));
+    world.answers(&json!({"authenticated": true, "user": {"username": "jane"}}));
     assert!(world.find_for("a", &["vault"]).await.unwrap().is_none());
     assert_eq!(world.times(), 5);
 }
@@ -89,7 +73,7 @@ async fn yes_and_no_are_kept_and_errors_are_not() {
 async fn nothing_is_kept_without_a_time_for_it() {
     let world = world("v1", Duration::ZERO).await;
     for _ in 0..2 {
-        world.answers(json!({"authenticated": false}));
+        world.answers(&json!({"authenticated": false}));
         assert!(world.find("a").await.unwrap().is_none());
     }
     assert_eq!(world.times(), 2);
@@ -98,7 +82,7 @@ async fn nothing_is_kept_without_a_time_for_it() {
 #[tokio::test]
 async fn questions_about_one_token_at_one_time_are_one() {
     let world = world("v1", MINUTE).await;
-    world.answers(json!({"authenticated": true, "user": {"username": "jane"}}));
+    world.answers(&json!({"authenticated": true, "user": {"username": "jane"}}));
     let both = tokio::join!(world.find("a"), world.find("a"));
     assert_eq!(both.0.unwrap().unwrap().user, both.1.unwrap().unwrap().user);
     assert_eq!(world.times(), 1);
@@ -109,8 +93,8 @@ async fn a_token_counts_for_the_audiences_that_the_webhook_names() {
     let world = world("v1", MINUTE).await;
     let user = json!({"username": "jane"});
     let yes = json!({"authenticated": true, "user": user, "audiences": ["vault", "x"]});
-    world.answers(yes.clone());
-    world.answers(yes);
+    world.answers(&yes);
+    world.answers(&yes);
     let known = world.find_for("a", &["vault", "api"]).await;
     assert_eq!(known.unwrap().unwrap().audiences, ["vault"]);
     assert!(world.find_for("a", &["api"]).await.unwrap().is_none());
@@ -119,10 +103,7 @@ async fn a_token_counts_for_the_audiences_that_the_webhook_names() {
 #[tokio::test]
 async fn answers_that_cannot_be_believed_are_errors() {
     let world = world("v1beta1", MINUTE).await;
-    let review = |version: &str, status: Value| {
-        json!({"apiVersion": format!("authentication.k8s.io/{version}"), "kind": "TokenReview",
-            "status": status})
-    };
+    let review = |version, status| world.review(version, &status);
     let yes = json!({"authenticated": true, "user": {"username": "jane"}});
     for (code, answer, words) in [
         (200, review("v1", yes.clone()), "authentication.k8s.io/v1"),
@@ -161,7 +142,7 @@ async fn a_webhook_in_trouble_is_asked_again() {
     for code in [500, 429, 504] {
         world.script.answers(code, Value::Null);
     }
-    world.answers(json!({"authenticated": true, "user": {"username": "jane"}}));
+    world.answers(&json!({"authenticated": true, "user": {"username": "jane"}}));
     assert!(world.find("t").await.unwrap().is_some());
     assert_eq!(world.times(), 4);
     for _ in 0..ATTEMPTS {

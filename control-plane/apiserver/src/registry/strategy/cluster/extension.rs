@@ -5,12 +5,14 @@ use crate::registry::strategy::{
     DEFAULT, Deletion, Generation, STATUS_ALONE, Stored, Strategy, warnings,
 };
 use crate::registry::{api_service, definition};
+use crate::resources::convert::{self, Conversion};
 use crate::validate::{self, Rules};
 
 pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "admissionregistration.k8s.io",
         resource: "mutatingadmissionpolicies",
+        written_in: Some(("v1beta1", Conversion::NONE)),
         columns: &printers::config::MUTATING_POLICY,
         generation: Generation::OfSpec,
         allow_unconditional_update: false,
@@ -25,6 +27,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "admissionregistration.k8s.io",
         resource: "mutatingadmissionpolicybindings",
+        written_in: Some(("v1beta1", Conversion::NONE)),
         columns: &printers::config::POLICY_BINDING,
         generation: Generation::OfSpec,
         allow_unconditional_update: false,
@@ -99,6 +102,7 @@ pub(super) const ROWS: &[Strategy] = &[
         resource: "customresourcedefinitions",
         resets: STATUS_ALONE,
         stored: Stored::UnderGroup,
+        written_in: Some(("v1beta1", convert::STORED_DEFINITION)),
         columns: &printers::CREATED_AT,
         generation: Generation::OfSpec,
         allow_unconditional_update: false,
