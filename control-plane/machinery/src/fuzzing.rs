@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use crate::cel::{CALL_COST_MAX, Environment, Error};
-use crate::selector::{FieldSelector, LabelSelector};
-use crate::structural::Schema;
-use crate::{object, patch, protobuf, schema, strict};
+use crate::custom::cel::{CALL_COST_MAX, Environment, Error};
+use crate::custom::structural::Schema;
+use crate::object::selector::{FieldSelector, LabelSelector};
+use crate::{edit::patch, object, protobuf, schema, strict};
 
 /// Reads bytes as a protobuf body, and as a JSON body of a pod: an object that decodes must encode,
 /// and decode again.

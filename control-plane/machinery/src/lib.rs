@@ -7,25 +7,23 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
-pub mod apply;
-mod budget;
-pub mod cel;
-pub mod conversion;
-pub mod defaults;
+pub mod basics;
+pub mod custom;
+pub mod edit;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod object;
-pub mod patch;
 pub mod protobuf;
-pub mod queue;
 pub mod resources;
 pub mod schema;
-pub mod selector;
 pub mod status;
 pub mod strict;
-pub mod structural;
 pub mod values;
 
 pub use api::event;
+pub use basics::queue;
+pub use custom::{cel, structural};
+pub use edit::{apply, patch};
+pub use object::{conversion, defaults, selector};
 pub use resources::{amounts, limits, quota};
 pub use values::{intstr, name, quantity, time};

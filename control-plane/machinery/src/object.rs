@@ -1,6 +1,10 @@
 //! Accessors for the metadata that every object has. Objects are JSON maps and are not checked
 //! here: a field that is missing or has the wrong type reads as empty.
 
+pub mod conversion;
+pub mod defaults;
+pub mod selector;
+
 use serde_json::{Map, Value};
 
 /// The annotation of a pod that a node made by itself.

@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::{Value, json};
 
 use super::{Api, Call, DeleteOptions, PatchForm};
+use crate::edit::patch;
 use crate::object::{self, Object};
-use crate::patch;
 use crate::schema::{self, Kind, Scope};
 use crate::status::Status;
 use crate::values::time::Timestamp;

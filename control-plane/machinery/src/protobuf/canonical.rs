@@ -5,8 +5,8 @@
 //! refuse bytes that would do, never the other way round: whatever it is not sure of, it refuses.
 
 use super::wire::{self, put_varint};
-use crate::apply::InOrder;
-use crate::budget::Budget;
+use crate::basics::budget::Budget;
+use crate::edit::apply::InOrder;
 use crate::schema::zero;
 use crate::schema::{Field, Message, Type};
 use crate::values::quantity::Quantity;

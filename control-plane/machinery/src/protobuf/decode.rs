@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::wire::{Fields, Raw, malformed, utf8};
 use super::{Error, MAGIC};
-use crate::budget::Budget;
+use crate::basics::budget::Budget;
 use crate::schema::zero;
 use crate::schema::{self, Message, Type};
 use crate::values::float;

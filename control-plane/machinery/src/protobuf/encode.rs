@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::Error;
 use super::wire::{put_bytes, put_fixed64, put_number, put_varint};
-use crate::apply::InOrder;
+use crate::edit::apply::InOrder;
 use crate::schema::{self, Field, Message, Type};
 use crate::values::time::{Timestamp, parse_go_duration};
 

@@ -11,8 +11,8 @@ mod tests;
 use serde_json::Value;
 
 use crate::object;
+use crate::object::selector::{Operator, Requirement};
 use crate::resources::amounts::Amounts;
-use crate::selector::{Operator, Requirement};
 use crate::values::quantity::{Format, Quantity};
 use crate::values::time::Timestamp;
 

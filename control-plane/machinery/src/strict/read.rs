@@ -8,7 +8,7 @@ mod scalars;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use crate::budget::Budget;
+use crate::basics::budget::Budget;
 use crate::schema::zero;
 use crate::schema::{Message, Type};
 use crate::values::float;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Change, Key, State, key};
 use crate::api::{DeleteOptions, Propagation};
-use crate::defaults;
+use crate::object::defaults;
 use crate::object::{self, Object};
 use crate::schema::Kind;
 use crate::status::Status;

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::number;
 use crate::object;
+use crate::object::selector::Requirement;
 use crate::resources::amounts::{self, Amounts, Part};
-use crate::selector::Requirement;
 use crate::values::quantity::{Format, Quantity};
 
 const VOLUME_CLAIMS: &str = "persistentvolumeclaims";

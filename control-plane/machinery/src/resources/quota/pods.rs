@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::number;
 use crate::object;
+use crate::object::selector::Requirement;
 use crate::resources::amounts::{self, Amounts, HUGE_PAGES, Part, REQUESTS};
-use crate::selector::Requirement;
 use crate::values::quantity::Quantity;
 use crate::values::time::Timestamp;
 

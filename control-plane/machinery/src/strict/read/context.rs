@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use serde_json::Value;
 
 use super::names::Name;
-use crate::budget::Budget;
+use crate::basics::budget::Budget;
 use crate::strict::PROBLEMS_MAX;
 
 /// The current path and the problems found so far.

@@ -284,50 +284,28 @@ pub(super) const STORAGE: Layers = Layers {
 pub(super) const MACHINERY: Layers = Layers {
     sources: "control-plane/machinery/src",
     modules: &[
-        // Values, and what is said of them.
-        ("budget", &[]),
-        ("object", &[]),
-        ("queue", &[]),
+        // Values, what is said of them, and the objects made of them.
+        ("basics", &[]),
         ("status", &[]),
         ("values", &[]),
-        ("selector", &["object", "values"]),
-        // What objects need of resources.
-        ("resources", &["object", "selector", "values"]),
-        // The built-in kinds, and what follows their table.
         ("schema", &[]),
-        ("strict", &["budget", "schema", "values"]),
-        ("patch", &["schema"]),
-        ("conversion", &["object", "values"]),
-        ("apply", &["object", "schema", "values"]),
-        // It writes what managers own in the order of `apply`.
+        ("strict", &["basics", "schema", "values"]),
+        ("object", &["schema", "values"]),
+        // What objects need of resources.
+        ("resources", &["object", "values"]),
+        // How they are changed in part, and written in protobuf: what managers own in its order.
+        ("edit", &["object", "schema", "strict", "values"]),
         (
             "protobuf",
-            &["apply", "budget", "object", "schema", "values"],
+            &["basics", "edit", "object", "schema", "values"],
         ),
-        ("defaults", &["object"]),
         // Custom resources.
-        ("cel", &["schema", "values"]),
-        (
-            "structural",
-            &["apply", "cel", "schema", "status", "strict", "values"],
-        ),
+        ("custom", &["edit", "schema", "status", "strict", "values"]),
         // The API as the control loops see it.
-        (
-            "api",
-            &["defaults", "object", "patch", "schema", "status", "values"],
-        ),
+        ("api", &["edit", "object", "schema", "status", "values"]),
         (
             "fuzzing",
-            &[
-                "cel",
-                "object",
-                "patch",
-                "protobuf",
-                "schema",
-                "selector",
-                "strict",
-                "structural",
-            ],
+            &["custom", "edit", "object", "protobuf", "schema", "strict"],
         ),
     ],
     without: &[],

@@ -1,0 +1,216 @@
+//! Rules in CEL (`x-kubernetes-validations`): compiled with the schema, checked with each object.
+
+mod definition;
+mod enforce;
+mod field_path;
+mod shapes;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+pub(super) use definition::check;
+pub(super) use enforce::enforce;
+pub(super) use field_path::normalised;
+
+use super::node::{Additional, Node};
+use crate::custom::cel::{Environment, Program, Shape};
+
+/// The shape of whole objects with this schema.
+pub(super) fn shape(root: &Node, name: &str) -> Shape {
+    shapes::of(root, name, true)
+}
+
+/// A rule as its author wrote it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Rule {
+    pub(super) rule: String,
+    pub(super) message: String,
+    pub(super) message_expression: String,
+    pub(super) reason: Option<String>,
+    pub(super) field_path: String,
+    pub(super) optional_old_self: Option<bool>,
+}
+
+/// The rules of a schema and of those within it.
+#[derive(Debug, Default)]
+pub(super) struct Rules {
+    own: Option<Own>,
+    items: Option<Box<Rules>>,
+    additional: Option<Box<Rules>>,
+    properties: BTreeMap<String, Rules>,
+}
+
+/// The rules of one schema, with the shape of its values.
+#[derive(Debug)]
+struct Own {
+    shape: Arc<Shape>,
+    rules: Vec<Compiled>,
+}
+
+/// A rule that is ready to be evaluated.
+#[derive(Debug)]
+struct Compiled {
+    rule: Rule,
+    /// The error is for the author; `None` for an empty rule.
+    program: Option<Result<Program, String>>,
+    message: Option<Result<Program, String>>,
+    /// Where its errors are, relative to the value; empty for the value itself.
+    field_path: String,
+}
+
+impl Rule {
+    pub(super) fn read(rule: &Value) -> Rule {
+        let text = |key: &str| {
+            let text = rule.get(key).and_then(Value::as_str);
+            text.unwrap_or_default().to_owned()
+        };
+        Rule {
+            rule: text("rule"),
+            message: text("message"),
+            message_expression: text("messageExpression"),
+            reason: rule
+                .get("reason")
+                .and_then(Value::as_str)
+                .map(str::to_owned),
+            field_path: text("fieldPath"),
+            optional_old_self: rule.get("optionalOldSelf").and_then(Value::as_bool),
+        }
+    }
+
+    /// What names the rule in errors.
+    fn shown(&self) -> &str {
+        if self.message.is_empty() {
+            self.rule.trim()
+        } else {
+            self.message.trim()
+        }
+    }
+}
+
+impl Rules {
+    /// Compiles the rules of a schema, and of all within it; `None` if there are none. `is_root`
+    /// says whether the values are whole objects.
+    pub(super) fn compile(node: &Node, is_root: bool) -> Option<Rules> {
+        if !node.has_rules() {
+            return None;
+        }
+        let additional = match &node.additional {
+            Additional::Each(each) => Rules::compile(each, each.embedded),
+            _ => None,
+        };
+        let properties = node.properties.iter();
+        Some(Rules {
+            own: (!node.rules.is_empty()).then(|| Own::compile(node, is_root)),
+            items: node
+                .items
+                .as_ref()
+                .and_then(|items| Rules::compile(items, items.embedded))
+                .map(Box::new),
+            additional: additional.map(Box::new),
+            properties: properties
+                .filter_map(|(name, property)| {
+                    let rules = Rules::compile(property, property.embedded)?;
+                    Some((name.clone(), rules))
+                })
+                .collect(),
+        })
+    }
+}
+
+impl Own {
+    fn compile(node: &Node, is_root: bool) -> Own {
+        let shape = Arc::new(shapes::of(node, "selfType", is_root));
+        let rules = node.rules.iter();
+        Own {
+            rules: rules
+                .map(|rule| Compiled::compile(rule, node, &shape))
+                .collect(),
+            shape,
+        }
+    }
+}
+
+impl Compiled {
+    fn compile(rule: &Rule, node: &Node, shape: &Arc<Shape>) -> Compiled {
+        let optional = rule.optional_old_self == Some(true);
+        let environment = Environment::new()
+            .with_shape("self", shape, false)
+            .with_shape("oldSelf", shape, optional);
+        let compiled = |source: &str| {
+            if shape.is_hidden() {
+                return Err("failed to convert to declType for CEL validation rules".to_owned());
+            }
+            environment.compile(source)
+        };
+        let program = (!rule.rule.trim().is_empty()).then(|| {
+            let program = compiled(&rule.rule)?;
+            if program.is_bool() {
+                Ok(program)
+            } else {
+                Err("cel expression must evaluate to a bool".to_owned())
+            }
+        });
+        // A rule that does not compile has no message either.
+        let has_message = !rule.message_expression.is_empty() && matches!(program, Some(Ok(_)));
+        let message = has_message.then(|| {
+            let program = compiled(&rule.message_expression)
+                .map_err(|why| format!("messageExpression {why}"))?;
+            if program.is_string() {
+                Ok(program)
+            } else {
+                Err("messageExpression must evaluate to a string".to_owned())
+            }
+        });
+        Compiled {
+            program,
+            message,
+            field_path: normalised(&rule.field_path, node).unwrap_or_default(),
+            rule: rule.clone(),
+        }
+    }
+
+    fn uses_old_self(&self) -> bool {
+        matches!(&self.program, Some(Ok(program)) if program.uses("oldSelf"))
+    }
+}
+
+/// What becomes of an expression over each object, as the golden file has it.
+#[cfg(test)]
+pub(super) fn answers(schema: &Value, rule: &str, objects: &[Value]) -> Value {
+    use serde_json::json;
+
+    use crate::custom::cel::{CALL_COST_MAX, Error, Outcome, Variable};
+
+    let node = Node::read(schema);
+    let shape = Arc::new(shapes::of(&node, "selfType", true));
+    let rule = Rule {
+        rule: rule.to_owned(),
+        ..Rule::default()
+    };
+    let compiled = Compiled::compile(&rule, &node, &shape);
+    let program = match compiled.program {
+        Some(Ok(program)) => program,
+        Some(Err(why)) => return json!({"error": why, "costMax": 0}),
+        None => return Value::Null,
+    };
+    let results = objects.iter().map(|object| {
+        let lookup = |name: &str| {
+            let object = if name == "self" { object } else { &objects[0] };
+            Some(Variable::Json(object, &shape))
+        };
+        let (outcome, cost) = program.evaluate_with(&lookup, CALL_COST_MAX);
+        let verdict = match outcome {
+            Ok(Outcome::Bool(value)) => value.to_string(),
+            Ok(other) => format!("{other:?}"),
+            Err(Error::Failed(why)) => why,
+            Err(Error::TooExpensive) => {
+                "operation cancelled: actual cost limit exceeded".to_owned()
+            }
+        };
+        json!({"verdict": verdict, "cost": cost})
+    });
+    let results: Vec<Value> = results.collect();
+    json!({"costMax": program.cost_max(), "results": results})
+}

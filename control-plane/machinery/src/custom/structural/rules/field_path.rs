@@ -1,0 +1,58 @@
+//! `fieldPath`: where the errors of a rule are.
+
+use crate::custom::structural::node::{Additional, Node};
+
+/// The path as errors show it, such as `spec.map[key]`; `None` if it leads to no field.
+pub(in super::super) fn normalised(path: &str, node: &Node) -> Option<String> {
+    let mut node = node;
+    let mut shown = String::new();
+    let mut rest = path;
+    while !rest.is_empty() {
+        let (name, after) = step(rest)?;
+        rest = after;
+        // An object with fields has no other keys.
+        if !node.properties.is_empty() {
+            node = node.properties.get(&name)?;
+            if !shown.is_empty() {
+                shown.push('.');
+            }
+            shown.push_str(&name);
+        } else {
+            let Additional::Each(each) = &node.additional else {
+                return None;
+            };
+            node = each;
+            shown.push_str(&format!("[{name}]"));
+        }
+    }
+    Some(shown)
+}
+
+/// The first step of a path, `.name` or `['name']`, and the rest.
+fn step(path: &str) -> Option<(String, &str)> {
+    if let Some(rest) = path.strip_prefix('.') {
+        let end = rest.find(['.', '[', ']']).unwrap_or(rest.len());
+        return (end > 0).then(|| (rest[..end].to_owned(), &rest[end..]));
+    }
+    let rest = path.strip_prefix("['")?;
+    let mut name = String::new();
+    let mut chars = rest.char_indices();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '\'' => return Some((name, rest[at + 1..].strip_prefix(']')?)),
+            '\\' => name.push(match chars.next()?.1 {
+                'a' => '\u{7}',
+                'b' => '\u{8}',
+                'f' => '\u{c}',
+                'n' => '\n',
+                'r' => '\r',
+                't' => '\t',
+                'v' => '\u{b}',
+                same @ ('\'' | '\\') => same,
+                _ => return None,
+            }),
+            other => name.push(other),
+        }
+    }
+    None
+}
