@@ -80,6 +80,9 @@ fn an_expression_selects_devices_by_what_drivers_publish() {
         Err(Unfit::Invalid(why)) => why,
         other => panic!("{other:?}"),
     };
+    let nothing = "compilation failed: ERROR: <input>:1:0: Syntax error: mismatched input '<EOF>'";
+    assert!(why("").starts_with(nothing), "{}", why(""));
+    assert!(!why("").contains('\n'), "{}", why(""));
     assert!(why("device.wrong").contains("undefined field 'wrong'"));
     assert_eq!(
         why("device.driver"),

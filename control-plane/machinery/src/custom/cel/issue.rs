@@ -42,6 +42,10 @@ fn tell_one(source: &str, issue: &Issue) -> String {
     let Some(at) = issue.at else {
         return format!("ERROR: <input>:-1:0: {}", issue.message);
     };
+    // There is no line to show.
+    if source.is_empty() {
+        return format!("ERROR: <input>:1:0: {}", issue.message);
+    }
     let (mut line, mut column) = (1, 0);
     for c in source.chars().take(at) {
         if c == '\n' {
