@@ -45,7 +45,7 @@ use registry::Registry;
 use resources::catalogue::{Catalogue, Resource};
 use storage::reflector::Reflector;
 use storage::store::Store;
-use upkeep::endpoints::Presence;
+use upkeep::endpoints::OwnEndpoint;
 
 pub use http::door::connections::Limits;
 pub use http::faults;
@@ -62,7 +62,7 @@ pub struct Server {
     api: Api,
     /// One for the built-in objects, one for the custom resources.
     ready: [tokio::sync::watch::Receiver<bool>; 2],
-    presence: Arc<Presence>,
+    endpoint: Arc<OwnEndpoint>,
     tasks: Vec<tokio::task::AbortHandle>,
 }
 
@@ -89,8 +89,8 @@ impl Server {
         let keeping = tokio::spawn(upkeep::flow::follow(Arc::clone(&api.0.registry)));
         let repairing = tokio::spawn(upkeep::addresses::follow(Arc::clone(&api.0.registry)));
         let marking = tokio::spawn(upkeep::ports::follow(Arc::clone(&api.0.registry)));
-        let presence = Arc::new(Presence::default());
-        let being = Arc::clone(&presence).keep(Arc::clone(&api.0.registry));
+        let endpoint = Arc::new(OwnEndpoint::default());
+        let being = Arc::clone(&endpoint).keep(Arc::clone(&api.0.registry));
         let being = tokio::spawn(being);
         let recording = tokio::spawn(upkeep::legacy_tokens::follow(Arc::clone(&api.0.registry)));
         let sealing = tokio::spawn(async move { at_rest.follow().await });
@@ -112,7 +112,7 @@ impl Server {
         Server {
             api,
             ready: [built, synced],
-            presence,
+            endpoint,
             tasks: tasks.into(),
         }
     }
@@ -183,7 +183,7 @@ impl Server {
     /// Takes this server out of the endpoints of the service `kubernetes`, so that new clients go to
     /// others. To be called before [`Server::stop`].
     pub async fn leave(&self) {
-        self.presence.leave(&self.api.0.registry).await;
+        self.endpoint.leave(&self.api.0.registry).await;
     }
 
     /// Ends watches and listeners.

@@ -37,7 +37,7 @@ pub(crate) type Key = (String, String);
 
 /// Which caches an informer feeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Feed {
+pub(crate) enum Destination {
     /// Both: it delivers whole objects, and all objects of the kind.
     Both,
     /// Only the graph: it delivers the metadata of all objects of the kind.
@@ -145,12 +145,12 @@ impl Caches {
     pub(crate) fn observe(
         &mut self,
         kind: &Arc<Kind>,
-        feed: Feed,
+        destination: Destination,
         notice: Notice,
         now: Timestamp,
     ) -> Effects {
         let mut effects = Effects::default();
-        if feed != Feed::Store {
+        if destination != Destination::Store {
             effects.deleted = match &notice {
                 // Some may have gone while nobody watched.
                 Notice::Replaced(_) => vec![(Arc::clone(kind), None)],
@@ -163,7 +163,7 @@ impl Caches {
                 Notice::Deleted(object) => self.graph.take(object),
             };
         }
-        if feed != Feed::Graph {
+        if destination != Destination::Graph {
             effects.changed = match notice {
                 Notice::Replaced(objects) => self.replace(kind, objects, now),
                 Notice::Applied(object) => self.put(kind, object, now),

@@ -20,7 +20,7 @@ use machinery::status::Status;
 use machinery::time::Timestamp;
 use serde_json::json;
 
-use crate::cache::{Caches, Effects, Feed, Key};
+use crate::cache::{Caches, Destination, Effects, Key};
 use crate::decision::{Decision, Note, Step};
 use crate::kinds::Kinds;
 use crate::loops::{Context, Failure, Loop, turn};
@@ -111,8 +111,14 @@ impl Manager {
     }
 
     /// Applies a notice from an informer.
-    pub(crate) fn observe(&mut self, kind: &Arc<Kind>, feed: Feed, notice: Notice, now: Moment) {
-        let effects = self.caches.observe(kind, feed, notice, now.wall);
+    pub(crate) fn observe(
+        &mut self,
+        kind: &Arc<Kind>,
+        destination: Destination,
+        notice: Notice,
+        now: Moment,
+    ) {
+        let effects = self.caches.observe(kind, destination, notice, now.wall);
         self.wake(&effects);
     }
 

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
-use crate::cache::Feed;
+use crate::cache::Destination;
 use crate::decision::Note;
 use crate::kinds::Kinds;
 use crate::manager::{Manager, Moment};
@@ -91,7 +91,7 @@ struct Shell {
 /// A running informer and the caches that it feeds.
 struct Source {
     kind: Arc<Kind>,
-    feed: Feed,
+    destination: Destination,
     task: AbortHandle,
 }
 
@@ -232,7 +232,7 @@ impl Shell {
                 stays
             });
         }
-        for (informer, feed) in came.iter().flat_map(sources_of) {
+        for (informer, destination) in came.iter().flat_map(sources_of) {
             let id = self.next_source;
             self.next_source += 1;
             let kind = Arc::clone(&informer.kind);
@@ -245,7 +245,14 @@ impl Shell {
                     }
                 }
             });
-            self.sources.insert(id, Source { kind, feed, task });
+            self.sources.insert(
+                id,
+                Source {
+                    kind,
+                    destination,
+                    task,
+                },
+            );
         }
     }
 
@@ -253,8 +260,8 @@ impl Shell {
         let now = self.moment();
         // The kind may have gone since.
         if let Some(source) = self.sources.get(&id) {
-            let (kind, feed) = (&source.kind, source.feed);
-            self.manager.observe(kind, feed, notice, now);
+            let (kind, destination) = (&source.kind, source.destination);
+            self.manager.observe(kind, destination, notice, now);
         }
     }
 

@@ -7,20 +7,20 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 use machinery::schema::Kind;
 
-use crate::cache::{Caches, Feed, kind_of};
+use crate::cache::{Caches, Destination, kind_of};
 use crate::loops::root_ca;
 
 /// The informers of a kind and the caches each one feeds.
-pub(crate) fn sources_of(kind: &Arc<Kind>) -> Vec<(Informer, Feed)> {
+pub(crate) fn sources_of(kind: &Arc<Kind>) -> Vec<(Informer, Destination)> {
     if let Some(fields) = selected(kind) {
         let some = Informer::of(Arc::clone(kind)).with_fields(&fields);
         let all = Informer::metadata_of(Arc::clone(kind));
-        return vec![(all, Feed::Graph), (some, Feed::Store)];
+        return vec![(all, Destination::Graph), (some, Destination::Store)];
     }
     if Caches::reads(kind) {
-        vec![(Informer::of(Arc::clone(kind)), Feed::Both)]
+        vec![(Informer::of(Arc::clone(kind)), Destination::Both)]
     } else {
-        vec![(Informer::metadata_of(Arc::clone(kind)), Feed::Graph)]
+        vec![(Informer::metadata_of(Arc::clone(kind)), Destination::Graph)]
     }
 }
 

@@ -30,17 +30,17 @@ const TRIES_MAX: usize = 4;
 /// How long a server that stops waits for the store.
 const LEAVE_WITHIN: Duration = Duration::from_secs(3);
 
-/// The part of one server in the endpoints.
+/// The endpoint of one server: it joins the others, and leaves them.
 #[derive(Default)]
-pub(crate) struct Presence {
+pub(crate) struct OwnEndpoint {
     /// True once the server has taken itself out. Locked during each turn, so that no turn puts it
     /// back.
     left: Mutex<bool>,
 }
 
-impl Presence {
+impl OwnEndpoint {
     /// Keeps the endpoints until the server leaves.
-    pub(crate) async fn keep(self: Arc<Presence>, registry: Arc<Registry>) {
+    pub(crate) async fn keep(self: Arc<OwnEndpoint>, registry: Arc<Registry>) {
         let Some(address) = told(&registry) else {
             return;
         };

@@ -19,7 +19,7 @@ fn known(caches: &Caches) -> Option<String> {
 
 fn tell(caches: &mut Caches, notice: Notice) -> usize {
     let kind = kind_of::<ConfigMap>();
-    let effects = caches.observe(kind, Feed::Both, notice, Timestamp::default());
+    let effects = caches.observe(kind, Destination::Both, notice, Timestamp::default());
     effects.changed.len()
 }
 

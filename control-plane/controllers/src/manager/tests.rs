@@ -26,7 +26,7 @@ fn manager() -> Manager {
     let mut manager = Manager::new(vec![Box::new(ServiceAccounts), Box::new(Namespaces)]);
     let notice = Notice::Replaced(vec![namespace("n")]);
     let kind = kind_of::<Namespace>();
-    manager.observe(kind, Feed::Both, notice, at(Duration::ZERO));
+    manager.observe(kind, Destination::Both, notice, at(Duration::ZERO));
     manager
 }
 
@@ -68,7 +68,12 @@ fn an_own_write_is_known_before_any_watch_tells_of_it() {
         again["metadata"]["resourceVersion"] = "3".into();
         again
     });
-    manager.observe(kind_of::<Namespace>(), Feed::Both, notice, at(SECOND));
+    manager.observe(
+        kind_of::<Namespace>(),
+        Destination::Both,
+        notice,
+        at(SECOND),
+    );
     assert!(manager.next(at(SECOND)).is_none());
 }
 
@@ -81,7 +86,7 @@ fn a_deletion_that_answers_with_a_status_is_known_too() {
     });
     let kind = kind_of::<ServiceAccount>();
     let notice = Notice::Applied(account);
-    manager.observe(kind, Feed::Both, notice, at(SECOND));
+    manager.observe(kind, Destination::Both, notice, at(SECOND));
     assert!(manager.next(at(SECOND)).is_none());
     let mut decision = Decision::nothing();
     decision.push(Call::Delete {
@@ -109,7 +114,7 @@ fn nodes_that_come_and_go_are_told_of() {
     });
     let nodes = kind_of::<Node>();
     let mut tell = |notice| {
-        manager.observe(nodes, Feed::Both, notice, at(Duration::ZERO));
+        manager.observe(nodes, Destination::Both, notice, at(Duration::ZERO));
         let notes = manager.take_notes().into_iter();
         notes
             .map(|(by, note)| format!("{by}: {} {}", note.reason, note.message))

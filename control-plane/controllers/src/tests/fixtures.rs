@@ -9,7 +9,7 @@ use machinery::object::{self, Object};
 use machinery::time::Timestamp;
 use serde_json::{Value, json};
 
-use crate::cache::{Caches, Feed};
+use crate::cache::{Caches, Destination};
 use crate::decision::Decision;
 use crate::kinds::Kinds;
 use crate::loops::{Context, Failure, Loop};
@@ -60,7 +60,12 @@ pub(crate) fn caches_since(objects: &[Value], since: Timestamp) -> Caches {
         if object::resource_version(&one).is_empty() {
             object::set_resource_version(&mut one, place as i64 + 1);
         }
-        caches.observe(kind, Feed::Both, api_client::Notice::Applied(one), since);
+        caches.observe(
+            kind,
+            Destination::Both,
+            api_client::Notice::Applied(one),
+            since,
+        );
     }
     caches
 }

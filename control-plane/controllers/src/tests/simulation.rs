@@ -12,7 +12,7 @@ use machinery::schema::{self, Kind};
 use machinery::time::Timestamp;
 use serde_json::{Value, json};
 
-use crate::cache::Feed;
+use crate::cache::Destination;
 use crate::kinds::Kinds;
 use crate::loops::Loop;
 use crate::manager::{Manager, Moment, Outcome, Work};
@@ -49,7 +49,7 @@ pub(crate) struct Simulation {
 
 struct Source {
     informer: Informer,
-    feed: Feed,
+    destination: Destination,
     untold: VecDeque<Event>,
 }
 
@@ -209,17 +209,18 @@ impl Simulation {
         self.note_events();
         self.sources
             .retain(|source| !went.contains(&source.informer.kind));
-        for (informer, feed) in came.iter().flat_map(sources_of) {
+        for (informer, destination) in came.iter().flat_map(sources_of) {
             let objects = self.items(&informer.kind);
             let wanted = objects
                 .into_iter()
                 .filter(|object| selected(&informer.fields, object));
             let notice = Notice::Replaced(wanted.collect());
-            self.manager.observe(&informer.kind, feed, notice, self.now);
+            self.manager
+                .observe(&informer.kind, destination, notice, self.now);
             let untold = VecDeque::new();
             self.sources.push(Source {
                 informer,
-                feed,
+                destination,
                 untold,
             });
         }
@@ -256,7 +257,7 @@ impl Simulation {
             _ => Notice::Applied(event.object),
         };
         self.manager
-            .observe(&source.informer.kind, source.feed, notice, self.now);
+            .observe(&source.informer.kind, source.destination, notice, self.now);
         true
     }
 

@@ -3,7 +3,7 @@ use machinery::api::kind_of as object_kind;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cache::Feed;
+use crate::cache::Destination;
 use crate::tests::fixtures::{bodies, caches, decide, lines, now};
 
 const KEY: (&str, &str) = ("n", "q");
@@ -147,7 +147,7 @@ fn woken(caches: &mut Caches, notice: Notice) -> Vec<String> {
         Notice::Replaced(objects) => &objects[0],
     };
     let kind = Arc::clone(object_kind(about));
-    let effects = caches.observe(&kind, Feed::Both, notice, now());
+    let effects = caches.observe(&kind, Destination::Both, notice, now());
     let mut keys = Vec::new();
     let mut wake = |key: Key| keys.push(format!("{}/{}", key.0, key.1));
     for changed in &effects.changed {
