@@ -44,8 +44,8 @@ pub(crate) struct Storage {
     /// The `apiVersion` that objects are stored in. A definition may change it while requests hold
     /// the collection: each write takes the newest.
     stored_in: RwLock<Arc<str>>,
-    /// How a built-in kind differs in the version that it is stored in.
-    pub(crate) conversion: Conversion,
+    /// How a built-in kind differs in the version that it is stored in, if that is another one.
+    pub(crate) conversion: Option<Conversion>,
     /// What its keys begin with, such as `/registry/pods/`.
     pub(crate) prefix: Arc<str>,
     /// Written as JSON instead of protobuf.
@@ -178,7 +178,7 @@ impl Storage {
             id: StorageId::next(),
             prefix: prefix.into(),
             stored_in: RwLock::new(kind.api_version().into()),
-            conversion: Conversion::NONE,
+            conversion: None,
             json,
             custom: false,
             keeps_version: false,
@@ -191,7 +191,10 @@ impl Storage {
     /// The same collection, stored in another version of its group.
     pub(crate) fn written_in(self, version: &str, conversion: Conversion) -> Storage {
         self.store_in(format!("{}/{version}", self.kind.group()));
-        Storage { conversion, ..self }
+        Storage {
+            conversion: Some(conversion),
+            ..self
+        }
     }
 
     /// The collection of a custom resource, held in memory and stored in this version.
@@ -200,7 +203,7 @@ impl Storage {
             id: StorageId::next(),
             prefix: format!("{ROOT}{}/{}/", kind.group(), kind.plural()).into(),
             stored_in: RwLock::new(kind.api_version().into()),
-            conversion: Conversion::NONE,
+            conversion: None,
             json: true,
             custom: true,
             keeps_version: false,

@@ -92,12 +92,16 @@ impl DecodedObject {
                 storage.kind.kind(),
             );
         }
-        let stored_in = storage.stored_in();
-        let memory = storage.kind.api_version();
-        if !storage.custom && memory != *stored_in && object::api_version(&object) == &*stored_in {
-            (storage.conversion.to_served)(&mut object);
-            object::set_type(&mut object, &memory, storage.kind.kind());
-            written_in = Some((&*stored_in).into());
+        if let Some(conversion) = storage.conversion
+            && object::api_version(&object) == &*storage.stored_in()
+        {
+            written_in = Some(object::api_version(&object).into());
+            (conversion.to_served)(&mut object);
+            object::set_type(
+                &mut object,
+                &storage.kind.api_version(),
+                storage.kind.kind(),
+            );
         }
         defaults::name_kinds(storage.kind.group(), storage.kind.kind(), &mut object);
         Ok(DecodedValue {
@@ -117,7 +121,9 @@ pub(crate) fn encode(storage: &Storage, object: &Value) -> Result<Vec<u8>, Statu
     metadata.remove("resourceVersion");
     metadata.remove("selfLink");
     if !storage.keeps_version {
-        (storage.conversion.to_stored)(&mut object);
+        if let Some(conversion) = storage.conversion {
+            (conversion.to_stored)(&mut object);
+        }
         object::set_type(&mut object, &storage.stored_in(), storage.kind.kind());
     }
     if storage.json {

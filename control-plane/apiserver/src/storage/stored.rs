@@ -250,10 +250,9 @@ impl Stored {
     /// True if the store has it in another version or with other fields than it would be written
     /// now, or sealed otherwise, and the object in memory does not show that.
     pub(crate) fn is_outdated(&self) -> bool {
-        let stored_in = self.storage.stored_in();
         let in_other_version = match self.written_in.as_deref() {
-            Some(written) => !self.storage.keeps_version && *written != *stored_in,
-            None => !self.storage.custom && self.storage.kind.api_version() != *stored_in,
+            Some(written) => !self.storage.keeps_version && *written != *self.storage.stored_in(),
+            None => self.storage.conversion.is_some(),
         };
         in_other_version || self.is_renewed || self.sealing.stale
     }

@@ -1,7 +1,7 @@
 //! Members that come and go while everything else goes wrong: who asks for it, machines that join
-//! when their place is kept, and those that leave for good. The part of `server::runtime::etcd_server::members`,
-//! `server::member::cluster::peer` and `server::lifecycle`; their checks of what is wise are not made: unwise
-//! changes must be safe, too.
+//! when their place is kept, and those that leave for good. The part of
+//! `server::runtime::etcd_server::members`, `server::member::cluster::peer` and
+//! `server::lifecycle`, without their checks of what is wise: unwise changes must be safe, too.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,6 @@
-//! States on their way from one member to another, as `server::member::cluster::peer::transfer` carries them: the
-//! message and the state in one stream, which may break off, and an answer, which may get lost.
+//! States on their way from one member to another, as `server::member::cluster::peer::transfer`
+//! carries them: the message and the state in one stream, which may break off, and an answer, which
+//! may get lost.
 
 use raft::Message;
 use server::member::event::ConsensusEvent;
