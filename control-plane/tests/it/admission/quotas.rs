@@ -172,8 +172,8 @@ async fn a_limit_range_sets_defaults_and_refuses_what_is_out_of_bounds() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_many_writes_at_once_through_two_servers_no_more_than_fit_get_through() {
-    const WRITES: usize = 60;
-    const FIT: usize = 17;
+    const WRITES: usize = 200;
+    const FIT: usize = 99;
     let world = World::of(&[Config::default(), Config::default()]).await;
     let hard = json!({"count/configmaps": FIT.to_string(), "configmaps": "1k"});
     world.quota(hard, json!({})).await;
@@ -191,7 +191,7 @@ async fn of_many_writes_at_once_through_two_servers_no_more_than_fit_get_through
             made += 1;
         } else {
             let why = "is forbidden: exceeded quota: q, requested: count/configmaps=1, used: \
-                       count/configmaps=17, limited: count/configmaps=17";
+                       count/configmaps=99, limited: count/configmaps=99";
             let message = message(answer);
             assert!(message.ends_with(why), "{message}");
         }

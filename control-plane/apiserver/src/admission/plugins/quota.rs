@@ -34,9 +34,8 @@ pub(crate) const NAME: &str = "ResourceQuota";
 
 /// Namespaces whose writes are charged one after the other; others with the same hash wait, too.
 const LOCKS: usize = 64;
-/// Attempts to charge one quota while other servers are faster.
-const ATTEMPTS_MAX: usize = 16;
-/// How long a write may wait for its turn and its charge.
+/// How long a write may wait for its turn and its charge. This alone bounds the attempts: each that
+/// fails is another server's success, and a busy one may win many times in a row.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Enforces the quotas of a namespace.
@@ -176,7 +175,7 @@ async fn pay_one(
     let forbidden = |why: String| attributes.forbidden(&why);
     let resource = context.reader.resource_of(kind)?;
     let storage = resource.stored()?;
-    for _ in 0..ATTEMPTS_MAX {
+    loop {
         let known = quota.kept()?;
         if !charge.concerns(&known)?.map_err(forbidden)? {
             return Ok(());
@@ -201,7 +200,6 @@ async fn pay_one(
             }
         }
     }
-    Err(Status::stale("", "resourcequotas", &quota.name()))
 }
 
 fn with_used(quota: &Value, used: &Amounts) -> Value {
