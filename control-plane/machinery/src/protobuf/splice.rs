@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::decode::Decoder;
-use super::wire::{Envelope, Fields, Raw, put_bytes};
+use super::wire::{Envelope, Fields, HEAD_BYTES_MAX, Raw, bytes_field_len, put_bytes};
 use super::{Error, canonical, wire};
 use crate::schema::{self, Message, Type};
 
@@ -15,8 +15,6 @@ const RESOURCE_VERSION: u32 = 6;
 const LABELS: u32 = 11;
 /// `items` of every list; its `metadata` is its first field.
 const ITEMS: u32 = 2;
-/// The most bytes that a tag and a length take.
-const HEAD_BYTES_MAX: usize = 16;
 
 /// The bytes of an object, with its envelope, that decode to an object which encodes to them.
 ///
@@ -144,13 +142,15 @@ pub fn list<'a>(
 ) -> Result<Vec<u8>, Error> {
     let of = schema::message("meta/v1.ListMeta").ok_or_else(|| Error::new("no ListMeta"))?;
     let metadata = super::encode_message(metadata, of)?;
-    let bytes = items.clone().map(|item| item.len() + HEAD_BYTES_MAX);
-    let mut raw = Vec::with_capacity(bytes.sum::<usize>() + metadata.len() + HEAD_BYTES_MAX);
-    put_bytes(&mut raw, METADATA, &metadata);
+    let bytes = items.clone().map(|item| bytes_field_len(ITEMS, item.len()));
+    let length = bytes_field_len(METADATA, metadata.len()) + bytes.sum::<usize>();
+    let mut out = Envelope::open((api_version, kind), length);
+    put_bytes(&mut out, METADATA, &metadata);
     for item in items {
-        put_bytes(&mut raw, ITEMS, item);
+        put_bytes(&mut out, ITEMS, item);
     }
-    Ok(envelope(api_version, kind, &raw))
+    Envelope::close(&mut out);
+    Ok(out)
 }
 
 /// Writes the envelope around the bytes of an object.

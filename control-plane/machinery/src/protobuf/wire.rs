@@ -3,6 +3,9 @@
 
 use super::{Error, MAGIC};
 
+/// The most bytes that a tag and a length take.
+pub(super) const HEAD_BYTES_MAX: usize = 16;
+
 /// One field as it is encoded.
 pub(super) enum Raw<'a> {
     Varint(u64),
@@ -134,15 +137,30 @@ impl<'a> Envelope<'a> {
     }
 
     pub(super) fn write(&self) -> Vec<u8> {
-        let mut of_type = Vec::new();
-        put_bytes(&mut of_type, 1, self.api_version.as_bytes());
-        put_bytes(&mut of_type, 2, self.kind.as_bytes());
-        let mut out = MAGIC.to_vec();
-        put_bytes(&mut out, 1, &of_type);
-        put_bytes(&mut out, 2, self.raw);
-        put_bytes(&mut out, 3, b"");
-        put_bytes(&mut out, 4, b"");
+        let mut out = Envelope::open((self.api_version, self.kind), self.raw.len());
+        out.extend_from_slice(self.raw);
+        Envelope::close(&mut out);
         out
+    }
+
+    /// The beginning of an envelope, with room for the rest: an object of `length` bytes and
+    /// [`Envelope::close`].
+    pub(super) fn open((api_version, kind): (&str, &str), length: usize) -> Vec<u8> {
+        let mut of_type = Vec::with_capacity(api_version.len() + kind.len() + 2 * HEAD_BYTES_MAX);
+        put_bytes(&mut of_type, 1, api_version.as_bytes());
+        put_bytes(&mut of_type, 2, kind.as_bytes());
+        let around = MAGIC.len() + of_type.len() + 4 * HEAD_BYTES_MAX;
+        let mut out = Vec::with_capacity(around + length);
+        out.extend_from_slice(&MAGIC);
+        put_bytes(&mut out, 1, &of_type);
+        put_head(&mut out, 2, length);
+        out
+    }
+
+    /// Writes the end: neither content encoding nor content type.
+    pub(super) fn close(out: &mut Vec<u8>) {
+        put_bytes(out, 3, b"");
+        put_bytes(out, 4, b"");
     }
 }
 
@@ -176,7 +194,21 @@ pub fn put_fixed64(out: &mut Vec<u8>, number: u32, value: u64) {
 
 /// Writes a field with bytes: a text or a message.
 pub fn put_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
-    put_varint(out, u64::from(number) << 3 | 2);
-    put_varint(out, bytes.len() as u64);
+    put_head(out, number, bytes.len());
     out.extend_from_slice(bytes);
+}
+
+/// The length of a field with bytes.
+pub(super) fn bytes_field_len(number: u32, length: usize) -> usize {
+    varint_len(u64::from(number) << 3) + varint_len(length as u64) + length
+}
+
+fn put_head(out: &mut Vec<u8>, number: u32, length: usize) {
+    put_varint(out, u64::from(number) << 3 | 2);
+    put_varint(out, length as u64);
+}
+
+fn varint_len(value: u64) -> usize {
+    let bits = u64::BITS - (value | 1).leading_zeros();
+    bits.div_ceil(7) as usize
 }
