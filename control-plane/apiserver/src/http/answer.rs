@@ -2,6 +2,7 @@
 
 pub(crate) mod list;
 pub(crate) mod media;
+pub(crate) mod pieces;
 pub(crate) mod reply;
 pub(crate) mod spliced;
 pub(crate) mod table;

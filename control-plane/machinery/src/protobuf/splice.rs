@@ -134,23 +134,30 @@ impl<'a> Canonical<'a> {
     }
 }
 
-/// Writes a list of items that are bytes already: the envelope, the list's metadata, the items.
-pub fn list<'a>(
+/// What stands before and after the items of a list, which have these lengths: the envelope and the
+/// list's metadata. The items are written by [`put_item`].
+pub fn list(
     (api_version, kind): (&str, &str),
     metadata: &Value,
-    items: impl Iterator<Item = &'a [u8]> + Clone,
-) -> Result<Vec<u8>, Error> {
+    lengths: impl Iterator<Item = usize>,
+) -> Result<(Vec<u8>, &'static [u8]), Error> {
     let of = schema::message("meta/v1.ListMeta").ok_or_else(|| Error::new("no ListMeta"))?;
     let metadata = super::encode_message(metadata, of)?;
-    let bytes = items.clone().map(|item| bytes_field_len(ITEMS, item.len()));
-    let length = bytes_field_len(METADATA, metadata.len()) + bytes.sum::<usize>();
-    let mut out = Envelope::open((api_version, kind), length);
-    put_bytes(&mut out, METADATA, &metadata);
-    for item in items {
-        put_bytes(&mut out, ITEMS, item);
-    }
-    Envelope::close(&mut out);
-    Ok(out)
+    let of_items: usize = lengths.map(item_length).sum();
+    let length = bytes_field_len(METADATA, metadata.len()) + of_items;
+    let mut begin = Envelope::open((api_version, kind), length);
+    put_bytes(&mut begin, METADATA, &metadata);
+    Ok((begin, Envelope::END))
+}
+
+/// Writes an item of a list.
+pub fn put_item(out: &mut Vec<u8>, item: &[u8]) {
+    put_bytes(out, ITEMS, item);
+}
+
+/// The bytes that [`put_item`] writes for an item of this length.
+pub fn item_length(length: usize) -> usize {
+    bytes_field_len(ITEMS, length)
 }
 
 /// Writes the envelope around the bytes of an object.

@@ -193,7 +193,14 @@ fn a_spliced_list_is_what_the_encoder_writes() {
             "kind": kind, "apiVersion": version, "metadata": metadata, "items": [object, object],
         });
         let raw = splice::Canonical::trusted(&bytes).unwrap().raw();
-        let spliced = splice::list((version, &kind), &metadata, [raw, raw].into_iter()).unwrap();
+        let lengths = [raw.len(); 2].into_iter();
+        let (mut spliced, end) = splice::list((version, &kind), &metadata, lengths).unwrap();
+        for item in [raw, raw] {
+            let before = spliced.len();
+            splice::put_item(&mut spliced, item);
+            assert_eq!(spliced.len() - before, splice::item_length(item.len()));
+        }
+        spliced.extend_from_slice(end);
         assert_eq!(spliced, encode(&list).unwrap(), "{kind}");
         let (_, _) = (message, count += 1);
     }

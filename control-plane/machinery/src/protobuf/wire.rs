@@ -102,6 +102,9 @@ pub(super) struct Envelope<'a> {
 }
 
 impl<'a> Envelope<'a> {
+    /// What stands behind the object: neither a content encoding nor a content type.
+    pub(super) const END: &'static [u8] = &[3 << 3 | 2, 0, 4 << 3 | 2, 0];
+
     pub(super) fn read(body: &'a [u8]) -> Result<Envelope<'a>, Error> {
         let Some(body) = body.strip_prefix(&MAGIC) else {
             return Err(Error::new(
@@ -139,12 +142,12 @@ impl<'a> Envelope<'a> {
     pub(super) fn write(&self) -> Vec<u8> {
         let mut out = Envelope::open((self.api_version, self.kind), self.raw.len());
         out.extend_from_slice(self.raw);
-        Envelope::close(&mut out);
+        out.extend_from_slice(Envelope::END);
         out
     }
 
     /// The beginning of an envelope, with room for the rest: an object of `length` bytes and
-    /// [`Envelope::close`].
+    /// [`Envelope::END`].
     pub(super) fn open((api_version, kind): (&str, &str), length: usize) -> Vec<u8> {
         let mut of_type = Vec::with_capacity(api_version.len() + kind.len() + 2 * HEAD_BYTES_MAX);
         put_bytes(&mut of_type, 1, api_version.as_bytes());
@@ -155,12 +158,6 @@ impl<'a> Envelope<'a> {
         put_bytes(&mut out, 1, &of_type);
         put_head(&mut out, 2, length);
         out
-    }
-
-    /// Writes the end: neither content encoding nor content type.
-    pub(super) fn close(out: &mut Vec<u8>) {
-        put_bytes(out, 3, b"");
-        put_bytes(out, 4, b"");
     }
 }
 

@@ -152,14 +152,24 @@ impl Shown {
         encode(&value, self.accept.encoding)
     }
 
-    /// A list of stored objects.
-    pub(crate) fn list(&self, all: &[Arc<Stored>], meta: &ListMeta) -> Result<Bytes, Status> {
-        if let Some(bytes) = spliced::list(self, all, meta) {
-            return bytes;
+    /// A response with a list of stored objects.
+    pub(crate) fn list(
+        &self,
+        all: &[Arc<Stored>],
+        meta: &ListMeta,
+    ) -> Result<Response<Body>, Status> {
+        let media_type = self.accept.encoding.media_type();
+        if let Some(pieces) = spliced::list(self, all, meta) {
+            let media_type = HeaderValue::from_static(media_type);
+            return Ok(with_body(StatusCode::OK, media_type, pieces?.into()));
         }
         let objects = all.iter().map(|stored| self.decoded(stored));
         let objects = objects.collect::<Result<Vec<_>, _>>()?;
-        self.list_of(&objects, meta)
+        Ok(bytes(
+            StatusCode::OK,
+            media_type,
+            self.list_of(&objects, meta)?,
+        ))
     }
 
     /// A list of objects in the served version.

@@ -18,15 +18,19 @@ use serde_json::{Value, json};
 
 use crate::basics::clock;
 use crate::http::answer::media::{Encoding, Form};
+use crate::http::answer::pieces::{Around, Pieces};
 use crate::http::answer::reply::{Include, ListMeta, Shown};
 use crate::http::answer::table;
 use crate::registry::strategy;
 use crate::resources::convert;
-use crate::storage::stored::Stored;
+use crate::storage::stored::{Stored, Text};
 
 const META: &str = "meta.k8s.io/v1";
 const META_BETA: &str = "meta.k8s.io/v1beta1";
 const ONLY_METADATA: &str = "PartialObjectMetadata";
+
+/// The end of a list or a table in JSON. A response ends with a newline, as in Go.
+const JSON_END: &[u8] = b"]}\n";
 
 type Made = Option<Result<Bytes, Status>>;
 
@@ -55,46 +59,48 @@ pub(crate) fn watched(shown: &Shown, stored: &Stored, columns: bool) -> Made {
         })),
         (Encoding::Json, Form::Table) => {
             let metadata = json!({"resourceVersion": stored.revision.to_string()});
-            rows(shown, std::slice::from_ref(stored), metadata, columns)
+            table(shown, stored, metadata, columns)
         }
         _ => None,
     }
 }
 
-/// A list of stored objects.
-pub(crate) fn list(shown: &Shown, all: &[Arc<Stored>], meta: &ListMeta) -> Made {
+/// A list of stored objects, as the whole body of a response.
+pub(crate) fn list(
+    shown: &Shown,
+    all: &[Arc<Stored>],
+    meta: &ListMeta,
+) -> Option<Result<Pieces, Status>> {
     if !is_possible(shown) {
         return None;
     }
     let metadata = meta.to_value();
     match (shown.accept.encoding, shown.accept.form) {
         (Encoding::Json, Form::Object) => {
-            let (kind, version) = (
-                shown.resource.kind.list_kind(),
-                shown.resource.kind.api_version(),
-            );
-            Some(texts(
-                head(kind, &version),
-                &meta.of_list(&shown.resource),
-                all,
-                |out, stored| {
-                    out.extend_from_slice(&stored.text()?.bytes);
-                    Ok(())
-                },
-            ))
+            let kind = &shown.resource.kind;
+            let begin = head(kind.list_kind(), &kind.api_version());
+            let metadata = meta.of_list(&shown.resource);
+            let around = Around::Json {
+                before: String::new(),
+                after: "",
+            };
+            Some(texts(begin, &metadata, all, around, |text| text.bytes))
         }
         (Encoding::Json, Form::Metadata) => {
             let version = meta_version(shown);
-            let begin = partial(version);
-            let out = head("PartialObjectMetadataList", version);
-            Some(texts(out, &metadata, all, |out, stored| {
-                out.extend_from_slice(begin.as_bytes());
-                out.extend_from_slice(stored.text()?.metadata());
-                out.push(b'}');
-                Ok(())
+            let begin = head("PartialObjectMetadataList", version);
+            let around = Around::Json {
+                before: partial(version),
+                after: "}",
+            };
+            Some(texts(begin, &metadata, all, around, |text| {
+                text.bytes.slice_ref(text.metadata())
             }))
         }
-        (Encoding::Json, Form::Table) => rows(shown, all, metadata, true),
+        (Encoding::Json, Form::Table) => {
+            let table = rows(shown, all, metadata, true)?;
+            Some(table.map(|table| Pieces::whole(table, JSON_END)))
+        }
         (Encoding::Protobuf, form) => raws(shown, form, all, &metadata),
         _ => None,
     }
@@ -114,38 +120,57 @@ fn is_possible(shown: &Shown) -> bool {
 }
 
 /// A list in protobuf.
-fn raws(shown: &Shown, form: Form, all: &[Arc<Stored>], metadata: &Value) -> Made {
+fn raws(
+    shown: &Shown,
+    form: Form,
+    all: &[Arc<Stored>],
+    metadata: &Value,
+) -> Option<Result<Pieces, Status>> {
     let mut items = Vec::with_capacity(all.len());
     for stored in all {
-        let canonical = match stored.canonical()? {
-            Ok(canonical) => canonical,
-            Err(error) => return Some(Err(error)),
-        };
-        items.push(match form {
-            Form::Object => canonical.raw(),
-            Form::Metadata => match canonical.raw_metadata() {
-                Ok(raw) => raw,
-                Err(error) => return Some(Err(internal(error))),
+        let raw = match stored.canonical()? {
+            Ok(canonical) => match form {
+                Form::Object => Ok(canonical.raw()),
+                Form::Metadata => canonical.raw_metadata().map_err(internal),
+                Form::Table => return None,
             },
-            Form::Table => return None,
-        });
+            Err(error) => Err(error),
+        };
+        match raw {
+            Ok(raw) => items.push(stored.protobuf()?.slice_ref(raw)),
+            Err(error) => return Some(Err(error)),
+        }
     }
+    let kind = &shown.resource.kind;
     let (version, kind) = match form {
-        Form::Object => (
-            shown.resource.kind.api_version(),
-            shown.resource.kind.list_kind().to_owned(),
-        ),
+        Form::Object => (kind.api_version(), kind.list_kind().to_owned()),
         _ => (
             meta_version(shown).to_owned(),
             format!("{ONLY_METADATA}List"),
         ),
     };
-    let list = splice::list((&version, &kind), metadata, items.iter().copied());
-    Some(list.map(Bytes::from).map_err(internal))
+    let lengths = items.iter().map(Bytes::len);
+    let list = splice::list((&version, &kind), metadata, lengths);
+    let pieces = list.map(|(begin, end)| Pieces::of(begin, items, Around::Protobuf, end));
+    Some(pieces.map_err(internal))
 }
 
 /// A table without whole objects.
-fn rows<S: AsRef<Stored>>(shown: &Shown, all: &[S], metadata: Value, columns: bool) -> Made {
+fn table(shown: &Shown, stored: &Stored, metadata: Value, columns: bool) -> Made {
+    let made = rows(shown, std::slice::from_ref(stored), metadata, columns)?;
+    Some(made.map(|mut table| {
+        table.extend_from_slice(b"]}");
+        table.into()
+    }))
+}
+
+/// A table without whole objects, up to its last row.
+fn rows<S: AsRef<Stored>>(
+    shown: &Shown,
+    all: &[S],
+    metadata: Value,
+    columns: bool,
+) -> Option<Result<Vec<u8>, Status>> {
     let begin = match shown.include {
         Include::None => None,
         Include::Metadata => Some(partial(meta_version(shown))),
@@ -169,8 +194,7 @@ fn rows<S: AsRef<Stored>>(shown: &Shown, all: &[S], metadata: Value, columns: bo
             return Some(Err(error));
         }
     }
-    out.extend_from_slice(b"]}");
-    Some(Ok(out.into()))
+    Some(Ok(out))
 }
 
 /// A row; with metadata if `begin` has its first bytes.
@@ -202,22 +226,18 @@ fn row(
     Ok(())
 }
 
-/// A list as text, from the texts of its items.
+/// A list as text, from a part of the text of each item.
 fn texts(
-    mut out: Vec<u8>,
+    mut begin: Vec<u8>,
     metadata: &Value,
     all: &[Arc<Stored>],
-    write: impl Fn(&mut Vec<u8>, &Stored) -> Result<(), Status>,
-) -> Result<Bytes, Status> {
-    out.extend_from_slice(format!("{metadata},\"items\":[").as_bytes());
-    for (at, stored) in all.iter().enumerate() {
-        if at > 0 {
-            out.push(b',');
-        }
-        write(&mut out, stored)?;
-    }
-    out.extend_from_slice(b"]}");
-    Ok(out.into())
+    around: Around,
+    part: impl Fn(Text) -> Bytes,
+) -> Result<Pieces, Status> {
+    begin.extend_from_slice(format!("{metadata},\"items\":[").as_bytes());
+    let items = all.iter().map(|stored| Ok(part(stored.text()?)));
+    let items = items.collect::<Result<Vec<_>, Status>>()?;
+    Ok(Pieces::of(begin, items, around, JSON_END))
 }
 
 /// The first bytes of an object, up to its metadata.

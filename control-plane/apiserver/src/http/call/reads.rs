@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use http::{Response, StatusCode};
+use http::Response;
 use machinery::object;
 use machinery::status::Status;
 
 use super::Call;
 use crate::http::answer::list::{self, Listing};
 use crate::http::answer::media::{Accept, Form};
-use crate::http::answer::reply::{self, ListMeta, Shown};
+use crate::http::answer::reply::{ListMeta, Shown};
 use crate::http::answer::watch::Watching;
 use crate::http::question::request::Target;
 use crate::registry::strategy;
@@ -93,12 +93,7 @@ impl Call<'_> {
             };
             entries.sort_by_cached_key(number);
         }
-        let body = shown.list(&entries, meta)?;
-        Ok(reply::bytes(
-            StatusCode::OK,
-            shown.accept.encoding.media_type(),
-            body,
-        ))
+        shown.list(&entries, meta)
     }
 
     pub(super) async fn watch(&self) -> Result<Response<Body>, Status> {

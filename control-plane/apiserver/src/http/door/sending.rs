@@ -5,14 +5,13 @@ mod tests;
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
 use http::Response;
 use http_body::{Body as _, Frame, SizeHint};
-use http_body_util::BodyExt as _;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
@@ -22,8 +21,8 @@ const LARGE: u64 = 64 << 10;
 /// Upper bound of one piece of a large answer, in bytes. A connection keeps one of each answer that
 /// is not read.
 const PIECE: usize = 64 << 10;
-/// Upper bound of the bytes of all large answers that are on their way. One that is larger waits
-/// until it is the only one.
+/// Upper bound of the bytes of all large answers that are on their way, as if none shared the bytes
+/// of its objects with others. One that is larger waits until it is the only one.
 const ANSWERS_BYTES_MAX: usize = 512 << 20;
 
 /// Bounds the bytes of all large answers that are on their way.
@@ -43,22 +42,12 @@ impl LargeAnswers {
         let Some(size) = size.filter(|size| *size >= LARGE) else {
             return answer;
         };
-        let (head, body) = answer.into_parts();
-        // A body of known size is one piece in memory already.
-        let body = match body.collect().await {
-            Ok(body) => body.to_bytes(),
-            Err(error) => return Response::from_parts(head, failing(error)),
-        };
         let wanted = usize::try_from(size).unwrap_or(usize::MAX);
         let wanted = u32::try_from(wanted.min(ANSWERS_BYTES_MAX)).unwrap_or(u32::MAX);
         // The semaphore is never closed.
         let room = Arc::clone(&self.0).acquire_many_owned(wanted).await.ok();
-        Response::from_parts(head, Body::new(Sending::of(body, room, time)))
+        answer.map(|body| Body::new(Sending::of(body, room, time)))
     }
-}
-
-fn failing(error: axum::Error) -> Body {
-    Body::from_stream(futures_util::stream::once(async { Err::<Bytes, _>(error) }))
 }
 
 /// What is left of a large answer. When its time is over it is dropped, and the client sees an
@@ -69,14 +58,28 @@ struct Sending {
 }
 
 struct Rest {
-    bytes: Bytes,
+    body: Body,
+    /// Taken from the body, and not sent.
+    taken: Bytes,
     #[expect(dead_code, reason = "its end gives the room back")]
     room: Option<OwnedSemaphorePermit>,
 }
 
+impl Rest {
+    fn left(&self) -> u64 {
+        // A body whose size was known at first knows what is left.
+        let body = self.body.size_hint().exact().unwrap_or_default();
+        self.taken.len() as u64 + body
+    }
+}
+
 impl Sending {
-    fn of(bytes: Bytes, room: Option<OwnedSemaphorePermit>, time: Duration) -> Sending {
-        let rest = Arc::new(Mutex::new(Some(Rest { bytes, room })));
+    fn of(body: Body, room: Option<OwnedSemaphorePermit>, time: Duration) -> Sending {
+        let rest = Arc::new(Mutex::new(Some(Rest {
+            body,
+            taken: Bytes::new(),
+            room,
+        })));
         let late = Arc::clone(&rest);
         // Not a timer of this value: a connection whose client does not read never asks it.
         let ending = tokio::spawn(async move {
@@ -104,28 +107,30 @@ impl http_body::Body for Sending {
 
     fn poll_frame(
         self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let mut rest = self.rest.lock();
         let Some(rest) = rest.as_mut() else {
             let late = std::io::Error::from(std::io::ErrorKind::TimedOut);
             return Poll::Ready(Some(Err(axum::Error::new(late))));
         };
-        let piece = rest.bytes.len().min(PIECE);
-        if piece == 0 {
-            return Poll::Ready(None);
+        if rest.taken.is_empty() {
+            let Some(frame) = ready!(Pin::new(&mut rest.body).poll_frame(context)) else {
+                return Poll::Ready(None);
+            };
+            rest.taken = frame?.into_data().unwrap_or_default();
         }
-        Poll::Ready(Some(Ok(Frame::data(rest.bytes.split_to(piece)))))
+        let piece = rest.taken.len().min(PIECE);
+        Poll::Ready(Some(Ok(Frame::data(rest.taken.split_to(piece)))))
     }
 
     fn is_end_stream(&self) -> bool {
         let rest = self.rest.lock();
-        rest.as_ref().is_some_and(|rest| rest.bytes.is_empty())
+        rest.as_ref().is_some_and(|rest| rest.left() == 0)
     }
 
     fn size_hint(&self) -> SizeHint {
         let rest = self.rest.lock();
-        let left = rest.as_ref().map_or(0, |rest| rest.bytes.len());
-        SizeHint::with_exact(left as u64)
+        SizeHint::with_exact(rest.as_ref().map_or(0, Rest::left))
     }
 }

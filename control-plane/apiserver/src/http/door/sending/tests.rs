@@ -1,5 +1,7 @@
 use std::future::Future as _;
 
+use http_body_util::BodyExt as _;
+
 use super::*;
 
 const TIME: Duration = Duration::from_secs(60);
