@@ -134,6 +134,7 @@ impl<'a> Call<'a> {
         decoded: &DecodedObject,
     ) -> Result<Response<Body>, Status> {
         let shown = self.shown()?;
+        shown.check(false)?;
         let object = if shown.needs_version() {
             views::of_decoded(&shown.resource, decoded).await?
         } else {
@@ -145,6 +146,7 @@ impl<'a> Call<'a> {
 
     pub(crate) async fn show_stored(&self, stored: &Arc<Stored>) -> Result<Response<Body>, Status> {
         let shown = self.shown()?;
+        shown.check(false)?;
         let body = if shown.needs_version() {
             shown.stored(&*views::of(&shown.resource, stored).await?)?
         } else {

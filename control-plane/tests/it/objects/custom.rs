@@ -380,6 +380,21 @@ fn versions_share_objects_and_definitions_say_what_is_shown_and_written() {
         .call("GET", WIDGETS)
         .header("Accept", "application/vnd.kubernetes.protobuf");
     assert_eq!(protobuf.send().code, 406);
+    let accepting = |path: &str, form: &str| {
+        let call = inside.call("GET", path).header("Accept", form);
+        call.send()
+    };
+    let all = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+    let only = format!("only the following media types are accepted: {all}");
+    accepting(WIDGETS, "text/html").refuses(406, "NotAcceptable", &only);
+    let metadata = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+    let list = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+    let one = format!("{WIDGETS}/red");
+    accepting(&one, metadata).expect(200);
+    accepting(WIDGETS, list).expect(200);
+    let why = "the requested object is a list (*unstructured.UnstructuredList)";
+    accepting(WIDGETS, metadata).refuses(406, "NotAcceptable", why);
+    accepting(&one, list).refuses(500, "", "content is not a list");
     let body = inside
         .call("POST", WIDGETS)
         .body("application/vnd.kubernetes.protobuf", "k8s\0");

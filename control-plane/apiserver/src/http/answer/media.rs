@@ -34,6 +34,8 @@ pub(crate) enum Form {
 pub(crate) struct Accept {
     pub(crate) encoding: Encoding,
     pub(crate) form: Form,
+    /// True for the metadata of a list.
+    pub(crate) of_list: bool,
     /// True for the older version of tables and metadata, which has the same fields.
     pub(crate) beta: bool,
 }
@@ -75,6 +77,7 @@ impl Accept {
     pub(crate) const PLAIN: Accept = Accept {
         encoding: Encoding::Json,
         form: Form::Object,
+        of_list: false,
         beta: false,
     };
 
@@ -93,7 +96,7 @@ impl Accept {
     }
 
     fn choose(headers: &HeaderMap, tables: bool, custom: bool) -> Result<Accept, Status> {
-        let (mut any, mut known) = (false, false);
+        let (mut any, mut known, mut only_text) = (false, false, false);
         for one in accepted(headers) {
             any = true;
             let Some(encoding) = one.encoding() else {
@@ -116,19 +119,38 @@ impl Accept {
             };
             if possible {
                 let beta = form != Form::Object && one.parameter("v") == Some("v1beta1");
+                let of_list = one.parameter("as") == Some("PartialObjectMetadataList");
                 return Ok(Accept {
                     encoding,
                     form,
+                    of_list,
                     beta,
                 });
             }
+            only_text |= form == Form::Object;
         }
         match (any, known) {
             (false, _) => Ok(Accept::PLAIN),
-            (true, true) if custom => Err(Status::not_acceptable(&TEXTS)),
+            (true, _) if only_text => Err(Status::not_acceptable(&TEXTS)),
+            // No router before the handler of custom resources looks at media types.
+            (true, _) if custom => Err(Status::not_acceptable(&ALL)),
             (true, true) => Err(Status::not_acceptable(&ALL)),
             (true, false) => Err(Status::none_acceptable(&ALL)),
         }
+    }
+
+    /// The same for a list. A refusal also names the media types of watches, which have the same path.
+    pub(crate) fn negotiate_list(
+        resource: &Resource,
+        headers: &HeaderMap,
+    ) -> Result<Accept, Status> {
+        Accept::negotiate_for(resource, headers).map_err(|error| {
+            if !error.details.shown {
+                return error;
+            }
+            let both: Vec<&str> = ALL.into_iter().chain(STREAMS).collect();
+            Status::none_acceptable(&both)
+        })
     }
 
     /// The same for a watch, which cannot be YAML.
@@ -136,13 +158,9 @@ impl Accept {
         resource: &Resource,
         headers: &HeaderMap,
     ) -> Result<Accept, Status> {
-        match Accept::negotiate_for(resource, headers) {
+        match Accept::negotiate_list(resource, headers) {
             Ok(accept) if accept.encoding == Encoding::Yaml => {
                 Err(Status::not_acceptable(&STREAMS))
-            }
-            Err(error) if error.details.shown => {
-                let both: Vec<&str> = ALL.into_iter().chain(STREAMS).collect();
-                Err(Status::none_acceptable(&both))
             }
             other => other,
         }

@@ -9,6 +9,7 @@ use axum::body::Body;
 use bytes::{BufMut, Bytes, BytesMut};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Response, StatusCode};
+use machinery::schema::Kind;
 use machinery::status::Status;
 use machinery::{object, protobuf, strict};
 use serde::Serialize;
@@ -101,6 +102,26 @@ impl Shown {
     /// versions except for labels and annotations, and no reason to call a webhook.
     pub(crate) fn needs_version(&self) -> bool {
         self.accept.form != Form::Metadata || self.resource.converted().is_none()
+    }
+
+    /// Refuses the metadata of a list where there is one object, and the reverse. Like Kubernetes, it
+    /// names the Go type of what there is.
+    pub(crate) fn check(&self, is_list: bool) -> Result<(), Status> {
+        if self.accept.form != Form::Metadata || self.accept.of_list == is_list {
+            return Ok(());
+        }
+        let kind = &self.resource.kind;
+        let custom = self.resource.custom.is_some();
+        let why = match (is_list, custom) {
+            (false, true) => return Err(Status::new(500, "", "content is not a list")),
+            (true, true) => wants_one("unstructured.UnstructuredList"),
+            (true, false) => wants_one(&format!("{}List", go_type(kind))),
+            (false, false) => format!(
+                "you requested PartialObjectMetadataList, but the requested object is not a list (*{})",
+                go_type(kind)
+            ),
+        };
+        Err(Status::new(406, "NotAcceptable", why))
     }
 
     /// A stored object.
@@ -211,6 +232,21 @@ impl Shown {
         }
         item
     }
+}
+
+fn wants_one(list: &str) -> String {
+    format!("you requested PartialObjectMetadata, but the requested object is a list (*{list})")
+}
+
+/// Kubernetes' name for the type that a server holds objects of a built-in kind in, whatever their
+/// version: the package has the first word of the group.
+fn go_type(kind: &Kind) -> String {
+    let package = match kind.group().split('.').next() {
+        // Events of both groups are of one type.
+        None | Some("" | "events") => "core",
+        Some(word) => word,
+    };
+    format!("{package}.{}", kind.kind())
 }
 
 /// Encodes a value.

@@ -71,9 +71,16 @@ impl Call<'_> {
             ..
         } = self.target;
         let listing = Listing::read(resource, namespace, self.query)?;
-        let listing = listing.shown_as(&self.shown()?);
+        let listing = listing.shown_as(&self.shown_list()?);
         let (entries, meta) = listing.run(self.api, resource).await?;
         self.show_list(entries, &meta).await
+    }
+
+    fn shown_list(&self) -> Result<Shown, Status> {
+        Ok(Shown {
+            accept: Accept::negotiate_list(&self.target.resource, self.headers)?,
+            ..self.shown()?
+        })
     }
 
     pub(super) async fn show_list(
@@ -81,7 +88,8 @@ impl Call<'_> {
         mut entries: Vec<Arc<Stored>>,
         meta: &ListMeta,
     ) -> Result<Response<Body>, Status> {
-        let shown = self.shown()?;
+        let shown = self.shown_list()?;
+        shown.check(true)?;
         if shown.needs_version() {
             entries = views::of_all(&shown.resource, entries).await?;
         }

@@ -57,6 +57,7 @@ fn every_way(resource: &Arc<Resource>) -> Vec<Shown> {
                         let accept = Accept {
                             encoding,
                             form,
+                            of_list: false,
                             beta,
                         };
                         ways.push(Shown {
@@ -156,6 +157,7 @@ fn what_one_object_cannot_do_is_done_for_the_whole_list_the_long_way() {
     let accept = Accept {
         encoding: Encoding::Protobuf,
         form: Form::Object,
+        of_list: false,
         beta: false,
     };
     let shown = Shown {
