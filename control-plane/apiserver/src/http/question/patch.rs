@@ -44,7 +44,9 @@ pub(crate) fn configuration(body: &[u8], asked: Options) -> Result<Configuration
     let malformed =
         |why: &dyn std::fmt::Display| Status::bad_request(format!("error decoding YAML: {why}"));
     let text = yaml::to_json(body, false).map_err(|error| match error {
-        yaml::Error::Malformed(why) | yaml::Error::Twice(why) => malformed(&why),
+        yaml::Error::Malformed(why) | yaml::Error::Twice(why) => {
+            malformed(&format!("error converting YAML to JSON: yaml: {why}"))
+        }
     })?;
     let problem = match yaml::to_json(body, asked.validation != Validation::Ignore) {
         Err(yaml::Error::Twice(why) | yaml::Error::Malformed(why)) => Some(why),
@@ -58,8 +60,9 @@ pub(crate) fn configuration(body: &[u8], asked: Options) -> Result<Configuration
         other => {
             let found = strict::kind_of(&other);
             let into = "Go value of type map[string]interface {}";
-            let why =
-                format!("error unmarshaling JSON: json: cannot unmarshal {found} into {into}");
+            let why = format!(
+                "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} into {into}"
+            );
             return Err(malformed(&why));
         }
     };

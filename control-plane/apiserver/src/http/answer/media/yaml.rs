@@ -1,6 +1,7 @@
 //! YAML in requests and responses: bodies are converted to JSON first, and responses are written in
 //! YAML if the client asks. The parser's own budget bounds the cost of a body.
 
+mod error;
 mod scalar;
 #[cfg(test)]
 mod tests;
@@ -24,7 +25,8 @@ pub(crate) fn to_value(bytes: &[u8]) -> Option<Value> {
 
 /// Converts a body to JSON. The last of duplicated keys counts, unless `strict`.
 pub(crate) fn to_json(bytes: &[u8], strict: bool) -> Result<Vec<u8>, Error> {
-    let text = std::str::from_utf8(bytes).map_err(|error| Error::Malformed(error.to_string()))?;
+    let text = std::str::from_utf8(bytes)
+        .map_err(|_| Error::Malformed("invalid leading UTF-8 octet".to_owned()))?;
     let read = |duplicate_keys| {
         let mut options = Options::default();
         options.duplicate_keys = duplicate_keys;
@@ -32,7 +34,7 @@ pub(crate) fn to_json(bytes: &[u8], strict: bool) -> Result<Vec<u8>, Error> {
         serde_saphyr::from_str_with_options::<Value>(text, options)
     };
     let value = read(DuplicateKeyPolicy::LastWins);
-    let value = value.map_err(|error| Error::Malformed(error.to_string()))?;
+    let value = value.map_err(|why| Error::Malformed(error::in_go(text, &why.to_string())))?;
     if strict && let Err(error) = read(DuplicateKeyPolicy::Error) {
         return Err(Error::Twice(twice(error.without_snippet())));
     }
