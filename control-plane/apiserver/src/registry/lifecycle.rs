@@ -237,7 +237,6 @@ fn keep_metadata(old: &Value, new: &mut Value) {
     {
         new.insert("uid".into(), uid.clone());
     }
-    new.remove("selfLink");
 }
 
 /// Restores one part of the object from the old state.

@@ -22,6 +22,8 @@ const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
 /// The first node port that is drawn as long as there are others: those before it are left to services
 /// that name theirs, as in Kubernetes.
 const FIRST_DRAWN: i64 = 30_086;
+/// A dry run that has claimed no port guesses the one after this.
+const LAST_BEFORE_GUESSES: i64 = 32_768;
 /// Field for the port that reports whether a node has pods of the service.
 pub(super) const HEALTH_PORT: &str = "healthCheckNodePort";
 
@@ -42,7 +44,7 @@ pub(super) async fn choose(
     let asked = service.clone();
     let choose = |taken: &mut Ports| {
         let mut chosen = asked.clone();
-        let new = claim_all(taken, &used, old, &mut chosen)?;
+        let new = claim_all(taken, &used, old, &mut chosen, dry)?;
         taken.extend(&new);
         Ok((chosen, new))
     };
@@ -98,6 +100,7 @@ fn claim_all(
     others: &Ports,
     old: Option<&Value>,
     service: &mut Value,
+    dry: bool,
 ) -> Result<Ports, Status> {
     let had: Ports = old.into_iter().flat_map(node_ports).collect();
     let mut used = taken.clone();
@@ -105,7 +108,7 @@ fn claim_all(
     used.retain(|port| !had.contains(port));
     used.extend(others);
     used.extend(old.and_then(|old| object::integer(old, &["spec", HEALTH_PORT])));
-    let mut claims = Claims::new(used, had);
+    let mut claims = Claims::new(used, had, dry);
     // What the service names is not drawn for another of its ports.
     claims.named.extend(node_ports(service));
     claims.named.extend(health_port(service));
@@ -127,15 +130,19 @@ struct Claims {
     named: BTreeSet<i64>,
     /// Claimed by this write.
     new: Vec<i64>,
+    /// True for a dry run. As in Kubernetes, it takes any port that nobody has, and guesses those
+    /// that nobody names: nothing is reserved for it that a draw could return.
+    dry: bool,
 }
 
 impl Claims {
-    fn new(used: BTreeSet<i64>, had: BTreeSet<i64>) -> Claims {
+    fn new(used: BTreeSet<i64>, had: BTreeSet<i64>, dry: bool) -> Claims {
         Claims {
             used,
             had,
             named: BTreeSet::new(),
             new: Vec::new(),
+            dry,
         }
     }
 
@@ -198,7 +205,7 @@ impl Claims {
 
     /// The error is Kubernetes' reason.
     fn claim(&mut self, port: i64) -> Result<i64, &'static str> {
-        if !NODE_PORTS.contains(&port) {
+        if !self.dry && !NODE_PORTS.contains(&port) {
             return Err(
                 "provided port is not in the valid range. The range of valid ports is 30000-32767",
             );
@@ -210,7 +217,19 @@ impl Claims {
         Ok(port)
     }
 
+    /// The guess of a dry run: the port after the largest one that this write has claimed.
+    fn guess(&mut self) -> i64 {
+        // Kubernetes counts from 0, so that a negative port does not count.
+        let last = self.new.iter().max().map(|port| (*port).max(0));
+        let port = last.unwrap_or(LAST_BEFORE_GUESSES) + 1;
+        self.new.push(port);
+        port
+    }
+
     fn draw(&mut self) -> Result<i64, Status> {
+        if self.dry {
+            return Ok(self.guess());
+        }
         let from = |start: i64, end: i64| {
             let count = end - start;
             let first = clock::below(count.unsigned_abs()) as i64;

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use machinery::object;
 use machinery::status::Status;
 use serde_json::Value;
 
@@ -17,6 +18,9 @@ use crate::storage::store::Swap;
 /// Attempts of a change while other writers are faster. Each failed attempt means that another
 /// writer succeeded, so the bound is about fairness, not progress.
 const ATTEMPTS_MAX: usize = 50;
+
+/// A field that the store has not, although clients may write it. A dry run returns what they wrote.
+const UNSTORED: [&str; 2] = ["metadata", "selfLink"];
 
 /// What to do with an object, in the version that is stored.
 pub(crate) enum Step {
@@ -82,7 +86,10 @@ impl Registry {
             None => self.read_entry(storage, key).await?,
         };
         for _ in 0..ATTEMPTS_MAX {
-            let step = edit.step(current.as_deref()).await;
+            let mut step = edit.step(current.as_deref()).await;
+            if !dry && let Ok(Step::Put(object)) = &mut step {
+                object::remove(object, &UNSTORED);
+            }
             let changes = |step: &Step| match step {
                 Step::Keep => false,
                 Step::Put(object) => current
