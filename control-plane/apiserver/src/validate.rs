@@ -53,6 +53,9 @@ pub(crate) struct Rules {
     pub(crate) validate_update: fn(&Value, &Value) -> Causes,
     /// Checks an update through a subresource, whose name is the first argument.
     pub(crate) validate_subresource_update: fn(&str, &Value, &Value) -> Causes,
+    /// What only a namespace with the label for access to all devices allows, given the old state for
+    /// an update of the status.
+    pub(crate) needs_admin_access: fn(Option<&Value>, &Value) -> Option<Cause>,
     /// True if forbidden changes are reported before other errors.
     pub(crate) changes_first: bool,
     /// True if Kubernetes checks the metadata of an update also like that of a new object.
@@ -69,6 +72,7 @@ impl Rules {
         validate_create: |_| Causes::default(),
         validate_update: |_, _| Causes::default(),
         validate_subresource_update: |_, _, _| Causes::default(),
+        needs_admin_access: |_, _| None,
         changes_first: false,
         checks_name_again: false,
         any_finalizer: false,
@@ -91,6 +95,22 @@ impl Rules {
         causes.extend(scale::check(resource, object, false));
         policy.apply(&mut causes);
         causes
+    }
+
+    /// The error unless the object's namespace has the label for access to all devices.
+    pub(crate) fn admin_access(
+        &self,
+        resource: &Resource,
+        subresource: &str,
+        old: Option<&Value>,
+        object: &Value,
+    ) -> Option<Cause> {
+        // Nothing else changes what a claim asks for.
+        if old.is_some() && subresource != "status" {
+            return None;
+        }
+        let old = old.map(|old| stored(resource, old));
+        (self.needs_admin_access)(old.as_deref(), &stored(resource, object))
     }
 
     fn finalizers(&self, resource: &Resource, object: &Value) -> Causes {

@@ -149,8 +149,13 @@ pub(crate) fn updated(resource: &Resource, subresource: &str, old: &Value, new: 
     keep_metadata(old, new);
     let strategy = strategy::of(resource);
     // Counts what the client wrote, not what becomes of it.
-    let counts_before = strategy.generation == Generation::OfLabels
-        && (object::labels(old) != object::labels(new) || differs_in_substance(old, new));
+    let counts_before = match strategy.generation {
+        Generation::OfLabels => {
+            object::labels(old) != object::labels(new) || differs_in_substance(old, new)
+        }
+        Generation::OfSentSpec => differs_in_substance(old, new),
+        _ => false,
+    };
     match strategy.prepare_subresource(subresource) {
         Some(prepare) => prepare(old, new),
         None if subresource == "status" => {
@@ -167,7 +172,7 @@ pub(crate) fn updated(resource: &Resource, subresource: &str, old: &Value, new: 
     }
     let counts = match strategy.generation {
         Generation::Never | Generation::OfCreation => false,
-        Generation::OfLabels => counts_before,
+        Generation::OfLabels | Generation::OfSentSpec => counts_before,
         Generation::OfSpec | Generation::OfUpdates => differs_in_substance(old, new),
         Generation::OfSpecAndAnnotations => {
             annotations(old) != annotations(new) || differs_in_substance(old, new)

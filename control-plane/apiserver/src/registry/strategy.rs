@@ -161,7 +161,9 @@ pub(crate) enum Generation {
     OfCreation,
     /// When anything but metadata and status changes.
     OfSpec,
-    /// The same, but a new object has none.
+    /// The same, before the fields of features that are off are dropped.
+    OfSentSpec,
+    /// When anything but metadata and status changes, but a new object has none.
     OfUpdates,
     /// When labels change, too.
     OfLabels,

@@ -1,5 +1,6 @@
 //! Devices: what claims ask for, what classes say of them, and what drivers publish.
 
+pub(crate) mod admin;
 mod capacity;
 mod claim;
 mod class;

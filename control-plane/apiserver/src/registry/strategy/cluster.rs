@@ -115,6 +115,7 @@ const ROWS: &[Strategy] = &[
             validate_create: validate::devices::claim,
             validate_update: validate::devices::unchanged,
             validate_subresource_update: validate::devices::status,
+            needs_admin_access: validate::devices::admin::of_claim,
             ..Rules::DEFAULT
         },
         ..DEFAULT
@@ -127,6 +128,7 @@ const ROWS: &[Strategy] = &[
         rules: Rules {
             validate: validate::devices::template,
             validate_update: validate::devices::unchanged,
+            needs_admin_access: validate::devices::admin::of_template,
             ..Rules::DEFAULT
         },
         ..DEFAULT
@@ -136,7 +138,7 @@ const ROWS: &[Strategy] = &[
         resource: "resourceslices",
         columns: &printers::devices::RESOURCE_SLICE,
         selectable: &[field("spec.nodeName"), field("spec.driver")],
-        generation: Generation::OfSpec,
+        generation: Generation::OfSentSpec,
         unknown_field: UnknownField::OfKind("resource.k8s.io/v1, Kind=ResourceSlice"),
         prepare_for_create: devices::prepare,
         prepare_for_update: devices::prepare_update,

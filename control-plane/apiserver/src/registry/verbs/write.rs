@@ -18,7 +18,7 @@ use crate::registry::strategy;
 use crate::registry::verbs::managed::Configuration;
 use crate::registry::verbs::patch::Patch;
 use crate::resources::catalogue::Resource;
-use crate::validate;
+use crate::validate::{self, Causes};
 pub(crate) use precondition::{check_version, precondition, precondition_failed, told_key};
 
 /// A writer: the user, the resource and the namespace of writes.
@@ -57,6 +57,28 @@ impl Writer<'_> {
             self.registry.reader.reflector.reach(revision).await?;
         }
         Ok(())
+    }
+
+    /// The error about access to all devices, unless the namespace has the label for it.
+    async fn admin_access(
+        &self,
+        subresource: &str,
+        old: Option<&Value>,
+        object: &Value,
+    ) -> Result<Causes, Status> {
+        let rules = &strategy::of(&self.resource).rules;
+        let Some(cause) = rules.admin_access(&self.resource, subresource, old, object) else {
+            return Ok(Causes::default());
+        };
+        let reader = &self.registry.reader;
+        let namespaces = reader.resource("", "v1", "namespaces")?;
+        let namespace = reader.get(&namespaces.kind, "", self.namespace).await?;
+        let (label, value) = validate::devices::admin::LABEL;
+        let labels = object::labels(&namespace);
+        match labels.and_then(|labels| labels.get(label)) {
+            Some(has) if has == value => Ok(Causes::default()),
+            _ => Ok(cause.into()),
+        }
     }
 
     fn policy(&self) -> validate::Policy {

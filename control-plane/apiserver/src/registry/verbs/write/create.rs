@@ -157,7 +157,8 @@ impl Writer<'_> {
             allocate::prepare(object)?;
         }
         let rules = &strategy::of(resource).rules;
-        let causes = rules.create(resource, object, self.policy());
+        let mut causes = self.admin_access("", None, object).await?;
+        causes.extend(rules.create(resource, object, self.policy()));
         refuse(resource, object, causes)?;
         if borrows_later {
             lifecycle::borrow_labels(object);

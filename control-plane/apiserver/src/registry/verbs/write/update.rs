@@ -188,7 +188,10 @@ impl Update<'_, '_> {
         }
         let policy = self.writer.policy();
         let rules = &strategy::of(resource).rules;
-        let causes = rules.update(resource, self.subresource, (&old, &new), policy);
+        let writer = self.writer;
+        let access = writer.admin_access(self.subresource, Some(&old), &new);
+        let mut causes = access.await?;
+        causes.extend(rules.update(resource, self.subresource, (&old, &new), policy));
         refuse(resource, &new, causes)?;
         if self.subresource.is_empty() {
             let warnings = (strategy::of(resource).warnings)(Some(&old), &new);
