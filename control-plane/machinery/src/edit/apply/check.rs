@@ -6,6 +6,8 @@ use super::fields::{Element, Path, Shown};
 use super::typing::{Forms, Identity, List, Map, Scalar, Typing};
 use super::value::in_go;
 
+pub(super) const UNDECLARED: &str = "field not declared in schema";
+
 /// A part of a value that does not fit its type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Misfit {
@@ -148,6 +150,8 @@ fn walk(typing: &dyn Typing, value: &Value, duplicates: bool, trail: &mut Trail)
     }
 }
 
+/// Like Kubernetes, it looks no further than the first field that is not declared. Which one is first
+/// is chance there, and the order of the names here.
 fn walk_fields(
     typing: &dyn Typing,
     map: Map<'_>,
@@ -157,12 +161,14 @@ fn walk_fields(
 ) {
     for (name, value) in fields {
         let member = typing.field(name).map(|member| member.typing);
-        trail.below(Element::from(name.as_str()), |trail| {
-            match member.or(map.other) {
-                Some(typing) => walk(typing, value, duplicates, trail),
-                None => trail.wrong("field not declared in schema"),
-            }
+        let member = member.or(map.other);
+        trail.below(Element::from(name.as_str()), |trail| match member {
+            Some(typing) => walk(typing, value, duplicates, trail),
+            None => trail.wrong(UNDECLARED),
         });
+        if member.is_none() {
+            return;
+        }
     }
 }
 

@@ -246,3 +246,16 @@ fn more_writes_end_as_in_kubernetes() {
         println!("{} cases", compare_all(&fs::read_to_string(file).unwrap()));
     }
 }
+
+/// Kubernetes looks no further in a map: it never names two of its fields.
+#[test]
+fn one_undeclared_field_of_a_map_is_named() {
+    let message = schema::kind("apps", "v1", "Deployment").unwrap().message();
+    let object = json!({"more": 1, "other": 2, "spec": {"more": 1, "other": 2, "replicas": true}});
+    let misfits = check::check(message, &object, false).unwrap_err();
+    assert_eq!(misfits.to_string(), ".more: field not declared in schema");
+    let object = json!({"spec": {"more": 1, "other": 2, "paused": "no"}, "status": {"more": 1}});
+    let misfits = check::check(message, &object, false).unwrap_err();
+    let named: Vec<&str> = misfits.0.iter().map(|one| one.path.as_str()).collect();
+    assert_eq!(named, [".spec.more", ".status.more"]);
+}

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::check::UNDECLARED;
 use super::*;
 use crate::custom::structural::Schema;
 use crate::object::conversion::{autoscaler, event};
@@ -225,8 +226,18 @@ fn difference(line: &Value) -> Option<String> {
 }
 
 /// True for errors of conversions at the same place. Which of several versions fails first is chance
-/// in Kubernetes.
+/// in Kubernetes, and so is which undeclared field it finds first, and what it does not look at then.
 fn is_by_chance(ours: &str, theirs: &str) -> bool {
+    if ours.contains(UNDECLARED) && theirs.contains(UNDECLARED) {
+        // Only what it says before the first path is no chance.
+        let before = |text: &str| {
+            let place = text.split_once('.').map_or(text, |(place, _)| place);
+            place.replace("errors:\n  ", "")
+        };
+        // Messages of several errors are sorted by the oracle.
+        let place = before(ours);
+        return theirs.contains(place.trim_end());
+    }
     const PLACES: [&str; 3] = [
         "failed to prune fields: failed add back owned items",
         "failed to convert new object",
