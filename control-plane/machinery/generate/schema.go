@@ -240,6 +240,16 @@ func legacyCore(dir string) []discovered {
 	return rows
 }
 
+// older are kinds of versions that are not served, whose objects a store may still have, and whose
+// fields are not those of the present version.
+var older = []schema.GroupVersionKind{
+	{Group: "extensions", Version: "v1beta1", Kind: "Ingress"},
+	{Group: "networking.k8s.io", Version: "v1beta1", Kind: "Ingress"},
+	{Group: "resource.k8s.io", Version: "v1beta1", Kind: "ResourceClaim"},
+	{Group: "resource.k8s.io", Version: "v1beta1", Kind: "ResourceClaimTemplate"},
+	{Group: "resource.k8s.io", Version: "v1beta1", Kind: "ResourceSlice"},
+}
+
 // writeKinds lists every kind a body may carry, not only those that have a collection.
 func writeKinds(out io.Writer, all *runtime.Scheme, t *table) {
 	var rows []string
@@ -250,6 +260,7 @@ func writeKinds(out io.Writer, all *runtime.Scheme, t *table) {
 		}) bool {
 			return v.group == gvk.Group && v.version == gvk.Version
 		})
+		served = served || slices.Contains(older, gvk)
 		meta := goType.PkgPath() == "k8s.io/apimachinery/pkg/apis/meta/v1"
 		if gvk.Version == runtime.APIVersionInternal || (!served && !(meta && gvk.Group == "meta.k8s.io" && gvk.Version == "v1")) {
 			continue

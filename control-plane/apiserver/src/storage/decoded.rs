@@ -4,8 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use machinery::conversion::older;
 use machinery::status::Status;
-use machinery::{apply, defaults, object, protobuf};
+use machinery::{apply, defaults, object, protobuf, schema};
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::Value;
 
@@ -68,16 +69,12 @@ impl DecodedObject {
         value: &[u8],
         revision: i64,
     ) -> Result<DecodedValue, Status> {
-        let object = if value.starts_with(&protobuf::MAGIC) {
-            protobuf::decode_as(value, storage.kind.message()).map_err(|e| e.to_string())
-        } else {
-            serde_json::from_slice(value).map_err(|error| error.to_string())
-        };
-        let mut object: Value = object.map_err(|why| {
+        let damaged = |why: String| {
             Status::internal(&format!(
                 "the store's {key:?} of revision {revision}: {why}"
             ))
-        })?;
+        };
+        let mut object = parse(storage, value).map_err(damaged)?;
         let (mut written_in, mut is_renewed) = (None, false);
         if storage.custom {
             written_in = Some(object::api_version(&object).into());
@@ -103,6 +100,18 @@ impl DecodedObject {
                 storage.kind.kind(),
             );
         }
+        if !storage.custom && storage.kind.api_version() != object::api_version(&object) {
+            let (group, kind) = (storage.kind.group(), storage.kind.kind());
+            let version = object::api_version(&object).to_owned();
+            let unknown = || {
+                damaged(format!(
+                    "no kind {kind:?} is registered for version {version:?}"
+                ))
+            };
+            older::conversion(group, kind, &version).ok_or_else(unknown)?(&mut object);
+            written_in = Some(version.into());
+            object::set_type(&mut object, &storage.kind.api_version(), kind);
+        }
         defaults::name_kinds(storage.kind.group(), storage.kind.kind(), &mut object);
         Ok(DecodedValue {
             object: DecodedObject::new(revision, object),
@@ -110,6 +119,19 @@ impl DecodedObject {
             is_renewed,
         })
     }
+}
+
+/// Reads a value of the store, protobuf or JSON, as it is. Some older versions have other fields in
+/// protobuf.
+fn parse(storage: &Storage, value: &[u8]) -> Result<Value, String> {
+    if !value.starts_with(&protobuf::MAGIC) {
+        return serde_json::from_slice(value).map_err(|error| error.to_string());
+    }
+    let kind = &storage.kind;
+    let named = protobuf::decode_type(value).map_err(|error| error.to_string())?;
+    let (group, version) = schema::split_api_version(&named.0);
+    let older = schema::body(group, version, kind.kind()).filter(|_| !storage.custom);
+    protobuf::decode_as(value, older.unwrap_or(kind.message())).map_err(|error| error.to_string())
 }
 
 /// Encodes an object for the store, without `resourceVersion`: the store counts revisions itself.

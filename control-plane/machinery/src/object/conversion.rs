@@ -8,5 +8,6 @@
 pub mod autoscaler;
 pub mod definition;
 pub mod event;
+pub mod older;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! A store that Kubernetes' own apiserver has written: some kinds are in it in another version than
 //! the one that is served. `taken_over/golden.txt` has such values, each with its key, its path, and
-//! Kubernetes' answer to a get. Those in protobuf are in base64.
+//! Kubernetes' answer to a get. Those in protobuf are in base64. `taken_over/older.txt` has values in
+//! versions that older releases stored, as Kubernetes v1.36 reads them.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -13,6 +14,13 @@ use super::MAPS;
 use crate::harness::cluster::{BINARY, Cluster};
 
 const GOLDEN: &str = include_str!("taken_over/golden.txt");
+const OLDER: &str = include_str!("taken_over/older.txt");
+/// Kinds whose status an apiserver writes by itself.
+const RENEWED: [&str; 3] = [
+    "/flowschemas/",
+    "/servicecidrs/",
+    "/validatingadmissionpolicies/",
+];
 const MERGE: &str = "application/merge-patch+json";
 
 struct Taken {
@@ -22,8 +30,8 @@ struct Taken {
     answer: Value,
 }
 
-fn taken() -> Vec<Taken> {
-    let all = GOLDEN.split("\n\n").map(|one| {
+fn taken(golden: &'static str) -> Vec<Taken> {
+    let all = golden.split("\n\n").map(|one| {
         let mut lines = one.lines();
         let mut next = || lines.next().unwrap();
         let (key, path, value) = (next(), next(), next());
@@ -86,7 +94,7 @@ fn without_revision(mut object: Value) -> Value {
 
 #[test]
 fn what_kubernetes_stores_in_another_version_is_read_in_the_served_one() {
-    let all = taken();
+    let all = taken(GOLDEN);
     let cluster = take_over(&all);
     for one in &all {
         let answer = without_revision(one.answer.clone());
@@ -114,7 +122,7 @@ fn what_kubernetes_stores_in_another_version_is_read_in_the_served_one() {
 
 #[test]
 fn what_was_stored_in_another_version_takes_effect() {
-    let cluster = take_over(&taken());
+    let cluster = take_over(&taken(GOLDEN));
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}});
     let made = cluster.post(MAPS, &map).expect(201);
     assert_eq!(made["metadata"]["labels"], json!({"taken": "over"}));
@@ -130,7 +138,7 @@ fn what_was_stored_in_another_version_takes_effect() {
 
 #[test]
 fn a_write_keeps_the_version_that_kubernetes_stores() {
-    let all = taken();
+    let all = taken(GOLDEN);
     let cluster = take_over(&all);
     for one in &all {
         // A change of nothing writes nothing.
@@ -153,4 +161,65 @@ fn a_write_keeps_the_version_that_kubernetes_stores() {
         let deleted = cluster.call("DELETE", one.path).send();
         assert_eq!(deleted.code, 200);
     }
+}
+
+/// The values of older versions. If `encode`, those that the file has as JSON are in protobuf, in which
+/// Kubernetes has stored them.
+fn older(encode: bool) -> Vec<Taken> {
+    let mut all = taken(OLDER);
+    for one in all
+        .iter_mut()
+        .filter(|one| encode && one.value.starts_with(b"{"))
+    {
+        let object: Value = serde_json::from_slice(&one.value).unwrap();
+        let (group, version) = schema::split_api_version(object::api_version(&object));
+        let (of_now, now) = schema::split_api_version(object::api_version(&one.answer));
+        let kind = object::kind(&object);
+        // Most versions have the fields of the present one.
+        let message =
+            schema::body(group, version, kind).or_else(|| schema::body(of_now, now, kind));
+        one.value = protobuf::encode_as(&object, message.unwrap()).unwrap();
+    }
+    all
+}
+
+#[test]
+fn versions_that_older_releases_stored_are_read_as_kubernetes_reads_them() {
+    for encode in [false, true] {
+        let all = older(encode);
+        let cluster = take_over(&all);
+        let mut wrong = Vec::new();
+        for one in &all {
+            let mut answer = without_revision(one.answer.clone());
+            let mut get = without_revision(cluster.get(one.path).object());
+            if RENEWED.iter().any(|plural| one.path.contains(plural)) {
+                object::remove(&mut answer, &["status"]);
+                object::remove(&mut get, &["status"]);
+            }
+            if get != answer {
+                let key = one.key;
+                wrong.push(format!("{key}, encoded: {encode}\nis {get}\nnot {answer}"));
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        let claim = all.iter().find(|one| one.path.ends_with("/stored-claim"));
+        let claim = claim.unwrap();
+        // A write of nothing writes it in the present version.
+        let patch = cluster.call("PATCH", claim.path).body(MERGE, "{}");
+        patch.send().expect(200);
+        let written = protobuf::decode_type(&value_of(&cluster, claim.key)).unwrap();
+        assert_eq!(written.0, "resource.k8s.io/v1");
+    }
+}
+
+#[test]
+fn a_version_that_nobody_knows_is_refused() {
+    let mut one = taken(OLDER).swap_remove(0);
+    let mut object: Value = serde_json::from_slice(&one.value).unwrap();
+    object["apiVersion"] = "apps/v1beta9".into();
+    one.value = object.to_string().into();
+    let cluster = take_over(std::slice::from_ref(&one));
+    let refused = cluster.get(one.path);
+    let why = "no kind \"Deployment\" is registered for version \"apps/v1beta9\"";
+    refused.refuses(500, "InternalError", why);
 }

@@ -1,0 +1,83 @@
+use super::*;
+
+#[test]
+fn only_versions_that_kubernetes_still_reads_are_known() {
+    for (group, kind, api_version, known) in [
+        ("apps", "Deployment", "apps/v1beta1", true),
+        ("apps", "Deployment", "extensions/v1beta1", true),
+        ("apps", "StatefulSet", "extensions/v1beta1", false),
+        ("batch", "CronJob", "batch/v1beta1", true),
+        ("batch", "CronJob", "batch/v2alpha1", false),
+        (
+            "autoscaling",
+            "HorizontalPodAutoscaler",
+            "autoscaling/v1",
+            true,
+        ),
+        (
+            "autoscaling",
+            "HorizontalPodAutoscaler",
+            "autoscaling/v2beta2",
+            false,
+        ),
+        (
+            "resource.k8s.io",
+            "ResourceClaim",
+            "resource.k8s.io/v1alpha3",
+            false,
+        ),
+        (
+            "networking.k8s.io",
+            "IPAddress",
+            "networking.k8s.io/v1beta1",
+            true,
+        ),
+        (
+            "networking.k8s.io",
+            "IPAddress",
+            "networking.k8s.io/v1alpha1",
+            false,
+        ),
+        ("", "Pod", "v2", false),
+        ("", "Pod", "", false),
+    ] {
+        let found = conversion(group, kind, api_version).is_some();
+        assert_eq!(found, known, "{kind} of {api_version}");
+    }
+}
+
+#[test]
+fn an_ingress_names_its_services_inside_a_field() {
+    let mut object = json!({"spec": {"backend": {"serviceName": "s", "servicePort": 80}, "rules": [
+        {"host": "a"},
+        {"http": {"paths": [
+            {"backend": {"serviceName": "t", "servicePort": "web"}},
+            {"pathType": "Exact", "backend": {"resource": {"kind": "K", "name": "n"}, "servicePort": 0}},
+        ]}},
+    ]}});
+    conversion("networking.k8s.io", "Ingress", "extensions/v1beta1").unwrap()(&mut object);
+    let expected = json!({"defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}, "rules": [
+        {"host": "a"},
+        {"http": {"paths": [
+            {"pathType": "ImplementationSpecific",
+                "backend": {"service": {"name": "t", "port": {"name": "web"}}}},
+            {"pathType": "Exact", "backend": {"resource": {"kind": "K", "name": "n"}}},
+        ]}},
+    ]});
+    assert_eq!(object["spec"], expected);
+}
+
+#[test]
+fn an_empty_selector_of_a_budget_keeps_selecting_nothing() {
+    let read = |selector: Value| {
+        let mut object = json!({"spec": {"selector": selector}});
+        conversion("policy", "PodDisruptionBudget", "policy/v1beta1").unwrap()(&mut object);
+        object["spec"]["selector"].clone()
+    };
+    let nothing = json!({"matchExpressions": [{"key": NOTHING, "operator": "Exists"}]});
+    assert_eq!(read(json!({})), nothing);
+    assert_eq!(read(json!({"matchLabels": {}})), nothing);
+    let some = json!({"matchLabels": {"a": "b"}});
+    assert_eq!(read(some.clone()), some);
+    assert_eq!(read(Value::Null), Value::Null);
+}
