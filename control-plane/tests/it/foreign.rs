@@ -9,6 +9,7 @@ pub(crate) mod go_scheduler;
 mod golden;
 pub(crate) mod kube_rs;
 pub(crate) mod kubectl;
+pub(crate) mod late_volumes;
 pub(crate) mod loops;
 pub(crate) mod openapi;
 pub(crate) mod operators;

@@ -1,6 +1,7 @@
 //! Kubernetes' own scheduler instead of ours: unmodified, with the owner's kubeconfig.
 
 use std::fs::File;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -12,12 +13,26 @@ use crate::harness::cluster::kubectl_or_skip;
 use crate::processes::up::Up;
 
 /// The timeout of each wait. It is long because the machine may be busy with builds.
-const PATIENCE: Duration = Duration::from_secs(180);
-const POLL: Duration = Duration::from_millis(100);
-const COMPONENTS: &str = "--components=store,apiserver,controller-manager,node";
+pub(super) const PATIENCE: Duration = Duration::from_secs(180);
+pub(super) const POLL: Duration = Duration::from_millis(100);
+pub(super) const COMPONENTS: &str = "--components=store,apiserver,controller-manager,node";
+const LOG: &str = "kube-scheduler.log";
 const LONELY: &str = r#"{"spec": {"nodeSelector": {"colour": "blue"}}}"#;
 
-struct Scheduler(Child);
+pub(super) struct Scheduler(Child);
+
+impl Scheduler {
+    /// Starts it in the cluster of this directory, which gets its log.
+    pub(super) fn start(program: &Path, directory: &Path) -> Scheduler {
+        let log = File::create(directory.join(LOG)).unwrap();
+        let scheduler = Command::new(program)
+            .args(go_scheduler(&directory.join("admin.kubeconfig")))
+            .stdin(Stdio::null())
+            .stderr(log)
+            .spawn();
+        Scheduler(scheduler.unwrap())
+    }
+}
 
 impl Drop for Scheduler {
     fn drop(&mut self) {
@@ -38,14 +53,8 @@ fn the_scheduler_of_kubernetes_gives_our_pods_their_nodes() {
     };
     let directory = tempfile::tempdir().unwrap();
     let up = Up::with(directory.path(), &[COMPONENTS]);
-    let log = directory.path().join("kube-scheduler.log");
-    let scheduler = Command::new(program)
-        .args(go_scheduler(&directory.path().join("admin.kubeconfig")))
-        .stdin(Stdio::null())
-        .stderr(File::create(&log).unwrap())
-        .spawn()
-        .unwrap();
-    let _scheduler = Scheduler(scheduler);
+    let log = directory.path().join(LOG);
+    let _scheduler = Scheduler::start(&program, directory.path());
     let until = |what: &str, holds: &dyn Fn() -> bool| {
         let begun = Instant::now();
         while !holds() {
