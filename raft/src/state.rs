@@ -364,3 +364,6 @@ fn acknowledged(message: &Message) -> Option<Index> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;
