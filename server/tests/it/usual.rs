@@ -8,3 +8,4 @@ pub(crate) mod local;
 pub(crate) mod observation;
 pub(crate) mod pages;
 pub(crate) mod tls;
+pub(crate) mod utl;

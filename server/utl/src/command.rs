@@ -358,8 +358,10 @@ fn completion(
         None => command(program),
     };
     let name = program.split(' ').next().unwrap_or(program);
-    clap_complete::generate(shell, &mut command, name, &mut &mut *out);
-    Ok(())
+    // The generator panics where it cannot write, such as into a pipe that nobody reads.
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command, name, &mut script);
+    out.write_all(&script).map_err(Failure::error)
 }
 
 fn say(out: &mut dyn Write, text: &str) -> Result<(), Failure> {

@@ -298,6 +298,28 @@ async fn only_proposals_are_pending_and_a_read_without_quorum_is_told_of() {
 }
 
 #[tokio::test]
+async fn the_log_says_that_a_member_serves_and_why_it_is_not_healthy() {
+    let (mut server, client) = start(&[]).await;
+    let request = pb::AlarmRequest {
+        action: pb::alarm_request::AlarmAction::Activate.into(),
+        alarm: pb::AlarmType::Nospace.into(),
+        ..Default::default()
+    };
+    client.maintenance().alarm(request).await.unwrap();
+    let body = page(&server.url(), "/health");
+    assert!(body.contains("\"ALARM NOSPACE\""), "{body}");
+    server.terminate();
+    let log = server.log();
+    for line in [
+        "now serving peer/client/metrics",
+        "serving /health false due to an alarm",
+        "/health error",
+    ] {
+        assert!(log.contains(&format!("\"{line}\"")), "{line}: {log}");
+    }
+}
+
+#[tokio::test]
 async fn a_state_that_a_peer_sends_moves_the_metrics_of_snapshots() {
     let dir = tempfile::tempdir().unwrap();
     let mut members = found(STELE, dir.path(), 1, &["--snapshot-catchup-entries=5"]);
