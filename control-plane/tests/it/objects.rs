@@ -460,7 +460,8 @@ fn objects_outlive_the_store_and_the_server() {
             assert_eq!(answer.object(), made);
             return true;
         }
-        assert_eq!(answer.code, 500);
+        // Or the request ends first, which waits for an answer of the store.
+        assert!([500, 504].contains(&answer.code), "{}", answer.code);
         std::thread::sleep(std::time::Duration::from_millis(100));
         false
     });

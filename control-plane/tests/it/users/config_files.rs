@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::security::Guarded;
+use crate::harness::cluster::WITHIN;
 use crate::requests::http::Call;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -46,7 +47,9 @@ fn metrics(cluster: &Guarded) -> String {
 
 /// Waits until a line of the metrics is there.
 fn wait_for_line(cluster: &Guarded, line: &str) {
+    let begun = std::time::Instant::now();
     while !metrics(cluster).lines().any(|one| one.starts_with(line)) {
+        assert!(begun.elapsed() < WITHIN, "{line} is missing");
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
 }

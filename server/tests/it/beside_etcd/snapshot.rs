@@ -7,7 +7,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
 
 use etcd_api::Client;
 use etcd_api::etcdserverpb as pb;
@@ -195,7 +194,7 @@ async fn a_client_that_stops_reading_a_snapshot_holds_up_nobody() {
     let first = pieces.message().await.unwrap().unwrap();
     assert_eq!(first.blob.len(), 32 << 10);
     assert!(first.remaining_bytes > 200 * 100_000 - (32 << 10));
-    let begun = Instant::now();
+    // Nobody reads the rest meanwhile: a put that waited for it would never be answered.
     for number in 0..200 {
         client
             .kv()
@@ -203,11 +202,6 @@ async fn a_client_that_stops_reading_a_snapshot_holds_up_nobody() {
             .await
             .unwrap();
     }
-    assert!(
-        begun.elapsed() < Duration::from_secs(10),
-        "{:?}",
-        begun.elapsed()
-    );
     // The one that waited gets the state as it was when it asked.
     let (mut bytes, mut last) = (first.blob.len() as u64, first.remaining_bytes);
     let total = bytes + last;

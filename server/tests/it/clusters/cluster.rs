@@ -14,7 +14,7 @@ use crate::harness::subject;
 const MEMBERS: usize = 3;
 /// For a cluster that has a majority to answer.
 const TRIES: usize = 500;
-const CALL_PATIENCE: Duration = Duration::from_secs(2);
+const CALL_PATIENCE: Duration = Duration::from_secs(10);
 
 struct Member {
     words: Vec<String>,

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use etcd_api::etcdserverpb as pb;
 use prost::Message as _;
@@ -27,6 +27,8 @@ const MARKED: &str = "only-strangers-write-this";
 const MARK: &[u8] = MARKED.as_bytes();
 const REFUSED: &str = "refused a message from a peer";
 const PATIENCE: Duration = Duration::from_secs(20);
+const APPLIED_WITHIN: Duration = Duration::from_secs(60);
+const AGAIN: Duration = Duration::from_millis(20);
 /// Far more than any entry has.
 const OVERSIZE: u64 = 1 << 40;
 
@@ -406,7 +408,8 @@ async fn a_proposal_that_comes_again_is_applied_once() {
         ..Default::default()
     };
     let url = stage.members[0].url.clone();
-    for _ in 0..500 {
+    let begun = Instant::now();
+    loop {
         let found = ask(
             &url,
             |client| async move { client.kv().range(range()).await },
@@ -414,6 +417,11 @@ async fn a_proposal_that_comes_again_is_applied_once() {
         if found.await.into_inner().count == 1 {
             break;
         }
+        assert!(
+            begun.elapsed() < APPLIED_WITHIN,
+            "the proposal is not applied"
+        );
+        tokio::time::sleep(AGAIN).await;
     }
     for at in [0, 1, 2, 0, 1, 2] {
         put_through(&stage.members[at].url, at).await;

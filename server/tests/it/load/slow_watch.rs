@@ -23,7 +23,7 @@ const PUTTERS: usize = 4;
 const CAUGHT_UP_WITHIN: Duration = Duration::from_secs(60);
 /// A put beside a client that does not read is as quick as any: this is far above that, and far
 /// below the time the slow client stays away.
-const PUT_WITHIN: Duration = Duration::from_secs(10);
+const PUT_WITHIN: Duration = Duration::from_secs(60);
 /// What the server may hold for a client that does not read, beside the data itself.
 const HELD_BYTES_MAX: u64 = 48 << 20;
 

@@ -18,7 +18,7 @@ use testkit::{Server, Tools};
 use crate::harness::subject;
 
 /// For what a server does by itself after an answer: removing compacted rows, counting a watch.
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn counters_move_by_what_was_done() {

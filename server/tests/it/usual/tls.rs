@@ -26,7 +26,7 @@ use pki::{Authority, Pair, Wish};
 
 const REJECTED: &str = "rejected connection on client endpoint";
 /// For a log line that follows what was seen.
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(60);
 
 /// A directory with an authority, and a server's certificate that it signed.
 struct Pki {

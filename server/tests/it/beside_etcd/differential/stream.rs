@@ -25,7 +25,7 @@ pub(crate) const FUTURE_STREAM: usize = 3;
 /// Requests on their way to the server.
 const REQUESTS_MAX: usize = 64;
 /// How long a message that must come may take.
-const MESSAGE_WITHIN: Duration = Duration::from_secs(2);
+const MESSAGE_WITHIN: Duration = Duration::from_secs(60);
 /// A progress request is not answered while a watch still reads history; it is asked again.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(15);
 
