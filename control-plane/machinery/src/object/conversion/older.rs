@@ -175,7 +175,8 @@ fn requests(object: &mut Value, path: &str) {
         };
         let one = |key: &str| Some((key.to_owned(), request.remove(key)?));
         let exactly: Map<String, Value> = EXACTLY.into_iter().filter_map(one).collect();
-        if !exactly.is_empty() {
+        // Protobuf shows the name of the class also where there is none.
+        if exactly.values().any(|value| *value != "") {
             request.insert("exactly".into(), exactly.into());
         }
     }

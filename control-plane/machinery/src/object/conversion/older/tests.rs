@@ -81,3 +81,51 @@ fn an_empty_selector_of_a_budget_keeps_selecting_nothing() {
     assert_eq!(read(some.clone()), some);
     assert_eq!(read(Value::Null), Value::Null);
 }
+
+#[test]
+fn a_request_for_devices_has_what_it_asks_for_inside_a_field() {
+    let mut object = json!({"spec": {"devices": {"requests": [
+        {"name": "a", "deviceClassName": "c", "count": 2},
+        {"name": "b", "deviceClassName": "", "firstAvailable": [{"name": "x"}]},
+    ]}}});
+    conversion(
+        "resource.k8s.io",
+        "ResourceClaim",
+        "resource.k8s.io/v1beta1",
+    )
+    .unwrap()(&mut object);
+    let expected = json!([
+        {"name": "a", "exactly": {"deviceClassName": "c", "count": 2}},
+        {"name": "b", "firstAvailable": [{"name": "x"}]},
+    ]);
+    assert_eq!(object["spec"]["devices"]["requests"], expected);
+}
+
+#[test]
+fn shares_zones_and_devices_are_where_the_present_versions_have_them() {
+    let read = |group: &str, kind: &str, version: &str, mut object: Value| {
+        conversion(group, kind, &format!("{group}/{version}")).unwrap()(&mut object);
+        object
+    };
+    let level = json!({"spec": {"limited": {"assuredConcurrencyShares": 7}}});
+    let level = read(FLOWS, "PriorityLevelConfiguration", "v1beta2", level);
+    assert_eq!(
+        level["spec"]["limited"],
+        json!({"nominalConcurrencyShares": 7})
+    );
+    let zone = json!({"topology.kubernetes.io/zone": "z", "kubernetes.io/hostname": "n", "x": "y"});
+    for name in ["topology", "deprecatedTopology"] {
+        let mut slice = json!({"endpoints": [{"nodeName": "n"}, {}]});
+        slice["endpoints"][0][name] = zone.clone();
+        let slice = read("discovery.k8s.io", "EndpointSlice", "v1beta1", slice);
+        let expected = json!({"nodeName": "n", "zone": "z", "deprecatedTopology": {"x": "y"}});
+        assert_eq!(slice["endpoints"], json!([expected, {}]));
+    }
+    let slice =
+        json!({"spec": {"devices": [{"name": "d", "basic": {"capacity": {}}}, {"name": "e"}]}});
+    let slice = read("resource.k8s.io", "ResourceSlice", "v1beta1", slice);
+    assert_eq!(
+        slice["spec"]["devices"],
+        json!([{"name": "d", "capacity": {}}, {"name": "e"}])
+    );
+}
