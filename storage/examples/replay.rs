@@ -130,17 +130,14 @@ fn replay(dir: &str, keys: u64, puts: u64, finds: bool) -> Outcome<()> {
     let cpu = cpu_millis()?;
     let begun = Instant::now();
     let reader = store.reader();
+    let finds = finds && store.looks_for_keys();
     let mut state: Outcome<()> = Ok(());
     thread::scope(|scope| {
         let (give, take) = mpsc::sync_channel(1);
         let batches = &batches;
         scope.spawn(move || {
             for batch in batches {
-                let found = if finds {
-                    reader.view().find_for(batch)
-                } else {
-                    Ok(None)
-                };
+                let found = finds.then(|| reader.view().find_for(batch)).transpose();
                 if give.send((batch, found)).is_err() {
                     return;
                 }

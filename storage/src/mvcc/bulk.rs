@@ -38,12 +38,12 @@ impl Store {
         assert!(self.root.applied.index < puts[0].applied.index && puts.windows(2).all(in_order));
         self.touch();
         let first = self.root.revision + 1;
-        let stamps = if self.is_direct() || self.root.is_deleting() {
-            self.put_each(puts, first)?
-        } else {
+        let stamps = if self.looks_for_keys() {
             let found = found.filter(|found| self.is_usable(found, puts));
-            let found = found.map_or_else(|| self.root.find(puts), Ok)?;
+            let found = found.map_or_else(|| self.root.find_for(puts), Ok)?;
             self.put_in_delta(puts, first, found)?
+        } else {
+            self.put_each(puts, first)?
         };
         let (mut sync, mut unspilled) = (None, 0);
         for (i, (put, stamp)) in puts.iter().zip(stamps).enumerate() {
@@ -92,6 +92,11 @@ impl Store {
         Ok(stamps)
     }
 
+    /// True if [`Root::find_for`] helps [`Store::put_all`] now: it would have to look itself.
+    pub fn looks_for_keys(&self) -> bool {
+        !self.is_direct() && !self.root.is_deleting()
+    }
+
     /// Whether all changes since the view are in the tree that is open now, and was open then.
     pub(super) fn is_usable(&self, found: &Found, puts: &[LonePut<'_>]) -> bool {
         found.era == self.root.keys.era() && found.order.len() == puts.len()
@@ -111,16 +116,8 @@ pub struct Found {
 }
 
 impl Root {
-    /// Looks for the keys of `puts`, which are to be applied later; on any thread. `None` if that
-    /// would not help.
-    pub fn find_for(&self, puts: &[LonePut<'_>]) -> Result<Option<Found>> {
-        if self.keys.is_plain() {
-            return Ok(None);
-        }
-        self.find(puts).map(Some)
-    }
-
-    fn find(&self, puts: &[LonePut<'_>]) -> Result<Found> {
+    /// Looks for the keys of `puts`, which may be applied later; on any thread.
+    pub fn find_for(&self, puts: &[LonePut<'_>]) -> Result<Found> {
         let order: Vec<usize> = by_key(puts).collect();
         let mut newest = Vec::with_capacity(puts.len());
         let mut heads = Heads::new(self);

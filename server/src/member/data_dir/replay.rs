@@ -76,15 +76,18 @@ pub(crate) fn open_log(
         })?,
         Threads::Four => thread::scope(|scope| {
             let position = applying.position();
+            // A small store takes puts without that; what was found would be of no use.
+            let looks = applying.state.store.looks_for_keys();
             let looker = |_| {
                 let reader = applying.state.store.reader();
                 let (give, work) = mpsc::sync_channel(WAITING_MAX);
                 let (give_found, found) = mpsc::sync_channel(WAITING_MAX);
                 scope.spawn(move || {
                     // Fails when the applying thread has ended, whose error is returned.
-                    let _ = work
-                        .into_iter()
-                        .try_for_each(|work| give_found.send(look(work, &reader)));
+                    let _ = work.into_iter().try_for_each(|work| {
+                        let work = if looks { look(work, &reader) } else { Ok(work) };
+                        give_found.send(work)
+                    });
                 });
                 (give, found)
             };
@@ -118,7 +121,7 @@ fn look(work: Work, reader: &Reader) -> Result<Work, Error> {
         return Ok(work);
     };
     let found = reader.view().find_for(&puts.puts())?;
-    Ok(Work::Puts(puts, found))
+    Ok(Work::Puts(puts, Some(found)))
 }
 
 /// Never reported: the error that ended the thread is returned instead.

@@ -281,7 +281,7 @@ impl Runner {
         }
         // What the newest published state knows may be older than the puts before these.
         let found = if puts.len().is_multiple_of(2) {
-            self.store().reader().view().find_for(&puts)?
+            Some(self.store().reader().view().find_for(&puts)?)
         } else {
             None
         };
