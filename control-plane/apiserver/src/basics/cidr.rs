@@ -1,5 +1,6 @@
 //! The address range of services.
 
+use std::fmt;
 use std::net::Ipv4Addr;
 
 use crate::basics::clock;
@@ -29,12 +30,24 @@ impl Cidr {
         Ipv4Addr::from(self.first + u32::try_from(place).unwrap_or(0))
     }
 
-    /// A random host address: not the first or the last of the range.
+    /// A random host address.
     pub(crate) fn random(&self) -> Ipv4Addr {
         self.at(1 + clock::below((1 << self.bits) - 2))
     }
 
+    /// True unless it is the first or the last of the range: the network, or all of its hosts.
+    pub(crate) fn is_host(&self, address: Ipv4Addr) -> bool {
+        let all = (1 << self.bits) - 1;
+        self.contains(address) && ![0, all].contains(&(u32::from(address) - self.first))
+    }
+
     pub(crate) fn contains(&self, address: Ipv4Addr) -> bool {
         u32::from(address) >> self.bits == self.first >> self.bits
+    }
+}
+
+impl fmt::Display for Cidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.at(0), 32 - self.bits)
     }
 }

@@ -273,11 +273,14 @@ async fn address(
         ))
     };
     if !wanted.is_empty() {
-        let Some(address) = wanted.parse().ok().filter(|one| ranges.contains(*one)) else {
+        let Ok(address) = wanted.parse() else {
             return refuse(format!(
                 "failed to allocate IP {wanted}: the provided network does not match the current range"
             ));
         };
+        if let Err(why) = ranges.check(address) {
+            return refuse(format!("failed to allocate IP {wanted}: {why}"));
+        }
         if dry {
             set(service, &wanted);
             return Ok(None);

@@ -33,6 +33,19 @@ impl Ranges {
         self.0.iter().any(|range| range.contains(address))
     }
 
+    /// Why a service cannot have an address that it asks for, in Kubernetes' words.
+    pub(super) fn check(&self, address: Ipv4Addr) -> Result<(), String> {
+        let Some(range) = self.0.iter().find(|range| range.contains(address)) else {
+            return Err("the provided network does not match the current range".to_owned());
+        };
+        if range.is_host(address) {
+            return Ok(());
+        }
+        Err(format!(
+            "the provided IP ({address}) is not in the valid range. The range of valid IPs is {range}"
+        ))
+    }
+
     /// A random address of a range that `turn` chooses, so that a full one is not tried for ever.
     pub(super) fn random(&self, turn: usize) -> Option<Ipv4Addr> {
         let range = self.0.get(turn.checked_rem(self.0.len())?)?;
