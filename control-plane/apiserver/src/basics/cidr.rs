@@ -1,6 +1,5 @@
 //! The address range of services.
 
-use std::fmt;
 use std::net::Ipv4Addr;
 
 use crate::basics::clock;
@@ -43,11 +42,5 @@ impl Cidr {
 
     pub(crate) fn contains(&self, address: Ipv4Addr) -> bool {
         u32::from(address) >> self.bits == self.first >> self.bits
-    }
-}
-
-impl fmt::Display for Cidr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.at(0), 32 - self.bits)
     }
 }

@@ -273,14 +273,11 @@ async fn address(
         ))
     };
     if !wanted.is_empty() {
-        let Ok(address) = wanted.parse() else {
+        let Some(address) = wanted.parse().ok().filter(|one| ranges.has_host(*one)) else {
             return refuse(format!(
                 "failed to allocate IP {wanted}: the provided network does not match the current range"
             ));
         };
-        if let Err(why) = ranges.check(address) {
-            return refuse(format!("failed to allocate IP {wanted}: {why}"));
-        }
         if dry {
             set(service, &wanted);
             return Ok(None);

@@ -33,17 +33,9 @@ impl Ranges {
         self.0.iter().any(|range| range.contains(address))
     }
 
-    /// Why a service cannot have an address that it asks for, in Kubernetes' words.
-    pub(super) fn check(&self, address: Ipv4Addr) -> Result<(), String> {
-        let Some(range) = self.0.iter().find(|range| range.contains(address)) else {
-            return Err("the provided network does not match the current range".to_owned());
-        };
-        if range.is_host(address) {
-            return Ok(());
-        }
-        Err(format!(
-            "the provided IP ({address}) is not in the valid range. The range of valid IPs is {range}"
-        ))
+    /// True if a service may ask for the address.
+    pub(super) fn has_host(&self, address: Ipv4Addr) -> bool {
+        self.0.iter().any(|range| range.is_host(address))
     }
 
     /// A random address of a range that `turn` chooses, so that a full one is not tried for ever.
