@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use tempfile::TempDir;
 use testkit::Kubernetes;
 
 use crate::foreign::swap::world::go_scheduler;
@@ -23,7 +24,7 @@ pub(super) struct Scheduler(Child);
 
 impl Scheduler {
     /// Starts it in the cluster of this directory, which gets its log.
-    pub(super) fn start(program: &Path, directory: &Path) -> Scheduler {
+    fn start(program: &Path, directory: &Path) -> Scheduler {
         let log = File::create(directory.join(LOG)).unwrap();
         let scheduler = Command::new(program)
             .args(go_scheduler(&directory.join("admin.kubeconfig")))
@@ -42,19 +43,24 @@ impl Drop for Scheduler {
     }
 }
 
-#[test]
-fn the_scheduler_of_kubernetes_gives_our_pods_their_nodes() {
-    const TEST: &str = "Kubernetes' own scheduler";
-    if !kubectl_or_skip(TEST) {
-        return;
+/// A cluster in its directory, in which Kubernetes' own scheduler gives pods their nodes.
+pub(super) fn scheduled_or_skip(test: &str) -> Option<(TempDir, Up, Scheduler)> {
+    if !kubectl_or_skip(test) {
+        return None;
     }
-    let Some(program) = Kubernetes::Scheduler.or_skip(TEST) else {
-        return;
-    };
+    let program = Kubernetes::Scheduler.or_skip(test)?;
     let directory = tempfile::tempdir().unwrap();
     let up = Up::with(directory.path(), &[COMPONENTS]);
+    let scheduler = Scheduler::start(&program, directory.path());
+    Some((directory, up, scheduler))
+}
+
+#[test]
+fn the_scheduler_of_kubernetes_gives_our_pods_their_nodes() {
+    let Some((directory, up, _scheduler)) = scheduled_or_skip("Kubernetes' own scheduler") else {
+        return;
+    };
     let log = directory.path().join(LOG);
-    let _scheduler = Scheduler::start(&program, directory.path());
     let until = |what: &str, holds: &dyn Fn() -> bool| {
         let begun = Instant::now();
         while !holds() {

@@ -4,9 +4,7 @@
 use std::thread::sleep;
 use std::time::Instant;
 
-use testkit::Kubernetes;
-
-use crate::foreign::go_scheduler::{COMPONENTS, PATIENCE, POLL, Scheduler};
+use crate::foreign::go_scheduler::{COMPONENTS, PATIENCE, POLL, scheduled_or_skip};
 use crate::harness::cluster::kubectl_or_skip;
 use crate::processes::up::Up;
 
@@ -155,14 +153,7 @@ fn our_scheduler_binds_them_as_kubernetes_does() {
 
 #[test]
 fn the_scheduler_of_kubernetes_binds_them_so() {
-    if !kubectl_or_skip(TEST) {
-        return;
+    if let Some((_directory, up, _scheduler)) = scheduled_or_skip(TEST) {
+        check(&up);
     }
-    let Some(program) = Kubernetes::Scheduler.or_skip(TEST) else {
-        return;
-    };
-    let directory = tempfile::tempdir().unwrap();
-    let up = Up::with(directory.path(), &[COMPONENTS]);
-    let _scheduler = Scheduler::start(&program, directory.path());
-    check(&up);
 }
