@@ -245,6 +245,9 @@ func legacyCore(dir string) []discovered {
 var older = []schema.GroupVersionKind{
 	{Group: "extensions", Version: "v1beta1", Kind: "Ingress"},
 	{Group: "networking.k8s.io", Version: "v1beta1", Kind: "Ingress"},
+	{Group: "node.k8s.io", Version: "v1alpha1", Kind: "RuntimeClass"},
+	{Group: "rbac.authorization.k8s.io", Version: "v1alpha1", Kind: "ClusterRoleBinding"},
+	{Group: "rbac.authorization.k8s.io", Version: "v1alpha1", Kind: "RoleBinding"},
 	{Group: "resource.k8s.io", Version: "v1beta1", Kind: "ResourceClaim"},
 	{Group: "resource.k8s.io", Version: "v1beta1", Kind: "ResourceClaimTemplate"},
 	{Group: "resource.k8s.io", Version: "v1beta1", Kind: "ResourceSlice"},

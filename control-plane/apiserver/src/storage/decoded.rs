@@ -231,7 +231,7 @@ impl Serialize for Metadata<'_> {
     }
 }
 
-/// An decoded of `metadata.managedFields`.
+/// An entry of `metadata.managedFields`.
 struct Manager<'a>(&'a Value);
 
 impl Serialize for Manager<'_> {

@@ -19,7 +19,7 @@ const SAME: [(&str, &[&str]); 15] = [
     ("apps", &["v1beta1", "v1beta2"]),
     ("batch", &["v1beta1"]),
     ("networking.k8s.io", &["v1beta1"]),
-    ("rbac.authorization.k8s.io", &["v1beta1"]),
+    (RIGHTS, &["v1alpha1", "v1beta1"]),
     ("storage.k8s.io", &["v1alpha1", "v1beta1"]),
     ("scheduling.k8s.io", &["v1beta1"]),
     ("coordination.k8s.io", &["v1beta1"]),
@@ -27,7 +27,7 @@ const SAME: [(&str, &[&str]); 15] = [
     (FLOWS, &["v1beta1", "v1beta2", "v1beta3"]),
     ("admissionregistration.k8s.io", &["v1alpha1", "v1beta1"]),
     ("certificates.k8s.io", &["v1beta1"]),
-    ("node.k8s.io", &["v1beta1"]),
+    ("node.k8s.io", &["v1alpha1", "v1beta1"]),
     ("policy", &["v1beta1"]),
     ("autoscaling", &["v1"]),
     ("resource.k8s.io", &["v1beta1", "v1beta2"]),
@@ -40,6 +40,7 @@ const OF_EXTENSIONS: [(&str, &str); 4] = [
     ("networking.k8s.io", "Ingress"),
 ];
 const FLOWS: &str = "flowcontrol.apiserver.k8s.io";
+const RIGHTS: &str = "rbac.authorization.k8s.io";
 /// What an empty selector of a budget of v1beta1 becomes: it selects nothing, and that of v1 everything.
 const NOTHING: &str = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match";
 /// The fields of a request for devices that are inside `exactly` now.
@@ -72,6 +73,8 @@ fn particular(group: &str, kind: &str, version: &str) -> Conversion {
         ("policy", "PodDisruptionBudget", _) => budget,
         ("networking.k8s.io", "Ingress", _) => ingress,
         ("discovery.k8s.io", "EndpointSlice", _) => slice_of_endpoints,
+        ("node.k8s.io", "RuntimeClass", "v1alpha1") => runtime_class,
+        (RIGHTS, "ClusterRoleBinding" | "RoleBinding", "v1alpha1") => binding,
         (FLOWS, "PriorityLevelConfiguration", "v1beta1" | "v1beta2") => level,
         ("resource.k8s.io", "ResourceClaim", "v1beta1") => claim,
         ("resource.k8s.io", "ResourceClaimTemplate", "v1beta1") => template,
@@ -147,6 +150,40 @@ fn slice_of_endpoints(object: &mut Value) {
         }
         if !topology.is_empty() {
             object::set(endpoint, &["deprecatedTopology"], topology.into());
+        }
+    }
+}
+
+fn runtime_class(object: &mut Value) {
+    let Some(Value::Object(mut spec)) = object::remove(object, &["spec"]) else {
+        return;
+    };
+    if let (Some(handler), Some(class)) = (spec.remove("runtimeHandler"), object.as_object_mut()) {
+        class.insert("handler".into(), handler);
+        class.extend(spec);
+    }
+}
+
+/// A subject has the group of its kind, whatever it said, and the user `*` was everybody who is known.
+fn binding(object: &mut Value) {
+    for subject in list_mut(object, "/subjects") {
+        let Some(subject) = subject.as_object_mut() else {
+            continue;
+        };
+        let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+        let said = text(subject.remove("apiVersion").as_ref()).unwrap_or_default();
+        let kind = text(subject.get("kind")).unwrap_or_default();
+        let group = match kind.as_str() {
+            "ServiceAccount" => "",
+            "User" | "Group" => RIGHTS,
+            _ => said.rsplit_once('/').map_or("", |(group, _)| group),
+        };
+        if !group.is_empty() {
+            subject.insert("apiGroup".into(), group.into());
+        }
+        if kind == "User" && subject.get("name").is_some_and(|name| name == "*") {
+            subject.insert("kind".into(), "Group".into());
+            subject.insert("name".into(), "system:authenticated".into());
         }
     }
 }

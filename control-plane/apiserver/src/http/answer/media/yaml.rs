@@ -23,15 +23,25 @@ pub(crate) fn to_value(bytes: &[u8]) -> Option<Value> {
     serde_json::from_slice(&to_json(bytes, false).ok()?).ok()
 }
 
-/// Converts a body to JSON. The last of duplicated keys counts, unless `strict`.
+/// Converts a body to JSON. The last of duplicated keys counts, unless `strict`. What comes after the
+/// first document is not looked at, as in Go.
 pub(crate) fn to_json(bytes: &[u8], strict: bool) -> Result<Vec<u8>, Error> {
     let text = std::str::from_utf8(bytes)
         .map_err(|_| Error::Malformed("invalid leading UTF-8 octet".to_owned()))?;
     let read = |duplicate_keys| {
-        let mut options = Options::default();
-        options.duplicate_keys = duplicate_keys;
-        options.with_snippet = false;
-        serde_saphyr::from_str_with_options::<Value>(text, options)
+        let options = || {
+            let mut options = Options::default();
+            options.duplicate_keys = duplicate_keys;
+            options.with_snippet = false;
+            options
+        };
+        let whole = serde_saphyr::from_str_with_options::<Value>(text, options());
+        whole.or_else(|error| {
+            let mut reader = bytes;
+            let mut documents = serde_saphyr::read_with_options(&mut reader, options());
+            let first = documents.next().and_then(Result::ok);
+            first.ok_or(error)
+        })
     };
     let value = read(DuplicateKeyPolicy::LastWins);
     let value = value.map_err(|why| Error::Malformed(error::in_go(text, &why.to_string())))?;

@@ -129,3 +129,28 @@ fn shares_zones_and_devices_are_where_the_present_versions_have_them() {
         json!([{"name": "d", "capacity": {}}, {"name": "e"}])
     );
 }
+
+#[test]
+fn versions_of_an_alpha_say_handlers_and_subjects_in_their_own_way() {
+    let mut class = json!({"metadata": {"name": "c"},
+        "spec": {"runtimeHandler": "h", "scheduling": {"nodeSelector": {"a": "b"}}}});
+    conversion("node.k8s.io", "RuntimeClass", "node.k8s.io/v1alpha1").unwrap()(&mut class);
+    let expected = json!({"metadata": {"name": "c"}, "handler": "h",
+        "scheduling": {"nodeSelector": {"a": "b"}}});
+    assert_eq!(class, expected);
+    let version = format!("{RIGHTS}/v1alpha1");
+    let mut binding = json!({"subjects": [
+        {"kind": "User", "apiVersion": version, "name": "*"},
+        {"kind": "Group", "name": "g"},
+        {"kind": "ServiceAccount", "apiVersion": "v1", "name": "a", "namespace": "n"},
+        {"kind": "Other", "apiVersion": "example.com/v1", "name": "o"},
+    ]});
+    conversion(RIGHTS, "RoleBinding", &version).unwrap()(&mut binding);
+    let expected = json!([
+        {"kind": "Group", "apiGroup": RIGHTS, "name": "system:authenticated"},
+        {"kind": "Group", "apiGroup": RIGHTS, "name": "g"},
+        {"kind": "ServiceAccount", "name": "a", "namespace": "n"},
+        {"kind": "Other", "apiGroup": "example.com", "name": "o"},
+    ]);
+    assert_eq!(binding["subjects"], expected);
+}

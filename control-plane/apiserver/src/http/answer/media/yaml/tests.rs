@@ -48,6 +48,17 @@ fn texts_are_written_in_the_style_of_gos_writer() {
 }
 
 #[test]
+fn only_the_first_document_counts() {
+    for behind in ["---\na: 2\n", "---\n[", "...\n---\n- 1\n"] {
+        let text = format!("# first\n---\na: 1\n{behind}");
+        let json = to_json(text.as_bytes(), true).unwrap();
+        assert_eq!(json, br#"{"a":1}"#, "{text}");
+    }
+    let twice = to_json(b"a: 1\na: 2\n---\nb: 1\n", true);
+    assert!(matches!(twice, Err(Error::Twice(_))), "{twice:?}");
+}
+
+#[test]
 fn aliases_that_multiply_are_refused() {
     let mut text = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
     for at in 1..12 {
