@@ -1,14 +1,14 @@
-//! The loads for an apiserver: one call after the other, then many watchers at once.
+//! The loads for an apiserver: one call after the other, writes of many clients, then many watchers.
+
+mod writes;
 
 use std::time::{Duration, Instant};
 
 use clap::ArgMatches;
-use futures_util::future::try_join_all;
 use serde_json::{Value, json};
 use tokio::task::LocalSet;
 
 use super::Result;
-use super::asker::Asker;
 use super::fan_out::{Watches, fan_out};
 use super::report::Report;
 use super::side::{Server, Side};
@@ -16,8 +16,9 @@ use super::side::{Server, Side};
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const WIDGETS: &str = "/apis/bench.example.com/v1/namespaces/default/widgets";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-/// The forms that clients list in besides plain JSON: typed ones, kubectl, those that follow owners.
-const FORMS: [(&str, &str); 4] = [
+/// The forms that clients list in: plain, typed ones, kubectl, those that follow owners.
+const FORMS: [(&str, &str); 5] = [
+    ("JSON from the cache", JSON),
     ("protobuf", PROTOBUF),
     ("a table", "application/json;as=Table;v=v1;g=meta.k8s.io"),
     (
@@ -31,11 +32,6 @@ const FORMS: [(&str, &str); 4] = [
 ];
 const JSON: &str = "application/json";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
-/// A label's value in protobuf before and after an update: of one length, so that no other byte of the
-/// object changes.
-const UPDATED: [&[u8]; 2] = [b"round\x12\x03two", b"round\x12\x03six"];
-/// Clients that fill the store.
-const FILLING: usize = 20;
 const SERVED_WITHIN: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
 /// Time for the garbage of a fill to be collected.
@@ -77,7 +73,7 @@ pub(super) async fn run(
     asker
         .post("/api/v1/namespaces/default/serviceaccounts", &account)
         .await?;
-    write(side, server, size, report).await?;
+    writes::pods(side, server, size, report).await?;
     list(side, server, size, report).await?;
     custom(side, server, size, report).await?;
     let watches = [
@@ -92,55 +88,18 @@ pub(super) async fn run(
     }
     report.end(side, &server.usage()?);
     if size.filled > 0 {
-        fill(asker, size.pods..size.filled).await?;
+        writes::fill(side, server, size.pods..size.filled, report).await?;
         tokio::time::sleep(SETTLE).await;
         report.filled(side, size.filled, &server.usage()?);
     }
     Ok(())
 }
 
-/// Pods written in the ways that clients write them, and got.
-async fn write(side: Side, server: &Server, size: &Size, report: &mut Report) -> Result<()> {
-    let asker = &server.asker;
-    timed(side, server, "create pod", size.pods, report, async |at| {
-        asker.post(PODS, &pod(at)).await
-    })
-    .await?;
-    timed(side, server, "get pod", size.pods, report, async |at| {
-        asker.get(&format!("{PODS}/pod-{at}")).await
-    })
-    .await?;
-    timed(side, server, "patch pod", size.pods, report, async |at| {
-        let patch = json!({"metadata": {"labels": {"round": "two"}}});
-        asker.patch(&format!("{PODS}/pod-{at}"), &patch).await
-    })
-    .await?;
-    let title = "update pod in protobuf";
-    let updates = updates(asker, size.pods).await?;
-    timed(side, server, title, size.pods, report, async |at| {
-        let path = format!("{PODS}/pod-{at}");
-        asker.put_as(&path, PROTOBUF, updates[at].clone()).await
-    })
-    .await?;
-    drop(updates);
-    timed(side, server, "apply pod", size.pods, report, async |at| {
-        let patch = json!({"apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": format!("pod-{at}"), "labels": {"applied": "yes"}}});
-        asker.apply(&format!("{PODS}/pod-{at}"), &patch).await
-    })
-    .await
-}
-
 async fn list(side: Side, server: &Server, size: &Size, report: &mut Report) -> Result<()> {
     let asker = &server.asker;
     let title = format!("list {} pods", size.pods);
     timed(side, server, &title, size.lists, report, async |_| {
-        asker.get(PODS).await
-    })
-    .await?;
-    let title = format!("list {} pods from the cache", size.pods);
-    timed(side, server, &title, size.lists, report, async |_| {
-        asker.get(&format!("{PODS}?resourceVersion=0")).await
+        asker.get_as(PODS, JSON).await
     })
     .await?;
     for (form, accept) in FORMS {
@@ -154,20 +113,6 @@ async fn list(side: Side, server: &Server, size: &Size, report: &mut Report) -> 
     Ok(())
 }
 
-/// The bytes of all pods, as a typed client sends them back with another label.
-async fn updates(asker: &Asker, pods: usize) -> Result<Vec<Vec<u8>>> {
-    let [before, after] = UPDATED;
-    let mut updates = Vec::with_capacity(pods);
-    for at in 0..pods {
-        let mut pod = asker.get_as(&format!("{PODS}/pod-{at}"), PROTOBUF).await?;
-        let place = pod.windows(before.len()).position(|some| some == before);
-        let place = place.ok_or("a pod has no label to update")?;
-        pod[place..place + after.len()].copy_from_slice(after);
-        updates.push(pod);
-    }
-    Ok(updates)
-}
-
 /// As many custom resources as pods.
 async fn custom(side: Side, server: &Server, size: &Size, report: &mut Report) -> Result<()> {
     let asker = &server.asker;
@@ -179,34 +124,14 @@ async fn custom(side: Side, server: &Server, size: &Size, report: &mut Report) -
         }
         tokio::time::sleep(POLL).await;
     }
-    let title = "create custom resource";
-    timed(side, server, title, size.pods, report, async |at| {
-        asker.post(WIDGETS, &widget(at)).await
-    })
-    .await?;
-    let title = "apply custom resource";
-    timed(side, server, title, size.pods, report, async |at| {
-        let patch = json!({"apiVersion": "bench.example.com/v1", "kind": "Widget",
-            "metadata": {"name": format!("widget-{at}")}, "spec": {"size": 7}});
-        asker.apply(&format!("{WIDGETS}/widget-{at}"), &patch).await
-    })
-    .await?;
+    writes::custom(side, server, size, report).await?;
     let title = format!("list {} custom resources", size.pods);
     timed(side, server, &title, size.lists, report, async |_| {
-        asker.get(&format!("{WIDGETS}?resourceVersion=0")).await
+        asker
+            .get_as(&format!("{WIDGETS}?resourceVersion=0"), JSON)
+            .await
     })
     .await
-}
-
-async fn fill(asker: &Asker, pods: std::ops::Range<usize>) -> Result<()> {
-    let clients = (0..FILLING).map(async |client| {
-        for at in pods.clone().skip(client).step_by(FILLING) {
-            asker.post(PODS, &pod(at)).await?;
-        }
-        Result::Ok(())
-    });
-    try_join_all(clients).await?;
-    Ok(())
 }
 
 /// Times calls, one after the other.
@@ -228,21 +153,6 @@ async fn timed<T>(
     let cpu = server.usage()?.cpu - before;
     report.load(side, title, took, cpu);
     Ok(())
-}
-
-fn pod(at: usize) -> Value {
-    json!({"apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": format!("pod-{at}"), "labels": {"app": "web", "round": "one"}},
-        "spec": {"containers": [{"name": "main", "image": "nginx:1",
-            "ports": [{"name": "http", "containerPort": 80}],
-            "env": [{"name": "COLOUR", "value": "blue"}],
-            "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}}]}})
-}
-
-fn widget(at: usize) -> Value {
-    json!({"apiVersion": "bench.example.com/v1", "kind": "Widget",
-        "metadata": {"name": format!("widget-{at}"), "labels": {"app": "web"}},
-        "spec": {"size": 3, "colour": "blue", "parts": [{"name": "a", "weight": 1}, {"name": "b", "weight": 2}]}})
 }
 
 fn definition() -> Value {

@@ -42,6 +42,20 @@ impl Report {
         self.add(format!("{title}, CPU us each"), side, each);
     }
 
+    /// Adds calls of many clients, of which all took this long.
+    pub(super) fn at_once(
+        &mut self,
+        side: Side,
+        title: &str,
+        count: usize,
+        took: Duration,
+        cpu: Duration,
+    ) {
+        let each = |all: Duration| all.as_secs_f64() * 1e6 / count.max(1) as f64;
+        self.add(format!("{title}, us each"), side, each(took));
+        self.add(format!("{title}, CPU us each"), side, each(cpu));
+    }
+
     pub(super) fn end(&mut self, side: Side, usage: &Usage) {
         self.add("resident, after all, MiB".into(), side, memory(usage));
         let peak = usage.resident_peak_bytes as f64 / MIB;
