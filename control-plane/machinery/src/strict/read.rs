@@ -109,15 +109,12 @@ impl Seed<'_> {
         self.context.spend(Budget::object)?;
         loop {
             self.context.spend(Budget::item)?;
-            let part = format!("[{}]", values.len());
             let seed = Seed {
                 context: self.context,
                 expected: item,
             };
-            match self
-                .context
-                .below(&part, None, || list.next_element_seed(seed))?
-            {
+            let read = || list.next_element_seed(seed);
+            match self.context.item(values.len(), read)? {
                 // A null item becomes the zero value of the item's type.
                 Some(Value::Null) => values.push(match item {
                     Expected::Type(kind) => zero::of(kind),
@@ -140,9 +137,7 @@ impl Seed<'_> {
                 context: self.context,
                 expected: item,
             };
-            let mut value = self
-                .context
-                .below(&key, None, || map.next_value_seed(seed))?;
+            let mut value = self.context.entry(&key, || map.next_value_seed(seed))?;
             if let (Expected::Type(kind), Value::Null) = (item, &value) {
                 value = zero::of(kind);
             }
@@ -159,7 +154,7 @@ impl Seed<'_> {
         let mut values = Map::new();
         self.context.spend(Budget::object)?;
         // A null also counts as a duplicate, although it leaves no value.
-        let mut seen: Vec<String> = Vec::new();
+        let mut nulls: Vec<String> = Vec::new();
         while let Some(key) = map.next_key::<String>()? {
             let of_type = message.typed && (key == "kind" || key == "apiVersion");
             let expected = match message.field(&key) {
@@ -172,27 +167,21 @@ impl Seed<'_> {
                     continue;
                 }
             };
-            if seen.contains(&key) {
+            if values.contains_key(&key) || nulls.contains(&key) {
                 self.context.problem("duplicate", &key);
             }
             let seed = Seed {
                 context: self.context,
                 expected,
             };
-            let owner = Some(message.short_name());
-            let value = self
-                .context
-                .below(&key, owner, || map.next_value_seed(seed))?;
+            let read = || map.next_value_seed(seed);
+            let value = self.context.field(&key, message.short_name(), read)?;
             match value {
                 Value::Null if !matches!(expected, Expected::Any) => {
                     values.remove(&key);
+                    nulls.push(key);
                 }
-                value => {
-                    values.insert(key.clone(), value);
-                }
-            }
-            if !seen.contains(&key) {
-                seen.push(key);
+                value => drop(values.insert(key, value)),
             }
         }
         for key in ["kind", "apiVersion"] {

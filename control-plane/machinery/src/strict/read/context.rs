@@ -1,6 +1,8 @@
 //! Where the pass is in the body, and the problems that it found.
 
 use std::cell::RefCell;
+use std::fmt::Write as _;
+use std::ops::Range;
 
 use serde_json::Value;
 
@@ -46,8 +48,8 @@ impl Failure {
 struct Inner {
     /// The path in problems, such as `spec.containers[0]`.
     path: String,
-    /// The field names alone, as in Go's type errors, such as `spec.containers`.
-    fields: Vec<String>,
+    /// Where the path has the field names alone, as in Go's type errors, such as `spec.containers`.
+    fields: Vec<Range<usize>>,
     /// The Go types that these fields belong to.
     owners: Vec<&'static str>,
     problems: Vec<String>,
@@ -73,8 +75,10 @@ impl Context {
     pub(super) fn problem(&self, what: &str, key: &str) {
         let mut inner = self.inner.borrow_mut();
         if inner.problems.len() < PROBLEMS_MAX {
-            let path = join(&inner.path, key);
+            let length = inner.descend(key);
+            let path = inner.path.as_str();
             let text = format!("{what} field {}", Value::from(path));
+            inner.path.truncate(length);
             // A field that is written three times is reported once.
             if !inner.problems.contains(&text) {
                 inner.problems.push(text);
@@ -127,45 +131,63 @@ impl Context {
         };
         match inner.owners.last() {
             Some(owner) if !alone => {
-                let fields = inner.fields.join(".");
+                let fields = inner.fields.iter().map(|place| &inner.path[place.clone()]);
+                let fields = fields.collect::<Vec<_>>().join(".");
                 format!("Go struct field {owner}.{fields} of type {name}")
             }
             _ => format!("Go value of type {name}"),
         }
     }
 
-    /// Runs `read` with the path extended by a key or index.
-    pub(super) fn below<R>(
-        &self,
-        part: &str,
-        owner: Option<&'static str>,
-        read: impl FnOnce() -> R,
-    ) -> R {
+    /// Runs `read` with the path extended by a field of `owner`.
+    pub(super) fn field<R>(&self, name: &str, owner: &'static str, read: impl FnOnce() -> R) -> R {
         let length = {
             let mut inner = self.inner.borrow_mut();
-            let length = inner.path.len();
-            inner.path = join(&inner.path, part);
-            if let Some(owner) = owner {
-                inner.fields.push(part.to_owned());
-                inner.owners.push(owner);
-            }
+            let length = inner.descend(name);
+            let end = inner.path.len();
+            inner.fields.push(end - name.len()..end);
+            inner.owners.push(owner);
             length
         };
         let result = read();
         let mut inner = self.inner.borrow_mut();
         inner.path.truncate(length);
-        if owner.is_some() {
-            inner.fields.pop();
-            inner.owners.pop();
-        }
+        inner.fields.pop();
+        inner.owners.pop();
+        result
+    }
+
+    /// Runs `read` with the path extended by a key of a map.
+    pub(super) fn entry<R>(&self, key: &str, read: impl FnOnce() -> R) -> R {
+        let length = self.inner.borrow_mut().descend(key);
+        let result = read();
+        self.inner.borrow_mut().path.truncate(length);
+        result
+    }
+
+    /// Runs `read` with the path extended by the index of an item.
+    pub(super) fn item<R>(&self, index: usize, read: impl FnOnce() -> R) -> R {
+        let length = {
+            let mut inner = self.inner.borrow_mut();
+            let length = inner.path.len();
+            // Writing to a text does not fail.
+            let _ = write!(inner.path, "[{index}]");
+            length
+        };
+        let result = read();
+        self.inner.borrow_mut().path.truncate(length);
         result
     }
 }
 
-fn join(path: &str, part: &str) -> String {
-    if path.is_empty() || part.starts_with('[') {
-        format!("{path}{part}")
-    } else {
-        format!("{path}.{part}")
+impl Inner {
+    /// Extends the path by a key; returns its length before.
+    fn descend(&mut self, key: &str) -> usize {
+        let length = self.path.len();
+        if length > 0 && !key.starts_with('[') {
+            self.path.push('.');
+        }
+        self.path.push_str(key);
+        length
     }
 }

@@ -24,28 +24,24 @@ const NAMES_TRIED_MAX: usize = 8;
 impl Writer<'_> {
     /// Stores a new object.
     pub(crate) async fn create(&self, object: Value) -> Result<Arc<DecodedObject>, Status> {
-        let prefix = if object::name(&object).is_empty() {
-            object::generate_name(&object).to_owned()
-        } else {
-            String::new()
-        };
+        if !object::name(&object).is_empty() || object::generate_name(&object).is_empty() {
+            let decoded = self.create_named(object).await?;
+            self.settle(decoded.revision).await?;
+            return Ok(decoded);
+        }
+        let prefix = object::generate_name(&object).to_owned();
         let mut tried = 0;
         loop {
             let mut attempt = object.clone();
-            if !prefix.is_empty() {
-                let name = clock::generated_name(&prefix);
-                object::metadata_mut(&mut attempt).insert("name".into(), name.into());
-            }
+            let name = clock::generated_name(&prefix);
+            object::metadata_mut(&mut attempt).insert("name".into(), name.into());
             tried += 1;
             match self.create_named(attempt).await {
                 Ok(decoded) => {
                     self.settle(decoded.revision).await?;
                     return Ok(decoded);
                 }
-                Err(error)
-                    if error.reason == "AlreadyExists"
-                        && !prefix.is_empty()
-                        && tried < NAMES_TRIED_MAX => {}
+                Err(error) if error.reason == "AlreadyExists" && tried < NAMES_TRIED_MAX => {}
                 result => return result,
             }
         }
