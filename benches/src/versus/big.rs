@@ -4,6 +4,7 @@
 //! Uses the servers only as programs. It has its own load generator, on one thread, so that both
 //! sides have the same remaining share of the machine.
 
+mod bulk;
 mod bystander;
 mod cold;
 mod count;
@@ -56,14 +57,16 @@ enum Part {
     Sizes,
     Large,
     Attached,
+    Between,
     Stall,
     Cold,
+    Bulk,
     Watch,
     Lease,
 }
 
 impl Part {
-    const ALL: [(&'static str, Part, &'static str); 12] = [
+    const ALL: [(&'static str, Part, &'static str); 14] = [
         (
             "fill",
             Part::Fill,
@@ -105,6 +108,11 @@ impl Part {
             "puts while a lease ends to which the whole store is attached",
         ),
         (
+            "between",
+            Part::Between,
+            "puts while a lease ends to which every other key is attached",
+        ),
+        (
             "stall",
             Part::Stall,
             "file size while a client of Snapshot does not read",
@@ -113,6 +121,11 @@ impl Part {
             "cold",
             Part::Cold,
             "random gets and puts on values of 4 KiB, more than the memory",
+        ),
+        (
+            "bulk",
+            Part::Bulk,
+            "values of 4 KiB: restarts, compaction, and a snapshot with nothing cached",
         ),
         (
             "watch",
@@ -139,12 +152,12 @@ pub(super) fn args() -> Vec<Arg> {
     vec![
         number(
             "parts",
-            "Of `big`: parts by name, all but sizes and cold when not given",
+            "Of `big`: parts by name, all but sizes, cold and bulk when not given",
         )
         .value_delimiter(',')
         .value_parser(Part::by_name)
         .long_help(format!(
-            "Of `big`: parts by name, all but sizes and cold when not given\n{}",
+            "Of `big`: parts by name, all but sizes, cold and bulk when not given\n{}",
             describe()
         )),
         number("keys", "Of `big`: keys in the store, or leases").value_parser(value_parser!(u64)),
@@ -175,7 +188,7 @@ pub(super) fn plan(matches: &ArgMatches) -> Plan {
         parts: parts.map_or_else(
             || {
                 let all = Part::ALL.iter().map(|(_, part, _)| *part);
-                all.filter(|part| !matches!(part, Part::Sizes | Part::Cold))
+                all.filter(|part| !matches!(part, Part::Sizes | Part::Cold | Part::Bulk))
                     .collect()
             },
             |parts| parts.copied().collect(),
@@ -207,8 +220,12 @@ pub(super) fn run(options: &Options, programs: &Programs) -> Result<()> {
                 Part::Sizes => sizes::measure(&mut subject, options, &mut figures),
                 Part::Large => large::measure(&mut subject, plan, &mut figures, Way::Range),
                 Part::Attached => large::measure(&mut subject, plan, &mut figures, Way::Lease),
+                Part::Between => {
+                    large::measure(&mut subject, plan, &mut figures, Way::LeaseBetween)
+                }
                 Part::Stall => stall::measure(&subject, options, &mut figures),
                 Part::Cold => cold::measure(&mut subject, options, &mut figures),
+                Part::Bulk => bulk::measure(&mut subject, options, &mut figures),
                 Part::Watch => watch::measure(&mut subject, plan, &mut figures),
                 Part::Lease => lease::measure(&subject, plan, &mut figures),
             };

@@ -37,6 +37,8 @@ pub(super) enum Way {
     Range,
     /// The end of the lease that they are attached to.
     Lease,
+    /// The same, but every other key is attached to none, and stays.
+    LeaseBetween,
 }
 
 pub(super) fn measure(
@@ -48,19 +50,23 @@ pub(super) fn measure(
     let part = match way {
         Way::Range => "large",
         Way::Lease => "attached",
+        Way::LeaseBetween => "between",
     };
     let name = |figure: &str| format!("{part}: {figure}");
+    let between = way == Way::LeaseBetween;
+    let stay = if between { plan.keys / 2 } else { 0 };
     let url = subject.url();
     let bystander = Bystander::start(subject.scratch())?;
     subject.block_on(local(async {
         let client = connect(&url, 1).await?.remove(0);
         let mut lease = 0;
-        if way == Way::Lease {
+        if way != Way::Range {
             let (id, ttl) = (LEASE, LEASE_SECONDS);
             let request = LeaseGrantRequest { id, ttl };
             lease = client.lease().lease_grant(request).await?.into_inner().id;
         }
-        fill_attached(&url, 0..plan.keys, VALUE_BYTES, lease).await?;
+        let lease_of = |key| if between && key % 2 == 1 { 0 } else { lease };
+        fill_attached(&url, 0..plan.keys, VALUE_BYTES, lease_of).await?;
         tokio::time::sleep(SETTLE).await;
         let shape = Shape {
             verb: Verb::Put,
@@ -89,7 +95,7 @@ pub(super) fn measure(
         if let Err(error) = answered {
             eprintln!("the deletion: {error}");
         }
-        while count(&client, plan.keys).await? > PUT_KEYS as i64 {
+        while count(&client, plan.keys).await? > (stay + PUT_KEYS) as i64 {
             tokio::time::sleep(POLL).await;
             anonymous = anonymous.max(subject.usage()?.anonymous_bytes);
         }
@@ -105,7 +111,8 @@ pub(super) fn measure(
             }
         }
         let (mut taken, _) = load.take().await?;
-        figures.number(name("keys deleted by one request"), plan.keys as f64, 0);
+        let deleted = (plan.keys - stay) as f64;
+        figures.number(name("keys deleted by one request"), deleted, 0);
         figures.number(name("took s"), took.as_secs_f64(), 1);
         figures.number(name("written after s"), written.as_secs_f64(), 1);
         figures.number(name("most anonymous MiB"), anonymous as f64 / MIB, 0);

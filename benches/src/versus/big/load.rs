@@ -38,15 +38,15 @@ pub(super) async fn connect(url: &str, count: usize) -> Result<Vec<Client>> {
 
 /// Puts all `keys`, many per transaction.
 pub(super) async fn fill(url: &str, keys: Range<u64>, value_bytes: usize) -> Result<()> {
-    fill_attached(url, keys, value_bytes, 0).await
+    fill_attached(url, keys, value_bytes, |_| 0).await
 }
 
-/// The same, attached to a lease.
+/// The same, each key attached to this lease; 0 means none.
 pub(super) async fn fill_attached(
     url: &str,
     keys: Range<u64>,
     value_bytes: usize,
-    lease: i64,
+    lease: impl Fn(u64) -> i64,
 ) -> Result<()> {
     let clients = connect(url, 2).await?;
     let value: bytes::Bytes = vec![b'v'; value_bytes].into();
@@ -62,7 +62,7 @@ pub(super) async fn fill_attached(
             request: Some(Request::RequestPut(PutRequest {
                 key: key(number).to_vec().into(),
                 value: value.clone(),
-                lease,
+                lease: lease(number),
                 ..PutRequest::default()
             })),
         });

@@ -88,12 +88,16 @@ impl Subject {
 
     /// Size of the data file in bytes, without logs.
     pub(super) fn file_bytes(&self) -> f64 {
+        fs::metadata(self.file()).map_or(0.0, |data| data.len() as f64)
+    }
+
+    /// The data file.
+    pub(super) fn file(&self) -> PathBuf {
         let member = self.server.data_dir().join("member");
-        let file: PathBuf = match self.side {
+        match self.side {
             Side::Etcd => member.join("snap/db"),
             _ => member.join("store/pages"),
-        };
-        fs::metadata(file).map_or(0.0, |data| data.len() as f64)
+        }
     }
 
     /// Number of checkpoints made; for etcd, of commits of its database.
