@@ -118,8 +118,9 @@ fn scan_attached(
 }
 
 fn go_on_if(more: bool) -> Flow {
-    match more {
-        true => ControlFlow::Continue(()),
-        false => ControlFlow::Break(()),
+    if more {
+        ControlFlow::Continue(())
+    } else {
+        ControlFlow::Break(())
     }
 }
