@@ -28,7 +28,6 @@ pub(in crate::mvcc) struct LiveVersions<'a> {
     at: i64,
     /// Deleted keys in a row after which to ask the trees for the next live key.
     dead_max: Option<usize>,
-    dead: usize,
     place: Place,
     /// That of the current version.
     key: Vec<u8>,
@@ -78,7 +77,6 @@ impl<'a> LiveVersions<'a> {
             range,
             at,
             dead_max,
-            dead: 0,
             place: Place::Before,
             key: Vec::new(),
         }
@@ -97,51 +95,62 @@ impl<'a> LiveVersions<'a> {
 
     /// Moves to the next version. `None` behind the last one.
     pub(in crate::mvcc) fn next(&mut self) -> Result<Option<(Revision, Stamp)>> {
-        let (root, at) = (self.root, self.at);
-        let mut more = match self.place {
-            Place::Before => {
-                let first = VersionKey::new(self.range.start, end_of(at));
-                self.cursor.seek(&first)?
-            }
-            Place::On => root.skip_to(&mut self.cursor, &self.key, 0)?,
+        let mut next = None;
+        let _ = self.each(&mut |_, revision, stamp| {
+            next = Some((revision, stamp));
+            Ok(ControlFlow::Break(()))
+        })?;
+        Ok(next)
+    }
+
+    /// Calls `f` with each version behind the current one, until it breaks off: then that one is the
+    /// current one.
+    pub(in crate::mvcc) fn each(&mut self, f: &mut EachVersion<'_>) -> Result<Flow> {
+        let LiveVersions {
+            root,
+            cursor,
+            range,
+            at,
+            dead_max,
+            place,
+            key: user_key,
+        } = self;
+        let (root, range, at, dead_max) = (*root, *range, *at, *dead_max);
+        let mut dead = 0;
+        let mut more = match place {
+            Place::Before => cursor.seek(&VersionKey::new(range.start, end_of(at)))?,
+            Place::On => root.skip_to(cursor, user_key, 0)?,
             Place::Behind => false,
         };
         while more {
-            let (key, revision) = root.split(self.cursor.key())?;
-            if !self.range.contains(key) {
+            let (key, revision) = root.split(cursor.key())?;
+            if !range.contains(key) {
                 break;
             }
-            self.key.clear();
-            self.key.extend_from_slice(key);
+            user_key.clear();
+            user_key.extend_from_slice(key);
             if revision.main > at {
-                more = root.skip_to(&mut self.cursor, &self.key, at)?;
+                more = root.skip_to(cursor, user_key, at)?;
                 continue;
             }
-            let stamp = root.stamp(self.cursor.value(), revision)?;
+            let stamp = root.stamp(cursor.value(), revision)?;
             if !stamp.is_tombstone() {
-                self.dead = 0;
-                self.place = Place::On;
-                return Ok(Some((revision, stamp)));
-            }
-            self.dead += 1;
-            more = if self.dead_max.is_some_and(|dead_max| self.dead > dead_max) {
-                self.dead = 0;
-                root.next_live(&mut self.cursor, &self.key)?
+                dead = 0;
+                if f(user_key, revision, stamp)?.is_break() {
+                    *place = Place::On;
+                    return Ok(ControlFlow::Break(()));
+                }
             } else {
-                root.skip_to(&mut self.cursor, &self.key, 0)?
+                dead += 1;
+            }
+            more = if dead_max.is_some_and(|dead_max| dead > dead_max) {
+                dead = 0;
+                root.next_live(cursor, user_key)?
+            } else {
+                root.skip_to(cursor, user_key, 0)?
             };
         }
-        self.place = Place::Behind;
-        Ok(None)
-    }
-
-    /// Calls `f` with each version, until it breaks off.
-    pub(in crate::mvcc) fn each(mut self, f: &mut EachVersion<'_>) -> Result<Flow> {
-        while let Some((revision, stamp)) = self.next()? {
-            if f(&self.key, revision, stamp)?.is_break() {
-                return Ok(ControlFlow::Break(()));
-            }
-        }
+        *place = Place::Behind;
         Ok(ControlFlow::Continue(()))
     }
 }
