@@ -136,7 +136,7 @@ impl Site {
             }
             "/health" => health::health(&self.server, &self.metrics, query).await,
             _ if health => health::checks(&self.server, &self.metrics, path, query).await,
-            "/metrics" => self.metrics_page(),
+            "/metrics" => self.metrics_page().await,
             "/version" if port != Port::Metrics && !get => not_allowed(),
             "/version" if port != Port::Metrics => self.version(),
             "/debug/vars" if port != Port::Metrics => vars::vars(&self.server, &self.config).await,
@@ -158,11 +158,10 @@ impl Site {
         page(StatusCode::OK, JSON, body)
     }
 
-    fn metrics_page(&self) -> Page {
+    async fn metrics_page(&self) -> Page {
+        let scrape = scrape::scrape(&self.server, &self.config).await;
         self.metrics.metrics_in_flight.add(1);
-        let body = self
-            .metrics
-            .render(&scrape::scrape(&self.server, &self.config));
+        let body = self.metrics.render(&scrape);
         self.metrics.metrics_in_flight.add(-1);
         self.metrics.scrapes.inc();
         page(StatusCode::OK, PROMETHEUS, body)

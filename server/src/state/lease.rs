@@ -67,6 +67,8 @@ pub(super) fn grant(
     if exists(write, request.id)? {
         return Err(Error::LeaseExists);
     }
+    // An earlier lease with this id may have ended a moment ago.
+    write.end_deletions_of(request.id)?;
     let row = LeaseRow {
         id: request.id,
         granted_ttl: request.ttl.max(min_ttl),

@@ -119,6 +119,22 @@ impl<'a> Cursor<'a> {
         Ok(false)
     }
 
+    /// Moves forward to the first entry whose key is `>= end`, but no further than to the next leaf.
+    /// Returns how many entries it passed, and whether the cursor is on an entry.
+    pub(crate) fn pass_leaf(&mut self, end: &[u8]) -> Result<(u64, bool)> {
+        let order = self.tree.kind.order;
+        let leaf = self.path.last_mut().expect("stands on an entry");
+        let (page, index) = (leaf.view.page(), leaf.index);
+        let (Ok(found) | Err(found)) = page.search_from(index, order, end);
+        let passed = (found - index) as u64;
+        if found < page.count() {
+            leaf.index = found;
+            return Ok((passed, self.arrive()));
+        }
+        leaf.index = found - 1;
+        Ok((passed, self.next()?))
+    }
+
     #[inline]
     pub(crate) fn key(&self) -> &[u8] {
         let leaf = self.path.last().expect("stands on an entry");

@@ -2,17 +2,21 @@
 //!
 //! One request may delete every key of the store. To write the tombstones of ten million keys takes
 //! half a minute, and all entries of the log behind that one would wait. So an entry that deletes many keys
-//! of a range only notes the deletion in the root, and [`Store::delete_step`] writes the tombstones
-//! afterwards, in key order, between other entries.
+//! of a range, or of a lease, only notes the deletion in the root, and [`Store::delete_step`] writes the
+//! tombstones afterwards, in key order, between other entries.
 //!
-//! A [`RangeDeletion`] is what is left to do: a part of the range, and what was written to keys of
-//! that part *since*. The trees of keys still say that the part's keys are live. Nobody is told:
+//! A [`Deletion`] is what is left to do: a part of the range of keys, and what was written *since* to
+//! the keys that it has taken there. These are all keys of the part, or those that were attached to a
+//! lease ([`attached`]). The trees of keys still say that the keys taken are live. Nobody is told:
 //!
-//! - At the revision of the deletion and above, reads of keys in the part look into `since` alone, and
-//!   counts take its weight in place of the part's. Below that revision they look into the trees.
-//! - A live key of the part gets the next tombstone: their revisions follow from the order of keys,
-//!   because nothing changes the trees within the part. So a reader of history that comes to rows
-//!   that are not written yet makes them from the trees ([`Root::rows_from`]).
+//! - At the revision of the deletion and above, reads of a key taken look into `since` alone. Below
+//!   that revision they look into the trees.
+//! - If the deletion takes all keys of the part, ranges and counts look into `since` alone there. If
+//!   it takes those of a lease, ranges pass by the keys taken in the trees, and merge the others with
+//!   `since`; counts subtract the number of the keys taken.
+//! - A key taken gets the next tombstone: their revisions follow from the order of keys, because
+//!   nothing changes which keys are taken. So a reader of history that comes to rows that are not
+//!   written yet makes them ([`Root::rows_from`]).
 //! - Keys attached to leases are told by `since`, too ([`Root::side_scan`]).
 //!
 //! A step writes the tombstones of the first keys of the part, moves what `since` has of them behind
@@ -21,7 +25,11 @@
 //! Nothing of this is durable: no checkpoint begins until the last tombstone is written. After a
 //! crash the log has the entry, and the replay writes all of its tombstones before it goes on.
 
+mod attached;
 mod reads;
+mod walk;
+
+use std::sync::Arc;
 
 use super::key::{self, HEAD, Stamp, TOMBSTONE, VersionKey};
 use super::keys::BASE_KIND;
@@ -29,16 +37,17 @@ use super::write::{Chunk, lease_of, push_into};
 use super::{End, KeyRange, Revision, Root, Store};
 use crate::Result;
 use crate::btree::Tree;
+pub(super) use attached::Attached;
 
 /// Keys whose tombstones are written without another look at the memory in use.
 const KEYS_PER_STEP: usize = 512;
 
 /// The part of a deletion that is not written yet.
 ///
-/// Invariants: the trees have `left` live keys in the part, and no change of the part's keys that is
-/// newer than the deletion. The parts of different deletions do not overlap.
+/// Invariants: of the part's keys `left` are taken and live in the trees, and the trees have no change
+/// of a key taken that is newer than the deletion. The parts of different deletions do not overlap.
 #[derive(Clone, Debug)]
-pub(super) struct RangeDeletion {
+pub(super) struct Deletion {
     /// The first key of the part.
     start: Vec<u8>,
     /// The first key behind it; `None`: there is no end.
@@ -47,25 +56,56 @@ pub(super) struct RangeDeletion {
     next: Revision,
     /// Tombstones left to write.
     left: u64,
-    /// Versions newer than the deletion, as in the base.
+    /// Versions of keys taken that are newer than the deletion, as in the base.
     since: Tree,
+    taken: Taken,
 }
 
-/// Versions of one or more keys in [`RangeDeletion::since`].
+/// The keys of the part that a deletion takes.
+#[derive(Clone, Debug)]
+enum Taken {
+    /// All keys, those that were not live included.
+    All,
+    AttachedTo(Arc<Attached>),
+}
+
+/// What [`Store::delete_some`] did.
+struct Wrote {
+    versions: usize,
+    /// The deletion is written completely.
+    is_last: bool,
+}
+
+/// Versions of one or more keys in [`Deletion::since`].
 type Versions = Vec<(Vec<u8>, Revision, Stamp)>;
 
-impl RangeDeletion {
-    pub(super) fn new(range: KeyRange<'_>, first: Revision, keys: u64) -> RangeDeletion {
-        RangeDeletion {
+impl Deletion {
+    /// Takes the `keys` live keys of the range.
+    pub(super) fn of_range(range: KeyRange<'_>, first: Revision, keys: u64) -> Deletion {
+        let end = match range.end {
+            End::Single => unreachable!("a single key is deleted at once"),
+            End::Before(end) => Some(end.to_vec()),
+            End::Unbounded => None,
+        };
+        Deletion {
             start: range.start.to_vec(),
-            end: match range.end {
-                End::Single => unreachable!("a single key is deleted at once"),
-                End::Before(end) => Some(end.to_vec()),
-                End::Unbounded => None,
-            },
+            end,
             next: first,
             left: keys,
             since: Tree::empty(BASE_KIND),
+            taken: Taken::All,
+        }
+    }
+
+    /// Takes the keys of a lease.
+    pub(super) fn of_attached(attached: Attached, first: Revision) -> Deletion {
+        Deletion {
+            start: attached.start().to_vec(),
+            end: Some(attached.end().to_vec()),
+            next: first,
+            left: attached.keys(),
+            since: Tree::empty(BASE_KIND),
+            taken: Taken::AttachedTo(Arc::new(attached)),
         }
     }
 
@@ -77,9 +117,22 @@ impl RangeDeletion {
         }
     }
 
-    /// What was written to the part's keys since.
+    /// What was written to the keys taken since.
     pub(super) fn since(&self) -> &Tree {
         &self.since
+    }
+
+    /// True if it takes the keys of this lease.
+    pub(super) fn is_of(&self, lease: i64) -> bool {
+        self.attached().is_some_and(|of| of.lease() == lease)
+    }
+
+    /// The keys taken, if they are those of a lease.
+    pub(super) fn attached(&self) -> Option<&Attached> {
+        match &self.taken {
+            Taken::All => None,
+            Taken::AttachedTo(attached) => Some(attached),
+        }
     }
 
     /// The main revision of the deletion.
@@ -118,12 +171,8 @@ impl Store {
         let mut left = keys.max(1);
         while left > 0 && self.root.is_deleting() {
             self.touch();
-            let did = self.delete_some(left.min(KEYS_PER_STEP))?;
-            left = left.saturating_sub(did.max(1));
-            if self.file.unsaved_bytes() >= self.deletion_spills_at {
-                // Entries wait for the step that writes: it writes less at a time than they do.
-                self.deletion_spills_at = self.spill_for(self.entry_bytes_in_memory / 4)?;
-            }
+            let did = self.delete_some(0, left.min(KEYS_PER_STEP))?;
+            left = left.saturating_sub(did.versions.max(1));
         }
         Ok(())
     }
@@ -136,32 +185,43 @@ impl Store {
         Ok(self.file.unsaved_bytes() + bytes)
     }
 
-    /// Takes up to about `keys` keys out of the oldest deletion; returns how many versions it wrote.
-    fn delete_some(&mut self, keys: usize) -> Result<usize> {
-        let deletion = &self.root.deletions[0];
+    /// Writes all tombstones of the deletions that take keys of a lease and for whose part `of_part`
+    /// holds.
+    ///
+    /// The rows of the lease's keys say which keys such a deletion takes. So it ends before a key of
+    /// its part is attached to the lease again, which is granted anew then: this happens rarely.
+    pub(super) fn end_deletions_of(
+        &mut self,
+        lease: i64,
+        of_part: &dyn Fn(KeyRange<'_>) -> bool,
+    ) -> Result<()> {
+        let is_meant = |of: &Deletion| of.is_of(lease) && of_part(of.range());
+        while let Some(place) = self.root.deletions.iter().position(is_meant) {
+            while !self.delete_some(place, KEYS_PER_STEP)?.is_last {}
+        }
+        Ok(())
+    }
+
+    /// Takes up to about `keys` keys out of a deletion.
+    fn delete_some(&mut self, place: usize, keys: usize) -> Result<Wrote> {
+        let deletion = &self.root.deletions[place];
         let part = deletion.range();
-        let mut live = Chunk::of_trees(&self.root, part, keys)?;
+        let mut live = match &deletion.taken {
+            Taken::All => Chunk::of_trees(&self.root, part, keys)?,
+            Taken::AttachedTo(of) => Chunk::of_attached(&self.root, of.lease(), part, keys)?,
+        };
         let live_end = live.last().filter(|_| live.len() == keys);
         let (versions, versions_end) =
             self.root
                 .first_of(&deletion.since, part.start, live_end, keys)?;
         let through = versions_end.or(live_end.map(<[u8]>::to_vec));
         live.retain_first(|key| through.as_deref().is_none_or(|through| key <= through));
-        let wrote = live.len() + versions.len();
+        let mut wrote = Wrote {
+            versions: live.len() + versions.len(),
+            is_last: false,
+        };
         for (key, lease) in live.iter() {
-            let revision = self.root.deletions[0].next;
-            let attached = match lease {
-                0 => 0,
-                _ => lease_of(self.root.head(key)?.map(|(_, stamp)| stamp)),
-            };
-            self.push_trees(key, revision, |_| TOMB)?;
-            self.push_row(key, b"", revision, TOMB)?;
-            if attached != lease {
-                self.move_lease(key, lease, 0)?;
-            }
-            let deletion = &mut self.root.deletions[0];
-            deletion.next.sub += 1;
-            deletion.left -= 1;
+            self.write_tombstone(place, key, lease)?;
         }
         for of_one in versions.chunk_by(|a, b| user_key(&a.0) == user_key(&b.0)) {
             // Their newest one comes first.
@@ -169,7 +229,7 @@ impl Store {
                 let flags = stamp.flags | HEAD;
                 let stamp = Stamp { flags, ..*stamp };
                 self.push_trees(user_key(version_key), *revision, |_| stamp)?;
-                let since = &mut self.root.deletions[0].since;
+                let since = &mut self.root.deletions[place].since;
                 since.remove(self.file.writer(), version_key)?;
             }
         }
@@ -177,19 +237,45 @@ impl Store {
             Some(mut through) => {
                 // The least key above the last one.
                 through.push(0);
-                self.root.deletions[0].start = through;
+                self.root.deletions[place].start = through;
             }
             None => {
-                let done = self.root.deletions.remove(0);
+                let done = self.root.deletions.remove(place);
                 assert!(done.left == 0 && done.since.len() == 0);
+                wrote.is_last = true;
                 // The next deletion begins by writing what is in memory then.
                 self.deletion_spills_at = 0;
             }
         }
+        if self.file.unsaved_bytes() >= self.deletion_spills_at {
+            // Entries wait for the step that writes: it writes less at a time than they do.
+            self.deletion_spills_at = self.spill_for(self.entry_bytes_in_memory / 4)?;
+        }
         Ok(wrote)
     }
 
-    /// Puts a version of a key in the part of a deletion into what came since.
+    /// Writes the tombstone of the first key that the deletion takes, whose newest version in the
+    /// trees of keys is attached to `lease`.
+    fn write_tombstone(&mut self, place: usize, key: &[u8], lease: i64) -> Result<()> {
+        let revision = self.root.deletions[place].next;
+        let attached = match lease {
+            0 => 0,
+            // Not attached to it again: see `Store::end_deletions_of`.
+            _ if self.root.deletions[place].is_of(lease) => 0,
+            _ => lease_of(self.root.head(key)?.map(|(_, stamp)| stamp)),
+        };
+        self.push_trees(key, revision, |_| TOMB)?;
+        self.push_row(key, b"", revision, TOMB)?;
+        if attached != lease {
+            self.move_lease(key, lease, 0)?;
+        }
+        let deletion = &mut self.root.deletions[place];
+        deletion.next.sub += 1;
+        deletion.left -= 1;
+        Ok(())
+    }
+
+    /// Puts a version of a key that a deletion has taken into what came since.
     pub(super) fn push_since(
         &mut self,
         place: usize,
@@ -205,12 +291,6 @@ impl Store {
         } = &mut self.root;
         let since = &mut deletions[place].since;
         push_into(since, pages, path, self.file.writer(), key, revision, make)
-    }
-
-    /// The place of the deletion that `key` is in the part of.
-    pub(super) fn deletion_with(&self, key: &[u8]) -> Option<usize> {
-        let mut deletions = self.root.deletions.iter();
-        deletions.position(|deletion| deletion.range().contains(key))
     }
 }
 

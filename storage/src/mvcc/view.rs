@@ -1,35 +1,26 @@
 //! Reads one state of the store: by key, by range, by revision. Knows nothing of writing.
 
 mod count;
+mod live;
 
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::chores::compact::Compaction;
-use super::deletion::RangeDeletion;
-use super::key::{self, REVISION_BYTES, Row, Stamp, VersionKey};
-use super::keys::{KeyCursor, KeyTrees};
+use super::deletion::Deletion;
+use super::key::{self, REVISION_BYTES, Row, Stamp};
+use super::keys::KeyTrees;
 use super::{Applied, Bucket, Change, Item, KeyRange, Revision, Want};
 use crate::btree::{Cursor, Pages, Tree};
 use crate::{Error, Result};
+pub(super) use live::LiveVersions;
 
 /// Whether a walk's callback wants to continue.
 pub(super) type Flow = ControlFlow<()>;
 
 /// The callback of a walk over the key tree: user key, revision, stamp.
-type EachVersion<'f> = dyn FnMut(&[u8], Revision, Stamp) -> Result<Flow> + 'f;
-
-/// Superseded versions of a key that a range steps over before it seeks past the rest: a step is
-/// cheap, but a key may have a million versions.
-const STEPS_MAX: usize = 6;
-
-/// Deleted keys in a row that a range of the newest revision steps over before it asks the tree for
-/// the next live one: before a compaction there may be a million of them.
-const DEAD_MAX: usize = 8;
-
-/// The same where there are delta trees: the way to the next live key is about thirty times longer.
-const DEAD_MAX_WITH_DELTAS: usize = 256;
+pub(super) type EachVersion<'f> = dyn FnMut(&[u8], Revision, Stamp) -> Result<Flow> + 'f;
 
 /// One state of the store. Where a method takes a revision `at`, zero means the newest of this
 /// root. Callers refuse revisions above [`Root::revision`] and below [`Root::compacted`].
@@ -41,7 +32,7 @@ pub struct Root {
     pub(super) revisions: Tree,
     pub(super) side: Tree,
     /// In the order of their revisions. Empty but for seconds.
-    pub(super) deletions: Vec<RangeDeletion>,
+    pub(super) deletions: Vec<Deletion>,
     /// Reads clean pages, and keeps them from being reused while this root lives.
     pub(super) pages: Arc<Pages>,
     pub(super) path: Arc<Path>,
@@ -226,9 +217,9 @@ impl Root {
         if self.deletions.is_empty() {
             return self.walk_trees(range, at, f).map(drop);
         }
-        for (piece, since) in self.pieces(range, at) {
-            let flow = match since {
-                Some(since) => self.walk_since(since, piece, at, f)?,
+        for (piece, deletion) in self.pieces(range, at)? {
+            let flow = match deletion {
+                Some(deletion) => self.walk_part(deletion, piece, at, f)?,
                 None => self.walk_trees(piece, at, f)?,
             };
             if flow.is_break() {
@@ -245,81 +236,7 @@ impl Root {
         at: i64,
         f: &mut EachVersion<'_>,
     ) -> Result<Flow> {
-        let dead_max = if self.keys.is_plain() {
-            DEAD_MAX
-        } else {
-            DEAD_MAX_WITH_DELTAS
-        };
-        let dead_max = (at >= self.revision).then_some(dead_max);
-        self.walk_with(self.keys.cursor(&self.pages), range, at, dead_max, f)
-    }
-
-    fn walk_since(
-        &self,
-        since: &Tree,
-        range: KeyRange<'_>,
-        at: i64,
-        f: &mut EachVersion<'_>,
-    ) -> Result<Flow> {
-        let cursor = KeyCursor::new(since.cursor(&self.pages), Vec::new());
-        self.walk_with(cursor, range, at, None, f)
-    }
-
-    /// `dead_max`: deleted keys in a row after which to ask the trees for the next live key.
-    fn walk_with(
-        &self,
-        mut cursor: KeyCursor<'_>,
-        range: KeyRange<'_>,
-        at: i64,
-        dead_max: Option<usize>,
-        f: &mut EachVersion<'_>,
-    ) -> Result<Flow> {
-        let mut user_key = Vec::new();
-        let mut dead = 0;
-        let mut more = cursor.seek(&VersionKey::new(range.start, end_of(at)))?;
-        while more {
-            let (key, revision) = self.split(cursor.key())?;
-            if !range.contains(key) {
-                break;
-            }
-            user_key.clear();
-            user_key.extend_from_slice(key);
-            if revision.main > at {
-                more = self.skip_to(&mut cursor, &user_key, at)?;
-                continue;
-            }
-            let stamp = self.stamp(cursor.value(), revision)?;
-            if !stamp.is_tombstone() {
-                dead = 0;
-                if f(&user_key, revision, stamp)?.is_break() {
-                    return Ok(ControlFlow::Break(()));
-                }
-            } else {
-                dead += 1;
-            }
-            more = if dead_max.is_some_and(|dead_max| dead > dead_max) {
-                dead = 0;
-                self.next_live(&mut cursor, &user_key)?
-            } else {
-                self.skip_to(&mut cursor, &user_key, 0)?
-            };
-        }
-        Ok(ControlFlow::Continue(()))
-    }
-
-    /// Moves past the versions of `key` that are newer than `at`, to its next version or to the
-    /// next key.
-    fn skip_to(&self, cursor: &mut KeyCursor<'_>, key: &[u8], at: i64) -> Result<bool> {
-        for _ in 0..STEPS_MAX {
-            if !cursor.next()? {
-                return Ok(false);
-            }
-            let (found, revision) = self.split(cursor.key())?;
-            if found != key || revision.main <= at {
-                return Ok(true);
-            }
-        }
-        cursor.seek(&VersionKey::new(key, end_of(at)))
+        LiveVersions::of_trees(self, range, at).each(f)
     }
 
     /// Walks the revision tree over the main revisions `from..=through`.

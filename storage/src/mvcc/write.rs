@@ -25,11 +25,10 @@ mod push;
 
 use std::ops::Deref;
 
-use super::deletion::{RangeDeletion, TOMB};
+use super::deletion::{Deletion, TOMB};
 use super::key;
 use super::{Applied, Bucket, End, KeyRange, Revision, Root, Store};
 use crate::Result;
-use attached::{AttachedKeys, Piece};
 pub(super) use chunk::Chunk;
 pub(super) use push::{lease_of, push_into, put_stamp};
 
@@ -95,15 +94,13 @@ impl<'a> Write<'a> {
             return self.delete_each(range);
         }
         let mut deleted = 0;
-        for (start, end, has_since) in self.owned_pieces(range) {
-            let range = KeyRange {
-                start: &start,
-                end: end.as_deref().map_or(End::Unbounded, End::Before),
-            };
+        for piece in self.owned_pieces(range)? {
+            let range = piece.range();
             let keys = self.count(range, 0)?;
-            let is_room = self.store.root.deletions.len() < DELETIONS_MAX;
-            if keys > self.keys_at_once && !has_since && is_room {
-                self.note_deletion(range, keys);
+            if keys > self.keys_at_once && self.may_be_in_steps(&piece) {
+                let first = self.begin_changes(keys);
+                let deletion = Deletion::of_range(range, first, keys);
+                self.store.root.deletions.push(deletion);
             } else {
                 self.keys_at_once = self.keys_at_once.saturating_sub(keys);
                 self.delete_each(range)?;
@@ -111,29 +108,6 @@ impl<'a> Write<'a> {
             deleted += keys;
         }
         Ok(deleted)
-    }
-
-    /// The pieces of a range that deletions under way make, and whether each is in the part of one.
-    fn owned_pieces(&self, range: KeyRange<'_>) -> Vec<(Vec<u8>, Option<Vec<u8>>, bool)> {
-        let pieces = self.store.root.pieces(range, i64::MAX).into_iter();
-        let owned = pieces.map(|(piece, since)| {
-            let end = match piece.end {
-                End::Before(end) => Some(end.to_vec()),
-                End::Single | End::Unbounded => None,
-            };
-            (piece.start.to_vec(), end, since.is_some())
-        });
-        owned.collect()
-    }
-
-    /// Deletes the `keys` live keys of the range, but leaves their tombstones to
-    /// [`Store::delete_step`].
-    fn note_deletion(&mut self, range: KeyRange<'_>, keys: u64) {
-        let first = self.begin_change();
-        self.next.sub += keys as i64 - 1;
-        assert!(self.next.sub <= Revision::MAX.sub, "{TOO_MANY_CHANGES}");
-        let deletion = RangeDeletion::new(range, first, keys);
-        self.store.root.deletions.push(deletion);
     }
 
     fn delete_each(&mut self, range: KeyRange<'_>) -> Result<u64> {
@@ -152,31 +126,6 @@ impl<'a> Write<'a> {
             }
             resume = Some(chunk.end());
         }
-    }
-
-    /// Deletes every key attached to the lease, in key order; returns how many.
-    pub fn delete_attached(&mut self, lease: i64) -> Result<u64> {
-        let mut deleted = 0;
-        let mut attached = AttachedKeys::new(lease, self.store.keys_deleted_at_once);
-        while let Some(piece) = attached.next(self)? {
-            match piece {
-                Piece::Range { start, end, keys } => {
-                    let range = KeyRange {
-                        start: &start,
-                        end: End::Before(&end),
-                    };
-                    self.delete_range(range)?;
-                    deleted += keys;
-                }
-                Piece::Keys(chunk) => {
-                    for (key, lease) in chunk.iter() {
-                        self.delete(key, lease)?;
-                    }
-                    deleted += chunk.len() as u64;
-                }
-            }
-        }
-        Ok(deleted)
     }
 
     /// Makes everything that a compaction at `revision` drops invisible at once;
@@ -222,6 +171,14 @@ impl<'a> Write<'a> {
         revision
     }
 
+    /// The first of the next `changes` revisions, whose rows [`Store::delete_step`] writes.
+    fn begin_changes(&mut self, changes: u64) -> Revision {
+        let first = self.begin_change();
+        self.next.sub += changes as i64 - 1;
+        assert!(self.next.sub <= Revision::MAX.sub, "{TOO_MANY_CHANGES}");
+        first
+    }
+
     /// Deletes a live key, which is attached to `lease`.
     fn delete(&mut self, key: &[u8], lease: i64) -> Result<()> {
         let revision = self.begin_change();
@@ -237,6 +194,40 @@ impl<'a> Write<'a> {
         }
         self.spill_at = self.store.spill_for(self.store.entry_bytes_in_memory)?;
         Ok(())
+    }
+}
+
+/// A piece of a range; see [`Root::pieces`].
+struct Piece {
+    start: Vec<u8>,
+    /// `None`: there is no end.
+    end: Option<Vec<u8>>,
+    /// It is in the part of a deletion.
+    is_in_part: bool,
+}
+
+impl Piece {
+    fn range(&self) -> KeyRange<'_> {
+        KeyRange {
+            start: &self.start,
+            end: self.end.as_deref().map_or(End::Unbounded, End::Before),
+        }
+    }
+}
+
+impl Root {
+    /// The pieces of a range of more than one key, for a caller that changes the root meanwhile.
+    fn owned_pieces(&self, range: KeyRange<'_>) -> Result<Vec<Piece>> {
+        let pieces = self.pieces(range, i64::MAX)?.into_iter();
+        let owned = pieces.map(|(piece, deletion)| Piece {
+            start: piece.start.to_vec(),
+            end: match piece.end {
+                End::Before(end) => Some(end.to_vec()),
+                End::Single | End::Unbounded => None,
+            },
+            is_in_part: deletion.is_some(),
+        });
+        Ok(owned.collect())
     }
 }
 

@@ -7,9 +7,8 @@ use tonic::{Request as Call, Response, Status};
 
 use super::caller_of;
 use crate::auth::{Image, Kind};
-use crate::basics::error::Error;
 use crate::request::AuthInfo;
-use crate::runtime::etcd_server::EtcdServer;
+use crate::runtime::etcd_server::{EtcdServer, run_blocking};
 use crate::telemetry::prefix;
 
 pub(crate) struct UsageService {
@@ -35,10 +34,17 @@ impl Usage for UsageService {
         let (key, end) = range_of(&request.prefix);
         let may_read = |image: &Image, by: &AuthInfo| image.check(by, Kind::Read, &key, &end);
         self.server.check_read(&who, may_read).await?;
-        let usage = view.usage(KeyRange::from_wire(&key, &end));
-        let usage = usage.map_err(Error::from)?;
+        let revision = view.revision();
+        let is_deleting = view.is_deleting();
+        let usage = move || Ok(view.usage(KeyRange::from_wire(&key, &end))?);
+        let usage = if is_deleting {
+            // May walk over all of the keys.
+            run_blocking(usage).await?
+        } else {
+            usage()?
+        };
         Ok(Response::new(PrefixResponse {
-            header: Some(self.server.header(view.revision())),
+            header: Some(self.server.header(revision)),
             keys: usage.keys as i64,
             bytes: usage.bytes as i64,
         }))

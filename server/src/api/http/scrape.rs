@@ -4,12 +4,20 @@ use etcd_api::etcdserverpb::AlarmType;
 use storage::mvcc::KeyRange;
 
 use super::usage;
+use crate::basics::error::Error;
 use crate::config::Config;
-use crate::runtime::etcd_server::EtcdServer;
+use crate::runtime::etcd_server::{EtcdServer, run_blocking};
 use crate::telemetry::metrics::Scrape;
 
-pub(super) fn scrape(server: &EtcdServer, config: &Config) -> Scrape {
+pub(super) async fn scrape(server: &EtcdServer, config: &Config) -> Scrape {
     let view = server.view();
+    let usage = if view.is_deleting() {
+        // May walk over all keys.
+        let view = view.clone();
+        run_blocking(move || Ok(usage::by_prefix(&view)?)).await
+    } else {
+        usage::by_prefix(&view).map_err(Error::from)
+    };
     let shared = server.shared();
     let alarms = server.alarms().unwrap_or_default();
     let decided = server.cluster_version().ok().flatten();
@@ -51,7 +59,7 @@ pub(super) fn scrape(server: &EtcdServer, config: &Config) -> Scrape {
             .unwrap_or_default(),
         gates: config.feature_gates.clone(),
         extensive: config.extensive_metrics,
-        usage: usage::by_prefix(&view).unwrap_or_default(),
+        usage: usage.unwrap_or_default(),
     }
 }
 

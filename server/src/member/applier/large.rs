@@ -5,9 +5,10 @@
 //! All entries behind it wait too: they see what it did. What was applied before it is answered
 //! first: a large entry begins a turn.
 //!
-//! The deletion of a large range is none of these: it takes effect at once, and its tombstones are
-//! written in steps, between the entries behind it. No checkpoint begins until that is done. So that
-//! one begins some time, deletions are written at once when the log has become long meanwhile.
+//! The deletion of a large range or the end of a large lease is none of these: it takes effect at once,
+//! and its tombstones are written in steps, between the entries behind it. No checkpoint begins until
+//! that is done. So that one begins some time, deletions are written at once when the log has become
+//! long meanwhile.
 
 use etcd_api::etcdserverpb as pb;
 use pb::request_op::Request as Op;
@@ -24,8 +25,7 @@ use crate::telemetry::metrics::Chore;
 /// What a deleted key of a range changes, approximately: the neighbours' pages are shared.
 const BYTES_PER_KEY_IN_RANGE: u64 = 512;
 
-/// What a key changes that is put, or deleted with its lease: it may have a page of its own, of
-/// 4 KiB.
+/// What a key changes that is put, or deleted with its lease: it may have a dedicated page, of 4 KiB.
 const BYTES_PER_KEY: u64 = BYTES_PER_KEY_IN_RANGE + (4 << 10);
 
 impl Applier {
@@ -122,26 +122,33 @@ fn bytes_changed_by(
     };
     let root = store.root();
     match request {
-        Request::DeleteRange(delete) => {
-            let keys = keys_of_range(root, delete)?;
-            Ok(Changed { keys, others: 0 }.bytes(at_once))
-        }
+        Request::DeleteRange(delete) => Ok(changed_by_range(root, delete)?.bytes(at_once)),
         Request::Txn(txn) => Ok(changed_by_transaction(root, txn, at_once)?.bytes(at_once)),
         Request::LeaseRevoke(revoke) => {
-            let (keys, others) = store.attached_keys(revoke.id, most.div_ceil(BYTES_PER_KEY))?;
-            let others = others * BYTES_PER_KEY;
-            Ok(Changed { keys, others }.bytes(at_once))
+            let keys = store.attached_keys(revoke.id, most.div_ceil(BYTES_PER_KEY))?;
+            Ok(keys.saturating_mul(BYTES_PER_KEY))
+        }
+        Request::LeaseGrant(grant) => {
+            // What is left of the deletion of its keys is written before it is granted again.
+            let keys = root.unwritten_deletes_of(grant.id);
+            Ok(keys.saturating_mul(BYTES_PER_KEY))
         }
         _ => Ok(0),
     }
 }
 
-fn keys_of_range(root: &Root, delete: &pb::DeleteRangeRequest) -> Result<u64, Error> {
+fn changed_by_range(root: &Root, delete: &pb::DeleteRangeRequest) -> Result<Changed, Error> {
     let range = KeyRange::from_wire(&delete.key, &delete.range_end);
-    match range.end {
-        End::Single => Ok(1),
-        _ => Ok(root.count(range, 0)?),
+    if range.end == End::Single {
+        return Ok(Changed { keys: 1, others: 0 });
     }
+    let all = root.count(range, 0)?;
+    // Keys in the part of another deletion are deleted at once, however many there are.
+    let in_parts = root.count_in_parts(range)?;
+    Ok(Changed {
+        keys: all - in_parts,
+        others: in_parts.saturating_mul(BYTES_PER_KEY_IN_RANGE),
+    })
 }
 
 /// What an entry changes.
@@ -171,17 +178,17 @@ fn changed_by_transaction(
     let branch = |ops: &[pb::RequestOp]| -> Result<Changed, Error> {
         let mut changed = Changed::default();
         for op in ops {
-            let (keys, others) = match &op.request {
-                Some(Op::RequestDeleteRange(delete)) => (keys_of_range(root, delete)?, 0),
-                Some(Op::RequestTxn(nested)) => {
-                    let nested = changed_by_transaction(root, nested, at_once)?;
-                    (nested.keys, nested.others)
-                }
-                Some(Op::RequestPut(put)) => (0, BYTES_PER_KEY + put.value.len() as u64),
-                _ => (0, 0),
+            let by_op = match &op.request {
+                Some(Op::RequestDeleteRange(delete)) => changed_by_range(root, delete)?,
+                Some(Op::RequestTxn(nested)) => changed_by_transaction(root, nested, at_once)?,
+                Some(Op::RequestPut(put)) => Changed {
+                    keys: 0,
+                    others: BYTES_PER_KEY + put.value.len() as u64,
+                },
+                _ => Changed::default(),
             };
-            changed.keys = changed.keys.saturating_add(keys);
-            changed.others = changed.others.saturating_add(others);
+            changed.keys = changed.keys.saturating_add(by_op.keys);
+            changed.others = changed.others.saturating_add(by_op.others);
         }
         Ok(changed)
     };

@@ -49,7 +49,7 @@ impl Root {
 
     fn version_through(&self, key: &[u8], through: Revision) -> Result<Option<(Revision, Stamp)>> {
         if !self.deletions.is_empty()
-            && let Some(deletion) = self.deletion_of(key, through)
+            && let Some(deletion) = self.deletion_of(key, through)?
         {
             let from = VersionKey::new(key, through);
             return match self.first_in(deletion.since(), key, &from)? {

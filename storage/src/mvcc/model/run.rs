@@ -308,13 +308,15 @@ impl Runner {
                     assert_eq!(write.delete_range(range)?, model.delete_range(range));
                 }
                 1 => {
-                    // Enough keys for a tree of several levels.
+                    // Enough keys for a tree of several levels; some, every other or all of a lease.
                     let (first, value) = (input.below(400), input.value());
+                    let (lease, every) = (input.below(4) as i64, 1 + input.below(3));
                     for i in first..first + input.below(100) {
                         let key = format!("k{i:03}").into_bytes();
+                        let lease = if i % every == 0 { lease } else { 0 };
                         if !deleted.contains(&key) {
-                            write.put(&key, &value[..value.len().min(200)], 0)?;
-                            model.put(&key, &value[..value.len().min(200)], 0);
+                            write.put(&key, &value[..value.len().min(200)], lease)?;
+                            model.put(&key, &value[..value.len().min(200)], lease);
                         }
                     }
                 }

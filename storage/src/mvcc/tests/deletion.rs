@@ -155,47 +155,190 @@ fn a_lease_that_ends_takes_its_keys_but_none_that_a_deletion_has_taken() {
     left.unwrap();
 }
 
-#[test]
-fn a_lease_with_all_keys_of_a_range_ends_at_once_and_looks_so_at_every_step() {
-    const WITH_RANGE: i64 = 8;
-    let other = key(1400);
-    let attached: Vec<_> = (500..1500).map(key).filter(|key| *key != other).collect();
-    let mut stores = [u64::MAX, 400].map(|at_once| {
-        let mut store = filled(&SimVfs::new(1), DeltaLimits::beyond(1000), at_once);
+/// The lease whose end is written in steps.
+const LARGE: i64 = 8;
+
+/// Attached to it: every other key of a range, then all keys but one of another.
+fn is_of_large(i: u64) -> bool {
+    match i {
+        500..1500 => i.is_multiple_of(2),
+        1500..2100 => i != 1700,
+        _ => false,
+    }
+}
+
+/// Two stores with such a lease, of which the second deletes in steps.
+fn with_large_lease(limits: DeltaLimits) -> [Store; 2] {
+    [u64::MAX, 400].map(|at_once| {
+        let mut store = filled(&SimVfs::new(1), limits, at_once);
         write(&mut store, |write| {
-            let mut keys = attached.iter();
-            keys.try_for_each(|key| write.put(key, b"attached", WITH_RANGE))
+            let mut keys = (0..KEYS).filter(|i| is_of_large(*i)).map(key);
+            keys.try_for_each(|key| write.put(&key, b"attached", LARGE))
         });
         store
-    });
-    let [at_once, in_steps] = &mut stores;
-    let entries: [fn(&mut Write<'_>) -> Result<()>; 3] = [
-        |write| {
-            write.put(&key(501), b"of no lease", 0)?;
-            write.put(&key(501), b"back", WITH_RANGE)?;
-            assert_eq!(write.delete_attached(WITH_RANGE)?, 999);
-            write.put(&key(2500), b"behind", 0)
-        },
-        |write| write.put(&key(700), b"again", WITH_RANGE),
-        |write| {
-            assert_eq!(write.delete_attached(WITH_RANGE)?, 1);
-            Ok(())
-        },
-    ];
-    for entry in entries {
-        write(at_once, entry);
-        write(in_steps, entry);
-        for _ in 0..3 {
-            // The first 800 are two chunks without another key between them.
-            assert!(in_steps.root().unwritten_deletes() > 700);
-            assert_eq!(seen(in_steps.root()), seen(at_once.root()));
-            in_steps.delete_step(7).unwrap();
+    })
+}
+
+const OF_LARGE: u64 = 500 + 599;
+
+/// The end of the lease, and entries into its part.
+const ENTRIES_AROUND_A_LEASE: [fn(&mut Write<'_>) -> Result<()>; 8] = [
+    |write| {
+        write.put(&key(502), b"of no lease", 0)?;
+        write.put(&key(502), b"back", LARGE)?;
+        assert_eq!(write.delete_attached(LARGE)?, OF_LARGE);
+        assert_eq!(write.delete_attached(LARGE)?, 0);
+        write.put(&key(2900), b"behind", 0)
+    },
+    |write| {
+        write.put(&key(1000), b"again, of no lease", 0)?;
+        write.put(&key(1001), b"not taken", 0)?;
+        write.put(b"key/01000/new", b"new", LEASE)
+    },
+    |write| {
+        write.put(&key(1200), b"again, of another", LEASE)?;
+        write.put(&key(1000), b"twice", LEASE)?;
+        write.put(&key(1203), b"not taken", LEASE)
+    },
+    |write| {
+        for (i, live) in [(1000, 1), (1100, 0), (1101, 1)] {
+            let key = key(i);
+            let range = KeyRange::from_wire(&key, b"");
+            assert_eq!(write.count(range, 0)?, live);
+            assert_eq!(write.delete_range(range)?, live);
         }
+        write.put(&key(2000), b"again", LEASE)
+    },
+    |write| {
+        // All before the part in steps, and of the part those not taken at once.
+        let live = 500 + 200;
+        assert_eq!(
+            write.delete_range(KeyRange::from_wire(&key(0), &key(900)))?,
+            live
+        );
+        Ok(())
+    },
+    |write| write.put(&key(700), b"after both", 0),
+    |write| {
+        // Some before the part, some in it, some behind it.
+        write.delete_attached(LEASE).map(drop)
+    },
+    |write| write.delete_range(KeyRange::ALL).map(drop),
+];
+
+#[test]
+fn a_lease_with_keys_between_others_ends_at_once_and_looks_so_at_every_step() {
+    let deltas = DeltaLimits::beyond(1000);
+    let plain = DeltaLimits::default();
+    for (limits, step) in [(plain, 1), (deltas, 7), (plain, 60), (deltas, 300)] {
+        let [mut at_once, mut in_steps] = with_large_lease(limits);
+        let (reader, mut views) = (in_steps.reader(), Vec::new());
+        for (i, entry) in ENTRIES_AROUND_A_LEASE.into_iter().enumerate() {
+            write(&mut at_once, entry);
+            write(&mut in_steps, entry);
+            let expected = seen(at_once.root());
+            for _ in 0..3 {
+                assert_eq!(seen(in_steps.root()), expected, "entry {i}, step {step}");
+                in_steps.delete_step(step).unwrap();
+            }
+            in_steps.publish();
+            views.push((reader.view(), expected));
+            let written = (3 * step * (i + 1)) as u64;
+            assert!(in_steps.root().unwritten_deletes() >= OF_LARGE.saturating_sub(written));
+        }
+        in_steps.delete_step(usize::MAX).unwrap();
+        let expected = seen(at_once.root());
+        assert_eq!(seen(in_steps.root()), expected);
+        for (view, expected) in views {
+            assert_eq!(seen(&view), expected);
+        }
+        let attached = in_steps
+            .root()
+            .side_scan(Bucket::LeaseKeys, b"", &mut |row, _| {
+                panic!("{row:?} is attached")
+            });
+        attached.unwrap();
+        assert!(in_steps.checkpoint_alone().unwrap());
+        in_steps.check().unwrap();
     }
-    in_steps.delete_step(usize::MAX).unwrap();
+}
+
+#[test]
+fn a_short_range_beside_keys_taken_is_the_beginning_of_the_whole_one() {
+    for limits in [DeltaLimits::default(), DeltaLimits::beyond(1000)] {
+        let [_, mut store] = with_large_lease(limits);
+        write(&mut store, |write| write.delete_attached(LARGE).map(drop));
+        for _ in 0..4 {
+            for from in (400..2200).step_by(50) {
+                let live = |i: &u64| *i < KEYS && !is_of_large(*i);
+                let expected: Vec<_> = (from..).filter(live).take(3).map(key).collect();
+                let (start, mut found) = (key(from), Vec::new());
+                let range = KeyRange::from_wire(&start, b"\0");
+                let all = store.root().range(range, 0, Want::KeysOnly, &mut |item| {
+                    found.push(item.key.to_vec());
+                    match found.len() {
+                        3 => ControlFlow::Break(()),
+                        _ => ControlFlow::Continue(()),
+                    }
+                });
+                all.unwrap();
+                assert_eq!(found, expected, "from {from}");
+            }
+            store.delete_step(200).unwrap();
+        }
+        assert!(store.root().is_deleting());
+    }
+}
+
+#[test]
+fn a_lease_granted_again_does_not_lose_the_keys_attached_since() {
+    // A key taken, one that is not, and a new one: all in the part.
+    for again in [key(1600), key(801), b"key/01000/new".to_vec()] {
+        let [mut at_once, mut in_steps] = with_large_lease(DeltaLimits::beyond(1000));
+        for store in [&mut at_once, &mut in_steps] {
+            write(store, |write| write.delete_attached(LARGE).map(drop));
+            store.delete_step(10).unwrap();
+            // Not in the part.
+            write(store, |write| write.put(&key(2900), b"again", LARGE));
+        }
+        assert_eq!(in_steps.root().unwritten_deletes_of(LARGE), OF_LARGE - 10);
+        assert_eq!(in_steps.root().unwritten_deletes_of(LEASE), 0);
+        for store in [&mut at_once, &mut in_steps] {
+            write(store, |write| {
+                write.put(&key(900), b"of no lease", 0)?;
+                write.put(&again, b"again", LARGE)
+            });
+        }
+        assert_eq!(in_steps.root().unwritten_deletes(), 0);
+        assert_eq!(seen(in_steps.root()), seen(at_once.root()));
+        for store in [&mut at_once, &mut in_steps] {
+            write(store, |write| {
+                assert_eq!(write.delete_attached(LARGE)?, 2);
+                Ok(())
+            });
+        }
+        assert_eq!(seen(in_steps.root()), seen(at_once.root()));
+    }
+}
+
+#[test]
+fn a_deletion_of_a_lease_ends_within_bounded_memory_before_the_lease_is_granted_again() {
+    let [mut at_once, mut in_steps] = with_large_lease(DeltaLimits::default());
+    for store in [&mut at_once, &mut in_steps] {
+        write(store, |write| {
+            write.delete_attached(LARGE)?;
+            write.put(&key(600), b"of no lease", 0)
+        });
+        assert!(store.checkpoint_alone().unwrap() != store.root().is_deleting());
+        write(store, |write| write.end_deletions_of(LEASE));
+    }
+    assert_eq!(in_steps.root().unwritten_deletes(), OF_LARGE);
+    write(&mut in_steps, |write| write.end_deletions_of(LARGE));
+    write(&mut at_once, |_| Ok(()));
+    assert!(!in_steps.root().is_deleting());
+    let dirty = in_steps.stats().dirty_bytes;
+    assert!(dirty < 2 * BYTES_IN_MEMORY, "{dirty} in memory");
     assert_eq!(seen(in_steps.root()), seen(at_once.root()));
-    assert!(in_steps.checkpoint_alone().unwrap());
-    in_steps.check().unwrap();
 }
 
 #[test]
@@ -203,13 +346,18 @@ fn a_crash_leaves_nothing_of_a_deletion_that_is_not_written() {
     let vfs = SimVfs::new(1);
     let mut store = filled(&vfs, DeltaLimits::default(), 10);
     let before = seen(store.root());
-    write(&mut store, |write| {
-        write.delete_range(KeyRange::ALL).map(drop)
-    });
-    store.delete_step(1000).unwrap();
-    for image in [vfs.process_killed(), vfs.power_cut(3)] {
-        let store = run::open(&image).unwrap();
-        assert_eq!(seen(store.root()), before);
-        store.check().unwrap();
+    let deletions: [fn(&mut Write<'_>) -> Result<()>; 2] = [
+        |write| write.delete_attached(LEASE).map(drop),
+        |write| write.delete_range(KeyRange::ALL).map(drop),
+    ];
+    for deletion in deletions {
+        write(&mut store, deletion);
+        store.delete_step(700).unwrap();
+        assert!(store.root().is_deleting());
+        for image in [vfs.process_killed(), vfs.power_cut(3)] {
+            let store = run::open(&image).unwrap();
+            assert_eq!(seen(store.root()), before);
+            store.check().unwrap();
+        }
     }
 }

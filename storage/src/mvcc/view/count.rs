@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use super::Root;
 use crate::Result;
 use crate::btree::Weight;
+use crate::mvcc::deletion::{Attached, Deletion};
 use crate::mvcc::key::VersionKey;
 use crate::mvcc::{End, KeyRange, Usage};
 
@@ -23,7 +24,7 @@ impl Root {
                 .is_some_and(|(_, stamp)| !stamp.is_tombstone())
                 .into());
         }
-        let now = self.weigh(range)?.count;
+        let now = self.count_newest(range)?;
         if at >= self.revision {
             return Ok(now);
         }
@@ -40,33 +41,59 @@ impl Root {
     }
 
     /// Number of live keys of the range at the newest revision, and the bytes of them and their
-    /// values: two descents.
+    /// values: two descents. While the deletion of a lease's keys is written, walks over its part:
+    /// nobody knows the sum of the bytes of the keys taken.
     pub fn usage(&self, range: KeyRange<'_>) -> Result<Usage> {
-        let Weight { count, bytes } = self.weigh(range)?;
+        let of_others = |deletion: &Deletion, _: &Attached, piece: KeyRange<'_>| {
+            self.weigh_part(deletion, piece)
+        };
+        let Weight { count, bytes } = self.weigh(range, &of_others)?;
         Ok(Usage { keys: count, bytes })
     }
 
-    /// The weight of the range at the newest revision.
-    fn weigh(&self, range: KeyRange<'_>) -> Result<Weight> {
-        let of_trees = |range| {
-            let before = |key: &[u8]| self.keys.weight_before(&self.pages, key);
-            weigh_with(range, self.keys.weight(), &before)
+    fn count_newest(&self, range: KeyRange<'_>) -> Result<u64> {
+        let of_others = |deletion: &Deletion, taken: &Attached, piece: KeyRange<'_>| {
+            let all = self.weigh_trees(piece)? + self.weigh_since(deletion, piece)?;
+            let taken = Weight {
+                count: self.taken_in(deletion, taken, piece)?,
+                bytes: 0,
+            };
+            Ok(all - taken)
         };
+        Ok(self.weigh(range, &of_others)?.count)
+    }
+
+    /// The weight of the range at the newest revision. `of_others`: that of a piece in the part of a
+    /// deletion that takes the keys of a lease.
+    fn weigh(
+        &self,
+        range: KeyRange<'_>,
+        of_others: &dyn Fn(&Deletion, &Attached, KeyRange<'_>) -> Result<Weight>,
+    ) -> Result<Weight> {
         if self.deletions.is_empty() {
-            return of_trees(range);
+            return self.weigh_trees(range);
         }
         let mut sum = Weight::NONE;
-        for (piece, since) in self.pieces(range, i64::MAX) {
-            let weight = match since {
-                Some(since) => {
-                    let before = |key: &[u8]| since.weight_before(&self.pages, key);
-                    weigh_with(piece, since.weight(), &before)
-                }
-                None => of_trees(piece),
+        for (piece, deletion) in self.pieces(range, i64::MAX)? {
+            let weight = match deletion.map(|deletion| (deletion, deletion.attached())) {
+                None => self.weigh_trees(piece),
+                Some((deletion, None)) => self.weigh_since(deletion, piece),
+                Some((deletion, Some(attached))) => of_others(deletion, attached, piece),
             };
             sum = sum + weight?;
         }
         Ok(sum)
+    }
+
+    fn weigh_trees(&self, range: KeyRange<'_>) -> Result<Weight> {
+        let before = |key: &[u8]| self.keys.weight_before(&self.pages, key);
+        weigh_with(range, self.keys.weight(), &before)
+    }
+
+    fn weigh_since(&self, deletion: &Deletion, range: KeyRange<'_>) -> Result<Weight> {
+        let since = deletion.since();
+        let before = |key: &[u8]| since.weight_before(&self.pages, key);
+        weigh_with(range, since.weight(), &before)
     }
 
     /// The count at `at`: the count `now`, minus the births since, plus the deaths since. `None` if

@@ -1,101 +1,126 @@
-//! The keys of a lease, in the pieces in which they are deleted. A lease that has very many keys
-//! mostly has all keys of some ranges, and those are deleted as ranges are: at once.
+//! Deletes the keys of a lease.
 
+use std::ops::ControlFlow;
+
+use super::super::deletion::{Attached, Deletion};
+use super::super::view::Flow;
 use super::super::{Bucket, End, KeyRange, Root, Store};
-use super::DELETE_CHUNK_KEYS;
 use super::chunk::Chunk;
+use super::{DELETE_CHUNK_KEYS, DELETIONS_MAX, Piece, Write};
 use crate::Result;
 
-/// Walks the keys attached to a lease, in key order.
-#[derive(Debug)]
-pub(super) struct AttachedKeys {
-    lease: i64,
-    /// The next piece begins here or behind it.
-    from: Vec<u8>,
-    /// Keys that are gathered at a time. A lease with fewer has no ranges.
-    chunk_keys: usize,
-}
-
-/// Some keys attached to a lease.
-pub(super) enum Piece {
-    /// All live keys from `start` on and before `end`.
-    Range {
-        start: Vec<u8>,
-        end: Vec<u8>,
-        keys: u64,
-    },
-    /// A few keys, or keys with others between them.
-    Keys(Chunk),
-}
-
-impl AttachedKeys {
-    /// Deletions of more keys than `at_once` are written in steps.
-    pub(super) fn new(lease: i64, at_once: u64) -> AttachedKeys {
-        AttachedKeys {
-            lease,
-            from: Vec::new(),
-            chunk_keys: at_once.clamp(1, DELETE_CHUNK_KEYS as u64) as usize,
-        }
-    }
-
-    /// The next piece; the caller may delete its keys before the next call.
-    pub(super) fn next(&mut self, root: &Root) -> Result<Option<Piece>> {
-        let chunk = self.chunk(root)?;
-        let Some((start, _)) = chunk.iter().next() else {
-            return Ok(None);
-        };
-        let mut keys = chunk.len() as u64;
-        let mut end = chunk.end();
-        if chunk.len() < self.chunk_keys || !is_whole(root, start, &end, keys)? {
-            self.from = end;
-            return Ok(Some(Piece::Keys(chunk)));
-        }
-        // The range goes on as long as no other key lies between.
-        loop {
-            self.from = end;
-            let more = self.chunk(root)?;
-            end = more.end();
-            let all = keys + more.len() as u64;
-            if more.len() == 0 || !is_whole(root, start, &end, all)? {
-                return Ok(Some(Piece::Range {
-                    start: start.to_vec(),
-                    end: self.from.clone(),
-                    keys,
-                }));
+impl Write<'_> {
+    /// Deletes every key attached to the lease, in key order; returns how many.
+    pub fn delete_attached(&mut self, lease: i64) -> Result<u64> {
+        let mut deleted = 0;
+        for piece in self.owned_pieces(KeyRange::ALL)? {
+            let range = piece.range();
+            if self.may_be_in_steps(&piece)
+                && let Some(attached) = Attached::more_than(self.keys_at_once, self, lease, range)?
+            {
+                let keys = attached.keys();
+                let first = self.begin_changes(keys);
+                let deletion = Deletion::of_attached(attached, first);
+                self.store.root.deletions.push(deletion);
+                deleted += keys;
+                continue;
             }
-            keys = all;
+            let keys = self.delete_attached_in(lease, range)?;
+            self.keys_at_once = self.keys_at_once.saturating_sub(keys);
+            deleted += keys;
+        }
+        Ok(deleted)
+    }
+
+    fn delete_attached_in(&mut self, lease: i64, range: KeyRange<'_>) -> Result<u64> {
+        let mut deleted = 0;
+        let mut resume: Option<Vec<u8>> = None;
+        loop {
+            let start = resume.as_deref().unwrap_or(range.start);
+            let mut chunk = Chunk::default();
+            scan_attached(self, lease, KeyRange { start, ..range }, &mut |key| {
+                chunk.push(key, lease, DELETE_CHUNK_KEYS)
+            })?;
+            for (key, lease) in chunk.iter() {
+                self.delete(key, lease)?;
+            }
+            deleted += chunk.len() as u64;
+            if chunk.len() < DELETE_CHUNK_KEYS {
+                return Ok(deleted);
+            }
+            resume = Some(chunk.end());
         }
     }
 
-    fn chunk(&self, root: &Root) -> Result<Chunk> {
-        let mut chunk = Chunk::default();
-        let lease = self.lease.to_be_bytes();
-        let mut take =
-            |row: &[u8], _: &[u8]| chunk.push(&row[lease.len()..], self.lease, self.chunk_keys);
-        root.side_scan_from(Bucket::LeaseKeys, &lease, &self.from, &mut take)?;
-        Ok(chunk)
+    /// The keys of the piece may be deleted in steps if there are many.
+    pub(super) fn may_be_in_steps(&self, piece: &Piece) -> bool {
+        self.keys_at_once != u64::MAX && is_room(self, piece)
+    }
+
+    /// Writes what is left of deletions of the lease's keys. It must be done before any of these is
+    /// attached to the lease again. A put does it itself if need be, but an entry that grants the lease
+    /// anew comes before all of them, and its caller knows that it is large.
+    pub fn end_deletions_of(&mut self, lease: i64) -> Result<()> {
+        self.store.end_deletions_of(lease, &|_| true)
     }
 }
 
 impl Store {
-    /// How many keys of a lease are deleted as ranges are, and how many of the others, which are
-    /// counted no further than to about `most`.
-    pub fn attached_keys(&self, lease: i64, most: u64) -> Result<(u64, u64)> {
-        let mut attached = AttachedKeys::new(lease, self.keys_deleted_at_once);
-        let (mut of_ranges, mut others) = (0, 0);
-        while others < most {
-            match attached.next(&self.root)? {
-                Some(Piece::Range { keys, .. }) => of_ranges += keys,
-                Some(Piece::Keys(chunk)) => others += chunk.len() as u64,
-                None => break,
+    /// How many keys the end of a lease deletes at once, counted no further than to about `most`: if
+    /// there are more than [`Store::set_keys_deleted_at_once`] says, they are deleted in steps.
+    pub fn attached_keys(&self, lease: i64, most: u64) -> Result<u64> {
+        let root = &self.root;
+        let at_once = self.keys_deleted_at_once;
+        let mut all = 0;
+        for piece in root.owned_pieces(KeyRange::ALL)? {
+            let is_room = is_room(root, &piece);
+            let mut keys: u64 = 0;
+            if piece.is_in_part {
+                scan_attached(root, lease, piece.range(), &mut |_| {
+                    keys += 1;
+                    go_on_if(all + keys < most)
+                })?;
+            } else {
+                root.count_attached(lease, piece.range(), &mut |_, rows| {
+                    keys += rows;
+                    go_on_if(all + keys < most && (!is_room || keys <= at_once))
+                })?;
+                if is_room && keys > at_once {
+                    keys = 0;
+                }
             }
+            all += keys;
         }
-        Ok((of_ranges, others))
+        Ok(all)
     }
 }
 
-/// True if the range has no other live keys than these.
-fn is_whole(root: &Root, start: &[u8], end: &[u8], keys: u64) -> Result<bool> {
-    let end = End::Before(end);
-    Ok(root.count(KeyRange { start, end }, 0)? == keys)
+/// A deletion in steps may have the piece for its part.
+fn is_room(root: &Root, piece: &Piece) -> bool {
+    !piece.is_in_part && root.deletions.len() < DELETIONS_MAX
+}
+
+/// Calls `f` with the keys of the range that are attached to the lease.
+fn scan_attached(
+    root: &Root,
+    lease: i64,
+    range: KeyRange<'_>,
+    f: &mut dyn FnMut(&[u8]) -> Flow,
+) -> Result<()> {
+    let lease = lease.to_be_bytes();
+    root.side_scan_from(Bucket::LeaseKeys, &lease, range.start, &mut |row, _| {
+        let key = &row[lease.len()..];
+        match range.end {
+            End::Before(end) if end <= key => ControlFlow::Break(()),
+            _ => f(key),
+        }
+    })
+}
+
+fn go_on_if(more: bool) -> Flow {
+    if more {
+        ControlFlow::Continue(())
+    } else {
+        ControlFlow::Break(())
+    }
 }

@@ -38,6 +38,19 @@ impl Chunk {
         Ok(chunk)
     }
 
+    /// The first keys of the rows that the side tree has of a lease, within the range.
+    pub(in crate::mvcc) fn of_attached(
+        root: &Root,
+        lease: i64,
+        range: KeyRange<'_>,
+        keys: usize,
+    ) -> Result<Chunk> {
+        let mut chunk = Chunk::default();
+        let mut take = |key: &[u8]| -> Result<Flow> { Ok(chunk.push(key, lease, keys)) };
+        let _ = root.walk_attached(lease, range, &mut take)?;
+        Ok(chunk)
+    }
+
     /// Adds a key; breaks off with the last of `keys`.
     pub(super) fn push(&mut self, key: &[u8], lease: i64, keys: usize) -> Flow {
         self.bytes.extend_from_slice(key);

@@ -17,6 +17,9 @@ impl Store {
         revision: Revision,
         lease: i64,
     ) -> Result<(Stamp, i64)> {
+        if lease != 0 && !self.root.deletions.is_empty() {
+            self.end_deletions_of(lease, &|part| part.contains(key))?;
+        }
         let mut old_lease = 0;
         let stamp = self.push_version(key, revision, |old| {
             old_lease = lease_of(old);
@@ -35,7 +38,7 @@ impl Store {
     ) -> Result<Stamp> {
         self.note_key(key);
         if !self.root.deletions.is_empty()
-            && let Some(place) = self.deletion_with(key)
+            && let Some(place) = self.root.deletion_with(key)?
         {
             return self.push_since(place, key, revision, make);
         }

@@ -140,15 +140,12 @@ fn what_an_entry_changes_is_known_before_it_is_applied() {
     assert_eq!(bytes(&txn).unwrap(), whole + whole / 10);
     let attached = KEYS / 2 * BYTES_PER_KEY;
     assert_eq!(bytes(&revoke(LEASE)).unwrap(), attached);
-    let pace = BackgroundLimits {
-        keys_deleted_at_once: 2,
-        ..BackgroundLimits::default()
-    };
-    let of_pairs = self::applier(pace);
-    let store_of_pairs = &of_pairs.state.store;
     let mut ends = entry(2, &revoke(LEASE));
-    let some = bytes_changed_by(store_of_pairs, &mut ends, 10_000, most).unwrap();
-    assert!((10_000..20_000).contains(&some), "counted on: {some}");
+    let some = bytes_changed_by(store, &mut ends, 10_000, most).unwrap();
+    assert!(
+        some < attached && some >= 10_000,
+        "counted to its end: {some}"
+    );
     let in_steps = bytes_changed_by(store, &mut entry(2, &txn), most, 7).unwrap();
     let larger = BYTES_PER_KEY_IN_RANGE + 2 * (BYTES_PER_KEY + 1000);
     assert_eq!(in_steps, larger);
@@ -246,24 +243,59 @@ fn entries_behind_a_large_deletion_are_applied_before_its_tombstones_are_written
 }
 
 #[test]
-fn the_end_of_a_lease_with_all_keys_of_a_range_is_a_deletion_of_the_range() {
+fn the_end_of_a_large_lease_is_written_in_steps_and_before_it_is_granted_again() {
     let pace = BackgroundLimits {
         keys_deleted_at_once: 100,
-        delete_step_keys: 300,
+        delete_step_keys: 100,
         ..BackgroundLimits::default()
     };
     let mut applier = applier(pace);
     grant_prefix(&mut applier.state.store);
-    let store = &applier.state.store;
-    let bytes = |id| bytes_changed_by(store, &mut entry(3, &revoke(id)), u64::MAX, 100).unwrap();
-    assert_eq!(bytes(OF_PREFIX), 100 * BYTES_PER_KEY_IN_RANGE);
-    assert_eq!(bytes(LEASE), KEYS / 2 * BYTES_PER_KEY);
-    let entries = vec![entry(3, &revoke(OF_PREFIX)), entry(4, &put())];
+    let bytes = |applier: &mut Applier, request: &Request| {
+        let store = &mut applier.state.store;
+        store.set_keys_deleted_at_once(100);
+        bytes_changed_by(store, &mut entry(3, request), u64::MAX, 100).unwrap()
+    };
+    for id in [OF_PREFIX, LEASE] {
+        assert_eq!(bytes(&mut applier, &revoke(id)), 0);
+    }
+    let entries = vec![entry(3, &revoke(LEASE)), entry(4, &put())];
     let effects = turn(&mut applier, Some(ApplyEvent::Committed(entries)));
     assert_eq!(effects.applied, Some(4));
     let root = applier.state.store.root();
-    assert_eq!(root.live_keys(), KEYS + 1);
-    assert_eq!(root.unwritten_deletes(), KEYS - 300);
+    assert_eq!(root.live_keys(), KEYS / 2 + KEYS + 1);
+    let left = KEYS / 2 - 100;
+    assert_eq!(root.unwritten_deletes(), left);
+
+    // Keys between those of the lease are deleted at once, the others are not.
+    let all = Request::DeleteRange(delete(b"", b"\0"));
+    let between = left * BYTES_PER_KEY_IN_RANGE;
+    let others = 100 * BYTES_PER_KEY_IN_RANGE;
+    let found = bytes(&mut applier, &all);
+    assert!(
+        (between..between + others + others / 10).contains(&found),
+        "{found}"
+    );
+
+    let grant = |id| Request::LeaseGrant(pb::LeaseGrantRequest { id, ttl: 100 });
+    assert_eq!(bytes(&mut applier, &grant(9)), 0);
+    assert_eq!(bytes(&mut applier, &grant(LEASE)), left * BYTES_PER_KEY);
+    let attach = Request::Put(pb::PutRequest {
+        key: b"key/0998"[..].into(),
+        lease: LEASE,
+        ..Default::default()
+    });
+    let entries = vec![
+        entry(5, &grant(9)),
+        entry(6, &grant(LEASE)),
+        entry(7, &attach),
+    ];
+    let effects = turn(&mut applier, Some(ApplyEvent::Committed(entries)));
+    assert_eq!(effects.applied, Some(7));
+    let root = applier.state.store.root();
+    assert_eq!(root.unwritten_deletes(), 0);
+    assert_eq!(root.live_keys(), KEYS / 2 + KEYS + 2);
+    assert_eq!(crate::state::lease_keys(root, LEASE).unwrap().len(), 1);
 }
 
 #[test]
