@@ -53,20 +53,15 @@ pub(super) fn measure(
         Way::LeaseBetween => "between",
     };
     let name = |figure: &str| format!("{part}: {figure}");
-    let between = way == Way::LeaseBetween;
-    let stay = if between { plan.keys / 2 } else { 0 };
+    let stay = match way {
+        Way::LeaseBetween => plan.keys / 2,
+        Way::Range | Way::Lease => 0,
+    };
     let url = subject.url();
     let bystander = Bystander::start(subject.scratch())?;
     subject.block_on(local(async {
         let client = connect(&url, 1).await?.remove(0);
-        let mut lease = 0;
-        if way != Way::Range {
-            let (id, ttl) = (LEASE, LEASE_SECONDS);
-            let request = LeaseGrantRequest { id, ttl };
-            lease = client.lease().lease_grant(request).await?.into_inner().id;
-        }
-        let lease_of = |key| if between && key % 2 == 1 { 0 } else { lease };
-        fill_attached(&url, 0..plan.keys, VALUE_BYTES, lease_of).await?;
+        let lease = fill(&client, &url, plan.keys, way).await?;
         tokio::time::sleep(SETTLE).await;
         let shape = Shape {
             verb: Verb::Put,
@@ -122,6 +117,20 @@ pub(super) fn measure(
         Ok(())
     }))?;
     bystander.stop()
+}
+
+/// Puts all keys; returns the lease that they are attached to, or 0.
+async fn fill(client: &Client, url: &str, keys: u64, way: Way) -> Result<i64> {
+    let mut lease = 0;
+    if way != Way::Range {
+        let (id, ttl) = (LEASE, LEASE_SECONDS);
+        let request = LeaseGrantRequest { id, ttl };
+        lease = client.lease().lease_grant(request).await?.into_inner().id;
+    }
+    let is_other = |key: u64| way == Way::LeaseBetween && !key.is_multiple_of(2);
+    let lease_of = |key| if is_other(key) { 0 } else { lease };
+    fill_attached(url, 0..keys, VALUE_BYTES, lease_of).await?;
+    Ok(lease)
 }
 
 async fn delete_all(client: &Client, keys: u64, lease: i64) -> Result<()> {
