@@ -41,6 +41,7 @@ use crate::member::event::{ApplyEvent, ConsensusEvent, LogEvent};
 use crate::net::workers::Workers;
 use crate::runtime::etcd_server::{EtcdServer, Identity, Inner, Limits, Login};
 use crate::state::hashes::Hashes;
+use crate::state::held_back::HashPatience;
 use crate::state::snapshot::Receiver;
 use crate::state::{self, MemberInfo};
 use crate::telemetry::fatal;
@@ -169,6 +170,7 @@ fn start_threads(
     queues: Queues,
     links: &Links,
 ) -> (Vec<JoinHandle<()>>, Box<dyn Lock>) {
+    let (clock, shared) = (links.clock, Arc::clone(&actors.shared));
     let (consensus, apply, disks) = (actors.consensus, actors.apply, actors.disks);
     let (log, watch) = (actors.log, actors.watch);
     let links = || links.clone();
@@ -191,8 +193,11 @@ fn start_threads(
             hashes.run(|| {
                 let hurried = Arc::clone(&hashes);
                 let mut work = budget.begin(Chore::Hash, move || hurried.is_awaited());
+                let mut patience = HashPatience::default();
+                let shared = Arc::clone(&shared);
                 move || {
                     work.rest();
+                    patience.look(clock.now(), shared.space.held_back())
                 }
             });
         }),

@@ -103,8 +103,8 @@ impl Hashes {
     }
 
     /// Computes announced hashes until [`Hashes::stop`]. `begin` is called for each hash, and what
-    /// it returns after each piece of work.
-    pub fn run<F: FnMut()>(&self, mut begin: impl FnMut() -> F) {
+    /// it returns after each piece of work; if that breaks off, the hash is given up.
+    pub fn run<F: FnMut() -> ControlFlow<()>>(&self, mut begin: impl FnMut() -> F) {
         while let Some((job, removed)) = self.next() {
             self.compute(&job, removed, &mut begin());
         }
@@ -114,7 +114,7 @@ impl Hashes {
     pub fn run_one(&self) {
         let job = self.state.lock().queue.take();
         if let Some((job, removed)) = job {
-            self.compute(&job, removed, &mut || ());
+            self.compute(&job, removed, &mut || ControlFlow::Continue(()));
         }
     }
 
@@ -204,7 +204,12 @@ impl Hashes {
 
     /// A compaction at revision 0 has the hash of no rows. As in etcd, a request for the current
     /// hash (0) then returns it. `removed`: the oldest row removed since the last hash.
-    fn compute(&self, job: &HashJob, removed: Option<Revision>, rest: &mut dyn FnMut()) {
+    fn compute(
+        &self,
+        job: &HashJob,
+        removed: Option<Revision>,
+        rest: &mut dyn FnMut() -> ControlFlow<()>,
+    ) {
         let mut places = self
             .state
             .lock()
@@ -212,7 +217,12 @@ impl Hashes {
             .clone()
             .unwrap_or_else(Places::none);
         let mut go_on = || {
-            rest();
+            if rest().is_break() {
+                let revision = job.revision;
+                let text = "gave up the hash of a compaction; its view held space back";
+                tracing::warn!(revision, "{text}");
+                return ControlFlow::Break(());
+            }
             let state = self.state.lock();
             if state.stopped || state.queue.is_superseded() {
                 ControlFlow::Break(())

@@ -1,8 +1,15 @@
 //! What slow readers cost. A reader's view keeps pages from reuse that no newer state needs.
 
+use std::ops::ControlFlow;
+use std::time::Duration;
+
 /// Views hold back much from one part in this many of the file on, and from so many bytes on.
 const MUCH_PART: u64 = 16;
 const MUCH_BYTES: u64 = 16 << 20;
+
+/// How long the removal of compacted rows waits for readers that hold back much. The hash of a
+/// compaction is given up after that.
+pub const PATIENCE_WITH_READERS: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeldBack {
@@ -26,9 +33,50 @@ impl HeldBack {
     }
 }
 
+/// How long a hash may hold space back. It walks over the whole store, and yields to clients.
+#[derive(Debug, Default)]
+pub struct HashPatience {
+    much_since: Option<Duration>,
+}
+
+impl HashPatience {
+    /// Breaks off if the hash is to be given up. `now`: by a monotonic clock.
+    pub fn look(&mut self, now: Duration, held: HeldBack) -> ControlFlow<()> {
+        let since = match held {
+            HeldBack::Little => {
+                self.much_since = None;
+                return ControlFlow::Continue(());
+            }
+            HeldBack::Much => *self.much_since.get_or_insert(now),
+            HeldBack::Needed => return ControlFlow::Break(()),
+        };
+        if now.saturating_sub(since) < PATIENCE_WITH_READERS {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_hash_may_hold_much_back_for_a_minute_and_nothing_that_is_needed() {
+        let mut patience = HashPatience::default();
+        let mut goes_on = |second, held| {
+            let look = patience.look(Duration::from_secs(second), held);
+            look.is_continue()
+        };
+        assert!(goes_on(1, HeldBack::Much));
+        assert!(goes_on(60, HeldBack::Much));
+        assert!(goes_on(65, HeldBack::Little));
+        assert!(goes_on(70, HeldBack::Much), "it begins anew");
+        assert!(goes_on(129, HeldBack::Much));
+        assert!(!goes_on(130, HeldBack::Much));
+        assert!(!goes_on(131, HeldBack::Needed));
+    }
 
     #[test]
     fn it_is_measured_by_the_file_and_by_the_need() {

@@ -11,6 +11,7 @@ use super::{Applier, ApplyEffects};
 use crate::basics::error::Error;
 use crate::member::event::Outcome;
 use crate::state::hashes::Compacted;
+use crate::state::held_back::HeldBack;
 use crate::telemetry::metrics::Chore;
 
 impl Applier {
@@ -25,7 +26,7 @@ impl Applier {
         if !self.removal.is_running() || self.is_ahead_of_hub() || self.holds_too_much() {
             return Ok(());
         }
-        if self.is_deleting() {
+        if self.is_deleting() || self.waits_for_readers(now) {
             return Ok(());
         }
         if !self.removal_steps.is_due(now) && !self.is_short() {
@@ -65,6 +66,22 @@ impl Applier {
             }
         }
         Ok(())
+    }
+
+    /// True if removal waits for readers; see [`Removal::wait_for_readers`]. If the disk is short, what
+    /// it frees beside them is needed.
+    ///
+    /// [`Removal::wait_for_readers`]: super::removal::Removal::wait_for_readers
+    fn waits_for_readers(&mut self, now: Now) -> bool {
+        let stats = self.state.store.stats();
+        // The bytes are those of the last checkpoint; the views may have gone since.
+        let held = if stats.views > 0 {
+            stats.viewed_bytes
+        } else {
+            0
+        };
+        let held = HeldBack::of(held, stats.file_bytes, self.is_short());
+        self.removal.wait_for_readers(now, held == HeldBack::Much)
     }
 
     /// Takes a step of re-encryption, if it is time.

@@ -6,6 +6,7 @@ use raft::Now;
 use storage::mvcc::Stats;
 
 use crate::member::event::ReplySlot;
+use crate::state::held_back::PATIENCE_WITH_READERS;
 
 /// In a store of at most this size, removal costs little and starts at once.
 const SMALL_STORE_BYTES: u64 = 16 << 20;
@@ -24,6 +25,9 @@ pub(super) struct Removal {
     rows: u64,
     /// Clients that asked for physical compaction.
     asking: Vec<ReplySlot>,
+    /// Set when it first waits for readers: the latest time at which it goes on.
+    readers_until: Option<Now>,
+    waits_for_readers: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +45,8 @@ impl Removal {
             since: None,
             rows: 0,
             asking: Vec::new(),
+            readers_until: None,
+            waits_for_readers: false,
         }
     }
 
@@ -100,6 +106,20 @@ impl Removal {
         }
     }
 
+    /// True if its next step waits for readers that hold `much` back. What these keep cannot be
+    /// reused, so removal, which writes the neighbours of what it removes elsewhere, would only make
+    /// the file longer. The hash of the compaction is such a reader, and soon done in most stores.
+    pub(super) fn wait_for_readers(&mut self, now: Now, much: bool) -> bool {
+        let until = || now + PATIENCE_WITH_READERS;
+        self.waits_for_readers = much && now < *self.readers_until.get_or_insert_with(until);
+        self.waits_for_readers
+    }
+
+    /// What [`Removal::wait_for_readers`] said last.
+    pub(super) fn waits_for_readers(&self) -> bool {
+        self.waits_for_readers
+    }
+
     /// When it began, if that is known.
     pub(super) fn since(&self) -> Option<Now> {
         self.since
@@ -118,6 +138,7 @@ impl Removal {
     pub(super) fn done(&mut self) -> Vec<ReplySlot> {
         self.state = State::Idle;
         self.since = None;
+        self.readers_until = None;
         std::mem::take(&mut self.asking)
     }
 }
@@ -148,6 +169,22 @@ mod tests {
         removal.compacted(Now::ZERO);
         removal.begin(SECOND, urgent, superseded, 100, stats);
         removal.is_running()
+    }
+
+    #[test]
+    fn it_waits_for_readers_but_not_for_ever() {
+        let mut removal = Removal::interrupted();
+        assert!(!removal.wait_for_readers(SECOND, false));
+        assert!(removal.wait_for_readers(SECOND * 2, true));
+        assert!(
+            !removal.wait_for_readers(SECOND * 3, false),
+            "they are gone"
+        );
+        assert!(removal.wait_for_readers(SECOND * 61, true));
+        assert!(!removal.wait_for_readers(SECOND * 62, true), "a minute");
+        removal.done();
+        removal.go_on();
+        assert!(removal.wait_for_readers(SECOND * 63, true), "the next one");
     }
 
     #[test]

@@ -121,6 +121,7 @@ fn a_reader_waits_for_a_digest_in_the_making_and_hurries_it() {
                     while !hashes.is_awaited() {
                         thread::yield_now();
                     }
+                    ControlFlow::Continue(())
                 }
             });
         });
@@ -144,11 +145,30 @@ fn a_stop_ends_the_work_and_those_who_wait_for_it() {
         || {
             rests.set(rests.get() + 1);
             stopping.stop();
+            ControlFlow::Continue(())
         }
     });
     assert_eq!(rests.get(), 1);
     let cut_short = stage.hashes.at(&view, revision);
     assert_eq!(cut_short, Err(Error::Stopped));
+}
+
+#[test]
+fn a_digest_that_is_given_up_leaves_its_revision_to_be_hashed_anew() {
+    let mut stage = Stage::new();
+    for key in 0..PIECE_ROWS * 2 {
+        stage.put(key);
+    }
+    let job = stage.job();
+    let (view, revision) = (job.view.clone(), job.revision);
+    let expected = current(&view, &mut go_on).unwrap();
+    stage.hashes.announce(job);
+    let taken = stage.hashes.state.lock().queue.take();
+    let (job, removed) = taken.unwrap();
+    let mut give_up = || ControlFlow::Break(());
+    stage.hashes.compute(&job, removed, &mut give_up);
+    assert_eq!(stage.hashes.finished(), []);
+    assert_eq!(stage.hashes.at(&view, revision).unwrap(), expected);
 }
 
 #[test]
@@ -207,6 +227,7 @@ fn a_compaction_of_a_higher_level_breaks_off_the_running_one() {
             stage.put(key);
         }
         stage.compact();
+        ControlFlow::Continue(())
     });
     assert_eq!(rests, 1);
     assert_eq!(revisions(&hashes), [513]);
@@ -229,7 +250,7 @@ fn a_hash_that_a_reader_waits_for_is_not_broken_off() {
         let reader = scope.spawn(|| hashes.at(&view, 513));
         hashes.compute(&job, removed, &mut || {
             let Some(mut stage) = stage.take() else {
-                return;
+                return ControlFlow::Continue(());
             };
             while !hashes.is_awaited() {
                 thread::yield_now();
@@ -238,6 +259,7 @@ fn a_hash_that_a_reader_waits_for_is_not_broken_off() {
                 stage.put(key);
             }
             stage.compact();
+            ControlFlow::Continue(())
         });
         assert_eq!(reader.join().unwrap().unwrap().hash_revision, 513);
     });
@@ -288,7 +310,10 @@ fn a_hash_continues_where_nothing_has_changed_and_is_the_same() {
             &mut Places::none(),
             &mut go_on,
         );
-        stage.hashes.compute(&job, removed, &mut || pieces += 1);
+        stage.hashes.compute(&job, removed, &mut || {
+            pieces += 1;
+            ControlFlow::Continue(())
+        });
         assert_eq!(stage.hashes.finished()[0], afresh.unwrap(), "round {round}");
     }
     // From the beginning each time, it would be 60 * 12 pieces.
