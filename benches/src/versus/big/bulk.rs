@@ -50,8 +50,9 @@ pub(super) fn measure(
         let mut load = Load::start(&url, overwrites).await?;
         tokio::time::sleep(Duration::from_secs_f64(options.minutes * 60.0)).await;
         let (mut taken, over) = load.take().await?;
-        let rate = taken.count() as f64 / over.as_secs_f64();
-        figures.number("bulk: overwrites/s", rate, 0);
+        drop(load);
+        let per_second = taken.count() as f64 / over.as_secs_f64();
+        figures.number("bulk: overwrites/s", per_second, 0);
         figures.number("bulk: overwrite p99 ms", taken.ms(0.99), 1);
         let client = connect(&url, 1).await?.remove(0);
         let began = Instant::now();

@@ -124,6 +124,17 @@ fn no_branch_has_a_single_child() {
 }
 
 #[test]
+fn two_values_that_each_need_more_than_a_page_share_three() {
+    for (count, leaves) in [(1000, 500), (1001, 501)] {
+        let mut model = Model::default();
+        *model.bucket("key") = numbered(count, PAGE_BYTES);
+        let pages = assert_round_trip(&model).len() / PAGE_BYTES;
+        // A branch has some 170 of these leaves.
+        assert!((3 * leaves..3 * leaves + 10).contains(&pages), "{pages}");
+    }
+}
+
+#[test]
 fn large_keys_and_values_run_over_pages() {
     let mut model = Model::default();
     let bucket = model.bucket("key");

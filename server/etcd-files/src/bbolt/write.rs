@@ -4,9 +4,10 @@
 //! [`Layout::of`] only counts, [`Layout::write`] runs the same code with bytes. Pages get their
 //! numbers in the order in which they fill up; a branch follows its last child.
 //!
-//! The result is compact: leaves are filled from left to right, nothing is free. Two rules of bbolt
+//! The result is compact: leaves are filled from left to right, nothing is free. Three rules of bbolt
 //! beyond its format are kept: a branch has at least two children (bbolt asserts it when it
-//! deletes), and small buckets are inside their parent's leaf.
+//! deletes), small buckets are inside their parent's leaf, and a leaf has at least two entries unless
+//! there is no other: two values of 4 KiB take three pages, where each alone would take two.
 
 use std::io::{self, Write};
 
@@ -14,6 +15,9 @@ use super::*;
 
 /// Buckets up to a quarter page are inside the root's leaf, as in bbolt.
 const INLINE_BYTES_MAX: usize = PAGE_BYTES / 4;
+
+/// Least entries of a leaf that has a next one.
+const LEAF_ENTRIES_MIN: usize = 2;
 
 /// Most entries of one page; bbolt reserves 0xFFFF.
 const PAGE_ENTRIES_MAX: usize = 0xFFFE;
@@ -218,7 +222,7 @@ impl Tree {
     fn push(&mut self, pages: &mut Pages<'_>, key: &[u8], value: &[&[u8]]) -> io::Result<()> {
         let value_bytes: usize = value.iter().map(|part| part.len()).sum();
         let size = Entries::size_of(key.len(), value_bytes);
-        if !self.leaf.spans.is_empty() && !self.leaf.fits(size) {
+        if self.leaf.spans.len() >= LEAF_ENTRIES_MIN && !self.leaf.fits(size) {
             self.close_leaf(pages)?;
         }
         if self.leaf.spans.is_empty() {
