@@ -240,6 +240,8 @@ impl Applier {
         let chores = match self.checkpoint_running || is_deleting {
             true => None,
             false if self.state.store.is_releasing() => Some(now),
+            // Space is given back after it.
+            false if self.removal.is_running() => None,
             false => {
                 let at = self.space.wake_at(now);
                 at.map(|at| self.space_steps.due_at(at))

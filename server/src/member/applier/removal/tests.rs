@@ -1,0 +1,170 @@
+use std::path::Path;
+use std::sync::Arc;
+
+use etcd_api::etcdserverpb as pb;
+use storage::mvcc::{Applied, Options, Store};
+use storage::vfs::sim::SimVfs;
+
+use super::super::{Applier, ApplyEffects};
+use super::*;
+use crate::member::event::{ApplyEvent, Committed};
+use crate::request::Request;
+use crate::state::State;
+use crate::state::lessor::Lessor;
+use crate::state::watch::Hub;
+
+const LARGE: Stats = Stats {
+    file_bytes: 1 << 30,
+    in_use_bytes: 1 << 30,
+    waiting_bytes: 0,
+    vacant_bytes: 0,
+    dirty_bytes: 0,
+    views: 0,
+    viewed_bytes: 0,
+    checkpoint: 0,
+    oldest_view: 0,
+    has_deltas: false,
+    is_short: false,
+};
+const SECOND: Now = Now::from_secs(1);
+
+/// True if removal runs a second after a compaction.
+fn runs(urgent: bool, superseded: u64, stats: &Stats) -> bool {
+    let mut removal = Removal::interrupted();
+    removal.done();
+    removal.compacted(Now::ZERO);
+    removal.begin(SECOND, urgent, superseded, 100, stats);
+    removal.is_running()
+}
+
+#[test]
+fn it_waits_for_readers_but_not_for_ever() {
+    let mut removal = Removal::interrupted();
+    assert!(!removal.wait_for_readers(SECOND, false));
+    assert!(removal.wait_for_readers(SECOND * 2, true));
+    assert!(
+        !removal.wait_for_readers(SECOND * 3, false),
+        "they are gone"
+    );
+    assert!(removal.wait_for_readers(SECOND * 61, true));
+    assert!(!removal.wait_for_readers(SECOND * 62, true), "a minute");
+    removal.done();
+    removal.go_on();
+    assert!(removal.wait_for_readers(SECOND * 63, true), "the next one");
+}
+
+#[test]
+fn it_waits_until_there_is_enough_but_not_for_ever() {
+    assert!(!runs(false, 59, &LARGE));
+    assert!(runs(false, 60, &LARGE), "worth its cost");
+    assert!(runs(true, 0, &LARGE), "the space is wanted");
+    let small = Stats {
+        in_use_bytes: 1 << 20,
+        ..LARGE
+    };
+    assert!(runs(false, 1, &small), "cheap");
+
+    let mut removal = Removal::interrupted();
+    assert!(removal.is_running(), "one that a crash interrupted");
+    removal.done();
+    removal.compacted(Now::ZERO);
+    removal.begin(SECOND, false, 1, 100, &LARGE);
+    // Another compaction does not delay it.
+    removal.compacted(SECOND * 20);
+    assert_eq!(removal.due_at(), Some(PATIENCE));
+    removal.begin(PATIENCE, false, 1, 100, &LARGE);
+    assert!(removal.is_running());
+    assert_eq!(removal.due_at(), None);
+}
+
+/// Every other key has a superseded version.
+const KEYS: u64 = 40_000;
+const VALUE: &[u8] = &[7; 4096];
+
+/// Applies events at their times, and runs the checkpoints.
+struct Stage {
+    applier: Applier,
+    now: Now,
+}
+
+impl Stage {
+    fn turn(&mut self, event: Option<ApplyEvent>) -> ApplyEffects {
+        let (mut effects, mut next) = (ApplyEffects::default(), event);
+        loop {
+            let mut events = next.take().into_iter().collect();
+            let turned = self.applier.turn(self.now, &mut events, &mut effects);
+            turned.unwrap();
+            let Some(job) = effects.checkpoint.take() else {
+                return effects;
+            };
+            next = Some(ApplyEvent::CheckpointRan(Box::new(job.attempt())));
+        }
+    }
+
+    fn pass(&mut self, time: Now) {
+        let until = self.now + time;
+        while let Some(at) = self.applier.wake_at(self.now).filter(|at| *at <= until) {
+            self.now = at;
+            self.turn(None);
+        }
+        self.now = until;
+    }
+}
+
+#[test]
+fn removal_waits_for_a_reader_that_holds_much_back_and_uses_its_places_then() {
+    let vfs = Arc::new(SimVfs::new(1));
+    let mut store = Store::open(vfs, Path::new("/store"), Options::default()).unwrap();
+    for index in 1..=KEYS + KEYS / 2 {
+        let key = if index <= KEYS {
+            index
+        } else {
+            2 * (index - KEYS)
+        };
+        let mut write = store.write(Applied { index, term: 1 });
+        write.put(&key.to_be_bytes(), VALUE, 0).unwrap();
+    }
+    store.publish();
+    let (mut hub, handle) = Hub::new(store.reader());
+    let state = State::new(store, 1).unwrap();
+    let lessor = Lessor::new(SECOND);
+    let applier = Applier::new(state, lessor, handle, 0, SECOND, Now::ZERO).unwrap();
+    let mut stage = Stage {
+        applier,
+        now: Now::ZERO,
+    };
+    stage.pass(SECOND * 5);
+    let index = KEYS + KEYS / 2 + 1;
+    let request = Request::Compaction(pb::CompactionRequest {
+        revision: stage.applier.state.store.root().revision(),
+        physical: false,
+    });
+    let entry = raft::Entry {
+        term: 1,
+        index,
+        data: request.encode(index),
+        ..Default::default()
+    };
+    let committed = Committed {
+        entry,
+        request: Some(request),
+        reply: None,
+    };
+    // The hash of the compaction reads the store as it was before.
+    let reader = stage.turn(Some(ApplyEvent::Committed(vec![committed])));
+    assert_eq!(reader.hash.len(), 1);
+    let revision = stage.applier.state.store.root().revision();
+    assert!(hub.advance_if_brief(revision).unwrap());
+    stage.pass(PATIENCE + SECOND * 30);
+    let [waiting, later] = [Now::ZERO, SECOND * 20].map(|time| {
+        stage.pass(time);
+        assert!(stage.applier.removal.is_running() && stage.applier.removal.waits_for_readers());
+        let rows = stage.applier.state.store.root().superseded_rows();
+        (rows, stage.applier.stats().file_bytes)
+    });
+    assert_eq!(waiting, later);
+    drop(reader);
+    stage.pass(SECOND);
+    assert!(!stage.applier.removal.is_running());
+    assert_eq!(stage.applier.stats().file_bytes, waiting.1);
+}
