@@ -3,6 +3,8 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+use storage::mvcc::Stats;
+
 /// Views hold back much from one part in this many of the file on, and from so many bytes on.
 const MUCH_PART: u64 = 16;
 const MUCH_BYTES: u64 = 16 << 20;
@@ -30,6 +32,16 @@ impl HeldBack {
         } else {
             HeldBack::Little
         }
+    }
+}
+
+/// Bytes of the file that views hold back.
+pub fn held_bytes(stats: &Stats) -> u64 {
+    // They are those of the last checkpoint; the views may have gone since.
+    if stats.views > 0 {
+        stats.viewed_bytes
+    } else {
+        0
     }
 }
 

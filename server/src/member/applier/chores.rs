@@ -11,7 +11,7 @@ use super::{Applier, ApplyEffects};
 use crate::basics::error::Error;
 use crate::member::event::Outcome;
 use crate::state::hashes::Compacted;
-use crate::state::held_back::HeldBack;
+use crate::state::held_back::{HeldBack, held_bytes};
 use crate::telemetry::metrics::Chore;
 
 impl Applier {
@@ -74,13 +74,7 @@ impl Applier {
     /// [`Removal::wait_for_readers`]: super::removal::Removal::wait_for_readers
     fn waits_for_readers(&mut self, now: Now) -> bool {
         let stats = self.state.store.stats();
-        // The bytes are those of the last checkpoint; the views may have gone since.
-        let held = if stats.views > 0 {
-            stats.viewed_bytes
-        } else {
-            0
-        };
-        let held = HeldBack::of(held, stats.file_bytes, self.is_short());
+        let held = HeldBack::of(held_bytes(&stats), stats.file_bytes, self.is_short());
         self.removal.wait_for_readers(now, held == HeldBack::Much)
     }
 

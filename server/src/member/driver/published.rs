@@ -15,7 +15,7 @@ use storage::mvcc::Stats;
 use super::job::Hurry;
 use crate::member::cluster::peer::join::minor;
 use crate::state::MemberInfo;
-use crate::state::held_back::HeldBack;
+use crate::state::held_back::{HeldBack, held_bytes};
 
 /// From this version on, etcd's members check a transaction as Stele does; see
 /// [`crate::request::nesting`].
@@ -334,13 +334,7 @@ impl Space {
         let in_use = stats.in_use_bytes + stats.dirty_bytes;
         self.file_bytes.store(stats.file_bytes, Relaxed);
         self.in_use_bytes.store(in_use, Relaxed);
-        // The bytes are those of the last checkpoint; the views may have gone since.
-        let held = if stats.views > 0 {
-            stats.viewed_bytes
-        } else {
-            0
-        };
-        self.held_bytes.store(held, Relaxed);
+        self.held_bytes.store(held_bytes(stats), Relaxed);
         self.is_short.store(is_short, Relaxed);
         self.is_low.store(is_low, Release);
     }
