@@ -111,12 +111,23 @@ impl<'a> Write<'a> {
     }
 
     fn delete_each(&mut self, range: KeyRange<'_>) -> Result<u64> {
+        self.delete_chunks(range, &|root, range| {
+            Chunk::of_visible(root, range, DELETE_CHUNK_KEYS)
+        })
+    }
+
+    /// Deletes the keys of the range that `next` finds, some at a time: it returns
+    /// [`DELETE_CHUNK_KEYS`] of them, or fewer if there are no more.
+    fn delete_chunks(
+        &mut self,
+        range: KeyRange<'_>,
+        next: &dyn Fn(&Root, KeyRange<'_>) -> Result<Chunk>,
+    ) -> Result<u64> {
         let mut deleted = 0;
         let mut resume: Option<Vec<u8>> = None;
         loop {
             let start = resume.as_deref().unwrap_or(range.start);
-            let range = KeyRange { start, ..range };
-            let chunk = Chunk::of_visible(&self.store.root, range, DELETE_CHUNK_KEYS)?;
+            let chunk = next(&self.store.root, KeyRange { start, ..range })?;
             for (key, lease) in chunk.iter() {
                 self.delete(key, lease)?;
             }

@@ -33,23 +33,13 @@ impl Write<'_> {
     }
 
     fn delete_attached_in(&mut self, lease: i64, range: KeyRange<'_>) -> Result<u64> {
-        let mut deleted = 0;
-        let mut resume: Option<Vec<u8>> = None;
-        loop {
-            let start = resume.as_deref().unwrap_or(range.start);
+        self.delete_chunks(range, &|root, range| {
             let mut chunk = Chunk::default();
-            scan_attached(self, lease, KeyRange { start, ..range }, &mut |key| {
+            scan_attached(root, lease, range, &mut |key| {
                 chunk.push(key, lease, DELETE_CHUNK_KEYS)
             })?;
-            for (key, lease) in chunk.iter() {
-                self.delete(key, lease)?;
-            }
-            deleted += chunk.len() as u64;
-            if chunk.len() < DELETE_CHUNK_KEYS {
-                return Ok(deleted);
-            }
-            resume = Some(chunk.end());
-        }
+            Ok(chunk)
+        })
     }
 
     /// The keys of the piece may be deleted in steps if there are many.
