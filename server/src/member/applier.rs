@@ -50,8 +50,6 @@ use views::Views;
 /// Pause before removal looks again whether the hub has read the compacted rows. Usually the hub
 /// has read them within microseconds.
 const HUB_PATIENCE: Now = Now::from_millis(1);
-/// Interval of looks whether readers that hold much back are gone.
-const READERS_PATIENCE: Now = Now::from_millis(20);
 /// Most revokes of expired leases in flight. A client's request waits for no more of them.
 const REVOKES_UNDER_WAY: usize = 500;
 
@@ -219,13 +217,7 @@ impl Applier {
             return deletion;
         }
         let removes = self.removal.is_running() && !self.is_deleting() && !self.holds_too_much();
-        let step = removes.then(|| {
-            if self.removal.waits_for_readers() {
-                now + READERS_PATIENCE
-            } else {
-                self.removal_steps.due_at(now)
-            }
-        });
+        let step = removes.then(|| self.removal_steps.due_at(now));
         if step == Some(now) {
             return step;
         }

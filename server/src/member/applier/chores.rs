@@ -26,10 +26,14 @@ impl Applier {
         if !self.removal.is_running() || self.is_ahead_of_hub() || self.holds_too_much() {
             return Ok(());
         }
-        if self.is_deleting() || self.waits_for_readers(now) {
+        if self.is_deleting() {
             return Ok(());
         }
         if !self.removal_steps.is_due(now) && !self.is_short() {
+            return Ok(());
+        }
+        if self.waits_for_readers(now) {
+            self.removal_steps.wait(now + READERS_PATIENCE);
             return Ok(());
         }
         let rows = self.removal_steps.size(self.pace.compact_step_rows);
@@ -204,6 +208,9 @@ impl Applier {
         Ok(wish.checkpoint)
     }
 }
+
+/// Interval of looks whether readers that hold much back are gone.
+pub(super) const READERS_PATIENCE: Now = Now::from_millis(20);
 
 /// Bytes of pages looked at in one step of re-encryption, and in one that moves pages. If they are
 /// cached, it takes well below a millisecond.

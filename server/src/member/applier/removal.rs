@@ -27,7 +27,6 @@ pub(super) struct Removal {
     asking: Vec<ReplySlot>,
     /// Set when it first waits for readers: the latest time at which it goes on.
     readers_until: Option<Now>,
-    waits_for_readers: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +45,6 @@ impl Removal {
             rows: 0,
             asking: Vec::new(),
             readers_until: None,
-            waits_for_readers: false,
         }
     }
 
@@ -111,13 +109,7 @@ impl Removal {
     /// the file longer. The hash of the compaction is such a reader, and soon done in most stores.
     pub(super) fn wait_for_readers(&mut self, now: Now, much: bool) -> bool {
         let until = || now + PATIENCE_WITH_READERS;
-        self.waits_for_readers = much && now < *self.readers_until.get_or_insert_with(until);
-        self.waits_for_readers
-    }
-
-    /// What [`Removal::wait_for_readers`] said last.
-    pub(super) fn waits_for_readers(&self) -> bool {
-        self.waits_for_readers
+        much && now < *self.readers_until.get_or_insert_with(until)
     }
 
     /// When it began, if that is known.

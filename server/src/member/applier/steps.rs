@@ -50,6 +50,11 @@ impl Steps {
         self.not_before.max(now)
     }
 
+    /// The next step comes no earlier than at `until`.
+    pub(super) fn wait(&mut self, until: Now) {
+        self.not_before = until;
+    }
+
     /// A step of a turn that began at `now` has ended. While clients are `busy`, the chore gets at
     /// most half of the thread's time. `pause` is waited in any case.
     pub(super) fn ended(&mut self, now: Now, took: Duration, busy: bool, pause: Duration) {

@@ -5,6 +5,7 @@ use etcd_api::etcdserverpb as pb;
 use storage::mvcc::{Applied, Options, Store};
 use storage::vfs::sim::SimVfs;
 
+use super::super::chores::READERS_PATIENCE;
 use super::super::{Applier, ApplyEffects};
 use super::*;
 use crate::member::event::{ApplyEvent, Committed};
@@ -158,7 +159,9 @@ fn removal_waits_for_a_reader_that_holds_much_back_and_uses_its_places_then() {
     stage.pass(PATIENCE + SECOND * 30);
     let [waiting, later] = [Now::ZERO, SECOND * 20].map(|time| {
         stage.pass(time);
-        assert!(stage.applier.removal.is_running() && stage.applier.removal.waits_for_readers());
+        let wakes = stage.applier.wake_at(stage.now).unwrap();
+        assert!(wakes > stage.now && wakes <= stage.now + READERS_PATIENCE);
+        assert!(stage.applier.removal.is_running());
         let rows = stage.applier.state.store.root().superseded_rows();
         (rows, stage.applier.stats().file_bytes)
     });
