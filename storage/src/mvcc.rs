@@ -212,6 +212,9 @@ pub struct Stats {
 pub struct CompactProgress {
     /// Nothing is left to remove for the newest compaction.
     pub done: bool,
+    /// Nothing is left of compactions up to this revision, and the step has ended there. Others
+    /// may have come since, whose rows need not be removed at once.
+    pub through: Option<i64>,
     /// Rows removed by this step.
     pub removed: usize,
 }

@@ -393,11 +393,10 @@ impl KeyTrees {
 
     /// A cursor over the versions in all trees that are not removed. It is on no entry yet.
     pub(super) fn cursor<'a>(&'a self, pages: &'a Pages) -> KeyCursor<'a> {
-        let deltas = self.waiting().chain(self.merging());
-        KeyCursor::new(
-            self.base.cursor(pages),
-            deltas.map(|tree| tree.cursor(pages)).collect(),
-        )
+        let places = (0..=self.ring.closed).map(|age| self.ring.place(age));
+        let deltas = places.filter(|place| self.deltas[*place].len() > 0);
+        let delta = |place: usize| (self.deltas[place].cursor(pages), &self.filters[place]);
+        KeyCursor::new(self.base.cursor(pages), deltas.map(delta))
     }
 }
 

@@ -340,6 +340,29 @@ fn interrupted_compaction_goes_on_after_a_restart() {
 }
 
 #[test]
+fn a_step_ends_with_the_rows_of_one_compaction_though_another_came_meanwhile() {
+    let mut fixture = Fixture::new();
+    for i in 0..10 {
+        fixture.put("k", &i.to_string());
+    }
+    fixture.write().compact(6).unwrap();
+    let step = fixture.store.compact_step(5).unwrap();
+    assert_eq!((step.done, step.through), (false, None));
+    fixture.write().compact(9).unwrap();
+    let step = fixture.store.compact_step(usize::MAX).unwrap();
+    assert_eq!(
+        (step.done, step.through, step.removed),
+        (false, Some(6), 4),
+        "what came since is another removal's"
+    );
+    let step = fixture.store.compact_step(usize::MAX).unwrap();
+    assert_eq!((step.done, step.through, step.removed), (true, Some(9), 3));
+    let step = fixture.store.compact_step(usize::MAX).unwrap();
+    assert_eq!((step.done, step.through, step.removed), (true, Some(9), 0));
+    fixture.store.check().unwrap();
+}
+
+#[test]
 fn compaction_does_work_in_proportion_to_the_change_not_to_the_store() {
     let mut fixture = Fixture::new();
     let mut write = fixture.write();

@@ -15,7 +15,7 @@ use crate::state::held_back::{HeldBack, held_bytes};
 use crate::telemetry::metrics::Chore;
 
 impl Applier {
-    /// Removes some compacted rows. Answers the waiting clients when all are gone.
+    /// Removes some compacted rows. Answers the clients that wait for it when theirs are gone.
     pub(super) fn compact(&mut self, now: Now, effects: &mut ApplyEffects) -> Result<(), Error> {
         if self.removal.due_at().is_some() {
             let (stats, root) = (self.state.store.stats(), self.state.store.root());
@@ -55,17 +55,17 @@ impl Applier {
         if progress.removed > 0 {
             self.space.freed();
         }
-        if progress.done {
+        if let Some(revision) = progress.through {
             let since = self.removal.since();
             let took = since.map(|since| now.saturating_sub(since));
             effects.counts.compaction_took = took;
             effects.compacted = took.map(|took| Compacted {
-                revision: self.state.store.root().compacted(),
+                revision,
                 took,
                 rows: self.removal.rows(),
                 bytes: self.state.store.stats().in_use_bytes,
             });
-            for slot in self.removal.done() {
+            for slot in self.removal.ended(now, revision, progress.done) {
                 effects.replies.push((slot, self.answer(Ok(Outcome::Done))));
             }
         }

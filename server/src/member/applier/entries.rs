@@ -55,11 +55,11 @@ impl Applier {
                     return Err(Error::Damaged(what.clone()));
                 }
                 let Some(slot) = reply else { return Ok(()) };
-                let physical = matches!(&request, Request::Compaction(c) if c.physical);
-                if physical && result.is_ok() {
-                    self.removal.ask(slot);
-                } else {
-                    effects.replies.push((slot, self.answer(result)));
+                match &request {
+                    Request::Compaction(c) if c.physical && result.is_ok() => {
+                        self.removal.ask(c.revision, slot);
+                    }
+                    _ => effects.replies.push((slot, self.answer(result))),
                 }
             }
             raft::EntryKind::ConfChange | raft::EntryKind::ConfChangeV2 => {

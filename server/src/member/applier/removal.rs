@@ -1,6 +1,8 @@
 //! When compacted rows are removed. Pages change as a whole: after random overwrites, removing a
 //! tenth of the rows writes as much as removing half of them. So removal waits until there is
-//! enough to remove, or for a while. A plain state machine; the store does the work.
+//! enough to remove, or for a while. What is compacted while it runs waits anew: with a compaction
+//! each second it would otherwise never end, and write whole pages for each row. A plain state
+//! machine; the store does the work.
 
 use raft::Now;
 use storage::mvcc::Stats;
@@ -12,19 +14,20 @@ use crate::state::held_back::PATIENCE_WITH_READERS;
 const SMALL_STORE_BYTES: u64 = 16 << 20;
 /// Removal pays if at least three rows can go for this many keys.
 const KEYS_FOR_THREE_ROWS: u64 = 5;
-/// Longest wait before a removal.
+/// Wait after the newest compaction.
 const PATIENCE: Now = Now::from_secs(60);
+/// Longest wait, however often compactions come.
+const PATIENCE_MAX: Now = Now::from_secs(600);
 
 #[derive(Debug)]
 pub(super) struct Removal {
     state: State,
-    /// When removal began, or the newest compaction was applied if that was later. `None` after a
-    /// crash interrupted it.
+    /// When removal began. `None` after a crash interrupted it.
     since: Option<Now>,
     /// Rows removed since then.
     rows: u64,
-    /// Clients that asked for physical compaction.
-    asking: Vec<ReplySlot>,
+    /// Clients that asked for physical compaction, and its revision.
+    asking: Vec<(i64, ReplySlot)>,
     /// Set when it first waits for readers: the latest time at which it goes on.
     readers_until: Option<Now>,
 }
@@ -32,7 +35,7 @@ pub(super) struct Removal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Idle,
-    Waiting { until: Now },
+    Waiting { until: Now, latest: Now },
     Running,
 }
 
@@ -56,18 +59,16 @@ impl Removal {
 
     /// A compaction was applied: its rows wait for removal.
     pub(super) fn compacted(&mut self, now: Now) {
-        self.since = Some(now);
-        self.rows = 0;
-        if self.state == State::Idle {
-            self.state = State::Waiting {
-                until: now + PATIENCE,
-            };
+        match &mut self.state {
+            State::Idle => self.state = State::waiting(now),
+            State::Waiting { until, latest } => *until = (now + PATIENCE).min(*latest),
+            State::Running => {}
         }
     }
 
-    /// Answers `slot` when removal is done.
-    pub(super) fn ask(&mut self, slot: ReplySlot) {
-        self.asking.push(slot);
+    /// Answers `slot` when all is removed that was compacted up to `revision`.
+    pub(super) fn ask(&mut self, revision: i64, slot: ReplySlot) {
+        self.asking.push((revision, slot));
     }
 
     pub(super) fn is_running(&self) -> bool {
@@ -77,7 +78,7 @@ impl Removal {
     /// The latest time at which it begins.
     pub(super) fn due_at(&self) -> Option<Now> {
         match self.state {
-            State::Waiting { until } => Some(until),
+            State::Waiting { until, .. } => Some(until),
             _ => None,
         }
     }
@@ -92,7 +93,7 @@ impl Removal {
         keys: u64,
         stats: &Stats,
     ) {
-        let State::Waiting { until } = self.state else {
+        let State::Waiting { until, .. } = self.state else {
             return;
         };
         let asked = urgent || !self.asking.is_empty();
@@ -101,6 +102,7 @@ impl Removal {
         if asked || is_small || pays || now >= until {
             self.state = State::Running;
             self.since = Some(now);
+            self.rows = 0;
         }
     }
 
@@ -121,17 +123,37 @@ impl Removal {
         self.rows += rows;
     }
 
-    /// Rows removed since it began, or since the newest compaction was applied.
+    /// Rows removed since it began.
     pub(super) fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Ends the removal. Returns the clients that waited for it.
-    pub(super) fn done(&mut self) -> Vec<ReplySlot> {
-        self.state = State::Idle;
+    /// Ends the removal of what was compacted up to `through`. Returns the clients that waited for
+    /// it. The next one waits for its time if anything was compacted since, which a client may ask for.
+    pub(super) fn ended(&mut self, now: Now, through: i64, all: bool) -> Vec<ReplySlot> {
+        let asking = std::mem::take(&mut self.asking).into_iter();
+        let (answered, asking): (Vec<_>, Vec<_>) = asking.partition(|(of, _)| *of <= through);
+        self.state = match all {
+            true => State::Idle,
+            false if asking.is_empty() => State::waiting(now),
+            false => State::Waiting {
+                until: now,
+                latest: now,
+            },
+        };
+        self.asking = asking;
         self.since = None;
         self.readers_until = None;
-        std::mem::take(&mut self.asking)
+        answered.into_iter().map(|(_, slot)| slot).collect()
+    }
+}
+
+impl State {
+    fn waiting(now: Now) -> State {
+        State::Waiting {
+            until: now + PATIENCE,
+            latest: now + PATIENCE_MAX,
+        }
     }
 }
 

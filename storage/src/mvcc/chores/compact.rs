@@ -9,7 +9,8 @@
 //!
 //! The versions found this way are anywhere in the history. They are gathered first, and removed
 //! from the oldest to the newest. So each page is changed once, and a checkpoint in between writes
-//! no page that will change again.
+//! no page that will change again. They are gathered all together where memory allows it: each batch
+//! changes nearly every page of a history whose rows were overwritten at random.
 //!
 //! Each checkpoint stores the walk's position together with the trees, one whole batch at a time.
 //! If a crash interrupts a batch, it is gathered again, and finds what was not yet removed of it:
@@ -17,16 +18,23 @@
 //! the walk ends moves the walk's end, but not that of the batch. If the walk was already past the
 //! old end, it goes back there: it had only kept tombstones at exactly the old C.
 
+mod rows;
+
 use std::ops::ControlFlow;
-use std::vec;
+
+use rows::{Ascending, Rows};
 
 use crate::Result;
 use crate::mvcc::key;
 use crate::mvcc::key::VersionKey;
 use crate::mvcc::{CompactProgress, Revision, Root, Store};
 
-/// Versions removed in one batch: some megabytes of memory.
-const BATCH_MAX: usize = 1 << 18;
+/// Memory of a batch: some twenty million versions.
+const BATCH_BYTES_MAX: usize = if cfg!(any(test, fuzzing)) {
+    24
+} else {
+    64 << 20
+};
 
 /// Progress of the removal.
 ///
@@ -57,8 +65,7 @@ impl Compaction {
 pub(crate) enum Batch {
     Gathering(Gathering),
     Removing {
-        /// Ascending.
-        rows: vec::IntoIter<Revision>,
+        rows: Ascending,
         /// Where the walk continues.
         then: Revision,
         /// The walk is over, unless another compaction came meanwhile.
@@ -73,18 +80,20 @@ pub(crate) struct Gathering {
     from: Option<Revision>,
     /// The compacted revision when the batch was begun.
     bound: i64,
-    rows: Vec<Revision>,
+    rows: Rows,
 }
 
 impl Store {
     pub(crate) fn remove_superseded(&mut self, budget: usize) -> Result<CompactProgress> {
         let mut left = budget.max(1);
         let mut removed = 0;
-        while left > 0 && !self.root.compaction.done && !self.root.is_deleting() {
+        let done = self.root.compaction.done;
+        let mut through = done.then_some(self.root.compacted);
+        while left > 0 && through.is_none() && !self.root.is_deleting() {
             let begin = Batch::Gathering(Gathering {
                 from: Some(self.root.compaction.next),
                 bound: self.root.compacted,
-                rows: Vec::new(),
+                rows: Rows::default(),
             });
             self.batch = match self.batch.take().unwrap_or(begin) {
                 Batch::Gathering(mut gathering) => {
@@ -102,10 +111,17 @@ impl Store {
                         removed += usize::from(self.remove_version(revision)?);
                         left -= 1;
                     }
-                    let is_over = rows.len() == 0;
+                    let is_over = rows.is_empty();
                     if is_over {
-                        let done = is_last && bound == self.root.compacted;
-                        self.root.compaction = Compaction { next: then, done };
+                        through = is_last.then_some(bound);
+                        self.root.compaction = Compaction {
+                            next: then,
+                            done: is_last,
+                        };
+                        if bound != self.root.compacted {
+                            // The newer compaction came meanwhile, and moved the place before.
+                            self.root.compaction.extend(bound);
+                        }
                     }
                     (!is_over).then_some(Batch::Removing {
                         rows,
@@ -118,6 +134,7 @@ impl Store {
         }
         Ok(CompactProgress {
             done: self.root.compaction.done,
+            through,
             removed,
         })
     }
@@ -152,17 +169,21 @@ impl Gathering {
         let (bound, rows, from) = (self.bound, &mut self.rows, &mut self.from);
         let mut versions = root.keys.cursor(&root.pages);
         root.rows_from(first, bound, &mut |revision, row| {
-            if *left == 0 || rows.len() >= BATCH_MAX {
+            if *left == 0 || rows.bytes() >= BATCH_BYTES_MAX {
                 *from = Some(revision);
                 return Ok(ControlFlow::Break(()));
             }
             *left -= 1;
-            let itself = VersionKey::new(row.key, revision);
-            if !versions.seek(&itself)? || versions.key() != &*itself {
-                return Err(root.damaged(format!("row {revision:?} is not in the key tree")));
-            }
             if row.stamp.is_tombstone() && revision.main < bound {
                 rows.push(revision);
+            }
+            // Of a key that it made there is no older version, except a tombstone, which goes itself.
+            if row.stamp.version == 1 {
+                return Ok(ControlFlow::Continue(()));
+            }
+            let is_there = versions.seek_version(row.key, revision)?;
+            if !is_there || versions.key() != &*VersionKey::new(row.key, revision) {
+                return Err(root.damaged(format!("row {revision:?} is not in the key tree")));
             }
             if versions.next()? {
                 let (key, older) = root.split(versions.key())?;
@@ -175,20 +196,18 @@ impl Gathering {
     }
 
     /// Continues gathering, or begins to remove.
-    fn next(mut self) -> Batch {
+    fn next(self) -> Batch {
         let is_last = self.from.is_none();
-        if !is_last && self.rows.len() < BATCH_MAX {
+        if !is_last && self.rows.bytes() < BATCH_BYTES_MAX {
             return Batch::Gathering(self);
         }
-        // A tombstone is found twice: by itself, and by the change after it.
-        self.rows.sort_unstable();
-        self.rows.dedup();
         let end = Revision {
             main: self.bound,
             sub: 0,
         };
         Batch::Removing {
-            rows: self.rows.into_iter(),
+            // A tombstone is found twice: by itself, and by the change after it.
+            rows: self.rows.ascending(),
             then: self.from.unwrap_or(end),
             is_last,
             bound: self.bound,

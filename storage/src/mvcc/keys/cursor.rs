@@ -1,9 +1,11 @@
 //! One walk over the base and all delta trees.
 
-use super::BASE_KIND;
+use super::filter::Filter;
+use super::{BASE_KIND, KeyHash};
 use crate::Result;
 use crate::btree::Cursor;
-use crate::mvcc::key;
+use crate::mvcc::Revision;
+use crate::mvcc::key::{self, VersionKey};
 
 /// A place among the versions of all trees; like [`Cursor`]. The value of an entry begins with its
 /// stamp.
@@ -12,6 +14,8 @@ pub(in crate::mvcc) struct KeyCursor<'a> {
     base: Cursor<'a>,
     /// Newest first; empty if there are none.
     deltas: Vec<Cursor<'a>>,
+    /// What says which keys they may have.
+    filters: Vec<&'a Filter>,
     /// The trees that are on an entry, by its key, and those on the same key newest first. The base
     /// has the number after the deltas. Empty without deltas.
     order: Vec<usize>,
@@ -20,10 +24,20 @@ pub(in crate::mvcc) struct KeyCursor<'a> {
 }
 
 impl<'a> KeyCursor<'a> {
-    pub(in crate::mvcc) fn new(base: Cursor<'a>, deltas: Vec<Cursor<'a>>) -> KeyCursor<'a> {
+    /// A walk over one tree.
+    pub(in crate::mvcc) fn of_one(tree: Cursor<'a>) -> KeyCursor<'a> {
+        KeyCursor::new(tree, std::iter::empty())
+    }
+
+    pub(super) fn new(
+        base: Cursor<'a>,
+        deltas: impl Iterator<Item = (Cursor<'a>, &'a Filter)>,
+    ) -> KeyCursor<'a> {
+        let (deltas, filters) = deltas.unzip();
         KeyCursor {
             base,
             deltas,
+            filters,
             order: Vec::new(),
             passed: Vec::new(),
         }
@@ -34,9 +48,25 @@ impl<'a> KeyCursor<'a> {
         if self.deltas.is_empty() {
             return self.base.seek(key);
         }
+        self.seek_in(|_| true, key)
+    }
+
+    /// Moves to the first version of a user key that is not newer than `revision`. Moved forward from
+    /// there, the cursor finds every version of this key, but not all of others.
+    pub(in crate::mvcc) fn seek_version(&mut self, key: &[u8], revision: Revision) -> Result<bool> {
+        let hash = KeyHash::of(key);
+        self.seek_in(
+            |filter| filter.may_have(hash),
+            &VersionKey::new(key, revision),
+        )
+    }
+
+    fn seek_in(&mut self, may_have: impl Fn(&Filter) -> bool, key: &[u8]) -> Result<bool> {
         self.order.clear();
         for i in 0..=self.deltas.len() {
-            if self.tree_mut(i).seek(key)? {
+            if self.filters.get(i).is_none_or(|filter| may_have(filter))
+                && self.tree_mut(i).seek(key)?
+            {
                 self.put_in_order(i);
             }
         }

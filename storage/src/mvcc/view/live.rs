@@ -60,7 +60,7 @@ impl<'a> LiveVersions<'a> {
         range: KeyRange<'a>,
         at: i64,
     ) -> Self {
-        let cursor = KeyCursor::new(tree.cursor(&root.pages), Vec::new());
+        let cursor = KeyCursor::of_one(tree.cursor(&root.pages));
         LiveVersions::new(root, cursor, range, at, None)
     }
 

@@ -8,6 +8,7 @@ use storage::vfs::sim::SimVfs;
 use super::super::chores::READERS_PATIENCE;
 use super::super::{Applier, ApplyEffects};
 use super::*;
+use crate::member::event::admission::{Admission, Limits};
 use crate::member::event::{ApplyEvent, Committed};
 use crate::request::Request;
 use crate::state::State;
@@ -32,7 +33,7 @@ const SECOND: Now = Now::from_secs(1);
 /// True if removal runs a second after a compaction.
 fn runs(urgent: bool, superseded: u64, stats: &Stats) -> bool {
     let mut removal = Removal::interrupted();
-    removal.done();
+    removal.ended(Now::ZERO, 0, true);
     removal.compacted(Now::ZERO);
     removal.begin(SECOND, urgent, superseded, 100, stats);
     removal.is_running()
@@ -49,7 +50,7 @@ fn it_waits_for_readers_but_not_for_ever() {
     );
     assert!(removal.wait_for_readers(SECOND * 61, true));
     assert!(!removal.wait_for_readers(SECOND * 62, true), "a minute");
-    removal.done();
+    removal.ended(Now::ZERO, 0, true);
     removal.go_on();
     assert!(removal.wait_for_readers(SECOND * 63, true), "the next one");
 }
@@ -67,15 +68,53 @@ fn it_waits_until_there_is_enough_but_not_for_ever() {
 
     let mut removal = Removal::interrupted();
     assert!(removal.is_running(), "one that a crash interrupted");
-    removal.done();
+    removal.ended(Now::ZERO, 0, true);
     removal.compacted(Now::ZERO);
     removal.begin(SECOND, false, 1, 100, &LARGE);
-    // Another compaction does not delay it.
-    removal.compacted(SECOND * 20);
     assert_eq!(removal.due_at(), Some(PATIENCE));
     removal.begin(PATIENCE, false, 1, 100, &LARGE);
     assert!(removal.is_running());
     assert_eq!(removal.due_at(), None);
+}
+
+#[test]
+fn compactions_each_second_delay_it_but_not_for_ever() {
+    let mut removal = Removal::interrupted();
+    removal.ended(Now::ZERO, 0, true);
+    removal.compacted(Now::ZERO);
+    for second in 1..600 {
+        let now = SECOND * second;
+        removal.compacted(now);
+        assert_eq!(removal.due_at(), Some((now + PATIENCE).min(PATIENCE_MAX)));
+        removal.begin(now, false, 1, 100, &LARGE);
+        assert!(!removal.is_running());
+    }
+    removal.begin(PATIENCE_MAX, false, 1, 100, &LARGE);
+    assert!(removal.is_running());
+}
+
+#[test]
+fn what_is_compacted_while_it_runs_waits_anew_unless_a_client_asks_for_it() {
+    let limits = Limits {
+        requests: 2,
+        bytes: 0,
+    };
+    let admission = Admission::new(limits);
+    let mut removal = Removal::interrupted();
+    for revision in [7, 9] {
+        let (slot, _) = ReplySlot::new(admission.admit(0).unwrap());
+        removal.ask(revision, slot);
+        removal.compacted(SECOND);
+        assert!(removal.is_running());
+    }
+    assert_eq!(removal.ended(SECOND * 2, 7, false).len(), 1);
+    assert_eq!(removal.due_at(), Some(SECOND * 2), "another asks");
+    removal.begin(SECOND * 2, false, 0, 100, &LARGE);
+    assert!(removal.is_running());
+    assert_eq!(removal.ended(SECOND * 3, 9, false).len(), 1);
+    assert_eq!(removal.due_at(), Some(SECOND * 3 + PATIENCE));
+    removal.begin(SECOND * 4, false, 1, 100, &LARGE);
+    assert!(!removal.is_running());
 }
 
 /// Every other key has a superseded version.
