@@ -11,14 +11,15 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::net::socket::BindError;
 
 /// Descriptors that clients never get: etcd's number. The store and its log use up to about 30 of
-/// them, the event loops 10, and the two limits below are part of it too.
+/// them, the event loops 10, requests to other members 8 each; and the two limits below are part of it.
 const RESERVED: u64 = 150;
 
 /// Connections to all listeners for metrics and health together.
 const METRICS_CONNECTIONS_MAX: usize = 16;
 
-/// Connections from other members. Each opens about five; a cluster has at most seven members.
-const PEER_CONNECTIONS_MAX: usize = 64;
+/// Connections from other members. Each opens about five, and up to eight more while it asks about
+/// leases; a cluster has at most seven members.
+const PEER_CONNECTIONS_MAX: usize = 80;
 
 /// Raises the limit on open files of this process to its hard limit, as Go's runtime does.
 pub fn raise_limit() -> io::Result<()> {

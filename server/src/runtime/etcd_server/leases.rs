@@ -60,6 +60,8 @@ impl EtcdServer {
     /// Answers a question about leases, with the store's revision. A follower asks the leader about
     /// renewals and remaining times.
     pub(crate) async fn lease(&self, call: LeaseCall) -> Result<(LeaseAnswer, i64), Error> {
+        // Held while a follower waits for the leader, too.
+        let permit = self.0.admission.admit(0)?;
         let at_leader = matches!(
             call,
             LeaseCall::KeepAlive { .. } | LeaseCall::TimeToLive { .. }
@@ -75,7 +77,7 @@ impl EtcdServer {
             // member would expire the lease without this renewal.
             self.linearizable().await?;
         }
-        let (slot, reply) = ReplySlot::new(self.0.admission.admit(0)?);
+        let (slot, reply) = ReplySlot::new(permit);
         post(&self.0.apply, ApplyEvent::Lease(call, slot))?;
         let applied = self.wait(reply).await?;
         match applied.outcome {

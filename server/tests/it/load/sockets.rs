@@ -168,6 +168,69 @@ async fn a_client_cannot_use_up_the_servers_descriptors() {
     put(&other, 1).await;
 }
 
+/// A follower asks the leader about each renewal. However many clients renew leases, it opens few
+/// connections to ask over, and its log gets the files that it wants.
+#[tokio::test]
+async fn renewals_at_a_follower_use_up_no_descriptors() {
+    const LIMIT: usize = 256;
+    /// Renewals at once: as many connections would be too many for both members.
+    const STREAMS: usize = 400;
+    let dir = tempfile::tempdir().unwrap();
+    let member = |name: &str| {
+        let mut member = Process::new(env!("CARGO_BIN_EXE_stele"), dir.path(), name);
+        member.launched_by(vec![
+            "prlimit".to_owned(),
+            format!("--nofile={LIMIT}:{LIMIT}"),
+            "--".to_owned(),
+        ]);
+        member
+    };
+    let mut members = ["m0", "m1", "m2"].map(member);
+    fleet::start_all(&mut members, &[]);
+    let logs = || members.iter().map(Process::log).collect::<String>();
+    let ready = || {
+        let mut members = members.iter();
+        members.all(|m| m.log().contains(testkit::READY_LINE))
+    };
+    fleet::wait("the start", ready, logs);
+    let client = Client::connect(members[0].url.clone()).await.unwrap();
+    let status = client.maintenance().status(pb::StatusRequest {}).await;
+    let status = status.unwrap().into_inner();
+    let follower = usize::from(status.leader == status.header.unwrap().member_id);
+    let client = Client::connect(members[follower].url.clone())
+        .await
+        .unwrap();
+    let grant = pb::LeaseGrantRequest { ttl: 600, id: 7 };
+    client.lease().lease_grant(grant).await.unwrap();
+    let renewing = (0..STREAMS).map(|_| {
+        let client = client.clone();
+        tokio::spawn(async move {
+            let renewals = tokio_stream::iter([pb::LeaseKeepAliveRequest { id: 7 }; 20]);
+            let mut lease = client.lease();
+            let mut answers = lease.lease_keep_alive(renewals).await.unwrap().into_inner();
+            while let Some(answer) = answers.message().await.unwrap() {
+                assert_eq!(answer.ttl, 600);
+            }
+        })
+    });
+    let renewing: Vec<_> = renewing.collect();
+    // Its log goes through several files meanwhile.
+    while renewing.iter().any(|task| !task.is_finished()) {
+        put(&client, 1 << 20).await;
+    }
+    for task in renewing {
+        task.await.unwrap();
+    }
+    for word in ["too many open connections", "Too many open files"] {
+        assert!(!logs().contains(word), "{}", logs());
+    }
+    for member in &members {
+        let open = fs::read_dir(format!("/proc/{}/fd", member.pid())).unwrap();
+        let open = open.count();
+        assert!(open < LIMIT / 2, "{open} are open");
+    }
+}
+
 async fn put(client: &Client, bytes: usize) {
     let request = pb::PutRequest {
         key: "key".into(),

@@ -16,6 +16,7 @@ use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::dial::ANSWER_BYTES_MAX;
@@ -28,8 +29,10 @@ use crate::net::tls::{Dialing, Security};
 const DIAL_PATIENCE: Duration = Duration::from_secs(1);
 /// Limit for the answer to a request.
 const POST_PATIENCE: Duration = Duration::from_secs(5);
-/// Idle connections kept per URL. Requests to members are few and rarely concurrent.
-const IDLE_MAX: usize = 8;
+/// Requests under way per URL, and so connections for requests; others wait. Clients that renew leases at
+/// a follower make it ask the leader thousands of times a second: without the bound it would open as
+/// many connections, until neither it nor the leader had descriptors left.
+const REQUESTS_MAX: usize = 8;
 
 /// Cheap to clone.
 #[derive(Clone)]
@@ -37,8 +40,24 @@ pub(crate) struct Dialer(Arc<Inner>);
 
 struct Inner {
     tls: Arc<Dialing>,
-    /// By URL; the most recently used connection is last.
-    idle: Mutex<HashMap<String, Vec<SendRequest<Full<Bytes>>>>>,
+    /// By URL.
+    kept: Mutex<HashMap<String, Kept>>,
+}
+
+struct Kept {
+    /// The most recently used connection is last. A request opens another only if there is none: so
+    /// there are no more than requests.
+    idle: Vec<SendRequest<Full<Bytes>>>,
+    requests: Arc<Semaphore>,
+}
+
+impl Default for Kept {
+    fn default() -> Kept {
+        Kept {
+            idle: Vec::new(),
+            requests: Arc::new(Semaphore::new(REQUESTS_MAX)),
+        }
+    }
 }
 
 trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -49,7 +68,7 @@ impl Dialer {
     pub(crate) fn new(security: &Security) -> Dialer {
         Dialer(Arc::new(Inner {
             tls: Arc::new(Dialing::new(security)),
-            idle: Mutex::default(),
+            kept: Mutex::default(),
         }))
     }
 
@@ -121,6 +140,16 @@ impl Dialer {
     ) -> io::Result<PeerAnswer> {
         let parsed = Url::parse(url).map_err(io::Error::other)?;
         name_host(&parsed, &mut request)?;
+        let requests = Arc::clone(
+            &self
+                .0
+                .kept
+                .lock()
+                .entry(url.to_owned())
+                .or_default()
+                .requests,
+        );
+        let _permit = requests.acquire().await.map_err(io::Error::other)?;
         loop {
             let kept = self.take(url);
             let is_new = kept.is_none();
@@ -146,10 +175,10 @@ impl Dialer {
     }
 
     fn take(&self, url: &str) -> Option<SendRequest<Full<Bytes>>> {
-        let mut idle = self.0.idle.lock();
-        let kept = idle.get_mut(url)?;
+        let mut kept = self.0.kept.lock();
+        let idle = &mut kept.get_mut(url)?.idle;
         loop {
-            let sender = kept.pop()?;
+            let sender = idle.pop()?;
             // A connection that is not ready is closed, or soon will be.
             if sender.is_ready() {
                 return Some(sender);
@@ -158,11 +187,11 @@ impl Dialer {
     }
 
     fn keep(&self, url: &str, sender: SendRequest<Full<Bytes>>) {
-        let mut idle = self.0.idle.lock();
-        let kept = idle.entry(url.to_owned()).or_default();
-        kept.retain(|sender| !sender.is_closed());
-        if kept.len() < IDLE_MAX && !sender.is_closed() {
-            kept.push(sender);
+        let mut kept = self.0.kept.lock();
+        let idle = &mut kept.entry(url.to_owned()).or_default().idle;
+        idle.retain(|sender| !sender.is_closed());
+        if !sender.is_closed() {
+            idle.push(sender);
         }
     }
 
@@ -285,6 +314,20 @@ mod tests {
             assert_eq!(answer.unwrap().body, "ok");
         }
         assert_eq!(connections.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn many_requests_at_once_share_a_few_connections() {
+        let (dialer, url, connections) = start(usize::MAX).await;
+        let asks = (0..200).map(|_| {
+            let (dialer, urls) = (dialer.clone(), [url.clone()]);
+            tokio::spawn(async move { dialer.post(&me(), &urls, "/leases", Bytes::new()).await })
+        });
+        for ask in asks.collect::<Vec<_>>() {
+            assert_eq!(ask.await.unwrap().unwrap().body, "ok");
+        }
+        let opened = connections.load(Ordering::Relaxed);
+        assert!((1..=REQUESTS_MAX).contains(&opened), "{opened}");
     }
 
     #[tokio::test]
