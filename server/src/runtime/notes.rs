@@ -241,3 +241,21 @@ fn tell_change(member_id: NodeId, change: Option<&ConfChange>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_snapshot_is_being_applied_until_it_is_installed() {
+        let metrics = Arc::new(Metrics::default());
+        let lateness = Lateness::new(Duration::from_millis(100));
+        let mut notes = Notes::new(1, Arc::clone(&metrics), lateness);
+        for (note, applied) in [(Note::Installing, 1), (Note::Installed, 0)] {
+            notes.note(note);
+            assert_eq!(metrics.snapshot_apply_in_progress.get(), applied);
+        }
+    }
+}

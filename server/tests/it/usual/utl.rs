@@ -136,3 +136,26 @@ fn a_script_that_nobody_reads_to_the_end_is_no_crash() {
     assert!(!child.wait().unwrap().success());
     assert!(!said.contains("panicked"), "{said}");
 }
+
+#[tokio::test]
+async fn a_restore_puts_the_log_where_it_is_told_and_a_server_takes_it_from_there() {
+    let place = tempfile::tempdir().unwrap();
+    let [file, dir, log] = ["saved", "restored", "log"].map(|name| place.path().join(name));
+    save(&file).await;
+    let log_at = format!("--wal-dir={}", log.display());
+    let mut restore = utl(&["snapshot", "restore", &log_at]);
+    restore.arg(&file).arg(DIR).arg(&dir);
+    let (restored, said) = run(restore);
+    assert!(restored, "{said}");
+    assert!(std::fs::read_dir(&log).unwrap().count() > 0, "{said}");
+    assert!(!dir.join("member/log").exists(), "{said}");
+    let server = Launch::program(STELE).data_dir(&dir).flag(log_at).start();
+    let server = server.unwrap_or_else(|error| panic!("{error}"));
+    let client = Client::connect(server.url()).await.unwrap();
+    let request = pb::RangeRequest {
+        key: "a".into(),
+        ..Default::default()
+    };
+    let found = client.kv().range(request).await.unwrap().into_inner();
+    assert_eq!(found.kvs[0].value, "b");
+}

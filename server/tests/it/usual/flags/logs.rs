@@ -140,3 +140,20 @@ fn slow() {
     let log = quiet.log();
     assert!(!log.contains("request stats") && !log.contains("took too long"));
 }
+
+#[test]
+fn flags_without_effect_are_named_at_the_start() {
+    if subject::is_etcd() {
+        return;
+    }
+    let named = "these flags are taken and have no effect in Stele";
+    let log = start(&["--max-wals=7", "--downgrade-check-time=1s"]).log();
+    let line = log.lines().find(|line| line.contains(named));
+    let line = line.unwrap_or_else(|| panic!("{log}"));
+    assert!(
+        line.contains("max-wals") && line.contains("downgrade-check-time"),
+        "{line}"
+    );
+    let log = start(&[]).log();
+    assert!(!log.contains(named), "{log}");
+}
