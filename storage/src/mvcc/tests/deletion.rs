@@ -310,6 +310,10 @@ fn a_lease_granted_again_does_not_lose_the_keys_attached_since() {
             // Not in the part.
             write(store, |write| write.put(&key(2900), b"again", LARGE));
         }
+        let (start, end) = (key(0), key(2950));
+        let range = KeyRange::from_wire(&start, &end);
+        let count = |store: &Store| store.root().count(range, 0).unwrap();
+        assert_eq!(count(&in_steps), count(&at_once));
         assert_eq!(
             in_steps.root().unwritten_deletes_through(LARGE),
             OF_LARGE - 10
