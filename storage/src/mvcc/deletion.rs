@@ -7,20 +7,28 @@
 //!
 //! A [`Deletion`] is what is left to do: a part of the range of keys, and what was written *since* to
 //! the keys that it has taken there. These are all keys of the part, or those that were attached to a
-//! lease ([`attached`]). The trees of keys still say that the keys taken are live. Nobody is told:
+//! lease ([`attached`]).
 //!
-//! - At the revision of the deletion and above, reads of a key taken look into `since` alone. Below
-//!   that revision they look into the trees.
-//! - If the deletion takes all keys of the part, ranges and counts look into `since` alone there. If
-//!   it takes those of a lease, ranges pass by the keys taken in the trees, and merge the others with
-//!   `since`; counts subtract the number of the keys taken.
+//! Deletions are *layers*: each one takes keys of the state below it, which the trees of keys and the
+//! deletions before it tell. That state does not change any more in the part: a version of a key goes
+//! to the last deletion that has taken the key. So the parts may overlap, and readers look from the trees
+//! up:
+//!
+//! - The trees still say that keys taken are live. What a tree has of a key is hidden if a later
+//!   deletion has taken the key: if it takes all keys of the part, or if the version says that the key
+//!   is attached to its lease ([`Deletion::takes`]). Then `since` of that deletion tells what follows.
+//!   Readers of a revision leave out the deletions above it.
+//! - Nothing else is seen of the part of a deletion that takes all keys, and nothing later overlaps it: no
+//!   other key is there. Where deletions take keys of leases, ranges merge what is not hidden; counts
+//!   add what came since and subtract the number of the keys taken.
 //! - A key taken gets the next tombstone: their revisions follow from the order of keys, because
 //!   nothing changes which keys are taken. So a reader of history that comes to rows that are not
 //!   written yet makes them ([`Root::rows_from`]).
 //! - Keys attached to leases are told by `since`, too ([`Root::side_scan`]).
 //!
-//! A step writes the tombstones of the first keys of the part, moves what `since` has of them behind
-//! these, and takes these keys out of the part. Views hold the root of before.
+//! A step writes the tombstones of the first keys of the first deletion's part, moves what `since` has of
+//! them behind these, and takes these keys out of the part. What is below the next deletion stays as it
+//! was. Views hold the root of before.
 //!
 //! Nothing of this is durable: no checkpoint begins until the last tombstone is written. After a
 //! crash the log has the entry, and the replay writes all of its tombstones before it goes on.
@@ -38,14 +46,16 @@ use super::{End, KeyRange, Revision, Root, Store};
 use crate::Result;
 use crate::btree::Tree;
 pub(super) use attached::Attached;
+pub(super) use reads::pieces;
 
 /// Keys whose tombstones are written without another look at the memory in use.
 const KEYS_PER_STEP: usize = 512;
 
 /// The part of a deletion that is not written yet.
 ///
-/// Invariants: of the part's keys `left` are taken and live in the trees, and the trees have no change
-/// of a key taken that is newer than the deletion. The parts of different deletions do not overlap.
+/// Invariants: `left` of the part's keys that are live below the deletion are taken. Below it there is
+/// no change of a key taken that is newer. No later part overlaps that of a deletion that takes all
+/// keys.
 #[derive(Clone, Debug)]
 pub(super) struct Deletion {
     /// The first key of the part.
@@ -67,13 +77,6 @@ enum Taken {
     /// All keys, those that were not live included.
     All,
     AttachedTo(Arc<Attached>),
-}
-
-/// What [`Store::delete_some`] did.
-struct Wrote {
-    versions: usize,
-    /// The deletion is written completely.
-    is_last: bool,
 }
 
 /// Versions of one or more keys in [`Deletion::since`].
@@ -117,14 +120,35 @@ impl Deletion {
         }
     }
 
+    /// A key of the range may be in the part.
+    fn meets(&self, range: KeyRange<'_>) -> bool {
+        let begins = match range.end {
+            End::Single => *self.start <= *range.start,
+            End::Before(end) => *self.start < *end,
+            End::Unbounded => true,
+        };
+        begins && self.end.as_deref().is_none_or(|end| range.start < end)
+    }
+
     /// What was written to the keys taken since.
     pub(super) fn since(&self) -> &Tree {
         &self.since
     }
 
+    /// True if it takes all keys of the part.
+    pub(super) fn is_whole(&self) -> bool {
+        self.attached().is_none()
+    }
+
     /// True if it takes the keys of this lease.
     pub(super) fn is_of(&self, lease: i64) -> bool {
         self.attached().is_some_and(|of| of.lease() == lease)
+    }
+
+    /// True if it has taken a key that is attached to `lease` (0: to none) below it. Nothing in its
+    /// part is attached to the lease later: see [`Store::end_deletions_of`].
+    fn takes(&self, key: &[u8], lease: i64) -> bool {
+        (self.is_whole() || self.is_of(lease)) && self.range().contains(key)
     }
 
     /// The keys taken, if they are those of a lease.
@@ -171,8 +195,8 @@ impl Store {
         let mut left = keys.max(1);
         while left > 0 && self.root.is_deleting() {
             self.touch();
-            let did = self.delete_some(0, left.min(KEYS_PER_STEP))?;
-            left = left.saturating_sub(did.versions.max(1));
+            let versions = self.delete_some(left.min(KEYS_PER_STEP))?;
+            left = left.saturating_sub(versions.max(1));
         }
         Ok(())
     }
@@ -185,26 +209,25 @@ impl Store {
         Ok(self.file.unsaved_bytes() + bytes)
     }
 
-    /// Writes all tombstones of the deletions that take keys of a lease and for whose part `of_part`
-    /// holds.
+    /// Writes tombstones until no deletion takes keys of the lease in a part for which `of_part` holds.
     ///
-    /// The rows of the lease's keys say which keys such a deletion takes. So it ends before a key of
-    /// its part is attached to the lease again, which is granted anew then: this happens rarely.
+    /// The rows of the lease's keys say which keys such a deletion takes. So no key of its part is
+    /// attached to the lease again, which is granted anew then: this happens rarely.
     pub(super) fn end_deletions_of(
         &mut self,
         lease: i64,
         of_part: &dyn Fn(KeyRange<'_>) -> bool,
     ) -> Result<()> {
         let is_meant = |of: &Deletion| of.is_of(lease) && of_part(of.range());
-        while let Some(place) = self.root.deletions.iter().position(is_meant) {
-            while !self.delete_some(place, KEYS_PER_STEP)?.is_last {}
+        while self.root.deletions.iter().any(is_meant) {
+            self.delete_some(KEYS_PER_STEP)?;
         }
         Ok(())
     }
 
-    /// Takes up to about `keys` keys out of a deletion.
-    fn delete_some(&mut self, place: usize, keys: usize) -> Result<Wrote> {
-        let deletion = &self.root.deletions[place];
+    /// Takes up to about `keys` keys out of the first deletion; returns how many versions it wrote.
+    fn delete_some(&mut self, keys: usize) -> Result<usize> {
+        let deletion = &self.root.deletions[0];
         let part = deletion.range();
         let mut live = match &deletion.taken {
             Taken::All => Chunk::of_trees(&self.root, part, keys)?,
@@ -216,12 +239,9 @@ impl Store {
                 .first_of(&deletion.since, part.start, live_end, keys)?;
         let through = versions_end.or(live_end.map(<[u8]>::to_vec));
         live.retain_first(|key| through.as_deref().is_none_or(|through| key <= through));
-        let mut wrote = Wrote {
-            versions: live.len() + versions.len(),
-            is_last: false,
-        };
+        let wrote = live.len() + versions.len();
         for (key, lease) in live.iter() {
-            self.write_tombstone(place, key, lease)?;
+            self.write_tombstone(key, lease)?;
         }
         for of_one in versions.chunk_by(|a, b| user_key(&a.0) == user_key(&b.0)) {
             // Their newest one comes first.
@@ -229,7 +249,7 @@ impl Store {
                 let flags = stamp.flags | HEAD;
                 let stamp = Stamp { flags, ..*stamp };
                 self.push_trees(user_key(version_key), *revision, |_| stamp)?;
-                let since = &mut self.root.deletions[place].since;
+                let since = &mut self.root.deletions[0].since;
                 since.remove(self.file.writer(), version_key)?;
             }
         }
@@ -237,12 +257,11 @@ impl Store {
             Some(mut through) => {
                 // The least key above the last one.
                 through.push(0);
-                self.root.deletions[place].start = through;
+                self.root.deletions[0].start = through;
             }
             None => {
-                let done = self.root.deletions.remove(place);
+                let done = self.root.deletions.remove(0);
                 assert!(done.left == 0 && done.since.len() == 0);
-                wrote.is_last = true;
                 // The next deletion begins by writing what is in memory then.
                 self.deletion_spills_at = 0;
             }
@@ -254,14 +273,14 @@ impl Store {
         Ok(wrote)
     }
 
-    /// Writes the tombstone of the first key that the deletion takes, whose newest version in the
-    /// trees of keys is attached to `lease`.
-    fn write_tombstone(&mut self, place: usize, key: &[u8], lease: i64) -> Result<()> {
-        let revision = self.root.deletions[place].next;
+    /// Writes the tombstone of the first key that the first deletion takes, whose newest version in
+    /// the trees of keys is attached to `lease`.
+    fn write_tombstone(&mut self, key: &[u8], lease: i64) -> Result<()> {
+        let revision = self.root.deletions[0].next;
         let attached = match lease {
             0 => 0,
             // Not attached to it again: see `Store::end_deletions_of`.
-            _ if self.root.deletions[place].is_of(lease) => 0,
+            _ if self.root.deletions[0].is_of(lease) => 0,
             _ => lease_of(self.root.head(key)?.map(|(_, stamp)| stamp)),
         };
         self.push_trees(key, revision, |_| TOMB)?;
@@ -269,7 +288,7 @@ impl Store {
         if attached != lease {
             self.move_lease(key, lease, 0)?;
         }
-        let deletion = &mut self.root.deletions[place];
+        let deletion = &mut self.root.deletions[0];
         deletion.next.sub += 1;
         deletion.left -= 1;
         Ok(())
@@ -322,6 +341,22 @@ impl Root {
             more = cursor.next()?;
         }
         Ok((found, None))
+    }
+}
+
+#[cfg(any(test, fuzzing))]
+impl Root {
+    /// How many deletions have a part that overlaps an earlier one's: those of leases' keys, and
+    /// those of ranges.
+    pub(super) fn overlaps(&self) -> [u64; 2] {
+        let mut overlaps = [0, 0];
+        for (place, deletion) in self.deletions.iter().enumerate() {
+            let part = deletion.range();
+            let earlier = &self.deletions[..place];
+            let overlaps_one = earlier.iter().any(|earlier| earlier.meets(part));
+            overlaps[usize::from(deletion.is_whole())] += u64::from(overlaps_one);
+        }
+        overlaps
     }
 }
 

@@ -72,7 +72,7 @@ use crate::Result;
 use crate::btree::{KeyOrder, Pages, Tree, TreeKind, Weight};
 pub(super) use cursor::KeyCursor;
 use filter::{Filter, KeyHash};
-pub(super) use heads::{Heads, Place};
+pub(super) use heads::Heads;
 pub(super) use read::newest_in;
 
 /// Places for delta trees, of which one is open. Part of the disk format.

@@ -181,24 +181,11 @@ impl Root {
         prefix: &[u8],
         f: &mut dyn FnMut(&[u8], &[u8]) -> Flow,
     ) -> Result<()> {
-        self.side_scan_from(bucket, prefix, b"", f)
-    }
-
-    /// The same, without those whose key goes on with less than `from` behind the prefix.
-    pub(super) fn side_scan_from(
-        &self,
-        bucket: Bucket,
-        prefix: &[u8],
-        from: &[u8],
-        f: &mut dyn FnMut(&[u8], &[u8]) -> Flow,
-    ) -> Result<()> {
         let mut first = Vec::new();
         key::side_key(&mut first, bucket, prefix);
-        let prefix = first.len();
-        first.extend_from_slice(from);
         let mut cursor = self.side.cursor(&self.pages);
         let mut more = cursor.seek(&first)?;
-        while more && cursor.key().starts_with(&first[..prefix]) {
+        while more && cursor.key().starts_with(&first) {
             let row = &cursor.key()[1..];
             if !self.is_detached(bucket, row)? && f(row, cursor.value()).is_break() {
                 break;
@@ -217,16 +204,8 @@ impl Root {
         if self.deletions.is_empty() {
             return self.walk_trees(range, at, f).map(drop);
         }
-        for (piece, deletion) in self.pieces(range, at)? {
-            let flow = match deletion {
-                Some(deletion) => self.walk_part(deletion, piece, at, f)?,
-                None => self.walk_trees(piece, at, f)?,
-            };
-            if flow.is_break() {
-                break;
-            }
-        }
-        Ok(())
+        self.walk_with(self.deletions_by(at), range, at, f)
+            .map(drop)
     }
 
     /// The same, as the trees of keys have it.

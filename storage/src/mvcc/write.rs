@@ -25,7 +25,7 @@ mod push;
 
 use std::ops::Deref;
 
-use super::deletion::{Deletion, TOMB};
+use super::deletion::{Deletion, TOMB, pieces};
 use super::key;
 use super::{Applied, Bucket, End, KeyRange, Revision, Root, Store};
 use crate::Result;
@@ -94,7 +94,7 @@ impl<'a> Write<'a> {
             return self.delete_each(range);
         }
         let mut deleted = 0;
-        for piece in self.owned_pieces(range)? {
+        for piece in self.owned_pieces(range) {
             let range = piece.range();
             let keys = self.count(range, 0)?;
             if keys > self.keys_at_once && self.may_be_in_steps(&piece) {
@@ -208,13 +208,13 @@ impl<'a> Write<'a> {
     }
 }
 
-/// A piece of a range; see [`Root::pieces`].
+/// A piece of a range; see [`pieces`].
 struct Piece {
     start: Vec<u8>,
     /// `None`: there is no end.
     end: Option<Vec<u8>>,
-    /// It is in the part of a deletion.
-    is_in_part: bool,
+    /// A deletion takes all its keys: those that are live came since.
+    is_taken: bool,
 }
 
 impl Piece {
@@ -228,17 +228,17 @@ impl Piece {
 
 impl Root {
     /// The pieces of a range of more than one key, for a caller that changes the root meanwhile.
-    fn owned_pieces(&self, range: KeyRange<'_>) -> Result<Vec<Piece>> {
-        let pieces = self.pieces(range, i64::MAX)?.into_iter();
-        let owned = pieces.map(|(piece, deletion)| Piece {
-            start: piece.start.to_vec(),
-            end: match piece.end {
+    fn owned_pieces(&self, range: KeyRange<'_>) -> Vec<Piece> {
+        let pieces = pieces(&self.deletions, range).into_iter();
+        let owned = pieces.map(|piece| Piece {
+            start: piece.range.start.to_vec(),
+            end: match piece.range.end {
                 End::Before(end) => Some(end.to_vec()),
                 End::Single | End::Unbounded => None,
             },
-            is_in_part: deletion.is_some(),
+            is_taken: piece.whole().is_some(),
         });
-        Ok(owned.collect())
+        owned.collect()
     }
 }
 

@@ -130,7 +130,7 @@ fn bytes_changed_by(
         }
         Request::LeaseGrant(grant) => {
             // What is left of the deletion of its keys is written before it is granted again.
-            let keys = root.unwritten_deletes_of(grant.id);
+            let keys = root.unwritten_deletes_through(grant.id);
             Ok(keys.saturating_mul(BYTES_PER_KEY))
         }
         _ => Ok(0),
@@ -143,11 +143,11 @@ fn changed_by_range(root: &Root, delete: &pb::DeleteRangeRequest) -> Result<Chan
         return Ok(Changed { keys: 1, others: 0 });
     }
     let all = root.count(range, 0)?;
-    // Keys in the part of another deletion are deleted at once, however many there are.
-    let in_parts = root.count_in_parts(range)?;
+    // Keys that came since another deletion of the range are deleted at once, however many there are.
+    let since = root.count_since(range)?;
     Ok(Changed {
-        keys: all - in_parts,
-        others: in_parts.saturating_mul(BYTES_PER_KEY_IN_RANGE),
+        keys: all - since,
+        others: since.saturating_mul(BYTES_PER_KEY_IN_RANGE),
     })
 }
 

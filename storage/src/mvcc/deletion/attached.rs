@@ -3,7 +3,8 @@
 //! For each key taken whose tombstone is not written there is a row among those of the lease's keys
 //! in the side tree, and the lease has no other row within the part: a step removes the row when it
 //! writes the tombstone, whatever came since, and no key of the part is attached to the lease
-//! meanwhile ([`Store::end_deletions_of`]). So the rows say which keys are taken.
+//! meanwhile ([`Store::end_deletions_of`]). So the rows list the keys taken. Another lease's rows may be
+//! between them, and another deletion may take these.
 //!
 //! The revision of a tombstone and counts need the number of rows between two places, and the side
 //! tree does not count. So all rows are counted once, leaf by leaf, when the deletion is noted, and
@@ -43,8 +44,8 @@ pub(super) struct Mark {
 }
 
 impl Attached {
-    /// The keys attached to the lease in a range that is in no part of a deletion. `None` if they are
-    /// no more than `at_once`.
+    /// The keys attached to the lease in a range that no deletion takes as a whole. `None` if they
+    /// are no more than `at_once`.
     pub(in crate::mvcc) fn more_than(
         at_once: u64,
         root: &Root,
@@ -108,13 +109,6 @@ impl Attached {
 }
 
 impl Root {
-    /// True if the row of the key is among those of the lease's keys.
-    pub(super) fn is_attached(&self, lease: i64, key: &[u8]) -> Result<bool> {
-        let mut row = Vec::with_capacity(HEAD_BYTES + key.len());
-        key::lease_key(&mut row, lease, key);
-        Ok(self.side.get(&self.pages, &row)?.is_some())
-    }
-
     /// Calls `f` with the key of each row of the lease in the range, also of keys that deletions have
     /// taken, until it breaks off.
     pub(in crate::mvcc) fn walk_attached(
@@ -158,8 +152,7 @@ impl Root {
         Ok(())
     }
 
-    /// How many keys of the range, which is within the part, the deletion takes that are not written
-    /// yet.
+    /// How many keys of the range the deletion takes that are not written yet.
     pub(in crate::mvcc) fn taken_in(
         &self,
         deletion: &Deletion,
@@ -167,22 +160,20 @@ impl Root {
         range: KeyRange<'_>,
     ) -> Result<u64> {
         let end = match range.end {
-            End::Single => return Ok(self.is_attached(attached.lease, range.start)?.into()),
-            End::Before(end) if end <= range.start => return Ok(0),
-            End::Before(end) => end,
+            End::Single => unreachable!("a single key is looked up"),
+            End::Before(end) => end.min(attached.end()),
             End::Unbounded => attached.end(),
         };
+        if end <= range.start {
+            return Ok(0);
+        }
         let before = self.taken_before(deletion, attached, range.start)?;
         Ok(self.taken_before(deletion, attached, end)? - before)
     }
 
-    /// How many keys less than `key` the deletion takes, those already written included.
-    pub(super) fn taken_before(
-        &self,
-        deletion: &Deletion,
-        attached: &Attached,
-        key: &[u8],
-    ) -> Result<u64> {
+    /// How many keys less than `key` the deletion takes, those already written included. The part
+    /// does not end before `key`.
+    fn taken_before(&self, deletion: &Deletion, attached: &Attached, key: &[u8]) -> Result<u64> {
         let written = attached.keys() - deletion.left;
         if *key <= *deletion.start {
             return Ok(written);

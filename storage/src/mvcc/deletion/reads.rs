@@ -2,16 +2,71 @@
 
 use std::ops::ControlFlow;
 
-use super::super::key::{Row, Stamp, VersionKey};
-use super::super::view::{Flow, end_of};
+use super::super::key::{Row, Stamp};
+use super::super::view::Flow;
 use super::super::write::lease_of;
 use super::super::{Bucket, End, KeyRange, Revision, Root};
 use super::{Deletion, TOMB};
 use crate::Result;
 use crate::btree::Weight;
 
-/// A piece of a range, and the deletion in whose part it is.
-pub(in crate::mvcc) type Piece<'a> = (KeyRange<'a>, Option<&'a Deletion>);
+/// A piece of a range, and the deletions that take keys there, in their order: one that takes all, or
+/// some that take those of leases.
+#[derive(Debug)]
+pub(in crate::mvcc) struct Piece<'a> {
+    pub(in crate::mvcc) range: KeyRange<'a>,
+    pub(in crate::mvcc) deletions: Vec<&'a Deletion>,
+}
+
+/// A version of a key.
+type Newest = Option<(Revision, Stamp)>;
+
+impl Piece<'_> {
+    /// The deletion that takes all keys of the piece.
+    pub(in crate::mvcc) fn whole(&self) -> Option<&Deletion> {
+        let last = self.deletions.last().copied();
+        last.filter(|deletion| deletion.is_whole())
+    }
+}
+
+/// The range in pieces, in key order, as these deletions have it.
+pub(in crate::mvcc) fn pieces<'a>(
+    deletions: &'a [Deletion],
+    range: KeyRange<'a>,
+) -> Vec<Piece<'a>> {
+    let piece = |range, whole: Option<&'a Deletion>| Piece {
+        range,
+        deletions: match whole {
+            Some(deletion) => vec![deletion],
+            None => deletions
+                .iter()
+                .filter(|deletion| !deletion.is_whole() && deletion.meets(range))
+                .collect(),
+        },
+    };
+    let whole = deletions.iter().filter(|deletion| deletion.is_whole());
+    let mut whole: Vec<&Deletion> = whole.filter(|deletion| deletion.meets(range)).collect();
+    if range.end == End::Single {
+        return vec![piece(range, whole.pop())];
+    }
+    whole.sort_by(|a, b| a.start.cmp(&b.start));
+    let mut pieces = Vec::with_capacity(2 * whole.len() + 1);
+    let mut rest = Some(range);
+    for deletion in whole {
+        let Some(range) = rest else { break };
+        let part = deletion.range();
+        let (before, others) = cut(range, part.start);
+        let (within, behind) = match part.end {
+            End::Before(end) => others.map_or((None, None), |others| cut(others, end)),
+            _ => (others, None),
+        };
+        pieces.extend(before.map(|range| piece(range, None)));
+        pieces.extend(within.map(|range| piece(range, Some(deletion))));
+        rest = behind;
+    }
+    pieces.extend(rest.map(|range| piece(range, None)));
+    pieces
+}
 
 impl Root {
     /// True if a deletion is not written completely.
@@ -24,56 +79,82 @@ impl Root {
         self.deletions.iter().map(|deletion| deletion.left).sum()
     }
 
-    /// The place of the deletion that has taken `key`.
-    pub(in crate::mvcc) fn deletion_with(&self, key: &[u8]) -> Result<Option<usize>> {
-        let place = self.place_of_part(key);
-        match place.map(|place| self.deletions[place].attached()) {
-            Some(Some(attached)) if !self.is_attached(attached.lease(), key)? => Ok(None),
-            _ => Ok(place),
-        }
+    /// The deletions that readers of main revision `at` see.
+    pub(in crate::mvcc) fn deletions_by(&self, at: i64) -> &[Deletion] {
+        let deletions = &self.deletions;
+        &deletions[..deletions.partition_point(|deletion| deletion.main() <= at)]
     }
 
-    /// The place of the deletion whose part has `key`.
-    fn place_of_part(&self, key: &[u8]) -> Option<usize> {
-        let mut deletions = self.deletions.iter();
-        deletions.position(|deletion| deletion.range().contains(key))
-    }
-
-    /// The deletion that has taken `key`, if its revision is not above `through`.
-    pub(in crate::mvcc) fn deletion_of(
+    /// The newest version of `key` not above `through`, which may be a tombstone.
+    pub(in crate::mvcc) fn version_through(
         &self,
         key: &[u8],
         through: Revision,
-    ) -> Result<Option<&Deletion>> {
-        let place = self.deletion_with(key)?;
-        let deletion = place.map(|place| &self.deletions[place]);
-        Ok(deletion.filter(|deletion| deletion.last() <= through))
+    ) -> Result<Option<(Revision, Stamp)>> {
+        let deletions = &self.deletions;
+        let by = deletions.partition_point(|deletion| deletion.last() <= through);
+        self.version_with(&deletions[..by], key, through)
     }
 
-    /// The newest version of a key that a deletion has taken, and that did not change since.
-    pub(in crate::mvcc) fn deleted_by(
+    /// The same, as the trees and these first deletions have it.
+    fn version_with(
         &self,
-        deletion: &Deletion,
+        deletions: &[Deletion],
         key: &[u8],
+        through: Revision,
     ) -> Result<Option<(Revision, Stamp)>> {
-        let newest = self.trees_head(key)?;
-        if newest.is_none_or(|(_, stamp)| stamp.is_tombstone()) {
-            return Ok(newest);
+        match self.last_to_take(deletions, key, through)? {
+            (Some(place), None) => self.deleted_by(place, key),
+            (_, version) => Ok(version),
         }
-        let before = match deletion.attached() {
-            Some(attached) => {
-                let range = KeyRange {
-                    end: End::Before(key),
-                    ..deletion.range()
-                };
-                self.taken_in(deletion, attached, range)?
+    }
+
+    /// The place of the last deletion that has taken `key`.
+    pub(in crate::mvcc) fn deletion_with(&self, key: &[u8]) -> Result<Option<usize>> {
+        let (place, _) = self.last_to_take(&self.deletions, key, Revision::MAX)?;
+        Ok(place)
+    }
+
+    /// The place of the last of these first deletions that has taken `key`, and the newest version
+    /// since, if one is not above `through`.
+    fn last_to_take(
+        &self,
+        deletions: &[Deletion],
+        key: &[u8],
+        through: Revision,
+    ) -> Result<(Option<usize>, Newest)> {
+        let mut place: Option<usize> = None;
+        loop {
+            let version = match place {
+                Some(place) => self.tree_version_through(&deletions[place].since, key, through)?,
+                None => self.trees_version_through(key, through)?,
+            };
+            let lease = lease_of(version.map(|(_, stamp)| stamp));
+            let later = place.map_or(0, |place| place + 1);
+            let takes = |of: &Deletion| of.takes(key, lease);
+            match deletions[later..].iter().position(takes) {
+                Some(next) => place = Some(later + next),
+                None => return Ok((place, version)),
             }
+        }
+    }
+
+    /// The newest version of a key that the deletion at this place has taken, and that did not change
+    /// since.
+    fn deleted_by(&self, place: usize, key: &[u8]) -> Result<Option<(Revision, Stamp)>> {
+        let (below, deletion) = (&self.deletions[..place], &self.deletions[place]);
+        let before = KeyRange {
+            end: End::Before(key),
+            ..deletion.range()
+        };
+        let before = match deletion.attached() {
+            Some(attached) => self.taken_in(deletion, attached, before)?,
             None => {
-                let live_before = |key: &[u8]| {
-                    let place = VersionKey::newest_of(key);
-                    self.keys.weight_before(&self.pages, &place)
-                };
-                (live_before(key)? - live_before(&deletion.start)?).count
+                let newest = self.version_with(below, key, Revision::MAX)?;
+                if newest.is_none_or(|(_, stamp)| stamp.is_tombstone()) {
+                    return Ok(newest);
+                }
+                self.count_with(below, before)?
             }
         };
         let revision = Revision {
@@ -81,37 +162,6 @@ impl Root {
             ..deletion.next
         };
         Ok(Some((revision, TOMB)))
-    }
-
-    /// The range in pieces, in key order, as they are at `at`: those in the part of a deletion, with
-    /// it, and those between.
-    pub(in crate::mvcc) fn pieces<'a>(
-        &'a self,
-        range: KeyRange<'a>,
-        at: i64,
-    ) -> Result<Vec<Piece<'a>>> {
-        if range.end == End::Single {
-            return Ok(vec![(range, self.deletion_of(range.start, end_of(at))?)]);
-        }
-        let mut parts: Vec<&Deletion> = self.deletions.iter().collect();
-        parts.retain(|deletion| deletion.main() <= at);
-        parts.sort_by(|a, b| a.start.cmp(&b.start));
-        let mut pieces = Vec::with_capacity(2 * parts.len() + 1);
-        let mut rest = Some(range);
-        for deletion in parts {
-            let Some(range) = rest else { break };
-            let part = deletion.range();
-            let (before, others) = cut(range, part.start);
-            let (within, behind) = match part.end {
-                End::Before(end) => others.map_or((None, None), |others| cut(others, end)),
-                _ => (others, None),
-            };
-            pieces.extend(before.map(|piece| (piece, None)));
-            pieces.extend(within.map(|piece| (piece, Some(deletion))));
-            rest = behind;
-        }
-        pieces.extend(rest.map(|piece| (piece, None)));
-        Ok(pieces)
     }
 
     /// What deletions change in the number of live keys; wraps around.
@@ -124,37 +174,40 @@ impl Root {
         count.wrapping_sub(self.unwritten_deletes())
     }
 
-    /// Number of live keys of the range that deletions under way have in their parts.
-    pub fn count_in_parts(&self, range: KeyRange<'_>) -> Result<u64> {
+    /// Number of live keys of the range that came since deletions under way took all keys there.
+    /// Another deletion does not take them in steps.
+    pub fn count_since(&self, range: KeyRange<'_>) -> Result<u64> {
         let mut keys = 0;
-        for (piece, deletion) in self.pieces(range, i64::MAX)? {
-            if deletion.is_some() {
-                keys += self.count(piece, 0)?;
+        for piece in pieces(&self.deletions, range) {
+            if piece.whole().is_some() {
+                keys += self.count(piece.range, 0)?;
             }
         }
         Ok(keys)
     }
 
-    /// Tombstones not written yet of the keys of a lease.
-    pub fn unwritten_deletes_of(&self, lease: i64) -> u64 {
-        let deletions = self.deletions.iter();
-        let of_lease = deletions.filter(|deletion| deletion.is_of(lease));
-        of_lease.map(|deletion| deletion.left).sum()
+    /// Tombstones to write before those of the keys of a lease are written, these included; none if
+    /// no deletion takes keys of the lease.
+    pub fn unwritten_deletes_through(&self, lease: i64) -> u64 {
+        let deletions = &self.deletions;
+        let last = deletions.iter().rposition(|of| of.is_of(lease));
+        let through = last.map_or(0, |last| last + 1);
+        deletions[..through].iter().map(|of| of.left).sum()
     }
 
     /// The tombstones not written yet, of the main revisions up to `through` and of revisions from
     /// `first` on, as readers of history take them up.
     pub(in crate::mvcc) fn unwritten(&self, first: Revision, through: i64) -> Unwritten<'_> {
-        let deletions = self.deletions.iter();
-        let mut deletions: Vec<&Deletion> = deletions
-            .filter(|deletion| deletion.last() >= first && deletion.main() <= through)
-            .collect();
-        // The last one comes first.
-        deletions.reverse();
+        let is_asked_for = |of: &Deletion| of.last() >= first && of.main() <= through;
+        let places = 0..self.deletions.len();
         Unwritten {
             root: self,
             first,
-            deletions,
+            // The last one comes first.
+            places: places
+                .rev()
+                .filter(|place| is_asked_for(&self.deletions[*place]))
+                .collect(),
         }
     }
 
@@ -167,13 +220,12 @@ impl Root {
             return Err(self.damaged("a row of a lease's key is too short"));
         };
         let lease = i64::from_be_bytes(*lease);
-        let Some(place) = self.place_of_part(key) else {
-            return Ok(false);
-        };
-        match self.deletions[place].attached() {
-            Some(attached) => Ok(attached.lease() == lease),
-            None => Ok(lease_of(self.head(key)?.map(|(_, stamp)| stamp)) != lease),
+        let mut parts = self.deletions.iter().filter(|of| of.range().contains(key));
+        if parts.clone().any(|deletion| deletion.is_of(lease)) {
+            return Ok(true);
         }
+        let is_in_whole = parts.any(|deletion| deletion.is_whole());
+        Ok(is_in_whole && lease_of(self.head(key)?.map(|(_, stamp)| stamp)) != lease)
     }
 }
 
@@ -181,7 +233,8 @@ impl Root {
 pub(in crate::mvcc) struct Unwritten<'a> {
     root: &'a Root,
     first: Revision,
-    deletions: Vec<&'a Deletion>,
+    /// Of deletions.
+    places: Vec<usize>,
 }
 
 impl Unwritten<'_> {
@@ -191,7 +244,12 @@ impl Unwritten<'_> {
         revision: Revision,
         f: &mut dyn FnMut(Revision, Row<'_>) -> Result<Flow>,
     ) -> Result<Flow> {
-        while let Some(deletion) = self.deletions.pop_if(|deletion| deletion.next < revision) {
+        let deletions = &self.root.deletions;
+        while let Some(place) = self
+            .places
+            .pop_if(|place| deletions[*place].next < revision)
+        {
+            let deletion = &deletions[place];
             let mut revision = deletion.next;
             let mut tell = |key: &[u8]| {
                 let at = revision;
@@ -207,7 +265,8 @@ impl Unwritten<'_> {
                 Some(attached) => self.root.walk_attached(attached.lease(), part, &mut tell)?,
                 None => {
                     let mut tell = |key: &[u8], _: Revision, _: Stamp| tell(key);
-                    self.root.walk_trees(part, i64::MAX, &mut tell)?
+                    let below = &deletions[..place];
+                    self.root.walk_with(below, part, i64::MAX, &mut tell)?
                 }
             };
             if flow.is_break() {

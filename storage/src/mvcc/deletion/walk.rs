@@ -1,69 +1,65 @@
-//! Ranges within the part of a deletion.
+//! Ranges within the parts of deletions.
 
+use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
 use super::attached::Attached;
+use super::reads::{Piece, pieces};
 use super::{Deletion, Taken};
 use crate::Result;
 use crate::btree::Weight;
-use crate::mvcc::key::{self, Stamp, VersionKey};
-use crate::mvcc::keys::Place;
+use crate::mvcc::key::Stamp;
 use crate::mvcc::view::{EachVersion, Flow, LiveVersions};
-use crate::mvcc::{KeyRange, Revision, Root};
+use crate::mvcc::{End, KeyRange, Revision, Root};
 
-/// Keys taken in a row that a range steps over before it looks how many more follow: there may be a
-/// million of them.
+/// Keys taken in a row that a range steps over before it looks how many more follow, for each deletion
+/// that takes some, because the look asks all of them. There may be a million keys.
 const STEPS_MAX: usize = if cfg!(any(test, fuzzing)) { 2 } else { 256 };
 
 impl Root {
-    /// Calls `f` with each version of a range within the part that is live at `at`, which is not
-    /// before the deletion, in key order.
-    pub(in crate::mvcc) fn walk_part(
+    /// Calls `f` with each version in the range that is live at `at`, which is not before these
+    /// first deletions, in key order.
+    pub(in crate::mvcc) fn walk_with(
         &self,
-        deletion: &Deletion,
+        deletions: &[Deletion],
         range: KeyRange<'_>,
         at: i64,
         f: &mut EachVersion<'_>,
     ) -> Result<Flow> {
-        let mut since = LiveVersions::of_tree(self, &deletion.since, range, at);
-        let attached = match &deletion.taken {
-            Taken::All => return since.each(f),
-            Taken::AttachedTo(attached) => attached,
-        };
-        let mut others = NotTaken::new(self, deletion, attached, range, at);
-        let (mut of_since, mut of_others) = (since.next()?, others.next()?);
+        for piece in pieces(deletions, range) {
+            if self.walk_piece(&piece, at, f)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn walk_piece(&self, piece: &Piece<'_>, at: i64, f: &mut EachVersion<'_>) -> Result<Flow> {
+        if let Some(whole) = piece.whole() {
+            return LiveVersions::of_tree(self, &whole.since, piece.range, at).each(f);
+        }
+        if piece.deletions.is_empty() {
+            return self.walk_trees(piece.range, at, f);
+        }
+        let mut layers = Layer::all(self, piece, at)?;
         loop {
-            let is_since = match (of_since, of_others) {
-                (None, None) => return Ok(ControlFlow::Continue(())),
-                (Some(_), Some(_)) => since.key() < others.trees.key(),
-                (of_since, _) => of_since.is_some(),
+            let live = layers.iter_mut().filter(|layer| layer.current.is_some());
+            let Some(first) = live.min_by(|a, b| a.compare(b)) else {
+                return Ok(ControlFlow::Continue(()));
             };
-            let (versions, version) = if is_since {
-                (&since, of_since)
-            } else {
-                (&others.trees, of_others)
-            };
-            if let Some((revision, stamp)) = version
-                && f(versions.key(), revision, stamp)?.is_break()
+            if let Some((revision, stamp)) = first.current
+                && f(first.versions.key(), revision, stamp)?.is_break()
             {
                 return Ok(ControlFlow::Break(()));
             }
-            if is_since {
-                of_since = since.next()?;
-            } else {
-                of_others = others.next()?;
-            }
+            first.advance()?;
         }
     }
 
-    /// What the live keys of a range within the part weigh; walks over them.
-    pub(in crate::mvcc) fn weigh_part(
-        &self,
-        deletion: &Deletion,
-        range: KeyRange<'_>,
-    ) -> Result<Weight> {
+    /// What the live keys of a piece weigh; walks over them.
+    pub(in crate::mvcc) fn weigh_each(&self, piece: &Piece<'_>) -> Result<Weight> {
         let mut sum = Weight::NONE;
-        let _ = self.walk_part(deletion, range, i64::MAX, &mut |key, _, stamp| {
+        let _ = self.walk_piece(piece, i64::MAX, &mut |key, _, stamp| {
             sum = sum + stamp.weight(key);
             Ok(ControlFlow::Continue(()))
         })?;
@@ -71,84 +67,85 @@ impl Root {
     }
 }
 
-/// The live versions in the trees of keys, without the keys of a lease that a deletion has taken.
-struct NotTaken<'a> {
+/// The live versions of a piece that the trees of keys have, or the `since` of a deletion, without
+/// those that later deletions have taken.
+struct Layer<'a> {
     root: &'a Root,
-    deletion: &'a Deletion,
-    attached: &'a Attached,
-    trees: LiveVersions<'a>,
-    /// Among the rows of the lease's keys.
-    rows: Place<'a>,
-    /// The row of the current key.
-    row: Vec<u8>,
-    /// All that is live now is seen: counts say what follows.
-    is_newest: bool,
-    /// Keys taken since the last one that is not.
-    taken: usize,
+    piece: &'a Piece<'a>,
+    later: &'a [&'a Deletion],
+    versions: LiveVersions<'a>,
+    current: Option<(Revision, Stamp)>,
+    /// It has many keys, and all that is live now is seen: counts say what follows.
+    is_counted: bool,
 }
 
-impl<'a> NotTaken<'a> {
-    fn new(
-        root: &'a Root,
-        deletion: &'a Deletion,
-        attached: &'a Attached,
-        range: KeyRange<'a>,
-        at: i64,
-    ) -> NotTaken<'a> {
-        NotTaken {
+impl<'a> Layer<'a> {
+    /// All layers, each at its first version.
+    fn all(root: &'a Root, piece: &'a Piece<'a>, at: i64) -> Result<Vec<Layer<'a>>> {
+        let layer = |versions, later, is_counted| Layer {
             root,
-            deletion,
-            attached,
-            trees: LiveVersions::of_trees(root, range, at),
-            rows: Place::new(root.side.cursor(&root.pages)),
-            row: Vec::new(),
-            is_newest: at >= root.revision,
-            taken: 0,
+            piece,
+            later,
+            versions,
+            current: None,
+            is_counted,
+        };
+        let trees = LiveVersions::of_trees(root, piece.range, at);
+        let mut layers = vec![layer(trees, &piece.deletions[..], at >= root.revision)];
+        for (place, deletion) in piece.deletions.iter().enumerate() {
+            if deletion.since.len() > 0 {
+                let since = LiveVersions::of_tree(root, &deletion.since, piece.range, at);
+                layers.push(layer(since, &piece.deletions[place + 1..], false));
+            }
         }
+        for layer in &mut layers {
+            layer.advance()?;
+        }
+        Ok(layers)
     }
 
-    fn next(&mut self) -> Result<Option<(Revision, Stamp)>> {
-        while let Some(version) = self.trees.next()? {
-            if !self.is_taken()? {
-                self.taken = 0;
-                return Ok(Some(version));
-            }
-            self.taken += 1;
-            if self.taken > STEPS_MAX && self.is_newest {
-                self.taken = 0;
-                if let Some(start) = self.behind_taken()? {
-                    self.trees.continue_from(start);
+    fn compare(&self, other: &Layer<'_>) -> Ordering {
+        self.versions.key().cmp(other.versions.key())
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        let mut taken = 0;
+        loop {
+            self.current = self.versions.next()?;
+            let Some((_, stamp)) = self.current else {
+                return Ok(());
+            };
+            let key = self.versions.key();
+            let takes = |of: &&&Deletion| of.takes(key, stamp.lease);
+            let Some(deletion) = self.later.iter().find(takes) else {
+                return Ok(());
+            };
+            taken += 1;
+            if taken > STEPS_MAX * self.later.len() && self.is_counted {
+                taken = 0;
+                if let Taken::AttachedTo(attached) = &deletion.taken
+                    && let Some(start) = self.behind_taken(attached)?
+                {
+                    self.versions.continue_from(start);
                 }
             }
         }
-        Ok(None)
     }
 
-    /// The deletion takes the current key.
-    fn is_taken(&mut self) -> Result<bool> {
-        key::lease_key(&mut self.row, self.attached.lease(), self.trees.key());
-        let found = self.rows.seek(&self.row)?;
-        Ok(found.is_some_and(|found| *found.key() == *self.row))
-    }
-
-    /// The last mark before which all live keys from the current one on are taken.
-    fn behind_taken(&self) -> Result<Option<&'a [u8]>> {
-        let (root, key) = (self.root, self.trees.key());
-        let live_before = |key: &[u8]| {
-            let place = VersionKey::newest_of(key);
-            let weight = root.keys.weight_before(&root.pages, &place);
-            weight.map(|weight| weight.count)
-        };
-        let live = live_before(key)?;
-        let taken = root.taken_before(self.deletion, self.attached, key)?;
-        let marks = self.attached.marks();
-        // All before `low` have only keys taken before them, and none from `high` on.
+    /// The last place, of those whose number is known among the keys of `attached`, before which no
+    /// key is live from the current one on.
+    fn behind_taken(&self, attached: &'a Attached) -> Result<Option<&'a [u8]>> {
+        let key = self.versions.key();
+        let marks = attached.marks();
         let mut low = marks.partition_point(|mark| *mark.key <= *key);
         let (first, mut high) = (low, marks.len());
         while low < high {
             let middle = low.midpoint(high);
-            let mark = &marks[middle];
-            if live_before(&mark.key)? - live == mark.before - taken {
+            let range = KeyRange {
+                start: key,
+                end: End::Before(&marks[middle].key),
+            };
+            if self.root.count_piece(&self.piece.deletions, range)? == 0 {
                 low = middle + 1;
             } else {
                 high = middle;

@@ -22,13 +22,13 @@ pub(in crate::mvcc) struct Heads<'a> {
 }
 
 /// A cursor that moves forward, and whether it is behind the last entry.
-pub(in crate::mvcc) struct Place<'a> {
+struct Place<'a> {
     cursor: Cursor<'a>,
     is_at_end: bool,
 }
 
 impl<'a> Place<'a> {
-    pub(in crate::mvcc) fn new(cursor: Cursor<'a>) -> Place<'a> {
+    fn new(cursor: Cursor<'a>) -> Place<'a> {
         Place {
             cursor,
             is_at_end: false,
@@ -36,7 +36,7 @@ impl<'a> Place<'a> {
     }
 
     /// The cursor on the first entry from `key` on, if there is one.
-    pub(in crate::mvcc) fn seek(&mut self, key: &[u8]) -> Result<Option<&Cursor<'a>>> {
+    fn seek(&mut self, key: &[u8]) -> Result<Option<&Cursor<'a>>> {
         self.is_at_end = self.is_at_end || !self.cursor.seek_on(key)?;
         Ok((!self.is_at_end).then_some(&self.cursor))
     }

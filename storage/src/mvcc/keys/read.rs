@@ -47,34 +47,21 @@ impl Root {
         self.version_through(key, through)
     }
 
-    fn version_through(&self, key: &[u8], through: Revision) -> Result<Option<(Revision, Stamp)>> {
-        if !self.deletions.is_empty()
-            && let Some(deletion) = self.deletion_of(key, through)?
-        {
-            let from = VersionKey::new(key, through);
-            return match self.first_in(deletion.since(), key, &from)? {
-                Some(version) => Ok(Some((version.revision, version.stamp))),
-                None => self.deleted_by(deletion, key),
-            };
-        }
-        self.trees_version_through(key, through)
-    }
-
     /// The newest version of `key` that the trees of keys have.
-    pub(in crate::mvcc) fn trees_head(&self, key: &[u8]) -> Result<Option<(Revision, Stamp)>> {
-        self.trees_version_through(key, end_of(i64::MAX))
+    pub(super) fn trees_head(&self, key: &[u8]) -> Result<Option<(Revision, Stamp)>> {
+        self.trees_version_through(key, Revision::MAX)
     }
 
-    fn trees_version_through(
+    /// The newest version of `key` not above `through` that the trees of keys have.
+    pub(in crate::mvcc) fn trees_version_through(
         &self,
         key: &[u8],
         through: Revision,
     ) -> Result<Option<(Revision, Stamp)>> {
-        let from = VersionKey::new(key, through);
         if self.keys.is_plain() {
-            let version = self.first_in(&self.keys.base, key, &from)?;
-            return Ok(version.map(|version| (version.revision, version.stamp)));
+            return self.tree_version_through(&self.keys.base, key, through);
         }
+        let from = VersionKey::new(key, through);
         let hash = KeyHash::of(key);
         let waiting = self.keys.waiting_with(hash);
         let rest = self.keys.merging_with(hash).chain([&self.keys.base]);
@@ -82,6 +69,17 @@ impl Root {
             waiting.map(|tree| self.first_in(tree, key, &from)),
             rest.map(|tree| self.first_in(tree, key, &from)),
         )
+    }
+
+    /// The newest version of `key` not above `through` in one tree, which is like the base.
+    pub(in crate::mvcc) fn tree_version_through(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        through: Revision,
+    ) -> Result<Option<(Revision, Stamp)>> {
+        let version = self.first_in(tree, key, &VersionKey::new(key, through))?;
+        Ok(version.map(|version| (version.revision, version.stamp)))
     }
 
     /// The newest version of `key` in the base.

@@ -47,6 +47,9 @@ const DELTA_LIMITS: DeltaLimits = DeltaLimits {
 /// Keys that an entry deletes at once, by program.
 const KEYS_DELETED_AT_ONCE: [u64; 4] = [0, 3, 20, u64::MAX];
 
+/// Leases to which keys are attached at a time, and none.
+const LEASES: usize = 4;
+
 /// Most old views held, each with the model of its time.
 const VIEWS_MAX: usize = 3;
 
@@ -64,12 +67,17 @@ pub(crate) struct Runner {
     views: Vec<(View, Model)>,
     limits: DeltaLimits,
     keys_deleted_at_once: u64,
+    /// Those to which keys are attached; 0 for none. Most that end are granted again with another id.
+    leases: [i64; LEASES],
+    /// See [`agree`].
+    overlaps: [u64; 2],
     /// Compare at each step. The power-cut test compares only at its end.
     compare: bool,
 }
 
-/// Runs all of `data`; panics if store and model differ.
-pub(crate) fn agree(data: &[u8]) {
+/// Runs all of `data`; panics if store and model differ. Returns how often deletions began whose part
+/// overlaps another's: those of leases' keys, and those of ranges.
+pub(crate) fn agree(data: &[u8]) -> [u64; 2] {
     let mut runner = Runner::new(disk(1, data), true);
     // Some programs change the base directly, as a small store does.
     if data.first().is_some_and(|byte| byte % 4 == 0) {
@@ -77,7 +85,9 @@ pub(crate) fn agree(data: &[u8]) {
     }
     runner.delete_as_said(data);
     runner.run(&mut Input(data)).expect("a disk without faults");
+    let overlaps = runner.overlaps;
     runner.finish();
+    overlaps
 }
 
 /// Every other program runs on a sealed store.
@@ -151,6 +161,8 @@ impl Runner {
             views: Vec::new(),
             limits: DELTA_LIMITS,
             keys_deleted_at_once: KEYS_DELETED_AT_ONCE[1],
+            leases: std::array::from_fn(|i| i as i64),
+            overlaps: [0; 2],
             compare,
         }
     }
@@ -263,7 +275,7 @@ impl Runner {
         for _ in 0..input.below(40) {
             self.applied.index += 1;
             self.applied.term = 1 + self.applied.index / 100;
-            let lease = input.below(4) as i64;
+            let lease = self.leases[input.below(LEASES)];
             rows.push((self.applied, input.key(), input.value(), lease));
         }
         let puts: Vec<LonePut<'_>> = rows
@@ -297,7 +309,7 @@ impl Runner {
         let model = &mut self.model;
         let store = self.store.as_mut().expect(OPENED);
         let mut write = store.write(self.applied);
-        let before = write.revision();
+        let (before, overlapped) = (write.revision(), write.overlaps());
         let mut deleted: Vec<Vec<u8>> = Vec::new();
         for _ in 0..1 + input.below(5) {
             match input.below(11) {
@@ -308,12 +320,15 @@ impl Runner {
                     assert_eq!(write.delete_range(range)?, model.delete_range(range));
                 }
                 1 => {
-                    // Enough keys for a tree of several levels; some, every other or all of a lease.
+                    // Enough keys for a tree of several levels; all of a lease, or some, and others
+                    // between them of another.
                     let (first, value) = (input.below(400), input.value());
-                    let (lease, every) = (input.below(4) as i64, 1 + input.below(3));
+                    let (lease, every) = (input.below(LEASES), 1 + input.below(3));
+                    let other = 1 + lease % (LEASES - 1);
+                    let leases = [self.leases[lease], self.leases[other], 0];
                     for i in first..first + input.below(100) {
                         let key = format!("k{i:03}").into_bytes();
-                        let lease = if i % every == 0 { lease } else { 0 };
+                        let lease = leases[i % every];
                         if !deleted.contains(&key) {
                             write.put(&key, &value[..value.len().min(200)], lease)?;
                             model.put(&key, &value[..value.len().min(200)], lease);
@@ -331,12 +346,16 @@ impl Runner {
                     model.remove(Bucket::Lease, &key);
                 }
                 4 => {
-                    let lease = 1 + input.below(3) as i64;
+                    let place = 1 + input.below(LEASES - 1);
+                    let lease = self.leases[place];
                     let attached = model.attached(lease);
                     assert_eq!(write.delete_attached(lease)?, attached.len() as u64);
                     for key in attached {
                         model.delete_range(KeyRange::from_wire(&key, b""));
                         deleted.push(key);
+                    }
+                    if !self.applied.index.is_multiple_of(4) {
+                        self.leases[place] += LEASES as i64;
                     }
                 }
                 _ => {
@@ -345,7 +364,7 @@ impl Runner {
                     if deleted.contains(&key) {
                         continue;
                     }
-                    let lease = input.below(4) as i64;
+                    let lease = self.leases[input.below(LEASES)];
                     write.put(&key, &value, lease)?;
                     model.put(&key, &value, lease);
                 }
@@ -353,6 +372,9 @@ impl Runner {
             assert_eq!(write.revision(), model.revision());
         }
         assert_eq!(write.changed(), model.revision() > before);
+        for (kind, overlaps) in write.overlaps().into_iter().enumerate() {
+            self.overlaps[kind] += overlaps.saturating_sub(overlapped[kind]);
+        }
         model.end();
         Ok(())
     }

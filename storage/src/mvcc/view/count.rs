@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use super::Root;
 use crate::Result;
 use crate::btree::Weight;
-use crate::mvcc::deletion::{Attached, Deletion};
+use crate::mvcc::deletion::{Deletion, pieces};
 use crate::mvcc::key::VersionKey;
 use crate::mvcc::{End, KeyRange, Usage};
 
@@ -24,7 +24,7 @@ impl Root {
                 .is_some_and(|(_, stamp)| !stamp.is_tombstone())
                 .into());
         }
-        let now = self.count_newest(range)?;
+        let now = self.count_with(&self.deletions, range)?;
         if at >= self.revision {
             return Ok(now);
         }
@@ -41,48 +41,54 @@ impl Root {
     }
 
     /// Number of live keys of the range at the newest revision, and the bytes of them and their
-    /// values: two descents. While the deletion of a lease's keys is written, walks over its part:
+    /// values: two descents. While deletions of leases' keys are written, walks over their parts:
     /// nobody knows the sum of the bytes of the keys taken.
     pub fn usage(&self, range: KeyRange<'_>) -> Result<Usage> {
-        let of_others = |deletion: &Deletion, _: &Attached, piece: KeyRange<'_>| {
-            self.weigh_part(deletion, piece)
-        };
-        let Weight { count, bytes } = self.weigh(range, &of_others)?;
+        let mut sum = Weight::NONE;
+        for piece in pieces(&self.deletions, range) {
+            sum = sum
+                + match piece.whole() {
+                    Some(whole) => self.weigh_since(whole, piece.range),
+                    None if piece.deletions.is_empty() => self.weigh_trees(piece.range),
+                    None => self.weigh_each(&piece),
+                }?;
+        }
+        let Weight { count, bytes } = sum;
         Ok(Usage { keys: count, bytes })
     }
 
-    fn count_newest(&self, range: KeyRange<'_>) -> Result<u64> {
-        let of_others = |deletion: &Deletion, taken: &Attached, piece: KeyRange<'_>| {
-            let all = self.weigh_trees(piece)? + self.weigh_since(deletion, piece)?;
-            let taken = Weight {
-                count: self.taken_in(deletion, taken, piece)?,
-                bytes: 0,
+    /// Number of live keys of a range of more than one, as the trees of keys and these first
+    /// deletions have it.
+    pub(in crate::mvcc) fn count_with(
+        &self,
+        deletions: &[Deletion],
+        range: KeyRange<'_>,
+    ) -> Result<u64> {
+        let mut keys = 0;
+        for piece in pieces(deletions, range) {
+            keys += match piece.whole() {
+                Some(whole) => self.weigh_since(whole, piece.range)?.count,
+                None => self.count_piece(&piece.deletions, piece.range)?,
             };
-            Ok(all - taken)
-        };
-        Ok(self.weigh(range, &of_others)?.count)
+        }
+        Ok(keys)
     }
 
-    /// The weight of the range at the newest revision. `of_others`: that of a piece in the part of a
-    /// deletion that takes the keys of a lease.
-    fn weigh(
+    /// The same of a range in which these deletions take keys of leases, and no others take any.
+    pub(in crate::mvcc) fn count_piece(
         &self,
+        deletions: &[&Deletion],
         range: KeyRange<'_>,
-        of_others: &dyn Fn(&Deletion, &Attached, KeyRange<'_>) -> Result<Weight>,
-    ) -> Result<Weight> {
-        if self.deletions.is_empty() {
-            return self.weigh_trees(range);
+    ) -> Result<u64> {
+        let mut keys = self.weigh_trees(range)?.count;
+        for deletion in deletions {
+            // Below zero meanwhile: what is taken may have come since an earlier one.
+            keys = keys.wrapping_add(self.weigh_since(deletion, range)?.count);
+            if let Some(attached) = deletion.attached() {
+                keys = keys.wrapping_sub(self.taken_in(deletion, attached, range)?);
+            }
         }
-        let mut sum = Weight::NONE;
-        for (piece, deletion) in self.pieces(range, i64::MAX)? {
-            let weight = match deletion.map(|deletion| (deletion, deletion.attached())) {
-                None => self.weigh_trees(piece),
-                Some((deletion, None)) => self.weigh_since(deletion, piece),
-                Some((deletion, Some(attached))) => of_others(deletion, attached, piece),
-            };
-            sum = sum + weight?;
-        }
-        Ok(sum)
+        Ok(keys)
     }
 
     fn weigh_trees(&self, range: KeyRange<'_>) -> Result<Weight> {

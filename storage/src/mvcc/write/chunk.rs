@@ -24,7 +24,25 @@ impl Chunk {
         Ok(chunk)
     }
 
-    /// The same, as the trees of keys have them: see [`crate::mvcc::deletion`].
+    /// The same without those that are not attached to `lease`.
+    pub(super) fn of_visible_attached(
+        root: &Root,
+        lease: i64,
+        range: KeyRange<'_>,
+        keys: usize,
+    ) -> Result<Chunk> {
+        let mut chunk = Chunk::default();
+        root.walk(range, i64::MAX, &mut |key, _, stamp| {
+            Ok(if stamp.lease == lease {
+                chunk.push(key, lease, keys)
+            } else {
+                ControlFlow::Continue(())
+            })
+        })?;
+        Ok(chunk)
+    }
+
+    /// All that are visible, as the trees of keys have them: see [`crate::mvcc::deletion`].
     pub(in crate::mvcc) fn of_trees(
         root: &Root,
         range: KeyRange<'_>,

@@ -267,16 +267,6 @@ fn the_end_of_a_large_lease_is_written_in_steps_and_before_it_is_granted_again()
     let left = KEYS / 2 - 100;
     assert_eq!(root.unwritten_deletes(), left);
 
-    // Keys between those of the lease are deleted at once, the others are not.
-    let all = Request::DeleteRange(delete(b"", b"\0"));
-    let between = left * BYTES_PER_KEY_IN_RANGE;
-    let others = 100 * BYTES_PER_KEY_IN_RANGE;
-    let found = bytes(&mut applier, &all);
-    assert!(
-        (between..between + others + others / 10).contains(&found),
-        "{found}"
-    );
-
     let grant = |id| Request::LeaseGrant(pb::LeaseGrantRequest { id, ttl: 100 });
     assert_eq!(bytes(&mut applier, &grant(9)), 0);
     assert_eq!(bytes(&mut applier, &grant(LEASE)), left * BYTES_PER_KEY);
@@ -296,6 +286,54 @@ fn the_end_of_a_large_lease_is_written_in_steps_and_before_it_is_granted_again()
     assert_eq!(root.unwritten_deletes(), 0);
     assert_eq!(root.live_keys(), KEYS / 2 + KEYS + 2);
     assert_eq!(crate::state::lease_keys(root, LEASE).unwrap().len(), 1);
+}
+
+#[test]
+fn deletions_between_the_keys_of_another_are_written_in_steps_too() {
+    let pace = BackgroundLimits {
+        keys_deleted_at_once: 100,
+        delete_step_keys: 100,
+        ..BackgroundLimits::default()
+    };
+    let mut applier = applier(pace);
+    let between = OF_PREFIX;
+    let mut write = applier.state.store.write(Applied { index: 2, term: 1 });
+    let row = between.to_be_bytes();
+    write.set(Bucket::Lease, &row, &[0; 16]).unwrap();
+    for i in (1..KEYS).step_by(4) {
+        let key = format!("key/{i:04}");
+        write.put(key.as_bytes(), b"value", between).unwrap();
+    }
+    drop(write);
+    let all = Request::DeleteRange(delete(b"", b"\0"));
+    let requests = [revoke(LEASE), revoke(between), all, put()];
+    for (index, request) in (3..).zip(requests) {
+        let store = &mut applier.state.store;
+        store.set_keys_deleted_at_once(100);
+        let mut next = entry(index, &request);
+        let bytes = bytes_changed_by(store, &mut next, u64::MAX, 100).unwrap();
+        assert!(bytes <= 100 * BYTES_PER_KEY_IN_RANGE, "{bytes}");
+        let effects = turn(&mut applier, Some(ApplyEvent::Committed(vec![next])));
+        assert_eq!(effects.applied, Some(index));
+    }
+    let root = applier.state.store.root();
+    assert_eq!(root.live_keys(), 1);
+    assert_eq!(root.unwritten_deletes(), KEYS - 4 * 100);
+    // Those of the other lease come first.
+    let left = KEYS / 2 + KEYS / 4 - 4 * 100;
+    let grant = Request::LeaseGrant(pb::LeaseGrantRequest {
+        id: between,
+        ttl: 100,
+    });
+    let bytes = bytes_changed_by(&applier.state.store, &mut entry(7, &grant), u64::MAX, 100);
+    assert_eq!(bytes.unwrap(), left * BYTES_PER_KEY);
+    turn(
+        &mut applier,
+        Some(ApplyEvent::Committed(vec![entry(7, &grant)])),
+    );
+    let root = applier.state.store.root();
+    assert_eq!(root.live_keys(), 1);
+    assert!(root.unwritten_deletes() <= KEYS / 4);
 }
 
 #[test]
