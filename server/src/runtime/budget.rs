@@ -49,12 +49,12 @@ struct Rests {
 }
 
 /// Checkpoints and files must keep up with clients, who cause them. A hash must not: the part of a
-/// processor that it gets on a busy machine is one in 25.
+/// processor that it gets on a busy machine is one in 33, less than a fiftieth of two.
 fn rests(chore: Chore) -> Rests {
     match chore {
         Chore::Hash => Rests {
             idle: 1.0,
-            busy: 24.0,
+            busy: 32.0,
         },
         _ => Rests {
             idle: 1.0,
@@ -254,14 +254,14 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_gets_one_part_in_25_of_a_processor_on_a_busy_machine() {
+    fn a_hash_gets_one_part_in_33_of_a_processor_on_a_busy_machine() {
         let rest = |busy| rest_after(rests(Chore::Hash), busy, MILLI, MILLI);
         assert_eq!(rest(0.0), MILLI);
-        assert_eq!(rest(1.0), MILLI * 24);
-        assert!(MILLI * 12 < rest(0.5) && rest(0.5) < MILLI * 13);
-        // It does not rest 24 times for a slow disk.
+        assert_eq!(rest(1.0), MILLI * 32);
+        assert!(MILLI * 16 < rest(0.5) && rest(0.5) < MILLI * 17);
+        // It does not rest 32 times for a slow disk.
         let cold = rest_after(rests(Chore::Hash), 1.0, MILLI * 2, MILLI / 10);
-        assert_eq!(cold, MILLI * 43 / 10);
+        assert_eq!(cold, MILLI * 51 / 10);
         let checkpoint = rest_after(rests(Chore::Checkpoint), 1.0, MILLI * 4, MILLI);
         assert_eq!(checkpoint, MILLI * 4);
     }
