@@ -46,8 +46,8 @@ async fn repair(registry: &Registry, now: Timestamp) -> Result<(), Status> {
     let addresses = registry
         .reader
         .resource("networking.k8s.io", "v1", "ipaddresses")?;
-    let services = registry.reader.cached_list(&services.kind, "");
-    let reserved = registry.reader.cached_list(&addresses.kind, "");
+    let services = registry.reader.cached_list(&services.kind, "")?;
+    let reserved = registry.reader.cached_list(&addresses.kind, "")?;
     let plan = plan(&services, &reserved, now);
     for service in plan.unreserved {
         reserve(registry, service).await?;
