@@ -374,7 +374,8 @@ pub(crate) fn addresses_of(service: &Value) -> BTreeSet<String> {
 /// Namespace and name of the service that an IPAddress belongs to.
 pub(crate) fn parent(address: &Value) -> Option<(&str, &str)> {
     let text = |key| object::text(address, &["spec", "parentRef", key]);
-    (text("resource") == "services").then(|| (text("namespace"), text("name")))
+    let is_service = (text("group"), text("resource")) == ("", "services");
+    is_service.then(|| (text("namespace"), text("name")))
 }
 
 /// Deletes the IPAddress of an address unless a service has the address, or somebody else than the

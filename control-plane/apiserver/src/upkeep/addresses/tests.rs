@@ -89,7 +89,9 @@ fn what_others_reserved_is_not_released() {
     foreign["metadata"]["labels"][MANAGED_BY.0] = "somebody".into();
     let mut other = (*reserved("10.0.0.2", "gone", OLD)).clone();
     other["spec"]["parentRef"]["resource"] = "gateways".into();
-    let addresses = [Arc::new(foreign), Arc::new(other)];
+    let mut alike = (*reserved("10.0.0.3", "gone", OLD)).clone();
+    alike["spec"]["parentRef"]["group"] = "serving.knative.dev".into();
+    let addresses = [Arc::new(foreign), Arc::new(other), Arc::new(alike)];
     assert_eq!(planned(&[], &addresses), (texts(&[]), texts(&[])));
 }
 
