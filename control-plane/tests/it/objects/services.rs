@@ -1,13 +1,21 @@
 //! Node ports of services: which are drawn, claimed, kept and given up.
 
 use std::collections::BTreeSet;
-use std::sync::Barrier;
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
 
-use etcd_api::etcdserverpb::RangeRequest;
+use apiserver::auth::authorize::{Mode, Modes};
+use apiserver::setup::Configured;
+use apiserver::{Config, Server};
+use axum::body::Body;
+use etcd_api::etcdserverpb::{PutRequest, RangeRequest};
+use http::Request;
 use machinery::protobuf;
 use serde_json::{Value, json};
+use testkit::Launch;
+use tower::ServiceExt as _;
 
-use crate::harness::cluster::{Cluster, apiserver};
+use crate::harness::cluster::{BINARY, Cluster, WITHIN, apiserver};
 use crate::requests::http::{Answer, Call};
 
 const SERVICES: &str = "/api/v1/namespaces/default/services";
@@ -266,4 +274,35 @@ fn two_apiservers_give_no_port_to_two_services() {
     assert_eq!(kept["data"], "AQ==", "only the first port is taken");
     second.kill().unwrap();
     second.wait().unwrap();
+}
+
+/// A range that cannot be made keeps services from getting addresses, and nothing else.
+#[tokio::test(flavor = "multi_thread")]
+async fn roles_and_flow_control_do_not_wait_for_the_range_of_services() {
+    let launch = Launch::program(BINARY).subcommand("store");
+    let store = launch.start().unwrap_or_else(|error| panic!("{error}"));
+    let client = etcd_api::Client::connect(store.url()).await.unwrap();
+    let damaged = PutRequest {
+        key: b"/registry/servicecidrs/kubernetes".to_vec().into(),
+        value: b"no object".to_vec().into(),
+        ..Default::default()
+    };
+    client.kv().put(damaged).await.unwrap();
+    let config = Config {
+        authorizer: Arc::new(Modes::new(&[Configured::Builtin(Mode::Rbac)]).unwrap()),
+        ..Config::default()
+    };
+    let server = Server::new(client, config);
+    let begun = Instant::now();
+    for path in [
+        "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/probes",
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles/cluster-admin",
+        "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/cluster-admin",
+    ] {
+        let get = || Request::get(path).body(Body::empty()).unwrap();
+        while server.router().oneshot(get()).await.unwrap().status() != 200 {
+            assert!(begun.elapsed() < WITHIN, "{path}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
 }
