@@ -207,6 +207,21 @@ fn a_service_that_is_not_written_holds_nothing() {
 }
 
 #[test]
+fn an_update_that_is_refused_gives_its_address_back() {
+    let cluster = Cluster::start();
+    let outside = json!({"type": "ExternalName", "externalName": "a.example.com"});
+    cluster.post(SERVICES, &service("a", outside)).expect(201);
+    let held = "/apis/networking.k8s.io/v1/ipaddresses/10.96.7.9";
+    let inside = |port: i64| json!({"clusterIP": "10.96.7.9", "ports": [{"port": port}]});
+    let refused = put(&cluster, "a", inside(0));
+    refused.refuses(422, "Invalid", "must be between 1 and 65535");
+    assert_eq!(cluster.get(held).code, 404);
+    put(&cluster, "a", inside(80)).expect(200);
+    let parent = &cluster.get(held).expect(200)["spec"]["parentRef"];
+    assert_eq!([&parent["resource"], &parent["name"]], ["services", "a"]);
+}
+
+#[test]
 fn two_apiservers_give_no_port_to_two_services() {
     const ROUNDS: i64 = 30;
     let cluster = Cluster::start();
