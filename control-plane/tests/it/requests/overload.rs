@@ -2,9 +2,12 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use crate::harness::cluster::{BINARY, WITHIN};
 use crate::requests::http::Call;
 use crate::users::security::Guarded;
 
@@ -67,4 +70,53 @@ fn waiting_reads_keep_nobody_from_asking_for_health() {
         refused += usize::from(&told == b"HTTP/1.1 429");
     }
     assert!(refused > 0);
+}
+
+/// What runs many connections needs as many descriptors as it may have.
+#[test]
+fn what_serves_raises_the_limit_on_open_files() {
+    let home = tempfile::tempdir().unwrap();
+    let data = format!("--data-dir={}", home.path().join("data").display());
+    let nobody = "--etcd-servers=http://127.0.0.1:1";
+    let urls = [
+        "--listen-client-urls=http://127.0.0.1:0",
+        "--advertise-client-urls=http://127.0.0.1:0",
+        "--listen-peer-urls=http://127.0.0.1:0",
+    ];
+    for arguments in [
+        &[
+            "apiserver",
+            "--plain-http",
+            "--secure-port=0",
+            "--bind-address=127.0.0.1",
+            nobody,
+        ][..],
+        &[&["store", &data][..], &urls].concat(),
+    ] {
+        // The shell becomes the program.
+        let mut child = Command::new("sh")
+            .args(["-c", "ulimit -Sn 200 && exec \"$0\" \"$@\"", BINARY])
+            .args(arguments)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let path = format!("/proc/{}/limits", child.id());
+        let begun = Instant::now();
+        loop {
+            let limits = std::fs::read_to_string(&path).unwrap_or_default();
+            let files = limits
+                .lines()
+                .find(|line| line.starts_with("Max open files"));
+            let mut words = files.unwrap_or_default().split_whitespace().skip(3);
+            let (soft, hard) = (words.next(), words.next());
+            if soft.is_some() && soft == hard {
+                break;
+            }
+            assert!(begun.elapsed() < WITHIN, "{arguments:?}: {limits}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 }
