@@ -37,6 +37,14 @@ pub(crate) use parts::Component;
 /// How long parts may take to stop; after that they are abandoned.
 const GRACE: Duration = Duration::from_secs(10);
 
+/// Checks the range of service addresses that a flag of this name says.
+pub(crate) fn service_range(flag: &str, range: String) -> Result<String, String> {
+    match apiserver::setup::check_service_range(&range) {
+        Ok(()) => Ok(range),
+        Err(why) => Err(format!("--{flag}={range} is not supported: {why}")),
+    }
+}
+
 /// What to run.
 pub(crate) struct Plan {
     /// Where everything is kept.

@@ -29,6 +29,7 @@ fn main() -> ExitCode {
     if is_called(apiserver_command::NAME) {
         let arguments = apiserver_command::command_by_name().get_matches();
         logging::begin(tracing::Level::INFO);
+        raise_limit();
         return ended(apiserver_command::run(&arguments));
     }
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
     }
     let arguments = command().get_matches();
     logging::begin(tracing::Level::INFO);
+    raise_limit();
     let result = match arguments.subcommand() {
         Some(("up", arguments)) => up_command::run(arguments),
         Some(("test", arguments)) => test_command::run(arguments),
@@ -53,6 +55,13 @@ fn main() -> ExitCode {
         _ => unreachable!("clap asks for a subcommand"),
     };
     ended(result)
+}
+
+/// Lets the process open as many files as it may: each connection is one.
+fn raise_limit() {
+    if let Err(error) = server::net::descriptors::raise_limit() {
+        tracing::warn!(%error, "failed to raise the limit on open files");
+    }
 }
 
 /// Whether the file that was started, or a link to it, has this name.

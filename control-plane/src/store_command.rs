@@ -40,6 +40,7 @@ pub(crate) fn run(flags: &[String]) -> ExitCode {
     if let Err(error) = logging::init(&config.log) {
         return fail(&error);
     }
+    crate::raise_limit();
     match lifecycle::run(config, Arc::new(OsVfs)) {
         Ok(signal) => {
             logging::flush();

@@ -13,7 +13,7 @@ use std::time::Duration;
 use apiserver::faults::Faults;
 use clap::{Arg, ArgMatches, Command};
 
-use crate::cluster::{Component, Plan, Up};
+use crate::cluster::{self, Component, Plan, Up};
 use crate::connection;
 use crate::loops_command;
 
@@ -100,7 +100,8 @@ pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
         components.push(Component::Node);
     }
     let free_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let cidr = arguments.get_one::<String>("service-cluster-ip-range");
+    let name = "service-cluster-ip-range";
+    let range = arguments.get_one::<String>(name).cloned();
     let disabled = arguments.get_many::<String>("disable-admission-plugins");
     let plan = Plan {
         directory: directory.path().to_owned(),
@@ -110,7 +111,7 @@ pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
         // What is in the store is gone with the process.
         store_flags: vec!["--unsafe-no-fsync".to_owned()],
         etcd_servers: None,
-        service_cidr: cidr.cloned().unwrap_or_default(),
+        service_cidr: cluster::service_range(name, range.unwrap_or_default())?,
         loops: loops_command::selection(arguments)?,
         nodes,
         disabled_plugins: disabled.into_iter().flatten().cloned().collect(),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 
-use crate::cluster::{Component, Plan, Up};
+use crate::cluster::{self, Component, Plan, Up};
 use crate::connection;
 use crate::loops_command;
 
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
         store_bind: text("store-bind").parse()?,
         store_flags: Vec::new(),
         etcd_servers: arguments.get_one("etcd-servers").cloned(),
-        service_cidr: text("service-cidr"),
+        service_cidr: cluster::service_range("service-cidr", text("service-cidr"))?,
         loops: loops_command::selection(arguments)?,
         nodes: arguments.get_one("nodes").copied().unwrap_or_default(),
         disabled_plugins: Vec::new(),

@@ -281,7 +281,11 @@ impl Chain {
         !user.name.is_empty()
             && lookers.any(|plural| {
                 let kind = schema::resource(GROUP, "v1", plural);
-                kind.is_some_and(|kind| !self.context.reader.cached_stored(kind, "").is_empty())
+                // One that cannot be read is there, too.
+                kind.is_some_and(|kind| {
+                    let all = self.context.reader.cached_stored(kind, "");
+                    all.map_or(true, |all| !all.is_empty())
+                })
             })
     }
 
@@ -327,6 +331,13 @@ impl Attributes<'_> {
         if let Some(record) = self.audit {
             record.annotate_admission(level, key, value());
         }
+    }
+
+    /// The status for a write that nobody can judge, because what decides about it cannot be read.
+    /// Kubernetes has such a cache never ready, and says so.
+    fn undecided(&self, error: &Status) -> Status {
+        tracing::debug!(%error, "a write is refused");
+        self.forbidden("not yet ready to handle request")
     }
 
     /// The status for a write that a plugin refuses.

@@ -264,7 +264,9 @@ async fn keep_built(registry: Arc<Registry>, made: tokio::sync::watch::Sender<bo
 async fn build(registry: &Arc<Registry>) -> Result<(), Status> {
     registry::builtin::make(registry).await?;
     upkeep::flow::make(registry).await?;
-    registry::builtin::bootstrap::make(registry).await
+    registry::builtin::bootstrap::make(registry).await?;
+    // Last: a store whose addresses are in disorder still has its roles and its flow control.
+    registry::builtin::make_services(registry).await
 }
 
 /// Lets the store forget what is older than one period; never if that is zero.

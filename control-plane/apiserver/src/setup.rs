@@ -362,3 +362,13 @@ impl Settings {
 fn read(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
+
+/// Checks a range that services are to get their addresses from; an error says which ones they can.
+pub fn check_service_range(range: &str) -> Result<(), String> {
+    match Cidr::parse(range) {
+        Some(_) => Ok(()),
+        None => {
+            Err("one range of IPv4 addresses is, from /8 to /30, such as 10.96.0.0/16".to_owned())
+        }
+    }
+}

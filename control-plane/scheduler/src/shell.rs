@@ -1,6 +1,9 @@
 //! The shell of the scheduler: informers, a clock, and calls that carry decisions out.
 
+mod outbox;
 mod report;
+#[cfg(test)]
+mod tests;
 
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeSet, HashSet};
@@ -23,9 +26,10 @@ use tokio::time::Instant;
 use crate::claims::{self, Binding, Plan};
 use crate::core::{Core, Decision};
 use crate::pod::{DEFAULT_SCHEDULER, Labels, PodInfo};
+use outbox::Outbox;
 use report::Reporter;
 
-/// Maximum number of calls in flight. While there are so many, no pod is decided.
+/// Maximum number of decisions that are carried out. While there are so many, no pod is decided.
 const CALLS_AT_ONCE: usize = 64;
 const LEASE_NAMESPACE: &str = "kube-system";
 const LEASE: &str = "kube-scheduler";
@@ -83,6 +87,7 @@ enum Outcome {
         pod: Arc<PodInfo>,
         node: String,
     },
+    /// The pod says why it waits.
     Reported,
     /// Volumes that could not be bound.
     NotAsked(Vec<String>),
@@ -117,6 +122,7 @@ enum Heard {
 async fn schedule(client: Client, config: &Config) {
     let mut core = Core::new(&config.name, config.seed);
     let mut reporter = Reporter::new(&config.name);
+    let mut events = Outbox::new(client.clone());
     let mut heard = informers(&client);
     let mut calls: FuturesUnordered<BoxFuture<'static, Outcome>> = FuturesUnordered::new();
     let start = Instant::now();
@@ -126,7 +132,17 @@ async fn schedule(client: Client, config: &Config) {
             && calls.len() < CALLS_AT_ONCE
             && let Some(decision) = core.next(start.elapsed())
         {
-            calls.push(carry_out(&client, &mut reporter, decision));
+            match decision {
+                Decision::Refuse { pod, why } => {
+                    tracing::debug!(pod = pod.full_name(), %why, "no node takes the pod");
+                    let report = reporter.refused(&pod, &why.to_string(), now());
+                    calls.push(tell(client.clone(), events.add_of(report)));
+                }
+                Decision::Bind { pod, node } => calls.push(bind(client.clone(), pod, node)),
+                Decision::Claim { pod, node, plan } => {
+                    calls.push(ask(client.clone(), &pod, &node, plan));
+                }
+            }
         }
         let free = known.all() && calls.len() < CALLS_AT_ONCE;
         let wake_at = core.wake_at().filter(|_| free).map(|at| start + at);
@@ -158,8 +174,9 @@ async fn schedule(client: Client, config: &Config) {
                         reporter.not_bound(&pod, &status, now())
                     }
                 };
-                calls.push(tell(client.clone(), report));
+                calls.push(tell(client.clone(), events.add_of(report)));
             }
+            Some(()) = events.next() => {}
             () = wait => {}
         }
     }
@@ -255,29 +272,14 @@ fn apply_namespace(core: &mut Core, object: &Object, now: Duration) {
     core.namespace(object::name(object), labels, now);
 }
 
-fn carry_out(
-    client: &Client,
-    reporter: &mut Reporter,
-    decision: Decision,
-) -> BoxFuture<'static, Outcome> {
-    let (pod, node) = match decision {
-        Decision::Bind { pod, node } => (pod, node),
-        Decision::Refuse { pod, why } => {
-            tracing::debug!(pod = pod.full_name(), %why, "no node takes the pod");
-            return tell(
-                client.clone(),
-                reporter.refused(&pod, &why.to_string(), now()),
-            );
-        }
-        Decision::Claim { pod, node, plan } => return ask(client.clone(), &pod, &node, plan),
-    };
+/// Binds a pod to a node.
+fn bind(client: Client, pod: Arc<PodInfo>, node: String) -> BoxFuture<'static, Outcome> {
     let call = Call::Bind {
         namespace: pod.namespace.clone(),
         pod: pod.name.clone(),
         uid: pod.uid.clone(),
         node: node.clone(),
     };
-    let client = client.clone();
     async move {
         let result = client.call(call).await;
         let uid = pod.uid.clone();
@@ -352,7 +354,7 @@ fn select_node(pod: &PodInfo, claim: String, node: &str) -> Call {
     }
 }
 
-/// Makes the calls of a report. A failed report is not retried.
+/// Makes the calls of a report that are no Events. A failed one is not retried.
 fn tell(client: Client, calls: Vec<Call>) -> BoxFuture<'static, Outcome> {
     async move {
         for call in calls {

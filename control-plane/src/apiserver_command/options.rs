@@ -10,6 +10,7 @@ use clap::ArgMatches;
 use clap::parser::ValueSource;
 
 use super::{audit, authentication, authorization};
+use crate::cluster;
 use crate::store_client::StoreFlags;
 
 /// What the command line asks for.
@@ -51,7 +52,9 @@ impl Options {
             parsed(arguments, "bind-address")?.ok_or("--bind-address is empty")?,
             parsed(arguments, "secure-port")?.ok_or("--secure-port is empty")?,
         );
-        let service_cidr = text(arguments, "service-cluster-ip-range").unwrap_or_default();
+        let name = "service-cluster-ip-range";
+        let range = text(arguments, name).unwrap_or_default();
+        let service_cidr = cluster::service_range(name, range)?;
         let admin_kubeconfig = path(arguments, "admin-kubeconfig");
         let serving = serving(arguments, bind, admin_kubeconfig.is_some())?;
         Ok(Options {

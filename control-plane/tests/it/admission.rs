@@ -7,6 +7,7 @@ pub(crate) mod pod_security;
 pub(crate) mod policies;
 pub(crate) mod protection;
 pub(crate) mod quotas;
+pub(crate) mod unreadable;
 pub(crate) mod webhooks;
 
 use std::sync::{Arc, Mutex};

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use machinery::schema;
+use machinery::status::Status;
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -33,28 +34,23 @@ impl<T> Known<T> {
         }
     }
 
-    /// All objects in the order of their names. Those of the same revision are the same.
-    pub(super) fn current(&self, reader: &Reader) -> Vec<Arc<T>> {
+    /// All objects in the order of their names. Those of the same revision are the same. It is an
+    /// error if one cannot be read: nobody knows what it forbids.
+    pub(super) fn current(&self, reader: &Reader) -> Result<Vec<Arc<T>>, Status> {
         let stored = match schema::resource(GROUP, "v1", self.plural) {
-            Some(kind) => reader.cached_stored(kind, ""),
+            Some(kind) => reader.cached_stored(kind, "")?,
             None => Vec::new(),
         };
         let mut known = self.known.lock();
         if stored.is_empty() && known.is_empty() {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         let mut current = HashMap::new();
         let mut ordered = Vec::new();
         for one in &stored {
             let content = match known.remove(&one.key) {
                 Some(known) if known.number == one.revision => known.content,
-                _ => match one.kept() {
-                    Ok(object) => Arc::new((self.read)(&object)),
-                    Err(error) => {
-                        tracing::warn!(key = %one.key, %error, "it has no effect on requests");
-                        continue;
-                    }
-                },
+                _ => Arc::new((self.read)(&*one.kept()?)),
             };
             let known = Revision {
                 number: one.revision,
@@ -64,6 +60,6 @@ impl<T> Known<T> {
             ordered.push(content);
         }
         *known = current;
-        ordered
+        Ok(ordered)
     }
 }

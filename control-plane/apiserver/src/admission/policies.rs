@@ -71,19 +71,25 @@ impl<E: Effect> Policies<E> {
         }
     }
 
-    /// The policies and bindings that a write concerns.
+    /// The policies and bindings that a write concerns; a refusal if one cannot be read.
     async fn find(
         &self,
         context: &Context,
         attributes: &Attributes<'_>,
         object: &Value,
-    ) -> Found<E> {
+    ) -> Result<Found<E>, Status> {
         let mut found = Vec::new();
+        if !concern(attributes) {
+            return Ok(found);
+        }
+        let undecided = |error| attributes.undecided(&error);
         let policies = self.policies.current(&context.reader);
-        if policies.is_empty() || !concern(attributes) {
-            return found;
+        let policies = policies.map_err(undecided)?;
+        if policies.is_empty() {
+            return Ok(found);
         }
         let bindings = self.bindings.current(&context.reader);
+        let bindings = bindings.map_err(undecided)?;
         for policy in policies {
             let own = bindings.iter().filter(|one| one.policy == policy.name);
             let own: Vec<_> = own.collect();
@@ -136,7 +142,7 @@ impl<E: Effect> Policies<E> {
                 }
             }
         }
-        found
+        Ok(found)
     }
 }
 

@@ -74,7 +74,7 @@ impl Aggregator {
 
     /// All versions that other servers serve, in the order of discovery.
     pub(crate) fn all(&self, reader: &Reader) -> Vec<Remote> {
-        let services = kind().map(|kind| reader.cached_list(kind, ""));
+        let services = kind().map(|kind| reader.cached_readable(kind, ""));
         let catalogue = reader.reflector.catalogue();
         let mut all = Vec::new();
         for one in services.iter().flatten().filter(|one| is_remote(one)) {

@@ -8,7 +8,8 @@
 pub(crate) mod ports;
 pub(crate) mod ranges;
 
-use std::net::Ipv4Addr;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use machinery::object;
@@ -163,10 +164,8 @@ pub(crate) async fn replaced(registry: &Registry, resource: &Resource, old: &Val
     if !concerns(resource) {
         return;
     }
-    let address = |service| object::text(service, &["spec", "clusterIP"]).to_owned();
-    let had = address(old);
-    if !["", "None"].contains(&had.as_str()) && address(new).is_empty() {
-        told(&had, release(registry, &had, None).await);
+    for address in addresses_of(old).difference(&addresses_of(new)) {
+        told(address, release(registry, address, None).await);
     }
     let left = &ports::all_of(old) - &ports::all_of(new);
     if !left.is_empty() {
@@ -357,10 +356,26 @@ pub(crate) async fn take(
     }
 }
 
+/// The addresses of a service as IPAddresses are named. A service of Kubernetes' own apiserver may
+/// have one of each family.
+pub(crate) fn addresses_of(service: &Value) -> BTreeSet<String> {
+    let listed = object::items(service, &["spec", "clusterIPs"]).iter();
+    let all = listed.filter_map(Value::as_str);
+    let all = all.chain([object::text(service, &["spec", "clusterIP"])]);
+    let all = all.filter(|address| !["", "None"].contains(address));
+    // An IPv6 address can be written in several ways.
+    all.map(|address| match address.parse::<IpAddr>() {
+        Ok(parsed) => parsed.to_string(),
+        Err(_) => address.to_owned(),
+    })
+    .collect()
+}
+
 /// Namespace and name of the service that an IPAddress belongs to.
 pub(crate) fn parent(address: &Value) -> Option<(&str, &str)> {
     let text = |key| object::text(address, &["spec", "parentRef", key]);
-    (text("resource") == "services").then(|| (text("namespace"), text("name")))
+    let is_service = (text("group"), text("resource")) == ("", "services");
+    is_service.then(|| (text("namespace"), text("name")))
 }
 
 /// Deletes the IPAddress of an address unless a service has the address, or somebody else than the
@@ -385,7 +400,7 @@ pub(crate) async fn release(
         let services = services.stored()?;
         let key = services.key(namespace, name);
         if let Some(service) = registry.reader.read_key(services, &key).await?
-            && object::text(&service.decode()?, &["spec", "clusterIP"]) == address
+            && addresses_of(&service.decode()?).contains(address)
         {
             return Ok(());
         }

@@ -19,7 +19,7 @@ const NAMESPACES: [&str; 4] = ["default", SYSTEM, "kube-public", "kube-node-leas
 /// The config map that says since when the use of tokens in secrets is recorded.
 const TOKENS_RECORDED: &str = "kube-apiserver-legacy-service-account-token-tracking";
 
-/// Creates the missing objects.
+/// Creates the missing objects that need no others.
 pub(crate) async fn make(registry: &Registry) -> Result<(), Status> {
     for name in NAMESPACES {
         ensure(
@@ -52,7 +52,11 @@ pub(crate) async fn make(registry: &Registry) -> Result<(), Status> {
         "metadata": {"name": TOKENS_RECORDED, "namespace": SYSTEM},
         "data": {"since": clock::day(clock::now())},
     });
-    ensure(registry, "", "ConfigMap", SYSTEM, since).await?;
+    ensure(registry, "", "ConfigMap", SYSTEM, since).await
+}
+
+/// Creates the range of service addresses and the service of this server, if they are missing.
+pub(crate) async fn make_services(registry: &Registry) -> Result<(), Status> {
     service_range(registry).await?;
     kubernetes(registry).await
 }
@@ -103,6 +107,7 @@ pub(crate) async fn keep(registry: &Registry) -> Result<(), Status> {
     let kept = async {
         loop {
             make(registry).await?;
+            make_services(registry).await?;
             if changed.changed().await.is_err() {
                 return Ok(());
             }

@@ -203,15 +203,22 @@ impl Cache {
     /// Whether everything below a folder can be shown. A list without what cannot be read would
     /// say that it is not there.
     pub(crate) fn check(&self, folder: &str) -> Result<(), Status> {
+        self.state.read().check(folder)
+    }
+
+    /// Everything below a folder in the order of keys; an error if part of it cannot be read.
+    pub(crate) fn all(&self, folder: &str) -> Result<Vec<Arc<Stored>>, Status> {
         let state = self.state.read();
-        let mut behind = state
-            .unreadable
-            .range::<str, _>((Bound::Included(folder), Bound::Unbounded));
-        match behind.next() {
-            Some((key, why)) if key.starts_with(folder) => {
-                Err(Status::internal(&format!("unable to decode {key}: {why}")))
-            }
-            _ => Ok(()),
+        state.check(folder)?;
+        Ok(state.below(folder))
+    }
+
+    /// The object of a key; an error if its newest value cannot be read.
+    pub(crate) fn readable(&self, key: &str) -> Result<Option<Arc<Stored>>, Status> {
+        let state = self.state.read();
+        match state.unreadable.get(key) {
+            Some(why) => Err(undecodable(key, why)),
+            None => Ok(state.items.get(key).cloned()),
         }
     }
 
@@ -234,12 +241,7 @@ impl Cache {
     /// revision of the last change.
     pub(crate) fn snapshot(&self, folder: &str) -> (Vec<Arc<Stored>>, Cursor, i64) {
         let state = self.state.read();
-        let all = state
-            .items
-            .range::<str, _>((Bound::Included(folder), Bound::Unbounded));
-        let below = all.take_while(|(key, _)| key.starts_with(folder));
-        let entries = below.map(|(_, stored)| Arc::clone(stored)).collect();
-        (entries, Cursor(state.next), state.revision)
+        (state.below(folder), Cursor(state.next), state.revision)
     }
 
     /// The place behind all changes.
@@ -347,7 +349,26 @@ impl Content {
     }
 }
 
+fn undecodable(key: &str, why: &str) -> Status {
+    Status::internal(&format!("unable to decode {key}: {why}"))
+}
+
 impl State {
+    fn check(&self, folder: &str) -> Result<(), Status> {
+        let behind = (Bound::Included(folder), Bound::Unbounded);
+        match self.unreadable.range::<str, _>(behind).next() {
+            Some((key, why)) if key.starts_with(folder) => Err(undecodable(key, why)),
+            _ => Ok(()),
+        }
+    }
+
+    fn below(&self, folder: &str) -> Vec<Arc<Stored>> {
+        let behind = (Bound::Included(folder), Bound::Unbounded);
+        let all = self.items.range::<str, _>(behind);
+        let below = all.take_while(|(key, _)| key.starts_with(folder));
+        below.map(|(_, stored)| Arc::clone(stored)).collect()
+    }
+
     fn check_open(&self) -> Result<(), Missed> {
         if self.closed {
             return Err(Missed::Closed);

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::resources::catalogue::{Resource, Storage};
 use crate::resources::convert;
+use crate::storage::cache::Cache;
 use crate::storage::reflector::Reflector;
 use crate::storage::store::{Raw, Store};
 use crate::storage::stored::Stored;
@@ -65,6 +66,9 @@ impl Reader {
 
     /// Returns the object from the cache, without a round trip. An object whose versions have
     /// different fields is in the version that it was stored in, here and in the lists below.
+    ///
+    /// What cannot be read is `None`, or what it was before. Where a missing object lets a request
+    /// pass, ask [`Reader::cached_or_error`].
     pub fn cached(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Arc<Value>> {
         let resource = self.resource_of(kind).ok()?;
         let storage = resource.storage.as_ref()?;
@@ -74,12 +78,42 @@ impl Reader {
         Some(convert::to_served(&resource, &Arc::new(object)))
     }
 
-    /// Returns all objects of a namespace (of all namespaces if it is empty) from the cache.
-    pub fn cached_list(&self, kind: &Kind, namespace: &str) -> Vec<Arc<Value>> {
+    /// The same, but an error if the object cannot be read.
+    pub(crate) fn cached_or_error(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Arc<Value>>, Status> {
+        let Some((resource, cache)) = self.followed(kind) else {
+            return Ok(None);
+        };
+        let key = resource.stored()?.key(namespace, name);
+        let Some(stored) = cache.readable(&key)? else {
+            return Ok(None);
+        };
+        Ok(Some(convert::to_served(&resource, &stored.kept()?)))
+    }
+
+    /// Returns all objects of a namespace (of all namespaces if it is empty) from the cache. It is
+    /// an error if one of them cannot be read: the others alone would let requests pass that it
+    /// forbids, or free what it uses.
+    pub fn cached_list(&self, kind: &Kind, namespace: &str) -> Result<Vec<Arc<Value>>, Status> {
+        let Some((resource, cache)) = self.followed(kind) else {
+            return Ok(Vec::new());
+        };
+        let stored = cache.all(&resource.stored()?.folder(namespace))?;
+        let served = |stored: Arc<Stored>| Ok(convert::to_served(&resource, &stored.kept()?));
+        stored.into_iter().map(served).collect()
+    }
+
+    /// The same without those that cannot be read, for what concerns each object alone.
+    pub(crate) fn cached_readable(&self, kind: &Kind, namespace: &str) -> Vec<Arc<Value>> {
         self.cached_where(kind, namespace, |_| true)
     }
 
-    /// Returns the objects of a namespace that have a label with a value, from the cache.
+    /// Returns the objects of a namespace that have a label with a value, from the cache, without
+    /// those that cannot be read.
     pub(crate) fn cached_with_label(
         &self,
         kind: &Kind,
@@ -89,16 +123,16 @@ impl Reader {
         self.cached_where(kind, namespace, |one| one.label(label) == Some(value))
     }
 
-    /// Returns the objects that the cache has now, as they are stored, in the order of their keys.
-    pub(crate) fn cached_stored(&self, kind: &Kind, namespace: &str) -> Vec<Arc<Stored>> {
-        let found = self.resource_of(kind).ok();
-        let storage = found.and_then(|resource| resource.storage.clone());
-        let Some(storage) = storage else {
-            return Vec::new();
-        };
-        match self.reflector.cache(&storage) {
-            Ok(cache) => cache.snapshot(&storage.folder(namespace)).0,
-            Err(_) => Vec::new(),
+    /// Returns the objects that the cache has now, as they are stored, in the order of their keys;
+    /// an error if one of them cannot be read.
+    pub(crate) fn cached_stored(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+    ) -> Result<Vec<Arc<Stored>>, Status> {
+        match self.followed(kind) {
+            Some((resource, cache)) => cache.all(&resource.stored()?.folder(namespace)),
+            None => Ok(Vec::new()),
         }
     }
 
@@ -108,16 +142,26 @@ impl Reader {
         namespace: &str,
         wanted: impl Fn(&Stored) -> bool,
     ) -> Vec<Arc<Value>> {
-        let Ok(resource) = self.resource_of(kind) else {
+        let Some((resource, cache)) = self.followed(kind) else {
             return Vec::new();
         };
-        let stored = self.cached_stored(kind, namespace);
+        let Ok(storage) = resource.stored() else {
+            return Vec::new();
+        };
+        let (stored, ..) = cache.snapshot(&storage.folder(namespace));
         stored
             .iter()
             .filter(|stored| wanted(stored))
             .filter_map(|stored| stored.kept().ok())
             .map(|object| convert::to_served(&resource, &object))
             .collect()
+    }
+
+    /// The resource of a kind and its cache; `None` if it is not served or not stored.
+    fn followed(&self, kind: &Kind) -> Option<(Arc<Resource>, Arc<Cache>)> {
+        let resource = self.resource_of(kind).ok()?;
+        let cache = self.reflector.cache(resource.storage.as_ref()?).ok()?;
+        Some((resource, cache))
     }
 
     /// Waits until the caches show everything acknowledged before this call.

@@ -46,11 +46,11 @@ async fn repair(registry: &Registry, now: Timestamp) -> Result<(), Status> {
     let addresses = registry
         .reader
         .resource("networking.k8s.io", "v1", "ipaddresses")?;
-    let services = registry.reader.cached_list(&services.kind, "");
-    let reserved = registry.reader.cached_list(&addresses.kind, "");
+    let services = registry.reader.cached_list(&services.kind, "")?;
+    let reserved = registry.reader.cached_list(&addresses.kind, "")?;
     let plan = plan(&services, &reserved, now);
-    for service in plan.unreserved {
-        reserve(registry, service).await?;
+    for (service, address) in plan.unreserved {
+        reserve(registry, service, &address).await?;
     }
     for address in plan.left_over {
         tracing::info!(address, "releasing the address of a service that is gone");
@@ -65,8 +65,8 @@ type Owner<'a> = (&'a str, &'a str);
 /// What a turn has to do.
 #[derive(Debug, Default)]
 struct Plan<'a> {
-    /// Services whose address nobody has reserved.
-    unreserved: Vec<&'a Value>,
+    /// Services, and their addresses that nobody has reserved.
+    unreserved: Vec<(&'a Value, String)>,
     /// Reserved addresses that no service has.
     left_over: Vec<&'a str>,
 }
@@ -79,21 +79,22 @@ fn plan<'a>(services: &'a [Arc<Value>], reserved: &'a [Arc<Value>], now: Timesta
     let mut plan = Plan::default();
     let mut used = BTreeSet::new();
     for service in services {
-        let address = object::text(service, &["spec", "clusterIP"]);
-        if ["", "None"].contains(&address) {
-            continue;
-        }
         let own = (object::namespace(service), object::name(service));
-        used.insert((address, own));
-        match owners.get(address).and_then(|held| allocate::parent(held)) {
-            Some(owner) if owner == own => {}
-            Some((namespace, name)) => tracing::warn!(
-                address,
-                service = %format!("{}/{}", own.0, own.1),
-                reserved_for = %format!("{namespace}/{name}"),
-                "two services may have one address; recreate one of them"
-            ),
-            None => plan.unreserved.push(service),
+        for address in allocate::addresses_of(service) {
+            let held = owners
+                .get(&*address)
+                .and_then(|held| allocate::parent(held));
+            used.insert((address.clone(), own));
+            match held {
+                Some(owner) if owner == own => {}
+                Some((namespace, name)) => tracing::warn!(
+                    address,
+                    service = %format!("{}/{}", own.0, own.1),
+                    reserved_for = %format!("{namespace}/{name}"),
+                    "two services may have one address; recreate one of them"
+                ),
+                None => plan.unreserved.push((service, address)),
+            }
         }
     }
     plan.left_over = reserved
@@ -104,17 +105,16 @@ fn plan<'a>(services: &'a [Arc<Value>], reserved: &'a [Arc<Value>], now: Timesta
     plan
 }
 
-fn is_left_over(address: &Value, used: &BTreeSet<(&str, Owner)>, now: Timestamp) -> bool {
+fn is_left_over(address: &Value, used: &BTreeSet<(String, Owner)>, now: Timestamp) -> bool {
     let is_ours = object::text(address, &["metadata", "labels", MANAGED_BY.0]) == MANAGED_BY.1;
     let made = object::text(address, &["metadata", "creationTimestamp"]);
     let is_old = Timestamp::parse(made).is_some_and(|made| now.since(made) >= LEFT_OVER_AFTER);
-    let is_used = |owner| used.contains(&(object::name(address), owner));
+    let is_used = |owner| used.contains(&(object::name(address).to_owned(), owner));
     is_ours && is_old && allocate::parent(address).is_some_and(|owner| !is_used(owner))
 }
 
-/// Reserves the address that a service has, if it is in one of the ranges.
-async fn reserve(registry: &Registry, service: &Value) -> Result<(), Status> {
-    let address = object::text(service, &["spec", "clusterIP"]);
+/// Reserves an address that a service has, if it is in one of the ranges.
+async fn reserve(registry: &Registry, service: &Value, address: &str) -> Result<(), Status> {
     let ranges = Ranges::of(registry)?;
     let parsed: Option<Ipv4Addr> = address.parse().ok();
     let Some(parsed) = parsed.filter(|one| ranges.contains(*one)) else {

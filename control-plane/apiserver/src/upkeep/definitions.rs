@@ -107,7 +107,7 @@ impl Follower {
     /// Brings what is served and what the definitions say of themselves in line with them.
     /// A status that cannot be written keeps no kind from being served.
     async fn turn(&mut self, kind: &Kind, synced: &watch::Sender<bool>) -> Result<(), Status> {
-        let mut definitions = self.registry.reader.cached_list(kind, "");
+        let mut definitions = self.registry.reader.cached_readable(kind, "");
         // Who came first gets the names. Every server sees the same order.
         definitions.sort_by_key(|one| object::resource_version(one).parse::<i64>().ok());
         let mut decided = decide(&definitions);

@@ -129,7 +129,7 @@ fn auto_update(stored: &Value) -> Option<bool> {
 async fn remove_unknown(registry: &Registry) -> Result<(), Status> {
     for name in [SCHEMA, LEVEL] {
         let kind = kind(name)?;
-        for stored in registry.reader.cached_list(kind, "") {
+        for stored in registry.reader.cached_readable(kind, "") {
             let mut known = flow_control::all().iter();
             let is_ours = known
                 .any(|one| (object::kind(one), object::name(one)) == (name, object::name(&stored)));
@@ -145,7 +145,7 @@ async fn remove_unknown(registry: &Registry) -> Result<(), Status> {
 /// Writes into the status of schemas whether their levels exist.
 async fn report(registry: &Registry) -> Result<(), Status> {
     let (schemas, levels) = (kind(SCHEMA)?, kind(LEVEL)?);
-    for stored in registry.reader.cached_list(schemas, "") {
+    for stored in registry.reader.cached_readable(schemas, "") {
         let level = level_of(&stored);
         let exists = registry.reader.cached(levels, "", level).is_some();
         if let Some(new) = reported(&stored, exists, clock::now()) {

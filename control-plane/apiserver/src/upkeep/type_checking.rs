@@ -53,7 +53,7 @@ async fn run(registry: &Registry) -> Result<(), Status> {
 /// Checks the policies that changed since their last check.
 async fn turn(registry: &Registry, resource: &Resource) -> Result<(), Status> {
     let catalogue = registry.reader.reflector.catalogue();
-    for policy in registry.reader.cached_list(&resource.kind, "") {
+    for policy in registry.reader.cached_readable(&resource.kind, "") {
         let generation = object::generation(&policy);
         let observed = object::integer(&policy, &["status", "observedGeneration"]);
         if observed.is_some_and(|observed| generation <= observed) {

@@ -1,13 +1,21 @@
 //! Node ports of services: which are drawn, claimed, kept and given up.
 
 use std::collections::BTreeSet;
-use std::sync::Barrier;
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
 
-use etcd_api::etcdserverpb::RangeRequest;
+use apiserver::auth::authorize::{Mode, Modes};
+use apiserver::setup::Configured;
+use apiserver::{Config, Server};
+use axum::body::Body;
+use etcd_api::etcdserverpb::{PutRequest, RangeRequest};
+use http::Request;
 use machinery::protobuf;
 use serde_json::{Value, json};
+use testkit::Launch;
+use tower::ServiceExt as _;
 
-use crate::harness::cluster::{Cluster, apiserver};
+use crate::harness::cluster::{BINARY, Cluster, WITHIN, apiserver};
 use crate::requests::http::{Answer, Call};
 
 const SERVICES: &str = "/api/v1/namespaces/default/services";
@@ -199,6 +207,21 @@ fn a_service_that_is_not_written_holds_nothing() {
 }
 
 #[test]
+fn an_update_that_is_refused_gives_its_address_back() {
+    let cluster = Cluster::start();
+    let outside = json!({"type": "ExternalName", "externalName": "a.example.com"});
+    cluster.post(SERVICES, &service("a", outside)).expect(201);
+    let held = "/apis/networking.k8s.io/v1/ipaddresses/10.96.7.9";
+    let inside = |port: i64| json!({"clusterIP": "10.96.7.9", "ports": [{"port": port}]});
+    let refused = put(&cluster, "a", inside(0));
+    refused.refuses(422, "Invalid", "must be between 1 and 65535");
+    assert_eq!(cluster.get(held).code, 404);
+    put(&cluster, "a", inside(80)).expect(200);
+    let parent = &cluster.get(held).expect(200)["spec"]["parentRef"];
+    assert_eq!([&parent["resource"], &parent["name"]], ["services", "a"]);
+}
+
+#[test]
 fn two_apiservers_give_no_port_to_two_services() {
     const ROUNDS: i64 = 30;
     let cluster = Cluster::start();
@@ -266,4 +289,35 @@ fn two_apiservers_give_no_port_to_two_services() {
     assert_eq!(kept["data"], "AQ==", "only the first port is taken");
     second.kill().unwrap();
     second.wait().unwrap();
+}
+
+/// A range that cannot be made keeps services from getting addresses, and nothing else.
+#[tokio::test(flavor = "multi_thread")]
+async fn roles_and_flow_control_do_not_wait_for_the_range_of_services() {
+    let launch = Launch::program(BINARY).subcommand("store");
+    let store = launch.start().unwrap_or_else(|error| panic!("{error}"));
+    let client = etcd_api::Client::connect(store.url()).await.unwrap();
+    let damaged = PutRequest {
+        key: b"/registry/servicecidrs/kubernetes".to_vec().into(),
+        value: b"no object".to_vec().into(),
+        ..Default::default()
+    };
+    client.kv().put(damaged).await.unwrap();
+    let config = Config {
+        authorizer: Arc::new(Modes::new(&[Configured::Builtin(Mode::Rbac)]).unwrap()),
+        ..Config::default()
+    };
+    let server = Server::new(client, config);
+    let begun = Instant::now();
+    for path in [
+        "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/probes",
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles/cluster-admin",
+        "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/cluster-admin",
+    ] {
+        let get = || Request::get(path).body(Body::empty()).unwrap();
+        while server.router().oneshot(get()).await.unwrap().status() != 200 {
+            assert!(begun.elapsed() < WITHIN, "{path}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
 }

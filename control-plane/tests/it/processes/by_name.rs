@@ -47,6 +47,14 @@ fn a_flag_that_would_check_less_than_its_user_believes_is_refused() {
             "plugin \"Nonsense\" is unknown",
         ),
         (
+            &["--service-cluster-ip-range=10.96.0.0/16,fd00::/108"],
+            "--service-cluster-ip-range=10.96.0.0/16,fd00::/108 is not supported: one range of IPv4",
+        ),
+        (
+            &["--service-cluster-ip-range=fd00::/108"],
+            "--service-cluster-ip-range=fd00::/108 is not supported: one range of IPv4",
+        ),
+        (
             &["--etcd-prefix=/other"],
             "--etcd-prefix=/other is not supported",
         ),

@@ -259,3 +259,15 @@ fn nobody_asks_for_a_certificate_that_may_do_everything() {
         "spec.usages[0]: Unsupported value: \"flying\"",
     );
 }
+
+/// As in Kubernetes, whatever `--anonymous-auth` says.
+#[test]
+fn nobody_without_credentials_may_do_everything() {
+    let every = "--authorization-mode=AlwaysAllow";
+    for flags in [&[every][..], &[every, "--anonymous-auth=true"]] {
+        let cluster = Guarded::start_with(flags);
+        let nobody = Call::new(&cluster.address, "GET", SECRETS).send();
+        nobody.refuses(401, "Unauthorized", "Unauthorized");
+        cluster.ask("jane", "GET", SECRETS, None).expect(200);
+    }
+}

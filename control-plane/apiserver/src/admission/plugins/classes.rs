@@ -128,7 +128,7 @@ fn default_of(reader: &Reader, classes: Option<&Kind>, marks: &[&str]) -> Option
     };
     let mut newest: Option<(String, String)> = None;
     // They come in the order of their names.
-    for class in reader.cached_list(classes?, "") {
+    for class in reader.cached_readable(classes?, "") {
         let made = object::creation_timestamp(&class);
         if is_default(&class) && newest.as_ref().is_none_or(|(at, _)| made > at.as_str()) {
             newest = Some((made.to_owned(), object::name(&class).to_owned()));

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use machinery::status::Status;
 use machinery::{limits, object, schema};
 use serde_json::Value;
 
@@ -41,12 +42,15 @@ impl Plugin for LimitRanger {
         attributes: &'a Attributes<'a>,
         object: &'a mut Value,
     ) -> Answer<'a, ()> {
+        let mut done = Ok(());
         if attributes.kind.plural() == PODS {
-            for range in ranges(context, attributes) {
-                limits::set_defaults(&range, object);
-            }
+            done = ranges(context, attributes).map(|ranges| {
+                for range in ranges {
+                    limits::set_defaults(&range, object);
+                }
+            });
         }
-        Box::pin(async { Ok(()) })
+        Box::pin(async { done })
     }
 
     fn validate<'a>(
@@ -55,21 +59,27 @@ impl Plugin for LimitRanger {
         attributes: &'a Attributes<'a>,
         object: &'a Value,
     ) -> Answer<'a, ()> {
-        let plural = attributes.kind.plural();
-        let mut refusals = ranges(context, attributes)
-            .into_iter()
-            .filter_map(|range| limits::violation(&range, plural, object));
-        let verdict = match refusals.next() {
-            Some(why) => Err(attributes.forbidden(&why)),
-            None => Ok(()),
-        };
+        let verdict =
+            ranges(context, attributes).and_then(|ranges| judge(attributes, &ranges, object));
         Box::pin(async { verdict })
     }
 }
 
-fn ranges(context: &Context, attributes: &Attributes<'_>) -> Vec<Arc<Value>> {
+/// Refuses an object that violates one of the ranges.
+fn judge(attributes: &Attributes<'_>, ranges: &[Arc<Value>], object: &Value) -> Result<(), Status> {
+    let plural = attributes.kind.plural();
+    let mut refusals = ranges
+        .iter()
+        .filter_map(|range| limits::violation(range, plural, object));
+    match refusals.next() {
+        Some(why) => Err(attributes.forbidden(&why)),
+        None => Ok(()),
+    }
+}
+
+fn ranges(context: &Context, attributes: &Attributes<'_>) -> Result<Vec<Arc<Value>>, Status> {
     match schema::resource("", "v1", "limitranges") {
         Some(kind) => context.reader.cached_list(kind, attributes.namespace),
-        None => Vec::new(),
+        None => Ok(Vec::new()),
     }
 }

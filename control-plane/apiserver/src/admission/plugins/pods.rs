@@ -88,7 +88,7 @@ fn new_priority(reader: &Reader, pod: &mut Value) -> Result<(), Status> {
     let wanted = object::text(pod, &["spec", "priorityClassName"]).to_owned();
     let class = match wanted.as_str() {
         "" => {
-            let all = reader.cached_list(classes, "");
+            let all = reader.cached_readable(classes, "");
             let defaults = all
                 .into_iter()
                 .filter(|class| class["globalDefault"] == true);

@@ -70,14 +70,14 @@ impl ResourceQuota {
         let quotas = schema::resource("", "v1", "resourcequotas")
             .ok_or_else(|| Status::internal("no quotas in the schema"))?;
         // Most namespaces have none. One that another server has just written may be on its way.
-        if cached(context, quotas, attributes).is_empty() {
+        if cached(context, quotas, attributes)?.is_empty() {
             if self.looked.is_recent(attributes.namespace, Instant::now()) {
                 return Ok(());
             }
             let asked = Instant::now();
             context.reader.fresh().await?;
             self.looked.note(attributes.namespace, asked);
-            if cached(context, quotas, attributes).is_empty() {
+            if cached(context, quotas, attributes)?.is_empty() {
                 return Ok(());
             }
         }
@@ -116,13 +116,13 @@ async fn pay(
     attributes: &Attributes<'_>,
     charge: &Charge<'_>,
 ) -> Result<(), Status> {
-    let verdict = judge(attributes, charge, &cached(context, kind, attributes));
+    let verdict = judge(attributes, charge, &cached(context, kind, attributes)?);
     let due = match verdict {
         Ok(due) => due,
         // The cache may not have what was deleted and counted again a moment ago.
         Err(_) => {
             context.reader.fresh().await?;
-            judge(attributes, charge, &cached(context, kind, attributes))?
+            judge(attributes, charge, &cached(context, kind, attributes)?)?
         }
     };
     if attributes.dry {
@@ -208,6 +208,10 @@ fn with_used(quota: &Value, used: &Amounts) -> Value {
     quota
 }
 
-fn cached(context: &Context, kind: &Kind, attributes: &Attributes<'_>) -> Vec<Arc<Stored>> {
+fn cached(
+    context: &Context,
+    kind: &Kind,
+    attributes: &Attributes<'_>,
+) -> Result<Vec<Arc<Stored>>, Status> {
     context.reader.cached_stored(kind, attributes.namespace)
 }

@@ -66,7 +66,7 @@ impl Mutating {
         if ![CREATE, UPDATE].contains(&attributes.operation) {
             return Ok(());
         }
-        let found = self.0.find(context, attributes, object).await;
+        let found = self.0.find(context, attributes, object).await?;
         let (mut invocations, mut errors) = (Vec::new(), Vec::new());
         for one in found {
             match one {

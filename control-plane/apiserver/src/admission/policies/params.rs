@@ -66,11 +66,9 @@ pub(super) async fn find(
         _ if !reference.name.is_empty() => {
             let found = match resource.converted() {
                 Some(_) => converted(reader, resource, namespace, &reference.name).await,
-                None => Ok(Vec::from_iter(reader.cached(
-                    kind,
-                    namespace,
-                    &reference.name,
-                ))),
+                None => reader
+                    .cached_or_error(kind, namespace, &reference.name)
+                    .map(Vec::from_iter),
             };
             found.map_err(|status| status.message)?
         }
@@ -78,7 +76,7 @@ pub(super) async fn find(
             let selector = selector.as_ref().map_err(String::clone)?;
             let all = match resource.converted() {
                 Some(_) => converted(reader, resource, namespace, "").await,
-                None => Ok(reader.cached_list(kind, namespace)),
+                None => reader.cached_list(kind, namespace),
             };
             let mut all = all.map_err(|status| status.message)?;
             all.retain(|one| selector.matches(object::labels(one)));
@@ -101,7 +99,7 @@ async fn converted(
     namespace: &str,
     name: &str,
 ) -> Result<Vec<Arc<Value>>, Status> {
-    let mut all = reader.cached_stored(&resource.kind, namespace);
+    let mut all = reader.cached_stored(&resource.kind, namespace)?;
     all.retain(|stored| name.is_empty() || stored.name() == name);
     let views = views::of_all(resource, all).await?;
     let decoded = views.iter().map(|view| view.decode().map(Arc::new));

@@ -84,7 +84,7 @@ impl Validating {
         attributes: &Attributes<'_>,
         object: &Value,
     ) -> Result<(), Status> {
-        let found = self.0.find(context, attributes, object).await;
+        let found = self.0.find(context, attributes, object).await?;
         if found.is_empty() {
             return Ok(());
         }

@@ -60,8 +60,12 @@ impl Mutating {
         object: &mut Value,
         rounds: &mut Rounds,
     ) -> Result<(), Status> {
+        if !concern(attributes) {
+            return Ok(());
+        }
         let current = self.0.current(&context.reader);
-        if current.is_empty() || !concern(attributes) {
+        let current = current.map_err(|error| attributes.undecided(&error))?;
+        if current.is_empty() {
             return Ok(());
         }
         rounds.webhooks.begin(rounds.again, object);

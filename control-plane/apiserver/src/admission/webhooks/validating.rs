@@ -35,8 +35,12 @@ impl Validating {
         attributes: &Attributes<'_>,
         object: &Value,
     ) -> Result<(), Status> {
+        if !concern(attributes) {
+            return Ok(());
+        }
         let current = self.0.current(&context.reader);
-        if current.is_empty() || !concern(attributes) {
+        let current = current.map_err(|error| attributes.undecided(&error))?;
+        if current.is_empty() {
             return Ok(());
         }
         let mut concerned = Vec::new();

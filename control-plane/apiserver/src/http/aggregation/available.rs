@@ -50,7 +50,7 @@ async fn run(registry: &Arc<Registry>, aggregator: &Arc<Aggregator>) -> Result<(
     // Begun before the first turn: what changes during a turn wakes for the next one.
     let mut following = Following::begin(cache, storage, "APIServices")?;
     loop {
-        let services = registry.reader.cached_list(&resource.kind, "");
+        let services = registry.reader.cached_readable(&resource.kind, "");
         aggregator.keep(&services);
         let pause = if turn(registry, aggregator, services).await? {
             LOOK_EVERY

@@ -1,15 +1,14 @@
 //! Connections of clients, encrypted or not, each with its own task.
 //!
 //! A silent client delays nobody. A connection without a request in progress is closed after some
-//! time. When there are too many connections, the one that has been silent longest is closed at
-//! once. So a client that opens connections and sends parts of requests competes only with others
-//! of its kind.
+//! time. When there are too many connections, one is closed at once: [`room`] says which. So a client
+//! that opens connections, and sends parts of requests or watches, competes only with itself.
 
 pub(crate) mod keep_alive;
+pub(crate) mod room;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
@@ -20,7 +19,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use bytes::Bytes;
-use http::Request;
+use http::{Request, Response};
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -30,12 +29,14 @@ use hyper_util::server::conn::auto;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use crate::auth::User;
 use crate::auth::tls::{Peer, Tls};
 use crate::http::aggregation::tunnel::Tunnel;
 use crate::http::api::Api;
+use crate::http::door::connections::room::{AtWork, Connection, Places};
 use crate::http::door::faulted::Cut;
 use crate::http::door::serve;
 use crate::http::door::socket::{Asked, Socket, Watched};
@@ -97,7 +98,7 @@ pub(crate) async fn serve(api: &Api, listener: TcpListener, tls: Option<Tls>) ->
         api: api.clone(),
         tls,
         limits,
-        open: Mutex::default(),
+        places: Places::new(limits.connections),
     });
     // Every connection holds a sender: the channel closes when all connections are gone.
     let (alive, mut gone) = mpsc::channel::<()>(1);
@@ -109,16 +110,15 @@ pub(crate) async fn serve(api: &Api, listener: TcpListener, tls: Option<Tls>) ->
             _ = stopping.wait_for(|stop| *stop) => break,
         };
         match accepted {
-            Ok((stream, _)) => {
+            Ok((stream, peer)) => {
                 number += 1;
-                if let Some(connection) = all.admit(number) {
-                    let (all, alive) = (Arc::clone(&all), alive.clone());
-                    tokio::spawn(async move {
-                        all.run(stream, &connection).await;
-                        all.open.lock().remove(&connection.number);
-                        drop(alive);
-                    });
-                }
+                let connection = all.places.admit(number, Some(peer.ip()));
+                let (all, alive) = (Arc::clone(&all), alive.clone());
+                tokio::spawn(async move {
+                    all.run(stream, &connection).await;
+                    all.places.leave(&connection);
+                    drop(alive);
+                });
             }
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
@@ -147,52 +147,21 @@ struct Connections {
     api: Api,
     tls: Option<Tls>,
     limits: Limits,
-    open: Mutex<HashMap<u64, Arc<Connection>>>,
+    places: Places,
 }
 
-/// One connection, shared by its requests and by [`Connections::admit`].
-struct Connection {
-    number: u64,
-    use_: Mutex<Use>,
-    /// Signals that the connection must make room for another one.
-    evicted: Notify,
-}
+/// The connection of a request, in its extensions.
+#[derive(Clone)]
+pub(crate) struct Through(Arc<Connection>);
 
-struct Use {
-    /// Requests whose response has not been sent completely.
-    requests: usize,
-    /// True once a request had a complete head.
-    begun: bool,
-    /// End of the last request.
-    since: Instant,
+impl Through {
+    /// Notes who sent the request.
+    pub(crate) fn note(&self, user: &User) {
+        self.0.note(user);
+    }
 }
 
 impl Connections {
-    /// Adds a connection and evicts a silent one if there are too many; `None` if none is silent.
-    fn admit(&self, number: u64) -> Option<Arc<Connection>> {
-        let mut open = self.open.lock();
-        if open.len() >= self.limits.connections {
-            let silent = open
-                .values()
-                .filter_map(|one| Some((one.silent_since()?, one.number)));
-            let (_, longest) = silent.min()?;
-            if let Some(evicted) = open.remove(&longest) {
-                evicted.evicted.notify_one();
-            }
-        }
-        let connection = Arc::new(Connection {
-            number,
-            use_: Mutex::new(Use {
-                requests: 0,
-                begun: false,
-                since: Instant::now(),
-            }),
-            evicted: Notify::new(),
-        });
-        open.insert(number, Arc::clone(&connection));
-        Some(connection)
-    }
-
     async fn run(&self, stream: TcpStream, connection: &Arc<Connection>) {
         // Responses are written whole; waiting for more data would only delay them.
         let _ = stream.set_nodelay(true);
@@ -203,7 +172,7 @@ impl Connections {
         };
         let shaken = tokio::select! {
             shaken = tokio::time::timeout(self.limits.head, tls.accept(stream)) => shaken,
-            () = connection.evicted.notified() => return,
+            () = connection.ended() => return,
         };
         match shaken {
             Ok(Ok((stream, peer))) => self.answer(stream, (peer, remote), connection).await,
@@ -229,36 +198,15 @@ impl Connections {
         let service = service_fn(move |request: Request<Incoming>| {
             let at_work = AtWork::begin(&shared);
             let (api, mut request) = (api.clone(), request.map(Body::new));
-            let upgrade = hyper::upgrade::on(&mut request);
-            let (asked, next) = (Asked::of(request.headers(), &upgrade), Arc::clone(&next));
+            let next = Arc::clone(&next);
             request.extensions_mut().insert(ConnectInfo(peer.clone()));
+            request
+                .extensions_mut()
+                .insert(Through(Arc::clone(&shared)));
             if let Some(address) = address {
                 request.extensions_mut().insert(address);
             }
-            async move {
-                let mut response = serve::serve(api, request).await;
-                if let Some(cut) = response.extensions().get::<Cut>() {
-                    return Err(*cut);
-                }
-                if let Some(tunnel) = response.extensions_mut().remove::<Tunnel>() {
-                    *next.lock() = Some((Becomes::Tunnel(tunnel, upgrade), at_work));
-                    return Ok(response.map(|body| Answered {
-                        body,
-                        at_work: None,
-                    }));
-                }
-                let is_watched = response.extensions().get::<Watched>().is_some();
-                let Some(asked) = asked.filter(|_| is_watched) else {
-                    let at_work = Some(at_work);
-                    return Ok(response.map(|body| Answered { body, at_work }));
-                };
-                let (response, upgraded) = asked.answer(response);
-                *next.lock() = upgraded.map(|socket| (Becomes::Socket(socket), at_work));
-                Ok(response.map(|body| Answered {
-                    body,
-                    at_work: None,
-                }))
-            }
+            async move { answered(&api, request, at_work, &next).await }
         });
         let builder = builder();
         let mut served =
@@ -270,12 +218,18 @@ impl Connections {
                 told(ended);
                 let becomes = becomes.lock().take();
                 if let Some((becomes, _at_work)) = becomes {
-                    becomes.serve(stopping).await;
+                    tokio::select! {
+                        () = becomes.serve(stopping) => {}
+                        () = connection.ended() => {}
+                    }
                 }
                 return;
             }
             () = connection.silent(opened, self.limits) => {}
-            () = connection.evicted.notified() => {}
+            // A watch, or a body that never ends, would keep its place.
+            () = connection.ended() => if connection.is_cut() {
+                return;
+            },
             () = stopped(&mut stopping) => {}
         }
         served.as_mut().graceful_shutdown();
@@ -290,6 +244,36 @@ impl Connections {
             () = connection.silent(Instant::now(), farewell) => {}
         }
     }
+}
+
+/// Answers a request. `next` gets what its connection becomes, if that is something else.
+async fn answered(
+    api: &Api,
+    mut request: Request<Body>,
+    mut at_work: AtWork,
+    next: &Mutex<Option<(Becomes, AtWork)>>,
+) -> Result<Response<Answered>, Cut> {
+    let upgrade = hyper::upgrade::on(&mut request);
+    let asked = Asked::of(request.headers(), &upgrade);
+    let with = |response: Response<Body>, at_work| response.map(|body| Answered { body, at_work });
+    let mut response = serve::serve(api.clone(), request).await;
+    if let Some(cut) = response.extensions().get::<Cut>() {
+        return Err(*cut);
+    }
+    if let Some(tunnel) = response.extensions_mut().remove::<Tunnel>() {
+        *next.lock() = Some((Becomes::Tunnel(tunnel, upgrade), at_work));
+        return Ok(with(response, None));
+    }
+    let is_watched = response.extensions().get::<Watched>().is_some();
+    if is_watched {
+        at_work.watches();
+    }
+    let Some(asked) = asked.filter(|_| is_watched) else {
+        return Ok(with(response, Some(at_work)));
+    };
+    let (response, upgraded) = asked.answer(response);
+    *next.lock() = upgraded.map(|socket| (Becomes::Socket(socket), at_work));
+    Ok(with(response, None))
 }
 
 fn builder() -> auto::Builder<TokioExecutor> {
@@ -332,57 +316,6 @@ async fn stopped(stopping: &mut watch::Receiver<bool>) {
 fn told(ended: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection failed");
-    }
-}
-
-impl Connection {
-    /// Start of the time without a request in progress; `None` while there is one.
-    fn silent_since(&self) -> Option<Instant> {
-        let one = self.use_.lock();
-        (one.requests == 0).then_some(one.since)
-    }
-
-    /// Waits until the connection has been silent for too long, counted from `from` or later.
-    ///
-    /// The first request switches the timeout, perhaps to the shorter one, and does not wake this
-    /// function. So it looks again after the shorter timeout at the latest.
-    async fn silent(&self, from: Instant, limits: Limits) {
-        let shorter = limits.head.min(limits.idle);
-        loop {
-            let until = {
-                let one = self.use_.lock();
-                let patience = if one.begun { limits.idle } else { limits.head };
-                match one.requests {
-                    0 => one.since.max(from) + patience,
-                    _ => Instant::now() + patience,
-                }
-            };
-            let now = Instant::now();
-            if until <= now {
-                return;
-            }
-            tokio::time::sleep_until(until.min(now + shorter)).await;
-        }
-    }
-}
-
-/// Counts a request as long as this value exists.
-struct AtWork(Arc<Connection>);
-
-impl AtWork {
-    fn begin(connection: &Arc<Connection>) -> AtWork {
-        let mut one = connection.use_.lock();
-        one.requests += 1;
-        one.begun = true;
-        AtWork(Arc::clone(connection))
-    }
-}
-
-impl Drop for AtWork {
-    fn drop(&mut self) {
-        let mut one = self.0.use_.lock();
-        one.requests -= 1;
-        one.since = Instant::now();
     }
 }
 

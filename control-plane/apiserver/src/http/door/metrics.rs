@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use crate::auth::Attributes;
 use crate::basics::metrics::Family;
+use crate::http::door::connections::room::ENDED;
 use crate::http::question::request::{Info, Query};
 
 const APPLY: &str = "application/apply-patch";
@@ -98,7 +99,14 @@ static TERMINATIONS: Family = Family::counter(
 );
 
 /// All families.
-pub(crate) static ALL: [&Family; 5] = [&REQUESTS, &SECONDS, &OWN_SECONDS, &SIZES, &TERMINATIONS];
+pub(crate) static ALL: [&Family; 6] = [
+    &REQUESTS,
+    &SECONDS,
+    &OWN_SECONDS,
+    &SIZES,
+    &TERMINATIONS,
+    &ENDED,
+];
 
 /// A request by its labels.
 pub(crate) struct Counted {

@@ -25,7 +25,7 @@ use crate::http::answer::reply;
 use crate::http::api::Api;
 use crate::http::call::Call;
 use crate::http::door::audited::{self, Auditing};
-use crate::http::door::connections::Limits;
+use crate::http::door::connections::{Limits, Through};
 use crate::http::door::fair;
 use crate::http::door::faulted;
 use crate::http::door::metrics::Counted;
@@ -267,6 +267,9 @@ async fn enter(
     let user = authenticator.authenticate(reader, parts, &notes).await;
     let shows = parts.headers.contains_key(AUTHORIZATION);
     metrics::authenticated(user.as_ref().ok(), shows, begin.elapsed());
+    if let (Some(through), Ok(user)) = (parts.extensions.get::<Through>(), &user) {
+        through.note(user);
+    }
     let noted = notes.take();
     warnings.extend(noted.warnings);
     let user = match user {

@@ -332,7 +332,7 @@ fn used_by_others(
     let services = registry.reader.resource("", "v1", "services")?;
     let own = (object::namespace(service), object::name(service));
     let mut used = BTreeSet::new();
-    for other in registry.reader.cached_list(&services.kind, "") {
+    for other in registry.reader.cached_list(&services.kind, "")? {
         if !exists || (object::namespace(&other), object::name(&other)) != own {
             used.extend(all_of(&other));
         }

@@ -19,7 +19,7 @@ impl Ranges {
     pub(crate) fn of(registry: &Registry) -> Result<Ranges, Status> {
         let reader = &registry.reader;
         let resource = reader.resource("networking.k8s.io", "v1", "servicecidrs")?;
-        Ok(Ranges::ready(&reader.cached_list(&resource.kind, "")))
+        Ok(Ranges::ready(&reader.cached_list(&resource.kind, "")?))
     }
 
     fn ready(all: &[Arc<Value>]) -> Ranges {

@@ -58,7 +58,7 @@ impl Writer<'_> {
         let reader = &self.registry.reader;
         let budgets = reader.resource("policy", "v1", "poddisruptionbudgets")?;
         reader.fresh().await?;
-        let all = reader.cached_list(&budgets.kind, self.namespace);
+        let all = reader.cached_list(&budgets.kind, self.namespace)?;
         let matching: Vec<_> = all
             .into_iter()
             .filter(|budget| covers(budget, pod))

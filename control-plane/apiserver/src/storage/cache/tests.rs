@@ -84,6 +84,9 @@ fn what_cannot_be_read_is_told_until_it_can_or_is_gone() {
         assert!(told.message.contains("/registry/configmaps/a/x"), "{told}");
         assert!(cache.check("/registry/configmaps/a/").is_err());
         assert!(cache.check("/registry/configmaps/b/").is_ok());
+        assert!(cache.all("/registry/configmaps/a/").is_err());
+        assert!(cache.readable("/registry/configmaps/a/x").is_err());
+        assert!(cache.readable("/registry/configmaps/a/x2").is_ok());
         // The cache did not report a deletion.
         assert!(cache.get("/registry/configmaps/a/x").is_some());
         cache.apply(heard("/registry/configmaps/a/x", 9, Ok(mended)));

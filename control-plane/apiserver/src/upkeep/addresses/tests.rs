@@ -27,7 +27,7 @@ fn planned(services: &[Arc<Value>], reserved: &[Arc<Value>]) -> (Vec<String>, Ve
     let names = plan
         .unreserved
         .iter()
-        .map(|one| object::name(one).to_owned());
+        .map(|(service, _)| object::name(service).to_owned());
     let left_over = plan.left_over.iter().map(|one| (*one).to_owned());
     (names.collect(), left_over.collect())
 }
@@ -48,6 +48,19 @@ fn what_fits_together_stays() {
     ];
     let addresses = [reserved("10.0.0.1", "a", OLD)];
     assert_eq!(planned(&services, &addresses), (texts(&[]), texts(&[])));
+}
+
+#[test]
+fn every_address_of_a_service_is_in_use() {
+    let mut both = (*service("a", "10.0.0.1")).clone();
+    both["spec"]["clusterIPs"] = json!(["10.0.0.1", "fd00::8:CD6"]);
+    let addresses = [
+        reserved("10.0.0.1", "a", OLD),
+        reserved("fd00::8:cd6", "a", OLD),
+        reserved("fd00::8:cd7", "a", OLD),
+    ];
+    let planned = planned(&[Arc::new(both)], &addresses);
+    assert_eq!(planned, (texts(&[]), texts(&["fd00::8:cd7"])));
 }
 
 #[test]
@@ -76,7 +89,9 @@ fn what_others_reserved_is_not_released() {
     foreign["metadata"]["labels"][MANAGED_BY.0] = "somebody".into();
     let mut other = (*reserved("10.0.0.2", "gone", OLD)).clone();
     other["spec"]["parentRef"]["resource"] = "gateways".into();
-    let addresses = [Arc::new(foreign), Arc::new(other)];
+    let mut alike = (*reserved("10.0.0.3", "gone", OLD)).clone();
+    alike["spec"]["parentRef"]["group"] = "serving.knative.dev".into();
+    let addresses = [Arc::new(foreign), Arc::new(other), Arc::new(alike)];
     assert_eq!(planned(&[], &addresses), (texts(&[]), texts(&[])));
 }
 

@@ -122,7 +122,7 @@ async fn delete_all(registry: &Registry, group: &str, plural: &str) -> Result<()
 /// Deletes what is not being deleted already; returns how many objects there were.
 async fn delete_each(registry: &Registry, storage: &Arc<Storage>) -> Result<usize, Status> {
     let cache = registry.reader.reflector.cache(storage)?;
-    let (entries, ..) = cache.snapshot(&storage.folder(""));
+    let entries = cache.all(&storage.folder(""))?;
     let kind = served(registry, storage)?;
     let count = entries.len();
     let mut deletions = stream::iter(entries)

@@ -101,12 +101,13 @@ pub(crate) fn normal(value: &mut Value) {
 }
 
 fn field(key: &str, value: &mut Value) {
-    const HIDDEN: [&str; 7] = [
+    const HIDDEN: [&str; 8] = [
         "resourceVersion",
         "uid",
         "continue",
         "creationTimestamp",
         "deletionTimestamp",
+        "lastPhaseTransitionTime",
         "lastTransitionTime",
         "serverAddress",
     ];

@@ -34,11 +34,18 @@ pub(super) async fn warnings(reader: &Reader, namespace: &str, standard: Standar
     let Some(kind) = schema::resource("", "v1", "pods") else {
         return Vec::new();
     };
-    if let Err(error) = reader.fresh().await {
-        tracing::warn!(%error, namespace, "its pods cannot be evaluated");
-        return vec!["failed to list pods while checking new PodSecurity enforce level".to_owned()];
-    }
-    let pods = reader.cached_stored(kind, namespace);
+    let pods = match reader.fresh().await {
+        Ok(()) => reader.cached_stored(kind, namespace),
+        Err(error) => Err(error),
+    };
+    let pods = match pods {
+        Ok(pods) => pods,
+        Err(error) => {
+            tracing::warn!(%error, namespace, "its pods cannot be evaluated");
+            let why = "failed to list pods while checking new PodSecurity enforce level";
+            return vec![why.to_owned()];
+        }
+    };
     let total = pods.len();
     let until = Instant::now() + TIME_MAX;
     let found = find(pods, standard, || Instant::now() >= until).await;

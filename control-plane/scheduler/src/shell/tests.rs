@@ -1,0 +1,82 @@
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use http::{Request, Response};
+use kube::client::Body;
+use serde_json::Value;
+use tower::service_fn;
+
+use super::*;
+
+/// More than the calls in flight.
+const PODS: usize = 3 * CALLS_AT_ONCE;
+
+/// Pods that wait, and one node that has room for all of them; of everything else there is nothing.
+fn objects(plural: &str) -> Vec<Value> {
+    match plural {
+        "pods" => (0..PODS)
+            .map(|at| {
+                json!({"apiVersion": "v1", "kind": "Pod",
+                    "metadata": {"name": format!("p{at}"), "namespace": "default",
+                        "uid": format!("u{at}"), "resourceVersion": "1"},
+                    "spec": {"schedulerName": DEFAULT_SCHEDULER,
+                        "containers": [{"name": "c", "image": "i"}]},
+                    "status": {"phase": "Pending"}})
+            })
+            .collect(),
+        "nodes" => vec![json!({"apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": "n", "uid": "n", "resourceVersion": "1"},
+            "status": {"allocatable": {"cpu": "64", "memory": "64Gi", "pods": "1000"}}})],
+        _ => Vec::new(),
+    }
+}
+
+/// The first events of a streamed list: all objects, and the bookmark that ends them. The watch ends
+/// there, too, and begins again later.
+fn watched(plural: &str) -> String {
+    let added = objects(plural)
+        .into_iter()
+        .map(|object| json!({"type": "ADDED", "object": object}));
+    let end = json!({"type": "BOOKMARK", "object": {"apiVersion": "v1", "kind": "Any",
+        "metadata": {"resourceVersion": "1",
+            "annotations": {"k8s.io/initial-events-end": "true"}}}});
+    let events = added.chain([end]);
+    events.map(|event| format!("{event}\n")).collect()
+}
+
+#[tokio::test]
+async fn events_that_nobody_takes_hold_back_no_pod() {
+    let bound = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&bound);
+    let server = service_fn(move |request: Request<Body>| {
+        let bound = Arc::clone(&counted);
+        async move {
+            let path = request.uri().path().to_owned();
+            let last = path.rsplit('/').next().unwrap_or_default();
+            let body = match last {
+                "events" => std::future::pending().await,
+                "binding" => {
+                    bound.fetch_add(1, Ordering::Relaxed);
+                    json!({"kind": "Status", "apiVersion": "v1", "status": "Success"}).to_string()
+                }
+                plural => watched(plural),
+            };
+            Ok::<_, Infallible>(Response::new(Body::from(body.into_bytes())))
+        }
+    });
+    let client = Client::new(kube::Client::new(server, "default"));
+    let config = Config::default();
+    let all = async {
+        while bound.load(Ordering::Relaxed) < PODS {
+            tokio::task::yield_now().await;
+        }
+    };
+    let work = async {
+        tokio::select! {
+            () = schedule(client, &config) => {}
+            () = all => {}
+        }
+    };
+    let done = tokio::time::timeout(Duration::from_secs(30), work).await;
+    assert!(done.is_ok(), "{} pods", bound.load(Ordering::Relaxed));
+}
