@@ -101,13 +101,12 @@ pub(crate) fn normal(value: &mut Value) {
 }
 
 fn field(key: &str, value: &mut Value) {
-    const HIDDEN: [&str; 8] = [
+    const HIDDEN: [&str; 7] = [
         "resourceVersion",
         "uid",
         "continue",
         "creationTimestamp",
         "deletionTimestamp",
-        "lastPhaseTransitionTime",
         "lastTransitionTime",
         "serverAddress",
     ];

@@ -1,0 +1,119 @@
+use super::*;
+
+#[test]
+fn compaction_hides_at_once_what_it_removes_later() {
+    let mut fixture = Fixture::new();
+    fixture.put("a", "1"); // 2
+    fixture.put("b", "1");
+    fixture.put("a", "2"); // 4
+    fixture.delete("b");
+    fixture.put("c", "1"); // 6
+    fixture.write().compact(5).unwrap();
+    let mut seen = Vec::new();
+    loop {
+        let root = fixture.store.root();
+        seen.push((
+            history(root, 0, 6),
+            value_at(root, "a", 5),
+            root.previous(b"a", 5, |item| item.mod_revision).unwrap(),
+            root.previous(b"a", 6, |item| item.mod_revision).unwrap(),
+        ));
+        if fixture.store.compact_step(1).unwrap().done {
+            break;
+        }
+    }
+    let expected = (
+        "4.0+a 5.0-b 6.0+c".to_owned(),
+        Some("2".to_owned()),
+        None,
+        Some(4),
+    );
+    assert!(seen.len() > 2);
+    assert!(seen.iter().all(|seen| *seen == expected), "{seen:?}");
+    assert_eq!(fixture.store.root().revisions.len(), 3);
+}
+
+#[test]
+fn tombstone_at_the_compacted_revision_stays_until_the_next_compaction() {
+    let mut fixture = Fixture::new();
+    fixture.put("k", "");
+    fixture.delete("k"); // 3
+    fixture.put("other", "");
+    fixture.write().compact(3).unwrap();
+    fixture.finish_compaction();
+    assert_eq!(history(fixture.store.root(), 3, 4), "3.0-k 4.0+other");
+    fixture.write().compact(4).unwrap();
+    assert_eq!(history(fixture.store.root(), 3, 4), "4.0+other");
+    fixture.finish_compaction();
+    assert_eq!(fixture.store.root().versions().unwrap(), 1);
+}
+
+#[test]
+fn never_compacted_store_takes_a_compaction_at_zero() {
+    let mut fixture = Fixture::new();
+    fixture.write().compact(0).unwrap();
+    assert_eq!(fixture.store.root().compacted(), 0);
+    fixture.finish_compaction();
+    fixture.put("k", "");
+    assert_eq!(history(fixture.store.root(), 1, 2), "2.0+k");
+}
+
+#[test]
+fn interrupted_compaction_goes_on_after_a_restart() {
+    let mut fixture = Fixture::new();
+    for i in 0..50 {
+        fixture.put("k", &i.to_string());
+    }
+    fixture.write().compact(41).unwrap();
+    // 40 changes are looked at, then some of what they superseded is removed.
+    assert!(!fixture.store.compact_step(50).unwrap().done);
+    fixture.checkpoint();
+    fixture.reopen();
+    let left = fixture.store.root().versions().unwrap();
+    assert!(left < 50);
+    assert_eq!(fixture.store.root().compacted(), 41);
+    fixture.finish_compaction();
+    assert_eq!(fixture.store.root().versions().unwrap(), 11);
+    fixture.store.check().unwrap();
+}
+
+#[test]
+fn a_step_ends_with_the_rows_of_one_compaction_though_another_came_meanwhile() {
+    let mut fixture = Fixture::new();
+    for i in 0..10 {
+        fixture.put("k", &i.to_string());
+    }
+    fixture.write().compact(6).unwrap();
+    let step = fixture.store.compact_step(5).unwrap();
+    assert_eq!((step.done, step.through), (false, None));
+    fixture.write().compact(9).unwrap();
+    let step = fixture.store.compact_step(usize::MAX).unwrap();
+    assert_eq!(
+        (step.done, step.through, step.removed),
+        (false, Some(6), 4),
+        "what came since is another removal's"
+    );
+    let step = fixture.store.compact_step(usize::MAX).unwrap();
+    assert_eq!((step.done, step.through, step.removed), (true, Some(9), 3));
+    let step = fixture.store.compact_step(usize::MAX).unwrap();
+    assert_eq!((step.done, step.through, step.removed), (true, Some(9), 0));
+    fixture.store.check().unwrap();
+}
+
+#[test]
+fn compaction_does_work_in_proportion_to_the_change_not_to_the_store() {
+    let mut fixture = Fixture::new();
+    let mut write = fixture.write();
+    for i in 0..2000 {
+        write.put(format!("k{i}").as_bytes(), b"", 0).unwrap();
+    }
+    drop(write);
+    fixture.write().compact(2).unwrap();
+    fixture.finish_compaction();
+    fixture.put("k7", "");
+    fixture.put("k8", "");
+    fixture.write().compact(4).unwrap();
+    // The 2000 at the old compacted revision are checked once more for tombstones.
+    let step = fixture.store.compact_step(2002 + 2).unwrap();
+    assert_eq!((step.done, step.removed), (true, 2));
+}
