@@ -97,10 +97,11 @@ impl Normal {
             object["data"]["token"] = "<token>".into();
             object["data"]["ca.crt"] = "<certificate>".into();
         }
-        if kind == "EndpointSlice"
+        if ["Endpoints", "EndpointSlice"].contains(&kind.as_str())
             && let Some(metadata) = object["metadata"].as_object_mut()
         {
-            // The number of changes combined in one write depends on timing.
+            // The number of changes combined in one write depends on timing, and whether it says when
+            // the first of them came.
             metadata.remove("generation");
             metadata.remove("annotations");
         }
