@@ -22,6 +22,7 @@ mod meta;
 #[cfg(any(test, fuzzing))]
 mod model;
 mod publish;
+mod revision_set;
 mod store;
 #[cfg(test)]
 mod tests;

@@ -10,15 +10,13 @@
 //!
 //! [`Compaction::next`]: super::chores::compact::Compaction
 
-mod superseded;
-
 use std::ops::ControlFlow;
 
 use super::key::Stamp;
+use super::revision_set::{Ascending, RevisionSet};
 use super::view::{change, end_of};
 use super::{Change, KeyRange, Revision, Root};
 use crate::Result;
-use superseded::{Ascending, Superseded};
 
 /// Rows looked at between two calls of the caller's `pause`.
 const PIECE_ROWS: usize = 256;
@@ -43,7 +41,7 @@ pub struct HashRows<'r> {
 /// Of the rows at and below the compacted revision.
 #[derive(Debug)]
 enum LeftOut {
-    Gathered(Superseded),
+    Gathered(RevisionSet),
     /// All but the newest of each key by this revision.
     OlderThanNewestAt(i64),
 }
@@ -107,8 +105,8 @@ impl Root {
         &self,
         through: i64,
         pause: &mut dyn FnMut() -> Flow,
-    ) -> Result<Option<Superseded>> {
-        let (mut superseded, mut flow) = (Superseded::default(), ControlFlow::Continue(()));
+    ) -> Result<Option<RevisionSet>> {
+        let (mut superseded, mut flow) = (RevisionSet::default(), ControlFlow::Continue(()));
         let mut pieces = Pieces::new(pause);
         if self.compacted > 0 {
             self.rows_from(self.compaction.next, through, &mut |revision, row| {

@@ -18,15 +18,12 @@
 //! the walk ends moves the walk's end, but not that of the batch. If the walk was already past the
 //! old end, it goes back there: it had only kept tombstones at exactly the old C.
 
-mod rows;
-
 use std::ops::ControlFlow;
-
-use rows::{Ascending, Rows};
 
 use crate::Result;
 use crate::mvcc::key;
 use crate::mvcc::key::VersionKey;
+use crate::mvcc::revision_set::{Ascending, RevisionSet};
 use crate::mvcc::{CompactProgress, Revision, Root, Store};
 
 /// Memory of a batch: some twenty million versions.
@@ -80,7 +77,7 @@ pub(crate) struct Gathering {
     from: Option<Revision>,
     /// The compacted revision when the batch was begun.
     bound: i64,
-    rows: Rows,
+    rows: RevisionSet,
 }
 
 impl Store {
@@ -93,7 +90,7 @@ impl Store {
             let begin = Batch::Gathering(Gathering {
                 from: Some(self.root.compaction.next),
                 bound: self.root.compacted,
-                rows: Rows::default(),
+                rows: RevisionSet::default(),
             });
             self.batch = match self.batch.take().unwrap_or(begin) {
                 Batch::Gathering(mut gathering) => {

@@ -40,7 +40,7 @@ pub(in crate::mvcc) fn pieces<'a>(
             Some(deletion) => vec![deletion],
             None => deletions
                 .iter()
-                .filter(|deletion| !deletion.is_whole() && deletion.meets(range))
+                .filter(|deletion| deletion.meets(range))
                 .collect(),
         },
     };

@@ -3,15 +3,16 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 
 use crate::codec::{Reader, put_varint};
 use crate::mvcc::Revision;
 
-/// Revisions that are sorted at once.
-const RUN_LEN: usize = if cfg!(test) { 8 } else { 1 << 16 };
+/// Revisions that are sorted at once: so few that it takes less than a millisecond.
+const RUN_LEN: usize = if cfg!(any(test, fuzzing)) { 3 } else { 1 << 14 };
 
 #[derive(Debug, Default)]
-pub(super) struct Superseded {
+pub(super) struct RevisionSet {
     /// Not sorted yet.
     open: Vec<Revision>,
     runs: Vec<Vec<u8>>,
@@ -19,7 +20,7 @@ pub(super) struct Superseded {
     least: Option<Revision>,
 }
 
-impl Superseded {
+impl RevisionSet {
     pub(super) fn push(&mut self, revision: Revision) {
         self.least = Some(self.least.map_or(revision, |least| least.min(revision)));
         self.open.push(revision);
@@ -62,8 +63,9 @@ impl Superseded {
     }
 }
 
-/// The set, asked in ascending order.
-pub(super) struct Ascending {
+/// The set in ascending order, each revision once, however often it was gathered.
+#[derive(Debug)]
+pub(crate) struct Ascending {
     runs: Vec<Run>,
     /// The next revision of each run that has one.
     next: BinaryHeap<Reverse<(Revision, usize)>>,
@@ -72,20 +74,44 @@ pub(super) struct Ascending {
 impl Ascending {
     /// Whether the set has `revision`, which is not less than those asked for before.
     pub(super) fn has(&mut self, revision: Revision) -> bool {
+        self.pass(|next| next < revision);
+        self.least() == Some(revision)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.next.is_empty()
+    }
+
+    fn least(&self) -> Option<Revision> {
+        self.next.peek().map(|Reverse((least, _))| *least)
+    }
+
+    /// Leaves out the first ones for which `is_passed` holds.
+    fn pass(&mut self, is_passed: impl Fn(Revision) -> bool) {
         while let Some(mut least) = self.next.peek_mut() {
             let Reverse((next, i)) = *least;
-            if next >= revision {
-                return next == revision;
+            if !is_passed(next) {
+                return;
             }
             match self.runs[i].next() {
                 Some(next) => *least = Reverse((next, i)),
-                None => drop(std::collections::binary_heap::PeekMut::pop(least)),
+                None => drop(PeekMut::pop(least)),
             }
         }
-        false
     }
 }
 
+impl Iterator for Ascending {
+    type Item = Revision;
+
+    fn next(&mut self) -> Option<Revision> {
+        let least = self.least()?;
+        self.pass(|next| next == least);
+        Some(least)
+    }
+}
+
+#[derive(Debug)]
 struct Run {
     bytes: Vec<u8>,
     at: usize,
@@ -117,6 +143,8 @@ impl Run {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -127,7 +155,7 @@ mod tests {
         };
         // Gathered in another order than they are asked for; a third is left out.
         let gathered = |n: i64| n % 3 != 1;
-        let mut set = Superseded::default();
+        let mut set = RevisionSet::default();
         assert_eq!(set.least(), None);
         for n in (5..500).map(|n| (n * 131) % 495 + 5) {
             if gathered(n) {
@@ -143,5 +171,28 @@ mod tests {
             assert_eq!(set.has(at(n)), expected, "{n}");
         }
         assert!(!set.has(at(10_000)));
+    }
+
+    #[test]
+    fn what_is_gathered_in_any_order_comes_once_and_ascending() {
+        let mut state = 7u64;
+        for count in 0..200 {
+            let (mut rows, mut expected) = (RevisionSet::default(), BTreeSet::new());
+            for _ in 0..count {
+                state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+                let main = (state >> 33) as i64 >> (state >> 60);
+                let sub = (state >> 20) as i64 & 3;
+                let revision = Revision { main, sub };
+                rows.push(revision);
+                expected.insert(revision);
+            }
+            rows.push(Revision::MAX);
+            rows.push(Revision::MAX);
+            expected.insert(Revision::MAX);
+            let mut ascending = rows.ascending();
+            let found: Vec<Revision> = ascending.by_ref().collect();
+            assert!(found.iter().eq(&expected), "{found:?}");
+            assert!(ascending.is_empty());
+        }
     }
 }
