@@ -8,7 +8,7 @@ use machinery::status::Status;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::GROUP;
+use super::{Attributes, GROUP};
 use crate::storage::reader::Reader;
 
 /// The objects of one kind, as the cache has them.
@@ -34,9 +34,18 @@ impl<T> Known<T> {
         }
     }
 
-    /// All objects in the order of their names. Those of the same revision are the same. It is an
-    /// error if one cannot be read: nobody knows what it forbids.
-    pub(super) fn current(&self, reader: &Reader) -> Result<Vec<Arc<T>>, Status> {
+    /// All objects that decide about a write, in the order of their names. Those of the same revision
+    /// are the same. The write is refused if one cannot be read: nobody knows what it forbids.
+    pub(super) fn current(
+        &self,
+        reader: &Reader,
+        attributes: &Attributes<'_>,
+    ) -> Result<Vec<Arc<T>>, Status> {
+        let all = self.all(reader);
+        all.map_err(|error| attributes.undecided(&error))
+    }
+
+    fn all(&self, reader: &Reader) -> Result<Vec<Arc<T>>, Status> {
         let stored = match schema::resource(GROUP, "v1", self.plural) {
             Some(kind) => reader.cached_stored(kind, "")?,
             None => Vec::new(),

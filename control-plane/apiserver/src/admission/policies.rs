@@ -82,14 +82,11 @@ impl<E: Effect> Policies<E> {
         if !concern(attributes) {
             return Ok(found);
         }
-        let undecided = |error| attributes.undecided(&error);
-        let policies = self.policies.current(&context.reader);
-        let policies = policies.map_err(undecided)?;
+        let policies = self.policies.current(&context.reader, attributes)?;
         if policies.is_empty() {
             return Ok(found);
         }
-        let bindings = self.bindings.current(&context.reader);
-        let bindings = bindings.map_err(undecided)?;
+        let bindings = self.bindings.current(&context.reader, attributes)?;
         for policy in policies {
             let own = bindings.iter().filter(|one| one.policy == policy.name);
             let own: Vec<_> = own.collect();

@@ -38,8 +38,7 @@ impl Validating {
         if !concern(attributes) {
             return Ok(());
         }
-        let current = self.0.current(&context.reader);
-        let current = current.map_err(|error| attributes.undecided(&error))?;
+        let current = self.0.current(&context.reader, attributes)?;
         if current.is_empty() {
             return Ok(());
         }
