@@ -230,6 +230,11 @@ pub(super) fn delta(bytes: &[u8], revision: Revision) -> Option<Delta> {
     })
 }
 
+/// True if a value of the key tree is that of a tombstone.
+pub(super) fn is_tombstone(value: &[u8]) -> bool {
+    value.first().is_some_and(|flags| flags & TOMBSTONE != 0)
+}
+
 /// True if a delta tree's value is the mark of a removed version.
 pub(super) fn is_removed(value: &[u8]) -> bool {
     value.first().is_some_and(|flags| flags & REMOVED != 0)

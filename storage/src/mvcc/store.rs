@@ -7,7 +7,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::chores::compact::Batch;
+use super::chores::compact::{BATCH_BYTES_MAX, Batch};
 use super::chores::reencrypt::Walk;
 use super::chores::relocate::Relocation;
 use super::keys::{self, DELTA_TREES, DeltaLimits, KeyTrees};
@@ -73,6 +73,8 @@ pub struct Store {
     pub(super) file: PageFile,
     published: Publisher<Root>,
     pub(super) batch: Option<Batch>,
+    /// Memory of the versions gathered for it.
+    pub(super) batch_bytes_max: usize,
     /// See [`Store::take_oldest_removed`].
     pub(super) oldest_removed: Option<Revision>,
     /// Checkpoints still needed until both metas hold the newest state, without a running one.
@@ -161,6 +163,7 @@ impl Store {
             root,
             file,
             batch: None,
+            batch_bytes_max: BATCH_BYTES_MAX,
             oldest_removed: None,
             // The first checkpoint makes an empty store durable, like any other state.
             unsaved: if opened.user_meta.is_empty() {

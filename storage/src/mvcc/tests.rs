@@ -658,6 +658,7 @@ fn a_checkpoint_amid_a_compaction_writes_no_page_of_history_that_changes_again()
     drop(write);
     let revision = fixture.store.root().revision();
     fixture.write().compact(revision).unwrap();
+    fixture.store.batch_bytes_max = usize::MAX;
     let mut written = 0;
     while !fixture.store.compact_step(BIG / 4).unwrap().done {
         let dirty = fixture.store.stats().dirty_bytes;

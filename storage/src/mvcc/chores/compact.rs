@@ -5,29 +5,33 @@
 //! version to remove now was superseded by a change in (P, C], or is a tombstone at exactly P. The
 //! walk goes over the history from P through C in order. For each change it removes the one version
 //! just before it, and the change itself if that is a tombstone below C. Each change superseded
-//! exactly one version that still exists: the older ones went with the changes before it.
+//! exactly one version that still exists: the older ones went with the changes before it. If the
+//! changes are a large part of the store, a walk over all keys finds the same versions in less time
+//! (`gather`).
 //!
 //! The versions found this way are anywhere in the history. They are gathered first, and removed
 //! from the oldest to the newest. So each page is changed once, and a checkpoint in between writes
 //! no page that will change again. They are gathered all together where memory allows it: each batch
 //! changes nearly every page of a history whose rows were overwritten at random.
 //!
-//! Each checkpoint stores the walk's position together with the trees, one whole batch at a time.
-//! If a crash interrupts a batch, it is gathered again, and finds what was not yet removed of it:
-//! of two versions of a key the older one was always removed first. A compaction that comes before
-//! the walk ends moves the walk's end, but not that of the batch. If the walk was already past the
-//! old end, it goes back there: it had only kept tombstones at exactly the old C.
+//! Each checkpoint stores the position in the history together with the trees, one whole batch at a
+//! time; that of a walk over the keys stays where it was until all keys are done. If a crash
+//! interrupts a batch, it is gathered again, and finds what was not yet removed of it: of two
+//! versions of a key the older one was always removed first. A compaction that comes before the walk
+//! ends moves the walk's end, but not that of the batch. If the walk was already past the old end,
+//! it goes back there: it had only kept tombstones at exactly the old C.
 
-use std::ops::ControlFlow;
+mod gather;
 
 use crate::Result;
 use crate::mvcc::key;
 use crate::mvcc::key::VersionKey;
-use crate::mvcc::revision_set::{Ascending, RevisionSet};
-use crate::mvcc::{CompactProgress, Revision, Root, Store};
+use crate::mvcc::revision_set::Ascending;
+use crate::mvcc::{CompactProgress, Revision, Store};
+use gather::{Gathered, Gathering};
 
 /// Memory of a batch: some twenty million versions.
-const BATCH_BYTES_MAX: usize = if cfg!(any(test, fuzzing)) {
+pub(crate) const BATCH_BYTES_MAX: usize = if cfg!(any(test, fuzzing)) {
     24
 } else {
     64 << 20
@@ -57,27 +61,27 @@ impl Compaction {
     }
 }
 
-/// The versions being removed, between two positions of the walk.
+/// The versions being removed.
 #[derive(Debug)]
 pub(crate) enum Batch {
     Gathering(Gathering),
     Removing {
         rows: Ascending,
-        /// Where the walk continues.
-        then: Revision,
-        /// The walk is over, unless another compaction came meanwhile.
-        is_last: bool,
+        then: Then,
+        /// The compacted revision when the walk was begun.
         bound: i64,
     },
 }
 
+/// What comes after a batch is removed.
 #[derive(Debug)]
-pub(crate) struct Gathering {
-    /// `None` at the end of the walk.
-    from: Option<Revision>,
-    /// The compacted revision when the batch was begun.
-    bound: i64,
-    rows: RevisionSet,
+pub(crate) enum Then {
+    /// The walk over the history continues here. A compaction that came meanwhile counts.
+    From(Revision),
+    /// The walk over the keys continues.
+    Gather(Gathering),
+    /// The walk is over, unless another compaction came meanwhile.
+    End,
 }
 
 impl Store {
@@ -87,20 +91,24 @@ impl Store {
         let done = self.root.compaction.done;
         let mut through = done.then_some(self.root.compacted);
         while left > 0 && through.is_none() && !self.root.is_deleting() {
-            let begin = Batch::Gathering(Gathering {
-                from: Some(self.root.compaction.next),
-                bound: self.root.compacted,
-                rows: RevisionSet::default(),
-            });
-            self.batch = match self.batch.take().unwrap_or(begin) {
+            let root = &self.root;
+            let batch = self.batch.take();
+            let begin = || Batch::Gathering(Gathering::begin(root, self.batch_bytes_max));
+            self.batch = match batch.unwrap_or_else(begin) {
                 Batch::Gathering(mut gathering) => {
-                    gathering.step(&self.root, &mut left)?;
-                    Some(gathering.next())
+                    gathering.step(root, &mut left)?;
+                    Some(match gathering.next() {
+                        Gathered::Some(gathering) => Batch::Gathering(gathering),
+                        Gathered::Batch { rows, then, bound } => Batch::Removing {
+                            rows: rows.ascending(),
+                            then,
+                            bound,
+                        },
+                    })
                 }
                 Batch::Removing {
                     mut rows,
                     then,
-                    is_last,
                     bound,
                 } => {
                     self.touch();
@@ -108,24 +116,14 @@ impl Store {
                         removed += usize::from(self.remove_version(revision)?);
                         left -= 1;
                     }
-                    let is_over = rows.is_empty();
-                    if is_over {
-                        through = is_last.then_some(bound);
-                        self.root.compaction = Compaction {
-                            next: then,
-                            done: is_last,
-                        };
-                        if bound != self.root.compacted {
-                            // The newer compaction came meanwhile, and moved the place before.
-                            self.root.compaction.extend(bound);
+                    if rows.is_empty() {
+                        if let Then::End = then {
+                            through = Some(bound);
                         }
+                        self.removed_batch(then, bound)
+                    } else {
+                        Some(Batch::Removing { rows, then, bound })
                     }
-                    (!is_over).then_some(Batch::Removing {
-                        rows,
-                        then,
-                        is_last,
-                        bound,
-                    })
                 }
             };
         }
@@ -134,6 +132,27 @@ impl Store {
             through,
             removed,
         })
+    }
+
+    /// Notes that a batch is removed. Returns what comes next of the same walk.
+    fn removed_batch(&mut self, then: Then, bound: i64) -> Option<Batch> {
+        let (next, done) = match then {
+            Then::Gather(gathering) => return Some(Batch::Gathering(gathering)),
+            Then::From(next) => (next, false),
+            Then::End => (
+                Revision {
+                    main: bound,
+                    sub: 0,
+                },
+                true,
+            ),
+        };
+        self.root.compaction = Compaction { next, done };
+        if bound != self.root.compacted {
+            // The newer compaction came meanwhile, and moved the place before.
+            self.root.compaction.extend(bound);
+        }
+        None
     }
 
     fn remove_version(&mut self, revision: Revision) -> Result<bool> {
@@ -154,60 +173,5 @@ impl Store {
             self.remove_delta(&key, revision)?;
         }
         Ok(true)
-    }
-}
-
-impl Gathering {
-    /// Adds the versions that the next `left` changes superseded.
-    fn step(&mut self, root: &Root, left: &mut usize) -> Result<()> {
-        let Some(first) = self.from.take() else {
-            return Ok(());
-        };
-        let (bound, rows, from) = (self.bound, &mut self.rows, &mut self.from);
-        let mut versions = root.keys.cursor(&root.pages);
-        root.rows_from(first, bound, &mut |revision, row| {
-            if *left == 0 || rows.bytes() >= BATCH_BYTES_MAX {
-                *from = Some(revision);
-                return Ok(ControlFlow::Break(()));
-            }
-            *left -= 1;
-            if row.stamp.is_tombstone() && revision.main < bound {
-                rows.push(revision);
-            }
-            // Of a key that it made there is no older version, except a tombstone, which goes itself.
-            if row.stamp.version == 1 {
-                return Ok(ControlFlow::Continue(()));
-            }
-            let is_there = versions.seek_version(row.key, revision)?;
-            if !is_there || versions.key() != &*VersionKey::new(row.key, revision) {
-                return Err(root.damaged(format!("row {revision:?} is not in the key tree")));
-            }
-            if versions.next()? {
-                let (key, older) = root.split(versions.key())?;
-                if key == row.key {
-                    rows.push(older);
-                }
-            }
-            Ok(ControlFlow::Continue(()))
-        })
-    }
-
-    /// Continues gathering, or begins to remove.
-    fn next(self) -> Batch {
-        let is_last = self.from.is_none();
-        if !is_last && self.rows.bytes() < BATCH_BYTES_MAX {
-            return Batch::Gathering(self);
-        }
-        let end = Revision {
-            main: self.bound,
-            sub: 0,
-        };
-        Batch::Removing {
-            // A tombstone is found twice: by itself, and by the change after it.
-            rows: self.rows.ascending(),
-            then: self.from.unwrap_or(end),
-            is_last,
-            bound: self.bound,
-        }
     }
 }

@@ -65,8 +65,9 @@ fn interrupted_compaction_goes_on_after_a_restart() {
         fixture.put("k", &i.to_string());
     }
     fixture.write().compact(41).unwrap();
-    // 40 changes are looked at, then some of what they superseded is removed.
-    assert!(!fixture.store.compact_step(50).unwrap().done);
+    // All versions are looked at, then some of what is superseded is removed.
+    fixture.store.batch_bytes_max = usize::MAX;
+    assert!(!fixture.store.compact_step(20).unwrap().done);
     fixture.checkpoint();
     fixture.reopen();
     let left = fixture.store.root().versions().unwrap();
@@ -84,7 +85,8 @@ fn a_step_ends_with_the_rows_of_one_compaction_though_another_came_meanwhile() {
         fixture.put("k", &i.to_string());
     }
     fixture.write().compact(6).unwrap();
-    let step = fixture.store.compact_step(5).unwrap();
+    fixture.store.batch_bytes_max = usize::MAX;
+    let step = fixture.store.compact_step(1).unwrap();
     assert_eq!((step.done, step.through), (false, None));
     fixture.write().compact(9).unwrap();
     let step = fixture.store.compact_step(usize::MAX).unwrap();
@@ -116,4 +118,58 @@ fn compaction_does_work_in_proportion_to_the_change_not_to_the_store() {
     // The 2000 at the old compacted revision are checked once more for tombstones.
     let step = fixture.store.compact_step(2002 + 2).unwrap();
     assert_eq!((step.done, step.removed), (true, 2));
+}
+
+#[test]
+fn a_walk_over_the_keys_and_one_over_the_changes_remove_the_same() {
+    // Keys of one version, of several, deleted, made again, and one with more than a batch holds;
+    // compacted twice, the second time with all that the first one kept.
+    for batch_bytes_max in [1, 24, usize::MAX] {
+        let mut fixture = Fixture::new();
+        fixture.store.batch_bytes_max = batch_bytes_max;
+        for i in 0..240 {
+            match i % 12 {
+                0 => fixture.put(&format!("once-{i}"), ""),
+                1..6 => fixture.put("often", &i.to_string()),
+                6 => fixture.delete("often"),
+                7 | 8 => fixture.put(&format!("twice-{}", i / 24), &i.to_string()),
+                9 => fixture.delete(&format!("twice-{}", i / 24)),
+                _ => fixture.put(&format!("few-{}", i % 7), &i.to_string()),
+            }
+        }
+        for at in [fixture.store.root().revision() / 2, 236] {
+            fixture.write().compact(at).unwrap();
+            let kept = history(fixture.store.root(), 0, i64::MAX);
+            let mut steps = 0;
+            while !fixture.store.compact_step(1).unwrap().done {
+                steps += 1;
+            }
+            assert!(steps > 9);
+            let root = fixture.store.root();
+            assert_eq!(history(root, 0, i64::MAX), kept);
+            assert_eq!(root.versions().unwrap(), root.revisions.len());
+            assert_eq!(kept.split(' ').count() as u64, root.revisions.len());
+        }
+        fixture.store.check().unwrap();
+    }
+}
+
+#[test]
+fn a_walk_over_the_keys_goes_on_where_it_was_while_keys_change() {
+    let mut fixture = Fixture::new();
+    fixture.store.batch_bytes_max = usize::MAX;
+    for i in 0..200 {
+        fixture.put(&format!("key-{}", i % 20), "");
+    }
+    fixture.write().compact(201).unwrap();
+    for i in 0..200 {
+        // Each step passes a part of the versions of a key, and new ones come before and behind.
+        assert!(!fixture.store.compact_step(1).unwrap().done);
+        fixture.put(&format!("key-{}", i % 25), "");
+    }
+    fixture.finish_compaction();
+    let root = fixture.store.root();
+    assert_eq!(root.revisions.len(), 20 + 200);
+    assert_eq!(history(root, 0, 201).split(' ').count(), 20);
+    fixture.store.check().unwrap();
 }
