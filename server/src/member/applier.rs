@@ -35,7 +35,7 @@ use crate::state::watch::HubHandle;
 use crate::state::{self, State};
 use alarm::SpaceAlarm;
 pub use alarm::SpaceNews;
-pub use background::BackgroundLimits;
+pub use background::{BackgroundLimits, Unsaved};
 pub(crate) use background::{DIRTY_BYTES_TO_CHECKPOINT, KEYS_DELETED_AT_ONCE};
 pub use effects::ApplyEffects;
 use leases::WaitingRenewal;
@@ -80,9 +80,7 @@ pub struct Applier {
     /// The running checkpoint, if it waits for space on the disk.
     waiting_checkpoint: Option<CheckpointJob>,
     alarm: SpaceAlarm,
-    log_bytes: u64,
-    /// Entries applied since the last checkpoint.
-    unsaved_entries: u64,
+    unsaved: Unsaved,
     /// `None`: slow entries are not reported.
     stopwatch: Option<Stopwatch>,
     step_clock: Option<StepClock>,
@@ -142,8 +140,7 @@ impl Applier {
             checkpoint_running: false,
             waiting_checkpoint: None,
             alarm: SpaceAlarm::new(Guard::new(0, true), raft::NOBODY, false),
-            log_bytes: 0,
-            unsaved_entries: 0,
+            unsaved: Unsaved::default(),
             stopwatch: None,
             step_clock: None,
             deletion_steps: Steps::default(),
@@ -163,10 +160,10 @@ impl Applier {
         })
     }
 
-    /// Takes over what a replay left: the `log_bytes` of its entries, which count for the next
-    /// checkpoint, and the sync of what it wrote to the store's file.
-    pub fn go_on_from(&mut self, log_bytes: u64, sync: Option<SyncJob>) {
-        self.log_bytes = log_bytes;
+    /// Takes over what a replay left: its entries, which count for the next checkpoint, and the sync
+    /// of what it wrote to the store's file.
+    pub fn go_on_from(&mut self, replayed: Unsaved, sync: Option<SyncJob>) {
+        self.unsaved = replayed;
         self.sync = sync;
     }
 
@@ -376,8 +373,7 @@ impl Applier {
         self.alarm.installed(is_raised);
         self.take_over_leases(now)?;
         self.removal.go_on(); // The sender may not have finished it.
-        self.log_bytes = 0;
-        self.unsaved_entries = 0;
+        self.unsaved = Unsaved::default();
         effects.applied = Some(self.state.store.root().applied().index);
         effects.cluster_changed = true;
         effects.installed = true;

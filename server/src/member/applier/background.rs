@@ -31,6 +31,14 @@ const PARTS_WAITING_WITH_DELTAS: u64 = 8;
 /// Each one frees log files, and fits into the space that the store has reserved.
 const BYTES_TO_CHECKPOINT_WHEN_LOW: u64 = 1 << 20;
 
+/// What the log has beyond the last checkpoint.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unsaved {
+    pub entries: u64,
+    /// Of their data.
+    pub bytes: u64,
+}
+
 /// Bounds for background work. The simulation makes all of them small.
 #[derive(Clone, Copy, Debug)]
 pub struct BackgroundLimits {
@@ -59,12 +67,15 @@ pub struct BackgroundLimits {
     pub key_bytes_direct: u64,
     /// Bytes of log since the last checkpoint that start another. Bounds the replay at a start.
     pub log_bytes_to_checkpoint: u64,
-    /// The same while changes of keys wait in delta trees: then most puts change a page of the page
-    /// file that no put before them did, and a start must find and read it to apply them. A delta
-    /// tree is written twice for it, which costs about 60 B a put.
+    /// Entries since the last checkpoint that start another, if they are so short that their bytes do
+    /// not: a replay takes its time for each.
+    pub entries_to_checkpoint: u64,
+    /// The same two while changes of keys wait in delta trees: then most puts change a page of the
+    /// page file that no put before them did, and a start must find and read it to apply them, some
+    /// four microseconds for each. A delta tree is written several times for it, which costs about
+    /// 150 B a put.
     pub log_bytes_with_deltas: u64,
-    /// Entries since the last checkpoint that start another. `None`: only bytes decide.
-    pub entries_to_checkpoint: Option<u64>,
+    pub entries_with_deltas: u64,
     /// Rows removed in one step of a compaction. Entries are applied between steps.
     pub compact_step_rows: usize,
     /// Pause between two such steps, unless the space is needed.
@@ -84,8 +95,9 @@ impl Default for BackgroundLimits {
             log_bytes_while_deleting: 1 << 30,
             key_bytes_direct: KEY_BYTES_DIRECT,
             log_bytes_to_checkpoint: 128 << 20,
+            entries_to_checkpoint: 400_000,
             log_bytes_with_deltas: 64 << 20,
-            entries_to_checkpoint: None,
+            entries_with_deltas: 100_000,
             compact_step_rows: 256,
             compact_pause: Duration::ZERO,
         }
@@ -97,7 +109,12 @@ impl BackgroundLimits {
     pub fn of(config: &Config) -> BackgroundLimits {
         let usual = BackgroundLimits::default();
         BackgroundLimits {
-            entries_to_checkpoint: config.checkpoint_entries,
+            entries_to_checkpoint: config
+                .checkpoint_entries
+                .unwrap_or(usual.entries_to_checkpoint),
+            entries_with_deltas: config
+                .checkpoint_entries
+                .unwrap_or(usual.entries_with_deltas),
             compact_step_rows: config
                 .compaction_batch_limit
                 .unwrap_or(usual.compact_step_rows),
@@ -126,26 +143,27 @@ impl BackgroundLimits {
         }
     }
 
-    /// Whether a checkpoint is due. It writes the dirty pages. It gains `log_bytes` less to replay
-    /// after a crash, and pages of the file that can be reused. It starts when it is cheap compared
+    /// Whether a checkpoint is due. It writes the dirty pages. It gains what is `unsaved`: so much less
+    /// to replay after a crash, and pages of the file that can be reused. It starts when it is cheap compared
     /// with that gain, otherwise as late as the bounds allow. `docs/engine.md` says what this means
     /// for the length of log and file.
-    pub(super) fn checkpoint_is_due(&self, log_bytes: u64, stats: &Stats) -> bool {
-        let log_bytes_max = if stats.has_deltas {
-            self.log_bytes_with_deltas
+    pub(super) fn checkpoint_is_due(&self, unsaved: Unsaved, stats: &Stats) -> bool {
+        let (bytes_max, entries_max) = if stats.has_deltas {
+            (self.log_bytes_with_deltas, self.entries_with_deltas)
         } else {
-            self.log_bytes_to_checkpoint
+            (self.log_bytes_to_checkpoint, self.entries_to_checkpoint)
         };
         let spare = if stats.has_deltas {
             stats.in_use_bytes / PARTS_WAITING_WITH_DELTAS
         } else {
             0
         };
-        let gain = log_bytes + stats.waiting_bytes.saturating_sub(spare);
+        let gain = unsaved.bytes + stats.waiting_bytes.saturating_sub(spare);
         let is_worth_it =
             gain >= self.gain_bytes_to_checkpoint && gain / WORTH >= stats.dirty_bytes;
         is_worth_it
-            || log_bytes >= log_bytes_max
+            || unsaved.bytes >= bytes_max
+            || unsaved.entries >= entries_max
             || stats.dirty_bytes >= self.dirty_bytes_to_checkpoint
     }
 }
@@ -172,8 +190,15 @@ mod tests {
         }
     }
 
+    fn of_log(mib: u64) -> Unsaved {
+        Unsaved {
+            entries: 1,
+            bytes: mib * MIB,
+        }
+    }
+
     fn is_due(log: u64, dirty: u64, waiting: u64) -> bool {
-        BackgroundLimits::default().checkpoint_is_due(log * MIB, &stats(dirty, waiting))
+        BackgroundLimits::default().checkpoint_is_due(of_log(log), &stats(dirty, waiting))
     }
 
     #[test]
@@ -183,9 +208,27 @@ mod tests {
             has_deltas: true,
             ..stats(60, 0)
         };
-        assert!(!limits.checkpoint_is_due(63 * MIB, &with_deltas));
-        assert!(limits.checkpoint_is_due(64 * MIB, &with_deltas));
-        assert!(limits.when_low().checkpoint_is_due(MIB, &with_deltas));
+        assert!(!limits.checkpoint_is_due(of_log(63), &with_deltas));
+        assert!(limits.checkpoint_is_due(of_log(64), &with_deltas));
+        assert!(limits.when_low().checkpoint_is_due(of_log(1), &with_deltas));
+    }
+
+    #[test]
+    fn a_checkpoint_bounds_the_entries_that_a_start_has_to_apply() {
+        let limits = BackgroundLimits::default();
+        let short = |entries| Unsaved { entries, bytes: 1 };
+        for has_deltas in [false, true] {
+            let stats = Stats {
+                has_deltas,
+                ..stats(60, 0)
+            };
+            let most = match has_deltas {
+                false => limits.entries_to_checkpoint,
+                true => limits.entries_with_deltas,
+            };
+            assert!(!limits.checkpoint_is_due(short(most - 1), &stats));
+            assert!(limits.checkpoint_is_due(short(most), &stats));
+        }
     }
 
     #[test]
@@ -196,8 +239,8 @@ mod tests {
             ..stats(4, waiting)
         };
         // Of 500 MiB in use, an eighth is 62.
-        assert!(!limits.checkpoint_is_due(MIB, &merging(60)));
-        assert!(limits.checkpoint_is_due(MIB, &merging(80)));
+        assert!(!limits.checkpoint_is_due(of_log(1), &merging(60)));
+        assert!(limits.checkpoint_is_due(of_log(1), &merging(80)));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use raft::Now;
 
-use super::background::BackgroundLimits;
+use super::background::{BackgroundLimits, Unsaved};
 use super::steps::StepClock;
 use super::{Applier, ApplyEffects};
 use crate::basics::error::Error;
@@ -158,18 +158,13 @@ impl Applier {
             || wanted
             || self
                 .pace()
-                .checkpoint_is_due(self.log_bytes, &self.state.store.stats())
-            || self
-                .pace
-                .entries_to_checkpoint
-                .is_some_and(|most| self.unsaved_entries >= most);
+                .checkpoint_is_due(self.unsaved, &self.state.store.stats());
         if due {
             effects.checkpoint = self.state.store.begin_checkpoint();
             self.checkpoint_running = effects.checkpoint.is_some();
             // A checkpoint does not begin if there is no space for it.
             if self.checkpoint_running {
-                self.log_bytes = 0;
-                self.unsaved_entries = 0;
+                self.unsaved = Unsaved::default();
             }
         }
         // During a stop, the first checkpoint spares the next start the replay. A second one writes

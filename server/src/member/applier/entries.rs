@@ -33,8 +33,8 @@ impl Applier {
         if entry.index <= self.state.store.root().applied().index {
             return Ok(()); // A replayed entry that the checkpoint already has.
         }
-        self.log_bytes += entry.data.len() as u64;
-        self.unsaved_entries += 1;
+        self.unsaved.bytes += entry.data.len() as u64;
+        self.unsaved.entries += 1;
         match entry.kind {
             raft::EntryKind::Normal if entry.data.is_empty() => self.state.skip(position),
             raft::EntryKind::Normal => {

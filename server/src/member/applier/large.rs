@@ -62,7 +62,7 @@ impl Applier {
 
     /// Deletions of more keys are written in steps.
     fn keys_deleted_at_once(&self) -> u64 {
-        if self.is_deleting() && self.log_bytes >= self.pace.log_bytes_while_deleting {
+        if self.is_deleting() && self.unsaved.bytes >= self.pace.log_bytes_while_deleting {
             return u64::MAX;
         }
         self.pace.keys_deleted_at_once

@@ -13,7 +13,7 @@ use storage::mvcc::{Applied, Found, LonePut, Reader, SyncJob};
 use storage::vfs::Vfs;
 
 use crate::basics::error::Error;
-use crate::member::applier::DIRTY_BYTES_TO_CHECKPOINT;
+use crate::member::applier::{DIRTY_BYTES_TO_CHECKPOINT, Unsaved};
 use crate::member::data_dir::Unusable;
 use crate::request::{self, PutBy, Request};
 use crate::state::entry;
@@ -21,7 +21,7 @@ use crate::state::{Effects, State};
 
 /// Bytes of keys and values gathered for one batch. The larger the batch, the more puts share a
 /// leaf of the key tree; the smaller, the sooner all threads have work.
-const GATHERED_BYTES: usize = 8 << 20;
+const GATHERED_BYTES: usize = 4 << 20;
 
 /// Other entries are handed over in batches of so many, or of so many bytes of data.
 const ENTRIES_MAX: usize = 64;
@@ -50,8 +50,8 @@ const LOOKERS: usize = 2;
 #[derive(Debug, Default)]
 pub struct Replayed {
     pub entries: u64,
-    /// Bytes of these entries; they count for the next checkpoint.
-    pub bytes: u64,
+    /// Those that count for the next checkpoint.
+    pub unsaved: Unsaved,
     /// Makes durable what the replay wrote to the page file.
     pub sync: Option<SyncJob>,
 }
@@ -310,8 +310,7 @@ impl Applying<'_> {
     fn take(&mut self, work: Work) -> Result<(), Error> {
         match work {
             Work::Puts(mut puts, found) => {
-                self.replayed.entries += puts.rows.len() as u64;
-                self.replayed.bytes += puts.bytes.len() as u64;
+                self.count(puts.rows.len(), puts.bytes.len());
                 let sync = self.state.put_all(puts.puts(), puts.by(), found)?;
                 // The newest sync covers the older ones, and nothing waits for it.
                 self.replayed.sync = sync.or(self.replayed.sync.take());
@@ -321,8 +320,7 @@ impl Applying<'_> {
             }
             Work::Entries(entries) => {
                 for entry in &entries {
-                    self.replayed.entries += 1;
-                    self.replayed.bytes += entry.data.len() as u64;
+                    self.count(1, entry.data.len());
                     self.apply(entry)?;
                     if self.replayed.entries.is_multiple_of(ENTRIES_PER_SPILL) {
                         self.keep_small()?;
@@ -331,6 +329,12 @@ impl Applying<'_> {
                 Ok(())
             }
         }
+    }
+
+    fn count(&mut self, entries: usize, bytes: usize) {
+        self.replayed.entries += entries as u64;
+        self.replayed.unsaved.entries += entries as u64;
+        self.replayed.unsaved.bytes += bytes as u64;
     }
 
     /// Returns an error only for a damaged store. Whether a request failed was answered long ago.
@@ -378,7 +382,7 @@ impl Applying<'_> {
             // after another root is published.
             store.publish();
             while !store.release_step(usize::MAX) {}
-            self.replayed.bytes = 0;
+            self.replayed.unsaved = Unsaved::default();
         }
         Ok(())
     }

@@ -94,7 +94,7 @@ impl Actors {
         let (hub, inbox) = Hub::new(reader.clone());
         let watch = Watch::new(hub, inbox.clone());
         let mut applier = applier(data.state, inbox, last_in_log, member_id, config, settings)?;
-        applier.go_on_from(data.replayed.bytes, data.replayed.sync);
+        applier.go_on_from(data.replayed.unsaved, data.replayed.sync);
         let log = Arc::new(Mutex::new(Log::new(data.log, Arc::clone(&shared))));
         let consensus = Consensus::new(raft, seed);
         Ok(Actors {

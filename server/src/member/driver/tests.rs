@@ -102,7 +102,7 @@ impl Stage {
         let lessor = Lessor::new(Now::from_secs(1));
         let mut applier = Applier::new(state, lessor, inbox, 0, Now::from_secs(1), NOW).unwrap();
         applier.set_pace(BackgroundLimits {
-            entries_to_checkpoint: Some(1),
+            entries_to_checkpoint: 1,
             ..BackgroundLimits::default()
         });
         let shared = Arc::new(Published::new(1, Standing::default()));

@@ -82,17 +82,16 @@ impl<'a> With<'a> {
         range.map(move |i| (self.key(i), self.value(i)))
     }
 
-    /// Bytes of an entry in a page that holds the one before or behind it as well, or more if these
+    /// Bytes of each entry in a page that holds the one before or behind it as well, or more if these
     /// have a longer prefix in common.
-    fn bytes(self, i: usize) -> usize {
-        let prefix = self.page.prefix();
-        let key = self.key(i).len();
-        let shared = if self.key.starts_with(prefix) {
-            prefix.len().min(key)
-        } else {
-            0
-        };
-        SLOT + cell_len(key - shared, self.value(i).len())
+    fn bytes(self) -> impl Fn(usize) -> usize {
+        let prefix = self.page.prefix().len();
+        let is_shared = self.key.starts_with(self.page.prefix());
+        move |i| {
+            let key = self.key(i).len();
+            let shared = if is_shared { prefix.min(key) } else { 0 };
+            SLOT + cell_len(key - shared, self.value(i).len())
+        }
     }
 
     /// A node of the entries in `range`; a branch's first one loses its bound.
@@ -184,17 +183,17 @@ pub(crate) fn insert(
 /// tree, so that the left side stays full. `None` if an entry too big to share a leaf is between
 /// others.
 fn choose_cut(with: With<'_>, target: usize, edge: bool) -> Option<usize> {
-    let count = with.count();
+    let (count, bytes) = (with.count(), with.bytes());
     if with.index == count - 1 && edge {
         return Some(count - 1);
     }
-    let total: usize = (0..count).map(|i| with.bytes(i)).sum();
+    let total: usize = (0..count).map(&bytes).sum();
     let fits = |bytes: usize, entries: usize| HEADER + bytes <= target || entries == 1;
     let at_end = with.index == 0 || with.index == count - 1;
     let mut best: Option<(usize, usize)> = None;
     let mut left = 0;
     for cut in 1..count {
-        left += with.bytes(cut - 1);
+        left += bytes(cut - 1);
         let right = total - left;
         let allowed = fits(left, cut) && fits(right, count - cut);
         let widest = left.max(right);
@@ -315,12 +314,12 @@ fn separator(kind: &TreeKind, left: Key<'_>, right: Key<'_>) -> Vec<u8> {
 
 /// Where to cut a branch of at least four entries into two of at least two.
 fn even_cut(with: With<'_>) -> usize {
-    let count = with.count();
-    let total: usize = (0..count).map(|i| with.bytes(i)).sum();
-    let mut left = with.bytes(0) + with.bytes(1);
+    let (count, bytes) = (with.count(), with.bytes());
+    let total: usize = (0..count).map(&bytes).sum();
+    let mut left = bytes(0) + bytes(1);
     let mut best = (2, left.max(total - left));
     for cut in 3..=count - 2 {
-        left += with.bytes(cut - 1);
+        left += bytes(cut - 1);
         let widest = left.max(total - left);
         if widest < best.1 {
             best = (cut, widest);
