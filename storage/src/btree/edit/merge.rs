@@ -96,16 +96,26 @@ fn used_by_both(
         bytes_of(kind, w, parent, left + 1)?,
     );
     let (a, b) = (Page(&a), Page(&b));
-    // Together they have no more in common than each has, so no cell becomes shorter, unless a page
-    // was never packed.
-    let cells = |page: Page<'_>| page.used() - HEADER - tail_len(page.prefix().len());
-    let may_shrink = kind.has_prefixes && (a.prefix().is_empty() || b.prefix().is_empty());
-    if !may_shrink && HEADER + cells(a) + cells(b) > most {
+    let bound = parent.page().key(left + 1);
+    let entries = both(a, b, bound);
+    // Most pages that lost an entry do not fit: that must not cost a walk over all entries each time.
+    // The bound of a branch comes on top.
+    let prefix = Layout::prefix_of(kind, a.level(), entries.clone());
+    let least = HEADER + cells(a, prefix) + cells(b, prefix);
+    if least > most {
         return None;
     }
-    let bound = parent.page().key(left + 1);
-    let layout = Layout::of(kind, a.level(), both(a, b, bound));
+    let layout = Layout::of(kind, a.level(), entries);
+    debug_assert!(layout.used >= least, "{} < {least}", layout.used);
     (layout.used <= most).then_some(layout.used)
+}
+
+/// Bytes that the entries of a page need where the prefix has so many bytes, which all of their
+/// keys have.
+fn cells(page: Page<'_>, prefix: usize) -> usize {
+    let own = page.prefix().len();
+    let bounded = page.count() - page.first();
+    page.used() - HEADER - tail_len(own) + bounded * own - bounded * prefix
 }
 
 /// The page of child `index`; `None` if it cannot be read.
@@ -127,7 +137,7 @@ fn both<'a>(
     left: Page<'a>,
     right: Page<'a>,
     bound: Key<'a>,
-) -> impl Iterator<Item = (Key<'a>, &'a [u8])> + Clone {
+) -> impl DoubleEndedIterator<Item = (Key<'a>, &'a [u8])> + Clone {
     let is_branch = right.level() > 0;
     let entries = right.entries().enumerate();
     let bounded = entries.map(move |(i, (key, value))| {

@@ -78,7 +78,10 @@ impl<'a> With<'a> {
         }
     }
 
-    fn entries(self, range: Range<usize>) -> impl Iterator<Item = (Key<'a>, &'a [u8])> + Clone {
+    fn entries(
+        self,
+        range: Range<usize>,
+    ) -> impl DoubleEndedIterator<Item = (Key<'a>, &'a [u8])> + Clone {
         range.map(move |i| (self.key(i), self.value(i)))
     }
 

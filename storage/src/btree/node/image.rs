@@ -30,12 +30,9 @@ impl<'a> Layout<'a> {
     pub(crate) fn of(
         kind: &TreeKind,
         level: u8,
-        entries: impl Iterator<Item = (Key<'a>, &'a [u8])> + Clone,
+        entries: impl DoubleEndedIterator<Item = (Key<'a>, &'a [u8])> + Clone,
     ) -> Layout<'a> {
-        let mut layout = Layout::with_common(kind.order, level, entries.clone());
-        if kind.has_prefixes && layout.skip >= PREFIX_BYTES_MIN {
-            layout.prefix = layout.skip;
-        }
+        let mut layout = Layout::with_prefix(kind, level, entries.clone());
         layout.used = HEADER + tail_len(layout.prefix);
         for (i, (key, value)) in entries.enumerate() {
             let rest = if is_unbound(level, i) {
@@ -48,15 +45,40 @@ impl<'a> Layout<'a> {
         layout
     }
 
+    /// Bytes of the prefix of a page of these entries. Looks at the first and the last one alone.
+    pub(crate) fn prefix_of(
+        kind: &TreeKind,
+        level: u8,
+        entries: impl DoubleEndedIterator<Item = (Key<'a>, &'a [u8])>,
+    ) -> usize {
+        Layout::with_prefix(kind, level, entries).prefix
+    }
+
+    /// Without what is used.
+    fn with_prefix(
+        kind: &TreeKind,
+        level: u8,
+        entries: impl DoubleEndedIterator<Item = (Key<'a>, &'a [u8])>,
+    ) -> Layout<'a> {
+        let mut layout = Layout::with_common(kind.order, level, entries);
+        if kind.has_prefixes && layout.skip >= PREFIX_BYTES_MIN {
+            layout.prefix = layout.skip;
+        }
+        layout
+    }
+
     /// Without a prefix, and without what is used.
     fn with_common(
         order: KeyOrder,
         level: u8,
-        entries: impl Iterator<Item = (Key<'a>, &'a [u8])>,
+        entries: impl DoubleEndedIterator<Item = (Key<'a>, &'a [u8])>,
     ) -> Layout<'a> {
-        let mut keys = entries.skip(usize::from(level > 0)).map(|(key, _)| key);
+        let mut keys = entries.map(|(key, _)| key);
+        if level > 0 {
+            keys.next();
+        }
         let first = keys.next();
-        let skip = match (first, keys.last()) {
+        let skip = match (first, keys.next_back()) {
             (Some(first), Some(last)) => order.shared(first, last),
             _ => 0,
         };
@@ -102,7 +124,7 @@ impl Image {
     pub(crate) fn of<'a>(
         kind: &TreeKind,
         level: u8,
-        entries: impl Iterator<Item = (Key<'a>, &'a [u8])> + Clone,
+        entries: impl DoubleEndedIterator<Item = (Key<'a>, &'a [u8])> + Clone,
         len: impl FnOnce(usize) -> usize,
     ) -> Image {
         let layout = Layout::of(kind, level, entries.clone());

@@ -348,7 +348,9 @@ impl<'a> Page<'a> {
     }
 
     /// All entries.
-    pub(crate) fn entries(self) -> impl Iterator<Item = (Key<'a>, &'a [u8])> + Clone {
+    pub(crate) fn entries(
+        self,
+    ) -> impl DoubleEndedIterator<Item = (Key<'a>, &'a [u8])> + ExactSizeIterator + Clone {
         (0..self.count()).map(move |i| (self.key(i), self.value(i)))
     }
 
