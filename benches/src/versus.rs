@@ -42,8 +42,9 @@ pub fn main() -> ExitCode {
 
 fn measure(options: &Options) -> Result<()> {
     let encrypted = options.sides.iter().find(|side| side.is_encrypted());
-    if let (Some(side), false) = (encrypted, options.part == Part::Loads) {
-        return Err(format!("{} runs loads only: leave out --only", side.name()).into());
+    let can_encrypt = matches!(options.part, Part::Loads | Part::Combined);
+    if let (Some(side), false) = (encrypted, can_encrypt) {
+        return Err(format!("{} runs loads and `combined` only", side.name()).into());
     }
     let programs = options.programs()?;
     match options.part {
@@ -52,6 +53,7 @@ fn measure(options: &Options) -> Result<()> {
         Part::Steady => cluster::steady::run(options, &programs),
         Part::Absent => cluster::absent::run(options, &programs),
         Part::Join => cluster::join::run(options, &programs),
+        Part::Combined => cluster::combined::run(options, &programs),
         Part::Big => big::run(options, &programs),
         Part::Snapshot => cluster::snapshot::run(options, &programs),
     }

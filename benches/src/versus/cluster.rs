@@ -7,6 +7,7 @@
 )]
 
 pub(super) mod absent;
+pub(super) mod combined;
 pub(super) mod join;
 pub(super) mod puts;
 pub(super) mod snapshot;
@@ -15,6 +16,7 @@ pub(super) mod steady;
 pub(super) mod takeover;
 mod writers;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -28,6 +30,7 @@ use tokio::time::timeout;
 use super::Result;
 use super::options::{Options, Programs};
 use super::side::Side;
+use super::tls::{Ports, Tls};
 
 const MEMBERS: usize = 3;
 /// Timeout of one request to a member, which may be stopped.
@@ -50,6 +53,8 @@ pub(super) struct Cluster {
     scratch: TempDir,
     /// The directory of joining members; if set, they run at low priority (`nice`).
     apart: Option<TempDir>,
+    /// For an encrypted side, with the ports of each member.
+    tls: Option<(Tls, Vec<Ports>)>,
 }
 
 /// A member's view of the cluster.
@@ -65,19 +70,31 @@ impl Cluster {
         let scratch = scratch_in(&options.dir)?;
         let apart = options.learner_dir.as_deref().map(scratch_in).transpose()?;
         let mut flags = vec![QUOTA.to_owned()];
-        if side == Side::Stele {
+        if side.is_stele() {
             flags.extend(options.stele_flags.iter().cloned());
         }
+        let tls = if side.is_encrypted() {
+            let ports: Vec<Ports> = (0..MEMBERS).map(|_| Ports::free()).collect();
+            Some((Tls::make(scratch.path())?, ports))
+        } else {
+            None
+        };
+        let scheme = if side.is_encrypted() { "https" } else { "http" };
         let program = programs.server(side).clone();
         let peers: Vec<String> = (0..MEMBERS)
-            .map(|_| format!("http://127.0.0.1:{}", free_port()))
+            .map(|_| format!("{scheme}://127.0.0.1:{}", free_port()))
             .collect();
         let places = peers.iter().enumerate();
         let places: Vec<String> = places.map(|(i, url)| format!("m{i}={url}")).collect();
         let places = places.join(",");
         let launch = |(i, url): (usize, &String)| {
             let name = format!("m{i}");
-            let launch = Launch::program(&program).flags(&flags);
+            let mut launch = Launch::program(&program).flags(&flags);
+            if let Some((tls, ports)) = &tls {
+                launch = launch
+                    .flags(&tls.server_flags(&ports[i]))
+                    .flags(&tls.peer_flags());
+            }
             member(launch, scratch.path(), &name, url, &places, "new")
         };
         let launches: Vec<Launch> = peers.iter().enumerate().map(launch).collect();
@@ -101,6 +118,7 @@ impl Cluster {
             runtime,
             scratch,
             apart,
+            tls,
         };
         cluster.wait_healthy()?;
         Ok(cluster)
@@ -110,17 +128,34 @@ impl Cluster {
         self.scratch.path()
     }
 
+    /// Without TLS.
     pub(super) fn urls(&self) -> Vec<String> {
-        self.members.iter().map(Server::url).collect()
+        match &self.tls {
+            Some((_, ports)) => ports.iter().map(Ports::plain_url).collect(),
+            None => self.members.iter().map(Server::url).collect(),
+        }
     }
 
     /// The endpoints for the load generator: the leader first, as a single client uses the first.
     pub(super) fn endpoints(&self) -> Result<String> {
         let (leader, _) = self.wait_healthy()?;
-        let mut members: Vec<&Server> = self.members.iter().collect();
-        members.swap(0, leader);
-        let endpoint = |member: &&Server| format!("127.0.0.1:{}", member.client_port());
-        Ok(members.iter().map(endpoint).collect::<Vec<_>>().join(","))
+        let mut endpoints: Vec<String> = match &self.tls {
+            Some((_, ports)) => ports.iter().map(Ports::endpoint).collect(),
+            None => {
+                let ports = self.members.iter().map(Server::client_port);
+                ports.map(|port| format!("127.0.0.1:{port}")).collect()
+            }
+        };
+        endpoints.swap(0, leader);
+        Ok(endpoints.join(","))
+    }
+
+    /// Flags of the load generator, before its command.
+    fn client_flags(&self) -> Vec<OsString> {
+        self.tls
+            .iter()
+            .flat_map(|(tls, _)| tls.client_flags())
+            .collect()
     }
 
     pub(super) fn member(&mut self, place: usize) -> &mut Server {

@@ -27,16 +27,15 @@ pub(super) struct Summary {
     pub(super) p99_ms: f64,
 }
 
-/// Runs the program to its end; returns the summaries in the order of the report.
-pub(super) fn run(
+/// Starts the program.
+pub(super) fn start(
     program: &Path,
     endpoint: &str,
     args: &[OsString],
-    scratch: &Path,
-) -> Result<Vec<Summary>> {
+    report: &Path,
+) -> Result<Running> {
     // Into a file: progress bars would fill a pipe, which is read only at the end.
-    let report = scratch.join("report");
-    let output = File::create(&report)?;
+    let output = File::create(report)?;
     let child = Command::new(program)
         .arg("--endpoints")
         .arg(endpoint)
@@ -46,7 +45,18 @@ pub(super) fn run(
         .stderr(output)
         .spawn()
         .map_err(|error| format!("{}: {error}", program.display()))?;
-    let ended = Running(child).wait();
+    Ok(Running(child))
+}
+
+/// Runs the program to its end; returns the summaries in the order of the report.
+pub(super) fn run(
+    program: &Path,
+    endpoint: &str,
+    args: &[OsString],
+    scratch: &Path,
+) -> Result<Vec<Summary>> {
+    let report = scratch.join("report");
+    let ended = start(program, endpoint, args, &report)?.wait();
     let text = String::from_utf8_lossy(&fs::read(&report)?).into_owned();
     let tail = || {
         let start = text
@@ -70,7 +80,7 @@ pub(super) fn run(
 }
 
 /// Kills the process when dropped.
-struct Running(Child);
+pub(super) struct Running(Child);
 
 impl Running {
     /// Waits for the end; true if it succeeded.

@@ -36,12 +36,14 @@ pub(super) enum Part {
     Absent,
     /// An empty member joins a large store.
     Join,
+    /// All of it at once, over TLS.
+    Combined,
     /// A large store.
     Big,
 }
 
 impl Part {
-    const ALL: [(&'static str, Part); 8] = [
+    const ALL: [(&'static str, Part); 9] = [
         ("loads", Part::Loads),
         ("cluster", Part::Cluster),
         ("takeover", Part::Takeover),
@@ -49,6 +51,7 @@ impl Part {
         ("snapshot", Part::Snapshot),
         ("absent", Part::Absent),
         ("join", Part::Join),
+        ("combined", Part::Combined),
         ("big", Part::Big),
     ];
 }
@@ -217,7 +220,7 @@ fn command() -> clap::Command {
         .arg(
             number(
                 "only",
-                "What to measure: loads (usual), cluster, takeover, steady, snapshot, absent, join, big",
+                "What to measure: loads (usual), cluster, takeover, steady, snapshot, absent, join, combined, big",
             )
             .value_parser(part_by_name),
         )

@@ -18,7 +18,7 @@ use super::generator::{self, Summary};
 use super::loads::{Kind, Load, READ_KEY, VALUE_BYTES};
 use super::login;
 use super::options::{Options, Programs};
-use super::tls::Tls;
+use super::tls::{Ports, Tls};
 
 /// etcd writes its tree every 100 ms; this waits until all writes of a load are counted.
 pub(super) const SETTLE: Duration = Duration::from_millis(400);
@@ -104,20 +104,20 @@ pub(super) fn run(side: Side, load: &Load, programs: &Programs, options: &Option
         launch = launch.flag(format!("--floor={}", options.floor_threads));
     }
     let tls = if side.is_encrypted() {
-        Some(Tls::make(scratch.path())?)
+        Some((Tls::make(scratch.path())?, Ports::free()))
     } else {
         None
     };
-    if let Some(tls) = &tls {
-        launch = launch.flags(&tls.server_flags());
+    if let Some((tls, ports)) = &tls {
+        launch = launch.flags(&tls.server_flags(ports));
     }
     let mut server = launch.start()?;
     let (endpoint, plain_url) = match &tls {
-        Some(tls) => (tls.endpoint(), tls.plain_url()),
+        Some((_, ports)) => (ports.endpoint(), ports.plain_url()),
         None => (format!("127.0.0.1:{}", server.client_port()), server.url()),
     };
     let generate = |args: &[OsString]| {
-        let credentials = tls.iter().flat_map(Tls::client_flags);
+        let credentials = tls.iter().flat_map(|(tls, _)| tls.client_flags());
         let args: Vec<OsString> = credentials.chain(args.iter().cloned()).collect();
         generator::run(&programs.benchmark, &endpoint, &args, scratch.path())
     };

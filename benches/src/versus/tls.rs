@@ -16,9 +16,13 @@ pub(super) struct Tls {
     authority: PathBuf,
     certificate: PathBuf,
     key: PathBuf,
-    port: u16,
-    /// Port without TLS, for requests outside of the load.
-    plain_port: u16,
+}
+
+/// Where one server listens.
+pub(super) struct Ports {
+    encrypted: u16,
+    /// Without TLS, for requests outside of the load.
+    plain: u16,
 }
 
 impl Tls {
@@ -42,21 +46,30 @@ impl Tls {
             authority: file("authority.pem", authority.pem())?,
             certificate: file("certificate.pem", certificate.pem())?,
             key: file("key.pem", key.serialize_pem())?,
-            port: testkit::free_port(),
-            plain_port: testkit::free_port(),
         })
     }
 
-    pub(super) fn server_flags(&self) -> Vec<String> {
+    pub(super) fn server_flags(&self, ports: &Ports) -> Vec<String> {
         vec![
             format!(
-                "--listen-client-urls=https://127.0.0.1:{},http://127.0.0.1:{}",
-                self.port, self.plain_port
+                "--listen-client-urls=https://{},{}",
+                ports.endpoint(),
+                ports.plain_url()
             ),
             format!("--trusted-ca-file={}", self.authority.display()),
             format!("--cert-file={}", self.certificate.display()),
             format!("--key-file={}", self.key.display()),
             "--client-cert-auth".to_owned(),
+        ]
+    }
+
+    /// Flags of a member that talks to the others over TLS.
+    pub(super) fn peer_flags(&self) -> Vec<String> {
+        vec![
+            format!("--peer-trusted-ca-file={}", self.authority.display()),
+            format!("--peer-cert-file={}", self.certificate.display()),
+            format!("--peer-key-file={}", self.key.display()),
+            "--peer-client-cert-auth".to_owned(),
         ]
     }
 
@@ -72,12 +85,21 @@ impl Tls {
             .flat_map(|(flag, path)| [OsString::from(flag), path.clone().into()]);
         flags.collect()
     }
+}
+
+impl Ports {
+    pub(super) fn free() -> Ports {
+        Ports {
+            encrypted: testkit::free_port(),
+            plain: testkit::free_port(),
+        }
+    }
 
     pub(super) fn endpoint(&self) -> String {
-        format!("https://127.0.0.1:{}", self.port)
+        format!("127.0.0.1:{}", self.encrypted)
     }
 
     pub(super) fn plain_url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.plain_port)
+        format!("http://127.0.0.1:{}", self.plain)
     }
 }
