@@ -45,6 +45,11 @@ impl SimVfs {
         self.disk.lock().calls()
     }
 
+    /// Bytes written so far.
+    pub fn written_bytes(&self) -> u64 {
+        self.disk.lock().written_bytes()
+    }
+
     /// The next `reads` reads and mappings succeed, and none after them: like a bad medium, or a
     /// process without address space. Writes and syncs continue to work.
     pub fn fail_reads_after(&self, reads: u64) {

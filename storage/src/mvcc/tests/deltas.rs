@@ -77,6 +77,41 @@ fn counts_and_versions_are_right_at_every_step_of_a_merge() {
     fixture.store.check().unwrap();
 }
 
+/// Bytes written for a put of a random key, with a checkpoint every `every` puts.
+fn bytes_per_put(keys: u64, limits: DeltaLimits, every: u64) -> u64 {
+    const PUTS: u64 = 20_000;
+    let mut fixture = Fixture::new();
+    fixture.store.delta_limits = limits;
+    let numbers = noise(7, 3 * PUTS as usize);
+    let random = numbers.chunks(3).map(|chunk| {
+        let bytes = [chunk[0], chunk[1], chunk[2], 0];
+        u64::from(u32::from_le_bytes(bytes)) % keys
+    });
+    let mut written = 0;
+    for (i, number) in (0..keys).chain(random).enumerate() {
+        if i as u64 == keys {
+            fixture.checkpoint();
+            written = fixture.vfs.written_bytes();
+        }
+        fixture.put(&format!("/registry/pods/namespace/{number:08}"), "value");
+        if i as u64 % every == 0 {
+            fixture.checkpoint();
+            fixture.store.publish();
+            while !fixture.store.release_step(usize::MAX) {}
+        }
+    }
+    (fixture.vfs.written_bytes() - written) / PUTS
+}
+
+#[test]
+fn a_put_into_a_key_tree_of_many_leaves_writes_no_leaf_of_its_own() {
+    // 60,000 keys have some 600 leaves, and a few of 500 puts between two checkpoints share one.
+    let direct = bytes_per_put(60_000, DeltaLimits::beyond(u64::MAX / 8), 500);
+    let with_deltas = bytes_per_put(60_000, DeltaLimits::beyond(200_000), 500);
+    assert!(direct > 2_000, "{direct}");
+    assert!(with_deltas < direct / 3, "{with_deltas} of {direct}");
+}
+
 #[test]
 fn a_merge_leaves_the_base_as_if_there_had_been_no_deltas() {
     let filled = |limits: DeltaLimits| {

@@ -27,6 +27,7 @@ pub(super) struct Disk {
     /// The number of the first call that fails.
     fails_at: Option<u64>,
     dead: bool,
+    written_bytes: u64,
     reads: u64,
     /// The number of the first read that fails; all later reads fail, too.
     read_fails_at: Option<u64>,
@@ -53,6 +54,7 @@ impl Disk {
             calls: 0,
             fails_at: None,
             dead: false,
+            written_bytes: 0,
             reads: 0,
             read_fails_at: None,
             announced: Vec::new(),
@@ -76,6 +78,10 @@ impl Disk {
 
     pub(super) fn calls(&self) -> u64 {
         self.calls
+    }
+
+    pub(super) fn written_bytes(&self) -> u64 {
+        self.written_bytes
     }
 
     pub(super) fn fail_reads_after(&mut self, reads: u64) {
@@ -159,6 +165,7 @@ impl Disk {
             fits = (half / BLOCK * BLOCK).max(offset);
         }
         let part = &buf[..(fits - offset) as usize];
+        self.written_bytes += part.len() as u64;
         self.inodes[id.0].write(part, offset);
         end_call(cut)?;
         if fits < end { Err(enospc()) } else { Ok(()) }
