@@ -94,7 +94,7 @@ fn bytes_per_put(keys: u64, limits: DeltaLimits, every: u64) -> u64 {
             written = fixture.vfs.written_bytes();
         }
         fixture.put(&format!("/registry/pods/namespace/{number:08}"), "value");
-        if i as u64 % every == 0 {
+        if (i as u64).is_multiple_of(every) {
             fixture.checkpoint();
             fixture.store.publish();
             while !fixture.store.release_step(usize::MAX) {}
