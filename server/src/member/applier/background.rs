@@ -217,14 +217,13 @@ mod tests {
     fn a_checkpoint_bounds_the_entries_that_a_start_has_to_apply() {
         let limits = BackgroundLimits::default();
         let short = |entries| Unsaved { entries, bytes: 1 };
-        for has_deltas in [false, true] {
+        for (has_deltas, most) in [
+            (false, limits.entries_to_checkpoint),
+            (true, limits.entries_with_deltas),
+        ] {
             let stats = Stats {
                 has_deltas,
                 ..stats(60, 0)
-            };
-            let most = match has_deltas {
-                false => limits.entries_to_checkpoint,
-                true => limits.entries_with_deltas,
             };
             assert!(!limits.checkpoint_is_due(short(most - 1), &stats));
             assert!(limits.checkpoint_is_due(short(most), &stats));
