@@ -81,6 +81,7 @@ impl Server {
             Arc::clone(&api.0.registry),
             served,
         ));
+        let listing = tokio::spawn(upkeep::api_services::follow(Arc::clone(&api.0.registry)));
         let checking = tokio::spawn(upkeep::type_checking::follow(Arc::clone(&api.0.registry)));
         let aggregating = tokio::spawn(http::aggregation::follow(
             Arc::clone(&api.0.registry),
@@ -99,6 +100,7 @@ impl Server {
             compacting,
             building,
             defining,
+            listing,
             checking,
             aggregating,
             keeping,

@@ -1,6 +1,7 @@
 //! What nobody here wrote, run against the apiserver: kubectl, client libraries, Kubernetes' own
 //! parts, and packages in other languages.
 
+pub(crate) mod api_services;
 pub(crate) mod apply;
 pub(crate) mod clients;
 pub(crate) mod corpus;

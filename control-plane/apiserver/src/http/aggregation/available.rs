@@ -12,10 +12,10 @@ use machinery::status::Status;
 use serde_json::Value;
 use tokio::task::{JoinError, JoinSet};
 
-use super::{Aggregator, GROUP, PLURAL};
+use super::Aggregator;
 use crate::basics::clock;
 use crate::registry::Registry;
-use crate::registry::api_service::{self, AVAILABLE, is_remote};
+use crate::registry::api_service::{self, AVAILABLE, GROUP, PLURAL, is_remote};
 use crate::registry::definition::Condition;
 use crate::storage::following::Following;
 use crate::storage::reader::Reader;
