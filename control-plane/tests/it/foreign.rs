@@ -15,6 +15,7 @@ pub(crate) mod loops;
 pub(crate) mod openapi;
 pub(crate) mod operators;
 pub(crate) mod packages;
+pub(crate) mod probes;
 pub(crate) mod projects;
 pub(crate) mod rows;
 pub(crate) mod surface;

@@ -18,6 +18,7 @@ use machinery::schema::Kind;
 use machinery::status::Status;
 use serde_json::{Value, json};
 
+use crate::basics::steps::Step;
 use crate::registry::Registry;
 use crate::registry::api_service::{GROUP, PLURAL};
 use crate::registry::strategy::builtin;
@@ -66,6 +67,7 @@ async fn run(registry: &Registry, is_start: &mut bool) -> Result<(), Status> {
         }
         turn(registry, &services.kind, &stored, wanted, *is_start).await?;
         *is_start = false;
+        registry.steps.done(Step::Registration);
         tokio::select! {
             changed = services_changed.changed() => changed?,
             changed = definitions_changed.changed() => changed?,

@@ -14,6 +14,7 @@ use tokio::task::{JoinError, JoinSet};
 
 use super::Aggregator;
 use crate::basics::clock;
+use crate::basics::steps::Step;
 use crate::registry::Registry;
 use crate::registry::api_service::{self, AVAILABLE, GROUP, PLURAL, is_remote};
 use crate::registry::definition::Condition;
@@ -52,6 +53,8 @@ async fn run(registry: &Arc<Registry>, aggregator: &Arc<Aggregator>) -> Result<(
     loop {
         let services = registry.reader.cached_readable(&resource.kind, "");
         aggregator.keep(&services);
+        // Servers that are away delay nobody.
+        registry.steps.done(Step::Aggregation);
         let pause = if turn(registry, aggregator, services).await? {
             LOOK_EVERY
         } else {
