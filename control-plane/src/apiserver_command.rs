@@ -86,9 +86,8 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     };
     let server = Server::new(client, config);
     let ready = async {
-        if server.ready().await.is_ok() {
-            tracing::info!(%address, "ready to serve the API");
-        }
+        server.ready().await;
+        tracing::info!(%address, "ready to serve the API");
         std::future::pending::<()>().await;
     };
     let serving = async {

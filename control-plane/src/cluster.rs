@@ -197,7 +197,7 @@ impl Plan {
         let server = api.as_ref().map(|api| &api.server);
         self.start_parts(server, running).await?;
         if let Some(server) = server {
-            server.ready().await?;
+            server.ready().await;
         }
         Ok(api)
     }

@@ -1,4 +1,5 @@
-//! What any layer may use: time, address ranges, configuration files, metrics, numbers in texts.
+//! What any layer may use: time, address ranges, configuration files, metrics, numbers in texts,
+//! how far a start is.
 
 pub(crate) mod changing_file;
 pub(crate) mod cidr;
@@ -8,5 +9,6 @@ pub(crate) mod hashed;
 pub(crate) mod metrics;
 pub(crate) mod prefixed_path;
 pub(crate) mod reloads;
+pub(crate) mod steps;
 pub(crate) mod unsigned;
 pub(crate) mod waits;

@@ -35,6 +35,7 @@ use std::time::Duration;
 
 use auth::tls::Tls;
 use axum::extract::Request;
+use basics::steps::{Step, Steps};
 use machinery::status::Status;
 use tokio::net::TcpListener;
 
@@ -60,8 +61,6 @@ const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// A running server. It belongs to the tokio runtime that created it; dropping it ends its tasks.
 pub struct Server {
     api: Api,
-    /// One for the built-in objects, one for the custom resources.
-    ready: [tokio::sync::watch::Receiver<bool>; 2],
     endpoint: Arc<OwnEndpoint>,
     tasks: Vec<tokio::task::AbortHandle>,
 }
@@ -74,13 +73,9 @@ impl Server {
         let api = connected(client, config);
         let following = tokio::spawn(Arc::clone(&api.reader().reflector).run());
         let compacting = tokio::spawn(compact(api.reader().store.clone(), compact_every));
-        let (made, built) = tokio::sync::watch::channel(false);
-        let building = tokio::spawn(keep_built(Arc::clone(&api.0.registry), made));
-        let (served, synced) = tokio::sync::watch::channel(false);
-        let defining = tokio::spawn(upkeep::definitions::follow(
-            Arc::clone(&api.0.registry),
-            served,
-        ));
+        let building = tokio::spawn(keep_built(Arc::clone(&api.0.registry)));
+        let defining = tokio::spawn(upkeep::definitions::follow(Arc::clone(&api.0.registry)));
+        let listing = tokio::spawn(upkeep::api_services::follow(Arc::clone(&api.0.registry)));
         let checking = tokio::spawn(upkeep::type_checking::follow(Arc::clone(&api.0.registry)));
         let aggregating = tokio::spawn(http::aggregation::follow(
             Arc::clone(&api.0.registry),
@@ -99,6 +94,7 @@ impl Server {
             compacting,
             building,
             defining,
+            listing,
             checking,
             aggregating,
             keeping,
@@ -111,7 +107,6 @@ impl Server {
         let tasks = tasks.map(|task| task.abort_handle());
         Server {
             api,
-            ready: [built, synced],
             endpoint,
             tasks: tasks.into(),
         }
@@ -125,13 +120,10 @@ impl Server {
             .fallback(move |request: Request| http::door::serve::serve(api.clone(), request))
     }
 
-    /// Waits until the built-in objects exist and reads are served, of custom resources too.
-    pub async fn ready(&self) -> Result<(), Status> {
-        for mut ready in self.ready.clone() {
-            let made = ready.wait_for(|made| *made).await;
-            made.map_err(|_| Status::unavailable("the server stopped"))?;
-        }
-        Ok(())
+    /// Waits until the built-in objects exist and reads are served, of custom resources too. From
+    /// then on the checks of `/readyz` pass.
+    pub async fn ready(&self) {
+        self.api.0.registry.steps.all().await;
     }
 
     /// Serves a custom resource, in the place of the one with the same group and plural if there
@@ -229,6 +221,7 @@ fn connected(client: etcd_api::Client, config: Config) -> Api {
         },
         leases: registry::ttl::EventLeases::default(),
         ports: Default::default(),
+        steps: Steps::default(),
     };
     Api(Arc::new(Core {
         registry: Arc::new(registry),
@@ -245,16 +238,15 @@ fn connected(client: etcd_api::Client, config: Config) -> Api {
     }))
 }
 
-/// Creates the objects that must exist before requests are served, reports that, and creates them
-/// again after a deletion.
-async fn keep_built(registry: Arc<Registry>, made: tokio::sync::watch::Sender<bool>) {
+/// Creates the objects that must exist before requests are served, and creates them again after a
+/// deletion.
+async fn keep_built(registry: Arc<Registry>) {
     registry.reader.reflector.loaded().await;
+    registry.steps.done(Step::Caches);
     while let Err(error) = build(&registry).await {
         tracing::warn!(%error, "the built-in objects cannot be made");
         tokio::time::sleep(RETRY_AFTER).await;
     }
-    // There may be no receiver.
-    let _ = made.send(true);
     while let Err(error) = registry::builtin::keep(&registry).await {
         tracing::warn!(%error, "the built-in objects cannot be kept");
         tokio::time::sleep(RETRY_AFTER).await;
@@ -264,6 +256,7 @@ async fn keep_built(registry: Arc<Registry>, made: tokio::sync::watch::Sender<bo
 async fn build(registry: &Arc<Registry>) -> Result<(), Status> {
     registry::builtin::make(registry).await?;
     upkeep::flow::make(registry).await?;
+    registry.steps.done(Step::FlowControl);
     registry::builtin::bootstrap::make(registry).await?;
     // Last: a store whose addresses are in disorder still has its roles and its flow control.
     registry::builtin::make_services(registry).await

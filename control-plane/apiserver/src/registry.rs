@@ -25,6 +25,7 @@ use crate::admission::Chain;
 use crate::auth::authenticate::front_proxy::FrontProxy;
 use crate::auth::authenticate::token::Issuer;
 use crate::auth::{Authenticator, Authorizer, User};
+use crate::basics::steps::Steps;
 use crate::storage::reader::Reader;
 use crate::storage::views;
 use ttl::EventLeases;
@@ -47,6 +48,8 @@ pub(crate) struct Registry {
     pub(crate) leases: EventLeases,
     /// The node ports that are taken.
     pub(crate) ports: allocate::ports::Taken,
+    /// How far the start of this server is.
+    pub(crate) steps: Steps,
 }
 
 /// Settings by the owner of a cluster about objects.

@@ -3,6 +3,7 @@
 //! reserved addresses and ports, the addresses of the servers themselves, tokens in secrets.
 
 pub(crate) mod addresses;
+pub(crate) mod api_services;
 pub(crate) mod conversion;
 pub(crate) mod definitions;
 pub(crate) mod endpoints;

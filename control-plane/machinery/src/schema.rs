@@ -59,6 +59,9 @@ pub struct Field {
     pub omit_empty: bool,
     /// A zero struct is left out of JSON.
     pub omit_zero: bool,
+    /// An empty list differs from a missing one until it is stored: it gets no default, and errors
+    /// show it.
+    pub keeps_empty: bool,
     /// An embedded message.
     pub inline: bool,
     /// Required in OpenAPI.

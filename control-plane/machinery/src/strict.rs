@@ -98,6 +98,14 @@ pub fn forget_empty(object: &mut Value, message: &'static Message) {
     }
 }
 
+/// Removes from an object of this message the empty lists that Go tells from missing ones, but does
+/// not write.
+pub fn as_written(object: &mut Value, message: &'static Message) {
+    if let Value::Object(map) = object {
+        zero::forget_kept(message, map);
+    }
+}
+
 /// Adds the nulls that Go writes for missing values of this message. Nobody reads them, but people
 /// see them.
 pub fn show_nulls(object: &mut Value, message: &'static Message) {

@@ -119,7 +119,7 @@ impl Front {
         let ended = runtime.spawn(async move {
             let server = Server::new(client, config);
             // Before that, custom resources would seem to be gone.
-            server.ready().await.map_err(|error| error.message)?;
+            server.ready().await;
             let listener = bound(address).and_then(|socket| socket.listen(BACKLOG));
             let listener = listener.map_err(|error| format!("cannot listen again: {error}"))?;
             let _ = told.send(());

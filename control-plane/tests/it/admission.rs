@@ -94,7 +94,7 @@ impl World {
             ..Config::default()
         };
         let server = Server::new(client, config);
-        server.ready().await.unwrap();
+        server.ready().await;
         World {
             _store: store,
             server,

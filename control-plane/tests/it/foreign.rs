@@ -1,6 +1,7 @@
 //! What nobody here wrote, run against the apiserver: kubectl, client libraries, Kubernetes' own
 //! parts, and packages in other languages.
 
+pub(crate) mod api_services;
 pub(crate) mod apply;
 pub(crate) mod clients;
 pub(crate) mod corpus;
@@ -14,6 +15,7 @@ pub(crate) mod loops;
 pub(crate) mod openapi;
 pub(crate) mod operators;
 pub(crate) mod packages;
+pub(crate) mod probes;
 pub(crate) mod projects;
 pub(crate) mod rows;
 pub(crate) mod surface;

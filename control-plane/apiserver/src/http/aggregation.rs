@@ -18,14 +18,11 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::auth::pki::Identity;
-use crate::registry::api_service::{AVAILABLE, is_remote};
+use crate::registry::api_service::{AVAILABLE, GROUP, PLURAL, is_remote};
 use crate::storage::reader::Reader;
 use peer::Peer;
 
 pub(crate) use available::follow;
-
-const GROUP: &str = "apiregistration.k8s.io";
-const PLURAL: &str = "apiservices";
 
 /// The other servers.
 #[derive(Default)]

@@ -18,6 +18,7 @@ use crate::http::answer::reply;
 use crate::http::api::Api;
 use crate::http::discovery::{self, remote};
 use crate::http::door;
+use crate::http::health;
 use crate::http::openapi;
 use crate::http::openapi::v2::Sources;
 use crate::registry::strategy;
@@ -50,12 +51,15 @@ pub(crate) async fn answer(
         return Err(Status::method_not_allowed());
     }
     let found = match words.as_slice() {
-        [] => return reply::indented(&paths(catalogue)),
+        [] => return reply::indented(&paths(api, catalogue)),
         ["version"] => {
             media::check_only(&parts.headers, JSON)?;
             return reply::indented(&Version::this());
         }
-        ["healthz" | "livez" | "readyz", ..] => return Ok(health(api, parts, &words)),
+        [probe, ..] if health::PROBES.contains(probe) => {
+            let found = health::answer(api, parts, &words).await;
+            return Ok(found.unwrap_or_else(nowhere));
+        }
         ["metrics"] => return Ok(reply::text(StatusCode::OK, metrics(api))),
         ["debug", "api_priority_and_fairness", "dump_priority_levels"] => {
             let dump = api.0.flow.as_ref().map(FlowControl::dump_levels);
@@ -150,38 +154,6 @@ fn schema(parts: &Parts, found: Option<&openapi::Document>) -> Response<Body> {
     response
 }
 
-fn health(api: &Api, parts: &Parts, words: &[&str]) -> Response<Body> {
-    let loaded = api.reader().reflector.revision() > 0;
-    let mut checks = vec![("ping", true), ("etcd", loaded || words[0] == "livez")];
-    let plugins = api.reader().store.at_rest().plugins_health();
-    checks.extend(plugins.map(|health| ("kms-providers", health.is_ok())));
-    let failed = checks.iter().any(|(_, good)| !good);
-    let verbose = parts
-        .uri
-        .query()
-        .is_some_and(|query| query.contains("verbose"));
-    let code = if failed {
-        StatusCode::INTERNAL_SERVER_ERROR
-    } else {
-        StatusCode::OK
-    };
-    if !failed && !verbose {
-        return reply::text(code, "ok");
-    }
-    let lines = checks.iter().map(|(name, good)| {
-        if *good {
-            format!("[+]{name} ok\n")
-        } else {
-            format!("[-]{name} failed: reason withheld\n")
-        }
-    });
-    let end = if failed { "failed" } else { "passed" };
-    reply::text(
-        code,
-        format!("{}{} check {end}\n", lines.collect::<String>(), words[0]),
-    )
-}
-
 /// The requests in progress, flow control and the audit log, under Kubernetes' names.
 fn metrics(api: &Api) -> String {
     let (reads, writes) = api.0.slots.busy();
@@ -269,7 +241,7 @@ impl Version {
     }
 }
 
-fn paths(catalogue: &Catalogue) -> Value {
+fn paths(api: &Api, catalogue: &Catalogue) -> Value {
     let mut paths = vec!["/api".to_owned(), "/api/v1".into(), "/apis".into()];
     for (group, versions) in discovery::versions_by_group(catalogue) {
         if group.is_empty() {
@@ -282,15 +254,9 @@ fn paths(catalogue: &Catalogue) -> Value {
                 .map(|version| format!("/apis/{group}/{version}")),
         );
     }
-    let others = [
-        "/healthz",
-        "/livez",
-        "/metrics",
-        "/openapi/v2",
-        "/openapi/v3",
-        "/readyz",
-        "/version",
-    ];
+    let others = ["/metrics", "/openapi/v2", "/openapi/v3", "/version"];
     paths.extend(others.map(str::to_owned));
+    paths.extend(health::paths(api));
+    paths.sort();
     json!({ "paths": paths })
 }

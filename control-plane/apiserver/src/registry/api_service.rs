@@ -6,6 +6,10 @@ use serde_json::{Value, json};
 use super::definition::Condition;
 use crate::basics::clock;
 
+/// Where APIServices are.
+pub(crate) const GROUP: &str = "apiregistration.k8s.io";
+/// What their collection is called.
+pub(crate) const PLURAL: &str = "apiservices";
 /// The condition that says whether requests are passed on.
 pub(crate) const AVAILABLE: &str = "Available";
 

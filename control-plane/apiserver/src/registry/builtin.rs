@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::basics::cidr::Cidr;
 use crate::basics::clock;
+use crate::basics::steps::Step;
 use crate::registry::Registry;
 use crate::registry::allocate::ranges;
 use crate::storage::interest::Interest;
@@ -31,6 +32,7 @@ pub(crate) async fn make(registry: &Registry) -> Result<(), Status> {
         )
         .await?;
     }
+    registry.steps.done(Step::Namespaces);
     for (name, value, purpose) in [
         (
             "system-cluster-critical",
@@ -48,17 +50,27 @@ pub(crate) async fn make(registry: &Registry) -> Result<(), Status> {
         });
         ensure(registry, "scheduling.k8s.io", "PriorityClass", "", class).await?;
     }
+    registry.steps.done(Step::PriorityClasses);
     let since = json!({
         "metadata": {"name": TOKENS_RECORDED, "namespace": SYSTEM},
         "data": {"since": clock::day(clock::now())},
     });
-    ensure(registry, "", "ConfigMap", SYSTEM, since).await
+    ensure(registry, "", "ConfigMap", SYSTEM, since).await?;
+    registry.steps.done(Step::TokensRecorded);
+    Ok(())
 }
 
-/// Creates the range of service addresses and the service of this server, if they are missing.
+/// Creates the range of service addresses and the service of this server, if they are missing. A
+/// failure keeps no server from being ready: only a human can bring addresses into order.
 pub(crate) async fn make_services(registry: &Registry) -> Result<(), Status> {
-    service_range(registry).await?;
-    kubernetes(registry).await
+    let range = service_range(registry).await;
+    registry.steps.done(Step::ServiceRange);
+    let service = match range {
+        Ok(()) => kubernetes(registry).await,
+        failed => failed,
+    };
+    registry.steps.done(Step::OwnService);
+    service
 }
 
 /// Creates the range of service addresses that the flags name, and says that it is ready unless

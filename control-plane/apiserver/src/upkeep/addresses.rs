@@ -18,12 +18,15 @@ use machinery::time::Timestamp;
 use serde_json::Value;
 
 use crate::basics::clock;
+use crate::basics::steps::Step;
 use crate::registry::Registry;
 use crate::registry::allocate::ranges::Ranges;
 use crate::registry::allocate::{self, MANAGED_BY};
 
 /// How long to wait between two turns, as in Kubernetes.
 const EVERY: Duration = Duration::from_secs(180);
+/// How long to wait before trying again what failed.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// The age from which on an IPAddress without a service is left over. Younger ones may belong to a
 /// request under way, which ends sooner.
 const LEFT_OVER_AFTER: Duration = Duration::from_secs(120);
@@ -32,10 +35,17 @@ const LEFT_OVER_AFTER: Duration = Duration::from_secs(120);
 pub(crate) async fn follow(registry: Arc<Registry>) {
     registry.reader.reflector.loaded().await;
     loop {
-        if let Err(error) = repair(&registry, clock::now()).await {
-            tracing::warn!(%error, "the addresses of services cannot be repaired");
-        }
-        tokio::time::sleep(EVERY).await;
+        let pause = match repair(&registry, clock::now()).await {
+            Ok(()) => {
+                registry.steps.done(Step::Addresses);
+                EVERY
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the addresses of services cannot be repaired");
+                RETRY_AFTER
+            }
+        };
+        tokio::time::sleep(pause).await;
     }
 }
 

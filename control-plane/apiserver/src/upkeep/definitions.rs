@@ -20,10 +20,10 @@ use machinery::object;
 use machinery::schema::Kind;
 use machinery::status::Status;
 use serde_json::Value;
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::basics::clock;
+use crate::basics::steps::Step;
 use crate::registry::Registry;
 use crate::registry::definition::{
     APPROVAL_CONFORMANT, CLEANUP, Condition, ESTABLISHED, NAMES_ACCEPTED, holds,
@@ -40,9 +40,9 @@ const PLURAL: &str = "customresourcedefinitions";
 /// How long to wait before trying again what failed.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 
-/// Follows the definitions of a store for ever. `synced` becomes true when all that were there at
-/// the beginning are served.
-pub(crate) async fn follow(registry: Arc<Registry>, synced: watch::Sender<bool>) {
+/// Follows the definitions of a store for ever. The step of a start is done when all that were there
+/// at the beginning are served.
+pub(crate) async fn follow(registry: Arc<Registry>) {
     registry.reader.reflector.loaded().await;
     let mut follower = Follower {
         registry,
@@ -50,7 +50,7 @@ pub(crate) async fn follow(registry: Arc<Registry>, synced: watch::Sender<bool>)
         cleaning: BTreeSet::new(),
         cleanups: JoinSet::new(),
     };
-    while let Err(error) = follower.run(&synced).await {
+    while let Err(error) = follower.run().await {
         tracing::warn!(%error, "the definitions of custom resources cannot be followed");
         tokio::time::sleep(RETRY_AFTER).await;
     }
@@ -85,7 +85,7 @@ struct Decided {
 
 impl Follower {
     /// Follows the definitions until something fails.
-    async fn run(&mut self, synced: &watch::Sender<bool>) -> Result<(), Status> {
+    async fn run(&mut self) -> Result<(), Status> {
         let registry = Arc::clone(&self.registry);
         let resource = registry.reader.resource(GROUP, "v1", PLURAL)?;
         let storage = resource.stored()?;
@@ -93,7 +93,7 @@ impl Follower {
         // Begun before the first turn: what changes during a turn wakes for the next one.
         let mut following = Following::begin(cache, storage, "definitions")?;
         loop {
-            self.turn(&resource.kind, synced).await?;
+            self.turn(&resource.kind).await?;
             tokio::select! {
                 woken = following.changed() => woken?,
                 Some(done) = self.cleanups.join_next() => {
@@ -106,14 +106,13 @@ impl Follower {
 
     /// Brings what is served and what the definitions say of themselves in line with them.
     /// A status that cannot be written keeps no kind from being served.
-    async fn turn(&mut self, kind: &Kind, synced: &watch::Sender<bool>) -> Result<(), Status> {
+    async fn turn(&mut self, kind: &Kind) -> Result<(), Status> {
         let mut definitions = self.registry.reader.cached_readable(kind, "");
         // Who came first gets the names. Every server sees the same order.
         definitions.sort_by_key(|one| object::resource_version(one).parse::<i64>().ok());
         let mut decided = decide(&definitions);
         self.serve(&decided).await?;
-        // Nobody may be waiting.
-        let _ = synced.send(true);
+        self.registry.steps.done(Step::Definitions);
         let mut written = Ok(());
         for one in &mut decided {
             // Only what is served here by now is said to be.

@@ -8,6 +8,14 @@ use super::{
     Field, Kind, ListType, Message, MessageId, Names, OPEN, Patch, Scope, Subresource, Table, Type,
 };
 
+/// Lists in which Kubernetes looks for the difference between an empty one and a missing one. Elsewhere
+/// nobody sees it.
+const KEEP_EMPTY: [(&str, &str); 3] = [
+    ("autoscaling/v2.HPAScalingRules", "policies"),
+    ("core/v1.ResourceQuotaSpec", "scopes"),
+    ("networking/v1.ServiceCIDRSpec", "cidrs"),
+];
+
 /// Parses the table; panics on a line that does not parse, which is a bug of the generator.
 pub(super) fn table(text: &'static str) -> Table {
     let mut names = HashMap::new();
@@ -52,8 +60,9 @@ pub(super) fn table(text: &'static str) -> Table {
                 wire_order: Vec::new(),
             }),
             "F" => {
-                let field = field(&table.by_name, rest);
+                let mut field = field(&table.by_name, rest);
                 let message = table.messages.last_mut().expect("a field follows its type");
+                field.keeps_empty = KEEP_EMPTY.contains(&(message.name, field.name));
                 message.fields.push(field);
             }
             _ => {}
@@ -190,6 +199,7 @@ fn field(names: &HashMap<&'static str, MessageId>, line: &'static str) -> Field 
         pointer: false,
         omit_empty: false,
         omit_zero: false,
+        keeps_empty: false,
         inline: false,
         required: false,
         patch: Patch::default(),

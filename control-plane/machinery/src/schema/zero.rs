@@ -21,32 +21,47 @@ pub(crate) fn complete(message: &'static Message, map: &mut Map<String, Value>) 
     }
 }
 
+/// Chooses fields.
+type Which = fn(&Field) -> bool;
+
 /// Removes empty lists and maps: the store does not distinguish them from missing ones.
 pub(crate) fn forget_empty(message: &'static Message, map: &mut Map<String, Value>) {
+    forget(message, map, |field| {
+        matches!(field.kind, Type::List(_) | Type::Map(_))
+    });
+}
+
+/// Removes the empty lists that JSON leaves out, though they differ from missing ones.
+pub(crate) fn forget_kept(message: &'static Message, map: &mut Map<String, Value>) {
+    forget(message, map, |field| field.keeps_empty);
+}
+
+fn forget(message: &'static Message, map: &mut Map<String, Value>, which: Which) {
     for field in &message.fields {
         match &field.kind {
-            Type::Message(id) if field.inline => forget_empty(id.get(), map),
-            Type::List(_) | Type::Map(_) if map.get(field.name).is_some_and(is_empty) => {
+            Type::Message(id) if field.inline => forget(id.get(), map, which),
+            _ if which(field) && map.get(field.name).is_some_and(is_empty) => {
                 map.remove(field.name);
             }
             kind => {
                 if let Some(value) = map.get_mut(field.name) {
-                    forget_inside(kind, value);
+                    forget_inside(kind, value, which);
                 }
             }
         }
     }
 }
 
-fn forget_inside(kind: &Type, value: &mut Value) {
+fn forget_inside(kind: &Type, value: &mut Value, which: Which) {
     match (kind, value) {
-        (Type::Message(id), Value::Object(map)) => forget_empty(id.get(), map),
+        (Type::Message(id), Value::Object(map)) => forget(id.get(), map, which),
         (Type::List(item), Value::Array(list)) => {
-            list.iter_mut().for_each(|value| forget_inside(item, value));
+            list.iter_mut()
+                .for_each(|value| forget_inside(item, value, which));
         }
         (Type::Map(item), Value::Object(map)) => {
             map.values_mut()
-                .for_each(|value| forget_inside(item, value));
+                .for_each(|value| forget_inside(item, value, which));
         }
         _ => {}
     }
@@ -105,7 +120,7 @@ fn complete_field(field: &Field, map: &mut Map<String, Value>) {
     let omits = field.omit_empty && !is_struct(&field.kind);
     match map.get(field.name) {
         // An empty list of managers asks to forget them.
-        Some(Value::Array(_)) if field.name == MANAGERS => {}
+        Some(Value::Array(_)) if field.name == MANAGERS || field.keeps_empty => {}
         Some(value) if omits && is_empty(value) => {
             map.remove(field.name);
         }

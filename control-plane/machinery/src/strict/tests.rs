@@ -91,3 +91,18 @@ fn where_an_object_is_restored_a_type_that_reads_itself_does_not_tell_its_place(
         "json: cannot unmarshal bool into Go struct field ServiceSpec.spec.sessionAffinity of type v1.ServiceAffinity"
     );
 }
+
+#[test]
+fn an_empty_list_is_told_from_a_missing_one_where_kubernetes_does() {
+    let kind = crate::schema::kind("", "v1", "ResourceQuota").unwrap();
+    let body = br#"{"metadata": {"finalizers": []}, "spec": {"scopes": [], "hard": {}}}"#;
+    let mut quota = super::decode(body, kind.message()).unwrap().object;
+    assert_eq!(quota["spec"], serde_json::json!({"scopes": []}));
+    assert!(quota["metadata"].get("finalizers").is_none());
+    let again = super::prune(&quota, kind.message()).unwrap().object;
+    assert_eq!(again, quota);
+    super::as_written(&mut quota, kind.message());
+    assert_eq!(quota["spec"], serde_json::json!({}));
+    let stored = super::as_stored(&again, kind.message()).unwrap().object;
+    assert_eq!(stored, quota);
+}

@@ -36,7 +36,7 @@ impl World {
         for config in configs {
             let client = etcd_api::Client::connect(store.url()).await.unwrap();
             let server = Server::new(client, config.clone());
-            server.ready().await.unwrap();
+            server.ready().await;
             servers.push(server);
         }
         World { store, servers }

@@ -38,7 +38,7 @@ impl Inside {
         let (server, address) = runtime.block_on(async {
             let client = etcd_api::Client::connect(store.url()).await.unwrap();
             let server = Arc::new(Server::new(client, Config::default()));
-            server.ready().await.unwrap();
+            server.ready().await;
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap().to_string();
             let serving = Arc::clone(&server);

@@ -99,7 +99,7 @@ impl Small {
             ..Config::default()
         };
         let server = Arc::new(Server::new(client, config));
-        server.ready().await.unwrap();
+        server.ready().await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let serving = Arc::clone(&server);

@@ -12,10 +12,11 @@ use machinery::status::Status;
 use serde_json::Value;
 use tokio::task::{JoinError, JoinSet};
 
-use super::{Aggregator, GROUP, PLURAL};
+use super::Aggregator;
 use crate::basics::clock;
+use crate::basics::steps::Step;
 use crate::registry::Registry;
-use crate::registry::api_service::{self, AVAILABLE, is_remote};
+use crate::registry::api_service::{self, AVAILABLE, GROUP, PLURAL, is_remote};
 use crate::registry::definition::Condition;
 use crate::storage::following::Following;
 use crate::storage::reader::Reader;
@@ -52,6 +53,8 @@ async fn run(registry: &Arc<Registry>, aggregator: &Arc<Aggregator>) -> Result<(
     loop {
         let services = registry.reader.cached_readable(&resource.kind, "");
         aggregator.keep(&services);
+        // Servers that are away delay nobody.
+        registry.steps.done(Step::Aggregation);
         let pause = if turn(registry, aggregator, services).await? {
             LOOK_EVERY
         } else {

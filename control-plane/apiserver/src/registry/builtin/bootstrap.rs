@@ -9,6 +9,7 @@ use std::sync::Arc;
 use tokio::task::{JoinError, JoinSet};
 
 use crate::auth::authorize::rbac::{self, bootstrap};
+use crate::basics::steps::Step;
 use crate::registry::Registry;
 
 /// The namespace of the cluster's own objects.
@@ -22,12 +23,9 @@ const AT_ONCE: usize = 16;
 /// to existing ones what is missing.
 pub(crate) async fn make(registry: &Arc<Registry>) -> Result<(), Status> {
     publish_authorities(registry).await?;
-    let policy = registry.authorizer.initial_policy();
-    if policy.is_empty() {
-        return Ok(());
-    }
+    registry.steps.done(Step::Authorities);
     let mut running = JoinSet::new();
-    for wanted in policy {
+    for wanted in registry.authorizer.initial_policy() {
         if running.len() >= AT_ONCE {
             finished(running.join_next().await)?;
         }
@@ -37,7 +35,9 @@ pub(crate) async fn make(registry: &Arc<Registry>) -> Result<(), Status> {
     while !running.is_empty() {
         finished(running.join_next().await)?;
     }
-    registry.reader.fresh().await
+    registry.reader.fresh().await?;
+    registry.steps.done(Step::Roles);
+    Ok(())
 }
 
 fn finished(done: Option<Result<Result<(), Status>, JoinError>>) -> Result<(), Status> {

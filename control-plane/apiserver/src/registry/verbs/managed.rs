@@ -20,6 +20,8 @@ use kinds::Kinds;
 
 /// The reason of an error about an object that is too large for the store.
 const TOO_LARGE: &str = "RequestEntityTooLarge";
+/// Where an object has its managers.
+const MANAGERS: [&str; 2] = ["metadata", "managedFields"];
 
 impl Writer<'_> {
     /// Writes the managers into `new`, which an update makes of `live`; `None` for a new object.
@@ -34,16 +36,22 @@ impl Writer<'_> {
                 &empty
             }
         };
+        // Nobody owns a list that is not written.
+        let mut written = new.clone();
+        strict::as_written(&mut written, self.resource.kind.message());
         let run = |write: &Write<'_>| {
-            let mut new = new.clone();
-            write.update(live, &mut new).map(|()| new)
+            let mut managed = written.clone();
+            write.update(live, &mut managed).map(|()| managed)
         };
         match self.with_kinds(&kinds, subresource, run).await {
-            Ok(managed) => *new = managed,
+            Ok(mut managed) => match object::remove(&mut managed, &MANAGERS) {
+                Some(managers) => object::set(new, &MANAGERS, managers),
+                None => drop(object::remove(new, &MANAGERS)),
+            },
             Err(error) => {
                 let (kind, name) = (object::kind(new), object::name(new));
                 tracing::warn!(kind, namespace = self.namespace, name, %error, "an object loses its managers");
-                object::remove(new, &["metadata", "managedFields"]);
+                object::remove(new, &MANAGERS);
             }
         }
     }
@@ -139,7 +147,7 @@ impl Writer<'_> {
 /// who owns which fields must not decide what can be stored. False if it has none, or failed for
 /// another reason.
 pub(crate) fn fits_without_managers(error: &Status, object: &mut Value) -> bool {
-    error.reason == TOO_LARGE && object::remove(object, &["metadata", "managedFields"]).is_some()
+    error.reason == TOO_LARGE && object::remove(object, &MANAGERS).is_some()
 }
 
 fn refused(error: apply::Error) -> Status {

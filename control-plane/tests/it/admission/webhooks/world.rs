@@ -70,7 +70,7 @@ impl World {
         let store = launch.start().unwrap_or_else(|error| panic!("{error}"));
         let client = etcd_api::Client::connect(store.url()).await.unwrap();
         let server = Arc::new(Server::new(client, config));
-        server.ready().await.unwrap();
+        server.ready().await;
         World {
             store,
             server,

@@ -7,9 +7,9 @@ use crate::Server;
 
 const PATIENT: Duration = Duration::from_secs(3600);
 const SHORT: Duration = Duration::from_millis(50);
-const PROBE: &str = "GET /livez HTTP/1.1\r\nHost: a\r\n\r\n";
+const PROBE: &str = "GET /livez/ping HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// A server without a store, which answers health probes all the same, and its address.
+/// A server without a store, which answers the simplest health probe all the same, and its address.
 async fn server(limits: Limits) -> (Arc<Server>, std::net::SocketAddr) {
     let channel = Endpoint::from_static("http://127.0.0.1:1").connect_lazy();
     let config = Config {

@@ -1,0 +1,206 @@
+//! The probes `/healthz`, `/livez` and `/readyz`, and each of their checks by itself. Checks have the
+//! names of those in Kubernetes, as far as something here corresponds to them.
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use axum::body::Body;
+use http::request::Parts;
+use http::{Response, StatusCode};
+
+use crate::basics::steps::Step;
+use crate::http::answer::reply;
+use crate::http::api::Api;
+use crate::http::question::request::Query;
+
+/// How long the store may take to answer a check, as in Kubernetes.
+const STORE_WITHIN: Duration = Duration::from_secs(2);
+/// What the names of [`HOOKS`] begin with.
+const HOOK: &str = "poststarthook/";
+
+/// Checks of all probes that come before [`HOOKS`].
+const FIRST: [(&str, Check); 4] = [
+    ("ping", Check::Answers),
+    ("log", Check::Answers),
+    ("etcd", Check::Store),
+    ("kms-providers", Check::Kms),
+];
+/// Further ones of `/readyz`.
+const FIRST_OF_READY: [(&str, Check); 2] = [
+    ("etcd-readiness", Check::Store),
+    ("informer-sync", Check::Start(Step::Caches)),
+];
+/// What a server does after its start.
+const HOOKS: [(&str, Step); 21] = [
+    ("generic-apiserver-start-informers", Step::Caches),
+    ("priority-and-fairness-config-consumer", Step::Caches),
+    ("start-apiextensions-informers", Step::Caches),
+    ("start-apiextensions-controllers", Step::Definitions),
+    ("crd-informer-synced", Step::Definitions),
+    ("start-system-namespaces-controller", Step::Namespaces),
+    (
+        "start-cluster-authentication-info-controller",
+        Step::Authorities,
+    ),
+    ("storage-readiness", Step::Caches),
+    (
+        "start-legacy-token-tracking-controller",
+        Step::TokensRecorded,
+    ),
+    ("start-service-ip-repair-controllers", Step::Addresses),
+    ("rbac/bootstrap-roles", Step::Roles),
+    (
+        "scheduling/bootstrap-system-priority-classes",
+        Step::PriorityClasses,
+    ),
+    ("priority-and-fairness-config-producer", Step::FlowControl),
+    ("bootstrap-controller", Step::OwnService),
+    (
+        "start-kubernetes-service-cidr-controller",
+        Step::ServiceRange,
+    ),
+    ("start-kube-aggregator-informers", Step::Caches),
+    (
+        "apiservice-status-local-available-controller",
+        Step::Registration,
+    ),
+    (
+        "apiservice-status-remote-available-controller",
+        Step::Aggregation,
+    ),
+    ("apiservice-registration-controller", Step::Aggregation),
+    ("apiservice-discovery-controller", Step::Aggregation),
+    ("kube-apiserver-autoregistration", Step::Registration),
+];
+/// The check of all probes that comes after [`HOOKS`].
+const LAST: (&str, Check) = ("autoregister-completion", Check::Start(Step::Registration));
+/// The last check of `/readyz`.
+const LAST_OF_READY: (&str, Check) = ("shutdown", Check::Stays);
+
+/// What a check looks at.
+#[derive(Clone, Copy)]
+enum Check {
+    /// Always passes: the server answers.
+    Answers,
+    /// The store answers.
+    Store,
+    /// The plugins for encryption work; no check without a configuration of encryption.
+    Kms,
+    /// A part of the start is done.
+    Start(Step),
+    /// The server is not about to stop.
+    Stays,
+}
+
+/// The names of the probes.
+pub(super) const PROBES: [&str; 3] = ["healthz", "livez", "readyz"];
+
+/// Answers `/PROBE` or `/PROBE/CHECK`; `None` if there is no such check.
+pub(super) async fn answer(api: &Api, parts: &Parts, words: &[&str]) -> Option<Response<Body>> {
+    let (probe, check) = words.split_first()?;
+    let all = checks(api, probe);
+    if check.is_empty() {
+        return Some(whole(api, parts, probe, &all).await);
+    }
+    let name = check.join("/");
+    let (_, check) = all.into_iter().find(|(known, _)| *known == name)?;
+    Some(match passes(api, check).await {
+        Ok(()) => reply::text(StatusCode::OK, "ok"),
+        Err(why) => {
+            let why = format!("internal server error: {why}\n");
+            reply::text(StatusCode::INTERNAL_SERVER_ERROR, why)
+        }
+    })
+}
+
+/// The paths of the probes and of their checks.
+pub(super) fn paths(api: &Api) -> Vec<String> {
+    let of_probe = |probe: &&str| {
+        let checks = checks(api, probe).into_iter();
+        let mut paths: Vec<String> = checks.map(|(name, _)| format!("/{probe}/{name}")).collect();
+        paths.push(format!("/{probe}"));
+        paths
+    };
+    PROBES.iter().flat_map(of_probe).collect()
+}
+
+/// The checks of a probe, in their order.
+fn checks(api: &Api, probe: &str) -> Vec<(String, Check)> {
+    let is_ready = probe == "readyz";
+    let seals = api.reader().store.at_rest().plugins_health().is_some();
+    let first = FIRST
+        .into_iter()
+        .filter(|(_, check)| seals || !matches!(check, Check::Kms));
+    let first = first.chain(FIRST_OF_READY.into_iter().filter(|_| is_ready));
+    let mut all: Vec<_> = first
+        .map(|(name, check)| (name.to_owned(), check))
+        .collect();
+    let hooks = HOOKS.iter();
+    all.extend(hooks.map(|(name, step)| (format!("{HOOK}{name}"), Check::Start(*step))));
+    let last = [LAST].into_iter().chain(is_ready.then_some(LAST_OF_READY));
+    all.extend(last.map(|(name, check)| (name.to_owned(), check)));
+    all
+}
+
+/// Runs all checks that the query does not exclude.
+async fn whole(
+    api: &Api,
+    parts: &Parts,
+    probe: &str,
+    checks: &[(String, Check)],
+) -> Response<Body> {
+    let query = Query::parse(parts.uri.query().unwrap_or_default());
+    let mut excluded: Vec<&str> = query.all("exclude").collect();
+    let (mut text, mut failed) = (String::new(), false);
+    for (name, check) in checks {
+        if excluded.contains(&name.as_str()) {
+            excluded.retain(|one| one != name);
+            text += &format!("[+]{name} excluded: ok\n");
+        } else if let Err(why) = passes(api, *check).await {
+            tracing::debug!(
+                probe,
+                check = name,
+                why,
+                "a check of the server's health fails"
+            );
+            failed = true;
+            text += &format!("[-]{name} failed: reason withheld\n");
+        } else {
+            text += &format!("[+]{name} ok\n");
+        }
+    }
+    if !excluded.is_empty() {
+        let names: Vec<String> = excluded.iter().map(|one| format!("{one:?}")).collect();
+        let names = names.join(",");
+        text += &format!("warn: some health checks cannot be excluded: no matches for {names}\n");
+    }
+    if failed {
+        let text = format!("{text}{probe} check failed\n");
+        return reply::text(StatusCode::INTERNAL_SERVER_ERROR, text);
+    }
+    if query.given("verbose").is_none() {
+        return reply::text(StatusCode::OK, "ok");
+    }
+    reply::text(StatusCode::OK, format!("{text}{probe} check passed\n"))
+}
+
+/// Runs a check; the error says what is wrong.
+async fn passes(api: &Api, check: Check) -> Result<(), String> {
+    let reader = api.reader();
+    match check {
+        Check::Answers => Ok(()),
+        Check::Store => {
+            let asked = tokio::time::timeout(STORE_WITHIN, reader.store.revision()).await;
+            let failed = |why: &str| format!("error getting data from etcd: {why}");
+            let answered = asked.map_err(|_| failed("context deadline exceeded"))?;
+            answered.map(drop).map_err(|error| failed(&error.message))
+        }
+        Check::Kms => reader.store.at_rest().plugins_health().unwrap_or(Ok(())),
+        Check::Start(step) if api.0.registry.steps.has(step) => Ok(()),
+        Check::Start(_) => Err("not finished".into()),
+        Check::Stays if *api.0.stopping.borrow() => Err("process is shutting down".into()),
+        Check::Stays => Ok(()),
+    }
+}

@@ -1,0 +1,168 @@
+//! Keeps an APIService for each version of a group that this server serves itself, so that clients
+//! that list APIServices see those, too.
+//!
+//! Those of built-in groups are made once, at the start; those of custom resources come and go with
+//! the definitions. A label says which are kept like this; others are left alone. Every server of a
+//! store does this by itself.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+use machinery::object;
+use machinery::schema::Kind;
+use machinery::status::Status;
+use serde_json::{Value, json};
+
+use crate::basics::steps::Step;
+use crate::registry::Registry;
+use crate::registry::api_service::{GROUP, PLURAL};
+use crate::registry::strategy::builtin;
+use crate::storage::following::Following;
+
+/// The label that says how an APIService is kept.
+const KEPT: &str = "kube-aggregator.kubernetes.io/automanaged";
+/// Its value where only a start of a server makes it so.
+const AT_START: &str = "onstart";
+/// Its value where it follows the definitions.
+const ALWAYS: &str = "true";
+/// The priorities of what definitions add.
+const CUSTOM_PRIORITIES: (u32, u32) = (1000, 100);
+/// How long to wait before trying again what failed.
+const RETRY_AFTER: Duration = Duration::from_millis(200);
+
+/// Keeps the APIServices of a store for ever.
+pub(crate) async fn follow(registry: Arc<Registry>) {
+    registry.reader.reflector.loaded().await;
+    let mut is_start = true;
+    while let Err(error) = run(&registry, &mut is_start).await {
+        tracing::warn!(%error, "the APIServices of this server cannot be kept");
+        tokio::time::sleep(RETRY_AFTER).await;
+    }
+}
+
+/// Follows the definitions until something fails. The first turn is that of a start.
+async fn run(registry: &Registry, is_start: &mut bool) -> Result<(), Status> {
+    let reader = &registry.reader;
+    let services = reader.resource(GROUP, "v1", PLURAL)?;
+    let definitions = reader.resource("apiextensions.k8s.io", "v1", "customresourcedefinitions")?;
+    let begin = |storage, what| {
+        let cache = reader.reflector.cache(storage)?;
+        Following::begin(cache, storage, what)
+    };
+    // Begun before the first turn: what changes during a turn wakes for the next one.
+    let mut services_changed = begin(services.stored()?, "APIServices")?;
+    let mut definitions_changed = begin(definitions.stored()?, "definitions")?;
+    loop {
+        let stored = reader.cached_readable(&services.kind, "");
+        // The definitions of those APIServices were there before them.
+        reader.fresh().await?;
+        let mut wanted = of_definitions(&reader.cached_readable(&definitions.kind, ""));
+        if *is_start {
+            wanted.extend(of_builtin());
+        }
+        turn(registry, &services.kind, &stored, wanted, *is_start).await?;
+        *is_start = false;
+        registry.steps.done(Step::Registration);
+        tokio::select! {
+            changed = services_changed.changed() => changed?,
+            changed = definitions_changed.changed() => changed?,
+        }
+    }
+}
+
+/// Creates, changes and deletes what is not as wanted.
+async fn turn(
+    registry: &Registry,
+    kind: &Kind,
+    stored: &[Arc<Value>],
+    mut wanted: BTreeMap<String, Value>,
+    is_start: bool,
+) -> Result<(), Status> {
+    for one in stored {
+        let kept = object::text(one, &["metadata", "labels", KEPT]);
+        let is_ours = kept == ALWAYS || kept == AT_START && is_start;
+        let written = match wanted.remove(object::name(one)) {
+            None if is_ours => registry.delete(kind, "", object::name(one)).await,
+            Some(new) if is_ours && new["spec"] != one["spec"] => {
+                let mut changed = Value::clone(one);
+                changed["spec"] = new["spec"].clone();
+                registry.update(kind, "", changed).await.map(|_| ())
+            }
+            _ => Ok(()),
+        };
+        tolerated(written)?;
+    }
+    // Together, so that the store syncs them together.
+    let made = wanted.into_values().map(|new| async {
+        let made = registry.create(kind, "", new).await;
+        tolerated(made.map(|_| ()))
+    });
+    try_join_all(made).await.map(|_| ())
+}
+
+/// Another writer was faster; its state is on its way here, and wakes for another turn.
+fn tolerated(written: Result<(), Status>) -> Result<(), Status> {
+    match written {
+        Err(error) if error.code == 409 || error.code == 404 => Ok(()),
+        written => written,
+    }
+}
+
+/// The APIServices of built-in groups, by name.
+fn of_builtin() -> BTreeMap<String, Value> {
+    let kinds = builtin().iter().map(|resource| &resource.kind);
+    // Whoever could not read APIServices would not look for theirs.
+    let kinds = kinds.filter(|kind| kind.group() != GROUP);
+    let all = kinds.map(|kind| {
+        let (group, version) = (kind.group(), kind.version());
+        let priorities = (kind.priority(), priority_of(group, version));
+        service(group, version, priorities, AT_START)
+    });
+    all.collect()
+}
+
+/// The rank of a version among those of its group, as in Kubernetes.
+fn priority_of(group: &str, version: &str) -> u32 {
+    match (group, version) {
+        ("", _) => 1,
+        ("autoscaling", "v2") => 30,
+        ("flowcontrol.apiserver.k8s.io" | "resource.k8s.io", "v1") => 21,
+        _ => 15,
+    }
+}
+
+/// The APIServices of custom resources, by name.
+fn of_definitions(definitions: &[Arc<Value>]) -> BTreeMap<String, Value> {
+    let mut all = BTreeMap::new();
+    for definition in definitions {
+        let group = object::text(definition, &["spec", "group"]);
+        let versions = object::items(definition, &["spec", "versions"]).iter();
+        for version in versions.filter(|version| version["served"] == true) {
+            let version = object::text(version, &["name"]);
+            all.extend([service(group, version, CUSTOM_PRIORITIES, ALWAYS)]);
+        }
+    }
+    all
+}
+
+/// An APIService of this server, and its name.
+fn service(group: &str, version: &str, priorities: (u32, u32), kept: &str) -> (String, Value) {
+    let name = format!("{version}.{group}");
+    let mut service = json!({
+        "apiVersion": format!("{GROUP}/v1"), "kind": "APIService",
+        "metadata": {"name": name, "labels": {KEPT: kept}},
+        "spec": {
+            "version": version,
+            "groupPriorityMinimum": priorities.0, "versionPriority": priorities.1,
+        },
+    });
+    if !group.is_empty() {
+        service["spec"]["group"] = group.into();
+    }
+    (name, service)
+}
