@@ -1,8 +1,9 @@
 //! The table of kinds and fields of Kubernetes v1.36's built-in types.
 //!
-//! `generate/` makes `schema/schema.txt` from Kubernetes' Go modules. The text is parsed once, on
-//! first use, and everything here borrows from it forever. The table is trusted: a line that does
-//! not parse is a bug of the generator and stops the process.
+//! `generate/` makes `schema/schema.txt` from Kubernetes' Go modules. The kinds are parsed together,
+//! a message when it is first asked for: few programs need them all. Everything here borrows from the
+//! text forever. The table is trusted: a line that does not parse is a bug of the generator and stops
+//! the process.
 
 mod kind;
 mod parse;
@@ -11,7 +12,7 @@ mod tests;
 pub(crate) mod zero;
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use serde_json::Value;
 
@@ -150,11 +151,18 @@ pub enum Type {
 /// The whole table.
 struct Table {
     kinds: Vec<Arc<Kind>>,
-    messages: Vec<Message>,
+    messages: Vec<Declared>,
     by_gvk: HashMap<(&'static str, &'static str, &'static str), usize>,
     by_gvr: HashMap<(&'static str, &'static str, &'static str), usize>,
     by_name: HashMap<&'static str, MessageId>,
     bodies: HashMap<(&'static str, &'static str, &'static str), MessageId>,
+}
+
+/// A message of the table.
+struct Declared {
+    /// Its lines, without the letter of the first.
+    text: &'static str,
+    parsed: OnceLock<Message>,
 }
 
 /// The message of objects of which only the metadata has types, by the name of its Go type.
@@ -203,11 +211,6 @@ fn named(name: &str) -> MessageId {
     TABLE.by_name[name]
 }
 
-/// Every message of the table.
-pub fn messages() -> &'static [Message] {
-    &TABLE.messages
-}
-
 /// Splits `apps/v1` into group and version; the core group's name is empty.
 pub fn split_api_version(api_version: &str) -> (&str, &str) {
     api_version.split_once('/').unwrap_or(("", api_version))
@@ -216,7 +219,9 @@ pub fn split_api_version(api_version: &str) -> (&str, &str) {
 impl MessageId {
     /// The message itself.
     pub fn get(self) -> &'static Message {
-        &TABLE.messages[self.0 as usize]
+        let declared = &TABLE.messages[self.0 as usize];
+        let parse = || parse::message(&TABLE.by_name, declared.text);
+        declared.parsed.get_or_init(parse)
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::{
-    Field, Kind, ListType, Message, MessageId, Names, OPEN, Patch, Scope, Subresource, Table, Type,
+    Declared, Field, Kind, ListType, Message, MessageId, Names, Patch, Scope, Subresource, Table,
+    Type,
 };
 
 /// Lists in which Kubernetes looks for the difference between an empty one and a missing one. Elsewhere
@@ -16,24 +17,33 @@ const KEEP_EMPTY: [(&str, &str); 3] = [
     ("networking/v1.ServiceCIDRSpec", "cidrs"),
 ];
 
-/// Parses the table; panics on a line that does not parse, which is a bug of the generator.
+/// What [`super::OPEN`] would be in the text.
+const OPEN_TEXT: &str =
+    "unstructured.Unstructured typed open\nF metadata 0 meta/v1.ObjectMeta omitempty";
+
+/// Parses all but the messages; panics on a line that does not parse, which is a bug of the generator.
 pub(super) fn table(text: &'static str) -> Table {
-    let mut names = HashMap::new();
-    for name in text.lines().filter_map(|line| line.strip_prefix("T ")) {
-        let name = name.split(' ').next().unwrap_or_default();
-        let id = MessageId(u32::try_from(names.len()).unwrap_or(u32::MAX));
-        names.insert(name, id);
-    }
+    let mut parts = text.split("\nT ");
+    let kinds = parts.next().unwrap_or_default();
     let mut table = Table {
         kinds: Vec::new(),
         messages: Vec::new(),
         by_gvk: HashMap::new(),
         by_gvr: HashMap::new(),
-        by_name: names,
+        by_name: HashMap::new(),
         bodies: HashMap::new(),
     };
+    for text in parts.chain([OPEN_TEXT]) {
+        let id = MessageId(u32::try_from(table.messages.len()).unwrap_or(u32::MAX));
+        let name = text.split([' ', '\n']).next().unwrap_or_default();
+        table.by_name.insert(name, id);
+        table.messages.push(Declared {
+            text,
+            parsed: OnceLock::new(),
+        });
+    }
     let mut version = ("", "", 0);
-    for line in text.lines() {
+    for line in kinds.lines() {
         let Some((letter, rest)) = line.split_once(' ') else {
             continue;
         };
@@ -48,29 +58,55 @@ pub(super) fn table(text: &'static str) -> Table {
                     .bodies
                     .insert((word(words[0]), words[1], words[2]), id);
             }
-            "T" => table.messages.push(Message {
-                name: words[0],
-                atomic: words[1..].contains(&"atomic"),
-                typed: words[1..].contains(&"typed"),
-                list: words[1..].contains(&"list"),
-                open: false,
-                fields: Vec::new(),
-                by_json: HashMap::new(),
-                by_number: HashMap::new(),
-                wire_order: Vec::new(),
-            }),
-            "F" => {
-                let mut field = field(&table.by_name, rest);
-                let message = table.messages.last_mut().expect("a field follows its type");
-                field.keeps_empty = KEEP_EMPTY.contains(&(message.name, field.name));
-                message.fields.push(field);
-            }
             _ => {}
         }
     }
-    table.add_open();
-    table.index();
     table
+}
+
+/// Parses the lines of a message.
+pub(super) fn message(names: &HashMap<&'static str, MessageId>, text: &'static str) -> Message {
+    let mut lines = text.lines();
+    let mut words = lines.next().unwrap_or_default().split(' ');
+    let name = words.next().unwrap_or_default();
+    let flags: Vec<&str> = words.collect();
+    let lines = lines.filter_map(|line| line.strip_prefix("F "));
+    let mut fields: Vec<Field> = lines.map(|line| field(names, line)).collect();
+    for field in &mut fields {
+        field.keeps_empty = KEEP_EMPTY.contains(&(name, field.name));
+    }
+    let mut by_json = HashMap::new();
+    spread(&fields, &mut Vec::new(), &mut by_json);
+    let numbered = || (0..fields.len()).filter(|at| fields[*at].number != 0);
+    let mut wire_order: Vec<u16> = numbered().map(place).collect();
+    wire_order.sort_by_key(|at| fields[usize::from(*at)].number);
+    Message {
+        name,
+        atomic: flags.contains(&"atomic"),
+        typed: flags.contains(&"typed"),
+        list: flags.contains(&"list"),
+        open: flags.contains(&"open"),
+        by_json,
+        by_number: numbered()
+            .map(|at| (fields[at].number, place(at)))
+            .collect(),
+        wire_order,
+        fields,
+    }
+}
+
+/// Indexes fields by JSON name, including those of embedded messages.
+fn spread(fields: &[Field], path: &mut Vec<u16>, into: &mut HashMap<&'static str, Vec<u16>>) {
+    for (at, field) in fields.iter().enumerate() {
+        path.push(place(at));
+        match (&field.kind, field.inline) {
+            (Type::Message(id), true) => spread(&id.get().fields, path, into),
+            _ => {
+                into.insert(field.name, path.clone());
+            }
+        }
+        path.pop();
+    }
 }
 
 impl Table {
@@ -120,69 +156,6 @@ impl Table {
             .expect("a subresource follows its kind, which nobody shares yet")
             .subresources
             .push(sub);
-    }
-
-    /// Adds the message of the kinds that are not in the table.
-    fn add_open(&mut self) {
-        let id = MessageId(u32::try_from(self.messages.len()).unwrap_or(u32::MAX));
-        self.by_name.insert(OPEN, id);
-        self.messages.push(Message {
-            name: OPEN,
-            atomic: false,
-            typed: true,
-            list: false,
-            open: true,
-            fields: vec![field(
-                &self.by_name,
-                "metadata 0 meta/v1.ObjectMeta omitempty",
-            )],
-            by_json: HashMap::new(),
-            by_number: HashMap::new(),
-            wire_order: Vec::new(),
-        });
-    }
-
-    /// Indexes fields by JSON name, including those of embedded messages.
-    fn index(&mut self) {
-        for at in 0..self.messages.len() {
-            let mut by_json = HashMap::new();
-            self.spread(at, &mut Vec::new(), &mut by_json);
-            let message = &mut self.messages[at];
-            message.by_json = by_json;
-            message.by_number = message
-                .fields
-                .iter()
-                .enumerate()
-                .filter(|(_, field)| field.number != 0)
-                .map(|(at, field)| (field.number, place(at)))
-                .collect();
-            let fields = &message.fields;
-            message.wire_order = (0..fields.len())
-                .map(place)
-                .filter(|at| fields[usize::from(*at)].number != 0)
-                .collect();
-            message
-                .wire_order
-                .sort_by_key(|at| fields[usize::from(*at)].number);
-        }
-    }
-
-    fn spread(
-        &self,
-        message: usize,
-        path: &mut Vec<u16>,
-        into: &mut HashMap<&'static str, Vec<u16>>,
-    ) {
-        for (at, field) in self.messages[message].fields.iter().enumerate() {
-            path.push(place(at));
-            match (&field.kind, field.inline) {
-                (Type::Message(id), true) => self.spread(id.0 as usize, path, into),
-                _ => {
-                    into.insert(field.name, path.clone());
-                }
-            }
-            path.pop();
-        }
     }
 }
 

@@ -31,6 +31,28 @@ fn embedded_fields_are_found_by_their_json_names() {
 }
 
 #[test]
+fn every_message_parses_and_only_when_it_is_asked_for() {
+    let table = parse::table(include_str!("schema.txt"));
+    assert!(table.messages.len() > 600);
+    assert!(table.messages.iter().all(|one| one.parsed.get().is_none()));
+    for (name, id) in &table.by_name {
+        let message = id.get();
+        assert_eq!(message.name, *name);
+        for field in &message.fields {
+            // Panics if it names a message that the table does not have.
+            field.message();
+        }
+        let numbers = message.wire_fields().map(|field| field.number);
+        assert!(numbers.is_sorted(), "{name}");
+        for field in message.wire_fields() {
+            assert!(std::ptr::eq(message.numbered(field.number).unwrap(), field));
+        }
+    }
+    let open = message(OPEN).unwrap();
+    assert!(open.open && open.typed && open.field("metadata").is_some());
+}
+
+#[test]
 fn options_are_known_under_every_group() {
     for group in ["", "apps", "meta.k8s.io"] {
         let options = body(group, "v1", "DeleteOptions").unwrap();
