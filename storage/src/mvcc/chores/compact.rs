@@ -98,7 +98,7 @@ impl Store {
                 Batch::Gathering(mut gathering) => {
                     gathering.step(root, &mut left)?;
                     Some(match gathering.next() {
-                        Gathered::Some(gathering) => Batch::Gathering(gathering),
+                        Gathered::More(gathering) => Batch::Gathering(gathering),
                         Gathered::Batch { rows, then, bound } => Batch::Removing {
                             rows: rows.ascending(),
                             then,

@@ -50,7 +50,7 @@ struct KeyWalk {
 /// What a step came to.
 pub(super) enum Gathered {
     /// There is more to gather.
-    Some(Gathering),
+    More(Gathering),
     Batch {
         rows: RevisionSet,
         then: Then,
@@ -97,7 +97,7 @@ impl Gathering {
         let (rows, bound) = (self.rows, self.bound);
         let then = match self.walk {
             Walk::End => Then::End,
-            _ if !is_full => return Gathered::Some(Gathering { rows, ..self }),
+            _ if !is_full => return Gathered::More(Gathering { rows, ..self }),
             Walk::Changes(from) => Then::From(from),
             Walk::Keys(_) => Then::Gather(Gathering {
                 rows: RevisionSet::default(),
