@@ -14,7 +14,11 @@ fn the_page_of_flags_is_fresh() {
         `kube-apiserver` the program takes the flags of `apiserver`, and by the\nname `etcd` those of \
         the [store](flags.md). This page is made from the commands (`control-plane/src`).\n"
         .to_owned();
-    for command in super::command().get_subcommands() {
+    let mut all = super::command();
+    // With the flags that are deferred; it adds the command and the flag `help`, which all have.
+    all.build();
+    let commands = all.get_subcommands();
+    for command in commands.filter(|command| command.get_name() != "help") {
         describe(&mut page, command);
     }
     if std::env::var_os("UPDATE").is_some_and(|value| value == "1") {
@@ -32,7 +36,9 @@ fn describe(page: &mut String, command: &Command) {
     let name = command.get_name();
     writeln!(page, "\n## {name}\n\n{}.", about.unwrap_or_default()).unwrap();
     let mut heading = None;
-    for (at, argument) in command.get_arguments().enumerate() {
+    let arguments = command.get_arguments();
+    let arguments = arguments.filter(|argument| argument.get_id() != "help");
+    for (at, argument) in arguments.enumerate() {
         if at == 0 || argument.get_help_heading() != heading {
             heading = argument.get_help_heading();
             if let Some(heading) = heading {

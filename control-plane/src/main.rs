@@ -20,6 +20,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Command;
+use tracing_subscriber::filter::LevelFilter;
 
 /// Objects are allocated in one thread and freed in another, in large numbers.
 #[global_allocator]
@@ -28,7 +29,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     if is_called(apiserver_command::NAME) {
         let arguments = apiserver_command::command_by_name().get_matches();
-        logging::begin(tracing::Level::INFO);
+        logging::begin(LevelFilter::INFO);
         raise_limit();
         return ended(apiserver_command::run(&arguments));
     }
@@ -43,7 +44,7 @@ fn main() -> ExitCode {
         return store_command::run(flags);
     }
     let arguments = command().get_matches();
-    logging::begin(tracing::Level::INFO);
+    logging::begin(LevelFilter::INFO);
     raise_limit();
     let result = match arguments.subcommand() {
         Some(("up", arguments)) => up_command::run(arguments),

@@ -58,22 +58,24 @@ static SECTIONS: LazyLock<Vec<Section>> = LazyLock::new(|| parse(include_str!("f
 
 /// The command with all flags; `name` is what it is called by.
 pub(super) fn command(name: &'static str) -> Command {
-    let mut command = Command::new(name)
+    Command::new(name)
         .about("Serves the API of Kubernetes from a store that speaks etcd's")
         .version(VERSION)
         .disable_version_flag(true)
-        .arg(
-            Arg::new("version")
-                .long("version")
-                .action(ArgAction::Version)
-                .help("Print the version"),
-        );
-    for section in &*SECTIONS {
-        for flag in &section.flags {
-            command = command.arg(flag.arg().help_heading(section.heading));
-        }
-    }
-    command
+        // Hundreds, which no other subcommand needs.
+        .defer(with_flags)
+}
+
+fn with_flags(command: Command) -> Command {
+    let version = Arg::new("version")
+        .long("version")
+        .action(ArgAction::Version)
+        .help("Print the version");
+    let flags = SECTIONS.iter().flat_map(|section| {
+        let flags = section.flags.iter();
+        flags.map(|flag| flag.arg().help_heading(section.heading))
+    });
+    command.arg(version).args(flags)
 }
 
 /// Refuses what is set though its feature is missing; says in the log what has no meaning here.

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// Places in a piece of [`Births`]: 256 KiB of memory for each 256 MiB of file written to.
-const BIRTHS_PER_PIECE: usize = 1 << 16;
+/// Places in a piece of [`Births`]: 16 KiB of memory for each 16 MiB of file written to.
+const BIRTHS_PER_PIECE: usize = 1 << 12;
 
 /// The generation in which the run that begins at a unit was allocated; 0: before all views.
 #[derive(Default)]
