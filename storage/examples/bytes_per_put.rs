@@ -1,6 +1,7 @@
 //! Bytes that the store writes to disk per put, by the kernel's count, without the log: fills a
 //! store in random order, then overwrites random keys, and compacts now and then if asked to.
-//! Checkpoints come as in a server: after 128 MiB of log, 64 MiB while there are deltas, or 96 MiB of changed pages.
+//! Checkpoints come as in a server: after 128 MiB or 400,000 entries of log, 64 MiB or 100,000 while
+//! there are deltas, or 96 MiB of changed pages.
 //!
 //! `bytes_per_put DIR KEYS PUTS [KEY_BYTES] [VALUE_BYTES] [COMPACT_EVERY] [DIRECT_MIB]`
 
@@ -24,7 +25,9 @@ use storage::vfs::os::OsVfs;
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 const LOG_BYTES_TO_CHECKPOINT: u64 = 128 << 20;
+const ENTRIES_TO_CHECKPOINT: u64 = 400_000;
 const LOG_BYTES_WITH_DELTAS: u64 = 64 << 20;
+const ENTRIES_WITH_DELTAS: u64 = 100_000;
 const DIRTY_BYTES_TO_CHECKPOINT: u64 = 96 << 20;
 /// Bytes of changed pages at which puts wait for the checkpoint.
 const DIRTY_BYTES_MAX: u64 = 160 << 20;
@@ -43,6 +46,8 @@ struct Load {
     running: Option<JoinHandle<storage::Result<CheckpointDone>>>,
     index: u64,
     log: u64,
+    /// The last entry before the newest checkpoint.
+    saved: u64,
     checkpoints: u64,
     key_bytes: usize,
     value: Vec<u8>,
@@ -85,17 +90,20 @@ impl Load {
             self.store.take_retired();
         }
         let stats = self.store.stats();
-        let log_max = if stats.has_deltas {
-            LOG_BYTES_WITH_DELTAS
+        let (log_max, entries_max) = if stats.has_deltas {
+            (LOG_BYTES_WITH_DELTAS, ENTRIES_WITH_DELTAS)
         } else {
-            LOG_BYTES_TO_CHECKPOINT
+            (LOG_BYTES_TO_CHECKPOINT, ENTRIES_TO_CHECKPOINT)
         };
-        let is_due = self.log >= log_max || stats.dirty_bytes >= DIRTY_BYTES_TO_CHECKPOINT;
+        let is_due = self.log >= log_max
+            || self.index - self.saved >= entries_max
+            || stats.dirty_bytes >= DIRTY_BYTES_TO_CHECKPOINT;
         if self.running.is_none()
             && is_due
             && let Some(job) = self.store.begin_checkpoint()
         {
             self.log = 0;
+            self.saved = self.index;
             self.checkpoints += 1;
             self.running = Some(thread::spawn(move || job.run()));
         }
@@ -199,6 +207,7 @@ fn main() -> Outcome<()> {
         running: None,
         index: 0,
         log: 0,
+        saved: 0,
         checkpoints: 0,
         key_bytes: key_bytes as usize,
         value: vec![b'v'; value_bytes as usize],
