@@ -88,6 +88,9 @@ pub(in crate::versus) fn run(options: &Options, programs: &Programs) -> Result<(
                 .join(", "),
             acknowledged.saturating_sub(written),
         );
+        if written < acknowledged {
+            return Err(format!("{} lost acknowledged writes", side.name()).into());
+        }
     }
     Ok(())
 }
