@@ -41,9 +41,9 @@ enum Walk {
 struct KeyWalk {
     /// Where it continues: a whole key of the key tree.
     from: Vec<u8>,
-    /// The user key of the last version, and whether its newest version not above the bound was
-    /// passed: all that follow are superseded.
+    /// The user key of the last version.
     key: Vec<u8>,
+    /// The newest version of this key not above the bound was passed: all that follow are superseded.
     is_superseded: bool,
 }
 
@@ -155,7 +155,8 @@ impl Gathering {
             let is_next_key = walk.key != key;
             let is_full = self.is_full();
             if is_full && !is_next_key {
-                // A key with more versions than memory allows: the changes are in order already.
+                // This key has more versions than a batch may hold, and all of them must be in one.
+                // The changes give the oldest first, so any part of them is a batch.
                 self.rows = RevisionSet::default();
                 *left = 0;
                 return Ok(Walk::Changes(root.compaction.next));
