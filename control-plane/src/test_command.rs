@@ -3,12 +3,15 @@
 //!
 //! Its first line of output is the path of a kubeconfig. When that line is there, the API answers.
 
+mod directory;
+
 use std::error::Error;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{self, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
+use std::{env, thread};
 
 use apiserver::faults::Faults;
 use clap::{Arg, ArgMatches, Command};
@@ -16,6 +19,7 @@ use clap::{Arg, ArgMatches, Command};
 use crate::cluster::{self, Component, Plan, Up};
 use crate::connection;
 use crate::loops_command;
+use directory::Directory;
 
 /// How often it looks whether the process that started it is still there.
 const PARENT_CHECK_EVERY: Duration = Duration::from_millis(200);
@@ -81,9 +85,7 @@ pub(crate) fn command() -> Command {
 pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
     let parent = rustix::process::getppid();
     let faults = faults(arguments)?;
-    let directory = tempfile::Builder::new()
-        .prefix("stele-kube-test-")
-        .tempdir()?;
+    let directory = Directory::new(&env::temp_dir())?;
     let mut components = vec![
         Component::Store,
         Component::Apiserver,
@@ -141,7 +143,18 @@ fn faults(arguments: &ArgMatches) -> Result<Option<Arc<Faults>>, String> {
 fn print_kubeconfig(up: &Up) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{}", up.kubeconfig.display())?;
-    out.flush()
+    out.flush()?;
+    // Whoever waits for the cluster does not wait for this.
+    thread::Builder::new().spawn(|| {
+        let removed = directory::remove_left(&env::temp_dir());
+        if removed > 0 {
+            tracing::info!(
+                removed,
+                "removed the directories of test clusters that were killed"
+            );
+        }
+    })?;
+    Ok(())
 }
 
 /// Waits until this process has another parent than `parent`. A signal for that is tied to the

@@ -244,7 +244,7 @@ pub(super) const SECTIONS: &[(&str, &[Flag])] = &[
     ]),
     ("Unsafe features", &[
         flag("force-new-cluster", Bool, "false", Used, "Make a cluster of one out of a member."),
-        flag("unsafe-no-fsync", Bool, "false", Used, "Sync nothing to the disk: a power cut may lose everything. For tests."),
+        flag("unsafe-no-fsync", Bool, "false", Used, "Sync nothing to the disk and reserve no space on it: a power cut may lose everything. For tests."),
     ]),
 ];
 

@@ -2,6 +2,10 @@
 //! it. A killed process loses nothing; a power cut loses what it likes, and may leave files that no
 //! longer open. For stores whose content nobody needs after a power cut. Only a new directory is still
 //! synced, by the file system that makes it.
+//!
+//! It reserves no space either: space is reserved so that a sync changes no more than data and a full
+//! disk shows before a write depends on it. Such stores are small and many, often in a file system
+//! that is kept in memory, and there each reserved byte is one of memory.
 
 use std::io;
 use std::path::Path;
@@ -70,11 +74,15 @@ impl FileMut for UnsyncedFile {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
+        if len <= self.0.len()? {
+            return self.0.set_len(len);
+        }
+        // Growing leaves a hole.
+        self.0.write_at(&[0], len - 1)
     }
 
-    fn reserve(&self, from: u64, to: u64) -> io::Result<()> {
-        self.0.reserve(from, to)
+    fn reserve(&self, _from: u64, _to: u64) -> io::Result<()> {
+        Ok(())
     }
 
     fn sync_data(&self) -> io::Result<()> {
@@ -97,6 +105,7 @@ impl FileMut for UnsyncedFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::vfs::os::OsVfs;
     use crate::vfs::sim::SimVfs;
 
     #[test]
@@ -120,5 +129,26 @@ mod tests {
         synced.create_dir_all(dir).unwrap();
         write(&synced);
         assert!((0..20).all(|seed| is_whole(&synced, seed)));
+    }
+
+    #[test]
+    fn a_file_grows_without_blocks_of_the_disk() {
+        use std::os::unix::fs::MetadataExt as _;
+
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let file = Unsynced(Arc::new(OsVfs)).open(&path, Open::New).unwrap();
+        file.write_at(b"written", 0).unwrap();
+        file.set_len(64 << 20).unwrap();
+        file.reserve(0, 128 << 20).unwrap();
+        let found = std::fs::metadata(&path).unwrap();
+        assert_eq!(found.len(), 64 << 20);
+        assert!(found.blocks() < 1024, "{} blocks", found.blocks());
+
+        let mut read = [0; 8];
+        file.read_at(&mut read, 0).unwrap();
+        assert_eq!(&read, b"written\0");
+        file.set_len(3).unwrap();
+        assert_eq!(file.len().unwrap(), 3);
     }
 }
