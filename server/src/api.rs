@@ -6,3 +6,4 @@ pub(crate) mod grpc;
 pub(crate) mod http;
 pub(crate) mod peer;
 pub(crate) mod serve;
+mod version;

@@ -20,7 +20,8 @@ mod vars;
 
 use crate::api::gateway::Translator;
 use crate::api::serve::BoxError;
-use crate::config::{CLUSTER_VERSION, Config, ETCD_VERSION};
+use crate::api::version;
+use crate::config::Config;
 use crate::runtime::etcd_server::EtcdServer;
 use crate::telemetry::metrics::Metrics;
 
@@ -119,7 +120,7 @@ impl Site {
         let get = request.method() == Method::GET;
         if port == Port::Peer {
             return match path {
-                "/version" if get => self.version(),
+                "/version" if get => page(StatusCode::OK, JSON, version::versions(&self.server)),
                 "/version" => not_allowed(),
                 _ => not_found(),
             };
@@ -138,24 +139,12 @@ impl Site {
             _ if health => health::checks(&self.server, &self.metrics, path, query).await,
             "/metrics" => self.metrics_page().await,
             "/version" if port != Port::Metrics && !get => not_allowed(),
-            "/version" if port != Port::Metrics => self.version(),
+            "/version" if port != Port::Metrics => {
+                page(StatusCode::OK, JSON, version::versions(&self.server))
+            }
             "/debug/vars" if port != Port::Metrics => vars::vars(&self.server, &self.config).await,
             _ => not_found(),
         }
-    }
-
-    fn version(&self) -> Page {
-        let decided = self.server.cluster_version().ok().flatten();
-        let cluster = decided.as_deref().unwrap_or("not_decided");
-        let storage = if decided.is_some() {
-            CLUSTER_VERSION
-        } else {
-            "unknown"
-        };
-        let body = format!(
-            "{{\"etcdserver\":\"{ETCD_VERSION}\",\"etcdcluster\":\"{cluster}\",\"storage\":\"{storage}\"}}"
-        );
-        page(StatusCode::OK, JSON, body)
     }
 
     async fn metrics_page(&self) -> Page {

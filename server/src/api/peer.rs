@@ -12,8 +12,8 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::serve::Door;
+use super::version;
 use crate::basics::error::Error;
-use crate::config::{CLUSTER_VERSION, ETCD_VERSION};
 use crate::member::cluster::peer::lease::{
     KEEP_ALIVE_PATH, TIME_TO_LIVE_PATH, TimeToLiveResponse, call_of,
 };
@@ -108,7 +108,7 @@ async fn answer(peers: &Peers, server: &EtcdServer, request: Request<Incoming>) 
         return refusal;
     }
     let mut response = match path.as_str() {
-        "/version" => version(server),
+        "/version" => json(version::versions(server)),
         "/members" => match server.members() {
             Ok(members) => json_of(&members),
             Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
@@ -225,14 +225,6 @@ async fn leases(server: &EtcdServer, path: &str, request: Request<Incoming>) -> 
 fn protobuf(message: &impl prost::Message) -> PeerResponse {
     let body = message.encode_to_vec();
     page(StatusCode::OK, "application/protobuf", body.into())
-}
-
-fn version(server: &EtcdServer) -> PeerResponse {
-    let decided = server.cluster_version().ok().flatten();
-    let cluster = decided.as_deref().unwrap_or("not_decided");
-    json(format!(
-        "{{\"etcdserver\":\"{ETCD_VERSION}\",\"etcdcluster\":\"{cluster}\",\"storage\":\"{CLUSTER_VERSION}\"}}"
-    ))
 }
 
 fn json_of(value: &impl serde::Serialize) -> PeerResponse {

@@ -123,6 +123,7 @@ impl Applier {
                 .map(|row| (row.id, row.granted_ttl, row.remaining_ttl)),
             now,
         );
+        let removing = state.store.root().is_removing();
         Ok(Applier {
             reader: state.store.reader(),
             reencryptor: Reencryptor::new(&state.store),
@@ -148,7 +149,7 @@ impl Applier {
             space_steps: Steps::default(),
             resealing_steps: Steps::default(),
             sync: None,
-            removal: Removal::interrupted(),
+            removal: Removal::interrupted(removing.then_some(now)),
             waiting_renewals: HashMap::new(),
             may_checkpoint_leases: false,
             leases_are_written: false,
@@ -372,7 +373,8 @@ impl Applier {
         let is_raised = self.state.has_space_alarm(self.alarm.member_id());
         self.alarm.installed(is_raised);
         self.take_over_leases(now)?;
-        self.removal.go_on(); // The sender may not have finished it.
+        let removing = self.state.store.root().is_removing();
+        self.removal.go_on(removing.then_some(now));
         self.unsaved = Unsaved::default();
         effects.applied = Some(self.state.store.root().applied().index);
         effects.cluster_changed = true;

@@ -57,6 +57,11 @@ impl Root {
         self.compacted
     }
 
+    /// True if rows that a compaction made invisible are still to be removed.
+    pub fn is_removing(&self) -> bool {
+        !self.compaction.done
+    }
+
     /// Number of live keys at the newest revision; no descent.
     pub fn live_keys(&self) -> u64 {
         let trees = self.keys.weight().count;

@@ -22,7 +22,7 @@ const PATIENCE_MAX: Now = Now::from_secs(600);
 #[derive(Debug)]
 pub(super) struct Removal {
     state: State,
-    /// When removal began. `None` after a crash interrupted it.
+    /// When removal began, or went on after a start. `None` if there may be nothing to remove.
     since: Option<Now>,
     /// Rows removed since then.
     rows: u64,
@@ -40,21 +40,23 @@ enum State {
 }
 
 impl Removal {
-    /// The state after a start: a crash may have left rows to remove.
-    pub(super) fn interrupted() -> Removal {
+    /// The state after a start. `since` is its time if rows are to be removed: the end of that
+    /// compaction is then told like that of any other.
+    pub(super) fn interrupted(since: Option<Now>) -> Removal {
         Removal {
             state: State::Running,
-            since: None,
+            since,
             rows: 0,
             asking: Vec::new(),
             readers_until: None,
         }
     }
 
-    /// Resumes removal on a restored state whose own removal had not finished.
-    pub(super) fn go_on(&mut self) {
+    /// Goes on with the removal of a restored state, as after a start.
+    pub(super) fn go_on(&mut self, since: Option<Now>) {
         self.state = State::Running;
-        self.since = None;
+        self.since = since;
+        self.rows = 0;
     }
 
     /// A compaction was applied: its rows wait for removal.
@@ -62,6 +64,8 @@ impl Removal {
         match &mut self.state {
             State::Idle => self.state = State::waiting(now),
             State::Waiting { until, latest } => *until = (now + PATIENCE).min(*latest),
+            // After a start, without rows to remove until now.
+            State::Running if self.since.is_none() => self.since = Some(now),
             State::Running => {}
         }
     }

@@ -11,7 +11,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::files::{self, Watched};
 use super::handshake::{Handshakes, run_on};
-use super::verify::ServerVerifier;
+use super::verify::{Allowed, ServerVerifier};
 use super::{Protocol, Security};
 use crate::net::socket::Socket;
 
@@ -21,6 +21,8 @@ pub(crate) struct Dialing {
     trusted: Option<Watched>,
     /// Certificate and key, shown to members that ask for a client certificate.
     own: Option<(Watched, Watched)>,
+    /// What members may be called; an error if the flags contradict each other.
+    allowed: Result<Allowed, String>,
     believes_anybody: bool,
     handshakes: Handshakes,
     last: Mutex<Option<Last>>,
@@ -44,6 +46,7 @@ impl Dialing {
             protocol: security.protocol.clone(),
             trusted: watched(&files.trusted_ca_file),
             own: watched(cert).zip(watched(key)),
+            allowed: Allowed::by(files),
             believes_anybody: security.peer.is_made_up,
             handshakes: security.handshakes.clone(),
             last: Mutex::new(None),
@@ -94,7 +97,7 @@ impl Dialing {
         let verifier = if self.believes_anybody {
             ServerVerifier::of_anybody(provider)
         } else {
-            ServerVerifier::new(provider, trusted.as_deref())?
+            ServerVerifier::new(provider, trusted.as_deref(), self.allowed.clone()?)?
         };
         let builder = ClientConfig::builder_with_provider(Arc::clone(provider))
             .with_protocol_versions(self.protocol.versions)

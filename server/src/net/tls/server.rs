@@ -56,17 +56,7 @@ impl Answering {
                 files.client_key_file, files.client_cert_file
             ));
         }
-        let (cns, hosts) = (&files.allowed_cns, &files.allowed_hostnames);
-        let allowed = match (cns.is_empty(), hosts.is_empty()) {
-            (true, true) => Allowed::All,
-            (false, true) => Allowed::CommonNames(cns.clone()),
-            (true, false) => Allowed::Hostnames(hosts.clone()),
-            (false, false) => {
-                return Err(format!(
-                    "AllowedCNs and AllowedHostnames are mutually exclusive (cns={cns:?}, hostnames={hosts:?})"
-                ));
-            }
-        };
+        let allowed = Allowed::by(files)?;
         let trusted = &files.trusted_ca_file;
         let answering = Answering {
             end,

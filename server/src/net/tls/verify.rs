@@ -18,6 +18,7 @@ use rustls::{
 };
 
 use super::names;
+use crate::config::TlsFiles;
 
 /// Verifies the certificates of a listener's clients.
 #[derive(Debug)]
@@ -36,6 +37,30 @@ pub(super) enum Allowed {
 }
 
 impl Allowed {
+    /// What flags allow; etcd's error if they contradict each other.
+    pub(super) fn by(files: &TlsFiles) -> Result<Allowed, String> {
+        let (cns, hosts) = (&files.allowed_cns, &files.allowed_hostnames);
+        Ok(match (cns.is_empty(), hosts.is_empty()) {
+            (true, true) => Allowed::All,
+            (false, true) => Allowed::CommonNames(cns.clone()),
+            (true, false) => Allowed::Hostnames(hosts.clone()),
+            (false, false) => {
+                return Err(format!(
+                    "AllowedCNs and AllowedHostnames are mutually exclusive (cns={cns:?}, hostnames={hosts:?})"
+                ));
+            }
+        })
+    }
+
+    /// The error sends the alert "bad certificate", as Go does. Of a host that is not the
+    /// certificate's there is another, with both names.
+    fn check(&self, certificate: &CertificateDer<'_>) -> Result<(), Error> {
+        if self.allows(certificate) {
+            return Ok(());
+        }
+        Err(Error::InvalidCertificate(CertificateError::NotValidForName))
+    }
+
     fn allows(&self, certificate: &CertificateDer<'_>) -> bool {
         match self {
             Allowed::All => true,
@@ -102,11 +127,8 @@ impl ClientCertVerifier for ClientVerifier {
         {
             return Err(error);
         }
-        if self.allowed.allows(end_entity) {
-            return Ok(ClientCertVerified::assertion());
-        }
-        // This error sends the alert "bad certificate", as Go does.
-        Err(Error::InvalidCertificate(CertificateError::NotValidForName))
+        self.allowed.check(end_entity)?;
+        Ok(ClientCertVerified::assertion())
     }
 
     fn verify_tls12_signature(
@@ -132,12 +154,15 @@ impl ClientCertVerifier for ClientVerifier {
     }
 }
 
-/// Verifies the certificates of other members.
+/// Verifies the certificates of other members. What members may be called counts whoever of them
+/// dials: otherwise anybody with a certificate of the authority could stand in a member's place, and
+/// be sent its log.
 #[derive(Debug)]
 pub(super) struct ServerVerifier {
     /// `None`: every certificate is accepted, because self-signed ones prove nothing.
     inner: Option<Arc<WebPkiServerVerifier>>,
     pool: HashSet<Vec<u8>>,
+    allowed: Allowed,
     provider: Arc<CryptoProvider>,
 }
 
@@ -145,12 +170,14 @@ impl ServerVerifier {
     pub(super) fn new(
         provider: &Arc<CryptoProvider>,
         pem: Option<&[u8]>,
+        allowed: Allowed,
     ) -> Result<ServerVerifier, String> {
         let (roots, pool) = authorities(pem)?;
         let inner = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(provider));
         Ok(ServerVerifier {
             inner: Some(inner.build().map_err(|error| error.to_string())?),
             pool,
+            allowed,
             provider: Arc::clone(provider),
         })
     }
@@ -159,6 +186,7 @@ impl ServerVerifier {
         ServerVerifier {
             inner: None,
             pool: HashSet::new(),
+            allowed: Allowed::All,
             provider: Arc::clone(provider),
         }
     }
@@ -183,10 +211,13 @@ impl ServerCertVerifier for ServerVerifier {
                 && names::is_valid_at(end_entity, now)
                 && names::is_for(end_entity, &server_name.to_str())
         };
-        if verified.is_err() && is_own() {
-            return Ok(ServerCertVerified::assertion());
+        if let Err(error) = verified
+            && !is_own()
+        {
+            return Err(error);
         }
-        verified
+        self.allowed.check(end_entity)?;
+        Ok(ServerCertVerified::assertion())
     }
 
     fn verify_tls12_signature(

@@ -22,7 +22,7 @@ pub(super) fn of_tls(error: &Error) -> String {
     match error {
         Error::InconsistentKeys(_) => "tls: private key does not match public key".to_owned(),
         Error::NoCertificatesPresented => "tls: client didn't provide a certificate".to_owned(),
-        // A listener checks names only against those that flags allow.
+        // The certificate has none of the names that flags allow.
         Error::InvalidCertificate(CertificateError::NotValidForName) => {
             "client certificate authentication failed".to_owned()
         }

@@ -32,7 +32,7 @@ const SECOND: Now = Now::from_secs(1);
 
 /// True if removal runs a second after a compaction.
 fn runs(urgent: bool, superseded: u64, stats: &Stats) -> bool {
-    let mut removal = Removal::interrupted();
+    let mut removal = Removal::interrupted(None);
     removal.ended(Now::ZERO, 0, true);
     removal.compacted(Now::ZERO);
     removal.begin(SECOND, urgent, superseded, 100, stats);
@@ -41,7 +41,7 @@ fn runs(urgent: bool, superseded: u64, stats: &Stats) -> bool {
 
 #[test]
 fn it_waits_for_readers_but_not_for_ever() {
-    let mut removal = Removal::interrupted();
+    let mut removal = Removal::interrupted(None);
     assert!(!removal.wait_for_readers(SECOND, false));
     assert!(removal.wait_for_readers(SECOND * 2, true));
     assert!(
@@ -51,7 +51,7 @@ fn it_waits_for_readers_but_not_for_ever() {
     assert!(removal.wait_for_readers(SECOND * 61, true));
     assert!(!removal.wait_for_readers(SECOND * 62, true), "a minute");
     removal.ended(Now::ZERO, 0, true);
-    removal.go_on();
+    removal.go_on(None);
     assert!(removal.wait_for_readers(SECOND * 63, true), "the next one");
 }
 
@@ -66,7 +66,7 @@ fn it_waits_until_there_is_enough_but_not_for_ever() {
     };
     assert!(runs(false, 1, &small), "cheap");
 
-    let mut removal = Removal::interrupted();
+    let mut removal = Removal::interrupted(None);
     assert!(removal.is_running(), "one that a crash interrupted");
     removal.ended(Now::ZERO, 0, true);
     removal.compacted(Now::ZERO);
@@ -79,7 +79,7 @@ fn it_waits_until_there_is_enough_but_not_for_ever() {
 
 #[test]
 fn compactions_each_second_delay_it_but_not_for_ever() {
-    let mut removal = Removal::interrupted();
+    let mut removal = Removal::interrupted(None);
     removal.ended(Now::ZERO, 0, true);
     removal.compacted(Now::ZERO);
     for second in 1..600 {
@@ -100,7 +100,7 @@ fn what_is_compacted_while_it_runs_waits_anew_unless_a_client_asks_for_it() {
         bytes: 0,
     };
     let admission = Admission::new(limits);
-    let mut removal = Removal::interrupted();
+    let mut removal = Removal::interrupted(None);
     for revision in [7, 9] {
         let (slot, _) = ReplySlot::new(admission.admit(0).unwrap());
         removal.ask(revision, slot);
@@ -209,4 +209,52 @@ fn removal_waits_for_a_reader_that_holds_much_back_and_uses_its_places_then() {
     stage.pass(SECOND);
     assert!(!stage.applier.removal.is_running());
     assert_eq!(stage.applier.stats().file_bytes, waiting.1);
+}
+
+#[test]
+fn a_removal_that_a_stop_interrupted_is_told_when_it_ends() {
+    const PUTS: u64 = 10;
+    let vfs = Arc::new(SimVfs::new(1));
+    let open = || {
+        let store = Store::open(vfs.clone(), Path::new("/store"), Options::default()).unwrap();
+        let (hub, handle) = Hub::new(store.reader());
+        let (state, lessor) = (State::new(store, 1).unwrap(), Lessor::new(SECOND));
+        let applier = Applier::new(state, lessor, handle, 0, SECOND, SECOND).unwrap();
+        let now = SECOND;
+        (Stage { applier, now }, hub)
+    };
+    let (mut stage, _hub) = open();
+    let store = &mut stage.applier.state.store;
+    for index in 1..=PUTS {
+        let mut write = store.write(Applied { index, term: 1 });
+        write.put(b"k", VALUE, 0).unwrap();
+    }
+    let applied = Applied {
+        index: PUTS + 1,
+        term: 1,
+    };
+    store.write(applied).compact(5).unwrap();
+    store.publish();
+    save(&mut stage);
+    drop(stage);
+
+    let (mut stage, mut hub) = open();
+    let revision = stage.applier.state.store.root().revision();
+    assert!(hub.advance_if_brief(revision).unwrap());
+    let effects = stage.turn(None);
+    let told = effects.compacted.unwrap();
+    assert_eq!((told.revision, told.rows), (5, 3));
+
+    save(&mut stage);
+    drop(stage);
+
+    let (mut stage, mut hub) = open();
+    assert!(hub.advance_if_brief(revision).unwrap());
+    assert!(stage.turn(None).compacted.is_none(), "told once");
+}
+
+fn save(stage: &mut Stage) {
+    let store = &mut stage.applier.state.store;
+    let saved = store.begin_checkpoint().unwrap().run().unwrap();
+    store.finish_checkpoint(saved);
 }

@@ -102,6 +102,12 @@ fn three_members_agree_over_mutual_tls() {
             && log.contains("client certificate authentication failed")
     };
     fleet::wait("a rejection", rejected, || members[0].log());
+    // Nor do the others send anything to whoever has its place and its address.
+    let shunned = || {
+        let log = members[2].log();
+        log.contains("remote error: tls: bad certificate")
+    };
+    fleet::wait("a refusal to dial", shunned, || members[2].log());
     agree(&tools, &members[..2]);
     // It takes the right one without another start.
     authority.sign(dir.path(), "m2", &named);
@@ -120,7 +126,11 @@ fn members_call_each_other_with_certificates_for_that_and_revoked_ones_are_refus
     authority.revoke(&list, &[7]);
     let member = |i: usize| {
         let name = format!("m{i}");
-        let own = authority.sign(dir.path(), &name, &Wish::default());
+        let own = Wish {
+            hosts: &["127.0.0.1", "peer.example.com"],
+            ..Wish::default()
+        };
+        let own = authority.sign(dir.path(), &name, &own);
         // It names no address, so that it must not be looked for.
         let caller = Wish {
             hosts: &["peer.example.com"],
