@@ -14,6 +14,7 @@ mod ports;
 pub mod process;
 mod rng;
 mod server;
+mod suite;
 mod tools;
 
 pub use kubernetes::Kubernetes;
@@ -21,4 +22,5 @@ pub use ports::free as free_port;
 pub use process::Usage;
 pub use rng::Rng;
 pub use server::{Launch, READY_LINE, Server, StartError};
+pub use suite::Suite;
 pub use tools::{Minor, Missing, Tools, has_or_skip, in_ci, skip, target_dir, workspace_root};

@@ -175,6 +175,16 @@ pub(crate) fn folder() -> Result<(PathBuf, File), Missing> {
 }
 
 pub(crate) fn build(module: &Path, package: &str, program: &Path) -> Result<(), Missing> {
+    go(module, &["build"], package, program)
+}
+
+/// Runs `go` with the words `how`, unless the program is newer than its `go.mod`.
+pub(crate) fn go(
+    module: &Path,
+    how: &[&str],
+    package: &str,
+    program: &Path,
+) -> Result<(), Missing> {
     let changed = |path: &Path| fs::metadata(path).and_then(|meta| meta.modified());
     let manifest = changed(&module.join("go.mod"))
         .map_err(|e| Missing(format!("{}: {e}", module.join("go.mod").display())))?;
@@ -185,7 +195,8 @@ pub(crate) fn build(module: &Path, package: &str, program: &Path) -> Result<(), 
     // program.
     let fresh = program.with_added_extension("new");
     let output = Command::new("go")
-        .args(["build", "-trimpath", "-buildvcs=false", "-o"])
+        .args(how)
+        .args(["-trimpath", "-buildvcs=false", "-o"])
         .arg(&fresh)
         .arg(package)
         .current_dir(module)
@@ -193,7 +204,11 @@ pub(crate) fn build(module: &Path, package: &str, program: &Path) -> Result<(), 
         .map_err(|e| Missing(format!("the Go tool chain (`go`) cannot be run: {e}")))?;
     if !output.status.success() {
         let text = String::from_utf8_lossy(&output.stderr);
-        return Err(Missing(format!("go build {package}: {}", text.trim())));
+        return Err(Missing(format!(
+            "go {} {package}: {}",
+            how.join(" "),
+            text.trim()
+        )));
     }
     fs::rename(&fresh, program).map_err(|e| Missing(format!("{}: {e}", program.display())))
 }

@@ -6,6 +6,7 @@ pub(crate) mod differential;
 pub(crate) mod gateway;
 pub(crate) mod join_etcd;
 pub(crate) mod large_deletion;
+pub(crate) mod own_tests;
 pub(crate) mod recipes;
 pub(crate) mod snapshot;
 pub(crate) mod spans;
