@@ -73,7 +73,7 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     chain.extend(plugins::asked_for(&options.enabled_plugins));
     let config = Config {
         plugins: chain,
-        service_cidr: options.service_cidr.clone(),
+        service_ranges: options.service_ranges.clone(),
         allow_privileged: options.allow_privileged,
         // Without TLS pods have no way to reach it.
         advertised: tls.as_ref().map(|_| advertised),

@@ -21,7 +21,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apiserver::faults::{Faults, Kind};
-use apiserver::setup::{Accounts, Authorization, Further, Mode, Serving, Settings, Setup};
+use apiserver::setup::{
+    Accounts, Authorization, Further, Mode, ServiceRanges, Serving, Settings, Setup,
+};
 use apiserver::{Config, Server};
 use certificates::Authority;
 use controllers::{Selection, Signer};
@@ -37,12 +39,9 @@ pub(crate) use parts::Component;
 /// How long parts may take to stop; after that they are abandoned.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Checks the range of service addresses that a flag of this name says.
-pub(crate) fn service_range(flag: &str, range: String) -> Result<String, String> {
-    match apiserver::setup::check_service_range(&range) {
-        Ok(()) => Ok(range),
-        Err(why) => Err(format!("--{flag}={range} is not supported: {why}")),
-    }
+/// The ranges of service addresses that a flag of this name says.
+pub(crate) fn service_ranges(flag: &str, text: &str) -> Result<ServiceRanges, String> {
+    ServiceRanges::parse(text).map_err(|why| format!("--{flag}={text} is not supported: {why}"))
 }
 
 /// What to run.
@@ -59,7 +58,7 @@ pub(crate) struct Plan {
     /// The store, when it is not one of the parts.
     pub(crate) etcd_servers: Option<String>,
     /// Where services get addresses.
-    pub(crate) service_cidr: String,
+    pub(crate) service_ranges: ServiceRanges,
     /// The loops of the controllers.
     pub(crate) loops: Selection,
     /// How many hollow nodes.
@@ -240,6 +239,7 @@ impl Plan {
             unreachable!("a directory was given for it");
         };
         let reached = connection::reached(address);
+        self.service_ranges.check_advertised(reached.ip())?;
         self.write_kubeconfigs(&setup, &format!("https://{reached}"))?;
         let config = Config {
             advertised: Some(reached),
@@ -292,7 +292,7 @@ impl Plan {
             } else {
                 vec![address.ip().to_string()]
             },
-            service_cidr: self.service_cidr.clone(),
+            service_ranges: self.service_ranges.clone(),
             client_authority: None,
             token_file: None,
             anonymous: Some(true),

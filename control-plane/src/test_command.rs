@@ -60,7 +60,7 @@ pub(crate) fn command() -> Command {
         .arg(
             flag("service-cluster-ip-range", "RANGE")
                 .default_value("10.0.0.0/24")
-                .help("Where services get addresses"),
+                .help("Where services get addresses: one range, or two of different families"),
         )
         .arg(
             flag("disable-admission-plugins", "LIST")
@@ -113,7 +113,7 @@ pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
         // What is in the store is gone with the process.
         store_flags: vec!["--unsafe-no-fsync".to_owned()],
         etcd_servers: None,
-        service_cidr: cluster::service_range(name, range.unwrap_or_default())?,
+        service_ranges: cluster::service_ranges(name, &range.unwrap_or_default())?,
         loops: loops_command::selection(arguments)?,
         nodes,
         disabled_plugins: disabled.into_iter().flatten().cloned().collect(),

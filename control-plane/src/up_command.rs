@@ -46,7 +46,10 @@ pub(crate) fn command() -> Command {
                 .value_name("URL")
                 .help("The store, when it is not one of the parts"),
         )
-        .arg(flag("service-cidr", "RANGE", "10.96.0.0/16").help("Where services get addresses"))
+        .arg(flag("service-cidr", "RANGE", "10.96.0.0/16").help(
+            "Where services get addresses: one range, or two of different families, as in \
+             10.96.0.0/16,fd00:10::/112",
+        ))
 }
 
 /// Runs until a signal to stop.
@@ -63,7 +66,7 @@ pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
         store_bind: text("store-bind").parse()?,
         store_flags: Vec::new(),
         etcd_servers: arguments.get_one("etcd-servers").cloned(),
-        service_cidr: cluster::service_range("service-cidr", text("service-cidr"))?,
+        service_ranges: cluster::service_ranges("service-cidr", &text("service-cidr"))?,
         loops: loops_command::selection(arguments)?,
         nodes: arguments.get_one("nodes").copied().unwrap_or_default(),
         disabled_plugins: Vec::new(),

@@ -9,6 +9,7 @@ pub(crate) mod hashed;
 pub(crate) mod metrics;
 pub(crate) mod prefixed_path;
 pub(crate) mod reloads;
+pub(crate) mod service_ranges;
 pub(crate) mod steps;
 pub(crate) mod unsigned;
 pub(crate) mod waits;

@@ -213,7 +213,7 @@ fn connected(client: etcd_api::Client, config: Config) -> Api {
         authorizer: config.authorizer,
         issuer: config.issuer,
         settings: registry::Settings {
-            service_cidr: config.service_cidr,
+            service_ranges: config.service_ranges,
             advertised: config.advertised,
             allow_privileged: config.allow_privileged,
             client_authority: config.client_authority,

@@ -25,6 +25,7 @@ use crate::admission::Chain;
 use crate::auth::authenticate::front_proxy::FrontProxy;
 use crate::auth::authenticate::token::Issuer;
 use crate::auth::{Authenticator, Authorizer, User};
+use crate::basics::service_ranges::ServiceRanges;
 use crate::basics::steps::Steps;
 use crate::storage::reader::Reader;
 use crate::storage::views;
@@ -54,7 +55,7 @@ pub(crate) struct Registry {
 
 /// Settings by the owner of a cluster about objects.
 pub(crate) struct Settings {
-    pub(crate) service_cidr: String,
+    pub(crate) service_ranges: ServiceRanges,
     pub(crate) advertised: Option<SocketAddr>,
     pub(crate) allow_privileged: bool,
     /// Certificate (PEM) of the authority for client certificates, if there is one.

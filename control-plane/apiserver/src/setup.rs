@@ -26,8 +26,8 @@ pub use crate::auth::authorize::config::{Configured, WebhookOptions};
 use crate::auth::impersonate::{self, Impersonating};
 use crate::auth::pki::{self, Identity, Pki};
 use crate::auth::tls::{self, Tls};
-use crate::basics::cidr::Cidr;
 use crate::basics::clock;
+pub use crate::basics::service_ranges::ServiceRanges;
 use crate::http::faults::OBSERVER;
 use crate::setup::config::Config;
 
@@ -102,8 +102,8 @@ pub struct Settings {
     pub newest_tls_only: bool,
     /// Names and addresses that the server is reached by, besides the first address of services.
     pub names: Vec<String>,
-    /// The address range of services.
-    pub service_cidr: String,
+    /// Where services get addresses from.
+    pub service_ranges: ServiceRanges,
     /// Certificates (PEM) whose clients are let in; that of [`Serving::Own`] if none is given.
     pub client_authority: Option<PathBuf>,
     /// A file of tokens, one in each line: `token,user,uid,"group,group"`.
@@ -209,7 +209,7 @@ impl Settings {
             client_authority,
             proxies,
             proxy_identity: self.proxy_identity()?,
-            service_cidr: self.service_cidr.clone(),
+            service_ranges: self.service_ranges.clone(),
             ..Config::default()
         };
         Ok(Setup { config, pki, tls })
@@ -303,8 +303,7 @@ impl Settings {
     /// The names of the server's certificate.
     fn names(&self) -> Vec<String> {
         let mut names = self.names.clone();
-        let range = Cidr::parse(&self.service_cidr);
-        names.extend(range.map(|range| range.at(1).to_string()));
+        names.push(self.service_ranges.own_address().to_string());
         names
     }
 
@@ -361,14 +360,4 @@ impl Settings {
 
 fn read(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
-}
-
-/// Checks a range that services are to get their addresses from; an error says which ones they can.
-pub fn check_service_range(range: &str) -> Result<(), String> {
-    match Cidr::parse(range) {
-        Some(_) => Ok(()),
-        None => {
-            Err("one range of IPv4 addresses is, from /8 to /30, such as 10.96.0.0/16".to_owned())
-        }
-    }
 }

@@ -22,7 +22,8 @@ use crate::resources::catalogue::Resource;
 use crate::resources::convert;
 
 pub(crate) use meta::{annotations, labels};
-pub(crate) use networking::network::{addresses, checks_health, reached_from_outside};
+pub(crate) use networking::cluster_ips::addresses;
+pub(crate) use networking::network::{checks_health, reached_from_outside};
 pub(crate) use words::causes::Causes;
 
 /// Rules that the cluster's owner decides.

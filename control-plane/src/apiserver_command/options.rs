@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use apiserver::Limits;
-use apiserver::setup::{Accounts, Authorization, Further, Mode, Serving, Settings};
+use apiserver::setup::{Accounts, Authorization, Further, Mode, ServiceRanges, Serving, Settings};
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 
 use super::{audit, authentication, authorization};
 use crate::cluster;
+use crate::connection;
 use crate::store_client::StoreFlags;
 
 /// What the command line asks for.
@@ -24,7 +25,7 @@ pub(super) struct Options {
     pub(super) at_rest: Option<PathBuf>,
     /// That file is read again when it changes.
     pub(super) at_rest_changes: bool,
-    pub(super) service_cidr: String,
+    pub(super) service_ranges: ServiceRanges,
     pub(super) allow_privileged: bool,
     pub(super) compact_every: Duration,
     pub(super) enabled_plugins: Vec<String>,
@@ -54,13 +55,16 @@ impl Options {
         );
         let name = "service-cluster-ip-range";
         let range = text(arguments, name).unwrap_or_default();
-        let service_cidr = cluster::service_range(name, range)?;
+        let service_ranges = cluster::service_ranges(name, &range)?;
+        let advertised = parsed(arguments, "advertise-address")?;
+        let reached = connection::reached(bind).ip();
+        service_ranges.check_advertised(advertised.unwrap_or(reached))?;
         let admin_kubeconfig = path(arguments, "admin-kubeconfig");
         let serving = serving(arguments, bind, admin_kubeconfig.is_some())?;
         Ok(Options {
             bind,
-            advertised: parsed(arguments, "advertise-address")?,
-            settings: settings(arguments, serving, bind, &service_cidr)?,
+            advertised,
+            settings: settings(arguments, serving, bind, &service_ranges)?,
             store: StoreFlags {
                 urls: all(arguments, "etcd-servers"),
                 authority: path(arguments, "etcd-cafile"),
@@ -69,7 +73,7 @@ impl Options {
             },
             at_rest,
             at_rest_changes,
-            service_cidr,
+            service_ranges,
             allow_privileged: is_on(arguments, "allow-privileged"),
             compact_every: duration(arguments, "etcd-compaction-interval")?,
             enabled_plugins: all(arguments, "enable-admission-plugins"),
@@ -141,7 +145,7 @@ fn settings(
     arguments: &ArgMatches,
     serving: Serving,
     bind: SocketAddr,
-    service_cidr: &str,
+    service_ranges: &ServiceRanges,
 ) -> Result<Option<Settings>, String> {
     let client_authority = path(arguments, "client-ca-file");
     let token_file = path(arguments, "token-auth-file");
@@ -188,7 +192,7 @@ fn settings(
         serving,
         newest_tls_only: newest_tls_only(arguments)?,
         names,
-        service_cidr: service_cidr.to_owned(),
+        service_ranges: service_ranges.clone(),
         client_authority,
         token_file,
         anonymous,

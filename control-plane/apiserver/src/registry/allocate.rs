@@ -5,33 +5,25 @@
 //! revision that it wrote. [`crate::upkeep::addresses`] repairs what requests leave behind that end
 //! halfway, and [`crate::upkeep::ports`] does so for ports.
 
+pub(crate) mod addresses;
+mod families;
 pub(crate) mod ports;
 pub(crate) mod ranges;
 
-use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
-
 use machinery::object;
-use machinery::status::{Cause, Status};
+use machinery::status::Status;
 use serde_json::{Value, json};
 
-use crate::basics::clock;
 use crate::registry::Registry;
 use crate::registry::strategy;
-use crate::resources::catalogue::{Resource, Storage};
-use crate::storage::decoded;
-use crate::storage::store::Swap;
+use crate::resources::catalogue::Resource;
 use crate::validate;
+use addresses::{Reservation, addresses_of, release};
 use ports::{HEALTH_PORT, Ports};
-use ranges::Ranges;
 
 /// The label of what an allocator has made.
 pub(crate) const MANAGED_BY: (&str, &str) =
     ("ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io");
-
-/// Attempts with random addresses before the range counts as full.
-const TRIES_MAX: usize = 256;
 
 /// True if objects of this resource get addresses and ports.
 pub(crate) fn concerns(resource: &Resource) -> bool {
@@ -42,14 +34,8 @@ pub(crate) fn concerns(resource: &Resource) -> bool {
 #[derive(Default)]
 #[must_use = "what is not given back stays taken for a while"]
 pub(crate) struct Allocated {
-    address: Option<Reservation>,
+    addresses: Vec<Reservation>,
     ports: Ports,
-}
-
-/// An IPAddress that this write has made its own, at this revision.
-struct Reservation {
-    address: String,
-    revision: i64,
 }
 
 impl Allocated {
@@ -69,46 +55,25 @@ impl Allocated {
         if !self.ports.is_empty() {
             told_of_ports(&self.ports, ports::give_back(registry, &self.ports).await);
         }
-        if let Some(Reservation { address, revision }) = self.address {
+        for Reservation { address, revision } in self.addresses {
             told(&address, release(registry, &address, Some(revision)).await);
         }
     }
 }
 
-/// Checks the addresses that a new service asks for.
-pub(crate) fn prepare(service: &mut Value) -> Result<(), Status> {
-    one_address(None, service);
-    check_addresses(service)
-}
-
-/// Allocates what a new service needs.
+/// Checks what a new service says about its addresses, and allocates what it needs.
 pub(crate) async fn create(
     registry: &Registry,
     service: &mut Value,
     dry: bool,
 ) -> Result<Allocated, Status> {
-    let kind = object::text(service, &["spec", "type"]).to_owned();
-    if kind == "ExternalName" {
+    list_single(service);
+    if is_external(service) {
         return Ok(Allocated::default());
     }
-    families(service);
-    // Ports come first: a failure there leaves no reserved address behind.
-    registry.reader.fresh().await?;
-    let ports = ports::choose(registry, None, service, dry).await?;
-    let mut allocated = Allocated {
-        address: None,
-        ports,
-    };
-    match address(registry, service, dry).await {
-        Ok(address) => {
-            allocated.address = address;
-            Ok(allocated)
-        }
-        Err(error) => {
-            allocated.give_back(registry).await;
-            Err(error)
-        }
-    }
+    let cluster = registry.settings.service_ranges.families();
+    families::complete(None, service, &cluster)?;
+    allocate(registry, None, service, Some(0), dry).await
 }
 
 /// Keeps the allocations of a service, and allocates what the update adds.
@@ -118,45 +83,65 @@ pub(crate) async fn update(
     new: &mut Value,
     dry: bool,
 ) -> Result<Allocated, Status> {
+    keep_addresses(old, new);
+    ports::keep(old, new);
+    let cluster = registry.settings.service_ranges.families();
+    families::complete(Some(old), new, &cluster)?;
     shed(old, new);
-    if object::text(new, &["spec", "type"]) == "ExternalName" {
-        for key in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
-            object::remove(new, &["spec", key]);
-        }
-        ports::remove(old, new);
+    ports::remove(old, new);
+    if is_external(new) {
+        drop_addresses(old, new);
         return Ok(Allocated::default());
     }
-    one_address(Some(old), new);
-    if object::text(new, &["spec", "clusterIP"]).is_empty() {
-        object::remove(new, &["spec", "clusterIP"]);
-    }
-    for key in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
-        if object::at(new, &["spec", key]).is_none()
-            && let Some(value) = object::at(old, &["spec", key])
-        {
-            object::set(new, &["spec", key], value.clone());
+    allocate(registry, Some(old), new, kept_addresses(old, new), dry).await
+}
+
+/// Allocates the addresses of a service but for those that are kept, or none, and its ports.
+async fn allocate(
+    registry: &Registry,
+    old: Option<&Value>,
+    service: &mut Value,
+    kept: Option<usize>,
+    dry: bool,
+) -> Result<Allocated, Status> {
+    registry.reader.fresh().await?;
+    let mut allocated = Allocated::default();
+    let reserved = &mut allocated.addresses;
+    let all = async {
+        if let Some(kept) = kept {
+            addresses::choose(registry, service, kept, dry, reserved).await?;
+        }
+        ports::choose(registry, old, service, dry).await
+    };
+    match all.await {
+        Ok(ports) => {
+            allocated.ports = ports;
+            Ok(allocated)
+        }
+        Err(error) => {
+            allocated.give_back(registry).await;
+            Err(error)
         }
     }
-    check_addresses(new)?;
-    families(new);
-    ports::keep(old, new);
-    ports::remove(old, new);
-    registry.reader.fresh().await?;
-    let mut allocated = Allocated {
-        address: None,
-        ports: ports::choose(registry, Some(old), new, dry).await?,
-    };
-    // An address that the update asks for is taken like any other.
-    if object::text(old, &["spec", "clusterIP"]).is_empty() {
-        allocated.address = match address(registry, new, dry).await {
-            Ok(address) => address,
-            Err(error) => {
-                allocated.give_back(registry).await;
-                return Err(error);
-            }
-        };
+}
+
+/// Brings a service that is to be stored into the form in which Kubernetes shows it: of one with a name
+/// outside of the cluster, no traffic comes from within, but an address without effect is listed.
+pub(crate) fn settle(service: &mut Value) {
+    if is_external(service) {
+        object::remove(service, &["spec", "internalTrafficPolicy"]);
+        list_single(service);
     }
-    Ok(allocated)
+}
+
+/// Copies a single address into a list that is empty.
+fn list_single(service: &mut Value) {
+    let list = ["spec", "clusterIPs"];
+    let address = object::text(service, &["spec", "clusterIP"]);
+    if !address.is_empty() && object::items(service, &list).is_empty() {
+        let single = json!([address]);
+        object::set(service, &list, single);
+    }
 }
 
 /// Releases what a service had and has no longer. `new` is null if it is deleted.
@@ -204,219 +189,64 @@ fn shed(old: &Value, new: &mut Value) {
     }
 }
 
-/// Addresses that make no sense are reported alone, before anything is allocated.
-fn check_addresses(service: &Value) -> Result<(), Status> {
-    let causes = validate::addresses(service);
-    if causes.is_empty() {
-        return Ok(());
-    }
-    let name = object::name(service);
-    Err(Status::invalid("", "Service", name, causes.into()))
-}
-
-/// Copies a single address into the list of addresses, unless the list is another one.
-fn one_address(old: Option<&Value>, service: &mut Value) {
+/// Keeps the addresses that an update leaves out. A single address that changes stands for a list
+/// that does not.
+fn keep_addresses(old: &Value, new: &mut Value) {
     let (one, list) = (["spec", "clusterIP"], ["spec", "clusterIPs"]);
-    let had = old.and_then(|old| object::at(old, &one));
-    let address = object::at(service, &one).filter(|address| Some(*address) != had);
-    let address = address
-        .and_then(Value::as_str)
-        .filter(|address| !address.is_empty());
-    let listed = old.map_or(&[][..], |old| object::items(old, &list));
-    if let Some(address) = address.map(str::to_owned)
-        && [listed, &[]].contains(&object::items(service, &list))
-    {
-        object::set(service, &list, json!([address]));
-    }
-}
-
-fn families(service: &mut Value) {
-    if object::text(service, &["spec", "ipFamilyPolicy"]).is_empty() {
-        object::set(service, &["spec", "ipFamilyPolicy"], "SingleStack".into());
-    }
-    if object::items(service, &["spec", "ipFamilies"]).is_empty() {
-        object::set(service, &["spec", "ipFamilies"], json!(["IPv4"]));
-    }
-}
-
-/// Sets the address; returns it if it is newly reserved.
-async fn address(
-    registry: &Registry,
-    service: &mut Value,
-    dry: bool,
-) -> Result<Option<Reservation>, Status> {
-    let mut wanted = object::text(service, &["spec", "clusterIP"]).to_owned();
-    let listed = object::items(service, &["spec", "clusterIPs"])
-        .first()
-        .and_then(Value::as_str);
-    if wanted.is_empty() {
-        wanted = listed.unwrap_or_default().to_owned();
-    }
-    let set = |service: &mut Value, address: &str| {
-        object::set(service, &["spec", "clusterIP"], address.into());
-        object::set(service, &["spec", "clusterIPs"], json!([address]));
-    };
-    if wanted == "None" {
-        set(service, "None");
-        return Ok(None);
-    }
-    let ranges = Ranges::of(registry)?;
-    let refuse = |why: String| {
-        let shown = json!([wanted]);
-        let cause = Cause::invalid("spec.clusterIPs", &shown, &why);
-        Err(Status::invalid(
-            "",
-            "Service",
-            object::name(service),
-            vec![cause],
-        ))
-    };
-    if !wanted.is_empty() {
-        let Some(address) = wanted.parse().ok().filter(|one| ranges.has_host(*one)) else {
-            return refuse(format!(
-                "failed to allocate IP {wanted}: the provided network does not match the current range"
-            ));
-        };
-        if dry {
-            set(service, &wanted);
-            return Ok(None);
-        }
-        let Some(revision) = take(registry, address, service).await? else {
-            return refuse(format!(
-                "failed to allocate IP {wanted}: provided IP is already allocated"
-            ));
-        };
-        set(service, &wanted);
-        return Ok(Some(Reservation {
-            address: wanted,
-            revision,
-        }));
-    }
-    let first = ranges.any_turn();
-    for turn in first..first + TRIES_MAX {
-        let Some(address) = ranges.random(turn) else {
-            break;
-        };
-        if dry {
-            set(service, &address.to_string());
-            return Ok(None);
-        }
-        if let Some(revision) = take(registry, address, service).await? {
-            let address = address.to_string();
-            set(service, &address);
-            return Ok(Some(Reservation { address, revision }));
-        }
-    }
-    Err(Status::internal(
-        "failed to allocate a serviceIP: range is full",
-    ))
-}
-
-/// Reserves an address for a service; returns the revision of its IPAddress, or `None` if another
-/// service has it. What an interrupted attempt for the same service left is taken over by a write,
-/// so that nobody else deletes it.
-pub(crate) async fn take(
-    registry: &Registry,
-    address: Ipv4Addr,
-    service: &Value,
-) -> Result<Option<i64>, Status> {
-    let storage = ip_addresses(registry)?;
-    let name = address.to_string();
-    let object = json!({
-        "kind": "IPAddress", "apiVersion": "networking.k8s.io/v1",
-        "metadata": {
-            "name": name, "uid": clock::uid(),
-            "creationTimestamp": clock::now().to_seconds(),
-            "labels": {
-                "ipaddress.kubernetes.io/ip-family": "IPv4",
-                MANAGED_BY.0: MANAGED_BY.1,
-            },
-        },
-        "spec": {"parentRef": {
-            "resource": "services", "namespace": object::namespace(service),
-            "name": object::name(service),
-        }},
-    });
-    let value = decoded::encode(&storage, &object)?;
-    let key = storage.key("", &name);
-    let store = &registry.reader.store;
-    if let Some(revision) = store.create(&storage, &key, value.clone(), 0).await? {
-        return Ok(Some(revision));
-    }
-    let Some(held) = registry.reader.read_key(&storage, &key).await? else {
-        return Ok(None);
-    };
-    let revision = held.revision;
-    if parent(&held.decode()?) != parent(&object) {
-        return Ok(None);
-    }
-    match store.update(&storage, &key, revision, value, 0).await? {
-        Swap::Done(revision) => Ok(Some(revision)),
-        Swap::Changed(_) => Ok(None),
-    }
-}
-
-/// The addresses of a service as IPAddresses are named. A service of Kubernetes' own apiserver may
-/// have one of each family.
-pub(crate) fn addresses_of(service: &Value) -> BTreeSet<String> {
-    let listed = object::items(service, &["spec", "clusterIPs"]).iter();
-    let all = listed.filter_map(Value::as_str);
-    let all = all.chain([object::text(service, &["spec", "clusterIP"])]);
-    let all = all.filter(|address| !["", "None"].contains(address));
-    // An IPv6 address can be written in several ways.
-    all.map(|address| match address.parse::<IpAddr>() {
-        Ok(parsed) => parsed.to_string(),
-        Err(_) => address.to_owned(),
-    })
-    .collect()
-}
-
-/// Namespace and name of the service that an IPAddress belongs to.
-pub(crate) fn parent(address: &Value) -> Option<(&str, &str)> {
-    let text = |key| object::text(address, &["spec", "parentRef", key]);
-    let is_service = (text("group"), text("resource")) == ("", "services");
-    is_service.then(|| (text("namespace"), text("name")))
-}
-
-/// Deletes the IPAddress of an address unless a service has the address, or somebody else than the
-/// caller wrote it last: `mine` is the revision that the caller wrote.
-pub(crate) async fn release(
-    registry: &Registry,
-    address: &str,
-    mine: Option<i64>,
-) -> Result<(), Status> {
-    let storage = ip_addresses(registry)?;
-    let key = storage.key("", address);
-    let Some(held) = registry.reader.read_key(&storage, &key).await? else {
-        return Ok(());
-    };
-    let revision = held.revision;
-    if mine.is_some_and(|mine| mine != revision) {
-        return Ok(());
-    }
-    let held = held.decode()?;
-    if let Some((namespace, name)) = parent(&held) {
-        let services = registry.reader.resource("", "v1", "services")?;
-        let services = services.stored()?;
-        let key = services.key(namespace, name);
-        if let Some(service) = registry.reader.read_key(services, &key).await?
-            && addresses_of(&service.decode()?).contains(address)
+    if !is_external(old) && !is_external(new) {
+        if object::text(new, &one).is_empty()
+            && let Some(address) = object::at(old, &one)
         {
-            return Ok(());
+            object::set(new, &one, address.clone());
+        }
+        if object::items(new, &list).is_empty()
+            && let Some(addresses) = object::at(old, &list)
+        {
+            object::set(new, &list, addresses.clone());
         }
     }
-    // Whoever took it over meanwhile has written it.
-    registry
-        .reader
-        .store
-        .delete(&key, revision)
-        .await
-        .map(|_| ())
+    let (had, has) = (object::text(old, &one), object::text(new, &one));
+    let (before, after) = (object::items(old, &list), object::items(new, &list));
+    if had == has && after.is_empty() && !before.is_empty() {
+        object::set(new, &list, before.to_vec().into());
+    } else if had != has && before == after {
+        if has.is_empty() {
+            object::remove(new, &list);
+        } else {
+            let single = json!([has]);
+            object::set(new, &list, single);
+        }
+    }
 }
 
-pub(crate) fn ip_addresses(registry: &Registry) -> Result<Arc<Storage>, Status> {
-    let addresses = registry
-        .reader
-        .resource("networking.k8s.io", "v1", "ipaddresses")?;
-    addresses.stored().cloned()
+/// A service with a name outside of the cluster has no addresses within it. Those that the update
+/// changes are left for validation, which refuses them.
+fn drop_addresses(old: &Value, new: &mut Value) {
+    for keys in [
+        &["clusterIP", "clusterIPs"][..],
+        &["ipFamilies"],
+        &["ipFamilyPolicy"],
+    ] {
+        let same = |key: &&str| object::at(old, &["spec", key]) == object::at(new, &["spec", key]);
+        if keys.iter().all(same) {
+            for key in keys {
+                object::remove(new, &["spec", key]);
+            }
+        }
+    }
+}
+
+/// How many addresses of a service an update leaves as they are; `None` if it needs no new ones.
+fn kept_addresses(old: &Value, new: &Value) -> Option<usize> {
+    let families = |service| object::items(service, &["spec", "ipFamilies"]).len();
+    if is_external(old) {
+        return Some(0);
+    }
+    let gets_second = families(old) == 1 && families(new) == 2;
+    (gets_second && !families::has_no_address(old)).then_some(1)
+}
+
+/// True if a service is a name outside of the cluster.
+fn is_external(service: &Value) -> bool {
+    object::text(service, &["spec", "type"]) == "ExternalName"
 }

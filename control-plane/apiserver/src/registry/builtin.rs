@@ -8,7 +8,6 @@ use machinery::schema;
 use machinery::status::Status;
 use serde_json::{Value, json};
 
-use crate::basics::cidr::Cidr;
 use crate::basics::clock;
 use crate::basics::steps::Step;
 use crate::registry::Registry;
@@ -74,10 +73,11 @@ pub(crate) async fn make_services(registry: &Registry) -> Result<(), Status> {
 }
 
 /// Creates the range of service addresses that the flags name, and says that it is ready unless
-/// somebody has said something about that. A range that the flags do not name any more stays: its
-/// owner decides.
+/// somebody has said something about that. One range gets the second one that the flags name.
+/// Others that the flags do not name stay: their owner decides.
 async fn service_range(registry: &Registry) -> Result<(), Status> {
-    let cidrs = json!([registry.settings.service_cidr]);
+    let texts = registry.settings.service_ranges.texts();
+    let cidrs = json!(texts);
     let (group, kind, name) = ("networking.k8s.io", "ServiceCIDR", "kubernetes");
     let range = json!({"metadata": {"name": name}, "spec": {"cidrs": cidrs}});
     ensure(registry, group, kind, "", range).await?;
@@ -86,6 +86,15 @@ async fn service_range(registry: &Registry) -> Result<(), Status> {
         Some(stored) => stored,
         None => registry.reader.get(kind, "", name).await?,
     };
+    if let (Some([first]), [flag, _]) = (
+        stored["spec"]["cidrs"].as_array().map(Vec::as_slice),
+        &texts[..],
+    ) && first == flag
+    {
+        let mut both = Value::clone(&stored);
+        both["spec"]["cidrs"] = cidrs;
+        return tolerated(registry.update(kind, "", both).await);
+    }
     let is_going = object::deletion_timestamp(&stored).is_some();
     if ranges::said_of(&stored).is_some() || is_going || stored["spec"]["cidrs"] != cidrs {
         return Ok(());
@@ -96,8 +105,12 @@ async fn service_range(registry: &Registry) -> Result<(), Status> {
         "message": "Kubernetes default Service CIDR is ready",
         "lastTransitionTime": clock::now().to_seconds(),
     }]);
-    match registry.update_status(kind, ready).await {
-        // Somebody else has said it, or the cache shows it soon.
+    tolerated(registry.update_status(kind, ready).await)
+}
+
+/// Somebody else has written it, or the cache shows it soon.
+fn tolerated<T>(written: Result<T, Status>) -> Result<(), Status> {
+    match written {
         Err(error) if error.code != 409 && error.code != 404 => Err(error),
         _ => Ok(()),
     }
@@ -133,8 +146,7 @@ pub(crate) async fn keep(registry: &Registry) -> Result<(), Status> {
 /// Creates the service by which pods find this server. [`crate::upkeep::endpoints`] keeps its
 /// endpoints.
 async fn kubernetes(registry: &Registry) -> Result<(), Status> {
-    let range = Cidr::parse(&registry.settings.service_cidr)
-        .ok_or_else(|| Status::internal("the range of service addresses is malformed"))?;
+    let address = registry.settings.service_ranges.own_address();
     let labels = json!({"component": "apiserver", "provider": "kubernetes"});
     let port = registry
         .settings
@@ -143,7 +155,7 @@ async fn kubernetes(registry: &Registry) -> Result<(), Status> {
     let service = json!({
         "metadata": {"name": "kubernetes", "labels": labels},
         "spec": {
-            "type": "ClusterIP", "clusterIP": range.at(1).to_string(),
+            "type": "ClusterIP", "clusterIP": address.to_string(),
             "ports": [{"name": "https", "port": 443, "targetPort": port, "protocol": "TCP"}],
         },
     });

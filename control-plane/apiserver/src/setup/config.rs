@@ -10,6 +10,7 @@ use crate::auth::authenticate::front_proxy::FrontProxy;
 use crate::auth::authenticate::token::Issuer;
 use crate::auth::pki::Identity;
 use crate::auth::{Authenticator, Authorizer, Open};
+use crate::basics::service_ranges::ServiceRanges;
 use crate::http::door::connections::Limits;
 use crate::http::faults::Faults;
 use crate::storage::at_rest::AtRest;
@@ -36,8 +37,8 @@ pub struct Config {
     pub proxies: Option<Arc<FrontProxy>>,
     /// What this server shows to servers that extend it, if anything.
     pub proxy_identity: Option<Identity>,
-    /// The address range of services, such as `10.96.0.0/16`.
-    pub service_cidr: String,
+    /// Where services get addresses from.
+    pub service_ranges: ServiceRanges,
     /// The address of this server for pods; without it, the service `kubernetes` has no endpoint.
     pub advertised: Option<SocketAddr>,
     /// True if containers may be privileged.
@@ -65,7 +66,7 @@ impl Default for Config {
             client_authority: None,
             proxies: None,
             proxy_identity: None,
-            service_cidr: "10.96.0.0/16".into(),
+            service_ranges: ServiceRanges::default(),
             advertised: None,
             allow_privileged: false,
             compact_every: COMPACT_EVERY,

@@ -10,7 +10,7 @@ fn settings(serving: Serving) -> Settings {
         serving,
         newest_tls_only: false,
         names: vec!["api.test".to_owned()],
-        service_cidr: "10.0.0.0/24".to_owned(),
+        service_ranges: ServiceRanges::parse("10.0.0.0/24").unwrap(),
         client_authority: None,
         token_file: None,
         anonymous: Some(true),

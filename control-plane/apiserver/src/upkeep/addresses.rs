@@ -8,7 +8,7 @@
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,8 +20,9 @@ use serde_json::Value;
 use crate::basics::clock;
 use crate::basics::steps::Step;
 use crate::registry::Registry;
+use crate::registry::allocate::MANAGED_BY;
+use crate::registry::allocate::addresses;
 use crate::registry::allocate::ranges::Ranges;
-use crate::registry::allocate::{self, MANAGED_BY};
 
 /// How long to wait between two turns, as in Kubernetes.
 const EVERY: Duration = Duration::from_secs(180);
@@ -53,18 +54,18 @@ pub(crate) async fn follow(registry: Arc<Registry>) {
 async fn repair(registry: &Registry, now: Timestamp) -> Result<(), Status> {
     registry.reader.fresh().await?;
     let services = registry.reader.resource("", "v1", "services")?;
-    let addresses = registry
+    let reservations = registry
         .reader
         .resource("networking.k8s.io", "v1", "ipaddresses")?;
     let services = registry.reader.cached_list(&services.kind, "")?;
-    let reserved = registry.reader.cached_list(&addresses.kind, "")?;
+    let reserved = registry.reader.cached_list(&reservations.kind, "")?;
     let plan = plan(&services, &reserved, now);
     for (service, address) in plan.unreserved {
         reserve(registry, service, &address).await?;
     }
     for address in plan.left_over {
         tracing::info!(address, "releasing the address of a service that is gone");
-        allocate::release(registry, address, None).await?;
+        addresses::release(registry, address, None).await?;
     }
     Ok(())
 }
@@ -90,10 +91,10 @@ fn plan<'a>(services: &'a [Arc<Value>], reserved: &'a [Arc<Value>], now: Timesta
     let mut used = BTreeSet::new();
     for service in services {
         let own = (object::namespace(service), object::name(service));
-        for address in allocate::addresses_of(service) {
+        for address in addresses::addresses_of(service) {
             let held = owners
                 .get(&*address)
-                .and_then(|held| allocate::parent(held));
+                .and_then(|held| addresses::parent(held));
             used.insert((address.clone(), own));
             match held {
                 Some(owner) if owner == own => {}
@@ -120,17 +121,17 @@ fn is_left_over(address: &Value, used: &BTreeSet<(String, Owner)>, now: Timestam
     let made = object::text(address, &["metadata", "creationTimestamp"]);
     let is_old = Timestamp::parse(made).is_some_and(|made| now.since(made) >= LEFT_OVER_AFTER);
     let is_used = |owner| used.contains(&(object::name(address).to_owned(), owner));
-    is_ours && is_old && allocate::parent(address).is_some_and(|owner| !is_used(owner))
+    is_ours && is_old && addresses::parent(address).is_some_and(|owner| !is_used(owner))
 }
 
 /// Reserves an address that a service has, if it is in one of the ranges.
 async fn reserve(registry: &Registry, service: &Value, address: &str) -> Result<(), Status> {
     let ranges = Ranges::of(registry)?;
-    let parsed: Option<Ipv4Addr> = address.parse().ok();
+    let parsed: Option<IpAddr> = address.parse().ok();
     let Some(parsed) = parsed.filter(|one| ranges.contains(*one)) else {
         return Ok(());
     };
-    if allocate::take(registry, parsed, service).await?.is_some() {
+    if addresses::take(registry, parsed, service).await?.is_some() {
         tracing::info!(
             address,
             service = object::name(service),

@@ -34,6 +34,9 @@ const ALWAYS: &str = "true";
 const CUSTOM_PRIORITIES: (u32, u32) = (1000, 100);
 /// How long to wait before trying again what failed.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
+/// How long to wait before looking again whether definitions can be read: one that cannot be wakes
+/// nobody when it is deleted.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(5);
 
 /// Keeps the APIServices of a store for ever.
 pub(crate) async fn follow(registry: Arc<Registry>) {
@@ -57,52 +60,77 @@ async fn run(registry: &Registry, is_start: &mut bool) -> Result<(), Status> {
     // Begun before the first turn: what changes during a turn wakes for the next one.
     let mut services_changed = begin(services.stored()?, "APIServices")?;
     let mut definitions_changed = begin(definitions.stored()?, "definitions")?;
+    let mut all_known = true;
     loop {
         let stored = reader.cached_readable(&services.kind, "");
         // The definitions of those APIServices were there before them.
         reader.fresh().await?;
+        let unreadable = reader.cached_list(&definitions.kind, "").err();
+        if let (Some(error), true) = (&unreadable, all_known) {
+            tracing::warn!(%error, "the APIServices of custom resources stay: not all definitions can be read");
+        }
+        all_known = unreadable.is_none();
         let mut wanted = of_definitions(&reader.cached_readable(&definitions.kind, ""));
         if *is_start {
             wanted.extend(of_builtin());
         }
-        turn(registry, &services.kind, &stored, wanted, *is_start).await?;
+        let turn = Turn {
+            is_start: *is_start,
+            all_known,
+        };
+        turn.bring(registry, &services.kind, &stored, wanted)
+            .await?;
         *is_start = false;
         registry.steps.done(Step::Registration);
         tokio::select! {
             changed = services_changed.changed() => changed?,
             changed = definitions_changed.changed() => changed?,
+            () = tokio::time::sleep(LOOK_AGAIN_AFTER), if !all_known => {}
         }
     }
 }
 
-/// Creates, changes and deletes what is not as wanted.
-async fn turn(
-    registry: &Registry,
-    kind: &Kind,
-    stored: &[Arc<Value>],
-    mut wanted: BTreeMap<String, Value>,
+/// One turn over all APIServices.
+struct Turn {
+    /// The first turn of a server also brings those of built-in groups into order.
     is_start: bool,
-) -> Result<(), Status> {
-    for one in stored {
-        let kept = object::text(one, &["metadata", "labels", KEPT]);
-        let is_ours = kept == ALWAYS || kept == AT_START && is_start;
-        let written = match wanted.remove(object::name(one)) {
-            None if is_ours => registry.delete(kind, "", object::name(one)).await,
-            Some(new) if is_ours && new["spec"] != one["spec"] => {
-                let mut changed = Value::clone(one);
-                changed["spec"] = new["spec"].clone();
-                registry.update(kind, "", changed).await.map(|_| ())
-            }
-            _ => Ok(()),
-        };
-        tolerated(written)?;
+    /// False if a definition cannot be read. Its APIServices are not wanted then, but not left over.
+    all_known: bool,
+}
+
+impl Turn {
+    /// Creates, changes and deletes what is not as wanted.
+    async fn bring(
+        &self,
+        registry: &Registry,
+        kind: &Kind,
+        stored: &[Arc<Value>],
+        mut wanted: BTreeMap<String, Value>,
+    ) -> Result<(), Status> {
+        for one in stored {
+            let kept = object::text(one, &["metadata", "labels", KEPT]);
+            let at_start = kept == AT_START && self.is_start;
+            let is_ours = kept == ALWAYS || at_start;
+            let written = match wanted.remove(object::name(one)) {
+                None if at_start || is_ours && self.all_known => {
+                    registry.delete(kind, "", object::name(one)).await
+                }
+                Some(new) if is_ours && new["spec"] != one["spec"] => {
+                    let mut changed = Value::clone(one);
+                    changed["spec"] = new["spec"].clone();
+                    registry.update(kind, "", changed).await.map(|_| ())
+                }
+                _ => Ok(()),
+            };
+            tolerated(written)?;
+        }
+        // Together, so that the store syncs them together.
+        let made = wanted.into_values().map(|new| async {
+            let made = registry.create(kind, "", new).await;
+            tolerated(made.map(|_| ()))
+        });
+        try_join_all(made).await.map(|_| ())
     }
-    // Together, so that the store syncs them together.
-    let made = wanted.into_values().map(|new| async {
-        let made = registry.create(kind, "", new).await;
-        tolerated(made.map(|_| ()))
-    });
-    try_join_all(made).await.map(|_| ())
 }
 
 /// Another writer was faster; its state is on its way here, and wakes for another turn.

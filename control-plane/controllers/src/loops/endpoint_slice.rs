@@ -286,13 +286,20 @@ fn is_headless(service: &Service) -> bool {
     matches!(ip, None | Some("" | "None"))
 }
 
+/// The families of a service. One that was written before there were families has that of its address,
+/// or any if it has none.
 fn families(service: &Service) -> Vec<String> {
-    let families = service
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.ip_families.clone());
-    let families = families.filter(|families| !families.is_empty());
-    families.unwrap_or_else(|| vec!["IPv4".into()])
+    let spec = service.spec.as_ref();
+    let families = spec.and_then(|spec| spec.ip_families.clone());
+    if let Some(families) = families.filter(|families| !families.is_empty()) {
+        return families;
+    }
+    let address = spec.and_then(|spec| spec.cluster_ip.as_deref());
+    match address {
+        _ if is_headless(service) => vec!["IPv4".into(), "IPv6".into()],
+        Some(address) if address.contains(':') => vec!["IPv6".into()],
+        _ => vec!["IPv4".into()],
+    }
 }
 
 /// The service's labels, except those that describe slices.

@@ -195,7 +195,7 @@ fn others() -> Vec<Row> {
     ]
 }
 
-fn damage(cluster: &Cluster, key: &str) {
+pub(crate) fn damage(cluster: &Cluster, key: &str) {
     let request = PutRequest {
         key: key.as_bytes().to_vec().into(),
         value: b"no object".to_vec().into(),
@@ -204,7 +204,7 @@ fn damage(cluster: &Cluster, key: &str) {
     cluster.in_store(async |client| drop(client.kv().put(request).await.unwrap()));
 }
 
-fn remove(cluster: &Cluster, key: &str) {
+pub(crate) fn remove(cluster: &Cluster, key: &str) {
     let request = DeleteRangeRequest {
         key: key.as_bytes().to_vec().into(),
         ..Default::default()

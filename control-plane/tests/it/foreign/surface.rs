@@ -9,6 +9,7 @@ pub(crate) mod normal;
 mod script;
 
 use script::{Block, Script};
+use testkit::Kubernetes;
 
 use crate::foreign::golden;
 use crate::foreign::swap::world::World;
@@ -49,14 +50,60 @@ fn plugins_of_admission_decide_as_in_kubernetes() {
     play("plugins");
 }
 
-fn play(name: &str) {
-    if !kubectl_or_skip("the comparison with Kubernetes' apiserver") {
+/// Scripts about services, and where those get their addresses.
+const SERVICES: [(&str, &str); 3] = [
+    ("two_families", "10.96.0.0/16,fd00:10:96::/112"),
+    ("ipv6_alone", "fd00:10:96::/112"),
+    ("ways_in", "fd00:10:96::/112,10.96.0.0/16"),
+];
+
+#[test]
+fn services_of_two_families_are_answered_as_by_kubernetes() {
+    let [both, ..] = SERVICES;
+    play_with(both);
+}
+
+#[test]
+fn services_of_ipv6_alone_are_answered_as_by_kubernetes() {
+    let [_, alone, _] = SERVICES;
+    play_with(alone);
+}
+
+#[test]
+fn ways_into_services_are_answered_as_by_kubernetes() {
+    let [.., ways_in] = SERVICES;
+    play_with(ways_in);
+}
+
+/// They are short enough to ask Kubernetes each time whether it still says so.
+#[test]
+fn kubernetes_answers_about_services_as_recorded() {
+    let test = "Kubernetes' own answers about services";
+    if golden::updates() || !kubectl_or_skip(test) || Kubernetes::Apiserver.or_skip(test).is_none()
+    {
         return;
     }
-    let (go, update) = (golden::asks_go("STELE_SURFACE"), golden::updates());
+    for script in SERVICES {
+        play_on(true, script);
+    }
+}
+
+fn play(name: &str) {
+    play_with((name, "10.96.0.0/16"));
+}
+
+/// Plays a script where services have these addresses.
+fn play_with(script: (&str, &str)) {
+    if kubectl_or_skip("the comparison with Kubernetes' apiserver") {
+        play_on(golden::asks_go("STELE_SURFACE"), script);
+    }
+}
+
+fn play_on(go: bool, (name, service_ranges): (&str, &str)) {
+    let update = golden::updates();
     let path = golden::path(&format!("surface/{name}.txt"));
     let mut script = Script::read(&std::fs::read_to_string(&path).unwrap());
-    let (_world, address) = World::apiserver_alone(go);
+    let (_world, address) = World::apiserver_alone_with(go, service_ranges);
     let mut wrong = Vec::new();
     for block in &mut script.blocks {
         let answer = block.send(&address);

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::admission::unreadable::{damage, remove};
 use crate::harness::cluster::{Cluster, WITHIN, apiserver, kubectl_or_skip};
 use crate::requests::http::{Answer, Call};
 
@@ -701,4 +702,22 @@ fn kubectl_explains_a_kind_and_checks_its_objects() {
     let wrong = cluster.file("wrong.yaml", &WIDGET.replace("count: 3", "count: many"));
     let refused = cluster.refused(&["apply", "-f", &wrong]);
     assert!(refused.contains("spec.count: Invalid value"), "{refused}");
+}
+
+/// A server that starts then does not know the definition, but nobody has deleted it.
+#[test]
+fn a_definition_that_cannot_be_read_keeps_its_api_service() {
+    const KEY: &str =
+        "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.shop.example.com";
+    let service = "/apis/apiregistration.k8s.io/v1/apiservices/v1.shop.example.com";
+    let mut cluster = Cluster::start();
+    create(&cluster, "Widget", "widgets");
+    let found = |answer: &Answer| answer.code == 200;
+    let made = until(|| cluster.get(service), found).expect(200);
+    damage(&cluster, KEY);
+    cluster.restart_apiserver_in_place();
+    let kept = cluster.get(service).expect(200);
+    assert_eq!(kept["metadata"]["uid"], made["metadata"]["uid"]);
+    remove(&cluster, KEY);
+    until(|| cluster.get(service), |answer| answer.code == 404);
 }

@@ -68,6 +68,95 @@ fn addresses_come_from_every_range_that_is_ready() {
         .expect(422);
 }
 
+/// A cluster of one family gets a second one at a restart: services get addresses of it only when they
+/// ask for them.
+#[test]
+fn a_cluster_gets_a_second_family() {
+    const BOTH: &str = "--service-cluster-ip-range=10.96.0.0/16,fd00:10::/112";
+    const RANGE: &str = "/apis/networking.k8s.io/v1/servicecidrs/kubernetes";
+    const ADDRESSES: &str = "/apis/networking.k8s.io/v1/ipaddresses";
+    let cluster = Cluster::start();
+    let spec = |policy: &str| json!({"ipFamilyPolicy": policy, "ports": [{"port": 80}]});
+    let refused = cluster.post(SERVICES, &service("a", spec("RequireDualStack")));
+    refused.refuses(422, "Invalid", "not configured for dual-stack services");
+    let made = cluster.post(SERVICES, &service("a", spec("PreferDualStack")));
+    let made = made.expect(201)["spec"].clone();
+    assert_eq!(made["ipFamilies"], json!(["IPv4"]));
+
+    let (mut second, address) = apiserver(&cluster.store.url(), &[BOTH]);
+    let call = |method: &str, path: &str| Call::new(&address, method, path);
+    let range = call("GET", RANGE).send().expect(200);
+    let wanted = json!(["10.96.0.0/16", "fd00:10::/112"]);
+    assert_eq!(range["spec"]["cidrs"], wanted);
+    let path = format!("{SERVICES}/a");
+    let put = |policy| call("PUT", &path).json(&service("a", spec(policy))).send();
+    // Without families it asks for those that there are.
+    let same = json!({"metadata": {"labels": {"a": "b"}}}).to_string();
+    let same = call("PATCH", &path).body("application/merge-patch+json", same);
+    assert_eq!(
+        same.send().expect(200)["spec"]["ipFamilies"],
+        json!(["IPv4"])
+    );
+    let upgraded = put("RequireDualStack").expect(200)["spec"].clone();
+    assert_eq!(upgraded["ipFamilies"], json!(["IPv4", "IPv6"]));
+    assert_eq!(upgraded["clusterIPs"][0], made["clusterIP"]);
+    let six = upgraded["clusterIPs"][1].as_str().unwrap().to_owned();
+    assert!(six.starts_with("fd00:10::"), "{upgraded}");
+    let held = format!("{ADDRESSES}/{six}");
+    let reserved = call("GET", &held).send().expect(200);
+    let family = &reserved["metadata"]["labels"]["ipaddress.kubernetes.io/ip-family"];
+    assert_eq!(family, "IPv6");
+
+    // The next start repairs a reservation that is lost.
+    call("DELETE", &held).send().expect(200);
+    second.kill().unwrap();
+    second.wait().unwrap();
+    let (mut third, address) = apiserver(&cluster.store.url(), &[BOTH]);
+    let call = |method: &str, path: &str| Call::new(&address, method, path);
+    let repaired = call("GET", &held).send().expect(200);
+    assert_eq!(repaired["spec"]["parentRef"]["name"], "a");
+    let single = service("a", spec("SingleStack"));
+    let downgraded = call("PUT", &path).json(&single).send().expect(200);
+    assert_eq!(downgraded["spec"]["clusterIPs"], json!([made["clusterIP"]]));
+    assert_eq!(call("GET", &held).send().code, 404);
+    third.kill().unwrap();
+    third.wait().unwrap();
+}
+
+#[test]
+fn every_address_of_a_small_range_is_given_out() {
+    const RANGES: &str = "--service-cluster-ip-range=10.97.0.0/29,fd00:10::/125";
+    let launch = Launch::program(BINARY).subcommand("store");
+    let store = launch.start().unwrap_or_else(|error| panic!("{error}"));
+    let (mut server, address) = apiserver(&store.url(), &[RANGES]);
+    let call = |method: &str, path: &str| Call::new(&address, method, path);
+    let create = |name: &str| {
+        let spec = json!({"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv6", "IPv4"],
+            "ports": [{"port": 80}]});
+        call("POST", SERVICES).json(&service(name, spec)).send()
+    };
+    let held = || {
+        let all = call("GET", "/apis/networking.k8s.io/v1/ipaddresses").send();
+        all.expect(200)["items"].as_array().unwrap().len()
+    };
+    // One of the six belongs to this server.
+    for name in ["a", "b", "c", "d", "e"] {
+        create(name).expect(201);
+    }
+    assert_eq!(held(), 11);
+    let why = "failed to allocate a serviceIP for Service \"f\": range is full";
+    create("f").refuses(500, "InternalError", why);
+    assert_eq!(
+        held(),
+        11,
+        "the first one of the last service is given back"
+    );
+    call("DELETE", &format!("{SERVICES}/c")).send().expect(200);
+    create("f").expect(201);
+    server.kill().unwrap();
+    server.wait().unwrap();
+}
+
 #[test]
 fn one_node_port_serves_two_protocols() {
     let cluster = Cluster::start();

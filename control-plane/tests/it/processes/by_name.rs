@@ -47,12 +47,20 @@ fn a_flag_that_would_check_less_than_its_user_believes_is_refused() {
             "plugin \"Nonsense\" is unknown",
         ),
         (
-            &["--service-cluster-ip-range=10.96.0.0/16,fd00::/108"],
-            "--service-cluster-ip-range=10.96.0.0/16,fd00::/108 is not supported: one range of IPv4",
+            &["--service-cluster-ip-range=10.96.0.0/16,10.97.0.0/16"],
+            "--service-cluster-ip-range[0] and --service-cluster-ip-range[1] must be of different \
+             IP family",
         ),
         (
-            &["--service-cluster-ip-range=fd00::/108"],
-            "--service-cluster-ip-range=fd00::/108 is not supported: one range of IPv4",
+            &["--service-cluster-ip-range=fd00::/48"],
+            "--service-cluster-ip-range=fd00::/48 is not supported: shortest allowed prefix length",
+        ),
+        (
+            &[
+                "--service-cluster-ip-range=fd00::/108,10.96.0.0/16",
+                "--advertise-address=192.0.2.1",
+            ],
+            "service IP family \"fd00::/108\" must match public address family \"192.0.2.1\"",
         ),
         (
             &["--etcd-prefix=/other"],

@@ -1,14 +1,15 @@
 //! The ranges that services get addresses from: those of the ServiceCIDRs that are ready.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use machinery::object;
 use machinery::status::Status;
 use serde_json::Value;
 
-use crate::basics::cidr::Cidr;
+use crate::basics::cidr::{Cidr, Family};
 use crate::basics::clock;
+use crate::basics::service_ranges::V6_PREFIX_MIN;
 use crate::registry::Registry;
 
 /// The ranges for new addresses, of which there may be none.
@@ -25,29 +26,45 @@ impl Ranges {
     fn ready(all: &[Arc<Value>]) -> Ranges {
         let ready = all.iter().filter(|one| is_ready(one));
         let texts = ready.flat_map(|one| object::items(one, &["spec", "cidrs"]));
-        let texts = texts.filter_map(Value::as_str);
-        Ranges(texts.filter_map(Cidr::parse).collect())
+        let ranges = texts.filter_map(|text| Cidr::parse(text.as_str()?));
+        let is_small =
+            |range: &Cidr| range.family() == Family::V4 || range.prefix() >= V6_PREFIX_MIN;
+        Ranges(ranges.filter(is_small).collect())
     }
 
-    pub(crate) fn contains(&self, address: Ipv4Addr) -> bool {
+    pub(crate) fn contains(&self, address: IpAddr) -> bool {
         self.0.iter().any(|range| range.contains(address))
     }
 
     /// True if a service may ask for the address.
-    pub(super) fn has_host(&self, address: Ipv4Addr) -> bool {
+    pub(super) fn has_host(&self, address: IpAddr) -> bool {
         self.0.iter().any(|range| range.is_host(address))
     }
 
-    /// A random address of a range that `turn` chooses, so that a full one is not tried for ever.
-    pub(super) fn random(&self, turn: usize) -> Option<Ipv4Addr> {
-        let range = self.0.get(turn.checked_rem(self.0.len())?)?;
-        Some(range.random())
+    /// A range of the family of an address, unless one has it.
+    pub(super) fn without(&self, address: IpAddr) -> Option<&Cidr> {
+        let range = self.of_family(Family::of(address)).next();
+        range.filter(|_| !self.has_host(address))
     }
 
-    /// Where to begin the turns.
-    pub(super) fn any_turn(&self) -> usize {
-        let count = u64::try_from(self.0.len()).unwrap_or(1).max(1);
-        usize::try_from(clock::below(count)).unwrap_or(0)
+    /// The address of the network of a range.
+    pub(super) fn network(&self, family: Family) -> Option<IpAddr> {
+        self.of_family(family).next().map(|range| range.at(0))
+    }
+
+    /// All addresses of a family in the order in which they are tried: those of one range after
+    /// another, from a random one on.
+    pub(super) fn drawn(&self, family: Family) -> impl Iterator<Item = IpAddr> {
+        let ranges: Vec<&Cidr> = self.of_family(family).collect();
+        let count = ranges.len();
+        let first = clock::below(u64::try_from(count).unwrap_or(1));
+        let first = usize::try_from(first).unwrap_or(0);
+        let turns = (first..first + count).map(move |turn| ranges[turn % count]);
+        turns.flat_map(Cidr::drawn)
+    }
+
+    fn of_family(&self, family: Family) -> impl Iterator<Item = &Cidr> {
+        self.0.iter().filter(move |range| range.family() == family)
     }
 }
 
@@ -87,11 +104,21 @@ mod tests {
             Arc::new(range("10.3.0.0/24", "False")),
             Arc::new(going),
         ]);
-        let has = [1, 2, 3, 4].map(|third| ranges.contains(Ipv4Addr::new(10, third, 0, 7)));
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        let has = [1, 2, 3, 4].map(|second| ranges.contains(address(&format!("10.{second}.0.7"))));
         assert_eq!(has, [true, true, false, false]);
-        let thirds = [0, 1, 2, 3].map(|turn| ranges.random(turn).unwrap().octets()[1]);
-        assert_eq!(thirds, [1, 2, 1, 2]);
-        assert!(ranges.any_turn() < 2);
-        assert_eq!(Ranges::ready(&[]).random(0), None);
+        let drawn: Vec<IpAddr> = ranges.drawn(Family::V4).collect();
+        assert_eq!(drawn.len(), 2 * 254);
+        assert!(drawn.iter().all(|one| ranges.has_host(*one)));
+        let other = ranges.drawn(Family::V6).next().unwrap();
+        assert!(ranges.has_host(other) && other.is_ipv6());
+        assert_eq!(ranges.network(Family::V6), Some(address("fd00::")));
+        assert!(ranges.without(address("10.3.0.7")).is_some());
+        assert!(ranges.without(address("10.2.0.7")).is_none());
+        assert_eq!(Ranges::ready(&[]).drawn(Family::V4).next(), None);
+        // Kubernetes draws none from so large a range.
+        let large = json!({"spec": {"cidrs": ["fd00::/56"]}});
+        let large = Ranges::ready(&[Arc::new(large)]);
+        assert_eq!(large.drawn(Family::V6).next(), None);
     }
 }

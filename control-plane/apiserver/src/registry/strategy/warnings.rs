@@ -3,6 +3,7 @@
 
 mod pods;
 mod ports;
+mod services;
 #[cfg(test)]
 mod tests;
 mod volumes;
@@ -15,32 +16,11 @@ use machinery::structural::Schema;
 use serde_json::Value;
 
 pub(super) use pods::of_pod;
+pub(super) use services::of_service;
 pub(super) use volumes::{of_claim, of_volume};
 pub(super) use workloads::{
     of_cron_job, of_daemon_set, of_job, of_pod_template, of_replicas, of_stateful_set,
 };
-
-pub(super) fn of_service(_old: Option<&Value>, service: &Value) -> Vec<String> {
-    let mut warnings = Vec::new();
-    let text = |key| object::text(service, &["spec", key]);
-    if !object::items(service, &["spec", "externalIPs"]).is_empty() {
-        let why = "is deprecated and may no longer be implemented in some clusters";
-        warnings.push(format!("spec.externalIPs {why}"));
-    }
-    if text("type") != "ExternalName" && !text("externalName").is_empty() {
-        let why = "spec.externalName is ignored when spec.type is not \"ExternalName\"";
-        warnings.push(why.to_owned());
-    }
-    if text("type") != "ExternalName" && text("clusterIP") == "None" {
-        if !text("loadBalancerIP").is_empty() {
-            warnings.push("spec.loadBalancerIP is ignored for headless services".into());
-        }
-        if !object::items(service, &["spec", "externalIPs"]).is_empty() {
-            warnings.push("spec.externalIPs is ignored for headless services".into());
-        }
-    }
-    warnings
-}
 
 pub(super) fn of_slice(_old: Option<&Value>, slice: &Value) -> Vec<String> {
     let named = object::text(slice, &["addressType"]) == "FQDN";

@@ -8,6 +8,7 @@ use machinery::object;
 use machinery::status::Cause;
 use serde_json::Value;
 
+use crate::validate::networking::cluster_ips::{self, is_headless};
 use crate::validate::words::field::FieldValue;
 use crate::validate::workloads::pod::{port_name, port_number};
 use crate::validate::{Causes, meta, named, words::address};
@@ -16,8 +17,6 @@ use crate::validate::{Causes, meta, named, words::address};
 const AFFINITY_SECONDS_MAX: i64 = 86_400;
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
-const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];
-const FAMILY_POLICIES: [&str; 3] = ["PreferDualStack", "RequireDualStack", "SingleStack"];
 const POLICIES: [&str; 2] = ["Cluster", "Local"];
 const DISTRIBUTIONS: [&str; 3] = ["PreferClose", "PreferSameZone", "PreferSameNode"];
 const OF_BALANCERS: &str = "may only be used when `type` is 'LoadBalancer'";
@@ -29,7 +28,7 @@ pub(crate) fn service(object: &Value) -> Causes {
     ports(&spec, &mut causes);
     causes.extend(meta::labels("spec.selector", spec.map("selector")));
     affinity(&spec, &mut causes);
-    causes.extend(addresses(object));
+    causes.extend(cluster_ips::addresses(object));
     causes.each(&spec, "externalIPs", |causes, one| {
         let text = one.value.as_str().unwrap_or_default();
         match address::wrong(&one.path, text) {
@@ -46,18 +45,8 @@ pub(crate) fn service(object: &Value) -> Causes {
 
 /// Checks what an update changes.
 pub(crate) fn service_update(old: &Value, new: &Value) -> Causes {
-    let mut causes = Causes::default();
+    let mut causes = cluster_ips::update(old, new);
     let (before, after) = (spec(old), spec(new));
-    let external = |spec: &FieldValue| spec.text("type") == "ExternalName";
-    if !external(&before) && !external(&after) {
-        let headless = (is_headless(&before), is_headless(&after));
-        if headless != (true, true) {
-            kept(&before, &after, ["clusterIPs", "clusterIP"], &mut causes);
-        }
-        if headless == (false, false) {
-            kept(&before, &after, ["ipFamilies", "ipFamily"], &mut causes);
-        }
-    }
     let balancer = |spec: &FieldValue| spec.text("type") == "LoadBalancer";
     let class = "loadBalancerClass";
     if balancer(&before) && balancer(&after) && before.get(class) != after.get(class) {
@@ -67,56 +56,6 @@ pub(crate) fn service_update(old: &Value, new: &Value) -> Causes {
     if asks(&before) && asks(&after) && before.number(port) != after.number(port) {
         let field = after.path_of(port);
         causes.push(Cause::forbidden(&field, "field is immutable"));
-    }
-    causes
-}
-
-/// The addresses of a service and their families. A new service is checked before allocation.
-pub(crate) fn addresses(object: &Value) -> Causes {
-    const FIELD: &str = "spec.clusterIPs";
-    let mut causes = Causes::default();
-    let spec = spec(object);
-    if spec.text("type") == "ExternalName" {
-        return causes;
-    }
-    let list = spec.items("clusterIPs");
-    match (spec.text("clusterIP"), list.first()) {
-        ("", None) => {}
-        ("", Some(_)) => {
-            let why = "must be empty when `clusterIP` is not specified";
-            causes.wrong(&spec, "clusterIPs", why);
-        }
-        (_, None) => causes.push(Cause::required(FIELD, "")),
-        (one, Some(first)) if first != one => {
-            causes.wrong(&spec, "clusterIPs", "first value must match `clusterIP`");
-        }
-        _ => {}
-    }
-    let mut seen = BTreeSet::new();
-    causes.each(&spec, "ipFamilies", |causes, one| {
-        let family = one.value.as_str().unwrap_or_default();
-        if !FAMILIES.contains(&family) {
-            causes.push(Cause::not_supported(&one.path, one.value, &FAMILIES));
-        }
-        if !seen.insert(family) {
-            causes.push(Cause::duplicate(&one.path, one.value));
-        }
-    });
-    causes.word(&spec, "ipFamilyPolicy", &FAMILY_POLICIES);
-    let none = list.first().is_some_and(|first| first == "None");
-    if none && list.len() > 1 {
-        let why = "'None' must be the first and only value";
-        causes.wrong(&spec, "clusterIPs", why);
-    }
-    for one in spec.each("clusterIPs").skip(usize::from(none)) {
-        if causes.is_full() {
-            break;
-        }
-        let text = one.value.as_str().unwrap_or_default();
-        causes.extend(address::wrong(&one.path, text));
-    }
-    if list.len() > 2 {
-        causes.wrong(&spec, "clusterIPs", "may only hold up to 2 values");
     }
     causes
 }
@@ -145,11 +84,6 @@ fn asks(spec: &FieldValue) -> bool {
 
 fn spec(object: &Value) -> FieldValue<'_> {
     FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null))
-}
-
-/// True if clients find the pods themselves.
-fn is_headless(spec: &FieldValue) -> bool {
-    matches!(spec.items("clusterIPs"), [one] if one == "None")
 }
 
 /// Ports, a headless service, or an external name.
@@ -317,28 +251,4 @@ fn traffic(spec: &FieldValue, causes: &mut Causes) {
         _ => causes.word(spec, "internalTrafficPolicy", &POLICIES),
     }
     causes.word(spec, "trafficDistribution", &DISTRIBUTIONS);
-}
-
-/// The first item of a list must not change, nor any other that remains. `key` is the list's name,
-/// `one` an item's in errors.
-fn kept(before: &FieldValue, after: &FieldValue, [key, one]: [&str; 2], causes: &mut Causes) {
-    let (had, has) = (before.items(key), after.items(key));
-    let mut wrong = |at: usize, why: &str| {
-        let shown = after.get(key).cloned().unwrap_or_default();
-        let field = format!("spec.{key}[{at}]");
-        causes.push(Cause::invalid(&field, &shown, why));
-    };
-    if !had.is_empty() && has.is_empty() {
-        return wrong(0, &format!("primary {one} can not be unset"));
-    }
-    // If the length changes, only the first one must stay the same.
-    let counts = if had.len() == has.len() { had.len() } else { 1 };
-    let changed = had.iter().zip(has).position(|(had, has)| had != has);
-    if let Some(at) = changed.filter(|at| *at < counts) {
-        wrong(at, "may not change once set");
-    }
-    if had.len() > 1 && has.len() == 1 && after.text("ipFamilyPolicy") != "SingleStack" {
-        let why = format!("must be set to 'SingleStack' when releasing the secondary {one}");
-        causes.wrong(after, "ipFamilyPolicy", &why);
-    }
 }

@@ -1,17 +1,23 @@
 //! IP addresses and CIDR ranges.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use machinery::status::Cause;
 
+use crate::basics::cidr::Cidr;
 use crate::validate::Causes;
 
 const ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 
-/// The error if a text is not an IP address.
+/// The error if a text is not an IP address, or is written in a way that not everybody reads alike.
 pub(crate) fn wrong(field: &str, text: &str) -> Option<Cause> {
-    let good = text.parse::<IpAddr>().is_ok();
-    (!good).then(|| Cause::invalid(field, &text.into(), ADDRESS))
+    let why = match text.parse::<IpAddr>() {
+        Ok(address) if is_mapped(address) => "must not be an IPv4-mapped IPv6 address",
+        Ok(_) => return None,
+        Err(_) if without_zeros(text).parse::<Ipv4Addr>().is_ok() => "must not have leading 0s",
+        Err(_) => ADDRESS,
+    };
+    Some(Cause::invalid(field, &text.into(), why))
 }
 
 /// The rule of objects that are called like an address.
@@ -20,11 +26,42 @@ pub(crate) fn name(text: &str) -> Vec<String> {
     (!good).then(|| ADDRESS.to_owned()).into_iter().collect()
 }
 
-/// The error if a text is not a CIDR range.
+/// The error if a text is not a CIDR range, or is written in a way that not everybody reads alike.
 pub(crate) fn wrong_range(field: &str, text: &str) -> Option<Cause> {
-    let why = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
-    let good = range(text).is_some();
-    (!good).then(|| Cause::invalid(field, &text.into(), why))
+    let why = match Cidr::parse(text).zip(range(text)) {
+        Some((_, (address, _))) if is_mapped(address) => {
+            "must not have an IPv4-mapped IPv6 address"
+        }
+        Some((cidr, (address, _))) if cidr.at(0) != address => {
+            "must not have bits set beyond the prefix length"
+        }
+        Some(_) => return None,
+        None if Cidr::parse(&without_zeros(text)).is_some() => {
+            "must not have leading 0s in IP or prefix length"
+        }
+        None => "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)",
+    };
+    Some(Cause::invalid(field, &text.into(), why))
+}
+
+/// True for an address of IPv4 in the form of IPv6.
+fn is_mapped(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some())
+}
+
+/// The text without zeros at the beginning of its numbers, as some programs read them.
+fn without_zeros(text: &str) -> String {
+    let is_end = |end: char| ['.', '/'].contains(&end);
+    let parts = text.split_inclusive(is_end).map(|part| {
+        let (number, end) = match part.strip_suffix(is_end) {
+            Some(number) => (number, &part[number.len()..]),
+            None => (part, ""),
+        };
+        let bare = number.trim_start_matches('0');
+        let is_zero = bare.is_empty() && !number.is_empty();
+        format!("{}{end}", if is_zero { "0" } else { bare })
+    });
+    parts.collect()
 }
 
 /// The error if a text is not an address with the length of the prefix of its network, written in the
@@ -86,4 +123,55 @@ pub(crate) fn endpoint(field: &str, text: &str) -> Causes {
         ));
     }
     causes
+}
+
+#[test]
+fn every_reader_reads_an_address_alike() {
+    for (text, why) in [
+        ("10.0.0.7", ""),
+        ("fd00:0::7", ""),
+        ("010.0.0.7", "must not have leading 0s"),
+        ("10.0.0.00", "must not have leading 0s"),
+        ("0256.0.0.7", "must be a valid IP address"),
+        ("10..0.7", "must be a valid IP address"),
+        ("::ffff:10.0.0.7", "must not be an IPv4-mapped IPv6 address"),
+        ("", "must be a valid IP address"),
+    ] {
+        let told = wrong("f", text)
+            .map(|cause| cause.message)
+            .unwrap_or_default();
+        assert!(
+            told.contains(why) && told.is_empty() == why.is_empty(),
+            "{text}: {told}"
+        );
+    }
+    for (text, why) in [
+        ("10.0.0.0/8", ""),
+        ("fd00:0::/64", ""),
+        (
+            "10.0.0.1/8",
+            "must not have bits set beyond the prefix length",
+        ),
+        (
+            "010.0.0.0/8",
+            "must not have leading 0s in IP or prefix length",
+        ),
+        (
+            "10.0.0.0/08",
+            "must not have leading 0s in IP or prefix length",
+        ),
+        (
+            "::ffff:10.0.0.0/104",
+            "must not have an IPv4-mapped IPv6 address",
+        ),
+        ("10.0.0.0", "must be a valid CIDR value"),
+    ] {
+        let told = wrong_range("f", text)
+            .map(|cause| cause.message)
+            .unwrap_or_default();
+        assert!(
+            told.contains(why) && told.is_empty() == why.is_empty(),
+            "{text}: {told}"
+        );
+    }
 }

@@ -130,3 +130,58 @@ fn a_service_without_pods_keeps_one_empty_slice() {
     let decision = decide(&EndpointSlices, &caches(&[headless]), KEY);
     assert_eq!(bodies(&decision)[0]["metadata"]["labels"][HEADLESS], "");
 }
+
+#[test]
+fn each_family_of_a_service_has_slices_of_its_own() {
+    let two = |name: &str, second: &str| {
+        let mut pod = pod(name, "a", true);
+        let first = pod["status"]["podIP"].clone();
+        pod["status"]["podIPs"] = json!([{"ip": first}, {"ip": second}]);
+        pod
+    };
+    let objects = |spec: Value| {
+        let mut service = service();
+        for (key, value) in spec.as_object().unwrap() {
+            service["spec"][key] = value.clone();
+        }
+        vec![service, two("p", "fd00::7"), pod("pp", "a", true)]
+    };
+    let made_for = |spec: Value| {
+        let decision = decide(&EndpointSlices, &caches(&objects(spec)), KEY);
+        let mut made: Vec<(String, usize)> = made(&decision)
+            .iter()
+            .map(|slice| {
+                let endpoints = slice["endpoints"].as_array().unwrap();
+                (
+                    slice["addressType"].as_str().unwrap().to_owned(),
+                    endpoints.len(),
+                )
+            })
+            .collect();
+        made.sort();
+        made
+    };
+    let (four, six) = (("IPv4".to_owned(), 2), ("IPv6".to_owned(), 1));
+    let both = [four.clone(), six.clone()];
+    assert_eq!(made_for(json!({"ipFamilies": ["IPv6", "IPv4"]})), both);
+    assert_eq!(
+        made_for(json!({"ipFamilies": ["IPv6"]})),
+        std::slice::from_ref(&six)
+    );
+    // Those of a time without families.
+    assert_eq!(made_for(json!({"clusterIP": "fd00:10::7"})), [six]);
+    assert_eq!(made_for(json!({"clusterIP": "None"})), both);
+    assert_eq!(made_for(json!({})), [four]);
+
+    // A service that gives a family up loses the slices of it.
+    let mut all = objects(json!({"ipFamilies": ["IPv4", "IPv6"]}));
+    let first = decide(&EndpointSlices, &caches(&all), KEY);
+    all.extend(made(&first));
+    assert_eq!(lines(&decide(&EndpointSlices, &caches(&all), KEY)), [""; 0]);
+    all[0]["spec"]["ipFamilies"] = json!(["IPv4"]);
+    let after = decide(&EndpointSlices, &caches(&all), KEY);
+    let [line] = &lines(&after)[..] else {
+        panic!("{:?}", lines(&after))
+    };
+    assert!(line.starts_with("delete endpointslices n/web-"), "{line}");
+}

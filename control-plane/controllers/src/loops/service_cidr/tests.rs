@@ -73,6 +73,23 @@ fn a_range_stays_while_a_service_needs_it() {
 }
 
 #[test]
+fn a_range_of_two_families_stays_while_a_service_needs_either() {
+    let gone = deleted(range("a", &["10.1.0.0/24", "fd00:1::/112"]), 11);
+    let frees = |others: &[Value]| {
+        let objects = [&[gone.clone()][..], others].concat();
+        let decision = decide(&ServiceCidrs, &caches(&objects), ("", "a"));
+        bodies(&decision)[0]["metadata"]["finalizers"] == json!([])
+    };
+    let (four, six) = (address("10.1.0.7"), address("fd00:1::7"));
+    assert!(frees(&[]));
+    let both = [four, six];
+    assert!(!frees(&both[..1]) && !frees(&both[1..]));
+    let with = |cidrs: &[&str]| [&both[..], &[range("b", cidrs)]].concat();
+    assert!(!frees(&with(&["10.1.0.0/24"])) && !frees(&with(&["fd00:1::/112"])));
+    assert!(frees(&with(&["fd00:1::/112", "10.1.0.0/24"])));
+}
+
+#[test]
 fn a_range_that_nobody_needs_goes_after_a_while() {
     let foreign = {
         let mut foreign = address("10.1.0.7");

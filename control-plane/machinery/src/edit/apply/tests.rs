@@ -223,8 +223,9 @@ fn compare_all(text: &str) -> usize {
     none_differ(&differences, count)
 }
 
-/// Fails with the first differences; returns the count of what was compared.
+/// Fails with the first differences, or if nothing was compared; returns the count of what was.
 fn none_differ(differences: &[String], count: usize) -> usize {
+    assert!(count > 0, "there are no cases");
     let shown: Vec<&String> = differences.iter().take(3).collect();
     assert!(
         differences.is_empty(),
@@ -245,6 +246,13 @@ fn more_writes_end_as_in_kubernetes() {
     if let Ok(file) = std::env::var("STELE_APPLY_CASES") {
         println!("{} cases", compare_all(&fs::read_to_string(file).unwrap()));
     }
+}
+
+/// A generator that fails leaves an empty file.
+#[test]
+#[should_panic(expected = "there are no cases")]
+fn an_empty_file_shows_nothing() {
+    compare_all("");
 }
 
 /// Kubernetes looks no further in a map: it never names two of its fields.

@@ -1,5 +1,7 @@
 //! What differs between two runs of one request, removed from its response.
 
+use std::net::IpAddr;
+
 use serde_json::Value;
 
 pub(crate) fn is_refusal(value: &Value) -> bool {
@@ -115,6 +117,11 @@ fn field(key: &str, value: &mut Value) {
         Value::String(text) if ["clusterIP", "clusterIPs"].contains(&key) && is_random(text) => {
             *text = "...".into();
         }
+        Value::Number(port) if ["nodePort", "healthCheckNodePort"].contains(&key) => {
+            if port.as_u64().is_some_and(|port| port >= FIRST_NODE_PORT) {
+                *value = "...".into();
+            }
+        }
         Value::Array(addresses) if key == "clusterIPs" => {
             addresses.iter_mut().for_each(|one| field("clusterIP", one));
         }
@@ -132,10 +139,28 @@ fn field(key: &str, value: &mut Value) {
 
 const UID_BYTES: usize = 36;
 
-/// True for an allocated address; the addresses that scripts request are in one small range.
+/// True for an allocated address. The addresses that scripts request are in one small range, or among
+/// the first ones, which are not drawn.
 fn is_random(address: &str) -> bool {
-    address.starts_with("10.96.") && !address.starts_with("10.96.7.")
+    match address.parse() {
+        Ok(IpAddr::V4(v4)) => {
+            let [10, 96, third, fourth] = v4.octets() else {
+                return false;
+            };
+            !(third == 7 || third == 0 && fourth > 1)
+        }
+        Ok(IpAddr::V6(v6)) => {
+            let segments = v6.segments();
+            segments.starts_with(&[0xfd00, 0x10, 0x96]) && segments[7] > FIRST_DRAWN
+        }
+        Err(_) => false,
+    }
 }
+
+/// The last part of the addresses of IPv6 from which on they are drawn.
+const FIRST_DRAWN: u16 = 0x100;
+/// The node port from which on they are drawn.
+const FIRST_NODE_PORT: u64 = 30_086;
 
 /// Replaces uids in a text.
 fn without_uids(text: &str) -> String {

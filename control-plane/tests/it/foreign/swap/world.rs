@@ -16,6 +16,8 @@ use testkit::{Kubernetes, Launch};
 use crate::harness::cluster::{BINARY, apiserver_with, told};
 
 pub(super) const NODES: usize = 3;
+/// Where services get addresses unless a test says more.
+const SERVICES: &str = "10.96.0.0/16";
 /// The timeout for the start of a part. It is long because the machine may be busy with builds.
 const PATIENCE: Duration = Duration::from_secs(180);
 const POLL: Duration = Duration::from_millis(200);
@@ -58,6 +60,8 @@ pub(crate) struct World {
     /// The port of Kubernetes' own apiserver; the same after a restart.
     port: u16,
     store: Option<testkit::Server>,
+    /// Where services get addresses.
+    service_ranges: String,
 }
 
 impl World {
@@ -143,18 +147,28 @@ impl World {
 
     /// A store and an apiserver alone, and its address for the owner without TLS.
     pub(crate) fn apiserver_alone(go: bool) -> (World, String) {
-        let mut world = World::apiserver_bare(go);
+        World::apiserver_alone_with(go, SERVICES)
+    }
+
+    /// The same with other addresses for services.
+    pub(crate) fn apiserver_alone_with(go: bool, service_ranges: &str) -> (World, String) {
+        let mut world = World::apiserver_with(go, service_ranges);
         let address = world.begin_proxy();
         (world, address)
     }
 
     /// A store and an apiserver alone, for the owner's kubeconfig.
     pub(crate) fn apiserver_bare(go: bool) -> World {
+        World::apiserver_with(go, SERVICES)
+    }
+
+    fn apiserver_with(go: bool, service_ranges: &str) -> World {
         let mut world = World {
             home: tempfile::tempdir().unwrap(),
             children: Vec::new(),
             port: testkit::free_port(),
             store: None,
+            service_ranges: service_ranges.to_owned(),
         };
         let launch = Launch::program(BINARY).subcommand("store");
         let started = |launch: Launch| launch.start().unwrap_or_else(|error| panic!("{error}"));
@@ -255,6 +269,7 @@ impl World {
             &[
                 &format!("--cert-dir={}", self.home.path().join("pki").display()),
                 &format!("--admin-kubeconfig={}", kubeconfig.display()),
+                &format!("--service-cluster-ip-range={}", self.service_ranges),
             ],
         );
         self.children.push((OURS, child));
@@ -274,7 +289,7 @@ impl World {
             "--bind-address=127.0.0.1".into(),
             "--advertise-address=127.0.0.1".into(),
             "--endpoint-reconciler-type=none".into(),
-            "--service-cluster-ip-range=10.96.0.0/16".into(),
+            format!("--service-cluster-ip-range={}", self.service_ranges),
             "--authorization-mode=RBAC".into(),
             format!("--tls-cert-file={}", self.pki("apiserver.crt")),
             format!("--tls-private-key-file={}", self.pki("apiserver.key")),

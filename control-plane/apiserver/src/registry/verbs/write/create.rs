@@ -148,10 +148,29 @@ impl Writer<'_> {
             false
         };
         (strategy::of(resource).set_requester)(self.user, object);
-        let allocates = allocate::concerns(resource);
-        if allocates {
-            allocate::prepare(object)?;
+        // Before the rules and the admission that validates: they see the whole object.
+        let allocated = if allocate::concerns(resource) {
+            allocate::create(self.registry, object, self.dry).await?
+        } else {
+            Allocated::default()
+        };
+        let validated = async {
+            self.validate(object, borrows_later).await?;
+            let chain = &self.registry.admission;
+            chain.validate(mutated, &admission, object).await
+        };
+        match validated.await {
+            Ok(()) => Ok(allocated),
+            Err(error) => {
+                allocated.give_back(self.registry).await;
+                Err(error)
+            }
         }
+    }
+
+    /// Checks a new object by the rules of its kind, and brings it into the form that is stored.
+    async fn validate(&self, object: &mut Value, borrows_later: bool) -> Result<(), Status> {
+        let resource = &*self.resource;
         let rules = &strategy::of(resource).rules;
         let mut causes = self.admin_access("", None, object).await?;
         causes.extend(rules.create(resource, object, self.policy()));
@@ -162,20 +181,10 @@ impl Writer<'_> {
         lifecycle::forget_empty(resource, object);
         self.warnings
             .add((strategy::of(resource).warnings)(None, object));
-        // Before those that validate: they see the whole object, and may refuse an address.
-        let allocated = if allocates {
-            allocate::create(self.registry, object, self.dry).await?
-        } else {
-            Allocated::default()
-        };
-        let chain = &self.registry.admission;
-        match chain.validate(mutated, &admission, object).await {
-            Ok(()) => Ok(allocated),
-            Err(error) => {
-                allocated.give_back(self.registry).await;
-                Err(error)
-            }
+        if allocate::concerns(resource) {
+            allocate::settle(object);
         }
+        Ok(())
     }
 }
 

@@ -199,6 +199,9 @@ impl Update<'_, '_> {
         }
         chain.validate(mutated, &admission, &new).await?;
         lifecycle::forget_empty(resource, &mut new);
+        if allocate::concerns(resource) {
+            allocate::settle(&mut new);
+        }
         // A write that changes nothing has no time.
         if apply::equal_without_times(&old, &new) {
             set_managers(&mut new, managers_of(&old));
