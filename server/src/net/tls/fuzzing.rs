@@ -20,7 +20,7 @@ pub(crate) fn any_file(data: &[u8]) {
         look_at(certificate);
     }
     let client = ClientVerifier::new(&provider, Some(data), Allowed::All);
-    let server = ServerVerifier::new(&provider, Some(data));
+    let server = ServerVerifier::new(&provider, Some(data), Allowed::All);
     assert_eq!(client.is_ok(), server.is_ok());
     // A certificate that cannot be parsed is not accepted.
     assert!(client.is_err() || !certificates.is_empty());
