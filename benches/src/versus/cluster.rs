@@ -73,12 +73,7 @@ impl Cluster {
         if side.is_stele() {
             flags.extend(options.stele_flags.iter().cloned());
         }
-        let tls = if side.is_encrypted() {
-            let ports: Vec<Ports> = (0..MEMBERS).map(|_| Ports::free()).collect();
-            Some((Tls::make(scratch.path())?, ports))
-        } else {
-            None
-        };
+        let tls = Tls::of(side, scratch.path(), MEMBERS)?;
         let scheme = if side.is_encrypted() { "https" } else { "http" };
         let program = programs.server(side).clone();
         let peers: Vec<String> = (0..MEMBERS)

@@ -18,7 +18,7 @@ use super::generator::{self, Summary};
 use super::loads::{Kind, Load, READ_KEY, VALUE_BYTES};
 use super::login;
 use super::options::{Options, Programs};
-use super::tls::{Ports, Tls};
+use super::tls::Tls;
 
 /// etcd writes its tree every 100 ms; this waits until all writes of a load are counted.
 pub(super) const SETTLE: Duration = Duration::from_millis(400);
@@ -103,17 +103,13 @@ pub(super) fn run(side: Side, load: &Load, programs: &Programs, options: &Option
     if side == Side::Floor {
         launch = launch.flag(format!("--floor={}", options.floor_threads));
     }
-    let tls = if side.is_encrypted() {
-        Some((Tls::make(scratch.path())?, Ports::free()))
-    } else {
-        None
-    };
+    let tls = Tls::of(side, scratch.path(), 1)?;
     if let Some((tls, ports)) = &tls {
-        launch = launch.flags(&tls.server_flags(ports));
+        launch = launch.flags(&tls.server_flags(&ports[0]));
     }
     let mut server = launch.start()?;
     let (endpoint, plain_url) = match &tls {
-        Some((_, ports)) => (ports.endpoint(), ports.plain_url()),
+        Some((_, ports)) => (ports[0].endpoint(), ports[0].plain_url()),
         None => (format!("127.0.0.1:{}", server.client_port()), server.url()),
     };
     let generate = |args: &[OsString]| {

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
 use super::Result;
+use super::side::Side;
 
 pub(super) struct Tls {
     authority: PathBuf,
@@ -26,8 +27,22 @@ pub(super) struct Ports {
 }
 
 impl Tls {
+    /// The certificates of a run on this side and the ports of its servers; `None` for a side
+    /// without TLS.
+    pub(super) fn of(
+        side: Side,
+        folder: &Path,
+        servers: usize,
+    ) -> Result<Option<(Tls, Vec<Ports>)>> {
+        if !side.is_encrypted() {
+            return Ok(None);
+        }
+        let ports = (0..servers).map(|_| Ports::free()).collect();
+        Ok(Some((Tls::make(folder)?, ports)))
+    }
+
     /// Makes a CA, and one certificate for both ends (ECDSA with P-256, rcgen's default).
-    pub(super) fn make(folder: &Path) -> Result<Tls> {
+    fn make(folder: &Path) -> Result<Tls> {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let authority_key = KeyPair::generate()?;
@@ -88,7 +103,7 @@ impl Tls {
 }
 
 impl Ports {
-    pub(super) fn free() -> Ports {
+    fn free() -> Ports {
         Ports {
             encrypted: testkit::free_port(),
             plain: testkit::free_port(),

@@ -31,7 +31,9 @@ mod socket;
 mod text;
 mod values;
 
-use crate::api::serve::{BoxError, Caller, Router};
+use crate::api::calls::body::BoxError;
+use crate::api::calls::caller::Caller;
+use crate::api::calls::router::Router;
 use crate::config::Config;
 pub(crate) use decode::decode;
 pub(crate) use encode::{Escape, encode};

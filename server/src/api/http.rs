@@ -5,10 +5,8 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
-use http_body_util::Full;
 use tonic::body;
 
 mod access;
@@ -18,14 +16,14 @@ mod scrape;
 mod usage;
 mod vars;
 
+use crate::api::calls::body::BoxError;
 use crate::api::gateway::Translator;
-use crate::api::serve::BoxError;
+use crate::api::page::{Page, not_allowed, not_found, page};
 use crate::api::version;
 use crate::config::Config;
 use crate::runtime::etcd_server::EtcdServer;
 use crate::telemetry::metrics::Metrics;
 
-const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 const HTML: &str = "text/html; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
@@ -43,8 +41,6 @@ pub(crate) enum Port {
     Metrics,
     Peer,
 }
-
-pub(crate) type Page = Response<body::Body>;
 
 pub(crate) struct Site {
     server: EtcdServer,
@@ -155,35 +151,4 @@ impl Site {
         self.metrics.scrapes.inc();
         page(StatusCode::OK, PROMETHEUS, body)
     }
-}
-
-fn page(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Page {
-    let mut response = Response::new(body::Body::new(Full::new(body.into())));
-    *response.status_mut() = status;
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    response
-}
-
-/// A page as Go's `http.Error` writes it: text, a newline, `nosniff`.
-pub(crate) fn text(status: StatusCode, body: impl std::fmt::Display) -> Page {
-    let mut response = page(status, TEXT, format!("{body}\n"));
-    response.headers_mut().insert(
-        "x-content-type-options",
-        HeaderValue::from_static("nosniff"),
-    );
-    response
-}
-
-fn not_found() -> Page {
-    text(StatusCode::NOT_FOUND, "404 page not found")
-}
-
-fn not_allowed() -> Page {
-    let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
-    response
-        .headers_mut()
-        .insert(ALLOW, HeaderValue::from_static("GET"));
-    response
 }

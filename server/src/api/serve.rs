@@ -9,28 +9,16 @@ use std::sync::Arc;
 use tokio::io::DuplexStream;
 use tokio::sync::{mpsc, watch};
 
-mod body;
-mod call;
-mod caller;
 mod connection;
-mod cost;
-mod framing;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod gather;
-mod metadata;
 mod pings;
 mod preface;
-mod router;
-mod stats;
 
 pub(crate) use crate::net::socket::BindError;
-pub(crate) use body::BoxError;
-pub(crate) use call::ReadonlyTxn;
-pub(crate) use caller::Caller;
-pub(crate) use router::Router;
-pub(crate) use stats::Counted;
 
+use crate::api::calls::router::Router;
 use crate::api::gateway::Translator;
 use crate::api::http::{Port, Site};
 use crate::config::{Config, Url};

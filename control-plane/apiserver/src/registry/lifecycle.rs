@@ -7,7 +7,7 @@ use machinery::strict;
 use serde_json::{Map, Value, json};
 
 use crate::basics::clock;
-use crate::registry::strategy::{self, Generation};
+use crate::registry::strategy::{self, Generation, keep};
 use crate::resources::catalogue::Resource;
 
 /// Checks that the object's namespace is the request's; sets it if it is missing.
@@ -242,14 +242,6 @@ fn keep_metadata(old: &Value, new: &mut Value) {
     {
         new.insert("uid".into(), uid.clone());
     }
-}
-
-/// Restores one part of the object from the old state.
-pub(crate) fn keep(old: &Value, new: &mut Value, key: &str) {
-    match old.get(key) {
-        Some(value) => map_mut(new).insert(key.into(), value.clone()),
-        None => map_mut(new).remove(key),
-    };
 }
 
 /// The annotations; `None` if they are empty.

@@ -5,6 +5,7 @@
 //! a name. A resource without a row has [`DEFAULT`], so that a kind of another group that is
 //! called like one of ours is not taken for it.
 
+mod certificate_request;
 mod claim;
 mod cluster;
 mod core_group;
@@ -26,7 +27,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use machinery::apply::Reset;
-use machinery::object;
+use machinery::object::{self, map_mut};
 use machinery::schema::{self, Kind};
 use serde_json::Value;
 
@@ -373,4 +374,12 @@ impl Strategy {
             "this server keeps {resource} but does not act on them: {what}"
         ))
     }
+}
+
+/// Restores one part of an object from the old state.
+pub(crate) fn keep(old: &Value, new: &mut Value, key: &str) {
+    match old.get(key) {
+        Some(value) => map_mut(new).insert(key.into(), value.clone()),
+        None => map_mut(new).remove(key),
+    };
 }

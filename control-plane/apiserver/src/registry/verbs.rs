@@ -2,7 +2,6 @@
 //! owns which fields.
 
 pub(crate) mod bind;
-pub(crate) mod certificate_request;
 pub(crate) mod delete;
 pub(crate) mod edit;
 pub(crate) mod evict;

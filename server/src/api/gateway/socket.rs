@@ -25,7 +25,8 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tonic::body;
 
 use super::Translator;
-use crate::api::serve::Caller;
+use crate::api::calls::caller::Caller;
+use crate::api::page;
 
 /// The protocol appends this to a client's key before hashing.
 const ACCEPT_SALT: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
@@ -201,8 +202,7 @@ fn accept(key: &[u8]) -> String {
 }
 
 fn refused(status: StatusCode) -> Response<body::Body> {
-    let mut response =
-        crate::api::http::text(status, status.canonical_reason().unwrap_or_default());
+    let mut response = page::text(status, status.canonical_reason().unwrap_or_default());
     let version = HeaderValue::from_static(VERSION);
     response
         .headers_mut()

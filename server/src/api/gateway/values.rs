@@ -11,7 +11,7 @@ use tonic::Status;
 
 use super::decode::decode;
 use super::scan::Scanner;
-use crate::api::serve::BoxError;
+use crate::api::calls::body::BoxError;
 use crate::member::event::admission::CountedBytes;
 
 /// Limit on JSON bytes per byte of the largest message. Base64 takes four for three; this leaves

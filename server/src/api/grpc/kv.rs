@@ -17,7 +17,6 @@ use super::limits::large::{STEP, read_large};
 use super::limits::patience::Patience;
 use super::limits::slow;
 use super::limits::slow::SlowRead;
-use crate::api::serve::ReadonlyTxn;
 use crate::auth::{self, Credentials, Image, Kind};
 use crate::basics::error::Error;
 use crate::member::event::Outcome;
@@ -39,6 +38,10 @@ const STREAM_FIRST_ROWS: i64 = 10;
 const STREAM_PART_BYTES_MAX: usize = 2 << 20;
 /// Parts of a range stream queued for a slow client.
 const STREAM_QUEUE: usize = 1;
+
+/// A handler attaches this to its response when a transaction only read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadonlyTxn;
 
 pub(crate) struct KvService {
     server: EtcdServer,

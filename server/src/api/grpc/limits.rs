@@ -4,4 +4,4 @@
 pub(crate) mod budget;
 pub(super) mod large;
 pub(super) mod patience;
-pub(super) mod slow;
+pub(crate) mod slow;

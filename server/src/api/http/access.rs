@@ -6,8 +6,9 @@ use http::uri::PathAndQuery;
 use http::{Method, Request, Response, StatusCode, Uri};
 use tonic::body;
 
-use super::{HTML, Page, page, text};
-use crate::api::serve::Caller;
+use super::HTML;
+use crate::api::calls::caller::Caller;
+use crate::api::page::{Page, page, text};
 use crate::config::Config;
 use crate::runtime::etcd_server::EtcdServer;
 

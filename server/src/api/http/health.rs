@@ -6,7 +6,7 @@ use etcd_api::etcdserverpb::AlarmType;
 use http::StatusCode;
 use storage::mvcc::KeyRange;
 
-use super::{Page, TEXT, page, text};
+use crate::api::page::{Page, TEXT, not_found, page, text};
 use crate::runtime::etcd_server::EtcdServer;
 use crate::telemetry::metrics::Metrics;
 
@@ -93,7 +93,7 @@ pub(super) async fn checks(
     query: &str,
 ) -> Page {
     let Some((probe, all, asked)) = probe(path) else {
-        return super::not_found();
+        return not_found();
     };
     let excluded: Vec<&str> = values(query, "exclude").collect();
     let chosen: Vec<&'static str> = match asked {
@@ -105,7 +105,7 @@ pub(super) async fn checks(
             .collect(),
     };
     if asked.is_some() && chosen.is_empty() {
-        return super::not_found();
+        return not_found();
     }
     let strange: Vec<String> = excluded
         .iter()

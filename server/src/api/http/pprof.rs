@@ -3,7 +3,7 @@
 
 use http::StatusCode;
 
-use super::{Page, TEXT, page};
+use crate::api::page::{Page, TEXT, page};
 
 const HTML: &str = "text/html; charset=utf-8";
 const PREFIX: &str = "/debug/pprof/";

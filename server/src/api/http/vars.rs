@@ -4,7 +4,8 @@ use http::StatusCode;
 use raft::{PeerStatus, RoleKind};
 use serde_json::{Map, Value, json};
 
-use super::{Page, page, scrape};
+use super::scrape;
+use crate::api::page::{Page, page};
 use crate::config::Config;
 use crate::member::event::RaftView;
 use crate::runtime::etcd_server::EtcdServer;

@@ -16,11 +16,12 @@ use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 
 use super::Door;
-use super::caller::Caller;
 use super::gather::Gather;
-use super::pings::{OpenCalls, Policed};
+use super::pings::Policed;
 use super::preface::{self, PREFACE_PATIENCE, Protocol};
-use super::router::Router;
+use crate::api::calls::caller::Caller;
+use crate::api::calls::open_calls::OpenCalls;
+use crate::api::calls::router::Router;
 use crate::api::http::{Port, Site};
 use crate::config::Config;
 use crate::net::rewound::Rewound;

@@ -11,12 +11,13 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::AsyncWriteExt as _;
 
-use super::body::{RequestBody, Sent};
-use super::call;
 use super::connection::http2_builder;
-use super::cost::Charge;
 use super::gather::Gather;
-use super::pings::{OpenCalls, Policed};
+use super::pings::Policed;
+use crate::api::calls::body::{RequestBody, Sent};
+use crate::api::calls::call;
+use crate::api::calls::cost::Charge;
+use crate::api::calls::open_calls::OpenCalls;
 use crate::member::event::admission::{Admission, Limits};
 use crate::telemetry::metrics::Metrics;
 

@@ -9,15 +9,14 @@
 use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-use super::framing::Framing;
+use crate::api::calls::framing::Framing;
+use crate::api::calls::open_calls::OpenCalls;
 
 /// Strikes without consequence.
 const STRIKES_MAX: u32 = 2;
@@ -39,30 +38,6 @@ const GOAWAY: u8 = 7;
 const ACK: u8 = 1;
 const ENHANCE_YOUR_CALM: u32 = 11;
 const TOO_MANY_PINGS: &[u8] = b"too_many_pings";
-
-/// Counts the calls open on one connection.
-#[derive(Clone, Default)]
-pub(super) struct OpenCalls(Arc<AtomicUsize>);
-
-/// One open call; dropping it ends the count.
-pub(super) struct OpenCall(Arc<AtomicUsize>);
-
-impl OpenCalls {
-    pub(super) fn begin(&self) -> OpenCall {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        OpenCall(Arc::clone(&self.0))
-    }
-
-    fn is_empty(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == 0
-    }
-}
-
-impl Drop for OpenCall {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
 
 /// Finds HTTP/2 frames in a stream of bytes cut anywhere.
 struct Frames(Framing<HEADER_BYTES>);

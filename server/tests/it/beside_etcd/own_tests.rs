@@ -74,16 +74,26 @@ const EXCEPT: [(&str, &[&str]); 2] = [
 ];
 
 #[test]
-fn what_etcd_expects_of_every_cluster() {
-    run("common");
+fn what_etcd_expects_of_every_cluster_briefly() {
+    // Three members with TLS; tests that know no kinds make their own clusters.
+    run("common", "PeerTLS and ClientTLS");
 }
 
 #[test]
-fn what_etcd_expects_of_its_program() {
-    run("e2e");
+#[ignore = "takes some ten minutes"]
+fn what_etcd_expects_of_every_cluster() {
+    run("common", "");
 }
 
-fn run(name: &str) {
+#[test]
+#[ignore = "takes some ten minutes; some of its tests expect a machine that does nothing else"]
+fn what_etcd_expects_of_its_program() {
+    run("e2e", "");
+}
+
+/// Runs the tests of a suite; of those that are made for several kinds of clusters only `kind`,
+/// unless it is empty.
+fn run(name: &str, kind: &'static str) {
     let test = "etcd's own tests";
     let (Some(tools), Some(older), Some(suite)) = (
         Tools::or_skip(test),
@@ -100,6 +110,7 @@ fn run(name: &str) {
     let run = Run {
         suite,
         bin,
+        kind,
         except: except.join("|"),
     };
     let failed: BTreeSet<String> = std::thread::scope(|scope| {
@@ -135,6 +146,8 @@ fn programs(dir: &Path, tools: &Tools, older: &Path) -> PathBuf {
 struct Run {
     suite: Suite,
     bin: PathBuf,
+    /// The only kind of cluster to test; empty for all.
+    kind: &'static str,
     /// A pattern of names.
     except: String,
 }
@@ -173,7 +186,10 @@ impl Run {
         let ran = self
             .command()
             .args(["-test.v", "-test.timeout", TIME_MAX])
-            .args(["-test.run", &format!("^({})$", names.join("|"))])
+            .args([
+                "-test.run",
+                &format!("^({})$/{}", names.join("|"), self.kind),
+            ])
             .args(["-test.skip", &self.except])
             .env("TMPDIR", temporary.path())
             .output()

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Kept;
 use crate::basics::clock;
-use crate::registry::lifecycle::keep;
+use crate::registry::strategy::keep;
 
 /// What the paths of a pod cannot change.
 pub(super) const RESETS: &[(&str, Kept)] = &[

@@ -5,9 +5,12 @@ use std::time::Duration;
 
 use tonic::Response;
 
-use crate::api::serve::Counted;
 use crate::config;
 use crate::runtime::etcd_server::EtcdServer;
+
+/// A handler attaches this to a slow response: the number of keys that it found or deleted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counted(pub i64);
 
 /// A read of the store that is being timed.
 pub(crate) struct SlowRead<'a> {

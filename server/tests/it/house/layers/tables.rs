@@ -154,7 +154,7 @@ pub(super) const SERVER: Layers = Layers {
                 "telemetry",
             ],
         ),
-        // Threads and queues, the requests of clients, a server from start to stop.
+        // Threads and queues.
         (
             "runtime",
             &[
@@ -172,15 +172,15 @@ pub(super) const SERVER: Layers = Layers {
                 "telemetry",
             ],
         ),
+        // The requests of clients: services, the calls that lead to them, the JSON gateway, pages,
+        // and the listeners in front of all of them.
         (
-            "api",
+            "api::grpc",
             &[
                 "auth",
                 "basics",
                 "config",
-                "member::cluster",
                 "member::event",
-                "net",
                 "request",
                 "runtime",
                 "state",
@@ -188,9 +188,66 @@ pub(super) const SERVER: Layers = Layers {
             ],
         ),
         (
+            "api::calls",
+            &[
+                "api::grpc",
+                "auth",
+                "basics",
+                "config",
+                "member::event",
+                "runtime",
+                "telemetry",
+            ],
+        ),
+        ("api::page", &[]),
+        (
+            "api::gateway",
+            &["api::calls", "api::page", "config", "member::event"],
+        ),
+        (
+            "api::http",
+            &[
+                "api::calls",
+                "api::gateway",
+                "api::page",
+                "basics",
+                "config",
+                "member::event",
+                "runtime",
+                "telemetry",
+            ],
+        ),
+        (
+            "api::serve",
+            &[
+                "api::calls",
+                "api::gateway",
+                "api::http",
+                "config",
+                "member::event",
+                "net",
+                "runtime",
+                "telemetry",
+            ],
+        ),
+        (
+            "api::peer",
+            &[
+                "api::serve",
+                "basics",
+                "config",
+                "member::cluster",
+                "member::event",
+                "runtime",
+                "telemetry",
+            ],
+        ),
+        // A server from start to stop.
+        (
             "lifecycle",
             &[
-                "api",
+                "api::peer",
+                "api::serve",
                 "basics",
                 "config",
                 "member::cluster",
@@ -206,7 +263,8 @@ pub(super) const SERVER: Layers = Layers {
         (
             "fuzzing",
             &[
-                "api",
+                "api::gateway",
+                "api::serve",
                 "auth",
                 "basics",
                 "config",
@@ -216,7 +274,6 @@ pub(super) const SERVER: Layers = Layers {
                 "state",
             ],
         ),
-        // Only the edges know how requests and answers travel.
     ],
     // Only the edges know how requests and answers travel.
     without: &[

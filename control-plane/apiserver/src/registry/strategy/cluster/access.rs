@@ -3,8 +3,7 @@
 use machinery::name;
 
 use crate::registry::printers;
-use crate::registry::strategy::{DEFAULT, Kept, Strategy, UnknownField};
-use crate::registry::verbs::certificate_request;
+use crate::registry::strategy::{DEFAULT, Kept, Strategy, UnknownField, certificate_request};
 use crate::resources::fields::field;
 use crate::validate::{self, Rules};
 

@@ -1,7 +1,7 @@
 //! The names of the headers that every call is asked for. As constants they are looked up without
 //! being parsed each time.
 
-use http::HeaderName;
+use http::{HeaderMap, HeaderName};
 
 /// A user's token.
 pub(super) static TOKEN: HeaderName = HeaderName::from_static("token");
@@ -19,3 +19,8 @@ pub(super) static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status
 
 /// The text of an error.
 pub(super) static GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+
+/// The value of `grpc-status`, if present.
+pub(super) fn status_code(headers: &HeaderMap) -> Option<usize> {
+    headers.get(&GRPC_STATUS)?.to_str().ok()?.parse().ok()
+}

@@ -2,7 +2,7 @@
 //! which is skipped; only headers are copied.
 
 #[derive(Debug)]
-pub(super) struct Framing<const N: usize> {
+pub(crate) struct Framing<const N: usize> {
     header: [u8; N],
     /// Bytes of the header received.
     seen: usize,
@@ -12,7 +12,7 @@ pub(super) struct Framing<const N: usize> {
 
 impl<const N: usize> Framing<N> {
     /// A stream whose first header begins after `rest` bytes.
-    pub(super) fn behind(rest: usize) -> Framing<N> {
+    pub(crate) fn behind(rest: usize) -> Framing<N> {
         Framing {
             header: [0; N],
             seen: 0,
@@ -22,7 +22,7 @@ impl<const N: usize> Framing<N> {
 
     /// Calls `begun` with each header that ends in `data`; it returns the length of the body behind
     /// it. After an error, do not feed more.
-    pub(super) fn feed<E>(
+    pub(crate) fn feed<E>(
         &mut self,
         mut data: &[u8],
         mut begun: impl FnMut(&[u8; N]) -> Result<usize, E>,
@@ -47,7 +47,7 @@ impl<const N: usize> Framing<N> {
     }
 
     /// True if the next byte is the first of a header.
-    pub(super) fn is_between(&self) -> bool {
+    pub(crate) fn is_between(&self) -> bool {
         self.seen == 0 && self.rest == 0
     }
 }

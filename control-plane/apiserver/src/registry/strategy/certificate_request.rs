@@ -11,7 +11,7 @@ use crate::basics::clock;
 use crate::validate::access::certificate::{APPROVALS, of_type};
 
 /// Writes the requester into a certificate request: clients cannot set it.
-pub(crate) fn set_requester(user: &User, object: &mut Value) {
+pub(super) fn set_requester(user: &User, object: &mut Value) {
     let spec = json!({
         "username": user.name, "uid": user.uid, "groups": user.groups, "extra": user.extra,
     });
@@ -31,7 +31,7 @@ pub(crate) fn set_requester(user: &User, object: &mut Value) {
 }
 
 /// `status` changes the certificate, and the conditions except an approver's.
-pub(crate) fn update_status(old: &Value, new: &mut Value) {
+pub(super) fn update_status(old: &Value, new: &mut Value) {
     keep_spec(old, new);
     for approval in APPROVALS {
         let before = of_type(old, approval);
@@ -52,7 +52,7 @@ pub(crate) fn update_status(old: &Value, new: &mut Value) {
 }
 
 /// `approval` changes only conditions.
-pub(crate) fn update_approval(old: &Value, new: &mut Value) {
+pub(super) fn update_approval(old: &Value, new: &mut Value) {
     keep_spec(old, new);
     set_times(old, new);
     let conditions = object::items(new, &["status", "conditions"]).to_vec();
@@ -71,7 +71,7 @@ fn conditions_mut(object: &mut Value) -> impl Iterator<Item = &mut Value> {
 }
 
 /// The spec stays as the approver saw it.
-pub(crate) fn keep_spec(old: &Value, new: &mut Value) {
+pub(super) fn keep_spec(old: &Value, new: &mut Value) {
     match old.get("spec") {
         Some(spec) => new["spec"] = spec.clone(),
         None => drop(object::remove(new, &["spec"])),

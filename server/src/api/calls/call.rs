@@ -8,21 +8,18 @@ use http::{HeaderMap, HeaderValue, Method as Verb, Response, StatusCode, header}
 use percent_encoding::percent_decode;
 use tonic::Status;
 
-use super::body::status_code;
 use super::caller::Caller;
 use super::cost::Charge;
-use super::metadata::{CLIENT_API_VERSION, GRPC_MESSAGE, GRPC_TIMEOUT, HAS_LEADER, TOKEN};
-use super::pings::OpenCall;
+use super::metadata::{
+    CLIENT_API_VERSION, GRPC_MESSAGE, GRPC_TIMEOUT, HAS_LEADER, TOKEN, status_code,
+};
+use super::open_calls::OpenCall;
 use super::stats::{self, Heard, Served};
 use crate::auth::Credentials;
 use crate::basics::error::Error;
 use crate::runtime::etcd_server::EtcdServer;
 use crate::telemetry::metrics::{CallType, METHODS, Metrics, Operation};
 use crate::telemetry::spans;
-
-/// A handler attaches this to its response when a transaction only read.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ReadonlyTxn;
 
 /// Status code of a call whose client went away.
 const CANCELED: usize = 1;
@@ -38,7 +35,7 @@ const MALFORMED: &str =
 const DECODER_TEXT: &[u8] = b"failed%20to%20decode%20Protobuf";
 
 /// Checks that the request is gRPC at all. The error is the whole response.
-pub(super) fn check_http<B>(request: &http::Request<B>) -> Result<(), Box<Response<()>>> {
+pub(crate) fn check_http<B>(request: &http::Request<B>) -> Result<(), Box<Response<()>>> {
     let headers = request.headers();
     let kind = headers
         .get(header::CONTENT_TYPE)
@@ -135,7 +132,7 @@ pub(super) fn check_metadata(
 }
 
 /// The client's timeout, if it sends one: digits and a unit.
-pub(super) fn patience(headers: &HeaderMap) -> Result<Option<Duration>, Status> {
+pub(crate) fn patience(headers: &HeaderMap) -> Result<Option<Duration>, Status> {
     const DIGITS_MAX: usize = 8;
     let Some(value) = headers.get(&GRPC_TIMEOUT) else {
         return Ok(None);

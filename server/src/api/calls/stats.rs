@@ -10,7 +10,7 @@ use etcd_api::etcdserverpb as pb;
 use parking_lot::Mutex;
 use prost::Message;
 
-use super::Caller;
+use super::caller::Caller;
 use super::cost::Charge;
 use crate::config;
 use crate::telemetry::loggable;
@@ -25,13 +25,9 @@ const HEARD_BYTES_MAX: usize = 64 << 10;
 /// Compression flag and length, in front of a message.
 const PREFIX_BYTES: usize = 5;
 
-/// A handler attaches this to a slow response: the number of keys that it found or deleted.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Counted(pub i64);
-
 /// A request as it arrived, and its sender.
 #[derive(Clone)]
-pub(super) struct Heard(Arc<Inner>);
+pub(crate) struct Heard(Arc<Inner>);
 
 struct Inner {
     remote: Option<SocketAddr>,

@@ -14,7 +14,6 @@ use tonic::Status;
 use super::call::Ended;
 use super::cost::Charge;
 use super::framing::Framing;
-use super::metadata::GRPC_STATUS;
 use super::stats::Heard;
 use crate::basics::error::Error;
 use crate::member::event::admission::CountedBytes;
@@ -57,7 +56,7 @@ impl Messages {
 }
 
 /// A request's body. A message over the limit fails the call before it is read.
-pub(super) struct RequestBody<B> {
+pub(crate) struct RequestBody<B> {
     inner: B,
     messages: Messages,
     metrics: Arc<Metrics>,
@@ -68,15 +67,15 @@ pub(super) struct RequestBody<B> {
 }
 
 /// What is known of a request before its body arrives.
-pub(super) struct Sent {
+pub(crate) struct Sent {
     /// Position in the table of methods.
-    pub(super) method: usize,
-    pub(super) charge: Charge,
-    pub(super) heard: Option<Heard>,
+    pub(crate) method: usize,
+    pub(crate) charge: Charge,
+    pub(crate) heard: Option<Heard>,
 }
 
 impl<B> RequestBody<B> {
-    pub(super) fn new(
+    pub(crate) fn new(
         inner: B,
         metrics: Arc<Metrics>,
         sent: Sent,
@@ -237,11 +236,6 @@ impl Body for ResponseBody {
     fn size_hint(&self) -> SizeHint {
         self.inner.size_hint()
     }
-}
-
-/// The value of `grpc-status`, if present.
-pub(super) fn status_code(headers: &HeaderMap) -> Option<usize> {
-    headers.get(&GRPC_STATUS)?.to_str().ok()?.parse().ok()
 }
 
 #[cfg(test)]

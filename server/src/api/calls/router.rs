@@ -16,20 +16,21 @@ use tonic::Status;
 use tower_service::Service as _;
 
 use super::body::{BoxError, RequestBody, ResponseBody, Sent};
-use super::call::{self, Began, CallLimits, Ended, ReadonlyTxn};
-use super::caller::Caller;
-use super::cost::{self, Charge};
-use super::pings::{OpenCall, OpenCalls};
-use super::stats::{Counted, Heard};
+use super::call::{self, Began, CallLimits, Ended};
+use super::caller::{self, Caller};
+use super::cost::Charge;
+use super::open_calls::{OpenCall, OpenCalls};
+use super::stats::Heard;
 use crate::api::grpc::auth::AuthService;
 use crate::api::grpc::cluster::ClusterService;
 use crate::api::grpc::contenders::election::ElectionService;
 use crate::api::grpc::contenders::lock::LockService;
 use crate::api::grpc::contenders::on_behalf::Services;
 use crate::api::grpc::health::{HealthNotifier, HealthService};
-use crate::api::grpc::kv::KvService;
+use crate::api::grpc::kv::{KvService, ReadonlyTxn};
 use crate::api::grpc::lease::LeaseService;
 use crate::api::grpc::limits::budget::LargeReply;
+use crate::api::grpc::limits::slow::Counted;
 use crate::api::grpc::maintenance::MaintenanceService;
 use crate::api::grpc::usage::UsageService;
 use crate::api::grpc::watch::WatchService;
@@ -73,7 +74,7 @@ impl Router {
         self.server.admission().receiving()
     }
 
-    pub(super) fn new(
+    pub(crate) fn new(
         server: EtcdServer,
         config: &Config,
         metrics: Arc<Metrics>,
@@ -129,8 +130,8 @@ impl Router {
     }
 
     /// Completes a caller when its connection is known: its calls are counted under its name.
-    pub(super) fn known(&self, caller: Caller) -> Caller {
-        cost::named(caller, &self.metrics)
+    pub(crate) fn known(&self, caller: Caller) -> Caller {
+        caller.named(&self.metrics)
     }
 
     /// Answers a call made inside the process, for the [`Caller`] in its extensions if there is one.
@@ -148,7 +149,7 @@ impl Router {
     }
 
     /// Answers one call. The call is counted as ended when the response's body has been sent.
-    pub(super) async fn answer<B>(
+    pub(crate) async fn answer<B>(
         &self,
         mut request: Request<B>,
         caller: Option<&Caller>,
@@ -214,7 +215,7 @@ impl Router {
         call.started.inc();
         let headers = request.headers();
         let who = call::credentials(headers, caller.filter(|_| self.client_cert_auth));
-        let payer = cost::payer(caller, who.as_ref(), &self.server, &self.metrics);
+        let payer = caller::payer(caller, who.as_ref(), &self.server, &self.metrics);
         let charge = Charge::begin(call, payer, &self.metrics);
         let heard = Heard::of(call.form, &METHODS[index], caller);
         let sent = Sent {
