@@ -73,27 +73,33 @@ const EXCEPT: [(&str, &[&str]); 2] = [
     ),
 ];
 
-#[test]
-fn what_etcd_expects_of_every_cluster_briefly() {
-    // Three members with TLS; tests that know no kinds make their own clusters.
-    run("common", "PeerTLS and ClientTLS");
-}
+/// With the value `all`, all tests run, for ten minutes each suite. Some expect a machine that does
+/// nothing else.
+const HOW_MANY: &str = "STELE_ETCD_TESTS";
 
 #[test]
-#[ignore = "takes some ten minutes"]
 fn what_etcd_expects_of_every_cluster() {
-    run("common", "");
+    // Three members with TLS; tests that know no kinds make their own clusters.
+    run("common", "PeerTLS and ClientTLS", |_| true);
 }
 
 #[test]
-#[ignore = "takes some ten minutes; some of its tests expect a machine that does nothing else"]
 fn what_etcd_expects_of_its_program() {
-    run("e2e", "");
+    run("e2e", "", |name| {
+        let quick = ["CurlV3", "EtcdPeer", "CorruptionInterrupt", "RightAfter"];
+        quick.iter().any(|part| name.contains(part)) && !name.contains("MaxStreams")
+    });
 }
 
-/// Runs the tests of a suite; of those that are made for several kinds of clusters only `kind`,
-/// unless it is empty.
-fn run(name: &str, kind: &'static str) {
+/// Runs the tests of a suite. Briefly: those that `chosen` names, and of those that are made for
+/// several kinds of clusters only `kind`, unless it is empty.
+fn run(name: &str, kind: &'static str, chosen: fn(&str) -> bool) {
+    let all = std::env::var_os(HOW_MANY).is_some_and(|many| many == "all");
+    let (kind, chosen) = if all {
+        ("", (|_| true) as fn(&str) -> bool)
+    } else {
+        (kind, chosen)
+    };
     let test = "etcd's own tests";
     let (Some(tools), Some(older), Some(suite)) = (
         Tools::or_skip(test),
@@ -111,6 +117,7 @@ fn run(name: &str, kind: &'static str) {
         suite,
         bin,
         kind,
+        chosen,
         except: except.join("|"),
     };
     let failed: BTreeSet<String> = std::thread::scope(|scope| {
@@ -148,6 +155,7 @@ struct Run {
     bin: PathBuf,
     /// The only kind of cluster to test; empty for all.
     kind: &'static str,
+    chosen: fn(&str) -> bool,
     /// A pattern of names.
     except: String,
 }
@@ -158,6 +166,7 @@ impl Run {
         let listed = self.command().args(["-test.list", "^Test"]).output();
         let listed = String::from_utf8(listed.unwrap().stdout).unwrap();
         let names = listed.lines().filter(|line| line.starts_with("Test"));
+        let names = names.filter(|name| (self.chosen)(name));
         let mut parts = vec![Vec::new(); PARTS];
         for (i, name) in names.enumerate() {
             parts[i % PARTS].push(name.to_owned());

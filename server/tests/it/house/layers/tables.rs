@@ -200,6 +200,7 @@ pub(super) const SERVER: Layers = Layers {
             ],
         ),
         ("api::page", &[]),
+        ("api::version", &["config", "runtime"]),
         (
             "api::gateway",
             &["api::calls", "api::page", "config", "member::event"],
@@ -210,6 +211,7 @@ pub(super) const SERVER: Layers = Layers {
                 "api::calls",
                 "api::gateway",
                 "api::page",
+                "api::version",
                 "basics",
                 "config",
                 "member::event",
@@ -234,6 +236,7 @@ pub(super) const SERVER: Layers = Layers {
             "api::peer",
             &[
                 "api::serve",
+                "api::version",
                 "basics",
                 "config",
                 "member::cluster",
