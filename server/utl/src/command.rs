@@ -204,7 +204,7 @@ pub(crate) fn dispatch(
         }
         Some(("defrag", matches)) => match text(matches, "data-dir") {
             dir if dir.is_empty() => Err(Failure::error("required flag(s) \"data-dir\" not set")),
-            dir => defrag(dir.as_ref()),
+            dir => say(out, &defrag(dir.as_ref())?),
         },
         Some(("migrate", matches)) => {
             let (dir, version) = (text(matches, "data-dir"), text(matches, "target-version"));

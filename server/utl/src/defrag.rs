@@ -7,13 +7,16 @@ use storage::vfs::os::OsVfs;
 
 use crate::Failure;
 
-/// Fails where etcdutl would, and on directories of etcd, which only etcd may rewrite.
-pub(crate) fn defrag(data_dir: &Path) -> Result<(), Failure> {
+/// Returns a text for the user, with the words that scripts wait for. Fails where etcdutl would, and
+/// on directories of etcd, which only etcd may rewrite.
+pub(crate) fn defrag(data_dir: &Path) -> Result<String, Failure> {
     let shown = data_dir.display();
     let member = data_dir.join("member");
     let exists = |path: &Path| OsVfs.exists(path).unwrap_or(false);
     if exists(&member.join("store").join("pages")) {
-        return Ok(());
+        return Ok(format!(
+            "finished defragmenting directory {shown}: Stele gives free pages back while it runs, there was nothing to do"
+        ));
     }
     let db = member.join("snap").join("db");
     let reason = if exists(&db) {

@@ -86,7 +86,13 @@ fn what_etcd_expects_of_every_cluster() {
 #[test]
 fn what_etcd_expects_of_its_program() {
     run("e2e", "", |name| {
-        let quick = ["CurlV3", "EtcdPeer", "CorruptionInterrupt", "RightAfter"];
+        let quick = [
+            "CurlV3",
+            "DefragOffline",
+            "EtcdPeer",
+            "CorruptionInterrupt",
+            "RightAfter",
+        ];
         quick.iter().any(|part| name.contains(part)) && !name.contains("MaxStreams")
     });
 }
