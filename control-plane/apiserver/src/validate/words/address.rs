@@ -127,6 +127,13 @@ pub(crate) fn endpoint(field: &str, text: &str) -> Causes {
 
 #[test]
 fn every_reader_reads_an_address_alike() {
+    let says = |cause: Option<Cause>, text: &str, why: &str| {
+        let told = cause.map(|cause| cause.message).unwrap_or_default();
+        assert!(
+            told.contains(why) && told.is_empty() == why.is_empty(),
+            "{text}: {told}"
+        );
+    };
     for (text, why) in [
         ("10.0.0.7", ""),
         ("fd00:0::7", ""),
@@ -137,13 +144,7 @@ fn every_reader_reads_an_address_alike() {
         ("::ffff:10.0.0.7", "must not be an IPv4-mapped IPv6 address"),
         ("", "must be a valid IP address"),
     ] {
-        let told = wrong("f", text)
-            .map(|cause| cause.message)
-            .unwrap_or_default();
-        assert!(
-            told.contains(why) && told.is_empty() == why.is_empty(),
-            "{text}: {told}"
-        );
+        says(wrong("f", text), text, why);
     }
     for (text, why) in [
         ("10.0.0.0/8", ""),
@@ -166,12 +167,6 @@ fn every_reader_reads_an_address_alike() {
         ),
         ("10.0.0.0", "must be a valid CIDR value"),
     ] {
-        let told = wrong_range("f", text)
-            .map(|cause| cause.message)
-            .unwrap_or_default();
-        assert!(
-            told.contains(why) && told.is_empty() == why.is_empty(),
-            "{text}: {told}"
-        );
+        says(wrong_range("f", text), text, why);
     }
 }
