@@ -107,6 +107,10 @@ fn run(name: &str, kind: &'static str, chosen: fn(&str) -> bool) {
         (kind, chosen)
     };
     let test = "etcd's own tests";
+    let network = ["--map-root-user", "--net", "ip", "link", "set", "lo", "up"];
+    if !testkit::has_or_skip("unshare", &network, test) {
+        return;
+    }
     let (Some(tools), Some(older), Some(suite)) = (
         Tools::or_skip(test),
         Minor::V3_6.etcd_or_skip(test),
