@@ -44,6 +44,15 @@ impl<'a> Step<'a> {
             announced: index + 1,
         }
     }
+
+    /// At its first entry, of which nothing was announced.
+    fn first(view: View<'a>) -> Step<'a> {
+        Step {
+            view,
+            index: 0,
+            announced: 0,
+        }
+    }
 }
 
 impl<'a> Cursor<'a> {
@@ -109,7 +118,14 @@ impl<'a> Cursor<'a> {
         while let Some(step) = self.path.last_mut() {
             if step.index + 1 < step.view.page().count() {
                 step.index += 1;
-                if step.index >= step.announced {
+                // A long walk announces pages while it has half of those before to go, so that the
+                // disk works meanwhile.
+                let to_go = if self.ahead == AHEAD_MAX {
+                    AHEAD_MAX / 2
+                } else {
+                    0
+                };
+                if step.index + to_go >= step.announced {
                     self.announce();
                 }
                 return self.descend();
@@ -201,7 +217,7 @@ impl<'a> Cursor<'a> {
         {
             let child = self.pages.child(&self.tree.kind, &step.view, step.index);
             let view = child.inspect_err(|_| self.path.clear())?;
-            self.path.push(Step::new(view, 0));
+            self.path.push(Step::first(view));
             self.announce();
         }
         Ok(self.arrive())
@@ -233,9 +249,10 @@ impl<'a> Cursor<'a> {
             1 => self.ahead,
             _ => AHEAD_MIN,
         };
-        let end = page.count().min(step.index + ahead);
+        let from = step.announced.max(step.index);
+        let end = page.count().min(from + ahead);
         let in_memory = |i: usize| step.view.children.get(i).is_some_and(Option::is_some);
-        let on_disk = (step.index..end).filter(|i| !in_memory(*i));
+        let on_disk = (from..end).filter(|i| !in_memory(*i));
         self.pages.announce(on_disk.map(|i| page.child(i)));
         if page.level() == 1 {
             self.ahead = (2 * self.ahead).min(AHEAD_MAX);

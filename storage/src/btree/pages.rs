@@ -19,6 +19,7 @@ use crate::encryption::DataKeys;
 use crate::vfs::{File, Map};
 use crate::{Error, Result};
 use readers::{GuardWatch, ReaderGuard, VerifiedUnits};
+use resident::Drops;
 use sealed::Sealing;
 
 /// The first two units are the meta slots.
@@ -50,6 +51,7 @@ pub(super) struct Shared {
     windows: [OnceLock<Window>; WINDOWS],
     /// Units locked in memory; 0 if none.
     locked: AtomicU64,
+    drops: Drops,
     /// `None` if nothing is sealed.
     sealing: Option<Sealing>,
 }
@@ -131,6 +133,7 @@ impl Shared {
             units: AtomicU64::new(0),
             windows: [const { OnceLock::new() }; WINDOWS],
             locked: AtomicU64::new(0),
+            drops: Drops::default(),
             sealing: data_keys.map(Sealing::new),
         };
         shared.map_through(units)?;
@@ -224,9 +227,27 @@ impl Shared {
         }
     }
 
-    fn was_read(&self, start: u64, end: u64) -> bool {
-        let window = self.windows.get(window_for(end)).and_then(OnceLock::get);
-        window.is_none_or(|window| window.verified.contains(start))
+    fn was_read(&self, page: PageRef) -> bool {
+        let window = self.window_of(page);
+        window.is_none_or(|window| window.verified.contains(page.id))
+    }
+
+    fn was_dropped(&self, page: PageRef) -> bool {
+        let window = self.window_of(page);
+        window.is_some_and(|window| {
+            let (start, len) = (page.id * UNIT as u64, page.units as u64 * UNIT as u64);
+            !window.map.is_resident(start, len)
+        })
+    }
+
+    /// The window through which the page is read; `None` if it is beyond the end of the file.
+    fn window_of(&self, page: PageRef) -> Option<&Window> {
+        let end = page.id.saturating_add(page.units as u64);
+        let windows = self
+            .windows
+            .get(window_for(end))
+            .filter(|_| end <= self.units());
+        windows.and_then(OnceLock::get)
     }
 
     /// Asks the system to read units that will be needed.
@@ -275,22 +296,42 @@ impl Shared {
         }
         let (bytes, window) = self.run(page)?;
         let verified = window.verified.contains(page.id);
+        if !verified || resident::may_not_wait() || self.drops.happen() {
+            self.check_wait(page, window, verified)?;
+        }
         let bytes = match &self.sealing {
             Some(sealing) if verified && sealed::is_sealed(&bytes) => {
                 self.open(sealing, page, &bytes)?
             }
             _ if verified => in_place(bytes),
             _ => {
-                let (start, len) = (page.id * UNIT as u64, bytes.len() as u64);
-                if resident::refuses(|| window.map.is_resident(start, len)) {
-                    return Err(self.corrupt(page, 0, "not in memory, and not to be waited for"));
-                }
                 let bytes = self.verify(bytes, page, kind, level)?;
                 window.verified.insert(page.id);
                 bytes
             }
         };
         self.of_kind(bytes, page, kind, level)
+    }
+
+    /// Before a page is read that may not be in memory: fails if this thread may not wait for it,
+    /// and otherwise has all of a long page read at once.
+    fn check_wait(&self, page: PageRef, window: &Window, was_read: bool) -> Result<()> {
+        let (start, len) = (page.id * UNIT as u64, page.units as u64 * UNIT as u64);
+        let is_resident = || window.map.is_resident(start, len);
+        if resident::may_not_wait() {
+            let is_missing = if was_read {
+                self.drops.dropped(is_resident)
+            } else {
+                !is_resident()
+            };
+            if is_missing {
+                resident::refuse();
+                return Err(self.corrupt(page, 0, "not in memory, and not to be waited for"));
+            }
+        } else if page.units > 1 {
+            window.map.will_need(start, len);
+        }
+        Ok(())
     }
 
     /// A cheap check that keeps a wrong reference to a verified page from doing harm: a child is
@@ -375,21 +416,21 @@ impl Pages {
     }
 
     /// Announces that these pages will be read, in this order. Does nothing for pages that were
-    /// read before: they are likely in memory, and a system call costs more than looking there.
-    pub(super) fn announce(&self, pages: impl Iterator<Item = PageRef>) {
+    /// read before and are in memory still, since a system call costs more than looking there: the
+    /// last page tells it of all.
+    pub(super) fn announce(&self, pages: impl DoubleEndedIterator<Item = PageRef> + Clone) {
+        let (shared, last) = (&self.shared, pages.clone().next_back());
+        let all = last.is_some_and(|last| shared.was_dropped(last));
         let mut run = 0..0;
-        for page in pages {
+        for page in pages.filter(|page| all || !shared.was_read(*page)) {
             let end = page.id.saturating_add(page.units as u64);
-            if end > self.shared.units() || self.shared.was_read(page.id, end) {
-                continue;
-            }
             if page.id == run.end {
                 run.end = end;
                 continue;
             }
-            self.shared.fetch(std::mem::replace(&mut run, page.id..end));
+            shared.fetch(std::mem::replace(&mut run, page.id..end));
         }
-        self.shared.fetch(run);
+        shared.fetch(run);
     }
 
     /// A node on disk; its checksum and structure are verified in any case.

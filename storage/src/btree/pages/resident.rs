@@ -1,9 +1,16 @@
 //! Reads that must not wait for the disk, for threads that others wait for.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// While the system drops no page, one in so many pages is asked for.
+const ASKED_ONE_IN: u32 = 64;
+/// Pages that are all asked for after one was found dropped.
+const ASKED_AFTER_A_DROP: u32 = 4096;
 
 thread_local! {
     static READS: Cell<Reads> = const { Cell::new(Reads::All) };
+    static SINCE_ASKED: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Which reads of this thread are allowed.
@@ -16,21 +23,63 @@ enum Reads {
 }
 
 /// Runs `read`, which reads nothing from the disk. `None`: it came to a page that is not in memory,
-/// and its result was an error. A page counts as in memory if it was read since the start, though the
-/// system may have dropped it since.
+/// and its result was an error. A page that was read since the start counts as in memory until
+/// [`Drops`] finds that the system drops such pages.
 pub fn from_memory<T>(read: impl FnOnce() -> T) -> Option<T> {
     let _allowed_again = Restore(READS.replace(Reads::FromMemory));
     let result = read();
     (READS.get() != Reads::Refused).then_some(result)
 }
 
-/// True if the page that `is_resident` describes may not be read now. Then the read fails.
-pub(super) fn refuses(is_resident: impl FnOnce() -> bool) -> bool {
-    let refuses = READS.get() != Reads::All && !is_resident();
-    if refuses {
-        READS.set(Reads::Refused);
+/// True if this thread may read only what is in memory.
+#[inline]
+pub(super) fn may_not_wait() -> bool {
+    READS.get() != Reads::All
+}
+
+/// Tells [`from_memory`] that a page was refused.
+pub(super) fn refuse() {
+    READS.set(Reads::Refused);
+}
+
+/// Whether the system drops pages from memory that were read before, as it does when the file is
+/// larger than the memory left for it. To ask for each page costs more than most reads: so few are
+/// asked for, until one is missing.
+#[derive(Debug, Default)]
+pub(super) struct Drops {
+    /// Pages still to be asked for, all of them. Threads may lose each other's changes.
+    to_ask: AtomicU32,
+}
+
+impl Drops {
+    /// True if one was found dropped not long ago.
+    #[inline]
+    pub(super) fn happen(&self) -> bool {
+        self.to_ask.load(Ordering::Relaxed) > 0
     }
-    refuses
+
+    /// True if the page was found dropped. False if it is in memory, or was not asked for.
+    #[inline]
+    pub(super) fn dropped(&self, is_resident: impl FnOnce() -> bool) -> bool {
+        let to_ask = self.to_ask.load(Ordering::Relaxed);
+        if to_ask == 0 && !is_its_turn() {
+            return false;
+        }
+        let is_resident = is_resident();
+        let to_ask = if is_resident {
+            to_ask.saturating_sub(1)
+        } else {
+            ASKED_AFTER_A_DROP
+        };
+        self.to_ask.store(to_ask, Ordering::Relaxed);
+        !is_resident
+    }
+}
+
+fn is_its_turn() -> bool {
+    let since = SINCE_ASKED.get() + 1;
+    SINCE_ASKED.set(since % ASKED_ONE_IN);
+    since == ASKED_ONE_IN
 }
 
 struct Restore(Reads);
