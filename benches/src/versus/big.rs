@@ -8,6 +8,7 @@ mod bulk;
 mod bystander;
 mod cold;
 mod count;
+mod feed;
 mod fill;
 mod large;
 mod lease;
@@ -125,7 +126,7 @@ impl Part {
         (
             "bulk",
             Part::Bulk,
-            "values of 4 KiB: restarts, compaction, and a snapshot with nothing cached",
+            "values of 4 KiB: restarts, compaction, a snapshot with nothing cached, a member fed",
         ),
         (
             "watch",

@@ -1,5 +1,5 @@
 //! A store of large values, as large as the disk allows: restarts, what a compaction takes, and how
-//! fast a snapshot is read with nothing cached, beside the file alone.
+//! fast a snapshot is read with nothing cached, beside the file alone, and a new member is fed.
 
 #![expect(
     clippy::disallowed_methods,
@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use etcd_api::etcdserverpb::SnapshotRequest;
 use rustix::fs::{Advice, fadvise};
 
+use super::feed::feed;
 use super::load::{Load, Shape, Verb, connect, fill, local};
 use super::restart::{after_kill, ms};
 use super::subject::{MIB, Subject, compact, revision};
@@ -86,7 +87,13 @@ pub(super) fn measure(
         figures.number("bulk: snapshot s", took.as_secs_f64(), 1);
         figures.number("bulk: snapshot MiB/s", rate(bytes, took), 0);
         Ok(())
-    }))
+    }))?;
+
+    let fed = feed(subject)?;
+    figures.number("bulk: a member fed s", fed.took.as_secs_f64(), 1);
+    let anonymous = fed.anonymous_bytes as f64 / MIB;
+    figures.number("bulk: its anonymous MiB", anonymous, 0);
+    Ok(())
 }
 
 /// Takes the file out of the page cache, as far as nobody has it mapped.

@@ -82,6 +82,25 @@ impl Subject {
         self.server.url()
     }
 
+    /// Where it listens to members.
+    pub(super) fn peer_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.server.peer_port())
+    }
+
+    /// Starts the same program on an empty directory as a member of the cluster of this one, which
+    /// listens at `ours`; returns when it serves clients.
+    pub(super) fn start_newcomer(&self, ours: &str, theirs: &str) -> Result<Server> {
+        let launch = self.launch.clone().data_dir(self.scratch.path().join("1"));
+        let launch = launch.flags(&[
+            "--name=newcomer".to_owned(),
+            format!("--listen-peer-urls={theirs}"),
+            format!("--initial-advertise-peer-urls={theirs}"),
+            format!("--initial-cluster=default={ours},newcomer={theirs}"),
+            "--initial-cluster-state=existing".to_owned(),
+        ]);
+        Ok(launch.start()?)
+    }
+
     pub(super) fn usage(&self) -> Result<Usage> {
         Ok(self.server.usage()?)
     }
