@@ -19,7 +19,7 @@ use crate::encryption::DataKeys;
 use crate::vfs::{File, Map};
 use crate::{Error, Result};
 use readers::{GuardWatch, ReaderGuard, VerifiedUnits};
-use resident::Drops;
+use resident::Residency;
 use sealed::Sealing;
 
 /// The first two units are the meta slots.
@@ -51,7 +51,7 @@ pub(super) struct Shared {
     windows: [OnceLock<Window>; WINDOWS],
     /// Units locked in memory; 0 if none.
     locked: AtomicU64,
-    drops: Drops,
+    residency: Residency,
     /// `None` if nothing is sealed.
     sealing: Option<Sealing>,
 }
@@ -60,6 +60,23 @@ pub(super) struct Shared {
 struct Window {
     map: Arc<dyn Map>,
     verified: VerifiedUnits,
+}
+
+impl Window {
+    fn is_resident(&self, page: PageRef) -> bool {
+        let (start, len) = bytes_of(page);
+        self.map.is_resident(start, len)
+    }
+
+    fn will_need(&self, page: PageRef) {
+        let (start, len) = bytes_of(page);
+        self.map.will_need(start, len);
+    }
+}
+
+/// Where a page of the file begins, and its length, in bytes.
+fn bytes_of(page: PageRef) -> (u64, u64) {
+    (page.id * UNIT as u64, page.units as u64 * UNIT as u64)
 }
 
 /// The bytes of a node: in place, or a decrypted copy that may be shared.
@@ -133,7 +150,7 @@ impl Shared {
             units: AtomicU64::new(0),
             windows: [const { OnceLock::new() }; WINDOWS],
             locked: AtomicU64::new(0),
-            drops: Drops::default(),
+            residency: Residency::default(),
             sealing: data_keys.map(Sealing::new),
         };
         shared.map_through(units)?;
@@ -232,12 +249,9 @@ impl Shared {
         window.is_none_or(|window| window.verified.contains(page.id))
     }
 
-    fn was_dropped(&self, page: PageRef) -> bool {
+    fn is_missing(&self, page: PageRef) -> bool {
         let window = self.window_of(page);
-        window.is_some_and(|window| {
-            let (start, len) = (page.id * UNIT as u64, page.units as u64 * UNIT as u64);
-            !window.map.is_resident(start, len)
-        })
+        window.is_some_and(|window| self.residency.is_missing(|| window.is_resident(page)))
     }
 
     /// The window through which the page is read; `None` if it is beyond the end of the file.
@@ -265,22 +279,26 @@ impl Shared {
         Error::corrupt(&self.path, start.saturating_add(offset as u64), what)
     }
 
-    /// The unverified bytes of a run inside the file, and the window through which they were read.
-    fn run(&self, page: PageRef) -> Result<(Cow<'_, [u8]>, &Window)> {
+    /// The window of a run inside the file.
+    fn locate(&self, page: PageRef) -> Result<&Window> {
         let end = page.id.saturating_add(page.units as u64);
         if page.units == 0 || page.id < FIRST_UNIT || end > self.units() {
             return Err(self.corrupt(page, 0, "reference outside of the file"));
         }
         let window = self.windows.get(window_for(end)).and_then(OnceLock::get);
-        let window = window.expect("mapped as far as references point");
-        let len = page.units as usize * UNIT;
-        let bytes = window.map.read(page.id * UNIT as u64, len);
-        Ok((bytes.map_err(Error::io("read", &self.path))?, window))
+        Ok(window.expect("mapped as far as references point"))
+    }
+
+    /// The bytes of a run, unverified.
+    fn run<'w>(&self, page: PageRef, window: &'w Window) -> Result<Cow<'w, [u8]>> {
+        let (start, len) = bytes_of(page);
+        let bytes = window.map.read(start, len as usize);
+        bytes.map_err(Error::io("read", &self.path))
     }
 
     /// Reads any run; checks its checksum on every call.
     pub(super) fn read_checked(&self, page: PageRef) -> Result<Cow<'_, [u8]>> {
-        let (bytes, _) = self.run(page)?;
+        let bytes = self.run(page, self.locate(page)?)?;
         if checksum(&bytes) != page.crc {
             return Err(self.corrupt(page, 0, "checksum does not match"));
         }
@@ -294,11 +312,10 @@ impl Shared {
         {
             return self.of_kind(Bytes::Decrypted(opened), page, kind, level);
         }
-        let (bytes, window) = self.run(page)?;
+        let window = self.locate(page)?;
         let verified = window.verified.contains(page.id);
-        if !verified || resident::may_not_wait() || self.drops.happen() {
-            self.check_wait(page, window, verified)?;
-        }
+        self.before_read(page, window, verified)?;
+        let bytes = self.run(page, window)?;
         let bytes = match &self.sealing {
             Some(sealing) if verified && sealed::is_sealed(&bytes) => {
                 self.open(sealing, page, &bytes)?
@@ -315,21 +332,21 @@ impl Shared {
 
     /// Before a page is read that may not be in memory: fails if this thread may not wait for it,
     /// and otherwise has all of a long page read at once.
-    fn check_wait(&self, page: PageRef, window: &Window, was_read: bool) -> Result<()> {
-        let (start, len) = (page.id * UNIT as u64, page.units as u64 * UNIT as u64);
-        let is_resident = || window.map.is_resident(start, len);
-        if resident::may_not_wait() {
-            let is_missing = if was_read {
-                self.drops.dropped(is_resident)
-            } else {
-                !is_resident()
-            };
-            if is_missing {
-                resident::refuse();
-                return Err(self.corrupt(page, 0, "not in memory, and not to be waited for"));
-            }
-        } else if page.units > 1 {
-            window.map.will_need(start, len);
+    #[inline]
+    fn before_read(&self, page: PageRef, window: &Window, was_read: bool) -> Result<()> {
+        let is_resident = || window.is_resident(page);
+        let may_wait = resident::may_wait();
+        let is_missing = if was_read || may_wait {
+            self.residency.seems_missing(is_resident)
+        } else {
+            self.residency.is_missing(is_resident)
+        };
+        if !may_wait && is_missing {
+            resident::refuse();
+            return Err(self.corrupt(page, 0, "not in memory, and not to be waited for"));
+        }
+        if page.units > 1 && (is_missing || !was_read) {
+            window.will_need(page);
         }
         Ok(())
     }
@@ -405,7 +422,7 @@ impl Pages {
 
     /// The id of the key that seals a node on disk; nothing is verified.
     pub(super) fn key_of(&self, page: PageRef) -> Result<u32> {
-        let (bytes, _) = self.shared.run(page)?;
+        let bytes = self.shared.run(page, self.shared.locate(page)?)?;
         Ok(sealed::key_id(&bytes))
     }
 
@@ -420,7 +437,7 @@ impl Pages {
     /// last page tells it of all.
     pub(super) fn announce(&self, pages: impl DoubleEndedIterator<Item = PageRef> + Clone) {
         let (shared, last) = (&self.shared, pages.clone().next_back());
-        let all = last.is_some_and(|last| shared.was_dropped(last));
+        let all = last.is_some_and(|last| shared.is_missing(last));
         let mut run = 0..0;
         for page in pages.filter(|page| all || !shared.was_read(*page)) {
             let end = page.id.saturating_add(page.units as u64);
@@ -433,6 +450,20 @@ impl Pages {
         shared.fetch(run);
     }
 
+    /// True if pages were missing from memory not long ago, so that it pays to announce single ones.
+    #[inline]
+    pub(crate) fn are_often_missing(&self) -> bool {
+        self.shared.residency.is_doubtful()
+    }
+
+    /// Announces a page that is read soon, if it is not in memory.
+    pub(super) fn announce_one(&self, page: PageRef) {
+        let window = self.shared.window_of(page);
+        if let Some(window) = window.filter(|window| !window.is_resident(page)) {
+            window.will_need(page);
+        }
+    }
+
     /// A node on disk; its checksum and structure are verified in any case.
     pub(super) fn read_again(
         &self,
@@ -440,7 +471,7 @@ impl Pages {
         kind: &TreeKind,
         level: u8,
     ) -> Result<Bytes<'_>> {
-        let (bytes, _) = self.shared.run(page)?;
+        let bytes = self.shared.run(page, self.shared.locate(page)?)?;
         self.shared.verify(bytes, page, kind, level)
     }
 

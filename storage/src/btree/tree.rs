@@ -236,6 +236,25 @@ impl Tree {
         Ok(leaves * count as u64 / looked_at)
     }
 
+    /// Has the system read the leaf where `key` belongs, if it is not in memory. The branches above it
+    /// are read at once.
+    pub(crate) fn announce(&self, pages: &Pages, key: &[u8]) -> Result<()> {
+        let Some(mut view) = self.view(pages)? else {
+            return Ok(());
+        };
+        while view.page().level() > 0 {
+            let page = view.page();
+            let index = page.child_for(self.kind.order, key);
+            let in_memory = view.children.get(index).is_some_and(Option::is_some);
+            if page.level() == 1 && !in_memory {
+                pages.announce_one(page.child(index));
+                return Ok(());
+            }
+            view = pages.child(&self.kind, &view, index)?;
+        }
+        Ok(())
+    }
+
     /// A cursor that is on no entry yet.
     pub(crate) fn cursor<'a>(&'a self, pages: &'a Pages) -> Cursor<'a> {
         Cursor::new(self, pages)

@@ -12,7 +12,7 @@ use super::deletion::Deletion;
 use super::key::{self, REVISION_BYTES, Row, Stamp};
 use super::keys::KeyTrees;
 use super::{Applied, Bucket, Change, Item, KeyRange, Revision, Want};
-use crate::btree::{Cursor, Pages, Tree};
+use crate::btree::{Cursor, Pages, Tree, from_memory};
 use crate::{Error, Result};
 pub(super) use live::LiveVersions;
 
@@ -85,6 +85,16 @@ impl Root {
     /// need not lead from a root to one of another generation.
     pub fn generation(&self) -> u64 {
         self.generation
+    }
+
+    /// Has the system read what a change of `key` has to read, if that is likely not in memory. Waits
+    /// for nothing.
+    pub fn announce_change(&self, key: &[u8]) {
+        if self.pages.are_often_missing() {
+            let place = key::VersionKey::newest_of(key);
+            // The change itself reports what cannot be read.
+            let _ = from_memory(|| self.keys.base.announce(&self.pages, &place));
+        }
     }
 
     /// The version of `key` that was live at `at`.

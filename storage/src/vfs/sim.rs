@@ -91,7 +91,8 @@ impl SimVfs {
         self.disk.lock().full_after(calls, times);
     }
 
-    /// Whether maps say that their bytes are not in memory.
+    /// Drops all from memory, and from now on maps say what is not there: all but what was read since.
+    /// With `false`, they say again that everything is.
     pub fn set_cold(&self, cold: bool) {
         self.disk.lock().set_cold(cold);
     }
@@ -293,8 +294,9 @@ impl Map for SimMap {
         disk.announce(offset, len);
     }
 
-    fn is_resident(&self, _: u64, _: u64) -> bool {
-        !self.file.vfs.disk.lock().is_cold()
+    fn is_resident(&self, offset: u64, len: u64) -> bool {
+        let disk = self.file.vfs.disk.lock();
+        disk.is_resident(self.file.id, offset, len)
     }
 
     /// The simulated disk is always in memory.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use etcd_api::etcdserverpb::request_op::Request as Op;
+
 use super::{EtcdServer, PHYSICAL_COMPACTION_TIMEOUT, post};
 use crate::auth::{self, Credentials};
 use crate::basics::error::Error;
@@ -103,6 +105,7 @@ impl EtcdServer {
         if data.len() > self.0.limits.max_request_bytes {
             return Err(Error::RequestTooLarge);
         }
+        self.announce(&request);
         let physical = matches!(&request, Request::Compaction(c) if c.physical);
         let goes_first = self.0.limits.revokes_first && matches!(request, Request::LeaseRevoke(_));
         let permit = if goes_first {
@@ -126,6 +129,23 @@ impl EtcdServer {
             };
         }
         self.wait(reply).await
+    }
+
+    /// Has the disk look for what the change needs while the log is written, so that the thread that
+    /// applies entries, one after the other, finds it in memory.
+    fn announce(&self, request: &Request) {
+        let view = self.view();
+        match request {
+            Request::Put(put) => view.announce_change(&put.key),
+            Request::Txn(txn) => {
+                for op in &txn.success {
+                    if let Some(Op::RequestPut(put)) = &op.request {
+                        view.announce_change(&put.key);
+                    }
+                }
+            }
+            _ => {}
+        }
     }
 
     /// Checks the quota with etcd's estimate of what a change takes. The first change that does not

@@ -3,10 +3,10 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// While the system drops no page, one in so many pages is asked for.
+/// While no page is missing, one in so many pages is asked for.
 const ASKED_ONE_IN: u32 = 64;
-/// Pages that are all asked for after one was found dropped.
-const ASKED_AFTER_A_DROP: u32 = 4096;
+/// Pages that are all asked for after one was missing.
+const ASKED_AFTER_A_MISS: u32 = 4096;
 
 thread_local! {
     static READS: Cell<Reads> = const { Cell::new(Reads::All) };
@@ -24,17 +24,17 @@ enum Reads {
 
 /// Runs `read`, which reads nothing from the disk. `None`: it came to a page that is not in memory,
 /// and its result was an error. A page that was read since the start counts as in memory until
-/// [`Drops`] finds that the system drops such pages.
+/// [`Residency`] finds that pages are missing.
 pub fn from_memory<T>(read: impl FnOnce() -> T) -> Option<T> {
     let _allowed_again = Restore(READS.replace(Reads::FromMemory));
     let result = read();
     (READS.get() != Reads::Refused).then_some(result)
 }
 
-/// True if this thread may read only what is in memory.
+/// False if this thread may read only what is in memory.
 #[inline]
-pub(super) fn may_not_wait() -> bool {
-    READS.get() != Reads::All
+pub(super) fn may_wait() -> bool {
+    READS.get() == Reads::All
 }
 
 /// Tells [`from_memory`] that a page was refused.
@@ -42,34 +42,35 @@ pub(super) fn refuse() {
     READS.set(Reads::Refused);
 }
 
-/// Whether the system drops pages from memory that were read before, as it does when the file is
-/// larger than the memory left for it. To ask for each page costs more than most reads: so few are
-/// asked for, until one is missing.
+/// Whether pages tend to be missing from memory, as they are after a start, and all the time if the
+/// file is larger than the memory left for it. To ask for each page costs more than most reads: so
+/// few are asked for, until one is missing.
 #[derive(Debug, Default)]
-pub(super) struct Drops {
+pub(super) struct Residency {
     /// Pages still to be asked for, all of them. Threads may lose each other's changes.
     to_ask: AtomicU32,
 }
 
-impl Drops {
-    /// True if one was found dropped not long ago.
+impl Residency {
+    /// True if one was missing not long ago.
     #[inline]
-    pub(super) fn happen(&self) -> bool {
+    pub(super) fn is_doubtful(&self) -> bool {
         self.to_ask.load(Ordering::Relaxed) > 0
     }
 
-    /// True if the page was found dropped. False if it is in memory, or was not asked for.
+    /// True if a page is missing. False if it is in memory, or was not asked for.
     #[inline]
-    pub(super) fn dropped(&self, is_resident: impl FnOnce() -> bool) -> bool {
-        let to_ask = self.to_ask.load(Ordering::Relaxed);
-        if to_ask == 0 && !is_its_turn() {
-            return false;
-        }
+    pub(super) fn seems_missing(&self, is_resident: impl FnOnce() -> bool) -> bool {
+        (self.is_doubtful() || is_its_turn()) && self.is_missing(is_resident)
+    }
+
+    /// True if a page is missing.
+    pub(super) fn is_missing(&self, is_resident: impl FnOnce() -> bool) -> bool {
         let is_resident = is_resident();
         let to_ask = if is_resident {
-            to_ask.saturating_sub(1)
+            self.to_ask.load(Ordering::Relaxed).saturating_sub(1)
         } else {
-            ASKED_AFTER_A_DROP
+            ASKED_AFTER_A_MISS
         };
         self.to_ask.store(to_ask, Ordering::Relaxed);
         !is_resident

@@ -112,9 +112,11 @@ impl Store {
                     bound,
                 } => {
                     self.touch();
-                    for revision in rows.by_ref().take(left) {
+                    let chunk: Vec<Revision> = rows.by_ref().take(left).collect();
+                    self.announce_rows(&chunk)?;
+                    left -= chunk.len();
+                    for revision in chunk {
                         removed += usize::from(self.remove_version(revision)?);
-                        left -= 1;
                     }
                     if rows.is_empty() {
                         if let Then::End = then {
@@ -153,6 +155,18 @@ impl Store {
             self.root.compaction.extend(bound);
         }
         None
+    }
+
+    /// The rows are anywhere in the history: the disk looks for all of them together.
+    fn announce_rows(&self, rows: &[Revision]) -> Result<()> {
+        let root = &self.root;
+        if !root.pages.are_often_missing() {
+            return Ok(());
+        }
+        rows.iter().try_for_each(|revision| {
+            let key = key::revision_key(*revision);
+            root.revisions.announce(&root.pages, &key)
+        })
     }
 
     fn remove_version(&mut self, revision: Revision) -> Result<bool> {

@@ -102,10 +102,15 @@ impl Disk {
 
     pub(super) fn set_cold(&mut self, cold: bool) {
         self.is_cold = cold;
+        if cold {
+            self.inodes
+                .iter_mut()
+                .for_each(|inode| inode.mapped.clear());
+        }
     }
 
-    pub(super) fn is_cold(&self) -> bool {
-        self.is_cold
+    pub(super) fn is_resident(&self, id: InodeId, offset: u64, len: u64) -> bool {
+        !self.is_cold || self.inodes[id.0].was_mapped(offset, offset + len)
     }
 
     pub(super) fn set_capacity(&mut self, bytes: u64) {

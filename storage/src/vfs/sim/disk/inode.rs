@@ -2,6 +2,7 @@
 //! sync, a power cut or rot.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use super::dice::Dice;
 use crate::vfs::sim::BLOCK_BYTES;
@@ -68,9 +69,13 @@ impl Inode {
             }
         }
         if is_mapped {
-            let pages = blocks.start / PAGE_BLOCKS..blocks.end.div_ceil(PAGE_BLOCKS);
-            self.mapped.extend(pages);
+            self.mapped.extend(pages_of(offset, end));
         }
+    }
+
+    /// True if all of these bytes were read through a map.
+    pub(super) fn was_mapped(&self, offset: u64, end: u64) -> bool {
+        pages_of(offset, end).all(|page| self.mapped.contains(&page))
     }
 
     pub(super) fn write(&mut self, buf: &[u8], offset: u64) {
@@ -211,4 +216,9 @@ fn block(bytes: &[u8], number: u64) -> Vec<u8> {
     let mut block = bytes[start..end].to_vec();
     block.resize(BLOCK_BYTES, 0);
     block
+}
+
+fn pages_of(offset: u64, end: u64) -> Range<u64> {
+    let page = BLOCK * PAGE_BLOCKS;
+    offset / page..end.div_ceil(page)
 }
