@@ -273,7 +273,8 @@ fn scratch_in(dir: &Path) -> std::io::Result<TempDir> {
     tempfile::Builder::new().prefix("versus-").tempdir_in(dir)
 }
 
-fn member(
+/// A launch as a member of the cluster of `places`.
+pub(super) fn member(
     launch: Launch,
     dir: &Path,
     name: &str,

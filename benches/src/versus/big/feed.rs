@@ -5,16 +5,12 @@
 use std::time::{Duration, Instant};
 
 use etcd_api::Client;
-use etcd_api::etcdserverpb::{
-    MemberAddRequest, MemberListRequest, MemberUpdateRequest, StatusRequest,
-};
+use etcd_api::etcdserverpb::{MemberAddRequest, MemberListRequest, MemberUpdateRequest};
 use testkit::free_port;
 
 use super::super::Result;
+use super::super::cluster::absent::wait_in_step;
 use super::subject::Subject;
-
-const IN_STEP_WITHIN: Duration = Duration::from_secs(1800);
-const POLL: Duration = Duration::from_millis(50);
 
 /// What a member needed to be in step, and what it has then.
 pub(super) struct Fed {
@@ -51,13 +47,7 @@ pub(super) fn feed(subject: &Subject) -> Result<Fed> {
     let began = Instant::now();
     let mut newcomer = subject.start_newcomer(&ours, &theirs)?;
     let took = subject.block_on(async {
-        let asked = applied(&url).await?;
-        while applied(&newcomer.url()).await? < asked {
-            if began.elapsed() > IN_STEP_WITHIN {
-                return Err("the newcomer does not come into step".into());
-            }
-            tokio::time::sleep(POLL).await;
-        }
+        wait_in_step(&url, &newcomer.url()).await?;
         Ok(began.elapsed())
     })?;
     let anonymous_bytes = newcomer.usage()?.anonymous_bytes;
@@ -66,10 +56,4 @@ pub(super) fn feed(subject: &Subject) -> Result<Fed> {
         took,
         anonymous_bytes,
     })
-}
-
-async fn applied(url: &str) -> Result<u64> {
-    let client = Client::connect(url.to_owned()).await?;
-    let status = client.maintenance().status(StatusRequest {}).await?;
-    Ok(status.into_inner().raft_applied_index)
 }

@@ -19,6 +19,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 
 use super::super::Result;
+use super::super::cluster::member;
 use super::super::options::{Options, Programs};
 use super::super::side::Side;
 
@@ -90,15 +91,9 @@ impl Subject {
     /// Starts the same program on an empty directory as a member of the cluster of this one, which
     /// listens at `ours`; returns when it serves clients.
     pub(super) fn start_newcomer(&self, ours: &str, theirs: &str) -> Result<Server> {
-        let launch = self.launch.clone().data_dir(self.scratch.path().join("1"));
-        let launch = launch.flags(&[
-            "--name=newcomer".to_owned(),
-            format!("--listen-peer-urls={theirs}"),
-            format!("--initial-advertise-peer-urls={theirs}"),
-            format!("--initial-cluster=default={ours},newcomer={theirs}"),
-            "--initial-cluster-state=existing".to_owned(),
-        ]);
-        Ok(launch.start()?)
+        let (launch, dir, name) = (self.launch.clone(), self.scratch.path(), "newcomer");
+        let places = format!("default={ours},{name}={theirs}");
+        Ok(member(launch, dir, name, theirs, &places, "existing").start()?)
     }
 
     pub(super) fn usage(&self) -> Result<Usage> {

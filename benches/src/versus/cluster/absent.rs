@@ -96,7 +96,8 @@ fn absent(cluster: &mut Cluster, away: Duration) -> Result<Back> {
     let started = Instant::now();
     cluster.member(follower).start()?;
     let urls = cluster.urls();
-    wait_in_step(cluster, &urls[leader], &urls[follower])?;
+    let in_step = wait_in_step(&urls[leader], &urls[follower]);
+    cluster.runtime.block_on(in_step)?;
     let ended = Instant::now();
     let acks = load.acks();
     Ok(Back {
@@ -123,21 +124,19 @@ fn second_fault(cluster: &mut Cluster, fault: Fault) -> Result<Duration> {
 }
 
 /// Waits until the member has applied what the leader had applied when it was asked.
-pub(super) fn wait_in_step(cluster: &Cluster, leader: &str, member: &str) -> Result<()> {
+pub(in crate::versus) async fn wait_in_step(leader: &str, member: &str) -> Result<()> {
     let until = Instant::now() + IN_STEP_WITHIN;
-    cluster.runtime.block_on(async {
-        loop {
-            let wanted = applied(leader).await;
-            let reached = applied(member).await;
-            if wanted.is_some() && reached >= wanted {
-                return Ok(());
-            }
-            if Instant::now() > until {
-                return Err(format!("it has {reached:?}, the leader {wanted:?}").into());
-            }
-            tokio::time::sleep(POLL).await;
+    loop {
+        let wanted = applied(leader).await;
+        let reached = applied(member).await;
+        if wanted.is_some() && reached >= wanted {
+            return Ok(());
         }
-    })
+        if Instant::now() > until {
+            return Err(format!("it has {reached:?}, the leader {wanted:?}").into());
+        }
+        tokio::time::sleep(POLL).await;
+    }
 }
 
 async fn applied(url: &str) -> Option<u64> {

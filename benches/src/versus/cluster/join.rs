@@ -40,7 +40,9 @@ pub(in crate::versus) fn run(options: &Options, programs: &Programs) -> Result<(
         let sent = cluster.count_in_logs("sending database snapshot");
         let began = Instant::now();
         let (member, id) = cluster.join("newcomer")?;
-        wait_in_step(&cluster, &leader_url, &member.url())?;
+        let member_url = member.url();
+        let in_step = wait_in_step(&leader_url, &member_url);
+        cluster.runtime.block_on(in_step)?;
         let ended = Instant::now();
         let transfers = cluster.count_in_logs("sending database snapshot") - sent;
         let acks = load.acks();
