@@ -118,13 +118,10 @@ impl<'a> Cursor<'a> {
         while let Some(step) = self.path.last_mut() {
             if step.index + 1 < step.view.page().count() {
                 step.index += 1;
-                // A long walk announces pages while it has half of those before to go, so that the
+                // A long walk announces leaves while it has half of those before to go, so that the
                 // disk works meanwhile.
-                let to_go = if self.ahead == AHEAD_MAX {
-                    AHEAD_MAX / 2
-                } else {
-                    0
-                };
+                let is_long = self.ahead == AHEAD_MAX && step.view.page().level() == 1;
+                let to_go = if is_long { AHEAD_MAX / 2 } else { 0 };
                 if step.index + to_go >= step.announced {
                     self.announce();
                 }

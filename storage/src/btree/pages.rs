@@ -67,11 +67,6 @@ impl Window {
         let (start, len) = bytes_of(page);
         self.map.is_resident(start, len)
     }
-
-    fn will_need(&self, page: PageRef) {
-        let (start, len) = bytes_of(page);
-        self.map.will_need(start, len);
-    }
 }
 
 /// Where a page of the file begins, and its length, in bytes.
@@ -257,11 +252,11 @@ impl Shared {
     /// The window through which the page is read; `None` if it is beyond the end of the file.
     fn window_of(&self, page: PageRef) -> Option<&Window> {
         let end = page.id.saturating_add(page.units as u64);
-        let windows = self
-            .windows
-            .get(window_for(end))
-            .filter(|_| end <= self.units());
-        windows.and_then(OnceLock::get)
+        if end > self.units() {
+            return None;
+        }
+        let window = self.windows[window_for(end)].get();
+        Some(window.expect("mapped as far as references point"))
     }
 
     /// Asks the system to read units that will be needed.
@@ -281,12 +276,9 @@ impl Shared {
 
     /// The window of a run inside the file.
     fn locate(&self, page: PageRef) -> Result<&Window> {
-        let end = page.id.saturating_add(page.units as u64);
-        if page.units == 0 || page.id < FIRST_UNIT || end > self.units() {
-            return Err(self.corrupt(page, 0, "reference outside of the file"));
-        }
-        let window = self.windows.get(window_for(end)).and_then(OnceLock::get);
-        Ok(window.expect("mapped as far as references point"))
+        let is_page = page.units > 0 && page.id >= FIRST_UNIT;
+        let window = self.window_of(page).filter(|_| is_page);
+        window.ok_or_else(|| self.corrupt(page, 0, "reference outside of the file"))
     }
 
     /// The bytes of a run, unverified.
@@ -331,7 +323,7 @@ impl Shared {
     }
 
     /// Before a page is read that may not be in memory: fails if this thread may not wait for it,
-    /// and otherwise has all of a long page read at once.
+    /// and otherwise has all of a long page read at once. A walk has announced its pages before.
     #[inline]
     fn before_read(&self, page: PageRef, window: &Window, was_read: bool) -> Result<()> {
         let is_resident = || window.is_resident(page);
@@ -345,8 +337,8 @@ impl Shared {
             resident::refuse();
             return Err(self.corrupt(page, 0, "not in memory, and not to be waited for"));
         }
-        if page.units > 1 && (is_missing || !was_read) {
-            window.will_need(page);
+        if is_missing && page.units > 1 {
+            self.fetch(page.id..page.id + page.units as u64);
         }
         Ok(())
     }
@@ -458,9 +450,8 @@ impl Pages {
 
     /// Announces a page that is read soon, if it is not in memory.
     pub(super) fn announce_one(&self, page: PageRef) {
-        let window = self.shared.window_of(page);
-        if let Some(window) = window.filter(|window| !window.is_resident(page)) {
-            window.will_need(page);
+        if self.shared.is_missing(page) {
+            self.shared.fetch(page.id..page.id + page.units as u64);
         }
     }
 
