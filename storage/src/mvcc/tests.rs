@@ -708,3 +708,47 @@ fn a_read_from_memory_refuses_what_only_the_disk_has() {
     assert!(reads.any(|_| refused_once_dropped()), "it is never noticed");
     assert!(reads.all(|_| refused_once_dropped()));
 }
+
+#[test]
+fn what_a_change_or_a_removal_reads_is_announced_where_pages_are_missing() {
+    let mut fixture = Fixture::new();
+    // All keys are in one tree.
+    fixture.store.set_key_bytes_direct(1 << 30);
+    for round in ["old", "new"] {
+        for i in 0..2000 {
+            fixture.put(&format!("key{i:04}"), round);
+        }
+    }
+    while let Some(job) = fixture.store.begin_checkpoint() {
+        fixture.store.finish_checkpoint(job.run().unwrap());
+    }
+    let store = run::open(&fixture.vfs).unwrap();
+    let vfs = &fixture.vfs;
+    assert_eq!(value_at(store.root(), "key0007", 0).unwrap(), "new");
+    let before = vfs.announced();
+    store.root().announce_change(b"key0007");
+    assert_eq!(vfs.announced(), before, "nothing is missing");
+
+    vfs.set_cold(true);
+    assert!(from_memory(|| store.root().get(b"key1900", 0, |_| ())).is_none());
+    assert_eq!(value_at(store.root(), "key1000", 0).unwrap(), "new");
+    let before = vfs.announced().len();
+    store.root().announce_change(b"key1000");
+    assert_eq!(vfs.announced().len(), before, "its leaf is in memory");
+    store.root().announce_change(b"key1001");
+    store.root().announce_change(b"key1999");
+    assert_eq!(vfs.announced().len(), before + 1);
+
+    // Rows at both ends of the history; what is above them in the tree was read.
+    let at = |main| Revision { main, sub: 0 };
+    assert_eq!(
+        history(store.root(), 2000, 2000).len(),
+        "2000.0+key1998".len()
+    );
+    let before = vfs.announced().len();
+    store.announce_rows(&[at(2), at(3), at(4001)]).unwrap();
+    assert_eq!(vfs.announced().len(), before + 3);
+    vfs.set_cold(false);
+    store.announce_rows(&[at(2), at(3), at(4001)]).unwrap();
+    assert_eq!(vfs.announced().len(), before + 3, "they are in memory");
+}

@@ -105,7 +105,6 @@ impl EtcdServer {
         if data.len() > self.0.limits.max_request_bytes {
             return Err(Error::RequestTooLarge);
         }
-        self.announce(&request);
         let physical = matches!(&request, Request::Compaction(c) if c.physical);
         let goes_first = self.0.limits.revokes_first && matches!(request, Request::LeaseRevoke(_));
         let permit = if goes_first {
@@ -113,6 +112,7 @@ impl EtcdServer {
         } else {
             self.0.admission.admit(data.len())?
         };
+        self.announce(&request);
         let (slot, reply) = ReplySlot::new(permit);
         let proposal = Proposal {
             request,
@@ -134,10 +134,10 @@ impl EtcdServer {
     /// Has the disk look for what the change needs while the log is written, so that the thread that
     /// applies entries, one after the other, finds it in memory.
     fn announce(&self, request: &Request) {
-        let view = self.view();
         match request {
-            Request::Put(put) => view.announce_change(&put.key),
+            Request::Put(put) => self.view().announce_change(&put.key),
             Request::Txn(txn) => {
+                let view = self.view();
                 for op in &txn.success {
                     if let Some(Op::RequestPut(put)) = &op.request {
                         view.announce_change(&put.key);

@@ -37,6 +37,9 @@ pub(crate) const BATCH_BYTES_MAX: usize = if cfg!(any(test, fuzzing)) {
     64 << 20
 };
 
+/// Rows that the disk looks for at the same time.
+const ROWS_ANNOUNCED: usize = 256;
+
 /// Progress of the removal.
 ///
 /// Invariant: no key has more than one version below `next`. At or below the compacted revision
@@ -112,7 +115,8 @@ impl Store {
                     bound,
                 } => {
                     self.touch();
-                    let chunk: Vec<Revision> = rows.by_ref().take(left).collect();
+                    let chunk = rows.by_ref().take(left.min(ROWS_ANNOUNCED));
+                    let chunk: Vec<Revision> = chunk.collect();
                     self.announce_rows(&chunk)?;
                     left -= chunk.len();
                     for revision in chunk {
@@ -158,7 +162,7 @@ impl Store {
     }
 
     /// The rows are anywhere in the history: the disk looks for all of them together.
-    fn announce_rows(&self, rows: &[Revision]) -> Result<()> {
+    pub(in crate::mvcc) fn announce_rows(&self, rows: &[Revision]) -> Result<()> {
         let root = &self.root;
         if !root.pages.are_often_missing() {
             return Ok(());
