@@ -68,6 +68,14 @@ impl World {
         let names = hard.as_object().unwrap().keys();
         let used: Value = names.map(|name| (name.clone(), json!("0"))).collect();
         self.report(json!({"hard": hard, "used": used})).await;
+        // A quota counts by its status, and each server judges by what it has heard of: as in
+        // Kubernetes, one that has heard of the quota alone admits everything. A list waits for the
+        // newest.
+        for server in &self.servers {
+            let path = format!("{CORE}/resourcequotas");
+            let (_, list) = ask(server.router(), "GET", &path, &Value::Null).await;
+            assert_eq!(list["items"][0]["status"]["hard"], hard, "{list}");
+        }
     }
 
     async fn report(&self, status: Value) {
