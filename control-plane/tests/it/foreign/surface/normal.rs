@@ -139,25 +139,28 @@ fn field(key: &str, value: &mut Value) {
 
 const UID_BYTES: usize = 36;
 
-/// True for an allocated address. The addresses that scripts request are in one small range, or among
-/// the first ones, which are not drawn.
+/// True for an allocated address. Scripts request addresses below `FIRST_DRAWN` in their range only:
+/// Kubernetes draws none of those while there are others.
 fn is_random(address: &str) -> bool {
     match address.parse() {
         Ok(IpAddr::V4(v4)) => {
             let [10, 96, third, fourth] = v4.octets() else {
                 return false;
             };
-            !(third == 7 || third == 0 && fourth > 1)
+            let offset = u16::from_be_bytes([third, fourth]);
+            offset <= KUBERNETES_OWN || offset >= FIRST_DRAWN
         }
         Ok(IpAddr::V6(v6)) => {
             let segments = v6.segments();
-            segments.starts_with(&[0xfd00, 0x10, 0x96]) && segments[7] > FIRST_DRAWN
+            segments.starts_with(&[0xfd00, 0x10, 0x96]) && segments[7] >= FIRST_DRAWN
         }
         Err(_) => false,
     }
 }
 
-/// The last part of the addresses of IPv6 from which on they are drawn.
+/// The offset in a range of the address of Kubernetes' own service.
+const KUBERNETES_OWN: u16 = 1;
+/// The offset in a range from which on addresses are drawn.
 const FIRST_DRAWN: u16 = 0x100;
 /// The node port from which on they are drawn.
 const FIRST_NODE_PORT: u64 = 30_086;
