@@ -125,11 +125,9 @@ async fn allocate(
     }
 }
 
-/// Brings a service that is to be stored into the form in which Kubernetes shows it: of one with a name
-/// outside of the cluster, no traffic comes from within, but an address without effect is listed.
+/// Lists an address without effect of a service that is to be stored, as Kubernetes does.
 pub(crate) fn settle(service: &mut Value) {
     if is_external(service) {
-        object::remove(service, &["spec", "internalTrafficPolicy"]);
         list_single(service);
     }
 }

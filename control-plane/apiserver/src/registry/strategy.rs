@@ -36,6 +36,7 @@ use crate::registry::printers::{self, Layout};
 use crate::resources::catalogue::{ROOT, Resource, Storage};
 use crate::resources::convert::Conversion;
 use crate::resources::fields::{self, Selectable};
+use crate::resources::hidden::Hidden;
 use crate::validate::Rules;
 
 /// How objects of one resource are created, changed and deleted.
@@ -55,6 +56,8 @@ pub(crate) struct Strategy {
     pub(crate) conversions: &'static [(&'static str, Conversion)],
     /// The fields that selectors may name, besides name and namespace.
     pub(crate) selectable: &'static [fields::Row],
+    /// The field that is stored but not shown for some objects.
+    pub(crate) hides: Option<Hidden>,
     /// What tables show.
     pub(crate) columns: &'static Layout,
     /// Each event of a watch as a table has the columns, not only the first.
@@ -208,6 +211,7 @@ pub(crate) const DEFAULT: Strategy = Strategy {
     written_in: None,
     conversions: &[],
     selectable: &[],
+    hides: None,
     columns: &printers::DEFAULT,
     repeats_columns: false,
     rows_by: &[],
@@ -317,7 +321,9 @@ impl Strategy {
         } else {
             format!("{ROOT}{folder}/")
         };
-        let storage = Storage::builtin(Arc::clone(kind), prefix, under_group, self.selectable());
+        let mut storage =
+            Storage::builtin(Arc::clone(kind), prefix, under_group, self.selectable());
+        storage.hidden = self.hides;
         match self.written_in {
             Some((version, conversion)) => storage.written_in(version, conversion),
             None => storage,

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::registry::printers;
 use crate::resources::fields::field;
+use crate::resources::hidden::Hidden;
 use crate::validate::{self, Rules, words::status};
 
 pub(super) const ROWS: &[Strategy] = &[
@@ -288,6 +289,11 @@ pub(super) const ROWS: &[Strategy] = &[
         resource: "services",
         warnings: warnings::of_service,
         selectable: &[field("spec.clusterIP"), field("spec.type")],
+        // No traffic comes from within to a name outside of the cluster.
+        hides: Some(Hidden {
+            field: &["spec", "internalTrafficPolicy"],
+            by: (&["spec", "type"], "ExternalName"),
+        }),
         folder: "services/specs",
         columns: &printers::cluster::SERVICE,
         allow_create_on_update: true,

@@ -92,6 +92,12 @@ impl Writer<'_> {
             }
             (_, None) => {}
         }
+        let is_whole = subresource.is_empty();
+        let edited = if is_whole {
+            edited.shown(storage)
+        } else {
+            edited
+        };
         Ok((edited, warnings))
     }
 }
