@@ -116,6 +116,8 @@ pub(crate) struct Strategy {
     /// What to warn of when an object is created or changed, though it keeps the rules, given the old
     /// state of one that is changed.
     pub(crate) warnings: fn(Option<&Value>, &Value) -> Vec<String>,
+    /// The same when the status is changed, given the new state.
+    pub(crate) status_warnings: fn(&Value) -> Vec<String>,
     /// What to warn of when a deletion says nothing of the dependents.
     pub(crate) warning_on_delete: Option<&'static str>,
     /// Annotations that a conversion makes, so that metadata alone does not have them.
@@ -239,6 +241,7 @@ pub(crate) const DEFAULT: Strategy = Strategy {
     rules: Rules::DEFAULT,
     deprecated: None,
     warnings: |_, _| Vec::new(),
+    status_warnings: |_| Vec::new(),
     warning_on_delete: None,
     annotations_of_whole: &[],
     complete_empty: |_| {},

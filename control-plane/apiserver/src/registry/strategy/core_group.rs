@@ -288,6 +288,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         resource: "services",
         warnings: warnings::of_service,
+        status_warnings: warnings::of_balancer,
         selectable: &[field("spec.clusterIP"), field("spec.type")],
         // No traffic comes from within to a name outside of the cluster.
         hides: Some(Hidden {
@@ -301,10 +302,11 @@ pub(super) const ROWS: &[Strategy] = &[
         allocates: true,
         rules: Rules {
             name: name::dns1123_label,
-            validate: validate::networking::network::service,
+            validate_create: |service| validate::networking::network::service(None, service),
             validate_update: validate::networking::network::service_update,
-            validate_subresource_update: |_, _, new| validate::networking::balancer::status(new),
-            changes_first: true,
+            validate_subresource_update: |_, old, new| {
+                validate::networking::balancer::status(old, new)
+            },
             ..Rules::DEFAULT
         },
         unknown_field: UnknownField::NotSupported,

@@ -9,15 +9,15 @@ use crate::validate::Causes;
 use crate::validate::words::address;
 use crate::validate::words::field::FieldValue;
 
-/// The status of a service or an ingress.
-pub(crate) fn status(object: &Value) -> Causes {
+/// The status of a service or an ingress. It may keep addresses in a form that is refused today.
+pub(crate) fn status(old: &Value, object: &Value) -> Causes {
     let mut causes = Causes::default();
-    let balancer = object.pointer("/status/loadBalancer");
-    let balancer = FieldValue::new("status.loadBalancer", balancer.unwrap_or(&Value::Null));
-    causes.each(&balancer, "ingress", |causes, one| {
+    let before = balancer(old);
+    let had: Vec<&str> = before.each("ingress").map(|one| one.text("ip")).collect();
+    causes.each(&balancer(object), "ingress", |causes, one| {
         let ip = one.text("ip");
         if !ip.is_empty() {
-            causes.extend(address::wrong(&one.path_of("ip"), ip));
+            causes.extend(address::wrong_new(&one.path_of("ip"), ip, &had));
         }
         causes.named_unless_empty(one, "hostname", name::dns1123_subdomain);
         if one.text("hostname").parse::<IpAddr>().is_ok() {
@@ -25,6 +25,11 @@ pub(crate) fn status(object: &Value) -> Causes {
         }
     });
     causes
+}
+
+fn balancer(object: &Value) -> FieldValue<'_> {
+    let balancer = object.pointer("/status/loadBalancer");
+    FieldValue::new("status.loadBalancer", balancer.unwrap_or(&Value::Null))
 }
 
 #[cfg(test)]
@@ -37,7 +42,7 @@ mod tests {
     fn a_balancer_has_addresses_and_names() {
         let told = |one: Value| {
             let object = json!({"status": {"loadBalancer": {"ingress": [one]}}});
-            Vec::from(status(&object)).len()
+            Vec::from(status(&Value::Null, &object)).len()
         };
         assert_eq!(told(json!({"ip": "192.0.2.1"})), 0);
         assert_eq!(told(json!({"hostname": "a.example.com"})), 0);
