@@ -168,7 +168,8 @@ fn told_of_ports(ports: &Ports, released: Result<(), Status>) {
     }
 }
 
-/// Removes fields that the new type does not have, unless the update changes them.
+/// Removes fields that the new type does not have, unless the update changes them, and where a load
+/// balancer answers.
 fn shed(old: &Value, new: &mut Value) {
     let balanced = |service: &Value| object::text(service, &["spec", "type"]) == "LoadBalancer";
     let ends = |has: &dyn Fn(&Value) -> bool| has(old) && !has(new);
@@ -184,6 +185,9 @@ fn shed(old: &Value, new: &mut Value) {
         if ended && object::at(old, &path) == object::at(new, &path) {
             object::remove(new, &path);
         }
+    }
+    if !balanced(new) {
+        object::set(new, &["status", "loadBalancer"], json!({}));
     }
 }
 

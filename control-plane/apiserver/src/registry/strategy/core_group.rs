@@ -305,7 +305,7 @@ pub(super) const ROWS: &[Strategy] = &[
             validate_create: |service| validate::networking::network::service(None, service),
             validate_update: validate::networking::network::service_update,
             validate_subresource_update: |_, old, new| {
-                validate::networking::balancer::status(old, new)
+                validate::networking::balancer::service_status(old, new)
             },
             ..Rules::DEFAULT
         },

@@ -2,12 +2,41 @@
 
 use std::net::IpAddr;
 
-use machinery::name;
+use machinery::status::Cause;
+use machinery::{name, object};
 use serde_json::Value;
 
 use crate::validate::Causes;
 use crate::validate::words::address;
 use crate::validate::words::field::FieldValue;
+
+const MODES: [&str; 2] = ["Proxy", "VIP"];
+
+/// The status of a service: only a load balancer has one, and each address says how it is reached.
+pub(crate) fn service_status(old: &Value, service: &Value) -> Causes {
+    let answers = balancer(service);
+    let is_one = object::text(service, &["spec", "type"]) == "LoadBalancer";
+    if !is_one && !answers.items("ingress").is_empty() {
+        let why = "may only be used when `spec.type` is 'LoadBalancer'";
+        return Cause::forbidden(&answers.path_of("ingress"), why).into();
+    }
+    let mut causes = status(old, service);
+    causes.each(&answers, "ingress", |causes, one| {
+        let mode = "ipMode";
+        match (one.text("ip"), one.get(mode)) {
+            ("", None) => {}
+            ("", Some(_)) => {
+                causes.forbidden(one, mode, "may not be specified when `ip` is not set")
+            }
+            (_, None) => {
+                let why = "must be specified when `ip` is set";
+                causes.push(Cause::required(&one.path_of(mode), why));
+            }
+            (_, Some(_)) => causes.word_given(one, mode, &MODES),
+        }
+    });
+    causes
+}
 
 /// The status of a service or an ingress. It may keep addresses in a form that is refused today.
 pub(crate) fn status(old: &Value, object: &Value) -> Causes {
