@@ -8,7 +8,7 @@ pub(crate) mod call;
 pub(crate) mod discovery;
 pub(crate) mod door;
 pub mod faults;
-mod health;
+pub(crate) mod health;
 pub(crate) mod nonresource;
 pub(crate) mod openapi;
 pub(crate) mod question;

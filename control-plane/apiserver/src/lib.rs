@@ -50,6 +50,7 @@ use upkeep::endpoints::OwnEndpoint;
 
 pub use http::door::connections::Limits;
 pub use http::faults;
+pub use http::health::StoreChecks;
 pub use resources::custom;
 pub use setup::config::Config;
 pub use storage::at_rest::AtRest;
@@ -234,6 +235,7 @@ fn connected(client: etcd_api::Client, config: Config) -> Api {
         audit: config.audit,
         faults: config.faults,
         limits: config.limits,
+        store_checks: config.store_checks,
         stopping: tokio::sync::watch::Sender::new(false),
     }))
 }
