@@ -13,28 +13,8 @@ use http::{Response, StatusCode};
 use crate::basics::steps::Step;
 use crate::http::answer::reply;
 use crate::http::api::Api;
+use crate::http::limits::StoreChecks;
 use crate::http::question::request::Query;
-
-/// How long the store may take to answer a check in Kubernetes, unless something else is asked for.
-const STORE_WITHIN: Duration = Duration::from_secs(2);
-
-/// How long the store may take to answer the checks of it.
-#[derive(Clone, Copy, Debug)]
-pub struct StoreChecks {
-    /// For the check of all probes.
-    pub health: Duration,
-    /// For the further one of `/readyz`.
-    pub readiness: Duration,
-}
-
-impl Default for StoreChecks {
-    fn default() -> StoreChecks {
-        StoreChecks {
-            health: STORE_WITHIN,
-            readiness: STORE_WITHIN,
-        }
-    }
-}
 
 /// What the names of [`HOOKS`] begin with.
 const HOOK: &str = "poststarthook/";

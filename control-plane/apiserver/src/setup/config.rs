@@ -11,9 +11,9 @@ use crate::auth::authenticate::token::Issuer;
 use crate::auth::pki::Identity;
 use crate::auth::{Authenticator, Authorizer, Open};
 use crate::basics::service_ranges::ServiceRanges;
-use crate::http::door::connections::Limits;
 use crate::http::faults::Faults;
-use crate::http::health::StoreChecks;
+use crate::http::limits::Limits;
+use crate::http::limits::StoreChecks;
 use crate::storage::at_rest::AtRest;
 
 /// How often Kubernetes compacts its store.
