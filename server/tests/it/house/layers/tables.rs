@@ -519,3 +519,56 @@ pub(super) const MACHINERY: Layers = Layers {
     ],
     without: &[],
 };
+
+pub(super) const CONTROLLERS: Layers = Layers {
+    sources: "control-plane/controllers/src",
+    modules: &[
+        // What objects and kinds there are, and what is known of them.
+        ("gone", &[]),
+        ("kinds", &[]),
+        ("known", &[]),
+        ("meta", &["known"]),
+        ("graph", &["gone"]),
+        ("cache", &["gone", "graph", "kinds", "known", "meta"]),
+        ("used_claims", &["known", "meta"]),
+        // What loops decide, and the loops.
+        ("decision", &["kinds", "known", "meta", "used_claims"]),
+        ("pods", &["cache", "decision", "known", "meta"]),
+        (
+            "loops",
+            &[
+                "cache",
+                "decision",
+                "graph",
+                "kinds",
+                "known",
+                "meta",
+                "pods",
+                "used_claims",
+            ],
+        ),
+        ("selection", &["loops"]),
+        // What feeds them and carries out what they decide.
+        ("recorder", &["decision"]),
+        ("sources", &["cache", "known", "loops"]),
+        ("manager", &["cache", "decision", "kinds", "known", "loops"]),
+        (
+            "shell",
+            &[
+                "cache",
+                "decision",
+                "kinds",
+                "loops",
+                "manager",
+                "recorder",
+                "selection",
+                "sources",
+            ],
+        ),
+    ],
+    // Only the shell has a client.
+    without: &[
+        ("loops", &["kube", "tokio"]),
+        ("manager", &["kube", "tokio"]),
+    ],
+};
