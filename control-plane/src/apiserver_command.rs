@@ -82,6 +82,7 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         disabled_plugins: options.disabled_plugins.clone(),
         audit: audit.clone(),
         limits: options.limits,
+        store_checks: options.store_checks,
         ..config
     };
     let server = Server::new(client, config);

@@ -4,8 +4,8 @@ use std::error::Error;
 use std::time::Duration;
 
 use clap::{Arg, ArgMatches, Command, value_parser};
-use node::Config;
 use node::host::Size;
+use node::{Config, Family};
 
 use crate::connection;
 
@@ -21,11 +21,31 @@ pub(crate) fn command() -> Command {
         .args(connection::flags())
         .arg(flag("count", "NUMBER", "1").value_parser(value_parser!(usize)))
         .arg(flag("prefix", "TEXT", "node-").help("What the names of the nodes begin with"))
+        .arg(
+            flag("ip-families", "LIST", "IPv4")
+                .value_delimiter(',')
+                .value_parser(family)
+                .help("The families of their addresses and of their pods', the primary one first"),
+        )
         .arg(flag("cpu", "QUANTITY", "8"))
         .arg(flag("memory", "QUANTITY", "16Gi"))
         .arg(flag("max-pods", "NUMBER", "110").value_parser(value_parser!(u32)))
         .arg(flag("lease-seconds", "SECONDS", "10").value_parser(seconds))
         .arg(flag("status-seconds", "SECONDS", "300").value_parser(seconds))
+}
+
+fn family(name: &str) -> Result<Family, String> {
+    Family::named(name).ok_or_else(|| "is neither IPv4 nor IPv6".to_owned())
+}
+
+fn families(arguments: &ArgMatches) -> Result<Vec<Family>, String> {
+    let families = arguments.get_many::<Family>("ip-families");
+    let families: Vec<Family> = families.into_iter().flatten().copied().collect();
+    match families[..] {
+        [_] => Ok(families),
+        [first, second] if first != second => Ok(families),
+        _ => Err("--ip-families takes one family, or both".to_owned()),
+    }
 }
 
 /// Runs the nodes until a signal to stop.
@@ -38,6 +58,7 @@ pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
     let config = Config {
         count: *arguments.get_one("count").unwrap_or(&1),
         prefix: text("prefix"),
+        families: families(arguments)?,
         size: Size {
             cpu: text("cpu"),
             memory: text("memory"),

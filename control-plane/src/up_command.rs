@@ -48,7 +48,7 @@ pub(crate) fn command() -> Command {
         )
         .arg(flag("service-cidr", "RANGE", "10.96.0.0/16").help(
             "Where services get addresses: one range, or two of different families, as in \
-             10.96.0.0/16,fd00:10::/112",
+             10.96.0.0/16,fd00:10::/112; nodes and pods get addresses of the same families",
         ))
 }
 

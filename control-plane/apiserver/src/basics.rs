@@ -1,6 +1,7 @@
 //! What any layer may use: time, address ranges, configuration files, metrics, numbers in texts,
 //! how far a start is.
 
+pub(crate) mod address;
 pub(crate) mod changing_file;
 pub(crate) mod cidr;
 pub(crate) mod clock;

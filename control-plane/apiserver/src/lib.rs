@@ -48,8 +48,8 @@ use storage::reflector::Reflector;
 use storage::store::Store;
 use upkeep::endpoints::OwnEndpoint;
 
-pub use http::door::connections::Limits;
 pub use http::faults;
+pub use http::limits::{Limits, StoreChecks};
 pub use resources::custom;
 pub use setup::config::Config;
 pub use storage::at_rest::AtRest;
@@ -225,7 +225,7 @@ fn connected(client: etcd_api::Client, config: Config) -> Api {
     };
     Api(Arc::new(Core {
         registry: Arc::new(registry),
-        slots: http::door::slots::Slots::new(&config.limits),
+        slots: http::limits::slots::Slots::new(&config.limits),
         flow: http::door::serve::flow_control(&config.limits),
         answers: Default::default(),
         aggregator: Arc::new(Aggregator::new(config.proxy_identity)),
@@ -234,6 +234,7 @@ fn connected(client: etcd_api::Client, config: Config) -> Api {
         audit: config.audit,
         faults: config.faults,
         limits: config.limits,
+        store_checks: config.store_checks,
         stopping: tokio::sync::watch::Sender::new(false),
     }))
 }

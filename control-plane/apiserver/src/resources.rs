@@ -6,4 +6,5 @@ pub mod custom;
 pub(crate) mod defaults;
 pub(crate) mod fields;
 pub(crate) mod flow_control;
+pub(crate) mod hidden;
 pub(crate) mod json_path;

@@ -24,16 +24,14 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use k8s_openapi::api::storage::v1::VolumeAttributesClass;
 use machinery::object::{self, Object};
-use machinery::schema::{self, Kind};
+use machinery::schema::Kind;
 use machinery::time::Timestamp;
 use serde::de::DeserializeOwned;
 
 use crate::graph::Graph;
 use crate::kinds::Kinds;
-pub(crate) use store::{Diff, Gone, Known, Store};
-
-/// Namespace and name; the namespace of cluster-scoped objects is empty.
-pub(crate) type Key = (String, String);
+use crate::known::kind_of;
+pub(crate) use store::{Diff, Store};
 
 /// Which caches an informer feeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -195,20 +193,6 @@ impl Caches {
     }
 }
 
-/// The kind of a typed object.
-pub(crate) fn kind_of<T: k8s_openapi::Resource>() -> &'static Arc<Kind> {
-    let found = schema::kind(T::GROUP, T::VERSION, T::KIND);
-    found.expect("the table has every kind that loops know")
-}
-
-/// A typed object as JSON.
-pub(crate) fn to_object<T: Known>(object: &T) -> Object {
-    let kind = kind_of::<T>();
-    let mut json = serde_json::to_value(object).unwrap_or_default();
-    object::set_type(&mut json, &kind.api_version(), kind.kind());
-    json
-}
-
 /// Decodes an object; one that does not decode is skipped. The apiserver stores no such object.
 fn read<T: DeserializeOwned>(object: Object) -> Option<T> {
     let what = format!("{}/{}", object::namespace(&object), object::name(&object));
@@ -233,6 +217,3 @@ pub(crate) fn is_gone(object: &Object) -> bool {
         && object::deletion_grace_seconds(object).unwrap_or(0) == 0
         && object::items(object, &["spec", "finalizers"]).is_empty()
 }
-
-/// A shared object from a store.
-pub(crate) type Shared<T> = Arc<T>;

@@ -13,10 +13,9 @@ use machinery::status::Status;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-use crate::cache::{Key, Known, kind_of, to_object};
 use crate::kinds::Kinds;
-use crate::loops::protection;
-use crate::meta;
+use crate::known::{Key, Known, kind_of, to_object};
+use crate::{meta, used_claims};
 
 /// The calls to make, in order until one fails, and when to look at the key again.
 #[derive(Debug, Default)]
@@ -145,7 +144,7 @@ impl Step {
 /// An error if one of the pods uses the claim. A pod that cannot be read may use it.
 fn unused(claim: &PersistentVolumeClaim, pods: &[Object]) -> Result<(), Status> {
     let mut pods = pods.iter();
-    if !pods.any(|pod| Pod::deserialize(pod).map_or(true, |pod| protection::uses(&pod, claim))) {
+    if !pods.any(|pod| Pod::deserialize(pod).map_or(true, |pod| used_claims::uses(&pod, claim))) {
         return Ok(());
     }
     let (namespace, name) = meta::key(&claim.metadata);

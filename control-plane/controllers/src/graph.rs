@@ -6,7 +6,7 @@ use std::sync::Arc;
 use machinery::object::{self, Object};
 use machinery::schema::Kind;
 
-use crate::cache::Gone;
+use crate::gone::Gone;
 
 /// Maximum number of owners remembered as absent; when it is reached, all are forgotten.
 const ABSENT_MAX: usize = 10_000;

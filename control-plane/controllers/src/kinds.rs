@@ -11,8 +11,6 @@ use machinery::object::{self, Object};
 use machinery::schema::{self, Kind, Names, Scope};
 use serde_json::Value;
 
-use crate::loops::namespace::is_event;
-
 /// Verbs of a kind whose objects can be watched and deleted.
 const COLLECTED: [&str; 3] = ["delete", "list", "watch"];
 
@@ -90,6 +88,11 @@ impl Kinds {
             .filter(|((group, ..), _)| !group.is_empty());
         own.clone().count() == other.len() && own.all(|(name, kind)| other.get(name) == Some(kind))
     }
+}
+
+/// Events are not watched: there are too many, and they expire by themselves.
+pub(crate) fn is_event(kind: &Kind) -> bool {
+    kind.kind() == "Event" && ["", "events.k8s.io"].contains(&kind.group())
 }
 
 /// The kind that discovery describes: the table's own if it has that.

@@ -1,4 +1,4 @@
-//! The interface of a loop: the changes that wake it, and its decisions.
+//! The loops, and their interface: the changes that wake a loop, and its decisions.
 
 pub(crate) mod certificates;
 pub(crate) mod deployment;
@@ -22,8 +22,10 @@ use std::time::Duration;
 use machinery::schema::Kind;
 use machinery::time::Timestamp;
 
-use crate::cache::{Caches, Changed, Key};
+use crate::cache::{Caches, Changed};
 use crate::decision::{Decision, Note};
+use crate::known::Key;
+use certificates::signing::Signer;
 
 /// A loop brings objects to their desired state, key by key. It keeps no state between decisions,
 /// so a restarted loop continues where the last one stopped.
@@ -85,4 +87,35 @@ pub(crate) struct Failure {
 /// The key for [`Loop::period`].
 pub(crate) fn turn() -> Key {
     (String::new(), String::new())
+}
+
+/// The names of all loops.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    let loops = all("", None);
+    loops.into_iter().map(|one| one.name())
+}
+
+/// All loops. Those for certificates sign with `signer`.
+pub(crate) fn all(root_ca: &str, signer: Option<&Arc<Signer>>) -> Vec<Box<dyn Loop>> {
+    vec![
+        Box::new(namespace::Namespaces),
+        Box::new(service_account::ServiceAccounts),
+        Box::new(replica_set::ReplicaSets),
+        Box::new(deployment::Deployments),
+        Box::new(garbage::Garbage),
+        Box::new(endpoint_slice::EndpointSlices),
+        Box::new(node_lifecycle::NodeLifecycle),
+        Box::new(taint_eviction::TaintEviction),
+        Box::new(pod_gc::PodGc),
+        Box::new(disruption::Disruption),
+        Box::new(resource_quota::ResourceQuotas),
+        Box::new(protection::ClaimProtection),
+        Box::new(protection::VolumeProtection),
+        Box::new(protection::ClassProtection),
+        Box::new(service_cidr::ServiceCidrs),
+        Box::new(certificates::signing::CertificateSigning(signer.cloned())),
+        Box::new(certificates::approving::CertificateApproving),
+        Box::new(certificates::cleaning::CertificateCleaning),
+        Box::new(root_ca::RootCa(root_ca.to_owned())),
+    ]
 }

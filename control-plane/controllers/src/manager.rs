@@ -20,9 +20,10 @@ use machinery::status::Status;
 use machinery::time::Timestamp;
 use serde_json::json;
 
-use crate::cache::{Caches, Destination, Effects, Key};
+use crate::cache::{Caches, Destination, Effects};
 use crate::decision::{Decision, Note, Step};
 use crate::kinds::Kinds;
+use crate::known::Key;
 use crate::loops::{Context, Failure, Loop, turn};
 
 /// Maximum number of waiting Events about changes; more are dropped, as Events are informational.

@@ -10,7 +10,7 @@ use k8s_openapi::jiff;
 use machinery::selector;
 use machinery::time::Timestamp;
 
-use crate::cache::{Key, Known, kind_of};
+use crate::known::{Key, Known, kind_of};
 
 pub(crate) type Labels = BTreeMap<String, String>;
 

@@ -9,8 +9,9 @@ use machinery::selector::LabelSelector;
 use machinery::time::Timestamp;
 use serde_json::json;
 
-use crate::cache::{Known, Shared, Store, kind_of};
+use crate::cache::Store;
 use crate::decision::strategic;
+use crate::known::{Known, Shared, kind_of};
 use crate::meta;
 
 pub(crate) fn phase(pod: &Pod) -> &str {

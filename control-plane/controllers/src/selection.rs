@@ -1,6 +1,6 @@
 //! Which loops run, written as for kube-controller-manager.
 
-use crate::loop_names;
+use crate::loops;
 
 /// What Kubernetes adds to the name of a loop.
 const SUFFIX: &str = "-controller";
@@ -18,7 +18,9 @@ impl Default for Selection {
 impl Selection {
     /// Reads names such as `garbage-collector-controller`. A name that no loop has is refused.
     pub fn parse(words: &[String]) -> Result<Selection, String> {
-        let known: Vec<String> = loop_names().map(|name| format!("{name}{SUFFIX}")).collect();
+        let known: Vec<String> = loops::names()
+            .map(|name| format!("{name}{SUFFIX}"))
+            .collect();
         let is_known = |word: &&String| {
             let name = word.strip_prefix('-').unwrap_or(word);
             name == "*" || known.iter().any(|one| one == name)
@@ -54,12 +56,12 @@ mod tests {
     fn chosen(words: &[&str]) -> Vec<&'static str> {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let selection = Selection::parse(&words).unwrap();
-        loop_names().filter(|name| selection.has(name)).collect()
+        loops::names().filter(|name| selection.has(name)).collect()
     }
 
     #[test]
     fn a_name_chooses_a_loop_and_a_minus_leaves_it_out() {
-        assert_eq!(chosen(&["*"]).len(), loop_names().count());
+        assert_eq!(chosen(&["*"]).len(), loops::names().count());
         assert_eq!(chosen(&["namespace-controller"]), ["namespace"]);
         assert!(chosen(&[]).is_empty());
         let most = chosen(&["*", "-deployment-controller"]);

@@ -18,10 +18,12 @@ use tokio::time::Instant;
 use crate::cache::Destination;
 use crate::decision::Note;
 use crate::kinds::Kinds;
+use crate::loops::certificates::signing::Signer;
+use crate::loops::{self, Loop};
 use crate::manager::{Manager, Moment};
 use crate::recorder::Recorder;
+use crate::selection::Selection;
 use crate::sources::sources_of;
-use crate::{Selection, Signer, chosen_loops};
 use carry::Report;
 
 /// The name of the corresponding Go program.
@@ -56,6 +58,13 @@ pub struct Config {
     pub signer: Option<Arc<Signer>>,
     /// The loops to run.
     pub loops: Selection,
+}
+
+/// The chosen loops, without those that lack what they need.
+fn chosen_loops(config: &Config) -> Vec<Box<dyn Loop>> {
+    let mut loops = loops::all(&config.root_ca, config.signer.as_ref());
+    loops.retain(|one| config.loops.has(one.name()) && one.can_run());
+    loops
 }
 
 /// Runs the loops until `stop` completes or the lease is lost.

@@ -7,7 +7,8 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 use machinery::schema::Kind;
 
-use crate::cache::{Caches, Destination, kind_of};
+use crate::cache::{Caches, Destination};
+use crate::known::kind_of;
 use crate::loops::root_ca;
 
 /// The informers of a kind and the caches each one feeds.

@@ -1,13 +1,14 @@
-//! IP addresses: one for each node, and one range per node for its pods.
+//! IP addresses: one of each family for each node, and one range per node and family for its pods.
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeSet, HashMap};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// The address of node 0 is the next after this.
 const NODES: u32 = u32::from_be_bytes([172, 18, 0, 1]);
+const NODES_V6: u128 = Ipv6Addr::new(0xfd00, 0x172, 0x18, 0, 0, 0, 0, 1).to_bits();
 /// Where the ranges of pods begin, and the lowest range, from which numbering continues after
 /// the end.
 const PODS: u32 = u32::from_be_bytes([10, 244, 0, 0]);
@@ -15,23 +16,74 @@ const PODS_LOWEST: u32 = u32::from_be_bytes([10, 128, 0, 0]);
 const PODS_HIGHEST: u32 = u32::from_be_bytes([10, 255, 255, 255]);
 /// Number of addresses in a node's range.
 const RANGE: u32 = 256;
+/// Number of nodes whose addresses differ.
+const NODES_MAX: u32 = 1 << 17;
 /// Maximum number of pods on a node: its range without the first two addresses and the last.
 pub const PODS_MAX: u32 = RANGE - 3;
 
-/// The address of the node with this number.
-pub fn of_node(number: u32) -> String {
-    Ipv4Addr::from(NODES + 1 + number % (1 << 17)).to_string()
+/// A family of addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    V4,
+    V6,
 }
 
-/// The range of the node's pods, such as `10.244.3.0/24`.
-pub fn range(number: u32) -> String {
-    format!("{}/24", Ipv4Addr::from(base(number)))
+impl Family {
+    /// The family with this name.
+    pub fn named(name: &str) -> Option<Family> {
+        match name {
+            "IPv4" => Some(Family::V4),
+            "IPv6" => Some(Family::V6),
+            _ => None,
+        }
+    }
+
+    /// The address of the node with this number.
+    pub fn of_node(self, number: u32) -> String {
+        let at = 1 + number % NODES_MAX;
+        match self {
+            Family::V4 => Ipv4Addr::from(NODES + at).to_string(),
+            Family::V6 => Ipv6Addr::from(NODES_V6 + u128::from(at)).to_string(),
+        }
+    }
+
+    /// The range of the node's pods, such as `10.244.3.0/24`.
+    pub fn range(self, number: u32) -> String {
+        match self {
+            Family::V4 => format!("{}/24", Ipv4Addr::from(base(number))),
+            Family::V6 => format!("{}/64", base_v6(number)),
+        }
+    }
+
+    /// The address at a place of the node's range.
+    fn of_pod(self, number: u32, at: u32) -> String {
+        match self {
+            Family::V4 => Ipv4Addr::from(base(number) + at).to_string(),
+            Family::V6 => Ipv6Addr::from(base_v6(number).to_bits() + u128::from(at)).to_string(),
+        }
+    }
+
+    /// The place of an address in the node's range.
+    fn place(self, number: u32, address: &str) -> Option<u32> {
+        let at = match self {
+            Family::V4 => u32::from(address.parse::<Ipv4Addr>().ok()?).checked_sub(base(number))?,
+            Family::V6 => {
+                let bits = address.parse::<Ipv6Addr>().ok()?.to_bits();
+                u32::try_from(bits.checked_sub(base_v6(number).to_bits())?).ok()?
+            }
+        };
+        (at < RANGE).then_some(at)
+    }
 }
 
 /// The addresses of a node's pods.
 #[derive(Debug)]
 pub struct Pool {
-    base: u32,
+    /// The number of the node.
+    number: u32,
+    /// The families of the addresses, the primary one first.
+    families: Vec<Family>,
+    /// The place of each pod in the range of each family.
     by_pod: HashMap<String, u32>,
     taken: BTreeSet<u32>,
     /// Where the search for a free address begins, so that a released one is not reused at once.
@@ -39,38 +91,48 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// The pool of the node with this number.
-    pub fn new(number: u32) -> Pool {
+    /// The pool of the node with this number, for addresses of these families.
+    pub fn new(number: u32, families: &[Family]) -> Pool {
         Pool {
-            base: base(number),
+            number,
+            families: families.to_vec(),
             by_pod: HashMap::new(),
             taken: BTreeSet::new(),
             next: 2,
         }
     }
 
-    /// The pod's address. A pod keeps its current address, `has`, if it is in this range and free.
-    pub fn of_pod(&mut self, uid: &str, has: &str) -> String {
-        if let Some(at) = self.by_pod.get(uid) {
-            return Ipv4Addr::from(self.base + at).to_string();
-        }
-        let has = has.parse::<Ipv4Addr>().ok().map(u32::from);
-        let has = has.and_then(|has| has.checked_sub(self.base));
-        let has = has.filter(|at| *at < RANGE && !self.taken.contains(at));
+    /// The pod's addresses, one of each family. A pod keeps its current address, `has`, if it is in
+    /// this range and free.
+    pub fn of_pod(&mut self, uid: &str, has: &str) -> Vec<String> {
+        let at = match self.by_pod.get(uid) {
+            Some(at) => *at,
+            None => self.take(uid, has),
+        };
+        let families = self.families.iter();
+        families
+            .map(|family| family.of_pod(self.number, at))
+            .collect()
+    }
+
+    fn take(&mut self, uid: &str, has: &str) -> u32 {
+        let mut families = self.families.iter();
+        let has = families.find_map(|family| family.place(self.number, has));
+        let has = has.filter(|at| !self.taken.contains(at));
         let at = has.unwrap_or_else(|| self.free());
         self.taken.insert(at);
         self.by_pod.insert(uid.to_owned(), at);
-        Ipv4Addr::from(self.base + at).to_string()
+        at
     }
 
-    /// Releases the address of a pod that is gone.
+    /// Releases the addresses of a pod that is gone.
     pub fn give_back(&mut self, uid: &str) {
         if let Some(at) = self.by_pod.remove(uid) {
             self.taken.remove(&at);
         }
     }
 
-    /// A free address. If there is none, one is used twice, which is safe: no packet is sent.
+    /// A free place. If there is none, one is used twice, which is safe: no packet is sent.
     fn free(&mut self) -> u32 {
         let usable = |at: &u32| !self.taken.contains(at);
         let after = (self.next..RANGE - 1).find(usable);
@@ -84,4 +146,9 @@ fn base(number: u32) -> u32 {
     let ranges = (PODS_HIGHEST - PODS_LOWEST + 1) / RANGE;
     let first = (PODS - PODS_LOWEST) / RANGE;
     PODS_LOWEST + (first + number) % ranges * RANGE
+}
+
+fn base_v6(number: u32) -> Ipv6Addr {
+    // A node more than there are numbers shares a range, as with the other family.
+    Ipv6Addr::new(0xfd00, 0x10, 0x244, number as u16, 0, 0, 0, 0)
 }

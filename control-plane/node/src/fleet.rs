@@ -23,6 +23,7 @@ use crate::address::Pool;
 use crate::events;
 use crate::host::{self, Host};
 use crate::pod::{self, PodAddresses};
+use crate::status;
 
 /// The delays after failed calls.
 const BACK_OFF: BackOff = BackOff {
@@ -106,7 +107,7 @@ impl Fleet {
         let mut queue = Queue::new(BACK_OFF);
         (0..hosts.len()).for_each(|number| queue.add(Job::Node(number)));
         let member = |host: Host| Member {
-            pool: Pool::new(host.number),
+            pool: Pool::new(host.number, &host.families),
             host,
             node: None,
             leased: false,
@@ -331,13 +332,16 @@ impl Fleet {
         if host::is_stopped(node) {
             return Vec::new();
         }
+        let mut status = member.host.status(Some(node), now.wall);
+        // By their types, two addresses of a node are the same.
+        status::replace(&mut status, "addresses");
         vec![Call::Patch {
             kind,
             namespace: String::new(),
             name: member.host.name.clone(),
             subresource: "status",
             form: PatchForm::Strategic,
-            patch: json!({"status": member.host.status(Some(node), now.wall)}),
+            patch: json!({"status": status}),
         }]
     }
 
@@ -377,9 +381,11 @@ impl Fleet {
             return Vec::new();
         }
         let has = object::text(&held.object, &["status", "podIP"]);
+        let host = member.host.addresses();
+        let pod = member.pool.of_pod(object::uid(&held.object), has);
         let addresses = PodAddresses {
-            host: &member.host.address(),
-            pod: &member.pool.of_pod(object::uid(&held.object), has),
+            host: &texts(&host),
+            pod: &texts(&pod),
         };
         let decision = pod::decide(&held.object, now.wall, addresses);
         let node = &member.host.name;
@@ -398,6 +404,10 @@ impl Fleet {
             pool.give_back(object::uid(&held.object));
         }
     }
+}
+
+fn texts(addresses: &[String]) -> Vec<&str> {
+    addresses.iter().map(String::as_str).collect()
 }
 
 fn key(pod: &Object) -> (String, String) {

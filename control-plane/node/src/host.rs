@@ -9,7 +9,7 @@ use machinery::object::{self, Object};
 use machinery::time::Timestamp;
 use serde_json::{Value, json};
 
-use crate::address;
+use crate::address::Family;
 
 /// The namespace of node leases.
 pub const LEASES: &str = "kube-node-lease";
@@ -46,15 +46,18 @@ pub struct Host {
     pub name: String,
     /// Its number among the nodes of the process; its addresses follow from it.
     pub number: u32,
+    /// The families of its addresses and of those of its pods, the primary one first.
+    pub families: Vec<Family>,
     pub size: Size,
     /// Additional labels.
     pub labels: Vec<(String, String)>,
 }
 
 impl Host {
-    /// The node's address.
-    pub fn address(&self) -> String {
-        address::of_node(self.number)
+    /// The node's addresses.
+    pub fn addresses(&self) -> Vec<String> {
+        let families = self.families.iter();
+        families.map(|family| family.of_node(self.number)).collect()
     }
 
     /// The Node object for registration.
@@ -69,12 +72,13 @@ impl Host {
         for (key, value) in &self.labels {
             labels[key] = value.as_str().into();
         }
-        let range = address::range(self.number);
+        let families = self.families.iter();
+        let ranges: Vec<String> = families.map(|family| family.range(self.number)).collect();
         json!({
             "apiVersion": "v1",
             "kind": "Node",
             "metadata": {"name": self.name, "labels": labels},
-            "spec": {"podCIDR": range, "podCIDRs": [range]},
+            "spec": {"podCIDR": ranges.first(), "podCIDRs": ranges},
             "status": self.status(None, now),
         })
     }
@@ -89,14 +93,15 @@ impl Host {
             "hugepages-2Mi": "0",
             "pods": self.size.pods.to_string(),
         });
+        let internal = self.addresses().into_iter();
+        let internal = internal.map(|address| json!({"type": "InternalIP", "address": address}));
+        let hostname = json!({"type": "Hostname", "address": self.name});
+        let addresses: Vec<Value> = internal.chain([hostname]).collect();
         json!({
             "capacity": amounts,
             "allocatable": amounts,
             "conditions": conditions(node, now),
-            "addresses": [
-                {"type": "InternalIP", "address": self.address()},
-                {"type": "Hostname", "address": self.name},
-            ],
+            "addresses": addresses,
             "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
             "nodeInfo": {
                 "architecture": arch(),

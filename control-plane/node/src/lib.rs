@@ -32,4 +32,5 @@ pub mod pod;
 mod shell;
 pub mod status;
 
+pub use address::Family;
 pub use shell::{Config, run};

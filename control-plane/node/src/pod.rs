@@ -20,13 +20,13 @@ use serde_json::{Value, json};
 use crate::container::{self, Plan, Restart, State};
 use crate::{hints, status};
 
-/// The addresses of a pod.
+/// The addresses of a pod, one of each family of the node.
 #[derive(Debug, Clone, Copy)]
 pub struct PodAddresses<'a> {
-    /// The node's address.
-    pub host: &'a str,
-    /// The pod's own address.
-    pub pod: &'a str,
+    /// The node's addresses, the primary one first.
+    pub host: &'a [&'a str],
+    /// The pod's own addresses, the same way.
+    pub pod: &'a [&'a str],
 }
 
 /// A decision about a pod.
@@ -129,13 +129,17 @@ fn finish(pod: &Object, finished: bool, now: Timestamp, addresses: PodAddresses<
 /// The call that writes the pod's status, if it differs.
 fn write(pod: &Object, new: Value, again: Option<Timestamp>) -> Decision {
     let calls = if status::differs(pod, &new) {
+        let mut patch = new;
+        for list in ["podIPs", "hostIPs"] {
+            status::replace(&mut patch, list);
+        }
         vec![Call::Patch {
             kind: pods(),
             namespace: object::namespace(pod).into(),
             name: object::name(pod).into(),
             subresource: "status",
             form: PatchForm::Strategic,
-            patch: json!({"metadata": {"uid": object::uid(pod)}, "status": new}),
+            patch: json!({"metadata": {"uid": object::uid(pod)}, "status": patch}),
         }]
     } else {
         Vec::new()

@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::address::PODS_MAX;
+use crate::address::{Family, PODS_MAX};
 use crate::fleet::{Fleet, Job, Now, Periods, Work};
 use crate::host::{Host, Size};
 
@@ -31,6 +31,8 @@ pub struct Config {
     pub count: usize,
     /// The prefix of their names; a number from 0 follows.
     pub prefix: String,
+    /// The families of the addresses of nodes and pods, the primary one first.
+    pub families: Vec<Family>,
     /// The capacity of each node.
     pub size: Size,
     /// Between two renewals of a node's Lease.
@@ -44,6 +46,7 @@ impl Default for Config {
         Config {
             count: 1,
             prefix: "node-".to_owned(),
+            families: vec![Family::V4],
             size: Size::default(),
             lease_period: Duration::from_secs(10),
             status_period: Duration::from_secs(300),
@@ -61,6 +64,7 @@ pub async fn run(kube: kube::Client, config: Config, stop: impl Future<Output = 
     let host = |number: usize| Host {
         name: format!("{}{number}", config.prefix),
         number: u32::try_from(number).unwrap_or(u32::MAX),
+        families: config.families.clone(),
         size: size.clone(),
         labels: Vec::new(),
     };

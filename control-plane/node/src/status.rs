@@ -35,21 +35,22 @@ pub fn phase_when_stopped(containers: &Containers) -> &'static str {
     }
 }
 
-/// The fields of the status that a node writes. The pod's IP is written with its first container.
+/// The fields of the status that a node writes. The pod's addresses are written with its first
+/// container.
 pub fn of(
     pod: &Object,
     containers: &Containers,
     phase: &str,
-    ip: Option<&str>,
+    own: Option<&[&str]>,
     now: Timestamp,
     addresses: PodAddresses<'_>,
 ) -> Value {
     let started = object::at(pod, &["status", "startTime"]).cloned();
     let mut status = json!({
         "phase": phase,
-        "conditions": conditions(pod, containers, phase, ip.is_some(), now),
-        "hostIP": addresses.host,
-        "hostIPs": [{"ip": addresses.host}],
+        "conditions": conditions(pod, containers, phase, own.is_some(), now),
+        "hostIP": addresses.host.first(),
+        "hostIPs": listed(addresses.host),
         "startTime": started.unwrap_or_else(|| now.to_seconds().into()),
         "containerStatuses": containers.main,
     });
@@ -60,12 +61,22 @@ pub fn of(
         status["initContainerStatuses"] = containers.init.clone().into();
     }
     let of_host = object::at(pod, &["spec", "hostNetwork"]) == Some(&Value::Bool(true));
-    let ip = if of_host { Some(addresses.host) } else { ip };
-    if let Some(ip) = ip {
-        status["podIP"] = ip.into();
-        status["podIPs"] = json!([{"ip": ip}]);
+    if let Some(own) = if of_host { Some(addresses.host) } else { own } {
+        status["podIP"] = own.first().copied().into();
+        status["podIPs"] = listed(own);
     }
     status
+}
+
+fn listed(addresses: &[&str]) -> Value {
+    addresses.iter().map(|ip| json!({"ip": ip})).collect()
+}
+
+/// Makes a patch replace a list of the object instead of merging it, so that it keeps its order.
+pub fn replace(patch: &mut Value, list: &str) {
+    if let Some(Value::Array(items)) = patch.get_mut(list) {
+        items.insert(0, json!({"$patch": "replace"}));
+    }
 }
 
 /// True if writing this status would change the pod.

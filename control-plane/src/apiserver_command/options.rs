@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use apiserver::Limits;
 use apiserver::setup::{Accounts, Authorization, Further, Mode, ServiceRanges, Serving, Settings};
+use apiserver::{Limits, StoreChecks};
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 
@@ -32,6 +32,7 @@ pub(super) struct Options {
     pub(super) disabled_plugins: Vec<String>,
     pub(super) audit: apiserver::audit::options::Options,
     pub(super) limits: Limits,
+    pub(super) store_checks: StoreChecks,
     /// Where to write the kubeconfig of the cluster's owner.
     pub(super) admin_kubeconfig: Option<PathBuf>,
 }
@@ -80,6 +81,7 @@ impl Options {
             disabled_plugins: all(arguments, "disable-admission-plugins"),
             audit: audit::read(arguments)?,
             limits: limits(arguments)?,
+            store_checks: store_checks(arguments)?,
             admin_kubeconfig,
         })
     }
@@ -105,6 +107,19 @@ fn limits(arguments: &ArgMatches) -> Result<Limits, String> {
         );
     }
     Ok(limits)
+}
+
+/// How long checks of the store may take; 0 stands for what is usual, as in Kubernetes.
+fn store_checks(arguments: &ArgMatches) -> Result<StoreChecks, String> {
+    let usual = StoreChecks::default();
+    let within = |name, usual| {
+        let within = duration(arguments, name)?;
+        Ok::<_, String>(if within.is_zero() { usual } else { within })
+    };
+    Ok(StoreChecks {
+        health: within("etcd-healthcheck-timeout", usual.health)?,
+        readiness: within("etcd-readycheck-timeout", usual.readiness)?,
+    })
 }
 
 /// All values of a flag that takes several.

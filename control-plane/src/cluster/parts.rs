@@ -7,6 +7,7 @@ use apiserver::Server;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use kube::Client;
+use node::Family;
 use tokio::sync::watch;
 
 use super::{Plan, Running, inside};
@@ -78,6 +79,7 @@ impl Plan {
             let stop = stopped(running.stop.subscribe());
             let config = node::Config {
                 count: self.nodes,
+                families: self.families(),
                 ..node::Config::default()
             };
             running.tasks.spawn(async move {
@@ -86,6 +88,12 @@ impl Plan {
             });
         }
         Ok(())
+    }
+
+    /// Pods have addresses of the families that services have.
+    fn families(&self) -> Vec<Family> {
+        let names = self.service_ranges.family_names().into_iter();
+        names.filter_map(Family::named).collect()
     }
 
     async fn client(

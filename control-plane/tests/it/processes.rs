@@ -6,5 +6,6 @@ pub(crate) mod election;
 mod endpoints;
 pub(crate) mod faults;
 pub(crate) mod pods;
+mod probes;
 pub(crate) mod temporary;
 pub(crate) mod up;

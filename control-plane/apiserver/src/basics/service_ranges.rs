@@ -62,6 +62,11 @@ impl ServiceRanges {
         self.0.iter().map(Cidr::family).collect()
     }
 
+    /// The names of these families.
+    pub fn family_names(&self) -> Vec<&'static str> {
+        self.families().into_iter().map(Family::name).collect()
+    }
+
     /// The ranges as everybody writes them.
     pub(crate) fn texts(&self) -> Vec<String> {
         self.0.iter().map(Cidr::to_string).collect()

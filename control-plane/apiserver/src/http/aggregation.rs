@@ -5,24 +5,32 @@
 //! before; admission is up to the other server.
 
 mod available;
-pub(crate) mod pass;
 mod peer;
-pub(crate) mod tunnel;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use axum::body::Body;
+use http::header::HeaderName;
+use http::{HeaderMap, HeaderValue, Request, Response};
+use hyper::body::Incoming;
 use machinery::object;
 use machinery::schema::{self, Kind};
+use machinery::status::Status;
 use parking_lot::Mutex;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
+use crate::auth::User;
 use crate::auth::pki::Identity;
 use crate::registry::api_service::{AVAILABLE, GROUP, PLURAL, is_remote};
 use crate::storage::reader::Reader;
 use peer::Peer;
 
 pub(crate) use available::follow;
+
+/// Characters of the name of a header that stand for themselves.
+const IN_HEADERS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_');
 
 /// The other servers.
 #[derive(Default)]
@@ -61,7 +69,7 @@ impl Aggregator {
     }
 
     /// Returns the APIService of a version that another server serves.
-    fn service(reader: &Reader, group: &str, version: &str) -> Option<Arc<Value>> {
+    pub(crate) fn service(reader: &Reader, group: &str, version: &str) -> Option<Arc<Value>> {
         if reader.reflector.catalogue().serves_version(group, version) {
             return None;
         }
@@ -106,6 +114,16 @@ impl Aggregator {
         all
     }
 
+    /// Sends a request to the server behind an APIService; waits for the head of the answer.
+    pub(crate) async fn send(
+        &self,
+        reader: &Reader,
+        service: &Value,
+        request: Request<Body>,
+    ) -> Result<Response<Incoming>, String> {
+        self.peer(service).send(reader, request).await
+    }
+
     /// The server behind an APIService, as its present state says.
     fn peer(&self, service: &Value) -> Arc<Peer> {
         let mut peers = self.peers.lock();
@@ -131,7 +149,37 @@ fn kind() -> Option<&'static Arc<Kind>> {
     schema::resource(GROUP, "v1", PLURAL)
 }
 
-fn is_available(service: &Value) -> bool {
+/// True if the APIService says that requests can be passed on.
+pub(crate) fn is_available(service: &Value) -> bool {
     let mut all = object::items(service, &["status", "conditions"]).iter();
     all.any(|one| one["type"] == AVAILABLE && one["status"] == "True")
+}
+
+/// Says in headers who sends a request. Fails if a part of the user fits into no header: another
+/// server must not take the user for somebody else.
+pub(crate) fn name_user(headers: &mut HeaderMap, user: &User) -> Result<(), Status> {
+    let mut add = |name: &str, value: &str| {
+        let name = HeaderName::from_bytes(name.as_bytes());
+        let value = HeaderValue::from_bytes(value.as_bytes());
+        let (Ok(name), Ok(value)) = (name, value) else {
+            let why = "the name, a group or an attribute of the user fits into no header";
+            return Err(Status::bad_request(why));
+        };
+        headers.append(name, value);
+        Ok(())
+    };
+    add("x-remote-user", &user.name)?;
+    if !user.uid.is_empty() {
+        add("x-remote-uid", &user.uid)?;
+    }
+    for group in &user.groups {
+        add("x-remote-group", group)?;
+    }
+    for (key, values) in &user.extra {
+        let key = utf8_percent_encode(key, IN_HEADERS);
+        for value in values {
+            add(&format!("x-remote-extra-{key}"), value)?;
+        }
+    }
+    Ok(())
 }

@@ -1,7 +1,6 @@
 //! What a client gets: objects, lists, tables and watches, in the media type that it asked for.
 
 pub(crate) mod list;
-pub(crate) mod media;
 pub(crate) mod pieces;
 pub(crate) mod reply;
 pub(crate) mod spliced;

@@ -7,10 +7,11 @@ use tokio::sync::watch;
 use crate::audit;
 use crate::flow::FlowControl;
 use crate::http::aggregation::Aggregator;
-use crate::http::door::connections::Limits;
-use crate::http::door::sending::LargeAnswers;
-use crate::http::door::slots::Slots;
 use crate::http::faults::Faults;
+use crate::http::limits::Limits;
+use crate::http::limits::StoreChecks;
+use crate::http::limits::sending::LargeAnswers;
+use crate::http::limits::slots::Slots;
 use crate::http::openapi::custom::CustomDocuments;
 use crate::http::openapi::v2;
 use crate::registry::Registry;
@@ -37,6 +38,7 @@ pub(crate) struct Core {
     /// Faults on purpose, if there are any.
     pub(crate) faults: Option<Arc<Faults>>,
     pub(crate) limits: Limits,
+    pub(crate) store_checks: StoreChecks,
     pub(crate) stopping: watch::Sender<bool>,
 }
 

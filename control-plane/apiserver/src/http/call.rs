@@ -2,6 +2,7 @@
 
 mod deletions;
 mod reads;
+mod subresource;
 mod writes;
 
 use std::sync::Arc;
@@ -16,12 +17,11 @@ use serde_json::Value;
 use crate::admission::Warnings;
 use crate::audit::Record;
 use crate::auth::User;
-use crate::http::answer::media::{self, Accept};
 use crate::http::answer::reply::{self, Include, ListMeta, Shown};
 use crate::http::api::Api;
+use crate::http::media::{self, Accept};
 use crate::http::question::patch;
 use crate::http::question::request::{self, Query, Target};
-use crate::http::subresource;
 use crate::registry::strategy;
 use crate::registry::verbs::write::Writer;
 use crate::storage::decoded::DecodedObject;

@@ -5,8 +5,5 @@ pub(crate) mod audited;
 pub(crate) mod connections;
 pub(crate) mod fair;
 pub(crate) mod faulted;
-pub(crate) mod metrics;
-pub(crate) mod sending;
 pub(crate) mod serve;
-pub(crate) mod slots;
 pub(crate) mod socket;

@@ -13,10 +13,9 @@ use http::{Response, StatusCode};
 use crate::basics::steps::Step;
 use crate::http::answer::reply;
 use crate::http::api::Api;
+use crate::http::limits::StoreChecks;
 use crate::http::question::request::Query;
 
-/// How long the store may take to answer a check, as in Kubernetes.
-const STORE_WITHIN: Duration = Duration::from_secs(2);
 /// What the names of [`HOOKS`] begin with.
 const HOOK: &str = "poststarthook/";
 
@@ -24,12 +23,12 @@ const HOOK: &str = "poststarthook/";
 const FIRST: [(&str, Check); 4] = [
     ("ping", Check::Answers),
     ("log", Check::Answers),
-    ("etcd", Check::Store),
+    ("etcd", Check::Store(|within| within.health)),
     ("kms-providers", Check::Kms),
 ];
 /// Further ones of `/readyz`.
 const FIRST_OF_READY: [(&str, Check); 2] = [
-    ("etcd-readiness", Check::Store),
+    ("etcd-readiness", Check::Store(|within| within.readiness)),
     ("informer-sync", Check::Start(Step::Caches)),
 ];
 /// What a server does after its start.
@@ -84,8 +83,8 @@ const LAST_OF_READY: (&str, Check) = ("shutdown", Check::Stays);
 enum Check {
     /// Always passes: the server answers.
     Answers,
-    /// The store answers.
-    Store,
+    /// The store answers, within one of these times.
+    Store(fn(&StoreChecks) -> Duration),
     /// The plugins for encryption work; no check without a configuration of encryption.
     Kms,
     /// A part of the start is done.
@@ -191,8 +190,9 @@ async fn passes(api: &Api, check: Check) -> Result<(), String> {
     let reader = api.reader();
     match check {
         Check::Answers => Ok(()),
-        Check::Store => {
-            let asked = tokio::time::timeout(STORE_WITHIN, reader.store.revision()).await;
+        Check::Store(within) => {
+            let within = within(&api.0.store_checks);
+            let asked = tokio::time::timeout(within, reader.store.revision()).await;
             let failed = |why: &str| format!("error getting data from etcd: {why}");
             let answered = asked.map_err(|_| failed("context deadline exceeded"))?;
             answered.map(drop).map_err(|error| failed(&error.message))

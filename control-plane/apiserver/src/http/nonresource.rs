@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 use crate::auth;
 use crate::basics::reloads;
 use crate::flow::FlowControl;
-use crate::http::answer::media::{self, JSON};
 use crate::http::answer::reply;
 use crate::http::api::Api;
 use crate::http::discovery::{self, remote};
-use crate::http::door;
 use crate::http::health;
+use crate::http::media::{self, JSON};
+use crate::http::metrics as request_metrics;
 use crate::http::openapi;
 use crate::http::openapi::v2::Sources;
 use crate::registry::strategy;
@@ -181,7 +181,7 @@ fn metrics(api: &Api) -> String {
         text.push_str(&format!("{name}{labels} {value}\n"));
     }
     let families = auth::metrics::ALL.iter().chain(&at_rest::metrics::ALL);
-    let families = families.chain(&door::metrics::ALL);
+    let families = families.chain(&request_metrics::ALL);
     families.for_each(|family| family.write(&mut text));
     let reloads = reloads::ALL.iter();
     reloads.for_each(|one| one.write(&mut text));

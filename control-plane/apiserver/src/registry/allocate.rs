@@ -125,11 +125,9 @@ async fn allocate(
     }
 }
 
-/// Brings a service that is to be stored into the form in which Kubernetes shows it: of one with a name
-/// outside of the cluster, no traffic comes from within, but an address without effect is listed.
+/// Lists an address without effect of a service that is to be stored, as Kubernetes does.
 pub(crate) fn settle(service: &mut Value) {
     if is_external(service) {
-        object::remove(service, &["spec", "internalTrafficPolicy"]);
         list_single(service);
     }
 }
@@ -170,7 +168,8 @@ fn told_of_ports(ports: &Ports, released: Result<(), Status>) {
     }
 }
 
-/// Removes fields that the new type does not have, unless the update changes them.
+/// Removes fields that the new type does not have, unless the update changes them, and where a load
+/// balancer answers.
 fn shed(old: &Value, new: &mut Value) {
     let balanced = |service: &Value| object::text(service, &["spec", "type"]) == "LoadBalancer";
     let ends = |has: &dyn Fn(&Value) -> bool| has(old) && !has(new);
@@ -186,6 +185,9 @@ fn shed(old: &Value, new: &mut Value) {
         if ended && object::at(old, &path) == object::at(new, &path) {
             object::remove(new, &path);
         }
+    }
+    if !balanced(new) {
+        object::set(new, &["status", "loadBalancer"], json!({}));
     }
 }
 

@@ -36,6 +36,7 @@ use crate::registry::printers::{self, Layout};
 use crate::resources::catalogue::{ROOT, Resource, Storage};
 use crate::resources::convert::Conversion;
 use crate::resources::fields::{self, Selectable};
+use crate::resources::hidden::Hidden;
 use crate::validate::Rules;
 
 /// How objects of one resource are created, changed and deleted.
@@ -55,6 +56,8 @@ pub(crate) struct Strategy {
     pub(crate) conversions: &'static [(&'static str, Conversion)],
     /// The fields that selectors may name, besides name and namespace.
     pub(crate) selectable: &'static [fields::Row],
+    /// The field that is stored but not shown for some objects.
+    pub(crate) hides: Option<Hidden>,
     /// What tables show.
     pub(crate) columns: &'static Layout,
     /// Each event of a watch as a table has the columns, not only the first.
@@ -113,6 +116,8 @@ pub(crate) struct Strategy {
     /// What to warn of when an object is created or changed, though it keeps the rules, given the old
     /// state of one that is changed.
     pub(crate) warnings: fn(Option<&Value>, &Value) -> Vec<String>,
+    /// The same when the status is changed, given the new state.
+    pub(crate) status_warnings: fn(&Value) -> Vec<String>,
     /// What to warn of when a deletion says nothing of the dependents.
     pub(crate) warning_on_delete: Option<&'static str>,
     /// Annotations that a conversion makes, so that metadata alone does not have them.
@@ -208,6 +213,7 @@ pub(crate) const DEFAULT: Strategy = Strategy {
     written_in: None,
     conversions: &[],
     selectable: &[],
+    hides: None,
     columns: &printers::DEFAULT,
     repeats_columns: false,
     rows_by: &[],
@@ -235,6 +241,7 @@ pub(crate) const DEFAULT: Strategy = Strategy {
     rules: Rules::DEFAULT,
     deprecated: None,
     warnings: |_, _| Vec::new(),
+    status_warnings: |_| Vec::new(),
     warning_on_delete: None,
     annotations_of_whole: &[],
     complete_empty: |_| {},
@@ -317,7 +324,9 @@ impl Strategy {
         } else {
             format!("{ROOT}{folder}/")
         };
-        let storage = Storage::builtin(Arc::clone(kind), prefix, under_group, self.selectable());
+        let mut storage =
+            Storage::builtin(Arc::clone(kind), prefix, under_group, self.selectable());
+        storage.hidden = self.hides;
         match self.written_in {
             Some((version, conversion)) => storage.written_in(version, conversion),
             None => storage,

@@ -16,6 +16,7 @@ use parking_lot::RwLock;
 use super::convert::{Conversion, ConvertedVersion};
 use super::custom::{Custom, Schemas};
 use super::fields::Selectable;
+use super::hidden::Hidden;
 
 /// Where all objects are.
 pub(crate) const ROOT: &str = "/registry/";
@@ -56,6 +57,8 @@ pub(crate) struct Storage {
     pub(crate) keeps_version: bool,
     /// The fields of the stored version that selectors may name.
     pub(crate) selectable: Selectable,
+    /// What objects have that is not shown.
+    pub(crate) hidden: Option<Hidden>,
     /// What the fields of a custom resource are, in each version. Objects lose the others when they
     /// are read, and get defaults.
     schemas: Schemas,
@@ -183,6 +186,7 @@ impl Storage {
             custom: false,
             keeps_version: false,
             selectable,
+            hidden: None,
             schemas: Schemas::new(),
             kind,
         }
@@ -208,6 +212,7 @@ impl Storage {
             custom: true,
             keeps_version: false,
             selectable,
+            hidden: None,
             schemas,
             kind,
         }

@@ -11,8 +11,9 @@ use crate::auth::authenticate::token::Issuer;
 use crate::auth::pki::Identity;
 use crate::auth::{Authenticator, Authorizer, Open};
 use crate::basics::service_ranges::ServiceRanges;
-use crate::http::door::connections::Limits;
 use crate::http::faults::Faults;
+use crate::http::limits::Limits;
+use crate::http::limits::StoreChecks;
 use crate::storage::at_rest::AtRest;
 
 /// How often Kubernetes compacts its store.
@@ -53,6 +54,8 @@ pub struct Config {
     pub faults: Option<Arc<Faults>>,
     /// What clients may take.
     pub limits: Limits,
+    /// How long the store may take to answer the checks of health.
+    pub store_checks: StoreChecks,
 }
 
 impl Default for Config {
@@ -74,6 +77,7 @@ impl Default for Config {
             audit: None,
             faults: None,
             limits: Limits::default(),
+            store_checks: StoreChecks::default(),
         }
     }
 }

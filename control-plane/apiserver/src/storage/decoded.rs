@@ -11,6 +11,7 @@ use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::Value;
 
 use crate::resources::catalogue::Storage;
+use crate::resources::hidden::Hidden;
 use crate::storage::stored::Stored;
 
 /// One object at one revision, in the version that is stored.
@@ -52,6 +53,21 @@ impl DecodedObject {
             schema.default(&mut object);
         }
         DecodedObject::new(revision, object)
+    }
+
+    /// The same without what is not shown.
+    pub(crate) fn shown(self: Arc<Self>, storage: &Storage) -> Arc<DecodedObject> {
+        let hides = |hidden: &Hidden| hidden.is_by(object::at(&self.object, hidden.by.0));
+        let Some(hidden) = storage.hidden.filter(hides) else {
+            return self;
+        };
+        let mut object = Value::clone(&self.object);
+        hidden.take(&mut object);
+        Arc::new(DecodedObject {
+            revision: self.revision,
+            object: Arc::new(object),
+            source: self.source.clone(),
+        })
     }
 
     /// True if the store has it in another version or with other fields than it would be written

@@ -66,6 +66,8 @@ pub(crate) struct Stored {
     is_renewed: bool,
     sealing: Sealing,
     body: Body,
+    /// The value of the field that the body does not show.
+    hidden: Option<Box<Value>>,
     text: OnceLock<Text>,
     cells: OnceLock<Box<Cells>>,
     decoded: OnceLock<Arc<Value>>,
@@ -142,6 +144,7 @@ impl Stored {
         let mut stored = Stored::with_body(Arc::clone(storage), key.into(), revision, body);
         stored.written_in = written_in;
         stored.is_renewed = is_renewed;
+        stored.hide()?;
         Ok(stored)
     }
 
@@ -154,12 +157,29 @@ impl Stored {
             is_renewed: false,
             sealing: Sealing::default(),
             body,
+            hidden: None,
             text: OnceLock::new(),
             cells: OnceLock::new(),
             decoded: OnceLock::new(),
             views: OnceLock::new(),
             is_view: false,
         }
+    }
+
+    /// Keeps the field apart that is not shown, if the object has it.
+    fn hide(&mut self) -> Result<(), Status> {
+        let Some(hidden) = &self.storage.hidden else {
+            return Ok(());
+        };
+        if !hidden.is_by(self.value(hidden.by.0).as_ref()) {
+            return Ok(());
+        }
+        let mut object = self.decode()?;
+        if let Some(value) = hidden.take(&mut object) {
+            self.body = Body::of(&self.storage, &object, self.protobuf().is_some());
+            self.hidden = Some(Box::new(value));
+        }
+        Ok(())
     }
 
     /// The object as it was converted, in a version of the collection.
@@ -240,9 +260,13 @@ impl Stored {
         Ok(decoded)
     }
 
-    /// Returns the object for a request that changes it.
+    /// Returns the whole object for a request that changes it.
     pub(crate) fn decoded(self: Arc<Self>) -> Result<Arc<DecodedObject>, Status> {
-        let mut decoded = DecodedObject::new(self.revision, self.decode()?);
+        let mut object = self.decode()?;
+        if let (Some(hidden), Some(value)) = (&self.storage.hidden, &self.hidden) {
+            object::set(&mut object, hidden.field, Value::clone(value));
+        }
+        let mut decoded = DecodedObject::new(self.revision, object);
         decoded.source = Some(self);
         Ok(Arc::new(decoded))
     }

@@ -8,7 +8,6 @@
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,8 +16,8 @@ use machinery::status::Status;
 use machinery::time::Timestamp;
 use serde_json::Value;
 
-use crate::basics::clock;
 use crate::basics::steps::Step;
+use crate::basics::{address, clock};
 use crate::registry::Registry;
 use crate::registry::allocate::MANAGED_BY;
 use crate::registry::allocate::addresses;
@@ -125,15 +124,15 @@ fn is_left_over(address: &Value, used: &BTreeSet<(String, Owner)>, now: Timestam
 }
 
 /// Reserves an address that a service has, if it is in one of the ranges.
-async fn reserve(registry: &Registry, service: &Value, address: &str) -> Result<(), Status> {
+async fn reserve(registry: &Registry, service: &Value, text: &str) -> Result<(), Status> {
     let ranges = Ranges::of(registry)?;
-    let parsed: Option<IpAddr> = address.parse().ok();
+    let parsed = address::read(text);
     let Some(parsed) = parsed.filter(|one| ranges.contains(*one)) else {
         return Ok(());
     };
     if addresses::take(registry, parsed, service).await?.is_some() {
         tracing::info!(
-            address,
+            address = text,
             service = object::name(service),
             "reserved the address of a service that had lost its reservation"
         );

@@ -1,60 +1,20 @@
 //! The objects of one kind, with the indices that loops need.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use k8s_openapi::{Metadata, Resource};
 use machinery::object::{self, Object};
 use machinery::time::Timestamp;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
-use super::Key;
+use crate::gone::Gone;
+use crate::known::{Key, Known};
 use crate::meta;
-
-/// A kind that a store can hold.
-pub(crate) trait Known:
-    Metadata<Ty = ObjectMeta> + Resource + Clone + Serialize + DeserializeOwned
-{
-    /// The value of the place index: a pod's node, empty for other kinds.
-    fn place(&self) -> &str {
-        ""
-    }
-}
 
 /// An object before and after a change; at least one of them is set.
 #[derive(Debug)]
 pub(crate) struct Diff<T> {
     pub(crate) old: Option<Arc<T>>,
     pub(crate) new: Option<Arc<T>>,
-}
-
-/// The uids of deleted objects. An older state of such an object may still arrive: from a watch, if
-/// an own call deleted it, or in the response to an own call, if the watch was faster. Uids are
-/// never reused, so remembering them is safe; the number is limited.
-#[derive(Debug, Default)]
-pub(crate) struct Gone {
-    uids: BTreeSet<String>,
-    order: VecDeque<String>,
-}
-
-impl Gone {
-    pub(crate) fn add(&mut self, uid: &str) {
-        if !self.uids.insert(uid.to_owned()) {
-            return;
-        }
-        self.order.push_back(uid.to_owned());
-        if self.order.len() > GONE_MAX
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.uids.remove(&oldest);
-        }
-    }
-
-    pub(crate) fn contains(&self, uid: &str) -> bool {
-        self.uids.contains(uid)
-    }
 }
 
 struct Entry<T> {
@@ -75,8 +35,6 @@ pub(crate) struct Store<T> {
     lost: BTreeMap<Key, Timestamp>,
 }
 
-/// Maximum number of remembered uids of deleted objects: far more than can still arrive late.
-const GONE_MAX: usize = 10_000;
 /// Maximum number of entries in `lost`; when it is reached, all are dropped.
 const LOST_MAX: usize = 10_000;
 
@@ -263,40 +221,4 @@ fn unlist(index: &mut BTreeMap<String, BTreeSet<Key>>, under: &str, key: &Key) {
 fn controller<T: Known>(object: &T) -> String {
     let owner = meta::controller(object.metadata());
     owner.map_or_else(String::new, |owner| owner.uid.clone())
-}
-
-macro_rules! known {
-    ($($type:ty),* $(,)?) => { $(impl Known for $type {})* };
-}
-
-use k8s_openapi::api::{
-    apps, certificates, coordination, core, discovery, networking, policy, resource, storage,
-};
-known![
-    apps::v1::Deployment,
-    apps::v1::ReplicaSet,
-    certificates::v1::CertificateSigningRequest,
-    coordination::v1::Lease,
-    core::v1::ConfigMap,
-    core::v1::Namespace,
-    core::v1::Node,
-    core::v1::PersistentVolume,
-    core::v1::PersistentVolumeClaim,
-    core::v1::ResourceQuota,
-    core::v1::Service,
-    core::v1::ServiceAccount,
-    discovery::v1::EndpointSlice,
-    networking::v1::IPAddress,
-    networking::v1::ServiceCIDR,
-    policy::v1::PodDisruptionBudget,
-    resource::v1::ResourceClaim,
-    storage::v1::VolumeAttributesClass,
-];
-
-impl Known for core::v1::Pod {
-    fn place(&self) -> &str {
-        let spec = self.spec.as_ref();
-        spec.and_then(|spec| spec.node_name.as_deref())
-            .unwrap_or_default()
-    }
 }

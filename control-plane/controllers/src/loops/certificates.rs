@@ -12,7 +12,8 @@ use k8s_openapi::api::certificates::v1::{
     CertificateSigningRequest, CertificateSigningRequestCondition,
 };
 
-use crate::cache::{Changed, Key};
+use crate::cache::Changed;
+use crate::known::Key;
 use crate::meta;
 
 /// The signer of client certificates that the apiserver trusts.

@@ -13,8 +13,9 @@ mod tests;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, ReplicaSet};
 use machinery::intstr;
 
-use crate::cache::{Caches, Changed, Diff, Key, Shared};
+use crate::cache::{Caches, Changed, Diff};
 use crate::decision::{Decision, controller_key};
+use crate::known::{Key, Shared};
 use crate::loops::replica_set::wanted;
 use crate::loops::{Context, Loop};
 use crate::{meta, pods};

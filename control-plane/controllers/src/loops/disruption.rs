@@ -17,8 +17,9 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use machinery::intstr;
 use machinery::selector::LabelSelector;
 
-use crate::cache::{Caches, Changed, Diff, Key, Shared};
+use crate::cache::{Caches, Changed, Diff};
 use crate::decision::{Decision, Note, controller_key, update_status};
+use crate::known::{Key, Shared};
 use crate::loops::replica_set::wanted;
 use crate::loops::{Context, Loop};
 use crate::{meta, pods};

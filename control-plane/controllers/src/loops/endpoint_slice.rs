@@ -11,8 +11,9 @@ use k8s_openapi::api::discovery::v1::{Endpoint, EndpointPort, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use machinery::api::Call;
 
-use crate::cache::{Caches, Changed, Diff, Key, Shared, kind_of, to_object};
+use crate::cache::{Caches, Changed, Diff};
 use crate::decision::{Decision, create, delete};
+use crate::known::{Key, Shared, kind_of, to_object};
 use crate::loops::{Context, Loop};
 use crate::meta::{self, Labels};
 use crate::pods;

@@ -13,9 +13,10 @@ use std::time::Duration;
 use machinery::api::{Call, DeleteOptions, Propagation};
 use serde_json::json;
 
-use crate::cache::{Caches, Changed, Key};
+use crate::cache::{Caches, Changed};
 use crate::decision::{Decision, Note, merge, strategic};
 use crate::graph::{FOREGROUND, ORPHAN, Owner, Vertex};
+use crate::known::Key;
 use crate::loops::{Context, Loop};
 
 /// How long an existing owner may take to arrive from its watch before the loop asks again.

@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Namespace, NamespaceCondition, NamespaceStatus};
 use machinery::api::{Call, DeleteOptions, Propagation};
-use machinery::schema::Kind;
 use machinery::time::Timestamp;
 
-use crate::cache::{Caches, Changed, Key, kind_of, to_object};
+use crate::cache::{Caches, Changed};
 use crate::decision::{Decision, cluster_key, update_status};
 use crate::graph::Vertex;
+use crate::kinds::is_event;
+use crate::known::{Key, kind_of, to_object};
 use crate::loops::{Context, Failure, Loop};
 use crate::meta;
 
@@ -147,11 +148,6 @@ fn finalize(caches: &Caches, namespace: &Namespace, into: &mut Decision) {
         subresource: "finalize",
         object: to_object(&free),
     });
-}
-
-/// Events are not watched: there are too many, and they expire by themselves.
-pub(crate) fn is_event(kind: &Kind) -> bool {
-    kind.kind() == "Event" && ["", "events.k8s.io"].contains(&kind.group())
 }
 
 /// The remaining objects by kind, as text for a condition.

@@ -12,8 +12,9 @@ use machinery::api::{Call, PatchForm};
 use machinery::time::Timestamp;
 use serde_json::json;
 
-use crate::cache::{Caches, Changed, Diff, Key, kind_of};
+use crate::cache::{Caches, Changed, Diff};
 use crate::decision::{Decision, Note, update_status};
+use crate::known::{Key, kind_of};
 use crate::loops::{Context, Loop};
 use crate::{meta, pods};
 

@@ -11,8 +11,9 @@ use machinery::api::DeleteOptions;
 use machinery::time::Timestamp;
 use serde_json::json;
 
-use crate::cache::{Caches, Changed, Key, Shared};
+use crate::cache::{Caches, Changed};
 use crate::decision::{Decision, delete_with};
+use crate::known::{Key, Shared};
 use crate::loops::node_lifecycle::{condition, patch_status};
 use crate::loops::{Context, Loop};
 use crate::{meta, pods};

@@ -12,11 +12,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use machinery::api::Call;
 use serde_json::json;
 
-use crate::cache::{Diff, Key, Known};
+use crate::cache::Diff;
 use crate::decision::change;
+use crate::known::{Key, Known};
 use crate::meta;
 
-pub(crate) use claims::{ClaimProtection, uses};
+pub(crate) use claims::ClaimProtection;
 pub(crate) use classes::ClassProtection;
 pub(crate) use volumes::VolumeProtection;
 

@@ -7,8 +7,9 @@ mod tests;
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetStatus};
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::cache::{Caches, Changed, Diff, Key, Shared};
+use crate::cache::{Caches, Changed, Diff};
 use crate::decision::{Decision, Note, controller_key, create, delete, update_status};
+use crate::known::{Key, Shared};
 use crate::loops::{Context, Loop};
 use crate::{meta, pods};
 

@@ -18,8 +18,9 @@ use machinery::quota::{Counted, Scope};
 use machinery::schema::Kind;
 use machinery::time::Timestamp;
 
-use crate::cache::{Caches, Changed, Diff, Key, Known, kind_of, to_object};
+use crate::cache::{Caches, Changed, Diff};
 use crate::decision::{Decision, update_status};
+use crate::known::{Key, Known, kind_of, to_object};
 use crate::loops::{Context, Loop};
 use crate::meta;
 

@@ -6,8 +6,9 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::json;
 
-use crate::cache::{Caches, Changed, Key};
+use crate::cache::{Caches, Changed};
 use crate::decision::{Decision, change, create};
+use crate::known::Key;
 use crate::loops::namespace::is_going;
 use crate::loops::{Context, Loop};
 use crate::meta;

@@ -3,8 +3,9 @@
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::cache::{Caches, Changed, Key};
+use crate::cache::{Caches, Changed};
 use crate::decision::{Decision, create};
+use crate::known::Key;
 use crate::loops::namespace::is_going;
 use crate::loops::{Context, Loop};
 use crate::meta;

@@ -12,8 +12,9 @@ use k8s_openapi::api::networking::v1::{IPAddress, ServiceCIDR};
 use machinery::api::{Call, PatchForm};
 use serde_json::json;
 
-use crate::cache::{Caches, Changed, Diff, Key, kind_of};
+use crate::cache::{Caches, Changed, Diff};
 use crate::decision::Decision;
+use crate::known::{Key, kind_of};
 use crate::loops::protection::{Due, due, write};
 use crate::loops::{Context, Loop};
 use crate::meta;

@@ -7,8 +7,9 @@ use k8s_openapi::api::core::v1::{Node, Pod, Taint, Toleration};
 use machinery::time::Timestamp;
 use serde_json::json;
 
-use crate::cache::{Caches, Changed, Diff, Key};
+use crate::cache::{Caches, Changed, Diff};
 use crate::decision::{Decision, Note, delete};
+use crate::known::Key;
 use crate::loops::node_lifecycle::{NO_EXECUTE, patch_status};
 use crate::loops::{Context, Loop};
 use crate::{meta, pods};

@@ -1,5 +1,5 @@
 use super::*;
-use crate::cache::kind_of;
+use crate::known::kind_of;
 use crate::loops::namespace::Namespaces;
 use crate::loops::node_lifecycle::NodeLifecycle;
 use crate::loops::service_account::ServiceAccounts;

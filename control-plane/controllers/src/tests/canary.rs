@@ -6,8 +6,9 @@ use serde_json::json;
 
 use super::scenario::BEGINNING;
 use super::simulation::{Loops, Simulation, kind};
-use crate::cache::{Caches, Changed, Key};
+use crate::cache::{Caches, Changed};
 use crate::decision::{Decision, create, merge};
+use crate::known::Key;
 use crate::loops::{Context, Loop};
 use crate::meta;
 

@@ -60,7 +60,7 @@ struct Node {
 
 impl Simulation {
     pub(crate) fn new(seed: u64, crash_after: Option<usize>) -> Simulation {
-        let loops = || crate::all_loops("the certificate", None);
+        let loops = || crate::loops::all("the certificate", None);
         Simulation::of(loops, seed, crash_after)
     }
 

@@ -4,8 +4,8 @@ use super::*;
 use crate::pod::{self, PodAddresses};
 
 const PLACE: PodAddresses<'_> = PodAddresses {
-    host: "10.0.0.1",
-    pod: "10.1.0.1",
+    host: &["10.0.0.1"],
+    pod: &["10.1.0.1"],
 };
 
 fn at(seconds: i64) -> Timestamp {

@@ -6,6 +6,7 @@ use machinery::patch;
 use serde_json::Value;
 
 use super::*;
+use crate::address::Family;
 use crate::host::{STOPPED, Size};
 
 struct Scene {
@@ -21,10 +22,18 @@ const START: Timestamp = Timestamp {
     nanos: 0,
 };
 
+/// Each node and pod has addresses of both.
+const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
+
 fn fleet(count: u32) -> Fleet {
+    fleet_of(count, &FAMILIES)
+}
+
+fn fleet_of(count: u32, families: &[Family]) -> Fleet {
     let host = |number| Host {
         name: format!("node-{number}"),
         number,
+        families: families.to_vec(),
         size: Size::default(),
         labels: Vec::new(),
     };
@@ -89,6 +98,19 @@ impl Scene {
             self.fleet.done(&work.job, answer, self.now());
             assert!(calls < 1000, "it never comes to rest");
         }
+    }
+
+    /// The process restarts; the informer begins with a list.
+    fn restart(&mut self, fleet: Fleet) {
+        self.fleet = fleet;
+        self.told = self.api.revision();
+        let all = self.api.objects().into_iter();
+        let (pods, others): (Vec<_>, Vec<_>) = all.partition(|(kind, _)| kind.kind() == "Pod");
+        let nodes = others.into_iter().filter(|(kind, _)| kind.kind() == "Node");
+        let nodes = nodes.map(|(_, node)| node).collect();
+        self.fleet.nodes_replaced(nodes);
+        let pods = pods.into_iter().map(|(_, pod)| pod).collect();
+        self.fleet.pods_replaced(pods);
     }
 
     fn pass(&mut self, seconds: u64) -> usize {
@@ -218,18 +240,7 @@ fn what_happened_while_nobody_ran_is_caught_up_with() {
     create(&scene.api, pod("b", "node-0", json!({})));
     scene.settle();
     delete(&scene.api, "Pod", "default", "a");
-    // The process restarts; the informer begins with a list.
-    scene.fleet = fleet(1);
-    scene.told = scene.api.revision();
-    let all = scene.api.objects().into_iter();
-    let (pods, others): (Vec<_>, Vec<_>) = all.partition(|(kind, _)| kind.kind() == "Pod");
-    let nodes = others.into_iter().filter(|(kind, _)| kind.kind() == "Node");
-    scene
-        .fleet
-        .nodes_replaced(nodes.map(|(_, node)| node).collect());
-    scene
-        .fleet
-        .pods_replaced(pods.into_iter().map(|(_, pod)| pod).collect());
+    scene.restart(fleet(1));
     let before = scene.get("Pod", "b").unwrap();
     scene.settle();
     assert!(scene.get("Pod", "a").is_none());
@@ -238,6 +249,52 @@ fn what_happened_while_nobody_ran_is_caught_up_with() {
     scene.settle();
     let [b, c] = ["b", "c"].map(|name| scene.get("Pod", name).unwrap()["status"]["podIP"].clone());
     assert_ne!(b, c);
+}
+
+#[test]
+fn addresses_follow_the_families_of_the_node() {
+    let mut scene = Scene::new(1);
+    let addresses = |scene: &Scene| {
+        let pod = scene.get("Pod", "a").unwrap()["status"].take();
+        let node = scene.get("Node", "node-0").unwrap()["status"].take();
+        let texts = |list: &Value, key: &str| -> Vec<String> {
+            let all = list.as_array().unwrap().iter();
+            all.map(|one| object::text(one, &[key]).to_owned())
+                .collect()
+        };
+        assert_eq!(pod["podIP"], pod["podIPs"][0]["ip"]);
+        assert_eq!(pod["hostIP"], pod["hostIPs"][0]["ip"]);
+        let of_node = texts(&node["addresses"], "address");
+        (
+            texts(&pod["podIPs"], "ip"),
+            texts(&pod["hostIPs"], "ip"),
+            of_node,
+        )
+    };
+    scene.settle();
+    create(&scene.api, pod("a", "node-0", json!({})));
+    scene.settle();
+    for families in [
+        &FAMILIES[..],
+        &[Family::V6, Family::V4],
+        &[Family::V6],
+        &[Family::V4],
+    ] {
+        scene.restart(fleet_of(1, families));
+        // The status is written in its turn, even though the node is well.
+        scene.pass(300);
+        let of = |v4: &str, v6: &str| -> Vec<String> {
+            let own = families.iter().map(|family| match family {
+                Family::V4 => v4,
+                Family::V6 => v6,
+            });
+            own.map(str::to_owned).collect()
+        };
+        let host = of("172.18.0.2", "fd00:172:18::2");
+        let of_node = [&host[..], &["node-0".to_owned()]].concat();
+        let of_pod = of("10.244.0.2", "fd00:10:244::2");
+        assert_eq!(addresses(&scene), (of_pod, host, of_node));
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ fn host() -> Host {
     Host {
         name: "node-3".to_owned(),
         number: 3,
+        families: vec![Family::V4, Family::V6],
         size: Size::default(),
         labels: vec![("zone".to_owned(), "x".to_owned())],
     }
@@ -20,7 +21,14 @@ fn a_node_says_what_it_has_and_that_it_is_well() {
     assert_eq!(node["metadata"]["labels"]["zone"], "x");
     assert_eq!(node["spec"]["podCIDR"], "10.244.3.0/24");
     assert_eq!(node["status"]["allocatable"]["pods"], "110");
-    assert_eq!(node["status"]["addresses"][0]["address"], "172.18.0.5");
+    let ranges = json!(["10.244.3.0/24", "fd00:10:244:3::/64"]);
+    assert_eq!(node["spec"]["podCIDRs"], ranges);
+    let addresses = json!([
+        {"type": "InternalIP", "address": "172.18.0.5"},
+        {"type": "InternalIP", "address": "fd00:172:18::5"},
+        {"type": "Hostname", "address": "node-3"},
+    ]);
+    assert_eq!(node["status"]["addresses"], addresses);
     assert!(is_ready(&node) && !is_stopped(&node));
 }
 

@@ -3,8 +3,8 @@ use machinery::patch;
 use super::*;
 
 const PLACE: PodAddresses<'static> = PodAddresses {
-    host: "172.18.0.2",
-    pod: "10.244.0.2",
+    host: &["172.18.0.2", "fd00:172:18::2"],
+    pod: &["10.244.0.2", "fd00:10:244::2"],
 };
 
 fn at(seconds: i64) -> Timestamp {
@@ -99,7 +99,11 @@ fn a_pod_is_created_and_then_runs() {
     ] {
         assert_eq!(condition(&one, kind), "True", "{kind}");
     }
-    assert_eq!(one["status"]["podIPs"], json!([{"ip": "10.244.0.2"}]));
+    let ips = json!([{"ip": "10.244.0.2"}, {"ip": "fd00:10:244::2"}]);
+    assert_eq!(one["status"]["podIPs"], ips);
+    assert_eq!(one["status"]["podIP"], "10.244.0.2");
+    let ips = json!([{"ip": "172.18.0.2"}, {"ip": "fd00:172:18::2"}]);
+    assert_eq!(one["status"]["hostIPs"], ips);
     assert_eq!(one["status"]["hostIP"], "172.18.0.2");
     assert_eq!(one["status"]["startTime"], at(0).to_seconds());
     assert_eq!(

@@ -1,7 +1,8 @@
 //! What `kubectl explain` prints and what OpenAPI documents say, compared with Kubernetes' own
 //! apiserver. The texts are Kubernetes', so the files in `openapi/` hold hashes alone: first that of
-//! Kubernetes' answer, then, after `~`, that of ours where it differs. Explanations differ where a field
-//! has a fixed set of values: Kubernetes says what each means, and no library has these texts.
+//! Kubernetes' answer, then, after `~`, that of ours where it differs. Where a field has a fixed set of
+//! values, Kubernetes explains what each means, and no library has these texts: explanations are compared
+//! without them.
 //!
 //! `STELE_OPENAPI=go UPDATE=1` runs Kubernetes again and writes its hashes; `UPDATE=1` alone writes where
 //! ours differ, so that a review shows each difference that appears or disappears. Each run leaves the

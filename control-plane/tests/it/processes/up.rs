@@ -4,12 +4,14 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 use etcd_api::etcdserverpb::RangeRequest;
 
 use crate::harness::cluster::{BINARY, WITHIN, kubectl_or_skip, told};
 
 const NAME: &str = "nginx-deployment";
+const POLL: Duration = Duration::from_millis(100);
 
 /// A whole cluster in one process; stopped when dropped.
 pub(crate) struct Up {
@@ -225,4 +227,67 @@ fn every_command_of_the_walk_through_works() {
             assert_eq!(said.trim(), "yes");
         }
     }
+}
+
+/// Pods get addresses of the families that services have.
+#[test]
+fn pods_are_endpoints_in_each_family_of_a_service() {
+    const SERVICE: &str = "
+apiVersion: v1
+kind: Service
+metadata: {name: both}
+spec:
+  selector: {app: both}
+  ipFamilyPolicy: PreferDualStack
+  ports: [{port: 80}]
+";
+    if !kubectl_or_skip("pods_are_endpoints_in_each_family_of_a_service") {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let ranges = "--service-cidr=10.96.0.0/16,fd00:10::/112";
+    let up = Up::with(home.path(), &[ranges]);
+    up.kubectl(&["create", "-f", &up.file("service.yaml", SERVICE)]);
+    let create = [
+        "create",
+        "deployment",
+        "both",
+        "--image=nginx",
+        "--replicas=2",
+    ];
+    up.kubectl(&create);
+    up.kubectl(&["rollout", "status", "deployment/both", "--timeout=60s"]);
+    let of_slices = |family: &str| -> Vec<String> {
+        let shown = format!(
+            "jsonpath={{.items[?(@.addressType==\"{family}\")].endpoints[*].addresses[*]}}"
+        );
+        let select = "--selector=kubernetes.io/service-name=both";
+        let told = up.kubectl(&["get", "endpointslices", select, "-o", &shown]);
+        let mut all: Vec<String> = told.split_whitespace().map(str::to_owned).collect();
+        all.sort();
+        all
+    };
+    let of_pods = |begin: &str| -> Vec<String> {
+        let shown = "jsonpath={.items[*].status.podIPs[*].ip}";
+        let told = up.kubectl(&["get", "pods", "--selector=app=both", "-o", shown]);
+        let all = told.split_whitespace().filter(|ip| ip.starts_with(begin));
+        let mut all: Vec<String> = all.map(str::to_owned).collect();
+        all.sort();
+        all
+    };
+    for (family, begin) in [("IPv4", "10.244."), ("IPv6", "fd00:10:244:")] {
+        let pods = of_pods(begin);
+        assert_eq!(pods.len(), 2, "{family}: {pods:?}");
+        let begun = Instant::now();
+        while of_slices(family) != pods {
+            let slices = of_slices(family);
+            assert!(begun.elapsed() < WITHIN, "{family}: {slices:?} {pods:?}");
+            std::thread::sleep(POLL);
+        }
+    }
+    let ranges = up.kubectl(&["get", "nodes", "-o", "jsonpath={.items[*].spec.podCIDRs}"]);
+    assert!(
+        ranges.contains(r#"["10.244.0.0/24","fd00:10:244::/64"]"#),
+        "{ranges}"
+    );
 }

@@ -16,7 +16,7 @@ use proc_macro2::TokenStream;
 use testkit::workspace_root;
 
 use names::Names;
-use tables::{APISERVER, MACHINERY, RAFT, SERVER, STORAGE};
+use tables::{APISERVER, CONTROLLERS, MACHINERY, RAFT, SERVER, STORAGE};
 
 /// The layers of one crate.
 struct Layers {
@@ -52,6 +52,11 @@ fn the_modules_of_storage_name_each_other_one_way_only() {
 #[test]
 fn the_modules_of_machinery_name_each_other_one_way_only() {
     check(&MACHINERY);
+}
+
+#[test]
+fn the_modules_of_the_controllers_name_each_other_one_way_only() {
+    check(&CONTROLLERS);
 }
 
 /// Fails with every edge that the table does not have.

@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::pass;
+use super::name_user;
 use crate::auth::User;
 use crate::auth::authorize::rbac::MASTERS;
 use crate::auth::pki::Identity;
@@ -226,7 +226,7 @@ impl Peer {
         if let Some(tag) = tag {
             request.headers_mut().insert(IF_NONE_MATCH, tag);
         }
-        pass::name_user(request.headers_mut(), &user).map_err(|status| status.to_string())?;
+        name_user(request.headers_mut(), &user).map_err(|status| status.to_string())?;
         // Not after the requests of users, who could keep it from being seen.
         self.exchange(reader, request).await
     }

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::basics::unsigned;
 use crate::http::answer::reply::{ListMeta, Shown};
-use crate::http::api::Api;
 use crate::http::question::request::{Query, Selectors};
 use crate::resources::catalogue::{Resource, Storage};
+use crate::storage::reader::Reader;
 use crate::storage::store;
 use crate::storage::stored::Stored;
 use crate::storage::views;
@@ -126,30 +126,37 @@ impl Listing {
     /// are stored.
     pub(crate) async fn run(
         &self,
-        api: &Api,
+        reader: &Reader,
         resource: &Resource,
     ) -> Result<(Vec<Arc<Stored>>, ListMeta), Status> {
         let storage = resource.stored()?;
         let folder = storage.folder(&self.namespace);
         match &self.from {
             From::Newest => {
-                let revision = api.reader().reflector.fresh().await?;
-                self.cached(api, resource, &folder, revision).await
+                let revision = reader.reflector.fresh().await?;
+                self.cached(reader, resource, &folder, revision).await
             }
             From::AtLeast(version) => {
-                api.reader().reflector.loaded().await;
-                api.reader().reflector.reach(*version).await?;
-                let revision = api.reader().reflector.revision();
-                self.cached(api, resource, &folder, revision).await
+                reader.reflector.loaded().await;
+                reader.reflector.reach(*version).await?;
+                let revision = reader.reflector.revision();
+                self.cached(reader, resource, &folder, revision).await
             }
             From::Exactly(revision) => {
-                self.stored(api, resource, storage, &folder, folder.clone(), *revision)
-                    .await
+                self.stored(
+                    reader,
+                    resource,
+                    storage,
+                    &folder,
+                    folder.clone(),
+                    *revision,
+                )
+                .await
             }
             From::Continued { revision, start } => {
                 let revision = (*revision).max(0);
                 let listed = self
-                    .stored(api, resource, storage, &folder, start.clone(), revision)
+                    .stored(reader, resource, storage, &folder, start.clone(), revision)
                     .await;
                 listed.map_err(|error| match error.code {
                     410 => expired(start, &folder),
@@ -161,12 +168,12 @@ impl Listing {
 
     async fn cached(
         &self,
-        api: &Api,
+        reader: &Reader,
         resource: &Resource,
         folder: &str,
         revision: i64,
     ) -> Result<(Vec<Arc<Stored>>, ListMeta), Status> {
-        let cache = api.reader().reflector.cache(resource.stored()?)?;
+        let cache = reader.reflector.cache(resource.stored()?)?;
         cache.check(folder)?;
         let (mut entries, _, changed) = cache.snapshot(folder);
         let revision = revision.max(changed);
@@ -221,7 +228,7 @@ impl Listing {
     /// Reads pages of the store until there are enough objects.
     async fn stored(
         &self,
-        api: &Api,
+        reader: &Reader,
         resource: &Resource,
         storage: &Arc<Storage>,
         folder: &str,
@@ -236,12 +243,8 @@ impl Listing {
                 (limit, true) => limit as i64,
                 (limit, false) => (limit as i64).max(PAGE_KEYS),
             };
-            let page = api
-                .reader()
-                .store
-                .list(&start, folder, wanted, revision)
-                .await;
-            let page = page.map_err(|error| too_new(error, revision, api))?;
+            let page = reader.store.list(&start, folder, wanted, revision).await;
+            let page = page.map_err(|error| too_new(error, revision, reader))?;
             if revision == 0 {
                 revision = page.revision;
             }
@@ -249,7 +252,7 @@ impl Listing {
             let mut found = Vec::with_capacity(total);
             for raw in &page.items {
                 let key = String::from_utf8_lossy(&raw.key);
-                found.push(api.reader().stored_of(storage, &key, raw).await?);
+                found.push(reader.stored_of(storage, &key, raw).await?);
             }
             let found = self.selectable(resource, found).await?;
             for (at, stored) in found.into_iter().enumerate() {
@@ -382,9 +385,9 @@ fn expired(start: &str, folder: &str) -> Status {
 }
 
 /// The error for a future revision.
-fn too_new(error: Status, revision: i64, api: &Api) -> Status {
+fn too_new(error: Status, revision: i64, reader: &Reader) -> Status {
     if store::is_future(&error) {
-        Status::future_version(revision, api.reader().reflector.revision())
+        Status::future_version(revision, reader.reflector.revision())
     } else {
         error
     }

@@ -16,10 +16,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::basics::clock;
-use crate::http::answer::media::yaml;
-use crate::http::answer::media::{Accept, Encoding, Form, JSON};
 use crate::http::answer::spliced;
 use crate::http::answer::table;
+use crate::http::media::yaml;
+use crate::http::media::{Accept, Encoding, Form, JSON};
 use crate::registry::strategy;
 use crate::resources::catalogue::Resource;
 use crate::resources::convert;

@@ -17,10 +17,10 @@ use machinery::time::Timestamp;
 use serde_json::{Value, json};
 
 use crate::basics::clock;
-use crate::http::answer::media::{Encoding, Form};
 use crate::http::answer::pieces::{Around, Pieces};
 use crate::http::answer::reply::{Include, ListMeta, Shown};
 use crate::http::answer::table;
+use crate::http::media::{Encoding, Form};
 use crate::registry::strategy;
 use crate::resources::convert;
 use crate::storage::stored::{Stored, Text};

@@ -20,12 +20,12 @@ use tokio::time::Instant;
 use crate::basics::clock;
 use crate::http::answer::list;
 use crate::http::answer::reply::Shown;
-use crate::http::api::Api;
 use crate::http::question::request::{Query, Selectors};
 use crate::resources::catalogue::Resource;
 use crate::resources::convert;
 use crate::storage::cache::{Cache, Cursor};
 use crate::storage::interest::Interest;
+use crate::storage::reader::Reader;
 use crate::storage::stored::Stored;
 pub(crate) use frames::error_frame;
 use missed::ended;
@@ -59,7 +59,7 @@ enum Begin {
 
 /// One watch.
 struct Watch {
-    api: Api,
+    reader: Reader,
     shown: Shown,
     cache: Arc<Cache>,
     interest: Interest,
@@ -108,10 +108,15 @@ impl Watching {
         })
     }
 
-    /// Starts the watch and returns its response.
-    pub(crate) async fn run(self, api: &Api, shown: Shown) -> Result<Response<Body>, Status> {
+    /// Starts the watch and returns its response, which ends when the server stops.
+    pub(crate) async fn run(
+        self,
+        reader: &Reader,
+        stopping: tokio::sync::watch::Receiver<bool>,
+        shown: Shown,
+    ) -> Result<Response<Body>, Status> {
         let storage = Arc::clone(shown.resource.stored()?);
-        let reflector = &api.reader().reflector;
+        let reflector = &reader.reflector;
         reflector.loaded().await;
         let folder = storage.folder(&self.namespace);
         let cache = reflector.cache(&storage)?;
@@ -150,7 +155,7 @@ impl Watching {
             Err(missed) => return ended(missed, revision.max(self.asked()), &shown),
         };
         let watch = Watch {
-            api: api.clone(),
+            reader: reader.clone(),
             shown,
             cache,
             interest,
@@ -169,7 +174,6 @@ impl Watching {
             columns_told: false,
             over: false,
         };
-        let stopping = api.0.stopping.subscribe();
         Ok(watch.into_response(stopping))
     }
 }

@@ -8,7 +8,7 @@ use machinery::{object, status};
 
 use super::Call;
 use crate::http::answer::list::Listing;
-use crate::http::answer::media;
+use crate::http::media;
 use crate::http::question::delete_options;
 use crate::http::question::request::Target;
 use crate::registry::strategy;
@@ -46,7 +46,7 @@ impl Call<'_> {
         let listing = Listing::read(resource, namespace, self.query)?;
         self.warn_of_dependents(&options);
         let listing = listing.shown_as(&self.shown()?);
-        let (entries, meta) = listing.run(self.api, resource).await?;
+        let (entries, meta) = listing.run(self.api.reader(), resource).await?;
         let dry = options.dry || self.options()?.dry;
         for decoded in &entries {
             let (namespace, name) = (decoded.namespace(), decoded.name());

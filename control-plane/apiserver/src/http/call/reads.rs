@@ -9,9 +9,9 @@ use machinery::status::Status;
 
 use super::Call;
 use crate::http::answer::list::{self, Listing};
-use crate::http::answer::media::{Accept, Form};
 use crate::http::answer::reply::{ListMeta, Shown};
 use crate::http::answer::watch::Watching;
+use crate::http::media::{Accept, Form};
 use crate::http::question::request::Target;
 use crate::registry::strategy;
 use crate::storage::stored::Stored;
@@ -72,7 +72,7 @@ impl Call<'_> {
         } = self.target;
         let listing = Listing::read(resource, namespace, self.query)?;
         let listing = listing.shown_as(&self.shown_list()?);
-        let (entries, meta) = listing.run(self.api, resource).await?;
+        let (entries, meta) = listing.run(self.api.reader(), resource).await?;
         self.show_list(entries, &meta).await
     }
 
@@ -116,6 +116,7 @@ impl Call<'_> {
             accept: Accept::negotiate_stream(resource, self.headers)?,
             ..self.shown()?
         };
-        watching.run(self.api, shown).await
+        let stopping = self.api.0.stopping.subscribe();
+        watching.run(self.api.reader(), stopping, shown).await
     }
 }

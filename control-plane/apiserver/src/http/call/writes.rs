@@ -6,11 +6,10 @@ use http::{Response, StatusCode};
 use machinery::status::Status;
 use machinery::strict;
 
-use super::Call;
-use crate::http::answer::media::{self, Accept};
+use super::{Call, subresource};
+use crate::http::media::{self, Accept};
 use crate::http::question::body::{self, Expected};
 use crate::http::question::patch;
-use crate::http::subresource;
 use crate::registry::options::Validation;
 use crate::registry::strategy;
 use crate::registry::verbs::edit::Edited;

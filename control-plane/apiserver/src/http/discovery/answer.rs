@@ -13,9 +13,9 @@ use serde::Serialize;
 
 use super::documents::AllGroups;
 use super::remote;
-use crate::http::answer::media::{self, Accept, Encoding};
 use crate::http::answer::reply;
 use crate::http::api::Api;
+use crate::http::media::{self, Accept, Encoding};
 use crate::registry::strategy;
 use crate::resources::catalogue::Catalogue;
 

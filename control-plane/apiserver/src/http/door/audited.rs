@@ -22,10 +22,10 @@ use tokio::time::Instant;
 use crate::audit::{Beginning, Level, Log, Record, ResponseStatus, Stage};
 use crate::auth::{Attributes, User, authorize::rbac, metrics};
 use crate::basics::clock;
-use crate::http::aggregation::pass::Passed;
-use crate::http::answer::media::{JSON, yaml};
 use crate::http::answer::reply;
 use crate::http::api::Api;
+use crate::http::media::{JSON, yaml};
+use crate::http::pass::Passed;
 use crate::http::question::request::{Info, Remote};
 
 const DECISION: &str = "authorization.k8s.io/decision";

@@ -34,12 +34,13 @@ use tokio::time::Instant;
 
 use crate::auth::User;
 use crate::auth::tls::{Peer, Tls};
-use crate::http::aggregation::tunnel::Tunnel;
 use crate::http::api::Api;
 use crate::http::door::connections::room::{AtWork, Connection, Places};
 use crate::http::door::faulted::Cut;
 use crate::http::door::serve;
 use crate::http::door::socket::{Asked, Socket, Watched};
+use crate::http::limits::Limits;
+use crate::http::pass::tunnel::Tunnel;
 use crate::http::question::request::Remote;
 
 /// Pause of accepting after a failure, which happens when file descriptors run out.
@@ -57,38 +58,6 @@ const STREAMS_MAX: u32 = 250;
 const HEAD_BYTES_MAX: usize = 128 << 10;
 /// One in this many file descriptors may be a connection; the rest is for the store and its files.
 const FILES_PER_CONNECTION: u64 = 2;
-
-/// Limits on what clients may use.
-#[derive(Debug, Clone, Copy)]
-pub struct Limits {
-    /// Upper bound of open connections.
-    pub connections: usize,
-    /// Time for a client to complete the handshake and the head of its first request.
-    pub head: Duration,
-    /// Time that a connection may have no request in progress.
-    pub idle: Duration,
-    /// Upper bound of concurrent requests that read; 0 for none. A watch counts only until it has
-    /// started.
-    pub reads: usize,
-    /// Upper bound of concurrent requests that write; 0 for none.
-    pub writes: usize,
-    /// True if priority and fairness shares the sum of both bounds among the users.
-    pub fair: bool,
-}
-
-impl Default for Limits {
-    /// Kubernetes' limits, except that it does not limit connections.
-    fn default() -> Limits {
-        Limits {
-            connections: 8192,
-            head: Duration::from_secs(32),
-            idle: Duration::from_secs(90),
-            reads: 400,
-            writes: 200,
-            fair: true,
-        }
-    }
-}
 
 /// Serves requests on a listener until the server stops.
 pub(crate) async fn serve(api: &Api, listener: TcpListener, tls: Option<Tls>) -> io::Result<()> {

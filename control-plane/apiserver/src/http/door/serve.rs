@@ -19,20 +19,21 @@ use crate::auth::{Attributes, User, metrics};
 use crate::basics::{clock, waits};
 use crate::flow::FlowControl;
 use crate::flow::rules::{Flow, Schema};
-use crate::http::aggregation::pass::Destination;
-use crate::http::answer::media::pretty;
-use crate::http::answer::media::{Accept, Encoding};
 use crate::http::answer::reply;
 use crate::http::api::Api;
 use crate::http::call::Call;
 use crate::http::door::audited::{self, Auditing};
-use crate::http::door::connections::{Limits, Through};
+use crate::http::door::connections::Through;
 use crate::http::door::fair;
 use crate::http::door::faulted;
-use crate::http::door::metrics::Counted;
-use crate::http::door::slots::{Limit, Received, Turn};
 use crate::http::door::socket::Watched;
+use crate::http::limits::Limits;
+use crate::http::limits::slots::{Limit, Received, Turn};
+use crate::http::media::pretty;
+use crate::http::media::{Accept, Encoding};
+use crate::http::metrics::Counted;
 use crate::http::nonresource;
+use crate::http::pass::Destination;
 use crate::http::question::request::{self, Info, Query, Target};
 
 /// The header with the id of a request.
@@ -76,7 +77,7 @@ pub(crate) async fn serve(api: Api, request: Request<Body>) -> Response<Body> {
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     // A client that accepts none of the media types may be a person, so Kubernetes indents that.
     let is_for_people = response.status() == StatusCode::NOT_ACCEPTABLE;
-    if is_for_people || pretty::is_wanted(&parts.headers, &query) {
+    if is_for_people || pretty::is_wanted(&parts.headers, query.given("pretty")) {
         response = match pretty::indented(response).await {
             Ok(response) => response,
             Err(error) => reply::error(&error, encoding),

@@ -20,8 +20,8 @@ use serde_json::{Map, Value, json};
 use super::schemas::{INT_OR_STRING, QUANTITY, Schemas};
 use super::texts::Texts;
 use super::{Zipped, custom, groups, hash, operations, written};
-use crate::http::answer::media::{self, JSON};
 use crate::http::answer::reply;
+use crate::http::media::{self, JSON};
 use crate::registry::strategy;
 use crate::resources::catalogue::Catalogue;
 

@@ -6,8 +6,8 @@ use machinery::{object, protobuf, schema, strict};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::http::answer::media::yaml;
-use crate::http::answer::media::{self, Encoding};
+use crate::http::media::yaml;
+use crate::http::media::{self, Encoding};
 use crate::registry::options::Validation;
 use crate::resources::catalogue::unregistered;
 

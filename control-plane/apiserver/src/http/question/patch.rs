@@ -4,7 +4,7 @@ use machinery::status::Status;
 use machinery::strict;
 use serde_json::{Map, Value};
 
-use crate::http::answer::media::yaml;
+use crate::http::media::yaml;
 use crate::http::question::request::Options;
 use crate::registry::options::Validation;
 use crate::registry::verbs::managed::Configuration;

@@ -12,7 +12,7 @@ use super::MANAGED_BY;
 use super::families::has_no_address;
 use super::ranges::Ranges;
 use crate::basics::cidr::Family;
-use crate::basics::clock;
+use crate::basics::{address, clock};
 use crate::registry::Registry;
 use crate::resources::catalogue::Storage;
 use crate::storage::decoded;
@@ -192,10 +192,10 @@ pub(crate) fn addresses_of(service: &Value) -> BTreeSet<String> {
     let all = listed.filter_map(Value::as_str);
     let all = all.chain([object::text(service, &["spec", "clusterIP"])]);
     let all = all.filter(|address| !["", "None"].contains(address));
-    // An IPv6 address can be written in several ways.
-    all.map(|address| match address.parse::<IpAddr>() {
-        Ok(parsed) => parsed.to_string(),
-        Err(_) => address.to_owned(),
+    // An address can be written in several ways.
+    all.map(|text| match address::read(text) {
+        Some(address) => address.to_string(),
+        None => text.to_owned(),
     })
     .collect()
 }

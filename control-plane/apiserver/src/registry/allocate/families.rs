@@ -3,13 +3,12 @@
 #[cfg(test)]
 mod tests;
 
-use std::net::IpAddr;
-
 use machinery::object;
 use machinery::status::{Cause, Status};
 use serde_json::Value;
 
 use super::is_external;
+use crate::basics::address;
 use crate::basics::cidr::Family;
 use crate::validate;
 
@@ -31,7 +30,7 @@ pub(super) fn complete(
         return Ok(());
     }
     choose_policy(old, service);
-    refuse(service, validate::addresses(service).into())?;
+    refuse(service, validate::addresses(old, service).into())?;
     let mut causes = Vec::new();
     if let Some(old) = old {
         give_up_second(old, service, &mut causes);
@@ -120,8 +119,8 @@ fn of_addresses(service: &mut Value, cluster: &[Family], causes: &mut Vec<Cause>
     let mut families = object::items(service, &FAMILIES).to_vec();
     let count = families.len();
     for (at, address) in addresses.iter().enumerate() {
-        let address = address.as_str().and_then(|text| text.parse().ok());
-        let Some(family) = address.map(|address: IpAddr| Family::of(address)) else {
+        let address = address.as_str().and_then(address::read);
+        let Some(family) = address.map(Family::of) else {
             break;
         };
         if at < families.len() {

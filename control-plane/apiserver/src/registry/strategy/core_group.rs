@@ -9,6 +9,7 @@ use super::{
 };
 use crate::registry::printers;
 use crate::resources::fields::field;
+use crate::resources::hidden::Hidden;
 use crate::validate::{self, Rules, words::status};
 
 pub(super) const ROWS: &[Strategy] = &[
@@ -287,7 +288,13 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         resource: "services",
         warnings: warnings::of_service,
+        status_warnings: warnings::of_balancer,
         selectable: &[field("spec.clusterIP"), field("spec.type")],
+        // No traffic comes from within to a name outside of the cluster.
+        hides: Some(Hidden {
+            field: &["spec", "internalTrafficPolicy"],
+            by: (&["spec", "type"], "ExternalName"),
+        }),
         folder: "services/specs",
         columns: &printers::cluster::SERVICE,
         allow_create_on_update: true,
@@ -295,10 +302,11 @@ pub(super) const ROWS: &[Strategy] = &[
         allocates: true,
         rules: Rules {
             name: name::dns1123_label,
-            validate: validate::networking::network::service,
+            validate_create: |service| validate::networking::network::service(None, service),
             validate_update: validate::networking::network::service_update,
-            validate_subresource_update: |_, _, new| validate::networking::balancer::status(new),
-            changes_first: true,
+            validate_subresource_update: |_, old, new| {
+                validate::networking::balancer::service_status(old, new)
+            },
             ..Rules::DEFAULT
         },
         unknown_field: UnknownField::NotSupported,

@@ -1,6 +1,7 @@
 //! What Kubernetes warns of though it accepts it: fields without effect, and objects that do other
 //! than they seem to.
 
+mod addresses;
 mod pods;
 mod ports;
 mod services;
@@ -15,6 +16,7 @@ use machinery::object;
 use machinery::structural::Schema;
 use serde_json::Value;
 
+pub(super) use addresses::{of_balancer, of_network_policy};
 pub(super) use pods::of_pod;
 pub(super) use services::of_service;
 pub(super) use volumes::{of_claim, of_volume};

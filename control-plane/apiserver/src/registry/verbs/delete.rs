@@ -166,7 +166,10 @@ impl Writer<'_> {
         {
             allocate::replaced(self.registry, &self.resource, &decoded.object, &Value::Null).await;
         }
-        Ok(edited)
+        Ok(match edited {
+            Edited::Deleted(decoded) => Edited::Deleted(decoded.shown(storage)),
+            edited => edited,
+        })
     }
 }
 

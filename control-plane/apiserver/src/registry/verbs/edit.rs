@@ -56,6 +56,17 @@ impl Edited {
         }
     }
 
+    /// What a client is shown that wrote the whole object. A last state keeps its hidden field, as in
+    /// Kubernetes.
+    pub(crate) fn shown(self, storage: &Storage) -> Edited {
+        match self {
+            Edited::Same(decoded) => Edited::Same(decoded.shown(storage)),
+            Edited::Created(decoded) => Edited::Created(decoded.shown(storage)),
+            Edited::Updated(decoded) => Edited::Updated(decoded.shown(storage)),
+            deleted => deleted,
+        }
+    }
+
     pub(crate) fn decoded(self) -> Arc<DecodedObject> {
         match self {
             Edited::Same(decoded)

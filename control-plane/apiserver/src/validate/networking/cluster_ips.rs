@@ -1,11 +1,12 @@
 //! The addresses of services within the cluster, and their families.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 
+use machinery::object;
 use machinery::status::Cause;
 use serde_json::Value;
 
+use crate::basics::address::read;
 use crate::basics::cidr::Family;
 use crate::validate::words::field::FieldValue;
 use crate::validate::{Causes, words::address};
@@ -15,8 +16,9 @@ const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];
 const POLICIES: [&str; 3] = ["PreferDualStack", "RequireDualStack", "SingleStack"];
 const FIXED: &str = "may not change once set";
 
-/// The addresses of a service and their families, of which some may be missing yet.
-pub(crate) fn addresses(object: &Value) -> Causes {
+/// The addresses of a service and their families, of which some may be missing yet. An update may keep
+/// addresses in a form that is refused today.
+pub(crate) fn addresses(old: Option<&Value>, object: &Value) -> Causes {
     let mut causes = Causes::default();
     let spec = spec(object);
     if is_external(&spec) {
@@ -41,11 +43,15 @@ pub(crate) fn addresses(object: &Value) -> Causes {
         let why = "'None' must be the first and only value";
         causes.wrong(&spec, "clusterIPs", why);
     }
+    let path = ["spec", "clusterIPs"];
+    let had = old.map_or(&[][..], |old| object::items(old, &path));
+    let had = address::texts(had);
     for one in spec.each("clusterIPs").skip(usize::from(none)) {
         if causes.is_full() {
             break;
         }
-        let wrong = address::wrong(&one.path, one.value.as_str().unwrap_or_default());
+        let text = one.value.as_str().unwrap_or_default();
+        let wrong = address::wrong_new(&one.path, text, &had);
         are_addresses &= wrong.is_none();
         causes.extend(wrong);
     }
@@ -98,8 +104,7 @@ fn of_families(spec: &FieldValue, causes: &mut Causes) {
 }
 
 fn family_of(address: &Value) -> Option<Family> {
-    let address: IpAddr = address.as_str()?.parse().ok()?;
-    Some(Family::of(address))
+    read(address.as_str()?).map(Family::of)
 }
 
 /// An update keeps what the service has, but for a second family and its address.

@@ -19,31 +19,36 @@ const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 const POLICIES: [&str; 2] = ["Cluster", "Local"];
 const DISTRIBUTIONS: [&str; 3] = ["PreferClose", "PreferSameZone", "PreferSameNode"];
+const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 const OF_BALANCERS: &str = "may only be used when `type` is 'LoadBalancer'";
 
-pub(crate) fn service(object: &Value) -> Causes {
+/// Checks a service. An update may keep addresses in a form that is refused today.
+pub(crate) fn service(old: Option<&Value>, object: &Value) -> Causes {
     let mut causes = Causes::default();
+    let before = old.map_or(spec(&Value::Null), spec);
     let spec = spec(object);
     target(&spec, &mut causes);
     ports(&spec, &mut causes);
     causes.extend(meta::labels("spec.selector", spec.map("selector")));
     affinity(&spec, &mut causes);
-    causes.extend(cluster_ips::addresses(object));
+    causes.extend(cluster_ips::addresses(old, object));
+    let had = address::texts(before.items("externalIPs"));
     causes.each(&spec, "externalIPs", |causes, one| {
         let text = one.value.as_str().unwrap_or_default();
-        match address::wrong(&one.path, text) {
+        match address::wrong_new(&one.path, text, &had) {
             Some(cause) => causes.push(cause),
             None => causes.extend(address::endpoint(&one.path, text)),
         }
     });
     causes.choice(&spec, "type", &TYPES);
     distinct(&spec, &mut causes);
-    balancer(&spec, &mut causes);
+    balancer(&before, &spec, &mut causes);
+    annotated_ranges(old, object, &mut causes);
     traffic(&spec, &mut causes);
     causes
 }
 
-/// Checks what an update changes.
+/// Checks what an update changes, and the result.
 pub(crate) fn service_update(old: &Value, new: &Value) -> Causes {
     let mut causes = cluster_ips::update(old, new);
     let (before, after) = (spec(old), spec(new));
@@ -57,6 +62,7 @@ pub(crate) fn service_update(old: &Value, new: &Value) -> Causes {
         let field = after.path_of(port);
         causes.push(Cause::forbidden(&field, "field is immutable"));
     }
+    causes.extend(service(Some(old), new));
     causes
 }
 
@@ -195,7 +201,7 @@ fn distinct(spec: &FieldValue, causes: &mut Causes) {
 }
 
 /// Fields that only load balancers have.
-fn balancer(spec: &FieldValue, causes: &mut Causes) {
+fn balancer(before: &FieldValue, spec: &FieldValue, causes: &mut Causes) {
     let is_one = spec.text("type") == "LoadBalancer";
     // Go's name of the field.
     let field = "spec.LoadBalancerSourceRanges";
@@ -203,12 +209,13 @@ fn balancer(spec: &FieldValue, causes: &mut Causes) {
         if !is_one {
             causes.push(Cause::forbidden(field, OF_BALANCERS));
         }
-        for (at, range) in spec.items("loadBalancerSourceRanges").iter().enumerate() {
+        let had = source_ranges(before);
+        for (at, range) in source_ranges(spec).into_iter().enumerate() {
             if causes.is_full() {
                 break;
             }
-            let range = range.as_str().unwrap_or_default().trim();
-            causes.extend(address::wrong_range(&format!("{field}[{at}]"), range));
+            let field = format!("{field}[{at}]");
+            causes.extend(address::wrong_new_range(&field, range, &had));
         }
     }
     let ports = "allocateLoadBalancerNodePorts";
@@ -221,6 +228,30 @@ fn balancer(spec: &FieldValue, causes: &mut Causes) {
         causes.named(spec, "loadBalancerClass", name::qualified_name)
     } else {
         causes.forbidden(spec, "loadBalancerClass", OF_BALANCERS)
+    }
+}
+
+fn source_ranges<'a>(spec: &FieldValue<'a>) -> Vec<&'a str> {
+    let ranges = address::texts(spec.items("loadBalancerSourceRanges"));
+    ranges.into_iter().map(str::trim).collect()
+}
+
+/// The older place of ranges, which only counts without the newer one.
+fn annotated_ranges(old: Option<&Value>, object: &Value, causes: &mut Causes) {
+    let annotated = |object| object::annotation(object, SOURCE_RANGES);
+    let spec = spec(object);
+    let Some(ranges) = annotated(object).filter(|_| !spec.has("loadBalancerSourceRanges")) else {
+        return;
+    };
+    let field = format!("metadata.annotations[{SOURCE_RANGES}]");
+    if spec.text("type") != "LoadBalancer" {
+        causes.push(Cause::forbidden(&field, OF_BALANCERS));
+    }
+    if ranges.trim().is_empty() || old.and_then(annotated) == Some(ranges) {
+        return;
+    }
+    for range in ranges.split(',') {
+        causes.extend(address::wrong_range(&field, range.trim()));
     }
 }
 

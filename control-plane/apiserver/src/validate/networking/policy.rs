@@ -7,6 +7,7 @@ use machinery::object;
 use machinery::status::Cause;
 use serde_json::Value;
 
+use crate::basics::address::read_range;
 use crate::validate::words::address;
 use crate::validate::words::field::FieldValue;
 use crate::validate::workloads::pod::{port_name, port_number};
@@ -21,14 +22,21 @@ fn spec(object: &Value) -> FieldValue<'_> {
     FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null))
 }
 
-pub(crate) fn policy(object: &Value) -> Causes {
+/// Where the rules are and the peers of each.
+const RULES: [(&str, &str); 2] = [("ingress", "from"), ("egress", "to")];
+
+/// Checks a network policy. An update may keep ranges in a form that is refused today, also in other
+/// rules.
+pub(crate) fn policy(old: Option<&Value>, object: &Value) -> Causes {
     let mut causes = Causes::default();
+    let had: Vec<FieldValue> = old.map(ranges).unwrap_or_default();
+    let had: Vec<&str> = had.iter().filter_map(|one| one.value.as_str()).collect();
     let spec = spec(object);
     causes.label_selector(&spec, "podSelector");
-    for (rules, peers) in [("ingress", "from"), ("egress", "to")] {
+    for (rules, peers) in RULES {
         causes.each(&spec, rules, |causes, rule| {
             causes.each(rule, "ports", port);
-            causes.each(rule, peers, peer);
+            causes.each(rule, peers, |causes, one| peer(&had, one, causes));
         });
     }
     let kinds = "policyTypes";
@@ -77,10 +85,24 @@ fn port(causes: &mut Causes, port: &FieldValue) {
     }
 }
 
-fn peer(causes: &mut Causes, peer: &FieldValue) {
+/// All ranges of a network policy.
+pub(crate) fn ranges(object: &Value) -> Vec<FieldValue<'_>> {
+    let mut all = Vec::new();
+    let spec = spec(object);
+    for (rules, peers) in RULES {
+        let peers = spec.each(rules).flat_map(|rule| rule.each(peers));
+        for block in peers.filter_map(|peer| peer.child("ipBlock")) {
+            all.extend(block.child("cidr"));
+            all.extend(block.each("except"));
+        }
+    }
+    all
+}
+
+fn peer(had: &[&str], peer: &FieldValue, causes: &mut Causes) {
     causes.label_selector(peer, "podSelector");
     causes.label_selector(peer, "namespaceSelector");
-    causes.below(peer, "ipBlock", block);
+    causes.below(peer, "ipBlock", |causes, one| block(had, one, causes));
     let kinds = ["podSelector", "namespaceSelector", "ipBlock"].into_iter();
     match kinds.filter(|kind| peer.has(kind)).count() {
         0 => causes.push(Cause::required(&peer.path, "must specify a peer")),
@@ -93,13 +115,14 @@ fn peer(causes: &mut Causes, peer: &FieldValue) {
 }
 
 /// A range of addresses without some parts of it.
-fn block(causes: &mut Causes, block: &FieldValue) {
+fn block(had: &[&str], block: &FieldValue, causes: &mut Causes) {
     let text = block.text("cidr");
     if !causes.required(block, "cidr") {
         return;
     }
-    causes.extend(address::wrong_range(&block.path_of("cidr"), text));
-    let Some(whole) = address::range(text) else {
+    let field = block.path_of("cidr");
+    causes.extend(address::wrong_new_range(&field, text, had));
+    let Some(whole) = read_range(text) else {
         return;
     };
     for part in block.each("except") {
@@ -107,8 +130,8 @@ fn block(causes: &mut Causes, block: &FieldValue) {
             break;
         }
         let text = part.value.as_str().unwrap_or_default();
-        causes.extend(address::wrong_range(&part.path, text));
-        if address::range(text).is_some_and(|part| !is_inside(part, whole)) {
+        causes.extend(address::wrong_new_range(&part.path, text, had));
+        if read_range(text).is_some_and(|part| !is_inside(part, whole)) {
             let why = "must be a strict subset of `cidr`";
             causes.push(Cause::invalid(&part.path, part.value, why));
         }

@@ -6,6 +6,7 @@ use machinery::object;
 use machinery::status::Cause;
 use serde_json::Value;
 
+use crate::basics::address::range;
 use crate::validate::words::address;
 use crate::validate::words::causes::Causes;
 
@@ -33,7 +34,7 @@ fn each(cidrs: &[Value]) -> Causes {
         causes.extend(wrong(&format!("{FIELD}[{at}]"), text));
     }
     let families = cidrs.iter().filter_map(|cidr| {
-        let (address, _) = address::range(cidr.as_str()?)?;
+        let (address, _) = range(cidr.as_str()?)?;
         Some(address.is_ipv4())
     });
     let families: Vec<bool> = families.collect();
@@ -49,7 +50,7 @@ fn each(cidrs: &[Value]) -> Causes {
 
 /// The error if a text is not a range, or is not written as everybody else writes it.
 fn wrong(field: &str, text: &str) -> Option<Cause> {
-    let Some((address, bits)) = address::range(text) else {
+    let Some((address, bits)) = range(text) else {
         return address::wrong_range(field, text);
     };
     let first = first_of(address, bits);

@@ -3,7 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use machinery::status::Cause;
+use serde_json::Value;
 
+use crate::basics::address::{range, read, without_zeros};
 use crate::basics::cidr::Cidr;
 use crate::validate::Causes;
 
@@ -18,6 +20,21 @@ pub(crate) fn wrong(field: &str, text: &str) -> Option<Cause> {
         Err(_) => ADDRESS,
     };
     Some(Cause::invalid(field, &text.into(), why))
+}
+
+/// The same of an address that an object gets: it may keep those that it had.
+pub(crate) fn wrong_new(field: &str, text: &str, had: &[&str]) -> Option<Cause> {
+    wrong(field, text).filter(|_| !had.contains(&text))
+}
+
+/// The same of a range that an object gets.
+pub(crate) fn wrong_new_range(field: &str, text: &str, had: &[&str]) -> Option<Cause> {
+    wrong_range(field, text).filter(|_| !had.contains(&text))
+}
+
+/// The texts of a list.
+pub(crate) fn texts(list: &[Value]) -> Vec<&str> {
+    list.iter().filter_map(Value::as_str).collect()
 }
 
 /// The rule of objects that are called like an address.
@@ -49,21 +66,6 @@ fn is_mapped(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some())
 }
 
-/// The text without zeros at the beginning of its numbers, as some programs read them.
-fn without_zeros(text: &str) -> String {
-    let is_end = |end: char| ['.', '/'].contains(&end);
-    let parts = text.split_inclusive(is_end).map(|part| {
-        let (number, end) = match part.strip_suffix(is_end) {
-            Some(number) => (number, &part[number.len()..]),
-            None => (part, ""),
-        };
-        let bare = number.trim_start_matches('0');
-        let is_zero = bare.is_empty() && !number.is_empty();
-        format!("{}{end}", if is_zero { "0" } else { bare })
-    });
-    parts.collect()
-}
-
 /// The error if a text is not an address with the length of the prefix of its network, written in the
 /// usual way.
 pub(crate) fn wrong_interface(field: &str, text: &str) -> Option<Cause> {
@@ -80,20 +82,10 @@ pub(crate) fn wrong_interface(field: &str, text: &str) -> Option<Cause> {
     Some(Cause::invalid(field, &text.into(), &why))
 }
 
-/// Parses a range into its address and the length of its prefix.
-pub(crate) fn range(text: &str) -> Option<(IpAddr, u8)> {
-    let (address, bits) = text.split_once('/')?;
-    let address: IpAddr = address.parse().ok()?;
-    let plain = !bits.is_empty() && bits.bytes().all(|byte| byte.is_ascii_digit());
-    let bits: u8 = bits.parse().ok().filter(|_| plain)?;
-    let most = if address.is_ipv4() { 32 } else { 128 };
-    (bits <= most).then_some((address, bits))
-}
-
 /// Addresses of endpoints; an address that means another host to each reader is invalid.
 pub(crate) fn endpoint(field: &str, text: &str) -> Causes {
     let invalid = |why: &str| Cause::invalid(field, &text.into(), why);
-    let Ok(address) = text.parse::<IpAddr>() else {
+    let Some(address) = read(text) else {
         return Causes::from(invalid("must be a valid IP address"));
     };
     let (local, local_multicast) = match address {

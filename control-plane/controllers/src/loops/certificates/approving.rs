@@ -8,8 +8,9 @@ use machinery::api::Call;
 use serde_json::json;
 
 use super::{KUBELET_CLIENT, certificate, has_condition, parsed, rules, usages};
-use crate::cache::{Caches, Changed, Key, kind_of};
+use crate::cache::{Caches, Changed};
 use crate::decision::{Decision, update_approval};
+use crate::known::{Key, kind_of};
 use crate::loops::{Context, Loop};
 
 pub(crate) struct CertificateApproving;

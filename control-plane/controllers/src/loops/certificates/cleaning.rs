@@ -7,8 +7,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use machinery::time::Timestamp;
 
 use super::{certificate, conditions};
-use crate::cache::{Caches, Changed, Key};
+use crate::cache::{Caches, Changed};
 use crate::decision::{Decision, delete};
+use crate::known::Key;
 use crate::loops::{Context, Loop};
 use crate::meta;
 

@@ -11,8 +11,9 @@ use k8s_openapi::api::certificates::v1::{
 use machinery::time::Timestamp;
 
 use super::{certificate, conditions, has_condition, parsed, rules, usages};
-use crate::cache::{Caches, Changed, Key};
+use crate::cache::{Caches, Changed};
 use crate::decision::{Decision, update_status};
+use crate::known::Key;
 use crate::loops::{Context, Loop};
 use crate::meta;
 

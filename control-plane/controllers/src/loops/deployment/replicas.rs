@@ -6,8 +6,8 @@ use k8s_openapi::api::apps::v1::ReplicaSet;
 use serde_json::json;
 
 use super::{DESIRED, MOST, View, revision};
-use crate::cache::Shared;
 use crate::decision::{Decision, Note, change};
+use crate::known::Shared;
 use crate::loops::replica_set::wanted;
 use crate::meta;
 

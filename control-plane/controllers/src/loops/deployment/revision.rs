@@ -10,8 +10,8 @@ use serde_json::json;
 
 use super::status::{NOT_CREATED, NewStatus};
 use super::{DESIRED, HASH, MOST, REVISION, View, rollout};
-use crate::cache::Shared;
 use crate::decision::{Decision, Note, change, create, delete};
+use crate::known::Shared;
 use crate::loops::replica_set::wanted;
 use crate::meta::{self, Labels};
 

@@ -5,8 +5,8 @@ use k8s_openapi::api::apps::v1::ReplicaSet;
 use super::replicas::{available, scale, sum};
 use super::status::NewStatus;
 use super::{View, revision};
-use crate::cache::Shared;
 use crate::decision::Decision;
+use crate::known::Shared;
 use crate::loops::replica_set::wanted;
 use crate::{meta, pods};
 

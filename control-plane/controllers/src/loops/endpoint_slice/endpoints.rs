@@ -4,7 +4,8 @@ use k8s_openapi::api::core::v1::{ObjectReference, Pod, Service};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use crate::cache::{Caches, Shared};
+use crate::cache::Caches;
+use crate::known::Shared;
 use crate::{meta, pods};
 
 const ZONE: &str = "topology.kubernetes.io/zone";

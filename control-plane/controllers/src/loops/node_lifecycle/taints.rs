@@ -9,8 +9,8 @@ use k8s_openapi::api::core::v1::{Node, Taint};
 use serde_json::json;
 
 use super::{LOOK, condition};
-use crate::cache::Shared;
 use crate::decision::{Decision, change};
+use crate::known::Shared;
 use crate::loops::Context;
 use crate::meta;
 

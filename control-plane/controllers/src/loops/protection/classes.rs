@@ -3,8 +3,9 @@
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 
 use super::{Due, due, wake_due, write};
-use crate::cache::{Caches, Changed, Key};
+use crate::cache::{Caches, Changed};
 use crate::decision::{Decision, cluster_key};
+use crate::known::Key;
 use crate::loops::{Context, Loop};
 use crate::meta;
 

@@ -1,8 +1,9 @@
 //! Volumes: kept while they are bound to a claim.
 
 use super::{Due, due, wake_due, write};
-use crate::cache::{Caches, Changed, Key};
+use crate::cache::{Caches, Changed};
 use crate::decision::Decision;
+use crate::known::Key;
 use crate::loops::{Context, Loop};
 
 const FINALIZER: &str = "kubernetes.io/pv-protection";

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::cache::{Caches, Shared};
+use crate::cache::Caches;
+use crate::known::Shared;
 use crate::{meta, pods};
 
 const COST: &str = "controller.kubernetes.io/pod-deletion-cost";

@@ -73,6 +73,11 @@ pub(super) fn service(object: &mut Value) {
     }
     if kind == "LoadBalancer" {
         default(spec, "allocateLoadBalancerNodePorts", true);
+        each(object, &["status", "loadBalancer", "ingress"], |ingress| {
+            if !text(ingress, "ip").is_empty() {
+                default_absent(ingress, "ipMode", "VIP");
+            }
+        });
     }
 }
 

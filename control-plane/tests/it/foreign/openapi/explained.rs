@@ -66,6 +66,45 @@ fn object_field(line: &str) -> Option<&str> {
     kind.starts_with(char::is_uppercase).then(|| name.trim())
 }
 
+/// The text without what each value of a fixed set means. The value is on a line such as
+/// `- "Always" means that`, and a blank line ends the last one.
+fn without_meanings(printed: &str) -> String {
+    let mut in_meaning = false;
+    let mut kept = String::new();
+    for line in printed.lines() {
+        let value = line.trim_start().strip_prefix("- `\"");
+        let value = value.and_then(|rest| rest.split_once("\"`"));
+        in_meaning = value.is_some() || in_meaning && !line.trim().is_empty();
+        match value {
+            Some((value, _)) => kept += &format!("- {value}\n"),
+            None if in_meaning => {}
+            None => kept += &format!("{line}\n"),
+        }
+    }
+    kept
+}
+
+#[test]
+fn only_meanings_are_left_out() {
+    let fields = |first: &str, last: &str| {
+        format!(
+            "  phase\t<string>\n    The phase.\n\n    Possible enum values:\n     - `\"Active\"`{first}\n     \
+             - `\"Terminating\"`{last}\n\n  x\t<integer>\n    A number.\n"
+        )
+    };
+    let told = without_meanings(&fields(" means that it\n    is there", " is\n    going"));
+    assert_eq!(told, without_meanings(&fields("", "")));
+    assert!(told.contains("- Active\n- Terminating\n\n  x\t<integer>\n    A number.\n"));
+    assert_ne!(
+        told,
+        without_meanings(&fields("", "").replace("integer", "string"))
+    );
+    assert_ne!(
+        told,
+        without_meanings(&fields("", "").replace("Active", "Passive"))
+    );
+}
+
 /// What kubectl explains with these words.
 fn explain(home: &Path, address: &str, asked: &str) -> String {
     let words: Vec<&str> = asked.split(' ').collect();
@@ -98,7 +137,8 @@ pub(super) fn all(address: &str, asked: &[String]) -> Answers {
             });
             let threads: Vec<_> = threads.collect();
             for (one, thread) in threads {
-                answers.insert(one.clone(), thread.join().unwrap());
+                let printed = thread.join().unwrap();
+                answers.insert(one.clone(), without_meanings(&printed));
             }
         });
     }

@@ -21,7 +21,7 @@ pub(super) struct Script {
 
 /// Comments, a request line, headers, a body, and the responses. Lines of a body that is not JSON
 /// begin with `|`. The header `Until` is not sent: the request is repeated until a line of the response
-/// contains its value.
+/// contains its value. The method `STORE` puts a value into the store instead.
 #[derive(Default)]
 pub(super) struct Block {
     comments: Vec<String>,
@@ -51,6 +51,12 @@ impl Block {
             }
         }
         block
+    }
+
+    /// A key and the value that is put into the store there, past the apiserver.
+    pub(super) fn stored(&self) -> Option<(&str, &str)> {
+        let key = self.request[0].strip_prefix("STORE ")?;
+        Some((key, &self.request[1]))
     }
 
     /// The response that ours should be.

@@ -9,6 +9,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
 
 use apiserver::auth::pki::Pki;
+use etcd_api::etcdserverpb::PutRequest;
 use machinery::time::Timestamp;
 use tempfile::TempDir;
 use testkit::{Kubernetes, Launch};
@@ -244,6 +245,23 @@ impl World {
             format!("--etcd-certfile={}", self.pki("admin.crt")),
             format!("--etcd-keyfile={}", self.pki("admin.key")),
         ]
+    }
+
+    /// Puts a value into the store, past the apiserver.
+    pub(crate) fn store(&self, key: &str, value: &str) {
+        let ours = self.children.iter().any(|(part, _)| *part == OURS);
+        let store = self.store.as_ref().filter(|_| ours);
+        let url = store.map_or_else(|| self.socket(), testkit::Server::url);
+        let put = PutRequest {
+            key: key.as_bytes().to_vec().into(),
+            value: value.as_bytes().to_vec().into(),
+            ..Default::default()
+        };
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async {
+            let client = etcd_api::Client::connect(url).await.unwrap();
+            client.kv().put(put).await.unwrap();
+        });
     }
 
     fn begin_proxy(&mut self) -> String {

@@ -39,19 +39,154 @@ pub(super) const APISERVER: Layers = Layers {
                 "validate",
             ],
         ),
+        // Faults on purpose, and the texts of objects.
+        ("http::faults", &[]),
+        ("http::media", &["resources"]),
+        // A request, and what it gets.
         (
-            "http",
+            "http::question",
+            &[
+                "audit",
+                "auth",
+                "http::media",
+                "registry",
+                "resources",
+                "storage",
+            ],
+        ),
+        (
+            "http::answer",
+            &[
+                "basics",
+                "http::media",
+                "http::question",
+                "registry",
+                "resources",
+                "storage",
+            ],
+        ),
+        // What all requests share: documents, other servers, limits.
+        (
+            "http::openapi",
+            &[
+                "http::answer",
+                "http::media",
+                "http::question",
+                "registry",
+                "resources",
+            ],
+        ),
+        (
+            "http::aggregation",
+            &[
+                "auth",
+                "basics",
+                "http::openapi",
+                "registry",
+                "storage",
+                "webhook",
+            ],
+        ),
+        ("http::limits", &["basics", "flow", "http::question"]),
+        ("http::metrics", &["auth", "basics", "http::question"]),
+        (
+            "http::api",
+            &[
+                "audit",
+                "flow",
+                "http::aggregation",
+                "http::faults",
+                "http::limits",
+                "http::openapi",
+                "registry",
+                "storage",
+            ],
+        ),
+        // What a path may lead to.
+        (
+            "http::discovery",
+            &[
+                "http::aggregation",
+                "http::answer",
+                "http::api",
+                "http::media",
+                "registry",
+                "resources",
+            ],
+        ),
+        (
+            "http::health",
+            &[
+                "basics",
+                "http::answer",
+                "http::api",
+                "http::limits",
+                "http::question",
+            ],
+        ),
+        (
+            "http::nonresource",
+            &[
+                "auth",
+                "basics",
+                "flow",
+                "http::answer",
+                "http::api",
+                "http::discovery",
+                "http::health",
+                "http::media",
+                "http::metrics",
+                "http::openapi",
+                "registry",
+                "resources",
+                "storage",
+            ],
+        ),
+        (
+            "http::call",
             &[
                 "admission",
                 "audit",
                 "auth",
-                "basics",
-                "flow",
+                "http::answer",
+                "http::api",
+                "http::media",
+                "http::question",
                 "registry",
                 "resources",
                 "storage",
-                "validate",
-                "webhook",
+            ],
+        ),
+        (
+            "http::pass",
+            &[
+                "auth",
+                "http::aggregation",
+                "http::answer",
+                "http::api",
+                "http::question",
+            ],
+        ),
+        // Connections, and what stands in front of every request.
+        (
+            "http::door",
+            &[
+                "audit",
+                "auth",
+                "basics",
+                "flow",
+                "http::answer",
+                "http::api",
+                "http::call",
+                "http::faults",
+                "http::limits",
+                "http::media",
+                "http::metrics",
+                "http::nonresource",
+                "http::pass",
+                "http::question",
+                "registry",
+                "storage",
             ],
         ),
         // What follows objects that change the API, and writes what becomes of them.
@@ -69,11 +204,25 @@ pub(super) const APISERVER: Layers = Layers {
         // What puts the layers together.
         (
             "setup",
-            &["admission", "audit", "auth", "basics", "http", "storage"],
+            &[
+                "admission",
+                "audit",
+                "auth",
+                "basics",
+                "http::faults",
+                "http::limits",
+                "storage",
+            ],
         ),
         (
             "fuzzing",
-            &["http", "registry", "resources", "storage", "validate"],
+            &[
+                "http::question",
+                "registry",
+                "resources",
+                "storage",
+                "validate",
+            ],
         ),
     ],
     // Only HTTP knows how requests and answers are written.
@@ -369,4 +518,57 @@ pub(super) const MACHINERY: Layers = Layers {
         ),
     ],
     without: &[],
+};
+
+pub(super) const CONTROLLERS: Layers = Layers {
+    sources: "control-plane/controllers/src",
+    modules: &[
+        // What objects and kinds there are, and what is known of them.
+        ("gone", &[]),
+        ("kinds", &[]),
+        ("known", &[]),
+        ("meta", &["known"]),
+        ("graph", &["gone"]),
+        ("cache", &["gone", "graph", "kinds", "known", "meta"]),
+        ("used_claims", &["known", "meta"]),
+        // What loops decide, and the loops.
+        ("decision", &["kinds", "known", "meta", "used_claims"]),
+        ("pods", &["cache", "decision", "known", "meta"]),
+        (
+            "loops",
+            &[
+                "cache",
+                "decision",
+                "graph",
+                "kinds",
+                "known",
+                "meta",
+                "pods",
+                "used_claims",
+            ],
+        ),
+        ("selection", &["loops"]),
+        // What feeds them and carries out what they decide.
+        ("recorder", &["decision"]),
+        ("sources", &["cache", "known", "loops"]),
+        ("manager", &["cache", "decision", "kinds", "known", "loops"]),
+        (
+            "shell",
+            &[
+                "cache",
+                "decision",
+                "kinds",
+                "loops",
+                "manager",
+                "recorder",
+                "selection",
+                "sources",
+            ],
+        ),
+    ],
+    // Only the shell has a client.
+    without: &[
+        ("loops", &["kube", "tokio"]),
+        ("manager", &["kube", "tokio"]),
+    ],
 };

@@ -8,8 +8,8 @@ use http::StatusCode;
 use http_body_util::BodyExt as _;
 
 use super::*;
-use crate::http::answer::media::Accept;
 use crate::http::answer::reply;
+use crate::http::media::Accept;
 use crate::registry::strategy;
 use crate::resources::catalogue::{Catalogue, Resource};
 

@@ -4,8 +4,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 use machinery::protobuf;
 use machinery::status::Status;
 
-use crate::http::answer::media::Encoding;
 use crate::http::answer::reply;
+use crate::http::media::Encoding;
 use crate::storage::cache::Change;
 use crate::storage::decoded::to_json;
 

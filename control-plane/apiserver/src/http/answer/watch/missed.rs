@@ -5,8 +5,8 @@ use http::{HeaderValue, Response, StatusCode};
 use machinery::status::Status;
 
 use super::frames::error_frame;
-use crate::http::answer::media::Encoding;
 use crate::http::answer::reply::{self, Shown};
+use crate::http::media::Encoding;
 use crate::storage::cache::Missed;
 
 /// The response to a watch that cannot begin where it was asked to.

@@ -14,9 +14,9 @@ use tokio::time::Instant;
 use super::Watch;
 use super::frames::{self, error_frame, frame_of, json_frame};
 use super::missed::fell_behind;
-use crate::http::answer::media::{Encoding, Form};
 use crate::http::answer::reply;
 use crate::http::answer::spliced;
+use crate::http::media::{Encoding, Form};
 use crate::registry::{lifecycle, strategy};
 use crate::resources::convert;
 use crate::storage::cache::{Change, Missed};
@@ -155,7 +155,7 @@ impl Watch {
     /// Why the collection that is watched ended: its kind is no longer served, or another
     /// collection has its objects.
     fn closed(&self) -> Status {
-        let catalogue = self.api.reader().reflector.catalogue();
+        let catalogue = self.reader.reflector.catalogue();
         match catalogue.of(&self.shown.resource.kind) {
             Ok(_) => Status::expired("the definition of the resource has changed"),
             Err(gone) => gone,
@@ -231,7 +231,7 @@ impl Watch {
     /// Sends all changes and a bookmark.
     async fn tell_progress(&mut self, chunk: &mut BytesMut) {
         // Read before the changes: the cache has them at least up to this revision.
-        let revision = self.api.reader().reflector.revision();
+        let revision = self.reader.reflector.revision();
         let told_all = self.tell_changes(chunk).await;
         if told_all && chunk.len() < CHUNK_BYTES {
             self.bookmark(chunk, revision, false);

@@ -15,23 +15,16 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::Limits;
 use crate::auth::User;
 use crate::auth::user::ANONYMOUS;
-use crate::basics::metrics::Family;
+use crate::http::limits::Limits;
+use crate::http::metrics::ENDED;
 
 /// How long a new connection may be silent before it can be ended for another holder's: a handshake
 /// and the head of a request take less.
 const SETTLING: Duration = Duration::from_secs(1);
 /// Pause between two lines in the log about requests that were ended.
 const TELL_EVERY: Duration = Duration::from_secs(60);
-
-/// In the list of metrics in `door::metrics`.
-pub(in super::super) static ENDED: Family = Family::counter(
-    "stele_apiserver_ended_connections_total",
-    "Connections ended because there were too many, by what they were doing.",
-    &["doing"],
-);
 
 /// All open connections of a listener.
 pub(super) struct Places {

@@ -3,7 +3,7 @@
 use machinery::protobuf;
 use serde::Deserialize;
 
-use crate::http::answer::media::yaml;
+use crate::http::media::yaml;
 
 /// The name of the object, and the version that the write expects. All of it is empty for a body
 /// without them, such as a JSON patch.

@@ -11,9 +11,9 @@ use http::header::CONTENT_TYPE;
 use http_body_util::BodyExt as _;
 
 use super::{Cut, Faulted};
-use crate::http::answer::media::Encoding;
 use crate::http::answer::watch::{error_frame, fell_behind};
 use crate::http::faults::{Faults, Kind, Meeting};
+use crate::http::media::Encoding;
 
 /// How the media type of protobuf begins.
 const PROTOBUF: &[u8] = b"application/vnd.kubernetes.protobuf";

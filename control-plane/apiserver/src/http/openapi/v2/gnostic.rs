@@ -4,7 +4,7 @@
 use machinery::protobuf::{put_bytes, put_fixed64, put_number};
 use serde_json::{Map, Value};
 
-use crate::http::answer::media::yaml;
+use crate::http::media::yaml;
 
 /// How the value of a key is encoded.
 enum Shape {

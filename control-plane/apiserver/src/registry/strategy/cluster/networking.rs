@@ -39,10 +39,13 @@ pub(super) const ROWS: &[Strategy] = &[
         resource: "ingresses",
         folder: "ingress",
         columns: &printers::cluster::INGRESS,
+        status_warnings: warnings::of_balancer,
         generation: Generation::OfSpec,
         rules: Rules {
             validate: validate::networking::ingress::check,
-            validate_subresource_update: |_, _, new| validate::networking::balancer::status(new),
+            validate_subresource_update: |_, old, new| {
+                validate::networking::balancer::status(old, new)
+            },
             ..Rules::DEFAULT
         },
         ..DEFAULT
@@ -63,9 +66,11 @@ pub(super) const ROWS: &[Strategy] = &[
         group: "networking.k8s.io",
         resource: "networkpolicies",
         columns: &printers::cluster::NETWORK_POLICY,
+        warnings: warnings::of_network_policy,
         generation: Generation::OfSpec,
         rules: Rules {
-            validate: validate::networking::policy::policy,
+            validate_create: |policy| validate::networking::policy::policy(None, policy),
+            validate_update: |old, new| validate::networking::policy::policy(Some(old), new),
             ..Rules::DEFAULT
         },
         ..DEFAULT

@@ -1,11 +1,9 @@
-//! Services: addresses in a form that not everybody reads alike, and fields without effect.
-
-use std::net::IpAddr;
+//! Services: addresses, and fields without effect.
 
 use machinery::object;
 use serde_json::Value;
 
-use crate::basics::cidr::Cidr;
+use super::addresses::{of_address, of_addresses, of_range};
 
 const TOPOLOGY: [&str; 2] = [
     "service.kubernetes.io/topology-aware-hints",
@@ -62,38 +60,6 @@ pub(in crate::registry::strategy) fn of_service(
         warnings.push(format!("spec.trafficDistribution: {why}"));
     }
     warnings
-}
-
-fn of_addresses(key: &str, addresses: &[Value]) -> impl Iterator<Item = String> {
-    let texts = addresses.iter().enumerate();
-    texts.filter_map(move |(at, text)| of_address(&format!("spec.{key}[{at}]"), text.as_str()?))
-}
-
-fn of_address(field: &str, text: &str) -> Option<String> {
-    let address: IpAddr = text.parse().ok()?;
-    let usual = address.to_string();
-    (usual != text).then(|| {
-        format!("{field}: IPv6 address {text:?} should be in RFC 5952 canonical format ({usual:?})")
-    })
-}
-
-fn of_range(field: &str, text: &str) -> Option<String> {
-    let range = Cidr::parse(text)?;
-    let (address, _) = text.split_once('/')?;
-    let address: IpAddr = address.parse().ok()?;
-    let usual = range.to_string();
-    if address != range.at(0) {
-        let bits = if address.is_ipv4() { 32 } else { 128 };
-        return Some(format!(
-            "{field}: CIDR value {text:?} is ambiguous in this context (should be {usual:?} or \
-             \"{address}/{bits}\"?)"
-        ));
-    }
-    (usual != text).then(|| {
-        format!(
-            "{field}: IPv6 CIDR value {text:?} should be in RFC 5952 canonical format ({usual:?})"
-        )
-    })
 }
 
 #[test]

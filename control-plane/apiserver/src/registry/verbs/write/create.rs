@@ -69,11 +69,15 @@ impl Writer<'_> {
         // A text that is no number counts as none here, as in Kubernetes.
         let version = unsigned::parse(object::resource_version(&object));
         let mut stored = convert::stored(resource, object).await?;
+        let written_at = |revision, object| {
+            let written = DecodedObject::written(storage, revision, object);
+            Arc::new(written).shown(storage)
+        };
         if self.dry {
             let found = self.registry.reader.read_key(storage, &key).await?;
             return match found {
                 Some(_) => Err(already_exists(resource, &name)),
-                None => Ok(Arc::new(DecodedObject::written(storage, 0, stored))),
+                None => Ok(written_at(0, stored)),
             };
         }
         if version.is_ok_and(|version| version != 0) {
@@ -88,7 +92,7 @@ impl Writer<'_> {
             result => result,
         };
         match written? {
-            Some(revision) => Ok(Arc::new(DecodedObject::written(storage, revision, stored))),
+            Some(revision) => Ok(written_at(revision, stored)),
             None => Err(already_exists(resource, &name)),
         }
     }

@@ -92,6 +92,12 @@ impl Writer<'_> {
             }
             (_, None) => {}
         }
+        let is_whole = subresource.is_empty();
+        let edited = if is_whole {
+            edited.shown(storage)
+        } else {
+            edited
+        };
         Ok((edited, warnings))
     }
 }
@@ -193,10 +199,12 @@ impl Update<'_, '_> {
         let mut causes = access.await?;
         causes.extend(rules.update(resource, self.subresource, (&old, &new), policy));
         refuse(resource, &new, causes)?;
-        if self.subresource.is_empty() {
-            let warnings = (strategy::of(resource).warnings)(Some(&old), &new);
-            self.writer.warnings.add(warnings);
-        }
+        let strategy = strategy::of(resource);
+        self.writer.warnings.add(match self.subresource {
+            "" => (strategy.warnings)(Some(&old), &new),
+            "status" => (strategy.status_warnings)(&new),
+            _ => Vec::new(),
+        });
         chain.validate(mutated, &admission, &new).await?;
         lifecycle::forget_empty(resource, &mut new);
         if allocate::concerns(resource) {

@@ -11,7 +11,6 @@ use tokio::time::Instant;
 
 use crate::auth::Attributes;
 use crate::basics::metrics::Family;
-use crate::http::door::connections::room::ENDED;
 use crate::http::question::request::{Info, Query};
 
 const APPLY: &str = "application/apply-patch";
@@ -29,6 +28,13 @@ const LABELS: [&str; 7] = [
     "scope",
     "component",
 ];
+
+/// Connections that made room for others.
+pub(crate) static ENDED: Family = Family::counter(
+    "stele_apiserver_ended_connections_total",
+    "Connections ended because there were too many, by what they were doing.",
+    &["doing"],
+);
 
 static REQUESTS: Family = Family::counter(
     "apiserver_request_total",

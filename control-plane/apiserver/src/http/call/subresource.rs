@@ -7,8 +7,8 @@ use machinery::defaults;
 use machinery::status::{self, Status};
 use serde_json::Value;
 
-use crate::http::answer::media;
-use crate::http::call::Call;
+use super::Call;
+use crate::http::media;
 use crate::http::question::body::{self, Expected};
 use crate::registry::verbs::scale::scale_of;
 use crate::registry::verbs::write::Change;
@@ -16,7 +16,7 @@ use crate::resources::catalogue::Resource;
 use crate::storage::views;
 
 /// Serves a request about a subresource.
-pub(crate) async fn answer(
+pub(super) async fn answer(
     call: &Call<'_>,
     verb: &str,
     body: Bytes,
@@ -125,7 +125,7 @@ fn has_replicas(resource: &Resource, object: &Value) -> Result<(), Status> {
 }
 
 /// Assigns a pod to a node.
-pub(crate) async fn bind(call: &Call<'_>, body: Bytes) -> Result<Response<Body>, Status> {
+pub(super) async fn bind(call: &Call<'_>, body: Bytes) -> Result<Response<Body>, Status> {
     let dry = call.options()?.dry;
     let binding = read(call, body).await?;
     let target = call.target;

@@ -20,7 +20,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::basics::waits;
 use crate::flow::rules::Flow;
 use crate::flow::{FlowControl, Seats};
-use crate::http::door::connections::Limits;
+use crate::http::limits::Limits;
 use crate::http::question::body::BODY_BYTES_MAX;
 
 /// Upper bound of the bytes of all bodies in memory, complete or not.

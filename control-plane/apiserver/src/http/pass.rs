@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod tests;
+pub(crate) mod tunnel;
 
 use std::io::ErrorKind;
 use std::net::IpAddr;
@@ -20,13 +21,13 @@ use machinery::status::Status;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
-use super::Aggregator;
-use super::tunnel::Tunnel;
 use crate::auth::User;
 use crate::auth::authenticate::front_proxy::FrontProxy;
+use crate::http::aggregation::{self, Aggregator, name_user};
 use crate::http::answer::reply;
 use crate::http::api::Api;
 use crate::http::question::request::{Query, Remote};
+use tunnel::Tunnel;
 
 /// Headers for one connection alone.
 const OF_CONNECTION: [HeaderName; 8] = [
@@ -52,8 +53,6 @@ const IN_PATHS: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~')
     .remove(b':');
-/// Characters of the name of a header that stand for themselves.
-const IN_HEADERS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_');
 
 /// Marks a response that another server gave.
 #[derive(Clone, Copy, Debug)]
@@ -90,7 +89,7 @@ impl Destination {
         body: Body,
         limit: Option<Duration>,
     ) -> Result<Response<Body>, Status> {
-        if !super::is_available(&self.service) {
+        if !aggregation::is_available(&self.service) {
             return Ok(unavailable("service unavailable"));
         }
         // Another server might read such a path as one that was not authorized.
@@ -111,8 +110,8 @@ impl Destination {
         if let Some(Remote(client)) = parts.extensions.get() {
             add_forwarded(request.headers_mut(), *client)?;
         }
-        let peer = api.0.aggregator.peer(&self.service);
-        match peer.send(api.reader(), request).await {
+        let sent = api.0.aggregator.send(api.reader(), &self.service, request);
+        match sent.await {
             Ok(answer) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => {
                 Ok(switched(answer.map(Body::new)))
             }
@@ -126,35 +125,6 @@ impl Destination {
             }
         }
     }
-}
-
-/// Says in headers who sends a request. Fails if a part of the user fits into no header: another
-/// server must not take the user for somebody else.
-pub(super) fn name_user(headers: &mut HeaderMap, user: &User) -> Result<(), Status> {
-    let mut add = |name: &str, value: &str| {
-        let name = HeaderName::from_bytes(name.as_bytes());
-        let value = HeaderValue::from_bytes(value.as_bytes());
-        let (Ok(name), Ok(value)) = (name, value) else {
-            let why = "the name, a group or an attribute of the user fits into no header";
-            return Err(Status::bad_request(why));
-        };
-        headers.append(name, value);
-        Ok(())
-    };
-    add("x-remote-user", &user.name)?;
-    if !user.uid.is_empty() {
-        add("x-remote-uid", &user.uid)?;
-    }
-    for group in &user.groups {
-        add("x-remote-group", group)?;
-    }
-    for (key, values) in &user.extra {
-        let key = utf8_percent_encode(key, IN_HEADERS);
-        for value in values {
-            add(&format!("x-remote-extra-{key}"), value)?;
-        }
-    }
-    Ok(())
 }
 
 fn words(segments: &[String]) -> Vec<&str> {

@@ -5,16 +5,15 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, Response};
 use machinery::status::Status;
 
-use crate::http::answer::media::JSON;
-use crate::http::question::request::Query;
+use crate::http::media::JSON;
 
 const INDENT: &str = "  ";
 /// Prefixes of the `User-Agent` of tools for people.
 const TOOLS: [&str; 3] = ["curl", "Wget", "Mozilla/5.0"];
 
-/// True if the response is for people.
-pub(crate) fn is_wanted(headers: &HeaderMap, query: &Query) -> bool {
-    if let Some(asked) = query.given("pretty") {
+/// True if the response is for people. `asked` is the parameter `pretty` of the request.
+pub(crate) fn is_wanted(headers: &HeaderMap, asked: Option<&str>) -> bool {
+    if let Some(asked) = asked {
         return ["1", "t", "T", "true", "TRUE", "True"].contains(&asked);
     }
     let agent = headers
@@ -127,13 +126,12 @@ mod tests {
     #[test]
     fn people_are_known_by_what_they_ask_and_by_their_tools() {
         let mut headers = HeaderMap::new();
-        let wanted = |headers: &HeaderMap, query| is_wanted(headers, &Query::parse(query));
-        assert!(wanted(&headers, "pretty=true"));
-        assert!(!wanted(&headers, ""));
+        assert!(is_wanted(&headers, Some("true")));
+        assert!(!is_wanted(&headers, None));
         headers.insert(USER_AGENT, "curl/8.0".parse().unwrap());
-        assert!(wanted(&headers, ""));
-        assert!(!wanted(&headers, "pretty=false"));
+        assert!(is_wanted(&headers, None));
+        assert!(!is_wanted(&headers, Some("false")));
         headers.insert(USER_AGENT, "kubectl/v1.36".parse().unwrap());
-        assert!(!wanted(&headers, ""));
+        assert!(!is_wanted(&headers, None));
     }
 }
