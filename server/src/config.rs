@@ -329,7 +329,7 @@ pub fn parse(
     }
     if let Some(word) = line.stray {
         return Err(Exit::Invalid(Invalid::flags(match word.as_str() {
-            "gateway" | "grpc-proxy" => format!("etcd {word} is not supported by Stele yet"),
+            "grpc-proxy" => format!("etcd {word} is not supported by Stele yet"),
             _ => format!("{word:?} is not a valid flag"),
         })));
     }

@@ -1,6 +1,6 @@
 //! The `stele` binary: parses the command line, starts logging, runs a server, and exits with
 //! etcd's codes. Under the name `etcd` it does the same. `stele utl`, or the name `etcdutl`, works
-//! on files instead.
+//! on files instead, and `stele gateway` is a proxy.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
@@ -25,6 +25,11 @@ fn main() -> ExitCode {
     let args: Vec<String> = args.collect();
     if let Some((name, args)) = utl_command(&program, &args) {
         return utl(name, args);
+    }
+    if let Some((first, rest)) = args.split_first()
+        && first == "gateway"
+    {
+        return server::tcp_proxy::run(program, rest);
     }
     let variables = config::variables();
     match config::parse(&args, &variables, &|path| std::fs::read_to_string(path)) {

@@ -182,9 +182,9 @@ fn wrong_command_lines_end_as_etcd_ends_them() {
         (&["stray"], 1, "\"stray\" is not a valid flag"),
         (&["-"], 1, "\"-\" is not a valid flag"),
         (
-            &["gateway", "start"],
+            &["grpc-proxy", "start"],
             1,
-            "etcd gateway is not supported by Stele yet",
+            "etcd grpc-proxy is not supported by Stele yet",
         ),
         (
             &["--heartbeat-interval=0"],

@@ -68,6 +68,15 @@ pub(crate) struct Protocol {
     versions: Versions,
 }
 
+/// Reads a file of authorities; an empty path is fine. The error is Go's.
+pub(crate) fn check_authorities(path: &str) -> Result<(), String> {
+    if path.is_empty() {
+        return Ok(());
+    }
+    let pem = files::Watched::new(path).read()?;
+    verify::authorities(Some(&pem)).map(drop)
+}
+
 impl Security {
     /// Creates the requested self-signed certificates, and logs which files are used. The errors
     /// are etcd's.

@@ -10,3 +10,4 @@ pub(crate) mod own_tests;
 pub(crate) mod recipes;
 pub(crate) mod snapshot;
 pub(crate) mod spans;
+pub(crate) mod tcp_proxy;

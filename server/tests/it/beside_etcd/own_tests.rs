@@ -53,12 +53,11 @@ const EXCEPT: [(&str, &[&str]); 2] = [
             "TestReleaseUpgradeWithRestart",
             // A member that was away for 30 entries gets them from the log, not a snapshot.
             "TestMixVersionsSnapshotByMockingPartition",
-            // Discovery, gateway and grpc-proxy are missing.
+            // Discovery and grpc-proxy are missing.
             "TestClusterOf1UsingV3Discovery_1endpoint",
             "TestClusterOf1UsingV3Discovery_3endpoints",
             "TestClusterOf3UsingV3Discovery_1endpoint",
             "TestClusterOf3UsingV3Discovery_3endpoints",
-            "TestGateway",
             "TestGrpcProxyAutoSync",
             "TestGrpcProxyTLSVersions",
             "TestGrpcproxyAndListenCipherSuite",

@@ -94,6 +94,8 @@ pub(super) const SERVER: Layers = Layers {
         // What any layer may use.
         ("basics", &[]),
         ("config", &[]),
+        // Services that are found by name.
+        ("dns", &[]),
         // What is replicated: the requests of the log, who may make them, what they change.
         ("request", &["basics"]),
         ("auth", &["basics", "config", "request"]),
@@ -262,6 +264,11 @@ pub(super) const SERVER: Layers = Layers {
                 "state",
                 "telemetry",
             ],
+        ),
+        // The gateway, which knows nothing of members.
+        (
+            "tcp_proxy",
+            &["basics", "config", "dns", "lifecycle", "net", "telemetry"],
         ),
         (
             "fuzzing",
