@@ -1,10 +1,11 @@
-//! Services in DNS: the SRV records of a domain. Addresses of hosts are looked up by the system's own
-//! resolver.
+//! Names: the SRV records of a domain, and the addresses of hosts, which the system's own resolver
+//! looks up.
 
 use std::fmt;
 use std::net::SocketAddr;
 
 use hickory_resolver::Resolver;
+use hickory_resolver::config::ResolverConfig;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::rr::RData;
@@ -48,18 +49,13 @@ pub(crate) async fn services(service: &str, domain: &str) -> Result<Vec<Service>
     let name = format!("_{service}._tcp.{domain}");
     let failed = |error: NetError| format!("lookup {name}: {error}");
     let (config, options) = read_system_conf().map_err(failed)?;
-    let server = config.name_servers().first().map(|server| server.ip);
+    let server = server(&config).unwrap_or_default();
     let resolver = Resolver::builder_with_config(config, TokioRuntimeProvider::default())
         .with_options(options)
         .build()
         .map_err(failed)?;
     let found = resolver.srv_lookup(name.as_str()).await;
-    let found = found.map_err(|error| {
-        let server = server.map_or(String::new(), |ip| {
-            format!(" on {}", SocketAddr::new(ip, DNS_PORT))
-        });
-        format!("lookup {name}{server}: {}", reason(&error))
-    })?;
+    let found = found.map_err(|error| format!("lookup {name}{server}: {}", reason(&error)))?;
     let records = found.answers().iter();
     let mut services: Vec<Service> = records
         .filter_map(|record| match &record.data {
@@ -74,6 +70,33 @@ pub(crate) async fn services(service: &str, domain: &str) -> Result<Vec<Service>
         .collect();
     services.sort_by_key(|service| service.priority);
     Ok(services)
+}
+
+/// The addresses of `host:port`, those of IPv4 first, as in Go, whose text the error has.
+pub(crate) async fn addresses(address: &str) -> Result<Vec<SocketAddr>, String> {
+    let found = tokio::net::lookup_host(address).await;
+    let mut found: Vec<SocketAddr> = found.into_iter().flatten().collect();
+    found.sort_by_key(SocketAddr::is_ipv6);
+    if found.is_empty() {
+        let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+        let server = read_system_conf()
+            .ok()
+            .and_then(|(config, _)| server(&config));
+        let server = server.unwrap_or_default();
+        return Err(format!("lookup {host}{server}: no such host"));
+    }
+    Ok(found)
+}
+
+/// The first of these addresses.
+pub(crate) async fn resolve(address: &str) -> Result<SocketAddr, String> {
+    Ok(addresses(address).await?[0])
+}
+
+/// As errors name the name server.
+fn server(config: &ResolverConfig) -> Option<String> {
+    let server = config.name_servers().first()?;
+    Some(format!(" on {}", SocketAddr::new(server.ip, DNS_PORT)))
 }
 
 fn reason(error: &NetError) -> String {

@@ -14,6 +14,7 @@ pub(crate) mod api;
 pub mod auth;
 pub mod basics;
 pub mod config;
+pub mod discovery;
 pub(crate) mod dns;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;

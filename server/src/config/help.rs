@@ -38,7 +38,6 @@ pub(super) fn flags() -> String {
                 Effect::Used => String::new(),
                 Effect::Moot => " Taken, without effect in Stele.".into(),
                 Effect::Ignored => " Ignored.".into(),
-                Effect::Missing(_) => " Not supported by Stele yet.".to_string(),
             };
             let _ = writeln!(out, "    {}{effect}", flag.help);
         }

@@ -17,7 +17,7 @@ mod suites;
 mod verify;
 mod words;
 
-pub(crate) use client::Dialing;
+pub(crate) use client::{Connection, Dialing};
 #[cfg(any(test, fuzzing))]
 pub(crate) use fuzzing::any_file;
 pub(crate) use handshake::{Acceptor, Secured};
@@ -49,6 +49,8 @@ pub(crate) enum End {
 pub(crate) struct Security {
     pub(crate) client: Identity,
     pub(crate) peer: Identity,
+    /// The name in the certificates of all other members; `None`: the host of each.
+    pub(crate) peer_name: Option<String>,
     protocol: Protocol,
     handshakes: Handshakes,
 }
@@ -87,6 +89,7 @@ impl Security {
         let security = Security {
             client,
             peer,
+            peer_name: None,
             protocol,
             handshakes: Handshakes::default(),
         };
@@ -112,6 +115,15 @@ impl Security {
         match end {
             End::Client => &self.client,
             End::Peer => &self.peer,
+        }
+    }
+}
+
+impl Default for Protocol {
+    fn default() -> Protocol {
+        Protocol {
+            provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
+            versions: BOTH,
         }
     }
 }

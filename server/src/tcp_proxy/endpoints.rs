@@ -4,12 +4,11 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::command::Options;
+use super::forward::dial;
 use crate::dns::{self, Service, service_name, split_host_port};
-use crate::net::socket::in_gos_words;
 use crate::telemetry::logging::json;
 
 /// What the services of clients are called.
@@ -118,13 +117,13 @@ async fn validate(found: Vec<Found>, trusted_ca_file: &str) -> (Vec<Found>, Vec<
             errors.push(format!("{url:?} is insecure"));
             continue;
         };
-        let connected = timeout(DIAL_PATIENCE, TcpStream::connect(address)).await;
-        match connected.unwrap_or_else(|late| Err(late.into())) {
+        let late = |_| Err(format!("dial tcp {address}: i/o timeout"));
+        match timeout(DIAL_PATIENCE, dial(address))
+            .await
+            .unwrap_or_else(late)
+        {
             Ok(_) => valid.push(found),
-            Err(error) => errors.push(format!(
-                "{url:?} failed to dial (dial tcp {address}: connect: {})",
-                in_gos_words(&error)
-            )),
+            Err(error) => errors.push(format!("{url:?} failed to dial ({error})")),
         }
     }
     (valid, errors)

@@ -9,6 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::remotes::Remotes;
+use crate::dns;
 use crate::net::socket::in_gos_words;
 
 /// Buffer of one direction of a connection.
@@ -61,14 +62,14 @@ impl Proxy {
     async fn connect(&self) -> Option<TcpStream> {
         loop {
             let (place, address) = self.pick()?;
-            match TcpStream::connect(&address).await {
+            match dial(&address).await {
                 Ok(server) => return Some(server),
                 Err(error) => {
                     self.remotes.lock().set_active(place, false);
                     tracing::warn!(
                         address,
                         interval = go_text::duration(self.retry_delay),
-                        error = dial_error(&address, &error),
+                        error,
                         "deactivated endpoint"
                     );
                 }
@@ -95,7 +96,7 @@ impl Proxy {
 
     async fn try_again(self: Arc<Proxy>, place: usize) {
         let address = self.remotes.lock().service(place).to_string();
-        match TcpStream::connect(&address).await {
+        match dial(&address).await {
             Ok(_) => {
                 self.remotes.lock().set_active(place, true);
                 tracing::info!(address, "activated");
@@ -103,7 +104,7 @@ impl Proxy {
             Err(error) => tracing::warn!(
                 address,
                 interval = go_text::duration(self.retry_delay),
-                error = dial_error(&address, &error),
+                error,
                 "failed to activate endpoint (stay inactive for another interval)"
             ),
         }
@@ -115,6 +116,17 @@ async fn copy(from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin) -> 
     tokio::io::copy_buf(&mut from, &mut to).await
 }
 
-fn dial_error(address: &str, error: &io::Error) -> String {
-    format!("dial tcp {address}: connect: {}", in_gos_words(error))
+/// A connection to the first address of `host:port` that takes it. The error has Go's text.
+pub(super) async fn dial(address: &str) -> Result<TcpStream, String> {
+    let mut first = None;
+    let found = dns::addresses(address).await;
+    for address in found.map_err(|error| format!("dial tcp: {error}"))? {
+        match TcpStream::connect(address).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => first.get_or_insert_with(|| {
+                format!("dial tcp {address}: connect: {}", in_gos_words(&error))
+            }),
+        };
+    }
+    Err(first.unwrap_or_default())
 }

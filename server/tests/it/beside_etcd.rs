@@ -3,6 +3,7 @@
 pub(crate) mod auth;
 pub(crate) mod beside;
 pub(crate) mod differential;
+pub(crate) mod discovery;
 pub(crate) mod gateway;
 pub(crate) mod join_etcd;
 pub(crate) mod large_deletion;

@@ -83,9 +83,10 @@ const WITHOUT_TOKIO: [&str; 7] = [
 ];
 
 /// Modules of the server that belong to its shell; the others are plain Rust.
-const SHELL: [&str; 10] = [
+const SHELL: [&str; 11] = [
     "main",
     "api",
+    "discovery",
     "dns",
     "lifecycle",
     "member/cluster/peer",

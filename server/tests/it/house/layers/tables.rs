@@ -247,6 +247,11 @@ pub(super) const SERVER: Layers = Layers {
                 "telemetry",
             ],
         ),
+        // Who founds a cluster.
+        (
+            "discovery",
+            &["config", "dns", "member::data_dir", "net", "telemetry"],
+        ),
         // A server from start to stop.
         (
             "lifecycle",
@@ -255,6 +260,7 @@ pub(super) const SERVER: Layers = Layers {
                 "api::serve",
                 "basics",
                 "config",
+                "discovery",
                 "member::cluster",
                 "member::data_dir",
                 "member::event",
