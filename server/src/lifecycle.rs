@@ -26,7 +26,7 @@ use crate::basics::error::Error;
 use crate::config::{Config, Discovery, ETCD_VERSION, Url};
 use crate::discovery;
 use crate::member::cluster::peer::{Dialer, join};
-use crate::member::data_dir::{self, DataDir, Found, Unusable};
+use crate::member::data_dir::{self, DataDir, EmptyDir, Found, Unusable};
 use crate::net::tls::Security;
 use crate::net::workers::Workers;
 use crate::request::Request;
@@ -96,9 +96,8 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>, host: Host) -> Result<i32
         } => (End::Asked(stopped), Some(connections), Some(ready)),
     };
     let (tracer, exporter) = trace(&config)?.unzip();
-    let mut security = Security::prepare(&config).map_err(StartError::Bind)?;
+    let security = Security::prepare(&config).map_err(StartError::Bind)?;
     let mut listeners = Listeners::bind(&config, &security).map_err(StartError::Bind)?;
-    let seed = crate::basics::clock::unix_time().as_nanos() as u64;
     let vfs: Arc<dyn Vfs> = if config.unsafe_no_fsync {
         tracing::warn!(
             "nothing is synced to the disk (--unsafe-no-fsync): a power cut may lose everything"
@@ -107,14 +106,7 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>, host: Host) -> Result<i32
     } else {
         vfs
     };
-    let found = DataDir::find(vfs, &config, seed).map_err(StartError::DataDir)?;
-    let config = discover(&found, config, &mut security)
-        .await
-        .map_err(StartError::Discovery)?;
-    let dialer = Dialer::new(&security);
-    let data = open(found, &config, &dialer)
-        .await
-        .map_err(StartError::DataDir)?;
+    let (data, config, dialer) = open(vfs, config, security).await?;
     log_start(&config, &data);
     if data.was_removed().map_err(StartError::DataDir)? {
         say_removed();
@@ -277,6 +269,27 @@ async fn publish(server: &EtcdServer, config: &Config) -> Result<(), Error> {
     Ok(())
 }
 
+/// Opens the data directory, or makes one. Returns the configuration with the founders, if they had to
+/// be found, and what connects to the other members.
+async fn open(
+    vfs: Arc<dyn Vfs>,
+    config: Arc<Config>,
+    mut security: Security,
+) -> Result<(DataDir, Arc<Config>, Dialer), StartError> {
+    let seed = crate::basics::clock::unix_time().as_nanos() as u64;
+    let found = DataDir::find(vfs, &config, seed).map_err(StartError::DataDir)?;
+    let discovered = discover(&found, config, &mut security).await;
+    let config = discovered.map_err(StartError::Discovery)?;
+    let dialer = Dialer::new(&security);
+    let data = match found {
+        Found::Used(data) => *data,
+        Found::Empty(empty) => begin(*empty, &config, &dialer)
+            .await
+            .map_err(StartError::DataDir)?,
+    };
+    Ok((data, config, dialer))
+}
+
 /// Finds out who founds the cluster, if that is still to be known and the flags do not say it.
 async fn discover(
     found: &Found,
@@ -299,12 +312,8 @@ async fn discover(
     Ok(Arc::new(found.config))
 }
 
-/// Opens what was found. If the directory is empty, bootstraps a new cluster or joins a running one.
-async fn open(found: Found, config: &Config, dialer: &Dialer) -> Result<DataDir, Unusable> {
-    let empty = match found {
-        Found::Used(data) => return Ok(*data),
-        Found::Empty(empty) => empty,
-    };
+/// Bootstraps a new cluster or joins a running one.
+async fn begin(empty: EmptyDir, config: &Config, dialer: &Dialer) -> Result<DataDir, Unusable> {
     if data_dir::joins(config) {
         let joined = join::join(config, dialer).await.map_err(Unusable::Start)?;
         return empty.join(joined.member_id, joined.cluster_id, joined.members);

@@ -108,9 +108,10 @@ impl Joining<'_> {
             }
         };
         self.failures = 0;
-        match registered.has_room_for(&self.own_key) {
-            true => Ok(registered),
-            false => Err(FULL.to_owned()),
+        if registered.has_room_for(&self.own_key) {
+            Ok(registered)
+        } else {
+            Err(FULL.to_owned())
         }
     }
 

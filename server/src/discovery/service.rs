@@ -263,14 +263,13 @@ fn channel(
 ) -> Result<Channel, String> {
     let url = address(endpoint, tls.is_some());
     let url = Url::parse(&url).map_err(|error| format!("--discovery-endpoints: {error}"))?;
-    let authority = match url.is_unix() {
-        true => {
-            let name = Path::new(url.socket_path()).file_name();
-            name.map_or("localhost".into(), |name| {
-                name.to_string_lossy().into_owned()
-            })
-        }
-        false => url.address(),
+    let authority = if url.is_unix() {
+        let name = Path::new(url.socket_path()).file_name();
+        name.map_or("localhost".into(), |name| {
+            name.to_string_lossy().into_owned()
+        })
+    } else {
+        url.address()
     };
     let scheme = if tls.is_some() { "https" } else { "http" };
     let origin = format!("{scheme}://{authority}");

@@ -161,6 +161,7 @@ fn a_connection_without_an_endpoint_is_closed() {
     for _ in 0..3 {
         assert_eq!(gateway.ask(b"?"), "");
     }
+    gateway.wait_for("deactivated endpoint");
     assert_eq!(gateway.log().matches("deactivated endpoint").count(), 1);
 }
 
