@@ -9,6 +9,7 @@ use std::time::Duration;
 
 mod args;
 mod build;
+mod discovery;
 mod flags;
 mod help;
 mod host;
@@ -20,6 +21,7 @@ mod url;
 #[cfg(test)]
 mod tests;
 
+pub use discovery::{Discovery, Registry, RegistryTls};
 pub use go_text::duration;
 pub(crate) use go_text::parse_duration;
 pub use tls::{TlsFiles, TlsVersion};
@@ -63,6 +65,7 @@ pub struct Config {
     /// Why these flags cannot bootstrap a cluster. Ignored when a log exists: the log contains the
     /// members, which may have changed since.
     pub founding_error: Option<String>,
+    pub discovery: Discovery,
     pub initial_cluster_token: String,
     pub initial_cluster_state: ClusterState,
     pub strict_reconfig_check: bool,
@@ -329,7 +332,7 @@ pub fn parse(
     }
     if let Some(word) = line.stray {
         return Err(Exit::Invalid(Invalid::flags(match word.as_str() {
-            "gateway" | "grpc-proxy" => format!("etcd {word} is not supported by Stele yet"),
+            "grpc-proxy" => format!("etcd {word} is not supported by Stele yet"),
             _ => format!("{word:?} is not a valid flag"),
         })));
     }

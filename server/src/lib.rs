@@ -14,6 +14,8 @@ pub(crate) mod api;
 pub mod auth;
 pub mod basics;
 pub mod config;
+pub mod discovery;
+pub(crate) mod dns;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod lifecycle;
@@ -22,6 +24,7 @@ pub mod net;
 pub mod request;
 pub(crate) mod runtime;
 pub mod state;
+pub mod tcp_proxy;
 pub mod telemetry;
 
 pub use basics::clock::Now;

@@ -23,9 +23,10 @@ use tokio::sync::{mpsc, oneshot};
 use crate::api;
 use crate::api::serve::{BindError, Listeners};
 use crate::basics::error::Error;
-use crate::config::{Config, ETCD_VERSION, Url};
+use crate::config::{Config, Discovery, ETCD_VERSION, Url};
+use crate::discovery;
 use crate::member::cluster::peer::{Dialer, join};
-use crate::member::data_dir::{self, DataDir, Found, Unusable};
+use crate::member::data_dir::{self, DataDir, EmptyDir, Found, Unusable};
 use crate::net::tls::Security;
 use crate::net::workers::Workers;
 use crate::request::Request;
@@ -49,6 +50,8 @@ pub enum StartError {
     /// This member's data differs from that of its peers.
     Corrupt(String),
     DataDir(Unusable),
+    /// The founders of the cluster could not be found.
+    Discovery(discovery::Failure),
     Publish(Error),
     Runtime(std::io::Error),
     /// Spans cannot be sent to the configured collector.
@@ -95,8 +98,6 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>, host: Host) -> Result<i32
     let (tracer, exporter) = trace(&config)?.unzip();
     let security = Security::prepare(&config).map_err(StartError::Bind)?;
     let mut listeners = Listeners::bind(&config, &security).map_err(StartError::Bind)?;
-    let dialer = Dialer::new(&security);
-    let seed = crate::basics::clock::unix_time().as_nanos() as u64;
     let vfs: Arc<dyn Vfs> = if config.unsafe_no_fsync {
         tracing::warn!(
             "nothing is synced to the disk (--unsafe-no-fsync): a power cut may lose everything"
@@ -105,9 +106,7 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>, host: Host) -> Result<i32
     } else {
         vfs
     };
-    let data = open(vfs, &config, seed, &dialer)
-        .await
-        .map_err(StartError::DataDir)?;
+    let (data, config, dialer) = open(vfs, config, security).await?;
     log_start(&config, &data);
     if data.was_removed().map_err(StartError::DataDir)? {
         say_removed();
@@ -270,17 +269,51 @@ async fn publish(server: &EtcdServer, config: &Config) -> Result<(), Error> {
     Ok(())
 }
 
-/// Opens the data directory. If it is empty, bootstraps a new cluster or joins a running one.
+/// Opens the data directory, or makes one. Returns the configuration with the founders, if they had to
+/// be found, and what connects to the other members.
 async fn open(
     vfs: Arc<dyn Vfs>,
-    config: &Config,
-    seed: u64,
-    dialer: &Dialer,
-) -> Result<DataDir, Unusable> {
-    let empty = match DataDir::find(vfs, config, seed)? {
-        Found::Used(data) => return Ok(*data),
-        Found::Empty(empty) => empty,
+    config: Arc<Config>,
+    mut security: Security,
+) -> Result<(DataDir, Arc<Config>, Dialer), StartError> {
+    let seed = crate::basics::clock::unix_time().as_nanos() as u64;
+    let found = DataDir::find(vfs, &config, seed).map_err(StartError::DataDir)?;
+    let discovered = discover(&found, config, &mut security).await;
+    let config = discovered.map_err(StartError::Discovery)?;
+    let dialer = Dialer::new(&security);
+    let data = match found {
+        Found::Used(data) => *data,
+        Found::Empty(empty) => begin(*empty, &config, &dialer)
+            .await
+            .map_err(StartError::DataDir)?,
     };
+    Ok((data, config, dialer))
+}
+
+/// Finds out who founds the cluster, if that is still to be known and the flags do not say it.
+async fn discover(
+    found: &Found,
+    config: Arc<Config>,
+    security: &mut Security,
+) -> Result<Arc<Config>, discovery::Failure> {
+    if let Found::Used(_) = found {
+        if let Discovery::Registry(_) = config.discovery {
+            tracing::warn!(
+                "wal-dir" = %config.log_dir().display(),
+                "discovery token is ignored since cluster already initialized; valid logs are found"
+            );
+        }
+        return Ok(config);
+    }
+    let Some(found) = discovery::founders(&config).await? else {
+        return Ok(config);
+    };
+    security.peer_name = found.peer_name;
+    Ok(Arc::new(found.config))
+}
+
+/// Bootstraps a new cluster or joins a running one.
+async fn begin(empty: EmptyDir, config: &Config, dialer: &Dialer) -> Result<DataDir, Unusable> {
     if data_dir::joins(config) {
         let joined = join::join(config, dialer).await.map_err(Unusable::Start)?;
         return empty.join(joined.member_id, joined.cluster_id, joined.members);
@@ -298,6 +331,7 @@ impl fmt::Display for StartError {
             StartError::Bind(error) => error.fmt(f),
             StartError::Corrupt(error) => f.write_str(error),
             StartError::DataDir(error) => error.fmt(f),
+            StartError::Discovery(error) => error.fmt(f),
             StartError::Publish(error) => {
                 write!(f, "failed to publish this member to its cluster: {error}")
             }

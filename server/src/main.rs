@@ -1,6 +1,6 @@
 //! The `stele` binary: parses the command line, starts logging, runs a server, and exits with
 //! etcd's codes. Under the name `etcd` it does the same. `stele utl`, or the name `etcdutl`, works
-//! on files instead.
+//! on files instead, and `stele gateway` is a proxy.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
@@ -8,9 +8,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use server::config::{self, Config, ETCD_VERSION, Exit, Invalid, LogConfig, Warning};
-use server::lifecycle;
+use server::config::{self, Config, Discovery, ETCD_VERSION, Exit, Invalid, LogConfig, Warning};
+use server::discovery::Failure;
 use server::lifecycle::signals;
+use server::lifecycle::{self, StartError};
 use server::telemetry::logging::{self, FATAL, json};
 use storage::vfs::os::OsVfs;
 
@@ -25,6 +26,11 @@ fn main() -> ExitCode {
     let args: Vec<String> = args.collect();
     if let Some((name, args)) = utl_command(&program, &args) {
         return utl(name, args);
+    }
+    if let Some((first, rest)) = args.split_first()
+        && first == "gateway"
+    {
+        return server::tcp_proxy::run(program, rest);
     }
     let variables = config::variables();
     match config::parse(&args, &variables, &|path| std::fs::read_to_string(path)) {
@@ -69,13 +75,32 @@ fn run(mut config: Config, program: String) -> ExitCode {
     if let Err(error) = server::net::descriptors::raise_limit() {
         tracing::warn!(%error, "failed to raise the limit on open files");
     }
+    let discovery = config.discovery.clone();
     match lifecycle::run(config, Arc::new(OsVfs)) {
         Ok(signal) => {
             logging::flush();
             signals::exit_by(signal)
         }
+        Err(StartError::Discovery(error @ Failure::Registry(_))) => {
+            refused_by_registry(&discovery, &error)
+        }
         Err(error) => fail("discovery failed", &error.to_string()),
     }
+}
+
+/// Exits like etcd when the members that found a cluster could not be found in another cluster.
+fn refused_by_registry(discovery: &Discovery, error: &Failure) -> ExitCode {
+    if let Discovery::Registry(registry) = discovery {
+        tracing::warn!(
+            "discovery-token" = registry.token,
+            "discovery-endpoints" = %json(&registry.endpoints),
+            %error,
+            "failed to bootstrap; discovery token was already used"
+        );
+    }
+    tracing::warn!("do not reuse discovery token; generate a new one to bootstrap a cluster");
+    logging::flush();
+    ExitCode::FAILURE
 }
 
 /// The local address of the default route. Sends no packet.

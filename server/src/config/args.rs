@@ -219,7 +219,10 @@ pub(super) fn file(text: &str, values: &mut Values) -> Result<(), String> {
         let prefix = match key.as_str() {
             "client-transport-security" => "",
             "peer-transport-security" => "peer-",
-            "discovery-config" => "discovery-",
+            "discovery-config" => {
+                discovery_entries(value, values)?;
+                continue;
+            }
             "socket-options" => "socket-",
             _ => {
                 file_entry(key, key, value, values)?;
@@ -242,6 +245,44 @@ pub(super) fn file(text: &str, values: &mut Values) -> Result<(), String> {
             };
             file_entry(&format!("{key}.{inner_key}"), &flag, value, values)?;
         }
+    }
+    Ok(())
+}
+
+/// Where the flags of discovery are under `discovery-config`.
+#[rustfmt::skip]
+const DISCOVERY_KEYS: &[(&str, &str)] = &[
+    ("token", "discovery-token"),
+    ("client.endpoints", "discovery-endpoints"),
+    ("client.dial-timeout", "discovery-dial-timeout"),
+    ("client.request-timeout", "discovery-request-timeout"),
+    ("client.keepalive-time", "discovery-keepalive-time"),
+    ("client.keepalive-timeout", "discovery-keepalive-timeout"),
+    ("client.secure.insecure-transport", "discovery-insecure-transport"),
+    ("client.secure.insecure-skip-tls-verify", "discovery-insecure-skip-tls-verify"),
+    ("client.secure.cert", "discovery-cert"),
+    ("client.secure.key", "discovery-key"),
+    ("client.secure.cacert", "discovery-cacert"),
+    ("client.auth.username", "discovery-user"),
+    ("client.auth.password", "discovery-password"),
+];
+
+fn discovery_entries(config: &Json, values: &mut Values) -> Result<(), String> {
+    for (path, flag) in DISCOVERY_KEYS {
+        let mut place = config;
+        for key in path.split('.') {
+            let map = match place {
+                Json::Object(map) => map.get(key),
+                Json::Null => None,
+                _ => {
+                    return Err(
+                        "error unmarshaling JSON: discovery-config: expected a map".to_owned()
+                    );
+                }
+            };
+            place = map.unwrap_or(&Json::Null);
+        }
+        file_entry(&format!("discovery-config.{path}"), flag, place, values)?;
     }
     Ok(())
 }

@@ -7,16 +7,18 @@ use std::time::Duration;
 
 use super::args::Values;
 use super::flags::{self, Effect, GATES, MISSING_GATES};
-use super::url::Url;
 use super::{
     AutoCompaction, ClusterState, Config, FoundingMember, Gate, Invalid, Keepalive, TracingConfig,
-    host, log, tls,
+    discovery, host, log, tls,
 };
 use rules::{advertise_urls, encryption, listen_urls, timing, verify};
 
 /// etcd's description of a valid advertised client URL.
 const CLIENT_URL_FORM: &str =
     "in the format \"host:port\", \"unix:/path/to/socket\" or \"unixs:/path/to/socket\"";
+
+/// The value of `--initial-cluster` for a member without a name.
+pub(super) const INITIAL_CLUSTER_DEFAULT: &str = "default=http://localhost:2380";
 
 /// The quota for `--quota-backend-bytes=0`.
 const QUOTA_BYTES_DEFAULT: u64 = 2 << 30;
@@ -50,8 +52,9 @@ pub(super) fn build(values: &Values, flagged: bool) -> Result<Config, Invalid> {
         dir => PathBuf::from(dir),
     };
     let (heartbeat, election) = timing(values)?;
-    let initial_cluster_is_implied = cluster_is_implied(values, &name);
-    let members = members(values, &name)?;
+    let initial_cluster_is_implied = cluster_is_implied(values, &name, flagged);
+    let members = members(values, &name, flagged)?;
+    let discovery = discovery::discovery(values, flagged)?;
     let (tls_min_version, tls_max_version) = tls::versions(values)?;
     let mut config = Config {
         data_dir,
@@ -73,6 +76,7 @@ pub(super) fn build(values: &Values, flagged: bool) -> Result<Config, Invalid> {
         initial_cluster: members,
         initial_cluster_is_implied,
         founding_error: None,
+        discovery,
         initial_cluster_token: values.text("initial-cluster-token").into(),
         initial_cluster_state: match values.text("initial-cluster-state") {
             "existing" => ClusterState::Existing,
@@ -194,44 +198,30 @@ fn tracing(values: &Values) -> Option<TracingConfig> {
 
 /// etcd's rule: a member with a name of its own and without --initial-cluster bootstraps a cluster
 /// of one at its advertised URLs.
-fn cluster_is_implied(values: &Values, name: &str) -> bool {
-    name != "default" && !values.given("initial-cluster")
+fn cluster_is_implied(values: &Values, name: &str, flagged: bool) -> bool {
+    let is_registered = values.given("discovery-endpoints");
+    is_registered
+        || name != "default"
+            && !values.given("initial-cluster")
+            && !discovery::replaces_initial_cluster(values, flagged)
 }
 
 /// The founding members.
-fn members(values: &Values, name: &str) -> Result<Vec<FoundingMember>, Invalid> {
+fn members(values: &Values, name: &str, flagged: bool) -> Result<Vec<FoundingMember>, Invalid> {
     let advertised = values.urls("initial-advertise-peer-urls");
-    if cluster_is_implied(values, name) {
+    if cluster_is_implied(values, name, flagged) {
         return Ok(vec![FoundingMember {
             name: name.into(),
             peer_urls: advertised.to_vec(),
         }]);
     }
     let text = match values.text("initial-cluster") {
-        "" => "default=http://localhost:2380",
+        _ if discovery::replaces_initial_cluster(values, flagged) => "",
+        "" => INITIAL_CLUSTER_DEFAULT,
         text => text,
     };
-    let mut members: Vec<FoundingMember> = Vec::new();
-    for pair in text
-        .split(',')
-        .map(str::trim)
-        .filter(|pair| !pair.is_empty())
-    {
-        let (member, url) = pair.split_once('=').unwrap_or((pair, ""));
-        let url = Url::parse(url)
-            .map_err(|e| Invalid::start(format!("error setting up initial cluster: {e}")))?;
-        match members.iter_mut().find(|known| known.name == member) {
-            Some(known) => known.peer_urls.push(url),
-            None => members.push(FoundingMember {
-                name: member.into(),
-                peer_urls: vec![url],
-            }),
-        }
-    }
-    for member in &mut members {
-        member.peer_urls.sort_by(|a, b| a.as_str().cmp(b.as_str()));
-    }
-    Ok(members)
+    FoundingMember::parse_list(text)
+        .map_err(|error| Invalid::start(format!("error setting up initial cluster: {error}")))
 }
 
 fn auto_compaction(values: &Values) -> Result<AutoCompaction, Invalid> {
@@ -334,7 +324,7 @@ fn whole(values: &Values, name: &str) -> u64 {
 }
 
 /// Negative durations become zero: as a timer they would fire at once.
-fn nanos(values: &Values, name: &str) -> Duration {
+pub(super) fn nanos(values: &Values, name: &str) -> Duration {
     Duration::from_nanos(u64::try_from(values.duration(name)).unwrap_or(0))
 }
 

@@ -1,8 +1,6 @@
 //! The table of etcd's flags: name, kind, default, and their effect in Stele.
 //!
-//! Every flag of etcd 3.7 is listed, so every etcd command line can be parsed. A flag of a missing
-//! feature is refused unless it has its default: a server without the TLS it was told to use would
-//! be worse than one that does not start.
+//! Every flag of etcd 3.7 is listed, so every etcd command line can be parsed.
 
 use super::url::Url;
 
@@ -33,8 +31,6 @@ pub(super) enum Effect {
     Used,
     /// Tunes a part of etcd that Stele does not have; any value is accepted.
     Moot,
-    /// This feature is missing: only the default is accepted.
-    Missing(&'static str),
     /// etcd itself accepts and ignores it.
     Ignored,
 }
@@ -73,8 +69,6 @@ const fn flag(
         help,
     }
 }
-
-const DISCOVERY: Effect = Effect::Missing("discovery");
 
 pub(super) const LEVELS: &[&str] = &["debug", "info", "warn", "error", "panic", "fatal"];
 
@@ -150,22 +144,22 @@ pub(super) const SECTIONS: &[(&str, &[Flag])] = &[
         flag("initial-cluster-state", Choice(&["new", "existing"]), "new", Used, "Found a cluster (new) or join one (existing)."),
         flag("initial-cluster-token", Text, "etcd-cluster", Used, "Tells clusters apart: ids are computed from it."),
         flag("advertise-client-urls", Urls, "http://localhost:2379", Used, "Client URLs to tell the cluster."),
-        flag("discovery-token", Text, "", DISCOVERY, "Discovery: token of the cluster."),
-        flag("discovery-endpoints", Text, "", DISCOVERY, "Discovery: endpoints of the service."),
-        flag("discovery-dial-timeout", Duration, "2s", Moot, "Discovery: time to connect."),
-        flag("discovery-request-timeout", Duration, "5s", Moot, "Discovery: time for a request."),
-        flag("discovery-keepalive-time", Duration, "2s", Moot, "Discovery: keep-alive time."),
-        flag("discovery-keepalive-timeout", Duration, "6s", Moot, "Discovery: keep-alive timeout."),
-        flag("discovery-insecure-transport", Bool, "true", Moot, "Discovery: no transport security."),
-        flag("discovery-insecure-skip-tls-verify", Bool, "false", Moot, "Discovery: no check of certificates."),
-        flag("discovery-cert", Text, "", Moot, "Discovery: client certificate."),
-        flag("discovery-key", Text, "", Moot, "Discovery: client key."),
-        flag("discovery-cacert", Text, "", Moot, "Discovery: certificate authority."),
-        flag("discovery-user", Text, "", Moot, "Discovery: user."),
-        flag("discovery-password", Text, "", Moot, "Discovery: password."),
+        flag("discovery-token", Text, "", Used, "Discovery: token of the cluster, whose founders find each other by keys under /_etcd/registry/TOKEN of another cluster."),
+        flag("discovery-endpoints", Text, "", Used, "Discovery: client URLs of that other cluster, comma separated."),
+        flag("discovery-dial-timeout", Duration, "2s", Used, "Discovery: time to connect."),
+        flag("discovery-request-timeout", Duration, "5s", Used, "Discovery: time for a request."),
+        flag("discovery-keepalive-time", Duration, "2s", Used, "Discovery: keep-alive time."),
+        flag("discovery-keepalive-timeout", Duration, "6s", Used, "Discovery: keep-alive timeout."),
+        flag("discovery-insecure-transport", Bool, "true", Used, "Discovery: no transport security."),
+        flag("discovery-insecure-skip-tls-verify", Bool, "false", Used, "Discovery: no check of certificates."),
+        flag("discovery-cert", Text, "", Used, "Discovery: client certificate."),
+        flag("discovery-key", Text, "", Used, "Discovery: client key."),
+        flag("discovery-cacert", Text, "", Used, "Discovery: certificate authority."),
+        flag("discovery-user", Text, "", Used, "Discovery: user."),
+        flag("discovery-password", Text, "", Used, "Discovery: password."),
         flag("discovery-fallback", Choice(&["exit", "proxy"]), "exit", Used, "What to do when discovery fails."),
-        flag("discovery-srv", Text, "", DISCOVERY, "DNS domain to find the cluster by."),
-        flag("discovery-srv-name", Text, "", DISCOVERY, "Suffix of the DNS service name."),
+        flag("discovery-srv", Text, "", Used, "DNS domain with SRV records of the founders: _etcd-server-ssl._tcp and _etcd-server._tcp."),
+        flag("discovery-srv-name", Text, "", Used, "End of the name of that DNS service, after a dash."),
         flag("strict-reconfig-check", Bool, "true", Used, "Refuse membership changes that would cost the quorum."),
         flag("pre-vote", Bool, "true", Used, "Ask before an election."),
         flag("auto-compaction-retention", Text, "0", Used, "History to keep: a duration (bare number: hours) or a number of revisions; 0 means all."),

@@ -17,6 +17,9 @@ pub(super) const USAGE: &str = "Usage:
   stele -h | --help
     Print the flags.
 
+  stele gateway start --help
+    Print the flags of the gateway, a TCP proxy in front of a cluster.
+
   stele --config-file PATH
     Take the configuration from a YAML or JSON file; other flags and variables are ignored.
     Durations in the file are whole nanoseconds.
@@ -35,7 +38,6 @@ pub(super) fn flags() -> String {
                 Effect::Used => String::new(),
                 Effect::Moot => " Taken, without effect in Stele.".into(),
                 Effect::Ignored => " Ignored.".into(),
-                Effect::Missing(_) => " Not supported by Stele yet.".to_string(),
             };
             let _ = writeln!(out, "    {}{effect}", flag.help);
         }

@@ -69,6 +69,13 @@ pub(super) fn founding_error(config: &Config) -> Option<String> {
     ))
 }
 
+/// True if the member has as many URLs among the founders as it advertises.
+pub(super) fn has_as_many_urls(config: &Config) -> bool {
+    let mut members = config.initial_cluster.iter();
+    let own = members.find(|member| member.name == config.name);
+    own.is_some_and(|own| own.peer_urls.len() == config.initial_advertise_peer_urls.len())
+}
+
 /// Scheme and port for the advertised URL, if the first listener listens on all interfaces and the
 /// default URL is advertised.
 fn open_port(listen: &[Url], advertise: &[Url], default: &str) -> Option<(Scheme, String)> {

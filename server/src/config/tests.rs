@@ -1,3 +1,4 @@
+mod discovery;
 mod help;
 
 use std::io;
@@ -182,9 +183,9 @@ fn wrong_command_lines_end_as_etcd_ends_them() {
         (&["stray"], 1, "\"stray\" is not a valid flag"),
         (&["-"], 1, "\"-\" is not a valid flag"),
         (
-            &["gateway", "start"],
+            &["grpc-proxy", "start"],
             1,
-            "etcd gateway is not supported by Stele yet",
+            "etcd grpc-proxy is not supported by Stele yet",
         ),
         (
             &["--heartbeat-interval=0"],
@@ -347,29 +348,6 @@ fn what_forbids_founding_a_cluster_is_kept_for_when_one_is_founded() {
 }
 
 #[test]
-fn missing_features_are_refused_by_name() {
-    let cases = [
-        (
-            "--discovery-srv=x",
-            "--discovery-srv: discovery is not supported by Stele yet",
-        ),
-        (
-            "--discovery-token=x",
-            "--discovery-token: discovery is not supported by Stele yet",
-        ),
-    ];
-    for (word, text) in cases {
-        assert_eq!(refused(&[word]), (1, text.to_string()));
-    }
-    // Their defaults are accepted.
-    flags(&[
-        "--cert-file=",
-        "--auto-tls=false",
-        "--discovery-dial-timeout=9s",
-    ]);
-}
-
-#[test]
 fn tokens_and_passwords_are_as_told() {
     let config = flags(&[]);
     assert_eq!(config.auth_token, "simple");
@@ -516,7 +494,11 @@ fn wrong_files_are_refused() {
         ),
         (
             "discovery-config: {token: x}",
-            "--discovery-token: discovery is not supported by Stele yet",
+            "both --discovery-token and --discovery-endpoints must be set",
+        ),
+        (
+            "discovery-config: {client: x}",
+            "error unmarshaling JSON: discovery-config: expected a map",
         ),
     ];
     for (file, text) in cases {

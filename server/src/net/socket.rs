@@ -189,8 +189,10 @@ fn remove_name(path: &std::path::Path) {
     let _ = std::fs::remove_file(path);
 }
 
-fn in_gos_words(error: &io::Error) -> String {
+/// The text of an error as Go has it.
+pub(crate) fn in_gos_words(error: &io::Error) -> String {
     match error.kind() {
+        io::ErrorKind::ConnectionRefused => "connection refused".into(),
         io::ErrorKind::AddrInUse => "address already in use".into(),
         io::ErrorKind::AddrNotAvailable => "cannot assign requested address".into(),
         io::ErrorKind::PermissionDenied => "permission denied".into(),

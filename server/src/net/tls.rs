@@ -17,7 +17,7 @@ mod suites;
 mod verify;
 mod words;
 
-pub(crate) use client::Dialing;
+pub(crate) use client::{Connection, Dialing};
 #[cfg(any(test, fuzzing))]
 pub(crate) use fuzzing::any_file;
 pub(crate) use handshake::{Acceptor, Secured};
@@ -49,6 +49,8 @@ pub(crate) enum End {
 pub(crate) struct Security {
     pub(crate) client: Identity,
     pub(crate) peer: Identity,
+    /// The name in the certificates of all other members; `None`: the host of each.
+    pub(crate) peer_name: Option<String>,
     protocol: Protocol,
     handshakes: Handshakes,
 }
@@ -68,6 +70,15 @@ pub(crate) struct Protocol {
     versions: Versions,
 }
 
+/// Reads a file of authorities; an empty path is fine. The error is Go's.
+pub(crate) fn check_authorities(path: &str) -> Result<(), String> {
+    if path.is_empty() {
+        return Ok(());
+    }
+    let pem = files::Watched::new(path).read()?;
+    verify::authorities(Some(&pem)).map(drop)
+}
+
 impl Security {
     /// Creates the requested self-signed certificates, and logs which files are used. The errors
     /// are etcd's.
@@ -78,6 +89,7 @@ impl Security {
         let security = Security {
             client,
             peer,
+            peer_name: None,
             protocol,
             handshakes: Handshakes::default(),
         };
@@ -103,6 +115,15 @@ impl Security {
         match end {
             End::Client => &self.client,
             End::Peer => &self.peer,
+        }
+    }
+}
+
+impl Default for Protocol {
+    fn default() -> Protocol {
+        Protocol {
+            provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
+            versions: BOTH,
         }
     }
 }

@@ -3,6 +3,7 @@
 pub(crate) mod auth;
 pub(crate) mod beside;
 pub(crate) mod differential;
+pub(crate) mod discovery;
 pub(crate) mod gateway;
 pub(crate) mod join_etcd;
 pub(crate) mod large_deletion;
@@ -10,3 +11,4 @@ pub(crate) mod own_tests;
 pub(crate) mod recipes;
 pub(crate) mod snapshot;
 pub(crate) mod spans;
+pub(crate) mod tcp_proxy;

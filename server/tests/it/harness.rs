@@ -2,6 +2,7 @@
 
 pub(crate) mod fleet;
 pub(crate) mod minors;
+pub(crate) mod name_server;
 pub(crate) mod raw_http2;
 pub(crate) mod rng;
 pub(crate) mod subject;

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::{nanos, whole};
 use crate::config::args::Values;
-use crate::config::flags::{self, Effect};
 use crate::config::keys::KeySource;
 use crate::config::{Invalid, Url};
 
@@ -19,18 +18,6 @@ const SAMPLING_RATE_MAX: i128 = 1_000_000;
 
 /// Checks that need only the values themselves.
 pub(super) fn verify(values: &Values, flagged: bool) -> Result<(), Invalid> {
-    for flag in flags::all() {
-        let Effect::Missing(feature) = flag.effect else {
-            continue;
-        };
-        let default = flag.parse(flag.default).ok();
-        if Some(values.value(flag.name)) != default.as_ref() {
-            return Err(Invalid::flags(format!(
-                "--{}: {feature} is not supported by Stele yet",
-                flag.name
-            )));
-        }
-    }
     let set = |name| values.given(name);
     if flagged && set("listen-client-urls") && !set("advertise-client-urls") {
         return Err(Invalid::flags(

@@ -43,7 +43,6 @@ fn the_page_of_flags_is_fresh() {
                 flags::Effect::Used => "",
                 flags::Effect::Moot => " *Taken, without effect here.*",
                 flags::Effect::Ignored => " *Ignored, as by etcd.*",
-                flags::Effect::Missing(_) => " *Not supported yet: refused.*",
             };
             let default = match flag.default {
                 "" => String::new(),

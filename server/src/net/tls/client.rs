@@ -1,4 +1,4 @@
-//! The dialing side of TLS, for connections to other members.
+//! The dialing side of TLS, for connections to other members and to the discovery service.
 
 use std::io;
 use std::sync::Arc;
@@ -6,14 +6,24 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::files::{self, Watched};
 use super::handshake::{Handshakes, run_on};
 use super::verify::{Allowed, ServerVerifier};
-use super::{Protocol, Security};
+use super::{Identity, Protocol, Security};
+use crate::config::{TlsFiles, Url};
 use crate::net::socket::Socket;
+
+/// The protocol of gRPC, which its servers insist on.
+const GRPC: &[&[u8]] = &[b"h2"];
+
+/// A connection, encrypted or not.
+pub(crate) trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Connection for S {}
 
 /// The authorities that this member trusts, and its own certificate.
 pub(crate) struct Dialing {
@@ -24,6 +34,10 @@ pub(crate) struct Dialing {
     /// What members may be called; an error if the flags contradict each other.
     allowed: Result<Allowed, String>,
     believes_anybody: bool,
+    /// The name in all certificates; `None`: the host that is dialed.
+    name: Option<String>,
+    /// Application protocols (ALPN).
+    protocols: &'static [&'static [u8]],
     handshakes: Handshakes,
     last: Mutex<Option<Last>>,
 }
@@ -34,8 +48,34 @@ struct Last {
 }
 
 impl Dialing {
-    pub(crate) fn new(security: &Security) -> Dialing {
-        let files = &security.peer.files;
+    /// For connections to other members.
+    pub(crate) fn to_members(security: &Security) -> Dialing {
+        Dialing {
+            name: security.peer_name.clone(),
+            ..Dialing::of(
+                &security.peer,
+                security.protocol.clone(),
+                security.handshakes.clone(),
+            )
+        }
+    }
+
+    /// For connections to a server of gRPC. Files that cannot be used are an error.
+    pub(crate) fn to_service(files: TlsFiles, believes_anybody: bool) -> Result<Dialing, String> {
+        let identity = Identity {
+            files,
+            is_made_up: believes_anybody,
+        };
+        let dialing = Dialing {
+            protocols: GRPC,
+            ..Dialing::of(&identity, Protocol::default(), Handshakes::default())
+        };
+        dialing.current()?;
+        Ok(dialing)
+    }
+
+    fn of(identity: &Identity, protocol: Protocol, handshakes: Handshakes) -> Dialing {
+        let files = &identity.files;
         let watched = |path: &String| (!path.is_empty()).then(|| Watched::new(path));
         let (cert, key) = if files.client_cert_file.is_empty() {
             (&files.cert_file, &files.key_file)
@@ -43,19 +83,37 @@ impl Dialing {
             (&files.client_cert_file, &files.client_key_file)
         };
         Dialing {
-            protocol: security.protocol.clone(),
+            protocol,
             trusted: watched(&files.trusted_ca_file),
             own: watched(cert).zip(watched(key)),
             allowed: Allowed::by(files),
-            believes_anybody: security.peer.is_made_up,
-            handshakes: security.handshakes.clone(),
+            believes_anybody: identity.is_made_up,
+            name: None,
+            protocols: &[],
+            handshakes,
             last: Mutex::new(None),
         }
     }
 
+    /// Runs the handshake with the server at `url`.
+    pub(crate) async fn connect_to(
+        self: &Arc<Dialing>,
+        url: &Url,
+        socket: Socket,
+    ) -> io::Result<Box<dyn Connection>> {
+        let host = match &self.name {
+            Some(name) => name,
+            // A unix socket has no host name for a certificate.
+            None if url.is_unix() => "localhost",
+            None => url.host(),
+        };
+        let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+        Ok(Box::new(self.connect(name, socket).await?))
+    }
+
     /// Runs the handshake with `name` on dedicated threads, so that peer traffic is not delayed,
     /// and brings the connection back to the current event loop.
-    pub(crate) async fn connect(
+    async fn connect(
         self: &Arc<Dialing>,
         name: ServerName<'static>,
         mut socket: Socket,
@@ -104,12 +162,14 @@ impl Dialing {
             .map_err(|error| error.to_string())?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier));
-        let config = match own {
+        let mut config = match own {
             Some((cert, key)) => builder
                 .with_client_auth_cert(files::certificates(&cert)?, files::key(&key)?)
                 .map_err(|error| error.to_string())?,
             None => builder.with_no_client_auth(),
         };
+        let protocols = self.protocols.iter();
+        config.alpn_protocols = protocols.map(|protocol| protocol.to_vec()).collect();
         let config = Arc::new(config);
         *last = Some(Last {
             parts,

@@ -83,14 +83,17 @@ const WITHOUT_TOKIO: [&str; 7] = [
 ];
 
 /// Modules of the server that belong to its shell; the others are plain Rust.
-const SHELL: [&str; 8] = [
+const SHELL: [&str; 11] = [
     "main",
     "api",
+    "discovery",
+    "dns",
     "lifecycle",
     "member/cluster/peer",
     "member/event",
     "net",
     "runtime",
+    "tcp_proxy",
     "telemetry/spans",
 ];
 

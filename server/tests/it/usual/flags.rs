@@ -69,6 +69,7 @@ const FEATURES: &[&str] = &[
     "client-key",
     "compact-hash",
     "corrupt-check",
+    "discovery-",
     "distributed-",
     "downgrade-",
     "enable-distributed",

@@ -14,8 +14,6 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
-use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
@@ -23,7 +21,7 @@ use super::dial::ANSWER_BYTES_MAX;
 use super::{Introduction, PeerAnswer};
 use crate::config::Url;
 use crate::net::socket::Socket;
-use crate::net::tls::{Dialing, Security};
+use crate::net::tls::{Connection, Dialing, Security};
 
 /// Limit for connecting, including the TLS handshake.
 const DIAL_PATIENCE: Duration = Duration::from_secs(1);
@@ -60,14 +58,10 @@ impl Default for Kept {
     }
 }
 
-trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Connection for S {}
-
 impl Dialer {
     pub(crate) fn new(security: &Security) -> Dialer {
         Dialer(Arc::new(Inner {
-            tls: Arc::new(Dialing::new(security)),
+            tls: Arc::new(Dialing::to_members(security)),
             kept: Mutex::default(),
         }))
     }
@@ -215,14 +209,7 @@ impl Dialer {
         if !url.is_secure() {
             return Ok(Box::new(socket));
         }
-        // A unix socket has no host name for a certificate.
-        let host = if url.is_unix() {
-            "localhost"
-        } else {
-            url.host()
-        };
-        let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
-        Ok(Box::new(self.0.tls.connect(name, socket).await?))
+        self.0.tls.connect_to(url, socket).await
     }
 }
 

@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use super::{Dialer, PeerAnswer};
-use crate::config::{Config, Url};
+use crate::config::{Config, FoundingMember, Url};
 use crate::member::data_dir::{self, newcomer};
 use crate::state::MemberInfo;
 use version::is_compatible;
@@ -128,19 +128,11 @@ async fn ask_all(dialer: &Dialer, urls: &[String]) -> Vec<(u64, Vec<MemberInfo>)
 }
 
 fn refuse_duplicates(config: &Config) -> Result<(), String> {
-    let mut seen = HashSet::new();
-    let urls = config.initial_cluster.iter().flat_map(|m| &m.peer_urls);
-    let mut urls = urls.map(Url::as_str);
-    if urls.all(|url| seen.insert(url)) {
+    let members = &config.initial_cluster;
+    if !FoundingMember::have_duplicate_url(members) {
         return Ok(());
     }
-    let mut pairs: Vec<String> = config
-        .initial_cluster
-        .iter()
-        .flat_map(|m| m.peer_urls.iter().map(|url| format!("{}={url}", m.name)))
-        .collect();
-    pairs.sort();
-    let cluster = pairs.join(",");
+    let cluster = FoundingMember::list(members);
     Err(format!("initial cluster {cluster} has duplicate url"))
 }
 

@@ -243,6 +243,8 @@ pub(super) const SERVER: Layers = Layers {
         // What any layer may use.
         ("basics", &[]),
         ("config", &[]),
+        // Services that are found by name.
+        ("dns", &[]),
         // What is replicated: the requests of the log, who may make them, what they change.
         ("request", &["basics"]),
         ("auth", &["basics", "config", "request"]),
@@ -394,6 +396,11 @@ pub(super) const SERVER: Layers = Layers {
                 "telemetry",
             ],
         ),
+        // Who founds a cluster.
+        (
+            "discovery",
+            &["config", "dns", "member::data_dir", "net", "telemetry"],
+        ),
         // A server from start to stop.
         (
             "lifecycle",
@@ -402,6 +409,7 @@ pub(super) const SERVER: Layers = Layers {
                 "api::serve",
                 "basics",
                 "config",
+                "discovery",
                 "member::cluster",
                 "member::data_dir",
                 "member::event",
@@ -411,6 +419,11 @@ pub(super) const SERVER: Layers = Layers {
                 "state",
                 "telemetry",
             ],
+        ),
+        // The gateway, which knows nothing of members.
+        (
+            "tcp_proxy",
+            &["basics", "config", "dns", "lifecycle", "net", "telemetry"],
         ),
         (
             "fuzzing",
