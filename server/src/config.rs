@@ -14,6 +14,7 @@ mod help;
 mod host;
 pub(crate) mod keys;
 mod log;
+pub(crate) mod subcommand;
 mod tls;
 mod url;
 
@@ -329,7 +330,7 @@ pub fn parse(
     }
     if let Some(word) = line.stray {
         return Err(Exit::Invalid(Invalid::flags(match word.as_str() {
-            "gateway" | "grpc-proxy" => format!("etcd {word} is not supported by Stele yet"),
+            "gateway" => format!("etcd {word} is not supported by Stele yet"),
             _ => format!("{word:?} is not a valid flag"),
         })));
     }

@@ -26,6 +26,11 @@ fn main() -> ExitCode {
     if let Some((name, args)) = utl_command(&program, &args) {
         return utl(name, args);
     }
+    if let Some((word, args)) = args.split_first()
+        && word == "grpc-proxy"
+    {
+        return server::proxy::run(args);
+    }
     let variables = config::variables();
     match config::parse(&args, &variables, &|path| std::fs::read_to_string(path)) {
         Ok(config) => run(config, program),

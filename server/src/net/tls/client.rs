@@ -1,4 +1,4 @@
-//! The dialing side of TLS, for connections to other members.
+//! The dialing side of TLS, for connections to other members, and of a proxy to members.
 
 use std::io;
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use crate::net::socket::Socket;
 /// The authorities that this member trusts, and its own certificate.
 pub(crate) struct Dialing {
     protocol: Protocol,
+    alpn: Alpn,
     trusted: Option<Watched>,
     /// Certificate and key, shown to members that ask for a client certificate.
     own: Option<(Watched, Watched)>,
@@ -28,13 +29,22 @@ pub(crate) struct Dialing {
     last: Mutex<Option<Last>>,
 }
 
+/// The protocol that a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Alpn {
+    /// None is named, so HTTP/1 is spoken.
+    Unnamed,
+    /// Servers of gRPC speak HTTP/2 only with those that name it.
+    Http2,
+}
+
 struct Last {
     parts: Vec<Arc<[u8]>>,
     config: Arc<ClientConfig>,
 }
 
 impl Dialing {
-    pub(crate) fn new(security: &Security) -> Dialing {
+    pub(crate) fn new(security: &Security, alpn: Alpn) -> Dialing {
         let files = &security.peer.files;
         let watched = |path: &String| (!path.is_empty()).then(|| Watched::new(path));
         let (cert, key) = if files.client_cert_file.is_empty() {
@@ -44,6 +54,7 @@ impl Dialing {
         };
         Dialing {
             protocol: security.protocol.clone(),
+            alpn,
             trusted: watched(&files.trusted_ca_file),
             own: watched(cert).zip(watched(key)),
             allowed: Allowed::by(files),
@@ -51,6 +62,11 @@ impl Dialing {
             handshakes: security.handshakes.clone(),
             last: Mutex::new(None),
         }
+    }
+
+    /// Reads all files once, so that unusable ones are refused at start.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        self.current().map(drop)
     }
 
     /// Runs the handshake with `name` on dedicated threads, so that peer traffic is not delayed,
@@ -104,12 +120,15 @@ impl Dialing {
             .map_err(|error| error.to_string())?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier));
-        let config = match own {
+        let mut config = match own {
             Some((cert, key)) => builder
                 .with_client_auth_cert(files::certificates(&cert)?, files::key(&key)?)
                 .map_err(|error| error.to_string())?,
             None => builder.with_no_client_auth(),
         };
+        if self.alpn == Alpn::Http2 {
+            config.alpn_protocols = vec![b"h2".to_vec()];
+        }
         let config = Arc::new(config);
         *last = Some(Last {
             parts,

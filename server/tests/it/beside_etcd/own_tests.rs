@@ -53,15 +53,12 @@ const EXCEPT: [(&str, &[&str]); 2] = [
             "TestReleaseUpgradeWithRestart",
             // A member that was away for 30 entries gets them from the log, not a snapshot.
             "TestMixVersionsSnapshotByMockingPartition",
-            // Discovery, gateway and grpc-proxy are missing.
+            // Discovery and gateway are missing.
             "TestClusterOf1UsingV3Discovery_1endpoint",
             "TestClusterOf1UsingV3Discovery_3endpoints",
             "TestClusterOf3UsingV3Discovery_1endpoint",
             "TestClusterOf3UsingV3Discovery_3endpoints",
             "TestGateway",
-            "TestGrpcProxyAutoSync",
-            "TestGrpcProxyTLSVersions",
-            "TestGrpcproxyAndListenCipherSuite",
             "TestTLSClusterOf5UsingV3Discovery_1endpoint",
             "TestTLSClusterOf5UsingV3Discovery_3endpoints",
             // These look for a file of etcd's sources, for a network beside loopback, and for the end

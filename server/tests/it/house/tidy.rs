@@ -83,13 +83,14 @@ const WITHOUT_TOKIO: [&str; 7] = [
 ];
 
 /// Modules of the server that belong to its shell; the others are plain Rust.
-const SHELL: [&str; 8] = [
+const SHELL: [&str; 9] = [
     "main",
     "api",
     "lifecycle",
     "member/cluster/peer",
     "member/event",
     "net",
+    "proxy",
     "runtime",
     "telemetry/spans",
 ];

@@ -23,7 +23,7 @@ use super::dial::ANSWER_BYTES_MAX;
 use super::{Introduction, PeerAnswer};
 use crate::config::Url;
 use crate::net::socket::Socket;
-use crate::net::tls::{Dialing, Security};
+use crate::net::tls::{Alpn, Dialing, Security};
 
 /// Limit for connecting, including the TLS handshake.
 const DIAL_PATIENCE: Duration = Duration::from_secs(1);
@@ -67,7 +67,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Connection for S {}
 impl Dialer {
     pub(crate) fn new(security: &Security) -> Dialer {
         Dialer(Arc::new(Inner {
-            tls: Arc::new(Dialing::new(security)),
+            tls: Arc::new(Dialing::new(security, Alpn::Unnamed)),
             kept: Mutex::default(),
         }))
     }

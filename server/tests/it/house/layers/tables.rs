@@ -263,6 +263,22 @@ pub(super) const SERVER: Layers = Layers {
                 "telemetry",
             ],
         ),
+        // A process before a cluster, which has no member in it.
+        (
+            "proxy",
+            &[
+                "api::calls",
+                "api::http",
+                "api::page",
+                "api::serve",
+                "config",
+                "lifecycle",
+                "member::cluster",
+                "member::event",
+                "net",
+                "telemetry",
+            ],
+        ),
         (
             "fuzzing",
             &[
