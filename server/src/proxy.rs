@@ -7,18 +7,29 @@ use std::fmt::Display;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+mod cache;
 mod calls;
 mod forward;
+mod kv;
+mod leader;
+mod lease;
 mod listen;
+mod namespace;
 mod pages;
 mod settings;
 mod upstream;
+mod watch;
 
 use calls::Calls;
+use kv::Kv;
+use leader::Leader;
+use lease::KeepAlives;
 use listen::{Door, House};
+use namespace::Namespace;
 use pages::Pages;
 use settings::{DialKeepalive, Settings};
 use upstream::{Endpoint, How, Upstream};
+use watch::Watches;
 
 use crate::api::calls::counted::Counting;
 use crate::config::{Exit, LogConfig, TlsVersion, Url};
@@ -103,14 +114,7 @@ async fn serve(settings: Settings) -> Result<(), Exit> {
         tokio::spawn(upstream::sync::follow(upstream.clone(), settings.auto_sync));
     }
     let metrics = Arc::new(Metrics::default());
-    let calls = Calls {
-        counting: Counting {
-            metrics: Arc::clone(&metrics),
-            max_message_bytes: MESSAGE_BYTES_MAX,
-            admission: Admission::new(RECEIVING),
-        },
-        upstream: upstream.clone(),
-    };
+    let calls = calls(&settings, upstream.clone(), Arc::clone(&metrics));
     let pages = Arc::new(Pages {
         metrics,
         dialer,
@@ -137,6 +141,24 @@ async fn serve(settings: Settings) -> Result<(), Exit> {
         .await
         .map_or_else(|e| e.to_string(), |e| e.to_string());
     Err(plain(error))
+}
+
+/// The services, and their tasks. Must be called inside the runtime.
+fn calls(settings: &Settings, upstream: Upstream, metrics: Arc<Metrics>) -> Calls {
+    let namespace = Namespace(settings.namespace.clone());
+    let kv = Kv::new(upstream.clone(), namespace, Arc::clone(&metrics));
+    let leader = Leader::follow(upstream.clone());
+    Calls {
+        counting: Counting {
+            metrics: Arc::clone(&metrics),
+            max_message_bytes: MESSAGE_BYTES_MAX,
+            admission: Admission::new(RECEIVING),
+        },
+        keep_alives: KeepAlives::new(upstream.clone(), leader.clone()),
+        watches: Watches::new(upstream.clone(), kv.clone(), leader, metrics),
+        upstream,
+        kv,
+    }
 }
 
 /// TLS for clients; `None` if clients come in clear text.

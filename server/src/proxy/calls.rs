@@ -3,11 +3,19 @@
 use std::convert::Infallible;
 
 use bytes::Bytes;
+use etcd_api::codec::ProtoCodec;
+use futures_util::Stream;
 use http::{Request, Response};
 use http_body::Body;
-use tonic::Status;
+use prost::Message;
+use tonic::server::Grpc;
+use tonic::{Status, Streaming};
 
+use super::forward::Along;
+use super::kv::Kv;
+use super::lease::KeepAlives;
 use super::upstream::Upstream;
+use super::watch::Watches;
 use crate::api::calls::body::{BoxError, RequestBody};
 use crate::api::calls::call;
 use crate::api::calls::counted::Counting;
@@ -22,6 +30,9 @@ const OUT_OF_TIME: &str = "context deadline exceeded";
 pub(super) struct Calls {
     pub(super) counting: Counting,
     pub(super) upstream: Upstream,
+    pub(super) kv: Kv,
+    pub(super) watches: Watches,
+    pub(super) keep_alives: KeepAlives,
 }
 
 impl Calls {
@@ -64,12 +75,78 @@ impl Calls {
         B: Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<BoxError> + Send,
     {
+        let along = &Along::of(request.headers());
+        let kv = &self.kv;
         match request.uri().path() {
+            "/etcdserverpb.KV/Range" => unary(request, |asked| kv.range(along, asked)).await,
             "/etcdserverpb.KV/RangeStream" => {
                 let text = "RangeStream is not supported by the gRPC proxy";
                 Status::unimplemented(text).into_http()
             }
+            "/etcdserverpb.KV/Put" => unary(request, |put| kv.put(along, put)).await,
+            "/etcdserverpb.KV/DeleteRange" => {
+                unary(request, |range| kv.delete_range(along, range)).await
+            }
+            "/etcdserverpb.KV/Txn" => unary(request, |txn| kv.txn(along, txn)).await,
+            "/etcdserverpb.KV/Compact" => unary(request, |at| kv.compact(along, at)).await,
+            "/etcdserverpb.Lease/LeaseTimeToLive" if !kv.namespace().is_empty() => {
+                unary(request, |asked| kv.time_to_live(along, asked)).await
+            }
+            "/etcdserverpb.Lease/LeaseKeepAlive" => {
+                let serve = |renewals| self.keep_alives.clone().serve(along.clone(), renewals);
+                streaming(request, serve).await
+            }
+            "/etcdserverpb.Watch/Watch" => {
+                let serve = |requests| self.watches.clone().serve(along.clone(), requests);
+                streaming(request, serve).await
+            }
             _ => self.upstream.forward(request).await,
         }
     }
+}
+
+/// Answers a call with one request and one answer.
+async fn unary<B, Q, A, F>(
+    request: Request<RequestBody<B>>,
+    serve: impl Fn(Q) -> F,
+) -> Response<tonic::body::Body>
+where
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<BoxError> + Send,
+    Q: Message + Default + 'static,
+    A: Message + 'static,
+    F: Future<Output = Result<A, Status>>,
+{
+    let service = tower::service_fn(|call: tonic::Request<Q>| {
+        let answered = serve(call.into_inner());
+        async { answered.await.map(tonic::Response::new) }
+    });
+    grpc::<A, Q>().unary(service, request).await
+}
+
+/// Answers a call of many requests and many answers.
+async fn streaming<B, Q, A, F, S>(
+    request: Request<RequestBody<B>>,
+    serve: impl Fn(Streaming<Q>) -> F + Sync,
+) -> Response<tonic::body::Body>
+where
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<BoxError> + Send,
+    Q: Message + Default + 'static,
+    A: Message + 'static,
+    F: Future<Output = Result<S, Status>>,
+    S: Stream<Item = Result<A, Status>> + Send + 'static,
+{
+    let service = tower::service_fn(|call: tonic::Request<Streaming<Q>>| {
+        let answered = serve(call.into_inner());
+        async { answered.await.map(tonic::Response::new) }
+    });
+    grpc::<A, Q>().streaming(service, request).await
+}
+
+/// The server side of gRPC. The bodies of requests have been limited already.
+fn grpc<A: Message + 'static, Q: Message + Default + 'static>() -> Grpc<ProtoCodec<A, Q>> {
+    Grpc::new(ProtoCodec::default())
+        .max_decoding_message_size(usize::MAX)
+        .max_encoding_message_size(usize::MAX)
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::{Buf as _, BufMut as _, Bytes};
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderName, Request, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use prost::Message;
 use tokio_stream::StreamExt as _;
 use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
@@ -32,6 +32,35 @@ impl Along {
         let mut along = Along::default();
         along.copy(headers, &[&TOKEN, &http::header::AUTHORIZATION]);
         along
+    }
+
+    pub(super) fn requiring_leader() -> Along {
+        let mut headers = HeaderMap::new();
+        headers.insert(HAS_LEADER.clone(), HeaderValue::from_static("true"));
+        Along(headers)
+    }
+
+    pub(super) fn wants_leader(&self) -> bool {
+        let wish = self.0.get(&HAS_LEADER);
+        wish.is_some_and(|value| value == "true")
+    }
+
+    /// The same without what concerns a single call.
+    pub(super) fn user_alone(&self) -> Along {
+        Along::credentials(&self.0)
+    }
+
+    /// The user's token; empty if there is none. Equal for the calls of one user.
+    pub(super) fn user(&self) -> Vec<u8> {
+        let mut user = Vec::new();
+        for name in [&TOKEN, &http::header::AUTHORIZATION] {
+            for value in self.0.get_all(name) {
+                user.extend_from_slice(value.as_bytes());
+                // No header has such a byte.
+                user.push(0);
+            }
+        }
+        user
     }
 
     fn copy(&mut self, from: &HeaderMap, names: &[&HeaderName]) {

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use crate::config::subcommand::{Command, Flag, Kind, Values};
 use crate::config::{Exit, Keepalive, TlsFiles, TlsVersion};
 
@@ -40,6 +42,8 @@ pub(super) struct Settings {
     pub(super) max_recv_bytes: usize,
     /// Empty: the members' own addresses are listed to clients.
     pub(super) advertise_client_url: String,
+    /// In front of all keys of clients.
+    pub(super) namespace: Bytes,
     pub(super) pprof: bool,
     pub(super) debug: bool,
     /// The command line, for `/debug/pprof/cmdline`.
@@ -124,6 +128,7 @@ fn build(values: &Values, args: &[String]) -> Result<Settings, String> {
         max_send_bytes: bytes("max-send-bytes", SEND_BYTES_DEFAULT),
         max_recv_bytes: bytes("max-recv-bytes", i32::MAX as usize),
         advertise_client_url: text("advertise-client-url"),
+        namespace: text("namespace").into(),
         pprof: values.bool("enable-pprof"),
         debug: values.bool("debug"),
         args: args.to_vec(),
@@ -193,7 +198,6 @@ const MISSING: &[&str] = &[
     "experimental-enable-grpc-logging",
     "experimental-leasing-prefix",
     "experimental-serializable-ordering",
-    "namespace",
     "resolver-prefix",
     "resolver-ttl",
 ];

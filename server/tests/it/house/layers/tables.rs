@@ -271,6 +271,7 @@ pub(super) const SERVER: Layers = Layers {
                 "api::http",
                 "api::page",
                 "api::serve",
+                "basics",
                 "config",
                 "lifecycle",
                 "member::cluster",

@@ -77,6 +77,16 @@ impl Proxy {
     }
 }
 
+impl Proxy {
+    /// A metric of the proxy's own, without labels.
+    pub(crate) fn metric(&self, name: &str) -> f64 {
+        let (_, text) = self.page("/proxy/metrics");
+        let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+        let value = lines.find_map(|(found, value)| (found == name).then_some(value));
+        value.unwrap().parse().unwrap()
+    }
+}
+
 impl Drop for Proxy {
     fn drop(&mut self) {
         if std::thread::panicking() {
