@@ -14,6 +14,7 @@ mod kv;
 mod leader;
 mod lease;
 mod listen;
+mod members;
 mod namespace;
 mod pages;
 mod settings;
@@ -25,6 +26,7 @@ use kv::Kv;
 use leader::Leader;
 use lease::KeepAlives;
 use listen::{Door, House};
+use members::Members;
 use namespace::Namespace;
 use pages::Pages;
 use settings::{DialKeepalive, Settings};
@@ -148,6 +150,11 @@ fn calls(settings: &Settings, upstream: Upstream, metrics: Arc<Metrics>) -> Call
     let namespace = Namespace(settings.namespace.clone());
     let kv = Kv::new(upstream.clone(), namespace, Arc::clone(&metrics));
     let leader = Leader::follow(upstream.clone());
+    let advertised = settings.advertise_client_url.clone();
+    let members = Members::new(upstream.clone(), kv.clone(), advertised);
+    if let Some(resolver) = &settings.resolver {
+        members.start(resolver);
+    }
     Calls {
         counting: Counting {
             metrics: Arc::clone(&metrics),
@@ -158,6 +165,7 @@ fn calls(settings: &Settings, upstream: Upstream, metrics: Arc<Metrics>) -> Call
         watches: Watches::new(upstream.clone(), kv.clone(), leader, metrics),
         upstream,
         kv,
+        members,
     }
 }
 

@@ -1,9 +1,11 @@
 //! The way of a call to its service.
 
 use std::convert::Infallible;
+use std::future::ready;
 
 use bytes::Bytes;
 use etcd_api::codec::ProtoCodec;
+use etcd_api::etcdserverpb as pb;
 use futures_util::Stream;
 use http::{Request, Response};
 use http_body::Body;
@@ -14,6 +16,7 @@ use tonic::{Status, Streaming};
 use super::forward::Along;
 use super::kv::Kv;
 use super::lease::KeepAlives;
+use super::members::Members;
 use super::upstream::Upstream;
 use super::watch::Watches;
 use crate::api::calls::body::{BoxError, RequestBody};
@@ -33,6 +36,7 @@ pub(super) struct Calls {
     pub(super) kv: Kv,
     pub(super) watches: Watches,
     pub(super) keep_alives: KeepAlives,
+    pub(super) members: Members,
 }
 
 impl Calls {
@@ -100,6 +104,13 @@ impl Calls {
                 let serve = |requests| self.watches.clone().serve(along.clone(), requests);
                 streaming(request, serve).await
             }
+            "/etcdserverpb.Cluster/MemberList" => match self.members.list() {
+                Some(list) => {
+                    let list = |_: pb::MemberListRequest| ready(Ok(list.clone()));
+                    unary(request, list).await
+                }
+                None => self.upstream.forward(request).await,
+            },
             _ => self.upstream.forward(request).await,
         }
     }

@@ -42,12 +42,21 @@ pub(super) struct Settings {
     pub(super) max_recv_bytes: usize,
     /// Empty: the members' own addresses are listed to clients.
     pub(super) advertise_client_url: String,
+    /// Proxies that share this prefix list each other.
+    pub(super) resolver: Option<Resolver>,
     /// In front of all keys of clients.
     pub(super) namespace: Bytes,
     pub(super) pprof: bool,
     pub(super) debug: bool,
     /// The command line, for `/debug/pprof/cmdline`.
     pub(super) args: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Resolver {
+    pub(super) prefix: String,
+    /// In seconds.
+    pub(super) ttl: i64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +98,7 @@ fn build(values: &Values, args: &[String]) -> Result<Settings, String> {
         _ => usual,
     };
     Ok(Settings {
+        resolver: resolver(values)?,
         self_signed_validity: validity(values)?,
         tls_versions: tls_versions(values)?,
         endpoints: values.list("endpoints"),
@@ -145,6 +155,28 @@ fn or_never(time: Duration) -> Duration {
     if time.is_zero() { NEVER } else { time }
 }
 
+fn resolver(values: &Values) -> Result<Option<Resolver>, String> {
+    let prefix = values.text("resolver-prefix");
+    let ttl = i64::try_from(values.int("resolver-ttl")).unwrap_or(i64::MAX);
+    if prefix.is_empty() {
+        return match ttl {
+            1.. => Err(format!("invalid resolver-prefix {prefix:?}")),
+            _ => Ok(None),
+        };
+    }
+    if ttl < 1 {
+        return Err(format!("invalid resolver-ttl {ttl}"));
+    }
+    let url = values.text("advertise-client-url");
+    if url.is_empty() {
+        return Err(format!("invalid advertise-client-url {url:?}"));
+    }
+    Ok(Some(Resolver {
+        prefix: prefix.to_owned(),
+        ttl,
+    }))
+}
+
 fn validity(values: &Values) -> Result<u64, String> {
     let years = u64::try_from(values.int("self-signed-cert-validity")).unwrap_or(u64::MAX);
     if values.bool("auto-tls") && years == 0 {
@@ -198,8 +230,6 @@ const MISSING: &[&str] = &[
     "experimental-enable-grpc-logging",
     "experimental-leasing-prefix",
     "experimental-serializable-ordering",
-    "resolver-prefix",
-    "resolver-ttl",
 ];
 
 const fn flag(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Flag {
@@ -283,11 +313,22 @@ mod tests {
         assert_eq!(settings.max_concurrent_streams, u32::MAX);
         assert_eq!(settings.keepalive.min_time, Duration::from_secs(5));
         assert_eq!(settings.tls_versions, (TlsVersion::Tls12, None));
+        assert_eq!(settings.resolver, None);
     }
 
     #[test]
     fn contradictions_get_etcds_words() {
-        let cases: [(&[&str], &str); 5] = [
+        let cases: [(&[&str], &str); 8] = [
+            (&["--resolver-ttl=3"], "invalid resolver-prefix \"\""),
+            (&["--resolver-prefix=x"], "invalid resolver-ttl 0"),
+            (
+                &[
+                    "--resolver-prefix=x",
+                    "--resolver-ttl=1",
+                    "--advertise-client-url=",
+                ],
+                "invalid advertise-client-url \"\"",
+            ),
             (
                 &["--tls-min-version=TLS1.3", "--tls-max-version=TLS1.2"],
                 "min version (TLS1.3) is greater than max version (TLS1.2)",
