@@ -86,7 +86,9 @@ impl Settings {
             code: 1,
         };
         check_supported(&values).map_err(refused)?;
-        build(&values, args).map_err(refused)
+        let settings = build(&values, args).map_err(refused)?;
+        check_limits(&settings).map_err(refused)?;
+        Ok(settings)
     }
 }
 
@@ -206,6 +208,17 @@ fn tls_versions(values: &Values) -> Result<(TlsVersion, Option<TlsVersion>), Str
     Ok((oldest.unwrap_or(TlsVersion::Tls12), newest))
 }
 
+/// The error is that of etcd's client.
+fn check_limits(settings: &Settings) -> Result<(), String> {
+    let (receive, send) = (settings.max_recv_bytes, settings.max_send_bytes);
+    if send > receive {
+        return Err(format!(
+            "gRPC message recv limit ({receive} bytes) must be greater than send limit ({send} bytes)"
+        ));
+    }
+    Ok(())
+}
+
 /// Refuses flags whose features are missing, unless they have their defaults.
 fn check_supported(values: &Values) -> Result<(), String> {
     for name in MISSING {
@@ -318,7 +331,11 @@ mod tests {
 
     #[test]
     fn contradictions_get_etcds_words() {
-        let cases: [(&[&str], &str); 8] = [
+        let cases: [(&[&str], &str); 9] = [
+            (
+                &["--max-recv-bytes=9", "--max-send-bytes=10"],
+                "gRPC message recv limit (9 bytes) must be greater than send limit (10 bytes)",
+            ),
             (&["--resolver-ttl=3"], "invalid resolver-prefix \"\""),
             (&["--resolver-prefix=x"], "invalid resolver-ttl 0"),
             (

@@ -115,7 +115,8 @@ async fn messages_are_limited_in_both_directions() {
 
     let direct = Client::connect(server.url()).await.unwrap();
     direct.kv().put(large).await.unwrap();
-    let (_proxy, client) = proxied(&server, &["--max-recv-bytes=1000"]).await;
+    let (_proxy, client) =
+        proxied(&server, &["--max-recv-bytes=1000", "--max-send-bytes=1000"]).await;
     let refused = get(&client, range("a")).await.unwrap_err();
     assert_eq!(refused.code(), Code::ResourceExhausted);
     let words = refused.message();
