@@ -15,6 +15,7 @@ mod help;
 mod host;
 pub(crate) mod keys;
 mod log;
+pub(crate) mod subcommand;
 mod tls;
 mod url;
 
@@ -331,10 +332,8 @@ pub fn parse(
         });
     }
     if let Some(word) = line.stray {
-        return Err(Exit::Invalid(Invalid::flags(match word.as_str() {
-            "grpc-proxy" => format!("etcd {word} is not supported by Stele yet"),
-            _ => format!("{word:?} is not a valid flag"),
-        })));
+        let what = format!("{word:?} is not a valid flag");
+        return Err(Exit::Invalid(Invalid::flags(what)));
     }
     let mut notes = Vec::new();
     let from_variable = || {

@@ -21,6 +21,7 @@ pub mod fuzzing;
 pub mod lifecycle;
 pub mod member;
 pub mod net;
+pub mod proxy;
 pub mod request;
 pub(crate) mod runtime;
 pub mod state;

@@ -32,6 +32,11 @@ fn main() -> ExitCode {
     {
         return server::tcp_proxy::run(program, rest);
     }
+    if let Some((word, args)) = args.split_first()
+        && word == "grpc-proxy"
+    {
+        return server::proxy::run(args);
+    }
     let variables = config::variables();
     match config::parse(&args, &variables, &|path| std::fs::read_to_string(path)) {
         Ok(config) => run(config, program),

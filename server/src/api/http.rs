@@ -11,7 +11,7 @@ use tonic::body;
 
 mod access;
 mod health;
-mod pprof;
+pub(crate) mod pprof;
 mod scrape;
 mod usage;
 mod vars;
@@ -26,7 +26,8 @@ use crate::telemetry::metrics::Metrics;
 
 const JSON: &str = "application/json";
 const HTML: &str = "text/html; charset=utf-8";
-const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
+pub(crate) const PROMETHEUS: &str =
+    "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
 /// The kind of a listener: what it serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

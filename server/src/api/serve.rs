@@ -9,12 +9,12 @@ use std::sync::Arc;
 use tokio::io::DuplexStream;
 use tokio::sync::{mpsc, watch};
 
-mod connection;
+pub(crate) mod connection;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
-mod gather;
-mod pings;
-mod preface;
+pub(crate) mod gather;
+pub(crate) mod pings;
+pub(crate) mod preface;
 
 pub(crate) use crate::net::socket::BindError;
 

@@ -20,6 +20,9 @@ pub(super) const USAGE: &str = "Usage:
   stele gateway start --help
     Print the flags of the gateway, a TCP proxy in front of a cluster.
 
+  stele grpc-proxy start --help
+    Print the flags of a proxy before a cluster.
+
   stele --config-file PATH
     Take the configuration from a YAML or JSON file; other flags and variables are ignored.
     Durations in the file are whole nanoseconds.

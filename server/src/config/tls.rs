@@ -33,6 +33,20 @@ pub enum TlsVersion {
     Tls13,
 }
 
+impl TlsVersion {
+    /// `None` for an empty text. The error is etcd's.
+    pub(crate) fn parse(text: &str) -> Result<Option<TlsVersion>, String> {
+        match text {
+            "" => Ok(None),
+            "TLS1.2" => Ok(Some(TlsVersion::Tls12)),
+            "TLS1.3" => Ok(Some(TlsVersion::Tls13)),
+            other => Err(format!(
+                "unexpected TLS version {other:?} (must be one of: TLS1.2, TLS1.3)"
+            )),
+        }
+    }
+}
+
 impl TlsFiles {
     /// True if there is neither certificate nor key.
     pub fn is_empty(&self) -> bool {
@@ -118,14 +132,7 @@ pub(super) fn cipher_suites(values: &Values) -> Vec<String> {
 }
 
 fn version(text: &str) -> Result<Option<TlsVersion>, Invalid> {
-    match text {
-        "" => Ok(None),
-        "TLS1.2" => Ok(Some(TlsVersion::Tls12)),
-        "TLS1.3" => Ok(Some(TlsVersion::Tls13)),
-        other => Err(Invalid::flags(format!(
-            "unexpected TLS version {other:?} (must be one of: TLS1.2, TLS1.3)"
-        ))),
-    }
+    TlsVersion::parse(text).map_err(Invalid::flags)
 }
 
 fn list(text: &str) -> Vec<String> {

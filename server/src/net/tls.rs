@@ -22,6 +22,7 @@ pub(crate) use client::{Connection, Dialing};
 pub(crate) use fuzzing::any_file;
 pub(crate) use handshake::{Acceptor, Secured};
 
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls::SupportedProtocolVersion;
@@ -56,7 +57,7 @@ pub(crate) struct Security {
 }
 
 /// The files of one end. A self-signed certificate counts as given.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Identity {
     pub(crate) files: TlsFiles,
     /// The certificate is self-signed by the server: others cannot verify it, so nobody does.
@@ -83,7 +84,8 @@ impl Security {
     /// Creates the requested self-signed certificates, and logs which files are used. The errors
     /// are etcd's.
     pub(crate) fn prepare(config: &Config) -> Result<Security, BindError> {
-        let protocol = Protocol::new(config)?;
+        let versions = (config.tls_min_version, config.tls_max_version);
+        let protocol = Protocol::new(&config.cipher_suites, versions)?;
         let peer = identity(config, End::Peer)?;
         let client = identity(config, End::Client)?;
         let security = Security {
@@ -111,6 +113,22 @@ impl Security {
         Ok(security)
     }
 
+    /// The settings of a program that is no member: one end or the other.
+    pub(crate) fn of_one_end(end: End, identity: Identity, protocol: Protocol) -> Security {
+        let none = Identity::default();
+        let (client, peer) = match end {
+            End::Client => (identity, none),
+            End::Peer => (none, identity),
+        };
+        Security {
+            client,
+            peer,
+            peer_name: None,
+            protocol,
+            handshakes: Handshakes::default(),
+        }
+    }
+
     pub(crate) fn identity(&self, end: End) -> &Identity {
         match end {
             End::Client => &self.client,
@@ -128,14 +146,43 @@ impl Default for Protocol {
     }
 }
 
+impl Identity {
+    /// A self-signed certificate for the hosts of `urls`, kept in `dir`. As in etcd, it replaces all
+    /// other files that were given.
+    pub(crate) fn self_signed(dir: &Path, urls: &[&Url], years: u64) -> Result<Identity, String> {
+        let made = self_signed::make(dir, urls, years)?;
+        Ok(Identity {
+            files: TlsFiles {
+                cert_file: made.cert.clone(),
+                key_file: made.key.clone(),
+                client_cert_file: made.cert,
+                client_key_file: made.key,
+                ..TlsFiles::default()
+            },
+            is_made_up: true,
+        })
+    }
+}
+
+/// The common name of the first certificate in a PEM file; empty if it has none. The error is Go's.
+pub(crate) fn common_name_in(cert_file: &str) -> Result<String, String> {
+    let pem = files::Watched::new(cert_file).read()?;
+    let certificates = files::certificates(&pem)?;
+    Ok(names::common_name(&certificates[0]))
+}
+
 impl Protocol {
-    fn new(config: &Config) -> Result<Protocol, BindError> {
+    /// `versions` are the oldest, and the newest if it is limited.
+    pub(crate) fn new(
+        cipher_suites: &[String],
+        versions: (TlsVersion, Option<TlsVersion>),
+    ) -> Result<Protocol, BindError> {
         let mut provider = rustls::crypto::aws_lc_rs::default_provider();
-        if !config.cipher_suites.is_empty() {
-            suites::known(&config.cipher_suites).map_err(BindError)?;
-            suites::restrict(&mut provider, &config.cipher_suites);
+        if !cipher_suites.is_empty() {
+            suites::known(cipher_suites).map_err(BindError)?;
+            suites::restrict(&mut provider, cipher_suites);
         }
-        let versions = match (config.tls_min_version, config.tls_max_version) {
+        let versions = match versions {
             (TlsVersion::Tls13, _) => NEW,
             (TlsVersion::Tls12, Some(TlsVersion::Tls12)) => OLD,
             (TlsVersion::Tls12, _) => BOTH,
@@ -169,19 +216,6 @@ fn identity(config: &Config, end: End) -> Result<Identity, BindError> {
         });
     }
     let dir = config.data_dir.join("fixtures").join(name);
-    let years = config.self_signed_cert_validity;
-    let made = self_signed::make(&dir, &urls, years)
-        .map_err(|error| BindError(format!("failed to get {name} self-signed certs: {error}")))?;
-    // As in etcd, a self-signed certificate replaces all other files that were given.
-    let files = TlsFiles {
-        cert_file: made.cert.clone(),
-        key_file: made.key.clone(),
-        client_cert_file: made.cert,
-        client_key_file: made.key,
-        ..TlsFiles::default()
-    };
-    Ok(Identity {
-        files,
-        is_made_up: true,
-    })
+    Identity::self_signed(&dir, &urls, config.self_signed_cert_validity)
+        .map_err(|error| BindError(format!("failed to get {name} self-signed certs: {error}")))
 }

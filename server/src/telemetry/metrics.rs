@@ -196,11 +196,11 @@ families! {
     pending_events: Gauge = Gauge::default(), "etcd_debugging_mvcc_pending_events_total", "Events waiting to be sent.";
     proposals_pending: Gauge = Gauge::default(), "etcd_server_proposals_pending", "Proposals waiting.";
     proposals_failed: Counter = Counter::default(), "etcd_server_proposals_failed_total", "Proposals that failed.";
-    proxy_cache_hits: Gauge = Gauge::default(), "etcd_grpc_proxy_cache_hits_total", "Of etcd's proxy; always zero here.";
-    proxy_cache_keys: Gauge = Gauge::default(), "etcd_grpc_proxy_cache_keys_total", "Of etcd's proxy; always zero here.";
-    proxy_cache_misses: Gauge = Gauge::default(), "etcd_grpc_proxy_cache_misses_total", "Of etcd's proxy; always zero here.";
-    proxy_events_coalescing: Counter = Counter::default(), "etcd_grpc_proxy_events_coalescing_total", "Of etcd's proxy; always zero here.";
-    proxy_watchers_coalescing: Gauge = Gauge::default(), "etcd_grpc_proxy_watchers_coalescing_total", "Of etcd's proxy; always zero here.";
+    proxy_cache_hits: Gauge = Gauge::default(), "etcd_grpc_proxy_cache_hits_total", "Of a proxy; zero on a member.";
+    proxy_cache_keys: Gauge = Gauge::default(), "etcd_grpc_proxy_cache_keys_total", "Of a proxy; zero on a member.";
+    proxy_cache_misses: Gauge = Gauge::default(), "etcd_grpc_proxy_cache_misses_total", "Of a proxy; zero on a member.";
+    proxy_events_coalescing: Counter = Counter::default(), "etcd_grpc_proxy_events_coalescing_total", "Of a proxy; zero on a member.";
+    proxy_watchers_coalescing: Gauge = Gauge::default(), "etcd_grpc_proxy_watchers_coalescing_total", "Of a proxy; zero on a member.";
     put_bytes: Gauge = Gauge::default(), "etcd_debugging_mvcc_total_put_size_in_bytes", "Bytes of keys and values put.";
     put_total: Counter = Counter::default(), "etcd_mvcc_put_total", "Puts, those in transactions included.";
     range_total: Counter = Counter::default(), "etcd_mvcc_range_total", "Ranges read, those in transactions included.";

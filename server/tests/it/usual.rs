@@ -7,6 +7,7 @@ pub(crate) mod lease_calls;
 pub(crate) mod local;
 pub(crate) mod observation;
 pub(crate) mod pages;
+pub(crate) mod proxy;
 pub(crate) mod tcp_proxy;
 pub(crate) mod tls;
 pub(crate) mod utl;

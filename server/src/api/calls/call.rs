@@ -64,7 +64,7 @@ pub(crate) fn check_http<B>(request: &http::Request<B>) -> Result<(), Box<Respon
 }
 
 /// The error for a path that is not a method.
-pub(super) fn unknown(path: &str) -> Status {
+pub(crate) fn unknown(path: &str) -> Status {
     let Some((service, method)) = path.trim_start_matches('/').rsplit_once('/') else {
         return Status::unimplemented(format!("malformed method name: {path:?}"));
     };

@@ -4,21 +4,21 @@
 use http::{HeaderMap, HeaderName};
 
 /// A user's token.
-pub(super) static TOKEN: HeaderName = HeaderName::from_static("token");
+pub(crate) static TOKEN: HeaderName = HeaderName::from_static("token");
 
 /// Set by a client that wants an error when there is no leader.
-pub(super) static HAS_LEADER: HeaderName = HeaderName::from_static("hasleader");
+pub(crate) static HAS_LEADER: HeaderName = HeaderName::from_static("hasleader");
 
-pub(super) static CLIENT_API_VERSION: HeaderName = HeaderName::from_static("client-api-version");
+pub(crate) static CLIENT_API_VERSION: HeaderName = HeaderName::from_static("client-api-version");
 
 /// The client's deadline.
-pub(super) static GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
+pub(crate) static GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 
 /// The code that a call ends with.
-pub(super) static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+pub(crate) static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 
 /// The text of an error.
-pub(super) static GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+pub(crate) static GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
 /// The value of `grpc-status`, if present.
 pub(super) fn status_code(headers: &HeaderMap) -> Option<usize> {

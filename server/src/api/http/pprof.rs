@@ -29,7 +29,7 @@ const ELSEWHERE: [(&str, &str); 7] = [
 ];
 
 /// The page for `path`, or `None` if it is not under `/debug/pprof`.
-pub(super) fn answer(path: &str, args: &[String]) -> Option<Page> {
+pub(crate) fn answer(path: &str, args: &[String]) -> Option<Page> {
     let name = match path {
         "/debug/pprof" => "",
         path => path.strip_prefix(PREFIX)?,

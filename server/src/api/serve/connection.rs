@@ -339,7 +339,7 @@ impl Connections {
 }
 
 /// The limits of every HTTP/2 connection of a client.
-pub(super) fn http2_builder(max_concurrent_streams: u32) -> http2::Builder<TokioExecutor> {
+pub(crate) fn http2_builder(max_concurrent_streams: u32) -> http2::Builder<TokioExecutor> {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
@@ -352,7 +352,7 @@ pub(super) fn http2_builder(max_concurrent_streams: u32) -> http2::Builder<Tokio
     builder
 }
 
-fn is_grpc<B>(request: &Request<B>) -> bool {
+pub(crate) fn is_grpc<B>(request: &Request<B>) -> bool {
     let kind = request.headers().get(http::header::CONTENT_TYPE);
     kind.and_then(|kind| kind.to_str().ok())
         .is_some_and(|kind| kind.contains("application/grpc"))

@@ -17,14 +17,14 @@ const LARGE_BYTES: usize = 4096;
 /// The buffer is written early when it exceeds this.
 const WAITING_BYTES_MAX: usize = 16 << 10;
 
-pub(super) struct Gather<S> {
+pub(crate) struct Gather<S> {
     stream: S,
     /// Accepted but not yet written.
     waiting: Vec<u8>,
 }
 
 impl<S: AsyncWrite + Unpin> Gather<S> {
-    pub(super) fn new(stream: S) -> Gather<S> {
+    pub(crate) fn new(stream: S) -> Gather<S> {
         Gather {
             stream,
             waiting: Vec::new(),

@@ -97,7 +97,7 @@ struct Leaving {
     until: Pin<Box<Sleep>>,
 }
 
-pub(super) struct Policed<S> {
+pub(crate) struct Policed<S> {
     stream: S,
     calls: OpenCalls,
     policy: Policy,
@@ -108,7 +108,7 @@ pub(super) struct Policed<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Policed<S> {
-    pub(super) fn new(stream: S, min_time: Duration, calls: OpenCalls) -> Policed<S> {
+    pub(crate) fn new(stream: S, min_time: Duration, calls: OpenCalls) -> Policed<S> {
         Policed {
             stream,
             calls,

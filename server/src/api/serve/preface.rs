@@ -16,16 +16,16 @@ const TLS_HANDSHAKE: u8 = 22;
 
 /// Time a client has to show which protocol it speaks. Also limits how long an idle, half-open
 /// connection stays.
-pub(super) const PREFACE_PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PREFACE_PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Protocol {
+pub(crate) enum Protocol {
     Http1,
     Http2,
 }
 
 /// Reads until the protocol is known. `None`: the client left, or sent nothing in time.
-pub(super) async fn detect<S: AsyncRead + Unpin>(stream: S) -> Option<(Protocol, Rewound<S>)> {
+pub(crate) async fn detect<S: AsyncRead + Unpin>(stream: S) -> Option<(Protocol, Rewound<S>)> {
     tokio::time::timeout(PREFACE_PATIENCE, read(stream))
         .await
         .ok()?

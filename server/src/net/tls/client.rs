@@ -1,4 +1,5 @@
-//! The dialing side of TLS, for connections to other members and to the discovery service.
+//! The dialing side of TLS, for connections to other members, to the discovery service, and of a proxy
+//! to members.
 
 use std::io;
 use std::sync::Arc;
@@ -74,6 +75,18 @@ impl Dialing {
         Ok(dialing)
     }
 
+    /// For a proxy's connections to members.
+    pub(crate) fn to_cluster(security: &Security) -> Dialing {
+        Dialing {
+            protocols: GRPC,
+            ..Dialing::of(
+                &security.peer,
+                security.protocol.clone(),
+                security.handshakes.clone(),
+            )
+        }
+    }
+
     fn of(identity: &Identity, protocol: Protocol, handshakes: Handshakes) -> Dialing {
         let files = &identity.files;
         let watched = |path: &String| (!path.is_empty()).then(|| Watched::new(path));
@@ -109,6 +122,11 @@ impl Dialing {
         };
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         Ok(Box::new(self.connect(name, socket).await?))
+    }
+
+    /// Reads all files once, so that unusable ones are refused at start.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        self.current().map(drop)
     }
 
     /// Runs the handshake with `name` on dedicated threads, so that peer traffic is not delayed,

@@ -53,10 +53,6 @@ const EXCEPT: [(&str, &[&str]); 2] = [
             "TestReleaseUpgradeWithRestart",
             // A member that was away for 30 entries gets them from the log, not a snapshot.
             "TestMixVersionsSnapshotByMockingPartition",
-            // grpc-proxy is missing.
-            "TestGrpcProxyAutoSync",
-            "TestGrpcProxyTLSVersions",
-            "TestGrpcproxyAndListenCipherSuite",
             // These look for a file of etcd's sources, for a network beside loopback, and for the end
             // of a program that they have not ended: etcd does not pass them here either.
             "TestEtcdExampleConfig",

@@ -83,7 +83,7 @@ const WITHOUT_TOKIO: [&str; 7] = [
 ];
 
 /// Modules of the server that belong to its shell; the others are plain Rust.
-const SHELL: [&str; 11] = [
+const SHELL: [&str; 12] = [
     "main",
     "api",
     "discovery",
@@ -92,6 +92,7 @@ const SHELL: [&str; 11] = [
     "member/cluster/peer",
     "member/event",
     "net",
+    "proxy",
     "runtime",
     "tcp_proxy",
     "telemetry/spans",

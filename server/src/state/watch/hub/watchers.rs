@@ -43,7 +43,8 @@ impl Hub {
         let slots: Vec<u32> = joins.iter().map(|join| join.slot).collect();
         let earliest = joins.iter().filter(|join| join.next > 0);
         let earliest = earliest.map(|join| join.next).min();
-        let is_behind = earliest.is_some_and(|next| next + JOIN_GAP_REVISIONS <= self.last);
+        let is_behind =
+            earliest.is_some_and(|next| next.saturating_add(JOIN_GAP_REVISIONS) <= self.last);
         if !is_behind {
             for join in joins {
                 self.take_in(number, join);

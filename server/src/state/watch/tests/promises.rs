@@ -330,6 +330,18 @@ fn refused_watches_are_announced_and_canceled_in_one_message() {
     }
 }
 
+/// etcd's proxy watches there to notice that the leader is lost.
+#[test]
+fn a_watch_may_begin_at_the_last_revision_there_can_be() {
+    let mut rig = Rig::new();
+    let mut client = rig.client();
+    for revision in [i64::MAX - 2, i64::MAX] {
+        created(&mut rig, &mut client, watch("a", revision));
+    }
+    rig.put("a", "1");
+    assert_eq!(all_seen(&answers(&mut rig, &mut client)), []);
+}
+
 #[test]
 fn ids_are_given_from_zero_up_around_those_the_client_chose() {
     let mut rig = Rig::new();

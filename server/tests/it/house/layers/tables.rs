@@ -425,6 +425,23 @@ pub(super) const SERVER: Layers = Layers {
             "tcp_proxy",
             &["basics", "config", "dns", "lifecycle", "net", "telemetry"],
         ),
+        // A process before a cluster, which has no member in it.
+        (
+            "proxy",
+            &[
+                "api::calls",
+                "api::http",
+                "api::page",
+                "api::serve",
+                "basics",
+                "config",
+                "lifecycle",
+                "member::cluster",
+                "member::event",
+                "net",
+                "telemetry",
+            ],
+        ),
         (
             "fuzzing",
             &[

@@ -1,0 +1,263 @@
+//! Keys and values: reads and writes with the prefix of `--namespace`, and the cache beside them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use etcd_api::etcdserverpb as pb;
+use etcd_api::etcdserverpb::request_op::Request;
+use etcd_api::etcdserverpb::response_op::Response;
+use parking_lot::Mutex;
+use prost::Message;
+use tonic::{Code, Status};
+
+use super::cache::{Cache, Known, question};
+use super::forward::Along;
+use super::namespace::Namespace;
+use super::upstream::Upstream;
+use crate::basics::error::Error;
+use crate::telemetry::metrics::Metrics;
+
+/// How often and how soon a read is tried again that no member could answer, as in etcd's client.
+const ATTEMPTS: u32 = 100;
+const RETRY: Duration = Duration::from_millis(25);
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Kv {
+    upstream: Upstream,
+    namespace: Namespace,
+    cache: Arc<Mutex<Cache>>,
+    metrics: Arc<Metrics>,
+}
+
+impl Kv {
+    pub(super) fn new(upstream: Upstream, namespace: Namespace, metrics: Arc<Metrics>) -> Kv {
+        Kv {
+            upstream,
+            namespace,
+            cache: Arc::default(),
+            metrics,
+        }
+    }
+
+    pub(super) fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    pub(super) async fn range(
+        &self,
+        along: &Along,
+        asked: pb::RangeRequest,
+    ) -> Result<pb::RangeResponse, Status> {
+        let question = question(&along.user(), &asked);
+        if asked.serializable {
+            let known = self.cache.lock().get(&question, asked.revision);
+            let (hit, miss) = (
+                &self.metrics.proxy_cache_hits,
+                &self.metrics.proxy_cache_misses,
+            );
+            match known {
+                Known::Answer(answer) => {
+                    hit.add(1);
+                    return Ok(answer);
+                }
+                Known::Compacted => {
+                    hit.add(1);
+                    return Err(Error::Compacted.into());
+                }
+                Known::Nothing => miss.add(1),
+            }
+        }
+        let answer = self.read(along, asked.clone()).await?;
+        self.change(|cache| cache.add(question, &asked, &answer));
+        Ok(answer)
+    }
+
+    /// Reads without the cache. A read that no member could answer is tried again.
+    pub(super) async fn read(
+        &self,
+        along: &Along,
+        mut asked: pb::RangeRequest,
+    ) -> Result<pb::RangeResponse, Status> {
+        self.namespace.enter(&mut asked.key, &mut asked.range_end)?;
+        let mut attempt = 1;
+        loop {
+            let answer: Result<pb::RangeResponse, Status> = self
+                .upstream
+                .ask("/etcdserverpb.KV/Range", along, &asked)
+                .await;
+            match answer {
+                Ok(mut answer) => {
+                    self.namespace.leave_all(&mut answer.kvs);
+                    return Ok(answer);
+                }
+                Err(status) if status.code() == Code::Unavailable && attempt < ATTEMPTS => {
+                    attempt += 1;
+                    tokio::time::sleep(RETRY).await;
+                }
+                Err(status) => return Err(status),
+            }
+        }
+    }
+
+    pub(super) async fn put(
+        &self,
+        along: &Along,
+        mut put: pb::PutRequest,
+    ) -> Result<pb::PutResponse, Status> {
+        let touched = vec![(put.key.clone(), Bytes::new())];
+        self.namespace.enter(&mut put.key, &mut Bytes::new())?;
+        let mut answer: pb::PutResponse = self
+            .write(
+                "/etcdserverpb.KV/Put",
+                along,
+                &put,
+                touched,
+                |answer: &pb::PutResponse| answer.header,
+            )
+            .await?;
+        self.namespace.leave_all(&mut answer.prev_kv);
+        Ok(answer)
+    }
+
+    pub(super) async fn delete_range(
+        &self,
+        along: &Along,
+        mut range: pb::DeleteRangeRequest,
+    ) -> Result<pb::DeleteRangeResponse, Status> {
+        let touched = vec![(range.key.clone(), range.range_end.clone())];
+        self.namespace.enter(&mut range.key, &mut range.range_end)?;
+        let path = "/etcdserverpb.KV/DeleteRange";
+        let header = |answer: &pb::DeleteRangeResponse| answer.header;
+        let mut answer = self.write(path, along, &range, touched, header).await?;
+        self.namespace.leave_all(&mut answer.prev_kvs);
+        Ok(answer)
+    }
+
+    pub(super) async fn txn(
+        &self,
+        along: &Along,
+        asked: pb::TxnRequest,
+    ) -> Result<pb::TxnResponse, Status> {
+        let mut touched = Vec::new();
+        touched_by(&asked, &mut touched);
+        let mut txn = asked.clone();
+        self.namespace.enter_txn(&mut txn)?;
+        let path = "/etcdserverpb.KV/Txn";
+        let header = |answer: &pb::TxnResponse| answer.header;
+        let mut answer = self.write(path, along, &txn, touched, header).await?;
+        self.namespace.leave_txn(&mut answer);
+        self.keep_reads_of(along, &asked, &answer);
+        Ok(answer)
+    }
+
+    pub(super) async fn compact(
+        &self,
+        along: &Along,
+        request: pb::CompactionRequest,
+    ) -> Result<pb::CompactionResponse, Status> {
+        let path = "/etcdserverpb.KV/Compact";
+        let answer = self.upstream.ask(path, along, &request).await?;
+        self.change(|cache| cache.compact(request.revision));
+        Ok(answer)
+    }
+
+    /// What is left of a lease, and its keys.
+    pub(super) async fn time_to_live(
+        &self,
+        along: &Along,
+        request: pb::LeaseTimeToLiveRequest,
+    ) -> Result<pb::LeaseTimeToLiveResponse, Status> {
+        let path = "/etcdserverpb.Lease/LeaseTimeToLive";
+        let mut left: pb::LeaseTimeToLiveResponse =
+            self.upstream.ask(path, along, &request).await?;
+        left.keys.retain(|key| self.namespace.contains(key));
+        left.keys
+            .iter_mut()
+            .for_each(|key| self.namespace.leave(key));
+        Ok(left)
+    }
+
+    /// Writes, and forgets what was known of the keys that are touched: before, because the write
+    /// is seen by others before it is acknowledged; and after, because of reads in between.
+    async fn write<Q, A>(
+        &self,
+        path: &'static str,
+        along: &Along,
+        request: &Q,
+        touched: Vec<(Bytes, Bytes)>,
+        header: impl FnOnce(&A) -> Option<pb::ResponseHeader>,
+    ) -> Result<A, Status>
+    where
+        Q: Message,
+        A: Message + Default,
+    {
+        let forget = |cache: &mut Cache| {
+            for (key, end) in &touched {
+                cache.forget(key, end);
+            }
+        };
+        self.change(forget);
+        let answer = self.upstream.ask(path, along, request).await;
+        self.change(|cache| {
+            forget(cache);
+            if let Ok(answer) = &answer {
+                cache.written_at(header(answer).map_or(0, |header| header.revision));
+            }
+        });
+        answer
+    }
+
+    /// The answers to a transaction's ranges are as good as those to ranges, unless a later
+    /// operation of the transaction changes them.
+    fn keep_reads_of(&self, along: &Along, asked: &pb::TxnRequest, answer: &pb::TxnResponse) {
+        let operations = if answer.succeeded {
+            &asked.success
+        } else {
+            &asked.failure
+        };
+        let only_reads = operations
+            .iter()
+            .all(|operation| matches!(operation.request, Some(Request::RequestRange(_))));
+        if !only_reads {
+            return;
+        }
+        let (user, header) = (along.user(), answer.header);
+        self.change(|cache| {
+            for (operation, answer) in operations.iter().zip(&answer.responses) {
+                if let (Some(Request::RequestRange(asked)), Some(Response::ResponseRange(answer))) =
+                    (&operation.request, &answer.response)
+                {
+                    let mut answer = answer.clone();
+                    answer.header = header;
+                    cache.add(question(&user, asked), asked, &answer);
+                }
+            }
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Cache)) {
+        let mut cache = self.cache.lock();
+        change(&mut cache);
+        let keys = i64::try_from(cache.len()).unwrap_or(i64::MAX);
+        self.metrics.proxy_cache_keys.set(keys);
+    }
+}
+
+/// The ranges that a transaction may change, and those that it compares: that a client compares a
+/// key shows that it may have changed.
+fn touched_by(txn: &pb::TxnRequest, touched: &mut Vec<(Bytes, Bytes)>) {
+    let compared = txn.compare.iter();
+    touched.extend(compared.map(|compare| (compare.key.clone(), compare.range_end.clone())));
+    for operation in txn.success.iter().chain(&txn.failure) {
+        match &operation.request {
+            Some(Request::RequestPut(put)) => touched.push((put.key.clone(), Bytes::new())),
+            Some(Request::RequestDeleteRange(range)) => {
+                touched.push((range.key.clone(), range.range_end.clone()));
+            }
+            Some(Request::RequestTxn(txn)) => touched_by(txn, touched),
+            Some(Request::RequestRange(_)) | None => {}
+        }
+    }
+}
