@@ -104,13 +104,14 @@ async fn serve(settings: Settings) -> Result<(), Exit> {
     let door = Door::bind(&listen, acceptor.clone()).map_err(plain)?;
     let address = settings.listen_addr.as_str();
     tracing::info!(address, "listening for gRPC proxy client requests");
+    let addresses = addresses(&settings).await?;
     let (how, dialer) = dialing(&settings)?;
-    let endpoints = settings.endpoints.iter();
+    let endpoints = addresses.iter();
     let endpoints = endpoints.map(|text| Endpoint::parse(text, how.tls_is_usual));
     let endpoints: Vec<_> = endpoints.collect::<Result<_, _>>().map_err(plain)?;
-    if endpoints.is_empty() {
+    let Some(member) = addresses.first().cloned() else {
         return Err(plain("etcdclient: no available endpoints"));
-    }
+    };
     let upstream = Upstream::new(how, endpoints);
     if !settings.auto_sync.is_zero() {
         tokio::spawn(upstream::sync::follow(upstream.clone(), settings.auto_sync));
@@ -120,7 +121,7 @@ async fn serve(settings: Settings) -> Result<(), Exit> {
     let pages = Arc::new(Pages {
         metrics,
         dialer,
-        member: settings.endpoints[0].clone(),
+        member,
         cluster: upstream,
         myself: myself(&settings, secure.as_ref())?,
         pprof: settings.pprof,
@@ -143,6 +144,15 @@ async fn serve(settings: Settings) -> Result<(), Exit> {
         .await
         .map_or_else(|e| e.to_string(), |e| e.to_string());
     Err(plain(error))
+}
+
+/// The cluster's addresses: those in DNS, or if there are none, those of the flags.
+async fn addresses(settings: &Settings) -> Result<Vec<String>, Exit> {
+    let found = settings.domain.endpoints().await.map_err(plain)?;
+    if found.is_empty() {
+        return Ok(settings.endpoints.clone());
+    }
+    Ok(found.into_iter().map(|found| found.url).collect())
 }
 
 /// The services, and their tasks. Must be called inside the runtime.

@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use crate::config::subcommand::{Command, Flag, Kind, Values};
 use crate::config::{Exit, Keepalive, TlsFiles, TlsVersion};
+use crate::dns::clients::Domain;
 
 pub(super) const COMMAND: Command = Command {
     name: "grpc-proxy",
@@ -17,8 +18,9 @@ pub(super) const COMMAND: Command = Command {
 /// All settings of a proxy.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
-    /// Of the cluster; with or without a scheme.
+    /// Of the cluster; with or without a scheme. Used if nothing is found in `domain`.
     pub(super) endpoints: Vec<String>,
+    pub(super) domain: Domain,
     /// Zero: the endpoints stay as given.
     pub(super) auto_sync: Duration,
     pub(super) dial_keepalive: DialKeepalive,
@@ -104,6 +106,12 @@ fn build(values: &Values, args: &[String]) -> Result<Settings, String> {
         self_signed_validity: validity(values)?,
         tls_versions: tls_versions(values)?,
         endpoints: values.list("endpoints"),
+        domain: Domain {
+            name: text("discovery-srv"),
+            suffix: text("discovery-srv-name"),
+            insecure: values.bool("insecure-discovery"),
+            trusted_ca_file: text("cacert"),
+        },
         auto_sync: values.duration("endpoints-auto-sync-interval"),
         dial_keepalive: DialKeepalive {
             time: values.duration("dial-keepalive-time"),
@@ -237,9 +245,6 @@ fn check_supported(values: &Values) -> Result<(), String> {
 }
 
 const MISSING: &[&str] = &[
-    "discovery-srv",
-    "discovery-srv-name",
-    "insecure-discovery",
     "experimental-enable-grpc-logging",
     "experimental-leasing-prefix",
     "experimental-serializable-ordering",
@@ -269,8 +274,8 @@ const FLAGS: &[Flag] = &[
     flag("debug", Bool, "false", "log debug messages too"),
     flag("dial-keepalive-time", Kind::Duration, "0", "time between two pings to a server; 0: none"),
     flag("dial-keepalive-timeout", Kind::Duration, "20s", "time that a server has to answer a ping"),
-    flag("discovery-srv", Text, "", "domain whose SRV records name the endpoints; not supported by Stele yet"),
-    flag("discovery-srv-name", Text, "", "service that is asked for in the domain; not supported by Stele yet"),
+    flag("discovery-srv", Text, "", "domain whose SRV records name the endpoints; --endpoints are used if none is found"),
+    flag("discovery-srv-name", Text, "", "end of the services' names in the domain: etcd-client-ssl-NAME, etcd-client-NAME"),
     flag("enable-pprof", Bool, "false", "serve /debug/pprof/"),
     flag("endpoints", List, "127.0.0.1:2379", "addresses of the cluster's members"),
     flag("endpoints-auto-sync-interval", Kind::Duration, "0", "time after which the endpoints are read from the cluster again; 0: never"),
@@ -280,7 +285,7 @@ const FLAGS: &[Flag] = &[
     flag("grpc-keepalive-interval", Kind::Duration, "2h0m0s", "time between two pings to a client; 0: none"),
     flag("grpc-keepalive-min-time", Kind::Duration, "5s", "shortest time between two pings of a client"),
     flag("grpc-keepalive-timeout", Kind::Duration, "20s", "time that a client has to answer a ping; 0: any"),
-    flag("insecure-discovery", Bool, "false", "accept SRV records without TLS; not supported by Stele yet"),
+    flag("insecure-discovery", Bool, "false", "take endpoints of the domain without TLS too, and do not try them first"),
     flag("insecure-skip-tls-verify", Bool, "false", "believe any certificate that a server shows (for tests only)"),
     flag("key", Text, "", "file of the key of --cert"),
     flag("key-file", Text, "", "file of the key of --cert-file"),
@@ -363,14 +368,14 @@ mod tests {
                 "selfSignedCertValidity is invalid,it should be greater than 0",
             ),
             (
-                &["--discovery-srv=example.com"],
-                "--discovery-srv is not supported by Stele's grpc-proxy yet",
+                &["--experimental-leasing-prefix=x"],
+                "--experimental-leasing-prefix is not supported by Stele's grpc-proxy yet",
             ),
         ];
         for (words, text) in cases {
             assert_eq!(parse(words).unwrap_err(), text);
         }
-        assert!(parse(&["--insecure-discovery=f"]).is_ok());
+        assert!(parse(&["--experimental-leasing-prefix="]).is_ok());
     }
 
     /// The page must match the table of flags. `UPDATE=1` rewrites it.
