@@ -16,6 +16,7 @@ mod lease;
 mod listen;
 mod members;
 mod namespace;
+mod ordering;
 mod pages;
 mod settings;
 mod upstream;
@@ -28,6 +29,7 @@ use lease::KeepAlives;
 use listen::{Door, House};
 use members::Members;
 use namespace::Namespace;
+use ordering::Ordering;
 use pages::Pages;
 use settings::{DialKeepalive, Settings};
 use upstream::{Endpoint, How, Upstream};
@@ -118,6 +120,9 @@ async fn serve(settings: Settings) -> Result<(), Exit> {
     }
     let metrics = Arc::new(Metrics::default());
     let calls = calls(&settings, upstream.clone(), Arc::clone(&metrics));
+    if settings.ordering {
+        ordering::recover(&calls.kv).await;
+    }
     let pages = Arc::new(Pages {
         metrics,
         dialer,
@@ -158,7 +163,8 @@ async fn addresses(settings: &Settings) -> Result<Vec<String>, Exit> {
 /// The services, and their tasks. Must be called inside the runtime.
 fn calls(settings: &Settings, upstream: Upstream, metrics: Arc<Metrics>) -> Calls {
     let namespace = Namespace(settings.namespace.clone());
-    let kv = Kv::new(upstream.clone(), namespace, Arc::clone(&metrics));
+    let ordering = Ordering::new(settings.ordering);
+    let kv = Kv::new(upstream.clone(), namespace, ordering, Arc::clone(&metrics));
     let leader = Leader::follow(upstream.clone());
     let advertised = settings.advertise_client_url.clone();
     let members = Members::new(upstream.clone(), kv.clone(), advertised);

@@ -48,6 +48,8 @@ pub(super) struct Settings {
     pub(super) resolver: Option<Resolver>,
     /// In front of all keys of clients.
     pub(super) namespace: Bytes,
+    /// Serializable reads never go back in time.
+    pub(super) ordering: bool,
     pub(super) pprof: bool,
     pub(super) debug: bool,
     /// The command line, for `/debug/pprof/cmdline`.
@@ -149,6 +151,7 @@ fn build(values: &Values, args: &[String]) -> Result<Settings, String> {
         max_recv_bytes: bytes("max-recv-bytes", i32::MAX as usize),
         advertise_client_url: text("advertise-client-url"),
         namespace: text("namespace").into(),
+        ordering: values.bool("experimental-serializable-ordering"),
         pprof: values.bool("enable-pprof"),
         debug: values.bool("debug"),
         args: args.to_vec(),
@@ -247,7 +250,6 @@ fn check_supported(values: &Values) -> Result<(), String> {
 const MISSING: &[&str] = &[
     "experimental-enable-grpc-logging",
     "experimental-leasing-prefix",
-    "experimental-serializable-ordering",
 ];
 
 const fn flag(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Flag {
@@ -281,7 +283,7 @@ const FLAGS: &[Flag] = &[
     flag("endpoints-auto-sync-interval", Kind::Duration, "0", "time after which the endpoints are read from the cluster again; 0: never"),
     flag("experimental-enable-grpc-logging", Bool, "false", "log all calls; not supported by Stele yet"),
     flag("experimental-leasing-prefix", Text, "", "prefix of the keys of leases on keys; not supported by Stele yet"),
-    flag("experimental-serializable-ordering", Bool, "false", "never answer with an older revision than before; not supported by Stele yet"),
+    flag("experimental-serializable-ordering", Bool, "false", "never answer a serializable read with an older revision than before"),
     flag("grpc-keepalive-interval", Kind::Duration, "2h0m0s", "time between two pings to a client; 0: none"),
     flag("grpc-keepalive-min-time", Kind::Duration, "5s", "shortest time between two pings of a client"),
     flag("grpc-keepalive-timeout", Kind::Duration, "20s", "time that a client has to answer a ping; 0: any"),

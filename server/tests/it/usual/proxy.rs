@@ -2,6 +2,7 @@
 
 mod keys;
 mod members;
+mod ordering;
 mod process;
 mod secure;
 mod streams;
