@@ -177,6 +177,7 @@ fn calls(settings: &Settings, upstream: Upstream, metrics: Arc<Metrics>) -> Call
             max_message_bytes: MESSAGE_BYTES_MAX,
             admission: Admission::new(RECEIVING),
         },
+        log: settings.log_calls,
         keep_alives: KeepAlives::new(upstream.clone(), leader.clone()),
         watches: Watches::new(upstream.clone(), kv.clone(), leader, metrics),
         upstream,

@@ -50,6 +50,7 @@ pub(super) struct Settings {
     pub(super) namespace: Bytes,
     /// Serializable reads never go back in time.
     pub(super) ordering: bool,
+    pub(super) log_calls: bool,
     pub(super) pprof: bool,
     pub(super) debug: bool,
     /// The command line, for `/debug/pprof/cmdline`.
@@ -152,6 +153,7 @@ fn build(values: &Values, args: &[String]) -> Result<Settings, String> {
         advertise_client_url: text("advertise-client-url"),
         namespace: text("namespace").into(),
         ordering: values.bool("experimental-serializable-ordering"),
+        log_calls: values.bool("experimental-enable-grpc-logging"),
         pprof: values.bool("enable-pprof"),
         debug: values.bool("debug"),
         args: args.to_vec(),
@@ -230,27 +232,16 @@ fn check_limits(settings: &Settings) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses flags whose features are missing, unless they have their defaults.
+/// Refuses the flag whose feature is missing.
 fn check_supported(values: &Values) -> Result<(), String> {
-    for name in MISSING {
-        let flag = FLAGS.iter().find(|flag| flag.name == *name);
-        let is_usual = match flag {
-            Some(flag) if flag.kind == Bool => !values.bool(name),
-            _ => values.text(name) == flag.map_or("", |flag| flag.default),
-        };
-        if !is_usual {
-            return Err(format!(
-                "--{name} is not supported by Stele's grpc-proxy yet"
-            ));
-        }
+    const MISSING: &str = "experimental-leasing-prefix";
+    if values.text(MISSING).is_empty() {
+        return Ok(());
     }
-    Ok(())
+    Err(format!(
+        "--{MISSING} is not supported by Stele's grpc-proxy yet"
+    ))
 }
-
-const MISSING: &[&str] = &[
-    "experimental-enable-grpc-logging",
-    "experimental-leasing-prefix",
-];
 
 const fn flag(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Flag {
     Flag {
@@ -281,7 +272,7 @@ const FLAGS: &[Flag] = &[
     flag("enable-pprof", Bool, "false", "serve /debug/pprof/"),
     flag("endpoints", List, "127.0.0.1:2379", "addresses of the cluster's members"),
     flag("endpoints-auto-sync-interval", Kind::Duration, "0", "time after which the endpoints are read from the cluster again; 0: never"),
-    flag("experimental-enable-grpc-logging", Bool, "false", "log all calls; not supported by Stele yet"),
+    flag("experimental-enable-grpc-logging", Bool, "false", "log every call when it ends: method, client, code and duration"),
     flag("experimental-leasing-prefix", Text, "", "prefix of the keys of leases on keys; not supported by Stele yet"),
     flag("experimental-serializable-ordering", Bool, "false", "never answer a serializable read with an older revision than before"),
     flag("grpc-keepalive-interval", Kind::Duration, "2h0m0s", "time between two pings to a client; 0: none"),

@@ -1,6 +1,7 @@
 //! `etcd grpc-proxy start`: a proxy before a server, with clients at the proxy.
 
 mod keys;
+mod log;
 mod members;
 mod ordering;
 mod process;
