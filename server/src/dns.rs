@@ -1,5 +1,7 @@
 //! Names: the SRV records of a domain, and the addresses of hosts, which the system's own resolver
-//! looks up.
+//! looks up; connections to hosts by name.
+
+pub(crate) mod clients;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,6 +12,9 @@ use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::rr::RData;
 use hickory_resolver::system_conf::read_system_conf;
+use tokio::net::TcpStream;
+
+use crate::net::socket::in_gos_words;
 
 /// Where name servers listen.
 const DNS_PORT: u16 = 53;
@@ -91,6 +96,21 @@ pub(crate) async fn addresses(address: &str) -> Result<Vec<SocketAddr>, String> 
 /// The first of these addresses.
 pub(crate) async fn resolve(address: &str) -> Result<SocketAddr, String> {
     Ok(addresses(address).await?[0])
+}
+
+/// A connection to the first address of `host:port` that takes it. The error has Go's text.
+pub(crate) async fn dial(address: &str) -> Result<TcpStream, String> {
+    let mut first = None;
+    let found = addresses(address).await;
+    for address in found.map_err(|error| format!("dial tcp: {error}"))? {
+        match TcpStream::connect(address).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => first.get_or_insert_with(|| {
+                format!("dial tcp {address}: connect: {}", in_gos_words(&error))
+            }),
+        };
+    }
+    Err(first.unwrap_or_default())
 }
 
 /// As errors name the name server.

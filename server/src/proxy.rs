@@ -16,6 +16,7 @@ mod lease;
 mod listen;
 mod members;
 mod namespace;
+mod ordering;
 mod pages;
 mod settings;
 mod upstream;
@@ -28,6 +29,7 @@ use lease::KeepAlives;
 use listen::{Door, House};
 use members::Members;
 use namespace::Namespace;
+use ordering::Ordering;
 use pages::Pages;
 use settings::{DialKeepalive, Settings};
 use upstream::{Endpoint, How, Upstream};
@@ -104,23 +106,27 @@ async fn serve(settings: Settings) -> Result<(), Exit> {
     let door = Door::bind(&listen, acceptor.clone()).map_err(plain)?;
     let address = settings.listen_addr.as_str();
     tracing::info!(address, "listening for gRPC proxy client requests");
+    let addresses = addresses(&settings).await?;
     let (how, dialer) = dialing(&settings)?;
-    let endpoints = settings.endpoints.iter();
+    let endpoints = addresses.iter();
     let endpoints = endpoints.map(|text| Endpoint::parse(text, how.tls_is_usual));
     let endpoints: Vec<_> = endpoints.collect::<Result<_, _>>().map_err(plain)?;
-    if endpoints.is_empty() {
+    let Some(member) = addresses.first().cloned() else {
         return Err(plain("etcdclient: no available endpoints"));
-    }
+    };
     let upstream = Upstream::new(how, endpoints);
     if !settings.auto_sync.is_zero() {
         tokio::spawn(upstream::sync::follow(upstream.clone(), settings.auto_sync));
     }
     let metrics = Arc::new(Metrics::default());
     let calls = calls(&settings, upstream.clone(), Arc::clone(&metrics));
+    if settings.ordering {
+        ordering::recover(&calls.kv).await;
+    }
     let pages = Arc::new(Pages {
         metrics,
         dialer,
-        member: settings.endpoints[0].clone(),
+        member,
         cluster: upstream,
         myself: myself(&settings, secure.as_ref())?,
         pprof: settings.pprof,
@@ -145,10 +151,20 @@ async fn serve(settings: Settings) -> Result<(), Exit> {
     Err(plain(error))
 }
 
+/// The cluster's addresses: those in DNS, or if there are none, those of the flags.
+async fn addresses(settings: &Settings) -> Result<Vec<String>, Exit> {
+    let found = settings.domain.endpoints().await.map_err(plain)?;
+    if found.is_empty() {
+        return Ok(settings.endpoints.clone());
+    }
+    Ok(found.into_iter().map(|found| found.url).collect())
+}
+
 /// The services, and their tasks. Must be called inside the runtime.
 fn calls(settings: &Settings, upstream: Upstream, metrics: Arc<Metrics>) -> Calls {
     let namespace = Namespace(settings.namespace.clone());
-    let kv = Kv::new(upstream.clone(), namespace, Arc::clone(&metrics));
+    let ordering = Ordering::new(settings.ordering);
+    let kv = Kv::new(upstream.clone(), namespace, ordering, Arc::clone(&metrics));
     let leader = Leader::follow(upstream.clone());
     let advertised = settings.advertise_client_url.clone();
     let members = Members::new(upstream.clone(), kv.clone(), advertised);
@@ -161,6 +177,7 @@ fn calls(settings: &Settings, upstream: Upstream, metrics: Arc<Metrics>) -> Call
             max_message_bytes: MESSAGE_BYTES_MAX,
             admission: Admission::new(RECEIVING),
         },
+        log: settings.log_calls,
         keep_alives: KeepAlives::new(upstream.clone(), leader.clone()),
         watches: Watches::new(upstream.clone(), kv.clone(), leader, metrics),
         upstream,

@@ -85,12 +85,19 @@ pub(super) fn question(user: &[u8], request: &RangeRequest) -> Question {
     question
 }
 
+/// The store's revision when a member gave this answer.
+fn revision_of(answer: &RangeResponse) -> i64 {
+    let header = answer.header.as_ref();
+    header.map_or(0, |header| header.revision)
+}
+
 impl Cache {
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    pub(super) fn get(&mut self, question: &Question, revision: i64) -> Known {
+    /// What is known since the revision `least`, of a question about `revision`.
+    pub(super) fn get(&mut self, question: &Question, revision: i64, least: i64) -> Known {
         if revision > 0 && revision < self.compacted {
             self.remove(question);
             return Known::Compacted;
@@ -98,6 +105,9 @@ impl Cache {
         let Some(entry) = self.entries.get_mut(question) else {
             return Known::Nothing;
         };
+        if revision_of(&entry.answer) < least {
+            return Known::Nothing;
+        }
         let now = self.next_use;
         self.next_use += 1;
         if let Some(question) = self.uses.remove(&entry.used) {
@@ -109,7 +119,7 @@ impl Cache {
 
     /// Keeps an answer, unless it may be older than what a client has seen acknowledged.
     pub(super) fn add(&mut self, question: Question, asked: &RangeRequest, answer: &RangeResponse) {
-        let now = answer.header.as_ref().map_or(0, |header| header.revision);
+        let now = revision_of(answer);
         if asked.revision <= self.compacted.max(0) && asked.revision > 0 || now < self.written {
             return;
         }

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::ready;
+use std::net::SocketAddr;
 
 use bytes::Bytes;
 use etcd_api::codec::ProtoCodec;
@@ -32,6 +33,8 @@ const OUT_OF_TIME: &str = "context deadline exceeded";
 #[derive(Clone)]
 pub(super) struct Calls {
     pub(super) counting: Counting,
+    /// Each call has a line in the log.
+    pub(super) log: bool,
     pub(super) upstream: Upstream,
     pub(super) kv: Kv,
     pub(super) watches: Watches,
@@ -40,11 +43,12 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// Answers one call. It is counted as ended when the response's body has been sent.
+    /// Answers one call of `peer`. It is counted as ended when the response's body has been sent.
     pub(super) async fn answer<B>(
         self,
         request: Request<B>,
         open: OpenCall,
+        peer: Option<SocketAddr>,
     ) -> Result<Response<tonic::body::Body>, Infallible>
     where
         B: Body<Data = Bytes> + Send + Unpin + 'static,
@@ -60,7 +64,10 @@ impl Calls {
             return Ok(call::unknown(path).into_http());
         };
         let patience = call::patience(request.headers());
-        let (request, begun) = self.counting.begin(index, request, open);
+        let (request, mut begun) = self.counting.begin(index, request, open);
+        if let Some(peer) = peer.filter(|_| self.log) {
+            begun.log(peer);
+        }
         let answered = self.dispatch(request);
         let response = match patience {
             Err(status) => status.into_http(),

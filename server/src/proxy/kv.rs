@@ -14,6 +14,7 @@ use tonic::{Code, Status};
 use super::cache::{Cache, Known, question};
 use super::forward::Along;
 use super::namespace::Namespace;
+use super::ordering::{Ordering, at_least, is_serializable};
 use super::upstream::Upstream;
 use crate::basics::error::Error;
 use crate::telemetry::metrics::Metrics;
@@ -28,15 +29,22 @@ pub(super) struct Kv {
     upstream: Upstream,
     namespace: Namespace,
     cache: Arc<Mutex<Cache>>,
+    ordering: Ordering,
     metrics: Arc<Metrics>,
 }
 
 impl Kv {
-    pub(super) fn new(upstream: Upstream, namespace: Namespace, metrics: Arc<Metrics>) -> Kv {
+    pub(super) fn new(
+        upstream: Upstream,
+        namespace: Namespace,
+        ordering: Ordering,
+        metrics: Arc<Metrics>,
+    ) -> Kv {
         Kv {
             upstream,
             namespace,
             cache: Arc::default(),
+            ordering,
             metrics,
         }
     }
@@ -51,8 +59,9 @@ impl Kv {
         asked: pb::RangeRequest,
     ) -> Result<pb::RangeResponse, Status> {
         let question = question(&along.user(), &asked);
+        let least = self.least(asked.serializable);
         if asked.serializable {
-            let known = self.cache.lock().get(&question, asked.revision);
+            let known = self.cache.lock().get(&question, asked.revision, least);
             let (hit, miss) = (
                 &self.metrics.proxy_cache_hits,
                 &self.metrics.proxy_cache_misses,
@@ -69,7 +78,11 @@ impl Kv {
                 Known::Nothing => miss.add(1),
             }
         }
-        let answer = self.read(along, asked.clone()).await?;
+        let endpoints = self.upstream.endpoints();
+        let read = || self.read(along, asked.clone());
+        let header = |answer: &pb::RangeResponse| answer.header;
+        let answer = at_least(least, endpoints, header, read).await?;
+        self.ordering.told(answer.header.as_ref());
         self.change(|cache| cache.add(question, &asked, &answer));
         Ok(answer)
     }
@@ -113,7 +126,7 @@ impl Kv {
                 "/etcdserverpb.KV/Put",
                 along,
                 &put,
-                touched,
+                &touched,
                 |answer: &pb::PutResponse| answer.header,
             )
             .await?;
@@ -130,7 +143,7 @@ impl Kv {
         self.namespace.enter(&mut range.key, &mut range.range_end)?;
         let path = "/etcdserverpb.KV/DeleteRange";
         let header = |answer: &pb::DeleteRangeResponse| answer.header;
-        let mut answer = self.write(path, along, &range, touched, header).await?;
+        let mut answer = self.write(path, along, &range, &touched, header).await?;
         self.namespace.leave_all(&mut answer.prev_kvs);
         Ok(answer)
     }
@@ -146,7 +159,12 @@ impl Kv {
         self.namespace.enter_txn(&mut txn)?;
         let path = "/etcdserverpb.KV/Txn";
         let header = |answer: &pb::TxnResponse| answer.header;
-        let mut answer = self.write(path, along, &txn, touched, header).await?;
+        let (least, endpoints) = (
+            self.least(is_serializable(&asked)),
+            self.upstream.endpoints(),
+        );
+        let commit = || self.write(path, along, &txn, &touched, header);
+        let mut answer = at_least(least, endpoints, header, commit).await?;
         self.namespace.leave_txn(&mut answer);
         self.keep_reads_of(along, &asked, &answer);
         Ok(answer)
@@ -186,7 +204,7 @@ impl Kv {
         path: &'static str,
         along: &Along,
         request: &Q,
-        touched: Vec<(Bytes, Bytes)>,
+        touched: &[(Bytes, Bytes)],
         header: impl FnOnce(&A) -> Option<pb::ResponseHeader>,
     ) -> Result<A, Status>
     where
@@ -194,19 +212,28 @@ impl Kv {
         A: Message + Default,
     {
         let forget = |cache: &mut Cache| {
-            for (key, end) in &touched {
+            for (key, end) in touched {
                 cache.forget(key, end);
             }
         };
         self.change(forget);
         let answer = self.upstream.ask(path, along, request).await;
+        let header = answer.as_ref().ok().and_then(header);
+        self.ordering.told(header.as_ref());
         self.change(|cache| {
             forget(cache);
-            if let Ok(answer) = &answer {
-                cache.written_at(header(answer).map_or(0, |header| header.revision));
-            }
+            cache.written_at(header.map_or(0, |header| header.revision));
         });
         answer
+    }
+
+    /// The revision that an answer must have at least: any, if it is not serializable.
+    fn least(&self, serializable: bool) -> i64 {
+        if serializable {
+            self.ordering.least()
+        } else {
+            0
+        }
     }
 
     /// The answers to a transaction's ranges are as good as those to ranges, unless a later

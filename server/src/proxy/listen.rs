@@ -1,5 +1,6 @@
 //! The proxy's listeners: calls over HTTP/2, pages over HTTP/1.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,23 +70,24 @@ impl Door {
 
 impl House {
     async fn enter(self, socket: Socket, tls: Option<Acceptor>) {
+        let peer = socket.remote();
         match tls {
-            None => self.detect(socket, false).await,
+            None => self.detect(socket, peer, false).await,
             Some(acceptor) => {
                 if let Some(stream) = acceptor.accept_there(socket).await {
-                    self.detect(stream, true).await;
+                    self.detect(stream, peer, true).await;
                 }
             }
         }
     }
 
-    async fn detect<S>(self, stream: S, is_secure: bool)
+    async fn detect<S>(self, stream: S, peer: Option<SocketAddr>, is_secure: bool)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         match preface::detect(stream).await {
             Some((Protocol::Http1, stream)) => self.http1(stream, is_secure).await,
-            Some((Protocol::Http2, stream)) => self.http2(stream, is_secure).await,
+            Some((Protocol::Http2, stream)) => self.http2(stream, peer, is_secure).await,
             None => {}
         }
     }
@@ -108,7 +110,7 @@ impl House {
             .await;
     }
 
-    async fn http2<S>(self, stream: S, is_secure: bool)
+    async fn http2<S>(self, stream: S, peer: Option<SocketAddr>, is_secure: bool)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -119,7 +121,7 @@ impl House {
             let (calls, pages, call) = (calls.clone(), Arc::clone(&pages), open.begin());
             Box::pin(async move {
                 match calls.filter(|_| is_grpc(&request)) {
-                    Some(calls) => calls.answer(request, call).await,
+                    Some(calls) => calls.answer(request, call, peer).await,
                     None => pages.answer(&request, is_secure).await,
                 }
             })

@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use crate::config::subcommand::{Command, Flag, Kind, Values};
 use crate::config::{Exit, Keepalive, TlsFiles, TlsVersion};
+use crate::dns::clients::Domain;
 
 pub(super) const COMMAND: Command = Command {
     name: "grpc-proxy",
@@ -17,8 +18,9 @@ pub(super) const COMMAND: Command = Command {
 /// All settings of a proxy.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
-    /// Of the cluster; with or without a scheme.
+    /// Of the cluster; with or without a scheme. Used if nothing is found in `domain`.
     pub(super) endpoints: Vec<String>,
+    pub(super) domain: Domain,
     /// Zero: the endpoints stay as given.
     pub(super) auto_sync: Duration,
     pub(super) dial_keepalive: DialKeepalive,
@@ -46,6 +48,9 @@ pub(super) struct Settings {
     pub(super) resolver: Option<Resolver>,
     /// In front of all keys of clients.
     pub(super) namespace: Bytes,
+    /// Serializable reads never go back in time.
+    pub(super) ordering: bool,
+    pub(super) log_calls: bool,
     pub(super) pprof: bool,
     pub(super) debug: bool,
     /// The command line, for `/debug/pprof/cmdline`.
@@ -104,6 +109,12 @@ fn build(values: &Values, args: &[String]) -> Result<Settings, String> {
         self_signed_validity: validity(values)?,
         tls_versions: tls_versions(values)?,
         endpoints: values.list("endpoints"),
+        domain: Domain {
+            name: text("discovery-srv"),
+            suffix: text("discovery-srv-name"),
+            insecure: values.bool("insecure-discovery"),
+            trusted_ca_file: text("cacert"),
+        },
         auto_sync: values.duration("endpoints-auto-sync-interval"),
         dial_keepalive: DialKeepalive {
             time: values.duration("dial-keepalive-time"),
@@ -141,6 +152,8 @@ fn build(values: &Values, args: &[String]) -> Result<Settings, String> {
         max_recv_bytes: bytes("max-recv-bytes", i32::MAX as usize),
         advertise_client_url: text("advertise-client-url"),
         namespace: text("namespace").into(),
+        ordering: values.bool("experimental-serializable-ordering"),
+        log_calls: values.bool("experimental-enable-grpc-logging"),
         pprof: values.bool("enable-pprof"),
         debug: values.bool("debug"),
         args: args.to_vec(),
@@ -219,31 +232,16 @@ fn check_limits(settings: &Settings) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses flags whose features are missing, unless they have their defaults.
+/// Refuses the flag whose feature is missing.
 fn check_supported(values: &Values) -> Result<(), String> {
-    for name in MISSING {
-        let flag = FLAGS.iter().find(|flag| flag.name == *name);
-        let is_usual = match flag {
-            Some(flag) if flag.kind == Bool => !values.bool(name),
-            _ => values.text(name) == flag.map_or("", |flag| flag.default),
-        };
-        if !is_usual {
-            return Err(format!(
-                "--{name} is not supported by Stele's grpc-proxy yet"
-            ));
-        }
+    const MISSING: &str = "experimental-leasing-prefix";
+    if values.text(MISSING).is_empty() {
+        return Ok(());
     }
-    Ok(())
+    Err(format!(
+        "--{MISSING} is not supported by Stele's grpc-proxy yet"
+    ))
 }
-
-const MISSING: &[&str] = &[
-    "discovery-srv",
-    "discovery-srv-name",
-    "insecure-discovery",
-    "experimental-enable-grpc-logging",
-    "experimental-leasing-prefix",
-    "experimental-serializable-ordering",
-];
 
 const fn flag(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Flag {
     Flag {
@@ -269,18 +267,18 @@ const FLAGS: &[Flag] = &[
     flag("debug", Bool, "false", "log debug messages too"),
     flag("dial-keepalive-time", Kind::Duration, "0", "time between two pings to a server; 0: none"),
     flag("dial-keepalive-timeout", Kind::Duration, "20s", "time that a server has to answer a ping"),
-    flag("discovery-srv", Text, "", "domain whose SRV records name the endpoints; not supported by Stele yet"),
-    flag("discovery-srv-name", Text, "", "service that is asked for in the domain; not supported by Stele yet"),
+    flag("discovery-srv", Text, "", "domain whose SRV records name the endpoints; --endpoints are used if none is found"),
+    flag("discovery-srv-name", Text, "", "end of the services' names in the domain: etcd-client-ssl-NAME, etcd-client-NAME"),
     flag("enable-pprof", Bool, "false", "serve /debug/pprof/"),
     flag("endpoints", List, "127.0.0.1:2379", "addresses of the cluster's members"),
     flag("endpoints-auto-sync-interval", Kind::Duration, "0", "time after which the endpoints are read from the cluster again; 0: never"),
-    flag("experimental-enable-grpc-logging", Bool, "false", "log all calls; not supported by Stele yet"),
+    flag("experimental-enable-grpc-logging", Bool, "false", "log every call when it ends: method, client, code and duration"),
     flag("experimental-leasing-prefix", Text, "", "prefix of the keys of leases on keys; not supported by Stele yet"),
-    flag("experimental-serializable-ordering", Bool, "false", "never answer with an older revision than before; not supported by Stele yet"),
+    flag("experimental-serializable-ordering", Bool, "false", "never answer a serializable read with an older revision than before"),
     flag("grpc-keepalive-interval", Kind::Duration, "2h0m0s", "time between two pings to a client; 0: none"),
     flag("grpc-keepalive-min-time", Kind::Duration, "5s", "shortest time between two pings of a client"),
     flag("grpc-keepalive-timeout", Kind::Duration, "20s", "time that a client has to answer a ping; 0: any"),
-    flag("insecure-discovery", Bool, "false", "accept SRV records without TLS; not supported by Stele yet"),
+    flag("insecure-discovery", Bool, "false", "take endpoints of the domain without TLS too, and do not try them first"),
     flag("insecure-skip-tls-verify", Bool, "false", "believe any certificate that a server shows (for tests only)"),
     flag("key", Text, "", "file of the key of --cert"),
     flag("key-file", Text, "", "file of the key of --cert-file"),
@@ -363,14 +361,14 @@ mod tests {
                 "selfSignedCertValidity is invalid,it should be greater than 0",
             ),
             (
-                &["--discovery-srv=example.com"],
-                "--discovery-srv is not supported by Stele's grpc-proxy yet",
+                &["--experimental-leasing-prefix=x"],
+                "--experimental-leasing-prefix is not supported by Stele's grpc-proxy yet",
             ),
         ];
         for (words, text) in cases {
             assert_eq!(parse(words).unwrap_err(), text);
         }
-        assert!(parse(&["--insecure-discovery=f"]).is_ok());
+        assert!(parse(&["--experimental-leasing-prefix="]).is_ok());
     }
 
     /// The page must match the table of flags. `UPDATE=1` rewrites it.

@@ -134,6 +134,11 @@ impl Upstream {
         changed
     }
 
+    /// The number of endpoints, connected or not.
+    pub(super) fn endpoints(&self) -> usize {
+        self.0.members.lock().len()
+    }
+
     pub(super) fn how(&self) -> &How {
         &self.0.how
     }

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use crate::dns::clients::Domain;
+
 /// As in etcd, in place of a delay of 0.
 const RETRY_DELAY_DEFAULT: Duration = Duration::from_secs(5 * 60);
 
@@ -42,14 +44,9 @@ pub(super) enum Command {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Options {
-    /// Used if `discovery_srv` finds nothing.
+    /// Used if nothing is found in `domain`.
     pub(super) endpoints: Vec<String>,
-    /// Empty: endpoints are not looked up.
-    pub(super) discovery_srv: String,
-    pub(super) discovery_srv_name: String,
-    /// Take endpoints without TLS, too.
-    pub(super) insecure_discovery: bool,
-    pub(super) trusted_ca_file: String,
+    pub(super) domain: Domain,
     pub(super) listen_addr: String,
     /// Pause before an endpoint that failed is tried again.
     pub(super) retry_delay: Duration,
@@ -59,10 +56,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             endpoints: vec!["127.0.0.1:2379".to_owned()],
-            discovery_srv: String::new(),
-            discovery_srv_name: String::new(),
-            insecure_discovery: false,
-            trusted_ca_file: String::new(),
+            domain: Domain::default(),
             listen_addr: "127.0.0.1:23790".to_owned(),
             retry_delay: Duration::from_secs(60),
         }
@@ -193,14 +187,14 @@ impl Reading {
                 let endpoints = value.split(',').filter(|_| !value.is_empty());
                 options.endpoints.extend(endpoints.map(str::to_owned));
             }
-            "discovery-srv" => options.discovery_srv = value.to_owned(),
-            "discovery-srv-name" => options.discovery_srv_name = value.to_owned(),
+            "discovery-srv" => options.domain.name = value.to_owned(),
+            "discovery-srv-name" => options.domain.suffix = value.to_owned(),
             "insecure-discovery" => {
-                options.insecure_discovery = go_text::parse_bool(value).ok_or_else(|| {
+                options.domain.insecure = go_text::parse_bool(value).ok_or_else(|| {
                     format!("strconv.ParseBool: parsing {value:?}: invalid syntax")
                 })?;
             }
-            "trusted-ca-file" => options.trusted_ca_file = value.to_owned(),
+            "trusted-ca-file" => options.domain.trusted_ca_file = value.to_owned(),
             "listen-addr" => options.listen_addr = value.to_owned(),
             _ => {
                 let nanos = go_text::parse_duration(value)?;
@@ -245,7 +239,7 @@ mod tests {
             panic!("it must start");
         };
         assert_eq!(options.endpoints, ["a:1", "b:2", "c:3"]);
-        assert!(options.insecure_discovery);
+        assert!(options.domain.insecure);
         assert_eq!(options.retry_delay, Duration::from_secs(3));
         assert_eq!(parsed("start"), Command::Start(Options::default()));
     }

@@ -2,20 +2,9 @@
 
 use std::collections::HashSet;
 use std::net::IpAddr;
-use std::time::Duration;
-
-use tokio::time::timeout;
 
 use super::command::Options;
-use super::forward::dial;
-use crate::dns::{self, Service, service_name, split_host_port};
-use crate::telemetry::logging::json;
-
-/// What the services of clients are called.
-const SERVICE: &str = "etcd-client";
-
-/// Limit for connecting to an endpoint that was found in DNS.
-const DIAL_PATIENCE: Duration = Duration::from_secs(5);
+use crate::dns::{Service, split_host_port};
 
 /// Why the gateway does not start, and where etcd says so.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,17 +13,11 @@ pub(super) enum Refused {
     Stderr(String),
 }
 
-/// An endpoint found in DNS.
-struct Found {
-    url: String,
-    service: Service,
-}
-
 /// The endpoints: those in DNS, or if there are none, those of the flags.
 pub(super) async fn find(options: &Options) -> Result<Vec<Service>, Refused> {
-    let discovered = discover(options).await?;
-    if !discovered.is_empty() {
-        return Ok(discovered);
+    let found = options.domain.endpoints().await.map_err(Refused::Stderr)?;
+    if !found.is_empty() {
+        return Ok(found.into_iter().map(|found| found.service).collect());
     }
     let given = options.endpoints.iter().map(|endpoint| {
         let address = without_scheme(endpoint);
@@ -61,72 +44,6 @@ fn without_scheme(endpoint: &str) -> &str {
     } else {
         address
     }
-}
-
-async fn discover(options: &Options) -> Result<Vec<Service>, Refused> {
-    let domain = &options.discovery_srv;
-    if domain.is_empty() {
-        return Ok(Vec::new());
-    }
-    let found = lookup(domain, &options.discovery_srv_name)
-        .await
-        .map_err(Refused::Stderr)?;
-    let urls: Vec<&str> = found.iter().map(|found| found.url.as_str()).collect();
-    tracing::info!("srv-server" = domain, endpoints = %json(&urls), "discovered cluster from SRV");
-    if options.insecure_discovery {
-        return Ok(found.into_iter().map(|found| found.service).collect());
-    }
-    tracing::info!("srv-server" = domain, endpoints = %json(&urls), "validating discovered SRV endpoints");
-    let (valid, errors) = validate(found, &options.trusted_ca_file).await;
-    let urls: Vec<&str> = valid.iter().map(|found| found.url.as_str()).collect();
-    if errors.is_empty() {
-        tracing::info!("srv-server" = domain, endpoints = %json(&urls), "using validated discovered SRV endpoints");
-    } else {
-        let error = errors.join(",");
-        tracing::warn!("srv-server" = domain, endpoints = %json(&urls), error, "failed to validate discovered endpoints");
-    }
-    Ok(valid.into_iter().map(|found| found.service).collect())
-}
-
-/// The client services of a domain, with TLS and without.
-async fn lookup(domain: &str, suffix: &str) -> Result<Vec<Found>, String> {
-    let of = async |secure, scheme| {
-        let services = dns::services(&service_name(SERVICE, secure, suffix), domain).await?;
-        let found = services.into_iter().map(|service| Found {
-            url: format!("{scheme}://{service}"),
-            service,
-        });
-        Ok::<Vec<Found>, String>(found.collect())
-    };
-    match (of(true, "https").await, of(false, "http").await) {
-        (Err(secure), Err(plain)) => Err(format!("dns lookup errors: {secure} and {plain}")),
-        (secure, plain) => Ok(secure.into_iter().chain(plain).flatten().collect()),
-    }
-}
-
-/// The endpoints that have TLS and can be reached, and what is wrong with the others. As in etcd,
-/// certificates are left to the clients, whose connections go through to the members.
-async fn validate(found: Vec<Found>, trusted_ca_file: &str) -> (Vec<Found>, Vec<String>) {
-    if let Err(error) = crate::net::tls::check_authorities(trusted_ca_file) {
-        return (Vec::new(), vec![error]);
-    }
-    let (mut valid, mut errors) = (Vec::new(), Vec::new());
-    for found in found {
-        let url = &found.url;
-        let Some(address) = url.strip_prefix("https://") else {
-            errors.push(format!("{url:?} is insecure"));
-            continue;
-        };
-        let late = |_| Err(format!("dial tcp {address}: i/o timeout"));
-        match timeout(DIAL_PATIENCE, dial(address))
-            .await
-            .unwrap_or_else(late)
-        {
-            Ok(_) => valid.push(found),
-            Err(error) => errors.push(format!("{url:?} failed to dial ({error})")),
-        }
-    }
-    (valid, errors)
 }
 
 /// Refuses to listen where an endpoint is: the gateway would be its own client.

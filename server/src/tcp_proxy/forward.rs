@@ -9,8 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::remotes::Remotes;
-use crate::dns;
-use crate::net::socket::in_gos_words;
+use crate::dns::dial;
 
 /// Buffer of one direction of a connection.
 const BUFFER_BYTES: usize = 32 << 10;
@@ -114,19 +113,4 @@ impl Proxy {
 async fn copy(from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin) -> io::Result<u64> {
     let mut from = BufReader::with_capacity(BUFFER_BYTES, from);
     tokio::io::copy_buf(&mut from, &mut to).await
-}
-
-/// A connection to the first address of `host:port` that takes it. The error has Go's text.
-pub(super) async fn dial(address: &str) -> Result<TcpStream, String> {
-    let mut first = None;
-    let found = dns::addresses(address).await;
-    for address in found.map_err(|error| format!("dial tcp: {error}"))? {
-        match TcpStream::connect(address).await {
-            Ok(stream) => return Ok(stream),
-            Err(error) => first.get_or_insert_with(|| {
-                format!("dial tcp {address}: connect: {}", in_gos_words(&error))
-            }),
-        };
-    }
-    Err(first.unwrap_or_default())
 }

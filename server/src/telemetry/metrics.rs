@@ -23,7 +23,9 @@ mod value;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use calls::{Call, CallType, Calls, METHODS, Method, Service, find as find_method};
+pub(crate) use calls::{
+    CODES, Call, CallType, Calls, METHODS, Method, Service, find as find_method,
+};
 pub(crate) use chores::Chore;
 pub(crate) use chores::Chores;
 pub(crate) use network::{Network, Traffic, Transfers};

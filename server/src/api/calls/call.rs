@@ -1,6 +1,7 @@
 //! One gRPC call from its headers to its end: the checks before a service sees it, the counters and
 //! log lines when it ends, and etcd's text for errors of the gRPC layer.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,12 +18,16 @@ use super::open_calls::OpenCall;
 use super::stats::{self, Heard, Served};
 use crate::auth::Credentials;
 use crate::basics::error::Error;
+use crate::config;
 use crate::runtime::etcd_server::EtcdServer;
-use crate::telemetry::metrics::{CallType, METHODS, Metrics, Operation};
+use crate::telemetry::metrics::{CODES, CallType, METHODS, Method, Metrics, Operation};
 use crate::telemetry::spans;
 
 /// Status code of a call whose client went away.
 const CANCELED: usize = 1;
+
+/// Status code of an error without a better one.
+const UNKNOWN: usize = 2;
 
 /// A header that etcd's gateway adds to the calls it makes.
 const GATEWAY_MARK: &str = "grpcgateway-accept";
@@ -186,6 +191,8 @@ pub(super) struct Ended {
     sent_bytes: u64,
     /// `None`: the call is not traced.
     span: Option<Box<spans::Open>>,
+    /// Where the call comes from, if a line is to say how it ended.
+    logged: Option<SocketAddr>,
 }
 
 /// What is known of a call at its start.
@@ -224,7 +231,12 @@ impl Ended {
             sent_messages: 0,
             sent_bytes: 0,
             span: None,
+            logged: None,
         }
+    }
+
+    pub(super) fn log(&mut self, peer: SocketAddr) {
+        self.logged = Some(peer);
     }
 
     pub(super) fn trace(&mut self, span: Option<Box<spans::Open>>) {
@@ -296,6 +308,14 @@ impl Drop for Ended {
         if self.limits.extensive {
             call.handling.observe(elapsed);
         }
+        if let Some(peer) = self.logged {
+            log(
+                method,
+                peer,
+                CODES.get(code).unwrap_or(&CODES[UNKNOWN]),
+                elapsed,
+            );
+        }
         let success = code == 0;
         let is_range = method.path == "/etcdserverpb.KV/Range";
         // Operations that go through the log are timed there.
@@ -334,6 +354,18 @@ impl Drop for Ended {
             stats::log(heard, &served);
         }
     }
+}
+
+/// The line for a call that has ended. The names are those of etcd's proxy.
+fn log(method: &Method, peer: SocketAddr, code: &str, took: Duration) {
+    tracing::info!(
+        "grpc.service" = method.service.name(),
+        "grpc.method" = method.name(),
+        "peer.address" = %peer,
+        "grpc.code" = code,
+        "grpc.duration" = config::duration(took),
+        "finished a call"
+    );
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
-//! The calls of a program that answers for others: counted and limited in size, and not charged,
-//! traced or logged.
+//! The calls of a program that answers for others: counted and limited in size, and logged if it
+//! likes, but neither charged nor traced.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -66,6 +67,11 @@ impl Counting {
 }
 
 impl Begun {
+    /// Logs the end of the call, which came from `peer`.
+    pub(crate) fn log(&mut self, peer: SocketAddr) {
+        self.0.log(peer);
+    }
+
     /// The response with everything known about the end of the call.
     pub(crate) fn finish(mut self, mut response: Response<body::Body>) -> Response<body::Body> {
         self.0.with_status(response.headers_mut());

@@ -25,7 +25,7 @@ fn add(cache: &mut Cache, request: &RangeRequest, revision: i64) {
 }
 
 fn knows(cache: &mut Cache, request: &RangeRequest) -> bool {
-    cache.get(&question(b"", request), request.revision) != Known::Nothing
+    cache.get(&question(b"", request), request.revision, 0) != Known::Nothing
 }
 
 /// Nothing is left behind in the indexes.
@@ -107,7 +107,7 @@ fn revisions_that_are_compacted_are_refused() {
     };
     add(&mut cache, &old, 9);
     cache.compact(5);
-    assert_eq!(cache.get(&question(b"", &old), 3), Known::Compacted);
+    assert_eq!(cache.get(&question(b"", &old), 3, 0), Known::Compacted);
     add(&mut cache, &old, 9);
     assert_eq!(cache.len(), 0);
     // An old revision is not touched by writes.
@@ -130,4 +130,18 @@ fn users_have_answers_of_their_own_whatever_consistency_they_ask_for() {
         question(b"", &asked("u", "")),
         question(b"u", &asked("", ""))
     );
+}
+
+#[test]
+fn an_answer_that_is_too_old_is_not_known() {
+    let mut cache = Cache::default();
+    let request = asked("a", "");
+    add(&mut cache, &request, 5);
+    for (least, known) in [(6, false), (5, true)] {
+        let found = cache.get(&question(b"", &request), 0, least);
+        assert_eq!(found != Known::Nothing, known, "{least}");
+    }
+    add(&mut cache, &request, 6);
+    check(&cache);
+    assert_ne!(cache.get(&question(b"", &request), 0, 6), Known::Nothing);
 }

@@ -1,7 +1,9 @@
 //! `etcd grpc-proxy start`: a proxy before a server, with clients at the proxy.
 
 mod keys;
+mod log;
 mod members;
+mod ordering;
 mod process;
 mod secure;
 mod streams;

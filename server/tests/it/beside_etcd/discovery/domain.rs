@@ -7,14 +7,15 @@
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command};
 
 use serde_json::Value as Json;
 use testkit::Tools;
 
 use super::{STELE, names, said};
-use crate::harness::fleet::{Process, wait};
+use crate::harness::fleet::{Process, ctl, wait};
 use crate::harness::name_server::{Zone, in_own_network};
+use crate::harness::subject;
 use crate::usual::tls::pki::{Authority, Wish};
 
 const HERE: &str = "beside_etcd::discovery::domain::";
@@ -133,37 +134,68 @@ fn a_domain_without_this_member_is_refused_as_by_etcd() {
     }
 }
 
-/// What a gateway logs of the endpoints that it has found, until it is ready.
-fn found_by_gateway(program: &str, flags: &[&str]) -> Vec<(String, Json, String)> {
-    let dir = tempfile::tempdir().unwrap();
-    let log = dir.path().join("log");
-    let mut gateway = Command::new(program)
-        .args(["gateway", "start"])
-        .args(flags)
-        .stderr(fs::File::create(&log).unwrap())
-        .spawn()
-        .unwrap();
-    let read = || fs::read_to_string(&log).unwrap();
-    wait("the gateway", || read().contains("ready to proxy"), read);
-    gateway.kill().unwrap();
-    gateway.wait().unwrap();
-    let read = read();
-    let lines = read
-        .lines()
-        .filter_map(|line| serde_json::from_str(line).ok());
-    let line = |line: Json| {
-        let text = |key: &str| line[key].as_str().unwrap_or_default().to_owned();
-        let endpoints = &line["endpoints"];
-        let has_some = endpoints.is_array() || endpoints.is_null() && !text("error").is_empty();
-        // Go's list of nothing.
-        let endpoints = match endpoints.as_array() {
-            None => Json::Array(Vec::new()),
-            Some(_) => endpoints.clone(),
-        };
-        has_some.then(|| (text("msg"), endpoints, text("error")))
-    };
-    lines.filter_map(line).collect()
+/// A gateway or a proxy before a cluster, its log in a file. It is killed when dropped.
+struct Between {
+    child: Child,
+    dir: tempfile::TempDir,
 }
+
+impl Between {
+    /// Starts one and waits until it has logged `ready`.
+    fn start(program: &str, command: &str, flags: &[&str], ready: &str) -> Between {
+        let dir = tempfile::tempdir().unwrap();
+        let log = fs::File::create(dir.path().join("log")).unwrap();
+        let child = Command::new(program)
+            .args([command, "start"])
+            .args(flags)
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let between = Between { child, dir };
+        wait(command, || between.log().contains(ready), || between.log());
+        between
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.dir.path().join("log")).unwrap()
+    }
+
+    /// What it logged of the endpoints that it found: message, endpoints, error.
+    fn found(&self) -> Vec<(String, Json, String)> {
+        let log = self.log();
+        let lines = log
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok());
+        let line = |line: Json| {
+            let text = |key: &str| line[key].as_str().unwrap_or_default().to_owned();
+            let endpoints = match line["endpoints"].as_array() {
+                // Go's list of nothing.
+                None => Json::Array(Vec::new()),
+                Some(_) => line["endpoints"].clone(),
+            };
+            let is_one = line["srv-server"].is_string() || text("msg").starts_with(GATEWAY_READY);
+            is_one.then(|| (text("msg"), endpoints, text("error")))
+        };
+        lines.filter_map(line).collect()
+    }
+}
+
+impl Drop for Between {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+/// The exit code and what was printed besides the log.
+fn printed(program: &str, words: &[&str]) -> (Option<i32>, Vec<String>) {
+    let output = Command::new(program).args(words).output().unwrap();
+    let printed = String::from_utf8(output.stderr).unwrap();
+    let printed = printed.lines().filter(|line| !line.starts_with('{'));
+    (output.status.code(), printed.map(str::to_owned).collect())
+}
+
+const GATEWAY_READY: &str = "ready to proxy";
 
 #[test]
 fn a_gateway_finds_the_clients_services() {
@@ -197,19 +229,83 @@ fn a_gateway_finds_the_clients_services() {
             "--endpoints=127.0.0.3:1",
         ],
     ] {
-        let expected = found_by_gateway(etcd, flags);
-        assert_eq!(found_by_gateway(STELE, flags), expected, "{flags:?}");
+        let found = |program| Between::start(program, "gateway", flags, GATEWAY_READY).found();
+        assert_eq!(found(STELE), found(etcd), "{flags:?}");
     }
-    let said = |program: &str| {
-        let mut command = Command::new(program);
-        let output = command
-            .args(["gateway", "start", "--discovery-srv=nowhere"])
-            .output();
-        let output = output.unwrap();
-        let printed = String::from_utf8(output.stderr).unwrap();
-        let printed = printed.lines().filter(|line| !line.starts_with('{'));
-        let printed: Vec<String> = printed.map(str::to_owned).collect();
-        (output.status.code(), printed)
+    let words = ["gateway", "start", "--discovery-srv=nowhere"];
+    assert_eq!(printed(STELE, &words), printed(etcd, &words));
+}
+
+/// The endpoint with TLS has a server behind it whose certificate is that of its name in DNS.
+#[test]
+fn a_proxy_finds_the_clients_services() {
+    let Some(tools) = tools_inside("a_proxy_finds_the_clients_services") else {
+        return;
     };
-    assert_eq!(said(STELE), said(etcd));
+    let dir = tempfile::tempdir().unwrap();
+    let authority = Authority::new("everybody's");
+    // The proxy shows it, too, and may have no name.
+    let wish = Wish {
+        common_name: "",
+        hosts: &["a.all"],
+        ..Wish::default()
+    };
+    let pair = authority.sign(dir.path(), "pair", &wish);
+    let authorities = authority.write(&dir.path().join("ca.pem"));
+    let (secure, plain) = (testkit::free_port(), testkit::free_port());
+    let server = subject::launch()
+        .flag(format!(
+            "--listen-client-urls=https://127.0.0.1:{secure},http://127.0.0.1:{plain}"
+        ))
+        .flag(format!("--cert-file={}", pair.cert.display()))
+        .flag(format!("--key-file={}", pair.key.display()))
+        .start();
+    let _server = server.unwrap_or_else(|error| panic!("{error}"));
+    Zone::default()
+        .host("a.all", address(1))
+        .host("b.all", address(2))
+        .service("_etcd-client-ssl._tcp.all", [2, 5, secure], "a.all")
+        .service("_etcd-client-ssl._tcp.all", [1, 5, 1000], "b.all")
+        .service("_etcd-client._tcp.all", [0, 0, 2000], "a.all")
+        .service("_etcd-client-x._tcp.all", [0, 0, plain], "a.all")
+        .serve();
+    let etcd = tools.etcd.to_str().unwrap();
+    let (cert, key) = (pair.cert.display(), pair.key.display());
+    let (cert, key) = (format!("--cert={cert}"), format!("--key={key}"));
+    let cacert = format!("--cacert={}", authorities.display());
+    let here = format!("--endpoints=127.0.0.1:{plain}");
+    for flags in [
+        &["--discovery-srv=all", &cacert, &cert, &key][..],
+        &[
+            "--discovery-srv=all",
+            "--insecure-discovery",
+            &cacert,
+            &cert,
+            &key,
+        ],
+        &[
+            "--discovery-srv=all",
+            "--insecure-discovery",
+            "--discovery-srv-name=x",
+        ],
+        // Nothing is valid; the flags have an endpoint.
+        &["--discovery-srv=all", "--discovery-srv-name=x", &here],
+    ] {
+        let found = |program| {
+            let proxy = Between::start(program, "grpc-proxy", flags, "started gRPC proxy");
+            let put = ctl(&tools, "127.0.0.1:23790", dir.path(), &["put", "a", "b"]);
+            assert!(put.is_some(), "{program} {flags:?}: {}", proxy.log());
+            proxy.found()
+        };
+        let expected = found(etcd);
+        assert!(!expected.is_empty());
+        assert_eq!(found(STELE), expected, "{flags:?}");
+    }
+    for flags in [
+        &["--discovery-srv=nowhere"][..],
+        &["--discovery-srv=all", "--cacert=/nowhere", &cert, &key],
+    ] {
+        let words = [&["grpc-proxy", "start"], flags].concat();
+        assert_eq!(printed(STELE, &words), printed(etcd, &words));
+    }
 }

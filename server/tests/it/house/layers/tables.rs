@@ -243,8 +243,6 @@ pub(super) const SERVER: Layers = Layers {
         // What any layer may use.
         ("basics", &[]),
         ("config", &[]),
-        // Services that are found by name.
-        ("dns", &[]),
         // What is replicated: the requests of the log, who may make them, what they change.
         ("request", &["basics"]),
         ("auth", &["basics", "config", "request"]),
@@ -252,6 +250,8 @@ pub(super) const SERVER: Layers = Layers {
         // What operators see, and what connections are made of.
         ("telemetry", &["config", "request", "state"]),
         ("net", &["basics", "config", "telemetry"]),
+        // Services that are found by name.
+        ("dns", &["net", "telemetry"]),
         // The actors, the messages between them, and the data directory that they start from.
         ("member::event", &["basics", "net", "request", "state"]),
         (
@@ -435,6 +435,7 @@ pub(super) const SERVER: Layers = Layers {
                 "api::serve",
                 "basics",
                 "config",
+                "dns",
                 "lifecycle",
                 "member::cluster",
                 "member::event",
