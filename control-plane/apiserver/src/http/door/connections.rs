@@ -33,7 +33,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use crate::auth::User;
-use crate::auth::tls::{Peer, Tls};
+use crate::auth::certificate::Peer;
+use crate::auth::tls::Tls;
 use crate::http::api::Api;
 use crate::http::door::connections::room::{AtWork, Connection, Places};
 use crate::http::door::faulted::Cut;
