@@ -5,7 +5,8 @@ use http::{HeaderValue, Response, StatusCode};
 use machinery::status::Status;
 
 use super::frames::error_frame;
-use crate::http::answer::reply::{self, Shown};
+use crate::http::answer::reply;
+use crate::http::answer::shown::Shown;
 use crate::http::media::Encoding;
 use crate::storage::cache::Missed;
 
