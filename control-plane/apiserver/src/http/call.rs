@@ -24,7 +24,7 @@ use crate::http::media::{self, Accept};
 use crate::http::question::patch;
 use crate::http::question::request::{self, Query, Target};
 use crate::registry::strategy;
-use crate::registry::verbs::write::Writer;
+use crate::registry::verbs::writer::Writer;
 use crate::storage::decoded::DecodedObject;
 use crate::storage::stored::Stored;
 use crate::storage::views;
