@@ -7,6 +7,7 @@ mod authorization;
 mod flags;
 mod options;
 mod plugins;
+mod values;
 
 use std::error::Error;
 use std::io;

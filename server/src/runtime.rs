@@ -24,7 +24,7 @@ mod notes;
 mod threads;
 
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use storage::vfs::Lock;
@@ -35,7 +35,7 @@ use crate::config::{Config, Url};
 use crate::member::applier::{BackgroundLimits, Stopwatch};
 use crate::member::cluster::peer::{Dialer, Inboxes, Introduction, Peers};
 use crate::member::data_dir::{DataDir, Unusable};
-use crate::member::driver::{Actors, Settings};
+use crate::member::driver::{Actors, Fatal, Settings};
 use crate::member::event::inbox::{Inbox, Sender, inbox};
 use crate::member::event::{ApplyEvent, ConsensusEvent, LogEvent};
 use crate::net::workers::Workers;
@@ -51,7 +51,7 @@ use deliveries::Deliveries;
 use lateness::Lateness;
 use links::Links;
 use notes::Notes;
-use threads::{StopLooking, spawn};
+use threads::StopLooking;
 
 /// A running member. `stop` ends it in order; otherwise its threads run until the process ends.
 pub(crate) struct Running {
@@ -344,4 +344,17 @@ impl Running {
             }
         }
     }
+}
+
+/// Ends the process: an actor has failed.
+fn end(error: &Fatal) -> ! {
+    fatal(error.what, &error.error)
+}
+
+/// Starts a thread. If that fails, the process ends.
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+    Builder::new()
+        .name(name.to_owned())
+        .spawn(body)
+        .unwrap_or_else(|error| fatal("failed to start a thread", &error))
 }

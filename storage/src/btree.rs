@@ -23,10 +23,13 @@ mod checkpoint;
 mod cursor;
 mod edit;
 mod file;
+mod kind;
+mod meta;
 mod node;
 mod pages;
 mod space;
 mod tree;
+mod weight;
 
 pub(crate) use checkpoint::output::SYNC_BYTES;
 pub(crate) use checkpoint::spill::SyncJob;
@@ -36,12 +39,13 @@ pub(crate) use edit::Writer;
 pub(crate) use edit::rewrite::Unfit;
 pub(crate) use file::PageFile;
 pub(crate) use file::open::META_SLOTS;
+pub(crate) use kind::{KeyOrder, TreeKind};
 pub(crate) use node::key::Key;
 pub(crate) use node::page::UNIT;
-pub(crate) use node::weight::Weight;
 pub(crate) use pages::Pages;
 pub use pages::resident::from_memory;
-pub(crate) use tree::{KeyOrder, Tree, TreeKind};
+pub(crate) use tree::Tree;
+pub(crate) use weight::Weight;
 
 /// Bytes at the end of a key that [`KeyOrder::KeyThenRevision`] compares separately: inverted main
 /// revision (8, big endian) and inverted sub revision (4, big endian).

@@ -14,12 +14,15 @@
 //! A segment is dropped only when the next one's head is durable: what it repeats is then safe.
 
 mod anchor;
+mod file;
 mod found;
 #[cfg(any(test, fuzzing))]
 mod fuzz;
+mod outcome;
 mod reading;
 mod record;
 mod recover;
+mod rest;
 mod sealed;
 mod sector;
 mod segment;
@@ -40,10 +43,9 @@ pub(crate) use found::{inspect, is_of_log};
 pub(crate) use fuzz::recover_anything;
 pub use reading::{Pinned, Place, Reader};
 use record::Checksum;
-use recover::Segment;
 use sealed::RecordSealer;
 pub use segment::{DropJob, PrepareJob};
-use segment::{Dropped, Header, Name, Spares};
+use segment::{Dropped, Header, Name, Segment, Spares};
 use writing::OpenSegment;
 
 /// The largest payload of one record.

@@ -75,6 +75,47 @@ pub struct Attributes {
     pub labels: LabelSelector,
 }
 
+/// The decision about a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// True if the request is allowed.
+    pub allowed: bool,
+    /// True if it is refused, whatever further authorizers would say.
+    pub denied: bool,
+    /// The binding that allows it, or the roles that could not be found.
+    pub reason: String,
+    /// What went wrong on the way to it.
+    pub error: Option<String>,
+}
+
+impl Decision {
+    /// The request is allowed.
+    pub fn allow(reason: String) -> Decision {
+        Decision {
+            allowed: true,
+            reason,
+            ..Decision::default()
+        }
+    }
+
+    /// The request is refused unless another authorizer allows it.
+    pub fn refuse(reason: String) -> Decision {
+        Decision {
+            reason,
+            ..Decision::default()
+        }
+    }
+
+    /// What its user is told of a refusal.
+    pub fn told(&self) -> String {
+        match (&self.error, self.reason.as_str()) {
+            (Some(error), "") => error.clone(),
+            (Some(error), reason) => format!("{error}: {reason}"),
+            (None, reason) => reason.to_owned(),
+        }
+    }
+}
+
 /// A future answer.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Status>> + Send + 'a>>;
 
@@ -125,14 +166,14 @@ pub trait Authorizer: Send + Sync + 'static {
         &'a self,
         reader: &'a Reader,
         attributes: &'a Attributes,
-    ) -> Answer<'a, authorize::rbac::Decision> {
+    ) -> Answer<'a, Decision> {
         Box::pin(async move {
             let allowed = match self.authorize(reader, attributes).await {
                 Ok(()) => true,
                 Err(status) if status.code == 403 => false,
                 Err(status) => return Err(status),
             };
-            Ok(authorize::rbac::Decision {
+            Ok(Decision {
                 allowed,
                 ..Default::default()
             })

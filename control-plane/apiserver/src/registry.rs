@@ -30,7 +30,7 @@ use crate::basics::steps::Steps;
 use crate::storage::reader::Reader;
 use crate::storage::views;
 use ttl::EventLeases;
-use verbs::write::Writer;
+use verbs::writer::Writer;
 
 /// The field manager of this process's own writes.
 const OWN_MANAGER: &str = "kube-apiserver";

@@ -4,6 +4,7 @@
 pub(crate) mod at_rest;
 pub(crate) mod cache;
 pub(crate) mod cells;
+pub(crate) mod change;
 pub(crate) mod decoded;
 pub(crate) mod following;
 pub(crate) mod interest;

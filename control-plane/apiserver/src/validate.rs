@@ -21,10 +21,10 @@ use serde_json::Value;
 use crate::resources::catalogue::Resource;
 use crate::resources::convert;
 
-pub(crate) use meta::{annotations, labels};
 pub(crate) use networking::cluster_ips::addresses;
 pub(crate) use networking::network::{checks_health, reached_from_outside};
 pub(crate) use words::causes::Causes;
+pub(crate) use words::maps::{annotations, labels};
 
 /// Rules that the cluster's owner decides.
 #[derive(Debug, Clone, Copy, Default)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use apiserver::audit::options::{Handling, LogOptions, Options, WebhookOptions};
 use clap::ArgMatches;
 
-use super::options::{duration, is_on, parsed, path, text};
+use super::values::{duration, is_on, parsed, path, text};
 
 /// Reads and checks the flags.
 pub(super) fn read(arguments: &ArgMatches) -> Result<Options, String> {

@@ -7,7 +7,7 @@ use apiserver::setup::Further;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 
-use super::options::{all, duration, is_on, path, text};
+use super::values::{all, duration, is_on, path, text};
 
 /// The flags of OpenID, each of which needs the first two.
 const OPENID: [&str; 9] = [

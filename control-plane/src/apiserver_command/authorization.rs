@@ -6,7 +6,7 @@ use apiserver::setup::{Authorization, Configured, Mode, WebhookOptions};
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 
-use super::options::{all, duration, path, text};
+use super::values::{all, duration, path, text};
 
 /// The name of the webhook that flags configure.
 const WEBHOOK: &str = "default";

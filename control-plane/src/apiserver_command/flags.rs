@@ -98,8 +98,8 @@ pub(super) fn check(arguments: &ArgMatches) -> Result<(), String> {
         tracing::warn!("these flags have no meaning here: {}", ignored.join(", "));
     }
     plugins::check(
-        &super::options::all(arguments, "enable-admission-plugins"),
-        &super::options::all(arguments, "disable-admission-plugins"),
+        &super::values::all(arguments, "enable-admission-plugins"),
+        &super::values::all(arguments, "disable-admission-plugins"),
     )
 }
 
@@ -220,7 +220,7 @@ mod tests {
         ];
         let arguments = parsed(&words);
         assert_eq!(
-            super::super::options::all(&arguments, "etcd-servers"),
+            super::super::values::all(&arguments, "etcd-servers"),
             ["http://a", "http://b"]
         );
         assert_eq!(

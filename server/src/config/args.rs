@@ -4,6 +4,7 @@
 //! several wins, parsing stops at the first word that is not a flag. Does not know what flags mean.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use serde_json::Value as Json;
 
@@ -93,6 +94,11 @@ impl Values {
             Value::Duration(nanos) => *nanos,
             other => unreachable!("--{name} is no duration: {other:?}"),
         }
+    }
+
+    /// Negative durations become zero: as a timer they would fire at once.
+    pub(super) fn timer(&self, name: &str) -> Duration {
+        Duration::from_nanos(u64::try_from(self.duration(name)).unwrap_or(0))
     }
 
     pub(super) fn urls(&self, name: &str) -> &[super::Url] {

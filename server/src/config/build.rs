@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::args::Values;
-use super::flags::{self, Effect, GATES, MISSING_GATES};
+use super::flags::{self, Effect, GATES, INITIAL_CLUSTER_DEFAULT, MISSING_GATES};
 use super::{
     AutoCompaction, ClusterState, Config, FoundingMember, Gate, Invalid, Keepalive, TracingConfig,
     discovery, host, log, tls,
@@ -16,9 +16,6 @@ use rules::{advertise_urls, encryption, listen_urls, timing, verify};
 /// etcd's description of a valid advertised client URL.
 const CLIENT_URL_FORM: &str =
     "in the format \"host:port\", \"unix:/path/to/socket\" or \"unixs:/path/to/socket\"";
-
-/// The value of `--initial-cluster` for a member without a name.
-pub(super) const INITIAL_CLUSTER_DEFAULT: &str = "default=http://localhost:2380";
 
 /// The quota for `--quota-backend-bytes=0`.
 const QUOTA_BYTES_DEFAULT: u64 = 2 << 30;
@@ -126,27 +123,27 @@ pub(super) fn build(values: &Values, flagged: bool) -> Result<Config, Invalid> {
         compaction_batch_limit: usize::try_from(whole(values, "compaction-batch-limit"))
             .ok()
             .filter(|limit| *limit > 0),
-        compaction_sleep_interval: nonzero(nanos(values, "compaction-sleep-interval")),
+        compaction_sleep_interval: nonzero(values.timer("compaction-sleep-interval")),
         memory_mlock: values.bool("memory-mlock"),
         tracing: tracing(values),
         bootstrap_defrag_bytes: match whole(values, "bootstrap-defrag-threshold-megabytes") {
             0 => None,
             megabytes => Some(megabytes.saturating_mul(1 << 20)),
         },
-        watch_progress_notify_interval: nonzero(nanos(values, "watch-progress-notify-interval"))
+        watch_progress_notify_interval: nonzero(values.timer("watch-progress-notify-interval"))
             .map_or(PROGRESS_INTERVAL_DEFAULT, |interval| {
                 interval.max(PROGRESS_INTERVAL_MIN)
             }),
-        warning_apply_duration: nanos(values, "warning-apply-duration"),
-        warning_unary_request_duration: nonzero(nanos(values, "warning-unary-request-duration"))
+        warning_apply_duration: values.timer("warning-apply-duration"),
+        warning_unary_request_duration: nonzero(values.timer("warning-unary-request-duration"))
             .unwrap_or(SLOW_CALL_DEFAULT),
         enable_grpc_gateway: values.bool("enable-grpc-gateway"),
         cors: list(values.text("cors")),
         host_whitelist: list(values.text("host-whitelist")),
         pprof: values.bool("enable-pprof") || values.text("log-level") == "debug",
         extensive_metrics: values.text("metrics") == "extensive",
-        corrupt_check_time: nonzero(nanos(values, "corrupt-check-time")),
-        compact_hash_check_time: nanos(values, "compact-hash-check-time"),
+        corrupt_check_time: nonzero(values.timer("corrupt-check-time")),
+        compact_hash_check_time: values.timer("compact-hash-check-time"),
         feature_gates: gates(values)?,
         log: log::config(values)?,
         without_effect: without_effect(values),
@@ -170,16 +167,15 @@ fn without_effect(values: &Values) -> Vec<&'static str> {
 
 /// As in etcd, zeros are replaced by gRPC's own values.
 fn keepalive(values: &Values) -> Keepalive {
-    let interval = nonzero(nanos(values, "grpc-keepalive-interval"));
-    let timeout = nonzero(nanos(values, "grpc-keepalive-timeout"));
+    let interval = nonzero(values.timer("grpc-keepalive-interval"));
+    let timeout = nonzero(values.timer("grpc-keepalive-timeout"));
     let (interval, timeout) = interval
         .zip(timeout)
         .unwrap_or((GRPC_INTERVAL_DEFAULT, GRPC_TIMEOUT_DEFAULT));
     Keepalive {
         interval,
         timeout,
-        min_time: nonzero(nanos(values, "grpc-keepalive-min-time"))
-            .unwrap_or(GRPC_MIN_TIME_DEFAULT),
+        min_time: nonzero(values.timer("grpc-keepalive-min-time")).unwrap_or(GRPC_MIN_TIME_DEFAULT),
     }
 }
 
@@ -321,11 +317,6 @@ fn list(text: &str) -> Vec<String> {
 
 fn whole(values: &Values, name: &str) -> u64 {
     u64::try_from(values.int(name)).unwrap_or(0)
-}
-
-/// Negative durations become zero: as a timer they would fire at once.
-pub(super) fn nanos(values: &Values, name: &str) -> Duration {
-    Duration::from_nanos(u64::try_from(values.duration(name)).unwrap_or(0))
 }
 
 fn nonzero(duration: Duration) -> Option<Duration> {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use super::args::Values;
-use super::build::nanos;
+use super::flags::INITIAL_CLUSTER_DEFAULT;
 use super::url::Url;
 use super::{Config, FoundingMember, Invalid, TlsFiles, host};
 
@@ -86,10 +86,10 @@ pub(super) fn discovery(values: &Values, flagged: bool) -> Result<Discovery, Inv
     Ok(Discovery::Registry(Box::new(Registry {
         token: token.to_owned(),
         endpoints,
-        dial_timeout: nanos(values, "discovery-dial-timeout"),
-        request_timeout: nanos(values, "discovery-request-timeout"),
-        keepalive_time: nanos(values, "discovery-keepalive-time"),
-        keepalive_timeout: nanos(values, "discovery-keepalive-timeout"),
+        dial_timeout: values.timer("discovery-dial-timeout"),
+        request_timeout: values.timer("discovery-request-timeout"),
+        keepalive_time: values.timer("discovery-keepalive-time"),
+        keepalive_timeout: values.timer("discovery-keepalive-timeout"),
         tls: tls(values),
         user: values.text("discovery-user").to_owned(),
         password: values.text("discovery-password").to_owned(),
@@ -107,7 +107,7 @@ pub(super) fn replaces_initial_cluster(values: &Values, flagged: bool) -> bool {
 /// True if `--initial-cluster` is in use. In a file, its default counts as nothing.
 fn lists_founders(values: &Values, flagged: bool) -> bool {
     let text = values.text("initial-cluster");
-    let is_default = !flagged && text == super::build::INITIAL_CLUSTER_DEFAULT;
+    let is_default = !flagged && text == INITIAL_CLUSTER_DEFAULT;
     values.given("initial-cluster") && !text.is_empty() && !is_default
 }
 

@@ -4,6 +4,9 @@
 
 use super::url::Url;
 
+/// The value of `--initial-cluster` for a member without a name.
+pub(super) const INITIAL_CLUSTER_DEFAULT: &str = "default=http://localhost:2380";
+
 /// The type of a flag's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -140,7 +143,7 @@ pub(super) const SECTIONS: &[(&str, &[Flag])] = &[
     ]),
     ("Clustering", &[
         flag("initial-advertise-peer-urls", Urls, "http://localhost:2380", Used, "Peer URLs to tell the cluster."),
-        flag("initial-cluster", Text, "default=http://localhost:2380", Used, "Members of a new cluster: NAME=URL, comma separated."),
+        flag("initial-cluster", Text, INITIAL_CLUSTER_DEFAULT, Used, "Members of a new cluster: NAME=URL, comma separated."),
         flag("initial-cluster-state", Choice(&["new", "existing"]), "new", Used, "Found a cluster (new) or join one (existing)."),
         flag("initial-cluster-token", Text, "etcd-cluster", Used, "Tells clusters apart: ids are computed from it."),
         flag("advertise-client-urls", Urls, "http://localhost:2379", Used, "Client URLs to tell the cluster."),

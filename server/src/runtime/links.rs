@@ -1,5 +1,7 @@
 //! The actors' queues, and the other parts of the server that their threads use.
 
+mod jobs;
+
 use std::sync::Arc;
 
 use raft::Message;
@@ -8,7 +10,6 @@ use storage::mvcc::{Reader, View};
 use super::budget::Budget;
 use super::deliveries::Deliveries;
 use super::notes::Notes;
-use super::threads;
 use crate::basics::clock::{Clock, Now};
 use crate::member::cluster::peer::Peers;
 use crate::member::driver::{Job, Note, Ports, Replies};
@@ -77,7 +78,7 @@ impl Ports for Links {
     }
 
     fn start(&mut self, job: Job) {
-        threads::start(job, self.clone());
+        jobs::start(job, self.clone());
     }
 
     fn digest(&mut self, job: HashJob) {

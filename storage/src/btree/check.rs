@@ -6,10 +6,10 @@
 
 use super::file::PageFile;
 use super::node::page::{Page, PageRef, UNIT};
-use super::node::weight::Weight;
 use super::node::{Link, Node};
 use super::pages::{FIRST_UNIT, View};
 use super::tree::Tree;
+use super::weight::Weight;
 use crate::{Error, Result};
 
 /// Pages of a tree on disk.
@@ -23,49 +23,54 @@ pub(crate) struct PageCounts {
 /// A survey ends after this many damaged places: more would teach nothing.
 const DAMAGE_MAX: usize = 100;
 
-pub(super) fn check(file: &PageFile, trees: &[&Tree]) -> Result<Vec<PageCounts>> {
-    let (counts, damage) = survey(file, trees)?;
-    match damage.into_iter().next() {
-        None => Ok(counts),
-        Some(first) => Err(first),
+impl PageFile {
+    /// Checks everything reachable and all free lists; an error names the first damage. Only while
+    /// no checkpoint runs.
+    pub(crate) fn check(&self, trees: &[&Tree]) -> Result<Vec<PageCounts>> {
+        let (counts, damage) = self.survey(trees)?;
+        match damage.into_iter().next() {
+            None => Ok(counts),
+            Some(first) => Err(first),
+        }
     }
-}
 
-/// Continues beside damaged pages. What is below them stays unknown, so sums and free space prove
-/// nothing after that. The error is one other than damage, or too much damage.
-pub(super) fn survey(file: &PageFile, trees: &[&Tree]) -> Result<(Vec<PageCounts>, Vec<Error>)> {
-    let space = file.space.as_ref().expect("no checkpoint under way");
-    let mut walk = Walk {
-        file,
-        taken: vec![false; space.units() as usize],
-        counts: PageCounts::default(),
-        damage: Vec::new(),
-    };
-    let mut counts = Vec::with_capacity(trees.len());
-    walk.take(0, FIRST_UNIT)?;
-    for tree in trees {
-        let walked = walk.tree(tree);
-        walk.beside(walked)?;
-        counts.push(std::mem::take(&mut walk.counts));
-    }
-    if let Some(list) = file.meta.free_list {
-        walk.take(list.id, list.units as u64)?;
-    }
-    for page in &file.writer.freed {
-        walk.take(page.id, page.units as u64)?;
-    }
-    if !walk.damage.is_empty() {
-        return Ok((counts, walk.damage));
-    }
-    let mut free = 0;
-    for (start, units) in space.extents() {
-        walk.take(start, units)?;
-        free += units;
-    }
-    assert_eq!(free, space.free_units(), "the sum of what is free");
-    match walk.taken.iter().position(|taken| !taken) {
-        Some(unit) => Err(walk.error(unit as u64, "unit neither used nor free")),
-        None => Ok((counts, Vec::new())),
+    /// Like `check`, but continues beside damaged pages and returns all damage. What is below them
+    /// stays unknown, so sums and free space prove nothing after that. The error is one other than
+    /// damage, or too much damage.
+    pub(crate) fn survey(&self, trees: &[&Tree]) -> Result<(Vec<PageCounts>, Vec<Error>)> {
+        let space = self.space.as_ref().expect("no checkpoint under way");
+        let mut walk = Walk {
+            file: self,
+            taken: vec![false; space.units() as usize],
+            counts: PageCounts::default(),
+            damage: Vec::new(),
+        };
+        let mut counts = Vec::with_capacity(trees.len());
+        walk.take(0, FIRST_UNIT)?;
+        for tree in trees {
+            let walked = walk.tree(tree);
+            walk.beside(walked)?;
+            counts.push(std::mem::take(&mut walk.counts));
+        }
+        if let Some(list) = self.meta.free_list {
+            walk.take(list.id, list.units as u64)?;
+        }
+        for page in &self.writer.freed {
+            walk.take(page.id, page.units as u64)?;
+        }
+        if !walk.damage.is_empty() {
+            return Ok((counts, walk.damage));
+        }
+        let mut free = 0;
+        for (start, units) in space.extents() {
+            walk.take(start, units)?;
+            free += units;
+        }
+        assert_eq!(free, space.free_units(), "the sum of what is free");
+        match walk.taken.iter().position(|taken| !taken) {
+            Some(unit) => Err(walk.error(unit as u64, "unit neither used nor free")),
+            None => Ok((counts, Vec::new())),
+        }
     }
 }
 

@@ -15,7 +15,7 @@ pub(super) mod spill;
 
 use std::sync::Arc;
 
-use super::file::meta::{Meta, Root};
+use super::meta::{Meta, Root};
 use super::node::image::Image;
 use super::node::page::{PageRef, UNIT};
 use super::node::{Link, Node};

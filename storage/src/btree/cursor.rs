@@ -36,6 +36,13 @@ struct Step<'a> {
     announced: usize,
 }
 
+impl Tree {
+    /// A cursor that is on no entry yet.
+    pub(crate) fn cursor<'a>(&'a self, pages: &'a Pages) -> Cursor<'a> {
+        Cursor::new(self, pages)
+    }
+}
+
 impl<'a> Step<'a> {
     fn new(view: View<'a>, index: usize) -> Step<'a> {
         Step {
@@ -56,7 +63,7 @@ impl<'a> Step<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    pub(super) fn new(tree: &'a Tree, pages: &'a Pages) -> Cursor<'a> {
+    fn new(tree: &'a Tree, pages: &'a Pages) -> Cursor<'a> {
         Cursor {
             tree,
             pages,

@@ -8,14 +8,14 @@ mod writer;
 use std::mem;
 use std::sync::Arc;
 
+use super::kind::TreeKind;
 use super::node::image::{Image, NOWHERE, round_up};
 use super::node::key::Key;
 use super::node::page::{CHILD_BYTES, HEADER, SLOT, UNIT, cell_len, child_value};
 use super::node::{Link, Node};
-use super::tree::TreeKind;
 use super::{SUFFIX_BYTES, Tree, Weight};
 use crate::Result;
-use crate::btree::tree::KeyOrder;
+use crate::btree::kind::KeyOrder;
 use split::{Split, place};
 
 pub(crate) use writer::Writer;

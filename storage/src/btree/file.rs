@@ -1,29 +1,27 @@
 //! The page file as its owner sees it: checkpoints, memory given back, statistics.
 
-pub(super) mod meta;
 pub(super) mod open;
 pub(super) mod release;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use super::check::PageCounts;
 use super::checkpoint::output::{Output, SYNC_BYTES};
 use super::checkpoint::spill;
 use super::checkpoint::spill::{Spilled, SyncJob};
 use super::checkpoint::{CheckpointDone, CheckpointJob, Retired};
 use super::edit::rewrite;
+use super::meta::Meta;
 use super::node::page::UNIT;
 use super::pages::Shared;
 use super::pages::readers::GuardWatch;
 use super::space::Space;
 use super::space::reservation::Reservation;
 use super::space::wipe::Wipe;
-use super::{Pages, Tree, TreeKind, USER_META_BYTES_MAX, Unfit, Writer, check};
+use super::{Pages, Tree, TreeKind, USER_META_BYTES_MAX, Unfit, Writer};
+use crate::Result;
 use crate::encryption::DataKeys;
 use crate::vfs::{File, Vfs};
-use crate::{Error, Result};
-use meta::Meta;
 
 /// Slack of the file: it may be longer than its content by one part in `SLACK_PART`, plus
 /// `SLACK_UNITS`, because checkpoints write beside what they replace.
@@ -431,16 +429,5 @@ impl PageFile {
             decrypted_bytes: self.shared.sealing().map_or(0, |s| s.decrypted.bytes()) as u64,
             is_short: self.reservation.is_short(),
         }
-    }
-
-    /// Checks everything reachable and all free lists; an error names the first damage. Only while
-    /// no checkpoint runs.
-    pub(crate) fn check(&self, trees: &[&Tree]) -> Result<Vec<PageCounts>> {
-        check::check(self, trees)
-    }
-
-    /// Like `check`, but continues beside damage and returns all of it.
-    pub(crate) fn survey(&self, trees: &[&Tree]) -> Result<(Vec<PageCounts>, Vec<Error>)> {
-        check::survey(self, trees)
     }
 }

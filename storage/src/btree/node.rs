@@ -3,7 +3,6 @@
 pub(super) mod image;
 pub(super) mod key;
 pub(super) mod page;
-pub(super) mod weight;
 
 use std::sync::{Arc, OnceLock};
 

@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use super::kind::TreeKind;
 use super::node::Node;
 use super::node::page::{Page, PageRef, UNIT, checksum, validate};
-use super::tree::TreeKind;
 use crate::encryption::DataKeys;
 use crate::vfs::{File, Map};
 use crate::{Error, Result};

@@ -1,37 +1,12 @@
-//! A tree as its users see it: kinds, orders, point reads and totals.
+//! A tree as its users see it: point reads and totals.
 
 use std::ops::{Deref, Range};
 
 use super::node::Link;
 use super::node::key::Key;
 use super::pages::{Bytes, View};
-use super::{Cursor, Pages, Weight};
+use super::{Pages, TreeKind, Weight};
 use crate::Result;
-
-/// How the keys of a tree compare.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum KeyOrder {
-    /// As bytes.
-    Bytes,
-    /// The last [`super::SUFFIX_BYTES`] bytes are a revision suffix: keys compare by the part
-    /// before it, then by the suffix. Every key of such a tree must be at least that long.
-    KeyThenRevision,
-}
-
-/// The properties in which one tree of a page file differs from the others.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct TreeKind {
-    /// Stored in every page of the tree; unique in the file.
-    pub id: u8,
-    pub order: KeyOrder,
-    /// The weight of an entry, by the length of its key and by its value; branches keep the sums.
-    pub weigh: fn(key_len: usize, value: &[u8]) -> Weight,
-    /// A leaf splits if it would exceed this; a multiple of 4096.
-    pub leaf_bytes: usize,
-    /// Whether pages hold once what all of their keys begin with. Worth it unless keys are short
-    /// beside their values.
-    pub has_prefixes: bool,
-}
 
 /// Children of a branch that are looked at to learn how many leaves there are.
 const SAMPLES: usize = 8;
@@ -253,10 +228,5 @@ impl Tree {
             view = pages.child(&self.kind, &view, index)?;
         }
         Ok(())
-    }
-
-    /// A cursor that is on no entry yet.
-    pub(crate) fn cursor<'a>(&'a self, pages: &'a Pages) -> Cursor<'a> {
-        Cursor::new(self, pages)
     }
 }

@@ -25,7 +25,8 @@
 
 use std::path::Path;
 
-use super::recover::{READ_BYTES, read, witness};
+use super::file::{READ_BYTES, read};
+use super::rest::witness;
 use super::sector::{self, DATA_BYTES, SECTOR_BYTES, Sector};
 use crate::vfs::File;
 use crate::{Error, Result};

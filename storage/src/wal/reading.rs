@@ -7,9 +7,10 @@
 
 use std::sync::Arc;
 
-use super::recover::{self, Segment};
+use super::file::{self, damaged, refuse};
+use super::recover::read_header;
 use super::sector::{self, DATA_BYTES, SECTOR_BYTES, Sector};
-use super::segment::Header;
+use super::segment::{Header, Segment};
 use super::walk::Walk;
 use super::writing::OpenSegment;
 use super::{Record, Wal, record};
@@ -75,12 +76,12 @@ impl End {
         let mut bytes = [0; SECTOR_BYTES];
         let at = sector::file_offset(open.durable - kept as u64);
         if kept > 0 {
-            recover::read(&**file, &mut bytes, at, &open.segment.path)?;
+            file::read(&**file, &mut bytes, at, &open.segment.path)?;
         }
         let data = match sector::read(&bytes, open.segment.sequence) {
             Sector::Own { data, .. } => &data[..kept],
             _ if kept == 0 => &[],
-            _ => return Err(recover::damaged(&open.segment.path, at)),
+            _ => return Err(damaged(&open.segment.path, at)),
         };
         Ok(Some(End {
             len: open.durable,
@@ -158,9 +159,9 @@ impl Reader {
         let path = segment.path.clone();
         let file = self.pinned.vfs.open(&path, Open::Existing);
         let file = file.map_err(Error::io("open", &path))?;
-        let header = recover::read_header(&*file, &segment)?;
+        let header = read_header(&*file, &segment)?;
         let header: Header =
-            header.ok_or_else(|| recover::refuse('P', &path, 0, "the segment has no header"))?;
+            header.ok_or_else(|| refuse('P', &path, 0, "the segment has no header"))?;
         if let Some((before, _)) = &self.walk {
             before.check_end(&header)?;
         }

@@ -40,132 +40,18 @@ mod list;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 
-use super::anchor;
-use super::record::{self, HEAD_BYTES, Head};
-use super::sector::{self, DATA_BYTES, SECTOR_BYTES, Sector};
-use super::segment::{Header, Spare};
+use super::file::{damaged, open, read, refuse};
+use super::outcome::{Found, Visit};
+use super::rest::Rest;
+use super::sector::{self, SECTOR_BYTES, Sector};
+use super::segment::{Header, Segment};
 use super::walk::Walk;
-use super::{Carry, Options, Record, Recovery};
-use crate::vfs::{File, Open, Vfs};
+use super::{Options, anchor, record};
+use crate::vfs::{File, Vfs};
 use crate::{Error, Result};
 use list::{list, remove};
-
-/// Files are read in pieces of this size; a multiple of the sector.
-pub(super) const READ_BYTES: usize = 1 << 20;
-
-/// A segment whose place in the log is certain.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Segment {
-    pub(super) sequence: u64,
-    pub(super) bytes: u64,
-    pub(super) path: PathBuf,
-    /// Highest index of the records appended here; repeated ones do not count.
-    pub(super) highest: Option<u64>,
-    /// Lowest index of them, and their number.
-    pub(super) lowest: Option<u64>,
-    pub(super) records: u64,
-    /// Ids of the keys that seal its records; 0 if some are clear.
-    pub(super) keys: BTreeSet<u32>,
-    /// Shared with those who read the segment: it is not dropped while they do.
-    pub(super) pin: Arc<()>,
-}
-
-impl Segment {
-    pub(super) fn new(sequence: u64, bytes: u64, path: PathBuf) -> Segment {
-        Segment {
-            sequence,
-            bytes,
-            path,
-            highest: None,
-            lowest: None,
-            records: 0,
-            keys: BTreeSet::new(),
-            pin: Arc::default(),
-        }
-    }
-
-    /// True if all its records have lower indexes.
-    pub(super) fn is_before(&self, index: u64) -> bool {
-        self.highest.is_none_or(|highest| highest < index)
-    }
-
-    pub(super) fn is_pinned(&self) -> bool {
-        Arc::strong_count(&self.pin) > 1
-    }
-
-    /// As far as the headers say: its own, and the next segment's.
-    fn unread(self, header: &Header, next: &Header) -> Segment {
-        Segment {
-            highest: Some(next.highest),
-            // No key but the active one is in use, or the segment would be read.
-            keys: BTreeSet::from([header.key]),
-            ..self
-        }
-    }
-
-    /// True if all its sealed records use this key.
-    pub(super) fn is_of(&self, key: u32) -> bool {
-        self.keys.iter().all(|used| *used == key)
-    }
-}
-
-/// The segment in which the log continues.
-#[derive(Debug)]
-pub(super) struct Tail {
-    pub(super) segment: Segment,
-    pub(super) file: Arc<dyn File>,
-    pub(super) seed: u32,
-    /// Checksum of the last record.
-    pub(super) crc: u32,
-    pub(super) len: u64,
-    /// The stream bytes in the sector that is not full, and the start of its first record.
-    pub(super) open: Vec<u8>,
-    pub(super) first: Option<usize>,
-    /// Nothing may be appended: sectors behind the end hold pieces of incomplete records, or the
-    /// format is an older one.
-    pub(super) closed: bool,
-}
-
-#[derive(Debug)]
-pub(super) struct Found {
-    /// Oldest first, without the tail.
-    pub(super) older: Vec<Segment>,
-    pub(super) tail: Option<Tail>,
-    /// Highest index of any record.
-    pub(super) highest: u64,
-    pub(super) carries: BTreeMap<u8, Carry>,
-    /// Kinds of carried records that the newest segment holds.
-    pub(super) in_tail: BTreeSet<u8>,
-    pub(super) spares: Vec<Spare>,
-    /// Above the numbers of all spares.
-    pub(super) next_number: u64,
-    pub(super) recovery: Recovery,
-}
-
-impl Found {
-    fn new(spares: Vec<Spare>, next_number: u64) -> Found {
-        Found {
-            older: Vec::new(),
-            tail: None,
-            highest: 0,
-            carries: BTreeMap::new(),
-            in_tail: BTreeSet::new(),
-            spares,
-            next_number,
-            recovery: Recovery {
-                records: 0,
-                end: 'Q',
-                removed: None,
-            },
-        }
-    }
-}
-
-pub(super) type Visit<'a> = dyn FnMut(Record<'_>) -> Result<()> + 'a;
 
 pub(super) fn recover(
     vfs: &dyn Vfs,
@@ -285,95 +171,4 @@ fn unbegun(file: &dyn File, segment: &Segment) -> Result<char> {
             "the header is lost, but records were durable",
         )),
     }
-}
-
-/// The content of a segment after the end of its records.
-#[derive(Debug, Default)]
-pub(super) struct Rest {
-    /// One of the segment's own sectors has bytes after the end: some record was begun.
-    pub(super) junk: bool,
-    /// Some record starts in a sector after the one with the end.
-    pub(super) behind: bool,
-    pub(super) stale: bool,
-    /// File offset where the last of the segment's own sectors ends; 0 if there is none.
-    pub(super) own_end: u64,
-    /// The most that any record there says was durable, in stream bytes.
-    pub(super) durable: u32,
-}
-
-impl Rest {
-    pub(super) fn scan(file: &dyn File, segment: &Segment, end: u64) -> Result<Rest> {
-        let mut rest = Rest::default();
-        let kept = (end % DATA_BYTES as u64) as usize;
-        let open_at = sector::file_offset(end - kept as u64);
-        let mut buf = vec![0; READ_BYTES.min((segment.bytes - open_at) as usize)];
-        let mut at = open_at;
-        while at < segment.bytes {
-            let piece = buf.len().min((segment.bytes - at) as usize);
-            read(file, &mut buf[..piece], at, &segment.path)?;
-            for bytes in buf[..piece].chunks_exact(SECTOR_BYTES) {
-                let ended = (at == open_at).then_some(kept);
-                rest.add(bytes, at, ended, segment)?;
-                at += SECTOR_BYTES as u64;
-            }
-        }
-        Ok(rest)
-    }
-
-    /// `ended` is where in this sector the records end, if they do.
-    fn add(&mut self, bytes: &[u8], at: u64, ended: Option<usize>, s: &Segment) -> Result<()> {
-        match sector::read(bytes, s.sequence) {
-            Sector::Blank => {}
-            Sector::Stale => self.stale = true,
-            Sector::Damaged => return Err(damaged(&s.path, at)),
-            Sector::Own { first, data } => {
-                self.own_end = at + SECTOR_BYTES as u64;
-                self.durable = self.durable.max(witness(data, first));
-                match ended {
-                    // A record's first 8 bytes are never all zero, so a record begun here shows.
-                    Some(kept) => self.junk |= data[kept..].iter().any(|b| *b != 0),
-                    None => {
-                        self.junk = true;
-                        self.behind |= first.is_some();
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The most that the records starting in this sector say was durable, in stream bytes.
-pub(super) fn witness(data: &[u8], first: Option<usize>) -> u32 {
-    let mut durable = 0;
-    let mut next = first;
-    while let Some(bytes) = next.and_then(|at| data.get(at..at + HEAD_BYTES)) {
-        let Ok(head) = Head::decode(bytes) else { break };
-        durable = durable.max(head.durable);
-        next = next.map(|at| at + head.stream_bytes());
-    }
-    durable
-}
-
-pub(super) fn open(vfs: &dyn Vfs, path: &Path) -> Result<Arc<dyn File>> {
-    vfs.open(path, Open::Existing)
-        .map_err(Error::io("open", path))
-}
-
-pub(super) fn read(file: &dyn File, buf: &mut [u8], at: u64, path: &Path) -> Result<()> {
-    file.read_at(buf, at).map_err(Error::io("read", path))
-}
-
-/// The sectors of the record at this stream offset are intact, but the record is impossible.
-pub(super) fn refuse_at(stream: u64, path: &Path, what: impl Into<String>) -> Error {
-    refuse('G', path, sector::file_offset(stream), what)
-}
-
-pub(super) fn damaged(path: &Path, offset: u64) -> Error {
-    refuse('F', path, offset, "a sector fails its checksum")
-}
-
-pub(super) fn refuse(case: char, path: &Path, offset: u64, what: impl Into<String>) -> Error {
-    let what = what.into();
-    Error::corrupt(path, offset, format!("{what} (log recovery, case {case})"))
 }

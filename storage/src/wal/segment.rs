@@ -1,5 +1,5 @@
-//! Segment files: their names, the header in their first sector, and the spares that become
-//! segments.
+//! Segment files: their names, the header in their first sector, what is known of them, and the
+//! spares that become segments.
 //!
 //! `<sequence>-<size>.wal` (both hex) is a segment of the log. It gets this name only after its
 //! file durably has the full size, so a shorter one has lost bytes. `spare-<n>.wal` is a file of
@@ -10,7 +10,9 @@
 mod header;
 mod spares;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::sector::SECTOR_BYTES;
 pub(super) use header::Header;
@@ -62,6 +64,62 @@ pub(super) fn is_possible_size(bytes: u64) -> bool {
     bytes.is_multiple_of(SECTOR_BYTES as u64)
         && bytes >= 2 * SECTOR_BYTES as u64
         && bytes <= u64::from(u32::MAX)
+}
+
+/// A segment whose place in the log is certain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Segment {
+    pub(super) sequence: u64,
+    pub(super) bytes: u64,
+    pub(super) path: PathBuf,
+    /// Highest index of the records appended here; repeated ones do not count.
+    pub(super) highest: Option<u64>,
+    /// Lowest index of them, and their number.
+    pub(super) lowest: Option<u64>,
+    pub(super) records: u64,
+    /// Ids of the keys that seal its records; 0 if some are clear.
+    pub(super) keys: BTreeSet<u32>,
+    /// Shared with those who read the segment: it is not dropped while they do.
+    pub(super) pin: Arc<()>,
+}
+
+impl Segment {
+    pub(super) fn new(sequence: u64, bytes: u64, path: PathBuf) -> Segment {
+        Segment {
+            sequence,
+            bytes,
+            path,
+            highest: None,
+            lowest: None,
+            records: 0,
+            keys: BTreeSet::new(),
+            pin: Arc::default(),
+        }
+    }
+
+    /// True if all its records have lower indexes.
+    pub(super) fn is_before(&self, index: u64) -> bool {
+        self.highest.is_none_or(|highest| highest < index)
+    }
+
+    pub(super) fn is_pinned(&self) -> bool {
+        Arc::strong_count(&self.pin) > 1
+    }
+
+    /// As far as the headers say: its own, and the next segment's.
+    pub(super) fn unread(self, header: &Header, next: &Header) -> Segment {
+        Segment {
+            highest: Some(next.highest),
+            // No key but the active one is in use, or the segment would be read.
+            keys: BTreeSet::from([header.key]),
+            ..self
+        }
+    }
+
+    /// True if all its sealed records use this key.
+    pub(super) fn is_of(&self, key: u32) -> bool {
+        self.keys.iter().all(|used| *used == key)
+    }
 }
 
 #[cfg(test)]

@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::file::{READ_BYTES, damaged, read, refuse, refuse_at};
+use super::outcome::{Found, Tail, Visit};
 use super::record::{self, Checksum, HEAD_BYTES, Head};
-use super::recover::{
-    Found, READ_BYTES, Rest, Segment, Tail, Visit, damaged, read, refuse, refuse_at,
-};
+use super::rest::Rest;
 use super::sealed::RecordOpener;
 use super::sector::{self, DATA_BYTES, SECTOR_BYTES, Sector};
-use super::segment::Header;
+use super::segment::{Header, Segment};
 use super::{Carry, Record};
 use crate::encryption::{CLEAR, DataKeys};
 use crate::vfs::File;

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::outcome::Tail;
 use super::record::{self, Head};
-use super::recover::{self, Segment};
 use super::sealed::RecordSealer;
 use super::sector::{self, Framer};
-use super::segment::{Header, Name, Spare, Spares};
+use super::segment::{Header, Name, Segment, Spare, Spares};
 use super::{Carry, PAGE_BYTES, SEGMENT_BYTES_MIN, SEGMENT_BYTES_STEP};
 use crate::encryption::{Scope, TAG_BYTES};
 use crate::vfs::{File, is_full};
@@ -73,7 +73,7 @@ impl OpenSegment {
         }
     }
 
-    pub(super) fn resume(tail: recover::Tail) -> OpenSegment {
+    pub(super) fn resume(tail: Tail) -> OpenSegment {
         let sequence = tail.segment.sequence;
         OpenSegment {
             framer: Framer::resume(sequence, tail.len, &tail.open, tail.first),

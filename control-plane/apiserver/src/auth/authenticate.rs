@@ -3,6 +3,7 @@
 
 pub mod bootstrap_token;
 pub mod config;
+pub mod foreign_issuer;
 pub mod front_proxy;
 pub mod jwt;
 pub mod openid;
@@ -11,6 +12,7 @@ pub mod secret_token;
 mod tests;
 pub mod token;
 pub mod token_review;
+mod used_secrets;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,10 +28,10 @@ use machinery::time::Timestamp;
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
+use super::certificate::Peer;
 use super::metrics;
 use super::notes::Notes;
 use super::review;
-use super::tls::Peer;
 use super::{Answer, Authenticator, User};
 use crate::basics::clock;
 use crate::storage::reader::Reader;

@@ -5,6 +5,7 @@ pub(crate) mod chain;
 pub mod config;
 pub(crate) mod node;
 pub mod rbac;
+mod rules_review;
 mod webhook;
 
 use std::path::PathBuf;
@@ -18,14 +19,14 @@ use serde_json::Value;
 use super::follow::{Follower, View};
 use super::review;
 use super::user::{ANONYMOUS, node_name};
-use super::{Answer, Attributes, Authorizer, User};
+use super::{Answer, Attributes, Authorizer, Decision, User};
 use crate::basics::changing_file::{self, Changed};
 use crate::basics::reloads;
 use crate::storage::reader::Reader;
 use chain::{Chain, Decider};
 use config::Configured;
 use node::Nodes;
-use rbac::{Decision, Policy, Rule, bootstrap};
+use rbac::{Policy, Rule, bootstrap};
 
 /// A mode of authorization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -207,8 +208,8 @@ impl Modes {
         namespace: &str,
         object: Value,
     ) -> Result<Value, Status> {
-        if kind.kind() == review::RULES {
-            let namespace = review::rules_asked(&object)?;
+        if kind.kind() == rules_review::KIND {
+            let namespace = rules_review::asked(&object)?;
             reader.fresh().await?;
             return Ok(self.answer_rules(reader, user, &namespace, object));
         }
@@ -250,7 +251,7 @@ impl Modes {
             [error] => Some(error.clone()),
             errors => Some(format!("[{}]", errors.join(", "))),
         };
-        let mut answer = review::rules_answer(object, &rules, error);
+        let mut answer = rules_review::answer(object, &rules, error);
         answer["status"]["incomplete"] = (!is_complete).into();
         answer
     }

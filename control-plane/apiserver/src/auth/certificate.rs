@@ -1,6 +1,8 @@
 //! Reads certificates: the common name of a client is the user, organizations are the groups. It
 //! does not check whether a certificate is trusted.
 
+use std::sync::Arc;
+
 use aws_lc_rs::digest;
 use data_encoding::HEXLOWER;
 use machinery::time::Timestamp;
@@ -22,6 +24,26 @@ pub struct Bearer {
     pub user: User,
     /// End of validity, in Unix seconds.
     pub not_after: i64,
+}
+
+/// The client certificate of a connection. Every request of the connection has it among its
+/// extensions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Peer {
+    /// No certificate.
+    #[default]
+    Nobody,
+    /// A trusted certificate.
+    Bearer(Arc<Bearer>),
+    /// The certificate of a proxy that names users.
+    Proxy {
+        /// End of validity, in Unix seconds.
+        not_after: i64,
+        /// What the certificate is apart from that.
+        own: Box<Peer>,
+    },
+    /// An untrusted certificate, and why.
+    Refused(String),
 }
 
 impl Bearer {

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::User;
-use super::authorize::rbac::Decision;
+use super::{Decision, User};
 use crate::basics::metrics::{FROM_MILLISECOND, Family};
 
 static USERS: Family = Family::counter(

@@ -10,12 +10,9 @@ use machinery::status::{Cause, Status};
 use machinery::time::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::authorize::rbac::{Decision, Rule};
-use super::{Attributes, User};
+use super::{Attributes, Decision, User};
 
 const GROUP: &str = "authorization.k8s.io";
-/// The review that asks for all rules instead of a decision.
-pub const RULES: &str = "SelfSubjectRulesReview";
 /// The review that asks who the requester is.
 pub const MYSELF: &str = "SelfSubjectReview";
 
@@ -165,45 +162,6 @@ pub fn access_answer(mut review: Value, decision: &Decision) -> Value {
         status["evaluationError"] = errors.join("; ").into();
     }
     review["status"] = status;
-    review
-}
-
-/// Returns the namespace of a review of rules.
-pub fn rules_asked(review: &Value) -> Result<String, Status> {
-    match object::text(review, &["spec", "namespace"]) {
-        "" => Err(Status::bad_request("no namespace on request")),
-        namespace => Ok(namespace.to_owned()),
-    }
-}
-
-/// Fills in the rules, and the errors met while they were gathered.
-pub fn rules_answer(mut review: Value, rules: &[Rule], error: Option<String>) -> Value {
-    let part = |keep: fn(&Rule) -> bool, away: &[&str]| -> Vec<Value> {
-        let rules = rules.iter().filter(|rule| keep(rule)).map(Rule::to_value);
-        rules
-            .map(|mut rule| {
-                for key in away {
-                    object::remove(&mut rule, &[key]);
-                }
-                rule
-            })
-            .collect()
-    };
-    let resources = part(|rule| !rule.resources.is_empty(), &["nonResourceURLs"]);
-    let paths = part(
-        |rule| !rule.non_resource_urls.is_empty(),
-        &["apiGroups", "resources", "resourceNames"],
-    );
-    // Kubernetes does not return the question.
-    review["spec"] = json!({});
-    review["status"] = json!({
-        "incomplete": false,
-        "nonResourceRules": paths,
-        "resourceRules": resources,
-    });
-    if let Some(error) = error {
-        review["status"]["evaluationError"] = error.into();
-    }
     review
 }
 

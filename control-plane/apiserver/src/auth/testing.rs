@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use super::authorize::chain::Union;
 use super::authorize::node::Related;
-use super::authorize::rbac::{Decision, Policy, forbidden, is_master};
+use super::authorize::rbac::{Policy, forbidden, is_master};
 use super::impersonate::{self, Impersonated, Modes, Rights};
-use super::{Answer, Attributes};
+use super::{Answer, Attributes, Decision};
 use crate::webhook::testing::Scripted;
 
 /// The objects.

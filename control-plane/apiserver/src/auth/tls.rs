@@ -27,29 +27,9 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::authenticate::front_proxy::FrontProxy;
-use super::certificate::{Bearer, Subject};
+use super::certificate::{Bearer, Peer, Subject};
 use super::pki::Identity;
 use crate::basics::clock;
-
-/// The client certificate of a connection. Every request of the connection has it among its
-/// extensions.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Peer {
-    /// No certificate.
-    #[default]
-    Nobody,
-    /// A trusted certificate.
-    Bearer(Arc<Bearer>),
-    /// The certificate of a proxy that names users.
-    Proxy {
-        /// End of validity, in Unix seconds.
-        not_after: i64,
-        /// What the certificate is apart from that.
-        own: Box<Peer>,
-    },
-    /// An untrusted certificate, and why.
-    Refused(String),
-}
 
 /// A connection after its handshake.
 pub type Stream = TlsStream<TcpStream>;

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use level::Level;
-pub(crate) use level::{Counts, Outcome, Queuing, Refusal};
+pub(crate) use level::{Counts, Outcome, Refusal};
 
 /// Time since the machine was made.
 pub(crate) type Now = Duration;
@@ -46,6 +46,16 @@ pub(crate) struct LevelSpec {
     pub(crate) borrowing: Option<u32>,
     /// `None` if requests that find no seat are refused.
     pub(crate) queuing: Option<Queuing>,
+}
+
+/// The queues of a level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Queuing {
+    pub(crate) queues: u32,
+    /// Queues in the hand of a flow.
+    pub(crate) hand: u32,
+    /// Upper bound of the requests that wait in one queue.
+    pub(crate) length: u32,
 }
 
 /// A request that asks for seats.

@@ -3,6 +3,7 @@
 pub(crate) mod list;
 pub(crate) mod pieces;
 pub(crate) mod reply;
+pub(crate) mod shown;
 pub(crate) mod spliced;
 pub(crate) mod table;
 pub(crate) mod watch;

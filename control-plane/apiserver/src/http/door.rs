@@ -5,5 +5,6 @@ pub(crate) mod audited;
 pub(crate) mod connections;
 pub(crate) mod fair;
 pub(crate) mod faulted;
+mod room;
 pub(crate) mod serve;
 pub(crate) mod socket;

@@ -23,6 +23,8 @@ use crate::http::question::patch;
 use crate::registry::strategy;
 use crate::resources::catalogue::Resource;
 
+/// Where references point in v2.
+const OF_V2: &str = "#/definitions/";
 /// Which kind a schema or an operation is about.
 const TYPE: &str = "x-kubernetes-group-version-kind";
 /// What built-in kinds and discovery are answered in.

@@ -8,7 +8,7 @@ use crate::auth::notes::Notes;
 use crate::auth::user::ISSUED_CREDENTIAL_ID;
 use crate::basics::clock;
 use crate::registry::lifecycle;
-use crate::registry::verbs::write::Writer;
+use crate::registry::verbs::writer::Writer;
 
 impl Writer<'_> {
     /// Answers a review: a kind that can only be created and is never stored.

@@ -9,3 +9,4 @@ pub(crate) mod managed;
 pub(crate) mod patch;
 pub(crate) mod scale;
 pub(crate) mod write;
+pub(crate) mod writer;

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use tokio::sync::watch;
 
-use crate::storage::cache::{Change, Missed};
+use crate::storage::change::{Change, Missed};
 
 /// The part of a collection that a watcher follows. The watcher may filter further, but never needs
 /// more.

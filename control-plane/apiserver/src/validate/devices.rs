@@ -5,6 +5,7 @@ mod capacity;
 mod claim;
 mod class;
 mod device;
+mod places;
 mod slice;
 mod status;
 #[cfg(test)]

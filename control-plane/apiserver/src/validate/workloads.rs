@@ -1,6 +1,7 @@
 //! Rules of pods, of what makes pods, and of what decides where they run.
 
 pub(crate) mod autoscaler;
+pub(crate) mod claim;
 pub(crate) mod job;
 pub(crate) mod pod;
 pub(crate) mod policy;

@@ -96,7 +96,7 @@ impl Loop for Deployments {
         if !decision.steps.is_empty() {
             return decision;
         }
-        sets.sort_by(|a, b| revision::age(a).cmp(&revision::age(b)));
+        sets.sort_by(|a, b| replicas::age(a).cmp(&replicas::age(b)));
         let new = sets
             .iter()
             .find(|set| revision::has_template(set, &spec.template));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{nanos, whole};
+use super::whole;
 use crate::config::args::Values;
 use crate::config::keys::KeySource;
 use crate::config::{Invalid, Url};
@@ -33,7 +33,7 @@ pub(super) fn verify(values: &Values, flagged: bool) -> Result<(), Invalid> {
     if values.duration("compact-hash-check-time") <= 0 {
         return Err(Invalid::flags(format!(
             "--compact-hash-check-time must be >0 (set to {})",
-            crate::config::duration(nanos(values, "compact-hash-check-time"))
+            crate::config::duration(values.timer("compact-hash-check-time"))
         )));
     }
     let rate = values.int("distributed-tracing-sampling-rate");

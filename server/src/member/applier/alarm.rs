@@ -5,24 +5,13 @@ use etcd_api::etcdserverpb as pb;
 use pb::alarm_request::AlarmAction;
 use storage::mvcc::Stats;
 
-use super::ApplyEffects;
+use super::effects::{ApplyEffects, SpaceNews};
 use crate::basics::error::Error;
 use crate::member::event::{Look, ReplySlot};
 use crate::state::space_alarm::{self, Alarm, Guard, Reading};
 
 /// Looks after which a proposed alarm that is not in the state counts as lost.
 const LOOKS_UNTIL_LOST: u32 = 2;
-
-/// What operators are told about the alarm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SpaceNews {
-    /// The disk is nearly full, and the alarm is proposed.
-    Low { available: u64 },
-    /// There is space again, and the alarm is being cleared.
-    Back { available: u64, in_use: u64 },
-    /// The proposed alarm was lost.
-    AlarmLost,
-}
 
 pub(super) struct SpaceAlarm {
     guard: Guard,

@@ -5,7 +5,6 @@ use std::time::Duration;
 use etcd_api::etcdserverpb as pb;
 use storage::mvcc::{CheckpointJob, Reencryption, Retired, SyncJob};
 
-use super::alarm::SpaceNews;
 use super::slow::Slow;
 use crate::member::event::{Look, Reply, ReplySlot};
 use crate::request::Request;
@@ -56,4 +55,15 @@ pub struct ApplyEffects {
     pub installed: bool,
     pub counts: Counts,
     pub stopped: bool,
+}
+
+/// What operators are told about the space alarm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpaceNews {
+    /// The disk is nearly full, and the alarm is proposed.
+    Low { available: u64 },
+    /// There is space again, and the alarm is being cleared.
+    Back { available: u64, in_use: u64 },
+    /// The proposed alarm was lost.
+    AlarmLost,
 }

@@ -37,6 +37,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::AbortHandle;
 
 use crate::basics::clock::Clock;
+use crate::config::ETCD_VERSION;
 use crate::member::cluster::corruption::PeerHash;
 use crate::member::event::inbox::Sender;
 use crate::member::event::{ApplyEvent, ConsensusEvent};
@@ -69,6 +70,20 @@ pub(crate) struct Introduction {
     pub member_id: u64,
     pub cluster_id: u64,
     pub peer_urls: Vec<String>,
+}
+
+impl Introduction {
+    /// A request that says who sends it.
+    fn request(&self, method: &str, path: &str) -> http::request::Builder {
+        http::Request::builder()
+            .method(method)
+            .uri(path)
+            .header("X-Server-From", format!("{:x}", self.member_id))
+            .header("X-Server-Version", ETCD_VERSION)
+            .header("X-Min-Cluster-Version", "3.0.0")
+            .header("X-Etcd-Cluster-ID", format!("{:x}", self.cluster_id))
+            .header("X-PeerURLs", self.peer_urls.join(","))
+    }
 }
 
 /// Cheap to clone.

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::files::{self, Watched};
+use super::files::{self, Watched, files_equal};
 use super::handshake::{Handshakes, run_on};
 use super::verify::{Allowed, ServerVerifier};
 use super::{Identity, Protocol, Security};
@@ -195,9 +195,4 @@ impl Dialing {
         });
         Ok(config)
     }
-}
-
-/// True if no file was read again.
-pub(super) fn files_equal(a: &[Arc<[u8]>], b: &[Arc<[u8]>]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| Arc::ptr_eq(a, b))
 }

@@ -116,6 +116,11 @@ pub(super) fn key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
         .map_err(|_| "tls: failed to find any PEM data in key input".to_owned())
 }
 
+/// True if no file was read again.
+pub(super) fn files_equal(a: &[Arc<[u8]>], b: &[Arc<[u8]>]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| Arc::ptr_eq(a, b))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,8 +6,7 @@ use parking_lot::Mutex;
 use rustls::ServerConfig;
 use rustls::server::danger::ClientCertVerifier;
 
-use super::client::files_equal;
-use super::files::{self, Watched};
+use super::files::{self, Watched, files_equal};
 use super::verify::{Allowed, ClientVerifier};
 use super::{End, Identity, Protocol, Security, words};
 

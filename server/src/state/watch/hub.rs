@@ -24,9 +24,9 @@ use storage::Result;
 use storage::mvcc::Reader;
 
 use super::event::Wants;
-use super::inbox::{Ask, HubEvent, HubHandle, HubInbox, StreamId};
+use super::inbox::{HubEvent, HubHandle, HubInbox, StreamId};
 use super::index::Index;
-use super::mailbox::{Delivery, Item, Mailbox};
+use super::mailbox::{Ask, Delivery, Item, Mailbox};
 
 /// Limit for the deliveries that the applying thread makes itself: about 50 microseconds.
 const BRIEF_HITS: usize = 256;

@@ -12,7 +12,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::event::Wants;
 use super::index::Span;
-use super::mailbox::Mailbox;
+use super::mailbox::{Ask, Mailbox};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct StreamId(u64);
@@ -26,15 +26,6 @@ pub(super) struct Join {
     /// The first revision that it has not seen; zero means "from now on".
     pub next: i64,
     pub wants: Wants,
-}
-
-/// Who gets a progress response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ask {
-    /// The client's request: one response for the stream.
-    Stream,
-    /// The interval has passed: one response for each idle watcher that asked for progress.
-    Idle,
 }
 
 #[derive(Debug)]

@@ -11,7 +11,6 @@ use std::task::Waker;
 use parking_lot::Mutex;
 
 use super::event::Event;
-use super::inbox::Ask;
 use super::{MAILBOX_BYTES, MAILBOX_HITS};
 
 /// Events for several watchers of one stream.
@@ -31,6 +30,15 @@ pub(super) struct Delivery {
 pub(super) struct Hit {
     pub(super) slot: u32,
     pub(super) event: u32,
+}
+
+/// Who gets a progress response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ask {
+    /// The client's request: one response for the stream.
+    Stream,
+    /// The interval has passed: one response for each idle watcher that asked for progress.
+    Idle,
 }
 
 #[derive(Debug)]

@@ -31,9 +31,9 @@ use storage::mvcc::Reader;
 
 use super::event::{Event, Wants};
 use super::history::{HistoryDone, HistoryRead, ReadFor};
-use super::inbox::{Ask, HubEvent, HubHandle, StreamId};
+use super::inbox::{HubEvent, HubHandle, StreamId};
 use super::index::Span;
-use super::mailbox::{Item, Mailbox};
+use super::mailbox::{Ask, Item, Mailbox};
 use super::response::{Fields, Out};
 
 /// The watch id in responses that belong to no watcher.

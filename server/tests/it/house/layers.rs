@@ -5,6 +5,7 @@
 //! above its row in the table, so that a cycle cannot be written down. A top module that only groups
 //! others has no row: the modules in it have, as `group::module`.
 
+mod circles;
 mod names;
 mod tables;
 

@@ -14,10 +14,11 @@ use std::sync::Arc;
 use super::output::Output;
 use super::save;
 use crate::btree::edit::Writer;
+use crate::btree::kind::KeyOrder;
 use crate::btree::node::{Link, Node};
 use crate::btree::pages::Shared;
 use crate::btree::space::Space;
-use crate::btree::tree::{KeyOrder, Tree};
+use crate::btree::tree::Tree;
 use crate::vfs::File;
 use crate::{Error, Result};
 

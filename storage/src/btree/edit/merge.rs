@@ -3,12 +3,12 @@
 
 use super::Writer;
 use super::split::{self, target};
+use crate::btree::kind::TreeKind;
 use crate::btree::node::Node;
 use crate::btree::node::image::{Image, Layout, NOWHERE, round_up};
 use crate::btree::node::key::Key;
 use crate::btree::node::page::{HEADER, Page, PageRef, child_value, tail_len};
 use crate::btree::pages::Bytes;
-use crate::btree::tree::TreeKind;
 
 /// Call after entries were removed below child `index` of a branch that the writer owns.
 pub(crate) fn settle(kind: &TreeKind, w: &mut Writer, parent: &mut Node, index: usize) {

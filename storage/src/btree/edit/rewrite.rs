@@ -3,11 +3,11 @@
 
 use super::Writer;
 use crate::Result;
+use crate::btree::kind::TreeKind;
 use crate::btree::node::key::Key;
 use crate::btree::node::page::PageRef;
 use crate::btree::node::{Link, Node};
 use crate::btree::pages::View;
-use crate::btree::tree::TreeKind;
 use crate::btree::{Pages, Tree};
 
 /// Why a page must be written again.

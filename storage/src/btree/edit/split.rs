@@ -4,12 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::Writer;
+use crate::btree::kind::TreeKind;
 use crate::btree::node::Node;
 use crate::btree::node::image::{Image, Layout, round_up};
 use crate::btree::node::key::Key;
 use crate::btree::node::page::{BRANCH_BYTES, HEADER, Page, SLOT, cell_len};
-use crate::btree::node::weight::Weight;
-use crate::btree::tree::TreeKind;
+use crate::btree::weight::Weight;
 
 /// A new right sibling, as its parent must know it.
 #[derive(Debug)]

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use crate::Result;
 use crate::btree::Pages;
+use crate::btree::kind::TreeKind;
 use crate::btree::node::image::Image;
 use crate::btree::node::page::PageRef;
 use crate::btree::node::{Node, Saved};
-use crate::btree::tree::TreeKind;
 
 /// State shared by edits: where clean pages are read, and which pages edits free.
 #[derive(Debug)]

@@ -20,16 +20,17 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::meta::Meta;
 use super::{Opened, PageFile};
 use crate::atomic_file;
 use crate::btree::checkpoint::Retired;
 use crate::btree::edit::Writer;
+use crate::btree::kind::TreeKind;
+use crate::btree::meta::Meta;
 use crate::btree::node::page::UNIT;
 use crate::btree::pages::{FIRST_UNIT, Pages, Shared};
 use crate::btree::space::Space;
 use crate::btree::space::reservation::Reservation;
-use crate::btree::tree::{Tree, TreeKind};
+use crate::btree::tree::Tree;
 use crate::encryption::{CLEAR, DataKeys};
 use crate::vfs::{File, Open, Vfs};
 use crate::{Error, Result};

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use crate::btree::edit::Writer;
+use crate::btree::kind::KeyOrder;
 use crate::btree::node::page::PageRef;
 use crate::btree::node::{Link, Node};
-use crate::btree::tree::{KeyOrder, Tree};
+use crate::btree::tree::Tree;
 
 /// Looks at nodes from the one with the key `from` (empty: the first) on. Returns the key to
 /// continue from if the budget is used up. Only while no checkpoint runs.

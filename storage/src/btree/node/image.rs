@@ -7,8 +7,8 @@ use super::page::{
     HEADER, MAGIC, Page, PageRef, SLOT, UNIT, VERSION, at, cell_len, child_value, tail_len, u32_at,
     write_cell, write_prefix,
 };
-use super::weight::Weight;
-use crate::btree::tree::{KeyOrder, TreeKind};
+use crate::btree::kind::{KeyOrder, TreeKind};
+use crate::btree::weight::Weight;
 
 /// A shorter common beginning of keys is not taken out of their cells.
 const PREFIX_BYTES_MIN: usize = 4;

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use crate::btree::SUFFIX_BYTES;
-use crate::btree::tree::KeyOrder;
+use crate::btree::kind::KeyOrder;
 
 /// A key of a page: the bytes with which all (user) keys of the page begin, and the rest. Without a
 /// prefix the rest is the key.

@@ -49,8 +49,8 @@ mod validate;
 use std::cmp::Ordering;
 
 use super::key::{Key, hint};
-use super::weight::Weight;
-use crate::btree::tree::{KeyOrder, TreeKind};
+use crate::btree::kind::{KeyOrder, TreeKind};
+use crate::btree::weight::Weight;
 pub(crate) use validate::validate;
 
 /// Space in the file is allocated in multiples of this.

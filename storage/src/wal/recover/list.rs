@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
-use super::{Segment, open, refuse};
 use crate::vfs::{File, Vfs};
 use crate::wal::Options;
-use crate::wal::segment::{self, Name, SPARES_MAX, Spare};
+use crate::wal::file::{open, refuse};
+use crate::wal::segment::{self, Name, SPARES_MAX, Segment, Spare};
 use crate::{Error, Result};
 
 pub(super) struct Listing {

@@ -1,9 +1,12 @@
 //! At least one test for each letter of the decision table.
 
+use std::path::PathBuf;
+use std::sync::Arc;
+
 use super::*;
 use crate::vfs::sim::SimVfs;
-use crate::wal::Wal;
 use crate::wal::segment::Name;
+use crate::wal::{Recovery, Wal};
 
 const DIR: &str = "log";
 const SECTOR: usize = SECTOR_BYTES;

@@ -7,13 +7,13 @@ mod tests;
 use machinery::status::{Cause, told_together};
 use serde::Deserialize;
 
-use super::openid::jwt::{self, Jwt};
+use super::foreign_issuer::{self, Jwt};
 use crate::basics::config_file::{self, Known};
 
 const KIND: &str = "AuthenticationConfiguration";
 const VERSIONS: [&str; 3] = ["v1", "v1beta1", "v1alpha1"];
 const FIELDS: &[(&str, Known)] = &[
-    ("jwt", Known::Fields(jwt::FIELDS)),
+    ("jwt", Known::Fields(foreign_issuer::FIELDS)),
     (
         "anonymous",
         Known::Fields(&[

@@ -1,7 +1,6 @@
 //! Tokens of OpenID providers: whose they are, by their claims.
 
 mod claims;
-pub mod jwt;
 mod provider;
 #[cfg(test)]
 mod tests;
@@ -17,13 +16,13 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::config::{self, Configuration};
+use super::foreign_issuer::{ClaimRule, Compiled, Issuer, Jwt, Mapping, Mappings};
 use super::jwt::foreign::{ALGORITHMS, Unchecked};
 use super::jwt::unverified_issuer;
 use crate::auth::User;
 use crate::basics::changing_file::{self, Changed};
 use crate::basics::reloads;
 use crate::webhook::trust;
-use jwt::{ClaimRule, Compiled, Issuer, Jwt, Mapping, Mappings};
 use provider::Provider;
 
 /// Greatest assumed difference between clocks at the beginning of a token.

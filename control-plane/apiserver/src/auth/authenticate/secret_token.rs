@@ -4,7 +4,6 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
@@ -12,23 +11,18 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use machinery::object;
 use machinery::time::Timestamp;
-use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::sync::Notify;
 
 use super::jwt;
 use super::token::{Issuer, Objects};
 use crate::auth::notes::Notes;
 use crate::auth::user::{service_account_groups, service_account_name};
 use crate::auth::{User, metrics};
-use crate::basics::clock;
 
 /// Who made these tokens, as they say.
 const ISSUER: &str = "kubernetes/serviceaccount";
 /// The label of a secret whose token is no longer good, with the day since when.
 const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
-/// The label of a secret with the day on which its token was last used.
-const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
 
 /// The annotations of events about requests with such a token: its account, and how its secret came
 /// about.
@@ -39,54 +33,6 @@ const USED_MANUAL: &str = "authentication.k8s.io/legacy-token-manual-secret";
 /// What clients with a token are told whose secret a control loop has made.
 const GENERATED: &str = "Use tokens from the TokenRequest API or manually created secret-based \
     tokens instead of auto-generated secret-based tokens.";
-
-/// The secrets whose tokens were used on a day that they do not say yet.
-#[derive(Default)]
-pub struct Used {
-    secrets: Mutex<BTreeSet<(String, String)>>,
-    noted: Notify,
-}
-
-impl Used {
-    /// Waits for such a secret; returns its namespace and name.
-    pub(crate) async fn next(&self) -> (String, String) {
-        loop {
-            if let Some(one) = self.secrets.lock().pop_first() {
-                return one;
-            }
-            self.noted.notified().await;
-        }
-    }
-
-    /// Writes into a secret that its token was used on the day of this time.
-    pub(crate) fn mark(&self, secret: &mut Value, now: Timestamp) {
-        let label = ["metadata", "labels", LAST_USED];
-        object::set(secret, &label, clock::day(now).into());
-    }
-
-    fn note(&self, secret: &Value, now: Timestamp) {
-        let last = object::text(secret, &["metadata", "labels", LAST_USED]);
-        // The clock of another server may be ahead of this one.
-        if [now, tomorrow(now)]
-            .map(clock::day)
-            .iter()
-            .any(|day| day == last)
-        {
-            return;
-        }
-        let place = (object::namespace(secret), object::name(secret));
-        let place = (place.0.to_owned(), place.1.to_owned());
-        self.secrets.lock().insert(place);
-        self.noted.notify_one();
-    }
-}
-
-fn tomorrow(now: Timestamp) -> Timestamp {
-    Timestamp {
-        seconds: now.seconds + 24 * 3600,
-        ..now
-    }
-}
 
 /// Returns the service account of a token; `None` if it is no token of a secret.
 pub(super) async fn user<O: Objects>(

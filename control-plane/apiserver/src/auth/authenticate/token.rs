@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::jwt::public::PublicKey;
 use super::jwt::{self, Key, Refused};
-use super::secret_token::Used;
+use super::used_secrets::Used;
 pub use claims::{Claims, Reference};
 use claims::{audiences_of, check_time};
 pub use request::SECONDS_OF_POD;

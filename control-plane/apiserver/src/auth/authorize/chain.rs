@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::Rbac;
 use super::node::Nodes;
-use super::rbac::{self, Decision};
+use super::rbac;
 use super::webhook::Webhook;
-use crate::auth::{Attributes, metrics};
+use crate::auth::{Attributes, Decision, metrics};
 use crate::storage::reader::Reader;
 
 /// Authorizers in their order.

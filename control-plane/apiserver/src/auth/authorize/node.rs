@@ -15,10 +15,10 @@ use std::sync::LazyLock;
 
 use machinery::object;
 
-use super::rbac::{Decision, Rule, bootstrap};
-use crate::auth::Attributes;
+use super::rbac::{Rule, bootstrap};
 use crate::auth::follow::Follower;
 use crate::auth::user::node_name;
+use crate::auth::{Attributes, Decision};
 use crate::storage::reader::Reader;
 use graph::{Graph, Sort, Vertex};
 

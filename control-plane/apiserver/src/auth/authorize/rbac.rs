@@ -19,7 +19,7 @@ use machinery::selector::LabelSelector;
 use machinery::status::Status;
 use serde_json::Value;
 
-use crate::auth::{Attributes, User};
+use crate::auth::{Attributes, Decision, User};
 pub use binding::RoleRef;
 use binding::{Binding, Source, Subject};
 pub use rule::Rule;
@@ -29,47 +29,6 @@ pub const GROUP: &str = "rbac.authorization.k8s.io";
 /// Members of this group may do everything, whatever the roles say, so that the cluster's owner
 /// cannot be locked out.
 pub const MASTERS: &str = "system:masters";
-
-/// The decision about a request.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Decision {
-    /// True if the request is allowed.
-    pub allowed: bool,
-    /// True if it is refused, whatever further authorizers would say.
-    pub denied: bool,
-    /// The binding that allows it, or the roles that could not be found.
-    pub reason: String,
-    /// What went wrong on the way to it.
-    pub error: Option<String>,
-}
-
-impl Decision {
-    /// The request is allowed.
-    pub fn allow(reason: String) -> Decision {
-        Decision {
-            allowed: true,
-            reason,
-            ..Decision::default()
-        }
-    }
-
-    /// The request is refused unless another authorizer allows it.
-    pub fn refuse(reason: String) -> Decision {
-        Decision {
-            reason,
-            ..Decision::default()
-        }
-    }
-
-    /// What its user is told of a refusal.
-    pub fn told(&self) -> String {
-        match (&self.error, self.reason.as_str()) {
-            (Some(error), "") => error.clone(),
-            (Some(error), reason) => format!("{error}: {reason}"),
-            (None, reason) => reason.to_owned(),
-        }
-    }
-}
 
 /// All roles and bindings.
 #[derive(Clone, Debug, Default)]

@@ -14,8 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::config::WebhookOptions;
-use super::rbac::Decision;
-use crate::auth::{Attributes, metrics};
+use crate::auth::{Attributes, Decision, metrics};
 use crate::webhook::answer;
 use crate::webhook::caller::Caller;
 use crate::webhook::kept::{Kept, key};

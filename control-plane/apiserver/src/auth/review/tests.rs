@@ -81,21 +81,6 @@ fn questions_that_ask_nothing_or_too_much_are_refused() {
 }
 
 #[test]
-fn rules_are_told_apart_from_paths() {
-    let rules = Rule::everything();
-    let review = rules_answer(json!({"spec": {"namespace": "ns"}}), &rules, None);
-    assert_eq!(
-        review["status"],
-        json!({
-            "incomplete": false,
-            "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
-            "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
-        })
-    );
-    assert_eq!(rules_asked(&json!({"spec": {}})).unwrap_err().code, 400);
-}
-
-#[test]
 fn one_is_told_who_one_is() {
     let now = Timestamp {
         seconds: 0,

@@ -22,16 +22,6 @@ const ESTIMATE: f64 = 0.003;
 /// Upper bound of the part of its level's nominal seats that one request takes.
 const SEATS_PART_MAX: f64 = 0.15;
 
-/// The queues of a level.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Queuing {
-    pub(crate) queues: u32,
-    /// Queues in the hand of a flow.
-    pub(crate) hand: u32,
-    /// Upper bound of the requests that wait in one queue.
-    pub(crate) length: u32,
-}
-
 /// Why a request does not run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {

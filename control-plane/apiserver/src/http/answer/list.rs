@@ -9,7 +9,7 @@ use machinery::status::{Cause, Status};
 use serde::{Deserialize, Serialize};
 
 use crate::basics::unsigned;
-use crate::http::answer::reply::{ListMeta, Shown};
+use crate::http::answer::shown::{ListMeta, Shown};
 use crate::http::question::request::{Query, Selectors};
 use crate::resources::catalogue::{Resource, Storage};
 use crate::storage::reader::Reader;

@@ -9,19 +9,17 @@ use axum::body::Body;
 use bytes::{BufMut, Bytes, BytesMut};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Response, StatusCode};
-use machinery::schema::Kind;
 use machinery::status::Status;
 use machinery::{object, protobuf, strict};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::basics::clock;
+use crate::http::answer::shown::{ListMeta, Shown, only_metadata};
 use crate::http::answer::spliced;
 use crate::http::answer::table;
 use crate::http::media::yaml;
-use crate::http::media::{Accept, Encoding, Form, JSON};
-use crate::registry::strategy;
-use crate::resources::catalogue::Resource;
+use crate::http::media::{Encoding, Form, JSON};
 use crate::resources::convert;
 use crate::storage::decoded::to_json;
 use crate::storage::stored::Stored;
@@ -31,99 +29,7 @@ const WARNINGS_CHARS_MAX: usize = 4096;
 /// Upper bound of one warning that is cut, in characters.
 const WARNING_CHARS_MAX: usize = 256;
 
-/// How much of its object each row of a table includes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Include {
-    None,
-    #[default]
-    Metadata,
-    Object,
-}
-
-impl Include {
-    /// Parses `includeObject`.
-    pub(crate) fn parse(text: &str) -> Result<Include, Status> {
-        match text {
-            "" | "Metadata" => Ok(Include::Metadata),
-            "None" => Ok(Include::None),
-            "Object" => Ok(Include::Object),
-            other => {
-                let value = Value::from(other);
-                Err(Status::bad_request(format!(
-                    "Unable to convert to Table as requested: includeObject: Invalid value: {value}: must be 'Metadata', 'Object', 'None', or empty"
-                )))
-            }
-        }
-    }
-}
-
-/// The form in which a client gets objects of a resource.
-#[derive(Clone)]
-pub(crate) struct Shown {
-    pub(crate) resource: Arc<Resource>,
-    pub(crate) accept: Accept,
-    pub(crate) include: Include,
-}
-
-/// The metadata of a list.
-#[derive(Debug, Default)]
-pub(crate) struct ListMeta {
-    pub(crate) revision: i64,
-    pub(crate) token: String,
-    pub(crate) remaining: Option<i64>,
-}
-
-impl ListMeta {
-    /// The metadata of a whole list. Kubernetes has no type for the lists of custom resources, so
-    /// they show an empty token, too.
-    pub(crate) fn of_list(&self, resource: &Resource) -> Value {
-        let mut meta = self.to_value();
-        if resource.custom.is_some() {
-            meta["continue"] = self.token.as_str().into();
-        }
-        meta
-    }
-
-    /// The metadata of tables and of lists of metadata.
-    pub(crate) fn to_value(&self) -> Value {
-        let mut meta = json!({"resourceVersion": self.revision.to_string()});
-        if !self.token.is_empty() {
-            meta["continue"] = self.token.as_str().into();
-        }
-        if let Some(remaining) = self.remaining {
-            meta["remainingItemCount"] = remaining.into();
-        }
-        meta
-    }
-}
-
 impl Shown {
-    /// False if the client sees only metadata of objects that are converted. It is the same in all
-    /// versions except for labels and annotations, and no reason to call a webhook.
-    pub(crate) fn needs_version(&self) -> bool {
-        self.accept.form != Form::Metadata || self.resource.converted().is_none()
-    }
-
-    /// Refuses the metadata of a list where there is one object, and the reverse. Like Kubernetes, it
-    /// names the Go type of what there is.
-    pub(crate) fn check(&self, is_list: bool) -> Result<(), Status> {
-        if self.accept.form != Form::Metadata || self.accept.of_list == is_list {
-            return Ok(());
-        }
-        let kind = &self.resource.kind;
-        let custom = self.resource.custom.is_some();
-        let why = match (is_list, custom) {
-            (false, true) => return Err(Status::new(500, "", "content is not a list")),
-            (true, true) => wants_one("unstructured.UnstructuredList"),
-            (true, false) => wants_one(&format!("{}List", go_type(kind))),
-            (false, false) => format!(
-                "you requested PartialObjectMetadataList, but the requested object is not a list (*{})",
-                go_type(kind)
-            ),
-        };
-        Err(Status::new(406, "NotAcceptable", why))
-    }
-
     /// A stored object.
     pub(crate) fn stored(&self, stored: &Stored) -> Result<Bytes, Status> {
         match spliced::object(self, stored) {
@@ -234,21 +140,6 @@ impl Shown {
     }
 }
 
-fn wants_one(list: &str) -> String {
-    format!("you requested PartialObjectMetadata, but the requested object is a list (*{list})")
-}
-
-/// Kubernetes' name for the type that a server holds objects of a built-in kind in, whatever their
-/// version: the package has the first word of the group.
-fn go_type(kind: &Kind) -> String {
-    let package = match kind.group().split('.').next() {
-        // Events of both groups are of one type.
-        None | Some("" | "events") => "core",
-        Some(word) => word,
-    };
-    format!("{package}.{}", kind.kind())
-}
-
 /// Encodes a value.
 pub(crate) fn encode(value: &Value, encoding: Encoding) -> Result<Bytes, Status> {
     match encoding {
@@ -276,21 +167,6 @@ fn into_beta(value: &mut Value) {
             }
         }
     }
-}
-
-/// An object's metadata alone, without the annotations that only whole objects have.
-pub(crate) fn only_metadata(resource: &Resource, object: &Value) -> Value {
-    let mut metadata = object.get("metadata").cloned().unwrap_or_default();
-    for key in strategy::of(resource).annotations_of_whole {
-        object::remove(&mut metadata, &["annotations", key]);
-    }
-    if metadata["annotations"] == json!({}) {
-        object::remove(&mut metadata, &["annotations"]);
-    }
-    json!({
-        "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
-        "metadata": metadata,
-    })
 }
 
 /// A response of bytes. JSON ends with a newline, as in Go.

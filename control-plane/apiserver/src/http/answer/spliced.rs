@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::basics::clock;
 use crate::http::answer::pieces::{Around, Pieces};
-use crate::http::answer::reply::{Include, ListMeta, Shown};
+use crate::http::answer::shown::{Include, ListMeta, Shown};
 use crate::http::answer::table;
 use crate::http::media::{Encoding, Form};
 use crate::registry::strategy;

@@ -8,7 +8,7 @@ use machinery::schema::Kind;
 use machinery::time::Timestamp;
 use serde_json::{Value, json};
 
-use crate::http::answer::reply::{Include, only_metadata};
+use crate::http::answer::shown::{Include, only_metadata};
 use crate::registry::printers::{Layout, NAME, NAME_LATER, descriptions};
 use crate::registry::strategy;
 use crate::resources::catalogue::Resource;

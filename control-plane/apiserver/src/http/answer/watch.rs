@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use crate::basics::clock;
 use crate::http::answer::list;
-use crate::http::answer::reply::Shown;
+use crate::http::answer::shown::Shown;
 use crate::http::question::request::{Query, Selectors};
 use crate::resources::catalogue::Resource;
 use crate::resources::convert;

@@ -14,7 +14,7 @@ use crate::http::question::request::Target;
 use crate::registry::strategy;
 use crate::registry::verbs::delete::Options;
 use crate::registry::verbs::edit::Edited;
-use crate::registry::verbs::write::Writer;
+use crate::registry::verbs::writer::Writer;
 
 impl Call<'_> {
     pub(super) async fn delete(&self, body: Bytes) -> Result<Response<Body>, Status> {

@@ -9,7 +9,7 @@ use machinery::status::Status;
 
 use super::Call;
 use crate::http::answer::list::{self, Listing};
-use crate::http::answer::reply::{ListMeta, Shown};
+use crate::http::answer::shown::{ListMeta, Shown};
 use crate::http::answer::watch::Watching;
 use crate::http::media::{Accept, Form};
 use crate::http::question::request::Target;

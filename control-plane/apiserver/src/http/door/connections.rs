@@ -1,11 +1,10 @@
 //! Connections of clients, encrypted or not, each with its own task.
 //!
 //! A silent client delays nobody. A connection without a request in progress is closed after some
-//! time. When there are too many connections, one is closed at once: [`room`] says which. So a client
+//! time. When there are too many connections, one is closed at once: `room` says which. So a client
 //! that opens connections, and sends parts of requests or watches, competes only with itself.
 
 pub(crate) mod keep_alive;
-pub(crate) mod room;
 #[cfg(test)]
 mod tests;
 
@@ -32,11 +31,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use crate::auth::User;
-use crate::auth::tls::{Peer, Tls};
+use crate::auth::certificate::Peer;
+use crate::auth::tls::Tls;
 use crate::http::api::Api;
-use crate::http::door::connections::room::{AtWork, Connection, Places};
 use crate::http::door::faulted::Cut;
+use crate::http::door::room::{AtWork, Connection, Places, Through};
 use crate::http::door::serve;
 use crate::http::door::socket::{Asked, Socket, Watched};
 use crate::http::limits::Limits;
@@ -119,17 +118,6 @@ struct Connections {
     places: Places,
 }
 
-/// The connection of a request, in its extensions.
-#[derive(Clone)]
-pub(crate) struct Through(Arc<Connection>);
-
-impl Through {
-    /// Notes who sent the request.
-    pub(crate) fn note(&self, user: &User) {
-        self.0.note(user);
-    }
-}
-
 impl Connections {
     async fn run(&self, stream: TcpStream, connection: &Arc<Connection>) {
         // Responses are written whole; waiting for more data would only delay them.
@@ -169,9 +157,7 @@ impl Connections {
             let (api, mut request) = (api.clone(), request.map(Body::new));
             let next = Arc::clone(&next);
             request.extensions_mut().insert(ConnectInfo(peer.clone()));
-            request
-                .extensions_mut()
-                .insert(Through(Arc::clone(&shared)));
+            request.extensions_mut().insert(Through::new(&shared));
             if let Some(address) = address {
                 request.extensions_mut().insert(address);
             }

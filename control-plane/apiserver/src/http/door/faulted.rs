@@ -19,7 +19,7 @@ use http::request::Parts;
 use http::{Method, Response};
 use machinery::status::Status;
 
-use crate::auth::tls::Peer;
+use crate::auth::certificate::Peer;
 use crate::auth::{Attributes, User, user};
 use crate::http::answer::list::Listing;
 use crate::http::answer::watch::too_old;

@@ -10,15 +10,13 @@ use serde_json::{Value, json};
 
 use super::operations::{self, STATUS, Shape};
 use super::schemas::{Schemas, described, name_of as name_of_message};
-use super::texts::Texts;
+use super::texts::{POD, Texts};
 use super::{DOCUMENTS, Document, Documents, TYPE, fields, path_of, reference_to, written};
 use crate::http::question::patch;
 use crate::resources::catalogue::{Catalogue, Resource};
 
 const METADATA: &str = "meta/v1.ObjectMeta";
 const LIST_METADATA: &str = "meta/v1.ListMeta";
-/// Kinds of which objects and lists of all kinds have the texts of their common fields.
-pub(super) const POD: &str = "io.k8s.api.core.v1.Pod";
 /// What custom resources are written in.
 const MEDIA_TYPES: &[&str] = &["application/json", "application/yaml"];
 

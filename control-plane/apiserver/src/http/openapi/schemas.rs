@@ -9,8 +9,7 @@ use serde_json::{Map, Value, json};
 
 pub(super) use self::values::{INT_OR_STRING, QUANTITY};
 use self::values::{extensions, name_of_scalar, scalar, wrapped, zero_of};
-use super::custom::POD;
-use super::texts::Texts;
+use super::texts::{POD, Texts};
 use super::{TYPE, reference_to};
 
 /// The schema of patches.

@@ -6,8 +6,8 @@ use descriptions::Descriptions;
 use machinery::schema::Type;
 use machinery::structural::CommonTexts;
 
-use super::custom::POD;
-
+/// Kinds of which objects and lists of all kinds have the texts of their common fields.
+pub(super) const POD: &str = "io.k8s.api.core.v1.Pod";
 /// The types of text that are enumerations, with their values.
 const ENUMS: &str = include_str!("enums.txt");
 /// Fields whose texts end with an empty line before the values. The library cuts it off.

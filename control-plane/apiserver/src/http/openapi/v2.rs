@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 
 use super::schemas::{INT_OR_STRING, QUANTITY, Schemas};
 use super::texts::Texts;
-use super::{Zipped, custom, groups, hash, operations, written};
+use super::{OF_V2, Zipped, custom, groups, hash, operations, written};
 use crate::http::answer::reply;
 use crate::http::media::{self, JSON};
 use crate::registry::strategy;
@@ -28,9 +28,8 @@ use crate::resources::catalogue::Catalogue;
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 /// The same as older clients write it.
 const PROTOBUF_OF_OLD: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
-/// Where references point in v3 and in v2.
+/// Where references point in v3.
 const OF_V3: &str = "#/components/schemas/";
-const OF_V2: &str = "#/definitions/";
 
 /// The document of one state of the catalogue and of other servers, if it was asked for.
 #[derive(Default)]
@@ -212,11 +211,6 @@ fn build(sources: &Sources) -> Vec<u8> {
     written::put_fields(&mut out, "paths", foreign::in_order(ours, theirs));
     written::put_fields(&mut out, "definitions", definitions.into_iter());
     written::end(out)
-}
-
-/// A reference to a definition.
-pub(super) fn reference_to(name: &str) -> Value {
-    json!({"$ref": format!("{OF_V2}{name}")})
 }
 
 /// Leaves out what Kubernetes shows in v3 only: defaults.

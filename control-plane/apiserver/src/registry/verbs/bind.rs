@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use crate::auth::Answer;
 use crate::basics::clock;
 use crate::registry::verbs::edit::{Edit, Step};
-use crate::registry::verbs::write::{Writer, precondition_failed, told_key};
+use crate::registry::verbs::write::{precondition_failed, told_key};
+use crate::registry::verbs::writer::Writer;
 use crate::storage::decoded::DecodedObject;
 
 impl Writer<'_> {

@@ -10,7 +10,7 @@ use crate::basics::clock;
 use crate::registry::Registry;
 use crate::registry::verbs::delete::Options;
 use crate::registry::verbs::edit::{Edit, Step};
-use crate::registry::verbs::write::Writer;
+use crate::registry::verbs::writer::Writer;
 use crate::resources::catalogue::Resource;
 use crate::storage::decoded::DecodedObject;
 

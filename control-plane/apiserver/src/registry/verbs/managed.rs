@@ -14,7 +14,7 @@ use crate::auth::Attributes;
 use crate::basics::clock;
 use crate::registry::strategy;
 use crate::registry::verbs::patch::as_restored;
-use crate::registry::verbs::write::Writer;
+use crate::registry::verbs::writer::Writer;
 pub(crate) use configuration::Configuration;
 use kinds::Kinds;
 

@@ -4,41 +4,18 @@ mod create;
 mod precondition;
 mod update;
 
-use std::sync::Arc;
-
 use machinery::object;
 use machinery::status::{Cause, Status};
 use serde_json::Value;
 
-use crate::admission::{self, Warnings};
-use crate::audit::Record;
-use crate::auth::User;
-use crate::registry::Registry;
+use crate::admission;
 use crate::registry::strategy;
 use crate::registry::verbs::managed::Configuration;
 use crate::registry::verbs::patch::Patch;
+use crate::registry::verbs::writer::Writer;
 use crate::resources::catalogue::Resource;
 use crate::validate::{self, Causes};
 pub(crate) use precondition::{check_version, precondition, precondition_failed, told_key};
-
-/// A writer: the user, the resource and the namespace of writes.
-#[derive(Clone)]
-pub(crate) struct Writer<'a> {
-    pub(crate) registry: &'a Registry,
-    pub(crate) user: &'a User,
-    pub(crate) resource: Arc<Resource>,
-    pub(crate) namespace: &'a str,
-    /// True for a dry run: nothing is stored.
-    pub(crate) dry: bool,
-    /// What the request asks for besides, as an object such as CreateOptions.
-    pub(crate) options: Value,
-    /// Present if the request is recorded.
-    pub(crate) audit: Option<&'a Record>,
-    /// What admission warns the client of.
-    pub(crate) warnings: Arc<Warnings>,
-    /// The field manager, who owns what the write changes.
-    pub(crate) manager: String,
-}
 
 /// The content of an update.
 pub(crate) enum Change {

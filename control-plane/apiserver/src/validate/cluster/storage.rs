@@ -10,17 +10,11 @@ use machinery::status::Cause;
 use serde_json::Value;
 
 use crate::validate::words::field::FieldValue;
+use crate::validate::workloads::claim::{self, MODES, SOURCE_FIELDS, STORAGE, access_modes};
 use crate::validate::workloads::pod::{node_selector, volumes};
 use crate::validate::{Causes, unchanged, words::quantity};
 
-const ACCESS_MODES: [&str; 4] = [
-    "ReadOnlyMany",
-    "ReadWriteMany",
-    "ReadWriteOnce",
-    "ReadWriteOncePod",
-];
 const RECLAIM: [&str; 3] = ["Delete", "Recycle", "Retain"];
-const MODES: [&str; 2] = ["Block", "Filesystem"];
 const BINDING: [&str; 2] = ["Immediate", "WaitForFirstConsumer"];
 /// The sources of a volume; it has exactly one.
 const SOURCES: [&str; 22] = [
@@ -47,10 +41,6 @@ const SOURCES: [&str; 22] = [
     "storageos",
     "csi",
 ];
-const STORAGE: &str = "storage";
-/// Where the content of a claim's volume comes from: in an older and in a newer field.
-const SOURCE_FIELDS: [&str; 2] = ["dataSource", "dataSourceRef"];
-
 pub(crate) fn volume(object: &Value) -> Causes {
     let mut causes = Causes::default();
     let spec = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
@@ -172,56 +162,8 @@ pub(crate) fn volume_update(old: &Value, new: &Value) -> Causes {
 pub(crate) fn claim(object: &Value) -> Causes {
     let mut causes = Causes::default();
     let spec = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
-    claim_spec(&mut causes, &spec);
+    claim::spec(&mut causes, &spec);
     causes
-}
-
-/// The spec of a claim.
-pub(crate) fn claim_spec(causes: &mut Causes, spec: &FieldValue) {
-    if spec.items("accessModes").is_empty() {
-        let why = "at least 1 access mode is required";
-        causes.push(Cause::required(&spec.path_of("accessModes"), why));
-    }
-    causes.label_selector(spec, "selector");
-    access_modes(spec, causes);
-    let field = format!("{}[{STORAGE}]", spec.path_of("resources"));
-    match object::at(spec.value, &["resources", "requests", STORAGE]) {
-        None => causes.push(Cause::required(&field, "")),
-        Some(amount) => causes.extend(quantity::positive(&field, amount)),
-    }
-    for class in ["storageClassName", "volumeAttributesClassName"] {
-        causes.named_unless_empty(spec, class, name::dns1123_subdomain);
-    }
-    causes.word(spec, "volumeMode", &MODES);
-    for source in SOURCE_FIELDS {
-        causes.below(spec, source, |causes, source| {
-            causes.required(source, "name");
-            causes.required(source, "kind");
-            let (group, kind) = (source.text("apiGroup"), source.text("kind"));
-            if group.is_empty() && kind != "PersistentVolumeClaim" {
-                let why = "must be 'PersistentVolumeClaim' when referencing the default apiGroup";
-                causes.push(Cause::invalid(&source.path, &kind.into(), why));
-            }
-            causes.named_unless_empty(source, "apiGroup", name::dns1123_subdomain);
-            causes.named_unless_empty(source, "namespace", name::dns1123_label);
-        });
-    }
-    let [source, reference] = SOURCE_FIELDS.map(|key| spec.get(key));
-    if let (Some(source), Some(reference)) = (source, reference) {
-        let text = |of, key| object::text(of, &[key]);
-        let same = ["apiGroup", "kind", "name"]
-            .iter()
-            .all(|key| text(source, key) == text(reference, key));
-        let elsewhere = !text(reference, "namespace").is_empty();
-        if elsewhere || !same {
-            let why = if elsewhere {
-                "may not be specified when dataSourceRef.namespace is specified"
-            } else {
-                "must match dataSourceRef"
-            };
-            causes.push(Cause::invalid(&spec.path, spec.value, why));
-        }
-    }
 }
 
 /// The status of a claim.
@@ -367,27 +309,6 @@ pub(crate) fn class_update(old: &Value, new: &Value) -> Causes {
     ];
     let fixed = fixed.iter().flat_map(|key| unchanged(old, new, &[key]));
     fixed.collect()
-}
-
-fn access_modes(spec: &FieldValue, causes: &mut Causes) {
-    let (mut alone, mut others) = (false, false);
-    for mode in spec.items("accessModes") {
-        if causes.is_full() {
-            break;
-        }
-        let known = ACCESS_MODES.iter().any(|one| mode == one);
-        if !known {
-            let field = spec.path_of("accessModes");
-            causes.push(Cause::not_supported(&field, mode, &ACCESS_MODES));
-        }
-        let single = mode == "ReadWriteOncePod";
-        alone |= single;
-        others |= known && !single;
-    }
-    if alone && others {
-        let why = "may not use ReadWriteOncePod with other access modes";
-        causes.forbidden(spec, "accessModes", why);
-    }
 }
 
 fn capacity(spec: &FieldValue, causes: &mut Causes) {

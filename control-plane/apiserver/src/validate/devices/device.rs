@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::EFFECTS;
 use super::capacity;
-use super::slice::{places, shown};
+use super::places::{places, shown};
 use crate::validate::words::field::FieldValue;
 use crate::validate::{Causes, named};
 

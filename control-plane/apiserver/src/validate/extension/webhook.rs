@@ -11,7 +11,7 @@ use machinery::status::Cause;
 use serde_json::Value;
 
 use crate::validate::words::field::FieldValue;
-use crate::validate::workloads::pod::port_number;
+use crate::validate::words::port::port_number;
 use crate::validate::{Causes, words::expressions};
 
 const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];

@@ -7,7 +7,7 @@ use machinery::status::Cause;
 use serde_json::Value;
 
 use crate::validate::words::field::FieldValue;
-use crate::validate::workloads::pod::port_number;
+use crate::validate::words::port::port_number;
 use crate::validate::{Causes, unchanged, words::address};
 
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::validate::Causes;
 use crate::validate::words::field::FieldValue;
-use crate::validate::workloads::pod::{port_name, port_number};
+use crate::validate::words::port::{port_name, port_number};
 
 const PATH_TYPES: [&str; 3] = ["Exact", "ImplementationSpecific", "Prefix"];
 /// Parts of a path that a client may normalize into another path.

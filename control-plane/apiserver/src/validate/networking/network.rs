@@ -10,8 +10,9 @@ use serde_json::Value;
 
 use crate::validate::networking::cluster_ips::{self, is_headless};
 use crate::validate::words::field::FieldValue;
-use crate::validate::workloads::pod::{port_name, port_number};
-use crate::validate::{Causes, meta, named, words::address};
+use crate::validate::words::maps;
+use crate::validate::words::port::{port_name, port_number};
+use crate::validate::{Causes, named, words::address};
 
 /// A day: the longest session affinity of a client.
 const AFFINITY_SECONDS_MAX: i64 = 86_400;
@@ -29,7 +30,7 @@ pub(crate) fn service(old: Option<&Value>, object: &Value) -> Causes {
     let spec = spec(object);
     target(&spec, &mut causes);
     ports(&spec, &mut causes);
-    causes.extend(meta::labels("spec.selector", spec.map("selector")));
+    causes.extend(maps::labels("spec.selector", spec.map("selector")));
     affinity(&spec, &mut causes);
     causes.extend(cluster_ips::addresses(old, object));
     let had = address::texts(before.items("externalIPs"));

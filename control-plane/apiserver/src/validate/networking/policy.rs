@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::basics::address::read_range;
 use crate::validate::words::address;
 use crate::validate::words::field::FieldValue;
-use crate::validate::workloads::pod::{port_name, port_number};
+use crate::validate::words::port::{port_name, port_number};
 use crate::validate::{Causes, named, unchanged};
 
 const PROTOCOLS: [&str; 3] = ["TCP", "UDP", "SCTP"];

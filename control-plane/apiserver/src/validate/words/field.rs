@@ -5,7 +5,8 @@ use machinery::object;
 use machinery::status::Cause;
 use serde_json::{Map, Value};
 
-use crate::validate::{Causes, meta, named};
+use crate::validate::words::maps;
+use crate::validate::{Causes, named};
 
 const WRONG_OPERATOR: &str = "not a valid selector operator";
 
@@ -210,7 +211,7 @@ impl Causes {
 
     /// A map of labels.
     pub(crate) fn labels(&mut self, at: &FieldValue, key: &str) {
-        self.extend(meta::labels(&at.path_of(key), at.map(key)));
+        self.extend(maps::labels(&at.path_of(key), at.map(key)));
     }
 
     /// A label selector.

@@ -6,6 +6,7 @@ mod containers;
 mod env;
 mod handlers;
 mod mounts;
+mod paths;
 mod resources;
 mod scheduling;
 mod security;
@@ -20,14 +21,14 @@ use machinery::object;
 use machinery::status::Cause;
 use serde_json::Value;
 
+use crate::validate::Causes;
 use crate::validate::words::field::FieldValue;
-use crate::validate::{Causes, meta};
+use crate::validate::words::maps;
 
 use change::{resized, visitors};
 
 pub(crate) use affinity::node_selector;
 pub(crate) use change::update;
-pub(crate) use containers::{port_name, port_number};
 pub(crate) use resources::overhead_of;
 pub(crate) use scheduling::tolerations;
 pub(crate) use security::PRIVILEGED;
@@ -43,6 +44,9 @@ const POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];
 const DNS_POLICIES: [&str; 4] = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
 const PREEMPTION: [&str; 2] = ["PreemptLowerPriority", "Never"];
 const NO_HOST_USERS: &str = "when `hostUsers` is false";
+
+/// The lists in Kubernetes' order when it visits all containers.
+const LISTS_AS_VISITED: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
 /// The kind of object that holds a spec.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -131,8 +135,8 @@ pub(crate) fn template(object: &Value, path: &str) -> Causes {
     let Some(template) = object.pointer(&format!("/{}", path.replace('.', "/"))) else {
         return Causes::from(Cause::required(path, ""));
     };
-    let mut causes = meta::labels(&format!("{path}.labels"), object::labels(template));
-    causes.extend(meta::annotations(
+    let mut causes = maps::labels(&format!("{path}.labels"), object::labels(template));
+    causes.extend(maps::annotations(
         &format!("{path}.annotations"),
         object::annotations(template),
     ));
@@ -270,7 +274,7 @@ fn host_users(pod: &Pod, causes: &mut Causes) {
             causes.push(Cause::forbidden(&spec.path_of(shown), NO_HOST_USERS));
         }
     }
-    for list in containers::LISTS_AS_VISITED {
+    for list in LISTS_AS_VISITED {
         causes.each(spec, list, |causes, container| {
             causes.forbidden(container, "volumeDevices", NO_HOST_USERS);
         });

@@ -7,9 +7,9 @@ use machinery::selector::LabelSelector;
 use machinery::status::Cause;
 use serde_json::{Value, json};
 
-use super::{pod, rolling};
+use super::{claim, pod, rolling};
 use crate::validate::words::field::FieldValue;
-use crate::validate::{Causes, cluster::storage, unchanged, words::selector};
+use crate::validate::{Causes, unchanged, words::selector};
 
 const MISMATCH: &str = "`selector` does not match template `labels`";
 
@@ -32,7 +32,7 @@ pub(crate) fn new_stateful_set(object: &Value) -> Causes {
     let mut causes = Causes::default();
     let spec = spec(object);
     causes.each(&spec, "volumeClaimTemplates", |causes, claim| {
-        causes.below(claim, "spec", storage::claim_spec);
+        causes.below(claim, "spec", claim::spec);
     });
     causes.named_unless_empty(&spec, "serviceName", machinery::name::dns1123_label);
     causes

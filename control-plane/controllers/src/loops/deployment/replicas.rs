@@ -3,9 +3,10 @@
 use std::cmp::Reverse;
 
 use k8s_openapi::api::apps::v1::ReplicaSet;
+use machinery::time::Timestamp;
 use serde_json::json;
 
-use super::{DESIRED, MOST, View, revision};
+use super::{DESIRED, MOST, View};
 use crate::decision::{Decision, Note, change};
 use crate::known::Shared;
 use crate::loops::replica_set::wanted;
@@ -21,6 +22,21 @@ pub(super) fn available(set: &ReplicaSet) -> i64 {
 
 pub(super) fn sum<'a>(sets: impl Iterator<Item = &'a Shared<ReplicaSet>>) -> i64 {
     sets.map(|set| wanted(set)).sum()
+}
+
+/// The sort key of sets by age.
+pub(super) fn age(set: &ReplicaSet) -> (Timestamp, &str) {
+    (meta::created(&set.metadata), meta::name(&set.metadata))
+}
+
+/// The size that the new set may have now.
+pub(super) fn grown(view: &View<'_>, new: &ReplicaSet) -> i64 {
+    let (size, all) = (wanted(new), view.replicas());
+    if size >= all {
+        return all;
+    }
+    let total = sum(view.all());
+    size + (view.most() - total).min(all - size).max(0)
 }
 
 /// Scales a set, and records the deployment's size in its annotations.
@@ -73,9 +89,9 @@ pub(super) fn spread(view: &View<'_>, into: &mut Decision) {
     // The largest set takes the rounding difference; ties go to the newer set when growing, and to
     // the older set when shrinking.
     if change > 0 {
-        active.sort_by_key(|set| (Reverse(wanted(set)), Reverse(revision::age(set))))
+        active.sort_by_key(|set| (Reverse(wanted(set)), Reverse(age(set))))
     } else {
-        active.sort_by_key(|set| (Reverse(wanted(set)), revision::age(set)))
+        active.sort_by_key(|set| (Reverse(wanted(set)), age(set)))
     }
     let mut given = 0;
     let mut sizes: Vec<i64> = Vec::new();

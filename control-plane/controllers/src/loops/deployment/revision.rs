@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetSpec};
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use machinery::time::Timestamp;
 use serde_json::json;
 
+use super::replicas::grown;
 use super::status::{NOT_CREATED, NewStatus};
-use super::{DESIRED, HASH, MOST, REVISION, View, rollout};
+use super::{DESIRED, HASH, MOST, REVISION, View};
 use crate::decision::{Decision, Note, change, create, delete};
 use crate::known::Shared;
 use crate::loops::replica_set::wanted;
@@ -29,11 +29,6 @@ const NOT_COPIED: [&str; 6] = [
 ];
 /// The letters of hashes: no vowels, so that no words appear.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-
-/// The sort key of sets by age.
-pub(super) fn age(set: &ReplicaSet) -> (Timestamp, &str) {
-    (meta::created(&set.metadata), meta::name(&set.metadata))
-}
 
 /// True if the set was made from this template. The hash label is ignored: it differs per set.
 pub(super) fn has_template(set: &ReplicaSet, template: &PodTemplateSpec) -> bool {
@@ -143,7 +138,7 @@ fn make_new(view: &View<'_>, number: i64, told: &mut NewStatus, into: &mut Decis
     let size = if view.recreates() {
         view.replicas()
     } else {
-        rollout::grown(view, &set)
+        grown(view, &set)
     };
     if let Some(spec) = &mut set.spec {
         spec.replicas = i32::try_from(size).ok();

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::apps::v1::ReplicaSet;
 
-use super::replicas::{available, scale, sum};
+use super::replicas::{available, grown, scale, sum};
 use super::status::NewStatus;
 use super::{View, revision};
 use crate::decision::Decision;
@@ -22,16 +22,6 @@ pub(super) fn roll(view: &View<'_>, told: &mut NewStatus, into: &mut Decision) {
         return;
     }
     shrink_old(view, &new, into);
-}
-
-/// The size that the new set may have now.
-pub(super) fn grown(view: &View<'_>, new: &ReplicaSet) -> i64 {
-    let (size, all) = (wanted(new), view.replicas());
-    if size >= all {
-        return all;
-    }
-    let total = sum(view.all());
-    size + (view.most() - total).min(all - size).max(0)
 }
 
 fn shrink_old(view: &View<'_>, new: &ReplicaSet, into: &mut Decision) {

@@ -4,7 +4,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Request;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use raft::Message;
@@ -12,10 +11,9 @@ use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 
 use super::codec::{Decoder, Frame, Kind};
-use super::dialer::Dialer;
+use super::dialer::{ANSWER_BYTES_MAX, Dialer};
 use super::link::Link;
 use super::{Introduction, MAKE_HEADER, Peers};
-use crate::config::ETCD_VERSION;
 use crate::member::event::ConsensusEvent;
 
 /// A stream without a byte for this long is dead; each side sends a heartbeat three times as often.
@@ -28,8 +26,6 @@ pub(crate) const REMOVED: &str = "the member has been permanently removed from t
 const PROBE_INTERVAL: Duration = Duration::from_secs(30);
 /// Pause before reconnecting to a peer that sent an invalid message.
 const NONSENSE_PAUSE: Duration = Duration::from_secs(1);
-/// Answers longer than this are not read, except streams.
-pub(super) const ANSWER_BYTES_MAX: usize = 16 << 20;
 /// Pause between two attempts, as in etcd.
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -121,7 +117,8 @@ pub(super) async fn follow(target: Target, kind: Kind) {
 async fn open(target: &Target, url: &str, kind: Kind) -> io::Result<Incoming> {
     let me = target.me();
     let path = format!("/raft/stream/{}/{:x}", kind.path(), me.member_id);
-    let request = introduced(me, "GET", &path)
+    let request = me
+        .request("GET", &path)
         .header("X-Raft-To", format!("{:x}", target.id))
         .body(Full::default())
         .map_err(io::Error::other)?;
@@ -244,15 +241,4 @@ pub(super) async fn probe(target: Target) {
             target.link.traffic.round_trip.observe(took);
         }
     }
-}
-
-pub(super) fn introduced(me: &Introduction, method: &str, path: &str) -> http::request::Builder {
-    Request::builder()
-        .method(method)
-        .uri(path)
-        .header("X-Server-From", format!("{:x}", me.member_id))
-        .header("X-Server-Version", ETCD_VERSION)
-        .header("X-Min-Cluster-Version", "3.0.0")
-        .header("X-Etcd-Cluster-ID", format!("{:x}", me.cluster_id))
-        .header("X-PeerURLs", me.peer_urls.join(","))
 }

@@ -17,7 +17,6 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::dial::ANSWER_BYTES_MAX;
 use super::{Introduction, PeerAnswer};
 use crate::config::Url;
 use crate::net::socket::Socket;
@@ -31,6 +30,9 @@ const POST_PATIENCE: Duration = Duration::from_secs(5);
 /// a follower make it ask the leader thousands of times a second: without the bound it would open as
 /// many connections, until neither it nor the leader had descriptors left.
 const REQUESTS_MAX: usize = 8;
+
+/// Answers longer than this are not read, except streams.
+pub(super) const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 /// Cheap to clone.
 #[derive(Clone)]
@@ -119,7 +121,8 @@ impl Dialer {
         path: &str,
         body: Bytes,
     ) -> io::Result<PeerAnswer> {
-        let request = super::dial::introduced(me, "POST", path)
+        let request = me
+            .request("POST", path)
             .header(http::header::CONTENT_TYPE, "application/protobuf")
             .body(Full::new(body))
             .map_err(io::Error::other)?;

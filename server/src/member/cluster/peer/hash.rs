@@ -8,7 +8,7 @@ use http_body_util::Full;
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
-use super::{Dialer, Introduction, dial};
+use super::{Dialer, Introduction};
 use crate::basics::error::Error;
 use crate::member::cluster::corruption::{PeerHash, Refusal};
 use crate::state::MemberInfo;
@@ -132,7 +132,8 @@ async fn ask_at(
 ) -> Result<KvHash, Refusal> {
     let failed = |error: io::Error| Refusal::Failed(error.to_string());
     let body = serde_json::to_vec(&Request { revision }).expect("plain data");
-    let request = dial::introduced(me, "GET", PATH)
+    let request = me
+        .request("GET", PATH)
         .header(http::header::CONTENT_TYPE, "application/json")
         .body(Full::new(Bytes::from(body)))
         .map_err(|error| failed(io::Error::other(error)))?;

@@ -32,7 +32,7 @@ use storage::mvcc::View;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
-use super::dial::{self, Target};
+use super::dial::Target;
 use super::link::Counting;
 use super::pace::Pace;
 use crate::basics::clock;
@@ -167,7 +167,10 @@ impl Transfer {
         while Instant::now() < until {
             sleep(RETRY).await;
             for url in &self.target.urls {
-                let request = dial::introduced(self.target.me(), "GET", HELD_PATH)
+                let request = self
+                    .target
+                    .me()
+                    .request("GET", HELD_PATH)
                     .header(NUMBER_HEADER, format!("{:x}", self.number))
                     .body(Full::default())
                     .ok()?;
@@ -207,7 +210,9 @@ impl Transfer {
             wait: Box::pin(sleep(Duration::ZERO)),
             is_due: true,
         };
-        let mut request = dial::introduced(target.me(), "POST", PATH)
+        let mut request = target
+            .me()
+            .request("POST", PATH)
             .header(http::header::CONTENT_TYPE, "application/octet-stream");
         if form == Form::Rows {
             request = request
@@ -266,7 +271,7 @@ fn log_bytes(metrics: &Metrics) -> u64 {
 }
 
 async fn ask_form(target: &Target, url: &str) -> io::Result<Form> {
-    let request = dial::introduced(target.me(), "GET", "/version");
+    let request = target.me().request("GET", "/version");
     let request = request
         .body(Empty::<Bytes>::new())
         .map_err(io::Error::other)?;

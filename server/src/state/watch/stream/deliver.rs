@@ -1,8 +1,7 @@
 //! The mailbox: events and answers of the hub, given to their watchers.
 
 use super::{Ended, NO_WATCH_ID, Phase, WatchStream, created};
-use crate::state::watch::inbox::Ask;
-use crate::state::watch::mailbox::{Delivery, Item};
+use crate::state::watch::mailbox::{Ask, Delivery, Item};
 use crate::state::watch::response::{Fields, Out};
 
 impl WatchStream {

@@ -115,17 +115,17 @@ impl Names {
     }
 }
 
-fn is_path(tokens: &[TokenTree]) -> bool {
+pub(super) fn is_path(tokens: &[TokenTree]) -> bool {
     let colon = |at| matches!(tokens.get(at), Some(TokenTree::Punct(one)) if one.as_char() == ':');
     colon(0) && colon(1)
 }
 
-fn is_word(token: Option<&TokenTree>, word: &str) -> bool {
+pub(super) fn is_word(token: Option<&TokenTree>, word: &str) -> bool {
     matches!(token, Some(TokenTree::Ident(one)) if one == word)
 }
 
 /// Whether this is `#[cfg(test)]`.
-fn is_test_attribute(tokens: &[TokenTree]) -> bool {
+pub(super) fn is_test_attribute(tokens: &[TokenTree]) -> bool {
     let [TokenTree::Punct(hash), TokenTree::Group(group), ..] = tokens else {
         return false;
     };
@@ -133,7 +133,7 @@ fn is_test_attribute(tokens: &[TokenTree]) -> bool {
     hash.as_char() == '#' && text == "cfg(test)"
 }
 
-fn ends_item(token: &TokenTree) -> bool {
+pub(super) fn ends_item(token: &TokenTree) -> bool {
     match token {
         TokenTree::Punct(one) => one.as_char() == ';',
         TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,

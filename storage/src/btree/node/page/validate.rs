@@ -4,7 +4,7 @@ use super::{
     CHILD_BYTES, HEADER, LENGTHS, LENGTHS_LONG, LONG, MAGIC, PREFIX_LENGTH, PREFIXED, Page, SLOT,
     UNIT, VERSION, VERSION_OF_PREFIX, VERSION_OLDEST, at, hint, is_short, tail_len, u16_at, u32_at,
 };
-use crate::btree::tree::{KeyOrder, TreeKind};
+use crate::btree::kind::{KeyOrder, TreeKind};
 use crate::btree::{LEVELS_MAX, SUFFIX_BYTES};
 
 /// What is wrong with a page, and at which byte of it.

@@ -3,8 +3,8 @@
 use machinery::cel::access::Expression;
 use serde_json::{Value, json};
 
-use super::jwt::{Compiled, Jwt, Mapping};
 use crate::auth::User;
+use crate::auth::authenticate::foreign_issuer::{Compiled, Jwt, Mapping};
 use crate::auth::user;
 
 /// Returns the user if all rules are kept.

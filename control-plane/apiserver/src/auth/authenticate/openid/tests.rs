@@ -8,6 +8,7 @@ use http::request::Parts;
 use parking_lot::Mutex;
 use serde_json::json;
 
+use super::super::foreign_issuer::{ExtraMapping, UserRule};
 use super::super::jwt::Key;
 use super::*;
 use crate::auth::user;
@@ -303,11 +304,11 @@ async fn expressions_say_what_claims_mean() {
                 groups: expression("claims.roles.split(',')"),
                 uid: expression("string(claims.n)"),
                 extra: vec![
-                    jwt::ExtraMapping {
+                    ExtraMapping {
                         key: "acme.io/team".to_owned(),
                         value_expression: "claims.team.name".to_owned(),
                     },
-                    jwt::ExtraMapping {
+                    ExtraMapping {
                         key: "acme.io/none".to_owned(),
                         value_expression: "claims.?none.orValue('')".to_owned(),
                     },
@@ -342,7 +343,7 @@ async fn rules_about_claims_and_users_have_to_be_kept() {
             message: "of claims".to_owned(),
             ..ClaimRule::default()
         }];
-        jwt.user_validation_rules = vec![jwt::UserRule {
+        jwt.user_validation_rules = vec![UserRule {
             expression: user.to_owned(),
             message: "of users".to_owned(),
         }];

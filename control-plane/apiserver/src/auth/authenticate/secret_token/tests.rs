@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::auth::authenticate::token::tests::{NOW, World, account, issuer, now_or_never};
+use crate::auth::authenticate::used_secrets::LAST_USED;
 
 fn claims() -> Value {
     json!({

@@ -6,7 +6,7 @@ use machinery::status::Status;
 
 use crate::http::answer::reply;
 use crate::http::media::Encoding;
-use crate::storage::cache::Change;
+use crate::storage::change::Change;
 use crate::storage::decoded::to_json;
 
 /// One event around an encoded object.

@@ -5,9 +5,10 @@ use http::{HeaderValue, Response, StatusCode};
 use machinery::status::Status;
 
 use super::frames::error_frame;
-use crate::http::answer::reply::{self, Shown};
+use crate::http::answer::reply;
+use crate::http::answer::shown::Shown;
 use crate::http::media::Encoding;
-use crate::storage::cache::Missed;
+use crate::storage::change::Missed;
 
 /// The response to a watch that cannot begin where it was asked to.
 pub(super) fn ended(

@@ -19,7 +19,7 @@ use crate::http::answer::spliced;
 use crate::http::media::{Encoding, Form};
 use crate::registry::{lifecycle, strategy};
 use crate::resources::convert;
-use crate::storage::cache::{Change, Missed};
+use crate::storage::change::{Change, Missed};
 use crate::storage::decoded::to_json;
 use crate::storage::stored::Stored;
 use crate::storage::views;

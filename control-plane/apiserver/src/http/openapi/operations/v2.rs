@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::parameters::Parameter;
 use super::{Form, Operation};
+use crate::http::openapi::OF_V2;
 use crate::http::openapi::texts::Texts;
-use crate::http::openapi::v2::reference_to;
 
 pub(in crate::http::openapi) const FORM: Form = Form {
     operation: write,
@@ -48,4 +48,9 @@ fn parameter(parameter: &Parameter, texts: &Texts) -> Value {
     written["type"] = parameter.kind.into();
     written["uniqueItems"] = true.into();
     written
+}
+
+/// A reference to a definition.
+fn reference_to(name: &str) -> Value {
+    json!({"$ref": format!("{OF_V2}{name}")})
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use super::OF_V2;
+use crate::http::openapi::OF_V2;
 use crate::http::openapi::TYPE;
 
 const PARAMETERS: &str = "#/parameters/";

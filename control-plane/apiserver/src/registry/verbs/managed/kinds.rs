@@ -9,7 +9,7 @@ use machinery::strict;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::registry::verbs::write::Writer;
+use crate::registry::verbs::writer::Writer;
 use crate::resources::catalogue::Resource;
 use crate::resources::convert;
 use crate::resources::custom::Custom;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::configuration::Configuration;
 use super::kinds::{empty, replicas};
 use super::refused;
-use crate::registry::verbs::write::Writer;
+use crate::registry::verbs::writer::Writer;
 
 /// The only version of scales.
 struct Scales(&'static Message);

@@ -8,7 +8,7 @@ use machinery::quantity::Quantity;
 use machinery::status::Cause;
 use serde_json::Value;
 
-use super::{Pod, containers, sources};
+use super::{LISTS_AS_VISITED, Pod, paths};
 use crate::validate::words::field::FieldValue;
 use crate::validate::{Causes, named};
 
@@ -111,7 +111,7 @@ fn value_from(variable: &FieldValue, causes: &mut Causes) {
         causes.must_be_named(file, "key", variable_name);
         causes.must_be_named(file, "volumeName", name::dns1123_label);
         if causes.required(file, "path") {
-            sources::no_way_up(file, "path", causes);
+            paths::no_way_up(file, "path", causes);
         }
     });
     let why = if given == 0 {
@@ -200,7 +200,7 @@ pub(super) fn file_volumes(pod: &Pod, causes: &mut Causes) {
     let volumes: BTreeMap<&str, &Value> = volumes
         .map(|volume| (object::text(volume, &["name"]), volume))
         .collect();
-    for list in containers::LISTS_AS_VISITED {
+    for list in LISTS_AS_VISITED {
         causes.each(&pod.spec, list, |causes, container| {
             causes.each(container, "env", |causes, variable| {
                 let from = variable.child("valueFrom");

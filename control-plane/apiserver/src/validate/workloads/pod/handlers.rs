@@ -3,9 +3,9 @@
 use machinery::status::Cause;
 
 use super::Pod;
-use super::containers::{port_name, port_number};
 use crate::validate::Causes;
 use crate::validate::words::field::FieldValue;
+use crate::validate::words::port::{port_name, port_number};
 
 /// The types of handlers, in the order of checks.
 const PROBES: [(&str, Check); 4] = [

@@ -6,7 +6,7 @@ use machinery::object;
 use machinery::status::Cause;
 use serde_json::Value;
 
-use super::{Pod, sources};
+use super::{Pod, paths};
 use crate::validate::Causes;
 use crate::validate::words::field::FieldValue;
 
@@ -48,12 +48,12 @@ fn mounts(pod: &Pod, container: &FieldValue, causes: &mut Causes) {
             causes.wrong_text(mount, "mountPath", why);
         }
         let mount_at_all = FieldValue::new(all.as_str(), mount.value);
-        sources::descending(&mount_at_all, "subPath", causes);
+        paths::descending(&mount_at_all, "subPath", causes);
         if mount.has("subPath") && mount.has("subPathExpr") {
             let why = "subPathExpr and subPath are mutually exclusive";
             causes.wrong(mount, "subPathExpr", why);
         }
-        sources::descending(&mount_at_all, "subPathExpr", causes);
+        paths::descending(&mount_at_all, "subPathExpr", causes);
         propagation(container, &mount_at_all, causes);
         read_only(&mount_at_all, causes);
     });
@@ -105,7 +105,7 @@ fn devices(pod: &Pod, container: &FieldValue, causes: &mut Causes) {
             }
         }
         if causes.required(device, "devicePath") {
-            if sources::leads_up(path) {
+            if paths::leads_up(path) {
                 let why = "can not contain backsteps ('..')";
                 causes.wrong(device, "devicePath", why);
             } else if !paths.insert(path) {

@@ -8,7 +8,7 @@ use machinery::object;
 use machinery::status::Cause;
 use serde_json::Value;
 
-use super::{Pod, containers, sources};
+use super::{LISTS_AS_VISITED, Pod, paths};
 use crate::validate::words::field::FieldValue;
 use crate::validate::{Causes, words::shown};
 
@@ -187,7 +187,7 @@ fn seccomp(context: &FieldValue, causes: &mut Causes) {
     }
     if profile.text("type") == "Localhost" {
         if profile.has(FILE) {
-            sources::descending(&profile, FILE, causes)
+            paths::descending(&profile, FILE, causes)
         } else {
             let why = "must be set when seccomp type is Localhost";
             causes.push(Cause::required(&profile.path_of(FILE), why));
@@ -259,7 +259,7 @@ pub(super) fn not_on_windows(spec: &FieldValue, causes: &mut Causes) {
 
 /// The security contexts of all containers.
 fn contexts(spec: &FieldValue, causes: &mut Causes, check: impl Fn(&mut Causes, &FieldValue)) {
-    for list in containers::LISTS_AS_VISITED {
+    for list in LISTS_AS_VISITED {
         causes.each(spec, list, |causes, container| {
             causes.below(container, "securityContext", |causes, context| {
                 check(causes, context);

@@ -1,11 +1,11 @@
-//! Sources of volumes: keys of secrets and config maps, pod fields and tokens; and the paths of
-//! their files.
+//! Sources of volumes: keys of secrets and config maps, pod fields and tokens.
 
 use std::collections::BTreeSet;
 
 use machinery::status::Cause;
 
 use super::env;
+use super::paths::inside;
 use crate::validate::Causes;
 use crate::validate::words::field::FieldValue;
 
@@ -128,32 +128,4 @@ fn token(volume: &FieldValue, token: &FieldValue, causes: &mut Causes) {
     if causes.required(&told, "path") {
         inside(&told, "path", causes);
     }
-}
-
-/// A relative path below its start. Names that begin with `..` are reserved for the node.
-fn inside(at: &FieldValue, key: &str, causes: &mut Causes) {
-    descending(at, key, causes);
-    let path = at.text(key);
-    if path.starts_with("..") && !path.starts_with("../") {
-        causes.wrong(at, key, "must not start with '..'");
-    }
-}
-
-/// A relative path below its start.
-pub(super) fn descending(at: &FieldValue, key: &str, causes: &mut Causes) {
-    if at.text(key).starts_with('/') {
-        causes.wrong(at, key, "must be a relative path");
-    }
-    no_way_up(at, key, causes);
-}
-
-/// A path without `..`.
-pub(super) fn no_way_up(at: &FieldValue, key: &str, causes: &mut Causes) {
-    if leads_up(at.text(key)) {
-        causes.wrong(at, key, "must not contain '..'");
-    }
-}
-
-pub(super) fn leads_up(path: &str) -> bool {
-    path.split('/').any(|part| part == "..")
 }

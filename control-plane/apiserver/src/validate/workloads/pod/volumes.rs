@@ -7,10 +7,11 @@ use machinery::quantity::Quantity;
 use machinery::status::Cause;
 use serde_json::Value;
 
-use super::sources;
-use crate::validate::cluster::storage::claim_spec;
+use super::{paths, sources};
 use crate::validate::words::field::FieldValue;
-use crate::validate::{Causes, meta, named};
+use crate::validate::words::maps;
+use crate::validate::workloads::claim;
+use crate::validate::{Causes, named};
 
 /// Volumes by name.
 pub(super) type Volumes<'a> = BTreeMap<&'a str, &'a Value>;
@@ -149,14 +150,14 @@ fn host_path(source: &FieldValue, causes: &mut Causes) {
     if source.text("path").is_empty() {
         return;
     }
-    sources::no_way_up(source, "path", causes);
+    paths::no_way_up(source, "path", causes);
     if !HOST_PATH_TYPES.contains(&source.text("type")) {
         causes.unknown(source, "type", &HOST_PATH_TYPES);
     }
 }
 
 fn git_repo(source: &FieldValue, causes: &mut Causes) {
-    sources::descending(source, "directory", causes);
+    paths::descending(source, "directory", causes);
 }
 
 /// What Kubernetes calls a source that has company.
@@ -263,7 +264,7 @@ pub(crate) fn of_volume(spec: &FieldValue, key: &str, causes: &mut Causes) {
         "csi" => return persistent_csi(&source, causes),
         "local" => {
             causes.required(&source, "path");
-            return sources::no_way_up(&source, "path", causes);
+            return paths::no_way_up(&source, "path", causes);
         }
         _ => {}
     }
@@ -374,7 +375,7 @@ fn ephemeral(source: &FieldValue, causes: &mut Causes) {
         return causes.push(Cause::required(&field, ""));
     };
     causes.below(&template, "metadata", |causes, metadata| {
-        causes.extend(meta::annotations(
+        causes.extend(maps::annotations(
             &metadata.path_of("annotations"),
             metadata.map("annotations"),
         ));
@@ -385,7 +386,7 @@ fn ephemeral(source: &FieldValue, causes: &mut Causes) {
     });
     let none = Value::Null;
     let spec = template.get("spec").unwrap_or(&none);
-    claim_spec(causes, &FieldValue::new(template.path_of("spec"), spec));
+    claim::spec(causes, &FieldValue::new(template.path_of("spec"), spec));
 }
 
 /// The name of the claim for an ephemeral volume consists of the names of the pod and the volume.

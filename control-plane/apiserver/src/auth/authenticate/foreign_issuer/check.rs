@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use machinery::status::Cause;
 
-use super::{Compiled, Issuer, Jwt, Mapping};
+use super::{Issuer, Jwt, Mapping};
 use crate::basics::prefixed_path;
 use crate::webhook::trust;
 
@@ -12,13 +12,6 @@ const BOTH: &str = "claim and expression can't both be set";
 const NEITHER: &str = "claim or expression is required";
 
 impl Jwt {
-    /// Checks everything. `ours` are the issuers of this server's own tokens.
-    pub(crate) fn check(&self, place: &str, ours: &[String], causes: &mut Vec<Cause>) {
-        self.issuer.check(&format!("{place}.issuer"), ours, causes);
-        let compiled = Compiled::of(self, place, causes);
-        self.check_mail(&compiled, &format!("{place}.claimMappings"), causes);
-    }
-
     /// Checks the rules about claims; `compile` is called for their expressions.
     pub(super) fn check_claim_rules(
         &self,
@@ -56,22 +49,6 @@ impl Jwt {
                 }
                 (claim, _) => causes.push(Cause::invalid(&place, &claim.into(), BOTH)),
             }
-        }
-    }
-
-    /// An address that nobody verified must not name a user.
-    fn check_mail(&self, compiled: &Compiled, place: &str, causes: &mut Vec<Cause>) {
-        let is_named = compiled.username.iter().any(|one| one.selects("email"));
-        let extra = compiled.extra.iter().map(|(_, one)| one);
-        let rules = compiled.claim_rules.iter().map(|(one, _)| one);
-        let mut all = compiled.username.iter().chain(extra).chain(rules);
-        if is_named && !all.any(|one| one.selects("email_verified")) {
-            let why = "claims.email_verified must be used in claimMappings.username.expression or \
-                claimMappings.extra[*].valueExpression or claimValidationRules[*].expression when \
-                claims.email is used in claimMappings.username.expression";
-            let field = format!("{place}.username.expression");
-            let given = self.claim_mappings.username.expression.as_str().into();
-            causes.push(Cause::invalid(&field, &given, why));
         }
     }
 }
@@ -141,7 +118,7 @@ pub(super) fn extra_key<'a>(
 }
 
 impl Issuer {
-    fn check(&self, place: &str, ours: &[String], causes: &mut Vec<Cause>) {
+    pub(super) fn check(&self, place: &str, ours: &[String], causes: &mut Vec<Cause>) {
         let field = |name: &str| format!("{place}.{name}");
         if self.url.is_empty() {
             causes.push(Cause::required(&field("url"), ""));

@@ -4,6 +4,7 @@
 mod check;
 mod compiled;
 
+use machinery::status::Cause;
 use serde::Deserialize;
 
 use crate::basics::config_file::Known;
@@ -74,6 +75,31 @@ pub struct Jwt {
     pub claim_mappings: Mappings,
     /// What has to be true of users.
     pub user_validation_rules: Vec<UserRule>,
+}
+
+impl Jwt {
+    /// Checks everything. `ours` are the issuers of this server's own tokens.
+    pub(crate) fn check(&self, place: &str, ours: &[String], causes: &mut Vec<Cause>) {
+        self.issuer.check(&format!("{place}.issuer"), ours, causes);
+        let compiled = Compiled::of(self, place, causes);
+        self.check_mail(&compiled, &format!("{place}.claimMappings"), causes);
+    }
+
+    /// An address that nobody verified must not name a user.
+    fn check_mail(&self, compiled: &Compiled, place: &str, causes: &mut Vec<Cause>) {
+        let is_named = compiled.username.iter().any(|one| one.selects("email"));
+        let extra = compiled.extra.iter().map(|(_, one)| one);
+        let rules = compiled.claim_rules.iter().map(|(one, _)| one);
+        let mut all = compiled.username.iter().chain(extra).chain(rules);
+        if is_named && !all.any(|one| one.selects("email_verified")) {
+            let why = "claims.email_verified must be used in claimMappings.username.expression or \
+                claimMappings.extra[*].valueExpression or claimValidationRules[*].expression when \
+                claims.email is used in claimMappings.username.expression";
+            let field = format!("{place}.username.expression");
+            let given = self.claim_mappings.username.expression.as_str().into();
+            causes.push(Cause::invalid(&field, &given, why));
+        }
+    }
 }
 
 /// An issuer of tokens.

@@ -16,10 +16,11 @@
 //! | 88 | 40 each | tree | id `u8`, level `u8`, bytes (high) `u16`; units `u32`, crc `u32`, bytes (low) `u32`, first unit `u64` (0: empty), entries `u64`, count `u64` |
 //! | | | user meta | |
 
+use crate::btree::kind::TreeKind;
 use crate::btree::node::Link;
 use crate::btree::node::page::{PageRef, UNIT, u32_at, u64_at};
 use crate::btree::pages::FIRST_UNIT;
-use crate::btree::tree::{Tree, TreeKind};
+use crate::btree::tree::Tree;
 use crate::btree::{LEVELS_MAX, TREES_MAX, USER_META_BYTES_MAX, Weight};
 
 const MAGIC: [u8; 8] = *b"SteleDB\0";

@@ -207,7 +207,7 @@ impl Connection {
     }
 
     /// Notes whose request it has. Without credentials the address says more.
-    pub(super) fn note(&self, user: &User) {
+    fn note(&self, user: &User) {
         let mut one = self.use_.lock();
         if one.user.as_deref() != Some(&*user.name) && user.name != ANONYMOUS {
             one.user = Some(user.name.as_str().into());
@@ -235,6 +235,21 @@ impl Connection {
             }
             tokio::time::sleep_until(until.min(now + shorter)).await;
         }
+    }
+}
+
+/// The connection of a request, in its extensions.
+#[derive(Clone)]
+pub(super) struct Through(Arc<Connection>);
+
+impl Through {
+    pub(super) fn new(connection: &Arc<Connection>) -> Through {
+        Through(Arc::clone(connection))
+    }
+
+    /// Notes who sent the request.
+    pub(super) fn note(&self, user: &User) {
+        self.0.note(user);
     }
 }
 

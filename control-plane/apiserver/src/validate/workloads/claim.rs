@@ -1,0 +1,90 @@
+//! What a claim, or the template of one, asks of a volume.
+
+use machinery::name;
+use machinery::object;
+use machinery::status::Cause;
+
+use crate::validate::Causes;
+use crate::validate::words::field::FieldValue;
+use crate::validate::words::quantity;
+
+const ACCESS_MODES: [&str; 4] = [
+    "ReadOnlyMany",
+    "ReadWriteMany",
+    "ReadWriteOnce",
+    "ReadWriteOncePod",
+];
+pub(crate) const MODES: [&str; 2] = ["Block", "Filesystem"];
+pub(crate) const STORAGE: &str = "storage";
+/// Where the content of a claim's volume comes from: in an older and in a newer field.
+pub(crate) const SOURCE_FIELDS: [&str; 2] = ["dataSource", "dataSourceRef"];
+
+/// The spec of a claim.
+pub(crate) fn spec(causes: &mut Causes, spec: &FieldValue) {
+    if spec.items("accessModes").is_empty() {
+        let why = "at least 1 access mode is required";
+        causes.push(Cause::required(&spec.path_of("accessModes"), why));
+    }
+    causes.label_selector(spec, "selector");
+    access_modes(spec, causes);
+    let field = format!("{}[{STORAGE}]", spec.path_of("resources"));
+    match object::at(spec.value, &["resources", "requests", STORAGE]) {
+        None => causes.push(Cause::required(&field, "")),
+        Some(amount) => causes.extend(quantity::positive(&field, amount)),
+    }
+    for class in ["storageClassName", "volumeAttributesClassName"] {
+        causes.named_unless_empty(spec, class, name::dns1123_subdomain);
+    }
+    causes.word(spec, "volumeMode", &MODES);
+    for source in SOURCE_FIELDS {
+        causes.below(spec, source, |causes, source| {
+            causes.required(source, "name");
+            causes.required(source, "kind");
+            let (group, kind) = (source.text("apiGroup"), source.text("kind"));
+            if group.is_empty() && kind != "PersistentVolumeClaim" {
+                let why = "must be 'PersistentVolumeClaim' when referencing the default apiGroup";
+                causes.push(Cause::invalid(&source.path, &kind.into(), why));
+            }
+            causes.named_unless_empty(source, "apiGroup", name::dns1123_subdomain);
+            causes.named_unless_empty(source, "namespace", name::dns1123_label);
+        });
+    }
+    let [source, reference] = SOURCE_FIELDS.map(|key| spec.get(key));
+    if let (Some(source), Some(reference)) = (source, reference) {
+        let text = |of, key| object::text(of, &[key]);
+        let same = ["apiGroup", "kind", "name"]
+            .iter()
+            .all(|key| text(source, key) == text(reference, key));
+        let elsewhere = !text(reference, "namespace").is_empty();
+        if elsewhere || !same {
+            let why = if elsewhere {
+                "may not be specified when dataSourceRef.namespace is specified"
+            } else {
+                "must match dataSourceRef"
+            };
+            causes.push(Cause::invalid(&spec.path, spec.value, why));
+        }
+    }
+}
+
+/// How nodes may use a volume, or a claim its volume.
+pub(crate) fn access_modes(spec: &FieldValue, causes: &mut Causes) {
+    let (mut alone, mut others) = (false, false);
+    for mode in spec.items("accessModes") {
+        if causes.is_full() {
+            break;
+        }
+        let known = ACCESS_MODES.iter().any(|one| mode == one);
+        if !known {
+            let field = spec.path_of("accessModes");
+            causes.push(Cause::not_supported(&field, mode, &ACCESS_MODES));
+        }
+        let single = mode == "ReadWriteOncePod";
+        alone |= single;
+        others |= known && !single;
+    }
+    if alone && others {
+        let why = "may not use ReadWriteOncePod with other access modes";
+        causes.forbidden(spec, "accessModes", why);
+    }
+}
