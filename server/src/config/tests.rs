@@ -183,11 +183,6 @@ fn wrong_command_lines_end_as_etcd_ends_them() {
         (&["stray"], 1, "\"stray\" is not a valid flag"),
         (&["-"], 1, "\"-\" is not a valid flag"),
         (
-            &["grpc-proxy", "start"],
-            1,
-            "etcd grpc-proxy is not supported by Stele yet",
-        ),
-        (
             &["--heartbeat-interval=0"],
             1,
             "--heartbeat-interval must be >0 (set to 0ms)",
