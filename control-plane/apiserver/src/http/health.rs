@@ -20,17 +20,14 @@ use crate::http::question::request::Query;
 const HOOK: &str = "poststarthook/";
 
 /// Checks of all probes that come before [`HOOKS`].
-const FIRST: [(&str, Check); 4] = [
+const FIRST: [(&str, Check); 3] = [
     ("ping", Check::Answers),
     ("log", Check::Answers),
     ("etcd", Check::Store(|within| within.health)),
-    ("kms-providers", Check::Kms),
 ];
-/// Further ones of `/readyz`.
-const FIRST_OF_READY: [(&str, Check); 2] = [
-    ("etcd-readiness", Check::Store(|within| within.readiness)),
-    ("informer-sync", Check::Start(Step::Caches)),
-];
+/// Further ones of `/readyz`, before and after those of the plugins for encryption.
+const STORE_IS_READY: (&str, Check) = ("etcd-readiness", Check::Store(|within| within.readiness));
+const CACHES_ARE_READY: (&str, Check) = ("informer-sync", Check::Start(Step::Caches));
 /// What a server does after its start.
 const HOOKS: [(&str, Step); 21] = [
     ("generic-apiserver-start-informers", Step::Caches),
@@ -85,8 +82,8 @@ enum Check {
     Answers,
     /// The store answers, within one of these times.
     Store(fn(&StoreChecks) -> Duration),
-    /// The plugins for encryption work; no check without a configuration of encryption.
-    Kms,
+    /// All plugins for encryption work, or this one.
+    Kms(Option<usize>),
     /// A part of the start is done.
     Start(Step),
     /// The server is not about to stop.
@@ -128,19 +125,31 @@ pub(super) fn paths(api: &Api) -> Vec<String> {
 /// The checks of a probe, in their order.
 fn checks(api: &Api, probe: &str) -> Vec<(String, Check)> {
     let is_ready = probe == "readyz";
-    let seals = api.reader().store.at_rest().plugins_health().is_some();
-    let first = FIRST
-        .into_iter()
-        .filter(|(_, check)| seals || !matches!(check, Check::Kms));
-    let first = first.chain(FIRST_OF_READY.into_iter().filter(|_| is_ready));
-    let mut all: Vec<_> = first
-        .map(|(name, check)| (name.to_owned(), check))
-        .collect();
+    let named = |(name, check): (&str, Check)| (name.to_owned(), check);
+    let mut all: Vec<_> = FIRST.into_iter().map(named).collect();
+    all.extend(is_ready.then_some(STORE_IS_READY).map(named));
+    // A restart mends no plugin, so these do not say whether the server is alive.
+    if probe != "livez" {
+        all.extend(of_plugins(api));
+    }
+    all.extend(is_ready.then_some(CACHES_ARE_READY).map(named));
     let hooks = HOOKS.iter();
     all.extend(hooks.map(|(name, step)| (format!("{HOOK}{name}"), Check::Start(*step))));
     let last = [LAST].into_iter().chain(is_ready.then_some(LAST_OF_READY));
-    all.extend(last.map(|(name, check)| (name.to_owned(), check)));
+    all.extend(last.map(named));
     all
+}
+
+/// The checks of the plugins for encryption: one for all of them if plugins may come and go with a
+/// configuration that is read again, otherwise one for each.
+fn of_plugins(api: &Api) -> Vec<(String, Check)> {
+    let at_rest = api.reader().store.at_rest();
+    if at_rest.is_read_again() {
+        return vec![("kms-providers".into(), Check::Kms(None))];
+    }
+    let all = 0..at_rest.plugins_health().len();
+    all.map(|at| (format!("kms-provider-{at}"), Check::Kms(Some(at))))
+        .collect()
 }
 
 /// Runs all checks that the query does not exclude.
@@ -197,7 +206,11 @@ async fn passes(api: &Api, check: Check) -> Result<(), String> {
             let answered = asked.map_err(|_| failed("context deadline exceeded"))?;
             answered.map(drop).map_err(|error| failed(&error.message))
         }
-        Check::Kms => reader.store.at_rest().plugins_health().unwrap_or(Ok(())),
+        Check::Kms(which) => {
+            let all = reader.store.at_rest().plugins_health().into_iter();
+            let (first, count) = which.map_or((0, usize::MAX), |at| (at, 1));
+            all.skip(first).take(count).collect()
+        }
         Check::Start(step) if api.0.registry.steps.has(step) => Ok(()),
         Check::Start(_) => Err("not finished".into()),
         Check::Stays if *api.0.stopping.borrow() => Err("process is shutting down".into()),

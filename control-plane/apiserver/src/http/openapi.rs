@@ -3,6 +3,7 @@
 
 pub(crate) mod custom;
 mod groups;
+mod library;
 mod operations;
 mod schemas;
 mod texts;

@@ -1,4 +1,5 @@
-//! Fields that are stored, but not shown to those who read the object.
+//! Fields that are stored, but not shown to those who read the object; those who read a subresource,
+//! such as its status, see them.
 
 use machinery::object;
 use serde_json::Value;

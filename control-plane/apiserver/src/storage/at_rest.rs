@@ -135,14 +135,16 @@ impl AtRest {
         Ok(Some(text))
     }
 
-    /// The state of the KMS plugins; `None` if there are none and none can come.
-    pub(crate) fn plugins_health(&self) -> Option<Result<(), String>> {
+    /// True if the configuration is read again when its file changes.
+    pub(crate) fn is_read_again(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// The state of each KMS plugin.
+    pub(crate) fn plugins_health(&self) -> Vec<Result<(), String>> {
         let rules = Arc::clone(&self.rules.read());
-        let plugins = rules.plugins();
-        if plugins.is_empty() && self.file.is_none() {
-            return None;
-        }
-        Some(plugins.iter().try_for_each(|plugin| plugin.health()))
+        let plugins = rules.plugins().iter();
+        plugins.map(|plugin| plugin.health()).collect()
     }
 
     /// The generation of the rules and of the plugins' keys.

@@ -182,6 +182,11 @@ impl Stored {
         Ok(())
     }
 
+    /// True if the object has a field that is not shown.
+    pub(crate) fn hides_a_field(&self) -> bool {
+        self.hidden.is_some()
+    }
+
     /// The object as it was converted, in a version of the collection.
     pub(crate) fn seen(&self, view: &Arc<Storage>, object: &Value) -> Stored {
         let body = Body::of(view, object, false);

@@ -37,6 +37,15 @@ impl Cause {
         Cause::invalid_shown(field, &value.to_string(), why)
     }
 
+    /// The server cannot check a value.
+    pub fn internal(field: &str, why: &str) -> Cause {
+        Cause {
+            reason: "InternalError",
+            message: format!("Internal error: {why}"),
+            field: field.into(),
+        }
+    }
+
     /// Like `invalid`, with the value already as text: Go shows a struct's fields in the order of
     /// their declaration. `why` may be empty.
     pub fn invalid_shown(field: &str, shown: &str, why: &str) -> Cause {

@@ -26,6 +26,11 @@ fn pods_are_answered_as_by_kubernetes() {
 }
 
 #[test]
+fn addresses_of_pods_are_answered_as_by_kubernetes() {
+    play("pod_addresses");
+}
+
+#[test]
 fn other_kinds_are_answered_as_by_kubernetes() {
     play("kinds");
 }

@@ -350,7 +350,10 @@ fn a_file_that_changes_is_taken_and_one_that_is_wrong_is_not() {
         .expect(201);
     sealed.is_sealed_as("a", "k8s:enc:aesgcm:v1:o:");
     let health = sealed.get("/readyz?verbose");
-    assert!(contains(&health.body, "[+]kms-providers ok"));
+    let order = "[+]etcd-readiness ok\n[+]kms-providers ok\n[+]informer-sync ok\n";
+    assert!(contains(&health.body, order));
+    assert_eq!(sealed.get("/healthz/kms-providers").code, 200);
+    assert_eq!(sealed.get("/livez/kms-providers").code, 404);
 
     sealed.configure(&entry("secrets", "{aesgcm: {keys: []}}"));
     // Nothing tells that a file was not taken, but the next one comes after it.

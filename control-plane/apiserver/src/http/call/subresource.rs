@@ -40,10 +40,15 @@ pub(super) async fn answer(
         ("status" | "approval" | "ephemeralcontainers" | "resize", "get") => {
             let reader = &call.api.reader();
             let target = call.target;
-            let decoded = reader
+            let stored = reader
                 .read(&target.resource, &target.namespace, &target.name)
                 .await?;
-            call.show_stored(&decoded).await
+            // Kubernetes hides fields only of the object itself.
+            if stored.hides_a_field() {
+                let whole = stored.decoded()?;
+                return call.show(StatusCode::OK, &whole).await;
+            }
+            call.show_stored(&stored).await
         }
         ("status" | "approval" | "ephemeralcontainers" | "resize", "update") => {
             call.replace(body, name).await

@@ -8,6 +8,7 @@ use machinery::status::Status;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use super::library;
 use super::operations::{self, STATUS, Shape};
 use super::schemas::{Schemas, described, name_of as name_of_message};
 use super::texts::{POD, Texts};
@@ -84,6 +85,7 @@ fn build(catalogue: &Catalogue, group: &str, version: &str, texts: &Texts) -> Ve
             schemas.collect(message);
         }
     }
+    schemas.common_of(library::of_clients());
     let info = json!({"title": "Kubernetes CRD Swagger", "version": "v0.1.0"});
     let mut out = written::begin(&json!({"openapi": "3.0.0", "info": info}));
     let paths = operations::paths(&paths, texts, operations::v3::FORM);

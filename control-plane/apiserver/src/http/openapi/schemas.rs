@@ -113,6 +113,20 @@ impl<'a> Schemas<'a> {
         }
     }
 
+    /// Makes requests and events that are common to all kinds those of these groups and versions alone.
+    pub(super) fn common_of<'v>(&mut self, versions: impl IntoIterator<Item = (&'v str, &'v str)>) {
+        let versions: Vec<_> = versions.into_iter().collect();
+        for kind in ["DeleteOptions", "WatchEvent"] {
+            let message = format!("meta/v1.{kind}");
+            if let Some(schema) = self.all.get_mut(&name_of(&message)) {
+                schema[TYPE] = json!([]);
+            }
+            for (group, version) in &versions {
+                self.also_of(&message, (group, version, kind));
+            }
+        }
+    }
+
     /// Adds what is sent or answered as this kind.
     pub(super) fn add_body(&mut self, group: &str, version: &str, kind: &str) {
         if let Some(message) = schema::body(group, version, kind) {

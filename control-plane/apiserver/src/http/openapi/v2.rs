@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 
 use super::schemas::{INT_OR_STRING, QUANTITY, Schemas};
 use super::texts::Texts;
-use super::{OF_V2, Zipped, custom, groups, hash, operations, written};
+use super::{OF_V2, Zipped, custom, groups, hash, library, operations, written};
 use crate::http::answer::reply;
 use crate::http::media::{self, JSON};
 use crate::registry::strategy;
@@ -164,6 +164,7 @@ fn build(sources: &Sources) -> Vec<u8> {
         super::add_other(&mut schemas, &other);
         all.push(other.path);
     }
+    schemas.common_of(library::of_all());
     let mut definitions = schemas.into_map();
     // Numbers and texts at once cannot be said in v2.
     for (name, plain) in [

@@ -207,6 +207,7 @@ pub(super) const ROWS: &[Strategy] = &[
             ..Rules::DEFAULT
         },
         warnings: warnings::of_pod,
+        status_warnings: warnings::of_pod_status,
         unknown_field: UnknownField::NotSupported,
         ..DEFAULT
     },

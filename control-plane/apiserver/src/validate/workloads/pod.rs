@@ -11,6 +11,7 @@ mod resources;
 mod scheduling;
 mod security;
 mod sources;
+mod status;
 pub(crate) mod volumes;
 
 use std::collections::BTreeSet;
@@ -122,6 +123,7 @@ pub(crate) fn subresource_update(subresource: &str, old: &Value, new: &Value) ->
     let change = match subresource {
         "ephemeralcontainers" => visitors,
         "resize" => resized,
+        "status" => return status::update(old, new),
         _ => return change::annotations(old, new),
     };
     let mut causes = pod(new);

@@ -9,6 +9,7 @@ const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContain
 /// A pod: the defaults of a template and three more.
 pub(super) fn pod(object: &mut Value) {
     template(object);
+    below(object, &["status"], addresses);
     let Some(spec) = object.get_mut("spec") else {
         return;
     };
@@ -74,6 +75,21 @@ fn account(spec: &mut Value) {
         for key in FIELDS {
             spec[key] = name.as_str().into();
         }
+    }
+}
+
+/// The first address of a pod is in two fields, the second of which came later. If they differ, the
+/// first one counts, because old agents of nodes know only that.
+fn addresses(status: &mut Value) {
+    let one = text(status, "podIP").to_owned();
+    let first = status.pointer("/podIPs/0");
+    let first = first.map(|first| text(first, "ip").to_owned());
+    match first {
+        Some(first) if one.is_empty() => default(status, "podIP", first),
+        first if !one.is_empty() && first.as_ref() != Some(&one) => {
+            status["podIPs"] = json!([{"ip": one}]);
+        }
+        _ => {}
     }
 }
 

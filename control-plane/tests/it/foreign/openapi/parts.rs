@@ -61,13 +61,6 @@ impl Parts {
         }
         for (name, mut schema) in take(&mut document, "definitions") {
             lists(&name, &mut schema);
-            // These are of all groups that Kubernetes knows, also of those that are not served.
-            if ["DeleteOptions", "WatchEvent"]
-                .iter()
-                .any(|end| name.ends_with(end))
-            {
-                take(&mut schema, "x-kubernetes-group-version-kind");
-            }
             let (package, _) = name.rsplit_once('.').unwrap();
             let part = together.entry(format!("v2 {package}")).or_default();
             part.insert(name, schema);

@@ -115,7 +115,11 @@ fn a_plugin_encrypts_the_keys_of_values() {
     keys(&file, "second\n\n");
     sealed.until("the plugin fails", |sealed| health(sealed) == 500);
     let verbose = sealed.get("/readyz?verbose");
-    assert!(contains(&verbose.body, "[-]kms-providers failed"));
+    assert!(contains(&verbose.body, "[-]kms-provider-0 failed"));
+    assert_eq!(sealed.get("/healthz/kms-provider-0").code, 500);
+    // A restart of the server mends no plugin.
+    assert_eq!(sealed.get("/livez").code, 200);
+    assert_eq!(sealed.get("/livez/kms-provider-0").code, 404);
     assert_password(&sealed.get(&format!("{SECRETS}/a")).expect(200));
     assert_metrics(&sealed);
 }

@@ -30,6 +30,19 @@ pub(in crate::registry::strategy) fn of_balancer(object: &Value) -> Vec<String> 
     warnings.collect()
 }
 
+/// The addresses in the status of a pod.
+pub(in crate::registry::strategy) fn of_pod_status(pod: &Value) -> Vec<String> {
+    let lists = ["podIPs", "hostIPs"].into_iter();
+    let warnings = lists.flat_map(|key| {
+        let all = object::items(pod, &["status", key]).iter().enumerate();
+        all.filter_map(move |(at, one)| {
+            let text = one.get("ip")?.as_str()?;
+            of_address(&format!("status.{key}[{at}].ip"), text)
+        })
+    });
+    warnings.collect()
+}
+
 pub(super) fn of_addresses(key: &str, addresses: &[Value]) -> impl Iterator<Item = String> {
     let texts = addresses.iter().enumerate();
     texts.filter_map(move |(at, text)| of_address(&format!("spec.{key}[{at}]"), text.as_str()?))
