@@ -121,7 +121,7 @@ async fn serve(settings: Settings) -> Result<(), Exit> {
     let metrics = Arc::new(Metrics::default());
     let calls = calls(&settings, upstream.clone(), Arc::clone(&metrics));
     if settings.ordering {
-        ordering::recover(&calls.kv).await;
+        calls.kv.recover_ordering().await;
     }
     let pages = Arc::new(Pages {
         metrics,

@@ -23,6 +23,9 @@ use crate::telemetry::metrics::Metrics;
 const ATTEMPTS: u32 = 100;
 const RETRY: Duration = Duration::from_millis(25);
 
+/// Pause after the cluster could not be read at the start, as in etcd.
+const RECOVERY_PAUSE: Duration = Duration::from_secs(1);
+
 /// Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Kv {
@@ -51,6 +54,29 @@ impl Kv {
 
     pub(super) fn namespace(&self) -> &Namespace {
         &self.namespace
+    }
+
+    /// Waits for a linearizable read, whose revision no client of an earlier proxy has gone beyond.
+    pub(super) async fn recover_ordering(&self) {
+        tracing::info!("waiting for linearized read from cluster to recover ordering");
+        let read = pb::RangeRequest {
+            key: "_".into(),
+            keys_only: true,
+            ..pb::RangeRequest::default()
+        };
+        while let Err(status) = self.range(&Along::default(), read.clone()).await {
+            let error = status.message();
+            // The cluster has users, and the proxy is none of them. etcd's would never start.
+            if let Code::InvalidArgument | Code::PermissionDenied = status.code() {
+                tracing::warn!(
+                    error,
+                    "ordering recovery is refused, order begins with the first answer"
+                );
+                return;
+            }
+            tracing::warn!(error, "ordering recovery failed, retrying in 1s");
+            tokio::time::sleep(RECOVERY_PAUSE).await;
+        }
     }
 
     pub(super) async fn range(

@@ -10,19 +10,13 @@ use std::time::Duration;
 
 use etcd_api::etcdserverpb as pb;
 use etcd_api::etcdserverpb::request_op::Request;
-use tonic::{Code, Status};
-
-use super::forward::Along;
-use super::kv::Kv;
+use tonic::Status;
 
 /// Attempts per endpoint, as in etcd's client.
 const ROUNDS: usize = 5;
 
 /// Pause after all endpoints have been asked: a member that lags is about to catch up.
 const PAUSE: Duration = Duration::from_millis(25);
-
-/// Pause after the cluster could not be read at the start, as in etcd.
-const RECOVERY_PAUSE: Duration = Duration::from_secs(1);
 
 /// The text of etcd's client.
 const ALL_LAG: &str =
@@ -53,29 +47,6 @@ impl Ordering {
         if let (Some(newest), Some(header)) = (&self.newest, header) {
             newest.fetch_max(header.revision, Memory::AcqRel);
         }
-    }
-}
-
-/// Waits for a linearizable read, whose revision no client of an earlier proxy has gone beyond.
-pub(super) async fn recover(kv: &Kv) {
-    tracing::info!("waiting for linearized read from cluster to recover ordering");
-    let read = pb::RangeRequest {
-        key: "_".into(),
-        keys_only: true,
-        ..pb::RangeRequest::default()
-    };
-    while let Err(status) = kv.range(&Along::default(), read.clone()).await {
-        let error = status.message();
-        // The cluster has users, and the proxy is none of them. etcd's would never start.
-        if let Code::InvalidArgument | Code::PermissionDenied = status.code() {
-            tracing::warn!(
-                error,
-                "ordering recovery is refused, order begins with the first answer"
-            );
-            return;
-        }
-        tracing::warn!(error, "ordering recovery failed, retrying in 1s");
-        tokio::time::sleep(RECOVERY_PAUSE).await;
     }
 }
 
