@@ -11,7 +11,7 @@ use process::{Cluster, Etcdctl, eventually};
 use server::config;
 use server::member::data_dir::{DataDir, Found};
 use storage::vfs::os::OsVfs;
-use testkit::Tools;
+use testkit::{StartError, Tools};
 
 const GONE: &str = "the member has been permanently removed from the cluster";
 const TOO_SOON: &str = "etcdserver: unhealthy cluster";
@@ -310,7 +310,19 @@ fn a_newcomer_that_knows_nobody_is_found_by_the_others() {
     };
     drop(empty.join(member_id, cluster_id, Vec::new()).unwrap());
 
-    cluster.start(1, "existing", &[0, 1]);
+    // A child of another test has what this process had open, with the lock of the directory, until it
+    // runs its program.
+    let launch = cluster.launch(1, "existing", &cluster.listed(&[0, 1]));
+    let is_locked = |error: &StartError| error.log.contains("in use by another server");
+    let mut started = launch.start();
+    eventually("the directory is free", || {
+        if started.as_ref().is_err_and(is_locked) {
+            started = launch.start();
+        }
+        !started.as_ref().is_err_and(is_locked)
+    });
+    let server = started.unwrap_or_else(|error| panic!("{error}"));
+    cluster.adopt(1, server);
     let list = ctl.ok(&first, &["member", "list"]);
     assert_eq!(list.matches("started").count(), 2, "{list}");
 }
