@@ -2,8 +2,8 @@
 //!
 //! Writes through this proxy remove the answers that they make wrong. Writes that go elsewhere do
 //! not, so a key that is read here may be old for as long as nobody writes it through this proxy:
-//! that is etcd's bargain, too. Unlike etcd's, this cache never shows an answer to another user, nor
-//! one that is older than a write that was acknowledged here.
+//! that is etcd's bargain, too. Unlike etcd's, this cache has no part in a cluster with users, whose
+//! rights only members know, and shows no answer that is older than a write that was acknowledged here.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
@@ -21,7 +21,7 @@ const BYTES_MAX: usize = 64 << 20;
 /// The end of a range without an end.
 const NO_END: &[u8] = &[0];
 
-/// Who asks, and what.
+/// What is asked.
 pub(super) type Question = Vec<u8>;
 
 /// What is known of a question.
@@ -73,16 +73,13 @@ impl Default for Cache {
     }
 }
 
-/// The question of a user about a range.
-pub(super) fn question(user: &[u8], request: &RangeRequest) -> Question {
+/// The question of a request, whatever consistency it asks for.
+pub(super) fn question(request: &RangeRequest) -> Question {
     let request = RangeRequest {
         serializable: true,
         ..request.clone()
     };
-    let mut question = (user.len() as u64).to_le_bytes().to_vec();
-    question.extend_from_slice(user);
-    question.extend(request.encode_to_vec());
-    question
+    request.encode_to_vec()
 }
 
 /// The store's revision when a member gave this answer.
@@ -94,6 +91,16 @@ fn revision_of(answer: &RangeResponse) -> i64 {
 impl Cache {
     pub(super) fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    /// Forgets all answers, but not what answers have to be like.
+    pub(super) fn clear(&mut self) {
+        *self = Cache {
+            next_use: self.next_use,
+            compacted: self.compacted,
+            written: self.written,
+            ..Cache::default()
+        };
     }
 
     /// What is known since the revision `least`, of a question about `revision`.

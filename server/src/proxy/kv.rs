@@ -84,9 +84,10 @@ impl Kv {
         along: &Along,
         asked: pb::RangeRequest,
     ) -> Result<pb::RangeResponse, Status> {
-        let question = question(&along.user(), &asked);
+        let question = question(&asked);
         let least = self.least(asked.serializable);
-        if asked.serializable {
+        let is_cached = self.is_cached(along);
+        if asked.serializable && is_cached {
             let known = self.cache.lock().get(&question, asked.revision, least);
             let (hit, miss) = (
                 &self.metrics.proxy_cache_hits,
@@ -109,8 +110,21 @@ impl Kv {
         let header = |answer: &pb::RangeResponse| answer.header;
         let answer = at_least(least, endpoints, header, read).await?;
         self.ordering.told(answer.header.as_ref());
-        self.change(|cache| cache.add(question, &asked, &answer));
+        if is_cached {
+            self.change(|cache| cache.add(question, &asked, &answer));
+        }
         Ok(answer)
+    }
+
+    /// True if the cache has a part in a call. A call with a token shows that the cluster has users:
+    /// whether this one may still read what it has read is for a member to say, and what was read
+    /// before there were users is nobody's any more.
+    fn is_cached(&self, along: &Along) -> bool {
+        let has_user = !along.user().is_empty();
+        if has_user {
+            self.change(Cache::clear);
+        }
+        !has_user
     }
 
     /// Reads without the cache. A read that no member could answer is tried again.
@@ -273,10 +287,10 @@ impl Kv {
         let only_reads = operations
             .iter()
             .all(|operation| matches!(operation.request, Some(Request::RequestRange(_))));
-        if !only_reads {
+        if !only_reads || !self.is_cached(along) {
             return;
         }
-        let (user, header) = (along.user(), answer.header);
+        let header = answer.header;
         self.change(|cache| {
             for (operation, answer) in operations.iter().zip(&answer.responses) {
                 if let (Some(Request::RequestRange(asked)), Some(Response::ResponseRange(answer))) =
@@ -284,7 +298,7 @@ impl Kv {
                 {
                     let mut answer = answer.clone();
                     answer.header = header;
-                    cache.add(question(&user, asked), asked, &answer);
+                    cache.add(question(asked), asked, &answer);
                 }
             }
         });

@@ -224,15 +224,12 @@ async fn nobody_watches_or_reads_what_belongs_to_others() {
     };
     let (root, other) = (token("root").await, token("other").await);
     let read = async |token: &str| {
-        let mut request = tonic::Request::new(pb::RangeRequest {
+        let request = pb::RangeRequest {
             key: "a".into(),
             serializable: true,
             ..pb::RangeRequest::default()
-        });
-        request
-            .metadata_mut()
-            .insert("token", token.parse().unwrap());
-        client.kv().range(request).await
+        };
+        client.kv().range(with_token(request, token)).await
     };
     for _ in 0..2 {
         assert_eq!(read(&root).await.unwrap().into_inner().kvs.len(), 1);
@@ -242,10 +239,7 @@ async fn nobody_watches_or_reads_what_belongs_to_others() {
     let watch = async |token: &str| {
         let (requests, sent) = mpsc::channel(8);
         requests.send(create(wish("a", 0))).await.unwrap();
-        let mut request = tonic::Request::new(ReceiverStream::new(sent));
-        request
-            .metadata_mut()
-            .insert("token", token.parse().unwrap());
+        let request = with_token(ReceiverStream::new(sent), token);
         let answers = client.watch().watch(request).await.unwrap().into_inner();
         Watching { requests, answers }
     };
@@ -254,6 +248,47 @@ async fn nobody_watches_or_reads_what_belongs_to_others() {
     let refused = watch(&other).await.next().await;
     assert!(refused.canceled, "{refused:?}");
     assert_eq!(refused.cancel_reason, "etcdserver: permission denied");
+    // A right that is taken away ends with the call that takes it, whatever has been read.
+    let user = pb::AuthUserAddRequest {
+        name: "root2".into(),
+        password: "root2".into(),
+        ..pb::AuthUserAddRequest::default()
+    };
+    client
+        .auth()
+        .user_add(with_token(user, &root))
+        .await
+        .unwrap();
+    let grant = pb::AuthUserGrantRoleRequest {
+        user: "root2".into(),
+        role: "root".into(),
+    };
+    client
+        .auth()
+        .user_grant_role(with_token(grant, &root))
+        .await
+        .unwrap();
+    let second = token("root2").await;
+    for _ in 0..2 {
+        assert_eq!(read(&second).await.unwrap().into_inner().kvs.len(), 1);
+    }
+    let revoke = pb::AuthUserRevokeRoleRequest {
+        name: "root2".into(),
+        role: "root".into(),
+    };
+    client
+        .auth()
+        .user_revoke_role(with_token(revoke, &root))
+        .await
+        .unwrap();
+    read(&second).await.unwrap_err();
+}
+
+fn with_token<T>(message: T, token: &str) -> tonic::Request<T> {
+    let mut request = tonic::Request::new(message);
+    let token = token.parse().unwrap();
+    request.metadata_mut().insert("token", token);
+    request
 }
 
 /// A stream whose client wants a leader ends without one, though others share it.
