@@ -193,7 +193,7 @@ pub(super) const ROWS: &[Strategy] = &[
         returns_deleted_object: true,
         deletion: Deletion::Gracefully,
         prepare_for_create: pod::prepare_for_create,
-        prepare_for_status_update: pod::keep_quality,
+        prepare_for_status_update: pod::prepare_status,
         subresources: &[
             ("ephemeralcontainers", pod::ephemeral_containers),
             ("resize", pod::resize),

@@ -57,13 +57,42 @@ pub(super) fn prepare_for_create(pod: &mut Value) {
     pod["status"] = status;
 }
 
-/// A status that says nothing of the quality of service keeps it: old agents of nodes leave it out.
-pub(super) fn keep_quality(old: &Value, new: &mut Value) {
+/// Keeps what a new status leaves out: the quality of service, which old agents of nodes do not know,
+/// and the generations that the status and its conditions are about.
+pub(super) fn prepare_status(old: &Value, new: &mut Value) {
     let path = ["status", "qosClass"];
     if let Some(class) = object::at(old, &path)
         && object::text(new, &path).is_empty()
     {
         object::set(new, &path, class.clone());
+    }
+    keep_generations(old, new);
+}
+
+fn keep_generations(old: &Value, new: &mut Value) {
+    const KEY: &str = "observedGeneration";
+    let path = ["status", KEY];
+    let of = |object: &Value| object::integer(object, &[KEY]).unwrap_or(0);
+    let known = object::integer(old, &path).unwrap_or(0);
+    if known != 0 && object::integer(new, &path).unwrap_or(0) == 0 {
+        object::set(new, &path, known.into());
+    }
+    // More than one condition may have a type: the first keeps the first one's.
+    let mut known: Vec<(&str, i64)> = object::items(old, &["status", "conditions"])
+        .iter()
+        .map(|condition| (object::text(condition, &["type"]), of(condition)))
+        .collect();
+    let conditions = new.pointer_mut("/status/conditions");
+    let conditions = conditions.and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten() {
+        let kind = object::text(condition, &["type"]);
+        let Some(place) = known.iter().position(|(known, _)| *known == kind) else {
+            continue;
+        };
+        let (_, generation) = known.remove(place);
+        if generation != 0 && of(condition) == 0 {
+            object::set(condition, &[KEY], generation.into());
+        }
     }
 }
 
@@ -152,10 +181,29 @@ mod tests {
     fn a_status_without_a_quality_of_service_keeps_it() {
         let old = json!({"status": {"qosClass": "Burstable"}});
         let mut without = json!({"status": {"phase": "Running"}});
-        keep_quality(&old, &mut without);
+        prepare_status(&old, &mut without);
         assert_eq!(without["status"]["qosClass"], "Burstable");
         let mut other = json!({"status": {"qosClass": "BestEffort"}});
-        keep_quality(&old, &mut other);
+        prepare_status(&old, &mut other);
         assert_eq!(other["status"]["qosClass"], "BestEffort");
+    }
+
+    #[test]
+    fn a_status_keeps_the_generations_that_it_leaves_out() {
+        let condition =
+            |kind: &str, generation: i64| json!({"type": kind, "observedGeneration": generation});
+        let old = json!({"status": {"observedGeneration": 3,
+            "conditions": [condition("a", 1), condition("a", 2), {"type": "b"}]}});
+        let mut new = json!({"status": {"conditions": [
+            {"type": "b"}, {"type": "a"}, {"type": "a"}, {"type": "a"}, {"type": "c"}]}});
+        prepare_status(&old, &mut new);
+        let kept = json!({"observedGeneration": 3, "conditions": [
+            {"type": "b"}, condition("a", 1), condition("a", 2), {"type": "a"}, {"type": "c"}]});
+        assert_eq!(new["status"], kept);
+        let mut given =
+            json!({"status": {"observedGeneration": 4, "conditions": [condition("a", 5)]}});
+        let same = given.clone();
+        prepare_status(&old, &mut given);
+        assert_eq!(given, same);
     }
 }

@@ -64,18 +64,23 @@ const NOT_IN_WINDOWS_CONTAINERS: [&str; 10] = [
     "runAsGroup",
 ];
 
+/// Numbers of users and groups at some keys, and of supplemental groups.
+pub(super) fn ids(at: &FieldValue, keys: &[&str], causes: &mut Causes) {
+    for key in keys {
+        causes.within(at, key, 0, ID_MAX);
+    }
+    causes.each(at, "supplementalGroups", |causes, group| {
+        let id = group.value.as_i64().unwrap_or_default();
+        if !(0..=ID_MAX).contains(&id) {
+            let why = format!("must be between 0 and {ID_MAX}, inclusive");
+            causes.push(Cause::invalid(&group.path, &id.into(), &why));
+        }
+    });
+}
+
 pub(super) fn of_pod(spec: &FieldValue, causes: &mut Causes) {
     causes.below(spec, "securityContext", |causes, context| {
-        for key in ["fsGroup", "runAsUser", "runAsGroup"] {
-            causes.within(context, key, 0, ID_MAX);
-        }
-        causes.each(context, "supplementalGroups", |causes, group| {
-            let id = group.value.as_i64().unwrap_or_default();
-            if !(0..=ID_MAX).contains(&id) {
-                let why = format!("must be between 0 and {ID_MAX}, inclusive");
-                causes.push(Cause::invalid(&group.path, &id.into(), &why));
-            }
-        });
+        ids(context, &["fsGroup", "runAsUser", "runAsGroup"], causes);
         if spec.flag("shareProcessNamespace") && spec.flag("hostPID") {
             let why = "ShareProcessNamespace and HostPID cannot both be enabled";
             let field = context.path_of("shareProcessNamespace");

@@ -1,18 +1,39 @@
 //! The status of pods, which agents of nodes report.
 
+mod claims;
+mod states;
+
+use machinery::name;
 use machinery::object;
 use machinery::status::Cause;
 use serde_json::{Value, json};
 
 use super::change;
 use crate::basics::address::read;
-use crate::validate::Causes;
 use crate::validate::words::{address, field::FieldValue};
+use crate::validate::{Causes, named, unchanged};
 
-/// An update of the status.
+const NOT_NEGATIVE: &str = "must be a non-negative integer";
+
+/// The conditions whose types are no qualified names.
+const SYSTEM_CONDITIONS: [&str; 3] = ["PodScheduled", "Ready", "Initialized"];
+
+/// An update of the status. The spec is the old one.
 pub(super) fn update(old: &Value, new: &Value) -> Causes {
     let mut causes = change::annotations(old, new);
-    let status = FieldValue::new("status", new.get("status").unwrap_or(&Value::Null));
+    let at = |pod| FieldValue::new("status", pod);
+    let status = at(new.get("status").unwrap_or(&Value::Null));
+    let before = at(old.get("status").unwrap_or(&Value::Null));
+    let spec = FieldValue::new("spec", old.get("spec").unwrap_or(&Value::Null));
+    conditions(&status, &mut causes);
+    nominated(&spec, &before, &status, &mut causes);
+    if status.number("observedGeneration") < 0 {
+        causes.wrong(&status, "observedGeneration", NOT_NEGATIVE);
+    }
+    causes.extend(unchanged(old, new, &["status", "qosClass"]));
+    states::transitions(&spec, &before, &status, &mut causes);
+    claims::generated(&spec, &status, &mut causes);
+    claims::of_extended_resources(&spec, &status, &mut causes);
     addresses("podIPs", old, &status, &mut causes);
     if let Some(first) = status.each("hostIPs").next()
         && first.text("ip") != status.text("hostIP")
@@ -20,7 +41,36 @@ pub(super) fn update(old: &Value, new: &Value) -> Causes {
         causes.wrong_text(&first, "ip", "must be equal to `hostIP`");
     }
     addresses("hostIPs", old, &status, &mut causes);
+    states::users(&spec, &status, &mut causes);
+    states::resources(&spec, &status, &mut causes);
     causes
+}
+
+fn conditions(status: &FieldValue, causes: &mut Causes) {
+    causes.each(status, "conditions", |causes, condition| {
+        if condition.number("observedGeneration") < 0 {
+            causes.wrong(condition, "observedGeneration", NOT_NEGATIVE);
+        }
+        let kind = condition.text("type");
+        if !SYSTEM_CONDITIONS.contains(&kind) {
+            // Kubernetes names the field as its program does.
+            let field = condition.path_of("Type");
+            causes.extend(named(&field, kind, name::qualified_name(kind)));
+        }
+    });
+}
+
+/// The node on which the pod is expected to run.
+fn nominated(spec: &FieldValue, before: &FieldValue, status: &FieldValue, causes: &mut Causes) {
+    const KEY: &str = "nominatedNodeName";
+    if status.text(KEY) == before.text(KEY) {
+        return;
+    }
+    causes.named_unless_empty(status, KEY, name::dns1123_subdomain);
+    if !spec.text("nodeName").is_empty() && !status.text(KEY).is_empty() {
+        let why = "may not be set on pods that are already bound to a node";
+        causes.forbidden(status, KEY, why);
+    }
 }
 
 /// A list of addresses: at most one of each family. Those in a form that is refused today stay.
