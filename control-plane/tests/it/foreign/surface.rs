@@ -31,6 +31,16 @@ fn addresses_of_pods_are_answered_as_by_kubernetes() {
 }
 
 #[test]
+fn states_of_containers_are_answered_as_by_kubernetes() {
+    play("pod_states");
+}
+
+#[test]
+fn statuses_of_nodes_and_claims_are_answered_as_by_kubernetes() {
+    play("statuses");
+}
+
+#[test]
 fn other_kinds_are_answered_as_by_kubernetes() {
     play("kinds");
 }

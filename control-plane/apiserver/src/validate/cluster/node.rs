@@ -11,6 +11,8 @@ use crate::validate::words::field::FieldValue;
 use crate::validate::words::shown::{self, Field};
 use crate::validate::{Causes, meta, named, words::address, words::quantity};
 
+/// Upper bound of the name of a feature, in bytes.
+const FEATURE_BYTES_MAX: usize = 253;
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 const TAINT: [Field; 4] = [
     ("Key", "key", "\"\""),
@@ -23,7 +25,9 @@ pub(crate) fn node(object: &Value) -> Causes {
     let mut causes = Causes::default();
     let spec = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
     taints(&spec, &mut causes);
-    causes.extend(status(object));
+    causes.extend(amounts(object));
+    swap(object, &mut causes);
+    declared_features(object, &mut causes);
     causes.each(&spec, "podCIDRs", |causes, one| {
         let text = one.value.as_str().unwrap_or_default();
         causes.extend(address::wrong_range(&one.path, text));
@@ -69,8 +73,15 @@ pub(crate) fn node_update(old: &Value, new: &Value) -> Causes {
     causes
 }
 
-/// The quantities in a node's status.
+/// A node's status, which its agent reports.
 pub(crate) fn status(object: &Value) -> Causes {
+    let mut causes = amounts(object);
+    declared_features(object, &mut causes);
+    causes
+}
+
+/// The quantities in a node's status.
+fn amounts(object: &Value) -> Causes {
     let mut causes = Causes::default();
     for part in ["capacity", "allocatable"] {
         let amounts = object::at(object, &["status", part]).and_then(Value::as_object);
@@ -83,6 +94,61 @@ pub(crate) fn status(object: &Value) -> Causes {
         }
     }
     causes
+}
+
+/// The memory on disk of a new node.
+fn swap(object: &Value, causes: &mut Causes) {
+    let capacity = object::integer(object, &["status", "nodeInfo", "swap", "capacity"]);
+    if let Some(capacity) = capacity.filter(|capacity| *capacity <= 0) {
+        // Kubernetes names it so.
+        let field = "metadata.nodeSwapStatus.capacity";
+        causes.push(Cause::invalid(
+            field,
+            &capacity.into(),
+            "must be greater than zero",
+        ));
+    }
+}
+
+/// The features of a node: names in order, each once.
+fn declared_features(object: &Value, causes: &mut Causes) {
+    let status = FieldValue::new("status", object.get("status").unwrap_or(&Value::Null));
+    let mut last = None;
+    causes.each(&status, "declaredFeatures", |causes, one| {
+        let feature = one.value.as_str().unwrap_or_default();
+        match last.replace(feature) {
+            Some(last) if last == feature => {
+                causes.push(Cause::duplicate(&one.path, one.value));
+            }
+            Some(last) if last > feature => {
+                let why = "list must be sorted alphabetically";
+                causes.push(Cause::invalid(&one.path, one.value, why));
+            }
+            _ => {}
+        }
+        if let Some(why) = wrong_feature(feature) {
+            let why = format!("invalid feature name {feature:?}: {why}");
+            causes.push(Cause::invalid(&one.path, one.value, &why));
+        }
+    });
+}
+
+/// What is wrong with the name of a feature, in Kubernetes' words.
+fn wrong_feature(name: &str) -> Option<String> {
+    if name.len() > FEATURE_BYTES_MAX {
+        let why = format!("must be no more than {FEATURE_BYTES_MAX} characters");
+        return Some(why);
+    }
+    let is_segment = |segment: &str| {
+        segment.starts_with(|c: char| c.is_ascii_alphabetic())
+            && segment.chars().all(|c| c.is_ascii_alphanumeric())
+    };
+    let is_good =
+        name.starts_with(|c: char| c.is_ascii_uppercase()) && name.split('/').all(is_segment);
+    let why = "must start with an UpperCamelCase segment, with subsequent segments separated by '/' \
+               (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters \
+               and slashes";
+    (!is_good).then(|| why.to_owned())
 }
 
 fn taints(spec: &FieldValue, causes: &mut Causes) {

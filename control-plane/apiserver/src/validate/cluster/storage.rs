@@ -4,6 +4,7 @@ mod affinity;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use machinery::amounts::is_native;
 use machinery::name;
 use machinery::object::{self, STORAGE_CLASS};
 use machinery::status::Cause;
@@ -12,8 +13,16 @@ use serde_json::Value;
 use crate::validate::words::field::FieldValue;
 use crate::validate::workloads::claim::{self, MODES, SOURCE_FIELDS, STORAGE, access_modes};
 use crate::validate::workloads::pod::{node_selector, volumes};
-use crate::validate::{Causes, unchanged, words::quantity};
+use crate::validate::{Causes, named, unchanged, words::quantity};
 
+/// What there is to tell of a claim that grows.
+const RESIZES: [&str; 5] = [
+    "ControllerResizeInProgress",
+    "ControllerResizeInfeasible",
+    "NodeResizeInProgress",
+    "NodeResizeInfeasible",
+    "NodeResizePending",
+];
 const RECLAIM: [&str; 3] = ["Delete", "Recycle", "Retain"];
 const BINDING: [&str; 2] = ["Immediate", "WaitForFirstConsumer"];
 /// The sources of a volume; it has exactly one.
@@ -170,13 +179,48 @@ pub(crate) fn claim(object: &Value) -> Causes {
 pub(crate) fn claim_status(claim: &Value) -> Causes {
     let mut causes = Causes::default();
     let status = FieldValue::new("status", claim.get("status").unwrap_or(&Value::Null));
-    for key in ["capacity", "allocatedResources"] {
-        for (resource, amount) in status.map(key).into_iter().flatten() {
-            let field = format!("{}[{resource}]", status.path_of(key));
-            causes.extend(quantity::basic(&field, amount));
+    for (resource, amount) in status.map("capacity").into_iter().flatten() {
+        let field = format!("{}[{resource}]", status.path_of("capacity"));
+        causes.extend(quantity::basic(&field, amount));
+    }
+    let resizes = status.path_of("allocatedResourceStatuses");
+    for (resource, resize) in status
+        .map("allocatedResourceStatuses")
+        .into_iter()
+        .flatten()
+    {
+        causes.extend(claimed_resource(&resizes, resource));
+        if !RESIZES.contains(&resize.as_str().unwrap_or_default()) {
+            // Kubernetes shows the resource instead.
+            causes.push(Cause::not_supported(
+                &resizes,
+                &resource.as_str().into(),
+                &RESIZES,
+            ));
+        }
+    }
+    let allocated = status.path_of("allocatedResources");
+    for (resource, amount) in status.map("allocatedResources").into_iter().flatten() {
+        let field = format!("{allocated}[{resource}]");
+        let wrong = claimed_resource(&allocated, resource);
+        if !wrong.is_empty() {
+            causes.extend(wrong);
+        } else if let Some(cause) = quantity::basic(&field, amount) {
+            causes.push(cause);
+        } else {
+            quantity::of_resource(&field, STORAGE, amount, &mut causes);
         }
     }
     causes
+}
+
+/// The name of a resource of a claim: of Kubernetes' own, storage is the only one.
+fn claimed_resource(field: &str, resource: &str) -> Causes {
+    let wrong = name::qualified_name(resource);
+    if wrong.is_empty() && is_native(resource) && resource != STORAGE {
+        return Causes::from(Cause::not_supported(field, &resource.into(), &[STORAGE]));
+    }
+    named(field, resource, wrong)
 }
 
 /// The spec of a claim must not change, except that a bound claim may request more storage.
