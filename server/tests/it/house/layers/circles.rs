@@ -10,7 +10,7 @@ use std::fs;
 use proc_macro2::{TokenStream, TokenTree};
 use testkit::workspace_root;
 
-use super::names::{ends_item, is_path, is_test_attribute, is_word};
+use super::names::{is_path, is_word, without_tests};
 use super::{module_path, sources};
 
 /// The circles that there are: crate, folder, and the modules in it that name each other.
@@ -131,16 +131,9 @@ impl Modules {
 
     /// Notes what a module names, its tests left out.
     fn collect(&mut self, tokens: TokenStream, place: &[String]) {
-        let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+        let tokens = without_tests(tokens);
         let mut at = 0;
         while at < tokens.len() {
-            if is_test_attribute(&tokens[at..]) {
-                while at < tokens.len() && !ends_item(&tokens[at]) {
-                    at += 1;
-                }
-                at += 1;
-                continue;
-            }
             match &tokens[at..] {
                 [
                     TokenTree::Ident(word),

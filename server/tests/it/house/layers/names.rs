@@ -26,16 +26,9 @@ impl Names {
     }
 
     pub(super) fn collect(&mut self, tokens: TokenStream, place: &[String]) {
-        let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+        let tokens = without_tests(tokens);
         let mut at = 0;
         while at < tokens.len() {
-            if is_test_attribute(&tokens[at..]) {
-                while at < tokens.len() && !ends_item(&tokens[at]) {
-                    at += 1;
-                }
-                at += 1;
-                continue;
-            }
             match &tokens[at..] {
                 [
                     TokenTree::Ident(word),
@@ -124,8 +117,26 @@ pub(super) fn is_word(token: Option<&TokenTree>, word: &str) -> bool {
     matches!(token, Some(TokenTree::Ident(one)) if one == word)
 }
 
+/// The tokens without the items that are only for tests.
+pub(super) fn without_tests(tokens: TokenStream) -> Vec<TokenTree> {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    let mut kept = Vec::new();
+    let mut at = 0;
+    while at < tokens.len() {
+        if is_test_attribute(&tokens[at..]) {
+            while at < tokens.len() && !ends_item(&tokens[at]) {
+                at += 1;
+            }
+        } else {
+            kept.push(tokens[at].clone());
+        }
+        at += 1;
+    }
+    kept
+}
+
 /// Whether this is `#[cfg(test)]`.
-pub(super) fn is_test_attribute(tokens: &[TokenTree]) -> bool {
+fn is_test_attribute(tokens: &[TokenTree]) -> bool {
     let [TokenTree::Punct(hash), TokenTree::Group(group), ..] = tokens else {
         return false;
     };
@@ -133,7 +144,7 @@ pub(super) fn is_test_attribute(tokens: &[TokenTree]) -> bool {
     hash.as_char() == '#' && text == "cfg(test)"
 }
 
-pub(super) fn ends_item(token: &TokenTree) -> bool {
+fn ends_item(token: &TokenTree) -> bool {
     match token {
         TokenTree::Punct(one) => one.as_char() == ';',
         TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
