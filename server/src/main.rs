@@ -1,6 +1,6 @@
 //! The `stele` binary: parses the command line, starts logging, runs a server, and exits with
 //! etcd's codes. Under the name `etcd` it does the same. `stele utl`, or the name `etcdutl`, works
-//! on files instead, and `stele gateway` is a proxy.
+//! on files instead, and `stele gateway` and `stele grpc-proxy` are proxies.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
@@ -27,15 +27,10 @@ fn main() -> ExitCode {
     if let Some((name, args)) = utl_command(&program, &args) {
         return utl(name, args);
     }
-    if let Some((first, rest)) = args.split_first()
-        && first == "gateway"
-    {
-        return server::tcp_proxy::run(program, rest);
-    }
-    if let Some((word, args)) = args.split_first()
-        && word == "grpc-proxy"
-    {
-        return server::proxy::run(args);
+    match args.split_first() {
+        Some((word, rest)) if word == "gateway" => return server::tcp_proxy::run(program, rest),
+        Some((word, rest)) if word == "grpc-proxy" => return server::proxy::run(rest),
+        _ => {}
     }
     let variables = config::variables();
     match config::parse(&args, &variables, &|path| std::fs::read_to_string(path)) {
