@@ -85,9 +85,11 @@ const LEAF_BYTES: usize = 4096;
 /// as large as the bound of changed pages. A put of a random key costs most just below.
 pub const KEY_BYTES_DIRECT: u64 = 48 << 20;
 
-/// Bytes of leaves from which on a delta tree before a base of usual size is closed: two checkpoints of
-/// 64 MiB of log with values of some hundred bytes. Changed pages of that stay far below their bound.
-const CLOSE_BYTES_MAX: u64 = 30 << 20;
+/// Bytes of leaves from which on a delta tree is closed, before a small base and before a large one. A
+/// checkpoint comes after 100,000 entries at most, some 6 MiB of them: a tree before a small base is
+/// written by two checkpoints. Changed pages of that stay far below their bound.
+const CLOSE_BYTES: u64 = 9 << 20;
+const CLOSE_BYTES_MAX: u64 = 60 << 20;
 
 /// Bytes of an entry beside the user key: slot, lengths, revision and stamp.
 const ENTRY_BYTES: u64 = 20 + REVISION_BYTES as u64;
@@ -149,12 +151,11 @@ impl Default for DeltaLimits {
 impl DeltaLimits {
     /// For a base that takes changes directly up to `direct_bytes`.
     pub(super) fn beyond(direct_bytes: u64) -> DeltaLimits {
-        let close_bytes = CLOSE_BYTES_MAX.min(direct_bytes / 8 * 5);
         DeltaLimits {
             direct_bytes,
             close_parts: 16,
-            close_bytes,
-            close_bytes_max: 2 * close_bytes,
+            close_bytes: CLOSE_BYTES.min(direct_bytes / 5),
+            close_bytes_max: CLOSE_BYTES_MAX.min(direct_bytes / 4 * 5),
             merge_trees: 2,
             base_entries: 1,
             merge_trees_max: 8,
