@@ -37,6 +37,14 @@ struct Assignment {
     assumed: bool,
 }
 
+/// A pod that was taken off its node for a trial.
+#[derive(Debug)]
+pub struct Lifted {
+    pub pod: Arc<PodInfo>,
+    node: String,
+    assumed: bool,
+}
+
 impl Cache {
     /// The nodes whose object has been seen.
     pub fn nodes(&self) -> impl Iterator<Item = &NodeInfo> {
@@ -142,6 +150,20 @@ impl Cache {
         }
         self.drop_if_empty(&assignment.node);
         pod
+    }
+
+    /// Takes a pod off its node, to see how that would be. [`Cache::put_back`] undoes it.
+    pub fn lift(&mut self, uid: &str) -> Option<Lifted> {
+        let Assignment { node, assumed } = self.assigned.remove(uid)?;
+        let at = self.by_name[&node];
+        let pod = self.nodes[at].remove(uid)?;
+        self.index.remove(&node, &pod);
+        Some(Lifted { pod, node, assumed })
+    }
+
+    /// Puts a lifted pod back on its node.
+    pub fn put_back(&mut self, lifted: Lifted) {
+        self.put(lifted.pod, lifted.node, lifted.assumed);
     }
 
     /// The uids of the pods that are on nodes or assumed to be.

@@ -4,26 +4,24 @@
 //! Pods are decided one at a time, each against all earlier decisions: a decision counts at once,
 //! before the apiserver has stored it, and is undone if the apiserver refuses it.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 
+use crate::budgets::Budgets;
 use crate::cache::Cache;
 use crate::claims::{Claims, Needs, Plan, Standing};
-use crate::filters::{Filter, Prepared, Refusal, Unfit};
-use crate::node::NodeInfo;
+use crate::filters::{Filter, Prepared, Refusal, Unfit, Unhelped};
+use crate::nominations::Nominations;
 use crate::pod::{Labels, PodInfo};
+use crate::preemption::{self, Trial, Victims};
 use crate::queue::{Event, Queue};
-use crate::scores;
+use crate::search::{self, Search};
 
-/// Below this number of nodes every node is checked; in larger clusters a share of them.
-const LOOK_AT_ALL: usize = 100;
 /// The filters of a pod that waits for its claims.
 const BY_CLAIMS: [Filter; 2] = [Filter::VolumeBinding, Filter::DynamicResources];
-/// The smallest share of nodes to find, in percent.
-const SHARE_LEAST: usize = 5;
 
 /// A decision for the caller to carry out.
 #[derive(Debug)]
@@ -31,13 +29,39 @@ pub enum Decision {
     /// Bind the pod to the node.
     Bind { pod: Arc<PodInfo>, node: String },
     /// No node fits the pod.
-    Refuse { pod: Arc<PodInfo>, why: Unfit },
+    Refuse {
+        pod: Arc<PodInfo>,
+        why: Unfit,
+        room: Room,
+    },
     /// Ask for the volumes of the pod's claims on the node. The pod waits for them.
     Claim {
         pod: Arc<PodInfo>,
         node: String,
         plan: Plan,
     },
+}
+
+/// What is done to make room for a pod that no node takes.
+#[derive(Debug)]
+pub enum Room {
+    /// Nothing, or nothing more than before.
+    AsBefore,
+    /// Nothing helps: the pod is nominated for no node any more.
+    GivenUp,
+    /// Others are preempted. The caller reports the end of that with [`Core::preempted`].
+    Made(Preemption),
+}
+
+/// Pods that leave a node.
+#[derive(Debug)]
+pub struct Preemption {
+    /// The node that the pod is nominated for.
+    pub node: String,
+    /// The pods to delete.
+    pub victims: Vec<Arc<PodInfo>>,
+    /// Pods of less priority that were nominated for that node, and are no more.
+    pub outdone: Vec<Arc<PodInfo>>,
 }
 
 /// The scheduler without I/O.
@@ -48,6 +72,8 @@ pub struct Core {
     cache: Cache,
     claims: Claims,
     queue: Queue,
+    nominations: Nominations,
+    budgets: Budgets,
     /// The index where the next search begins, so that searches spread over all nodes.
     start: usize,
     random: fastrand::Rng,
@@ -61,6 +87,8 @@ impl Core {
             cache: Cache::default(),
             claims: Claims::default(),
             queue: Queue::default(),
+            nominations: Nominations::default(),
+            budgets: Budgets::default(),
             start: 0,
             random: fastrand::Rng::with_seed(seed),
         }
@@ -110,6 +138,11 @@ impl Core {
         self.queue.wake(&Event::Claim, now);
     }
 
+    /// Disruption budgets changed. That lets no pod fit.
+    pub fn budgets(&mut self) -> &mut Budgets {
+        &mut self.budgets
+    }
+
     /// A pod is new or changed.
     pub fn pod(&mut self, pod: Arc<Pod>, now: Duration) {
         let pod = Arc::new(PodInfo::read(pod));
@@ -124,14 +157,17 @@ impl Core {
             return;
         }
         if pod.ending {
-            return self.queue.remove(&pod.uid);
+            self.queue.remove(&pod.uid);
+            return self.end_nomination(&pod.uid, now);
         }
+        self.nominations.seen(&pod);
         self.queue.set(pod, now);
     }
 
     /// A pod is gone.
     pub fn pod_gone(&mut self, uid: &str, now: Duration) {
         self.queue.remove(uid);
+        self.end_nomination(uid, now);
         if let Some(pod) = self.cache.remove_pod(uid) {
             self.queue.wake(&Event::PodGone(&pod), now);
         }
@@ -165,6 +201,7 @@ impl Core {
             }
             return Some(match self.place(&pod, standing) {
                 Ok((node, plan)) if plan.is_empty() => {
+                    self.nominations.remove(&pod.uid);
                     self.cache.assume(&pod, &node);
                     self.queue.wake(&Event::PodPlaced(&pod), now);
                     Decision::Bind { pod, node }
@@ -174,9 +211,12 @@ impl Core {
                     self.queue.park(&pod.uid, BY_CLAIMS.into(), now);
                     Decision::Claim { pod, node, plan }
                 }
-                Err(why) => {
+                Err((why, room)) => {
                     self.queue.park(&pod.uid, refused_by(&why), now);
-                    Decision::Refuse { pod, why }
+                    if let Room::Made(_) = room {
+                        self.queue.hold(&pod.uid);
+                    }
+                    Decision::Refuse { pod, why, room }
                 }
             });
         }
@@ -187,9 +227,15 @@ impl Core {
         self.queue.remove(uid);
     }
 
+    /// The pods that were preempted for one have been deleted, or could not all be.
+    pub fn preempted(&mut self, uid: &str, all: bool, now: Duration) {
+        self.queue.release(uid, !all, now);
+    }
+
     /// The apiserver refused a binding. The pod is retried, unless it is gone or bound otherwise.
     pub fn not_bound(&mut self, uid: &str, now: Duration) {
         if let Some(pod) = self.cache.forget(uid) {
+            self.nominations.seen(&pod);
             self.queue.retry(uid, now);
             self.queue.wake(&Event::PodGone(&pod), now);
         }
@@ -202,6 +248,7 @@ impl Core {
 
     fn placed(&mut self, pod: Arc<PodInfo>, now: Duration) {
         self.queue.remove(&pod.uid);
+        self.nominations.remove(&pod.uid);
         let before = self.cache.remove_pod(&pod.uid);
         self.cache.set_pod(pod.clone());
         let news =
@@ -211,23 +258,32 @@ impl Core {
         }
     }
 
-    /// The node for a pod, and what its claims ask for there first.
-    fn place(&mut self, pod: &PodInfo, standing: Standing) -> Result<(String, Plan), Unfit> {
+    /// A pod that was nominated needs its place no more.
+    fn end_nomination(&mut self, uid: &str, now: Duration) {
+        if let Some(pod) = self.nominations.remove(uid) {
+            self.queue.wake(&Event::PodGone(&pod), now);
+        }
+    }
+
+    /// The node for a pod, and what its claims ask for there first; or why there is none, and what is
+    /// done about it.
+    fn place(
+        &mut self,
+        pod: &Arc<PodInfo>,
+        standing: Standing,
+    ) -> Result<(String, Plan), (Unfit, Room)> {
         let nodes = self.cache.node_count();
         if nodes == 0 {
-            return Err(Unfit::NoNodes);
+            return Err((Unfit::NoNodes, Room::AsBefore));
         }
-        let policy = pod
-            .pod
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.preemption_policy.as_deref());
-        let never_preempts = policy == Some("Never");
         let names = pod.node_terms.as_ref().and_then(|terms| terms.names());
-        let nowhere = |filter, reason| Unfit::Nowhere {
-            nodes,
-            filter,
-            reason,
+        let nowhere = |filter, reason| {
+            let why = Unfit::Nowhere {
+                nodes,
+                filter,
+                reason,
+            };
+            (why, Room::AsBefore)
         };
         if names.as_ref().is_some_and(BTreeSet::is_empty) {
             let reason = "pod affinity terms conflict".to_owned();
@@ -238,24 +294,46 @@ impl Core {
             Standing::Refused(reason) => return Err(nowhere(Filter::VolumeBinding, reason)),
             Standing::Waits => Needs::default(),
         };
-        let mut search = Search::new(&self.cache, pod, needs, enough(nodes));
-        match names {
-            Some(names) => {
-                let named = names.iter().filter_map(|name| self.cache.node(name));
-                search.look(named.filter(|node| node.known));
-            }
-            None => search.look(self.cache.nodes_from(self.start)),
+        let before = self.nominations.before(pod);
+        let crowded = search::crowded(&mut self.cache, pod, &before);
+        let mut search = Search::new(&self.cache, pod, needs, crowded, search::enough(nodes));
+        let nominated = self.nominations.node(&pod.uid);
+        let nominated_node = nominated.and_then(|name| self.cache.node(name));
+        if let Some(node) = nominated_node.filter(|node| node.known) {
+            search.look([node].into_iter());
         }
-        let looked = search.fit.len() + search.refusals.len();
         if search.fit.is_empty() {
-            return Err(Unfit::Refused {
+            search.refused.clear();
+            match names {
+                Some(names) => {
+                    let named = names.iter().filter_map(|name| self.cache.node(name));
+                    search.look(named.filter(|node| node.known));
+                }
+                None => search.look(self.cache.nodes_from(self.start)),
+            }
+        }
+        let looked = search.fit.len() + search.refused.len();
+        if search.fit.is_empty() {
+            let Search {
+                prepared, refused, ..
+            } = search;
+            let refused = refused.into_iter();
+            let refused = refused.map(|(node, refusal)| (node.name.clone(), refusal));
+            let refused: Vec<(String, Refusal)> = refused.collect();
+            let (room, unhelped) = match self.make_room(pod, prepared, &refused, before) {
+                Ok(preemption) => (Room::Made(preemption), None),
+                Err(why @ Unhelped::NotEligible(_)) => (Room::AsBefore, Some(why)),
+                Err(why) => (self.give_up(pod), Some(why)),
+            };
+            let why = Unfit::Refused {
                 nodes,
                 absent: nodes - looked,
-                refusals: search.refusals,
-                never_preempts,
-            });
+                refusals: refused.into_iter().map(|(_, refusal)| refusal).collect(),
+                unhelped,
+            };
+            return Err((why, room));
         }
-        let best = best(&self.cache, pod, &search.fit, &mut self.random);
+        let best = search::best(&self.cache, pod, &search.fit, &mut self.random);
         self.start = (self.start + looked) % self.cache.slots();
         let plan = self
             .cache
@@ -263,60 +341,47 @@ impl Core {
             .map(|node| search.prepared.plan(node));
         Ok((best, plan.unwrap_or_default()))
     }
-}
 
-/// A search for nodes: those that fit, and the refusals of those that do not.
-struct Search<'a> {
-    pod: &'a PodInfo,
-    prepared: Prepared,
-    enough: usize,
-    fit: Vec<&'a NodeInfo>,
-    refusals: Vec<Refusal>,
-}
-
-impl<'a> Search<'a> {
-    fn new(cache: &'a Cache, pod: &'a PodInfo, needs: Needs, enough: usize) -> Search<'a> {
-        Search {
+    /// Finds pods to preempt for one that all of these nodes refused, and nominates it for their node.
+    fn make_room(
+        &mut self,
+        pod: &Arc<PodInfo>,
+        prepared: Prepared,
+        refused: &[(String, Refusal)],
+        before: BTreeMap<String, Vec<Arc<PodInfo>>>,
+    ) -> Result<Preemption, Unhelped> {
+        let nominated = self.nominations.node(&pod.uid).and_then(|node| {
+            let (_, refusal) = refused.iter().find(|(name, _)| name == node)?;
+            Some((node, refusal))
+        });
+        preemption::may_preempt(&self.cache, pod, nominated)?;
+        let could = refused.iter().filter(|(_, refusal)| refusal.resolvable);
+        let could: Vec<&str> = could.map(|(name, _)| name.as_str()).collect();
+        let start = self.random.usize(..could.len().max(1));
+        let trial = Trial {
+            cache: &mut self.cache,
             pod,
-            prepared: Prepared::new(cache, pod, needs),
-            enough,
-            fit: Vec::new(),
-            refusals: Vec::new(),
+            prepared,
+            before,
+            budgets: &self.budgets,
+        };
+        let Victims { node, pods, .. } = trial.run(&could, start)?;
+        self.nominations.set(pod, &node);
+        Ok(Preemption {
+            outdone: self.nominations.clear_below(pod.priority, &node),
+            victims: pods.into_iter().filter(|pod| !pod.ending).collect(),
+            node,
+        })
+    }
+
+    /// Nothing that leaves would help the pod.
+    fn give_up(&mut self, pod: &PodInfo) -> Room {
+        self.nominations.remove(&pod.uid);
+        if pod.nominated.is_empty() {
+            return Room::AsBefore;
         }
+        Room::GivenUp
     }
-
-    fn look(&mut self, nodes: impl Iterator<Item = &'a NodeInfo>) {
-        for node in nodes {
-            match self.prepared.check(self.pod, node) {
-                Ok(()) => self.fit.push(node),
-                Err(refusal) => self.refusals.push(refusal),
-            }
-            if self.fit.len() == self.enough {
-                break;
-            }
-        }
-    }
-}
-
-/// The number of fitting nodes after which a search ends.
-fn enough(nodes: usize) -> usize {
-    if nodes < LOOK_AT_ALL {
-        return nodes;
-    }
-    let share = 50_usize.saturating_sub(nodes / 125).max(SHARE_LEAST);
-    (nodes * share / 100).max(LOOK_AT_ALL)
-}
-
-/// The node with the highest score; ties are broken at random.
-fn best(cache: &Cache, pod: &PodInfo, fit: &[&NodeInfo], random: &mut fastrand::Rng) -> String {
-    if let [only] = fit {
-        return only.name.clone();
-    }
-    let scores = scores::total(cache, pod, fit);
-    let most = scores.iter().max().copied().unwrap_or(0);
-    let best = fit.iter().zip(&scores).filter(|(_, score)| **score == most);
-    let best: Vec<&NodeInfo> = best.map(|(node, _)| *node).collect();
-    best[random.usize(..best.len())].name.clone()
 }
 
 fn refused_by(why: &Unfit) -> BTreeSet<Filter> {

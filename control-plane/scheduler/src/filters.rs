@@ -56,41 +56,73 @@ pub enum Unfit {
         refusals: Vec<Refusal>,
         /// Number of nodes not checked, because the pod names other nodes.
         absent: usize,
-        /// The pod has `preemptionPolicy: Never`.
-        never_preempts: bool,
+        /// Why no pod is preempted for it; `None` if some are.
+        unhelped: Option<Unhelped>,
     },
+}
+
+/// Why no pod is preempted for one that no node takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unhelped {
+    /// It must not preempt any.
+    NotEligible(&'static str),
+    /// No node would take it without the pods of less priority either: the reasons of those that could
+    /// have, one or more of each.
+    InVain(Vec<Cow<'static, str>>),
 }
 
 /// Counts over all nodes that the filters need, computed once per pod.
 #[derive(Debug)]
 pub struct Prepared {
-    spread: spread::Counts,
-    pods: pods::Counts,
+    counts: Counts,
     needs: Needs,
 }
 
 impl Prepared {
     /// Computes the counts for a pod whose claims have these needs.
     pub fn new(cache: &Cache, pod: &PodInfo, needs: Needs) -> Prepared {
-        Prepared {
-            spread: spread::Counts::new(cache, pod),
-            pods: pods::Counts::new(cache, pod),
-            needs,
-        }
+        let counts = Counts::new(cache, pod);
+        Prepared { counts, needs }
+    }
+
+    /// Computes them again, after pods came or went.
+    pub fn count_again(&mut self, cache: &Cache, pod: &PodInfo) {
+        self.counts = Counts::new(cache, pod);
     }
 
     /// Ok if the pod may go to the node.
     pub fn check(&self, pod: &PodInfo, node: &NodeInfo) -> Result<(), Refusal> {
+        self.check_by(&self.counts, pod, node)
+    }
+
+    /// The same with other counts than its own.
+    pub fn check_by(&self, counts: &Counts, pod: &PodInfo, node: &NodeInfo) -> Result<(), Refusal> {
         local(pod, node)?;
         self.needs.check_volumes(node)?;
-        self.spread.check(pod, node)?;
-        self.pods.check(pod, node)?;
+        counts.spread.check(pod, node)?;
+        counts.pods.check(pod, node)?;
         self.needs.check_devices()
     }
 
     /// What the pod's claims ask for on the node that is chosen.
     pub fn plan(&self, node: &NodeInfo) -> Plan {
         self.needs.plan(node).unwrap_or_default()
+    }
+}
+
+/// The pods in each domain, as the rules of one pod count them.
+#[derive(Debug)]
+pub struct Counts {
+    spread: spread::Counts,
+    pods: pods::Counts,
+}
+
+impl Counts {
+    pub fn new(cache: &Cache, pod: &PodInfo) -> Counts {
+        Counts {
+            spread: spread::Counts::new(cache, pod),
+            pods: pods::Counts::new(cache, pod),
+        }
     }
 }
 
@@ -157,7 +189,7 @@ pub fn tolerated(tolerations: &[Toleration], taint: &Taint) -> bool {
 /// The reason in kube-scheduler's words.
 impl std::fmt::Display for Unfit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (nodes, refusals, absent, never_preempts) = match self {
+        let (nodes, refusals, absent, unhelped) = match self {
             Unfit::NoNodes => return f.write_str("no nodes available to schedule pods"),
             // kube-scheduler finds nothing that it could take back, which is what it says at the end.
             Unfit::Nowhere { nodes, reason, .. } => {
@@ -167,13 +199,16 @@ impl std::fmt::Display for Unfit {
                 nodes,
                 refusals,
                 absent,
-                never_preempts,
-            } => (nodes, refusals, absent, never_preempts),
+                unhelped,
+            } => (nodes, refusals, absent, unhelped),
         };
         let elsewhere = "node(s) didn't satisfy plugin(s) [NodeAffinity]";
         let reasons = refusals.iter().flat_map(|one| &one.reasons);
         let reasons = reasons.map(|reason| (reason.as_ref(), 1));
         write_counts(f, *nodes, reasons.chain([(elsewhere, *absent)]))?;
+        let Some(unhelped) = unhelped else {
+            return Ok(());
+        };
         // No device that is allocated can be taken back.
         let mut filters = refusals.iter().map(|one| one.filter);
         f.write_str(if filters.any(|one| one == Filter::DynamicResources) {
@@ -181,18 +216,16 @@ impl std::fmt::Display for Unfit {
         } else {
             " no new claims to deallocate,"
         })?;
-        if *never_preempts {
-            let why = "not eligible due to preemptionPolicy=Never.";
-            return write!(f, " preemption: {why}");
-        }
-        // Preemption is not implemented: where it could help, the message says "no victims found".
-        let could = refusals.iter().filter(|one| one.resolvable).count();
         f.write_str(" preemption: ")?;
-        let counts = [
-            ("No preemption victims found for incoming pod", could),
-            ("Preemption is not helpful for scheduling", nodes - could),
-        ];
-        write_counts(f, *nodes, counts.into_iter())
+        match unhelped {
+            Unhelped::NotEligible(why) => f.write_str(why),
+            Unhelped::InVain(reasons) => {
+                let could = refusals.iter().filter(|one| one.resolvable).count();
+                let reasons = reasons.iter().map(|reason| (reason.as_ref(), 1));
+                let others = ("Preemption is not helpful for scheduling", nodes - could);
+                write_counts(f, *nodes, reasons.chain([others]))
+            }
+        }
     }
 }
 

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Container, Pod, Toleration, TopologySpreadConstraint};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{
+    Container, Pod, PodCondition, Toleration, TopologySpreadConstraint,
+};
 
 use crate::affinity::{self, NodeTerms, PodTerm, Selector};
 use crate::claims::{self, VolumeRef};
@@ -14,6 +17,10 @@ pub type Labels = BTreeMap<String, String>;
 
 /// The scheduler of pods that name none.
 pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
+
+/// The condition of a pod that is disrupted, and its reason if a scheduler preempts the pod.
+pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
+pub const PREEMPTION_BY_SCHEDULER: &str = "PreemptionByScheduler";
 
 /// A pod as scheduling sees it.
 #[derive(Debug, Clone)]
@@ -28,10 +35,16 @@ pub struct PodInfo {
     pub owner: Option<String>,
     /// The node it is bound to; empty for none.
     pub node: String,
+    /// The node that it is to have when the pods that were preempted for it are gone; empty for none.
+    pub nominated: String,
     pub scheduler: String,
     pub priority: i32,
+    /// When its node took it on; `None` as long as none has.
+    pub started: Option<Timestamp>,
     /// It has a deletion timestamp.
     pub ending: bool,
+    /// It is ending because a scheduler preempted it.
+    pub preempted: bool,
     /// Succeeded or failed: it uses no resources any more.
     pub finished: bool,
     /// It has scheduling gates.
@@ -145,6 +158,10 @@ impl PodInfo {
                 .clone()
                 .unwrap_or_else(|| DEFAULT_SCHEDULER.to_owned()),
             priority: spec.priority.unwrap_or(0),
+            nominated: status.nominated_node_name.unwrap_or_default(),
+            started: status.start_time.map(|time| time.0),
+            preempted: meta.deletion_timestamp.is_some()
+                && is_preempted(status.conditions.as_deref().unwrap_or_default()),
             ending: meta.deletion_timestamp.is_some(),
             finished: phase == "Succeeded" || phase == "Failed",
             gated: spec.scheduling_gates.iter().flatten().next().is_some(),
@@ -184,6 +201,14 @@ impl PodInfo {
             || self.gated != old.gated
             || *claims != old.device_claims
     }
+}
+
+fn is_preempted(conditions: &[PodCondition]) -> bool {
+    let mut conditions = conditions.iter();
+    let target = conditions.find(|one| one.type_ == DISRUPTION_TARGET);
+    target.is_some_and(|one| {
+        one.status == "True" && one.reason.as_deref() == Some(PREEMPTION_BY_SCHEDULER)
+    })
 }
 
 /// The default constraints for a pod of a controller: over nodes and over zones.

@@ -61,8 +61,13 @@ struct Entry {
     since: Duration,
     /// The filters that refused it in the last attempt.
     refused_by: BTreeSet<Filter>,
+    /// It stays unschedulable until [`Queue::release`]; whether something happened meanwhile that
+    /// would have woken it.
+    held: Option<Woken>,
     state: State,
 }
+
+type Woken = bool;
 
 /// The state of a pod. Invariant: the pod is in exactly the set named, under the key given.
 #[derive(Debug, Clone)]
@@ -85,6 +90,7 @@ impl Queue {
                 failures: 0,
                 since: now,
                 refused_by: BTreeSet::new(),
+                held: None,
                 state: State::Gated,
                 pod,
             };
@@ -95,7 +101,7 @@ impl Queue {
         let changed = entry.pod.differs_for_scheduling(&old);
         match entry.state {
             State::Gated => self.line_up(&uid, now),
-            State::Active(_) | State::Unschedulable(_) if changed => self.line_up(&uid, now),
+            State::Active(_) | State::Unschedulable(_) if changed => self.wake_one(&uid, now),
             _ => {}
         }
     }
@@ -145,7 +151,25 @@ impl Queue {
         let helped = unschedulable.filter(|(_, uid)| could_help(event, &self.pods[uid]));
         let helped: Vec<String> = helped.map(|(_, uid)| uid.clone()).collect();
         for uid in helped {
-            self.line_up(&uid, now);
+            self.wake_one(&uid, now);
+        }
+    }
+
+    /// Keeps a parked pod from being tried again while others are being deleted for it.
+    pub fn hold(&mut self, uid: &str) {
+        if let Some(entry) = self.pods.get_mut(uid) {
+            entry.held = Some(false);
+        }
+    }
+
+    /// Ends that. The pod is tried again if it was woken meanwhile, or `anyway`.
+    pub fn release(&mut self, uid: &str, anyway: bool, now: Duration) {
+        let Some(entry) = self.pods.get_mut(uid) else {
+            return;
+        };
+        let woken = entry.held.take().unwrap_or(false);
+        if (woken || anyway) && matches!(entry.state, State::Unschedulable(_)) {
+            self.line_up(uid, now);
         }
     }
 
@@ -187,6 +211,13 @@ impl Queue {
             && since + PARKED_LONGEST <= now
         {
             self.line_up(&uid, now);
+        }
+    }
+
+    fn wake_one(&mut self, uid: &str, now: Duration) {
+        match self.pods.get_mut(uid).and_then(|one| one.held.as_mut()) {
+            Some(woken) => *woken = true,
+            None => self.line_up(uid, now),
         }
     }
 

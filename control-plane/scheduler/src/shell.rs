@@ -1,6 +1,7 @@
 //! The shell of the scheduler: informers, a clock, and calls that carry decisions out.
 
 mod outbox;
+mod preempt;
 mod report;
 #[cfg(test)]
 mod tests;
@@ -24,7 +25,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::claims::{self, Binding, Plan};
-use crate::core::{Core, Decision};
+use crate::core::{Core, Decision, Room};
 use crate::pod::{DEFAULT_SCHEDULER, Labels, PodInfo};
 use outbox::Outbox;
 use report::Reporter;
@@ -89,6 +90,13 @@ enum Outcome {
     },
     /// The pod says why it waits.
     Reported,
+    /// Pods were deleted to make room for one; the failure if not all could be.
+    Preempted {
+        pod: Arc<PodInfo>,
+        node: String,
+        gone: Vec<Arc<PodInfo>>,
+        failure: Option<Status>,
+    },
     /// Volumes that could not be bound.
     NotAsked(Vec<String>),
 }
@@ -99,6 +107,7 @@ struct Known {
     pods: bool,
     nodes: bool,
     namespaces: bool,
+    budgets: bool,
     /// The kinds of [`claims::KINDS`] that have.
     claims: BTreeSet<&'static str>,
 }
@@ -106,7 +115,7 @@ struct Known {
 impl Known {
     fn all(&self) -> bool {
         let claims = self.claims.len() == claims::KINDS.len();
-        self.pods && self.nodes && self.namespaces && claims
+        self.pods && self.nodes && self.namespaces && self.budgets && claims
     }
 }
 
@@ -115,6 +124,7 @@ enum Heard {
     Pods(Notice),
     Nodes(Notice),
     Namespaces(Notice),
+    Budgets(Notice),
     /// About a kind of [`claims::KINDS`].
     Claims(&'static str, Notice),
 }
@@ -133,10 +143,13 @@ async fn schedule(client: Client, config: &Config) {
             && let Some(decision) = core.next(start.elapsed())
         {
             match decision {
-                Decision::Refuse { pod, why } => {
+                Decision::Refuse { pod, why, room } => {
                     tracing::debug!(pod = pod.full_name(), %why, "no node takes the pod");
-                    let report = reporter.refused(&pod, &why.to_string(), now());
+                    let report = reporter.refused(&pod, &why.to_string(), &room, now());
                     calls.push(tell(client.clone(), events.add_of(report)));
+                    if let Room::Made(preemption) = room {
+                        calls.push(preempt::preempt(client.clone(), pod, preemption));
+                    }
                 }
                 Decision::Bind { pod, node } => calls.push(bind(client.clone(), pod, node)),
                 Decision::Claim { pod, node, plan } => {
@@ -155,29 +168,63 @@ async fn schedule(client: Client, config: &Config) {
         tokio::select! {
             Some(one) = heard.next() => hear(&mut core, &mut known, one, start.elapsed()),
             Some(outcome) = calls.next() => {
-                let (uid, result, pod, node) = match outcome {
-                    Outcome::Bound { uid, result, pod, node } => (uid, result, pod, node),
-                    Outcome::Reported => continue,
-                    Outcome::NotAsked(volumes) => {
-                        core.claims(start.elapsed(), |claims| claims.forget(&volumes));
-                        continue;
-                    }
-                };
-                let report = match result {
-                    Ok(_) => {
-                        core.bound(&uid);
-                        reporter.scheduled(&pod, &node, now())
-                    }
-                    Err(status) => {
-                        tracing::info!(pod = pod.full_name(), %status, "not bound");
-                        core.not_bound(&uid, start.elapsed());
-                        reporter.not_bound(&pod, &status, now())
-                    }
-                };
-                calls.push(tell(client.clone(), events.add_of(report)));
+                let report = done(&mut core, &mut reporter, outcome, start.elapsed());
+                if !report.is_empty() {
+                    calls.push(tell(client.clone(), events.add_of(report)));
+                }
             }
             Some(()) = events.next() => {}
             () = wait => {}
+        }
+    }
+}
+
+/// Tells the core what came of a call; returns the calls that report it.
+fn done(
+    core: &mut Core,
+    reporter: &mut Reporter,
+    outcome: Outcome,
+    elapsed: Duration,
+) -> Vec<Call> {
+    match outcome {
+        Outcome::Reported => Vec::new(),
+        Outcome::NotAsked(volumes) => {
+            core.claims(elapsed, |claims| claims.forget(&volumes));
+            Vec::new()
+        }
+        Outcome::Preempted {
+            pod,
+            node,
+            gone,
+            failure,
+        } => {
+            if let Some(status) = &failure {
+                tracing::info!(pod = pod.full_name(), %status, "not all were preempted");
+            }
+            core.preempted(&pod.uid, failure.is_none(), elapsed);
+            let victims = gone.iter();
+            victims
+                .map(|victim| reporter.preempted(victim, &pod, &node, now()))
+                .collect()
+        }
+        Outcome::Bound {
+            uid,
+            result: Ok(_),
+            pod,
+            node,
+        } => {
+            core.bound(&uid);
+            reporter.scheduled(&pod, &node, now())
+        }
+        Outcome::Bound {
+            uid,
+            result: Err(status),
+            pod,
+            ..
+        } => {
+            tracing::info!(pod = pod.full_name(), %status, "not bound");
+            core.not_bound(&uid, elapsed);
+            reporter.not_bound(&pod, &status, now())
         }
     }
 }
@@ -198,7 +245,9 @@ fn informers(client: &Client) -> impl Stream<Item = Heard> + Unpin + use<> {
         let notices = of_group(group, version, kind).run(client);
         notices.map(move |one| Heard::Claims(kind, one)).boxed()
     });
-    let others = [pods.boxed(), nodes.boxed(), namespaces.boxed()];
+    let budgets = of_group("policy", "v1", "PodDisruptionBudget");
+    let budgets = budgets.run(client).map(Heard::Budgets).boxed();
+    let others = [pods.boxed(), nodes.boxed(), namespaces.boxed(), budgets];
     futures_util::stream::select_all(others.into_iter().chain(claims))
 }
 
@@ -227,6 +276,16 @@ fn hear(core: &mut Core, known: &mut Known, heard: Heard, now: Duration) {
         Heard::Namespaces(Notice::Replaced(all)) => {
             all.iter().for_each(|one| apply_namespace(core, one, now));
             known.namespaces = true;
+        }
+        Heard::Budgets(Notice::Applied(one)) => apply_budget(core, one),
+        Heard::Budgets(Notice::Deleted(one)) => {
+            let (namespace, name) = (object::namespace(&one), object::name(&one));
+            core.budgets().remove(namespace, name);
+        }
+        Heard::Budgets(Notice::Replaced(all)) => {
+            core.budgets().clear();
+            all.into_iter().for_each(|one| apply_budget(core, one));
+            known.budgets = true;
         }
         Heard::Claims(kind, Notice::Applied(one)) => {
             core.claims(now, |claims| claims.set(kind, &one));
@@ -260,6 +319,14 @@ fn apply_node(core: &mut Core, object: Object, now: Duration) {
     match serde_json::from_value::<Node>(object) {
         Ok(node) => core.node(&node, now),
         Err(error) => tracing::warn!(%name, %error, "a node that cannot be read is left alone"),
+    }
+}
+
+fn apply_budget(core: &mut Core, object: Object) {
+    let name = object::name(&object).to_owned();
+    match serde_json::from_value(object) {
+        Ok(budget) => core.budgets().set(&budget),
+        Err(error) => tracing::warn!(%name, %error, "a budget that cannot be read is left alone"),
     }
 }
 

@@ -12,7 +12,7 @@ use machinery::patch;
 use serde_json::{Value, json};
 
 use crate::cache::Cache;
-use crate::core::{Core, Decision};
+use crate::core::{Core, Decision, Preemption, Room};
 use crate::pod::PodInfo;
 
 /// A node of 4 processors, 8 GiB and 110 pods, changed by a merge patch.

@@ -11,8 +11,9 @@ use machinery::object::{self, Object};
 use machinery::schema::{self, Kind};
 use machinery::status::Status;
 use machinery::time::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::core::Room;
 use crate::pod::PodInfo;
 
 /// Maximum bytes of an Event's note; a longer one is cut.
@@ -44,8 +45,36 @@ impl Reporter {
     }
 
     /// No node fits the pod.
-    pub(super) fn refused(&mut self, pod: &PodInfo, why: &str, now: Timestamp) -> Vec<Call> {
-        self.failure(pod, "Unschedulable", why, now)
+    pub(super) fn refused(
+        &mut self,
+        pod: &PodInfo,
+        why: &str,
+        room: &Room,
+        now: Timestamp,
+    ) -> Vec<Call> {
+        let nominated = match room {
+            Room::AsBefore => None,
+            Room::GivenUp => Some(Value::Null),
+            Room::Made(preemption) => Some(json!(preemption.node)),
+        };
+        self.failure(pod, "Unschedulable", why, nominated, now)
+    }
+
+    /// A pod was deleted so that `node` takes another.
+    pub(super) fn preempted(
+        &self,
+        victim: &PodInfo,
+        by: &PodInfo,
+        node: &str,
+        now: Timestamp,
+    ) -> Call {
+        let note = format!("Preempted by pod {} on node {node}", by.uid);
+        let kind = ["Normal", "Preempted", "Preempting"];
+        let mut call = event(&self.name, victim, kind, &note, now);
+        if let Call::Create { object, .. } = &mut call {
+            object["related"] = reference(by);
+        }
+        call
     }
 
     /// The apiserver refused the binding. It is no failure if the pod is gone or bound already.
@@ -54,12 +83,29 @@ impl Reporter {
             return Vec::new();
         }
         let why = format!("binding rejected: {}", why.message);
-        self.failure(pod, "SchedulerError", &why, now)
+        self.failure(pod, "SchedulerError", &why, None, now)
     }
 
-    fn failure(&mut self, pod: &PodInfo, reason: &str, why: &str, now: Timestamp) -> Vec<Call> {
+    /// With the node that the pod is nominated for, if that changes.
+    fn failure(
+        &mut self,
+        pod: &PodInfo,
+        reason: &str,
+        why: &str,
+        nominated: Option<Value>,
+        now: Timestamp,
+    ) -> Vec<Call> {
         let mut calls = vec![self.failed_event(pod, &cut(why), now)];
-        calls.extend(condition(pod, reason, why, now));
+        let mut status = json!({});
+        if let Some(condition) = condition(pod, ["PodScheduled", "False", reason], why, now) {
+            status["conditions"] = json!([condition]);
+        }
+        if let Some(node) = nominated.filter(|node| node.as_str() != Some(&*pod.nominated)) {
+            status["nominatedNodeName"] = node;
+        }
+        if status.as_object().is_some_and(|status| !status.is_empty()) {
+            calls.push(status_patch(pod, status));
+        }
         calls
     }
 
@@ -90,15 +136,21 @@ impl Reporter {
     }
 }
 
-/// The call that sets the condition why the pod waits; `None` if it already says so.
-fn condition(pod: &PodInfo, reason: &str, why: &str, now: Timestamp) -> Option<Call> {
-    let status = pod.pod.status.as_ref();
-    let conditions = status.and_then(|status| status.conditions.as_ref());
+/// A condition of a pod with this type, status and reason; `None` if the pod has it already.
+pub(super) fn condition(
+    pod: &PodInfo,
+    kind: [&str; 3],
+    why: &str,
+    now: Timestamp,
+) -> Option<Value> {
+    let [kind, status, reason] = kind;
+    let conditions = pod.pod.status.as_ref();
+    let conditions = conditions.and_then(|status| status.conditions.as_ref());
     let mut conditions = conditions.into_iter().flatten();
-    let old = conditions.find(|one| one.type_ == "PodScheduled");
+    let old = conditions.find(|one| one.type_ == kind);
     let generation = pod.pod.metadata.generation;
     let same = old.is_some_and(|old| {
-        old.status == "False"
+        old.status == status
             && old.reason.as_deref() == Some(reason)
             && old.message.as_deref() == Some(why)
             && old.observed_generation == generation
@@ -106,12 +158,12 @@ fn condition(pod: &PodInfo, reason: &str, why: &str, now: Timestamp) -> Option<C
     if same {
         return None;
     }
-    let was_false = old.filter(|old| old.status == "False");
-    let since = was_false.and_then(|old| old.last_transition_time.as_ref());
+    let as_before = old.filter(|old| old.status == status);
+    let since = as_before.and_then(|old| old.last_transition_time.as_ref());
     let since = since.and_then(|since| serde_json::to_value(since).ok());
     let mut condition = json!({
-        "type": "PodScheduled",
-        "status": "False",
+        "type": kind,
+        "status": status,
         "reason": reason,
         "message": why,
         "lastTransitionTime": since.unwrap_or_else(|| now.to_seconds().into()),
@@ -119,14 +171,19 @@ fn condition(pod: &PodInfo, reason: &str, why: &str, now: Timestamp) -> Option<C
     if let Some(generation) = generation {
         condition["observedGeneration"] = generation.into();
     }
-    Some(Call::Patch {
+    Some(condition)
+}
+
+/// A change of a pod's status, if it is still the same pod.
+pub(super) fn status_patch(pod: &PodInfo, status: Value) -> Call {
+    Call::Patch {
         kind: kind_of("", "Pod"),
         namespace: pod.namespace.clone(),
         name: pod.name.clone(),
         subresource: "status",
         form: PatchForm::Strategic,
-        patch: json!({"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}),
-    })
+        patch: json!({"metadata": {"uid": pod.uid}, "status": status}),
+    }
 }
 
 /// An event about the pod, of this type, reason and action.
@@ -144,19 +201,23 @@ fn event(by: &str, pod: &PodInfo, kind: [&str; 3], note: &str, now: Timestamp) -
         "reason": reason,
         "action": action,
         "note": note,
-        "regarding": {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "namespace": pod.namespace,
-            "name": pod.name,
-            "uid": pod.uid,
-            "resourceVersion": pod.pod.metadata.resource_version,
-        },
+        "regarding": reference(pod),
     });
     Call::Create {
         kind: kind_of("events.k8s.io", "Event"),
         object,
     }
+}
+
+fn reference(pod: &PodInfo) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "uid": pod.uid,
+        "resourceVersion": pod.pod.metadata.resource_version,
+    })
 }
 
 fn cut(note: &str) -> String {
@@ -169,7 +230,7 @@ fn cut(note: &str) -> String {
     format!("{}{END}", &note[..end.unwrap_or(0)])
 }
 
-fn kind_of(group: &str, kind: &str) -> Arc<Kind> {
+pub(super) fn kind_of(group: &str, kind: &str) -> Arc<Kind> {
     let found = schema::kind(group, "v1", kind);
     Arc::clone(found.expect("the table has it"))
 }

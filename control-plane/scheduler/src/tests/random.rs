@@ -186,10 +186,33 @@ impl World {
         None
     }
 
+    /// Deletes the victims, after which the node must take the pod.
+    fn preempt(&mut self, core: &mut Core, pod: &PodInfo, preemption: &Preemption, now: Duration) {
+        assert!(!preemption.victims.is_empty(), "{} is helped", pod.name);
+        for victim in &preemption.victims {
+            assert!(victim.priority < pod.priority, "{} goes", victim.name);
+            let (at, _) = self.placed.remove(&victim.uid).expect("it was there");
+            assert_eq!(at, preemption.node);
+            core.pod_gone(&victim.uid, now);
+        }
+        let broken = self.breaks(&pod.pod, &self.nodes[&preemption.node]);
+        assert_eq!(broken, None, "{} to {}", pod.name, preemption.node);
+    }
+
     fn obey(&mut self, core: &mut Core, mut fails: impl FnMut() -> bool, now: Duration) {
         while let Some(decision) = core.next(now) {
-            let Decision::Bind { pod, node } = decision else {
-                continue;
+            let (pod, node) = match decision {
+                Decision::Bind { pod, node } => (pod, node),
+                Decision::Refuse {
+                    pod,
+                    room: Room::Made(preemption),
+                    ..
+                } => {
+                    self.preempt(core, &pod, &preemption, now);
+                    core.preempted(&pod.uid, !fails(), now);
+                    continue;
+                }
+                _ => continue,
             };
             let object = self.waiting[&pod.uid].clone();
             let broken = self.breaks(&object, &self.nodes[&node]);

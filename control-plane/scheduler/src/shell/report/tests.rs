@@ -1,6 +1,5 @@
-use serde_json::Value;
-
 use super::*;
+use crate::core::Preemption;
 use crate::tests::{info, pod};
 
 const NOW: Timestamp = Timestamp {
@@ -39,7 +38,7 @@ fn a_binding_is_told_as_kube_scheduler_does() {
 fn a_refusal_is_an_event_and_a_condition_and_the_same_again_only_counts() {
     let mut reporter = Reporter::new("default-scheduler");
     let p = info(&pod("p", json!({"metadata": {"generation": 1}})));
-    let calls = reporter.refused(&p, "no room", NOW);
+    let calls = reporter.refused(&p, "no room", &Room::AsBefore, NOW);
     assert_eq!(body(&calls[0])["reason"], "FailedScheduling");
     let condition = json!({
         "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
@@ -57,10 +56,10 @@ fn a_refusal_is_an_event_and_a_condition_and_the_same_again_only_counts() {
         seconds: NOW.seconds + 60,
         ..NOW
     };
-    let calls = reporter.refused(&p, "no room", later);
+    let calls = reporter.refused(&p, "no room", &Room::AsBefore, later);
     assert_eq!(calls.len(), 1, "the condition says so already");
     assert_eq!(body(&calls[0])["series"]["count"], 2);
-    let calls = reporter.refused(&p, "still none", later);
+    let calls = reporter.refused(&p, "still none", &Room::AsBefore, later);
     assert_eq!(body(&calls[0])["note"], "still none");
     let condition = &body(&calls[1])["status"]["conditions"][0];
     assert_eq!(
@@ -94,4 +93,47 @@ fn a_long_note_is_cut_between_characters() {
         "{}",
         cut.len()
     );
+}
+
+#[test]
+fn the_node_that_a_pod_is_nominated_for_stands_in_its_status_and_goes_from_it() {
+    let mut reporter = Reporter::new("default-scheduler");
+    let made = |node: &str| {
+        Room::Made(Preemption {
+            node: node.to_owned(),
+            victims: Vec::new(),
+            outdone: Vec::new(),
+        })
+    };
+    let p = info(&pod("p", json!({})));
+    let calls = reporter.refused(&p, "no room", &made("a"), NOW);
+    let status = &body(&calls[1])["status"];
+    assert_eq!(status["nominatedNodeName"], "a");
+    let mut told = status.clone();
+    told["conditions"][0]["lastTransitionTime"] = json!("2023-11-14T22:13:20Z");
+    let p = info(&pod("p", json!({"status": told})));
+    assert_eq!(
+        reporter.refused(&p, "no room", &made("a"), NOW).len(),
+        1,
+        "an Event and nothing else"
+    );
+    let calls = reporter.refused(&p, "no room", &Room::GivenUp, NOW);
+    assert_eq!(
+        body(&calls[1])["status"],
+        json!({"nominatedNodeName": null})
+    );
+}
+
+#[test]
+fn a_preempted_pod_is_told_for_whom() {
+    let (x, p) = (info(&pod("x", json!({}))), info(&pod("p", json!({}))));
+    let call = Reporter::new("default-scheduler").preempted(&x, &p, "a", NOW);
+    let event = body(&call);
+    assert_eq!(event["note"], "Preempted by pod p on node a");
+    assert_eq!(
+        (&event["type"], &event["reason"], &event["action"]),
+        (&json!("Normal"), &json!("Preempted"), &json!("Preempting"))
+    );
+    assert_eq!(event["regarding"]["name"], "x");
+    assert_eq!(event["related"]["name"], "p");
 }
