@@ -8,6 +8,7 @@
 //! `all`, `UPDATE=1` first rewrites the file, from Kubernetes' own parts alone.
 
 mod normal;
+mod preemption;
 mod scenario;
 pub(crate) mod world;
 
