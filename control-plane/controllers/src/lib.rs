@@ -16,7 +16,6 @@ mod manager;
 mod meta;
 mod pods;
 mod recorder;
-#[allow(dead_code, reason = "the loops that keep a history follow")]
 mod revisions;
 mod selection;
 pub mod shell;

@@ -1,0 +1,162 @@
+//! Who owns a claim: by the retention policy of the set, its claims are deleted together with the
+//! set, or with the pod when the set is scaled down. The garbage collector deletes them.
+
+use k8s_openapi::api::apps::v1::StatefulSetSpec;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use serde_json::json;
+
+use super::identity::{ordinal, ordinals};
+use super::{View, claims};
+use crate::decision::{Decision, Note, change};
+use crate::known::{Known, kind_of};
+use crate::meta;
+
+pub(super) const DELETE: &str = "Delete";
+const RETAIN: &str = "Retain";
+
+/// What happens to claims when the set is scaled down, and when it is deleted.
+pub(super) fn policy(spec: &StatefulSetSpec) -> (&str, &str) {
+    let policy = spec.persistent_volume_claim_retention_policy.as_ref();
+    let scaled = policy.and_then(|policy| policy.when_scaled.as_deref());
+    let deleted = policy.and_then(|policy| policy.when_deleted.as_deref());
+    (scaled.unwrap_or(RETAIN), deleted.unwrap_or(RETAIN))
+}
+
+/// True if a reference is to an object of this kind and name, which may be another object of the
+/// same name.
+fn names<T: Known>(owner: &OwnerReference, name: &str) -> bool {
+    let kind = kind_of::<T>();
+    owner.api_version == kind.api_version() && owner.kind == kind.kind() && owner.name == name
+}
+
+fn owners(claim: &PersistentVolumeClaim) -> impl Iterator<Item = &OwnerReference> {
+    claim.metadata.owner_references.iter().flatten()
+}
+
+/// True if the claim is owned by a pod of this name.
+pub(super) fn names_pod(claim: &PersistentVolumeClaim, pod: &str) -> bool {
+    owners(claim).any(|owner| names::<Pod>(owner, pod))
+}
+
+fn is_owned(claim: &PersistentVolumeClaim, uid: &str) -> bool {
+    owners(claim).any(|owner| owner.uid == uid)
+}
+
+/// The owners of one claim: the set and one of its pods, as they are and as they should be.
+struct Owners<'a> {
+    view: &'a View<'a>,
+    pod: &'a Pod,
+    claim: &'a PersistentVolumeClaim,
+}
+
+impl Owners<'_> {
+    fn set_uid(&self) -> &str {
+        meta::uid(&self.view.set.metadata)
+    }
+
+    fn pod_uid(&self) -> &str {
+        meta::uid(&self.pod.metadata)
+    }
+
+    /// The set or the pod that this reference names, and whether it is the same one.
+    fn known(&self, owner: &OwnerReference) -> Option<bool> {
+        if names::<k8s_openapi::api::apps::v1::StatefulSet>(owner, self.view.name()) {
+            return Some(owner.uid == self.set_uid());
+        }
+        let pod = meta::name(&self.pod.metadata);
+        names::<Pod>(owner, pod).then(|| owner.uid == self.pod_uid())
+    }
+
+    /// True if an owner is an earlier set or pod of the same name.
+    fn are_stale(&self) -> bool {
+        owners(self.claim).any(|owner| self.known(owner) == Some(false))
+    }
+
+    /// True if somebody else controls the claim, so that the policy is not followed. A set that
+    /// retains its claims does not care.
+    fn are_in_conflict(&self) -> bool {
+        policy(self.view.spec) != (RETAIN, RETAIN)
+            && owners(self.claim).any(|owner| match self.known(owner) {
+                Some(same) => !same,
+                None => owner.controller == Some(true),
+            })
+    }
+
+    /// Whether the set and the pod should own the claim.
+    fn wanted(&self) -> (bool, bool) {
+        let extra = !ordinals(self.view.spec).contains(&ordinal(self.pod));
+        match policy(self.view.spec) {
+            (DELETE, DELETE) => (!extra, extra),
+            (DELETE, _) => (false, extra),
+            (_, DELETE) => (true, false),
+            _ => (false, false),
+        }
+    }
+
+    fn are_up_to_date(&self) -> bool {
+        if self.are_stale() {
+            // The garbage collector decides what becomes of it.
+            return true;
+        }
+        let (by_set, by_pod) = (
+            is_owned(self.claim, self.set_uid()),
+            is_owned(self.claim, self.pod_uid()),
+        );
+        if self.are_in_conflict() {
+            return !by_set && !by_pod;
+        }
+        let ours = owners(self.claim).filter(|owner| self.known(owner) == Some(true));
+        let mut ours = ours;
+        ours.all(|owner| owner.controller == Some(true)) && (by_set, by_pod) == self.wanted()
+    }
+
+    fn updated(&self) -> Vec<OwnerReference> {
+        let others = owners(self.claim).filter(|owner| self.known(owner).is_none());
+        let mut all: Vec<OwnerReference> = others.cloned().collect();
+        if self.are_in_conflict() {
+            return all;
+        }
+        let (by_set, by_pod) = self.wanted();
+        if by_set {
+            all.push(meta::owned_by(self.view.set));
+        }
+        if by_pod {
+            all.push(meta::owned_by(self.pod));
+        }
+        all
+    }
+}
+
+/// Updates the owners of a pod's claims. True if that takes a call. `failing` makes the Event about
+/// the pod for a failure.
+pub(super) fn follow(
+    view: &View<'_>,
+    pod: &Pod,
+    failing: Option<fn(&View<'_>, i64, &str) -> Note>,
+    into: &mut Decision,
+) -> bool {
+    let before = into.steps.len();
+    for claim in claims::existing(view, ordinal(pod)) {
+        let owners = Owners { view, pod, claim };
+        if owners.are_up_to_date() {
+            continue;
+        }
+        let name = meta::name(&claim.metadata);
+        let conflict = owners.are_in_conflict().then(|| {
+            let message = format!(
+                "PersistentVolumeClaim {name} has a conflicting OwnerReference that acts as a \
+                 manging controller, the retention policy is ignored for this claim"
+            );
+            Note::new(view.set, "ConflictingController", message).warning()
+        });
+        let patch = json!({"metadata": {"ownerReferences": owners.updated()}});
+        let step = into.push(change(claim.as_ref(), patch));
+        step.done = conflict;
+        if let Some(failing) = failing {
+            let why = format!("could not update claim {name} for delete policy ownerRefs: {{}}");
+            step.tell_failure(failing(view, ordinal(pod), &why));
+        }
+    }
+    into.steps.len() > before
+}
