@@ -126,6 +126,10 @@ fn create_one(
         let labels = claim.metadata.labels.get_or_insert_default();
         labels.append(&mut selected);
     }
+    if retention::owns_new(view.spec) {
+        let owners = claim.metadata.owner_references.get_or_insert_default();
+        owners.push(meta::owned_by(view.set));
+    }
     claim.status = None;
     let (pod, set) = (pod_name(view.set, ordinal), view.name());
     let done = format!("Create Claim {name} Pod {pod} in StatefulSet {set} success");

@@ -131,7 +131,8 @@ fn keep(view: &View<'_>, pod: &Shared<Pod>, into: &mut Decision) -> Flow {
         }
         return Flow::Wait;
     }
-    if pods::phase(pod) == "Pending" {
+    let pending = pods::phase(pod) == "Pending";
+    if pending {
         if !claims::create_missing(view, ordinal(pod), None, into) {
             return Flow::Stop;
         }
@@ -140,17 +141,31 @@ fn keep(view: &View<'_>, pod: &Shared<Pod>, into: &mut Decision) -> Flow {
     if view.is_ordered() && (deleting || !runs_and_is_ready(pod) || !view.is_available(pod)) {
         return Flow::Wait;
     }
-    restore_identity(view, pod, into)
+    restore_identity(view, pod, pending, into)
 }
 
-/// Repairs what a pod lost of its identity.
-fn restore_identity(view: &View<'_>, pod: &Shared<Pod>, into: &mut Decision) -> Flow {
+/// Repairs what a pod lost of its identity. `claimed` if its claims are in order.
+fn restore_identity(
+    view: &View<'_>,
+    pod: &Shared<Pod>,
+    claimed: bool,
+    into: &mut Decision,
+) -> Flow {
     let at = ordinal(pod);
     let (named, mounted) = (identity::is_named(pod), claims::are_mounted(view.set, pod));
-    if !mounted && !claims::create_missing(view, at, Some(not_updated), into) {
+    let missing = !mounted && !claimed;
+    if missing && !claims::create_missing(view, at, Some(not_updated), into) {
         return Flow::Stop;
     }
-    let owned = retention::follow(view, pod, Some(not_updated), into);
+    let owned = !claimed && retention::follow(view, pod, Some(not_updated), into);
+    let text = told(view, "Update", meta::name(&pod.metadata));
+    let note = Note::new(view.set, "SuccessfulUpdate", text);
+    if named && mounted {
+        if owned && let Some(last) = into.steps.last_mut() {
+            last.done.get_or_insert(note);
+        }
+        return Flow::On;
+    }
     let mut patch = json!({});
     if !named {
         patch["metadata"]["labels"] = json!(identity::labels(view.set, at));
@@ -159,18 +174,9 @@ fn restore_identity(view: &View<'_>, pod: &Shared<Pod>, into: &mut Decision) -> 
         let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.clone());
         patch["spec"]["volumes"] = json!(claims::volumes(view.set, at, volumes));
     }
-    let done = Note::new(
-        view.set,
-        "SuccessfulUpdate",
-        told(view, "Update", meta::name(&pod.metadata)),
-    );
-    if !named || !mounted {
-        into.push(change(pod.as_ref(), patch))
-            .tell(done)
-            .tell_failure(not_updated(view, at, "{}"));
-    } else if owned && let Some(last) = into.steps.last_mut() {
-        last.done.get_or_insert(done);
-    }
+    into.push(change(pod.as_ref(), patch))
+        .tell(note)
+        .tell_failure(not_updated(view, at, "{}"));
     Flow::On
 }
 

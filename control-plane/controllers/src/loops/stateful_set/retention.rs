@@ -23,6 +23,11 @@ pub(super) fn policy(spec: &StatefulSetSpec) -> (&str, &str) {
     (scaled.unwrap_or(RETAIN), deleted.unwrap_or(RETAIN))
 }
 
+/// True if the set owns the claims of pods that it should have, from their creation on.
+pub(super) fn owns_new(spec: &StatefulSetSpec) -> bool {
+    policy(spec).1 == DELETE
+}
+
 /// True if a reference is to an object of this kind and name, which may be another object of the
 /// same name.
 fn names<T: Known>(owner: &OwnerReference, name: &str) -> bool {
@@ -87,10 +92,8 @@ impl Owners<'_> {
     fn wanted(&self) -> (bool, bool) {
         let extra = !ordinals(self.view.spec).contains(&ordinal(self.pod));
         match policy(self.view.spec) {
-            (DELETE, DELETE) => (!extra, extra),
-            (DELETE, _) => (false, extra),
-            (_, DELETE) => (true, false),
-            _ => (false, false),
+            (DELETE, _) if extra => (false, true),
+            _ => (owns_new(self.view.spec), false),
         }
     }
 

@@ -495,6 +495,15 @@ fn claims_are_created_before_their_pod() {
             "Create Pod db-0 in StatefulSet db failed error: failed to create PVC data-db-0: {}",
         ]
     );
+    let owned = body(
+        &[with_claims(1, ("Retain", "Delete"))],
+        "create persistentvolumeclaims n/data-db-0",
+    );
+    assert_eq!(
+        owned["metadata"]["ownerReferences"][0]["kind"],
+        "StatefulSet"
+    );
+    assert_eq!(bodies[2]["metadata"].get("ownerReferences"), None);
 }
 
 #[test]
@@ -505,6 +514,15 @@ fn a_pending_pod_gets_a_claim_that_is_missing() {
     assert_eq!(
         steps(&objects),
         ["create persistentvolumeclaims n/data-db-0"]
+    );
+    // Its owner is written once.
+    let mut parallel = objects;
+    parallel[0] = with_claims(1, ("Retain", "Delete"));
+    parallel[0]["spec"]["podManagementPolicy"] = "Parallel".into();
+    parallel.push(claim(0, json!([])));
+    assert_eq!(
+        steps(&parallel),
+        ["patch persistentvolumeclaims n/data-db-0"]
     );
 }
 
