@@ -134,7 +134,7 @@ impl Step {
         self
     }
 
-    /// Creates an Event if the call fails, besides those of earlier calls of this.
+    /// Creates an Event if the call fails; several are possible.
     pub(crate) fn tell_failure(&mut self, note: Note) -> &mut Step {
         self.failed.push(note);
         self

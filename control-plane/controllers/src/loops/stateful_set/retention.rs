@@ -109,8 +109,7 @@ impl Owners<'_> {
         if self.are_in_conflict() {
             return !by_set && !by_pod;
         }
-        let ours = owners(self.claim).filter(|owner| self.known(owner) == Some(true));
-        let mut ours = ours;
+        let mut ours = owners(self.claim).filter(|owner| self.known(owner) == Some(true));
         ours.all(|owner| owner.controller == Some(true)) && (by_set, by_pod) == self.wanted()
     }
 
@@ -121,11 +120,13 @@ impl Owners<'_> {
             return all;
         }
         let (by_set, by_pod) = self.wanted();
-        if by_set {
-            all.push(meta::owned_by(self.view.set));
-        }
-        if by_pod {
-            all.push(meta::owned_by(self.pod));
+        let set = by_set.then(|| meta::owned_by(self.view.set));
+        let pod = by_pod.then(|| meta::owned_by(self.pod));
+        for owner in set.into_iter().chain(pod) {
+            // The API refuses two references to one uid.
+            if !all.iter().any(|one| one.uid == owner.uid) {
+                all.push(owner);
+            }
         }
         all
     }
