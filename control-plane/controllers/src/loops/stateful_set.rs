@@ -4,6 +4,7 @@
 mod claims;
 mod history;
 mod identity;
+mod names;
 mod replicas;
 mod retention;
 mod status;
@@ -86,7 +87,7 @@ impl Loop for StatefulSets {
         let (revisions, adoptions) = revisions::adopt(set, &caches.revisions, &selector);
         let (pods, claims) = pods::claim_if(set, &caches.pods, |metadata| {
             let matches = meta::matches(&selector, metadata.labels.as_ref());
-            matches && identity::is_member(set, metadata)
+            matches && names::is_member(set, metadata)
         });
         for call in adoptions.into_iter().chain(claims) {
             decision.push(call);
@@ -129,7 +130,7 @@ fn wake_for<T: Known>(caches: &Caches, diff: &Diff<T>, wake: &mut dyn FnMut(Key)
 }
 
 fn wake_by_name(caches: &Caches, pod: &Pod, wake: &mut dyn FnMut(Key)) {
-    if let Some((set, _)) = identity::parts(meta::name(&pod.metadata)) {
+    if let Some((set, _)) = names::parts(meta::name(&pod.metadata)) {
         let key = (meta::namespace(&pod.metadata).to_owned(), set.to_owned());
         if caches.stateful_sets.at(&key).is_some() {
             wake(key);

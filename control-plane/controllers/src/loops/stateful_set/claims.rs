@@ -5,10 +5,11 @@ use k8s_openapi::api::core::v1::{
     PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Pod, Volume,
 };
 use machinery::api::Call;
+use serde_json::json;
 
-use super::identity::{ordinal, pod_name};
+use super::names::{self, ordinal, pod_name};
 use super::{View, retention};
-use crate::decision::{Decision, Note, create};
+use crate::decision::{Decision, Note, change, create};
 use crate::known::{Shared, kind_of};
 use crate::meta;
 
@@ -27,7 +28,7 @@ pub(super) fn may_be_of(set: &StatefulSet, claim: &str) -> bool {
     templates(set).iter().any(|template| {
         let rest = claim.strip_prefix(meta::name(&template.metadata));
         let pod = rest.and_then(|rest| rest.strip_prefix('-'));
-        let parts = pod.and_then(super::identity::parts);
+        let parts = pod.and_then(names::parts);
         parts.is_some_and(|(name, _)| name == meta::name(&set.metadata))
     })
 }
@@ -151,4 +152,37 @@ pub(super) fn is_stale(view: &View<'_>, ordinal: i64) -> bool {
     let (when_scaled, _) = retention::policy(view.spec);
     when_scaled == retention::DELETE
         && existing(view, ordinal).any(|claim| retention::names_pod(claim, &name))
+}
+
+/// Updates the owners of a pod's claims. True if that takes a call. `failing` makes the Event about
+/// the pod for a failure.
+pub(super) fn follow(
+    view: &View<'_>,
+    pod: &Pod,
+    failing: Option<fn(&View<'_>, i64, &str) -> Note>,
+    into: &mut Decision,
+) -> bool {
+    let before = into.steps.len();
+    for claim in existing(view, ordinal(pod)) {
+        let owners = retention::Owners { view, pod, claim };
+        if owners.are_up_to_date() {
+            continue;
+        }
+        let name = meta::name(&claim.metadata);
+        let conflict = owners.are_in_conflict().then(|| {
+            let message = format!(
+                "PersistentVolumeClaim {name} has a conflicting OwnerReference that acts as a \
+                 manging controller, the retention policy is ignored for this claim"
+            );
+            Note::new(view.set, "ConflictingController", message).warning()
+        });
+        let patch = json!({"metadata": {"ownerReferences": owners.updated()}});
+        let step = into.push(change(claim.as_ref(), patch));
+        step.done = conflict;
+        if let Some(failing) = failing {
+            let why = format!("could not update claim {name} for delete policy ownerRefs: {{}}");
+            step.tell_failure(failing(view, ordinal(pod), &why));
+        }
+    }
+    into.steps.len() > before
 }

@@ -1,46 +1,15 @@
-//! What makes a pod the one of its ordinal: its name, labels, host name and volumes.
+//! What makes a pod the one of its ordinal: its labels, host name and volumes.
 
-use std::ops::Range;
-
-use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet, StatefulSetSpec};
+use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet};
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use super::names::pod_name;
 use super::{REVISION, claims};
 use crate::meta::{self, Labels};
 use crate::{pods, revisions};
 
 const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
 const POD_INDEX: &str = "apps.kubernetes.io/pod-index";
-
-/// The name of the set and the ordinal in the name of a pod.
-pub(super) fn parts(name: &str) -> Option<(&str, i64)> {
-    let (set, ordinal) = name.rsplit_once('-')?;
-    let number: i32 = ordinal.parse().ok()?;
-    (number.to_string() == ordinal).then_some((set, i64::from(number)))
-}
-
-/// True if an object has the name of one of the set's pods.
-pub(super) fn is_member(set: &StatefulSet, metadata: &ObjectMeta) -> bool {
-    let parts = parts(meta::name(metadata));
-    parts.is_some_and(|(name, _)| name == meta::name(&set.metadata))
-}
-
-/// The ordinal of a pod of a set.
-pub(super) fn ordinal(pod: &Pod) -> i64 {
-    parts(meta::name(&pod.metadata)).map_or(-1, |(_, ordinal)| ordinal)
-}
-
-/// The ordinals that a set should have.
-pub(super) fn ordinals(spec: &StatefulSetSpec) -> Range<i64> {
-    let start = spec.ordinals.as_ref().and_then(|ordinals| ordinals.start);
-    let start = i64::from(start.unwrap_or(0));
-    start..start + i64::from(spec.replicas.unwrap_or(1)).max(0)
-}
-
-pub(super) fn pod_name(set: &StatefulSet, ordinal: i64) -> String {
-    format!("{}-{ordinal}", meta::name(&set.metadata))
-}
 
 /// The labels that name a pod and its ordinal.
 pub(super) fn labels(set: &StatefulSet, ordinal: i64) -> Labels {

@@ -8,8 +8,8 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
 use super::history::Chosen;
-use super::identity::{self, ordinal, ordinals};
-use super::{View, claims, retention, revision_of, runs_and_is_ready};
+use super::names::{ordinal, ordinals, pod_name};
+use super::{View, claims, identity, revision_of, runs_and_is_ready};
 use crate::decision::{Decision, Note, change, create, delete};
 use crate::known::Shared;
 use crate::{meta, pods};
@@ -62,7 +62,7 @@ pub(super) fn proceed(view: &View<'_>, chosen: &Chosen, into: &mut Decision) {
         }
     }
     for pod in &pods.extra {
-        retention::follow(view, pod, None, into);
+        claims::follow(view, pod, None, into);
     }
     for pod in &pods.extra {
         if ends(view, remove_extra(view, &pods, pod, into)) {
@@ -84,7 +84,7 @@ fn ends(view: &View<'_>, flow: Flow) -> bool {
 
 /// Creates the pod of an ordinal after its claims.
 fn make(view: &View<'_>, chosen: &Chosen, at: i64, into: &mut Decision) -> Flow {
-    let name = identity::pod_name(view.set, at);
+    let name = pod_name(view.set, at);
     let taken = view.context.caches.pods.get(view.namespace(), &name);
     if taken.is_some() {
         // A pod that is not the set's has this name.
@@ -136,7 +136,7 @@ fn keep(view: &View<'_>, pod: &Shared<Pod>, into: &mut Decision) -> Flow {
         if !claims::create_missing(view, ordinal(pod), None, into) {
             return Flow::Stop;
         }
-        retention::follow(view, pod, Some(not_updated), into);
+        claims::follow(view, pod, Some(not_updated), into);
     }
     if view.is_ordered() && (deleting || !runs_and_is_ready(pod) || !view.is_available(pod)) {
         return Flow::Wait;
@@ -157,7 +157,7 @@ fn restore_identity(
     if missing && !claims::create_missing(view, at, Some(not_updated), into) {
         return Flow::Stop;
     }
-    let owned = !claimed && retention::follow(view, pod, Some(not_updated), into);
+    let owned = !claimed && claims::follow(view, pod, Some(not_updated), into);
     let text = told(view, "Update", meta::name(&pod.metadata));
     let note = Note::new(view.set, "SuccessfulUpdate", text);
     if named && mounted {
@@ -238,11 +238,11 @@ fn failed(view: &View<'_>, reason: &'static str, verb: &str, pod: &str, why: &st
 }
 
 fn not_created(view: &View<'_>, at: i64, why: &str) -> Note {
-    let pod = identity::pod_name(view.set, at);
+    let pod = pod_name(view.set, at);
     failed(view, "FailedCreate", "Create", &pod, why)
 }
 
 fn not_updated(view: &View<'_>, at: i64, why: &str) -> Note {
-    let pod = identity::pod_name(view.set, at);
+    let pod = pod_name(view.set, at);
     failed(view, "FailedUpdate", "Update", &pod, why)
 }

@@ -4,11 +4,9 @@
 use k8s_openapi::api::apps::v1::StatefulSetSpec;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use serde_json::json;
 
-use super::identity::{ordinal, ordinals};
-use super::{View, claims};
-use crate::decision::{Decision, Note, change};
+use super::View;
+use super::names::{ordinal, ordinals};
 use crate::known::{Known, kind_of};
 use crate::meta;
 
@@ -49,10 +47,10 @@ fn is_owned(claim: &PersistentVolumeClaim, uid: &str) -> bool {
 }
 
 /// The owners of one claim: the set and one of its pods, as they are and as they should be.
-struct Owners<'a> {
-    view: &'a View<'a>,
-    pod: &'a Pod,
-    claim: &'a PersistentVolumeClaim,
+pub(super) struct Owners<'a> {
+    pub(super) view: &'a View<'a>,
+    pub(super) pod: &'a Pod,
+    pub(super) claim: &'a PersistentVolumeClaim,
 }
 
 impl Owners<'_> {
@@ -80,7 +78,7 @@ impl Owners<'_> {
 
     /// True if somebody else controls the claim, so that the policy is not followed. A set that
     /// retains its claims does not care.
-    fn are_in_conflict(&self) -> bool {
+    pub(super) fn are_in_conflict(&self) -> bool {
         policy(self.view.spec) != (RETAIN, RETAIN)
             && owners(self.claim).any(|owner| match self.known(owner) {
                 Some(same) => !same,
@@ -97,7 +95,7 @@ impl Owners<'_> {
         }
     }
 
-    fn are_up_to_date(&self) -> bool {
+    pub(super) fn are_up_to_date(&self) -> bool {
         if self.are_stale() {
             // The garbage collector decides what becomes of it.
             return true;
@@ -113,7 +111,7 @@ impl Owners<'_> {
         ours.all(|owner| owner.controller == Some(true)) && (by_set, by_pod) == self.wanted()
     }
 
-    fn updated(&self) -> Vec<OwnerReference> {
+    pub(super) fn updated(&self) -> Vec<OwnerReference> {
         let others = owners(self.claim).filter(|owner| self.known(owner).is_none());
         let mut all: Vec<OwnerReference> = others.cloned().collect();
         if self.are_in_conflict() {
@@ -130,37 +128,4 @@ impl Owners<'_> {
         }
         all
     }
-}
-
-/// Updates the owners of a pod's claims. True if that takes a call. `failing` makes the Event about
-/// the pod for a failure.
-pub(super) fn follow(
-    view: &View<'_>,
-    pod: &Pod,
-    failing: Option<fn(&View<'_>, i64, &str) -> Note>,
-    into: &mut Decision,
-) -> bool {
-    let before = into.steps.len();
-    for claim in claims::existing(view, ordinal(pod)) {
-        let owners = Owners { view, pod, claim };
-        if owners.are_up_to_date() {
-            continue;
-        }
-        let name = meta::name(&claim.metadata);
-        let conflict = owners.are_in_conflict().then(|| {
-            let message = format!(
-                "PersistentVolumeClaim {name} has a conflicting OwnerReference that acts as a \
-                 manging controller, the retention policy is ignored for this claim"
-            );
-            Note::new(view.set, "ConflictingController", message).warning()
-        });
-        let patch = json!({"metadata": {"ownerReferences": owners.updated()}});
-        let step = into.push(change(claim.as_ref(), patch));
-        step.done = conflict;
-        if let Some(failing) = failing {
-            let why = format!("could not update claim {name} for delete policy ownerRefs: {{}}");
-            step.tell_failure(failing(view, ordinal(pod), &why));
-        }
-    }
-    into.steps.len() > before
 }

@@ -618,9 +618,9 @@ fn claims_that_others_control_or_an_earlier_pod_owned_are_left_alone() {
 
 #[test]
 fn names_have_an_ordinal_as_kubernetes_writes_it() {
-    assert_eq!(identity::parts("db-10"), Some(("db", 10)));
-    assert_eq!(identity::parts("my-db-0"), Some(("my-db", 0)));
+    assert_eq!(names::parts("db-10"), Some(("db", 10)));
+    assert_eq!(names::parts("my-db-0"), Some(("my-db", 0)));
     for other in ["db", "db-", "db-01", "db-+1", "db-99999999999"] {
-        assert_eq!(identity::parts(other), None, "{other}");
+        assert_eq!(names::parts(other), None, "{other}");
     }
 }
