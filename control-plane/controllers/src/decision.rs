@@ -30,7 +30,7 @@ pub(crate) struct Decision {
 pub(crate) struct Step {
     pub(crate) call: Call,
     pub(crate) done: Option<Note>,
-    pub(crate) failed: Option<Note>,
+    pub(crate) failed: Vec<Note>,
     /// The call only checks whether the object with this uid exists.
     pub(crate) asks: Option<String>,
     /// The decision is good as long as the apiserver serves these kinds.
@@ -69,7 +69,7 @@ impl Decision {
         self.steps.push(Step {
             call,
             done: None,
-            failed: None,
+            failed: Vec::new(),
             asks: None,
             kinds: None,
             unused: None,
@@ -134,9 +134,9 @@ impl Step {
         self
     }
 
-    /// Creates an Event if the call fails.
+    /// Creates an Event if the call fails; several are possible.
     pub(crate) fn tell_failure(&mut self, note: Note) -> &mut Step {
-        self.failed = Some(note);
+        self.failed.push(note);
         self
     }
 }

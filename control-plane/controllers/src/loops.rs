@@ -14,6 +14,7 @@ pub(crate) mod resource_quota;
 pub(crate) mod root_ca;
 pub(crate) mod service_account;
 pub(crate) mod service_cidr;
+pub(crate) mod stateful_set;
 pub(crate) mod taint_eviction;
 
 use std::sync::Arc;
@@ -102,6 +103,7 @@ pub(crate) fn all(root_ca: &str, signer: Option<&Arc<Signer>>) -> Vec<Box<dyn Lo
         Box::new(service_account::ServiceAccounts),
         Box::new(replica_set::ReplicaSets),
         Box::new(deployment::Deployments),
+        Box::new(stateful_set::StatefulSets),
         Box::new(garbage::Garbage),
         Box::new(endpoint_slice::EndpointSlices),
         Box::new(node_lifecycle::NodeLifecycle),

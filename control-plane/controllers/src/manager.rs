@@ -111,6 +111,11 @@ impl Manager {
         (came, went)
     }
 
+    /// True if the loop of this name runs.
+    pub(crate) fn runs(&self, name: &str) -> bool {
+        self.loops.iter().any(|one| one.works.name() == name)
+    }
+
     /// Applies a notice from an informer.
     pub(crate) fn observe(
         &mut self,

@@ -13,7 +13,7 @@ pub(crate) struct Story {
     tell: fn(&mut Simulation),
 }
 
-pub(crate) const STORIES: [Story; 5] = [
+pub(crate) const STORIES: [Story; 6] = [
     Story {
         name: "create, scale, roll out, roll back",
         writes_min: 40,
@@ -38,6 +38,11 @@ pub(crate) const STORIES: [Story; 5] = [
         name: "a quota follows what is deleted",
         writes_min: 20,
         tell: quotas,
+    },
+    Story {
+        name: "a stateful set is updated, scaled, and taken over by another",
+        writes_min: 60,
+        tell: stateful,
     },
 ];
 
@@ -261,4 +266,65 @@ fn quotas(simulation: &mut Simulation) {
     simulation.settle();
     let used = json!({"pods": "0", "count/deployments.apps": "0", "configmaps": "2"});
     assert_eq!(status(simulation)["used"], used);
+}
+
+fn stateful_set(replicas: u32, image: &str) -> Value {
+    let mut set = deployment("db", replicas, image);
+    set["kind"] = "StatefulSet".into();
+    set["spec"]["serviceName"] = "db".into();
+    set["spec"]["persistentVolumeClaimRetentionPolicy"] =
+        json!({"whenScaled": "Delete", "whenDeleted": "Retain"});
+    set["spec"]["volumeClaimTemplates"] = json!([{
+        "metadata": {"name": "data"},
+        "spec": {"resources": {"requests": {"storage": "1Gi"}}},
+    }]);
+    set
+}
+
+fn stateful(simulation: &mut Simulation) {
+    let sets = kind("apps", "StatefulSet");
+    let revisions = kind("apps", "ControllerRevision");
+    let claims = kind("", "PersistentVolumeClaim");
+    let set_image = |simulation: &Simulation, image: &str| {
+        let containers = json!([{"name": "c", "image": image}]);
+        let patch = json!({"spec": {"template": {"spec": {"containers": containers}}}});
+        simulation.patch(sets, "shop", "db", patch);
+    };
+    simulation.create(stateful_set(2, "one:1"));
+    simulation.settle();
+    assert_eq!(running(simulation, "one:1"), 2);
+    simulation.patch(sets, "shop", "db", json!({"spec": {"replicas": 3}}));
+    set_image(simulation, "two:1");
+    simulation.settle();
+    assert_eq!(running(simulation, "two:1"), 3);
+    set_image(simulation, "one:1");
+    simulation.settle();
+    assert_eq!(running(simulation, "one:1"), 3);
+    let history = simulation.items(revisions);
+    let numbers = history.iter().map(|one| one["revision"].as_i64().unwrap());
+    assert_eq!(
+        numbers.collect::<std::collections::BTreeSet<_>>(),
+        [2, 3].into()
+    );
+    assert_eq!(simulation.items(claims).len(), 3);
+    simulation.patch(sets, "shop", "db", json!({"spec": {"replicas": 1}}));
+    simulation.settle();
+    assert_eq!(simulation.items(kind("", "Pod")).len(), 1);
+    assert_eq!(simulation.items(claims).len(), 1);
+    let options = DeleteOptions {
+        propagation: Some(Propagation::Orphan),
+        ..DeleteOptions::default()
+    };
+    simulation.delete(sets, "shop", "db", options);
+    simulation.settle();
+    let orphans = [kind("", "Pod"), revisions].map(|kind| simulation.items(kind));
+    let mut orphans = orphans.iter().flatten();
+    assert!(orphans.all(|orphan| object::owner_references(orphan).is_empty()));
+    simulation.create(stateful_set(1, "two:1"));
+    simulation.settle();
+    assert_eq!(running(simulation, "two:1"), 1);
+    assert_eq!(simulation.items(revisions).len(), 2);
+    let status = &simulation.items(sets)[0]["status"];
+    assert_eq!(status["availableReplicas"], 1);
+    assert_eq!(status["currentRevision"], status["updateRevision"]);
 }

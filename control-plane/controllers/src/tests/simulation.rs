@@ -209,7 +209,10 @@ impl Simulation {
         self.note_events();
         self.sources
             .retain(|source| !went.contains(&source.informer.kind));
-        for (informer, destination) in came.iter().flat_map(sources_of) {
+        let manager = &self.manager;
+        let sources = |kind| sources_of(kind, |name| manager.runs(name));
+        let started: Vec<_> = came.iter().flat_map(sources).collect();
+        for (informer, destination) in started {
             let objects = self.items(&informer.kind);
             let wanted = objects
                 .into_iter()

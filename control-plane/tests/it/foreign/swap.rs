@@ -9,6 +9,7 @@
 
 mod normal;
 mod scenario;
+mod stateful_sets;
 pub(crate) mod world;
 
 use std::collections::BTreeSet;
