@@ -11,7 +11,7 @@ mod tests;
 use std::sync::Arc;
 
 use api_client::Notice;
-use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::apps::v1::{ControllerRevision, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{
@@ -121,10 +121,12 @@ caches! {
     pods: Pod,
     quotas: ResourceQuota,
     replica_sets: ReplicaSet,
+    revisions: ControllerRevision,
     service_accounts: ServiceAccount,
     service_ranges: ServiceCIDR,
     services: Service,
     signing_requests: CertificateSigningRequest,
+    stateful_sets: StatefulSet,
     volume_claims: PersistentVolumeClaim,
     volumes: PersistentVolume,
 }

@@ -16,6 +16,8 @@ mod manager;
 mod meta;
 mod pods;
 mod recorder;
+#[allow(dead_code, reason = "the loops that keep a history follow")]
+mod revisions;
 mod selection;
 pub mod shell;
 mod sources;
