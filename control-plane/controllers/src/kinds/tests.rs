@@ -2,6 +2,7 @@ use machinery::api::{Call, DeleteOptions};
 use serde_json::json;
 
 use super::*;
+use crate::cache::Destination;
 use crate::sources::sources_of;
 use crate::tests::fixtures;
 use crate::tests::simulation::{self, Simulation};
@@ -38,7 +39,12 @@ fn kinds_of_the_table_are_the_tables_own() {
     assert!(inside.contains(&"v1/events".to_owned()), "{inside:?}");
     assert!(!inside.contains(&"events.k8s.io/v1/events".to_owned()));
     assert!(!inside.contains(&"autoscaling/v1/horizontalpodautoscalers".to_owned()));
-    assert_eq!(kinds.collected().flat_map(sources_of).count(), 59);
+    let sources = |kind| sources_of(kind, |_| true);
+    assert_eq!(kinds.collected().flat_map(sources).count(), 59);
+    let sets = schema::kind("apps", "v1", "DaemonSet").unwrap();
+    let destination = |runs: &[&str]| sources_of(sets, |name| runs.contains(&name))[0].1;
+    assert_eq!(destination(&["daemonset"]), Destination::Both);
+    assert_eq!(destination(&["garbage-collector"]), Destination::Graph);
 }
 
 #[test]
