@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::apps::v1::{
     ControllerRevision, DaemonSet, DaemonSetSpec, RollingUpdateDaemonSet,
 };
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use machinery::intstr;
@@ -167,8 +167,8 @@ impl<'a> View<'a> {
         claimed: &'a [Shared<Pod>],
         history: History,
     ) -> View<'a> {
-        let template = spec.template.spec.clone().unwrap_or_default();
-        let placement = Placement::of(&template);
+        let bare = PodSpec::default();
+        let placement = Placement::of(spec.template.spec.as_ref().unwrap_or(&bare));
         let nodes = context.caches.nodes.all();
         let nodes = nodes.map(|node| (meta::name(&node.metadata), placement.fit(node)));
         let mut by_node: BTreeMap<&str, Vec<&Shared<Pod>>> = BTreeMap::new();
@@ -180,14 +180,11 @@ impl<'a> View<'a> {
             }
         }
         for pods in by_node.values_mut() {
-            pods.sort_by_key(|pod| {
+            pods.sort_by_key(|pod: &&'a Shared<Pod>| {
+                let pod: &'a Pod = pod;
                 let unbound = pods::node(pod).is_empty();
                 let metadata = &pod.metadata;
-                (
-                    unbound,
-                    meta::created(metadata),
-                    meta::name(metadata).to_owned(),
-                )
+                (unbound, meta::created(metadata), meta::name(metadata))
             });
         }
         View {
