@@ -28,8 +28,10 @@ pub(super) fn mend(view: &View<'_>, into: &mut Decision) {
     // Nobody else deletes a pod that waits for a node that is gone.
     for (node, pods) in &view.pods {
         if !view.nodes.contains_key(node) {
-            let waiting = pods.iter().filter(|pod| pods::node(pod).is_empty());
-            changes.surplus.extend(waiting);
+            let waits = |pod: &&&Shared<Pod>| {
+                pods::node(pod).is_empty() && !meta::is_deleting(&pod.metadata)
+            };
+            changes.surplus.extend(pods.iter().filter(waits));
         }
     }
     apply(view, &changes, into);
@@ -52,15 +54,11 @@ fn mend_node<'a>(
         changes.surplus.extend(living);
         return;
     }
+    let failures = &view.context.caches.daemon_failures;
     let mut running = Vec::new();
     for pod in living {
         match pods::phase(pod) {
-            "Failed" => match view
-                .context
-                .caches
-                .daemon_failures
-                .left(pod, view.context.now)
-            {
+            "Failed" => match failures.left(pod, view.context.now) {
                 Some(left) => into.again(left),
                 None => {
                     into.notes.push(ended(view, node, pod).warning());

@@ -219,8 +219,11 @@ fn a_pod_that_fails_again_is_left_for_a_while() {
 fn a_pod_that_waits_for_a_node_that_is_gone_is_deleted() {
     let mut waits = daemon("waits", "", "now", false);
     waits["spec"]["affinity"] = tied("gone");
+    let mut ends = waits.clone();
+    ends["metadata"]["name"] = "ends".into();
+    ends["metadata"]["deletionTimestamp"] = ago(1).into();
     let bound = daemon("bound", "gone", "now", true);
-    let objects = with(set("one"), [waits, bound]);
+    let objects = with(set("one"), [waits, ends, bound]);
     assert_eq!(changes(&objects), (names(&["waits"]), names(&[])));
 }
 
