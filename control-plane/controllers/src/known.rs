@@ -48,6 +48,7 @@ macro_rules! known {
 
 known![
     apps::v1::ControllerRevision,
+    apps::v1::DaemonSet,
     apps::v1::Deployment,
     apps::v1::ReplicaSet,
     apps::v1::StatefulSet,

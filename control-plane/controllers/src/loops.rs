@@ -1,6 +1,7 @@
 //! The loops, and their interface: the changes that wake a loop, and its decisions.
 
 pub(crate) mod certificates;
+pub(crate) mod daemon_set;
 pub(crate) mod deployment;
 pub(crate) mod disruption;
 pub(crate) mod endpoint_slice;
@@ -103,6 +104,7 @@ pub(crate) fn all(root_ca: &str, signer: Option<&Arc<Signer>>) -> Vec<Box<dyn Lo
         Box::new(service_account::ServiceAccounts),
         Box::new(replica_set::ReplicaSets),
         Box::new(deployment::Deployments),
+        Box::new(daemon_set::DaemonSets),
         Box::new(stateful_set::StatefulSets),
         Box::new(garbage::Garbage),
         Box::new(endpoint_slice::EndpointSlices),

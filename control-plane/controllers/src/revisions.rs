@@ -27,7 +27,6 @@ const PREFIX_MAX: usize = 223;
 
 /// A workload's revisions that match its selector, oldest first, and calls that adopt and release
 /// others, as for its pods.
-#[allow(dead_code, reason = "for loops that release revisions, too")]
 pub(crate) fn claim<O: Known>(
     owner: &O,
     store: &Store<ControllerRevision>,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api_client::Informer;
-use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet};
+use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, StatefulSet};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 use machinery::schema::Kind;
@@ -32,7 +32,11 @@ pub(crate) fn sources_of(
 
 /// The loops that read a kind, if no other loop does: without them its metadata is enough.
 fn only_readers(kind: &Arc<Kind>) -> &'static [&'static str] {
-    if kind == kind_of::<StatefulSet>() || kind == kind_of::<ControllerRevision>() {
+    if kind == kind_of::<ControllerRevision>() {
+        &["daemonset", "statefulset"]
+    } else if kind == kind_of::<DaemonSet>() {
+        &["daemonset"]
+    } else if kind == kind_of::<StatefulSet>() {
         &["statefulset"]
     } else {
         &[]

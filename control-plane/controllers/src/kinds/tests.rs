@@ -47,11 +47,13 @@ fn kinds_of_the_table_are_the_tables_own() {
 
 #[test]
 fn what_one_loop_alone_reads_is_watched_whole_if_that_loop_runs() {
-    let sets = schema::kind("apps", "v1", "StatefulSet").unwrap();
-    for (runs, expected) in [(true, Destination::Both), (false, Destination::Graph)] {
-        let sources = sources_of(sets, |name| runs && name == "statefulset");
-        assert_eq!(sources.len(), 1);
-        assert_eq!(sources[0].1, expected);
+    for (kind, its) in [("StatefulSet", "statefulset"), ("DaemonSet", "daemonset")] {
+        let sets = schema::kind("apps", "v1", kind).unwrap();
+        for (runs, expected) in [(true, Destination::Both), (false, Destination::Graph)] {
+            let sources = sources_of(sets, |name| runs && name == its);
+            assert_eq!(sources.len(), 1);
+            assert_eq!(sources[0].1, expected);
+        }
     }
 }
 

@@ -13,7 +13,7 @@ pub(crate) struct Story {
     tell: fn(&mut Simulation),
 }
 
-pub(crate) const STORIES: [Story; 6] = [
+pub(crate) const STORIES: [Story; 7] = [
     Story {
         name: "create, scale, roll out, roll back",
         writes_min: 40,
@@ -43,6 +43,11 @@ pub(crate) const STORIES: [Story; 6] = [
         name: "a stateful set is updated, scaled, and taken over by another",
         writes_min: 60,
         tell: stateful,
+    },
+    Story {
+        name: "a daemon on every node",
+        writes_min: 40,
+        tell: daemons,
     },
 ];
 
@@ -327,4 +332,64 @@ fn stateful(simulation: &mut Simulation) {
     let status = &simulation.items(sets)[0]["status"];
     assert_eq!(status["availableReplicas"], 1);
     assert_eq!(status["currentRevision"], status["updateRevision"]);
+}
+
+fn daemons(simulation: &mut Simulation) {
+    let sets = kind("apps", "DaemonSet");
+    let nodes = kind("", "Node");
+    let status = |simulation: &Simulation, field: &str| {
+        simulation.items(sets)[0]["status"][field]
+            .as_i64()
+            .unwrap_or(0)
+    };
+    let mut daemon = deployment("agent", 0, "one:1");
+    daemon["kind"] = "DaemonSet".into();
+    object::remove(&mut daemon, &["spec", "replicas"]);
+    simulation.create(daemon);
+    simulation.settle();
+    assert_eq!(running(simulation, "one:1"), 3);
+    let containers = json!([{"name": "c", "image": "two:1"}]);
+    let patch = json!({"spec": {"template": {"spec": {"containers": containers}}}});
+    simulation.patch(sets, "shop", "agent", patch);
+    simulation.settle();
+    assert_eq!(
+        (running(simulation, "one:1"), running(simulation, "two:1")),
+        (0, 3)
+    );
+    assert_eq!(status(simulation, "updatedNumberScheduled"), 3);
+    let revisions = simulation.items(kind("apps", "ControllerRevision"));
+    let mut numbers: Vec<_> = revisions
+        .iter()
+        .map(|one| one["revision"].as_i64())
+        .collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, [Some(1), Some(2)]);
+    // A new node gets a pod, one that is silent keeps it, and one that repels it loses it.
+    simulation.add_node("d");
+    simulation.kill_node("c");
+    let wet = json!([{"key": "wet", "effect": "NoExecute"}]);
+    simulation.patch(nodes, "", "b", json!({"spec": {"taints": wet}}));
+    simulation.settle();
+    assert_eq!(running(simulation, "two:1"), 3);
+    // A silent node gets no new pods, so the one there counts as misplaced.
+    assert_eq!(status(simulation, "desiredNumberScheduled"), 2);
+    assert_eq!(status(simulation, "numberMisscheduled"), 1);
+    assert_eq!(status(simulation, "numberReady"), 2);
+    simulation.delete(nodes, "", "c", DeleteOptions::default());
+    simulation.patch(nodes, "", "b", json!({"spec": {"taints": null}}));
+    simulation.settle();
+    assert_eq!(running(simulation, "two:1"), 3);
+    assert_eq!(status(simulation, "numberAvailable"), 3);
+    let options = DeleteOptions {
+        propagation: Some(Propagation::Orphan),
+        ..DeleteOptions::default()
+    };
+    simulation.delete(sets, "shop", "agent", options);
+    simulation.settle();
+    assert_eq!(running(simulation, "two:1"), 3);
+    let revisions = simulation.items(kind("apps", "ControllerRevision"));
+    let owned = revisions
+        .iter()
+        .filter(|one| !object::owner_references(one).is_empty());
+    assert_eq!((revisions.len(), owned.count()), (2, 0));
 }

@@ -342,7 +342,7 @@ impl Simulation {
             let node = object::text(pod, &["spec", "nodeName"]).to_owned();
             let alive = self.nodes.get(&node).is_some_and(|node| node.alive);
             if node.is_empty() && !object::is_deleting(pod) {
-                if let Some(node) = self.free_node(&pods) {
+                if let Some(node) = self.node_for(pod, &pods) {
                     self.user(Call::Bind {
                         namespace: object::namespace(pod).into(),
                         pod: object::name(pod).into(),
@@ -381,6 +381,19 @@ impl Simulation {
             subresource: "status",
             object: pod,
         });
+    }
+
+    /// The node that a pod is tied to, if it is there, or a free one for other pods.
+    fn node_for(&self, pod: &Object, pods: &[Object]) -> Option<String> {
+        let terms = &pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+            ["nodeSelectorTerms"];
+        match terms[0]["matchFields"][0]["values"][0].as_str() {
+            None => self.free_node(pods),
+            Some(name) => {
+                let is_there = self.nodes.get(name).is_some_and(|node| node.alive);
+                is_there.then(|| name.to_owned())
+            }
+        }
     }
 
     /// The schedulable node with the fewest pods.

@@ -29,6 +29,7 @@ const LOG_LINES: usize = 15;
 /// Kubernetes' loops that have a counterpart here.
 const LOOPS: &str = "--controllers=namespace-controller,serviceaccount-controller,\
      root-ca-certificate-publisher-controller,replicaset-controller,deployment-controller,\
+     daemonset-controller,\
      garbage-collector-controller,endpointslice-controller,node-lifecycle-controller,\
      taint-eviction-controller,pod-garbage-collector-controller,disruption-controller,\
      resourcequota-controller,persistentvolumeclaim-protection-controller,\
