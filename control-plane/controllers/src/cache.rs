@@ -4,6 +4,7 @@
 //! from before its last write. This replaces Kubernetes' expectations. A watch that lags behind
 //! cannot bring back an older object: the versions of the objects show it.
 
+mod daemon_failures;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -11,7 +12,9 @@ mod tests;
 use std::sync::Arc;
 
 use api_client::Notice;
-use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::apps::v1::{
+    ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet,
+};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{
@@ -31,6 +34,7 @@ use serde::de::DeserializeOwned;
 use crate::graph::Graph;
 use crate::kinds::Kinds;
 use crate::known::kind_of;
+pub(crate) use daemon_failures::{DaemonFailures, REVISION_HASH};
 pub(crate) use store::{Diff, Store};
 
 /// Which caches an informer feeds.
@@ -55,6 +59,8 @@ macro_rules! caches {
             pub(crate) graph: Graph,
             /// The kinds that the apiserver serves.
             pub(crate) kinds: Arc<Kinds>,
+            /// How often the pods of daemon sets failed.
+            pub(crate) daemon_failures: DaemonFailures,
         }
 
         /// A change in one of the stores.
@@ -112,6 +118,7 @@ caches! {
     attribute_classes: VolumeAttributesClass,
     budgets: PodDisruptionBudget,
     config_maps: ConfigMap,
+    daemon_sets: DaemonSet,
     deployments: Deployment,
     device_claims: ResourceClaim,
     endpoint_slices: EndpointSlice,
@@ -121,10 +128,12 @@ caches! {
     pods: Pod,
     quotas: ResourceQuota,
     replica_sets: ReplicaSet,
+    revisions: ControllerRevision,
     service_accounts: ServiceAccount,
     service_ranges: ServiceCIDR,
     services: Service,
     signing_requests: CertificateSigningRequest,
+    stateful_sets: StatefulSet,
     volume_claims: PersistentVolumeClaim,
     volumes: PersistentVolume,
 }
@@ -168,6 +177,7 @@ impl Caches {
                 Notice::Deleted(object) => self.take(kind, &object, now),
             };
         }
+        self.remember(&effects.changed, now);
         effects
     }
 
@@ -176,19 +186,32 @@ impl Caches {
         if is_gone(&object) {
             return self.deleted(kind, &object, now);
         }
-        Effects {
+        let effects = Effects {
             touched: self.graph.put(kind, &object),
             changed: self.put(kind, object, now),
             deleted: Vec::new(),
-        }
+        };
+        self.remember(&effects.changed, now);
+        effects
     }
 
     /// Applies a deletion that a loop's own call made.
     pub(crate) fn deleted(&mut self, kind: &Arc<Kind>, object: &Object, now: Timestamp) -> Effects {
-        Effects {
+        let effects = Effects {
             touched: self.graph.take(object),
             changed: self.take(kind, object, now),
             deleted: vec![of_namespace(kind, object)],
+        };
+        self.remember(&effects.changed, now);
+        effects
+    }
+
+    /// Keeps what loops must know of objects that are gone.
+    fn remember(&mut self, changed: &[Changed], now: Timestamp) {
+        for one in changed {
+            if let Changed::Pod(diff) = one {
+                self.daemon_failures.note(diff, now);
+            }
         }
     }
 }

@@ -23,6 +23,8 @@ pub(crate) struct Decision {
     pub(crate) steps: Vec<Step>,
     /// Look at the key again after this time, even if nothing changes.
     pub(crate) after: Option<Duration>,
+    /// Events for the decision itself, whatever becomes of its calls.
+    pub(crate) notes: Vec<Note>,
 }
 
 /// One call, and the Events for its success and failure.
@@ -30,7 +32,7 @@ pub(crate) struct Decision {
 pub(crate) struct Step {
     pub(crate) call: Call,
     pub(crate) done: Option<Note>,
-    pub(crate) failed: Option<Note>,
+    pub(crate) failed: Vec<Note>,
     /// The call only checks whether the object with this uid exists.
     pub(crate) asks: Option<String>,
     /// The decision is good as long as the apiserver serves these kinds.
@@ -69,7 +71,7 @@ impl Decision {
         self.steps.push(Step {
             call,
             done: None,
-            failed: None,
+            failed: Vec::new(),
             asks: None,
             kinds: None,
             unused: None,
@@ -134,9 +136,9 @@ impl Step {
         self
     }
 
-    /// Creates an Event if the call fails.
+    /// Creates an Event if the call fails; several are possible.
     pub(crate) fn tell_failure(&mut self, note: Note) -> &mut Step {
-        self.failed = Some(note);
+        self.failed.push(note);
         self
     }
 }

@@ -47,8 +47,11 @@ macro_rules! known {
 }
 
 known![
+    apps::v1::ControllerRevision,
+    apps::v1::DaemonSet,
     apps::v1::Deployment,
     apps::v1::ReplicaSet,
+    apps::v1::StatefulSet,
     certificates::v1::CertificateSigningRequest,
     coordination::v1::Lease,
     core::v1::ConfigMap,

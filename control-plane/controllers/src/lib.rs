@@ -16,6 +16,7 @@ mod manager;
 mod meta;
 mod pods;
 mod recorder;
+mod revisions;
 mod selection;
 pub mod shell;
 mod sources;

@@ -1,6 +1,7 @@
 //! The loops, and their interface: the changes that wake a loop, and its decisions.
 
 pub(crate) mod certificates;
+pub(crate) mod daemon_set;
 pub(crate) mod deployment;
 pub(crate) mod disruption;
 pub(crate) mod endpoint_slice;
@@ -14,6 +15,7 @@ pub(crate) mod resource_quota;
 pub(crate) mod root_ca;
 pub(crate) mod service_account;
 pub(crate) mod service_cidr;
+pub(crate) mod stateful_set;
 pub(crate) mod taint_eviction;
 
 use std::sync::Arc;
@@ -102,6 +104,8 @@ pub(crate) fn all(root_ca: &str, signer: Option<&Arc<Signer>>) -> Vec<Box<dyn Lo
         Box::new(service_account::ServiceAccounts),
         Box::new(replica_set::ReplicaSets),
         Box::new(deployment::Deployments),
+        Box::new(daemon_set::DaemonSets),
+        Box::new(stateful_set::StatefulSets),
         Box::new(garbage::Garbage),
         Box::new(endpoint_slice::EndpointSlices),
         Box::new(node_lifecycle::NodeLifecycle),

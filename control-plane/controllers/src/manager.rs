@@ -111,6 +111,11 @@ impl Manager {
         (came, went)
     }
 
+    /// True if the loop of this name runs.
+    pub(crate) fn runs(&self, name: &str) -> bool {
+        self.loops.iter().any(|one| one.works.name() == name)
+    }
+
     /// Applies a notice from an informer.
     pub(crate) fn observe(
         &mut self,
@@ -134,7 +139,10 @@ impl Manager {
                     now: now.wall,
                     failure: self.loops[at].failures.get(&key),
                 };
-                let decision = self.loops[at].works.decide(&context, &key);
+                let mut decision = self.loops[at].works.decide(&context, &key);
+                for note in std::mem::take(&mut decision.notes) {
+                    self.notes.push((self.loops[at].works.component(), note));
+                }
                 let work = Work { at, key, decision };
                 if work.decision.steps.is_empty() {
                     self.done(&work, Ok(()), now);

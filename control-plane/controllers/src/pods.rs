@@ -89,28 +89,51 @@ pub(crate) fn claim<T: Known, O: Known>(
     store: &Store<T>,
     selector: &LabelSelector,
 ) -> (Vec<Shared<T>>, Vec<Call>) {
+    claim_if(owner, store, |metadata| {
+        meta::matches(selector, metadata.labels.as_ref())
+    })
+}
+
+/// The same for objects that belong to the workload by another rule.
+pub(crate) fn claim_if<T: Known, O: Known>(
+    owner: &O,
+    store: &Store<T>,
+    belongs: impl Fn(&ObjectMeta) -> bool,
+) -> (Vec<Shared<T>>, Vec<Call>) {
     let uid = meta::uid(owner.metadata());
     let mut calls = Vec::new();
     let mut claimed = Vec::new();
     let deleting = meta::is_deleting(owner.metadata());
-    let matches = |metadata: &ObjectMeta| meta::matches(selector, metadata.labels.as_ref());
     for object in store.controlled_by(uid) {
-        let metadata = object.metadata();
-        match matches(metadata) {
+        match belongs(object.metadata()) {
             true => claimed.push(object.clone()),
             false if deleting => {}
             false => calls.push(release(object.as_ref(), uid)),
         }
     }
-    if !deleting {
-        let orphans = store.orphans(meta::namespace(owner.metadata()));
-        let wanted = orphans.filter(|object| {
-            let metadata = object.metadata();
-            matches(metadata) && !meta::is_deleting(metadata)
-        });
-        calls.extend(wanted.map(|object| adopt(object.as_ref(), &meta::owned_by(owner))));
-    }
+    calls.extend(adoptions(owner, store, belongs));
     (claimed, calls)
+}
+
+/// Calls that adopt the objects without a controller that belong to a workload. A workload that is
+/// being deleted adopts nothing.
+pub(crate) fn adoptions<T: Known, O: Known>(
+    owner: &O,
+    store: &Store<T>,
+    belongs: impl Fn(&ObjectMeta) -> bool,
+) -> Vec<Call> {
+    if meta::is_deleting(owner.metadata()) {
+        return Vec::new();
+    }
+    let orphans = store.orphans(meta::namespace(owner.metadata()));
+    let wanted = orphans.filter(|object| {
+        let metadata = object.metadata();
+        belongs(metadata) && !meta::is_deleting(metadata)
+    });
+    let owner = meta::owned_by(owner);
+    wanted
+        .map(|object| adopt(object.as_ref(), &owner))
+        .collect()
 }
 
 fn adopt<T: Known>(object: &T, owner: &OwnerReference) -> Call {

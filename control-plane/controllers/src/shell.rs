@@ -241,7 +241,10 @@ impl Shell {
                 stays
             });
         }
-        for (informer, destination) in came.iter().flat_map(sources_of) {
+        let manager = &self.manager;
+        let sources = |kind| sources_of(kind, |name| manager.runs(name));
+        let started: Vec<_> = came.iter().flat_map(sources).collect();
+        for (informer, destination) in started {
             let id = self.next_source;
             self.next_source += 1;
             let kind = Arc::clone(&informer.kind);
@@ -294,13 +297,13 @@ impl Shell {
             Report::Answered { work, at, answer } => {
                 let step = &work.decision.steps[at];
                 self.writes += u64::from(step.call.writes());
-                let (note, detail) = match &answer {
-                    Ok(object) => (&step.done, machinery::object::name(object).to_owned()),
-                    Err(error) => (&step.failed, error.message.clone()),
+                let (notes, detail) = match &answer {
+                    Ok(object) => (step.done.as_slice(), machinery::object::name(object)),
+                    Err(error) => (step.failed.as_slice(), &*error.message),
                 };
-                if let Some(note) = note {
-                    let by = self.manager.component(&work);
-                    self.tell(&inboxes.events, &by, note, &detail);
+                let by = self.manager.component(&work);
+                for note in notes {
+                    self.tell(&inboxes.events, &by, note, detail);
                 }
                 self.manager.answered(step, &answer, now);
                 if let (Call::Discover { .. }, Ok(groups)) = (&step.call, &answer) {

@@ -1,7 +1,7 @@
 //! Small values inside objects, and how they are written: names, quantities, times, patterns.
 
 pub(crate) mod float;
-pub(crate) mod go_json;
+pub mod go_json;
 pub mod intstr;
 pub mod name;
 pub(crate) mod pattern;

@@ -2,6 +2,7 @@ use machinery::api::{Call, DeleteOptions};
 use serde_json::json;
 
 use super::*;
+use crate::cache::Destination;
 use crate::sources::sources_of;
 use crate::tests::fixtures;
 use crate::tests::simulation::{self, Simulation};
@@ -38,7 +39,22 @@ fn kinds_of_the_table_are_the_tables_own() {
     assert!(inside.contains(&"v1/events".to_owned()), "{inside:?}");
     assert!(!inside.contains(&"events.k8s.io/v1/events".to_owned()));
     assert!(!inside.contains(&"autoscaling/v1/horizontalpodautoscalers".to_owned()));
-    assert_eq!(kinds.collected().flat_map(sources_of).count(), 59);
+    let sources = kinds
+        .collected()
+        .flat_map(|kind| sources_of(kind, |_| true));
+    assert_eq!(sources.count(), 59);
+}
+
+#[test]
+fn what_one_loop_alone_reads_is_watched_whole_if_that_loop_runs() {
+    for (kind, its) in [("StatefulSet", "statefulset"), ("DaemonSet", "daemonset")] {
+        let sets = schema::kind("apps", "v1", kind).unwrap();
+        for (runs, expected) in [(true, Destination::Both), (false, Destination::Graph)] {
+            let sources = sources_of(sets, |name| runs && name == its);
+            assert_eq!(sources.len(), 1);
+            assert_eq!(sources[0].1, expected);
+        }
+    }
 }
 
 #[test]

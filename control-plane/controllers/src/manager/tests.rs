@@ -1,4 +1,5 @@
 use super::*;
+use crate::cache::Changed;
 use crate::known::kind_of;
 use crate::loops::namespace::Namespaces;
 use crate::loops::node_lifecycle::NodeLifecycle;
@@ -142,4 +143,35 @@ fn a_list_that_was_to_be_empty_stops_a_decision() {
     assert!(step.verdict(&Ok(json!({"items": [{}]}))).is_err());
     let not_served = Err(Status::unknown_path());
     assert!(step.verdict(&not_served).is_ok());
+}
+
+/// A loop that only has something to say.
+struct Tells;
+
+impl Loop for Tells {
+    fn name(&self) -> &'static str {
+        "tells"
+    }
+
+    fn wakes(&self, _: &Caches, _: &Changed, _: &mut dyn FnMut(Key)) {}
+
+    fn period(&self) -> Option<Duration> {
+        Some(SECOND)
+    }
+
+    fn decide(&self, _: &Context<'_>, _: &Key) -> Decision {
+        let mut decision = Decision::nothing();
+        let note = Note::new(&Namespace::default(), "Seen", "It was seen".into());
+        decision.notes.push(note);
+        decision
+    }
+}
+
+#[test]
+fn a_decision_without_calls_may_have_events() {
+    let mut manager = Manager::new(vec![Box::new(Tells)]);
+    assert!(manager.next(at(Duration::ZERO)).is_none());
+    let notes = manager.take_notes();
+    let told = notes.iter().map(|(by, note)| (by.as_str(), note.reason));
+    assert_eq!(told.collect::<Vec<_>>(), [("tells-controller", "Seen")]);
 }

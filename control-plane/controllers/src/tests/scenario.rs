@@ -13,7 +13,7 @@ pub(crate) struct Story {
     tell: fn(&mut Simulation),
 }
 
-pub(crate) const STORIES: [Story; 5] = [
+pub(crate) const STORIES: [Story; 7] = [
     Story {
         name: "create, scale, roll out, roll back",
         writes_min: 40,
@@ -38,6 +38,16 @@ pub(crate) const STORIES: [Story; 5] = [
         name: "a quota follows what is deleted",
         writes_min: 20,
         tell: quotas,
+    },
+    Story {
+        name: "a stateful set is updated, scaled, and taken over by another",
+        writes_min: 60,
+        tell: stateful,
+    },
+    Story {
+        name: "a daemon on every node",
+        writes_min: 40,
+        tell: daemons,
     },
 ];
 
@@ -261,4 +271,125 @@ fn quotas(simulation: &mut Simulation) {
     simulation.settle();
     let used = json!({"pods": "0", "count/deployments.apps": "0", "configmaps": "2"});
     assert_eq!(status(simulation)["used"], used);
+}
+
+fn stateful_set(replicas: u32, image: &str) -> Value {
+    let mut set = deployment("db", replicas, image);
+    set["kind"] = "StatefulSet".into();
+    set["spec"]["serviceName"] = "db".into();
+    set["spec"]["persistentVolumeClaimRetentionPolicy"] =
+        json!({"whenScaled": "Delete", "whenDeleted": "Retain"});
+    set["spec"]["volumeClaimTemplates"] = json!([{
+        "metadata": {"name": "data"},
+        "spec": {"resources": {"requests": {"storage": "1Gi"}}},
+    }]);
+    set
+}
+
+fn stateful(simulation: &mut Simulation) {
+    let sets = kind("apps", "StatefulSet");
+    let revisions = kind("apps", "ControllerRevision");
+    let claims = kind("", "PersistentVolumeClaim");
+    let set_image = |simulation: &Simulation, image: &str| {
+        let containers = json!([{"name": "c", "image": image}]);
+        let patch = json!({"spec": {"template": {"spec": {"containers": containers}}}});
+        simulation.patch(sets, "shop", "db", patch);
+    };
+    simulation.create(stateful_set(2, "one:1"));
+    simulation.settle();
+    assert_eq!(running(simulation, "one:1"), 2);
+    simulation.patch(sets, "shop", "db", json!({"spec": {"replicas": 3}}));
+    set_image(simulation, "two:1");
+    simulation.settle();
+    assert_eq!(running(simulation, "two:1"), 3);
+    set_image(simulation, "one:1");
+    simulation.settle();
+    assert_eq!(running(simulation, "one:1"), 3);
+    let history = simulation.items(revisions);
+    let numbers = history.iter().map(|one| one["revision"].as_i64().unwrap());
+    assert_eq!(
+        numbers.collect::<std::collections::BTreeSet<_>>(),
+        [2, 3].into()
+    );
+    assert_eq!(simulation.items(claims).len(), 3);
+    simulation.patch(sets, "shop", "db", json!({"spec": {"replicas": 1}}));
+    simulation.settle();
+    assert_eq!(simulation.items(kind("", "Pod")).len(), 1);
+    assert_eq!(simulation.items(claims).len(), 1);
+    let options = DeleteOptions {
+        propagation: Some(Propagation::Orphan),
+        ..DeleteOptions::default()
+    };
+    simulation.delete(sets, "shop", "db", options);
+    simulation.settle();
+    let orphans = [kind("", "Pod"), revisions].map(|kind| simulation.items(kind));
+    let mut orphans = orphans.iter().flatten();
+    assert!(orphans.all(|orphan| object::owner_references(orphan).is_empty()));
+    simulation.create(stateful_set(1, "two:1"));
+    simulation.settle();
+    assert_eq!(running(simulation, "two:1"), 1);
+    assert_eq!(simulation.items(revisions).len(), 2);
+    let status = &simulation.items(sets)[0]["status"];
+    assert_eq!(status["availableReplicas"], 1);
+    assert_eq!(status["currentRevision"], status["updateRevision"]);
+}
+
+fn daemons(simulation: &mut Simulation) {
+    let sets = kind("apps", "DaemonSet");
+    let nodes = kind("", "Node");
+    let status = |simulation: &Simulation, field: &str| {
+        simulation.items(sets)[0]["status"][field]
+            .as_i64()
+            .unwrap_or(0)
+    };
+    let mut daemon = deployment("agent", 0, "one:1");
+    daemon["kind"] = "DaemonSet".into();
+    object::remove(&mut daemon, &["spec", "replicas"]);
+    simulation.create(daemon);
+    simulation.settle();
+    assert_eq!(running(simulation, "one:1"), 3);
+    let containers = json!([{"name": "c", "image": "two:1"}]);
+    let patch = json!({"spec": {"template": {"spec": {"containers": containers}}}});
+    simulation.patch(sets, "shop", "agent", patch);
+    simulation.settle();
+    assert_eq!(
+        (running(simulation, "one:1"), running(simulation, "two:1")),
+        (0, 3)
+    );
+    assert_eq!(status(simulation, "updatedNumberScheduled"), 3);
+    let revisions = simulation.items(kind("apps", "ControllerRevision"));
+    let mut numbers: Vec<_> = revisions
+        .iter()
+        .map(|one| one["revision"].as_i64())
+        .collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, [Some(1), Some(2)]);
+    // A new node gets a pod, one that is silent keeps it, and one that repels it loses it.
+    simulation.add_node("d");
+    simulation.kill_node("c");
+    let wet = json!([{"key": "wet", "effect": "NoExecute"}]);
+    simulation.patch(nodes, "", "b", json!({"spec": {"taints": wet}}));
+    simulation.settle();
+    assert_eq!(running(simulation, "two:1"), 3);
+    // A silent node gets no new pods, so the one there counts as misplaced.
+    assert_eq!(status(simulation, "desiredNumberScheduled"), 2);
+    assert_eq!(status(simulation, "numberMisscheduled"), 1);
+    assert_eq!(status(simulation, "numberReady"), 2);
+    simulation.delete(nodes, "", "c", DeleteOptions::default());
+    simulation.patch(nodes, "", "b", json!({"spec": {"taints": null}}));
+    simulation.settle();
+    assert_eq!(running(simulation, "two:1"), 3);
+    assert_eq!(status(simulation, "numberAvailable"), 3);
+    let options = DeleteOptions {
+        propagation: Some(Propagation::Orphan),
+        ..DeleteOptions::default()
+    };
+    simulation.delete(sets, "shop", "agent", options);
+    simulation.settle();
+    assert_eq!(running(simulation, "two:1"), 3);
+    let revisions = simulation.items(kind("apps", "ControllerRevision"));
+    let owned = revisions
+        .iter()
+        .filter(|one| !object::owner_references(one).is_empty());
+    assert_eq!((revisions.len(), owned.count()), (2, 0));
 }

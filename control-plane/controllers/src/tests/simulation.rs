@@ -209,7 +209,10 @@ impl Simulation {
         self.note_events();
         self.sources
             .retain(|source| !went.contains(&source.informer.kind));
-        for (informer, destination) in came.iter().flat_map(sources_of) {
+        let manager = &self.manager;
+        let sources = |kind| sources_of(kind, |name| manager.runs(name));
+        let started: Vec<_> = came.iter().flat_map(sources).collect();
+        for (informer, destination) in started {
             let objects = self.items(&informer.kind);
             let wanted = objects
                 .into_iter()
@@ -339,7 +342,7 @@ impl Simulation {
             let node = object::text(pod, &["spec", "nodeName"]).to_owned();
             let alive = self.nodes.get(&node).is_some_and(|node| node.alive);
             if node.is_empty() && !object::is_deleting(pod) {
-                if let Some(node) = self.free_node(&pods) {
+                if let Some(node) = self.node_for(pod, &pods) {
                     self.user(Call::Bind {
                         namespace: object::namespace(pod).into(),
                         pod: object::name(pod).into(),
@@ -378,6 +381,19 @@ impl Simulation {
             subresource: "status",
             object: pod,
         });
+    }
+
+    /// The node that a pod is tied to, if it is there, or a free one for other pods.
+    fn node_for(&self, pod: &Object, pods: &[Object]) -> Option<String> {
+        let terms = &pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+            ["nodeSelectorTerms"];
+        match terms[0]["matchFields"][0]["values"][0].as_str() {
+            None => self.free_node(pods),
+            Some(name) => {
+                let is_there = self.nodes.get(name).is_some_and(|node| node.alive);
+                is_there.then(|| name.to_owned())
+            }
+        }
     }
 
     /// The schedulable node with the fewest pods.

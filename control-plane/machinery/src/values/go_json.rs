@@ -1,5 +1,12 @@
 //! JSON as Go writes it.
 
+use serde_json::Value;
+
+/// A value as Go encodes it: fields in order of their names, and no character that HTML reads.
+pub fn encoded(value: &Value) -> String {
+    escaped(value.to_string())
+}
+
 /// Escapes the characters in encoded JSON that HTML reads.
 pub(crate) fn escaped(mut text: String) -> String {
     for (letter, code) in [

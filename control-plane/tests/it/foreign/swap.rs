@@ -7,9 +7,11 @@
 //! in which the named programs are Kubernetes' own, such as `STELE_SWAP=kube-scheduler`. With
 //! `all`, `UPDATE=1` first rewrites the file, from Kubernetes' own parts alone.
 
+mod daemons;
 mod normal;
 mod preemption;
 mod scenario;
+mod stateful_sets;
 pub(crate) mod world;
 
 use std::collections::BTreeSet;

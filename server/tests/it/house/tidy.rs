@@ -41,6 +41,7 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("controllers", "certificates", ""),
     ("controllers", "machinery", ""),
     ("controllers", "api-client", ""),
+    ("controllers", "scheduler", ""),
     ("benches", "storage", ""),
     ("benches", "raft", ""),
     ("benches", "stele", ""),

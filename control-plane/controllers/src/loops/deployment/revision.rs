@@ -14,6 +14,7 @@ use crate::decision::{Decision, Note, change, create, delete};
 use crate::known::Shared;
 use crate::loops::replica_set::wanted;
 use crate::meta::{self, Labels};
+use crate::revisions::in_letters;
 
 const HISTORY: &str = "deployment.kubernetes.io/revision-history";
 /// Maximum bytes of the annotation with a set's former revisions.
@@ -27,8 +28,6 @@ const NOT_COPIED: [&str; 6] = [
     MOST,
     "deprecated.deployment.rollback.to",
 ];
-/// The letters of hashes: no vowels, so that no words appear.
-const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// True if the set was made from this template. The hash label is ignored: it differs per set.
 pub(super) fn has_template(set: &ReplicaSet, template: &PodTemplateSpec) -> bool {
@@ -214,9 +213,5 @@ pub(crate) fn hash(template: &PodTemplateSpec, collisions: i32) -> String {
     let sum = bytes.iter().fold(0x811c_9dc5_u32, |sum, byte| {
         (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
     });
-    let digits = sum.to_string().into_bytes();
-    let letters = digits
-        .iter()
-        .map(|digit| LETTERS[usize::from(*digit) % LETTERS.len()]);
-    letters.map(char::from).collect()
+    in_letters(sum)
 }

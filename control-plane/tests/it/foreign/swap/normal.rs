@@ -66,9 +66,9 @@ impl Normal {
     }
 
     fn learn(&mut self, object: &Value) {
-        if object["involvedObject"]["kind"] == "Job" {
-            let job = text(&object["involvedObject"]["name"]);
-            self.bases.insert(format!("{job}-"));
+        let about = &object["involvedObject"];
+        if ["Job", "DaemonSet"].contains(&text(&about["kind"])) {
+            self.bases.insert(format!("{}-", text(&about["name"])));
         }
         let metadata = &object["metadata"];
         let name = text(&metadata["name"]);

@@ -29,10 +29,12 @@ const LOG_LINES: usize = 15;
 /// Kubernetes' loops that have a counterpart here.
 const LOOPS: &str = "--controllers=namespace-controller,serviceaccount-controller,\
      root-ca-certificate-publisher-controller,replicaset-controller,deployment-controller,\
+     daemonset-controller,\
      garbage-collector-controller,endpointslice-controller,node-lifecycle-controller,\
      taint-eviction-controller,pod-garbage-collector-controller,disruption-controller,\
      resourcequota-controller,persistentvolumeclaim-protection-controller,\
-     persistentvolume-protection-controller,volumeattributesclass-protection-controller";
+     persistentvolume-protection-controller,volumeattributesclass-protection-controller,\
+     statefulset-controller";
 
 /// Which parts are Kubernetes' own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

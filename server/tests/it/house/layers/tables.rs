@@ -565,6 +565,7 @@ pub(super) const CONTROLLERS: Layers = Layers {
         // What loops decide, and the loops.
         ("decision", &["kinds", "known", "meta", "used_claims"]),
         ("pods", &["cache", "decision", "known", "meta"]),
+        ("revisions", &["cache", "decision", "known", "meta", "pods"]),
         (
             "loops",
             &[
@@ -575,6 +576,7 @@ pub(super) const CONTROLLERS: Layers = Layers {
                 "known",
                 "meta",
                 "pods",
+                "revisions",
                 "used_claims",
             ],
         ),
