@@ -251,26 +251,26 @@ fn creates_and_deletes_are_told_of() {
         ],
     );
     let decision = decide(&DaemonSets, &caches(&objects), KEY);
-    let told = |note: &Option<crate::decision::Note>| {
-        let note = note.as_ref().unwrap();
+    let told = |note: Option<&crate::decision::Note>| {
+        let note = note.unwrap();
         (note.warning, note.reason, note.message.clone())
     };
     let steps = &decision.steps[1..];
     let text = |text: &str| text.to_owned();
     assert_eq!(
-        told(&steps[0].done),
+        told(steps[0].done.as_ref()),
         (false, "SuccessfulDelete", text("Deleted pod: b-1"))
     );
     assert_eq!(
-        told(&steps[0].failed),
+        told(steps[0].failed.first()),
         (true, "FailedDelete", text("Error deleting: {}"))
     );
     assert_eq!(
-        told(&steps[1].done),
+        told(steps[1].done.as_ref()),
         (false, "SuccessfulCreate", text("Created pod: {}"))
     );
     assert_eq!(
-        told(&steps[1].failed),
+        told(steps[1].failed.first()),
         (true, "FailedCreate", text("Error creating: {}"))
     );
     assert_eq!(DaemonSets.component(), "daemonset-controller");
