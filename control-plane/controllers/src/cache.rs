@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use api_client::Notice;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{
@@ -29,8 +30,10 @@ use machinery::time::Timestamp;
 use serde::de::DeserializeOwned;
 
 use crate::graph::Graph;
+use crate::job_pods::Failures;
 use crate::kinds::Kinds;
 use crate::known::kind_of;
+use crate::meta;
 pub(crate) use store::{Diff, Store};
 
 /// Which caches an informer feeds.
@@ -55,6 +58,8 @@ macro_rules! caches {
             pub(crate) graph: Graph,
             /// The kinds that the apiserver serves.
             pub(crate) kinds: Arc<Kinds>,
+            /// How the pods of jobs failed.
+            pub(crate) failures: Failures,
         }
 
         /// A change in one of the stores.
@@ -112,9 +117,11 @@ caches! {
     attribute_classes: VolumeAttributesClass,
     budgets: PodDisruptionBudget,
     config_maps: ConfigMap,
+    cron_jobs: CronJob,
     deployments: Deployment,
     device_claims: ResourceClaim,
     endpoint_slices: EndpointSlice,
+    jobs: Job,
     leases: Lease,
     namespaces: Namespace,
     nodes: Node,
@@ -167,8 +174,23 @@ impl Caches {
                 Notice::Applied(object) => self.put(kind, object, now),
                 Notice::Deleted(object) => self.take(kind, &object, now),
             };
+            self.remember(&effects.changed);
         }
         effects
+    }
+
+    /// Keeps what loops must know of objects that are gone.
+    fn remember(&mut self, changed: &[Changed]) {
+        for one in changed {
+            match one {
+                Changed::Pod(Diff { new: Some(pod), .. }) => self.failures.note(pod),
+                Changed::Job(Diff {
+                    old: Some(job),
+                    new: None,
+                }) => self.failures.forget(meta::uid(&job.metadata)),
+                _ => {}
+            }
+        }
     }
 
     /// Applies the response to a loop's own write.
@@ -176,18 +198,23 @@ impl Caches {
         if is_gone(&object) {
             return self.deleted(kind, &object, now);
         }
+        let touched = self.graph.put(kind, &object);
+        let changed = self.put(kind, object, now);
+        self.remember(&changed);
         Effects {
-            touched: self.graph.put(kind, &object),
-            changed: self.put(kind, object, now),
+            touched,
+            changed,
             deleted: Vec::new(),
         }
     }
 
     /// Applies a deletion that a loop's own call made.
     pub(crate) fn deleted(&mut self, kind: &Arc<Kind>, object: &Object, now: Timestamp) -> Effects {
+        let changed = self.take(kind, object, now);
+        self.remember(&changed);
         Effects {
             touched: self.graph.take(object),
-            changed: self.take(kind, object, now),
+            changed,
             deleted: vec![of_namespace(kind, object)],
         }
     }

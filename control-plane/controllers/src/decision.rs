@@ -23,6 +23,8 @@ pub(crate) struct Decision {
     pub(crate) steps: Vec<Step>,
     /// Look at the key again after this time, even if nothing changes.
     pub(crate) after: Option<Duration>,
+    /// Events for the decision itself, whatever becomes of its calls.
+    pub(crate) notes: Vec<Note>,
 }
 
 /// One call, and the Events for its success and failure.

@@ -1,10 +1,12 @@
 //! The loops, and their interface: the changes that wake a loop, and its decisions.
 
 pub(crate) mod certificates;
+pub(crate) mod cron_job;
 pub(crate) mod deployment;
 pub(crate) mod disruption;
 pub(crate) mod endpoint_slice;
 pub(crate) mod garbage;
+pub(crate) mod job;
 pub(crate) mod namespace;
 pub(crate) mod node_lifecycle;
 pub(crate) mod pod_gc;
@@ -15,6 +17,7 @@ pub(crate) mod root_ca;
 pub(crate) mod service_account;
 pub(crate) mod service_cidr;
 pub(crate) mod taint_eviction;
+pub(crate) mod ttl_after_finished;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +48,10 @@ pub(crate) trait Loop: Send + Sync {
 
     /// Calls `wake` for each key that a change concerns.
     fn wakes(&self, caches: &Caches, changed: &Changed, wake: &mut dyn FnMut(Key));
+
+    /// Calls `wake` for each key that a change concerns later, with how much later.
+    fn wakes_later(&self, _: &Caches, _: &Changed, _: Timestamp, _: &mut dyn FnMut(Key, Duration)) {
+    }
 
     /// Calls `wake` for each key that a touched uid of the graph concerns.
     fn touched(&self, _: &Caches, _: &str, _: &mut dyn FnMut(Key)) {}
@@ -102,6 +109,9 @@ pub(crate) fn all(root_ca: &str, signer: Option<&Arc<Signer>>) -> Vec<Box<dyn Lo
         Box::new(service_account::ServiceAccounts),
         Box::new(replica_set::ReplicaSets),
         Box::new(deployment::Deployments),
+        Box::new(job::Jobs),
+        Box::new(ttl_after_finished::TtlAfterFinished),
+        Box::new(cron_job::CronJobs),
         Box::new(garbage::Garbage),
         Box::new(endpoint_slice::EndpointSlices),
         Box::new(node_lifecycle::NodeLifecycle),

@@ -111,6 +111,11 @@ impl Manager {
         (came, went)
     }
 
+    /// True if the loop of this name runs.
+    pub(crate) fn runs(&self, name: &str) -> bool {
+        self.loops.iter().any(|one| one.works.name() == name)
+    }
+
     /// Applies a notice from an informer.
     pub(crate) fn observe(
         &mut self,
@@ -121,6 +126,7 @@ impl Manager {
     ) {
         let effects = self.caches.observe(kind, destination, notice, now.wall);
         self.wake(&effects);
+        self.wake_later(&effects, now);
     }
 
     /// The next decision to carry out, if a key is ready and there is something to do.
@@ -134,7 +140,10 @@ impl Manager {
                     now: now.wall,
                     failure: self.loops[at].failures.get(&key),
                 };
-                let decision = self.loops[at].works.decide(&context, &key);
+                let mut decision = self.loops[at].works.decide(&context, &key);
+                for note in std::mem::take(&mut decision.notes) {
+                    self.notes.push((self.loops[at].works.component(), note));
+                }
                 let work = Work { at, key, decision };
                 if work.decision.steps.is_empty() {
                     self.done(&work, Ok(()), now);
@@ -262,6 +271,16 @@ impl Manager {
             _ => self.caches.wrote(kind, answer, now.wall),
         };
         self.wake(&effects);
+        self.wake_later(&effects, now);
+    }
+
+    fn wake_later(&mut self, effects: &Effects, now: Moment) {
+        for Running { works, queue, .. } in &mut self.loops {
+            let mut wake = |key: Key, after: Duration| queue.add_at(key, now.since_start + after);
+            for changed in &effects.changed {
+                works.wakes_later(&self.caches, changed, now.wall, &mut wake);
+            }
+        }
     }
 
     fn wake(&mut self, effects: &Effects) {

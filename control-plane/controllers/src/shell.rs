@@ -241,7 +241,10 @@ impl Shell {
                 stays
             });
         }
-        for (informer, destination) in came.iter().flat_map(sources_of) {
+        let manager = &self.manager;
+        let sources = |kind| sources_of(kind, |name| manager.runs(name));
+        let started: Vec<_> = came.iter().flat_map(sources).collect();
+        for (informer, destination) in started {
             let id = self.next_source;
             self.next_source += 1;
             let kind = Arc::clone(&informer.kind);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use api_client::Informer;
+use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 use machinery::schema::Kind;
@@ -11,17 +12,32 @@ use crate::cache::{Caches, Destination};
 use crate::known::kind_of;
 use crate::loops::root_ca;
 
-/// The informers of a kind and the caches each one feeds.
-pub(crate) fn sources_of(kind: &Arc<Kind>) -> Vec<(Informer, Destination)> {
+/// The informers of a kind and the caches each one feeds, if these loops run.
+pub(crate) fn sources_of(
+    kind: &Arc<Kind>,
+    runs: impl Fn(&str) -> bool,
+) -> Vec<(Informer, Destination)> {
     if let Some(fields) = selected(kind) {
         let some = Informer::of(Arc::clone(kind)).with_fields(&fields);
         let all = Informer::metadata_of(Arc::clone(kind));
         return vec![(all, Destination::Graph), (some, Destination::Store)];
     }
-    if Caches::reads(kind) {
+    let readers = only_readers(kind);
+    if Caches::reads(kind) && (readers.is_empty() || readers.iter().any(|one| runs(one))) {
         vec![(Informer::of(Arc::clone(kind)), Destination::Both)]
     } else {
         vec![(Informer::metadata_of(Arc::clone(kind)), Destination::Graph)]
+    }
+}
+
+/// The loops that read a kind, if no other loop does: without them its metadata is enough.
+fn only_readers(kind: &Arc<Kind>) -> &'static [&'static str] {
+    if kind == kind_of::<CronJob>() {
+        &["cronjob"]
+    } else if kind == kind_of::<Job>() {
+        &["cronjob", "job", "ttl-after-finished"]
+    } else {
+        &[]
     }
 }
 
