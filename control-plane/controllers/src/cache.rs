@@ -15,6 +15,7 @@ use api_client::Notice;
 use k8s_openapi::api::apps::v1::{
     ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet,
 };
+use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{
@@ -32,8 +33,10 @@ use machinery::time::Timestamp;
 use serde::de::DeserializeOwned;
 
 use crate::graph::Graph;
+use crate::job_pods::Failures;
 use crate::kinds::Kinds;
 use crate::known::kind_of;
+use crate::meta;
 pub(crate) use daemon_failures::{DaemonFailures, REVISION_HASH};
 pub(crate) use store::{Diff, Store};
 
@@ -61,6 +64,8 @@ macro_rules! caches {
             pub(crate) kinds: Arc<Kinds>,
             /// How often the pods of daemon sets failed.
             pub(crate) daemon_failures: DaemonFailures,
+            /// How the pods of jobs failed.
+            pub(crate) job_failures: Failures,
         }
 
         /// A change in one of the stores.
@@ -118,10 +123,12 @@ caches! {
     attribute_classes: VolumeAttributesClass,
     budgets: PodDisruptionBudget,
     config_maps: ConfigMap,
+    cron_jobs: CronJob,
     daemon_sets: DaemonSet,
     deployments: Deployment,
     device_claims: ResourceClaim,
     endpoint_slices: EndpointSlice,
+    jobs: Job,
     leases: Lease,
     namespaces: Namespace,
     nodes: Node,
@@ -209,8 +216,18 @@ impl Caches {
     /// Keeps what loops must know of objects that are gone.
     fn remember(&mut self, changed: &[Changed], now: Timestamp) {
         for one in changed {
-            if let Changed::Pod(diff) = one {
-                self.daemon_failures.note(diff, now);
+            match one {
+                Changed::Pod(diff) => {
+                    self.daemon_failures.note(diff, now);
+                    if let Some(pod) = &diff.new {
+                        self.job_failures.note(pod);
+                    }
+                }
+                Changed::Job(Diff {
+                    old: Some(job),
+                    new: None,
+                }) => self.job_failures.forget(meta::uid(&job.metadata)),
+                _ => {}
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::{
-    apps, certificates, coordination, core, discovery, networking, policy, resource, storage,
+    apps, batch, certificates, coordination, core, discovery, networking, policy, resource, storage,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::{Metadata, Resource};
@@ -52,6 +52,8 @@ known![
     apps::v1::Deployment,
     apps::v1::ReplicaSet,
     apps::v1::StatefulSet,
+    batch::v1::CronJob,
+    batch::v1::Job,
     certificates::v1::CertificateSigningRequest,
     coordination::v1::Lease,
     core::v1::ConfigMap,

@@ -9,6 +9,7 @@ mod cache;
 mod decision;
 mod gone;
 mod graph;
+mod job_pods;
 mod kinds;
 mod known;
 mod loops;

@@ -1,11 +1,13 @@
 //! The loops, and their interface: the changes that wake a loop, and its decisions.
 
 pub(crate) mod certificates;
+pub(crate) mod cron_job;
 pub(crate) mod daemon_set;
 pub(crate) mod deployment;
 pub(crate) mod disruption;
 pub(crate) mod endpoint_slice;
 pub(crate) mod garbage;
+pub(crate) mod job;
 pub(crate) mod namespace;
 pub(crate) mod node_lifecycle;
 pub(crate) mod pod_gc;
@@ -17,6 +19,7 @@ pub(crate) mod service_account;
 pub(crate) mod service_cidr;
 pub(crate) mod stateful_set;
 pub(crate) mod taint_eviction;
+pub(crate) mod ttl_after_finished;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,6 +50,10 @@ pub(crate) trait Loop: Send + Sync {
 
     /// Calls `wake` for each key that a change concerns.
     fn wakes(&self, caches: &Caches, changed: &Changed, wake: &mut dyn FnMut(Key));
+
+    /// Calls `wake` for each key that a change concerns later, with how much later.
+    fn wakes_later(&self, _: &Caches, _: &Changed, _: Timestamp, _: &mut dyn FnMut(Key, Duration)) {
+    }
 
     /// Calls `wake` for each key that a touched uid of the graph concerns.
     fn touched(&self, _: &Caches, _: &str, _: &mut dyn FnMut(Key)) {}
@@ -106,6 +113,9 @@ pub(crate) fn all(root_ca: &str, signer: Option<&Arc<Signer>>) -> Vec<Box<dyn Lo
         Box::new(deployment::Deployments),
         Box::new(daemon_set::DaemonSets),
         Box::new(stateful_set::StatefulSets),
+        Box::new(job::Jobs),
+        Box::new(ttl_after_finished::TtlAfterFinished),
+        Box::new(cron_job::CronJobs),
         Box::new(garbage::Garbage),
         Box::new(endpoint_slice::EndpointSlices),
         Box::new(node_lifecycle::NodeLifecycle),

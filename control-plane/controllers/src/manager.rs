@@ -126,6 +126,7 @@ impl Manager {
     ) {
         let effects = self.caches.observe(kind, destination, notice, now.wall);
         self.wake(&effects);
+        self.wake_later(&effects, now);
     }
 
     /// The next decision to carry out, if a key is ready and there is something to do.
@@ -270,6 +271,16 @@ impl Manager {
             _ => self.caches.wrote(kind, answer, now.wall),
         };
         self.wake(&effects);
+        self.wake_later(&effects, now);
+    }
+
+    fn wake_later(&mut self, effects: &Effects, now: Moment) {
+        for Running { works, queue, .. } in &mut self.loops {
+            let mut wake = |key: Key, after: Duration| queue.add_at(key, now.since_start + after);
+            for changed in &effects.changed {
+                works.wakes_later(&self.caches, changed, now.wall, &mut wake);
+            }
+        }
     }
 
     fn wake(&mut self, effects: &Effects) {

@@ -26,4 +26,4 @@ pub use custom::{cel, structural};
 pub use edit::{apply, patch};
 pub use object::{conversion, defaults, selector};
 pub use resources::{amounts, limits, quota};
-pub use values::{go_json, intstr, name, quantity, time};
+pub use values::{go_json, intstr, name, quantity, schedule, time};

@@ -6,5 +6,6 @@ pub mod intstr;
 pub mod name;
 pub(crate) mod pattern;
 pub mod quantity;
+pub mod schedule;
 pub(crate) mod text_format;
 pub mod time;

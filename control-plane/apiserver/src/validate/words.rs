@@ -11,7 +11,7 @@ pub(crate) mod maps;
 pub(crate) mod old_labels;
 pub(crate) mod port;
 pub(crate) mod quantity;
-pub(crate) mod schedule;
 pub(crate) mod selector;
 pub(crate) mod shown;
 pub(crate) mod status;
+pub(crate) mod zone;

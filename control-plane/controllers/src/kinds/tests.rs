@@ -1,8 +1,11 @@
+use k8s_openapi::api::batch::v1::{CronJob, Job};
+use k8s_openapi::api::core::v1::Pod;
 use machinery::api::{Call, DeleteOptions};
 use serde_json::json;
 
 use super::*;
 use crate::cache::Destination;
+use crate::known::kind_of;
 use crate::sources::sources_of;
 use crate::tests::fixtures;
 use crate::tests::simulation::{self, Simulation};
@@ -201,4 +204,23 @@ fn what_a_kind_that_goes_owned_stays() {
     simulation.settle();
     // The owner is in the store, though nobody can see it.
     assert_eq!(left(&simulation, maps), ["owned"]);
+}
+
+#[test]
+fn of_a_kind_that_no_loop_reads_only_the_metadata_is_watched() {
+    let destinations = |kind: &Arc<Kind>, running: &str| {
+        let sources = sources_of(kind, |name| running == name);
+        let destinations = sources.into_iter().map(|(_, destination)| destination);
+        destinations.collect::<Vec<_>>()
+    };
+    let job = kind_of::<Job>();
+    assert_eq!(destinations(job, "garbage-collector"), [Destination::Graph]);
+    for reader in ["cronjob", "job", "ttl-after-finished"] {
+        assert_eq!(destinations(job, reader), [Destination::Both]);
+    }
+    assert_eq!(
+        destinations(kind_of::<CronJob>(), "job"),
+        [Destination::Graph]
+    );
+    assert_eq!(destinations(kind_of::<Pod>(), ""), [Destination::Both]);
 }

@@ -4,7 +4,7 @@ use machinery::api::{DeleteOptions, Propagation};
 use machinery::object;
 use serde_json::{Value, json};
 
-use super::simulation::{Simulation, kind};
+use super::simulation::{ENDS, Simulation, kind};
 
 pub(crate) struct Story {
     pub(crate) name: &'static str,
@@ -13,7 +13,7 @@ pub(crate) struct Story {
     tell: fn(&mut Simulation),
 }
 
-pub(crate) const STORIES: [Story; 7] = [
+pub(crate) const STORIES: [Story; 8] = [
     Story {
         name: "create, scale, roll out, roll back",
         writes_min: 40,
@@ -48,6 +48,11 @@ pub(crate) const STORIES: [Story; 7] = [
         name: "a daemon on every node",
         writes_min: 40,
         tell: daemons,
+    },
+    Story {
+        name: "jobs run to their end",
+        writes_min: 40,
+        tell: jobs,
     },
 ];
 
@@ -392,4 +397,80 @@ fn daemons(simulation: &mut Simulation) {
         .iter()
         .filter(|one| !object::owner_references(one).is_empty());
     assert_eq!((revisions.len(), owned.count()), (2, 0));
+}
+
+fn job(name: &str, ends: &str, spec: Value) -> Value {
+    let mut job = json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"namespace": "shop", "name": name},
+        "spec": {
+            "selector": {"matchLabels": {"job": name}},
+            "template": {
+                "metadata": {"labels": {"job": name}, "annotations": {ENDS: ends}},
+                "spec": {
+                    "restartPolicy": "Never", "containers": [{"name": "c", "image": "one:1"}],
+                },
+            },
+        },
+    });
+    for (key, value) in spec.as_object().unwrap() {
+        job["spec"][key] = value.clone();
+    }
+    job
+}
+
+fn jobs(simulation: &mut Simulation) {
+    let specs = [
+        (
+            "good",
+            "Succeeded",
+            json!({"completions": 3, "parallelism": 2}),
+        ),
+        ("bad", "Failed", json!({"backoffLimit": 1})),
+        ("brief", "Succeeded", json!({"ttlSecondsAfterFinished": 5})),
+        (
+            "indexed",
+            "Failed",
+            json!({
+                "completionMode": "Indexed", "completions": 2, "parallelism": 2,
+                "backoffLimitPerIndex": 1,
+            }),
+        ),
+    ];
+    for (name, ends, spec) in specs {
+        simulation.create(job(name, ends, spec));
+    }
+    simulation.settle();
+    let jobs = simulation.items(kind("batch", "Job"));
+    let told = jobs.iter().map(|job| {
+        let conditions = object::items(job, &["status", "conditions"]);
+        let count = |field: &str| job["status"][field].as_i64().unwrap_or(0);
+        (
+            object::name(job),
+            object::text(conditions.last().unwrap(), &["reason"]),
+            count("succeeded"),
+            count("failed"),
+        )
+    });
+    let expected = [
+        ("bad", "BackoffLimitExceeded", 0, 2),
+        ("good", "CompletionsReached", 3, 0),
+        ("indexed", "FailedIndexes", 0, 4),
+    ];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
+    let pods = simulation.items(kind("", "Pod"));
+    assert_eq!(pods.len(), 3 + 2 + 4);
+    let held = pods
+        .iter()
+        .any(|pod| object::finalizers(pod).next().is_some());
+    assert!(!held, "{pods:?}");
+    let options = DeleteOptions {
+        propagation: Some(Propagation::Background),
+        ..DeleteOptions::default()
+    };
+    for name in ["bad", "good", "indexed"] {
+        simulation.delete(kind("batch", "Job"), "shop", name, options.clone());
+    }
+    simulation.settle();
+    assert_eq!(simulation.items(kind("", "Pod")).len(), 0);
 }

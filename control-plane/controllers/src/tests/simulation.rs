@@ -23,6 +23,8 @@ const TURNS_MAX: usize = 200_000;
 /// How long nothing may happen before a story continues: longer than every delay of the loops.
 const QUIET: Duration = Duration::from_secs(150);
 const RENEW: Duration = Duration::from_secs(10);
+/// Annotation: the phase with which the pod ends as soon as it runs.
+pub(crate) const ENDS: &str = "ends";
 
 /// Creates the loops for each new manager.
 pub(crate) type Loops = fn() -> Vec<Box<dyn Loop>>;
@@ -352,6 +354,10 @@ impl Simulation {
                     return true;
                 }
             } else if alive && object::is_deleting(pod) {
+                if object::deletion_grace_seconds(pod) == Some(0) {
+                    // A finalizer holds it.
+                    continue;
+                }
                 let options = DeleteOptions {
                     grace_seconds: Some(0),
                     ..DeleteOptions::of(object::uid(pod))
@@ -361,6 +367,8 @@ impl Simulation {
                 return true;
             } else if alive && object::text(pod, &["status", "phase"]) == "Pending" {
                 self.run(pod);
+                return true;
+            } else if alive && self.end(pod) {
                 return true;
             }
         }
@@ -394,6 +402,26 @@ impl Simulation {
                 is_there.then(|| name.to_owned())
             }
         }
+    }
+
+    /// Ends a running pod with the phase of its annotation [`ENDS`], if it has that.
+    fn end(&self, pod: &Object) -> bool {
+        let runs = object::text(pod, &["status", "phase"]) == "Running";
+        let Some(phase) = object::annotation(pod, ENDS).filter(|_| runs) else {
+            return false;
+        };
+        let mut ended = pod.clone();
+        let now = self.now.wall.to_seconds();
+        ended["status"] = json!({
+            "phase": phase,
+            "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": now}],
+        });
+        self.user(Call::Update {
+            kind: kind("", "Pod").clone(),
+            subresource: "status",
+            object: ended,
+        });
+        true
     }
 
     /// The schedulable node with the fewest pods.
@@ -459,7 +487,7 @@ fn selected(fields: &str, object: &Object) -> bool {
 
 /// Removes values that depend on chance.
 fn plain(value: &mut Value) {
-    const CHANCE: [&str; 14] = [
+    const CHANCE: [&str; 17] = [
         "uid",
         "resourceVersion",
         "creationTimestamp",
@@ -469,6 +497,9 @@ fn plain(value: &mut Value) {
         "lastTransitionTime",
         "lastUpdateTime",
         "lastHeartbeatTime",
+        "lastProbeTime",
+        "startTime",
+        "completionTime",
         "timeAdded",
         "podIP",
         "nodeName",

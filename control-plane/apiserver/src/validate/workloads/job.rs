@@ -6,13 +6,14 @@ mod status;
 
 use machinery::name;
 use machinery::object;
+use machinery::schedule::Schedule;
 use machinery::selector::LabelSelector;
 use machinery::status::Cause;
 use serde_json::Value;
 
 use super::{pod, workload};
 use crate::validate::words::field::FieldValue;
-use crate::validate::{Causes, named, unchanged, words::schedule, words::selector};
+use crate::validate::{Causes, named, unchanged, words::selector, words::zone};
 
 pub(crate) use status::status;
 
@@ -283,7 +284,7 @@ fn cron_job(object: &Value, causes: &mut Causes) {
     let at = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
     if causes.required(&at, "schedule") {
         let text = at.text("schedule");
-        if let Some(why) = schedule::wrong(text) {
+        if let Err(why) = Schedule::parse(text) {
             causes.wrong(&at, "schedule", &why);
         }
         if text.contains("TZ") {
@@ -292,8 +293,8 @@ fn cron_job(object: &Value, causes: &mut Causes) {
         }
     }
     causes.not_negative(&at, "startingDeadlineSeconds");
-    let zone = at.get("timeZone").and_then(Value::as_str);
-    if let Some(why) = zone.and_then(schedule::wrong_zone) {
+    let zone_name = at.get("timeZone").and_then(Value::as_str);
+    if let Some(why) = zone_name.and_then(zone::wrong) {
         causes.wrong(&at, "timeZone", &why);
     }
     let known = ["Allow", "Forbid", "Replace"];

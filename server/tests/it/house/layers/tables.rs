@@ -560,7 +560,11 @@ pub(super) const CONTROLLERS: Layers = Layers {
         ("known", &[]),
         ("meta", &["known"]),
         ("graph", &["gone"]),
-        ("cache", &["gone", "graph", "kinds", "known", "meta"]),
+        ("job_pods", &["meta"]),
+        (
+            "cache",
+            &["gone", "graph", "job_pods", "kinds", "known", "meta"],
+        ),
         ("used_claims", &["known", "meta"]),
         // What loops decide, and the loops.
         ("decision", &["kinds", "known", "meta", "used_claims"]),
@@ -572,6 +576,7 @@ pub(super) const CONTROLLERS: Layers = Layers {
                 "cache",
                 "decision",
                 "graph",
+                "job_pods",
                 "kinds",
                 "known",
                 "meta",
