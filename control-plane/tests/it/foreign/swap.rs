@@ -7,6 +7,7 @@
 //! in which the named programs are Kubernetes' own, such as `STELE_SWAP=kube-scheduler`. With
 //! `all`, `UPDATE=1` first rewrites the file, from Kubernetes' own parts alone.
 
+mod jobs;
 mod normal;
 mod scenario;
 pub(crate) mod world;

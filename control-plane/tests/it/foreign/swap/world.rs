@@ -32,7 +32,8 @@ const LOOPS: &str = "--controllers=namespace-controller,serviceaccount-controlle
      garbage-collector-controller,endpointslice-controller,node-lifecycle-controller,\
      taint-eviction-controller,pod-garbage-collector-controller,disruption-controller,\
      resourcequota-controller,persistentvolumeclaim-protection-controller,\
-     persistentvolume-protection-controller,volumeattributesclass-protection-controller";
+     persistentvolume-protection-controller,volumeattributesclass-protection-controller,\
+     job-controller,ttl-after-finished-controller,cronjob-controller";
 
 /// Which parts are Kubernetes' own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
