@@ -8,6 +8,7 @@
 //! `all`, `UPDATE=1` first rewrites the file, from Kubernetes' own parts alone.
 
 mod daemons;
+mod jobs;
 mod normal;
 mod preemption;
 mod scenario;
