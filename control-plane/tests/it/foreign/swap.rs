@@ -1,11 +1,11 @@
-//! Runs the same scenario on our parts and on Kubernetes' own, over our store: each step must leave
+//! Runs the same scenarios on our parts and on Kubernetes' own, over our store: each step must leave
 //! the same objects. Kubernetes' own apiserver reaches the store over TLS with a client
 //! certificate; if all parts are Kubernetes' own, it finally continues over a unix socket.
 //!
-//! Kubernetes' result is kept in `swap/golden.txt`, so our parts are compared without compiling
-//! Kubernetes. `STELE_SWAP=all` compares every mix of parts with it; otherwise one mix is compared,
-//! in which the named programs are Kubernetes' own, such as `STELE_SWAP=kube-scheduler`. With
-//! `all`, `UPDATE=1` first rewrites the file, from Kubernetes' own parts alone.
+//! Kubernetes' results are kept in files, so our parts are compared without compiling Kubernetes.
+//! `STELE_SWAP=all` compares every mix of parts with them; otherwise one mix is compared, in which the
+//! named programs are Kubernetes' own, such as `STELE_SWAP=kube-scheduler`. `UPDATE=1` with it first
+//! rewrites the files, from Kubernetes' own parts alone.
 
 mod daemons;
 mod jobs;
@@ -43,7 +43,8 @@ const KUBERNETES: Mix = Mix {
     loops: true,
     scheduler: true,
 };
-const MIXES: [Mix; 4] = [
+const MIXES: [Mix; 5] = [
+    OURS,
     KUBERNETES,
     Mix {
         apiserver: false,
@@ -61,27 +62,33 @@ const MIXES: [Mix; 4] = [
 
 #[test]
 fn our_parts_leave_the_objects_that_kubernetes_leaves() {
-    if !kubectl_or_skip("the comparison with Kubernetes") {
-        return;
-    }
-    let golden = std::fs::read_to_string(golden_file()).unwrap();
-    play_with(OURS, &golden);
+    compare("deployments", "golden.txt", &SCENARIO, |world, mix| {
+        if mix == KUBERNETES {
+            world.restart_go_apiserver_on_the_socket();
+            scenario::go_on(world);
+        }
+    });
 }
 
-#[test]
-fn every_mix_of_our_parts_and_those_of_kubernetes_leaves_the_same() {
-    let Ok(asked) = std::env::var("STELE_SWAP") else {
-        eprintln!("SKIPPED the mixes with Kubernetes: they take STELE_SWAP=all, kubectl and Go");
+/// Plays a scenario with our parts, or with the mixes that are asked for. `golden` is the file of
+/// Kubernetes' result.
+fn compare(what: &str, golden: &str, scenario: &Scenario, then: fn(&mut World, Mix)) {
+    if !kubectl_or_skip(&format!("the comparison of {what} with Kubernetes")) {
         return;
-    };
-    let mixes = mixes(&asked);
-    if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(golden_file(), record(&World::start(mixes[0]), &SCENARIO)).unwrap();
     }
-    let golden = std::fs::read_to_string(golden_file()).unwrap();
-    for mix in mixes {
-        eprintln!("of Kubernetes: {:?}", mix.programs());
-        play_with(mix, &golden);
+    let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/foreign/swap");
+    let golden = directory.join(golden);
+    let asked = std::env::var("STELE_SWAP").ok();
+    if asked.is_some() && std::env::var_os("UPDATE").is_some() {
+        let of_kubernetes = record(&World::start(KUBERNETES), scenario);
+        std::fs::write(&golden, of_kubernetes).unwrap();
+    }
+    let golden = std::fs::read_to_string(golden).unwrap();
+    for mix in asked.map_or_else(|| vec![OURS], |asked| mixes(&asked)) {
+        eprintln!("{what}, of Kubernetes: {:?}", mix.programs());
+        let mut world = World::start(mix);
+        play(&world, scenario, &golden);
+        then(&mut world, mix);
     }
 }
 
@@ -98,13 +105,6 @@ fn mixes(asked: &str) -> Vec<Mix> {
     }
 }
 
-fn golden_file() -> PathBuf {
-    PathBuf::from(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/tests/it/foreign/swap/golden.txt"
-    ))
-}
-
 /// A step: its name and its action.
 pub(super) type Step = (&'static str, fn(&World));
 
@@ -118,16 +118,6 @@ const SCENARIO: Scenario = Scenario {
     steps: &scenario::STEPS,
     objects: scenario::objects,
 };
-
-/// Plays the scenario with these parts.
-fn play_with(mix: Mix, golden: &str) {
-    let mut world = World::start(mix);
-    play(&world, &SCENARIO, golden);
-    if mix == KUBERNETES {
-        world.restart_go_apiserver_on_the_socket();
-        scenario::go_on(&world);
-    }
-}
 
 /// Plays a scenario; each step must lead to the result in the golden file.
 pub(super) fn play(world: &World, scenario: &Scenario, golden: &str) {

@@ -1,13 +1,9 @@
-//! Daemon sets: our loop must leave the objects that Kubernetes' leaves. What that leaves is kept in
-//! `daemons.txt`, which is played and written as the golden file of the other scenario.
-
-use std::path::PathBuf;
+//! Daemon sets: our loop must leave the objects that Kubernetes' leaves.
 
 use serde_json::Value;
 
 use super::world::World;
-use super::{OURS, Scenario, Step, mixes, play, record};
-use crate::harness::cluster::kubectl_or_skip;
+use super::{Scenario, Step, compare};
 
 const NAMESPACE: &str = "daemons";
 /// The kinds that are compared in the namespace.
@@ -24,35 +20,7 @@ const SCENARIO: Scenario = Scenario {
 
 #[test]
 fn our_daemon_sets_leave_the_objects_that_those_of_kubernetes_leave() {
-    if !kubectl_or_skip("daemon sets beside those of Kubernetes") {
-        return;
-    }
-    let golden = std::fs::read_to_string(golden_file()).unwrap();
-    play(&World::start(OURS), &SCENARIO, &golden);
-}
-
-#[test]
-fn daemon_sets_leave_the_same_in_every_mix_with_kubernetes() {
-    let Ok(asked) = std::env::var("STELE_SWAP") else {
-        eprintln!("SKIPPED the mixes with Kubernetes: they take STELE_SWAP=all, kubectl and Go");
-        return;
-    };
-    let mixes = mixes(&asked);
-    if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(golden_file(), record(&World::start(mixes[0]), &SCENARIO)).unwrap();
-    }
-    let golden = std::fs::read_to_string(golden_file()).unwrap();
-    for mix in mixes {
-        eprintln!("of Kubernetes: {:?}", mix.programs());
-        play(&World::start(mix), &SCENARIO, &golden);
-    }
-}
-
-fn golden_file() -> PathBuf {
-    PathBuf::from(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/tests/it/foreign/swap/daemons.txt"
-    ))
+    compare("daemon sets", "daemons.txt", &SCENARIO, |_, _| {});
 }
 
 const STEPS: [Step; 17] = [

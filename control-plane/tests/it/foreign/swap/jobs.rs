@@ -1,15 +1,9 @@
 //! Jobs and cron jobs: our loops must leave the objects that Kubernetes' loops leave.
-//!
-//! Kubernetes' result is kept in `jobs/golden.txt`. With `STELE_SWAP=all` the steps are played by
-//! Kubernetes' own parts first, and `UPDATE=1` with it rewrites the file.
-
-use std::path::PathBuf;
 
 use serde_json::Value;
 
 use super::world::World;
-use super::{KUBERNETES, OURS, Scenario, Step, play, record};
-use crate::harness::cluster::kubectl_or_skip;
+use super::{Scenario, Step, compare};
 
 const SCENARIO: Scenario = Scenario {
     steps: &STEPS,
@@ -19,21 +13,7 @@ const NAMESPACE: &str = "jobs";
 
 #[test]
 fn our_jobs_and_cron_jobs_are_those_of_kubernetes() {
-    if !kubectl_or_skip("jobs beside those of Kubernetes") {
-        return;
-    }
-    let path =
-        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/foreign/swap/jobs/golden.txt");
-    let golden = || std::fs::read_to_string(&path).unwrap();
-    if std::env::var("STELE_SWAP").is_ok_and(|asked| asked == "all") {
-        let world = World::start(KUBERNETES);
-        if std::env::var_os("UPDATE").is_some() {
-            std::fs::write(&path, record(&world, &SCENARIO)).unwrap();
-        } else {
-            play(&world, &SCENARIO, &golden());
-        }
-    }
-    play(&World::start(OURS), &SCENARIO, &golden());
+    compare("jobs", "jobs/golden.txt", &SCENARIO, |_, _| {});
 }
 
 const STEPS: [Step; 13] = [

@@ -1,16 +1,10 @@
 //! Pods that take the place of others: our scheduler must leave the objects that Kubernetes' leaves,
 //! and tell the same.
-//!
-//! Kubernetes' result is kept in `preemption.txt`; `STELE_SWAP=preemption` with `UPDATE=1` rewrites it,
-//! from Kubernetes' own parts.
-
-use std::path::PathBuf;
 
 use serde_json::Value;
 
 use super::world::World;
-use super::{KUBERNETES, OURS, Scenario, Step, play, record};
-use crate::harness::cluster::kubectl_or_skip;
+use super::{Scenario, Step, compare};
 
 const SCENARIO: Scenario = Scenario {
     steps: &STEPS,
@@ -82,16 +76,5 @@ fn objects(world: &World) -> Vec<Value> {
 
 #[test]
 fn our_scheduler_preempts_whom_kubernetes_preempts() {
-    if !kubectl_or_skip("the comparison of preemption with Kubernetes") {
-        return;
-    }
-    let golden = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let golden = golden.join("tests/it/foreign/swap/preemption.txt");
-    let asked = std::env::var("STELE_SWAP").is_ok_and(|asked| asked == "preemption");
-    if asked && std::env::var_os("UPDATE").is_some() {
-        let of_kubernetes = record(&World::start(KUBERNETES), &SCENARIO);
-        std::fs::write(&golden, of_kubernetes).unwrap();
-    }
-    let golden = std::fs::read_to_string(golden).unwrap();
-    play(&World::start(OURS), &SCENARIO, &golden);
+    compare("preemption", "preemption.txt", &SCENARIO, |_, _| {});
 }

@@ -1,15 +1,9 @@
 //! Stateful sets: our loop must leave the objects that Kubernetes' own leaves.
-//!
-//! Kubernetes' result is kept in `stateful_sets.txt`. `STELE_SETS=go` plays the scenario with
-//! Kubernetes' own parts instead of ours, and `UPDATE=1` with it rewrites the file.
-
-use std::path::PathBuf;
 
 use serde_json::Value;
 
 use super::world::World;
-use super::{KUBERNETES, OURS, Scenario, play, record};
-use crate::harness::cluster::kubectl_or_skip;
+use super::{Scenario, compare};
 
 const NAMESPACE: &str = "sets";
 /// The kinds that are compared in the namespace.
@@ -107,18 +101,7 @@ const SCENARIO: Scenario = Scenario {
 
 #[test]
 fn our_stateful_sets_are_those_of_kubernetes() {
-    if !kubectl_or_skip("the comparison of stateful sets") {
-        return;
-    }
-    let golden = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let golden = golden.join("tests/it/foreign/swap/stateful_sets.txt");
-    let go = std::env::var("STELE_SETS").is_ok_and(|asked| asked == "go");
-    let world = World::start(if go { KUBERNETES } else { OURS });
-    if go && std::env::var_os("UPDATE").is_some() {
-        std::fs::write(golden, record(&world, &SCENARIO)).unwrap();
-    } else {
-        play(&world, &SCENARIO, &std::fs::read_to_string(golden).unwrap());
-    }
+    compare("stateful sets", "stateful_sets.txt", &SCENARIO, |_, _| {});
 }
 
 fn within(world: &World, args: &[&str]) -> String {
