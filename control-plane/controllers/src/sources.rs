@@ -38,7 +38,7 @@ fn only_readers(kind: &Arc<Kind>) -> &'static [&'static str] {
     } else if kind == kind_of::<DaemonSet>() {
         &["daemonset"]
     } else if kind == kind_of::<StatefulSet>() {
-        &["statefulset"]
+        &["disruption", "statefulset"]
     } else if kind == kind_of::<CronJob>() {
         &["cronjob"]
     } else if kind == kind_of::<Job>() {

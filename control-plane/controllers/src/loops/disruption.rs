@@ -9,17 +9,19 @@ mod tests;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use machinery::intstr;
+use machinery::schema::Kind;
 use machinery::selector::LabelSelector;
 
 use crate::cache::{Caches, Changed, Diff};
 use crate::decision::{Decision, Note, controller_key, update_status};
-use crate::known::{Key, Shared};
+use crate::known::{Key, Shared, kind_of};
 use crate::loops::replica_set::wanted;
 use crate::loops::{Context, Loop};
 use crate::{meta, pods};
@@ -66,6 +68,10 @@ impl Loop for Disruption {
                 old: Some(old),
                 new: Some(new),
             }) if wanted(old) != wanted(new) => meta::namespace(&new.metadata),
+            Changed::StatefulSet(Diff {
+                old: Some(old),
+                new: Some(new),
+            }) if size(old) != size(new) => meta::namespace(&new.metadata),
             _ => return,
         };
         let budgets = caches.budgets.in_namespace(namespace);
@@ -204,12 +210,7 @@ fn scale(caches: &Caches, covered: &[&Shared<Pod>]) -> Result<(i64, bool), Strin
         match meta::controller(&pod.metadata) {
             None => unmanaged = true,
             Some(_) => {
-                let (uid, replicas) = controller(caches, pod).ok_or_else(|| {
-                    format!(
-                        "found no controllers for pod {:?}",
-                        meta::name(&pod.metadata)
-                    )
-                })?;
+                let (uid, replicas) = controller(caches, pod).ok_or_else(|| no_scale(pod))?;
                 scales.insert(uid, replicas);
             }
         }
@@ -217,9 +218,41 @@ fn scale(caches: &Caches, covered: &[&Shared<Pod>]) -> Result<(i64, bool), Strin
     Ok((scales.values().sum(), unmanaged))
 }
 
+/// Why the controller of a pod has no replicas.
+fn no_scale(pod: &Pod) -> String {
+    let controller = meta::controller(&pod.metadata);
+    let is_controlled_by = |kind: &Kind| {
+        controller.is_some_and(|owner| {
+            owner.api_version == kind.api_version() && owner.kind == kind.kind()
+        })
+    };
+    let mut without = [kind_of::<DaemonSet>(), kind_of::<Job>()].into_iter();
+    match without.find(|kind| is_controlled_by(kind)) {
+        Some(kind) => {
+            let (plural, group) = (kind.plural(), kind.group());
+            format!("{plural}.{group} does not implement the scale subresource")
+        }
+        None => format!(
+            "found no controllers for pod {:?}",
+            meta::name(&pod.metadata)
+        ),
+    }
+}
+
+/// The replicas that a stateful set should have.
+fn size(set: &StatefulSet) -> i64 {
+    let replicas = set.spec.as_ref().and_then(|spec| spec.replicas);
+    i64::from(replicas.unwrap_or(1))
+}
+
 /// The uid and replicas of a pod's controller: the deployment of its replica set, or the set.
 fn controller<'a>(caches: &'a Caches, pod: &Pod) -> Option<(&'a str, i64)> {
     let of_pod = meta::controller(&pod.metadata)?;
+    if let Some(key) = controller_key::<StatefulSet, Pod>(pod) {
+        let set = caches.stateful_sets.at(&key)?;
+        let is_it = meta::uid(&set.metadata) == of_pod.uid;
+        return is_it.then(|| (meta::uid(&set.metadata), size(set)));
+    }
     let set = caches
         .replica_sets
         .at(&controller_key::<ReplicaSet, Pod>(pod)?)?;

@@ -97,14 +97,50 @@ fn an_evicted_pod_counts_as_gone_until_it_is_or_stayed_for_long() {
 #[test]
 fn pods_of_unknown_controllers_allow_nothing() {
     let mut stray = pod("a", "node", true);
-    stray["metadata"]["ownerReferences"] = json!([owner("batch/v1", "Job", "j")]);
-    let objects = [stray, budget(json!({"maxUnavailable": 1}))];
-    let decision = decide(&Disruption, &caches(&objects), KEY);
-    let status = &bodies(&decision)[0]["status"];
-    assert_eq!(status["disruptionsAllowed"], 0);
-    let condition = &status["conditions"][0];
-    assert_eq!(condition["reason"], "SyncFailed");
-    assert_eq!(condition["message"], "found no controllers for pod \"a\"");
+    for (version, kind, why) in [
+        (
+            "v1",
+            "ReplicationController",
+            "found no controllers for pod \"a\"",
+        ),
+        (
+            "batch/v1",
+            "Job",
+            "jobs.batch does not implement the scale subresource",
+        ),
+        (
+            "apps/v1",
+            "DaemonSet",
+            "daemonsets.apps does not implement the scale subresource",
+        ),
+    ] {
+        stray["metadata"]["ownerReferences"] = json!([owner(version, kind, "j")]);
+        let objects = [stray.clone(), budget(json!({"maxUnavailable": 1}))];
+        let decision = decide(&Disruption, &caches(&objects), KEY);
+        let status = &bodies(&decision)[0]["status"];
+        assert_eq!(status["disruptionsAllowed"], 0);
+        let condition = &status["conditions"][0];
+        assert_eq!(condition["reason"], "SyncFailed");
+        assert_eq!(condition["message"], why);
+    }
+}
+
+#[test]
+fn the_pods_of_a_stateful_set_are_counted_against_its_replicas() {
+    let set = json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet",
+        "metadata": {"namespace": "n", "name": "db"},
+        "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "serviceName": "db",
+            "template": {}},
+    });
+    let pods = ["db-0", "db-1"].map(|name| {
+        let mut pod = pod(name, "node", true);
+        pod["metadata"]["ownerReferences"] = json!([owner("apps/v1", "StatefulSet", "db")]);
+        pod
+    });
+    let objects: Vec<Value> = pods.into_iter().chain([set]).collect();
+    let told = told(budget(json!({"maxUnavailable": 1})), objects);
+    assert_eq!(told, [0, 2, 2, 3]);
 }
 
 #[test]
