@@ -34,7 +34,7 @@ const SCENARIO: Scenario = Scenario {
             rolled_out(world);
         }),
         ("a pod before the partition deleted", |world| {
-            within(world, &["delete", "pod", "web-0"]);
+            delete_pod(world, "web-0");
         }),
         ("five replicas", |world| {
             within(world, &["scale", "statefulset/web", "--replicas=5"]);
@@ -61,7 +61,7 @@ const SCENARIO: Scenario = Scenario {
             },
         ),
         ("the pod in the way gone", |world| {
-            within(world, &["delete", "pod", "web-1"]);
+            delete_pod(world, "web-1");
             rolled_out(world);
         }),
         ("pods that are replaced by hand", |world| {
@@ -69,7 +69,7 @@ const SCENARIO: Scenario = Scenario {
                 r#"{"spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": null}}}"#;
             within(world, &["patch", "statefulset/web", "--patch", strategy]);
             within(world, &["set", "image", "statefulset/web", "main=web:4"]);
-            within(world, &["delete", "pod", "web-1"]);
+            delete_pod(world, "web-1");
         }),
         ("a history of one", |world| {
             let limit = r#"{"spec": {"revisionHistoryLimit": 1}}"#;
@@ -106,6 +106,12 @@ fn our_stateful_sets_are_those_of_kubernetes() {
 
 fn within(world: &World, args: &[&str]) -> String {
     world.run(&[&["-n", NAMESPACE], args].concat())
+}
+
+/// Deletes a pod that comes again under its name. If that is between two calls with which kubectl waits
+/// for its end, kubectl waits for the end of the new one.
+fn delete_pod(world: &World, name: &str) {
+    within(world, &["delete", "pod", name, "--wait=false"]);
 }
 
 fn rolled_out(world: &World) {
