@@ -9,9 +9,9 @@ use machinery::selector::LabelSelector;
 use machinery::time::Timestamp;
 use serde_json::json;
 
-use crate::cache::Store;
-use crate::decision::strategic;
-use crate::known::{Known, Shared, kind_of};
+use crate::cache::{Diff, Store};
+use crate::decision::{controller_key, strategic};
+use crate::known::{Key, Known, Shared, kind_of};
 use crate::meta;
 
 pub(crate) fn phase(pod: &Pod) -> &str {
@@ -113,6 +113,31 @@ pub(crate) fn claim_if<T: Known, O: Known>(
     }
     calls.extend(adoptions(owner, store, belongs));
     (claimed, calls)
+}
+
+/// Calls `wake` for the workloads that control an object, before and after a change; of one without a
+/// controller, for those that may adopt it.
+pub(crate) fn wake_owners<O: Known, T: Known>(
+    workloads: &Store<O>,
+    selector: impl Fn(&O) -> Option<LabelSelector>,
+    diff: &Diff<T>,
+    wake: &mut dyn FnMut(Key),
+) {
+    let both = diff.old.iter().chain(&diff.new);
+    both.filter_map(|object| controller_key::<O, T>(object))
+        .for_each(&mut *wake);
+    let Some(new) = diff.new.as_ref().map(|new| new.metadata()) else {
+        return;
+    };
+    if meta::controller(new).is_some() {
+        return;
+    }
+    for workload in workloads.in_namespace(meta::namespace(new)) {
+        let selector = selector(workload);
+        if selector.is_some_and(|selector| meta::matches(&selector, new.labels.as_ref())) {
+            wake(meta::key(workload.metadata()));
+        }
+    }
 }
 
 /// Calls that adopt the objects without a controller that belong to a workload. A workload that is

@@ -18,7 +18,6 @@ use k8s_openapi::api::apps::v1::{
     ControllerRevision, DaemonSet, DaemonSetSpec, RollingUpdateDaemonSet,
 };
 use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use machinery::intstr;
 
@@ -89,27 +88,8 @@ impl Loop for DaemonSets {
 
 /// Wakes the daemon sets that own an object, or may adopt it.
 fn owners_of<T: Known>(caches: &Caches, diff: &Diff<T>, wake: &mut dyn FnMut(Key)) {
-    let both = diff.old.iter().chain(&diff.new);
-    both.filter_map(|object| controller_key::<DaemonSet, T>(object))
-        .for_each(&mut *wake);
-    let orphan = diff.new.as_ref().map(|object| object.metadata());
-    let orphan = orphan.filter(|metadata| meta::controller(metadata).is_none());
-    if let Some(metadata) = orphan {
-        adopters(caches, metadata).for_each(wake);
-    }
-}
-
-/// The daemon sets whose selector matches an object without a controller.
-fn adopters<'a>(caches: &'a Caches, metadata: &'a ObjectMeta) -> impl Iterator<Item = Key> + 'a {
-    let sets = caches.daemon_sets.in_namespace(meta::namespace(metadata));
-    sets.filter(|set| {
-        let selector = set
-            .spec
-            .as_ref()
-            .and_then(|spec| meta::selector(&spec.selector));
-        selector.is_some_and(|selector| meta::matches(&selector, metadata.labels.as_ref()))
-    })
-    .map(|set| meta::key(&set.metadata))
+    let selector = |set: &DaemonSet| meta::selector(&set.spec.as_ref()?.selector);
+    pods::wake_owners(&caches.daemon_sets, selector, diff, wake);
 }
 
 /// True if a node changed in what decides where pods go.

@@ -15,6 +15,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use machinery::api::Call;
 use machinery::object;
+use machinery::selector::LabelSelector;
 use machinery::time::Timestamp;
 use serde_json::json;
 
@@ -79,15 +80,9 @@ impl Loop for Jobs {
                 let job = new.iter();
                 job.for_each(|job| wake(meta::key(&job.metadata), BATCH));
             }
-            Changed::Pod(Diff { old, new }) => {
-                let both = old.iter().chain(new);
-                both.filter_map(|pod| controller_key::<Job, Pod>(pod))
-                    .for_each(|key| wake(key, BATCH));
-                if let Some(pod) = new
-                    && meta::controller(&pod.metadata).is_none()
-                {
-                    adopters(caches, pod).for_each(|key| wake(key, BATCH));
-                }
+            Changed::Pod(diff) => {
+                let mut wake = |key| wake(key, BATCH);
+                pods::wake_owners(&caches.jobs, selector, diff, &mut wake);
             }
             _ => {}
         }
@@ -120,7 +115,7 @@ fn sync(context: &Context<'_>, job: &Shared<Job>) -> Decision {
     let Some(spec) = &job.spec else {
         return Decision::nothing();
     };
-    let Some(selector) = spec.selector.as_ref().and_then(meta::selector) else {
+    let Some(selector) = selector(job) else {
         return Decision::nothing();
     };
     let pods = &context.caches.pods;
@@ -226,14 +221,6 @@ fn is_stray(caches: &Caches, pod: &Pod) -> bool {
     }
 }
 
-/// The jobs whose selector matches a pod without a controller.
-fn adopters<'a>(caches: &'a Caches, pod: &'a Pod) -> impl Iterator<Item = Key> + 'a {
-    let jobs = caches.jobs.in_namespace(meta::namespace(&pod.metadata));
-    jobs.filter(|job| {
-        let spec = job.spec.as_ref();
-        let selector = spec.and_then(|spec| spec.selector.as_ref());
-        let selector = selector.and_then(meta::selector);
-        selector.is_some_and(|selector| meta::matches(&selector, pod.metadata.labels.as_ref()))
-    })
-    .map(|job| meta::key(&job.metadata))
+fn selector(job: &Job) -> Option<LabelSelector> {
+    meta::selector(job.spec.as_ref()?.selector.as_ref()?)
 }

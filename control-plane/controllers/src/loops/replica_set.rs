@@ -6,9 +6,10 @@ mod tests;
 
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetStatus};
 use k8s_openapi::api::core::v1::Pod;
+use machinery::selector::LabelSelector;
 
 use crate::cache::{Caches, Changed, Diff};
-use crate::decision::{Decision, Note, controller_key, create, delete, update_status};
+use crate::decision::{Decision, Note, create, delete, update_status};
 use crate::known::{Key, Shared};
 use crate::loops::{Context, Loop};
 use crate::{meta, pods};
@@ -30,16 +31,7 @@ impl Loop for ReplicaSets {
                 set.into_iter()
                     .for_each(|set| wake(meta::key(&set.metadata)));
             }
-            Changed::Pod(diff) => {
-                let (old, new) = (diff.old.as_ref(), diff.new.as_ref());
-                let owners = old.into_iter().chain(new);
-                owners
-                    .filter_map(|pod| controller_key::<ReplicaSet, Pod>(pod))
-                    .for_each(&mut *wake);
-                if let Some(pod) = new.filter(|pod| meta::controller(&pod.metadata).is_none()) {
-                    adopters(caches, pod).for_each(wake);
-                }
-            }
+            Changed::Pod(diff) => pods::wake_owners(&caches.replica_sets, selector, diff, wake),
             _ => {}
         }
     }
@@ -49,10 +41,7 @@ impl Loop for ReplicaSets {
         let Some(set) = caches.replica_sets.at(key) else {
             return Decision::nothing();
         };
-        let Some(spec) = &set.spec else {
-            return Decision::nothing();
-        };
-        let Some(selector) = meta::selector(&spec.selector) else {
+        let Some(selector) = selector(set) else {
             return Decision::nothing();
         };
         let (claimed, claims) = pods::claim(set.as_ref(), &caches.pods, &selector);
@@ -71,19 +60,8 @@ impl Loop for ReplicaSets {
     }
 }
 
-/// The replica sets whose selector matches a pod without a controller.
-fn adopters<'a>(caches: &'a Caches, pod: &'a Pod) -> impl Iterator<Item = Key> + 'a {
-    let sets = caches
-        .replica_sets
-        .in_namespace(meta::namespace(&pod.metadata));
-    sets.filter(|set| {
-        let selector = set
-            .spec
-            .as_ref()
-            .and_then(|spec| meta::selector(&spec.selector));
-        selector.is_some_and(|selector| meta::matches(&selector, pod.metadata.labels.as_ref()))
-    })
-    .map(|set| meta::key(&set.metadata))
+fn selector(set: &ReplicaSet) -> Option<LabelSelector> {
+    meta::selector(&set.spec.as_ref()?.selector)
 }
 
 /// The number of pods that the set should have.

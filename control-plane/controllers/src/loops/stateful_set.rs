@@ -19,7 +19,7 @@ use k8s_openapi::api::apps::v1::{
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 
 use crate::cache::{Caches, Changed, Diff};
-use crate::decision::{Decision, controller_key};
+use crate::decision::Decision;
 use crate::known::{Key, Known, Shared};
 use crate::loops::{Context, Loop};
 use crate::{meta, pods, revisions};
@@ -106,27 +106,10 @@ impl Loop for StatefulSets {
     }
 }
 
-/// Wakes the controllers of an object, before and after the change; of one without a controller,
-/// the sets that may adopt it.
+/// Wakes the stateful sets that own an object, or may adopt it.
 fn wake_for<T: Known>(caches: &Caches, diff: &Diff<T>, wake: &mut dyn FnMut(Key)) {
-    let objects = diff.old.iter().chain(&diff.new);
-    objects
-        .filter_map(|object| controller_key::<StatefulSet, T>(object))
-        .for_each(&mut *wake);
-    let Some(new) = &diff.new else {
-        return;
-    };
-    let metadata = new.metadata();
-    if meta::controller(metadata).is_some() {
-        return;
-    }
-    for set in caches.stateful_sets.in_namespace(meta::namespace(metadata)) {
-        let selector = set.spec.as_ref().map(|spec| &spec.selector);
-        let selector = selector.and_then(meta::selector);
-        if selector.is_some_and(|selector| meta::matches(&selector, metadata.labels.as_ref())) {
-            wake(meta::key(&set.metadata));
-        }
-    }
+    let selector = |set: &StatefulSet| meta::selector(&set.spec.as_ref()?.selector);
+    pods::wake_owners(&caches.stateful_sets, selector, diff, wake);
 }
 
 fn wake_by_name(caches: &Caches, pod: &Pod, wake: &mut dyn FnMut(Key)) {
