@@ -17,7 +17,7 @@ use machinery::time::Timestamp;
 use crate::cache::{Caches, Changed, Diff};
 use crate::decision::{Decision, Note, controller_key, create, delete_with, update_status};
 use crate::known::{Key, Shared};
-use crate::loops::job::finished;
+use crate::loops::job::{self, finished};
 use crate::loops::{Context, Loop};
 use crate::meta;
 use due::{Missed, Plan};
@@ -196,7 +196,7 @@ impl Sync<'_> {
                 .status
                 .as_ref()
                 .and_then(|status| status.completion_time.clone());
-            if end == history::COMPLETE && completed > self.status.last_successful_time {
+            if end == job::COMPLETE && completed > self.status.last_successful_time {
                 self.status.last_successful_time = completed;
             }
         }

@@ -11,7 +11,7 @@ mod track;
 
 use std::time::Duration;
 
-use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::batch::v1::{Job, JobCondition};
 use k8s_openapi::api::core::v1::Pod;
 use machinery::api::Call;
 use machinery::object;
@@ -25,7 +25,7 @@ use crate::job_pods::{TRACKING, is_tracked};
 use crate::known::{Key, Shared};
 use crate::loops::{Context, Loop};
 use crate::{meta, pods};
-use ending::{COMPLETE, FAILED};
+pub(crate) use ending::{COMPLETE, FAILED};
 use look::Look;
 use track::Course;
 
@@ -182,13 +182,14 @@ fn decided(look: &Look<'_>, scaling: bool) -> Decision {
 }
 
 /// The condition with which a job ended.
-pub(crate) fn finished(job: &Job) -> Option<&'static str> {
-    let status = job.status.as_ref()?;
-    let mut conditions = status.conditions.iter().flatten();
-    conditions.find_map(|has| {
-        let mut kinds = [COMPLETE, FAILED].into_iter();
-        kinds.find(|kind| has.type_ == *kind && has.status == "True")
-    })
+pub(crate) fn end(job: &Job) -> Option<&JobCondition> {
+    let mut conditions = job.status.as_ref()?.conditions.iter().flatten();
+    conditions.find(|has| [COMPLETE, FAILED].contains(&has.type_.as_str()) && has.status == "True")
+}
+
+/// The type of that condition.
+pub(crate) fn finished(job: &Job) -> Option<&str> {
+    end(job).map(|condition| condition.type_.as_str())
 }
 
 /// False if another controller manages the job.

@@ -18,14 +18,11 @@ use k8s_openapi::api::apps::v1::{
 };
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 
-use crate::cache::{Caches, Changed, Diff};
+use crate::cache::{Caches, Changed, Diff, REVISION_HASH};
 use crate::decision::Decision;
 use crate::known::{Key, Known, Shared};
 use crate::loops::{Context, Loop};
 use crate::{meta, pods, revisions};
-
-/// The revision that a pod was made from.
-const REVISION: &str = "controller-revision-hash";
 
 pub(crate) struct StatefulSets;
 
@@ -182,7 +179,7 @@ impl View<'_> {
 
 /// The name of the revision that a pod was made from.
 fn revision_of(pod: &Pod) -> &str {
-    meta::label(&pod.metadata, REVISION).unwrap_or_default()
+    meta::label(&pod.metadata, REVISION_HASH).unwrap_or_default()
 }
 
 fn runs_and_is_ready(pod: &Pod) -> bool {

@@ -10,6 +10,7 @@ use machinery::time::Timestamp;
 use crate::cache::{Caches, Changed};
 use crate::decision::{Decision, delete_with};
 use crate::known::Key;
+use crate::loops::job::end;
 use crate::loops::{Context, Loop};
 use crate::meta;
 
@@ -59,8 +60,6 @@ impl Loop for TtlAfterFinished {
 
 /// When a job completed or failed.
 fn ended_at(job: &Job) -> Option<Timestamp> {
-    let mut conditions = job.status.as_ref()?.conditions.iter().flatten();
-    let end = conditions
-        .find(|has| ["Complete", "Failed"].contains(&has.type_.as_str()) && has.status == "True")?;
-    end.last_transition_time.as_ref().map(meta::stamp)
+    let ended = end(job)?.last_transition_time.as_ref();
+    ended.map(meta::stamp)
 }

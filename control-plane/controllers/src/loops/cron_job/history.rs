@@ -3,11 +3,8 @@
 use k8s_openapi::api::batch::v1::{CronJobSpec, Job};
 
 use crate::known::Shared;
-use crate::loops::job::finished;
+use crate::loops::job::{COMPLETE, FAILED, finished};
 use crate::meta;
-
-pub(super) const COMPLETE: &str = "Complete";
-const FAILED: &str = "Failed";
 
 /// The jobs beyond the limits of those that are kept, the oldest first.
 pub(super) fn surplus<'a>(spec: &CronJobSpec, jobs: &'a [Shared<Job>]) -> Vec<&'a Shared<Job>> {

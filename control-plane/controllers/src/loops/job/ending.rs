@@ -12,8 +12,8 @@ use crate::{meta, pods};
 pub(super) const SUCCESS: &str = "SuccessCriteriaMet";
 pub(super) const FAILURE: &str = "FailureTarget";
 /// The conditions of a job that has ended.
-pub(super) const COMPLETE: &str = "Complete";
-pub(super) const FAILED: &str = "Failed";
+pub(crate) const COMPLETE: &str = "Complete";
+pub(crate) const FAILED: &str = "Failed";
 
 /// Why jobs fail.
 const REASONS: [&str; 5] = [

@@ -3,8 +3,9 @@
 use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet};
 use k8s_openapi::api::core::v1::Pod;
 
+use super::claims;
 use super::names::pod_name;
-use super::{REVISION, claims};
+use crate::cache::REVISION_HASH;
 use crate::meta::{self, Labels};
 use crate::{pods, revisions};
 
@@ -34,7 +35,7 @@ pub(super) fn new_pod(
     let mut pod = pods::from_template(set, &restored.spec?.template);
     let name = pod_name(set, ordinal);
     let mut all = labels(set, ordinal);
-    all.insert(REVISION.into(), meta::name(&revision.metadata).into());
+    all.insert(REVISION_HASH.into(), meta::name(&revision.metadata).into());
     pod.metadata.labels.get_or_insert_default().append(&mut all);
     pod.metadata.name = Some(name.clone());
     let spec = pod.spec.get_or_insert_default();

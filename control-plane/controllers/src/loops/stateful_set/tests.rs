@@ -49,7 +49,7 @@ fn member(ordinal: i64, image: &str, ready: bool) -> Value {
     let metadata = &mut pod["metadata"];
     metadata["labels"]["statefulset.kubernetes.io/pod-name"] = name.into();
     metadata["labels"]["apps.kubernetes.io/pod-index"] = ordinal.to_string().into();
-    metadata["labels"][REVISION] = revision_name(image).into();
+    metadata["labels"][REVISION_HASH] = revision_name(image).into();
     metadata["ownerReferences"] = json!([owner("apps/v1", "StatefulSet", "db")]);
     pod
 }
@@ -294,7 +294,7 @@ fn pods_before_the_partition_keep_the_current_revision() {
         let line = format!("create pods n/db-{missing}");
         let pod = body(&updated(partition, pods), &line);
         let image = pod["spec"]["containers"][0]["image"].clone();
-        (image, pod["metadata"]["labels"][REVISION].clone())
+        (image, pod["metadata"]["labels"][REVISION_HASH].clone())
     };
     assert_eq!(created(1), ("one".into(), revision_name("one").into()));
     assert_eq!(created(2), ("two".into(), revision_name("two").into()));
