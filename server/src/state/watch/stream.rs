@@ -242,7 +242,7 @@ impl WatchStream {
                 self.take_history(done, out);
                 continue;
             }
-            if self.gap_is_open() {
+            if self.settle_gap() {
                 return;
             }
             match self.next_item() {

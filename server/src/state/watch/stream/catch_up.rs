@@ -78,7 +78,7 @@ impl WatchStream {
                     }
                 }
                 if is_gap {
-                    self.move_gap(through);
+                    self.settle_gap();
                 } else if through == store_revision {
                     for slot in &slots {
                         self.watcher(*slot).phase = Phase::Joining;
@@ -93,32 +93,28 @@ impl WatchStream {
         }
     }
 
-    /// True if a watcher still needs the gap. Canceled watchers do not: waiting for them would
-    /// block the whole stream for ever.
-    pub(super) fn gap_is_open(&mut self) -> bool {
-        let watchers = &self.slots;
-        self.gap.take_if(|(slots, _)| {
-            slots.retain(|slot| {
-                let watcher = watchers[*slot as usize].as_ref();
-                watcher.is_some_and(|watcher| watcher.phase == Phase::Filling)
+    /// Ends the gap for the watchers that need it no longer: those that have everything up to its
+    /// end are live, those canceled or compacted must not block the stream for ever. Returns true
+    /// if it is still open.
+    ///
+    /// Each watcher's own `next` decides, not how far a read came: when all watchers of a gap are
+    /// canceled while it is read, the next gap opens before that read is done.
+    pub(super) fn settle_gap(&mut self) -> bool {
+        let watchers = &mut self.slots;
+        self.gap.take_if(|(slots, end)| {
+            slots.retain(|slot| match &mut watchers[*slot as usize] {
+                Some(watcher) if watcher.phase == Phase::Filling => {
+                    let is_filled = watcher.next > *end;
+                    if is_filled {
+                        watcher.phase = Phase::Live;
+                    }
+                    !is_filled
+                }
+                _ => false,
             });
             slots.is_empty()
         });
         self.gap.is_some()
-    }
-
-    /// Ends the gap if the read has reached its end.
-    fn move_gap(&mut self, through: i64) {
-        let is_filled = |(_, end): &mut (Vec<u32>, i64)| *end <= through;
-        if let Some((slots, _)) = self.gap.take_if(is_filled) {
-            for slot in slots {
-                if let Some(watcher) = &mut self.slots[slot as usize]
-                    && watcher.phase == Phase::Filling
-                {
-                    watcher.phase = Phase::Live;
-                }
-            }
-        }
     }
 
     fn take_compacted(&mut self, of: &[ReadFor], compacted: i64, phase: Phase, out: &mut Out) {
@@ -140,17 +136,7 @@ impl WatchStream {
                 self.behind.push_back(of.slot);
             }
         }
-        // Compacted watchers need no gap; the other watchers continue.
-        let slots = &self.slots;
-        let is_over = |(gap, _): &mut (Vec<u32>, i64)| {
-            gap.retain(|slot| {
-                slots[*slot as usize]
-                    .as_ref()
-                    .is_some_and(|watcher| watcher.phase == Phase::Filling)
-            });
-            gap.is_empty()
-        };
-        self.gap.take_if(is_over);
+        self.settle_gap();
     }
 
     fn is_still(&self, of: &ReadFor, phase: Phase) -> bool {

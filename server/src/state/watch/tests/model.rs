@@ -293,6 +293,12 @@ fn a_watch_canceled_while_its_gap_is_read_does_not_hold_up_its_stream() {
     arbtest::arbtest(run).seed(0x57e6_3646_0000_4000);
 }
 
+/// Nor does the read for it count for a watch whose gap opens before that read is done.
+#[test]
+fn a_read_for_a_canceled_watch_does_not_close_the_gap_of_another() {
+    arbtest::arbtest(run).seed(0xcb51_a6f5_0000_4000);
+}
+
 fn run(u: &mut Unstructured<'_>) -> Result<()> {
     let mut world = World::new();
     let steps = u.int_in_range(1..=600)?;

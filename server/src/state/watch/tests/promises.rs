@@ -97,6 +97,33 @@ fn m7_events_that_come_while_history_is_read_follow_it_once_and_in_order() {
     assert_eq!(revisions, [2, 3, 4, 5]);
 }
 
+/// The first watch is canceled while the gap before its first live event is read. The second one
+/// has such a gap, too, which opens before that read is done.
+#[test]
+fn a_read_for_a_canceled_watch_takes_nothing_from_another() {
+    let mut rig = Rig::new();
+    rig.put("a", "1");
+    rig.put("b", "1");
+    let mut client = rig.client();
+    for key in ["a", "b"] {
+        client.create(watch(key, 1));
+        client.turn();
+        assert!(client.read_history());
+        client.turn();
+    }
+    // Both have asked to join; these come before the hub hears of it.
+    rig.put("a", "2");
+    rig.put("b", "2");
+    rig.turn();
+    client.turn();
+    client.cancel(0);
+    client.turn();
+    let responses = answers(&mut rig, &mut client);
+    let of_second = responses.iter().filter(|response| response.watch_id == 1);
+    let seen: Vec<Seen> = of_second.flat_map(seen).collect();
+    assert_eq!(seen, [put(3, "b"), put(5, "b")]);
+}
+
 #[test]
 fn m6_a_watch_from_the_next_revision_gets_the_write_of_that_revision() {
     let mut rig = Rig::new();
