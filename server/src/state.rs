@@ -188,10 +188,12 @@ impl State {
         cluster::apply_conf_change(&mut write, change, self.max_learners)
     }
 
-    /// Replaces the state by another member's. Everything cached beside the store is read again.
+    /// Replaces the state by another member's. Everything cached beside the store is read again:
+    /// users and roles first, because readers see the store as soon as it is replaced, and none may
+    /// be judged by those before it.
     pub fn replace(&mut self, received: Received) -> Result<(), Error> {
+        self.auth.reload(received.root())?;
         received.replace(&mut self.store)?;
-        self.auth.reload(self.store.root())?;
         self.alarms = alarms(self.store.root())?;
         Ok(())
     }

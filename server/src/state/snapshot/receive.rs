@@ -11,7 +11,7 @@ use etcd_files::bbolt::read::Database;
 use etcd_files::schema;
 use raft::{Body, Message, Position};
 use storage::encryption::ScratchWriter;
-use storage::mvcc::{Applied, Incoming, Options, clear_incoming};
+use storage::mvcc::{Applied, Incoming, Options, Root, clear_incoming};
 use storage::vfs::Vfs;
 
 use super::load::{self, Plan, ScratchSource};
@@ -185,6 +185,11 @@ impl Received {
     /// The newest log entry in the state.
     pub fn applied(&self) -> Applied {
         self.incoming.root().applied()
+    }
+
+    /// Its content.
+    pub(crate) fn root(&self) -> &Root {
+        self.incoming.root()
     }
 
     /// Installs the state. Must happen before another state is received.
