@@ -2,6 +2,7 @@
 //! a log entry of ours means the same to an etcd member.
 
 pub(crate) mod check;
+mod deep;
 mod encoded;
 pub(crate) mod nesting;
 #[cfg(test)]
@@ -169,7 +170,13 @@ impl Request {
         if let Some(old) = v2::decode(data) {
             return old;
         }
-        let mut raft = pb::InternalRaftRequest::decode(data).map_err(|e| e.to_string())?;
+        let mut raft = match pb::InternalRaftRequest::decode(data) {
+            Ok(raft) => raft,
+            Err(error) => {
+                let txn = deep::decode(data).map(Request::Txn);
+                return txn.ok_or_else(|| error.to_string());
+            }
+        };
         if let Some(r) = AuthRequest::take(&mut raft) {
             return Ok(Request::Auth(r));
         }

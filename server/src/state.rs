@@ -147,8 +147,8 @@ impl State {
         let Some(last) = puts.last().map(|put| put.applied) else {
             return Ok(None);
         };
-        // Every kind of alarm refuses puts, and puts do not change alarms.
-        if !self.alarms.is_empty() {
+        // Puts do not change alarms.
+        if refuses_puts(&self.alarms) {
             self.skip(last);
             return Ok(None);
         }
@@ -188,10 +188,12 @@ impl State {
         cluster::apply_conf_change(&mut write, change, self.max_learners)
     }
 
-    /// Replaces the state by another member's. Everything cached beside the store is read again.
+    /// Replaces the state by another member's. Everything cached beside the store is read again:
+    /// users and roles first, because readers see the store as soon as it is replaced, and none may
+    /// be judged by those before it.
     pub fn replace(&mut self, received: Received) -> Result<(), Error> {
+        self.auth.reload(received.root())?;
         received.replace(&mut self.store)?;
-        self.auth.reload(self.store.root())?;
         self.alarms = alarms(self.store.root())?;
         Ok(())
     }
@@ -297,6 +299,13 @@ fn refuse_under_alarm(alarms: &[pb::AlarmMember], request: &Request) -> Result<(
         return Err(Error::NoSpace);
     }
     Ok(())
+}
+
+/// True if [`refuse_under_alarm`] refuses every put. Alarms of kinds that are not known here refuse
+/// nothing.
+fn refuses_puts(alarms: &[pb::AlarmMember]) -> bool {
+    let kinds = [pb::AlarmType::Corrupt, pb::AlarmType::Nospace].map(|kind| kind as i32);
+    alarms.iter().any(|alarm| kinds.contains(&alarm.alarm))
 }
 
 /// Bytes of store space that a request may need, by etcd's estimate. For a transaction, that of its

@@ -21,6 +21,39 @@ fn a_request_survives_the_log() {
     }
 }
 
+/// A transaction in a transaction, and so on, around a put.
+fn nested(depth: usize) -> Request {
+    use pb::request_op::Request as Op;
+    let around = |request| pb::TxnRequest {
+        success: vec![pb::RequestOp {
+            request: Some(request),
+        }],
+        ..Default::default()
+    };
+    let put = Op::RequestPut(pb::PutRequest {
+        key: Bytes::from_static(b"k"),
+        ..Default::default()
+    });
+    let outer = (0..depth).fold(around(put), |inner, _| around(Op::RequestTxn(inner)));
+    Request::Txn(outer)
+}
+
+/// In an entry it is one level deeper than in its call; and etcd's members take deeper ones.
+#[test]
+fn a_transaction_as_deep_as_clients_may_send_it_survives_the_log() {
+    for depth in [0, 1, 48, 49, 50, 128] {
+        let request = nested(depth);
+        let by = AuthInfo {
+            user: "alice".to_owned(),
+            revision: 7,
+        };
+        let data = request.encode_by(9, &by);
+        assert!(Request::decode(&data) == Ok(request), "{depth}");
+        assert_eq!(Request::auth_info_of(&data), by);
+    }
+    assert!(Request::decode(&nested(1_000).encode(9)).is_err());
+}
+
 #[test]
 fn a_put_that_only_writes_is_read_where_it_lies_and_no_other_is() {
     let put = pb::PutRequest {

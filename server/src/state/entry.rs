@@ -39,6 +39,7 @@ pub(crate) fn check_proposal(entry: &Entry) -> Result<(), String> {
             let change = read_conf_change(entry)?;
             match change.node {
                 raft::NOBODY => Err("a change of no member".to_owned()),
+                _ if lacks_urls(&change) => Err("a member without URLs".to_owned()),
                 _ => Ok(()),
             }
         }
@@ -54,6 +55,13 @@ fn check_request(request: &Request) -> Result<(), Error> {
         Request::Txn(txn) => check::txn(txn, usize::MAX),
         _ => Ok(()),
     }
+}
+
+/// True for a change that leaves the member without peer URLs.
+fn lacks_urls(change: &raft::ConfChange) -> bool {
+    let names_urls = change.kind != raft::ConfChangeKind::RemoveNode;
+    let context = ChangeContext::of(change).unwrap_or_default();
+    names_urls && !context.is_promote && context.member.peer_urls.is_empty()
 }
 
 fn read_conf_change(entry: &Entry) -> Result<raft::ConfChange, String> {

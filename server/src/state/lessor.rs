@@ -160,8 +160,10 @@ impl Lessor {
         lease.checkpoint_at = lease.checkpoint_at.max(quiet_until);
         let (ttl, is_short) = (lease.ttl, std::mem::take(&mut lease.is_short));
         let under_way = self.under_way.get(&id);
-        // A reset that was not applied within this time is lost.
-        let is_lost = under_way.is_some_and(|rows| rows.issued_at + EXPIRED_RETRY <= now);
+        // A reset that is waited for, and was not applied within this time, is lost.
+        let is_lost = under_way.is_some_and(|rows| {
+            rows.reset_after().is_some() && rows.issued_at + EXPIRED_RETRY <= now
+        });
         let takes_back = is_short || is_lost;
         if takes_back {
             self.issue(id, 0, now);
@@ -170,7 +172,7 @@ impl Lessor {
         Some(Renewal {
             ttl,
             takes_back,
-            waits_for: under_way.map(|under_way| under_way.settled + under_way.rows.len() as u64),
+            waits_for: under_way.and_then(UnderWay::reset_after),
         })
     }
 

@@ -4,3 +4,4 @@
 mod frozen;
 mod install;
 mod power;
+mod replace;

@@ -58,6 +58,10 @@ impl pb::maintenance_server::Maintenance for MaintenanceService {
         // etcd itself crashes on an unknown action; its clients never send one.
         let action = AlarmAction::try_from(request.action)
             .map_err(|_| Status::invalid_argument("etcdserver: unknown alarm action"))?;
+        // It would end every member of etcd in the cluster.
+        if action == AlarmAction::Activate && pb::AlarmType::try_from(request.alarm).is_err() {
+            return Err(Status::invalid_argument("etcdserver: unknown alarm type"));
+        }
         let (header, alarms) = match action {
             AlarmAction::Get => {
                 let alarms = self.server.alarms()?;

@@ -22,6 +22,7 @@ use tokio_stream::Stream as _;
 use tonic::codec::Codec;
 use tonic::{Status, Streaming};
 
+use super::limits::budget::too_large;
 use crate::auth::{self, Credentials, Image};
 use crate::basics::error::Error;
 use crate::request::AuthInfo;
@@ -366,5 +367,6 @@ fn status(ended: &Ended) -> Status {
     match ended {
         Ended::ServerStopped => Error::Stopped.into(),
         Ended::Failed(error) => Error::Damaged(error.to_string()).into(),
+        Ended::TooLarge(bytes) => too_large(*bytes).into(),
     }
 }

@@ -21,9 +21,10 @@ const READYZ: &[&str] = &[
 
 /// Resolves a path to a probe: its name, its checks, and the single check it asks for, if any.
 pub(super) fn probe(path: &str) -> Option<(&'static str, &'static [&'static str], Option<&str>)> {
-    let (name, check) = match path[1..].split_once('/') {
+    let path = path.strip_prefix('/')?;
+    let (name, check) = match path.split_once('/') {
         Some((name, check)) => (name, Some(check)),
-        None => (&path[1..], None),
+        None => (path, None),
     };
     match name {
         "livez" => Some(("livez", LIVEZ, check)),
@@ -206,6 +207,8 @@ mod tests {
         assert_eq!(probe("/readyz/x"), Some(("readyz", READYZ, Some("x"))));
         assert_eq!(probe("/livezz"), None);
         assert_eq!(probe("/"), None);
+        assert_eq!(probe(""), None, "of a request of the method CONNECT");
+        assert_eq!(probe("*"), None);
     }
 
     #[test]

@@ -354,7 +354,9 @@ impl Watch {
             self.next = self.next.max(next);
         }
         let nothing = if is_progress {
-            !self.wants_progress
+            // It may have joined a watch of the cluster that is not where it begins yet.
+            let heard = heard.header.map_or(0, |header| header.revision);
+            !self.wants_progress || heard.saturating_add(1) < self.next
         } else {
             events.is_empty()
         };

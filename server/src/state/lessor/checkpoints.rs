@@ -40,7 +40,25 @@ pub(super) struct UnderWay {
     pub(super) rows: VecDeque<i64>,
     /// Rows of this lease applied or lost since the first row was in flight.
     pub(super) settled: u64,
+    /// The row applied last was a reset.
+    is_reset: bool,
     pub(super) issued_at: Duration,
+}
+
+impl UnderWay {
+    /// How many rows are settled when the store has no short time and none is on its way. `None`:
+    /// that is so already. The last row must be a reset.
+    ///
+    /// Resets in a row are equal: if one was lost, the one applied may be any of them. So the first
+    /// one counts, and those after it, which may never be applied, keep nobody waiting.
+    pub(super) fn reset_after(&self) -> Option<u64> {
+        let last_short = self.rows.iter().rposition(|row| *row > 0);
+        match last_short {
+            Some(place) => Some(self.settled + place as u64 + 2),
+            None if self.is_reset => None,
+            None => Some(self.settled + 1),
+        }
+    }
 }
 
 impl Lessor {
@@ -53,11 +71,13 @@ impl Lessor {
         };
         let Some(place) = under_way.rows.iter().position(|row| *row == remaining) else {
             let settled = under_way.settled;
+            under_way.is_reset &= remaining <= 0;
             self.note_foreign(id, remaining);
             return settled;
         };
         under_way.rows.drain(..=place);
         under_way.settled += place as u64 + 1;
+        under_way.is_reset = remaining <= 0;
         if under_way.rows.is_empty() {
             self.under_way.remove(&id);
             u64::MAX

@@ -11,7 +11,7 @@ use etcd_files::bbolt::read::Database;
 use etcd_files::schema;
 use raft::{Body, Message, Position};
 use storage::encryption::ScratchWriter;
-use storage::mvcc::{Applied, Incoming, Options, clear_incoming};
+use storage::mvcc::{Applied, Incoming, Options, Root, clear_incoming};
 use storage::vfs::Vfs;
 
 use super::load::{self, Plan, ScratchSource};
@@ -133,6 +133,7 @@ impl Receiving {
         let Body::Snapshot(snapshot) = &message.body else {
             return Err(ReceiveError::Refused("not a snapshot's message".to_owned()));
         };
+        let key = self.active_key();
         let loaded = match form {
             Form::Rows => {
                 let options = self.options.clone();
@@ -141,7 +142,10 @@ impl Receiving {
             }
             Form::Database => self.read_database(snapshot.position, input),
         };
-        let incoming = loaded.and_then(|incoming| check(incoming, snapshot.position));
+        let incoming = loaded.and_then(|incoming| {
+            self.check_key(key)?;
+            check(incoming, snapshot.position)
+        });
         // Frees the space at once; files that cannot be removed now are removed at the next
         // attempt.
         let _ = clear_after(&*self.vfs, &self.dir, incoming.is_ok());
@@ -150,6 +154,22 @@ impl Receiving {
             _permit: self.permit,
         };
         Ok((message, received))
+    }
+
+    /// The key that new pages are sealed under.
+    fn active_key(&self) -> Option<u32> {
+        let data_keys = self.options.data_keys.as_ref();
+        data_keys.map(|data_keys| data_keys.active())
+    }
+
+    /// Re-encryption looks for other keys in the store in use alone. A key of which only pages of
+    /// this state are left would be forgotten.
+    fn check_key(&self, at_begin: Option<u32>) -> Result<(), ReceiveError> {
+        if self.active_key() == at_begin {
+            return Ok(());
+        }
+        let what = "the key for new data has changed meanwhile";
+        Err(ReceiveError::Refused(what.to_owned()))
     }
 
     fn read_database(
@@ -185,6 +205,11 @@ impl Received {
     /// The newest log entry in the state.
     pub fn applied(&self) -> Applied {
         self.incoming.root().applied()
+    }
+
+    /// Its content.
+    pub(crate) fn root(&self) -> &Root {
+        self.incoming.root()
     }
 
     /// Installs the state. Must happen before another state is received.

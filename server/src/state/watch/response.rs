@@ -13,6 +13,16 @@ use prost::encoding::{encode_varint, encoded_len_varint};
 use super::event::Event;
 use super::{OUT_BYTES, SHARE_BYTES};
 
+/// Limit for a message, as in etcd. A revision is never split without fragments, and a deletion may
+/// have changed any number of keys.
+const MESSAGE_BYTES_MAX: usize = i32::MAX as usize;
+
+/// A response that gRPC does not carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TooLarge {
+    pub(super) bytes: usize,
+}
+
 /// The fields of every response header except the revision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Head {
@@ -84,14 +94,19 @@ impl Out {
         self.start(revision, fields, 0);
     }
 
-    /// Adds a response with these events, which must not be empty.
+    /// Adds a response with these events, which must not be empty. Adds nothing if it would be too
+    /// large for gRPC.
     pub(super) fn events<'a>(
         &mut self,
         revision: i64,
         fields: &Fields<'_>,
         events: impl Iterator<Item = &'a Event> + Clone,
-    ) {
+    ) -> Result<(), TooLarge> {
         let len = events.clone().map(|event| event.bytes.len()).sum();
+        let whole = self.frame_len(revision, fields) + len;
+        if whole > MESSAGE_BYTES_MAX {
+            return Err(TooLarge { bytes: whole });
+        }
         self.start(revision, fields, len);
         for event in events {
             self.events += 1;
@@ -102,6 +117,7 @@ impl Out {
                 self.tail.put_slice(&event.bytes);
             }
         }
+        Ok(())
     }
 
     /// Length of a response without its events.
@@ -112,9 +128,7 @@ impl Out {
     fn start(&mut self, revision: i64, fields: &Fields<'_>, events_len: usize) {
         let len = self.frame_len(revision, fields) + events_len;
         self.tail.put_u8(0);
-        // A revision is never split without fragments, however large it is; a gRPC message is
-        // limited to 4 GiB.
-        let len = u32::try_from(len).expect("a revision's events stay below 4 GiB");
+        let len = u32::try_from(len).expect("responses with events were measured before");
         self.tail.put_u32(len);
         let (_, header) = self.header.as_ref().expect("was just encoded");
         self.tail.put_slice(header);

@@ -58,6 +58,9 @@ pub enum Ended {
     ServerStopped,
     /// History could not be read.
     Failed(storage::Error),
+    /// The events of one revision take more bytes, of which this is the number, than a message may
+    /// have.
+    TooLarge(usize),
 }
 
 /// See the module.

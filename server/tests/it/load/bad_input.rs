@@ -240,6 +240,9 @@ async fn http_1_on_the_grpc_port_gets_http_1_answers() {
     );
     let nothing = said(&format!("GET /no/such/page HTTP/1.1\r\n{with_host}"));
     assert_eq!(nothing, "HTTP/1.1 404 Not Found");
+    // Its target is no path.
+    let tunnel = said(&format!("CONNECT localhost:1 HTTP/1.1\r\n{with_host}"));
+    assert_eq!(tunnel, "HTTP/1.1 404 Not Found");
     let grpc = "Content-Type: application/grpc\r\nContent-Length: 0\r\n";
     let put = said(&format!(
         "POST /etcdserverpb.KV/Put HTTP/1.1\r\n{grpc}{with_host}"

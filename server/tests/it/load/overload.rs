@@ -156,7 +156,7 @@ fn nested(depth: usize) -> pb::TxnRequest {
 
 #[tokio::test]
 async fn transactions_may_be_deep_without_harm() {
-    let server = start();
+    let mut server = start();
     let client = Client::connect(server.url()).await.unwrap();
     client.kv().txn(nested(3)).await.unwrap();
     // Beyond what a decoder follows.
@@ -175,6 +175,9 @@ async fn transactions_may_be_deep_without_harm() {
     }
     let answer = tokio::time::timeout(SOON, client.kv().txn(wide)).await;
     assert!(answer.is_ok(), "an answer, if only an error");
+    is_well(&server).await;
+    // What was taken is in the log, and is read from there.
+    server.kill_and_restart();
     is_well(&server).await;
 }
 

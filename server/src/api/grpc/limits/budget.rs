@@ -230,17 +230,23 @@ fn prefix(bytes: usize) -> Result<Bytes, Status> {
     Ok(prefix.freeze())
 }
 
+/// The largest message that etcd sends.
+const MESSAGE_BYTES_MAX: usize = i32::MAX as usize;
+
 /// Refuses a message too large for etcd to send.
 pub(crate) fn check_size(bytes: usize) -> Result<(), Error> {
-    const MAX: usize = i32::MAX as usize;
-    if bytes <= MAX {
+    if bytes <= MESSAGE_BYTES_MAX {
         Ok(())
     } else {
-        Err(Error::Other(
-            Code::ResourceExhausted,
-            format!("grpc: trying to send message larger than max ({bytes} vs. {MAX})"),
-        ))
+        Err(too_large(bytes))
     }
+}
+
+/// The error of a message with so many bytes.
+pub(crate) fn too_large(bytes: usize) -> Error {
+    let text =
+        format!("grpc: trying to send message larger than max ({bytes} vs. {MESSAGE_BYTES_MAX})");
+    Error::Other(Code::ResourceExhausted, text)
 }
 
 impl Sending {

@@ -42,6 +42,12 @@ impl Target {
         self.peers.me()
     }
 
+    /// Its URLs in turn; `None` if it has none.
+    fn url(&self, turn: usize) -> Option<&str> {
+        let count = self.urls.len().max(1);
+        self.urls.get(turn % count).map(String::as_str)
+    }
+
     pub(super) fn dialer(&self) -> &Dialer {
         &self.peers.0.dialer
     }
@@ -82,7 +88,9 @@ impl Target {
 pub(super) async fn follow(target: Target, kind: Kind) {
     let mut turn = 0;
     loop {
-        let url = &target.urls[turn % target.urls.len().max(1)];
+        let Some(url) = target.url(turn) else {
+            return;
+        };
         turn += 1;
         match open(&target, url, kind).await {
             Ok(body) => {
@@ -194,7 +202,9 @@ async fn read(target: &Target, mut body: Incoming, kind: Kind) -> io::Error {
 pub(super) async fn pipeline(target: Target, mut messages: Receiver<Message>) {
     let mut turn = 0;
     while let Some(message) = messages.recv().await {
-        let url = &target.urls[turn % target.urls.len().max(1)];
+        let Some(url) = target.url(turn) else {
+            return;
+        };
         let mut bytes = Vec::new();
         raft::wire::encode_message(&message, &mut bytes);
         let length = bytes.len() as u64;

@@ -113,3 +113,34 @@ fn with_several_threads_a_replay_keeps_the_order_of_the_log() {
     assert_eq!(root.revision(), version + 1);
     assert_eq!(root.applied().index, ENTRIES + 1);
 }
+
+/// An alarm of a kind that this version does not know refuses no change: not when it is applied, and
+/// not when it is applied again.
+#[test]
+fn puts_behind_an_alarm_of_an_unknown_kind_are_replayed() {
+    let alarm = pb::AlarmRequest {
+        action: pb::alarm_request::AlarmAction::Activate as i32,
+        member_id: 1,
+        alarm: 7,
+    };
+    let config = &config();
+    let entries = vec![
+        normal(2, &Request::Alarm(alarm)),
+        put(3, "replayed", Vec::new()),
+    ];
+    let disk = with_log(config, entries);
+    let Found::Used(mut data) = open(&disk, config, u64::MAX) else {
+        panic!("the disk is a member's");
+    };
+    let live = put(4, "live", Vec::new());
+    let applied = Applied { index: 4, term: 1 };
+    let request = entry::request(&live).unwrap();
+    let (by, mut effects) = (Default::default(), Effects::default());
+    let outcome = data.state.apply(applied, &request, &by, &mut effects);
+    assert!(outcome.is_ok());
+    let root = data.state.store.root();
+    for key in ["replayed", "live"] {
+        let found = root.get(key.as_bytes(), 0, |_| ()).unwrap();
+        assert!(found.is_some(), "{key}");
+    }
+}

@@ -227,3 +227,34 @@ fn a_compaction_ends_only_watches_whose_history_is_gone() {
     rig.0.hear(2, &events(&[101]));
     assert_eq!(rig.seen(), [(2, 0, vec![101])]);
 }
+
+/// It joins one that has not come so far yet, whose progress says nothing of what it was told.
+#[test]
+fn progress_of_what_comes_before_a_watch_is_not_told_to_it() {
+    let mut rig = Rig::default();
+    let progress = |start| WatchCreateRequest {
+        progress_notify: true,
+        ..wish(start)
+    };
+    rig.create(1, progress(0), 10);
+    rig.create(2, progress(0), 150);
+    rig.create(3, progress(1000), 150);
+    assert_eq!(rig.0.coalesced(), 2);
+    rig.0.actions.clear();
+    let mut told = |revision| {
+        let heard = Heard {
+            header: header(revision),
+            ..events(&[])
+        };
+        rig.0.hear(1, &heard);
+        let told = rig.0.actions.drain(..).filter_map(|action| match action {
+            Action::Answer(stream, _) => Some(stream),
+            _ => None,
+        });
+        told.collect::<Vec<_>>()
+    };
+    assert_eq!(told(100), [1]);
+    assert_eq!(told(150), [1, 2]);
+    assert_eq!(told(998), [1, 2]);
+    assert_eq!(told(999), [1, 2, 3], "all before it was heard");
+}

@@ -101,3 +101,53 @@ fn what_comes_from_another_member_is_never_clear_on_the_disk_of_one_with_keys() 
         assert!(clear.windows(secret.len()).any(|window| window == secret));
     }
 }
+
+/// A stream in whose middle the keys change.
+struct Rotating<'a> {
+    bytes: &'a [u8],
+    change_at: usize,
+    data_keys: &'a DataKeys,
+    keys: &'a KeyFile,
+}
+
+impl Read for Rotating<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if self.bytes.len() <= self.change_at {
+            self.data_keys.change(self.keys).unwrap();
+        }
+        self.bytes.read(buf)
+    }
+}
+
+/// What re-encryption looks through is the store in use. It would forget the keys of a part of what
+/// arrives.
+#[test]
+fn a_state_during_whose_arrival_the_keys_have_changed_is_not_taken() {
+    let store = sample();
+    let lines = ["1 ", "2 "].map(|id| format!("{id}{}\n", "5a".repeat(32)));
+    let first = KeyFile::parse("keys", &lines[0]).unwrap();
+    let second = KeyFile::parse("keys", &[&lines[1][..], &lines[0]].concat()).unwrap();
+    for form in [Form::Database, Form::Rows] {
+        let vfs = SimVfs::new(4);
+        let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
+        shared.create_dir_all(Path::new(DIR)).unwrap();
+        let ring = Path::new("/data/member/keys");
+        let data_keys = DataKeys::open(Arc::clone(&shared), ring, Some(&first), true).unwrap();
+        let options = Options {
+            data_keys: data_keys.clone(),
+        };
+        let receiver = Receiver::new(Arc::clone(&shared), DIR.into(), options).unwrap();
+        let bytes = merged(&store, form);
+        let mut stream = Rotating {
+            bytes: &bytes,
+            change_at: bytes.len() / 2,
+            data_keys: &data_keys.unwrap(),
+            keys: &second,
+        };
+        let received = receiver.begin().unwrap().read(form, &mut stream);
+        assert!(received.is_err(), "{form:?}");
+        assert!(files(&vfs).is_empty(), "{form:?}: cleared away");
+        let received = receiver.begin().unwrap().read(form, &mut &bytes[..]);
+        assert!(received.is_ok(), "{form:?}: the next attempt");
+    }
+}

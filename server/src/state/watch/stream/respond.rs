@@ -1,8 +1,8 @@
 //! Converts a batch of events to responses: decides their size and where to split them.
 
-use super::{Batch, WatchStream};
+use super::{Batch, Ended, WatchStream};
 use crate::state::watch::RESPONSE_BYTES;
-use crate::state::watch::response::{Fields, Out};
+use crate::state::watch::response::{Fields, Out, TooLarge};
 
 impl WatchStream {
     /// Sends one watcher's events, as many as fit into one response. Returns true if none are left.
@@ -36,7 +36,7 @@ impl WatchStream {
         }
         let events = &rest[..taken];
         let revision = batch.store_revision;
-        if watcher.fragment {
+        let sent = if watcher.fragment {
             respond_in_fragments(
                 watcher.id,
                 revision,
@@ -44,14 +44,18 @@ impl WatchStream {
                 batch,
                 options.fragment_bytes,
                 out,
-            );
+            )
         } else {
             let fields = Fields {
                 watch_id: watcher.id,
                 ..Fields::default()
             };
             let events = events.iter().map(|place| &batch.events[*place as usize]);
-            out.events(revision, &fields, events);
+            out.events(revision, &fields, events)
+        };
+        if let Err(TooLarge { bytes }) = sent {
+            self.ended = Some(Ended::TooLarge(bytes));
+            return true;
         }
         watcher.idle = false;
         watcher.sent += taken;
@@ -73,7 +77,7 @@ fn respond_in_fragments(
     batch: &Batch,
     limit: usize,
     out: &mut Out,
-) {
+) -> Result<(), TooLarge> {
     let whole = Fields {
         watch_id,
         ..Fields::default()
@@ -102,7 +106,8 @@ fn respond_in_fragments(
         }
         let (now, later) = rest.split_at(taken);
         let fields = if later.is_empty() { &whole } else { &part };
-        out.events(revision, fields, now.iter().map(event));
+        out.events(revision, fields, now.iter().map(event))?;
         rest = later;
     }
+    Ok(())
 }

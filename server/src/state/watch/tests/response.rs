@@ -99,11 +99,12 @@ fn responses_are_what_prost_would_have_encoded() {
         fragment: true,
     };
     out.control(0, &fields);
-    out.events(
+    let added = out.events(
         1 << 40,
         &Fields::default(),
         [&small, &large, &small].into_iter(),
     );
+    assert_eq!(added, Ok(()));
     let responses = messages(&mut out);
     let header = |revision| ResponseHeader {
         cluster_id: HEAD.cluster_id,
@@ -136,9 +137,33 @@ fn responses_are_what_prost_would_have_encoded() {
 fn a_large_event_is_shared_and_not_copied() {
     let mut out = Out::default();
     let large = encode(&put(b"k", &vec![1; OUT_BYTES]), None);
-    out.events(300, &Fields::default(), [&large].into_iter());
+    let added = out.events(300, &Fields::default(), [&large].into_iter());
+    assert_eq!(added, Ok(()));
     assert!(out.is_full());
     out.next_frame().unwrap();
     assert_eq!(out.next_frame().unwrap().as_ptr(), large.bytes.as_ptr());
     assert!(!out.is_full());
+}
+
+/// One deletion may change that much; its values are shown to those who ask for them.
+#[test]
+fn events_of_more_bytes_than_a_message_may_have_are_refused() {
+    const GIB: usize = 1 << 30;
+    // Never touched, so it takes no memory.
+    let event = Event {
+        revision: 300,
+        bytes: Bytes::from(vec![0; GIB]),
+    };
+    let mut out = Out::default();
+    for times in [2, 5] {
+        let added = out.events(
+            300,
+            &Fields::default(),
+            [&event; 5][..times].iter().copied(),
+        );
+        assert!(added.unwrap_err().bytes > times * GIB);
+        assert_eq!(out.waiting_bytes(), 0);
+    }
+    let added = out.events(300, &Fields::default(), [&event].into_iter());
+    assert_eq!(added, Ok(()));
 }

@@ -124,6 +124,11 @@ fn only_what_every_member_can_apply_may_be_proposed() {
             EntryKind::ConfChange,
             add(5, r#"{"id":5,"peerURLs":["http://a:1"]}"#),
         ),
+        // A promotion.
+        proposal(
+            EntryKind::ConfChange,
+            add(5, r#"{"id":5,"peerURLs":null,"isPromote":true}"#),
+        ),
     ] {
         assert_eq!(refused(&good, 2), None);
     }
@@ -137,7 +142,13 @@ fn only_what_every_member_can_apply_may_be_proposed() {
             EntryKind::ConfChange,
             add(5, r#"{"id":6,"peerURLs":["http://a:1"]}"#),
         ),
-        proposal(EntryKind::ConfChange, add(0, r#"{"id":0,"peerURLs":[]}"#)),
+        proposal(
+            EntryKind::ConfChange,
+            add(0, r#"{"id":0,"peerURLs":["http://a:1"]}"#),
+        ),
+        // Nobody could reach it.
+        proposal(EntryKind::ConfChange, add(5, r#"{"id":5,"peerURLs":[]}"#)),
+        proposal(EntryKind::ConfChange, add(5, r#"{"id":5,"peerURLs":null}"#)),
         proposal(EntryKind::ConfChangeV2, ""),
     ] {
         let refusal = refused(&bad, 2);
