@@ -66,6 +66,23 @@ pub struct ConfState {
     pub auto_leave: bool,
 }
 
+impl ConfState {
+    /// Why no cluster has these members; `None` if one may. A message may lack them altogether.
+    fn flaw(&self) -> Option<&'static str> {
+        let ConfState {
+            voters, learners, ..
+        } = self;
+        if voters.contains(&NOBODY) || learners.contains(&NOBODY) {
+            return Some("a member without an id");
+        }
+        if voters.is_empty() && !learners.is_empty() {
+            return Some("learners, and nobody to vote");
+        }
+        let both = learners.iter().any(|id| voters.contains(id));
+        both.then_some("a member that both votes and learns")
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ConfChangeKind {
     /// Adds a voter, or promotes a learner.
@@ -136,6 +153,7 @@ impl Message {
             Body::Snapshot(snapshot) if snapshot.position.index > INDEX_MAX => {
                 Some("a snapshot is of an index that no log comes to")
             }
+            Body::Snapshot(snapshot) => snapshot.conf.flaw(),
             _ => None,
         }
     }
