@@ -142,6 +142,9 @@ impl Message {
     /// has a later term than the leader that sends it.
     pub fn flaw(&self) -> Option<&'static str> {
         match &self.body {
+            Body::Append { entries, .. } | Body::Propose { entries } if has_too_large(entries) => {
+                Some("an entry is larger than a log takes")
+            }
             Body::Append { prev, entries, .. } => flaw_of_append(self.term, *prev, entries),
             Body::Vote { last, .. } | Body::PreVote { last, .. } if last.term > self.term => {
                 Some("a candidate's log is of a later term than its vote")
@@ -157,6 +160,14 @@ impl Message {
             _ => None,
         }
     }
+}
+
+/// Most bytes of an entry's data: the log on disk takes no more (see `durable`).
+pub const ENTRY_BYTES_MAX: usize = (32 << 20) - 64;
+
+fn has_too_large(entries: &[Entry]) -> bool {
+    let mut sizes = entries.iter().map(|entry| entry.data.len());
+    sizes.any(|bytes| bytes > ENTRY_BYTES_MAX)
 }
 
 /// Highest index accepted in a snapshot. A log reaches it after 290,000 years at a million entries

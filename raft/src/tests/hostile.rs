@@ -6,7 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::cluster::{Cluster, Disk};
-use crate::message::{Body, ConfState, Entry, Index, Message, NodeId, Position, Snapshot, Term};
+use crate::message::{
+    Body, ConfState, ENTRY_BYTES_MAX, Entry, Index, Message, NodeId, Position, Snapshot, Term,
+};
 use crate::{Complaint, Input, RoleKind};
 
 const STEP: Duration = Duration::from_millis(100);
@@ -70,6 +72,30 @@ fn appends_whose_terms_cannot_be_change_nothing() {
     }
     assert_eq!(cluster.node(2).complaints.len(), 3);
     assert!(cluster.log(2).values().all(|entry| entry.data != "foreign"));
+}
+
+#[test]
+fn entries_that_no_log_takes_are_refused() {
+    let mut cluster = cluster();
+    let before = [1, 2].map(|id| cluster.raft(id).status());
+    let (term, index) = (before[1].term, before[1].last);
+    let large = || {
+        let data = vec![0; ENTRY_BYTES_MAX + 1].into();
+        vec![Entry {
+            data,
+            ..entry(term, index + 1)
+        }]
+    };
+    let body = Body::Append {
+        prev: Position { term, index },
+        entries: large(),
+        commit: 0,
+    };
+    send(&mut cluster, 1, 2, term, body);
+    let body = Body::Propose { entries: large() };
+    send(&mut cluster, 2, 1, 0, body);
+    assert_eq!([1, 2].map(|id| cluster.raft(id).status()), before);
+    assert_eq!([1, 2].map(|id| cluster.node(id).complaints.len()), [1, 1]);
 }
 
 #[test]
