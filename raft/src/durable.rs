@@ -33,7 +33,7 @@ use storage::vfs::Vfs;
 use storage::wal::{self, Record, Wal};
 
 use crate::io::{Recovered, Write};
-use crate::message::{Entry, EntryKind, HardState, Index, Position};
+use crate::message::{ENTRY_BYTES_MAX, Entry, EntryKind, HardState, Index, Position};
 pub use reading::FetchJob;
 use reading::Places;
 use replay::Replay;
@@ -42,6 +42,10 @@ const METADATA: u8 = 1;
 const ENTRY: u8 = 2;
 const HARD_STATE: u8 = 3;
 const RESET: u8 = 4;
+
+/// Bytes of an entry's payload before the data.
+const ENTRY_HEAD_BYTES: usize = size_of::<u64>() + 1;
+const _: () = assert!(ENTRY_HEAD_BYTES + ENTRY_BYTES_MAX <= wal::PAYLOAD_BYTES_MAX);
 
 #[derive(Clone, Debug)]
 pub struct Options {

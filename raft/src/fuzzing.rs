@@ -172,6 +172,12 @@ impl Source<'_> {
                     ..Snapshot::default()
                 };
                 snapshot.conf.voters = vec![1, 2, 3];
+                match kind {
+                    249 => snapshot.conf.voters.push(0),
+                    235 => snapshot.conf.learners.push(2),
+                    221 => snapshot.conf.learners = std::mem::take(&mut snapshot.conf.voters),
+                    _ => {}
+                }
                 Body::Snapshot(snapshot)
             }
             12 if granted => Body::TransferLeader,

@@ -48,8 +48,8 @@ pub use io::{
     Read, Recovered, Refused, RoleChange, RoleKind, Status, Ticket, Waiting, Write,
 };
 pub use message::{
-    Body, ConfChange, ConfChangeKind, ConfChangeV2, ConfState, Entry, EntryKind, HardState, Index,
-    Message, NOBODY, NodeId, Position, Snapshot, Term, Transition,
+    Body, ConfChange, ConfChangeKind, ConfChangeV2, ConfState, ENTRY_BYTES_MAX, Entry, EntryKind,
+    HardState, Index, Message, NOBODY, NodeId, Position, Snapshot, Term, Transition,
 };
 pub use raft::Raft;
 

@@ -66,6 +66,23 @@ pub struct ConfState {
     pub auto_leave: bool,
 }
 
+impl ConfState {
+    /// Why no cluster has these members; `None` if one may. A message may lack them altogether.
+    fn flaw(&self) -> Option<&'static str> {
+        let ConfState {
+            voters, learners, ..
+        } = self;
+        if voters.contains(&NOBODY) || learners.contains(&NOBODY) {
+            return Some("a member without an id");
+        }
+        if voters.is_empty() && !learners.is_empty() {
+            return Some("learners, and nobody to vote");
+        }
+        let both = learners.iter().any(|id| voters.contains(id));
+        both.then_some("a member that both votes and learns")
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ConfChangeKind {
     /// Adds a voter, or promotes a learner.
@@ -125,6 +142,9 @@ impl Message {
     /// has a later term than the leader that sends it.
     pub fn flaw(&self) -> Option<&'static str> {
         match &self.body {
+            Body::Append { entries, .. } | Body::Propose { entries } if has_too_large(entries) => {
+                Some("an entry is larger than a log takes")
+            }
             Body::Append { prev, entries, .. } => flaw_of_append(self.term, *prev, entries),
             Body::Vote { last, .. } | Body::PreVote { last, .. } if last.term > self.term => {
                 Some("a candidate's log is of a later term than its vote")
@@ -136,9 +156,18 @@ impl Message {
             Body::Snapshot(snapshot) if snapshot.position.index > INDEX_MAX => {
                 Some("a snapshot is of an index that no log comes to")
             }
+            Body::Snapshot(snapshot) => snapshot.conf.flaw(),
             _ => None,
         }
     }
+}
+
+/// Most bytes of an entry's data: the log on disk takes no more (see `durable`).
+pub const ENTRY_BYTES_MAX: usize = (32 << 20) - 64;
+
+fn has_too_large(entries: &[Entry]) -> bool {
+    let mut sizes = entries.iter().map(|entry| entry.data.len());
+    sizes.any(|bytes| bytes > ENTRY_BYTES_MAX)
 }
 
 /// Highest index accepted in a snapshot. A log reaches it after 290,000 years at a million entries

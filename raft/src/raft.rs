@@ -46,7 +46,7 @@ impl Raft {
         let mut role = Follower {
             election_at: state.election_deadline(now),
             heard_at: None,
-            summoned: false,
+            summoned_until: None,
         };
         // Who voted for another may have an old disk: another member may be leading.
         if [NOBODY, state.id()].contains(&state.vote) {
@@ -258,7 +258,7 @@ impl Raft {
         let follower = Role::Follower(Follower {
             election_at: self.state.election_deadline(now),
             heard_at: (leader != NOBODY).then_some(now),
-            summoned: false,
+            summoned_until: None,
         });
         if let Role::Leader(leader) = mem::replace(&mut self.role, follower) {
             leader.resign(&mut self.state);

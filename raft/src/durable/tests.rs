@@ -71,6 +71,19 @@ fn an_empty_directory_is_an_empty_log() {
 }
 
 #[test]
+fn the_largest_entry_is_recovered() {
+    let vfs = SimVfs::new(1);
+    let (mut log, _) = open(&vfs, 0, 0);
+    let mut largest = entries(1, 1..=1);
+    largest[0].data = vec![7; ENTRY_BYTES_MAX].into();
+    log.append(&write(largest.clone(), 1, 0)).unwrap();
+    log.sync().unwrap();
+    drop(log);
+    let (_, opened) = open(&vfs.power_cut(1), 0, 0);
+    assert!(opened.recovered.entries == largest);
+}
+
+#[test]
 fn what_was_synced_is_recovered_after_the_applied_position() {
     let vfs = SimVfs::new(1);
     let (mut log, _) = open(&vfs, 0, 0);

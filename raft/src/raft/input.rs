@@ -138,11 +138,24 @@ impl Raft {
     fn conf_changed(&mut self, now: Now, index: Index, change: Option<ConfChange>) -> Next {
         let state = &mut self.state;
         state.conf_applied = state.conf_applied.max(index);
-        let Some(change) = change else {
-            self.hasten(now);
-            return Next::Stay;
-        };
-        state.members.apply(&change);
+        if let Some(change) = change {
+            self.reconfigure(now, &change);
+        }
+        self.hasten(now);
+        match &self.role {
+            Role::Follower(follower)
+                if follower.summoned_until.is_some_and(|until| now < until)
+                    && self.state.may_campaign() =>
+            {
+                Next::Campaign { transfer: true }
+            }
+            _ => Next::Stay,
+        }
+    }
+
+    fn reconfigure(&mut self, now: Now, change: &ConfChange) {
+        let state = &mut self.state;
+        state.members.apply(change);
         state.out.conf = Some(state.members.conf_state());
         // After a restart this member must know that the change is committed: it counts votes by
         // it.
@@ -151,7 +164,7 @@ impl Raft {
         state.removed = own && !state.members.contains(change.node) || (state.removed && !own);
         match &mut self.role {
             Role::Leader(leader) => {
-                leader.reconfigured(state, &change);
+                leader.reconfigured(state, change);
                 leader.leave(state, now);
             }
             // The leader is no voter any more and will soon be silent.
@@ -161,13 +174,6 @@ impl Raft {
                 follower.disconnected(state, now, change.node);
             }
             _ => {}
-        }
-        self.hasten(now);
-        match &self.role {
-            Role::Follower(follower) if follower.summoned && self.state.may_campaign() => {
-                Next::Campaign { transfer: true }
-            }
-            _ => Next::Stay,
         }
     }
 

@@ -11,8 +11,9 @@ pub(crate) struct Follower {
     pub(crate) election_at: Now,
     /// When the leader was last heard. `None` if there is no leader or its process is gone.
     pub(crate) heard_at: Option<Now>,
-    /// The leader asked for an election, which waits until a membership change is applied.
-    pub(crate) summoned: bool,
+    /// The leader asked for an election, which waits until a membership change is applied. Void from
+    /// this time on: the leader has given up the transfer by then.
+    pub(crate) summoned_until: Option<Now>,
 }
 
 impl Follower {
@@ -70,7 +71,7 @@ impl Follower {
                 }
             }
             Body::TimeoutNow => {
-                self.summoned = true;
+                self.summoned_until = Some(now + state.config.election_timeout);
                 return Next::Campaign { transfer: true };
             }
             Body::Propose { .. } | Body::ReadIndex { .. } | Body::TransferLeader => {

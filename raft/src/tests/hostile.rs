@@ -6,7 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::cluster::{Cluster, Disk};
-use crate::message::{Body, Entry, Index, Message, NodeId, Position, Snapshot, Term};
+use crate::message::{
+    Body, ConfState, ENTRY_BYTES_MAX, Entry, Index, Message, NodeId, Position, Snapshot, Term,
+};
 use crate::{Complaint, Input, RoleKind};
 
 const STEP: Duration = Duration::from_millis(100);
@@ -73,6 +75,30 @@ fn appends_whose_terms_cannot_be_change_nothing() {
 }
 
 #[test]
+fn entries_that_no_log_takes_are_refused() {
+    let mut cluster = cluster();
+    let before = [1, 2].map(|id| cluster.raft(id).status());
+    let (term, index) = (before[1].term, before[1].last);
+    let large = || {
+        let data = vec![0; ENTRY_BYTES_MAX + 1].into();
+        vec![Entry {
+            data,
+            ..entry(term, index + 1)
+        }]
+    };
+    let body = Body::Append {
+        prev: Position { term, index },
+        entries: large(),
+        commit: 0,
+    };
+    send(&mut cluster, 1, 2, term, body);
+    let body = Body::Propose { entries: large() };
+    send(&mut cluster, 2, 1, 0, body);
+    assert_eq!([1, 2].map(|id| cluster.raft(id).status()), before);
+    assert_eq!([1, 2].map(|id| cluster.node(id).complaints.len()), [1, 1]);
+}
+
+#[test]
 fn a_term_has_one_leader_whoever_else_says_so() {
     let mut cluster = cluster();
     let before = cluster.raft(2).status();
@@ -131,6 +157,43 @@ fn snapshots_of_absurd_indexes_are_refused() {
         assert_eq!(cluster.raft(2).status(), before);
     }
     assert_eq!(cluster.node(2).complaints.len(), 3);
+}
+
+#[test]
+fn snapshots_of_members_that_no_cluster_has_are_refused() {
+    let mut cluster = cluster();
+    let before = cluster.raft(2).status();
+    let position = Position {
+        term: before.term,
+        index: before.last + 10,
+    };
+    let confs: [(&[NodeId], &[NodeId]); 4] = [
+        (&[1, 2, 3], &[2]),
+        (&[1, 2, 3], &[0]),
+        (&[0, 1, 2], &[]),
+        (&[], &[1, 2, 3]),
+    ];
+    for (voters, learners) in confs {
+        let conf = ConfState {
+            voters: voters.to_vec(),
+            learners: learners.to_vec(),
+            ..ConfState::default()
+        };
+        let snapshot = Snapshot {
+            position,
+            conf,
+            ..Snapshot::default()
+        };
+        send(&mut cluster, 1, 2, before.term, Body::Snapshot(snapshot));
+        if cluster.node(2).install.take().is_some() {
+            cluster.step(2, Input::SnapshotInstalled { ok: true });
+        }
+        cluster.pass(STEP);
+        cluster.settle();
+    }
+    assert_eq!(cluster.raft(2).conf().voters, [1, 2, 3]);
+    assert_eq!(cluster.node(2).complaints.len(), 4);
+    assert_eq!(cluster.raft(2).status().last, before.last);
 }
 
 #[test]

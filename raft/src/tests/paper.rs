@@ -490,6 +490,32 @@ fn thesis_4_2_3_nobody_deposes_a_leader_who_is_heard() {
 }
 
 #[test]
+fn thesis_3_10_a_transfer_that_waits_for_a_change_is_void_once_the_leader_gave_it_up() {
+    for (rounds, expected) in [(20, 1), (0, 2)] {
+        let mut cluster = Cluster::new(&[1, 2, 3]);
+        cluster.elect(1);
+        cluster.node(2).fast_apply = false;
+        let mut refused = change(ConfChangeKind::AddLearnerNode, 4);
+        refused.id = REFUSED;
+        cluster.propose_change(1, &refused);
+        cluster.settle();
+        cluster.step(1, Input::Transfer { to: 2 });
+        cluster.settle();
+        for _ in 0..rounds {
+            cluster.pass(Duration::from_millis(100));
+            cluster.settle();
+        }
+        assert_eq!(cluster.leader(), Some(1), "2 has not applied the change");
+        cluster.apply_all(2);
+        cluster.node(2).fast_apply = true;
+        cluster.settle();
+        cluster.propose_change(1, &change(ConfChangeKind::AddLearnerNode, 4));
+        cluster.settle();
+        assert_eq!(cluster.leader(), Some(expected), "after {rounds} rounds");
+    }
+}
+
+#[test]
 fn thesis_3_10_leadership_goes_to_a_successor_with_the_whole_log() {
     let mut cluster = Cluster::new(&[1, 2, 3]);
     cluster.elect(1);

@@ -184,7 +184,9 @@ impl Store {
         self.oldest_removed = Some(oldest);
         let writer = self.file.writer();
         root.revisions.remove(writer, &revision_key)?;
-        if root.keys.is_direct(&self.delta_limits, key.len() as u64) {
+        // Sizes are learned in the base alone, as in `Store::is_direct`.
+        let is_older = self.unsized_from.is_some();
+        if is_older || root.keys.is_direct(&self.delta_limits, key.len() as u64) {
             let version_key = VersionKey::new(&key, revision);
             root.keys.base.remove(writer, &version_key)?;
         } else {

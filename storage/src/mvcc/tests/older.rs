@@ -69,6 +69,31 @@ fn an_older_store_is_read_and_learns_the_sizes_of_its_values() {
     assert_eq!(usage(&store, 0..301), whole);
 }
 
+/// As on a disk that was too full to learn the sizes at the start: the store is used, and large enough
+/// for deltas.
+#[test]
+fn an_older_store_that_does_not_know_its_sizes_yet_gets_no_deltas_from_a_compaction() {
+    let vfs = SimVfs::new(1);
+    vfs.create_dir_all(Path::new(DIR)).unwrap();
+    vfs.install(&Path::new(DIR).join("pages"), FILE);
+    let mut fixture = Fixture {
+        store: run::open(&vfs).unwrap(),
+        vfs,
+    };
+    fixture.store.delta_limits = LIMITS;
+    fixture.put(&key(7), "replaced");
+    let revision = fixture.store.root().revision();
+    fixture.write().compact(revision).unwrap();
+    fixture.finish_compaction();
+    assert!(!fixture.store.stats().has_deltas);
+    assert_eq!(fixture.store.root().versions().unwrap(), 295);
+    fixture.checkpoint();
+    fixture.reopen();
+    assert!(fixture.store.learn_sizes().unwrap());
+    assert_eq!(usage(&fixture.store, 0..300).keys, 295);
+    fixture.store.check().unwrap();
+}
+
 /// Of format 2, whose checksums are CRC-32C.
 const FILE_OF_FORMAT_2: &[u8] =
     include_bytes!("../../../../server/testdata/frozen/format-2/store/pages");
