@@ -362,19 +362,40 @@ pub fn parse(
         }
     };
     let mut config = build::build(&values, flagged).map_err(Exit::Invalid)?;
-    if values.given("max-snapshots") {
-        notes.push(Warning::Text(
-            "--max-snapshots is deprecated in 3.6 and will be decommissioned in 3.8.".into(),
-        ));
-    }
-    if values.given("v2-deprecation") {
-        notes.push(Warning::Text(
-            "--v2-deprecation is deprecated and scheduled for removal in v3.8. The default value is enforced, ignoring user input.".into(),
-        ));
-    }
+    notes.extend(deprecated(&values));
+    notes.extend(cap_request_bytes(&mut config));
     config.notes = notes;
     config.args = args.to_vec();
     Ok(config)
+}
+
+fn deprecated(values: &Values) -> Vec<Warning> {
+    let notes = [
+        (
+            "max-snapshots",
+            "--max-snapshots is deprecated in 3.6 and will be decommissioned in 3.8.",
+        ),
+        (
+            "v2-deprecation",
+            "--v2-deprecation is deprecated and scheduled for removal in v3.8. The default value is enforced, ignoring user input.",
+        ),
+    ];
+    let given = notes.iter().filter(|(flag, _)| values.given(flag));
+    given
+        .map(|(_, note)| Warning::Text((*note).into()))
+        .collect()
+}
+
+/// A larger request would be an entry that no member's log takes.
+fn cap_request_bytes(config: &mut Config) -> Option<Warning> {
+    let most = raft::ENTRY_BYTES_MAX;
+    (config.max_request_bytes > most).then(|| {
+        config.max_request_bytes = most;
+        let text = format!(
+            "--max-request-bytes is more than the log takes in one entry: the limit is {most} bytes"
+        );
+        Warning::Text(text)
+    })
 }
 
 impl Config {

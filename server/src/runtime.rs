@@ -299,8 +299,7 @@ fn settings(config: &Config, clock: Clock) -> Settings {
 
 fn limits(config: &Config) -> Limits {
     Limits {
-        // A larger one would be an entry that no member's log takes.
-        max_request_bytes: config.max_request_bytes.min(raft::ENTRY_BYTES_MAX),
+        max_request_bytes: config.max_request_bytes,
         max_txn_ops: config.max_txn_ops,
         quota_bytes: config.quota_backend_bytes.unwrap_or(0),
         election_timeout: config.election_timeout,

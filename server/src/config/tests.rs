@@ -578,6 +578,16 @@ fn deprecated_flags_are_noted() {
 }
 
 #[test]
+fn no_request_may_be_larger_than_an_entry_of_the_log() {
+    let most = raft::ENTRY_BYTES_MAX;
+    for (asked, taken, notes) in [(most, most, 0), (most + 1, most, 1)] {
+        let config = flags(&[&format!("--max-request-bytes={asked}")]);
+        assert_eq!(config.max_request_bytes, taken);
+        assert_eq!(config.notes.len(), notes);
+    }
+}
+
+#[test]
 fn a_url_named_twice_is_listened_on_once() {
     let config = flags(&["--listen-peer-urls=http://127.0.0.1:1,http://127.0.0.1:1"]);
     assert_eq!(config.listen_peer_urls.len(), 1);
