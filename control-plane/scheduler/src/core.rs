@@ -152,8 +152,9 @@ impl Core {
         if !pod.node.is_empty() {
             return self.placed(pod, now);
         }
-        // Until a watch shows the pod as bound, older states of it may still arrive.
-        if pod.scheduler != self.name || self.cache.is_assumed(&pod.uid) {
+        // Until a watch shows the pod as bound, older states of it may still arrive. After that, too:
+        // a list that begins a new watch may be from a server that lags behind.
+        if pod.scheduler != self.name || self.cache.place(&pod.uid).is_some() {
             return;
         }
         if pod.ending {

@@ -186,6 +186,17 @@ fn older_words_about_a_bound_pod_do_not_queue_it_again() {
 }
 
 #[test]
+fn a_list_of_a_server_that_lags_behind_does_not_take_a_pod_off_its_node() {
+    let mut core = Core::new("default-scheduler", 1);
+    core.node(&node("a", json!({})), START);
+    core.pod(on("a", &pod("x", json!({}))), START);
+    core.only_pods(&HashSet::from(["x".to_owned()]), seconds(1));
+    core.pod(pod("x", json!({})), seconds(1));
+    assert!(core.next(seconds(1)).is_none());
+    assert_eq!(core.cache().place("x"), Some("a"));
+}
+
+#[test]
 fn what_vanished_while_nobody_watched_is_forgotten() {
     let mut core = Core::new("default-scheduler", 1);
     core.node(&node("a", json!({})), START);
