@@ -134,7 +134,10 @@ impl Update<'_, '_> {
                 self.warnings = warnings;
                 object
             }
-            Change::Replace(object) => object.clone(),
+            Change::Replace(object) => {
+                self.writer.may_create(self.name).await?;
+                object.clone()
+            }
             Change::Patch(_) => return Err(resource.not_found(self.name)),
         };
         lifecycle::match_name(self.name, &object)?;
