@@ -403,6 +403,26 @@ fn an_eviction_is_of_the_pod_that_its_client_has_seen() {
 }
 
 #[test]
+fn a_dry_run_is_about_the_newest_state() {
+    let cluster = Cluster::start();
+    let object = |round: usize| {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"},
+            "data": {"round": round.to_string()}})
+    };
+    let mut before = cluster.post(MAPS, &object(0)).expect(201);
+    let one = format!("{MAPS}/m");
+    for round in 1..200 {
+        let put = cluster.call("PUT", &one).json(&object(round));
+        let after = put.send().expect(200);
+        before["data"]["round"] = "dry".into();
+        let dry = cluster.call("PUT", &format!("{one}?dryRun=All"));
+        let told = dry.json(&before).send();
+        told.refuses(409, "Conflict", "the object has been modified");
+        before = after;
+    }
+}
+
+#[test]
 fn the_store_holds_what_kubernetes_would_put_there() {
     let cluster = Cluster::start();
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"},
