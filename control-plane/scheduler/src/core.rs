@@ -152,9 +152,13 @@ impl Core {
         if !pod.node.is_empty() {
             return self.placed(pod, now);
         }
-        // Until a watch shows the pod as bound, older states of it may still arrive.
-        if pod.scheduler != self.name || self.cache.is_assumed(&pod.uid) {
+        if pod.scheduler != self.name {
             return;
+        }
+        // Until a watch shows the pod as bound, older states of it may still arrive. After that, too:
+        // a list that begins a new watch may be from a server that lags behind.
+        if self.cache.place(&pod.uid).is_some() {
+            return self.queue.note(pod);
         }
         if pod.ending {
             self.queue.remove(&pod.uid);
@@ -235,8 +239,15 @@ impl Core {
     /// The apiserver refused a binding. The pod is retried, unless it is gone or bound otherwise.
     pub fn not_bound(&mut self, uid: &str, now: Duration) {
         if let Some(pod) = self.cache.forget(uid) {
-            self.nominations.seen(&pod);
-            self.queue.retry(uid, now);
+            // As it is by now: it may have changed while the binding was on its way.
+            let newest = self.queue.pod(uid).filter(|pod| !pod.ending).cloned();
+            match newest {
+                Some(newest) => {
+                    self.nominations.seen(&newest);
+                    self.queue.retry(uid, now);
+                }
+                None => self.queue.remove(uid),
+            }
             self.queue.wake(&Event::PodGone(&pod), now);
         }
     }

@@ -106,6 +106,18 @@ impl Queue {
         }
     }
 
+    /// Notes the newest state of a pod whose result is not known yet.
+    pub fn note(&mut self, pod: Arc<PodInfo>) {
+        if let Some(entry) = self.pods.get_mut(&pod.uid) {
+            entry.pod = pod;
+        }
+    }
+
+    /// The newest state of a pod.
+    pub fn pod(&self, uid: &str) -> Option<&Arc<PodInfo>> {
+        self.pods.get(uid).map(|entry| &entry.pod)
+    }
+
     /// Removes a pod.
     pub fn remove(&mut self, uid: &str) {
         self.take_out(uid);

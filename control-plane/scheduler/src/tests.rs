@@ -186,6 +186,37 @@ fn older_words_about_a_bound_pod_do_not_queue_it_again() {
 }
 
 #[test]
+fn a_list_of_a_server_that_lags_behind_does_not_take_a_pod_off_its_node() {
+    let mut core = Core::new("default-scheduler", 1);
+    core.node(&node("a", json!({})), START);
+    core.pod(on("a", &pod("x", json!({}))), START);
+    core.only_pods(&HashSet::from(["x".to_owned()]), seconds(1));
+    core.pod(pod("x", json!({})), seconds(1));
+    assert!(core.next(seconds(1)).is_none());
+    assert_eq!(core.cache().place("x"), Some("a"));
+}
+
+#[test]
+fn a_binding_that_fails_is_tried_again_with_the_newest_state_of_the_pod() {
+    let mut core = Core::new("default-scheduler", 1);
+    core.node(&node("a", json!({})), START);
+    core.pod(pod("x", json!({})), START);
+    bind(&mut core, START);
+    let labelled = json!({"metadata": {"labels": {"new": "label"}}});
+    core.pod(pod("x", labelled), START);
+    core.not_bound("x", START);
+    match core.next(seconds(1)) {
+        Some(Decision::Bind { pod, .. }) => assert_eq!(pod.labels["new"], "label"),
+        other => panic!("no binding: {other:?}"),
+    }
+    // One that is being deleted is bound nowhere, though a finalizer keeps it.
+    let ending = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    core.pod(pod("x", ending), seconds(1));
+    core.not_bound("x", seconds(1));
+    assert!(core.next(seconds(400)).is_none());
+}
+
+#[test]
 fn what_vanished_while_nobody_watched_is_forgotten() {
     let mut core = Core::new("default-scheduler", 1);
     core.node(&node("a", json!({})), START);

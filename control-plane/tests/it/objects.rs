@@ -372,6 +372,57 @@ fn an_eviction_pays_its_budget() {
 }
 
 #[test]
+fn an_eviction_is_of_the_pod_that_its_client_has_seen() {
+    let cluster = Cluster::start();
+    let made = cluster.post(PODS, &pod("p")).expect(201);
+    let mut started = made.clone();
+    started["status"] = json!({"phase": "Running"});
+    let status = format!("{PODS}/p/status");
+    let status = cluster.call("PUT", &status).json(&started);
+    let seen = status.send().expect(200);
+    let evict = |pod: &Value| {
+        let version = &pod["metadata"]["resourceVersion"];
+        let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction",
+            "metadata": {"name": "p"},
+            "deleteOptions": {"preconditions": {"resourceVersion": version}}});
+        cluster.post(&format!("{PODS}/p/eviction"), &eviction)
+    };
+    evict(&made).refuses(
+        409,
+        "Conflict",
+        "does not match the ResourceVersion in record",
+    );
+    // Nothing was said of an eviction that did not happen.
+    let left = cluster.get(&format!("{PODS}/p")).expect(200);
+    assert_eq!(
+        left["metadata"]["resourceVersion"],
+        seen["metadata"]["resourceVersion"]
+    );
+    assert_eq!(evict(&left).expect(201)["status"], "Success");
+    assert_eq!(cluster.get(&format!("{PODS}/p")).code, 404);
+}
+
+#[test]
+fn a_dry_run_is_about_the_newest_state() {
+    let cluster = Cluster::start();
+    let object = |round: usize| {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"},
+            "data": {"round": round.to_string()}})
+    };
+    let mut before = cluster.post(MAPS, &object(0)).expect(201);
+    let one = format!("{MAPS}/m");
+    for round in 1..200 {
+        let put = cluster.call("PUT", &one).json(&object(round));
+        let after = put.send().expect(200);
+        before["data"]["round"] = "dry".into();
+        let dry = cluster.call("PUT", &format!("{one}?dryRun=All"));
+        let told = dry.json(&before).send();
+        told.refuses(409, "Conflict", "the object has been modified");
+        before = after;
+    }
+}
+
+#[test]
 fn the_store_holds_what_kubernetes_would_put_there() {
     let cluster = Cluster::start();
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"},

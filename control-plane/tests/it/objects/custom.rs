@@ -275,6 +275,43 @@ fn a_plural_of_ours_in_another_group_is_no_service() {
 }
 
 #[test]
+fn a_status_without_finalizers_does_not_end_a_deletion() {
+    let inside = Inside::start();
+    let with_status = Version {
+        status: true,
+        ..version("v1", true)
+    };
+    inside.add(&definition("Widget", "widgets", vec![with_status]));
+    let mut held = widget("held", "red");
+    held["metadata"]["finalizers"] = json!(["shop.example.com/held"]);
+    inside.post(WIDGETS, &held).expect(201);
+    let one = format!("{WIDGETS}/held");
+    let going = inside.call("DELETE", &one).send().expect(200);
+    assert!(going["metadata"]["deletionTimestamp"].is_string());
+    let mut told = going;
+    told["metadata"]
+        .as_object_mut()
+        .unwrap()
+        .remove("finalizers");
+    told["status"] = json!({"phase": "Going"});
+    let status = inside.call("PUT", &format!("{one}/status")).json(&told);
+    let mut told = status.send().expect(200);
+    let left = inside.get(&one).expect(200);
+    assert_eq!(
+        left["metadata"]["finalizers"],
+        held["metadata"]["finalizers"]
+    );
+    assert_eq!(left["status"]["phase"], "Going");
+    // The same in the object itself ends it.
+    told["metadata"]
+        .as_object_mut()
+        .unwrap()
+        .remove("finalizers");
+    inside.call("PUT", &one).json(&told).send().expect(200);
+    assert_eq!(inside.get(&one).code, 404);
+}
+
+#[test]
 fn versions_share_objects_and_definitions_say_what_is_shown_and_written() {
     let inside = Inside::start();
     let rich = Version {

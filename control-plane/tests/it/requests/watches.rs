@@ -101,6 +101,17 @@ fn a_watch_ends_when_it_said_it_would() {
 }
 
 #[test]
+fn no_bookmark_is_older_than_what_the_client_has_seen() {
+    let cluster = Cluster::start();
+    let list = cluster.get(MAPS).expect(200);
+    let now = list["metadata"]["resourceVersion"].as_str().unwrap();
+    let seen = now.parse::<i64>().unwrap() + 1000;
+    let query = format!("watch=1&resourceVersion={seen}&timeoutSeconds=3&allowWatchBookmarks=true");
+    let mut watch = cluster.call("GET", &format!("{MAPS}?{query}")).stream();
+    assert!(watch.next().is_none());
+}
+
+#[test]
 fn lists_are_told_in_parts_of_one_state() {
     let cluster = Cluster::start();
     for at in 0..7 {

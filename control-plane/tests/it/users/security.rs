@@ -125,6 +125,28 @@ fn a_name_in_a_selector_opens_lists_and_nothing_else() {
     assert_eq!(cluster.ask("root", "GET", other, None).code, 404);
 }
 
+#[test]
+fn an_update_that_creates_takes_the_right_to_create() {
+    const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+    let cluster = Guarded::start();
+    let rule = |verb: &str| {
+        json!([{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"],
+            "verbs": [verb]}])
+    };
+    cluster.allow("updates", rule("update"));
+    let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "one"}});
+    let one = format!("{LEASES}/one");
+    cluster.jane("PUT", &one, &lease).refuses(
+        403,
+        "Forbidden",
+        "User \"jane\" cannot create resource \"leases\"",
+    );
+    cluster.allow("creates", rule("create"));
+    cluster.jane("PUT", &one, &lease).expect(201);
+    cluster.jane("PUT", &one, &lease).expect(200);
+}
+
 pub(crate) fn signing_request(name: &str, group: &str, signer: &str) -> Value {
     let mut params = rcgen::CertificateParams::default();
     let organization = rcgen::DnType::OrganizationName;

@@ -71,6 +71,8 @@ struct Watch {
     bookmark_due: Option<i64>,
     /// The client has seen the changes up to this revision.
     seen_after: i64,
+    /// The newest revision that the client knows. No bookmark is older.
+    told: i64,
     cursor: Cursor,
     changed: tokio::sync::watch::Receiver<u64>,
     ends: Instant,
@@ -164,6 +166,7 @@ impl Watching {
                 _ => None,
             },
             seen_after: self.asked(),
+            told: revision.max(self.asked()),
             changed,
             selectors: self.selectors,
             bookmarks: self.bookmarks,

@@ -93,6 +93,24 @@ impl Options {
     }
 }
 
+impl Options {
+    /// Checks that an object of this group and kind is the one that the request expects.
+    pub(crate) fn check(&self, current: &Value, (group, kind): (&str, &str)) -> Result<(), Status> {
+        let (uid, version) = (object::uid(current), object::resource_version(current));
+        let name = object::name(current);
+        let fail = |why: String| Err(Status::conflict(group, kind, name, &why));
+        match (&self.uid, &self.version) {
+            (Some(asked), _) if asked != uid => fail(format!(
+                "the UID in the precondition ({asked}) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
+            )),
+            (_, Some(asked)) if asked != version => fail(format!(
+                "the ResourceVersion in the precondition ({asked}) does not match the ResourceVersion in record ({version}). The object might have been modified"
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl Propagation {
     fn name(self) -> &'static str {
         match self {
@@ -253,23 +271,14 @@ impl Deletion<'_> {
     }
 
     fn preconditions(&self, current: &Value) -> Result<(), Status> {
-        let (uid, version) = (object::uid(current), object::resource_version(current));
         if strategy::of(self.resource).deletion == strategy::Deletion::AfterContent {
+            let (uid, version) = (object::uid(current), object::resource_version(current));
             return self.preconditions_of_store(uid, version);
         }
         // The store names the kind in its own version.
         let storage = self.resource.storage.as_ref();
         let kind = storage.map_or(&self.resource.kind, |storage| &storage.kind);
-        let fail = |why: String| Err(Status::conflict(kind.group(), kind.kind(), self.name, &why));
-        match (&self.options.uid, &self.options.version) {
-            (Some(asked), _) if asked != uid => fail(format!(
-                "the UID in the precondition ({asked}) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
-            )),
-            (_, Some(asked)) if asked != version => fail(format!(
-                "the ResourceVersion in the precondition ({asked}) does not match the ResourceVersion in record ({version}). The object might have been modified"
-            )),
-            _ => Ok(()),
-        }
+        self.options.check(current, (kind.group(), kind.kind()))
     }
 
     /// The same for kinds that check before they ask the store.

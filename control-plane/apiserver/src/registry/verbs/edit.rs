@@ -89,8 +89,8 @@ impl Registry {
     ) -> Result<Edited, Status> {
         let cached = self.reader.reflector.cache(storage)?.get(key);
         // One that was opened by earlier rules does not say whether a write without changes would
-        // seal it otherwise.
-        let cached = cached.filter(|one| one.is_of(self.reader.store.at_rest()));
+        // seal it otherwise. The store does not check a dry run, so the cached state is not enough.
+        let cached = cached.filter(|one| !dry && one.is_of(self.reader.store.at_rest()));
         let mut newest = cached.is_none();
         let mut current = match cached {
             Some(cached) => Some(cached.decoded()?),

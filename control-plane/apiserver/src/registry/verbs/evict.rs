@@ -9,13 +9,15 @@ use crate::auth::Answer;
 use crate::basics::clock;
 use crate::registry::Registry;
 use crate::registry::verbs::delete::Options;
-use crate::registry::verbs::edit::{Edit, Step};
+use crate::registry::verbs::edit::{Edit, Edited, Step};
 use crate::registry::verbs::writer::Writer;
 use crate::resources::catalogue::Resource;
 use crate::storage::decoded::DecodedObject;
 
 /// Upper bound of the disrupted pods that a budget lists.
 const DISRUPTED_MAX: usize = 2000;
+/// Attempts with a pod that changes meanwhile, as in Kubernetes.
+const ATTEMPTS_MAX: usize = 20;
 
 impl Writer<'_> {
     /// Deletes a pod if its disruption budgets allow it. `eviction` is the client's body.
@@ -38,23 +40,59 @@ impl Writer<'_> {
         };
         options.dry |= dry;
         let reader = &self.registry.reader;
-        let pod = reader
-            .get(&self.resource.kind, self.namespace, name)
-            .await?;
-        if !goes_freely(&pod) {
-            self.pay_budget(&pod, options.dry).await?;
+        let mut attempts = 1..ATTEMPTS_MAX;
+        loop {
+            let pod = reader
+                .get(&self.resource.kind, self.namespace, name)
+                .await?;
+            if !goes_freely(&pod) {
+                return self.evict_paid(name, &pod, &options).await;
+            }
+            // One that waits for its start may be up meanwhile, and then needs a budget.
+            let mut asked = options.clone();
+            if !has_ended(&pod) && asked.version.is_none() {
+                asked.version = Some(object::resource_version(&pod).to_owned());
+            }
+            match self.mark_and_delete(name, asked).await {
+                Err(error) if is_other(&error, &options) && attempts.next().is_some() => {}
+                result => return result,
+            }
         }
+    }
+
+    /// Evicts a pod that may need a budget.
+    async fn evict_paid(&self, name: &str, pod: &Value, options: &Options) -> Result<(), Status> {
+        let unpaid = self.pay_budget(pod, options.dry).await?;
+        let mut asked = options.clone();
+        if unpaid.is_some() && asked.version.is_none() {
+            asked.version = Some(object::resource_version(pod).to_owned());
+        }
+        match (self.mark_and_delete(name, asked).await, unpaid) {
+            (Err(error), Some(budget)) if is_other(&error, options) => {
+                Err(still_processed(&budget))
+            }
+            (result, _) => result,
+        }
+    }
+
+    /// Deletes a pod as the options ask for, and says in its conditions why.
+    async fn mark_and_delete(&self, name: &str, mut options: Options) -> Result<(), Status> {
         let writer = Writer {
             dry: options.dry,
             ..self.clone()
         };
-        mark(&writer, name).await?;
+        if !options.dry {
+            let revision = mark(&writer, name, &options).await?;
+            // The version that is expected was there before the mark.
+            options.version = options.version.map(|_| revision.to_string());
+        }
         writer.delete_admitted(name, options).await?;
         Ok(())
     }
 
-    /// Takes one disruption from the budget of a pod, if it has one.
-    async fn pay_budget(&self, pod: &Value, dry: bool) -> Result<(), Status> {
+    /// Takes one disruption from the budget of a pod, if it has one. Returns the budget if it lets
+    /// the pod go for nothing, as long as that is not ready.
+    async fn pay_budget(&self, pod: &Value, dry: bool) -> Result<Option<String>, Status> {
         let reader = &self.registry.reader;
         let budgets = reader.resource("policy", "v1", "poddisruptionbudgets")?;
         reader.fresh().await?;
@@ -64,8 +102,11 @@ impl Writer<'_> {
             .filter(|budget| covers(budget, pod))
             .collect();
         match matching.as_slice() {
-            [] => Ok(()),
-            [budget] => pay(self.registry, &budgets, budget, pod, dry).await,
+            [] => Ok(None),
+            [budget] => {
+                let paid = pay(self.registry, &budgets, budget, pod, dry).await?;
+                Ok((!paid).then(|| object::name(budget).to_owned()))
+            }
             _ => {
                 let why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
                 Err(Status::internal(why))
@@ -74,10 +115,20 @@ impl Writer<'_> {
     }
 }
 
+/// True if a pod changed while it was evicted, and its client did not ask for a version.
+fn is_other(error: &Status, asked: &Options) -> bool {
+    error.code == 409 && asked.version.is_none()
+}
+
 /// True if a pod needs no budget: it is not running, or is in deletion.
 fn goes_freely(pod: &Value) -> bool {
+    has_ended(pod) || object::text(pod, &["status", "phase"]) == "Pending"
+}
+
+/// True if a pod will not be ready any more.
+fn has_ended(pod: &Value) -> bool {
     let phase = object::text(pod, &["status", "phase"]);
-    ["Succeeded", "Failed", "Pending"].contains(&phase) || object::is_deleting(pod)
+    ["Succeeded", "Failed"].contains(&phase) || object::is_deleting(pod)
 }
 
 fn is_ready(pod: &Value) -> bool {
@@ -93,14 +144,14 @@ fn covers(budget: &Value, pod: &Value) -> bool {
         .is_some_and(|selector| selector.matches(object::labels(pod)))
 }
 
-/// Takes one disruption from a budget.
+/// Takes one disruption from a budget. False if it lets the pod go for nothing.
 async fn pay(
     registry: &Registry,
     budgets: &Resource,
     budget: &Value,
     pod: &Value,
     dry: bool,
-) -> Result<(), Status> {
+) -> Result<bool, Status> {
     let storage = budgets.stored()?;
     let key = storage.key(object::namespace(budget), object::name(budget));
     let mut payment = Payment {
@@ -108,8 +159,8 @@ async fn pay(
         pod,
         ready: is_ready(pod),
     };
-    registry.edit(storage, &key, dry, &mut payment).await?;
-    Ok(())
+    let edited = registry.edit(storage, &key, dry, &mut payment).await?;
+    Ok(!matches!(edited, Edited::Same(_)))
 }
 
 struct Payment<'a> {
@@ -139,18 +190,7 @@ impl Payment<'_> {
         }
         let name = object::name(budget);
         if number("observedGeneration") < object::generation(budget) {
-            let mut status = Status::too_many_requests(
-                "Cannot evict pod as it would violate the pod's disruption budget.",
-                10,
-            );
-            status.details.causes.push(machinery::status::Cause {
-                reason: "DisruptionBudget",
-                message: format!(
-                    "The disruption budget {name} is still being processed by the server."
-                ),
-                field: String::new(),
-            });
-            return Err(status);
+            return Err(still_processed(name));
         }
         let allowed = number("disruptionsAllowed");
         let disrupted = object::at(budget, &["status", "disruptedPods"]);
@@ -172,37 +212,56 @@ impl Payment<'_> {
     }
 }
 
-/// Writes the reason of the eviction into the pod's conditions.
-async fn mark(writer: &Writer<'_>, name: &str) -> Result<(), Status> {
-    let storage = writer.resource.stored()?;
-    let key = storage.key(writer.namespace, name);
-    writer
-        .registry
-        .edit(storage, &key, writer.dry, &mut Mark(name))
-        .await?;
-    Ok(())
+/// The refusal of a budget whose numbers are not known yet.
+fn still_processed(budget: &str) -> Status {
+    let why = "Cannot evict pod as it would violate the pod's disruption budget.";
+    let mut status = Status::too_many_requests(why, 10);
+    status.details.causes.push(machinery::status::Cause {
+        reason: "DisruptionBudget",
+        message: format!("The disruption budget {budget} is still being processed by the server."),
+        field: String::new(),
+    });
+    status
 }
 
-struct Mark<'a>(&'a str);
+/// Writes the reason of the eviction into the conditions of a pod, if that is the one that the
+/// options expect. Returns its revision after that.
+async fn mark(writer: &Writer<'_>, name: &str, options: &Options) -> Result<i64, Status> {
+    let storage = writer.resource.stored()?;
+    let key = storage.key(writer.namespace, name);
+    let mut mark = Mark { name, options };
+    let marked = writer.registry.edit(storage, &key, writer.dry, &mut mark);
+    Ok(marked.await?.entry_ref().revision)
+}
+
+struct Mark<'a> {
+    name: &'a str,
+    options: &'a Options,
+}
 
 impl Edit for Mark<'_> {
     fn step<'a>(&'a mut self, current: Option<&'a DecodedObject>) -> Answer<'a, Step> {
         let step = match current {
-            None => Err(Status::not_found("", "pods", self.0)),
-            Some(current) => {
-                let mut pod = Value::clone(&current.object);
-                let mut conditions = object::items(&pod, &["status", "conditions"]).to_vec();
-                conditions.retain(|one| one["type"] != "DisruptionTarget");
-                conditions.push(json!({
-                    "type": "DisruptionTarget", "status": "True",
-                    "reason": "EvictionByEvictionAPI",
-                    "message": "Eviction API: evicting",
-                    "lastTransitionTime": clock::now().to_seconds(),
-                }));
-                object::set(&mut pod, &["status", "conditions"], conditions.into());
-                Ok(Step::Put(pod))
-            }
+            None => Err(Status::not_found("", "pods", self.name)),
+            Some(current) => self.decide(&current.object),
         };
         Box::pin(async { step })
+    }
+}
+
+impl Mark<'_> {
+    fn decide(&self, pod: &Value) -> Result<Step, Status> {
+        self.options.check(pod, ("", "Pod"))?;
+        let mut pod = pod.clone();
+        let mut conditions = object::items(&pod, &["status", "conditions"]).to_vec();
+        conditions.retain(|one| one["type"] != "DisruptionTarget");
+        conditions.push(json!({
+            "type": "DisruptionTarget", "status": "True",
+            "reason": "EvictionByEvictionAPI",
+            "message": "Eviction API: evicting",
+            "lastTransitionTime": clock::now().to_seconds(),
+        }));
+        object::set(&mut pod, &["status", "conditions"], conditions.into());
+        Ok(Step::Put(pod))
     }
 }

@@ -191,6 +191,7 @@ impl Watch {
         if change.revision <= self.seen_after {
             return;
         }
+        self.told = self.told.max(change.revision);
         let resource = &self.shown.resource;
         let matches = |stored: &Stored| self.selectors.matches(resource, stored);
         let before = change.before.as_deref().is_some_and(matches);
@@ -234,7 +235,10 @@ impl Watch {
         let revision = self.reader.reflector.revision();
         let told_all = self.tell_changes(chunk).await;
         if told_all && chunk.len() < CHUNK_BYTES {
-            self.bookmark(chunk, revision, false);
+            // The cache may be ahead of the revision for a moment, and a client of both.
+            if revision >= self.told {
+                self.bookmark(chunk, revision, false);
+            }
         } else {
             // After what is left.
             self.next_bookmark = Instant::now();

@@ -134,7 +134,10 @@ impl Update<'_, '_> {
                 self.warnings = warnings;
                 object
             }
-            Change::Replace(object) => object.clone(),
+            Change::Replace(object) => {
+                self.writer.may_create(self.name).await?;
+                object.clone()
+            }
             Change::Patch(_) => return Err(resource.not_found(self.name)),
         };
         lifecycle::match_name(self.name, &object)?;
@@ -170,7 +173,6 @@ impl Update<'_, '_> {
         lifecycle::match_namespace(resource, self.writer.namespace, &mut new)?;
         lifecycle::match_name(self.name, &new)?;
         self.preconditions(&old, &new)?;
-        let removed_deletion = lifecycle_end(resource, self.subresource, &old, &new);
         set_defaults(resource, &mut new);
         if !matches!(self.change, Change::Apply(_)) {
             let writer = self.writer;
@@ -214,8 +216,11 @@ impl Update<'_, '_> {
         if apply::equal_without_times(&old, &new) {
             set_managers(&mut new, managers_of(&old));
         }
+        // Of what is to be stored: a write cannot end the deletion by leaving out finalizers that it
+        // may not change, or that admission has put back.
+        let ends = ends_deletion(resource, self.subresource, &old, &new);
         let stored = convert::stored(resource, new).await?;
-        Ok(if removed_deletion {
+        Ok(if ends {
             Step::Delete(stored)
         } else {
             Step::Put(stored)
@@ -286,7 +291,7 @@ fn set_managers(object: &mut Value, managers: Option<Value>) {
 }
 
 /// True if this update removes the last thing that kept a deleted object.
-fn lifecycle_end(resource: &Resource, subresource: &str, old: &Value, new: &Value) -> bool {
+fn ends_deletion(resource: &Resource, subresource: &str, old: &Value, new: &Value) -> bool {
     let kept_by_spec = || {
         let state = if subresource == "finalize" { new } else { old };
         strategy::of(resource).deletion == Deletion::AfterContent
