@@ -11,7 +11,7 @@ use machinery::time::Timestamp;
 use tokio::time::Instant;
 
 use crate::Client;
-use crate::leader::{Election, LEASE_SECONDS, RETRY, Step};
+use crate::leader::{ATTEMPT, Election, RETRY, Step};
 
 /// A held lease.
 struct Leader {
@@ -34,7 +34,7 @@ impl Leader {
             start: Instant::now(),
             last: None,
         };
-        while !leader.round().await {
+        while !leader.round(leader.start.elapsed() + ATTEMPT).await {
             tokio::time::sleep(RETRY).await;
         }
         leader
@@ -42,11 +42,9 @@ impl Leader {
 
     /// Renews the lease; returns when renewals failed for so long that another process may hold it.
     async fn lost(&mut self) {
-        loop {
-            tokio::time::sleep(RETRY).await;
-            if !self.round().await {
-                return;
-            }
+        while let Some(next) = self.election.next_attempt(self.start.elapsed()) {
+            tokio::time::sleep_until(self.start + next.begins).await;
+            self.round(next.ends).await;
         }
     }
 
@@ -63,11 +61,12 @@ impl Leader {
         }
     }
 
-    /// Reads the lease, then takes or renews it; returns whether this process holds it now.
-    async fn round(&mut self) -> bool {
+    /// Reads the lease, then takes or renews it, and gives up at `ends`; returns whether this process
+    /// holds it now.
+    async fn round(&mut self, ends: Duration) -> bool {
         let begun = self.start.elapsed();
-        let limit = Duration::from_secs(LEASE_SECONDS) / 3;
-        match tokio::time::timeout(limit, self.step(begun)).await {
+        let ends = self.start + ends;
+        match tokio::time::timeout_at(ends, self.step(begun)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) if error.reason == "Conflict" || error.reason == "AlreadyExists" => {}
             Ok(Err(error)) => tracing::warn!(%error, lease = self.lease, "cannot renew the lease"),

@@ -19,6 +19,8 @@ pub const LEASE_SECONDS: u64 = 15;
 pub const RENEW: Duration = Duration::from_secs(10);
 /// Delay between two attempts.
 pub const RETRY: Duration = Duration::from_secs(2);
+/// Limit for one attempt.
+pub const ATTEMPT: Duration = Duration::from_secs(LEASE_SECONDS / 3);
 
 /// The state of one process in an election.
 #[derive(Debug)]
@@ -30,6 +32,15 @@ pub struct Election {
     seen: Option<(String, Duration)>,
     /// When this process last renewed, while it holds the lease.
     renewed: Option<Duration>,
+}
+
+/// An attempt to renew the lease.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Attempt {
+    /// When it begins.
+    pub begins: Duration,
+    /// When it is given up.
+    pub ends: Duration,
 }
 
 /// The next step.
@@ -90,7 +101,16 @@ impl Election {
 
     /// True if this process may work.
     pub fn leads(&self, now: Duration) -> bool {
-        self.renewed.is_some_and(|at| now < at + RENEW)
+        self.next_attempt(now).is_some()
+    }
+
+    /// The next attempt of a process that may work. It ends before the right to work does: if it
+    /// hung for longer, the lease could run out meanwhile, and another process would work, too.
+    pub fn next_attempt(&self, now: Duration) -> Option<Attempt> {
+        let until = self.renewed? + RENEW;
+        let begins = (now + RETRY).min(until);
+        let ends = (begins + ATTEMPT).min(until);
+        (now < until).then_some(Attempt { begins, ends })
     }
 
     /// The last read lease, released so that others can take it at once; `None` if not held.

@@ -52,6 +52,24 @@ fn who_cannot_renew_stops_before_another_may_take_over() {
     assert_eq!(taken["spec"]["leaseTransitions"], 1);
 }
 
+/// The attempts fail at once or hang until they are given up.
+#[test]
+fn no_attempt_to_renew_outlasts_the_right_to_work() {
+    const MILLI: Duration = Duration::from_millis(1);
+    for hangs_from in 0..5 {
+        let mut a = election("a");
+        a.written(SECOND);
+        let mut now = SECOND + MILLI * 7;
+        let mut attempts = 0..;
+        while let Some(Attempt { begins, ends }) = a.next_attempt(now) {
+            assert!(now <= begins && begins <= ends && ends <= SECOND + RENEW);
+            let hangs = attempts.next() >= Some(hangs_from);
+            now = if hangs { ends } else { begins + MILLI };
+        }
+        assert_eq!(now, SECOND + RENEW, "hangs from attempt {hangs_from} on");
+    }
+}
+
 #[test]
 fn a_lease_that_changes_is_alive_whatever_its_times_say() {
     let mut a = election("a");
