@@ -105,6 +105,8 @@ impl Writer<'_> {
 impl Edit for Update<'_, '_> {
     fn step<'a>(&'a mut self, current: Option<&'a DecodedObject>) -> Answer<'a, Step> {
         Box::pin(async move {
+            // An object that an earlier attempt saw may be gone, and what it held is another's.
+            self.replaced = None;
             let earlier = std::mem::take(&mut self.allocated);
             earlier.give_back(self.writer.registry).await;
             match current {
