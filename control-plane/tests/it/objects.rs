@@ -12,6 +12,7 @@ mod versions;
 use serde_json::{Value, json};
 
 use crate::harness::cluster::Cluster;
+use crate::requests::http::Answer;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -400,6 +401,49 @@ fn an_eviction_is_of_the_pod_that_its_client_has_seen() {
     );
     assert_eq!(evict(&left).expect(201)["status"], "Success");
     assert_eq!(cluster.get(&format!("{PODS}/p")).code, 404);
+}
+
+#[test]
+fn an_owner_named_twice_is_kept_once_with_a_warning() {
+    let cluster = Cluster::start();
+    let owner = |uid: &str| {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "name": uid, "uid": uid,
+            "blockOwnerDeletion": false})
+    };
+    let owned = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m",
+        "ownerReferences": [owner("a"), owner("b"), owner("a"), owner("b")]}});
+    let warning = |when: &str| {
+        format!(
+            ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: a, b"
+        )
+    };
+    fn warnings(answer: &Answer) -> Vec<&str> {
+        let lines = answer.head.lines();
+        let said = lines.filter_map(|line| line.split_once("299 - \""));
+        said.map(|(_, said)| said.trim_end_matches('"')).collect()
+    }
+    let once = json!([owner("a"), owner("b")]);
+    let one = format!("{MAPS}/m");
+    for put in [false, true] {
+        let told = match put {
+            false => cluster.post(MAPS, &owned),
+            true => cluster.call("PUT", &one).json(&owned).send(),
+        };
+        assert_eq!(warnings(&told), [warning("")]);
+        let told = told.expect(if put { 200 } else { 201 });
+        assert_eq!(told["metadata"]["ownerReferences"], once);
+    }
+    // Patches are looked at after admission alone.
+    let owners = &owned["metadata"]["ownerReferences"];
+    let patch = json!({"metadata": {"ownerReferences": owners}});
+    let merge = "application/merge-patch+json";
+    let told = cluster.call("PATCH", &one).body(merge, patch.to_string());
+    let told = told.send();
+    assert_eq!(
+        warnings(&told),
+        [warning(" after mutating admission happens")]
+    );
+    assert_eq!(told.expect(200)["metadata"]["ownerReferences"], once);
 }
 
 #[test]

@@ -49,6 +49,42 @@ pub(crate) fn match_name(name: &str, object: &Value) -> Result<(), Status> {
     Ok(())
 }
 
+/// When an owner is found to be named twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Named {
+    /// In the request.
+    ByClient,
+    /// After admission: by a plugin or webhook, or by a patch, which is looked at then alone.
+    AfterAdmission,
+}
+
+/// Removes owners that are named again with the same words. Returns the warning about them.
+pub(crate) fn forget_repeated_owners(object: &mut Value, named: Named) -> Option<String> {
+    let owners = metadata_mut(object).get_mut("ownerReferences")?;
+    let owners = owners.as_array_mut()?;
+    let mut repeated = Vec::new();
+    let mut kept: Vec<Value> = Vec::with_capacity(owners.len());
+    for owner in owners.drain(..) {
+        if kept.contains(&owner) {
+            repeated.push(object::text(&owner, &["uid"]).to_owned());
+        } else {
+            kept.push(owner);
+        }
+    }
+    *owners = kept;
+    if repeated.is_empty() {
+        return None;
+    }
+    let when = match named {
+        Named::ByClient => "",
+        Named::AfterAdmission => " after mutating admission happens",
+    };
+    let uids = repeated.join(", ");
+    Some(format!(
+        ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {uids}"
+    ))
+}
+
 /// Removes identity and times from the body of a new object: nobody before the store may see what a
 /// client made up.
 pub(crate) fn forget_identity(object: &mut Value) {

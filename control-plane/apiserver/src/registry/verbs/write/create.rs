@@ -10,7 +10,7 @@ use super::{Writer, refuse};
 use crate::admission::CREATE;
 use crate::basics::{clock, unsigned};
 use crate::registry::allocate::{self, Allocated};
-use crate::registry::lifecycle;
+use crate::registry::lifecycle::{self, Named};
 use crate::registry::strategy;
 use crate::registry::verbs::managed::fits_without_managers;
 use crate::resources::catalogue::{Resource, Storage};
@@ -137,12 +137,16 @@ impl Writer<'_> {
         set_defaults(resource, object);
         lifecycle::forget_identity(object);
         if manage {
+            let repeated = lifecycle::forget_repeated_owners(object, Named::ByClient);
+            self.warnings.add(repeated);
             self.manage("", None, object).await;
         }
         let name = object::name(object).to_owned();
         let admission = self.admission(CREATE, "", &name, None);
         let mutated = self.registry.admission.mutate(&admission, object).await?;
         lifecycle::match_namespace(resource, self.namespace, object)?;
+        let repeated = lifecycle::forget_repeated_owners(object, Named::AfterAdmission);
+        self.warnings.add(repeated);
         // After admission, which may not choose what only the server sets.
         let created = |object: &mut Value| lifecycle::created(resource, object);
         let borrows_later = if borrows_labels {

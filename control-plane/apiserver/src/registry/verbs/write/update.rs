@@ -11,7 +11,7 @@ use super::{Change, Writer, refuse};
 use crate::admission::UPDATE;
 use crate::auth::Answer;
 use crate::registry::allocate::{self, Allocated};
-use crate::registry::lifecycle;
+use crate::registry::lifecycle::{self, Named};
 use crate::registry::strategy::{self, Deletion};
 use crate::registry::verbs::edit::{Edit, Edited, Step};
 use crate::registry::verbs::managed::Configuration;
@@ -176,6 +176,10 @@ impl Update<'_, '_> {
         lifecycle::match_name(self.name, &new)?;
         self.preconditions(&old, &new)?;
         set_defaults(resource, &mut new);
+        if matches!(self.change, Change::Replace(_)) {
+            let repeated = lifecycle::forget_repeated_owners(&mut new, Named::ByClient);
+            self.writer.warnings.add(repeated);
+        }
         if !matches!(self.change, Change::Apply(_)) {
             let writer = self.writer;
             writer.manage(self.subresource, Some(&old), &mut new).await;
@@ -187,6 +191,8 @@ impl Update<'_, '_> {
         let chain = &self.writer.registry.admission;
         let mutated = chain.mutate(&admission, &mut new).await?;
         lifecycle::match_name(self.name, &new)?;
+        let repeated = lifecycle::forget_repeated_owners(&mut new, Named::AfterAdmission);
+        self.writer.warnings.add(repeated);
         // After admission, so that a field it restores is no change.
         lifecycle::updated(resource, self.subresource, &old, &mut new);
         // Kept even if the subresource changes no other metadata.
