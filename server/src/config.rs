@@ -22,6 +22,7 @@ mod url;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use build::streams;
 pub use discovery::{Discovery, Registry, RegistryTls};
 pub use go_text::duration;
 pub(crate) use go_text::parse_duration;

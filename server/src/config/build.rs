@@ -104,7 +104,7 @@ pub(super) fn build(values: &Values, flagged: bool) -> Result<Config, Invalid> {
         client_cert_auth: values.bool("client-cert-auth"),
         max_txn_ops: whole(values, "max-txn-ops") as usize,
         max_request_bytes: whole(values, "max-request-bytes") as usize,
-        max_concurrent_streams: whole(values, "max-concurrent-streams") as u32,
+        max_concurrent_streams: streams(whole(values, "max-concurrent-streams") as u32),
         keepalive: keepalive(values),
         reuse_port: values.bool("socket-reuse-port"),
         client_tls: tls::client(values),
@@ -289,6 +289,11 @@ fn gates(values: &Values) -> Result<Vec<Gate>, Invalid> {
         ));
     }
     Ok(gates)
+}
+
+/// As in gRPC for Go, 0 means no limit.
+pub(crate) fn streams(most: u32) -> u32 {
+    if most == 0 { u32::MAX } else { most }
 }
 
 /// 0 means etcd's default.

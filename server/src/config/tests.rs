@@ -657,6 +657,12 @@ fn zeros_of_the_keep_alive_stand_for_grpcs_own_values() {
 }
 
 #[test]
+fn no_streams_at_most_means_any_number_of_them() {
+    let config = flags(&["--max-concurrent-streams=0"]);
+    assert_eq!(config.max_concurrent_streams, u32::MAX);
+}
+
+#[test]
 fn rotation_takes_lumberjacks_keys() {
     let rotation = |json: &str| {
         let json = format!("--log-rotation-config-json={json}");

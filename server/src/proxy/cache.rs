@@ -18,6 +18,10 @@ const ENTRIES_MAX: usize = 2048;
 /// Bytes of all answers; more make the oldest ones go.
 const BYTES_MAX: usize = 64 << 20;
 
+/// Each range that is touched is compared with all that are known: when more are touched, all is
+/// forgotten.
+const TOUCHED_MAX: usize = 512;
+
 /// The end of a range without an end.
 const NO_END: &[u8] = &[0];
 
@@ -159,6 +163,19 @@ impl Cache {
                 return;
             };
             self.remove(&oldest);
+        }
+    }
+
+    /// Removes what is known of these ranges; perhaps more than that.
+    pub(super) fn forget_all(&mut self, touched: &[(Bytes, Bytes)]) {
+        if touched.len() > TOUCHED_MAX {
+            self.clear();
+        }
+        for (key, end) in touched {
+            if self.entries.is_empty() {
+                return;
+            }
+            self.forget(key, end);
         }
     }
 

@@ -251,11 +251,7 @@ impl Kv {
         Q: Message,
         A: Message + Default,
     {
-        let forget = |cache: &mut Cache| {
-            for (key, end) in touched {
-                cache.forget(key, end);
-            }
-        };
+        let forget = |cache: &mut Cache| cache.forget_all(touched);
         self.change(forget);
         let answer = self.upstream.ask(path, along, request).await;
         let header = answer.as_ref().ok().and_then(header);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::config::subcommand::{Command, Flag, Kind, Values};
-use crate::config::{Exit, Keepalive, TlsFiles, TlsVersion};
+use crate::config::{Exit, Keepalive, TlsFiles, TlsVersion, streams};
 use crate::dns::clients::Domain;
 
 pub(super) const COMMAND: Command = Command {
@@ -146,8 +146,9 @@ fn build(values: &Values, args: &[String]) -> Result<Settings, String> {
             timeout: or_never(values.duration("grpc-keepalive-timeout")),
             min_time: values.duration("grpc-keepalive-min-time"),
         },
-        max_concurrent_streams: u32::try_from(values.int("max-concurrent-streams"))
-            .unwrap_or(u32::MAX),
+        max_concurrent_streams: streams(
+            u32::try_from(values.int("max-concurrent-streams")).unwrap_or(u32::MAX),
+        ),
         max_send_bytes: bytes("max-send-bytes", SEND_BYTES_DEFAULT),
         max_recv_bytes: bytes("max-recv-bytes", i32::MAX as usize),
         advertise_client_url: text("advertise-client-url"),
@@ -325,6 +326,8 @@ mod tests {
         assert_eq!(settings.keepalive.min_time, Duration::from_secs(5));
         assert_eq!(settings.tls_versions, (TlsVersion::Tls12, None));
         assert_eq!(settings.resolver, None);
+        let unlimited = parse(&["--max-concurrent-streams=0"]).unwrap();
+        assert_eq!(unlimited.max_concurrent_streams, u32::MAX);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Checks of a request that need no state. They run in etcd's order, so that a request with two
 //! faults gets the same error.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Bound;
 
 use etcd_api::etcdserverpb as pb;
 use pb::range_request::{SortOrder, SortTarget};
@@ -94,10 +95,12 @@ fn shape(request: &pb::TxnRequest, max_ops: usize) -> Result<(), Error> {
 
 /// The keys that a list of operations writes. A put must not meet another write of its key, except
 /// in the other branch of the same nested transaction, since only one branch runs.
+///
+/// A message holds a hundred thousand operations, so none is compared with all others.
 #[derive(Default)]
 struct Writes<'a> {
     puts: HashSet<&'a [u8]>,
-    deletes: Vec<(&'a [u8], &'a [u8])>,
+    deletes: Deletes<'a>,
 }
 
 impl<'a> Writes<'a> {
@@ -105,7 +108,7 @@ impl<'a> Writes<'a> {
         let mut all = Writes::default();
         for op in ops {
             if let Some(Op::RequestDeleteRange(delete)) = &op.request {
-                all.deletes.push((&delete.key, &delete.range_end));
+                all.deletes.add(&delete.key, &delete.range_end);
             }
         }
         // Nested transactions first, checked against the deletes of this list, then the puts.
@@ -119,33 +122,166 @@ impl<'a> Writes<'a> {
                 if branch
                     .puts
                     .iter()
-                    .any(|key| all.puts.contains(key) || all.deletes(key))
+                    .any(|key| all.puts.contains(key) || all.deletes.contain(key))
                 {
                     return Err(Error::DuplicateKey);
                 }
             }
             for branch in [then, otherwise] {
-                all.puts.extend(branch.puts);
-                all.deletes.extend(branch.deletes);
+                unite(&mut all.puts, branch.puts);
+                all.deletes.add_all(branch.deletes);
             }
         }
         for op in ops {
             let Some(Op::RequestPut(put)) = &op.request else {
                 continue;
             };
-            if all.deletes(&put.key) || !all.puts.insert(&put.key) {
+            if all.deletes.contain(&put.key) || !all.puts.insert(&put.key) {
                 return Err(Error::DuplicateKey);
             }
         }
         Ok(all)
     }
+}
+
+/// Keys that are deleted.
+#[derive(Default)]
+struct Deletes<'a> {
+    keys: HashSet<&'a [u8]>,
+    /// The end of each range by its start. No two overlap.
+    ranges: BTreeMap<&'a [u8], &'a [u8]>,
+}
+
+impl<'a> Deletes<'a> {
+    fn add(&mut self, start: &'a [u8], end: &'a [u8]) {
+        if end.is_empty() {
+            self.keys.insert(start);
+        } else {
+            self.add_range(start, end);
+        }
+    }
 
     /// As in etcd, an unbounded delete (range end of one zero byte) counts as empty here, so a put
     /// in its range is allowed.
-    fn deletes(&self, key: &[u8]) -> bool {
-        self.deletes.iter().any(|(start, end)| match *end {
-            [] => key == *start,
-            end => *start <= key && key < end,
+    fn add_range(&mut self, mut start: &'a [u8], mut end: &'a [u8]) {
+        if end <= start {
+            return;
+        }
+        while let Some((from, until)) = self.last_before(Bound::Excluded(end))
+            && until >= start
+        {
+            self.ranges.remove(from);
+            (start, end) = (start.min(from), end.max(until));
+        }
+        self.ranges.insert(start, end);
+    }
+
+    fn add_all(&mut self, mut others: Deletes<'a>) {
+        unite(&mut self.keys, others.keys);
+        // Few into many, for the same reason as in `unite`.
+        if self.ranges.len() < others.ranges.len() {
+            std::mem::swap(&mut self.ranges, &mut others.ranges);
+        }
+        for (start, end) in others.ranges {
+            self.add_range(start, end);
+        }
+    }
+
+    fn contain(&self, key: &[u8]) -> bool {
+        let last = self.last_before(Bound::Included(key));
+        self.keys.contains(key) || last.is_some_and(|(_, until)| key < until)
+    }
+
+    /// The last range that starts before there.
+    fn last_before(&self, there: Bound<&[u8]>) -> Option<(&'a [u8], &'a [u8])> {
+        let mut before = self.ranges.range::<[u8], _>((Bound::Unbounded, there));
+        before.next_back().map(|(start, end)| (*start, *end))
+    }
+}
+
+/// Moves few keys to many: a key that moves is in a set of at least twice the size then, so none
+/// moves often, however transactions are nested.
+fn unite<'a>(all: &mut HashSet<&'a [u8]>, mut others: HashSet<&'a [u8]>) {
+    if all.len() < others.len() {
+        std::mem::swap(all, &mut others);
+    }
+    all.extend(others);
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn put(key: Bytes) -> Op {
+        Op::RequestPut(pb::PutRequest {
+            key,
+            ..Default::default()
         })
+    }
+
+    fn delete(key: Bytes) -> Op {
+        Op::RequestDeleteRange(pb::DeleteRangeRequest {
+            key,
+            ..Default::default()
+        })
+    }
+
+    fn list(ops: impl IntoIterator<Item = Op>) -> pb::TxnRequest {
+        let some = |op| pb::RequestOp { request: Some(op) };
+        pb::TxnRequest {
+            success: ops.into_iter().map(some).collect(),
+            ..Default::default()
+        }
+    }
+
+    /// Compared one by one, their keys would take a server minutes, before it knows who asks.
+    #[test]
+    fn a_transaction_of_very_many_operations_is_checked() {
+        const WIDTH: u32 = 42;
+        let key = |number: u32| Bytes::copy_from_slice(&number.to_be_bytes());
+        let inner = |of: u32| {
+            list((of * WIDTH..(of + 1) * WIDTH).map(|number| {
+                if of < WIDTH * WIDTH / 2 {
+                    delete(key(number))
+                } else {
+                    put(key(number))
+                }
+            }))
+        };
+        let middle =
+            |of: u32| list((of * WIDTH..(of + 1) * WIDTH).map(|of| Op::RequestTxn(inner(of))));
+        let mut outer: Vec<Op> = (0..WIDTH).map(|of| Op::RequestTxn(middle(of))).collect();
+        assert_eq!(txn(&list(outer.clone()), 128), Ok(()));
+        outer.push(put(key(0)));
+        assert_eq!(txn(&list(outer), 128), Err(Error::DuplicateKey));
+    }
+
+    #[test]
+    fn deletes_contain_what_each_of_them_does() {
+        let mut rng = fastrand::Rng::with_seed(7);
+        let keys: Vec<[u8; 1]> = (0..=30).map(|byte| [byte]).collect();
+        for _ in 0..2_000 {
+            let (mut sets, mut each) = ([Deletes::default(), Deletes::default()], Vec::new());
+            for _ in 0..rng.usize(..8) {
+                let start = &keys[rng.usize(1..keys.len())][..];
+                let end = match rng.usize(..4) {
+                    0 => &[][..],
+                    _ => &keys[rng.usize(..keys.len())],
+                };
+                sets[rng.usize(..2)].add(start, end);
+                each.push((start, end));
+            }
+            let [mut all, others] = sets;
+            all.add_all(others);
+            for key in keys.iter().map(|key| &key[..]) {
+                let deleted = each.iter().any(|(start, end)| match end {
+                    [] => key == *start,
+                    end => *start <= key && key < *end,
+                });
+                assert_eq!(all.contain(key), deleted, "{key:?} in {each:?}");
+            }
+        }
     }
 }

@@ -19,7 +19,7 @@ mod tests;
 
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeSet, BinaryHeap, HashMap, VecDeque};
 use std::time::Duration;
 
 use checkpoints::UnderWay;
@@ -89,8 +89,9 @@ pub struct Lessor {
     /// Whether checkpoints may be written. Etcd members must not be in the cluster: as leader they
     /// would never reset a stored remaining TTL.
     may_checkpoint: bool,
-    /// While checkpoints may not be written: leases with a stored remaining TTL to reset.
-    to_take_back: Vec<i64>,
+    /// While checkpoints may not be written: leases with a stored remaining TTL to reset. A follower
+    /// of an etcd leader hears of many rows and resets none. Sorted, so that equal states act equally.
+    to_take_back: BTreeSet<i64>,
     serial: u64,
     /// Rows still allowed in the second that began at `.0`.
     allowance: (Duration, u32),
@@ -108,7 +109,7 @@ impl Lessor {
             checkpoints: BinaryHeap::new(),
             under_way: HashMap::new(),
             may_checkpoint: true,
-            to_take_back: Vec::new(),
+            to_take_back: BTreeSet::new(),
             serial: 0,
             allowance: (Duration::ZERO, CHECKPOINT_ROWS_PER_SECOND),
         }
@@ -123,7 +124,7 @@ impl Lessor {
             let deadline = now + seconds(left) + self.election_timeout;
             self.insert(id, ttl, deadline, now, is_short);
             if is_short && !self.may_checkpoint {
-                self.to_take_back.push(id);
+                self.to_take_back.insert(id);
             }
         }
     }
@@ -136,6 +137,7 @@ impl Lessor {
     /// A revoke was applied.
     pub fn revoke(&mut self, id: i64) {
         self.under_way.remove(&id);
+        self.to_take_back.remove(&id);
         // The heap entries stay until their time; they no longer refer to a lease.
         if self
             .leases

@@ -41,9 +41,10 @@ struct Inner {
 #[derive(Default)]
 struct Parts {
     bytes: usize,
-    /// Usually the whole request. Cleared once the request is too large.
+    /// Usually the whole request, shared with its receiver. Cleared once the request is too large.
     first: Bytes,
-    more: Vec<Bytes>,
+    /// Copied: each piece would keep the whole buffer that it arrived in.
+    more: Vec<u8>,
 }
 
 /// The outcome of a call.
@@ -74,7 +75,7 @@ impl Heard {
         })))
     }
 
-    /// Adds the next bytes, shared and not copied. Returns the prefix row that the call is counted
+    /// Adds the next bytes. Returns the prefix row that the call is counted
     /// under.
     pub(super) fn add(&self, data: &Bytes, charge: Charge, metrics: &Metrics) -> Option<Row> {
         let inner = &*self.0;
@@ -86,7 +87,7 @@ impl Heard {
             } else if heard.first.is_empty() {
                 heard.first = data.clone();
             } else {
-                heard.more.push(data.clone());
+                heard.more.extend_from_slice(data);
             }
         }
         if inner.form.is_some() && inner.prefix.get().is_none() {
@@ -115,7 +116,7 @@ impl Heard {
         let mut message = if heard.more.is_empty() {
             heard.first.clone()
         } else {
-            [&heard.first[..], &heard.more.concat()].concat().into()
+            [&heard.first[..], &heard.more].concat().into()
         };
         message.advance(PREFIX_BYTES.min(message.len()));
         (Some(message), length)
@@ -266,6 +267,14 @@ mod tests {
             &served("/etcdserverpb.Maintenance/Status"),
         );
         assert_eq!((stats.request_count, stats.content.as_str()), (-1, ""));
+    }
+
+    #[test]
+    fn small_pieces_do_not_keep_the_buffers_that_they_came_in() {
+        let heard = heard(&pb::PutRequest::default());
+        let buffer = Bytes::from(vec![b'x'; HEARD_BYTES_MAX]);
+        heard.add(&buffer.slice(..1), Charge::default(), &Metrics::default());
+        assert!(buffer.is_unique());
     }
 
     #[test]

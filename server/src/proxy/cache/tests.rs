@@ -152,3 +152,20 @@ fn an_answer_that_is_too_old_is_not_known() {
     check(&cache);
     assert_ne!(cache.get(&question(&request), 0, 6), Known::Nothing);
 }
+
+#[test]
+fn a_write_of_very_many_keys_leaves_nothing() {
+    let mut cache = Cache::default();
+    let (all, one, other) = (asked("\0", "\0"), asked("b", ""), asked("c", "d"));
+    for request in [&all, &one, &other] {
+        add(&mut cache, request, 5);
+    }
+    let touch = |count: usize| vec![(Bytes::from("b"), Bytes::new()); count];
+    cache.forget_all(&touch(TOUCHED_MAX));
+    assert!(!knows(&mut cache, &all) && !knows(&mut cache, &one));
+    assert!(knows(&mut cache, &other));
+    check(&cache);
+    cache.forget_all(&touch(TOUCHED_MAX + 1));
+    assert_eq!(cache.len(), 0);
+    check(&cache);
+}

@@ -68,6 +68,8 @@ pub(super) struct Hub {
     last_broadcast: i64,
     by_range: HashMap<Range, BTreeSet<i64>>,
     watches: BTreeMap<WatchOf, Watch>,
+    /// The newest revision of the cluster that was heard of.
+    newest: i64,
     /// The id that a stream's next watch may get.
     next_ids: HashMap<u64, i64>,
     pub(super) actions: Vec<Action>,
@@ -125,6 +127,7 @@ impl Hub {
             return;
         }
         let revision = now.map_or(0, |header| header.revision);
+        self.newest = self.newest.max(revision);
         let has = |filter: FilterType| wish.filters.contains(&(filter as i32));
         let watch = Watch {
             broadcast: 0,
@@ -258,10 +261,11 @@ impl Hub {
             self.ended(id, heard.header, end);
             return;
         }
+        let revision = heard.header.map_or(0, |header| header.revision);
+        self.newest = self.newest.max(revision);
         let Some(broadcast) = self.broadcasts.get_mut(&id) else {
             return;
         };
-        let revision = heard.header.map_or(0, |header| header.revision);
         broadcast.next = broadcast
             .next
             .max(heard.events.next().unwrap_or(revision + 1));
@@ -316,7 +320,8 @@ impl Hub {
                 continue;
             };
             if end.compact_revision > 0 && watch.next >= end.compact_revision {
-                let now = header.map_or(0, |header| header.revision);
+                // A member that ends a watch for a compaction need not say which revision it has.
+                let now = header.map_or(0, |header| header.revision).max(self.newest);
                 self.join(of, watch, &broadcast.user, broadcast.range.clone(), now);
                 continue;
             }

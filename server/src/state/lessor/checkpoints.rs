@@ -96,8 +96,6 @@ impl Lessor {
         if !may_checkpoint {
             let short = self.leases.iter().filter(|(_, lease)| lease.is_short);
             self.to_take_back.extend(short.map(|(id, _)| *id));
-            // Sorted, so that equal states act equally.
-            self.to_take_back.sort_unstable();
         }
     }
 
@@ -141,7 +139,7 @@ impl Lessor {
     fn taken_back(&mut self, max: usize) -> Vec<(i64, i64)> {
         let mut rows = Vec::new();
         while rows.len() < max
-            && let Some(id) = self.to_take_back.pop()
+            && let Some(id) = self.to_take_back.pop_last()
         {
             if let Some(lease) = self.leases.get_mut(&id)
                 && std::mem::take(&mut lease.is_short)
@@ -192,7 +190,7 @@ impl Lessor {
         {
             lease.is_short = true;
             if !self.may_checkpoint {
-                self.to_take_back.push(id);
+                self.to_take_back.insert(id);
             }
         }
     }

@@ -227,6 +227,23 @@ fn beside_members_of_etcd_nothing_is_written_down_and_what_was_is_taken_back() {
 }
 
 #[test]
+fn a_follower_keeps_one_note_of_a_lease_that_etcd_checkpoints() {
+    let mut lessor = Lessor::new(ELECTION);
+    lessor.allow_checkpoints(false);
+    lessor.grant(7, 80, at(0));
+    lessor.grant(8, 80, at(0));
+    for left in (1..=70).rev() {
+        lessor.applied(7, left);
+        lessor.applied(8, left);
+    }
+    assert_eq!(lessor.to_take_back.len(), 2);
+    lessor.revoke(8);
+    assert_eq!(lessor.to_take_back.len(), 1, "its lease is gone");
+    assert_eq!(lessor.checkpoints(at(10_000), 10), [(7, 0)]);
+    assert_eq!(lessor.checkpoints(at(20_000), 10), []);
+}
+
+#[test]
 fn checkpoints_stay_below_their_rate_and_the_rest_follows_later() {
     let mut lessor = Lessor::new(ELECTION);
     let leases = 2 * i64::from(CHECKPOINT_ROWS_PER_SECOND) + 10;

@@ -78,7 +78,15 @@ impl Rotated {
         while backup(&self.path, &self.rotation, time).exists() {
             time += SignedDuration::from_millis(1);
         }
-        fs::rename(&self.path, backup(&self.path, &self.rotation, time))?;
+        match fs::rename(&self.path, backup(&self.path, &self.rotation, time)) {
+            // Somebody has removed it. Without a new one, no line would ever be written again.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if let Some(dir) = self.path.parent() {
+                    fs::create_dir_all(dir)?;
+                }
+            }
+            renamed => renamed?,
+        }
         let mut options = OpenOptions::new();
         self.file = options.create(true).append(true).open(&self.path)?;
         self.bytes = 0;
@@ -209,6 +217,18 @@ mod tests {
         log.write(b"defgh\n").unwrap();
         log.write(b"i\n").unwrap();
         assert_eq!(names(path.parent().unwrap()).len(), 3);
+    }
+
+    #[test]
+    fn a_file_that_was_removed_is_made_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("sub").join("etcd.log");
+        let mut log = Rotated::open(&path, RULES).unwrap();
+        log.write(b"12345678\n").unwrap();
+        fs::remove_dir_all(path.parent().unwrap()).unwrap();
+        log.write(b"abc\n").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"abc\n");
+        assert_eq!(names(path.parent().unwrap()), ["etcd.log"]);
     }
 
     #[test]

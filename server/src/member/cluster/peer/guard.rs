@@ -13,6 +13,8 @@ use crate::state::entry;
 const CONTEXT_BYTES_MAX: usize = 1 << 10;
 /// Number of different refusals that are logged; more would add nothing.
 const LOGGED_MAX: usize = 256;
+/// Longer than any name of a member. Senders that are none name themselves as they like.
+const WHO_CHARS_MAX: usize = 64;
 
 /// What our log says about a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,8 +117,9 @@ pub(super) struct LogOnce(Mutex<HashSet<(String, String)>>);
 impl LogOnce {
     /// True if this is the first time that `who` is refused for `why`.
     pub(super) fn first(&self, who: &str, why: &str) -> bool {
+        let who = who.chars().take(WHO_CHARS_MAX).collect();
         let mut logged = self.0.lock();
-        logged.len() < LOGGED_MAX && logged.insert((who.to_owned(), why.to_owned()))
+        logged.len() < LOGGED_MAX && logged.insert((who, why.to_owned()))
     }
 }
 

@@ -182,11 +182,16 @@ async fn match_ids(own: &mut [MemberInfo], members: &[MemberInfo]) -> Result<(),
     if own.len() != members.len() {
         return Err("member count is unequal".to_owned());
     }
-    let mut ids = vec![0; own.len()];
+    let mut ids = vec![None; own.len()];
     for member in members {
         let mut found = None;
         let mut last_error = String::new();
-        for (place, local) in own.iter().enumerate() {
+        // One of ours cannot be two of theirs: then another one would have no id.
+        let free = own
+            .iter()
+            .enumerate()
+            .filter(|(place, _)| ids[*place].is_none());
+        for (place, local) in free {
             match is_same_place(&member.peer_urls, &local.peer_urls).await {
                 Ok(()) => {
                     found = Some(place);
@@ -202,9 +207,9 @@ async fn match_ids(own: &mut [MemberInfo], members: &[MemberInfo]) -> Result<(),
                 member.peer_urls.join(" ")
             ));
         };
-        ids[place] = member.id;
+        ids[place] = Some(member.id);
     }
-    for (member, id) in own.iter_mut().zip(ids) {
+    for (member, id) in own.iter_mut().zip(ids.into_iter().flatten()) {
         member.id = id;
     }
     Ok(())

@@ -230,6 +230,30 @@ fn a_compaction_ends_only_watches_whose_history_is_gone() {
 
 /// It joins one that has not come so far yet, whose progress says nothing of what it was told.
 #[test]
+fn a_watch_that_begins_again_after_a_compaction_still_reads_history() {
+    let mut rig = Rig::default();
+    rig.create(1, wish(150), 200);
+    rig.0.hear(1, &events(&[160]));
+    rig.0.actions.clear();
+    // The header of such an end has no revision.
+    let end = End {
+        compact_revision: 155,
+        reason: String::new(),
+    };
+    let heard = Heard {
+        header: header(0),
+        events: Events::default(),
+        end: Some(end),
+    };
+    rig.0.hear(1, &heard);
+    assert_eq!(rig.asked(), (vec![(2, 161)], vec![1]));
+    rig.0.actions.clear();
+    // What it has to read is not for a watch of what comes.
+    rig.create(2, wish(0), 200);
+    assert_eq!(rig.asked(), (vec![(3, 201)], vec![]));
+}
+
+#[test]
 fn progress_of_what_comes_before_a_watch_is_not_told_to_it() {
     let mut rig = Rig::default();
     let progress = |start| WatchCreateRequest {

@@ -182,3 +182,11 @@ fn a_refusal_is_told_once_and_not_for_ever_of_everybody() {
     let news = (0..2 * LOGGED_MAX).filter(|n| logged.first("c", &n.to_string()));
     assert_eq!(news.count(), LOGGED_MAX - 2);
 }
+
+#[test]
+fn a_name_as_long_as_a_stranger_likes_is_not_kept() {
+    let logged = LogOnce::default();
+    assert!(logged.first(&"é".repeat(100_000), "why"));
+    let kept = logged.0.lock();
+    assert!(kept.iter().all(|(who, _)| who.len() <= 2 * WHO_CHARS_MAX));
+}

@@ -35,6 +35,23 @@ async fn members_are_told_apart_by_their_urls() {
     );
 }
 
+#[tokio::test]
+async fn one_member_is_not_taken_for_two() {
+    let mut own = [
+        member(0, &["http://127.0.0.1:1"]),
+        member(0, &["http://127.0.0.1:2"]),
+    ];
+    let theirs = [
+        member(7, &["http://127.0.0.1:1"]),
+        member(9, &["http://127.0.0.1:1"]),
+    ];
+    let error = match_ids(&mut own, &theirs).await.unwrap_err();
+    assert!(
+        error.contains("no match found for existing member (9"),
+        "{error}"
+    );
+}
+
 /// A listener, and its URL.
 async fn listener() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
