@@ -228,7 +228,6 @@ fn a_compaction_ends_only_watches_whose_history_is_gone() {
     assert_eq!(rig.seen(), [(2, 0, vec![101])]);
 }
 
-/// It joins one that has not come so far yet, whose progress says nothing of what it was told.
 #[test]
 fn a_watch_that_begins_again_after_a_compaction_still_reads_history() {
     let mut rig = Rig::default();
@@ -253,6 +252,7 @@ fn a_watch_that_begins_again_after_a_compaction_still_reads_history() {
     assert_eq!(rig.asked(), (vec![(3, 201)], vec![]));
 }
 
+/// It joins one that has not come so far yet, whose progress says nothing of what it was told.
 #[test]
 fn progress_of_what_comes_before_a_watch_is_not_told_to_it() {
     let mut rig = Rig::default();
