@@ -203,3 +203,16 @@ pub fn items<'a>(object: &'a Value, path: &[&str]) -> &'a [Value] {
         .and_then(Value::as_array)
         .map_or(&[], Vec::as_slice)
 }
+
+/// The deepest text of JSON that can be read, in objects and lists within each other.
+pub const JSON_LEVELS_MAX: usize = 127;
+
+/// True unless more than this many objects and lists are within each other.
+pub fn nests_within(value: &Value, levels: usize) -> bool {
+    let inner = |one: &Value| nests_within(one, levels - 1);
+    match value {
+        Value::Array(items) => levels > 0 && items.iter().all(inner),
+        Value::Object(fields) => levels > 0 && fields.values().all(inner),
+        _ => true,
+    }
+}

@@ -136,7 +136,7 @@ fn by_script(script: &str) -> Option<Known> {
         }
         match step(&words)? {
             Step::Takes(time) => {
-                after += time;
+                after = after.saturating_add(time);
                 code = 0;
             }
             Step::Fails => {

@@ -14,6 +14,9 @@ use crate::resources::catalogue::Storage;
 use crate::resources::hidden::Hidden;
 use crate::storage::stored::Stored;
 
+/// A smaller value cannot have more parts than the decoder takes.
+const SURELY_READABLE_BYTES: usize = 100_000;
+
 /// One object at one revision, in the version that is stored.
 pub(crate) struct DecodedObject {
     /// Revision of the last change; for a deleted object, of the deletion.
@@ -165,10 +168,28 @@ pub(crate) fn encode(storage: &Storage, object: &Value) -> Result<Vec<u8>, Statu
         object::set_type(&mut object, &storage.stored_in(), storage.kind.kind());
     }
     if storage.json {
-        return Ok(to_json(&object).to_vec());
+        return if object::nests_within(&object, object::JSON_LEVELS_MAX) {
+            Ok(to_json(&object).to_vec())
+        } else {
+            Err(unreadable("the object nests too deeply"))
+        };
     }
-    protobuf::encode_as(&object, storage.kind.message())
-        .map_err(|error| Status::internal(&error.to_string()))
+    let bytes = protobuf::encode_as(&object, storage.kind.message())
+        .map_err(|error| Status::internal(&error.to_string()))?;
+    // A body may leave out parts that are always stored, so the body may be within the decoder's
+    // limit and the value beyond it.
+    if bytes.len() > SURELY_READABLE_BYTES {
+        let read = protobuf::decode_as(&bytes, storage.kind.message());
+        read.map_err(|error| unreadable(&error.to_string()))?;
+    }
+    Ok(bytes)
+}
+
+/// Refuses a value that could not be read again: lists of its whole collection would fail. As with
+/// an object that is too large, the object may still be stored without its managers.
+fn unreadable(why: &str) -> Status {
+    let text = format!("the object cannot be stored: {why}");
+    Status::new(413, "RequestEntityTooLarge", text)
 }
 
 /// Encodes a value as JSON.
@@ -272,6 +293,42 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::registry::strategy;
+    use crate::resources::catalogue::Catalogue;
+
+    /// Encodes an object and reads it again; the code of the refusal if it is not encoded.
+    fn stored(storage: &Storage, object: &Value) -> Result<(), u16> {
+        let bytes = encode(storage, object).map_err(|error| error.code)?;
+        let read = DecodedObject::decode(storage, "key", &bytes, 1);
+        read.map(drop).map_err(|error| panic!("{error:?}"))
+    }
+
+    #[test]
+    fn what_could_not_be_read_again_is_not_stored() {
+        let catalogue = Catalogue::new(strategy::builtin().iter().cloned());
+        let pods = catalogue.resource("", "v1", "pods").unwrap();
+        let pods = pods.stored().unwrap();
+        let custom = Storage::custom(
+            Arc::clone(&pods.kind),
+            Default::default(),
+            Default::default(),
+        );
+        let mut nested = json!({});
+        for levels in 2..200 {
+            let object = json!({"kind": "Pod", "apiVersion": "v1", "metadata": {}, "spec": nested});
+            let expected = if levels <= 127 { Ok(()) } else { Err(413) };
+            assert_eq!(stored(&custom, &object), expected, "{levels}");
+            nested = json!({"a": nested});
+        }
+        // Each of these has three parts, and names one.
+        let pod = |statuses: usize| {
+            let one = json!({"name": "c", "state": {}, "lastState": {}});
+            json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p"}, "spec": {},
+                "status": {"containerStatuses": vec![one; statuses]}})
+        };
+        assert_eq!(stored(pods, &pod(30_000)), Ok(()));
+        assert_eq!(stored(pods, &pod(40_000)), Err(413));
+    }
 
     #[test]
     fn fields_of_managers_are_in_kubernetes_order() {

@@ -16,8 +16,14 @@ pub use strategic::{LISTS_OF_LISTS, shown};
 const OPERATIONS_MAX: usize = 10_000;
 /// Maximum bytes that the copy operations of one JSON patch may add: each could double the object.
 const COPIED_BYTES_MAX: usize = 3 << 20;
-/// Maximum nesting of a merge patch; bodies read from text are never deeper.
+/// Maximum number of values that the move operations of one JSON patch may take along.
+const MOVED_VALUES_MAX: usize = 2_000_000;
+/// Maximum nesting of a merge patch, and of what a JSON patch adds; bodies read from text are never
+/// deeper.
 const DEPTH_MAX: usize = 128;
+
+/// The error for a patch that nests more deeply than that.
+const TOO_DEEP: &str = "the patch nests too deeply";
 
 /// Why a patch does not apply.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,7 +63,7 @@ pub fn json(object: &Value, patch: &Value) -> Result<Value, Error> {
         return Err(Error::Malformed(text));
     }
     let mut object = object.clone();
-    let mut copied = 0;
+    let (mut copied, mut moved) = (0, 0);
     for operation in list {
         let operation = read(operation)?;
         if let PatchOperation::Copy(copy) = &operation {
@@ -70,6 +76,7 @@ pub fn json(object: &Value, patch: &Value) -> Result<Value, Error> {
                 return Err(Error::Malformed(text));
             }
         }
+        check_depth(&object, &operation, &mut moved)?;
         if let PatchOperation::Test(test) = &operation
             && test.value.is_null()
             && is_absent(&object, &test.path)
@@ -82,6 +89,45 @@ pub fn json(object: &Value, patch: &Value) -> Result<Value, Error> {
         })?;
     }
     Ok(object)
+}
+
+/// Refuses an operation that would nest an object more deeply than any body can. Each copy of an
+/// object into itself doubles its depth, and every walk over it takes stack by its depth.
+fn check_depth(object: &Value, operation: &PatchOperation, moved: &mut usize) -> Result<(), Error> {
+    let found = |from: &jsonptr::Pointer| from.resolve(object).map_or((0, 0), depth);
+    let (path, (below, values)) = match operation {
+        PatchOperation::Add(add) => (&add.path, depth(&add.value)),
+        PatchOperation::Replace(replace) => (&replace.path, depth(&replace.value)),
+        PatchOperation::Copy(copy) => (&copy.path, found(&copy.from)),
+        PatchOperation::Move(one) => (&one.path, found(&one.from)),
+        PatchOperation::Remove(_) | PatchOperation::Test(_) => return Ok(()),
+    };
+    if path.count() + below >= DEPTH_MAX {
+        return Err(Error::Malformed(TOO_DEEP.into()));
+    }
+    // Neither the body nor the limit of copies bounds how much is walked over here.
+    if matches!(operation, PatchOperation::Move(_)) {
+        *moved += values;
+    }
+    if *moved > MOVED_VALUES_MAX {
+        let text = format!("the moves of the patch exceed {MOVED_VALUES_MAX} values");
+        return Err(Error::Malformed(text));
+    }
+    Ok(())
+}
+
+/// The number of objects and lists within each other, and of all values.
+fn depth(value: &Value) -> (usize, usize) {
+    let outer = usize::from(value.is_object() || value.is_array());
+    let add = |(most, all): (usize, usize), inner: &Value| {
+        let (deep, values) = depth(inner);
+        (most.max(outer + deep), all + values)
+    };
+    match value {
+        Value::Array(items) => items.iter().fold((outer, 1), add),
+        Value::Object(fields) => fields.values().fold((outer, 1), add),
+        _ => (outer, 1),
+    }
 }
 
 /// True if a path names a field that its object does not have. As in Go, such a field passes a test

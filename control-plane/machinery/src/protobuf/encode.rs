@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::Error;
 use super::wire::{put_bytes, put_fixed64, put_number, put_varint};
 use crate::edit::apply::InOrder;
+use crate::object::{JSON_LEVELS_MAX, nests_within};
 use crate::schema::{self, Field, Message, Type};
 use crate::values::time::{Timestamp, parse_go_duration};
 
@@ -142,6 +143,10 @@ fn special(
         (Type::IntOrString, Value::String(text)) => int_or_string(out, 1, 0, text),
         (Type::IntOrString, value) => int_or_string(out, 0, integer(value, name)?, ""),
         (Type::Raw | Type::Fields | Type::Json, Value::Null) => {}
+        // The decoder could not read it again.
+        (Type::Raw | Type::Fields | Type::Json, value) if !nests_within(value, JSON_LEVELS_MAX) => {
+            return Err(Error::new("the object nests too deeply"));
+        }
         (Type::Fields, value) => {
             // Writing into memory fails only for maps with keys that are no text.
             let text = serde_json::to_vec(&InOrder(value)).unwrap_or_default();

@@ -1,6 +1,7 @@
 use super::*;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::json;
 
 /// Go's output for every kind: empty, with few fields, and with all fields.
 fn golden() -> impl Iterator<Item = (Value, Vec<u8>)> {
@@ -221,4 +222,25 @@ fn whole_floats_are_read_without_a_fraction() {
     assert_eq!(maximum(65535.into()), "65535");
     assert_eq!(maximum(0.into()), "0");
     assert_eq!(maximum(0.5.into()), "0.5");
+}
+
+#[test]
+fn what_is_written_can_be_read_however_deep_it_is() {
+    let mut nested = json!({});
+    for depth in 1..200 {
+        let data = std::mem::take(&mut nested);
+        let revision = json!({
+            "kind": "ControllerRevision", "apiVersion": "apps/v1",
+            "metadata": {"managedFields": [{"manager": "m", "fieldsV1": {"f:data": data}}]},
+            "data": data, "revision": 1,
+        });
+        match encode(&revision) {
+            Ok(bytes) => assert_eq!(decode(&bytes).map(drop), Ok(()), "{depth}"),
+            Err(error) => {
+                assert!(depth > 120, "{depth}");
+                assert_eq!(error.to_string(), "the object nests too deeply");
+            }
+        }
+        nested = json!({"f:a": data});
+    }
 }

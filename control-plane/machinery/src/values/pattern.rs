@@ -2,7 +2,8 @@
 
 use regex::Regex;
 
-/// Go refuses to repeat a part more often.
+/// Go refuses to repeat a part more often, also by repetitions within each other: their product is the
+/// size of what is compiled.
 const REPEAT_MAX: u32 = 1000;
 
 /// A pattern that texts match.
@@ -51,8 +52,12 @@ fn rewritten(pattern: &str) -> Result<String, String> {
     let mut out = String::with_capacity(pattern.len() + 16);
     let mut rest = pattern;
     let mut in_class = false;
+    let mut repeats = Repeats::default();
     while let Some(next) = rest.chars().next() {
         let after = &rest[next.len_utf8()..];
+        if !in_class && next != '{' {
+            repeats.see(next);
+        }
         rest = match next {
             '\\' => rewrite_escape(after, in_class, &mut out)?,
             '[' if !in_class => {
@@ -82,11 +87,18 @@ fn rewritten(pattern: &str) -> Result<String, String> {
                 out.push_str("\\-");
                 after
             }
-            '{' if !in_class => {
-                let counts = repetition(after)?;
-                out.push_str(if counts { "{" } else { "\\{" });
-                after
-            }
+            '{' if !in_class => match repetition(after)? {
+                Some((count, inside)) if repeats.repeat(count) => {
+                    out.extend(["{", inside, "}"]);
+                    &after[inside.len() + 1..]
+                }
+                Some((_, inside)) => return Err(too_often(inside)),
+                None => {
+                    repeats.see('{');
+                    out.push_str("\\{");
+                    after
+                }
+            },
             next => {
                 out.push(next);
                 after
@@ -157,21 +169,105 @@ fn rewrite_escape<'a>(after: &'a str, in_class: bool, out: &mut String) -> Resul
     Ok(rest)
 }
 
-/// Whether `{` before this text begins a repetition.
-fn repetition(after: &str) -> Result<bool, String> {
+/// How often parts are repeated, by repetitions within each other.
+struct Repeats {
+    /// The last part.
+    last: u32,
+    /// The parts of each open group that are repeated most, the innermost group last.
+    groups: Vec<u32>,
+}
+
+impl Default for Repeats {
+    fn default() -> Repeats {
+        Repeats {
+            last: 1,
+            groups: vec![1],
+        }
+    }
+}
+
+impl Repeats {
+    fn see(&mut self, next: char) {
+        match next {
+            '(' => self.groups.push(1),
+            ')' => {
+                self.last = self.groups.pop().unwrap_or(1);
+                self.note();
+            }
+            // They belong to the part before them.
+            '*' | '+' | '?' => {}
+            _ => self.last = 1,
+        }
+    }
+
+    /// Repeats the last part; false if that is too often.
+    fn repeat(&mut self, count: u32) -> bool {
+        self.last = self.last.saturating_mul(count.max(1));
+        self.note();
+        self.last <= REPEAT_MAX
+    }
+
+    fn note(&mut self) {
+        match self.groups.last_mut() {
+            Some(most) => *most = self.last.max(*most),
+            None => self.groups.push(self.last),
+        }
+    }
+}
+
+/// The most that a repetition repeats, and its text, if `{` before this text begins one.
+fn repetition(after: &str) -> Result<Option<(u32, &str)>, String> {
     let Some((inside, _)) = after.split_once('}') else {
-        return Ok(false);
+        return Ok(None);
     };
     let (least, most) = inside.split_once(',').unwrap_or((inside, ""));
     let is_count = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     if least.is_empty() || !is_count(least) || !is_count(most) {
-        return Ok(false);
+        return Ok(None);
     }
-    let is_allowed =
-        |text: &str| text.is_empty() || text.parse::<u32>().is_ok_and(|count| count <= REPEAT_MAX);
-    if is_allowed(least) && is_allowed(most) {
-        Ok(true)
-    } else {
-        Err(format!("invalid repeat count: `{{{inside}}}`"))
+    let count = |text: &str| {
+        let count = text.parse().ok();
+        count.filter(|count| *count <= REPEAT_MAX)
+    };
+    let found = match most {
+        "" => count(least),
+        most => count(least).and(count(most)),
+    };
+    match found {
+        Some(found) => Ok(Some((found, inside))),
+        None => Err(too_often(inside)),
+    }
+}
+
+fn too_often(inside: &str) -> String {
+    format!("invalid repeat count: `{{{inside}}}`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repetitions_within_each_other_multiply() {
+        for good in [
+            "a{1000}b{1000}",
+            "(a{10}b){100}",
+            "(a{1000})*",
+            "[{]{2}",
+            "a{,5}",
+        ] {
+            assert!(Pattern::compile(good).is_ok(), "{good}");
+        }
+        for (bad, count) in [
+            ("a{1001}", "{1001}"),
+            ("(a{11}){100}", "{100}"),
+            ("((x|a{10}){10}y){11}", "{11}"),
+            ("(?:(a{1000}){2})", "{2}"),
+            ("((a{1000})){2,}", "{2,}"),
+        ] {
+            let why = Pattern::compile(bad).unwrap_err();
+            let wanted = format!("error parsing regexp: invalid repeat count: `{count}`: `{bad}`");
+            assert_eq!(why, wanted);
+        }
     }
 }

@@ -45,6 +45,18 @@ fn commands_tell_how_long_they_run_and_how_they_end() {
         (json!(["sh", "-c", "date | cat"]), json!(null), None),
         (json!(["sh", "-c", "sleep 1 & exit 0"]), json!(null), None),
         (json!(["sleep", "-1"]), json!(null), None),
+        (
+            json!([
+                "sh",
+                "-c",
+                "sleep 18000000000000000000; sleep 18000000000000000000"
+            ]),
+            json!(null),
+            Some(Exit {
+                after: Duration::MAX,
+                code: 0,
+            }),
+        ),
         (json!(["nginx"]), json!(null), None),
         (json!(null), json!(null), None),
     ] {

@@ -7,6 +7,8 @@
 mod frames;
 mod missed;
 mod running;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -34,6 +36,8 @@ use running::next_bookmark;
 
 /// A watch without a timeout lasts this long, plus a random time up to the same.
 const SECONDS_MIN: u64 = 1800;
+/// No watch lasts longer, a century: the clock must be able to tell its end.
+const SECONDS_MAX: u64 = 100 * 365 * 24 * 3600;
 
 /// The parameters of a watch.
 pub(crate) struct Watching {
@@ -146,10 +150,7 @@ impl Watching {
                 Err(missed) => return ended(missed, asked, &shown),
             },
         };
-        let seconds = self
-            .seconds
-            .unwrap_or(SECONDS_MIN + clock::below(SECONDS_MIN));
-        let ends = Instant::now() + Duration::from_secs(seconds);
+        let ends = self.end(Instant::now());
         let interest = interest(&shown.resource, folder, &self.selectors);
         let changed = match cache.join(&interest, cursor) {
             Ok(changed) => changed,
@@ -188,6 +189,14 @@ impl Watching {
             Begin::After(asked) => asked,
             _ => 0,
         }
+    }
+
+    /// When a watch ends that begins now.
+    fn end(&self, now: Instant) -> Instant {
+        let seconds = self
+            .seconds
+            .unwrap_or(SECONDS_MIN + clock::below(SECONDS_MIN));
+        now + Duration::from_secs(seconds.min(SECONDS_MAX))
     }
 }
 

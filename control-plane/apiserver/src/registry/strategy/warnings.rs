@@ -24,6 +24,12 @@ pub(super) use workloads::{
     of_cron_job, of_daemon_set, of_job, of_pod_template, of_replicas, of_stateful_set,
 };
 
+/// From this many warnings on, no more pairs of items are told: no answer has room for them, and a
+/// list of many thousand items may have a pair of any two.
+const WARNINGS_MAX: usize = 1000;
+/// Upper bound of the items of a list that are compared with each other.
+const COMPARED_MAX: usize = 1000;
+
 pub(super) fn of_slice(_old: Option<&Value>, slice: &Value) -> Vec<String> {
     let named = object::text(slice, &["addressType"]) == "FQDN";
     let why = "spec.addressType: FQDN endpoints are deprecated";

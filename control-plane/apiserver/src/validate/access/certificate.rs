@@ -144,20 +144,24 @@ fn usages(spec: &FieldValue, old: Option<&Value>, causes: &mut Causes) {
     }
     let had = old.map_or(&[][..], |old| object::items(old, &["spec", "usages"]));
     let unknown = |one: &Value| !one.as_str().is_some_and(|one| USAGES.contains(&one));
-    let twice = |all: &[Value], at: usize| all[..at].contains(&all[at]);
+    // The places of values that come before.
+    let twice = |all: &[Value]| -> Vec<usize> {
+        let mut seen = BTreeSet::new();
+        let all = all.iter().enumerate();
+        let again = all.filter(|(_, one)| !seen.insert(one.as_str()));
+        again.map(|(at, _)| at).collect()
+    };
     let knew = !had.iter().any(unknown);
-    let once = !(0..had.len()).any(|at| twice(had, at));
+    let once = twice(had).is_empty();
     for (at, usage) in all.iter().enumerate() {
         if knew && unknown(usage) {
             let field = format!("spec.usages[{at}]");
             causes.push(Cause::not_supported(&field, usage, &USAGES));
         }
     }
-    for (at, usage) in all.iter().enumerate() {
-        if once && !causes.is_full() && twice(all, at) {
-            let field = format!("spec.usages[{at}]");
-            causes.push(Cause::duplicate(&field, usage));
-        }
+    for at in twice(all).into_iter().filter(|_| once) {
+        let field = format!("spec.usages[{at}]");
+        causes.push(Cause::duplicate(&field, &all[at]));
     }
 }
 

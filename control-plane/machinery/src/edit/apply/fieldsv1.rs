@@ -139,3 +139,30 @@ fn element_of(key: &str) -> Result<Option<Element>, Malformed> {
         _ => return Ok(None),
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client may send any, and the order of its numbers must not contradict itself: a sort may
+    /// panic then.
+    #[test]
+    fn sets_of_large_numbers_are_written() {
+        for count in 1..120_i64 {
+            let numbers = (0..count).flat_map(|at| {
+                let number = (1_i64 << 53) + 4 * at;
+                [
+                    format!("v:-{number}"),
+                    format!("v:-{number}.0"),
+                    format!("v:-{}", number + 1),
+                ]
+            });
+            let fields: Map<String, Value> = numbers
+                .map(|key| (key, Value::Object(Map::new())))
+                .collect();
+            let fields = Value::Object(fields);
+            let text = serde_json::to_string(&InOrder(&fields)).unwrap();
+            assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), fields);
+        }
+    }
+}

@@ -90,12 +90,74 @@ fn rank(value: &Value) -> u8 {
     }
 }
 
-/// Integers are compared as such, and any other pair as floating-point numbers.
+/// Numbers are compared by their exact values, also an integer with a floating-point number: rounded,
+/// two integers could equal the same third number, and a sort by such an order may panic.
 fn compare_numbers(a: &Number, b: &Number) -> Ordering {
-    if let (Some(a), Some(b)) = (a.as_i64(), b.as_i64()) {
-        return a.cmp(&b);
+    match (whole(a), whole(b)) {
+        (Some(a), Some(b)) => a.cmp(&b),
+        (Some(a), None) => compare_with_whole(b, a).reverse(),
+        (None, Some(b)) => compare_with_whole(a, b),
+        // JSON has no number that is not comparable.
+        (None, None) => a
+            .as_f64()
+            .partial_cmp(&b.as_f64())
+            .unwrap_or(Ordering::Equal),
     }
-    let (a, b) = (a.as_f64(), b.as_f64());
-    // JSON has no number that is not comparable.
-    a.partial_cmp(&b).unwrap_or(Ordering::Equal)
+}
+
+fn whole(number: &Number) -> Option<i128> {
+    number
+        .as_i64()
+        .map(i128::from)
+        .or_else(|| number.as_u64().map(i128::from))
+}
+
+fn compare_with_whole(float: &Number, whole: i128) -> Ordering {
+    let float = float.as_f64().unwrap_or_default();
+    // Every i64 and u64 is far below the ends of i128, where the conversion saturates.
+    let rest = if float.fract() == 0.0 {
+        Ordering::Equal
+    } else {
+        Ordering::Greater
+    };
+    (float.floor() as i128).cmp(&whole).then(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_one_order_however_they_are_written() {
+        let texts = [
+            "-9007199254740993",
+            "-9007199254740992.0",
+            "-2.5",
+            "-2",
+            "0",
+            "1",
+            "1.5",
+            "9007199254740992.0",
+            "9007199254740993",
+            "9223372036854775807",
+            "9223372036854775808",
+            "18446744073709551615",
+            "1e300",
+        ];
+        let numbers = texts.map(|text| serde_json::from_str::<Value>(text).unwrap());
+        for (at, one) in numbers.iter().enumerate() {
+            for (other_at, other) in numbers.iter().enumerate() {
+                assert_eq!(compare(one, other), at.cmp(&other_at), "{one} {other}");
+            }
+        }
+        for (one, other) in [
+            ("1", "1.0"),
+            ("-0.0", "0"),
+            ("9007199254740992", "9007199254740992.0"),
+        ] {
+            let [one, other] =
+                [one, other].map(|text| serde_json::from_str::<Value>(text).unwrap());
+            assert!(equal(&one, &other), "{one} {other}");
+        }
+    }
 }

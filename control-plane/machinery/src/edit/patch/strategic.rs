@@ -16,7 +16,7 @@ mod order;
 
 use serde_json::{Map, Value};
 
-use super::{DEPTH_MAX, Error};
+use super::{DEPTH_MAX, Error, TOO_DEEP};
 use crate::schema::{Field, Message, Type};
 use order::{arrange, order_lists};
 
@@ -74,7 +74,7 @@ pub(super) fn merge_map(
     depth: usize,
 ) -> Result<Object, Error> {
     if depth > DEPTH_MAX {
-        return Err(Error::Malformed("the patch nests too deeply".into()));
+        return Err(Error::Malformed(TOO_DEEP.into()));
     }
     match patch.remove(DIRECTIVE) {
         None => {}

@@ -76,11 +76,56 @@ fn copies_cannot_blow_an_object_up() {
         json(&object, &double.into()),
         Err(Error::Malformed(_))
     ));
+    let back_and_forth: Vec<Value> = [("/a", "/b"), ("/b", "/a")]
+        .iter()
+        .cycle()
+        .take(OPERATIONS_MAX)
+        .map(|(from, to)| json!({"op": "move", "from": from, "path": to}))
+        .collect();
+    let large = json!({"a": vec![0; 1000]});
+    assert!(matches!(
+        json(&large, &back_and_forth.clone().into()),
+        Err(Error::Malformed(_))
+    ));
+    assert_eq!(json(&object, &back_and_forth.into()), Ok(object));
+    let object = json!({"a": []});
     let many = vec![json!({"op": "test", "path": "", "value": 0}); OPERATIONS_MAX + 1];
     assert!(matches!(
         json(&object, &many.into()),
         Err(Error::Malformed(_))
     ));
+}
+
+#[test]
+fn no_patch_nests_an_object_more_deeply_than_a_body() {
+    let nested = |levels: usize| (0..levels).fold(json!({}), |inner, _| json!({"a": inner}));
+    let path = |levels: usize| "/a".repeat(levels);
+    // Each copy would double the depth.
+    let object = nested(60);
+    let doubled = |times: u32| -> Vec<Value> {
+        let ends = (0..times).map(|time| path(61 * (1 << time)));
+        ends.map(|end| json!({"op": "copy", "from": "", "path": end}))
+            .collect()
+    };
+    assert!(json(&object, &doubled(1).into()).is_ok());
+    let twice = json(&object, &doubled(2).into());
+    assert_eq!(twice, Err(Error::Malformed(TOO_DEEP.into())));
+    for op in ["add", "replace"] {
+        let one = |value: Value| json!([{"op": op, "path": path(60), "value": value}]);
+        assert_eq!(
+            json(&object, &one(nested(67))),
+            Err(Error::Malformed(TOO_DEEP.into()))
+        );
+        let deepest = json(&object, &one(nested(66))).unwrap();
+        // Stored as text, it can be read again.
+        assert!(serde_json::from_str::<Value>(&deepest.to_string()).is_ok());
+    }
+    let object = json!({"a": nested(60), "b": nested(70)});
+    let moved = json!([{"op": "move", "from": "/b", "path": path(61)}]);
+    assert_eq!(
+        json(&object, &moved),
+        Err(Error::Malformed(TOO_DEEP.into()))
+    );
 }
 
 #[test]

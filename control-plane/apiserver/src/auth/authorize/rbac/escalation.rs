@@ -8,6 +8,12 @@ use serde_json::Value;
 use super::{GROUP, Policy, RoleRef, Rule, is_master};
 use crate::auth::{Attributes, User};
 
+/// Upper bound of the parts that rules are split into to be checked: their number is the product of
+/// the lengths of four lists, each of which may have a hundred thousand items.
+const PARTS_MAX: usize = 50_000;
+/// Upper bound of the parts that an error is about.
+const MISSING_SHOWN: usize = 2000;
+
 /// Checks that the user may write `new`, a role or a binding, in place of `old`.
 pub fn check(
     policy: &Policy,
@@ -79,10 +85,20 @@ fn check_binding(policy: &Policy, request: &Attributes, new: &Value) -> Result<(
 /// An error that names the rules the user does not hold.
 fn confirm(policy: &Policy, user: &User, namespace: &str, rules: &[Rule]) -> Result<(), String> {
     let (held, errors) = policy.rules_for(user, namespace);
+    let counts = rules.iter().map(Rule::parts_count);
+    let count = counts.fold(0, usize::saturating_add);
+    if count > PARTS_MAX {
+        let name = &user.name;
+        return Err(format!(
+            "user {name:?} is attempting to grant RBAC permissions for {count} combinations of \
+             group, resource, name and verb; at most {PARTS_MAX} can be checked"
+        ));
+    }
     let missing: Vec<Rule> = rules
         .iter()
         .flat_map(Rule::parts)
         .filter(|part| !held.iter().any(|rule| rule.covers(part)))
+        .take(MISSING_SHOWN)
         .collect();
     if missing.is_empty() {
         return Ok(());

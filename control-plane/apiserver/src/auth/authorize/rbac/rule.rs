@@ -121,6 +121,18 @@ impl Rule {
             })
     }
 
+    /// The number of [`Rule::parts`].
+    pub fn parts_count(&self) -> usize {
+        let lists = [
+            self.api_groups.len(),
+            self.resources.len(),
+            self.resource_names.len().max(1),
+        ];
+        let resources = lists.into_iter().fold(1, usize::saturating_mul);
+        let all = resources.saturating_add(self.non_resource_urls.len());
+        all.saturating_mul(self.verbs.len())
+    }
+
     /// Splits the rule into parts of one group, resource, name and verb each, or of one path and
     /// verb.
     pub fn parts(&self) -> Vec<Rule> {

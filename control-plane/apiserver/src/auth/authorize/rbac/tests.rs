@@ -447,6 +447,20 @@ mod escalating {
     }
 
     #[test]
+    fn a_role_of_too_many_combinations_is_refused_before_they_are_made() {
+        let texts: Vec<String> = (0..300).map(|number| format!("t{number}")).collect();
+        let rule = json!({
+            "verbs": texts, "apiGroups": texts, "resources": texts, "resourceNames": texts,
+        });
+        let many = role("Role", "ns/x", json!([rule]));
+        let refused = write(&world(), &user("u", &[]), &many, None).unwrap_err();
+        assert_eq!(refused.code, 403);
+        let why = "8100000000 combinations of group, resource, name and verb";
+        assert!(refused.message.contains(why), "{}", refused.message);
+        write(&world(), &user("escalator", &[]), &many, None).unwrap();
+    }
+
+    #[test]
     fn letting_a_role_go_needs_no_rights_of_it() {
         let rules = json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]);
         let mut old = role("ClusterRole", "x", rules);

@@ -1,5 +1,8 @@
 //! The ports of all containers of a pod.
 
+use std::collections::BTreeMap;
+
+use super::{COMPARED_MAX, WARNINGS_MAX};
 use crate::validate::words::field::FieldValue;
 
 /// A port of a container.
@@ -15,6 +18,7 @@ struct Port<'a> {
 /// Ports that are given twice, or whose address says nothing.
 pub(super) fn check(containers: &[FieldValue], warnings: &mut Vec<String>) {
     let mut seen: Vec<Port> = Vec::new();
+    let mut by_key: BTreeMap<(i64, &str), Vec<usize>> = BTreeMap::new();
     for port in containers
         .iter()
         .flat_map(|container| container.each("ports"))
@@ -34,7 +38,8 @@ pub(super) fn check(containers: &[FieldValue], warnings: &mut Vec<String>) {
                 one.path, one.name
             ));
         }
-        for other in seen.iter().filter(|other| other.key == one.key) {
+        let alike = by_key.entry(one.key).or_default();
+        for other in alike.iter().take(COMPARED_MAX).map(|at| &seen[*at]) {
             let what = if other.host == one.host {
                 "duplicate"
             } else if host_port == 0 || other.host.1 == 0 {
@@ -44,19 +49,20 @@ pub(super) fn check(containers: &[FieldValue], warnings: &mut Vec<String>) {
             } else {
                 continue;
             };
+            if warnings.len() >= WARNINGS_MAX {
+                break;
+            }
             let (path, other) = (&one.path, &other.path);
             warnings.push(format!("{path}: {what} port definition with {other}"));
         }
+        alike.push(seen.len());
         seen.push(one);
     }
-    let named = |name: &str| seen.iter().position(|port| port.name == name);
-    for (at, port) in seen
-        .iter()
-        .enumerate()
-        .filter(|(_, port)| !port.name.is_empty())
-    {
-        if let Some(first) = named(port.name).filter(|first| *first < at) {
-            let (path, name, other) = (&port.path, port.name, &seen[first].path);
+    let mut named: BTreeMap<&str, &str> = BTreeMap::new();
+    for port in seen.iter().filter(|port| !port.name.is_empty()) {
+        let other = *named.entry(port.name).or_insert(&port.path);
+        if other != port.path {
+            let (path, name) = (&port.path, port.name);
             warnings.push(format!(
                 "{path}: duplicate port name {name:?} with {other}, services and probes that select ports by name will use {other}"
             ));

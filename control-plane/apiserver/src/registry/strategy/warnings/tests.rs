@@ -169,3 +169,28 @@ fn huge_indexed_jobs_are_told() {
     job["spec"]["parallelism"] = 10_001.into();
     assert_eq!(of_job(None, &job).len(), 1);
 }
+
+#[test]
+fn many_items_alike_are_not_told_two_by_two() {
+    let port = json!({"containerPort": 1, "protocol": "TCP"});
+    let item = json!({"key": "a", "path": "a"});
+    let told = |spec: Value| of_pod(None, &json!({"metadata": {"name": "p"}, "spec": spec}));
+    let few = told(json!({
+        "containers": [{"name": "c", "ports": vec![&port; 3]}],
+        "volumes": [{"name": "v", "configMap": {"name": "m", "items": vec![&item; 3]}}],
+    }));
+    let wanted = [
+        "volume \"v\" (ConfigMap \"m\"): overlapping paths: \"a\" with \"a\"",
+        "spec.containers[0].ports[2]: duplicate port definition with spec.containers[0].ports[1]",
+    ];
+    for text in wanted {
+        assert!(few.iter().any(|one| one == text), "{few:?}");
+    }
+    assert_eq!(few.len(), 6);
+    for spec in [
+        json!({"containers": [{"name": "c", "ports": vec![&port; 90_000]}]}),
+        json!({"volumes": [{"name": "v", "configMap": {"items": vec![&item; 90_000]}}]}),
+    ] {
+        assert_eq!(told(spec).len(), WARNINGS_MAX);
+    }
+}

@@ -4,6 +4,7 @@ use machinery::object;
 use machinery::quantity::Quantity;
 use serde_json::Value;
 
+use super::{COMPARED_MAX, WARNINGS_MAX};
 use crate::validate::words::field::FieldValue;
 
 /// Sources of volumes that nobody serves any more, and since when.
@@ -135,7 +136,10 @@ impl Placed {
 
     /// True if both cannot be there: they are the same, or one is a folder of the other.
     fn collides(&self, other: &Placed) -> bool {
-        let within = |one: &str, folder: &str| format!("{one}/").starts_with(&format!("{folder}/"));
+        let within = |one: &str, folder: &str| {
+            let rest = one.strip_prefix(folder);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
         let (one, other) = (self.path.as_str(), other.path.as_str());
         !one.is_empty() && !other.is_empty() && (within(one, other) || within(other, one))
     }
@@ -176,8 +180,11 @@ fn overlaps(volume: &Value, warnings: &mut Vec<String>) {
 }
 
 fn collisions(volume: &str, kind: &str, all: &[Placed], warnings: &mut Vec<String>) {
-    for (at, one) in all.iter().enumerate() {
+    for (at, one) in all.iter().enumerate().take(COMPARED_MAX) {
         for other in all[..at].iter().filter(|other| one.collides(other)) {
+            if warnings.len() >= WARNINGS_MAX {
+                return;
+            }
             warnings.push(format!(
                 "volume {volume:?} ({kind}): overlapping paths: {} with {}",
                 one.shown(),

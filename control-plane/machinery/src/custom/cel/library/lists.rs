@@ -202,7 +202,13 @@ fn sort<'a>(list: &List<'a>, keys: Vec<Value<'a>>) -> Result<Value<'a>, Why> {
         }
     }
     let mut pairs: Vec<(Value, Value)> = keys.into_iter().zip(items).collect();
-    pairs.sort_by(|(one, _), (other, _)| one.compare(other).unwrap_or(Ordering::Equal));
+    // Not a number compares with nothing, itself included. It comes last: a sort may panic if its
+    // order contradicts itself.
+    let is_last = |key: &Value| key.compare(key).is_none();
+    pairs.sort_by(|(one, _), (other, _)| {
+        let order = one.compare(other);
+        order.unwrap_or_else(|| is_last(one).cmp(&is_last(other)))
+    });
     Ok(Value::list(
         pairs.into_iter().map(|(_, item)| item).collect(),
     ))
@@ -238,4 +244,33 @@ fn holds<'a>(items: &[Value<'a>], item: &Value<'a>) -> bool {
 
 fn too_many() -> Why {
     format!("list has more than {ITEMS_MAX} items")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_number_comes_last() {
+        for count in [24, 40, 64, 1000] {
+            let number = |at: i32| match at % 3 {
+                2 => f64::NAN,
+                _ => f64::from(at * 7919 % 1009),
+            };
+            let list = Value::list((0..count).map(number).map(Value::Double).collect());
+            let sorted = match call("sort", &[list]) {
+                Some(Ok(Value::List(sorted))) => sorted.items().unwrap(),
+                other => panic!("{other:?}"),
+            };
+            let numbers = sorted.iter().map(|one| match one {
+                Value::Double(number) => *number,
+                other => panic!("{other:?}"),
+            });
+            let numbers: Vec<f64> = numbers.collect();
+            let first = numbers.iter().position(|one| one.is_nan());
+            let (real, others) = numbers.split_at(first.unwrap_or(numbers.len()));
+            assert!(real.is_sorted() && others.iter().all(|one| one.is_nan()));
+            assert_eq!(others.len(), (0..count).filter(|at| at % 3 == 2).count());
+        }
+    }
 }
