@@ -425,9 +425,10 @@ fn an_owner_named_twice_is_kept_once_with_a_warning() {
     let once = json!([owner("a"), owner("b")]);
     let one = format!("{MAPS}/m");
     for put in [false, true] {
-        let told = match put {
-            false => cluster.post(MAPS, &owned),
-            true => cluster.call("PUT", &one).json(&owned).send(),
+        let told = if put {
+            cluster.call("PUT", &one).json(&owned).send()
+        } else {
+            cluster.post(MAPS, &owned)
         };
         assert_eq!(warnings(&told), [warning("")]);
         let told = told.expect(if put { 200 } else { 201 });

@@ -105,7 +105,7 @@ fn request_limits() {
         // More than the log takes in one entry, whatever the flag says.
         let server = start(&["--max-request-bytes=67108864"]);
         let client = Client::connect(server.url()).await.unwrap();
-        let refused = put(&client, "a", 33 << 20).await.unwrap_err();
+        let refused = put(&client, "a", 32 << 20).await.unwrap_err();
         assert_eq!(refused.message(), "etcdserver: request is too large");
         put(&client, "a", 31 << 20).await.unwrap();
     });
