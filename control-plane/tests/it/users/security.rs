@@ -143,8 +143,8 @@ fn an_update_that_creates_takes_the_right_to_create() {
         "User \"jane\" cannot create resource \"leases\"",
     );
     cluster.allow("creates", rule("create"));
-    cluster.jane("PUT", &one, &lease).expect(201);
-    cluster.jane("PUT", &one, &lease).expect(200);
+    let made = cluster.jane("PUT", &one, &lease).expect(201);
+    cluster.jane("PUT", &one, &made).expect(200);
 }
 
 pub(crate) fn signing_request(name: &str, group: &str, signer: &str) -> Value {
