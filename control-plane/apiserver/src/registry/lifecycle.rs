@@ -63,7 +63,7 @@ pub(crate) enum Named {
 /// Removes owners that are named again with the same words. Returns the warning about them.
 pub(crate) fn forget_repeated_owners(object: &mut Value, named: Named) -> Option<String> {
     let owners = metadata_mut(object).get_mut("ownerReferences")?;
-    let owners = owners.as_array_mut()?;
+    let owners = owners.as_array_mut().filter(|owners| owners.len() > 1)?;
     let mut repeated = Vec::new();
     let mut kept: Vec<Value> = Vec::with_capacity(owners.len());
     // By their texts: nobody has checked yet how many there are.

@@ -91,9 +91,7 @@ impl Options {
         }
         object
     }
-}
 
-impl Options {
     /// Checks that an object of this group and kind is the one that the request expects.
     pub(crate) fn check(&self, current: &Value, (group, kind): (&str, &str)) -> Result<(), Status> {
         let (uid, version) = (object::uid(current), object::resource_version(current));
