@@ -262,10 +262,18 @@ impl Core {
         self.nominations.remove(&pod.uid);
         let before = self.cache.remove_pod(&pod.uid);
         self.cache.set_pod(pod.clone());
-        let news =
-            before.is_none_or(|before| before.labels != pod.labels || before.ending != pod.ending);
-        if news {
+        let Some(before) = before else {
+            return self.queue.wake(&Event::PodPlaced(&pod), now);
+        };
+        let is_relabelled = before.labels != pod.labels;
+        if is_relabelled || before.ending != pod.ending {
             self.queue.wake(&Event::PodPlaced(&pod), now);
+        }
+        if is_relabelled {
+            self.queue.wake(&Event::PodRelabelled, now);
+        }
+        if before.requests.exceed(&pod.requests) {
+            self.queue.wake(&Event::PodShrunk, now);
         }
     }
 
