@@ -132,6 +132,12 @@ impl Core {
         self.cache.namespaces.remove(name);
     }
 
+    /// Removes all namespaces except these.
+    pub fn only_namespaces(&mut self, there: &HashSet<&str>) {
+        let known = &mut self.cache.namespaces;
+        known.retain(|name, _| there.contains(name.as_str()));
+    }
+
     /// Claims changed, or what they depend on.
     pub fn claims(&mut self, now: Duration, change: impl FnOnce(&mut Claims)) {
         change(&mut self.claims);
