@@ -1,5 +1,8 @@
 //! Carries decisions out: one call after the other, or in growing batches of similar calls.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use api_client::Client;
@@ -23,7 +26,7 @@ pub(super) enum Report {
         at: usize,
         answer: Result<Object, Status>,
     },
-    /// All calls got one, or one failed and the rest were skipped.
+    /// All calls got one, or the first failure, for which those that depend on it were skipped.
     Done { work: Arc<Work>, outcome: Outcome },
 }
 
@@ -35,7 +38,7 @@ pub(super) async fn carry_out(client: Client, work: Work, reports: mpsc::Sender<
     let mut at = 0;
     let mut group = 1;
     let mut outcome = Ok(());
-    while at < steps.len() && outcome.is_ok() {
+    while at < steps.len() {
         let alike = steps[at..]
             .iter()
             .take_while(|step| is_alike(&steps[at], step))
@@ -45,12 +48,13 @@ pub(super) async fn carry_out(client: Client, work: Work, reports: mpsc::Sender<
             .iter()
             .map(|step| client.call(step.call.clone()));
         let answers = join_all(calls).await;
+        let mut next = at + count;
         for (place, answer) in answers.into_iter().enumerate() {
             let place = at + place;
-            if let Err(error) = steps[place].verdict(&answer)
-                && outcome.is_ok()
-            {
-                outcome = Err((place, error));
+            if let Err(error) = steps[place].verdict(&answer) {
+                let after = work.decision.after_failure(place, &error);
+                next = next.max(after.unwrap_or(steps.len()));
+                outcome = outcome.and(Err((place, error)));
             }
             let report = Report::Answered {
                 work: work.clone(),
@@ -62,7 +66,7 @@ pub(super) async fn carry_out(client: Client, work: Work, reports: mpsc::Sender<
                 return;
             }
         }
-        at += count;
+        at = next;
         group = if alike > 1 {
             (group * 2).min(AT_ONCE_MAX)
         } else {
