@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 
 use crate::decision::Step;
 use crate::manager::{Outcome, Work};
+use crate::recorder::Telling;
 
 /// Maximum number of calls in a batch.
 const AT_ONCE_MAX: usize = 32;
@@ -89,9 +90,16 @@ fn is_alike(first: &Step, step: &Step) -> bool {
 }
 
 /// Sends Events one after the other. One that fails is dropped.
-pub(super) async fn send_events(client: Client, mut calls: mpsc::Receiver<Call>) {
-    while let Some(call) = calls.recv().await {
-        if let Err(error) = client.call(call).await {
+pub(super) async fn send_events(client: Client, mut tellings: mpsc::Receiver<Telling>) {
+    while let Some(Telling { call, otherwise }) = tellings.recv().await {
+        let mut answer = client.call(call).await;
+        let is_gone = answer
+            .as_ref()
+            .is_err_and(|error| error.reason == "NotFound");
+        if let Some(anew) = otherwise.filter(|_| is_gone) {
+            answer = client.call(anew).await;
+        }
+        if let Err(error) = answer {
             tracing::debug!(%error, "an Event was lost");
         }
     }

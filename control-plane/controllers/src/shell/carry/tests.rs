@@ -11,11 +11,13 @@ use tower::service_fn;
 
 use super::*;
 use crate::cache::Destination;
+use crate::decision::Note;
 use crate::known::kind_of;
 use crate::loops::Loop;
 use crate::loops::namespace::Namespaces;
 use crate::loops::pod_gc::PodGc;
 use crate::manager::{Manager, Moment};
+use crate::recorder::Recorder;
 use crate::tests::fixtures::{ago, caches_since, now, pod};
 
 type Calls = Arc<Mutex<Vec<String>>>;
@@ -116,4 +118,26 @@ async fn an_object_that_cannot_be_deleted_does_not_keep_others_in_a_namespace() 
     let expected = ["a", "b", "c"].map(|name| format!("DELETE {configs}/{name}"));
     assert_eq!(calls[1..], expected);
     assert!(outcome.is_err());
+}
+
+#[tokio::test]
+async fn an_event_that_is_gone_is_made_anew_when_its_note_comes_again() {
+    let mut recorder = Recorder::default();
+    let note = Note::new(&Namespace::default(), "Seen", "It was seen".into());
+    let first = recorder.record("c", &note, "", now());
+    let Call::Create { object, .. } = &first.call else {
+        panic!("it is new");
+    };
+    let name = machinery::object::name(object).to_owned();
+    let (client, calls) = server(name.leak(), StatusCode::NOT_FOUND, "NotFound");
+    let (events, sending) = mpsc::channel(2);
+    let again = recorder.record("c", &note, "", now());
+    for telling in [first, again] {
+        events.try_send(telling).unwrap();
+    }
+    drop(events);
+    send_events(client, sending).await;
+    let calls = calls.lock().unwrap();
+    let methods = calls.iter().map(|call| call.split(' ').next().unwrap());
+    assert_eq!(methods.collect::<Vec<_>>(), ["POST", "PATCH", "POST"]);
 }
