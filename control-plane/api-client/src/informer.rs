@@ -1,15 +1,21 @@
 //! Informers: the objects of a kind and their changes, from one watch that begins with a list.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use futures_util::{Stream, StreamExt};
+use http::{Request, Uri};
 use kube::api::{Api, ApiResource, DynamicObject};
+use kube::client::Body;
 use kube::core::PartialObjectMeta;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
 use machinery::object::{self, Object};
 use machinery::schema::Kind;
 use serde::Serialize;
+use tower::service_fn;
 
 use crate::Client;
 
@@ -59,7 +65,7 @@ impl Informer {
         self
     }
 
-    /// Watches forever; a failure is logged and retried with back-off.
+    /// Watches forever; a failure is logged and retried with back-off. Called on a runtime.
     pub fn run(self, client: &Client) -> impl Stream<Item = Notice> + Send + use<> {
         let Informer {
             kind,
@@ -77,7 +83,7 @@ impl Informer {
         if !fields.is_empty() {
             config = config.fields(&fields);
         }
-        let kube = client.kube().clone();
+        let kube = of_the_newest(client.kube().clone());
         if metadata_only {
             type Metadata = PartialObjectMeta<DynamicObject>;
             let api: Api<Metadata> = Api::all_with(kube, &resource);
@@ -89,6 +95,36 @@ impl Informer {
             notices(kind, events).right_stream()
         }
     }
+}
+
+/// The same connection, but a watch begins with the newest state. The library asks for any: of several
+/// apiservers one that lags behind would answer without what the loops have written since, and they
+/// would write it again.
+fn of_the_newest(kube: kube::Client) -> kube::Client {
+    let namespace = kube.default_namespace().to_owned();
+    let service = service_fn(move |request: Request<Body>| {
+        let kube = kube.clone();
+        async move { kube.send(asking_for_the_newest(request)).await }
+    });
+    kube::Client::new(service, namespace)
+}
+
+/// Without a version the answer is at least as new as the question.
+fn asking_for_the_newest(request: Request<Body>) -> Request<Body> {
+    let (mut head, body) = request.into_parts();
+    let query = head.uri.query().unwrap_or_default();
+    if query
+        .split('&')
+        .any(|pair| pair == "sendInitialEvents=true")
+    {
+        let kept = query.split('&').filter(|pair| *pair != "resourceVersion=0");
+        let kept: Vec<&str> = kept.collect();
+        let path = format!("{}?{}", head.uri.path(), kept.join("&"));
+        let mut parts = head.uri.clone().into_parts();
+        parts.path_and_query = path.parse().ok().or(parts.path_and_query);
+        head.uri = Uri::from_parts(parts).unwrap_or(head.uri);
+    }
+    Request::from_parts(head, body)
 }
 
 /// Collects the initial objects into one [`Notice::Replaced`].

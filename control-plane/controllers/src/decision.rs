@@ -17,7 +17,8 @@ use crate::kinds::Kinds;
 use crate::known::{Key, Known, kind_of, to_object};
 use crate::{meta, used_claims};
 
-/// The calls to make, in order until one fails, and when to look at the key again.
+/// The calls to make, in order until one fails that others depend on, and when to look at the key
+/// again.
 #[derive(Debug, Default)]
 pub(crate) struct Decision {
     pub(crate) steps: Vec<Step>,
@@ -33,6 +34,8 @@ pub(crate) struct Step {
     pub(crate) call: Call,
     pub(crate) done: Option<Note>,
     pub(crate) failed: Vec<Note>,
+    /// How many of the next calls depend on this one; `None` if all that follow do.
+    pub(crate) dependent: Option<usize>,
     /// The call only checks whether the object with this uid exists.
     pub(crate) asks: Option<String>,
     /// The decision is good as long as the apiserver serves these kinds.
@@ -72,6 +75,7 @@ impl Decision {
             call,
             done: None,
             failed: Vec::new(),
+            dependent: None,
             asks: None,
             kinds: None,
             unused: None,
@@ -79,6 +83,17 @@ impl Decision {
         });
         let last = self.steps.len() - 1;
         &mut self.steps[last]
+    }
+
+    /// The step that comes after this one if its call failed; `None` if that ends the decision, as it
+    /// does if the error is not about the object: the next call would get it, too.
+    pub(crate) fn after_failure(&self, at: usize, error: &Status) -> Option<usize> {
+        const OF_THE_SERVER: [&str; 3] = ["ServiceUnavailable", "TooManyRequests", "Unauthorized"];
+        if OF_THE_SERVER.contains(&error.reason) {
+            return None;
+        }
+        let dependent = self.steps[at].dependent?;
+        Some(at + 1 + dependent).filter(|next| *next < self.steps.len())
     }
 
     /// Look at the key again after this time, or earlier if that was already requested.
@@ -128,6 +143,13 @@ impl Step {
             },
             (_, Ok(_)) => Ok(()),
         }
+    }
+
+    /// If the call fails, only this many of the next ones are not made: the others are about other
+    /// objects, which must not wait for the one that nobody can change.
+    pub(crate) fn only_for(&mut self, next: usize) -> &mut Step {
+        self.dependent = Some(next);
+        self
     }
 
     /// Creates an Event if the call succeeds.

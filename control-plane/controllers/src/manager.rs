@@ -29,6 +29,10 @@ use crate::loops::{Context, Failure, Loop, turn};
 /// Maximum number of waiting Events about changes; more are dropped, as Events are informational.
 const NOTES_MAX: usize = 1024;
 
+/// How long something that is due waits at most because a call failed. Less would let loops that look
+/// again every second do so while an apiserver of custom kinds is away.
+const DUE_AFTER_FAILURE: Duration = Duration::from_secs(60);
+
 /// The loops and their caches.
 pub(crate) struct Manager {
     pub(crate) caches: Caches,
@@ -53,7 +57,7 @@ pub(crate) struct Work {
     pub(crate) decision: Decision,
 }
 
-/// The result of a decision: on failure the index of the step, and the error.
+/// The result of a decision: on failure the index of the first step that failed, and the error.
 pub(crate) type Outcome = Result<(), (usize, Status)>;
 
 /// The current time: since the start, for queues, and wall time, for objects.
@@ -200,6 +204,16 @@ impl Manager {
                     failures.insert(work.key.clone(), failure);
                 }
                 queue.add_failed(work.key.clone(), now.since_start);
+                // What is due by then does not wait until the back-off ends, which may be a quarter of
+                // an hour later.
+                let due = work
+                    .decision
+                    .after
+                    .map(|after| after.max(DUE_AFTER_FAILURE));
+                let period = works.period().filter(|_| work.key == turn());
+                for after in due.into_iter().chain(period) {
+                    queue.add_at(work.key.clone(), now.since_start + after);
+                }
             }
         }
     }

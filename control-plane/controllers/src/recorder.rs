@@ -32,29 +32,33 @@ type Same = (String, &'static str, String);
 struct Series {
     name: String,
     count: u64,
+    since: Timestamp,
+}
+
+/// The calls that tell of a note.
+#[derive(Debug)]
+pub(crate) struct Telling {
+    pub(crate) call: Call,
+    /// Instead, if the Event whose count is raised is gone: the apiserver keeps Events for an hour, and
+    /// a note may come again after days.
+    pub(crate) otherwise: Option<Call>,
 }
 
 impl Recorder {
-    /// The call that creates an Event for a note, or raises its count; `detail` replaces `{}` in
-    /// the message.
+    /// The call that creates an Event for a note, or one that raises its count; `detail` replaces
+    /// `{}` in the message.
     pub(crate) fn record(
         &mut self,
         component: &str,
         note: &Note,
         detail: &str,
         now: Timestamp,
-    ) -> Call {
+    ) -> Telling {
         let mut message = note.message.replace("{}", detail);
         let end = message.floor_char_boundary(MESSAGE_MAX);
         message.truncate(end);
         let uid = object::text(&note.about, &["uid"]).to_owned();
         let same = (uid, note.reason, message.clone());
-        if let Some(series) = self.series.get_mut(&same) {
-            series.count += 1;
-            let patch = json!({"count": series.count, "lastTimestamp": now.to_seconds()});
-            let namespace = event::namespace(&note.about);
-            return strategic(event::kind(), namespace, &series.name, patch);
-        }
         let event = Event {
             about: note.about.clone(),
             warning: note.warning,
@@ -63,19 +67,41 @@ impl Recorder {
             component,
             host: "",
         };
+        if let Some(series) = self.series.get_mut(&same) {
+            series.count += 1;
+            let patch = json!({"count": series.count, "lastTimestamp": now.to_seconds()});
+            let namespace = event::namespace(&note.about);
+            let mut anew = event.create(&series.name, now);
+            if let Call::Create { object, .. } = &mut anew {
+                object["count"] = series.count.into();
+                object["firstTimestamp"] = series.since.to_seconds().into();
+            }
+            return Telling {
+                call: strategic(event::kind(), namespace, &series.name, patch),
+                otherwise: Some(anew),
+            };
+        }
         let name = event.name(now, 0);
         let call = event.create(&name, now);
-        self.remember(same, name);
-        call
+        let series = Series {
+            name,
+            count: 1,
+            since: now,
+        };
+        self.remember(same, series);
+        Telling {
+            call,
+            otherwise: None,
+        }
     }
 
-    fn remember(&mut self, same: Same, name: String) {
+    fn remember(&mut self, same: Same, series: Series) {
         if self.order.len() >= NOTES_MAX
             && let Some(oldest) = self.order.pop_front()
         {
             self.series.remove(&oldest);
         }
         self.order.push_back(same.clone());
-        self.series.insert(same, Series { name, count: 1 });
+        self.series.insert(same, series);
     }
 }

@@ -21,7 +21,7 @@ use crate::kinds::Kinds;
 use crate::loops::certificates::signing::Signer;
 use crate::loops::{self, Loop};
 use crate::manager::{Manager, Moment};
-use crate::recorder::Recorder;
+use crate::recorder::{Recorder, Telling};
 use crate::selection::Selection;
 use crate::sources::sources_of;
 use carry::Report;
@@ -115,7 +115,7 @@ struct Inboxes {
     groups: mpsc::Receiver<Object>,
     reports: mpsc::Receiver<Report>,
     report: mpsc::Sender<Report>,
-    events: mpsc::Sender<Call>,
+    events: mpsc::Sender<Telling>,
     /// All tasks that end together with the loops.
     tasks: JoinSet<()>,
 }
@@ -328,10 +328,10 @@ impl Shell {
     }
 
     /// Queues an Event for a note. If the queue is full the Event is dropped.
-    fn tell(&mut self, events: &mpsc::Sender<Call>, by: &str, note: &Note, detail: &str) {
+    fn tell(&mut self, events: &mpsc::Sender<Telling>, by: &str, note: &Note, detail: &str) {
         let now = self.moment().wall;
-        let call = self.recorder.record(by, note, detail, now);
-        let _ = events.try_send(call);
+        let telling = self.recorder.record(by, note, detail, now);
+        let _ = events.try_send(telling);
     }
 
     /// Waits for decisions in progress, then stops everything else.

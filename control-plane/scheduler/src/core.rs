@@ -132,6 +132,12 @@ impl Core {
         self.cache.namespaces.remove(name);
     }
 
+    /// Removes all namespaces except these.
+    pub fn only_namespaces(&mut self, there: &HashSet<&str>) {
+        let known = &mut self.cache.namespaces;
+        known.retain(|name, _| there.contains(name.as_str()));
+    }
+
     /// Claims changed, or what they depend on.
     pub fn claims(&mut self, now: Duration, change: impl FnOnce(&mut Claims)) {
         change(&mut self.claims);
@@ -262,10 +268,18 @@ impl Core {
         self.nominations.remove(&pod.uid);
         let before = self.cache.remove_pod(&pod.uid);
         self.cache.set_pod(pod.clone());
-        let news =
-            before.is_none_or(|before| before.labels != pod.labels || before.ending != pod.ending);
-        if news {
+        let Some(before) = before else {
+            return self.queue.wake(&Event::PodPlaced(&pod), now);
+        };
+        let is_relabelled = before.labels != pod.labels;
+        if is_relabelled || before.ending != pod.ending {
             self.queue.wake(&Event::PodPlaced(&pod), now);
+        }
+        if is_relabelled {
+            self.queue.wake(&Event::PodRelabelled, now);
+        }
+        if before.requests.exceed(&pod.requests) {
+            self.queue.wake(&Event::PodShrunk, now);
         }
     }
 

@@ -34,6 +34,10 @@ pub enum Event<'a> {
     PodGone(&'a PodInfo),
     /// A pod was placed on a node, or its labels changed there.
     PodPlaced(&'a PodInfo),
+    /// A pod on a node has other labels than before: those that are gone may have kept others away.
+    PodRelabelled,
+    /// A pod on a node asks for less than before.
+    PodShrunk,
     /// The labels of a namespace changed.
     Namespace,
     /// A claim, or what it depends on, changed.
@@ -295,6 +299,8 @@ fn could_help(event: &Event<'_>, entry: &Entry) -> bool {
             // One more pod in the emptiest domain lets the other domains take more.
             near || by(Filter::PodTopologySpread)
         }
+        Event::PodRelabelled => domains,
+        Event::PodShrunk => by(Filter::NodeResourcesFit),
         Event::Namespace => by(Filter::InterPodAffinity),
         Event::Claim => by(Filter::VolumeBinding) || by(Filter::DynamicResources),
     }

@@ -77,6 +77,16 @@ impl Resources {
         self.cpu_milli == 0 && self.memory == 0 && self.storage == 0 && others
     }
 
+    /// True if some amount is larger than in `other`.
+    pub fn exceed(&self, other: &Resources) -> bool {
+        let named = |name: &str| other.others.get(name).copied().unwrap_or(0);
+        let mut others = self.others.iter();
+        self.cpu_milli > other.cpu_milli
+            || self.memory > other.memory
+            || self.storage > other.storage
+            || others.any(|(name, amount)| *amount > named(name))
+    }
+
     /// Adds another amount.
     pub fn add(&mut self, other: &Resources) {
         self.combine(other, i64::saturating_add);

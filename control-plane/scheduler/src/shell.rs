@@ -274,6 +274,7 @@ fn hear(core: &mut Core, known: &mut Known, heard: Heard, now: Duration) {
         Heard::Namespaces(Notice::Applied(one)) => apply_namespace(core, &one, now),
         Heard::Namespaces(Notice::Deleted(one)) => core.namespace_gone(object::name(&one)),
         Heard::Namespaces(Notice::Replaced(all)) => {
+            core.only_namespaces(&all.iter().map(object::name).collect());
             all.iter().for_each(|one| apply_namespace(core, one, now));
             known.namespaces = true;
         }

@@ -130,6 +130,38 @@ fn a_parked_pod_is_woken_by_what_makes_room_and_by_nothing_else() {
 }
 
 #[test]
+fn a_placed_pod_that_is_resized_to_less_makes_room() {
+    let mut core = Core::new("default-scheduler", 1);
+    core.node(&node("a", json!({})), START);
+    core.pod(on("a", &asking("there", "3", "1Gi")), START);
+    core.pod(asking("waiting", "2", "1Gi"), START);
+    refusal(&mut core, START);
+    core.pod(on("a", &asking("there", "3", "2Gi")), seconds(5));
+    assert!(core.next(seconds(20)).is_none(), "that took room");
+    core.pod(on("a", &asking("there", "1", "2Gi")), seconds(30));
+    assert_eq!(bind(&mut core, seconds(30)), ("waiting".into(), "a".into()));
+}
+
+#[test]
+fn a_placed_pod_with_other_labels_lets_in_who_would_not_be_beside_it() {
+    let labelled = |app: &str| pod("there", json!({"metadata": {"labels": {"app": app}}}));
+    let term = json!({
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": {"app": "db"}},
+    });
+    let apart = json!({"podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [term],
+    }});
+    let mut core = Core::new("default-scheduler", 1);
+    core.node(&node("a", json!({})), START);
+    core.pod(on("a", &labelled("db")), START);
+    core.pod(pod("waiting", json!({"spec": {"affinity": apart}})), START);
+    refusal(&mut core, START);
+    core.pod(on("a", &labelled("cache")), seconds(30));
+    assert_eq!(bind(&mut core, seconds(30)), ("waiting".into(), "a".into()));
+}
+
+#[test]
 fn a_pod_that_nothing_wakes_is_tried_again_after_five_minutes() {
     let mut core = Core::new("default-scheduler", 1);
     core.pod(pod("lonely", json!({})), START);

@@ -118,7 +118,8 @@ fn empty(contents: &[&Vertex], into: &mut Decision) {
                 propagation: Some(Propagation::Background),
                 ..DeleteOptions::of(&vertex.uid)
             },
-        });
+        })
+        .only_for(0);
     }
 }
 

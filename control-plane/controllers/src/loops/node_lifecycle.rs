@@ -166,6 +166,7 @@ fn unready_pods(context: &Context<'_>, node: &Node, into: &mut Decision) {
         });
         let note = Note::new(pod.as_ref(), "NodeNotReady", "Node is not ready".into());
         into.push(patch_status(pod, json!({"conditions": [condition]})))
+            .only_for(0)
             .tell(note.warning());
     }
 }

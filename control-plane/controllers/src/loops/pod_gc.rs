@@ -107,11 +107,11 @@ fn take(context: &Context<'_>, pod: &Pod, why: Option<&str>, into: &mut Decision
                 "message": why, "lastTransitionTime": context.now.to_seconds(),
             }]);
         }
-        into.push(patch_status(pod, status));
+        into.push(patch_status(pod, status)).only_for(1);
     }
     let options = DeleteOptions {
         grace_seconds: Some(0),
         ..DeleteOptions::default()
     };
-    into.push(delete_with(pod, options));
+    into.push(delete_with(pod, options)).only_for(0);
 }

@@ -86,8 +86,8 @@ fn evicting(node: &Node) -> Vec<Taint> {
         .collect()
 }
 
-/// A taint without a matching toleration ends the stay at once. Among tolerations with a time
-/// limit, the earliest end counts.
+/// A taint without a matching toleration ends the stay at once. Of several that match, the first
+/// counts. Among those with a time limit, the earliest end counts.
 fn patience(pod: &Pod, taints: &[Taint], now: Timestamp) -> Patience {
     let none = Vec::new();
     let tolerations = pod.spec.as_ref().and_then(|spec| spec.tolerations.as_ref());
@@ -95,14 +95,11 @@ fn patience(pod: &Pod, taints: &[Taint], now: Timestamp) -> Patience {
     let mut ends: Vec<Timestamp> = Vec::new();
     for taint in taints {
         let since = taint.time_added.as_ref().map_or(now, meta::stamp);
-        let mut tolerating = tolerations
-            .iter()
-            .filter(|one| tolerates(one, taint))
-            .peekable();
-        if tolerating.peek().is_none() {
+        let tolerating = tolerations.iter().find(|one| tolerates(one, taint));
+        let Some(tolerating) = tolerating else {
             return Patience::Until(now);
-        }
-        let limited = tolerating.filter_map(|one| one.toleration_seconds);
+        };
+        let limited = tolerating.toleration_seconds;
         ends.extend(limited.map(|limit| since.plus(meta::seconds(limit.max(0)))));
     }
     ends.into_iter()

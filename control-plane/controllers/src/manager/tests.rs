@@ -175,3 +175,40 @@ fn a_decision_without_calls_may_have_events() {
     let told = notes.iter().map(|(by, note)| (by.as_str(), note.reason));
     assert_eq!(told.collect::<Vec<_>>(), [("tells-controller", "Seen")]);
 }
+
+/// A loop that wants to delete something, and to look again after a minute.
+struct Looks;
+
+impl Loop for Looks {
+    fn name(&self) -> &'static str {
+        "looks"
+    }
+
+    fn wakes(&self, _: &Caches, _: &Changed, _: &mut dyn FnMut(Key)) {}
+
+    fn period(&self) -> Option<Duration> {
+        Some(SECOND * 3600)
+    }
+
+    fn decide(&self, _: &Context<'_>, _: &Key) -> Decision {
+        let mut decision = Decision::of(crate::decision::delete(&Namespace::default()));
+        decision.again(SECOND * 60);
+        decision
+    }
+}
+
+#[test]
+fn what_is_due_does_not_wait_for_a_call_that_always_fails() {
+    let mut manager = Manager::new(vec![Box::new(Looks)]);
+    let mut now = SECOND;
+    for _ in 0..30 {
+        let work = manager.next(at(now)).expect("it is due");
+        manager.done(&work, Err((0, Status::unavailable("no"))), at(now));
+        let next = manager.wake_at().unwrap();
+        assert!(
+            next > now && next <= now + SECOND * 60,
+            "{next:?} at {now:?}"
+        );
+        now = next;
+    }
+}

@@ -1,5 +1,8 @@
 //! Carries decisions out: one call after the other, or in growing batches of similar calls.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use api_client::Client;
@@ -11,6 +14,7 @@ use tokio::sync::mpsc;
 
 use crate::decision::Step;
 use crate::manager::{Outcome, Work};
+use crate::recorder::Telling;
 
 /// Maximum number of calls in a batch.
 const AT_ONCE_MAX: usize = 32;
@@ -23,7 +27,7 @@ pub(super) enum Report {
         at: usize,
         answer: Result<Object, Status>,
     },
-    /// All calls got one, or one failed and the rest were skipped.
+    /// All calls got one, or the first failure, for which those that depend on it were skipped.
     Done { work: Arc<Work>, outcome: Outcome },
 }
 
@@ -35,7 +39,7 @@ pub(super) async fn carry_out(client: Client, work: Work, reports: mpsc::Sender<
     let mut at = 0;
     let mut group = 1;
     let mut outcome = Ok(());
-    while at < steps.len() && outcome.is_ok() {
+    while at < steps.len() {
         let alike = steps[at..]
             .iter()
             .take_while(|step| is_alike(&steps[at], step))
@@ -45,12 +49,13 @@ pub(super) async fn carry_out(client: Client, work: Work, reports: mpsc::Sender<
             .iter()
             .map(|step| client.call(step.call.clone()));
         let answers = join_all(calls).await;
+        let mut next = at + count;
         for (place, answer) in answers.into_iter().enumerate() {
             let place = at + place;
-            if let Err(error) = steps[place].verdict(&answer)
-                && outcome.is_ok()
-            {
-                outcome = Err((place, error));
+            if let Err(error) = steps[place].verdict(&answer) {
+                let after = work.decision.after_failure(place, &error);
+                next = next.max(after.unwrap_or(steps.len()));
+                outcome = outcome.and(Err((place, error)));
             }
             let report = Report::Answered {
                 work: work.clone(),
@@ -62,7 +67,7 @@ pub(super) async fn carry_out(client: Client, work: Work, reports: mpsc::Sender<
                 return;
             }
         }
-        at += count;
+        at = next;
         group = if alike > 1 {
             (group * 2).min(AT_ONCE_MAX)
         } else {
@@ -85,9 +90,16 @@ fn is_alike(first: &Step, step: &Step) -> bool {
 }
 
 /// Sends Events one after the other. One that fails is dropped.
-pub(super) async fn send_events(client: Client, mut calls: mpsc::Receiver<Call>) {
-    while let Some(call) = calls.recv().await {
-        if let Err(error) = client.call(call).await {
+pub(super) async fn send_events(client: Client, mut tellings: mpsc::Receiver<Telling>) {
+    while let Some(Telling { call, otherwise }) = tellings.recv().await {
+        let mut answer = client.call(call).await;
+        let is_gone = answer
+            .as_ref()
+            .is_err_and(|error| error.reason == "NotFound");
+        if let Some(anew) = otherwise.filter(|_| is_gone) {
+            answer = client.call(anew).await;
+        }
+        if let Err(error) = answer {
             tracing::debug!(%error, "an Event was lost");
         }
     }

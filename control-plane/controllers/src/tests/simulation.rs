@@ -280,7 +280,12 @@ impl Simulation {
 
     /// Returns `None` if the manager crashed.
     fn carry_out(&mut self, work: &Work) -> Option<Outcome> {
+        let mut outcome = Ok(());
+        let mut next = 0;
         for (at, step) in work.decision.steps.iter().enumerate() {
+            if at < next {
+                continue;
+            }
             let answer = self.api.answer(step.call.clone());
             if step.call.writes() {
                 self.writes += 1;
@@ -296,13 +301,18 @@ impl Simulation {
                 self.discover();
             }
             if let Err(error) = step.verdict(&answer) {
-                return Some(Err((at, error)));
+                let after = work.decision.after_failure(at, &error);
+                outcome = outcome.and(Err((at, error)));
+                match after {
+                    Some(after) => next = after,
+                    None => break,
+                }
             }
             if self.chance(3) == 0 {
                 self.tell();
             }
         }
-        Some(Ok(()))
+        Some(outcome)
     }
 
     /// Advances the time to the next thing that is due.

@@ -80,3 +80,21 @@ async fn events_that_nobody_takes_hold_back_no_pod() {
     let done = tokio::time::timeout(Duration::from_secs(30), work).await;
     assert!(done.is_ok(), "{} pods", bound.load(Ordering::Relaxed));
 }
+
+#[test]
+fn a_list_of_namespaces_ends_those_that_it_lacks() {
+    let namespace = |name: &str| {
+        json!({"apiVersion": "v1", "kind": "Namespace",
+            "metadata": {"name": name, "labels": {"team": name}}})
+    };
+    let mut core = Core::new(DEFAULT_SCHEDULER, 1);
+    let mut tell = |names: &[&str]| {
+        let all = names.iter().map(|name| namespace(name)).collect();
+        let heard = Heard::Namespaces(Notice::Replaced(all));
+        hear(&mut core, &mut Known::default(), heard, Duration::ZERO);
+        let known = core.cache().namespaces.keys().cloned();
+        known.collect::<BTreeSet<String>>()
+    };
+    assert_eq!(tell(&["a", "b"]).len(), 2);
+    assert_eq!(tell(&["b"]), BTreeSet::from(["b".to_owned()]));
+}

@@ -36,7 +36,7 @@ impl Loop for CertificateCleaning {
         let mut decision = Decision::nothing();
         let all = context.caches.signing_requests.all();
         for old in all.filter(|one| is_old(one, context.now)) {
-            decision.push(delete(old.as_ref()));
+            decision.push(delete(old.as_ref())).only_for(0);
         }
         decision
     }

@@ -111,7 +111,11 @@ fn address(pod: &Pod, family: &str) -> Option<String> {
 }
 
 fn named(pod: &Pod, name: &str, protocol: &str) -> Option<i32> {
-    let containers = pod.spec.as_ref()?.containers.iter();
+    let spec = pod.spec.as_ref()?;
+    // Sidecars serve, too.
+    let init = spec.init_containers.iter().flatten();
+    let sidecars = init.filter(|one| one.restart_policy.as_deref() == Some("Always"));
+    let containers = spec.containers.iter().chain(sidecars);
     let mut ports = containers.flat_map(|container| container.ports.iter().flatten());
     let found = ports.find(|port| {
         port.name.as_deref() == Some(name) && port.protocol.as_deref().unwrap_or("TCP") == protocol

@@ -122,6 +122,24 @@ fn pods_that_call_a_port_differently_have_slices_of_their_own() {
 }
 
 #[test]
+fn a_port_may_be_that_of_a_sidecar() {
+    let mut named = service();
+    named["spec"]["ports"][0]["targetPort"] = "metrics".into();
+    let init = |restarts: Value| {
+        let mut pod = pod("p", "a", true);
+        pod["spec"]["initContainers"] = json!([{
+            "name": "proxy", "image": "i", "restartPolicy": restarts,
+            "ports": [{"name": "metrics", "containerPort": 9090}],
+        }]);
+        let decision = decide(&EndpointSlices, &caches(&[named.clone(), pod]), KEY);
+        bodies(&decision)[0]["ports"][0]["port"].clone()
+    };
+    assert_eq!(init("Always".into()), 9090);
+    // One that has ended serves nobody.
+    assert_eq!(init(Value::Null), Value::Null);
+}
+
+#[test]
 fn a_service_without_pods_keeps_one_empty_slice() {
     let decision = decide(&EndpointSlices, &caches(&[service()]), KEY);
     assert_eq!(lines(&decision), ["create endpointslices n/"]);

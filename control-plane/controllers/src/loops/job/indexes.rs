@@ -57,7 +57,7 @@ impl Indexes {
         for (first, last) in self.0.iter().chain([&(completions, completions)]) {
             let room = count - missing.len();
             missing.extend((next..(*first).min(completions)).take(room));
-            next = last + 1;
+            next = last.saturating_add(1);
         }
         missing
     }
@@ -70,7 +70,9 @@ impl From<Vec<(i32, i32)>> for Indexes {
         let mut merged: Vec<(i32, i32)> = Vec::new();
         for (first, last) in sorted {
             match merged.last_mut() {
-                Some(before) if first <= before.1 + 1 => before.1 = before.1.max(last),
+                Some(before) if first <= before.1.saturating_add(1) => {
+                    before.1 = before.1.max(last)
+                }
                 _ => merged.push((first, last)),
             }
         }
@@ -132,5 +134,9 @@ mod tests {
         assert_eq!(read("0,2-4,6").missing(8, 9), [1, 5, 7]);
         assert_eq!(read("").missing(3, 2), [0, 1]);
         assert!(read("0-19").missing(20, 5).is_empty());
+        // A pod may say that it has any index.
+        let beyond: Indexes = [i32::MAX, 0].into_iter().collect();
+        assert_eq!(beyond.missing(3, 5), [1, 2]);
+        assert_eq!(beyond.with(&beyond).to_string(), "0,2147483647");
     }
 }

@@ -46,7 +46,14 @@ fn a_pod_stays_as_long_as_it_tolerates_every_taint() {
                 {"key": "k", "operator": "Exists", "tolerationSeconds": 300},
                 {"operator": "Exists", "tolerationSeconds": 60},
             ]),
-            until(50),
+            until(290),
+        ),
+        (
+            json!([
+                {"key": "k", "operator": "Exists"},
+                {"operator": "Exists", "tolerationSeconds": 60},
+            ]),
+            Patience::Endless,
         ),
     ];
     for (tolerations, expected) in cases {
