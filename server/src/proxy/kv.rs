@@ -149,8 +149,19 @@ impl Kv {
                     attempt += 1;
                     tokio::time::sleep(RETRY).await;
                 }
-                Err(status) => return Err(status),
+                Err(status) => {
+                    self.note_users(&status);
+                    return Err(status);
+                }
             }
+        }
+    }
+
+    /// A call without a token was refused for that, so the cluster has users now: as with a token.
+    fn note_users(&self, refusal: &Status) {
+        let known = Status::from(Error::UserEmpty);
+        if (refusal.code(), refusal.message()) == (known.code(), known.message()) {
+            self.change(Cache::clear);
         }
     }
 
@@ -254,6 +265,9 @@ impl Kv {
         let forget = |cache: &mut Cache| cache.forget_all(touched);
         self.change(forget);
         let answer = self.upstream.ask(path, along, request).await;
+        if let Err(status) = &answer {
+            self.note_users(status);
+        }
         let header = answer.as_ref().ok().and_then(header);
         self.ordering.told(header.as_ref());
         self.change(|cache| {
@@ -405,5 +419,15 @@ mod tests {
         // A member that lags.
         assert_eq!(learn(&kv, 6), 0);
         assert_eq!(learn(&kv, 7), 1);
+    }
+
+    #[tokio::test]
+    async fn a_refusal_without_a_user_shows_that_the_cluster_has_users() {
+        let kv = kv();
+        assert_eq!(learn(&kv, 6), 1);
+        kv.note_users(&Error::Compacted.into());
+        assert_eq!(known(&kv), 1);
+        kv.note_users(&Error::UserEmpty.into());
+        assert_eq!(known(&kv), 0);
     }
 }
