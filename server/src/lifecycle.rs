@@ -280,7 +280,7 @@ async fn open(
     let found = DataDir::find(vfs, &config, seed).map_err(StartError::DataDir)?;
     let discovered = discover(&found, config, &mut security).await;
     let config = discovered.map_err(StartError::Discovery)?;
-    let dialer = Dialer::new(&security);
+    let dialer = Dialer::between_members(&security, config.election_timeout);
     let data = match found {
         Found::Used(data) => *data,
         Found::Empty(empty) => begin(*empty, &config, &dialer)
