@@ -5,6 +5,7 @@ mod input;
 mod receive;
 
 use std::mem;
+use std::time::Duration;
 
 use crate::io::{
     Config, Input, Now, Output, PeerStatus, Proposal, Proposed, Recovered, RoleChange, RoleKind,
@@ -174,6 +175,10 @@ impl Raft {
             Role::Leader(leader) => leader.peers(&self.state),
             _ => Vec::new(),
         }
+    }
+
+    pub fn election_timeout(&self) -> Duration {
+        self.state.config.election_timeout
     }
 
     /// The members, as of the newest applied change.

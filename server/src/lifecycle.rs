@@ -35,7 +35,7 @@ use crate::runtime::{self, Running};
 use crate::telemetry::logging::json;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::spans::{Exporter, Tracer};
-use end::{End, NO_SIGNAL, close, say_removed, wait_for_end};
+use end::{End, NO_SIGNAL, Signals, close, say_removed, wait_for_end};
 
 /// Time that calls in progress get to end after a stop was requested.
 const GRACE: Duration = Duration::from_secs(3);
@@ -88,7 +88,7 @@ pub fn run_in(config: Config, vfs: Arc<dyn Vfs>, host: Host) -> Result<i32, Star
 
 async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>, host: Host) -> Result<i32, StartError> {
     let (mut end, connections, ready) = match host {
-        Host::Process => (End::Signal, None, None),
+        Host::Process => (End::Signal(Signals::default()), None, None),
         Host::Program {
             stopped,
             connections,
@@ -280,7 +280,7 @@ async fn open(
     let found = DataDir::find(vfs, &config, seed).map_err(StartError::DataDir)?;
     let discovered = discover(&found, config, &mut security).await;
     let config = discovered.map_err(StartError::Discovery)?;
-    let dialer = Dialer::new(&security);
+    let dialer = Dialer::between_members(&security, config.election_timeout);
     let data = match found {
         Found::Used(data) => *data,
         Found::Empty(empty) => begin(*empty, &config, &dialer)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use etcd_api::etcdserverpb as pb;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 use super::GRACE;
@@ -25,15 +25,20 @@ const LEASES_PER_ENTRY: usize = 10_000;
 
 /// The source of the request to stop.
 pub(super) enum End {
-    Signal,
+    Signal(Signals),
     Asked(oneshot::Receiver<()>),
 }
+
+/// What listens for the signals to stop, once it was waited for. It stays: a signal that comes while
+/// nobody waits would be lost, as it does not end the process any more.
+#[derive(Default)]
+pub(super) struct Signals(Option<(Signal, Signal)>);
 
 /// Returns the signal's number, or [`NO_SIGNAL`] if the host asked or this member was removed.
 pub(super) async fn wait_for_end(running: &Running, end: &mut End) -> i32 {
     let asked = async {
         match end {
-            End::Signal => wait_for_signal().await,
+            End::Signal(signals) => signals.wait().await,
             End::Asked(stopped) => {
                 // Dropping the sender counts as a request too.
                 let _ = stopped.await;
@@ -58,19 +63,26 @@ pub(super) fn say_removed() {
     tracing::warn!("data-dir used by this member must be removed");
 }
 
-async fn wait_for_signal() -> i32 {
-    let (Ok(mut terminate), Ok(mut interrupt)) = (
+impl Signals {
+    async fn wait(&mut self) -> i32 {
+        let (terminate, interrupt) = self.0.get_or_insert_with(listen);
+        let (name, number) = tokio::select! {
+            _ = terminate.recv() => ("terminated", SignalKind::terminate().as_raw_value()),
+            _ = interrupt.recv() => ("interrupt", SignalKind::interrupt().as_raw_value()),
+        };
+        tracing::info!(signal = name, "received signal; shutting down");
+        number
+    }
+}
+
+fn listen() -> (Signal, Signal) {
+    let (Ok(terminate), Ok(interrupt)) = (
         signal(SignalKind::terminate()),
         signal(SignalKind::interrupt()),
     ) else {
         crate::telemetry::fatal("failed to listen for signals", &"the system refused");
     };
-    let (name, number) = tokio::select! {
-        _ = terminate.recv() => ("terminated", SignalKind::terminate().as_raw_value()),
-        _ = interrupt.recv() => ("interrupt", SignalKind::interrupt().as_raw_value()),
-    };
-    tracing::info!(signal = name, "received signal; shutting down");
-    number
+    (terminate, interrupt)
 }
 
 /// Hands leadership over, lets clients end their calls, and stops.
@@ -118,5 +130,30 @@ async fn checkpoint_leases(server: &EtcdServer) {
             tracing::warn!(%error, "leases will run for longer than they have left");
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future as _;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use rustix::process::{Signal, getpid, kill_process};
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_signal_that_comes_while_nobody_waits_is_not_lost() {
+        let mut signals = Signals::default();
+        let waited = pin!(signals.wait()).poll(&mut Context::from_waker(Waker::noop()));
+        assert!(waited.is_pending());
+        let mut other = signal(SignalKind::terminate()).unwrap();
+        // The process does not end by it, because it listens now.
+        kill_process(getpid(), Signal::TERM).unwrap();
+        assert_eq!(other.recv().await, Some(()));
+        let number = timeout(Duration::from_secs(60), signals.wait()).await;
+        assert_eq!(number, Ok(15));
     }
 }

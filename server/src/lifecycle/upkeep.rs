@@ -77,7 +77,11 @@ async fn compact_by_itself(server: EtcdServer, config: Arc<Config>) {
             Ok(_) => tracing::info!(revision, "completed auto compaction"),
             // A client has compacted further already.
             Err(Error::Compacted) => {}
-            Err(error) => tracing::warn!(revision, %error, "failed auto compaction"),
+            Err(error) => {
+                tracing::warn!(revision, %error, "failed auto compaction");
+                continue;
+            }
         }
+        compactor.done(clock.now(), revision);
     }
 }

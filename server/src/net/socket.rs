@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::config::{Scheme, Url};
 
@@ -104,11 +105,11 @@ impl Listener {
                 let _ = keep_alive(&stream);
                 // A dual-stack listener reports IPv4 addresses in IPv6 form.
                 let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
-                Ok(Socket(Inner::Tcp(stream), Some(remote)))
+                Ok(Socket(Inner::Tcp(stream), Some(remote), None))
             }
             Listener::Unix(listener, _) => {
                 let (stream, _) = listener.accept().await?;
-                Ok(Socket(Inner::Unix(stream), None))
+                Ok(Socket(Inner::Unix(stream), None, None))
             }
         }
     }
@@ -208,8 +209,13 @@ fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// One end of a connection, and the remote address.
-pub(crate) struct Socket(Inner, Option<SocketAddr>);
+/// One end of a connection, the remote address, and its place among the open connections.
+pub(crate) struct Socket(
+    Inner,
+    Option<SocketAddr>,
+    #[expect(dead_code, reason = "the place is given back when the socket closes")]
+    Option<OwnedSemaphorePermit>,
+);
 
 enum Inner {
     Tcp(TcpStream),
@@ -224,13 +230,19 @@ impl Socket {
     pub(crate) async fn connect(url: &Url) -> io::Result<Socket> {
         if let Scheme::Unix | Scheme::Unixs = url.scheme() {
             let stream = UnixStream::connect(url.socket_path()).await?;
-            return Ok(Socket(Inner::Unix(stream), None));
+            return Ok(Socket(Inner::Unix(stream), None, None));
         }
         let stream = TcpStream::connect(url.address()).await?;
         // Optimization only.
         let _ = stream.set_nodelay(true);
         let remote = stream.peer_addr().ok();
-        Ok(Socket(Inner::Tcp(stream), remote))
+        Ok(Socket(Inner::Tcp(stream), remote, None))
+    }
+
+    /// The same socket, which gives `place` back when it closes: the end of HTTP on it may be too
+    /// early, because a WebSocket keeps the socket.
+    pub(crate) fn holding(self, place: OwnedSemaphorePermit) -> Socket {
+        Socket(self.0, self.1, Some(place))
     }
 
     /// `None` for a unix socket.

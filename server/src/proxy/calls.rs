@@ -29,6 +29,18 @@ use crate::telemetry::metrics::{self, CallType, METHODS, Service};
 /// The text of Go's `context.DeadlineExceeded`.
 const OUT_OF_TIME: &str = "context deadline exceeded";
 
+/// Calls that change keys, or who may read them, and that do not name the keys. They are passed on
+/// as they are, so the cache forgets all it has.
+const WRITES_UNSEEN: [&str; 7] = [
+    "/etcdserverpb.Auth/AuthEnable",
+    "/etcdserverpb.Lease/LeaseRevoke",
+    "/v3electionpb.Election/Campaign",
+    "/v3electionpb.Election/Proclaim",
+    "/v3electionpb.Election/Resign",
+    "/v3lockpb.Lock/Lock",
+    "/v3lockpb.Lock/Unlock",
+];
+
 /// Answers calls. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Calls {
@@ -118,6 +130,14 @@ impl Calls {
                 }
                 None => self.upstream.forward(request).await,
             },
+            path if WRITES_UNSEEN.contains(&path) => {
+                kv.forget_everything();
+                let shown = kv.clone();
+                let show = move |answer: &Bytes| shown.written_unseen(answer);
+                let response = self.upstream.forward_and_show(request, show).await;
+                kv.forget_everything();
+                response
+            }
             _ => self.upstream.forward(request).await,
         }
     }
@@ -167,4 +187,16 @@ fn grpc<A: Message + 'static, Q: Message + Default + 'static>() -> Grpc<ProtoCod
     Grpc::new(ProtoCodec::default())
         .max_decoding_message_size(usize::MAX)
         .max_encoding_message_size(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_that_write_unseen_are_calls() {
+        for path in WRITES_UNSEEN {
+            assert!(metrics::find_method(path).is_some(), "{path}");
+        }
+    }
 }

@@ -109,12 +109,26 @@ impl Upstream {
         B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<BoxError> + Send,
     {
+        self.forward_and_show(request, |_| {}).await
+    }
+
+    /// The same. `show` gets each answer before the client.
+    pub(super) async fn forward_and_show<B>(
+        &self,
+        request: Request<RequestBody<B>>,
+        show: impl Fn(&Bytes) + Clone + Send + 'static,
+    ) -> Response<tonic::body::Body>
+    where
+        B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<BoxError> + Send,
+    {
         let along = Along::of(request.headers());
         let path = request.uri().path_and_query().cloned();
         let path = path.unwrap_or(PathAndQuery::from_static("/"));
         let upstream = self.clone();
         let service = tower::service_fn(move |call: tonic::Request<Streaming<Bytes>>| {
             let (upstream, along, path) = (upstream.clone(), along.clone(), path.clone());
+            let show = show.clone();
             async move {
                 let max = upstream.how().max_send_bytes;
                 let too_large = Arc::new(OnceLock::new());
@@ -136,7 +150,10 @@ impl Upstream {
                 }
                 let answered = answered.map_err(|status| reworded(&status))?;
                 let answers = answered.into_inner();
-                let answers = answers.map(|answer| answer.map_err(|status| reworded(&status)));
+                let answers = answers.map(move |answer| {
+                    let answer = answer.map_err(|status| reworded(&status));
+                    answer.inspect(&show)
+                });
                 Ok(tonic::Response::new(answers))
             }
         });

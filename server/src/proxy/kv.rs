@@ -149,8 +149,19 @@ impl Kv {
                     attempt += 1;
                     tokio::time::sleep(RETRY).await;
                 }
-                Err(status) => return Err(status),
+                Err(status) => {
+                    self.note_users(&status);
+                    return Err(status);
+                }
             }
+        }
+    }
+
+    /// A call without a token was refused for that, so the cluster has users now: as with a token.
+    fn note_users(&self, refusal: &Status) {
+        let known = Status::from(Error::UserEmpty);
+        if (refusal.code(), refusal.message()) == (known.code(), known.message()) {
+            self.change(Cache::clear);
         }
     }
 
@@ -254,6 +265,9 @@ impl Kv {
         let forget = |cache: &mut Cache| cache.forget_all(touched);
         self.change(forget);
         let answer = self.upstream.ask(path, along, request).await;
+        if let Err(status) = &answer {
+            self.note_users(status);
+        }
         let header = answer.as_ref().ok().and_then(header);
         self.ordering.told(header.as_ref());
         self.change(|cache| {
@@ -261,6 +275,21 @@ impl Kv {
             cache.written_at(header.map_or(0, |header| header.revision));
         });
         answer
+    }
+
+    /// A call that changes keys goes past the cache, to the cluster or back.
+    pub(super) fn forget_everything(&self) {
+        self.change(Cache::clear);
+    }
+
+    /// Such a call is acknowledged. The header is the first field of each of their answers.
+    pub(super) fn written_unseen(&self, answer: &[u8]) {
+        let answer = pb::LeaseRevokeResponse::decode(answer).unwrap_or_default();
+        self.ordering.told(answer.header.as_ref());
+        self.change(|cache| {
+            cache.clear();
+            cache.written_at(answer.header.map_or(0, |header| header.revision));
+        });
     }
 
     /// The revision that an answer must have at least: any, if it is not serializable.
@@ -322,5 +351,83 @@ fn touched_by(txn: &pb::TxnRequest, touched: &mut Vec<(Bytes, Bytes)>) {
             Some(Request::RequestTxn(txn)) => touched_by(txn, touched),
             Some(Request::RequestRange(_)) | None => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use etcd_api::v3lockpb::LockResponse;
+
+    use super::*;
+    use crate::config;
+    use crate::net::tls::{Dialing, Security};
+    use crate::proxy::settings::DialKeepalive;
+    use crate::proxy::upstream::How;
+
+    /// Without a cluster.
+    fn kv() -> Kv {
+        let config = config::parse(&[], &[], &|_| unreachable!()).unwrap();
+        let security = Security::prepare(&config).unwrap();
+        let how = How {
+            tls: Arc::new(Dialing::to_members(&security)),
+            tls_is_usual: false,
+            keepalive: DialKeepalive::NONE,
+            max_send_bytes: 0,
+            max_recv_bytes: 0,
+        };
+        let (namespace, ordering) = (Namespace::default(), Ordering::new(false));
+        let upstream = Upstream::new(how, Vec::new());
+        Kv::new(upstream, namespace, ordering, Arc::default())
+    }
+
+    fn header(revision: i64) -> Option<pb::ResponseHeader> {
+        Some(pb::ResponseHeader {
+            revision,
+            ..pb::ResponseHeader::default()
+        })
+    }
+
+    /// A serializable read gives an answer of this revision; how many answers are known then.
+    fn learn(kv: &Kv, revision: i64) -> usize {
+        let asked = pb::RangeRequest {
+            key: "a".into(),
+            serializable: true,
+            ..pb::RangeRequest::default()
+        };
+        let answer = pb::RangeResponse {
+            header: header(revision),
+            ..pb::RangeResponse::default()
+        };
+        kv.change(|cache| cache.add(question(&asked), &asked, &answer));
+        known(kv)
+    }
+
+    fn known(kv: &Kv) -> usize {
+        kv.cache.lock().len()
+    }
+
+    #[tokio::test]
+    async fn a_lock_leaves_no_older_answer() {
+        let kv = kv();
+        assert_eq!(learn(&kv, 6), 1);
+        let locked = LockResponse {
+            header: header(7),
+            key: "a/1".into(),
+        };
+        kv.written_unseen(&locked.encode_to_vec());
+        assert_eq!(known(&kv), 0);
+        // A member that lags.
+        assert_eq!(learn(&kv, 6), 0);
+        assert_eq!(learn(&kv, 7), 1);
+    }
+
+    #[tokio::test]
+    async fn a_refusal_without_a_user_shows_that_the_cluster_has_users() {
+        let kv = kv();
+        assert_eq!(learn(&kv, 6), 1);
+        kv.note_users(&Error::Compacted.into());
+        assert_eq!(known(&kv), 1);
+        kv.note_users(&Error::UserEmpty.into());
+        assert_eq!(known(&kv), 0);
     }
 }

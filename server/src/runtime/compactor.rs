@@ -1,5 +1,5 @@
 //! Automatic compaction (`--auto-compaction-mode`): which revision to compact at, and when. Plain
-//! values: the shell calls `turn` and proposes the result.
+//! values: the shell calls `turn`, proposes the result, and reports success with `done`.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(crate) struct Compactor {
     /// Noted revisions, oldest first. They span the period.
     samples: VecDeque<i64>,
     compacted_at: Now,
-    /// The last revision that `turn` returned.
+    /// The last revision that is `done`.
     compacted: i64,
 }
 
@@ -45,7 +45,8 @@ impl Compactor {
         self.next
     }
 
-    /// The revision to compact at, if a compaction is due. `current` is the store's revision.
+    /// The revision to compact at, if a compaction is due. `current` is the store's revision. As in
+    /// etcd, a compaction that fails, or that this member does not lead, is due again next time.
     pub(crate) fn turn(&mut self, now: Now, current: i64) -> Option<i64> {
         if now < self.next {
             return None;
@@ -70,15 +71,19 @@ impl Compactor {
                 if now - self.compacted_at < interval {
                     return None;
                 }
-                self.compacted_at = now;
                 oldest
             }
         };
         if revision <= 0 || revision == self.compacted {
             return None;
         }
-        self.compacted = revision;
         Some(revision)
+    }
+
+    /// The store is compacted at this revision that `turn` returned.
+    pub(crate) fn done(&mut self, now: Now, revision: i64) {
+        self.compacted_at = now;
+        self.compacted = revision;
     }
 }
 
@@ -100,6 +105,12 @@ mod tests {
         assert_eq!(compactor.turn(5 * MINUTE, 1_000), Some(900));
         assert_eq!(
             compactor.turn(10 * MINUTE, 1_000),
+            Some(900),
+            "the first time it failed"
+        );
+        compactor.done(10 * MINUTE, 900);
+        assert_eq!(
+            compactor.turn(15 * MINUTE, 1_000),
             None,
             "nothing new to drop"
         );
@@ -117,9 +128,29 @@ mod tests {
                     revision <= i64::from(minute) + 1 - 10,
                     "younger than the period"
                 );
+                compactor.done(minute * MINUTE, revision);
                 compactions.push(revision);
             }
         }
         assert_eq!(compactions.len(), 3, "once per period: {compactions:?}");
+    }
+
+    #[test]
+    fn periodic_mode_tries_again_soon_what_failed() {
+        let mut compactor =
+            Compactor::new(AutoCompaction::Periodic(10 * MINUTE), Now::ZERO).unwrap();
+        let mut turn = |minute: u32, is_done| {
+            let revision = compactor.turn(minute * MINUTE, i64::from(minute) + 1);
+            if let Some(revision) = revision.filter(|_| is_done) {
+                compactor.done(minute * MINUTE, revision);
+            }
+            revision
+        };
+        assert!((0..11).all(|minute| turn(minute, false).is_none()));
+        // Another member leads, or there is no majority.
+        assert_eq!(turn(11, false), Some(1));
+        assert_eq!(turn(12, true), Some(2));
+        assert!((13..22).all(|minute| turn(minute, true).is_none()));
+        assert_eq!(turn(22, true), Some(12));
     }
 }

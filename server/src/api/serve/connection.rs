@@ -13,7 +13,7 @@ use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
-use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 
 use super::Door;
 use super::gather::Gather;
@@ -120,17 +120,15 @@ impl Connections {
         loop {
             let accepted = tokio::select! {
                 accepted = async {
-                    let permit = quota.admit().await;
-                    listener.accept().await.map(|socket| (socket, permit))
+                    let place = quota.admit().await;
+                    listener.accept().await.map(|socket| socket.holding(place))
                 } => accepted,
                 _ = stopped(&mut self.stopping) => return,
             };
             match (accepted, &tls) {
-                (Ok((socket, permit)), None) => {
-                    self.hand_over(Arrival::Plain(socket), permit);
-                }
-                (Ok((socket, permit)), Some(acceptor)) => {
-                    self.shake_hands(socket, permit, acceptor.clone(), is_plain);
+                (Ok(socket), None) => self.hand_over(Arrival::Plain(socket)),
+                (Ok(socket), Some(acceptor)) => {
+                    self.shake_hands(socket, acceptor.clone(), is_plain);
                 }
                 (Err(error), _) => {
                     tracing::warn!(%error, "failed to accept a connection");
@@ -154,13 +152,7 @@ impl Connections {
     }
 
     /// Runs the TLS handshake on separate threads that serve no requests.
-    fn shake_hands(
-        &self,
-        mut socket: Socket,
-        permit: OwnedSemaphorePermit,
-        acceptor: Acceptor,
-        is_plain: bool,
-    ) {
+    fn shake_hands(&self, mut socket: Socket, acceptor: Acceptor, is_plain: bool) {
         let mut server = self.clone();
         let parked = socket.park();
         acceptor.clone().spawn(async move {
@@ -187,13 +179,13 @@ impl Connections {
                 _ = stopped(&mut server.stopping) => None,
             };
             if let Some(arrival) = arrival {
-                server.hand_over(arrival, permit);
+                server.hand_over(arrival);
             }
         });
     }
 
     /// Passes a connection to the next worker in turn.
-    fn hand_over(&self, mut arrival: Arrival, permit: OwnedSemaphorePermit) {
+    fn hand_over(&self, mut arrival: Arrival) {
         let (server, worker) = (self.clone(), self.workers.next());
         let is_here = worker == workers::here() && matches!(arrival, Arrival::Plain(_));
         let parked = if is_here {
@@ -202,7 +194,6 @@ impl Connections {
             arrival.socket().park()
         };
         self.workers.spawn(worker, async move {
-            let _permit = permit;
             match parked.and_then(|()| arrival.socket().unpark()) {
                 Ok(()) => server.connection(arrival).await,
                 Err(error) => tracing::warn!(%error, "failed to take over a connection"),
@@ -376,4 +367,51 @@ async fn drive<C: Future>(
 /// Returns when the server stops, or when the sender of that signal is gone.
 async fn stopped(stopping: &mut watch::Receiver<bool>) {
     let _ = stopping.wait_for(|stop| *stop).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Response, StatusCode};
+    use parking_lot::Mutex;
+    use tokio::io::AsyncWriteExt as _;
+    use tokio::sync::{Semaphore, oneshot};
+
+    use super::*;
+    use crate::config::Url;
+    use crate::net::socket::Bound;
+
+    #[tokio::test]
+    async fn a_connection_keeps_its_place_when_a_websocket_follows_http() {
+        let bound = Bound::bind(&Url::parse("http://127.0.0.1:0").unwrap(), false).unwrap();
+        let address = bound.address().unwrap();
+        let listener = bound.listen().unwrap();
+        let mut client = tokio::net::TcpStream::connect(address).await.unwrap();
+        let request =
+            "GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
+        client.write_all(request.as_bytes()).await.unwrap();
+
+        let places = Arc::new(Semaphore::new(1));
+        let place = Arc::clone(&places).try_acquire_owned().unwrap();
+        let mut socket = listener.accept().await.unwrap().holding(place);
+        socket.park().unwrap();
+        socket.unpark().unwrap();
+        let (sender, upgraded) = oneshot::channel();
+        let sender = Mutex::new(Some(sender));
+        let service = service_fn(|mut request: Request<Incoming>| {
+            if let Some(sender) = sender.lock().take() {
+                let _ = sender.send(hyper::upgrade::on(&mut request));
+            }
+            let response = Response::builder().status(StatusCode::SWITCHING_PROTOCOLS);
+            std::future::ready(response.body(String::new()))
+        });
+        let http = http1::Builder::new()
+            .serve_connection(TokioIo::new(socket), service)
+            .with_upgrades();
+        http.await.unwrap();
+        assert_eq!(places.available_permits(), 0, "the end of HTTP");
+        let websocket = upgraded.await.unwrap().await.unwrap();
+        assert_eq!(places.available_permits(), 0, "the descriptor is open");
+        drop(websocket);
+        assert_eq!(places.available_permits(), 1);
+    }
 }

@@ -22,7 +22,7 @@ use changes::Changes;
 pub(crate) use effects::ConsensusEffects;
 use forwarded::Forwarded;
 use replays::Replays;
-use requests::{PATIENCE, Waiting, take_waiting};
+use requests::{Waiting, patience, take_waiting};
 use stall::Stall;
 
 /// Writes of at most this many entries are not worth a hand-over to another thread.
@@ -30,6 +30,8 @@ const LONE_ENTRIES: usize = 4;
 
 pub struct Consensus {
     raft: Raft,
+    /// See [`patience`].
+    patience: Duration,
     /// Proposals that are in the log and not committed, by position.
     waiting: VecDeque<Waiting>,
     forwarded: Forwarded,
@@ -92,6 +94,7 @@ impl Consensus {
     /// `first_read` must differ in every run.
     pub fn new(raft: Raft, first_read: u64) -> Consensus {
         Consensus {
+            patience: patience(raft.election_timeout()),
             raft,
             waiting: VecDeque::new(),
             forwarded: Forwarded::default(),
@@ -185,7 +188,7 @@ impl Consensus {
             ConsensusEvent::Propose(proposal) => gathered.proposals.push(proposal),
             ConsensusEvent::Read(slot) => gathered.reads.push(slot),
             ConsensusEvent::Configure { change, reply } => {
-                if let Err(reply) = self.changes.push(now, change, reply) {
+                if let Err(reply) = self.changes.push(now + self.patience, change, reply) {
                     effects.replies.push((reply, Err(Error::TooManyRequests)));
                 }
             }
@@ -244,7 +247,7 @@ impl Consensus {
             return; // Useless without the state that it announces.
         }
         if self.is_to_wait(&message) {
-            self.held_messages.push((now + PATIENCE, message));
+            self.held_messages.push((now + self.patience, message));
             return;
         }
         self.step(now, Input::Receive(message), effects);

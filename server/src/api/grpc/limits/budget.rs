@@ -156,14 +156,16 @@ impl Drop for Share {
 }
 
 impl Inner {
-    /// Cuts off the client that has been idle longest, if it has been idle for too long.
+    /// Cuts off the client that has been idle longest, if it has been idle for too long. A client
+    /// without bytes has nothing to give: one that is cut off may stay, and never reads that it is.
     fn cut_off_idle(&self) {
         let sending: Vec<_> = {
             let mut held = self.held.lock();
             held.sending.retain(|reply| reply.strong_count() > 0);
             held.sending.iter().filter_map(Weak::upgrade).collect()
         };
-        let idle = sending.iter().min_by_key(|reply| reply.lock().taken_at);
+        let holding = sending.iter().filter(|reply| reply.lock().holds_bytes());
+        let idle = holding.min_by_key(|reply| reply.lock().taken_at);
         if let Some(reply) = idle {
             reply.lock().cut_off_if_idle(self.patience);
         }
@@ -275,6 +277,10 @@ impl Sending {
             share.shrink(share.bytes - piece.len());
         }
         Some(Ok(Frame::data(piece)))
+    }
+
+    fn holds_bytes(&self) -> bool {
+        self.share.as_ref().is_some_and(|share| share.bytes > 0)
     }
 
     fn cut_off_if_idle(&mut self, patience: Duration) {

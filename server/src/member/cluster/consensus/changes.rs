@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, VecDeque};
 
 use raft::{ConfChange, EntryKind, Now, Proposal};
 
-use super::PATIENCE;
 use crate::member::event::ReplySlot;
 
 /// Most changes in flight. etcd would drop all but the first.
@@ -19,17 +18,17 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    /// Returns the slot if there is no room.
+    /// Its client waits `until` then. Returns the slot if there is no room.
     pub(super) fn push(
         &mut self,
-        now: Now,
+        until: Now,
         change: ConfChange,
         reply: ReplySlot,
     ) -> Result<(), ReplySlot> {
         if self.waiting.len() + self.asked.len() >= WAITING_MAX {
             return Err(reply);
         }
-        self.waiting.push_back((now + PATIENCE, change, reply));
+        self.waiting.push_back((until, change, reply));
         Ok(())
     }
 

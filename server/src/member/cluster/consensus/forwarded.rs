@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use raft::{NOBODY, NodeId, Now};
 
-use super::{ConsensusEffects, PATIENCE};
+use super::ConsensusEffects;
 use crate::basics::error::Error;
 use crate::member::event::ReplySlot;
 use crate::request::Request;
@@ -28,10 +28,10 @@ pub(super) struct Forwarded {
 }
 
 impl Forwarded {
-    pub(super) fn push(&mut self, now: Now, leader: NodeId, id: u64, waiter: Waiter) {
-        self.leader_is(leader, now);
+    /// The leader that [`Self::leader_is`] named got it. `until`: when its client has left.
+    pub(super) fn push(&mut self, until: Now, id: u64, waiter: Waiter) {
         self.waiting.insert(id, waiter);
-        self.until.push_back((now + PATIENCE, id));
+        self.until.push_back((until, id));
     }
 
     /// Takes the client that waits for this entry.

@@ -20,7 +20,7 @@ impl Consensus {
     ) {
         let leader = self.raft.status().leader;
         if leader != NOBODY && leader == self.suspect {
-            let until = now + PATIENCE;
+            let until = now + self.patience;
             let held = proposals.drain(..).map(|p| (until, p));
             self.held.extend(held);
         } else if !self.held.is_empty() && leader != NOBODY && !self.hands_over() {
@@ -58,7 +58,7 @@ impl Consensus {
                     let Proposal { request, reply, .. } = proposal;
                     self.waiting.push_back(Waiting {
                         position,
-                        until: now + PATIENCE,
+                        until: now + self.patience,
                         request,
                         reply,
                     });
@@ -71,7 +71,7 @@ impl Consensus {
             }
             // A leader is expected soon. Clients wait for it, as with etcd.
             Proposed::Refused(_) => {
-                let until = now + PATIENCE;
+                let until = now + self.patience;
                 self.held.extend(proposals.into_iter().map(|p| (until, p)));
             }
             Proposed::Forwarded { leader } => {
@@ -83,7 +83,9 @@ impl Consensus {
                 } in proposals
                 {
                     if let Some(id) = Request::id_of(&data) {
-                        self.forwarded.push(now, leader, id, (request, reply));
+                        let until = now + self.patience;
+                        self.forwarded.leader_is(leader, now);
+                        self.forwarded.push(until, id, (request, reply));
                     }
                 }
             }
@@ -125,7 +127,7 @@ impl Consensus {
             .extract_if(.., |_, read| due(read))
             .collect::<Vec<_>>()
         {
-            if read.began_at + PATIENCE > now {
+            if read.began_at + self.patience > now {
                 self.read(now, read.began_at, read.slots, effects);
             }
         }
@@ -176,5 +178,11 @@ pub(super) fn take_waiting(
     None
 }
 
-/// Clients wait 7 s with etcd's timeouts. Older requests have no client left.
-pub(super) const PATIENCE: Duration = Duration::from_secs(8);
+/// Older requests have no client left. Clients wait for 5 s and two election timeouts, as in etcd.
+pub(super) fn patience(election_timeout: Duration) -> Duration {
+    PATIENCE_MIN.max(CLIENTS_AT_LEAST + 2 * election_timeout)
+}
+
+/// With etcd's timeouts clients wait for 7 s.
+const PATIENCE_MIN: Duration = Duration::from_secs(8);
+const CLIENTS_AT_LEAST: Duration = Duration::from_secs(6);

@@ -3,6 +3,7 @@ use std::time::Duration;
 use etcd_api::etcdserverpb::PutRequest;
 use raft::{Config, Position, Recovered, Ticket};
 use tokio::sync::oneshot::Receiver;
+use tokio::sync::oneshot::error::TryRecvError;
 
 use super::*;
 use crate::member::event::admission::{Admission, Limits};
@@ -23,8 +24,13 @@ struct Stage {
 
 impl Stage {
     fn new() -> Stage {
+        Stage::with(1000 * MS)
+    }
+
+    fn with(election_timeout: Duration) -> Stage {
         let config = Config {
             suspicion: Some(300 * MS),
+            election_timeout,
             ..Config::new(1, vec![1, 2, 3], 1)
         };
         let raft = Raft::new(config, Recovered::default(), Now::ZERO);
@@ -286,7 +292,7 @@ fn a_client_of_a_former_leader_gets_an_answer_though_nothing_is_committed_after_
     while stage.effects.replies.is_empty() {
         stage.lead(3, 2);
         stage.wake();
-        assert!(stage.now <= asked + PATIENCE);
+        assert!(stage.now <= asked + stage.consensus.patience);
     }
     let (slot, reply) = stage.effects.replies.pop().unwrap();
     slot.send(reply);
@@ -330,6 +336,27 @@ fn what_was_asked_of_the_former_leader_is_asked_of_the_next_at_once() {
     stage.lead(3, 2);
     stage.sync();
     assert!(stage.sent.iter().any(asks(3)));
+}
+
+#[test]
+fn a_request_is_kept_for_as_long_as_its_client_waits_for_a_leader() {
+    for election_timeout in [1000 * MS, 10_000 * MS] {
+        let mut stage = Stage::with(election_timeout);
+        let (slot, mut read) = Stage::slot();
+        stage.turn(Some(ConsensusEvent::Read(slot)));
+        let _put = stage.put(7);
+        let clients_leave = stage.now + 5000 * MS + 2 * election_timeout;
+        while stage.now < clients_leave {
+            assert!(matches!(read.try_recv(), Err(TryRecvError::Empty)));
+            assert!(stage.effects.replies.is_empty());
+            stage.wake();
+        }
+        while stage.now < clients_leave + 2000 * MS {
+            stage.wake();
+        }
+        assert!(matches!(read.try_recv(), Err(TryRecvError::Closed)));
+        assert_eq!(stage.effects.replies.len(), 1);
+    }
 }
 
 /// A proposal for another member's client: a put, or a change of the members.
@@ -417,7 +444,7 @@ fn a_change_that_waited_for_longer_than_its_client_is_forgotten() {
         stage.hear(2, 0, proposal(EntryKind::ConfChange, 5));
         stage.hear(3, 0, proposal(EntryKind::ConfChange, 6));
         assert_eq!(stage.status().last, 2, "one at a time");
-        let until = stage.now + PATIENCE * if late { 2 } else { 0 };
+        let until = stage.now + stage.consensus.patience * if late { 2 } else { 0 };
         while stage.now < until {
             stage.wake();
             stage.answer_heartbeats();

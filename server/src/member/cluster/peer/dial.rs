@@ -18,7 +18,7 @@ use crate::member::event::ConsensusEvent;
 
 /// A stream without a byte for this long is dead; each side sends a heartbeat three times as often.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
-/// Limit for connecting, and for the first byte of an answer.
+/// Limit for the rest of a refusal, and for the answer to a probe.
 const DIAL_PATIENCE: Duration = Duration::from_secs(1);
 /// etcd's error for a removed member.
 pub(crate) const REMOVED: &str = "the member has been permanently removed from the cluster";
@@ -130,7 +130,7 @@ async fn open(target: &Target, url: &str, kind: Kind) -> io::Result<Incoming> {
         .header("X-Raft-To", format!("{:x}", target.id))
         .body(Full::default())
         .map_err(io::Error::other)?;
-    let response = timeout(DIAL_PATIENCE, target.dialer().send(url, request)).await??;
+    let response = target.dialer().send_soon(url, request).await?;
     match response.status().as_u16() {
         200 if is_of_another_cluster(&response, me) => {
             Err(io::Error::other("it is of another cluster"))

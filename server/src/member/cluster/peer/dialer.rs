@@ -22,7 +22,7 @@ use crate::config::Url;
 use crate::net::socket::Socket;
 use crate::net::tls::{Connection, Dialing, Security};
 
-/// Limit for connecting, including the TLS handshake.
+/// Limit for connecting, including the TLS handshake, unless elections take longer.
 const DIAL_PATIENCE: Duration = Duration::from_secs(1);
 /// Limit for the answer to a request.
 const POST_PATIENCE: Duration = Duration::from_secs(5);
@@ -40,6 +40,7 @@ pub(crate) struct Dialer(Arc<Inner>);
 
 struct Inner {
     tls: Arc<Dialing>,
+    patience: Duration,
     /// By URL.
     kept: Mutex<HashMap<String, Kept>>,
 }
@@ -62,8 +63,15 @@ impl Default for Kept {
 
 impl Dialer {
     pub(crate) fn new(security: &Security) -> Dialer {
+        Dialer::between_members(security, Duration::ZERO)
+    }
+
+    /// As in etcd, the election timeout says how slow the links between the members may be: to connect
+    /// takes several round trips.
+    pub(crate) fn between_members(security: &Security, election_timeout: Duration) -> Dialer {
         Dialer(Arc::new(Inner {
             tls: Arc::new(Dialing::to_members(security)),
+            patience: DIAL_PATIENCE.max(election_timeout),
             kept: Mutex::default(),
         }))
     }
@@ -82,6 +90,15 @@ impl Dialer {
         name_host(&url, &mut request)?;
         let mut sender = self.open(&url).await?;
         sender.send_request(request).await.map_err(io::Error::other)
+    }
+
+    /// The same; an error if the response does not begin in time.
+    pub(super) async fn send_soon(
+        &self,
+        url: &str,
+        request: Request<Full<Bytes>>,
+    ) -> io::Result<http::Response<Incoming>> {
+        timeout(self.0.patience, self.send(url, request)).await?
     }
 
     /// Sends a request to the member with these URLs; tries them in turn until one answers.
@@ -197,7 +214,7 @@ impl Dialer {
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: std::error::Error + Send + Sync,
     {
-        let stream = timeout(DIAL_PATIENCE, self.connect(url)).await??;
+        let stream = timeout(self.0.patience, self.connect(url)).await??;
         let handshake = http1::handshake(TokioIo::new(stream)).await;
         let (sender, connection) = handshake.map_err(io::Error::other)?;
         // Ends when the sender is dropped and the response was read or dropped.
@@ -329,5 +346,22 @@ mod tests {
             assert_eq!(answer.unwrap().body, "ok");
         }
         assert_eq!(connections.load(Ordering::Relaxed), 10);
+    }
+
+    #[tokio::test]
+    async fn members_whose_elections_take_long_may_be_far_away() {
+        let config = config::parse(&[], &[], &|_| unreachable!()).unwrap();
+        let security = Security::prepare(&config).unwrap();
+        let dialer = Dialer::between_members(&security, 60 * DIAL_PATIENCE);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            // The connection is the kernel's; its first bytes are read late.
+            tokio::time::sleep(DIAL_PATIENCE * 5 / 4).await;
+            serve(listener, Arc::default(), 1).await;
+        });
+        let request = me().request("GET", "/raft/stream/message/1");
+        let response = dialer.send_soon(&url, request.body(Full::default()).unwrap());
+        assert_eq!(response.await.unwrap().status(), 200);
     }
 }

@@ -24,15 +24,16 @@ use std::thread::Builder;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body::{Body, Frame};
-use http_body_util::{BodyExt, Empty, Full};
+use http_body_util::{BodyExt, Empty, Full, Limited};
 use raft::Message;
 use storage::mvcc::View;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::dial::Target;
+use super::dialer::ANSWER_BYTES_MAX;
 use super::link::Counting;
 use super::pace::Pace;
 use crate::basics::clock;
@@ -242,15 +243,23 @@ impl Transfer {
         if response.status() == StatusCode::NO_CONTENT {
             return Ok(form);
         }
-        let status = response.status();
-        let body = timeout(PATIENCE, response.into_body().collect()).await;
-        let body = body.map_err(io::Error::from)?.map_err(io::Error::other)?;
-        let body = body.to_bytes();
-        let text = String::from_utf8_lossy(&body).trim().to_owned();
-        Err(Failure::Final(io::Error::other(format!(
-            "{status}: {text}"
-        ))))
+        let why = why_refused(response).await?;
+        Err(Failure::Final(io::Error::other(why)))
     }
+}
+
+/// The peer's reason for an answer without success.
+async fn why_refused<B>(response: Response<B>) -> io::Result<String>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let status = response.status();
+    let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX);
+    let body = timeout(PATIENCE, body.collect()).await?;
+    let body = body.map_err(io::Error::other)?.to_bytes();
+    let text = String::from_utf8_lossy(&body).trim().to_owned();
+    Ok(format!("{status}: {text}"))
 }
 
 /// How much of a transfer has arrived, by the answer of the peer that receives it.
@@ -401,5 +410,25 @@ impl Body for Pieces {
             self.wait.as_mut().reset(now + wait);
         }
         Poll::Ready(piece.map(|piece| piece.map(Frame::data)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_refusal_is_read_up_to_a_limit() {
+        let refused = |body: Full<Bytes>| {
+            let response = Response::builder().status(StatusCode::CONFLICT);
+            why_refused(response.body(body).unwrap())
+        };
+        let why = refused("no such part\n".into()).await.unwrap();
+        assert_eq!(why, "409 Conflict: no such part");
+        assert!(
+            refused(vec![b'a'; ANSWER_BYTES_MAX + 1].into())
+                .await
+                .is_err()
+        );
     }
 }

@@ -142,6 +142,22 @@ async fn a_client_that_takes_nothing_is_cut_off_when_another_waits() {
 }
 
 #[tokio::test]
+async fn clients_that_take_nothing_are_cut_off_one_after_the_other() {
+    let budget = Budget::with_patience(TOTAL, Duration::ZERO, NEVER, Arc::default());
+    let mut read = reply(&budget, 1).await;
+    while take(&mut read).is_some_and(|frame| frame.is_ok()) {}
+    let (mut first, mut second) = (reply(&budget, 5).await, reply(&budget, 4).await);
+    assert_eq!(budget.held(), 90);
+    for left in [40, 0] {
+        budget.0.cut_off_idle();
+        assert_eq!(budget.held(), left);
+    }
+    for reply in [&mut first, &mut second] {
+        assert_eq!(take(reply), Some(Err(Code::ResourceExhausted)));
+    }
+}
+
+#[tokio::test]
 async fn a_message_that_etcd_would_not_send_is_refused() {
     assert!(check_size(i32::MAX as usize).is_ok());
     let refused = check_size(1 << 31).unwrap_err();
