@@ -264,7 +264,7 @@ async fn publish(server: &EtcdServer, config: &Config) -> Result<(), Error> {
         "published local member to cluster through raft"
     );
     if server.is_leader() && server.cluster_version()?.is_none() {
-        versions::decide(server).await?;
+        versions::decide(server).await;
     }
     Ok(())
 }

@@ -29,15 +29,20 @@ pub(super) async fn keep(server: EtcdServer) {
         passed += 1;
         if passed >= looks {
             passed = 0;
-            if let Err(error) = decide(&server).await {
-                tracing::warn!(%error, "failed to update cluster version");
-            }
+            decide(&server).await;
         }
     }
 }
 
-/// Sets the cluster version if it is known and has changed.
-pub(super) async fn decide(server: &EtcdServer) -> Result<(), Error> {
+/// Sets the cluster version if it is known and has changed. A failure is only told, because
+/// [`keep`] decides again: the leadership may have just ended.
+pub(super) async fn decide(server: &EtcdServer) {
+    if let Err(error) = try_decide(server).await {
+        tracing::warn!(%error, "failed to update cluster version");
+    }
+}
+
+async fn try_decide(server: &EtcdServer) -> Result<(), Error> {
     let decided = server.cluster_version()?;
     let oldest = oldest(server).await?;
     let downgrade = server.downgrade_info()?;
