@@ -104,6 +104,56 @@ fn a_query_with_very_many_keys_is_read_at_once() {
     assert_eq!(outcome, Ok(Outcome::Bool(true)));
 }
 
+/// Why an expression does not compile.
+fn refused(source: &str) -> String {
+    let environment = Environment::new().with_any("self");
+    environment.compile(source).map(drop).unwrap_err()
+}
+
+#[test]
+fn no_macro_makes_a_tree_without_end_of_a_short_text() {
+    let chain = |length: usize, name: &str| {
+        let step = format!(".{name}(x, optional.of(x))");
+        format!("optional.of(1){}.hasValue()", step.repeat(length))
+    };
+    for name in ["optMap", "optFlatMap"] {
+        let why = refused(&chain(45, name));
+        assert!(why.contains("node limit exceeded"), "{why}");
+        holds(&chain(6, name));
+    }
+}
+
+#[test]
+fn no_type_doubles_again_and_again() {
+    let levels = |first: &str, level: &str, then: &str| {
+        let level = |at: usize| {
+            let level = level.replace("it", &format!("a{}", at - 1));
+            format!("[{level}].exists(a{at}, ")
+        };
+        let levels: String = (1..=50).map(level).collect();
+        format!("[{first}].exists(a0, {levels}{then}{}", ")".repeat(51))
+    };
+    for (first, level) in [
+        ("1", "{it: it}"),
+        ("'x'", "{it: [it]}"),
+        ("[]", "{it: it}"),
+        ("{}", "{it: it}"),
+        ("optional.of(1)", "optional.of({it: it})"),
+    ] {
+        let why = refused(&levels(first, level, "true"));
+        assert!(why.contains("types of its parts are too large"), "{why}");
+    }
+    // A variable of one list stands for what has the variable of the next one twice.
+    let lists: String = (0..40)
+        .map(|at| format!("[[], [{{l{at}: l{at}}}]].exists(l{}, ", at + 1))
+        .collect();
+    let source = format!("[[]].exists(l0, {lists}true{}", ")".repeat(41));
+    let why = refused(&source);
+    assert!(why.contains("types of its parts are too large"), "{why}");
+    let wide = vec!["{'a': [1, 2], 'b': [3]}"; 500].join(", ");
+    holds(&format!("[{wide}].size() == 500"));
+}
+
 #[test]
 fn what_a_loop_looks_at_again_and_again_is_counted_or_left() {
     let items: Vec<i64> = (0..150_000).collect();
