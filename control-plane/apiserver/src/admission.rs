@@ -64,7 +64,7 @@ const NOT_READY: &str = "node.kubernetes.io/not-ready";
 /// A write on its way to the store.
 #[derive(Debug, Clone)]
 pub struct Attributes<'a> {
-    /// The user who sends it. Only this process itself is a user without a name.
+    /// The user who sends it.
     pub user: &'a User,
     /// [`CREATE`], [`UPDATE`] or [`DELETE`].
     pub operation: &'static str,

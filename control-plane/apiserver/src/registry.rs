@@ -114,7 +114,7 @@ impl Registry {
         writer.delete(name, options).await.map(|_| ())
     }
 
-    /// A writer for this process itself, the only user without a name.
+    /// A writer for this process itself, as [`User::is_this_process`] tells it apart.
     fn own_writer<'a>(
         &'a self,
         user: &'a User,

@@ -48,14 +48,7 @@ impl Error {
 /// Decodes a body with its envelope; the envelope names the kind.
 pub fn decode(body: &[u8]) -> Result<Value, Error> {
     let envelope = wire::Envelope::read(body)?;
-    let (group, version) = schema::split_api_version(envelope.api_version);
-    let message = schema::body(group, version, envelope.kind).ok_or_else(|| {
-        let (kind, version) = (envelope.kind, envelope.api_version);
-        Error::new(format!(
-            "no kind {kind:?} is registered for version {version:?}"
-        ))
-    })?;
-    decode_envelope(&envelope, message)
+    decode::Decoder::new().named(&envelope)
 }
 
 /// Reads the apiVersion and kind in a body's envelope; both may be empty.
@@ -66,7 +59,8 @@ pub fn decode_type(body: &[u8]) -> Result<(String, String), Error> {
 
 /// Decodes a body with its envelope as this message; the kind in the envelope is ignored.
 pub fn decode_as(body: &[u8], message: &'static Message) -> Result<Value, Error> {
-    decode_envelope(&wire::Envelope::read(body)?, message)
+    let envelope = wire::Envelope::read(body)?;
+    decode::Decoder::new().enveloped(&envelope, message)
 }
 
 /// Decodes the bytes of a message without an envelope.
@@ -111,12 +105,4 @@ pub fn watch_frame(event: &str, encoded: &[u8]) -> Vec<u8> {
     let length = u32::try_from(frame.len() - 4).unwrap_or(u32::MAX);
     frame[..4].copy_from_slice(&length.to_be_bytes());
     frame
-}
-
-fn decode_envelope(envelope: &wire::Envelope, message: &'static Message) -> Result<Value, Error> {
-    let mut object = decode_message(envelope.raw, message)?;
-    if !envelope.kind.is_empty() {
-        object::set_type(&mut object, envelope.api_version, envelope.kind);
-    }
-    Ok(object)
 }

@@ -23,7 +23,7 @@ impl Plugin for PrivilegeEscalation {
     fn handles(&self, attributes: &Attributes<'_>) -> bool {
         attributes.kind.group() == rbac::GROUP
             && attributes.operation != DELETE
-            && !attributes.user.name.is_empty()
+            && !attributes.user.is_this_process()
     }
 
     fn mutate<'a>(

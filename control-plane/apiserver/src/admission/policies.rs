@@ -154,12 +154,12 @@ impl<E> Misconfigured<E> {
     }
 }
 
-/// True if policies are evaluated for a write at all. What this process writes itself passes none.
+/// True if policies are evaluated for a write at all.
 fn concern(attributes: &Attributes<'_>) -> bool {
     let kind = attributes.kind;
     let exempt = kind.group() == GROUP && EXEMPT.contains(&kind.kind());
     let is_review = GROUPS_OF_REVIEWS.contains(&kind.group());
-    !exempt && !is_review && !attributes.user.name.is_empty()
+    !exempt && !is_review && !attributes.user.is_this_process()
 }
 
 /// The namespace of a write as expressions see it; null for what is in none, and for namespaces.

@@ -28,7 +28,7 @@ type Configurations = Known<Configuration>;
 
 /// True if webhooks are asked about a write at all.
 fn concern(attributes: &Attributes<'_>) -> bool {
-    !attributes.configures_admission() && !attributes.user.name.is_empty()
+    !attributes.configures_admission() && !attributes.user.is_this_process()
 }
 
 /// Whether a webhook is asked about a write, and in which version of its object.

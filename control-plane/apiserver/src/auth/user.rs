@@ -64,6 +64,12 @@ impl User {
         self
     }
 
+    /// True for this process itself: only it is a user without a name, because no authenticator
+    /// lets one in. Nobody asks it for rights, and neither policies nor webhooks see its writes.
+    pub fn is_this_process(&self) -> bool {
+        self.name.is_empty()
+    }
+
     /// The user of a request without credentials.
     pub fn anonymous() -> User {
         User {

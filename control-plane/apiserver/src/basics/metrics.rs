@@ -10,6 +10,10 @@ use parking_lot::Mutex;
 /// Upper bound of the series of a family. Clients choose some labels; further ones are not counted.
 const SERIES_MAX: usize = 10_000;
 
+/// Upper bound of a label's value, in bytes. No name that an object may have is longer; what a
+/// client makes up is cut.
+const LABEL_BYTES_MAX: usize = 256;
+
 /// Bounds that double from a millisecond, in seconds.
 pub(crate) const FROM_MILLISECOND: &[f64] = &[
     0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096,
@@ -123,7 +127,8 @@ impl Family {
 
     fn change(&self, labels: &[&str], change: impl FnOnce(&mut Series)) {
         debug_assert_eq!(labels.len(), self.labels.len(), "{}", self.name);
-        let key: Vec<String> = labels.iter().map(|label| (*label).to_owned()).collect();
+        let cut = |label: &&str| label[..label.floor_char_boundary(LABEL_BYTES_MAX)].to_owned();
+        let key: Vec<String> = labels.iter().map(cut).collect();
         let mut all = self.series.lock();
         if all.len() < SERIES_MAX || all.contains_key(&key) {
             change(all.entry(key).or_default());
@@ -197,6 +202,18 @@ fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_label_that_a_client_makes_up_is_cut() {
+        static COUNTER: Family = Family::counter("cut_total", "Counts.", &["a"]);
+        for end in ["x", "y"] {
+            COUNTER.count(&[&format!("{}{end}", "ä".repeat(30_000))]);
+        }
+        let mut text = String::new();
+        COUNTER.write(&mut text);
+        let line = format!("cut_total{{a=\"{}\"}} 2\n", "ä".repeat(LABEL_BYTES_MAX / 2));
+        assert!(text.ends_with(&line), "{text}");
+    }
 
     #[test]
     fn families_are_written_as_prometheus_reads_them() {

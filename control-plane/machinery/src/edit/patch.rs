@@ -18,6 +18,8 @@ const OPERATIONS_MAX: usize = 10_000;
 const COPIED_BYTES_MAX: usize = 3 << 20;
 /// Maximum number of values that the move operations of one JSON patch may take along.
 const MOVED_VALUES_MAX: usize = 2_000_000;
+/// Maximum number of items that the operations of one JSON patch may shift in lists.
+const SHIFTED_ITEMS_MAX: usize = 200_000_000;
 /// Maximum nesting of a merge patch, and of what a JSON patch adds; bodies read from text are never
 /// deeper.
 const DEPTH_MAX: usize = 128;
@@ -63,7 +65,7 @@ pub fn json(object: &Value, patch: &Value) -> Result<Value, Error> {
         return Err(Error::Malformed(text));
     }
     let mut object = object.clone();
-    let (mut copied, mut moved) = (0, 0);
+    let (mut copied, mut moved, mut shifted) = (0, 0, 0);
     for operation in list {
         let operation = read(operation)?;
         if let PatchOperation::Copy(copy) = &operation {
@@ -77,6 +79,7 @@ pub fn json(object: &Value, patch: &Value) -> Result<Value, Error> {
             }
         }
         check_depth(&object, &operation, &mut moved)?;
+        check_shift(&object, &operation, &mut shifted)?;
         if let PatchOperation::Test(test) = &operation
             && test.value.is_null()
             && is_absent(&object, &test.path)
@@ -111,6 +114,35 @@ fn check_depth(object: &Value, operation: &PatchOperation, moved: &mut usize) ->
     }
     if *moved > MOVED_VALUES_MAX {
         let text = format!("the moves of the patch exceed {MOVED_VALUES_MAX} values");
+        return Err(Error::Malformed(text));
+    }
+    Ok(())
+}
+
+/// Refuses operations that shift the items of long lists again and again: each that adds or removes
+/// one shifts those after it.
+fn check_shift(
+    object: &Value,
+    operation: &PatchOperation,
+    shifted: &mut usize,
+) -> Result<(), Error> {
+    let (to, from) = match operation {
+        PatchOperation::Add(add) => (Some(&add.path), None),
+        PatchOperation::Copy(copy) => (Some(&copy.path), None),
+        PatchOperation::Move(one) => (Some(&one.path), Some(&one.from)),
+        PatchOperation::Remove(remove) => (None, Some(&remove.path)),
+        PatchOperation::Replace(_) | PatchOperation::Test(_) => (None, None),
+    };
+    for path in [to, from].into_iter().flatten() {
+        let list = path.split_back().and_then(|(list, place)| {
+            let items = list.resolve(object).ok()?.as_array()?;
+            // The sign for the end: there are no items after it.
+            (place.decoded() != "-").then_some(items)
+        });
+        *shifted += list.map_or(0, Vec::len);
+    }
+    if *shifted > SHIFTED_ITEMS_MAX {
+        let text = format!("the operations of the patch shift more than {SHIFTED_ITEMS_MAX} items");
         return Err(Error::Malformed(text));
     }
     Ok(())

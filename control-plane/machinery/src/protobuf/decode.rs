@@ -7,9 +7,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Map, Value, json};
 
-use super::wire::{Fields, Raw, malformed, utf8};
+use super::wire::{Envelope, Fields, Raw, malformed, utf8};
 use super::{Error, MAGIC};
 use crate::basics::budget::Budget;
+use crate::object;
 use crate::schema::zero;
 use crate::schema::{self, Message, Type};
 use crate::values::float;
@@ -48,6 +49,31 @@ impl Decoder {
             return Ok(map.remove("items").unwrap_or_else(|| json!([])));
         }
         Ok(Value::Object(map))
+    }
+
+    /// The message that an envelope names.
+    pub(super) fn named(&mut self, envelope: &Envelope<'_>) -> Result<Value, Error> {
+        let (kind, version) = (envelope.kind, envelope.api_version);
+        let (group, number) = schema::split_api_version(version);
+        let message = schema::body(group, number, kind).ok_or_else(|| {
+            Error::new(format!(
+                "no kind {kind:?} is registered for version {version:?}"
+            ))
+        })?;
+        self.enveloped(envelope, message)
+    }
+
+    /// The message in an envelope; it gets the kind that the envelope names.
+    pub(super) fn enveloped(
+        &mut self,
+        envelope: &Envelope<'_>,
+        of: &'static Message,
+    ) -> Result<Value, Error> {
+        let mut object = self.message(of, envelope.raw)?;
+        if !envelope.kind.is_empty() {
+            object::set_type(&mut object, envelope.api_version, envelope.kind);
+        }
+        Ok(object)
     }
 
     fn fill(
@@ -214,14 +240,9 @@ impl Decoder {
             return Ok(Value::Null);
         };
         if bytes.starts_with(&MAGIC) {
-            self.depth += 1;
-            // The nested decoder counts depth from zero, so allow it only at a small depth here.
-            if self.depth > DEPTH_MAX / 10 {
-                return Err(Error::new("the message nests too deeply"));
-            }
-            let object = super::decode(bytes);
-            self.depth -= 1;
-            return object;
+            // By the same decoder: bodies may be within each other as often as they like, so all
+            // of them together have its bounds.
+            return self.named(&Envelope::read(bytes)?);
         }
         serde_json::from_slice(bytes).map_err(|error| Error::new(error.to_string()))
     }

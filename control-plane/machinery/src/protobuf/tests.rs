@@ -244,3 +244,39 @@ fn what_is_written_can_be_read_however_deep_it_is() {
         nested = json!({"f:a": data});
     }
 }
+
+/// A config map whose managers own what these bodies say.
+fn within(bodies: &[&[u8]]) -> Vec<u8> {
+    let field = |number, bytes: &[u8]| {
+        let mut out = Vec::new();
+        wire::put_bytes(&mut out, number, bytes);
+        out
+    };
+    let entries = bodies
+        .iter()
+        .map(|body| field(17, &field(7, &field(1, body))));
+    let metadata: Vec<u8> = entries.flatten().collect();
+    splice::envelope("v1", "ConfigMap", &field(1, &metadata))
+}
+
+#[test]
+fn bodies_within_bodies_have_the_bounds_of_one() {
+    let mut body = within(&[b"{}"]);
+    for _ in 0..5 {
+        body = within(&[&body]);
+    }
+    assert!(decode(&body).is_ok());
+    for _ in 0..3000 {
+        body = within(&[&body]);
+    }
+    let error = decode(&body).unwrap_err();
+    assert_eq!(error.to_string(), "the message nests too deeply");
+
+    // Each container takes two bytes here, and hundreds once it is decoded.
+    let mut containers = Vec::new();
+    wire::put_bytes(&mut containers, 2, &[0x12, 0].repeat(60_000));
+    let pod = splice::envelope("v1", "Pod", &containers);
+    assert!(decode(&within(&[&pod])).is_ok());
+    let error = decode(&within(&[&pod, &pod])).unwrap_err();
+    assert_eq!(error.to_string(), "the message has too many parts");
+}

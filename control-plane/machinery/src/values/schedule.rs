@@ -155,6 +155,11 @@ impl Schedule {
             }
             Form::At(fields) => fields,
         };
+        // Go accepts a field that is only commas. To look for such a minute takes years of minutes.
+        let is_empty = |field: &Field| field.numbers == 0;
+        if fields[..2].iter().any(is_empty) {
+            return None;
+        }
         let minute = Timestamp {
             seconds: after.seconds - after.seconds.rem_euclid(60) + 60,
             nanos: 0,

@@ -129,8 +129,7 @@ fn signer<'a>(attributes: &Attributes<'a>) -> &'a str {
 
 /// True if the user has this verb for the signer, or for all signers of its domain.
 async fn may(context: &Context, attributes: &Attributes<'_>, verb: &str, signer: &str) -> bool {
-    // Only this process itself is a user without a name.
-    if attributes.user.name.is_empty() {
+    if attributes.user.is_this_process() {
         return true;
     }
     let domain = signer.split('/').next().unwrap_or_default();

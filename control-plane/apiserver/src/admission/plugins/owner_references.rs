@@ -25,7 +25,7 @@ impl Plugin for OwnerReferences {
         // No status of a pod can change the owners.
         attributes.operation != DELETE
             && !attributes.is_about("", "pods", "status")
-            && !attributes.user.name.is_empty()
+            && !attributes.user.is_this_process()
     }
 
     fn validate<'a>(

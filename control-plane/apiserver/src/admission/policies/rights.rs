@@ -29,7 +29,7 @@ pub(in super::super) async fn check(
 ) -> Result<(), Status> {
     let kind = attributes.kind;
     let is_main = attributes.subresource.is_empty() && attributes.operation != DELETE;
-    if kind.group() != GROUP || !is_main || attributes.user.name.is_empty() {
+    if kind.group() != GROUP || !is_main || attributes.user.is_this_process() {
         return Ok(());
     }
     let same = |path: &[&str]| {

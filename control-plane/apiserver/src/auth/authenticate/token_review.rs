@@ -188,8 +188,7 @@ impl UserInfo {
                 .map(|(key, values)| (key, values.unwrap_or_default()))
                 .collect(),
         };
-        // Only this process itself is a user without a name.
-        if user.name.is_empty() {
+        if user.is_this_process() {
             return Err("the answer names no user".to_owned());
         }
         Ok(user)

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, USER_AGENT};
 use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode};
-use http_body::{Frame, SizeHint};
+use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use machinery::protobuf;
 use machinery::status::Status;
@@ -36,6 +36,8 @@ const LONG_VERBS: [&str; 2] = ["watch", "proxy"];
 const LONG_SUBRESOURCES: [&str; 5] = ["attach", "exec", "proxy", "log", "portforward"];
 /// How a response in JSON begins whose object is a Status.
 const STATUS: &[u8] = b"{\"kind\":\"Status\"";
+/// Upper bound of a Status that tells of success, in bytes.
+const STATUS_BYTES_MAX: u64 = 64 << 10;
 
 /// What the audit log does about one request: nothing, unless there is a log.
 pub(crate) struct Auditing<'a> {
@@ -287,6 +289,12 @@ impl http_body::Body for Completing {
 
 /// The object of a response, if events show it: a Status, or at the highest level any object.
 async fn read(response: Response<Body>, level: Level) -> (Response<Body>, Option<Value>) {
+    let any = level >= Level::RequestResponse || response.status().as_u16() >= 400;
+    // A large answer is not held here without need: it comes in pieces, as its client reads it.
+    let size = response.body().size_hint().exact();
+    if !any && size.is_some_and(|size| size > STATUS_BYTES_MAX) {
+        return (response, None);
+    }
     let (parts, body) = response.into_parts();
     let bytes = match body.collect().await {
         Ok(collected) => collected.to_bytes(),
@@ -297,7 +305,6 @@ async fn read(response: Response<Body>, level: Level) -> (Response<Body>, Option
     };
     let media_type = parts.headers.get(CONTENT_TYPE);
     let media_type = media_type.and_then(|value| value.to_str().ok());
-    let any = level >= Level::RequestResponse || parts.status.as_u16() >= 400;
     let object = match media_type {
         Some(JSON) if any || bytes.starts_with(STATUS) => serde_json::from_slice(&bytes).ok(),
         Some(protobuf::MEDIA_TYPE) => {
@@ -352,4 +359,47 @@ fn source_ips(parts: &Parts) -> Vec<IpAddr> {
 fn header<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
     let value = headers.get(name).and_then(|value| value.to_str().ok());
     value.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A body of this many bytes that nobody may read yet.
+    struct Unread(u64);
+
+    impl http_body::Body for Unread {
+        type Data = Bytes;
+        type Error = axum::Error;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+            panic!("it is read")
+        }
+
+        fn size_hint(&self) -> SizeHint {
+            SizeHint::with_exact(self.0)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_large_answer_is_read_only_for_an_event_that_shows_it() {
+        for level in [Level::Metadata, Level::Request] {
+            let size = 100 << 20;
+            let large = Response::new(Body::new(Unread(size)));
+            let (large, object) = read(large, level).await;
+            assert_eq!(
+                (large.body().size_hint().exact(), object),
+                (Some(size), None)
+            );
+        }
+        let status = r#"{"kind":"Status","status":"Success"}"#;
+        let mut response = Response::new(Body::from(status));
+        let json = http::HeaderValue::from_static(JSON);
+        response.headers_mut().insert(CONTENT_TYPE, json);
+        let (_, object) = read(response, Level::Metadata).await;
+        assert_eq!(object.unwrap()["status"], "Success");
+    }
 }

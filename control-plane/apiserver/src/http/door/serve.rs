@@ -160,8 +160,8 @@ async fn answer(
     if let Err(response) = auditing.authorize(api, parts, &attributes).await? {
         return Ok(response);
     }
-    context.counted.iter_mut().for_each(Counted::serve);
     if let Some(destination) = Destination::of(api, &parts.method, &segments) {
+        context.counted.iter_mut().for_each(Counted::serve);
         let asked = (&*parts, &*segments, &query);
         // What lasts as long as its client likes, and a slow body, must not hold seats that others
         // need.
@@ -172,7 +172,10 @@ async fn answer(
             .pass(api, asked, &attributes.user, body, limit)
             .await;
     }
-    let Some(target) = target(api, &info)? else {
+    let target = target(api, &info)?;
+    // Not before it is known that the resource exists: anybody may make up names of others.
+    context.counted.iter_mut().for_each(Counted::serve);
+    let Some(target) = target else {
         return nonresource::answer(api, parts, &segments).await;
     };
     if !request::takes(&parts.method, &info, &target) {

@@ -88,10 +88,9 @@ impl Writer<'_> {
         Ok((decoded.object, warnings))
     }
 
-    /// Creating by an apply or an update needs the right to create, too. This process itself, the
-    /// only user without a name, is not asked for rights.
+    /// Creating by an apply or an update needs the right to create, too.
     pub(crate) async fn may_create(&self, name: &str) -> Result<(), Status> {
-        if self.user.name.is_empty() {
+        if self.user.is_this_process() {
             return Ok(());
         }
         let kind = &self.resource.kind;

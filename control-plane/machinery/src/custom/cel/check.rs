@@ -64,6 +64,10 @@ pub(super) fn check(expr: &Expr, environment: &Environment) -> Result<Checked, V
     for one in &mut checked.types {
         *one = bindings.resolve(one, true);
     }
+    if bindings.is_too_large() {
+        let message = "the types of its parts are too large".to_owned();
+        return Err(vec![Issue { at: None, message }]);
+    }
     if issues.is_empty() {
         Ok(checked)
     } else {
@@ -144,7 +148,8 @@ impl Checker<'_> {
                     values = Some(self.join(values, value));
                 }
                 let key = keys.unwrap_or_else(|| self.bindings.fresh());
-                Type::map(key, values.unwrap_or_else(|| self.bindings.fresh()))
+                let value = values.unwrap_or_else(|| self.bindings.fresh());
+                self.bindings.limited(Type::map(key, value))
             }
             ExprKind::Message { name, fields } => self.check_message(expr, name, fields),
             ExprKind::Fold(fold) => self.check_fold(fold),

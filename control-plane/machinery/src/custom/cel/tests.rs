@@ -48,9 +48,127 @@ fn what_is_made_of_itself_again_and_again_is_not_walked_through() {
         let first = "[dyn(1)].exists(a0, [dyn(1)].exists(b0, ";
         first.to_owned() + &levels + then + &")".repeat(62)
     };
-    for then in ["a30 == b30", "a30 in [b30]", "[a30].indexOf(b30) == 0"] {
+    for then in [
+        "a30 == b30",
+        "a30 in [b30]",
+        "[a30].indexOf(b30) == 0",
+        "a30.flatten(50).size() == 0",
+    ] {
+        let found = run(&nested(then));
+        assert_eq!(found, Err("TooExpensive".to_owned()), "{then}");
+    }
+    // What it costs is more than is allowed, and known without a walk.
+    for then in ["[a30].sum() == b30", "a30.indexOf(1 / (a0 - a0)) == 0"] {
         let found = run(&nested(then));
         assert_eq!(found, Err("TooExpensive".to_owned()), "{then}");
     }
     assert_eq!(run(&nested("a5 == b5")), Ok(Outcome::Bool(true)));
+}
+
+#[test]
+fn no_function_makes_a_text_without_end_of_a_small_one() {
+    let doubled = |first: &str, by: &str, then: &str| {
+        let level = |at: usize| {
+            let below = format!("a{}", at - 1);
+            format!("[dyn({})].exists(a{at}, ", by.replace("it", &below))
+        };
+        let levels: String = (1..=60).map(level).collect();
+        format!("[dyn({first})].exists(a0, {levels}{then}{}", ")".repeat(61))
+    };
+    for (first, by, then) in [
+        ("'x'", "[it, it]", "'%s'.format([a60]) == ''"),
+        ("'x'", "{'a': it, 'b': it}", "'%s'.format([a60]) == ''"),
+        ("[]", "[it, it]", "'%s'.format([a60]) == ''"),
+        ("'x'", "'%s%s'.format([it, it])", "a60 == ''"),
+        ("'x'", "'%x'.format([it])", "a60 == ''"),
+        ("'\"'", "'%s'.format([[it]])", "a60 == ''"),
+        ("b'x'", "it + it", "a60 == b''"),
+    ] {
+        let found = run(&doubled(first, by, then)).unwrap_err();
+        assert!(found.contains("string is longer than"), "{by}: {found}");
+    }
+    holds(
+        "'%s %s'.format([[1, 'x', b'y', 1.5, null], {'k': duration('1s')}]) == \
+           '[1, \"x\", b\"y\", 1.500000, null] {\"k\":duration(\"1s\")}'",
+    );
+}
+
+#[test]
+fn a_query_with_very_many_keys_is_read_at_once() {
+    let query: String = (0..300_000).map(|at| format!("{at}&")).collect();
+    let value = json!(format!("/?{query}7=x"));
+    let source = "url(self).getQuery().size() == 300000 && url(self).getQuery()['7'] == ['', 'x']";
+    let program = Environment::new().with_any("self").compile(source).unwrap();
+    let lookup = |name: &str| (name == "self").then_some(&value);
+    let (outcome, _) = program.evaluate(&lookup, 10 * CALL_COST_MAX);
+    assert_eq!(outcome, Ok(Outcome::Bool(true)));
+}
+
+/// Why an expression does not compile.
+fn refused(source: &str) -> String {
+    let environment = Environment::new().with_any("self");
+    environment.compile(source).map(drop).unwrap_err()
+}
+
+#[test]
+fn no_macro_makes_a_tree_without_end_of_a_short_text() {
+    let chain = |length: usize, name: &str| {
+        let step = format!(".{name}(x, optional.of(x))");
+        format!("optional.of(1){}.hasValue()", step.repeat(length))
+    };
+    for name in ["optMap", "optFlatMap"] {
+        let why = refused(&chain(45, name));
+        assert!(why.contains("node limit exceeded"), "{why}");
+        holds(&chain(6, name));
+    }
+}
+
+#[test]
+fn no_type_doubles_again_and_again() {
+    let levels = |first: &str, level: &str, then: &str| {
+        let level = |at: usize| {
+            let level = level.replace("it", &format!("a{}", at - 1));
+            format!("[{level}].exists(a{at}, ")
+        };
+        let levels: String = (1..=50).map(level).collect();
+        format!("[{first}].exists(a0, {levels}{then}{}", ")".repeat(51))
+    };
+    for (first, level) in [
+        ("1", "{it: it}"),
+        ("'x'", "{it: [it]}"),
+        ("[]", "{it: it}"),
+        ("{}", "{it: it}"),
+        ("optional.of(1)", "optional.of({it: it})"),
+    ] {
+        let why = refused(&levels(first, level, "true"));
+        assert!(why.contains("types of its parts are too large"), "{why}");
+    }
+    // A variable of one list stands for what has the variable of the next one twice.
+    let lists: String = (0..40)
+        .map(|at| format!("[[], [{{l{at}: l{at}}}]].exists(l{}, ", at + 1))
+        .collect();
+    let source = format!("[[]].exists(l0, {lists}true{}", ")".repeat(41));
+    let why = refused(&source);
+    assert!(why.contains("types of its parts are too large"), "{why}");
+    let wide = vec!["{'a': [1, 2], 'b': [3]}"; 500].join(", ");
+    holds(&format!("[{wide}].size() == 500"));
+}
+
+#[test]
+fn what_a_loop_looks_at_again_and_again_is_counted_or_left() {
+    let items: Vec<i64> = (0..150_000).collect();
+    let others: Vec<i64> = items.iter().map(|one| -1 - one).collect();
+    let texts = vec!["a"; 50_000];
+    let value = json!({"items": items, "others": others, "texts": texts,
+        "long": "ä".repeat(1 << 20), "twice": "ab"});
+    let run = |source: &str| {
+        let program = Environment::new().with_any("self").compile(source);
+        let program = program.unwrap();
+        let lookup = |name: &str| (name == "self").then_some(&value);
+        program.evaluate(&lookup, CALL_COST_MAX).0
+    };
+    let found = run("self.items.all(x, !(x in self.others))");
+    assert_eq!(found, Err(Error::TooExpensive));
+    let found = run("self.texts.all(x, x != self.long && self.long != x && x < self.twice)");
+    assert_eq!(found, Ok(Outcome::Bool(true)));
 }

@@ -2,9 +2,18 @@
 
 pub(super) mod shape;
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
+
+/// The most parts of a type: a map whose keys and values have the same type doubles it.
+const PARTS_MAX: usize = 2_000;
+/// The most parts of all types that are resolved for one expression.
+const RESOLVED_MAX: usize = 2_000_000;
+/// The most parts that are compared to see whether types fit: variables within variables double
+/// them, too.
+const STEPS_MAX: usize = 20_000;
 
 /// The type of an expression.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -42,6 +51,12 @@ pub(super) struct Bindings {
     /// What was bound before each change.
     trail: Vec<(usize, Option<Type>)>,
     fresh: usize,
+    /// The parts of all types that were resolved.
+    resolved: Cell<usize>,
+    /// The parts that were compared since a question began.
+    steps: Cell<usize>,
+    /// A type was too large, and counts as [`Type::Error`].
+    too_large: Cell<bool>,
 }
 
 impl Type {
@@ -106,6 +121,16 @@ impl Type {
         )
     }
 
+    /// Takes its parts from those that are left; false if there are more.
+    fn take_parts(&self, left: &mut usize) -> bool {
+        let Some(less) = left.checked_sub(1) else {
+            return false;
+        };
+        *left = less;
+        let parameters = self.parameters();
+        parameters.into_iter().all(|inner| inner.take_parts(left))
+    }
+
     /// Whether it is like `other` or leaves more open.
     fn is_equal_or_less_specific(&self, other: &Type) -> bool {
         match (self, other) {
@@ -158,6 +183,7 @@ impl Bindings {
     /// Whether values of type `one` fit where `other` is wanted. What variables must stand for is
     /// kept only if they do.
     pub(super) fn assign(&mut self, one: &Type, other: &Type) -> bool {
+        self.steps.set(0);
         let mark = self.trail.len();
         let fits = self.fits(one, other);
         if !fits {
@@ -168,6 +194,7 @@ impl Bindings {
 
     /// Like [`Bindings::assign`], for lists of types.
     pub(super) fn assign_all(&mut self, ones: &[Type], others: &[Type]) -> bool {
+        self.steps.set(0);
         let mark = self.trail.len();
         let mut pairs = ones.iter().zip(others);
         let fits = ones.len() == others.len() && pairs.all(|(one, other)| self.fits(one, other));
@@ -180,14 +207,52 @@ impl Bindings {
     /// The type with all variables replaced by what they stand for, and free ones by `dyn` if
     /// `close` says so.
     pub(super) fn resolve(&self, one: &Type, close: bool) -> Type {
+        let left = RESOLVED_MAX.saturating_sub(self.resolved.get());
+        let all = left.min(PARTS_MAX);
+        let mut left = all;
+        let resolved = self.resolve_within(one, close, &mut left);
+        self.resolved.set(self.resolved.get() + (all - left));
+        resolved
+    }
+
+    fn resolve_within(&self, one: &Type, close: bool, left: &mut usize) -> Type {
+        let Some(less) = left.checked_sub(1) else {
+            self.too_large.set(true);
+            return Type::Error;
+        };
+        *left = less;
         match one {
             Type::Param(number) => match self.bound.get(number) {
-                Some(bound) => self.resolve(bound, close),
+                Some(bound) => self.resolve_within(bound, close, left),
                 None if close => Type::Dyn,
                 None => one.clone(),
             },
-            other => other.replace(&mut |inner| self.resolve(inner, close)),
+            other => other.replace(&mut |inner| self.resolve_within(inner, close, left)),
         }
+    }
+
+    /// The type, if it is not too large.
+    pub(super) fn limited(&self, one: Type) -> Type {
+        if one.take_parts(&mut { PARTS_MAX }) {
+            return one;
+        }
+        self.too_large.set(true);
+        Type::Error
+    }
+
+    /// Whether a type was too large: then nothing that was found out can be relied on.
+    pub(super) fn is_too_large(&self) -> bool {
+        self.too_large.get()
+    }
+
+    /// Counts a step; false if there were too many.
+    fn step(&self) -> bool {
+        self.steps.set(self.steps.get() + 1);
+        let is_within = self.steps.get() <= STEPS_MAX;
+        if !is_within {
+            self.too_large.set(true);
+        }
+        is_within
     }
 
     pub(super) fn most_general(one: &Type, other: &Type) -> Type {
@@ -213,6 +278,9 @@ impl Bindings {
     }
 
     fn fits(&mut self, one: &Type, other: &Type) -> bool {
+        if !self.step() {
+            return false;
+        }
         if let Type::Param(number) = other {
             let (valid, was_bound) = self.substitutes(one, *number);
             if valid || was_bound {
@@ -265,6 +333,9 @@ impl Bindings {
 
     /// Whether a variable occurs within a type: it cannot stand for such a type.
     fn occurs(&self, number: usize, within: &Type) -> bool {
+        if !self.step() {
+            return true;
+        }
         match within {
             Type::Param(other) if *other == number => true,
             Type::Param(other) => match self.bound.get(other) {

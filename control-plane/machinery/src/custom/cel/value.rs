@@ -209,23 +209,40 @@ impl<'a> Value<'a> {
         extent
     }
 
-    /// What it costs to look at everything in it.
+    /// What it costs to look at everything in it. Each shared part is looked at once, as in
+    /// [`Value::extent`].
     pub(super) fn traversal_cost(&self) -> u64 {
-        match self {
-            Value::String(text) => text.len() as u64 / 10,
-            Value::Bytes(bytes) => bytes.len() as u64 / 10,
-            Value::List(list) => list
-                .iter()
-                .flatten()
-                .map(|item| item.traversal_cost())
-                .sum(),
-            Value::Map(map) => map
-                .entries()
-                .flatten()
-                .map(|(key, value)| key.traversal_cost() + value.traversal_cost())
-                .sum(),
-            _ => 1,
+        self.traversal_cost_with(&mut HashMap::new())
+    }
+
+    fn traversal_cost_with(&self, known: &mut HashMap<usize, u64>) -> u64 {
+        let place = match self {
+            Value::String(text) => return text.len() as u64 / 10,
+            Value::Bytes(bytes) => return bytes.len() as u64 / 10,
+            Value::List(list) => list.shared().map(|items| Rc::as_ptr(items) as usize),
+            Value::Map(Map::Made(made)) => Some(Rc::as_ptr(made) as usize),
+            Value::Map(_) => None,
+            _ => return 1,
+        };
+        if let Some(cost) = place.and_then(|place| known.get(&place)) {
+            return *cost;
         }
+        let mut cost: u64 = 0;
+        let mut add = |inner: &Value| {
+            cost = cost.saturating_add(inner.traversal_cost_with(known));
+        };
+        match self {
+            Value::List(list) => list.iter().flatten().for_each(|item| add(&item)),
+            Value::Map(map) => map.entries().flatten().for_each(|(key, value)| {
+                add(&key);
+                add(&value);
+            }),
+            _ => {}
+        }
+        if let Some(place) = place {
+            known.insert(place, cost);
+        }
+        cost
     }
 
     /// Whether one of Kubernetes' libraries made it.

@@ -137,3 +137,20 @@ fn null_takes_away_in_a_merge_patch() {
         json!({"b": {"c": [2], "d": 2, "e": {}}})
     );
 }
+
+#[test]
+fn a_patch_that_shifts_a_long_list_again_and_again_is_refused() {
+    let object = json!({"list": vec![0; 700_000]});
+    for operation in [
+        json!({"op": "add", "path": "/list/0", "value": 1}),
+        json!({"op": "remove", "path": "/list/0"}),
+        json!({"op": "move", "from": "/list/0", "path": "/list/1"}),
+    ] {
+        let patch = Value::from(vec![operation; 10_000]);
+        let error = super::json(&object, &patch).unwrap_err();
+        assert!(error.to_string().contains("shift more than"), "{error}");
+    }
+    let end = json!({"op": "add", "path": "/list/-", "value": 1});
+    let patched = super::json(&object, &Value::from(vec![end; 10_000])).unwrap();
+    assert_eq!(patched["list"].as_array().map(Vec::len), Some(710_000));
+}

@@ -101,6 +101,18 @@ fn a_schedule_is_due_when_its_fields_match() {
 }
 
 #[test]
+fn a_field_of_commas_alone_never_comes_and_is_known_at_once() {
+    for schedule in [", * * * *", "* , * * *", "0 ,, * * *"] {
+        for _ in 0..1000 {
+            assert!(
+                due(schedule, "UTC", "2026-03-02T10:15:30Z", 1).is_empty(),
+                "{schedule}"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_skipped_hour_is_left_out_and_one_that_comes_twice_counts_twice() {
     let spring = due("30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", 2);
     assert_eq!(

@@ -207,7 +207,7 @@ impl<'a> Host<'a> for Evaluation<'a> {
 }
 
 /// A value that is not too large for others to be made of it.
-fn bounded(value: Value<'_>) -> Result<Value<'_>, Why> {
+pub(super) fn bounded(value: Value<'_>) -> Result<Value<'_>, Why> {
     let extent = value.extent(&mut HashMap::new());
     if extent.depth > DEPTH_MAX || extent.count > COUNT_MAX {
         return Err("its value is too large".to_owned());

@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-use super::evaluation::{Evaluation, Stop};
+use super::evaluation::{Evaluation, Stop, bounded};
 use super::{Expression, check};
 use crate::custom::cel::value::json;
 use crate::custom::cel::value::{Message, Value};
@@ -14,7 +14,7 @@ impl<'a> Evaluation<'a> {
         expression: &'a Expression,
     ) -> Result<Result<Json, String>, Stop> {
         let value = self.value(expression)?;
-        Ok(value.and_then(|value| match &value {
+        Ok(value.and_then(bounded).and_then(|value| match &value {
             Value::Message(message) => {
                 check_names(message)?;
                 let fields = json::fields(message);
@@ -32,7 +32,7 @@ impl<'a> Evaluation<'a> {
     /// Evaluates an expression to a JSON patch.
     pub fn json_patch(&mut self, expression: &'a Expression) -> Result<Result<Json, String>, Stop> {
         let value = self.value(expression)?;
-        Ok(value.and_then(|value| {
+        Ok(value.and_then(bounded).and_then(|value| {
             let Value::List(list) = &value else {
                 let why = "type mismatch: JSONPatchType.expression should evaluate to array";
                 return Err(why.to_owned());

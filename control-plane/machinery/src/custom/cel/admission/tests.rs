@@ -267,3 +267,36 @@ fn variables_that_build_on_each_other_are_bounded() {
     );
     assert!(own.contains("it uses itself"), "{own}");
 }
+
+#[test]
+fn a_patch_of_lists_that_are_shared_again_and_again_is_refused() {
+    let level = |at: usize| format!("[dyn([a{0}, a{0}])].map(a{at}, ", at - 1);
+    let levels: String = (1..=40).map(level).collect();
+    let shared = format!("[dyn(1)].map(a0, {levels}a40{}", ")".repeat(41));
+    let object = format!("Object{{x: {shared}}}");
+    let patch = format!("[JSONPatch{{op: 'add', path: '/x', value: {object}}}]");
+    let (decisions, target) = (HashMap::new(), Target::default());
+    let inputs = Inputs {
+        object: &Value::Null,
+        old_object: &Value::Null,
+        params: &Value::Null,
+        request: &Value::Null,
+        namespace: &Value::Null,
+        target: &target,
+        decisions: &decisions,
+    };
+    let (compiler, variables) = (Compiler::new(false), Variables::new());
+    let compiled = |source: &str, wanted| {
+        let expression = compiler.compile(source, wanted, false);
+        assert_eq!(expression.refusal(), None, "{source}");
+        expression
+    };
+    let (object, patch) = (
+        compiled(&object, Wanted::Object),
+        compiled(&patch, Wanted::JsonPatch),
+    );
+    let mut evaluation = Evaluation::new(inputs, &variables, BUDGET);
+    let refused = Ok(Err("its value is too large".to_owned()));
+    assert_eq!(evaluation.configuration(&object), refused);
+    assert_eq!(evaluation.json_patch(&patch), refused);
+}

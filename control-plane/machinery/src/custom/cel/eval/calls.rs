@@ -11,11 +11,12 @@ use crate::custom::cel::value::Value;
 use crate::custom::cel::{Program, library};
 
 /// The functions that look at all that their arguments hold.
-const WALKING: [&str; 12] = [
+const WALKING: [&str; 13] = [
     "_==_",
     "_!=_",
     "@in",
     "distinct",
+    "flatten",
     "indexOf",
     "isSorted",
     "lastIndexOf",
@@ -180,7 +181,12 @@ impl<'a> Evaluator<'a, '_> {
     fn may_walk(&mut self, values: &[Value]) -> bool {
         for value in values {
             let extent = value.extent(&mut HashMap::new());
-            self.work = self.work.saturating_add(extent.count);
+            // A list of an object counts as one value there, and is looked through all the same.
+            let items = match value {
+                Value::List(list) => list.len() as u64,
+                _ => 0,
+            };
+            self.work = self.work.saturating_add(extent.count.max(items));
         }
         self.work <= WORK_MAX
     }

@@ -69,6 +69,9 @@ fn plus<'a>(left: &Value<'a>, right: &Value<'a>) -> Result<Value<'a>, Why> {
             Ok(Value::text(text))
         }
         (Value::Bytes(left), Value::Bytes(right)) => {
+            if left.len() + right.len() > strings::TEXT_MAX {
+                return Err(strings::too_long());
+            }
             Ok(Value::Bytes([&**left, &**right].concat().into()))
         }
         (Value::Duration(left), Value::Duration(right)) => duration(left.checked_add(*right)),

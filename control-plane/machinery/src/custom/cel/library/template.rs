@@ -2,7 +2,7 @@
 
 use super::super::types::Type;
 use super::super::value::{Value, Why, type_name};
-use super::convert;
+use super::{convert, strings};
 
 /// How many decimal places there are if nothing says it.
 const PLACES: usize = 6;
@@ -21,6 +21,9 @@ const HEX: &str = "only integers, byte buffers, and strings can be formatted as 
 /// The text with each clause such as `%s` or `%.2f` replaced by a value.
 pub(super) fn fill(text: &str, values: &[Value]) -> Result<String, Why> {
     let mut out = String::new();
+    // A clause costs nothing for the value that it writes, which may be a list of lists that are
+    // shared, or as long as a text may be.
+    let mut left = strings::TEXT_MAX;
     let mut next = 0;
     let mut rest = text;
     while let Some(at) = rest.find('%') {
@@ -41,7 +44,7 @@ pub(super) fn fill(text: &str, values: &[Value]) -> Result<String, Why> {
         let (places, after) = precision(rest)?;
         let clause = after.chars().next().unwrap_or_default();
         rest = &after[clause.len_utf8().min(after.len())..];
-        out.push_str(&clause_of(clause, places, value)?);
+        out.push_str(&clause_of(clause, places, value, &mut left)?);
     }
     out.push_str(rest);
     Ok(out)
@@ -157,13 +160,31 @@ fn precision(rest: &str) -> Result<(usize, &str), Why> {
     Ok((places, &after[digits..]))
 }
 
-fn clause_of(clause: char, places: usize, value: &Value) -> Result<String, Why> {
-    let wrong = |wanted: &str| {
-        let is = value.type_name();
-        format!("error during formatting: {wanted}, was given {is}")
+/// The text of a value. `left` is how much more may be written.
+fn clause_of(clause: char, places: usize, value: &Value, left: &mut usize) -> Result<String, Why> {
+    let written = match clause {
+        's' => return string(value, left)?.ok_or_else(|| wrong(STRING, value)),
+        _ => plain(clause, places, value)?,
     };
+    write(written, left)
+}
+
+/// Takes what a text needs from what may be written.
+fn write(text: String, left: &mut usize) -> Result<String, Why> {
+    // A short text takes more than its bytes.
+    let taken = text.len() + size_of::<String>();
+    *left = left.checked_sub(taken).ok_or_else(strings::too_long)?;
+    Ok(text)
+}
+
+fn wrong(wanted: &str, value: &Value) -> Why {
+    let is = value.type_name();
+    format!("error during formatting: {wanted}, was given {is}")
+}
+
+fn plain(clause: char, places: usize, value: &Value) -> Result<String, Why> {
+    let wrong = |wanted: &str| wrong(wanted, value);
     match (clause, value) {
-        ('s', value) => string(value).ok_or_else(|| wrong(STRING)),
         ('d', Value::Int(number)) => Ok(number.to_string()),
         ('d', Value::Uint(number)) => Ok(number.to_string()),
         ('d', _) => Err(wrong(DECIMAL)),
@@ -191,40 +212,56 @@ fn clause_of(clause: char, places: usize, value: &Value) -> Result<String, Why> 
     }
 }
 
-fn string(value: &Value) -> Option<String> {
-    match value {
+/// A value as `%s` writes it; `None` if it has no text.
+fn string(value: &Value, left: &mut usize) -> Result<Option<String>, Why> {
+    let text = match value {
         Value::Null => Some("null".to_owned()),
         Value::List(list) => {
-            let items = list.iter().map(|item| literal(&item.ok()?));
-            let items: Option<Vec<String>> = items.collect();
-            Some(format!("[{}]", items?.join(", ")))
+            let items = list
+                .iter()
+                .map(|item| item.map_or(Ok(None), |item| literal(&item, left)));
+            let items = items.collect::<Result<Option<Vec<String>>, Why>>()?;
+            items.map(|items| format!("[{}]", items.join(", ")))
         }
         Value::Map(map) => {
             let entries = map.entries().map(|entry| {
-                let (key, value) = entry.ok()?;
-                Some(format!("{}:{}", literal(&key)?, literal(&value)?))
+                let Ok((key, value)) = entry else {
+                    return Ok(None);
+                };
+                let Some(key) = literal(&key, left)? else {
+                    return Ok(None);
+                };
+                let value = literal(&value, left)?;
+                Ok(value.map(|value| format!("{key}:{value}")))
             });
-            let entries: Option<Vec<String>> = entries.collect();
-            let mut entries = entries?;
-            entries.sort();
-            Some(format!("{{{}}}", entries.join(", ")))
+            let entries = entries.collect::<Result<Option<Vec<String>>, Why>>()?;
+            entries.map(|mut entries| {
+                entries.sort();
+                format!("{{{}}}", entries.join(", "))
+            })
         }
         Value::Ip(_) | Value::Cidr(_) => None,
         other => convert::text(other),
-    }
+    };
+    text.map(|text| write(text, left)).transpose()
 }
 
 /// A value within a list or map.
-fn literal(value: &Value) -> Option<String> {
-    match value {
+fn literal(value: &Value, left: &mut usize) -> Result<Option<String>, Why> {
+    let quoted = match value {
         Value::String(text) => Some(quote(text)),
         Value::Bytes(bytes) => Some(format!("b{}", quote(&String::from_utf8_lossy(bytes)))),
         Value::Double(number) if number.is_finite() => Some(format!("{number:.PLACES$}")),
         Value::Double(number) => Some(quote(&go_text::float(*number))),
-        Value::Timestamp(_) => Some(format!("timestamp({})", quote(&convert::text(value)?))),
-        Value::Duration(_) => Some(format!("duration({})", quote(&convert::text(value)?))),
-        other => string(other),
-    }
+        Value::Timestamp(_) => {
+            convert::text(value).map(|text| format!("timestamp({})", quote(&text)))
+        }
+        Value::Duration(_) => {
+            convert::text(value).map(|text| format!("duration({})", quote(&text)))
+        }
+        other => return string(other, left),
+    };
+    quoted.map(|text| write(text, left)).transpose()
 }
 
 /// A number with its decimal places and, as in English, commas between thousands.

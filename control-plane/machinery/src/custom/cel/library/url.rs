@@ -1,5 +1,6 @@
 //! URLs.
 
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::super::value::{Made, Map, Value, Why};
@@ -167,6 +168,7 @@ fn escaped(path: &str) -> String {
 
 fn query<'a>(text: &str) -> Result<Value<'a>, Why> {
     let mut values: Vec<(String, Vec<Value>)> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
     for pair in text
         .split('&')
         .filter(|pair| !pair.is_empty() && !pair.contains(';'))
@@ -175,7 +177,8 @@ fn query<'a>(text: &str) -> Result<Value<'a>, Why> {
         let (Some(key), Some(value)) = (unescaped(key), unescaped(value)) else {
             continue;
         };
-        match values.iter_mut().find(|(own, _)| *own == key) {
+        let place = *places.entry(key.clone()).or_insert(values.len());
+        match values.get_mut(place) {
             Some((_, all)) => all.push(Value::text(value)),
             None => values.push((key, vec![Value::text(value)])),
         }

@@ -215,7 +215,7 @@ impl Maker<'_> {
             let message = format!("{name}() variable name must be a simple identifier");
             return Err(Issue::at(var.at, message));
         };
-        let copy = self.nodes.copy(&target);
+        let copy = self.nodes.copy(&target)?;
         let has_value = self.member_call("hasValue", target, Vec::new())?;
         let value = self.member_call("value", copy, Vec::new())?;
         let bound = self.bind(var_name, value, item)?;

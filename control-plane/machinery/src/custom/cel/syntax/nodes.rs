@@ -5,6 +5,8 @@ use crate::custom::cel::issue::Issue;
 
 /// The most levels of nesting.
 pub(super) const DEPTH_MAX: usize = 250;
+/// The most nodes of a tree that has copies of its own parts: copies of copies double it.
+const NODES_MAX: usize = 200_000;
 
 #[derive(Default)]
 pub(crate) struct Nodes {
@@ -37,10 +39,18 @@ impl Nodes {
     }
 
     /// The same tree with nodes of its own.
-    pub(crate) fn copy(&mut self, expr: &Expr) -> Expr {
+    pub(crate) fn copy(&mut self, expr: &Expr) -> Result<Expr, Issue> {
+        let mut count = self.next;
+        expr.walk(&mut |_| count += 1);
+        if count > NODES_MAX {
+            return Err(Issue {
+                at: None,
+                message: format!("expression node limit exceeded: {NODES_MAX}"),
+            });
+        }
         let mut copy = expr.clone();
         self.renumber(&mut copy);
-        copy
+        Ok(copy)
     }
 
     fn renumber(&mut self, expr: &mut Expr) {

@@ -8,6 +8,10 @@ use super::old::Old;
 use crate::custom::structural::node::{Additional, Checks, Kind, Node};
 use crate::custom::structural::path::Path;
 
+/// The most violations that are told: a small body may have millions, and each is a hundred times as
+/// long as what is wrong.
+const FOUND_MAX: usize = 10_000;
+
 /// What was found in a value.
 #[derive(Debug, Default)]
 struct Outcome {
@@ -23,7 +27,8 @@ impl Outcome {
     }
 
     fn merge(&mut self, other: Outcome) {
-        self.found.extend(other.found);
+        let room = FOUND_MAX.saturating_sub(self.found.len());
+        self.found.extend(other.found.into_iter().take(room));
         self.checks += other.checks;
     }
 }

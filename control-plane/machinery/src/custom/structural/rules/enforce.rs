@@ -12,6 +12,8 @@ use crate::status::Cause;
 
 /// What the rules of one object may cost together.
 const OBJECT_COST_MAX: u64 = 10_000_000;
+/// The most causes that are told. No rule is evaluated after them.
+const CAUSES_MAX: usize = 10_000;
 /// The longest message that an expression may make, in bytes.
 const MESSAGE_MAX: usize = 5 * 1024;
 const OUT_OF_BUDGET: &str =
@@ -39,7 +41,7 @@ pub(in super::super) fn enforce(
     enforcer.causes
 }
 
-/// Nothing is checked after the budget is used up.
+/// Nothing is checked after the budget is used up, or after very many causes.
 struct Stop;
 
 struct Enforcer {
@@ -146,6 +148,9 @@ impl Enforcer {
         let invalid = |why: &str| Cause::invalid_shown(&field, &type_shown, why);
         if self.budget == 0 {
             self.causes.push(invalid(OUT_OF_BUDGET));
+            return Err(Stop);
+        }
+        if self.causes.len() >= CAUSES_MAX {
             return Err(Stop);
         }
         for compiled in &own.rules {

@@ -213,3 +213,16 @@ fn objects_within_objects_have_types_and_metadata() {
     let expected = "spec.x.apiVersion spec.x.kind spec.x.metadata.name spec.x.metadata.labels";
     assert_eq!(fields(&bad), expected);
 }
+
+#[test]
+fn of_very_many_violations_only_the_first_are_told() {
+    let ones = Value::from(vec![1; 100_000]);
+    let texts = json!({"type": "array", "items": {"type": "string"}});
+    let rule = json!([{"rule": "self > 5"}]);
+    let large = json!({"type": "array", "items": {
+        "type": "integer", "x-kubernetes-validations": rule,
+    }});
+    for of_items in [texts, large] {
+        assert_eq!(wrong(&of_items, &ones).len(), 10_000, "{of_items}");
+    }
+}

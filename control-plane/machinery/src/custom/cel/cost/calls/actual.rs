@@ -63,10 +63,26 @@ pub(crate) fn actual(
             "add_string" | "add_bytes" => scaled(size(0).saturating_add(size(1)), TEXT_FACTOR),
             "matches_string" => regex(),
             "contains_string" => text(0).saturating_mul(text(1)),
-            overload if is_comparison(overload) => scaled(size(0).min(size(1)), TEXT_FACTOR),
+            overload if is_comparison(overload) => scaled(least_size(arguments), TEXT_FACTOR),
             _ => 1,
         },
     }
+}
+
+/// The smaller of two sizes. A text is not counted for it that is longer in any case: it may be as
+/// long as a request, and be compared with each item of a list.
+fn least_size(arguments: &[Value]) -> u64 {
+    if let [one @ Value::String(text), other @ Value::String(other_text)] = arguments {
+        // A character takes four bytes at most.
+        if text.len() <= other_text.len() / 4 {
+            return one.size();
+        }
+        if other_text.len() <= text.len() / 4 {
+            return other.size();
+        }
+    }
+    let sizes = arguments.iter().take(2).map(Value::size);
+    sizes.fold(u64::MAX, u64::min)
 }
 
 /// What functions cost that make lists, and those on sets, with these values.
