@@ -269,8 +269,8 @@ impl Streaming {
         by: AuthInfo,
     ) -> Result<Streaming, Error> {
         request.revision = kv::revision_to_read(&view, request.revision)?;
-        // As in etcd, a limit below zero limits neither the stream nor its parts: where a part is
-        // sorted, it is seen that there is only one.
+        // As in etcd, a limit below zero limits neither the stream nor its parts. Clients see that
+        // where rows are sorted, because each part is sorted by itself.
         let limit = match request.limit {
             0 => i64::MAX,
             limit => limit,

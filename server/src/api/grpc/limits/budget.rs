@@ -156,8 +156,9 @@ impl Drop for Share {
 }
 
 impl Inner {
-    /// Cuts off the client that has been idle longest, if it has been idle for too long. A client
-    /// without bytes has nothing to give: one that is cut off may stay, and never reads that it is.
+    /// Cuts off the client that has been idle longest, if it has been idle for too long. Clients
+    /// that hold no bytes do not count, because nothing is gained by them. One that was cut off
+    /// before may be among them: it stays until it reads so, and would hide all others for ever.
     fn cut_off_idle(&self) {
         let sending: Vec<_> = {
             let mut held = self.held.lock();
