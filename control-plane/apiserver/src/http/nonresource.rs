@@ -1,5 +1,8 @@
 //! Paths that are not objects: health, version, discovery, OpenAPI, and the public keys of tokens.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -30,16 +33,36 @@ const EXACT: [&str; 7] = [
     "debug", "healthz", "livez", "metrics", "openapi", "readyz", "openid",
 ];
 
+/// What Kubernetes says of a path that it may serve a moment later.
+const NOT_YET: &str =
+    "the request has been made before all known HTTP paths have been installed, please try again";
+/// How many seconds later it may be asked for again, as in Kubernetes.
+const NOT_YET_RETRY_SECONDS: u32 = 5;
+
 /// The Kubernetes release of this API.
 const MINOR: &str = "36";
 const RELEASE: &str = "v1.36.3";
 
-/// Answers a request for a path.
+/// Answers a request for a path. Before the custom resources are known, the answer to what is not
+/// there is that it may come: a client that is told that a path is not served takes its objects for
+/// gone, and deletes what they own. `all_known` is from before the request was routed.
 pub(crate) async fn answer(
     api: &Api,
     parts: &Parts,
     segments: &[String],
+    all_known: bool,
 ) -> Result<Response<Body>, Status> {
+    let found = find(api, parts, segments).await?;
+    if found.status() == StatusCode::NOT_FOUND && !all_known {
+        let mut not_yet = Status::unavailable(NOT_YET);
+        not_yet.details.retry_after_seconds = NOT_YET_RETRY_SECONDS;
+        return Err(not_yet);
+    }
+    Ok(found)
+}
+
+/// What is at a path; a response that says so if there is nothing.
+async fn find(api: &Api, parts: &Parts, segments: &[String]) -> Result<Response<Body>, Status> {
     // Authorization was about this path, not about that of a probe or of the metrics.
     let is_exact = |word: &String| !EXACT.contains(&word.as_str());
     if parts.uri.path().ends_with('/') && !segments.first().is_none_or(is_exact) {

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use crate::auth::notes::Notes;
 use crate::auth::{Attributes, User, metrics};
+use crate::basics::steps::Step;
 use crate::basics::{clock, waits};
 use crate::flow::FlowControl;
 use crate::flow::rules::{Flow, Schema};
@@ -172,11 +173,13 @@ async fn answer(
             .pass(api, asked, &attributes.user, body, limit)
             .await;
     }
+    // Asked first: what comes in between must not be called absent.
+    let all_known = api.0.registry.steps.has(Step::Definitions);
     let target = target(api, &info)?;
     // Not before it is known that the resource exists: anybody may make up names of others.
     context.counted.iter_mut().for_each(Counted::serve);
     let Some(target) = target else {
-        return nonresource::answer(api, parts, &segments).await;
+        return nonresource::answer(api, parts, &segments, all_known).await;
     };
     if !request::takes(&parts.method, &info, &target) {
         return Err(Status::method_not_allowed());

@@ -1,0 +1,33 @@
+use http::Request;
+use tonic::transport::Endpoint;
+
+use super::*;
+use crate::Config;
+
+/// The code of the answer of a server of which nothing runs, or its error.
+async fn ask(path: &str, all_known: bool) -> Result<u16, Status> {
+    let channel = Endpoint::from_static("http://127.0.0.1:1").connect_lazy();
+    let api = crate::connected(etcd_api::Client::new(channel), Config::default());
+    let (parts, ()) = Request::get(path).body(()).unwrap().into_parts();
+    let segments: Vec<String> = path[1..].split('/').map(str::to_owned).collect();
+    let answer = answer(&api, &parts, &segments, all_known).await;
+    answer.map(|answer| answer.status().as_u16())
+}
+
+#[tokio::test]
+async fn what_may_be_a_custom_resource_is_not_called_absent_before_all_are_known() {
+    for path in [
+        "/apis/example.com",
+        "/apis/example.com/v1",
+        "/apis/example.com/v1/namespaces/n/widgets/a",
+    ] {
+        let not_yet = ask(path, false).await.unwrap_err();
+        assert_eq!((not_yet.code, not_yet.reason), (503, "ServiceUnavailable"));
+        assert_eq!(not_yet.message, NOT_YET);
+        assert_eq!(not_yet.details.retry_after_seconds, 5);
+        assert_eq!(ask(path, true).await.unwrap(), 404);
+    }
+    // What is there is shown, and no definition adds to the groups of Kubernetes.
+    assert_eq!(ask("/apis/apps/v1", false).await.unwrap(), 200);
+    assert_eq!(ask("/apis/apps/v7", false).await.unwrap_err().code, 404);
+}
