@@ -101,16 +101,21 @@ impl Registry {
         writer.replace(&name, "status", object).await.map(|_| ())
     }
 
-    /// Deletes an object for this process, or begins to.
+    /// Deletes an object for this process, or begins to. `Conflict` if the object of this name has
+    /// another uid.
     pub(crate) async fn delete(
         &self,
         kind: &Kind,
         namespace: &str,
         name: &str,
+        uid: &str,
     ) -> Result<(), Status> {
         let user = User::default();
         let writer = self.own_writer(&user, kind, namespace)?;
-        let options = verbs::delete::Options::default();
+        let options = verbs::delete::Options {
+            uid: Some(uid.to_owned()),
+            ..verbs::delete::Options::default()
+        };
         writer.delete(name, options).await.map(|_| ())
     }
 

@@ -113,7 +113,9 @@ impl Turn {
             let is_ours = kept == ALWAYS || at_start;
             let written = match wanted.remove(object::name(one)) {
                 None if at_start || is_ours && self.all_known => {
-                    registry.delete(kind, "", object::name(one)).await
+                    // A client may have made another one of this name since.
+                    let (name, uid) = (object::name(one), object::uid(one));
+                    registry.delete(kind, "", name, uid).await
                 }
                 Some(new) if is_ours && new["spec"] != one["spec"] => {
                     let mut changed = Value::clone(one);

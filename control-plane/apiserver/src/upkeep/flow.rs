@@ -134,8 +134,8 @@ async fn remove_unknown(registry: &Registry) -> Result<(), Status> {
             let is_ours = known
                 .any(|one| (object::kind(one), object::name(one)) == (name, object::name(&stored)));
             if !is_ours && auto_update(&stored) == Some(true) {
-                let deleted = registry.delete(kind, "", object::name(&stored)).await;
-                tolerated(deleted)?;
+                let (name, uid) = (object::name(&stored), object::uid(&stored));
+                tolerated(registry.delete(kind, "", name, uid).await)?;
             }
         }
     }

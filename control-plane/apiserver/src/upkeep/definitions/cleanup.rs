@@ -127,16 +127,22 @@ async fn delete_each(registry: &Registry, storage: &Arc<Storage>) -> Result<usiz
     let count = entries.len();
     let mut deletions = stream::iter(entries)
         .map(|entry| {
-            let (namespace, name) = (entry.namespace(), entry.name());
             let kind = Arc::clone(&kind);
-            async move { registry.delete(&kind, &namespace, &name).await }
+            async move {
+                let object = entry.decode()?;
+                let (namespace, name) = (object::namespace(&object), object::name(&object));
+                let uid = object::uid(&object);
+                registry.delete(&kind, namespace, name, uid).await
+            }
         })
         .buffer_unordered(AT_ONCE);
     let mut failed = None;
     while let Some(deleted) = deletions.next().await {
         match deleted {
-            Err(error) if error.code != 404 => failed = Some(error),
-            _ => {}
+            // It is gone; another one may have its name.
+            Err(error) if error.code == 404 || error.code == 409 => {}
+            Err(error) => failed = Some(error),
+            Ok(()) => {}
         }
     }
     match failed {
