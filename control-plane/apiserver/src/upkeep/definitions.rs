@@ -33,6 +33,7 @@ use crate::resources::catalogue::{Catalogue, Resource, Storage};
 use crate::storage::following::Following;
 use crate::upkeep::conversion;
 use crate::validate::extension::definition::approval::{Approval, State};
+use cleanup::Cleanup;
 use names::Taken;
 
 const GROUP: &str = "apiextensions.k8s.io";
@@ -61,7 +62,7 @@ struct Follower {
     registry: Arc<Registry>,
     /// What is served, by the name of the definition.
     served: BTreeMap<String, Served>,
-    /// The names of definitions whose objects are being deleted.
+    /// The uids of definitions whose objects are being deleted.
     cleaning: BTreeSet<String>,
     cleanups: JoinSet<String>,
 }
@@ -97,8 +98,8 @@ impl Follower {
             tokio::select! {
                 woken = following.changed() => woken?,
                 Some(done) = self.cleanups.join_next() => {
-                    let name = done.map_err(|error| Status::internal(&error.to_string()))?;
-                    self.cleaning.remove(&name);
+                    let uid = done.map_err(|error| Status::internal(&error.to_string()))?;
+                    self.cleaning.remove(&uid);
                 }
             }
         }
@@ -205,14 +206,18 @@ impl Follower {
 
     /// Deletes the objects of a definition that is being deleted, beside everything else.
     fn clean(&mut self, kind: &Kind, definition: &Value) {
-        let name = object::name(definition);
+        let uid = object::uid(definition);
         let waits = object::is_deleting(definition) && object::has_finalizer(definition, CLEANUP);
-        if waits && self.cleaning.insert(name.to_owned()) {
-            let (registry, kind) = (Arc::clone(&self.registry), kind.clone());
-            let name = name.to_owned();
+        if waits && self.cleaning.insert(uid.to_owned()) {
+            let cleanup = Cleanup {
+                registry: Arc::clone(&self.registry),
+                kind: kind.clone(),
+                name: object::name(definition).to_owned(),
+                uid: uid.to_owned(),
+            };
             self.cleanups.spawn(async move {
-                cleanup::run(&registry, &kind, &name).await;
-                name
+                cleanup.run().await;
+                cleanup.uid
             });
         }
     }

@@ -1,6 +1,8 @@
 //! CustomResourceDefinitions: what comes of them, with the real `kubectl` and over HTTP, through a
 //! restart and with two apiservers on one store.
 
+mod cleanups;
+
 use std::process::Child;
 use std::thread;
 use std::time::{Duration, Instant};

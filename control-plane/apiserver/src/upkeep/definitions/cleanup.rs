@@ -14,6 +14,7 @@ use crate::basics::clock;
 use crate::registry::Registry;
 use crate::registry::definition::{CLEANUP, Condition, ESTABLISHED, TERMINATING, holds};
 use crate::resources::catalogue::Storage;
+use crate::storage::stored::Stored;
 
 /// How many objects are deleted side by side.
 const AT_ONCE: usize = 16;
@@ -21,110 +22,127 @@ const AT_ONCE: usize = 16;
 /// the one before.
 const LOOK_AFTER: Duration = Duration::from_millis(10);
 const LOOK_EVERY_MAX: Duration = Duration::from_secs(1);
+/// Why a definition still waits after a failure.
+const FAILED: &str = "InstanceDeletionFailed";
 
-/// Returns when the definition waits for its objects no longer.
-pub(super) async fn run(registry: &Registry, kind: &Kind, name: &str) {
-    while let Err(error) = clean(registry, kind, name).await {
-        // Another server may have written it.
-        if error.code != 409 {
-            tracing::warn!(name, %error, "the objects of a definition cannot be deleted");
+/// The cleanup of one definition. Another definition of the same name has other objects: another
+/// server may let the first one go, and a client define the kind anew, at any moment.
+pub(super) struct Cleanup {
+    pub(super) registry: Arc<Registry>,
+    /// The kind of definitions.
+    pub(super) kind: Kind,
+    pub(super) name: String,
+    pub(super) uid: String,
+}
+
+impl Cleanup {
+    /// Returns when the definition waits for its objects no longer.
+    pub(super) async fn run(&self) {
+        while let Err(error) = self.attempt().await {
+            // Another server may have written it.
+            if error.code != 409 {
+                let name = &self.name;
+                tracing::warn!(name, %error, "the objects of a definition cannot be deleted");
+            }
+            tokio::time::sleep(RETRY_AFTER).await;
         }
-        tokio::time::sleep(RETRY_AFTER).await;
     }
-}
 
-async fn clean(registry: &Registry, kind: &Kind, name: &str) -> Result<(), Status> {
-    let definition = match registry.reader.get(kind, "", name).await {
-        Err(error) if error.code == 404 => return Ok(()),
-        found => Value::clone(&*found?),
-    };
-    if !object::is_deleting(&definition) || !object::has_finalizer(&definition, CLEANUP) {
-        return Ok(());
-    }
-    let group = object::text(&definition, &["spec", "group"]);
-    let plural = object::text(&definition, &["status", "acceptedNames", "plural"]);
-    let ended = if is_builtin(group, plural) {
-        let message = "instances overlap with built-in resources in storage";
-        terminating(false, "OverlappingBuiltInResource", message)
-    } else if !holds(&definition, ESTABLISHED) {
-        let message = "resource was never established";
-        terminating(false, "NeverEstablished", message)
-    } else {
-        begin(registry, kind, &definition).await?;
-        let deleted = delete_all(registry, group, plural).await;
-        if let Err(error) = deleted {
-            failed(registry, kind, name, &error).await?;
-            return Err(error);
-        }
-        terminating(false, "InstanceDeletionCompleted", "removed all instances")
-    };
-    finish(registry, kind, name, &ended).await
-}
-
-/// Says that it is at work: that may take a while.
-async fn begin(registry: &Registry, kind: &Kind, definition: &Value) -> Result<(), Status> {
-    let message = "CustomResource deletion is in progress";
-    let under_way = terminating(true, "InstanceDeletionInProgress", message);
-    let mut new = definition.clone();
-    under_way.set(&mut new, clock::now());
-    if new == *definition {
-        return Ok(());
-    }
-    registry.update_status(kind, new).await
-}
-
-async fn failed(
-    registry: &Registry,
-    kind: &Kind,
-    name: &str,
-    error: &Status,
-) -> Result<(), Status> {
-    let message = format!("could not issue all deletes: {error}");
-    let condition = terminating(true, "InstanceDeletionFailed", &message);
-    let mut new = Value::clone(&*registry.reader.get(kind, "", name).await?);
-    condition.set(&mut new, clock::now());
-    registry.update_status(kind, new).await
-}
-
-/// Takes the finalizer away, which lets the definition go if nothing else holds it.
-async fn finish(
-    registry: &Registry,
-    kind: &Kind,
-    name: &str,
-    condition: &Condition,
-) -> Result<(), Status> {
-    let mut new = Value::clone(&*registry.reader.get(kind, "", name).await?);
-    condition.set(&mut new, clock::now());
-    let others = object::finalizers(&new).filter(|one| *one != CLEANUP);
-    let others: Vec<Value> = others.map(Value::from).collect();
-    object::set(&mut new, &["metadata", "finalizers"], others.into());
-    registry.update_status(kind, new).await
-}
-
-/// Deletes every object and waits until none is left; some may be held by finalizers.
-async fn delete_all(registry: &Registry, group: &str, plural: &str) -> Result<(), Status> {
-    let mut pause = LOOK_AFTER;
-    loop {
-        registry.reader.fresh().await?;
-        let catalogue = registry.reader.reflector.catalogue();
-        let Some(storage) = catalogue.custom_storage(group, plural) else {
-            return Err(Status::internal(&format!("{plural}.{group} is not served")));
+    async fn attempt(&self) -> Result<(), Status> {
+        let Some(definition) = self.waiting().await? else {
+            return Ok(());
         };
-        let left = delete_each(registry, storage).await?;
-        if left == 0 {
+        let group = object::text(&definition, &["spec", "group"]);
+        let plural = object::text(&definition, &["status", "acceptedNames", "plural"]);
+        let ended = if is_builtin(group, plural) {
+            let message = "instances overlap with built-in resources in storage";
+            terminating(false, "OverlappingBuiltInResource", message)
+        } else if !holds(&definition, ESTABLISHED) {
+            let message = "resource was never established";
+            terminating(false, "NeverEstablished", message)
+        } else {
+            // That may take a while.
+            let message = "CustomResource deletion is in progress";
+            let under_way = terminating(true, "InstanceDeletionInProgress", message);
+            self.tell(&under_way).await?;
+            if let Err(error) = self.delete_all(group, plural).await {
+                let message = format!("could not issue all deletes: {error}");
+                self.tell(&terminating(true, FAILED, &message)).await?;
+                return Err(error);
+            }
+            terminating(false, "InstanceDeletionCompleted", "removed all instances")
+        };
+        self.finish(&ended).await
+    }
+
+    /// The definition as the store has it; `None` if it no longer waits for its objects.
+    async fn waiting(&self) -> Result<Option<Value>, Status> {
+        let found = match self.registry.reader.get(&self.kind, "", &self.name).await {
+            Err(error) if error.code == 404 => return Ok(None),
+            found => found?,
+        };
+        let waits = object::uid(&found) == self.uid
+            && object::is_deleting(&found)
+            && object::has_finalizer(&found, CLEANUP);
+        Ok(waits.then(|| Value::clone(&found)))
+    }
+
+    /// Writes a condition into the definition if that does not have it.
+    async fn tell(&self, condition: &Condition) -> Result<(), Status> {
+        let Some(old) = self.waiting().await? else {
+            return Ok(());
+        };
+        let mut new = old.clone();
+        condition.set(&mut new, clock::now());
+        if new == old {
             return Ok(());
         }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LOOK_EVERY_MAX);
+        self.registry.update_status(&self.kind, new).await
+    }
+
+    /// Takes the finalizer away, which lets the definition go if nothing else holds it.
+    async fn finish(&self, condition: &Condition) -> Result<(), Status> {
+        let Some(mut new) = self.waiting().await? else {
+            return Ok(());
+        };
+        condition.set(&mut new, clock::now());
+        let others = object::finalizers(&new).filter(|one| *one != CLEANUP);
+        let others: Vec<Value> = others.map(Value::from).collect();
+        object::set(&mut new, &["metadata", "finalizers"], others.into());
+        self.registry.update_status(&self.kind, new).await
+    }
+
+    /// Deletes every object and waits until none is left; some may be held by finalizers. Ends
+    /// early if the definition no longer waits.
+    async fn delete_all(&self, group: &str, plural: &str) -> Result<(), Status> {
+        let reader = &self.registry.reader;
+        let mut pause = LOOK_AFTER;
+        loop {
+            reader.fresh().await?;
+            let catalogue = reader.reflector.catalogue();
+            let Some(storage) = catalogue.custom_storage(group, plural) else {
+                return Err(Status::internal(&format!("{plural}.{group} is not served")));
+            };
+            let left = reader.reflector.cache(storage)?.all(&storage.folder(""))?;
+            // Asked after the list: if the definition waits now, it did so then, and all that the
+            // list has is its own.
+            if left.is_empty() || self.waiting().await?.is_none() {
+                return Ok(());
+            }
+            delete_each(&self.registry, storage, left).await?;
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LOOK_EVERY_MAX);
+        }
     }
 }
 
-/// Deletes what is not being deleted already; returns how many objects there were.
-async fn delete_each(registry: &Registry, storage: &Arc<Storage>) -> Result<usize, Status> {
-    let cache = registry.reader.reflector.cache(storage)?;
-    let entries = cache.all(&storage.folder(""))?;
+/// Deletes what is not being deleted already.
+async fn delete_each(
+    registry: &Registry,
+    storage: &Storage,
+    entries: Vec<Arc<Stored>>,
+) -> Result<(), Status> {
     let kind = served(registry, storage)?;
-    let count = entries.len();
     let mut deletions = stream::iter(entries)
         .map(|entry| {
             let kind = Arc::clone(&kind);
@@ -145,10 +163,7 @@ async fn delete_each(registry: &Registry, storage: &Arc<Storage>) -> Result<usiz
             Ok(()) => {}
         }
     }
-    match failed {
-        Some(error) => Err(error),
-        None => Ok(count),
-    }
+    failed.map_or(Ok(()), Err)
 }
 
 /// A kind that the collection is served as.
