@@ -22,6 +22,8 @@ const AT_ONCE: usize = 16;
 /// the one before.
 const LOOK_AFTER: Duration = Duration::from_millis(10);
 const LOOK_EVERY_MAX: Duration = Duration::from_secs(1);
+/// Longest pause after a failure; each is twice the one before.
+const RETRY_EVERY_MAX: Duration = Duration::from_secs(30);
 /// Why a definition still waits after a failure.
 const FAILED: &str = "InstanceDeletionFailed";
 
@@ -38,13 +40,15 @@ pub(super) struct Cleanup {
 impl Cleanup {
     /// Returns when the definition waits for its objects no longer.
     pub(super) async fn run(&self) {
+        let mut pause = RETRY_AFTER;
         while let Err(error) = self.attempt().await {
             // Another server may have written it.
             if error.code != 409 {
                 let name = &self.name;
                 tracing::warn!(name, %error, "the objects of a definition cannot be deleted");
             }
-            tokio::time::sleep(RETRY_AFTER).await;
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(RETRY_EVERY_MAX);
         }
     }
 
@@ -61,10 +65,13 @@ impl Cleanup {
             let message = "resource was never established";
             terminating(false, "NeverEstablished", message)
         } else {
-            // That may take a while.
-            let message = "CustomResource deletion is in progress";
-            let under_way = terminating(true, "InstanceDeletionInProgress", message);
-            self.tell(&under_way).await?;
+            // That may take a while. A failure stays told until it is over: each attempt would
+            // write twice otherwise.
+            if !has_failed(&definition) {
+                let message = "CustomResource deletion is in progress";
+                let under_way = terminating(true, "InstanceDeletionInProgress", message);
+                self.tell(&under_way).await?;
+            }
             if let Err(error) = self.delete_all(group, plural).await {
                 let message = format!("could not issue all deletes: {error}");
                 self.tell(&terminating(true, FAILED, &message)).await?;
@@ -153,17 +160,17 @@ async fn delete_each(
                 registry.delete(&kind, namespace, name, uid).await
             }
         })
-        .buffer_unordered(AT_ONCE);
-    let mut failed = None;
+        // In order, so that of several failures the same one is told each time.
+        .buffered(AT_ONCE);
+    let mut failed = Ok(());
     while let Some(deleted) = deletions.next().await {
         match deleted {
             // It is gone; another one may have its name.
             Err(error) if error.code == 404 || error.code == 409 => {}
-            Err(error) => failed = Some(error),
-            Ok(()) => {}
+            deleted => failed = failed.and(deleted),
         }
     }
-    failed.map_or(Ok(()), Err)
+    failed
 }
 
 /// A kind that the collection is served as.
@@ -173,6 +180,12 @@ fn served(registry: &Registry, storage: &Storage) -> Result<Arc<Kind>, Status> {
     let found = all.find(|one| one.storage.as_ref().is_some_and(|its| its.id == storage.id));
     let found = found.map(|one| Arc::clone(&one.kind));
     found.ok_or_else(Status::unknown_path)
+}
+
+/// True if the last attempt to delete the objects failed.
+fn has_failed(definition: &Value) -> bool {
+    let mut told = object::items(definition, &["status", "conditions"]).iter();
+    told.any(|one| one["type"] == TERMINATING && one["reason"] == FAILED)
 }
 
 fn terminating(holds: bool, reason: &'static str, message: &str) -> Condition {
