@@ -14,7 +14,7 @@ use machinery::strict;
 use serde_json::{Map, Value};
 
 use super::{Attributes, CREATE, Context, UPDATE};
-use crate::resources::catalogue::Resource;
+use crate::resources::catalogue::{Resource, Storage};
 use crate::resources::convert;
 use crate::resources::defaults::set_defaults;
 
@@ -174,9 +174,11 @@ impl Criteria {
             .storage
             .as_ref()
             .filter(|_| self.matches_equivalents && !rules.is_empty())?;
+        // By their keys: a definition that changed since the request was routed may have given its
+        // objects another collection, and nobody escapes a rule by that.
         let catalogue = context.reader.reflector.catalogue();
-        let shares =
-            |one: &&Arc<Resource>| one.storage.as_ref().is_some_and(|its| its.id == storage.id);
+        let is_shared = |its: &Arc<Storage>| its.prefix == storage.prefix;
+        let shares = |one: &&Arc<Resource>| one.storage.as_ref().is_some_and(is_shared);
         let others: Vec<_> = catalogue.resources().iter().filter(shares).collect();
         let found = rules.iter().find_map(|rule| {
             let mut others = others.iter();

@@ -142,7 +142,8 @@ pub(crate) async fn stored(resource: &Resource, object: Value) -> Result<Value, 
     }
 }
 
-/// Converts an object from the version of one resource to that of another of the same collection.
+/// Converts an object from the version of one resource to that of another with the same objects.
+/// One of the two may be from before a change of their definition.
 pub(crate) async fn between(
     from: &Resource,
     to: &Resource,
@@ -152,7 +153,10 @@ pub(crate) async fn between(
         return served.convert(object).await;
     }
     let stored = Arc::new(to_stored(from, object));
-    Ok(Arc::unwrap_or_clone(to_served(to, &stored)))
+    let mut served = Arc::unwrap_or_clone(to_served(to, &stored));
+    // Each may be the stored version of its own collection, so that neither converts.
+    object::set_type(&mut served, &to.kind.api_version(), to.kind.kind());
+    Ok(served)
 }
 
 async fn one(converter: &dyn Converter, object: Value, version: &str) -> Result<Value, Status> {

@@ -1,12 +1,18 @@
 use std::sync::Arc;
 
+use machinery::schema::{Names, Scope};
 use serde_json::{Value, json};
+use tonic::transport::Endpoint;
 
-use super::super::{Attributes, Warnings};
+use super::super::{Attributes, CREATE, Context, Warnings};
 use super::Criteria;
+use crate::Config;
 use crate::auth::User;
 use crate::registry::strategy;
 use crate::resources::catalogue::{Catalogue, Resource};
+use crate::resources::custom::{Definition, Version};
+use crate::storage::reader::Reader;
+use crate::storage::reflector::Reflector;
 
 fn resource(group: &str, version: &str, plural: &str) -> Arc<Resource> {
     let catalogue = Catalogue::new(strategy::builtin().iter().cloned());
@@ -120,5 +126,77 @@ fn a_rule_is_about_operations_versions_resources_and_a_scope() {
     ] {
         let found = matches(&rule, operation, version, what);
         assert_eq!(found, expected, "{operation} {what}: {rule}");
+    }
+}
+
+/// The versions of a custom resource as one state of its definition has them, `v2` first.
+fn widgets(stored: &str) -> Vec<Arc<Resource>> {
+    let version = |name: &str| Version {
+        name: name.into(),
+        served: true,
+        stored: name == stored,
+        ..Version::default()
+    };
+    let definition = Definition {
+        group: "example.com".into(),
+        names: Names {
+            kind: "Widget".into(),
+            list_kind: "WidgetList".into(),
+            plural: "widgets".into(),
+            singular: "widget".into(),
+            short_names: Vec::new(),
+            categories: Vec::new(),
+        },
+        scope: Scope::Cluster,
+        terminating: false,
+        versions: vec![version("v1"), version("v2")],
+    };
+    definition.resources(None).unwrap()
+}
+
+#[tokio::test]
+async fn a_rule_about_another_version_matches_what_was_routed_before_the_definition_changed() {
+    let (routed, served) = (widgets("v1"), widgets("v2"));
+    let channel = Endpoint::from_static("http://127.0.0.1:1").connect_lazy();
+    let api = crate::connected(etcd_api::Client::new(channel), Config::default());
+    let store = api.reader().store.clone();
+    let reader = Reader {
+        reflector: Arc::new(Reflector::new(store.clone(), Catalogue::new(served))),
+        store,
+    };
+    let context = Context {
+        reader,
+        authorizer: Arc::clone(&api.0.registry.authorizer),
+    };
+    let attributes = Attributes {
+        user: &User::default(),
+        operation: CREATE,
+        kind: &routed[1].kind,
+        subresource: "",
+        namespace: "",
+        name: "a",
+        old: None,
+        dry: false,
+        options: &Value::Null,
+        resource: &routed[1],
+        audit: None,
+        warnings: &Warnings::default(),
+    };
+    let rules = json!([{"operations": ["CREATE"], "apiGroups": ["example.com"],
+        "apiVersions": ["v2"], "resources": ["widgets"], "scope": "*"}]);
+    let object = json!({"apiVersion": "example.com/v1", "kind": "Widget",
+        "metadata": {"name": "a"}});
+    for (policy, expected) in [("Equivalent", Some("example.com/v2")), ("Exact", None)] {
+        let criteria = json!({"rules": rules, "matchPolicy": policy});
+        let criteria = Criteria::read(&criteria, "rules");
+        let matched = criteria.find(&context, &attributes, &object).await.unwrap();
+        let shown = match &matched {
+            Some(matched) => Some(matched.shown(&attributes, &object).await.unwrap()),
+            None => None,
+        };
+        let shown = shown
+            .as_ref()
+            .map(|shown| shown["apiVersion"].as_str().unwrap());
+        assert_eq!(shown, expected, "{policy}");
     }
 }
