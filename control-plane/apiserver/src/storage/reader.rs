@@ -9,7 +9,6 @@ use serde_json::Value;
 
 use crate::resources::catalogue::{Resource, Storage};
 use crate::resources::convert;
-use crate::storage::cache::Cache;
 use crate::storage::reflector::Reflector;
 use crate::storage::store::{Raw, Store};
 use crate::storage::stored::Stored;
@@ -70,9 +69,8 @@ impl Reader {
     /// What cannot be read is `None`, or what it was before. Where a missing object lets a request
     /// pass, ask [`Reader::cached_or_error`].
     pub fn cached(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Arc<Value>> {
-        let resource = self.resource_of(kind).ok()?;
+        let (resource, cache) = self.reflector.served(kind)?;
         let storage = resource.storage.as_ref()?;
-        let cache = self.reflector.cache(storage).ok()?;
         let stored = cache.get(&storage.key(namespace, name))?;
         let object = stored.decode().ok()?;
         Some(convert::to_served(&resource, &Arc::new(object)))
@@ -85,7 +83,7 @@ impl Reader {
         namespace: &str,
         name: &str,
     ) -> Result<Option<Arc<Value>>, Status> {
-        let Some((resource, cache)) = self.followed(kind) else {
+        let Some((resource, cache)) = self.reflector.served(kind) else {
             return Ok(None);
         };
         let key = resource.stored()?.key(namespace, name);
@@ -99,7 +97,7 @@ impl Reader {
     /// an error if one of them cannot be read: the others alone would let requests pass that it
     /// forbids, or free what it uses.
     pub fn cached_list(&self, kind: &Kind, namespace: &str) -> Result<Vec<Arc<Value>>, Status> {
-        let Some((resource, cache)) = self.followed(kind) else {
+        let Some((resource, cache)) = self.reflector.served(kind) else {
             return Ok(Vec::new());
         };
         let stored = cache.all(&resource.stored()?.folder(namespace))?;
@@ -130,7 +128,7 @@ impl Reader {
         kind: &Kind,
         namespace: &str,
     ) -> Result<Vec<Arc<Stored>>, Status> {
-        match self.followed(kind) {
+        match self.reflector.served(kind) {
             Some((resource, cache)) => cache.all(&resource.stored()?.folder(namespace)),
             None => Ok(Vec::new()),
         }
@@ -142,7 +140,7 @@ impl Reader {
         namespace: &str,
         wanted: impl Fn(&Stored) -> bool,
     ) -> Vec<Arc<Value>> {
-        let Some((resource, cache)) = self.followed(kind) else {
+        let Some((resource, cache)) = self.reflector.served(kind) else {
             return Vec::new();
         };
         let Ok(storage) = resource.stored() else {
@@ -155,13 +153,6 @@ impl Reader {
             .filter_map(|stored| stored.kept().ok())
             .map(|object| convert::to_served(&resource, &object))
             .collect()
-    }
-
-    /// The resource of a kind and its cache; `None` if it is not served or not stored.
-    fn followed(&self, kind: &Kind) -> Option<(Arc<Resource>, Arc<Cache>)> {
-        let resource = self.resource_of(kind).ok()?;
-        let cache = self.reflector.cache(resource.storage.as_ref()?).ok()?;
-        Some((resource, cache))
     }
 
     /// Waits until the caches show everything acknowledged before this call.
@@ -201,7 +192,8 @@ impl Reader {
         key: &str,
         raw: &Raw,
     ) -> Result<Arc<Stored>, Status> {
-        let cached = self.reflector.cache(storage)?.get(key);
+        let cache = self.reflector.cache_if_followed(storage);
+        let cached = cache.and_then(|cache| cache.get(key));
         let same = |stored: &Arc<Stored>| {
             stored.revision == raw.revision && stored.is_of(self.store.at_rest())
         };

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use etcd_api::etcdserverpb as pb;
 use etcd_api::mvccpb::{Event, event::EventType};
+use machinery::schema::Kind;
 use machinery::status::Status;
 use parking_lot::RwLock;
 use pb::watch_request::RequestUnion;
@@ -23,7 +24,7 @@ use tokio::sync::{Mutex, Notify, mpsc, watch};
 use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::resources::catalogue::{Catalogue, ROOT, Storage, StorageId};
+use crate::resources::catalogue::{Catalogue, ROOT, Resource, Storage, StorageId};
 use crate::storage::cache::{Cache, Content, Heard};
 use crate::storage::store::{Raw, Store, prefix_end};
 use crate::storage::stored::Stored;
@@ -103,9 +104,24 @@ impl Reflector {
 
     /// The cache of a collection; an error if it is no longer served.
     pub(crate) fn cache(&self, storage: &Storage) -> Result<Arc<Cache>, Status> {
+        self.cache_if_followed(storage)
+            .ok_or_else(Status::unknown_path)
+    }
+
+    /// The same for requests: the definition of one that is under way may have changed, and then it
+    /// reads the store.
+    pub(crate) fn cache_if_followed(&self, storage: &Storage) -> Option<Arc<Cache>> {
         let state = self.state.read();
-        let cache = state.followed.caches.get(&storage.id);
-        cache.cloned().ok_or_else(Status::unknown_path)
+        state.followed.caches.get(&storage.id).cloned()
+    }
+
+    /// What is served of a kind now, with its cache; `None` if it is not served or not stored.
+    pub(crate) fn served(&self, kind: &Kind) -> Option<(Arc<Resource>, Arc<Cache>)> {
+        // Under one lock: every collection of the catalogue is followed.
+        let state = self.state.read();
+        let resource = state.catalogue.of(kind).ok()?;
+        let cache = state.followed.caches.get(&resource.storage.as_ref()?.id)?;
+        Some((Arc::clone(resource), Arc::clone(cache)))
     }
 
     /// The revision of the caches.

@@ -173,7 +173,12 @@ impl Listing {
         folder: &str,
         revision: i64,
     ) -> Result<(Vec<Arc<Stored>>, ListMeta), Status> {
-        let cache = reader.reflector.cache(resource.stored()?)?;
+        let storage = resource.stored()?;
+        let Some(cache) = reader.reflector.cache_if_followed(storage) else {
+            let start = folder.to_owned();
+            let newest = self.stored(reader, resource, storage, folder, start, 0);
+            return newest.await;
+        };
         cache.check(folder)?;
         let (mut entries, _, changed) = cache.snapshot(folder);
         let revision = revision.max(changed);

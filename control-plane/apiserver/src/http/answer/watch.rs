@@ -26,6 +26,7 @@ use crate::http::question::request::{Query, Selectors};
 use crate::resources::catalogue::Resource;
 use crate::resources::convert;
 use crate::storage::cache::{Cache, Cursor};
+use crate::storage::change::Missed;
 use crate::storage::interest::Interest;
 use crate::storage::reader::Reader;
 use crate::storage::stored::Stored;
@@ -125,7 +126,9 @@ impl Watching {
         let reflector = &reader.reflector;
         reflector.loaded().await;
         let folder = storage.folder(&self.namespace);
-        let cache = reflector.cache(&storage)?;
+        let Some(cache) = reflector.cache_if_followed(&storage) else {
+            return ended(Missed::Closed, self.asked(), reader, &shown);
+        };
         let mut waiting = VecDeque::new();
         let mut revision = 0;
         let cursor = match self.begin {
@@ -147,7 +150,7 @@ impl Watching {
             }
             Begin::After(asked) => match cache.after(asked) {
                 Ok(cursor) => cursor,
-                Err(missed) => return ended(missed, asked, &shown),
+                Err(missed) => return ended(missed, asked, reader, &shown),
             },
         };
         let ends = self.end(Instant::now());
@@ -155,7 +158,10 @@ impl Watching {
         let changed = match cache.join(&interest, cursor) {
             Ok(changed) => changed,
             // The changes after the cursor were dropped in the meantime.
-            Err(missed) => return ended(missed, revision.max(self.asked()), &shown),
+            Err(missed) => {
+                let seen = revision.max(self.asked());
+                return ended(missed, seen, reader, &shown);
+            }
         };
         let watch = Watch {
             reader: reader.clone(),

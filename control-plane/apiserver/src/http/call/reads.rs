@@ -49,8 +49,9 @@ impl Call<'_> {
         if version == Some(0)
             && let Some(storage) = &resource.storage
         {
-            let cache = self.api.reader().reflector.cache(storage)?;
-            if let Some(stored) = cache.get(&storage.key(namespace, name)) {
+            let cache = self.api.reader().reflector.cache_if_followed(storage);
+            let key = storage.key(namespace, name);
+            if let Some(stored) = cache.and_then(|cache| cache.get(&key)) {
                 return self.show_stored(&stored).await;
             }
         }

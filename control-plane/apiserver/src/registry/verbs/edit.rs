@@ -87,7 +87,8 @@ impl Registry {
         dry: bool,
         edit: &mut dyn Edit,
     ) -> Result<Edited, Status> {
-        let cached = self.reader.reflector.cache(storage)?.get(key);
+        let cache = self.reader.reflector.cache_if_followed(storage);
+        let cached = cache.and_then(|cache| cache.get(key));
         // One that was opened by earlier rules does not say whether a write without changes would
         // seal it otherwise. The store does not check a dry run, so the cached state is not enough.
         let cached = cached.filter(|one| !dry && one.is_of(self.reader.store.at_rest()));

@@ -9,16 +9,22 @@ use crate::http::answer::reply;
 use crate::http::answer::shown::Shown;
 use crate::http::media::Encoding;
 use crate::storage::change::Missed;
+use crate::storage::reader::Reader;
 
 /// The response to a watch that cannot begin where it was asked to.
 pub(super) fn ended(
     missed: Missed,
     revision: i64,
+    reader: &Reader,
     shown: &Shown,
 ) -> Result<Response<Body>, Status> {
     match missed {
         Missed::TooOld => Ok(too_old(revision, shown.accept.encoding)),
-        Missed::Closed => Err(Status::unknown_path()),
+        // If the definition has only changed, the client begins anew.
+        Missed::Closed => {
+            reader.resource_of(&shown.resource.kind)?;
+            Ok(too_old(revision, shown.accept.encoding))
+        }
     }
 }
 

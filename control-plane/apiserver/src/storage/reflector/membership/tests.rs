@@ -1,9 +1,13 @@
+use etcd_api::mvccpb::KeyValue;
 use machinery::schema::{Names, Scope};
 use serde_json::json;
+use tonic::transport::Endpoint;
 
 use super::*;
+use crate::Config;
 use crate::resources::custom::{Definition, Version};
 use crate::storage::cache::Content;
+use crate::storage::store::Raw;
 use crate::storage::stored::Stored;
 
 fn resource(plural: String) -> Arc<Resource> {
@@ -73,4 +77,26 @@ fn a_collection_that_joins_gets_the_changes_of_its_prefix_beside_the_one_that_le
     let (after, left) = both.only(&Catalogue::new([Arc::clone(&new)]));
     assert_eq!((after.of_key(key).len(), left.len()), (1, 1));
     assert_eq!(after.of_key(key)[0].id, new.stored().unwrap().id);
+}
+
+/// A definition changes while requests hold the collection that it had.
+#[tokio::test]
+async fn what_is_under_way_when_its_collection_leaves_reads_the_store() {
+    let widgets = resource("widgets".into());
+    let storage = widgets.stored().unwrap();
+    let channel = Endpoint::from_static("http://127.0.0.1:1").connect_lazy();
+    let api = crate::connected(etcd_api::Client::new(channel), Config::default());
+    let reader = api.reader();
+    assert!(reader.reflector.cache_if_followed(storage).is_none());
+    assert!(reader.reflector.served(&widgets.kind).is_none());
+    let key = "/registry/example.com/widgets/n/a";
+    let object = json!({"metadata": {"name": "a", "namespace": "n"}}).to_string();
+    let raw = Raw::from(KeyValue {
+        key: key.as_bytes().to_vec().into(),
+        value: object.into_bytes().into(),
+        mod_revision: 5,
+        ..KeyValue::default()
+    });
+    let read = reader.stored_of(storage, key, &raw).await.unwrap();
+    assert_eq!((read.revision, &*read.name()), (5, "a"));
 }
