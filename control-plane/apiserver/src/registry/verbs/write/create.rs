@@ -1,5 +1,8 @@
 //! Creates objects: completes, admits and checks a new one, and stores it under a free name.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use machinery::object;
@@ -69,6 +72,7 @@ impl Writer<'_> {
         // A text that is no number counts as none here, as in Kubernetes.
         let version = unsigned::parse(object::resource_version(&object));
         let mut stored = convert::stored(resource, object).await?;
+        self.refuse_if_terminating(&name)?;
         let written_at = |revision, object| {
             let written = DecodedObject::written(storage, revision, object);
             Arc::new(written).shown(storage)
@@ -112,16 +116,26 @@ impl Writer<'_> {
             .await
     }
 
-    /// The definition of a custom resource waits until no object is left: there are no new ones.
+    /// The definition of a custom resource waits until no object is left: there are no new ones, and
+    /// none when it is gone. Asked of its present state: admission may take longer than the cleanup,
+    /// and nobody would delete an object that is stored after that.
     pub(super) fn refuse_if_terminating(&self, name: &str) -> Result<(), Status> {
-        let kind = &self.resource.kind;
-        match &self.resource.custom {
-            Some(custom) if custom.terminating => {
-                let why = "create not allowed while custom resource definition is terminating";
-                Err(Status::forbidden(kind.group(), kind.plural(), name, why))
-            }
-            _ => Ok(()),
+        if self.resource.custom.is_none() {
+            return Ok(());
         }
+        let kind = &self.resource.kind;
+        let (group, plural) = (kind.group(), kind.plural());
+        let catalogue = self.registry.reader.reflector.catalogue();
+        // In whichever versions: this one may not be served any more.
+        let same = |one: &&Arc<Resource>| (one.kind.group(), one.kind.plural()) == (group, plural);
+        let served = catalogue.of(kind).ok();
+        let served = served.or_else(|| catalogue.custom().find(same));
+        let served = served.ok_or_else(Status::unknown_path)?;
+        if served.custom.as_ref().is_some_and(|one| one.terminating) {
+            let why = "create not allowed while custom resource definition is terminating";
+            return Err(Status::forbidden(group, plural, name, why));
+        }
+        Ok(())
     }
 
     /// Prepares, admits and validates a new object, and allocates what it needs. An applied one has

@@ -150,7 +150,9 @@ impl Update<'_, '_> {
         expected_version(&object)?;
         let manage = !matches!(self.change, Change::Apply(_));
         self.allocated = self.writer.complete(&mut object, manage).await?;
-        Ok(Step::Put(convert::stored(resource, object).await?))
+        let stored = convert::stored(resource, object).await?;
+        self.writer.refuse_if_terminating(self.name)?;
+        Ok(Step::Put(stored))
     }
 
     /// Checks that a configuration may become a new object.
