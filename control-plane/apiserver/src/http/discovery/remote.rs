@@ -37,16 +37,18 @@ pub(crate) fn with_versions(ours: Option<Group>, group: &str, all: &[Remote]) ->
     found.map(Group::alone)
 }
 
-/// Adds them to `GET /apis` in the new form. A version whose resources were never seen is left out.
+/// Adds them to `GET /apis` in the new form. A version whose resources were never seen is stale: of
+/// one that is left out, clients believe that it has none.
 pub(crate) fn add_aggregated(list: &mut AllGroups, all: &[Remote]) {
     for one in all {
-        let Some((resources, is_fresh)) = &one.resources else {
-            continue;
+        let (resources, is_fresh) = match &one.resources {
+            Some((resources, is_fresh)) => (aggregated(resources), *is_fresh),
+            None => (Vec::new(), false),
         };
         let version = WholeVersion {
             version: one.version.clone(),
-            resources: aggregated(resources),
-            freshness: if *is_fresh && one.is_available {
+            resources,
+            freshness: if is_fresh && one.is_available {
                 "Current"
             } else {
                 "Stale"

@@ -80,7 +80,10 @@ fn resources_of_others_are_told_in_the_new_form() {
     );
     let list = written(&list);
     let items = list["items"].as_array().unwrap();
-    assert_eq!(items.len(), 1, "{items:?}");
+    assert_eq!(items.len(), 2, "{items:?}");
+    let unseen = json!({"version": "v1", "freshness": "Stale"});
+    assert_eq!(items[1]["metadata"]["name"], "u");
+    assert_eq!(items[1]["versions"], json!([unseen]));
     let versions = &items[0]["versions"];
     assert_eq!(versions[0]["freshness"], "Current");
     assert_eq!(versions[1]["freshness"], "Stale");
