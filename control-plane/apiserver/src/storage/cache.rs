@@ -60,6 +60,8 @@ struct State {
     /// Of the last change.
     revision: i64,
     groups: Groups,
+    /// Revision of the last list, which has all changes up to it.
+    listed: i64,
     /// Changes that came before the first list; `None` once that is there.
     early: Option<Vec<Heard>>,
     closed: bool,
@@ -76,6 +78,7 @@ impl Cache {
             known_after: 0,
             revision: 0,
             groups: Groups::default(),
+            listed: 0,
             early: Some(Vec::new()),
             closed: false,
         };
@@ -95,24 +98,21 @@ impl Cache {
         state.next += 1;
         state.known_after = revision;
         state.revision = revision;
+        state.listed = revision;
         let next = state.next;
         state.groups.reset(next);
         let early = state.early.take().unwrap_or_default();
-        // The others are in the list.
-        for heard in early.into_iter().filter(|one| one.revision > revision) {
-            state.apply(&self.prefix, heard);
-        }
+        state.apply_all(&self.prefix, early);
     }
 
-    /// Takes the changes of one message of the store, all at once.
+    /// Takes the changes of one message of the store, all at once. The list of a collection that
+    /// joins may be newer than the message.
     pub(crate) fn apply(&self, changes: Vec<Heard>) {
         let mut state = self.state.write();
         if let Some(early) = &mut state.early {
             return early.extend(changes);
         }
-        for heard in changes {
-            state.apply(&self.prefix, heard);
-        }
+        state.apply_all(&self.prefix, changes);
     }
 
     /// The collection is no longer served: its watchers are told so, and there are no new ones.
@@ -296,6 +296,15 @@ impl State {
             return Err(Missed::Closed);
         }
         Ok(())
+    }
+
+    /// Applies what is not in the list already: an older state must not take the place of a newer
+    /// one, not even for a moment.
+    fn apply_all(&mut self, prefix: &str, changes: Vec<Heard>) {
+        let listed = self.listed;
+        for heard in changes.into_iter().filter(|one| one.revision > listed) {
+            self.apply(prefix, heard);
+        }
     }
 
     fn apply(&mut self, prefix: &str, heard: Heard) {

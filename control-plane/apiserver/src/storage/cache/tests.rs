@@ -284,6 +284,27 @@ fn changes_that_came_before_the_list_are_shown_only_if_it_lacks_them() {
 }
 
 #[test]
+fn changes_that_come_after_a_newer_list_are_not_shown() {
+    let cache = Cache::new("/registry/configmaps/".into());
+    let mut content = Content::default();
+    content.insert("", Ok(entry("x", 6)));
+    cache.reset(content, 8);
+    put(&cache, "x", 5);
+    put(&cache, "gone", 7);
+    cache.apply(heard("/registry/configmaps/a/x", 4, Ok(None)));
+    let shown = || {
+        let (items, _, revision) = cache.snapshot("/registry/configmaps/");
+        let items = items.iter().map(|one| (one.name(), one.revision));
+        (items.collect::<Vec<_>>(), revision)
+    };
+    assert_eq!(shown(), (vec![("x".to_owned(), 6)], 8));
+    // Of one transaction that comes after the list, each change counts.
+    put(&cache, "y", 9);
+    put(&cache, "z", 9);
+    assert_eq!(shown().0.len(), 3);
+}
+
+#[test]
 fn watchers_of_a_closed_collection_wake_and_are_told_so() {
     let cache = cache(1);
     let interest = part("", None);
