@@ -113,14 +113,15 @@ impl Decision {
 impl Step {
     /// Returns an error if this response ends the decision.
     pub(crate) fn verdict(&self, answer: &Result<Object, Status>) -> Result<(), Status> {
-        let gone = |error: &Status| error.reason == "NotFound";
         match (&self.call, answer) {
-            (Call::Get { .. }, Err(error)) if self.asks.is_some() && gone(error) => Ok(()),
-            // An absent object need not be deleted; a kind that is not served has no objects.
-            (
-                Call::Delete { .. } | Call::DeleteCollection { .. } | Call::List { .. },
-                Err(error),
-            ) if gone(error) => Ok(()),
+            (Call::Get { .. }, Err(error)) if self.asks.is_some() && is_absent(error) => Ok(()),
+            // An absent object need not be deleted.
+            (Call::Delete { .. }, Err(error)) if is_absent(error) => Ok(()),
+            (Call::DeleteCollection { .. } | Call::List { .. }, Err(error))
+                if error.reason == "NotFound" =>
+            {
+                Ok(())
+            }
             (_, Err(error)) => Err(error.clone()),
             (Call::Discover { .. }, Ok(groups)) => match &self.kinds {
                 Some(kinds) if !kinds.agree_with(groups) => {
@@ -163,6 +164,12 @@ impl Step {
         self.failed.push(note);
         self
     }
+}
+
+/// True if the apiserver looked for the object of a call and did not find it. A path that it does not
+/// serve, or not yet, has the same reason, and names no object.
+pub(crate) fn is_absent(error: &Status) -> bool {
+    error.reason == "NotFound" && !error.details.name.is_empty()
 }
 
 /// An error if one of the pods uses the claim. A pod that cannot be read may use it.

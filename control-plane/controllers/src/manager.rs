@@ -21,7 +21,7 @@ use machinery::time::Timestamp;
 use serde_json::json;
 
 use crate::cache::{Caches, Destination, Effects};
-use crate::decision::{Decision, Note, Step};
+use crate::decision::{Decision, Note, Step, is_absent};
 use crate::kinds::Kinds;
 use crate::known::Key;
 use crate::loops::{Context, Failure, Loop, turn};
@@ -250,7 +250,7 @@ impl Manager {
         match answer {
             Ok(owner) if object::uid(owner) == uid => return,
             Ok(_) => {}
-            Err(error) if error.reason == "NotFound" => {}
+            Err(error) if is_absent(error) => {}
             Err(_) => return,
         }
         self.caches.graph.set_absent(uid);

@@ -145,6 +145,34 @@ fn a_list_that_was_to_be_empty_stops_a_decision() {
     assert!(step.verdict(&not_served).is_ok());
 }
 
+/// Until an apiserver has read the definitions, it does not serve their kinds.
+#[test]
+fn an_owner_is_absent_only_if_it_was_looked_for() {
+    let mut manager = manager();
+    let mut decision = Decision::nothing();
+    let owner = decision.push(Call::Get {
+        kind: kind_of::<ServiceAccount>().clone(),
+        namespace: "n".into(),
+        name: "a".into(),
+    });
+    owner.asks = Some("u".into());
+    decision.push(Call::Delete {
+        kind: kind_of::<ServiceAccount>().clone(),
+        namespace: "n".into(),
+        name: "a".into(),
+        options: machinery::api::DeleteOptions::of("u"),
+    });
+    let not_found = Status::not_found("", "serviceaccounts", "a");
+    for (error, is_absent) in [(Status::unknown_path(), false), (not_found, true)] {
+        let answer = Err(error);
+        for step in &decision.steps {
+            assert_eq!(step.verdict(&answer).is_ok(), is_absent, "{answer:?}");
+        }
+        manager.answered(&decision.steps[0], &answer, at(SECOND));
+        assert_eq!(manager.caches.graph.is_absent("u"), is_absent);
+    }
+}
+
 /// A loop that only has something to say.
 struct Tells;
 
