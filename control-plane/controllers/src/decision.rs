@@ -117,11 +117,6 @@ impl Step {
             (Call::Get { .. }, Err(error)) if self.asks.is_some() && is_absent(error) => Ok(()),
             // An absent object need not be deleted.
             (Call::Delete { .. }, Err(error)) if is_absent(error) => Ok(()),
-            (Call::DeleteCollection { .. } | Call::List { .. }, Err(error))
-                if error.reason == "NotFound" =>
-            {
-                Ok(())
-            }
             (_, Err(error)) => Err(error.clone()),
             (Call::Discover { .. }, Ok(groups)) => match &self.kinds {
                 Some(kinds) if !kinds.agree_with(groups) => {
