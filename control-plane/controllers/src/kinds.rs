@@ -4,7 +4,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use machinery::object::{self, Object};
@@ -21,6 +21,8 @@ pub(crate) struct Kinds {
     named: HashMap<(String, String, String), Arc<Kind>>,
     /// Of each group and plural the preferred version that can be listed.
     preferred: BTreeMap<(String, String), Arc<Kind>>,
+    /// Versions of groups whose kinds nobody knows: their servers were never reached.
+    unseen: BTreeSet<String>,
 }
 
 impl Kinds {
@@ -34,7 +36,11 @@ impl Kinds {
             let name = object::text(group, &["metadata", "name"]);
             for version in object::items(group, &["versions"]) {
                 let number = object::text(version, &["version"]);
-                for resource in object::items(version, &["resources"]) {
+                let resources = object::items(version, &["resources"]);
+                if resources.is_empty() && version["freshness"] == "Stale" {
+                    kinds.unseen.insert(format!("{name}/{number}"));
+                }
+                for resource in resources {
                     kinds.add(kind(name, number, resource), resource);
                 }
             }
@@ -63,6 +69,11 @@ impl Kinds {
         self.named.get(&name)
     }
 
+    /// The versions of groups, such as `metrics.k8s.io/v1`, whose kinds nobody knows.
+    pub(crate) fn unseen(&self) -> &BTreeSet<String> {
+        &self.unseen
+    }
+
     /// The kinds that can own and be owned, so that the garbage collector must know them.
     pub(crate) fn collected(&self) -> impl Iterator<Item = &Arc<Kind>> {
         let kinds = self.preferred.values();
@@ -81,12 +92,18 @@ impl Kinds {
 
     /// True if these documents list the same kinds of named groups.
     pub(crate) fn agree_with(&self, groups: &Object) -> bool {
-        let other = Kinds::read([groups]).named;
+        let Kinds {
+            named: other,
+            unseen,
+            ..
+        } = Kinds::read([groups]);
         let mut own = self
             .named
             .iter()
             .filter(|((group, ..), _)| !group.is_empty());
-        own.clone().count() == other.len() && own.all(|(name, kind)| other.get(name) == Some(kind))
+        self.unseen == unseen
+            && own.clone().count() == other.len()
+            && own.all(|(name, kind)| other.get(name) == Some(kind))
     }
 }
 

@@ -3,8 +3,9 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Namespace, NamespaceCondition, NamespaceStatus};
 use machinery::api::{Call, DeleteOptions, Propagation};
@@ -21,6 +22,8 @@ use crate::meta;
 const FINALIZER: &str = "kubernetes";
 /// Maximum number of objects that one decision deletes.
 const BURST: usize = 500;
+/// How soon a namespace is looked at again that may hold objects of kinds that nobody knows.
+const DISCOVERY_AGAIN: Duration = Duration::from_secs(5);
 
 pub(crate) struct Namespaces;
 
@@ -70,21 +73,26 @@ impl Loop for Namespaces {
         let contents: Vec<&Vertex> = caches.graph.in_namespace(&key.1).collect();
         let mut decision = Decision::nothing();
         let failure = context.failure.filter(|failure| failure.deleting);
-        let conditions = conditions(namespace, &contents, failure, context.now);
+        let unseen = caches.kinds.unseen();
+        let findings = findings(&contents, unseen, failure);
+        let conditions = conditions(namespace, findings, context.now);
         let told = namespace
             .status
             .as_ref()
             .and_then(|status| status.conditions.as_ref());
-        if told != Some(&conditions) && !contents.is_empty() {
+        let stays = !contents.is_empty() || !unseen.is_empty();
+        if told != Some(&conditions) && stays {
             let mut told = namespace.as_ref().clone();
             let status = told.status.get_or_insert_with(NamespaceStatus::default);
             status.conditions = Some(conditions);
             decision.push(update_status(&told));
         }
-        if contents.is_empty() {
-            finalize(caches, namespace, &mut decision)
+        if !contents.is_empty() {
+            empty(&contents, &mut decision);
+        } else if unseen.is_empty() {
+            finalize(caches, namespace, &mut decision);
         } else {
-            empty(&contents, &mut decision)
+            decision.again(DISCOVERY_AGAIN);
         }
         decision
     }
@@ -186,14 +194,13 @@ fn join(texts: impl Iterator<Item = String>) -> Option<String> {
 /// A condition: its kind, whether it holds, the reason and the message.
 type Finding = (&'static str, bool, &'static str, String);
 
-fn findings(contents: &[&Vertex], failure: Option<&Failure>) -> [Finding; 5] {
+fn findings(
+    contents: &[&Vertex],
+    unseen: &BTreeSet<String>,
+    failure: Option<&Failure>,
+) -> [Finding; 5] {
     [
-        (
-            "NamespaceDeletionDiscoveryFailure",
-            false,
-            "ResourcesDiscovered",
-            "All resources successfully discovered".to_owned(),
-        ),
+        discovered(unseen),
         (
             "NamespaceDeletionGroupVersionParsingFailure",
             false,
@@ -248,10 +255,34 @@ fn findings(contents: &[&Vertex], failure: Option<&Failure>) -> [Finding; 5] {
     ]
 }
 
+/// Whether all kinds are known that may have objects in a namespace.
+fn discovered(unseen: &BTreeSet<String>) -> Finding {
+    const KIND: &str = "NamespaceDeletionDiscoveryFailure";
+    let each = unseen.iter();
+    let each = each.map(|one| format!("{one}: stale GroupVersion discovery: {one}"));
+    match join(each) {
+        None => (
+            KIND,
+            false,
+            "ResourcesDiscovered",
+            "All resources successfully discovered".to_owned(),
+        ),
+        Some(failed) => (
+            KIND,
+            true,
+            "DiscoveryFailed",
+            format!(
+                "Discovery failed for some groups, {} failing: unable to retrieve the complete \
+                 list of server APIs: {failed}",
+                unseen.len()
+            ),
+        ),
+    }
+}
+
 fn conditions(
     namespace: &Namespace,
-    contents: &[&Vertex],
-    failure: Option<&Failure>,
+    findings: [Finding; 5],
     now: Timestamp,
 ) -> Vec<NamespaceCondition> {
     let old = namespace
@@ -259,7 +290,7 @@ fn conditions(
         .as_ref()
         .and_then(|status| status.conditions.as_ref());
     let was = |kind: &str| old.into_iter().flatten().find(|has| has.type_ == kind);
-    findings(contents, failure)
+    findings
         .into_iter()
         .map(|(kind, truth, reason, message)| {
             let status = if truth { "True" } else { "False" };

@@ -1,7 +1,10 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::tests::fixtures::{ago, bodies, caches, decide, decide_after, lines, pod, replica_set};
+use crate::kinds::Kinds;
+use crate::tests::fixtures::{
+    self, ago, bodies, caches, decide, decide_after, discovery, lines, pod, replica_set,
+};
 
 const KEY: (&str, &str) = ("", "n");
 
@@ -101,4 +104,30 @@ fn a_namespace_that_stays_is_left_alone() {
     stays["metadata"]["deletionTimestamp"] = Value::Null;
     let decision = decide(&Namespaces, &caches(&[stays, pod("p", "a", true)]), KEY);
     assert_eq!(lines(&decision), Vec::<String>::new());
+}
+
+#[test]
+fn a_namespace_waits_for_kinds_that_nobody_knows() {
+    let groups = json!({"items": [{"metadata": {"name": "example.com"}, "versions": [
+        {"version": "v1", "freshness": "Stale"}]}]});
+    let mut caches = caches(&[namespace()]);
+    caches.kinds = Arc::new(Kinds::read([&discovery(true), &groups]));
+    let decision = decide(&Namespaces, &caches, KEY);
+    assert_eq!(lines(&decision), ["update status of namespaces n"]);
+    assert_eq!(decision.after, Some(DISCOVERY_AGAIN));
+    let told = bodies(&decision)[0].clone();
+    let condition = &told["status"]["conditions"][0];
+    assert_eq!(condition["type"], "NamespaceDeletionDiscoveryFailure");
+    assert_eq!(condition["status"], "True");
+    assert_eq!(
+        condition["message"],
+        "Discovery failed for some groups, 1 failing: unable to retrieve the complete list of \
+         server APIs: example.com/v1: stale GroupVersion discovery: example.com/v1"
+    );
+    // Once told, it is only looked at again; and the kinds that are found are news.
+    let mut again = fixtures::caches(&[told]);
+    again.kinds = Arc::clone(&caches.kinds);
+    assert_eq!(lines(&decide(&Namespaces, &again, KEY)), [""; 0]);
+    assert!(again.kinds.agree_with(&groups));
+    assert!(!again.kinds.agree_with(&json!({"items": []})));
 }
