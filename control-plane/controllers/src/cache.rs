@@ -193,6 +193,10 @@ impl Caches {
         if is_gone(&object) {
             return self.deleted(kind, &object, now);
         }
+        // The answer is older than the list, which alone says that the object is gone.
+        if self.graph.is_missed(object::uid(&object)) {
+            return Effects::default();
+        }
         let effects = Effects {
             touched: self.graph.put(kind, &object),
             changed: self.put(kind, object, now),

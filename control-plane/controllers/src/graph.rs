@@ -53,6 +53,8 @@ pub(crate) struct Graph {
     /// Owners that do not exist, according to the apiserver.
     absent: BTreeSet<String>,
     gone: Gone,
+    /// What a list lacked. Its watch may tell of it again: the list may be older than an own write.
+    missed: Gone,
 }
 
 impl Vertex {
@@ -163,6 +165,11 @@ impl Graph {
         self.gone.contains(uid)
     }
 
+    /// True if a list lacked an object with this uid that was known, and no watch told of it since.
+    pub(crate) fn is_missed(&self, uid: &str) -> bool {
+        self.missed.contains(uid) && !self.vertices.contains_key(uid)
+    }
+
     /// True if this owner does not exist, according to the apiserver.
     pub(crate) fn is_absent(&self, uid: &str) -> bool {
         self.absent.contains(uid)
@@ -218,6 +225,7 @@ impl Graph {
             .filter(|has| has.kind == *kind && !kept.contains(has.uid.as_str()))
             .map(|has| has.uid.clone())
             .collect();
+        lost.iter().for_each(|uid| self.missed.add(uid));
         let mut touched: Vec<String> = lost.iter().flat_map(|uid| self.forget(uid)).collect();
         touched.extend(objects.iter().flat_map(|object| self.put(kind, object)));
         touched

@@ -85,3 +85,19 @@ fn beginning_anew_forgets_what_is_no_longer_there() {
     assert_eq!(known(&caches), None);
     assert_eq!(caches.graph.get("u").map(|_| ()), None);
 }
+
+#[test]
+fn the_answer_to_an_own_write_does_not_bring_back_what_a_list_lacked() {
+    let mut caches = Caches::default();
+    tell(&mut caches, Notice::Applied(config("u", 1)));
+    tell(&mut caches, Notice::Replaced(Vec::new()));
+    wrote(&mut caches, config("u", 3));
+    assert_eq!(known(&caches), None);
+    assert_eq!(caches.graph.get("u").map(|_| ()), None);
+    // A list that is older than an own create lacks it, too: the watch tells of it.
+    wrote(&mut caches, config("v", 6));
+    tell(&mut caches, Notice::Replaced(Vec::new()));
+    assert_eq!(tell(&mut caches, Notice::Applied(config("v", 6))), 1);
+    wrote(&mut caches, config("v", 7));
+    assert_eq!(known(&caches).as_deref(), Some("7"));
+}
