@@ -48,7 +48,7 @@ impl Loop for PodGc {
             .all()
             .filter(|pod| pods::is_finished(pod))
             .collect();
-        ended.sort_by_key(|pod| meta::created(&pod.metadata));
+        ended.sort_by_key(|pod| rank(pod));
         let extra = ended.len().saturating_sub(ENDED_MAX);
         for pod in ended.into_iter().take(extra) {
             take(context, pod, None, &mut decision);
@@ -74,6 +74,13 @@ impl Loop for PodGc {
         decision.steps.truncate(2 * BURST);
         decision
     }
+}
+
+/// The order in which finished pods go: those that were evicted, which no loop counts, then the
+/// oldest.
+fn rank(pod: &Pod) -> (bool, Timestamp) {
+    let reason = pod.status.as_ref().and_then(|one| one.reason.as_deref());
+    (reason != Some("Evicted"), meta::created(&pod.metadata))
 }
 
 /// True if the pod's node has been missing for [`MISSING`], as far as this process has seen.

@@ -53,3 +53,22 @@ fn a_node_out_of_service_does_not_hold_its_pods() {
         ["patch status of pods n/p", "delete pods n/p"]
     );
 }
+
+#[test]
+fn of_too_many_finished_pods_the_evicted_go_first() {
+    let ended = |name: &str, age: i64, reason: &str| -> Pod {
+        let mut one = pod(name, "here", false);
+        one["metadata"]["creationTimestamp"] = ago(age).into();
+        one["status"] = json!({"phase": "Failed", "reason": reason});
+        serde_json::from_value(one).unwrap()
+    };
+    let pods = [
+        ended("old", 30, ""),
+        ended("new", 10, ""),
+        ended("evicted", 5, "Evicted"),
+    ];
+    let mut pods: Vec<&Pod> = pods.iter().collect();
+    pods.sort_by_key(|pod| rank(pod));
+    let names: Vec<&str> = pods.iter().map(|pod| meta::name(&pod.metadata)).collect();
+    assert_eq!(names, ["evicted", "old", "new"]);
+}
