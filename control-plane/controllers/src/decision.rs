@@ -38,6 +38,8 @@ pub(crate) struct Step {
     pub(crate) dependent: Option<usize>,
     /// The call only checks whether the object with this uid exists.
     pub(crate) asks: Option<String>,
+    /// The call only checks that there is no object of this name.
+    pub(crate) absent: bool,
     /// The decision is good as long as the apiserver serves these kinds.
     pub(crate) kinds: Option<Arc<Kinds>>,
     /// The decision is good as long as none of the listed pods uses this claim.
@@ -77,6 +79,7 @@ impl Decision {
             failed: Vec::new(),
             dependent: None,
             asks: None,
+            absent: false,
             kinds: None,
             unused: None,
             refused: None,
@@ -114,7 +117,15 @@ impl Step {
     /// Returns an error if this response ends the decision.
     pub(crate) fn verdict(&self, answer: &Result<Object, Status>) -> Result<(), Status> {
         match (&self.call, answer) {
-            (Call::Get { .. }, Err(error)) if self.asks.is_some() && is_absent(error) => Ok(()),
+            (Call::Get { .. }, Err(error))
+                if (self.asks.is_some() || self.absent) && is_absent(error) =>
+            {
+                Ok(())
+            }
+            (Call::Get { .. }, Ok(_)) if self.absent => {
+                let why = "something is there that was taken for gone";
+                Err(Status::new(409, "Conflict", why))
+            }
             // An absent object need not be deleted.
             (Call::Delete { .. }, Err(error)) if is_absent(error) => Ok(()),
             (_, Err(error)) => Err(error.clone()),

@@ -4,16 +4,17 @@
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Pod;
-use machinery::api::DeleteOptions;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use machinery::api::{Call, DeleteOptions};
 use machinery::time::Timestamp;
 use serde_json::json;
 
 use crate::cache::{Caches, Changed};
 use crate::decision::{Decision, delete_with};
-use crate::known::{Key, Shared};
+use crate::known::{Key, Shared, kind_of};
 use crate::loops::node_lifecycle::{condition, patch_status};
 use crate::loops::{Context, Loop};
 use crate::{meta, pods};
@@ -65,15 +66,37 @@ impl Loop for PodGc {
                     .filter(deleting)
                     .for_each(|pod| take(context, pod, None, &mut decision));
             } else if caches.nodes.get("", place).is_none() {
-                let why = "PodGC: node no longer exists";
-                of_place()
-                    .filter(|pod| is_abandoned(context, place, pod))
-                    .for_each(|pod| take(context, pod, Some(why), &mut decision));
+                let pods = of_place().filter(|pod| is_abandoned(context, place, pod));
+                take_from(context, place, pods, &mut decision);
             }
         }
         decision.steps.truncate(2 * BURST);
         decision
     }
+}
+
+/// Takes the pods of a node that is gone, if the apiserver does not have it either: the watch may lag
+/// behind, and pods that run must not end on its account.
+fn take_from<'a>(
+    context: &Context<'_>,
+    node: &str,
+    pods: impl Iterator<Item = &'a Shared<Pod>>,
+    into: &mut Decision,
+) {
+    let mut pods = pods.peekable();
+    if pods.peek().is_none() {
+        return;
+    }
+    let at = into.steps.len();
+    into.push(Call::Get {
+        kind: Arc::clone(kind_of::<Node>()),
+        namespace: String::new(),
+        name: node.to_owned(),
+    })
+    .absent = true;
+    pods.for_each(|pod| take(context, pod, Some("PodGC: node no longer exists"), into));
+    let of_node = into.steps.len() - at - 1;
+    into.steps[at].only_for(of_node);
 }
 
 /// The order in which finished pods go: those that were evicted, which no loop counts, then the

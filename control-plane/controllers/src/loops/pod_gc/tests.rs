@@ -1,3 +1,4 @@
+use machinery::status::Status;
 use serde_json::json;
 
 use super::*;
@@ -23,11 +24,22 @@ fn pods_of_a_node_that_is_gone_end_after_a_while() {
     let decision = decide(&PodGc, &caches_since(&pods, long_ago()), ("", ""));
     assert_eq!(
         lines(&decision),
-        ["patch status of pods n/p", "delete pods n/p"]
+        [
+            "get nodes gone",
+            "patch status of pods n/p",
+            "delete pods n/p"
+        ]
     );
     let bodies = bodies(&decision);
-    assert_eq!(bodies[0]["status"]["phase"], "Failed");
-    assert_eq!(bodies[1]["gracePeriodSeconds"], 0);
+    assert_eq!(bodies[1]["status"]["phase"], "Failed");
+    assert_eq!(bodies[2]["gracePeriodSeconds"], 0);
+    // The watch of nodes may lag behind.
+    let asks = &decision.steps[0];
+    let found = asks.verdict(&Ok(json!({}))).unwrap_err();
+    assert_eq!(found.reason, "Conflict");
+    assert_eq!(decision.steps[0].dependent, Some(2));
+    let not_found = Err(Status::not_found("", "nodes", "gone"));
+    assert!(asks.verdict(&not_found).is_ok());
 }
 
 #[test]

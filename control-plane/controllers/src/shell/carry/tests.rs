@@ -22,7 +22,7 @@ use crate::tests::fixtures::{ago, caches_since, now, pod};
 
 type Calls = Arc<Mutex<Vec<String>>>;
 
-/// A server that fails for everything about objects of this name, and the calls to it.
+/// A server that fails for everything about objects of this name, and the calls to it. It has no nodes.
 fn server(failing: &'static str, code: StatusCode, reason: &'static str) -> (Client, Calls) {
     let calls = Calls::default();
     let heard = Arc::clone(&calls);
@@ -30,14 +30,20 @@ fn server(failing: &'static str, code: StatusCode, reason: &'static str) -> (Cli
         let path = request.uri().path().to_owned();
         let line = format!("{} {path}", request.method());
         heard.lock().unwrap().push(line);
-        let fails = path.split('/').any(|part| part == failing);
+        let failure = if path.split('/').any(|part| part == failing) {
+            Some((code, reason))
+        } else if path.starts_with("/api/v1/nodes/") {
+            Some((StatusCode::NOT_FOUND, "NotFound"))
+        } else {
+            None
+        };
+        let (code, reason) = failure.unwrap_or((StatusCode::OK, ""));
+        let name = path.rsplit('/').next();
         let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {},
-            "status": if fails { "Failure" } else { "Success" },
-            "reason": if fails { reason } else { "" }, "code": code.as_u16()});
+            "status": if failure.is_some() { "Failure" } else { "Success" },
+            "reason": reason, "details": {"name": name}, "code": code.as_u16()});
         let mut response = Response::new(Body::from(status.to_string().into_bytes()));
-        if fails {
-            *response.status_mut() = code;
-        }
+        *response.status_mut() = code;
         std::future::ready(Ok::<_, Infallible>(response))
     });
     (Client::new(kube::Client::new(server, "default")), calls)
@@ -82,12 +88,13 @@ async fn a_pod_that_cannot_be_deleted_does_not_keep_others_on_a_node_that_is_gon
     let (calls, work, outcome) = carried_out(work, "p").await;
     let pods = "/api/v1/namespaces/n/pods";
     let expected = [
+        "GET /api/v1/nodes/gone".to_owned(),
         format!("PATCH {pods}/p/status"),
         format!("PATCH {pods}/q/status"),
         format!("DELETE {pods}/q"),
     ];
     assert_eq!(calls, expected);
-    assert_eq!(outcome.as_ref().unwrap_err().0, 0);
+    assert_eq!(outcome.as_ref().unwrap_err().0, 1);
     // However often that fails, the loop looks as often as ever.
     manager.done(&work, outcome.clone(), at(0));
     for round in 1..30 {
