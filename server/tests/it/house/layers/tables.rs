@@ -534,7 +534,7 @@ pub(super) const MACHINERY: Layers = Layers {
         // What objects need of resources.
         ("resources", &["object", "values"]),
         // How they are changed in part, and written in protobuf: what managers own in its order.
-        ("edit", &["object", "schema", "strict", "values"]),
+        ("edit", &["basics", "object", "schema", "strict", "values"]),
         (
             "protobuf",
             &["basics", "edit", "object", "schema", "values"],

@@ -1,0 +1,26 @@
+//! How much is told of what is wrong with a write: the way to a field may be as long as a body, and
+//! thousands of fields may be at the end of it.
+
+use super::*;
+
+/// More than what is told in the end, in bytes.
+const TOLD_MAX: usize = 5 << 20;
+
+/// A Deployment with one container, whose name is long.
+fn deployment(mut container: Value) -> Value {
+    container["name"] = "n".repeat(64 << 10).into();
+    json!({"apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "d", "namespace": "n"},
+        "spec": {"template": {"spec": {"containers": [container]}}}})
+}
+
+#[test]
+fn misfits_are_told_up_to_a_bound() {
+    let message = schema::kind("apps", "v1", "Deployment").unwrap().message();
+    let object = deployment(json!({"command": vec![1; 1000]}));
+    let misfits = check::check(message, &object, false).unwrap_err();
+    assert_eq!(misfits.told.len() + misfits.more, 1000);
+    let text = misfits.to_string();
+    assert!(text.len() < TOLD_MAX, "{}", text.len());
+    assert!(text.ends_with(&format!("\n  and {} more", misfits.more)));
+}
