@@ -15,6 +15,29 @@ fn deployment(mut container: Value) -> Value {
 }
 
 #[test]
+fn conflicts_are_told_up_to_a_bound() {
+    let env = |value: &str| {
+        let variables = (0..1000).map(|at| json!({"name": format!("v{at}"), "value": value}));
+        deployment(json!({"image": "i", "env": variables.collect::<Vec<_>>()}))
+    };
+    let kinds = Kinds::new("apps/v1", "Deployment");
+    let write = |manager: &str, live: Option<&Value>, value: &str| {
+        let line = json!({"manager": manager, "apply": env(value)});
+        run(&kinds, live, &line)
+    };
+    let live = write("a", None, "1").unwrap();
+    let Error::Conflicts(conflicts) = write("b", Some(&live), "2").unwrap_err() else {
+        panic!("no conflicts");
+    };
+    let text = conflicts.to_string();
+    let begin = "Apply failed with 1000 conflicts: conflicts with \"a\":\n- .spec.template.spec.containers";
+    assert!(text.starts_with(begin), "{}", &text[..200]);
+    assert!(text.len() < TOLD_MAX, "{}", text.len());
+    let more = 1000 - conflicts.told().len();
+    assert!(text.ends_with(&format!("\nand {more} more")));
+}
+
+#[test]
 fn misfits_are_told_up_to_a_bound() {
     let message = schema::kind("apps", "v1", "Deployment").unwrap().message();
     let object = deployment(json!({"command": vec![1; 1000]}));

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{Conflict, Unconverted, Write};
+use super::{Unconverted, Write};
 use crate::edit::apply::Error;
 use crate::edit::apply::compare::{Comparison, compare};
+use crate::edit::apply::conflicts::Conflicts;
 use crate::edit::apply::fields::Set;
 use crate::edit::apply::managers::{Manager, Managers};
 use crate::edit::apply::prune::reconciled;
@@ -64,7 +65,7 @@ impl Write<'_> {
             .map_err(|why| Error::Failed(format!("failed to compare objects: {why}")))?
             .filtered(|set| self.filter(self.api_version, set));
         let mut by_version = BTreeMap::from([(self.api_version.to_owned(), found.clone())]);
-        let mut conflicts = Vec::new();
+        let mut conflicts = Conflicts::default();
         let mut kept = BTreeMap::new();
         for (manager, owned) in &managers.0 {
             if Some(manager) == workflow {
@@ -82,15 +83,14 @@ impl Write<'_> {
             let found = &by_version[version];
             let changed = found.modified.clone().union(&found.added);
             let lost = owned.set.intersection(&changed);
-            conflicts.extend(lost.paths().into_iter().map(|path| Conflict {
-                manager: manager.clone(),
-                path,
-            }));
             let mut owned = owned.clone();
             owned.set = owned.set.difference(&lost).difference(&found.removed);
             kept.insert(manager.clone(), owned);
+            if !force {
+                conflicts.add(manager, lost);
+            }
         }
-        if !force && !conflicts.is_empty() {
+        if !conflicts.is_empty() {
             return Err(Error::Conflicts(conflicts));
         }
         managers.0 = kept;
