@@ -30,7 +30,8 @@ fn conflicts_are_told_up_to_a_bound() {
         panic!("no conflicts");
     };
     let text = conflicts.to_string();
-    let begin = "Apply failed with 1000 conflicts: conflicts with \"a\":\n- .spec.template.spec.containers";
+    let begin =
+        "Apply failed with 1000 conflicts: conflicts with \"a\":\n- .spec.template.spec.containers";
     assert!(text.starts_with(begin), "{}", &text[..200]);
     assert!(text.len() < TOLD_MAX, "{}", text.len());
     let more = 1000 - conflicts.told().len();
@@ -46,4 +47,25 @@ fn misfits_are_told_up_to_a_bound() {
     let text = misfits.to_string();
     assert!(text.len() < TOLD_MAX, "{}", text.len());
     assert!(text.ends_with(&format!("\n  and {} more", misfits.more)));
+}
+
+/// Each entry for updates is merged into the one of those before it.
+#[test]
+fn the_oldest_of_many_updates_are_one_entry() {
+    let field = |at: usize| Set::of_names(&[&["data", &format!("f{at}")]]);
+    let updates = (0..1000).map(|at| {
+        let manager = Manager::new(&format!("m{at}"), Operation::Update, "v1", "");
+        let owned = Owned {
+            set: field(at),
+            api_version: "v1".to_owned(),
+            time: Some(format!("2026-01-01T00:00:00Z+{at:04}")),
+        };
+        (manager, owned)
+    });
+    let mut managers = Managers(updates.collect());
+    managers.cap();
+    assert_eq!(managers.0.len(), 10);
+    let merged = Manager::new("ancient-changes", Operation::Update, "v1", "");
+    let oldest = (0..991).fold(Set::default(), |all, at| all.union(&field(at)));
+    assert_eq!(managers.0[&merged].set, oldest);
 }
