@@ -59,6 +59,9 @@ impl Default for Room {
 }
 
 impl Room {
+    /// For those who ask whether something is wrong, and not what.
+    pub(crate) const NONE: Room = Room { texts: 0, bytes: 0 };
+
     /// False if no more is told. No text should be made then: with the path of its field, each may
     /// be as long as the body.
     pub(crate) fn is_left(self) -> bool {

@@ -7,6 +7,7 @@
 //!
 //! The words of the errors are Kubernetes', also those of rules in CEL (`x-kubernetes-validations`).
 
+mod causes;
 mod check;
 mod defaults;
 mod document;
@@ -25,6 +26,7 @@ use serde_json::Value;
 use crate::custom::cel::admission::ObjectType;
 use crate::edit::apply;
 use crate::status::Cause;
+use causes::Causes;
 use check::errors::Base;
 use check::{embedded, errors, lists, validate};
 pub use document::openapi::CommonTexts;
@@ -160,21 +162,20 @@ impl Schema {
     /// so that a schema may become stricter.
     pub fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<Cause> {
         let found = validate::validate(&self.root, object, old);
-        let mut causes = errors::causes(found, &Base::Object);
-        causes.extend(embedded::check(&self.root, object, &Path::root()));
-        let duplicates_are_old =
-            old.is_some_and(|old| !lists::check(&self.root, old, &Path::root()).is_empty());
-        if !duplicates_are_old {
-            causes.extend(lists::check(&self.root, object, &Path::root()));
+        let mut causes = Causes::default();
+        causes.extend(errors::causes(found, &Base::Object));
+        embedded::check(&self.root, object, &Path::root(), &mut causes);
+        if old.is_none_or(|old| lists::are_unique(&self.root, old)) {
+            lists::check(&self.root, object, &Path::root(), &mut causes);
         }
         if let Some(rules) = &self.rules {
             if causes.iter().any(|cause| BLOCKING.contains(&cause.reason)) {
                 causes.push(Cause::invalid("<nil>", &Value::Null, UNCHECKED));
             } else {
-                causes.extend(rules::enforce(rules, &self.root, object, old));
+                rules::enforce(rules, &self.root, object, old, &mut causes);
             }
         }
-        causes
+        causes.into()
     }
 
     /// The type of the whole object, for server-side apply.

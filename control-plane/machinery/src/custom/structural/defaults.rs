@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::causes::Causes;
 use super::check::errors::{self, Base, shown};
 use super::check::{embedded, validate};
 use super::node::{Additional, Node};
@@ -120,12 +121,13 @@ fn check_default(
             let why = "must not have unknown fields";
             causes.push(Cause::invalid_shown(&field, &shown(default), why));
         }
-        let mut of_objects = embedded::check(node, default, at);
+        let mut of_objects = Causes::default();
+        embedded::check(node, default, at, &mut of_objects);
         if is_resource && !node.embedded {
-            of_objects.extend(embedded::check_whole(default, at));
+            embedded::check_whole(default, at, &mut of_objects);
         }
         if !of_objects.is_empty() {
-            causes.extend(of_objects);
+            causes.extend(Vec::from(of_objects));
             return causes;
         }
     }

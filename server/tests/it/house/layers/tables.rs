@@ -540,7 +540,10 @@ pub(super) const MACHINERY: Layers = Layers {
             &["basics", "edit", "object", "schema", "values"],
         ),
         // Custom resources.
-        ("custom", &["edit", "schema", "status", "strict", "values"]),
+        (
+            "custom",
+            &["basics", "edit", "schema", "status", "strict", "values"],
+        ),
         // The API as the control loops see it.
         ("api", &["edit", "object", "schema", "status", "values"]),
         (

@@ -225,4 +225,18 @@ fn of_very_many_violations_only_the_first_are_told() {
     for of_items in [texts, large] {
         assert_eq!(wrong(&of_items, &ones).len(), 10_000, "{of_items}");
     }
+    // Nor more than 4 MiB, and the last one.
+    let key = "k".repeat(64 << 10);
+    let value = json!({ key: vec![1; 1000] });
+    for of_items in [
+        json!({"type": "string"}),
+        json!({"type": "integer", "minimum": 2}),
+        json!({"type": "integer", "anyOf": [{"minimum": 2}, {"maximum": 0}]}),
+        json!({"type": "integer", "x-kubernetes-validations": rule}),
+    ] {
+        let of_lists = json!({"type": "array", "items": of_items});
+        let told = wrong(&json!({"type": "object", "additionalProperties": of_lists}), &value);
+        let bytes: usize = told.iter().map(String::len).sum();
+        assert!((4 << 20..5 << 20).contains(&bytes), "{of_items}: {bytes}");
+    }
 }
