@@ -75,16 +75,16 @@ impl Schema {
         let at = Path::at(field);
         let misshapen = shape::check(document, &at);
         if !misshapen.is_empty() {
-            return Err(misshapen);
+            return Err(misshapen.into());
         }
-        let mut causes = Vec::new();
+        let mut causes = Causes::default();
         let mut root = None;
         let unsupported = keywords::unsupported(document, &at);
         if unsupported.is_none() {
             causes = structure::check(document, &at);
             if causes.is_empty() {
                 let node = Node::read(document);
-                causes = defaults::check(&node, &at);
+                defaults::check(&node, &at, &mut causes);
                 root = Some(node);
             }
         }
@@ -99,7 +99,7 @@ impl Schema {
                 document: document.clone(),
                 typing: OnceLock::new(),
             }),
-            _ => Err(causes),
+            _ => Err(causes.into()),
         }
     }
 

@@ -22,6 +22,12 @@ impl Causes {
         causes.into_iter().for_each(|cause| self.push(cause));
     }
 
+    /// Sorts them as Kubernetes does.
+    pub(super) fn sort(&mut self) {
+        let told = |cause: &Cause| format!("{}: {}", cause.field, cause.message);
+        self.all.sort_by_cached_key(told);
+    }
+
     /// True if no more errors are told: to look for them is useless.
     pub(super) fn is_full(&self) -> bool {
         !self.room.is_left()
@@ -33,6 +39,15 @@ impl Causes {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Cause> {
         self.all.iter()
+    }
+}
+
+impl IntoIterator for Causes {
+    type Item = Cause;
+    type IntoIter = std::vec::IntoIter<Cause>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.all.into_iter()
     }
 }
 

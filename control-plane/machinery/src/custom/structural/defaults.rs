@@ -80,20 +80,21 @@ fn replace_null(node: &Node, value: &mut Value) {
 }
 
 /// What is wrong with the defaults of a schema.
-pub(super) fn check(root: &Node, at: &Path) -> Vec<Cause> {
-    let mut causes = Vec::new();
-    walk(root, at, true, false, &mut causes);
-    causes
+pub(super) fn check(root: &Node, at: &Path, causes: &mut Causes) {
+    walk(root, at, true, false, causes);
 }
 
 /// `in_meta` says whether the schema is one of type or metadata: they keep fields that no schema
 /// has.
-fn walk(node: &Node, at: &Path, is_resource: bool, in_meta: bool, causes: &mut Vec<Cause>) {
+fn walk(node: &Node, at: &Path, is_resource: bool, in_meta: bool, causes: &mut Causes) {
+    if causes.is_full() {
+        return;
+    }
     let is_resource = is_resource || node.embedded;
     let in_meta = in_meta && !node.embedded;
     if let Some(default) = &node.default {
         let at = at.field("default");
-        causes.extend(check_default(node, default, &at, is_resource, in_meta));
+        check_default(node, default, &at, (is_resource, in_meta), causes);
     }
     // There are no defaults to check in `additionalProperties`: Kubernetes follows only these two.
     if let Some(of_items) = &node.items {
@@ -110,11 +111,10 @@ fn check_default(
     node: &Node,
     default: &Value,
     at: &Path,
-    is_resource: bool,
-    in_meta: bool,
-) -> Vec<Cause> {
+    (is_resource, in_meta): (bool, bool),
+    causes: &mut Causes,
+) {
     let field = at.to_string();
-    let mut causes = Vec::new();
     if !in_meta {
         let gone = prune::prune(node, &mut default.clone(), is_resource);
         if !gone.is_empty() {
@@ -127,11 +127,10 @@ fn check_default(
             embedded::check_whole(default, at, &mut of_objects);
         }
         if !of_objects.is_empty() {
-            causes.extend(Vec::from(of_objects));
-            return causes;
+            causes.extend(of_objects);
+            return;
         }
     }
     let found = validate::validate(node, default, None);
     causes.extend(errors::causes(found, &Base::Field(&field)));
-    causes
 }

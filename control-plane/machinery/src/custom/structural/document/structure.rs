@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::shape::{flag, get, is_set, list, properties, text};
+use crate::custom::structural::causes::Causes;
 use crate::custom::structural::path::Path;
 use crate::status::Cause;
 use crate::values::pattern::Pattern;
@@ -55,16 +56,19 @@ const FORBIDDEN_IN_RESTRICTIONS: [(&str, &str); 13] = [
 const PRESENT_IF_EMPTY: [&str; 3] = ["default", "x-kubernetes-list-type", "x-kubernetes-map-type"];
 
 /// Why a schema is not structural, sorted as Kubernetes does.
-pub(in crate::custom::structural) fn check(schema: &Value, at: &Path) -> Vec<Cause> {
-    let mut causes = Vec::new();
+pub(in crate::custom::structural) fn check(schema: &Value, at: &Path) -> Causes {
+    let mut causes = Causes::default();
     describes(schema, Level::Root, at, &mut causes);
     restricts_known(schema, schema, at, at, &mut causes);
-    causes.sort_by_cached_key(|cause| format!("{}: {}", cause.field, cause.message));
+    causes.sort();
     causes
 }
 
 /// Checks a schema that describes a value.
-fn describes(schema: &Value, level: Level, at: &Path, causes: &mut Vec<Cause>) {
+fn describes(schema: &Value, level: Level, at: &Path, causes: &mut Causes) {
+    if causes.is_full() {
+        return;
+    }
     let kind = text(schema, "type");
     match get(schema, "items") {
         Some(items) => describes(items, Level::Item, &at.field("items"), causes),
@@ -106,7 +110,7 @@ fn describes(schema: &Value, level: Level, at: &Path, causes: &mut Vec<Cause>) {
     check_meta(schema, level, at, causes);
 }
 
-fn check_type(schema: &Value, level: Level, at: &Path, causes: &mut Vec<Cause>) {
+fn check_type(schema: &Value, level: Level, at: &Path, causes: &mut Causes) {
     let kind = text(schema, "type");
     let of_kind = at.field("type");
     let may_lack = flag(schema, "x-kubernetes-int-or-string")
@@ -131,7 +135,7 @@ fn check_type(schema: &Value, level: Level, at: &Path, causes: &mut Vec<Cause>) 
     }
 }
 
-fn check_int_or_string(schema: &Value, at: &Path, causes: &mut Vec<Cause>) {
+fn check_int_or_string(schema: &Value, at: &Path, causes: &mut Causes) {
     for other in [
         "x-kubernetes-preserve-unknown-fields",
         "x-kubernetes-embedded-resource",
@@ -144,7 +148,7 @@ fn check_int_or_string(schema: &Value, at: &Path, causes: &mut Vec<Cause>) {
 }
 
 /// Checks what a schema says about the type and the metadata of a whole object.
-fn check_meta(schema: &Value, level: Level, at: &Path, causes: &mut Vec<Cause>) {
+fn check_meta(schema: &Value, level: Level, at: &Path, causes: &mut Causes) {
     let is_embedded = flag(schema, "x-kubernetes-embedded-resource");
     let is_resource = level == Level::Root || is_embedded;
     let of_properties = at.field("properties");
@@ -200,7 +204,7 @@ struct Exempt {
 }
 
 /// Checks the schemas that restrict a value, in this one or in one that restricts it too.
-fn check_restrictions(schema: &Value, exempt: Exempt, at: &Path, causes: &mut Vec<Cause>) {
+fn check_restrictions(schema: &Value, exempt: Exempt, at: &Path, causes: &mut Causes) {
     for junctor in ["anyOf", "allOf", "oneOf"] {
         if junctor == "anyOf" && exempt.any_of {
             continue;
@@ -225,7 +229,10 @@ fn check_restrictions(schema: &Value, exempt: Exempt, at: &Path, causes: &mut Ve
 }
 
 /// Checks a schema that restricts a value which another one describes.
-fn restricts(schema: &Value, exempt: Exempt, at: &Path, causes: &mut Vec<Cause>) {
+fn restricts(schema: &Value, exempt: Exempt, at: &Path, causes: &mut Causes) {
+    if causes.is_full() {
+        return;
+    }
     check_restrictions(schema, exempt, at, causes);
     if let Some(items) = get(schema, "items") {
         restricts(items, Exempt::default(), &at.field("items"), causes);
@@ -262,7 +269,7 @@ fn restricts_known(
     described: &Value,
     at: &Path,
     of_restriction: &Path,
-    causes: &mut Vec<Cause>,
+    causes: &mut Causes,
 ) {
     for junctor in ["allOf", "anyOf", "oneOf"] {
         let of_junctor = of_restriction.field(junctor);
@@ -280,8 +287,11 @@ fn fields_are_known(
     described: &Value,
     at: &Path,
     of_restriction: &Path,
-    causes: &mut Vec<Cause>,
+    causes: &mut Causes,
 ) {
+    if causes.is_full() {
+        return;
+    }
     restricts_known(restriction, described, at, of_restriction, causes);
     if let Some(items) = get(restriction, "items") {
         let (at, of_items) = (at.field("items"), of_restriction.field("items"));

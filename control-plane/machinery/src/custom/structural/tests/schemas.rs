@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::{CommonTexts, DEPTH_MAX, Schema};
 use super::{cases, schema, told};
+use crate::status::Cause;
 
 /// The causes of a schema that has this one for the field `x`.
 fn refused(x: &Value) -> Vec<String> {
@@ -131,6 +132,33 @@ fn the_depth_has_a_limit() {
     schema(&nested(DEPTH_MAX));
     let causes = Schema::parse(&nested(DEPTH_MAX + 1)).unwrap_err();
     assert!(causes[0].message.contains("must not nest"), "{causes:?}");
+}
+
+/// Each error names its field, whose path may be as long as the schema.
+#[test]
+fn errors_are_told_up_to_a_bound() {
+    let of_key = |each: Value| {
+        let key = "k".repeat(64 << 10);
+        json!({"type": "object", "properties": { key: each }})
+    };
+    let bytes = |causes: &[Cause]| told(causes).iter().map(String::len).sum::<usize>();
+    let fields: serde_json::Map<String, Value> =
+        (0..1000).map(|at| (format!("f{at}"), json!({}))).collect();
+    let keys: Vec<String> = (0..1000).map(|at| at.to_string()).collect();
+    for each in [
+        json!({"type": "object", "properties": fields}),
+        json!({"type": "object", "anyOf": vec![json!({"title": "t"}); 1000]}),
+        json!({"type": "object", "x-kubernetes-validations": vec![json!({}); 1000]}),
+        json!({"type": "array", "items": {"type": "object"},
+            "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": keys}),
+    ] {
+        let told = bytes(&Schema::parse(&of_key(each.clone())).unwrap_err());
+        assert!((4 << 20..5 << 20).contains(&told), "{told}");
+    }
+    let rules = vec![json!({"rule": "none"}); 1000];
+    let schema = schema(&of_key(json!({"type": "object", "x-kubernetes-validations": rules})));
+    let told = bytes(&schema.check_rules(""));
+    assert!((4 << 20..5 << 20).contains(&told), "{told}");
 }
 
 #[test]
