@@ -23,6 +23,7 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
+use crate::basics::budget::Room;
 use crate::custom::cel::admission::ObjectType;
 use crate::edit::apply;
 use crate::status::Cause;
@@ -104,15 +105,15 @@ impl Schema {
     }
 
     /// Removes the fields that the schema does not have, and returns their paths in order, such as
-    /// `spec.list[0].name`. The type and the metadata of the object stay.
+    /// `spec.list[0].name`, but not very many. The type and the metadata of the object stay.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
-        prune::prune(&self.root, object, true)
+        prune::prune(&self.root, object, true, Room::default())
     }
 
     /// Makes an object of another version one of this: removes the fields that the schema does not
     /// have, and nulls from fields that allow none and have no default.
     pub fn coerce(&self, object: &mut Value) {
-        self.prune(object);
+        prune::prune(&self.root, object, true, Room::NONE);
         defaults::drop_nulls(&self.root, object);
     }
 
@@ -139,7 +140,7 @@ impl Schema {
     /// fields away and fills in defaults. True if the object is another one now.
     pub fn renew(&self, object: &mut Value) -> bool {
         let before = object.clone();
-        self.prune(object);
+        prune::prune(&self.root, object, true, Room::NONE);
         self.default(object);
         *object != before
     }

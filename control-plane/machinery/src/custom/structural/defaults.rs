@@ -8,6 +8,7 @@ use super::check::{embedded, validate};
 use super::node::{Additional, Node};
 use super::path::Path;
 use super::prune::{self, META_FIELDS};
+use crate::basics::budget::Room;
 use crate::status::Cause;
 
 /// Removes nulls from fields that allow none and have no default.
@@ -116,7 +117,7 @@ fn check_default(
 ) {
     let field = at.to_string();
     if !in_meta {
-        let gone = prune::prune(node, &mut default.clone(), is_resource);
+        let gone = prune::prune(node, &mut default.clone(), is_resource, Room::default());
         if !gone.is_empty() {
             let why = "must not have unknown fields";
             causes.push(Cause::invalid_shown(&field, &shown(default), why));
