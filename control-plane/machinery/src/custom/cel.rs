@@ -25,6 +25,7 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
+use crate::values::pattern::Patterns;
 use check::Checked;
 use eval::{Failure, Host};
 use syntax::ast::Expr;
@@ -35,6 +36,8 @@ use value::{Value, Why};
 
 /// What one evaluation may cost.
 pub(crate) const CALL_COST_MAX: u64 = 1_000_000;
+/// Upper bound of the patterns of one expression, compiled, in bytes.
+const PATTERNS_BYTES_MAX: usize = 16 << 20;
 
 /// The variables that expressions may use.
 #[derive(Debug, Clone, Default)]
@@ -54,7 +57,8 @@ pub struct Program {
     checked: Checked,
     /// The nodes whose values do not depend on variables: they cost nothing.
     constants: HashSet<usize>,
-    patterns: library::Patterns,
+    /// The patterns that are literals.
+    patterns: Patterns,
     any: Arc<Shape>,
     cost_max: u64,
 }
@@ -135,7 +139,8 @@ impl Environment {
         let failed = |why: String| format!("compilation failed: {why}");
         let expr = syntax::parse::parse(source).map_err(|issue| failed(told(&[issue])))?;
         let checked = check::check(&expr, self).map_err(|issues| failed(told(&issues)))?;
-        let issues = literals::check(&expr, &checked);
+        let mut patterns = Patterns::within(PATTERNS_BYTES_MAX);
+        let issues = literals::check(&expr, &checked, &mut patterns);
         if !issues.is_empty() {
             return Err(failed(told(&issues)));
         }
@@ -143,7 +148,7 @@ impl Environment {
         let cost_max = cost::estimate::estimate(&expr, &checked, root).max;
         let uninstantiable = |why| format!("program instantiation failed: {why}");
         let constants = literals::constants(&expr, &checked).map_err(uninstantiable)?;
-        let patterns = literals::patterns(&expr).map_err(uninstantiable)?;
+        literals::compile(&expr, &mut patterns).map_err(uninstantiable)?;
         Ok(Program {
             expr,
             checked,

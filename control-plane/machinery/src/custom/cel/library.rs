@@ -17,10 +17,10 @@ pub(super) mod url;
 pub(super) use arithmetic::{compare, negate};
 pub(super) use convert::by_name as convert;
 pub(super) use lists::insert;
-pub(super) use regexes::{Patterns, compile};
 pub(super) use template::check as check_template;
 
 use super::value::{Value, Why};
+use crate::values::pattern::Patterns;
 
 /// A function of a library; `None` if it has no such function for these arguments.
 type Call = for<'a> fn(&str, &[Value<'a>]) -> Option<Result<Value<'a>, Why>>;

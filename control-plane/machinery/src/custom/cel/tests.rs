@@ -172,3 +172,18 @@ fn what_a_loop_looks_at_again_and_again_is_counted_or_left() {
     let found = run("self.texts.all(x, x != self.long && self.long != x && x < self.twice)");
     assert_eq!(found, Ok(Outcome::Bool(true)));
 }
+
+#[test]
+fn the_patterns_of_an_expression_have_one_bound() {
+    let compiled = |count: usize, function: &str| {
+        let calls = (0..count).map(|at| format!("self.{function}(r'{at}\\pL{{100}}')"));
+        let source = format!("[{}].size() > 0", calls.collect::<Vec<_>>().join(", "));
+        let program = Environment::new().with_any("self").compile(&source);
+        program.map(drop)
+    };
+    assert_eq!(compiled(2, "matches"), Ok(()));
+    let why = compiled(100, "matches").unwrap_err();
+    assert!(why.contains("invalid matches argument"), "{why}");
+    let why = compiled(100, "find").unwrap_err();
+    assert!(why.contains("expression too large"), "{why}");
+}

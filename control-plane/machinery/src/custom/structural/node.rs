@@ -7,7 +7,7 @@ pub(super) mod format;
 use serde_json::{Map, Value};
 
 use super::rules::Rule;
-use crate::values::pattern::Pattern;
+use crate::values::pattern::{PATTERN_BYTES_MAX, Pattern, Patterns};
 use format::Format;
 
 /// One schema. It describes a value, or restricts one that another schema describes.
@@ -229,7 +229,7 @@ impl Checks {
             format: text("format").and_then(|name| format::find(name, kind)),
             pattern: text("pattern")
                 .filter(|pattern| !pattern.is_empty())
-                .and_then(|pattern| Pattern::compile(pattern).ok()),
+                .and_then(|pattern| Patterns::within(PATTERN_BYTES_MAX).compile(pattern).ok()),
             minimum: bound("minimum", "exclusiveMinimum"),
             maximum: bound("maximum", "exclusiveMaximum"),
             multiple_of: number("multipleOf"),

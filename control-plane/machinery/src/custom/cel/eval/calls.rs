@@ -204,7 +204,7 @@ fn overload_of<'b>(function: &str, overload: &'b str) -> &'b str {
 /// Whether a pattern is compiled beforehand: then the call is not reached without its text.
 fn has_compiled_pattern(program: &Program, function: &str, values: &[Value]) -> bool {
     let is_pattern = |value: &Value| match value {
-        Value::String(text) => program.patterns.contains_key(&**text),
+        Value::String(text) => program.patterns.get(text).is_some(),
         _ => false,
     };
     matches!(function, "matches" | "find" | "findAll") && values.get(1).is_some_and(is_pattern)

@@ -1,17 +1,7 @@
 //! Regular expressions.
 
-use std::collections::HashMap;
-
 use super::super::value::{Value, Why};
-use crate::values::pattern::Pattern;
-
-/// The patterns that an expression has as constants.
-pub(in super::super) type Patterns = HashMap<String, Pattern>;
-
-/// Compiles a pattern; the error is for its author.
-pub(in super::super) fn compile(text: &str) -> Result<Pattern, Why> {
-    Pattern::compile(text)
-}
+use crate::values::pattern::{PATTERN_BYTES_MAX, Patterns};
 
 pub(super) fn call<'a>(
     function: &str,
@@ -32,14 +22,10 @@ pub(super) fn call<'a>(
         ) => (text, pattern, *count),
         _ => return None,
     };
-    let compiled;
-    let pattern = match patterns.get(&**pattern) {
-        Some(pattern) => pattern,
-        None => match compile(pattern) {
-            Ok(pattern) => {
-                compiled = pattern;
-                &compiled
-            }
+    let pattern = match patterns.get(pattern) {
+        Some(pattern) => pattern.clone(),
+        None => match Patterns::within(PATTERN_BYTES_MAX).compile(pattern) {
+            Ok(pattern) => pattern,
             Err(why) if function == "matches" => return Some(Err(why)),
             Err(why) => return Some(Err(format!("Illegal regex: {why}"))),
         },

@@ -6,7 +6,7 @@ use super::shape::{flag, get, is_set, list, properties, text};
 use crate::custom::structural::causes::Causes;
 use crate::custom::structural::path::Path;
 use crate::status::Cause;
-use crate::values::pattern::Pattern;
+use crate::values::pattern::{PATTERN_BYTES_MAX, Patterns};
 
 /// Where a schema stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -222,7 +222,7 @@ fn check_restrictions(schema: &Value, exempt: Exempt, at: &Path, causes: &mut Ca
         restricts(not, Exempt::default(), &at.field("not"), causes);
     }
     let pattern = text(schema, "pattern");
-    if let Err(error) = Pattern::compile(pattern) {
+    if let Err(error) = Patterns::within(PATTERN_BYTES_MAX).compile(pattern) {
         let why = format!("must be a valid regular expression, but isn't: {error}");
         causes.push(invalid(&at.field("pattern"), pattern.into(), &why));
     }
