@@ -164,7 +164,7 @@ impl Node {
             rules: schema
                 .get("x-kubernetes-validations")
                 .and_then(Value::as_array)
-                .map(|rules| rules.iter().map(Rule::read).collect())
+                .map(|rules| rules.iter().map(|rule| Rule::read(rule, schema)).collect())
                 .unwrap_or_default(),
             checks,
         }

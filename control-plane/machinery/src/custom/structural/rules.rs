@@ -30,6 +30,8 @@ pub(super) struct Rule {
     pub(super) message_expression: String,
     pub(super) reason: Option<String>,
     pub(super) field_path: String,
+    /// Where its errors are, relative to the value; empty for the value itself.
+    pub(super) place: String,
     pub(super) optional_old_self: Option<bool>,
 }
 
@@ -56,12 +58,11 @@ struct Compiled {
     /// The error is for the author; `None` for an empty rule.
     program: Option<Result<Program, String>>,
     message: Option<Result<Program, String>>,
-    /// Where its errors are, relative to the value; empty for the value itself.
-    field_path: String,
 }
 
 impl Rule {
-    pub(super) fn read(rule: &Value) -> Rule {
+    /// Reads a rule of a schema.
+    pub(super) fn read(rule: &Value, schema: &Value) -> Rule {
         let text = |key: &str| {
             let text = rule.get(key).and_then(Value::as_str);
             text.unwrap_or_default().to_owned()
@@ -74,6 +75,7 @@ impl Rule {
                 .get("reason")
                 .and_then(Value::as_str)
                 .map(str::to_owned),
+            place: normalised(&text("fieldPath"), schema).unwrap_or_default(),
             field_path: text("fieldPath"),
             optional_old_self: rule.get("optionalOldSelf").and_then(Value::as_bool),
         }
@@ -125,7 +127,7 @@ impl Own {
         let rules = node.rules.iter();
         Own {
             rules: rules
-                .map(|rule| Compiled::compile(rule, node, &shape))
+                .map(|rule| Compiled::compile(rule, &shape))
                 .collect(),
             shape,
         }
@@ -133,7 +135,7 @@ impl Own {
 }
 
 impl Compiled {
-    fn compile(rule: &Rule, node: &Node, shape: &Arc<Shape>) -> Compiled {
+    fn compile(rule: &Rule, shape: &Arc<Shape>) -> Compiled {
         let optional = rule.optional_old_self == Some(true);
         let environment = Environment::new()
             .with_shape("self", shape, false)
@@ -166,7 +168,6 @@ impl Compiled {
         Compiled {
             program,
             message,
-            field_path: normalised(&rule.field_path, node).unwrap_or_default(),
             rule: rule.clone(),
         }
     }
@@ -189,7 +190,7 @@ pub(super) fn answers(schema: &Value, rule: &str, objects: &[Value]) -> Value {
         rule: rule.to_owned(),
         ..Rule::default()
     };
-    let compiled = Compiled::compile(&rule, &node, &shape);
+    let compiled = Compiled::compile(&rule, &shape);
     let program = match compiled.program {
         Some(Ok(program)) => program,
         Some(Err(why)) => return json!({"error": why, "costMax": 0}),

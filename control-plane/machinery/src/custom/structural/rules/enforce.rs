@@ -288,7 +288,7 @@ fn failed(why: &str, rule: &str) -> String {
 }
 
 fn broken(compiled: &Compiled, node: &Node, value: &Value, field: &str, detail: &str) -> Cause {
-    let field = match (field, compiled.field_path.as_str()) {
+    let field = match (field, compiled.rule.place.as_str()) {
         (field, "") => field.to_owned(),
         (NO_FIELD, below) => below.to_owned(),
         (field, below) => format!("{field}.{below}"),
