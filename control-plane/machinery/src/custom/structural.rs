@@ -27,6 +27,7 @@ use crate::basics::budget::Room;
 use crate::custom::cel::admission::ObjectType;
 use crate::edit::apply;
 use crate::status::Cause;
+use crate::values::pattern::Patterns;
 use causes::Causes;
 use check::errors::Base;
 use check::{embedded, errors, lists, validate};
@@ -39,6 +40,8 @@ use rules::Rules;
 /// Maximum depth of a schema, in schemas within schemas: it bounds every recursion here, because
 /// the passes over an object descend only where the schema does.
 const DEPTH_MAX: usize = 64;
+/// Upper bound of the patterns of a schema, compiled, in bytes: its own, and those in its rules.
+const PATTERNS_BYTES_MAX: usize = 32 << 20;
 
 /// What keeps rules from being evaluated: the object may not have the shape that they rely on.
 const BLOCKING: [&str; 5] = [
@@ -79,12 +82,13 @@ impl Schema {
             return Err(misshapen.into());
         }
         let mut causes = Causes::default();
+        let mut patterns = Patterns::within(PATTERNS_BYTES_MAX);
         let mut root = None;
         let unsupported = keywords::unsupported(document, &at);
         if unsupported.is_none() {
-            causes = structure::check(document, &at);
+            causes = structure::check(document, &at, &mut patterns);
             if causes.is_empty() {
-                let node = Node::read(document);
+                let node = Node::read(document, &mut patterns);
                 defaults::check(&node, &at, &mut causes);
                 root = Some(node);
             }
@@ -95,7 +99,7 @@ impl Schema {
         }
         match root {
             Some(root) if causes.is_empty() => Ok(Schema {
-                rules: Rules::compile(&root, true),
+                rules: Rules::compile(&root, true, &mut patterns.left()),
                 root,
                 document: document.clone(),
                 typing: OnceLock::new(),

@@ -134,6 +134,36 @@ fn the_depth_has_a_limit() {
     assert!(causes[0].message.contains("must not nest"), "{causes:?}");
 }
 
+#[test]
+fn the_patterns_of_a_schema_have_one_bound() {
+    let large = |at: usize| format!("{at}\\pL{{100}}");
+    let of_patterns = |pattern: &dyn Fn(usize) -> String| {
+        let properties = (0..100).map(|at| {
+            let property = json!({"type": "string", "pattern": pattern(at)});
+            (format!("p{at}"), property)
+        });
+        let properties: serde_json::Map<String, Value> = properties.collect();
+        Schema::parse(&json!({"type": "object", "properties": properties}))
+    };
+    assert!(of_patterns(&|_| large(0)).is_ok());
+    let causes = of_patterns(&large).unwrap_err();
+    assert!(causes.len() < 100);
+    let why =
+        "must be a valid regular expression, but isn't: error parsing regexp: expression too large";
+    assert!(causes[0].message.contains(why), "{}", causes[0].message);
+    let rule = |at| json!({"rule": format!("self.a.find(r'{}') == ''", large(at)), "message": "m"});
+    let rules: Vec<Value> = (0..100).map(rule).collect();
+    let schema = schema(&json!({"type": "object", "x-kubernetes-validations": rules,
+        "properties": {"a": {"type": "string", "maxLength": 9}}}));
+    let causes = schema.check_rules("");
+    assert!((1..100).contains(&causes.len()), "{}", causes.len());
+    assert!(
+        causes[0].message.contains("expression too large"),
+        "{}",
+        causes[0].message
+    );
+}
+
 /// Each error names its field, whose path may be as long as the schema.
 #[test]
 fn errors_are_told_up_to_a_bound() {
@@ -156,7 +186,9 @@ fn errors_are_told_up_to_a_bound() {
         assert!((4 << 20..5 << 20).contains(&told), "{told}");
     }
     let rules = vec![json!({"rule": "none"}); 1000];
-    let schema = schema(&of_key(json!({"type": "object", "x-kubernetes-validations": rules})));
+    let schema = schema(&of_key(
+        json!({"type": "object", "x-kubernetes-validations": rules}),
+    ));
     let told = bytes(&schema.check_rules(""));
     assert!((4 << 20..5 << 20).contains(&told), "{told}");
 }
