@@ -170,8 +170,10 @@ impl<'a> Evaluator<'a, '_> {
                 (result.map_err(Failure::Error), 1)
             }
             _ => {
-                let result = library::call(function, &values, &self.program.patterns);
+                let patterns = &self.program.patterns;
+                let result = library::call(function, &values, patterns, &mut self.met);
                 let cost = calls::actual(function, overload, &values, result.as_ref().ok());
+                let cost = cost.saturating_add(self.met.take_cost());
                 (result.map_err(Failure::Error), cost)
             }
         }
