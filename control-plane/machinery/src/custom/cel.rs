@@ -25,6 +25,7 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
+use crate::values::pattern::Patterns;
 use check::Checked;
 use eval::{Failure, Host};
 use syntax::ast::Expr;
@@ -35,6 +36,8 @@ use value::{Value, Why};
 
 /// What one evaluation may cost.
 pub(crate) const CALL_COST_MAX: u64 = 1_000_000;
+/// Upper bound of the patterns of one expression, compiled, in bytes.
+const PATTERNS_BYTES_MAX: usize = 16 << 20;
 
 /// The variables that expressions may use.
 #[derive(Debug, Clone, Default)]
@@ -54,7 +57,8 @@ pub struct Program {
     checked: Checked,
     /// The nodes whose values do not depend on variables: they cost nothing.
     constants: HashSet<usize>,
-    patterns: library::Patterns,
+    /// The patterns that are literals.
+    patterns: Patterns,
     any: Arc<Shape>,
     cost_max: u64,
 }
@@ -131,27 +135,46 @@ impl Environment {
 
     /// Compiles an expression; the error is for its author.
     pub fn compile(&self, source: &str) -> Result<Program, String> {
-        let told = |issues: &[issue::Issue]| issue::tell(source, issues);
-        let failed = |why: String| format!("compilation failed: {why}");
-        let expr = syntax::parse::parse(source).map_err(|issue| failed(told(&[issue])))?;
-        let checked = check::check(&expr, self).map_err(|issues| failed(told(&issues)))?;
-        let issues = literals::check(&expr, &checked);
-        if !issues.is_empty() {
-            return Err(failed(told(&issues)));
-        }
+        let mut left = PATTERNS_BYTES_MAX;
+        self.compile_within(source, &mut left)
+    }
+
+    /// Like [`Environment::compile`], for one expression of several: `left` is how many bytes the
+    /// patterns of this one and of those after it may take.
+    pub(crate) fn compile_within(&self, source: &str, left: &mut usize) -> Result<Program, String> {
+        let most = PATTERNS_BYTES_MAX.min(*left);
+        let mut patterns = Patterns::within(most);
+        let read = self.read(source, &mut patterns);
+        *left -= most - patterns.left();
+        let (expr, checked, constants) = read?;
         let root = self.shapes.first().map(|shape| &**shape);
-        let cost_max = cost::estimate::estimate(&expr, &checked, root).max;
-        let uninstantiable = |why| format!("program instantiation failed: {why}");
-        let constants = literals::constants(&expr, &checked).map_err(uninstantiable)?;
-        let patterns = literals::patterns(&expr).map_err(uninstantiable)?;
         Ok(Program {
+            cost_max: cost::estimate::estimate(&expr, &checked, root).max,
             expr,
             checked,
             constants,
             patterns,
             any: Arc::new(Shape::any()),
-            cost_max,
         })
+    }
+
+    fn read(
+        &self,
+        source: &str,
+        patterns: &mut Patterns,
+    ) -> Result<(Expr, Checked, HashSet<usize>), String> {
+        let told = |issues: &[issue::Issue]| issue::tell(source, issues);
+        let failed = |why: String| format!("compilation failed: {why}");
+        let expr = syntax::parse::parse(source).map_err(|issue| failed(told(&[issue])))?;
+        let checked = check::check(&expr, self).map_err(|issues| failed(told(&issues)))?;
+        let issues = literals::check(&expr, &checked, patterns);
+        if !issues.is_empty() {
+            return Err(failed(told(&issues)));
+        }
+        let uninstantiable = |why| format!("program instantiation failed: {why}");
+        let constants = literals::constants(&expr, &checked).map_err(uninstantiable)?;
+        literals::compile(&expr, patterns).map_err(uninstantiable)?;
+        Ok((expr, checked, constants))
     }
 }
 

@@ -7,6 +7,7 @@
 //!
 //! The words of the errors are Kubernetes', also those of rules in CEL (`x-kubernetes-validations`).
 
+mod causes;
 mod check;
 mod defaults;
 mod document;
@@ -22,9 +23,12 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
+use crate::basics::budget::Room;
 use crate::custom::cel::admission::ObjectType;
 use crate::edit::apply;
 use crate::status::Cause;
+use crate::values::pattern::Patterns;
+use causes::Causes;
 use check::errors::Base;
 use check::{embedded, errors, lists, validate};
 pub use document::openapi::CommonTexts;
@@ -36,6 +40,8 @@ use rules::Rules;
 /// Maximum depth of a schema, in schemas within schemas: it bounds every recursion here, because
 /// the passes over an object descend only where the schema does.
 const DEPTH_MAX: usize = 64;
+/// Upper bound of the patterns of a schema, compiled, in bytes: its own, and those in its rules.
+const PATTERNS_BYTES_MAX: usize = 32 << 20;
 
 /// What keeps rules from being evaluated: the object may not have the shape that they rely on.
 const BLOCKING: [&str; 5] = [
@@ -73,16 +79,17 @@ impl Schema {
         let at = Path::at(field);
         let misshapen = shape::check(document, &at);
         if !misshapen.is_empty() {
-            return Err(misshapen);
+            return Err(misshapen.into());
         }
-        let mut causes = Vec::new();
+        let mut causes = Causes::default();
+        let mut patterns = Patterns::within(PATTERNS_BYTES_MAX);
         let mut root = None;
         let unsupported = keywords::unsupported(document, &at);
         if unsupported.is_none() {
-            causes = structure::check(document, &at);
+            causes = structure::check(document, &at, &mut patterns);
             if causes.is_empty() {
-                let node = Node::read(document);
-                causes = defaults::check(&node, &at);
+                let node = Node::read(document, &mut patterns);
+                defaults::check(&node, &at, &mut causes);
                 root = Some(node);
             }
         }
@@ -92,25 +99,25 @@ impl Schema {
         }
         match root {
             Some(root) if causes.is_empty() => Ok(Schema {
-                rules: Rules::compile(&root, true),
+                rules: Rules::compile(&root, true, &mut patterns.left()),
                 root,
                 document: document.clone(),
                 typing: OnceLock::new(),
             }),
-            _ => Err(causes),
+            _ => Err(causes.into()),
         }
     }
 
     /// Removes the fields that the schema does not have, and returns their paths in order, such as
-    /// `spec.list[0].name`. The type and the metadata of the object stay.
+    /// `spec.list[0].name`, but not very many. The type and the metadata of the object stay.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
-        prune::prune(&self.root, object, true)
+        prune::prune(&self.root, object, true, Room::default())
     }
 
     /// Makes an object of another version one of this: removes the fields that the schema does not
     /// have, and nulls from fields that allow none and have no default.
     pub fn coerce(&self, object: &mut Value) {
-        self.prune(object);
+        prune::prune(&self.root, object, true, Room::NONE);
         defaults::drop_nulls(&self.root, object);
     }
 
@@ -137,7 +144,7 @@ impl Schema {
     /// fields away and fills in defaults. True if the object is another one now.
     pub fn renew(&self, object: &mut Value) -> bool {
         let before = object.clone();
-        self.prune(object);
+        prune::prune(&self.root, object, true, Room::NONE);
         self.default(object);
         *object != before
     }
@@ -160,21 +167,20 @@ impl Schema {
     /// so that a schema may become stricter.
     pub fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<Cause> {
         let found = validate::validate(&self.root, object, old);
-        let mut causes = errors::causes(found, &Base::Object);
-        causes.extend(embedded::check(&self.root, object, &Path::root()));
-        let duplicates_are_old =
-            old.is_some_and(|old| !lists::check(&self.root, old, &Path::root()).is_empty());
-        if !duplicates_are_old {
-            causes.extend(lists::check(&self.root, object, &Path::root()));
+        let mut causes = Causes::default();
+        causes.extend(errors::causes(found, &Base::Object));
+        embedded::check(&self.root, object, &Path::root(), &mut causes);
+        if old.is_none_or(|old| lists::are_unique(&self.root, old)) {
+            lists::check(&self.root, object, &Path::root(), &mut causes);
         }
         if let Some(rules) = &self.rules {
             if causes.iter().any(|cause| BLOCKING.contains(&cause.reason)) {
                 causes.push(Cause::invalid("<nil>", &Value::Null, UNCHECKED));
             } else {
-                causes.extend(rules::enforce(rules, &self.root, object, old));
+                rules::enforce(rules, &self.root, object, old, &mut causes);
             }
         }
-        causes
+        causes.into()
     }
 
     /// The type of the whole object, for server-side apply.

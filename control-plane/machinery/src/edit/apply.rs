@@ -7,11 +7,13 @@
 //! `fields` has the sets of fields and `fieldsv1` their form in JSON. `typing` says what must be
 //! known of a type, which comes from the table of built-in kinds or from the schema of a custom
 //! resource (`custom`). `check`, `compare`, `merge` and `prune` walk over values together with
-//! their types. `managers` is `metadata.managedFields`, `update` has the rules above, `scale`
-//! the managers of a Scale, and `last_applied` is kubectl's way here from client-side apply.
+//! their types. `managers` is `metadata.managedFields`, `update` has the rules above, `conflicts`
+//! what they refuse, `scale` the managers of a Scale, and `last_applied` is kubectl's way here from
+//! client-side apply.
 
 mod check;
 mod compare;
+mod conflicts;
 mod custom;
 mod fields;
 mod fieldsv1;
@@ -29,8 +31,9 @@ mod value;
 
 pub use check::{Misfit, Misfits};
 pub use compare::{Comparison, compare};
+pub use conflicts::{Conflict, Conflicts};
 pub use custom::Custom;
-pub use fields::{Element, Path, Set, Shown};
+pub use fields::{Element, Path, Set};
 pub use fieldsv1::{InOrder, Malformed};
 pub use managers::{Manager, Managers, Operation, Owned, equal_without_times};
 pub use merge::merge;
@@ -40,13 +43,13 @@ pub use scale::{Replicas, to_parent, to_scale};
 pub use typing::{
     Forms, Identity, List, Map, Member, Scalar, Typing, UntypedAtomic, UntypedDeduced,
 };
-pub use update::{Conflict, Reset, Unconverted, Versions, Write};
+pub use update::{Reset, Unconverted, Versions, Write};
 
 /// Why a write fails.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Error {
     /// Other managers own fields that the configuration changes.
-    Conflicts(Vec<Conflict>),
+    Conflicts(Conflicts),
     /// The request is wrong.
     Refused(String),
     /// An object does not fit its type.
@@ -57,7 +60,7 @@ impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Error::Refused(why) | Error::Failed(why) => f.write_str(why),
-            Error::Conflicts(conflicts) => f.write_str(&Conflict::told(conflicts)),
+            Error::Conflicts(conflicts) => write!(f, "{conflicts}"),
         }
     }
 }
@@ -67,26 +70,5 @@ impl std::error::Error for Error {}
 impl From<Misfits> for Error {
     fn from(misfits: Misfits) -> Error {
         Error::Failed(misfits.to_string())
-    }
-}
-
-impl Conflict {
-    /// The message about these conflicts.
-    pub fn told(conflicts: &[Conflict]) -> String {
-        if let [Conflict { manager, path }] = conflicts {
-            let path = Shown(path);
-            return format!("Apply failed with 1 conflict: conflict with {manager}: {path}");
-        }
-        let mut lines = Vec::new();
-        let mut last = None;
-        for Conflict { manager, path } in conflicts {
-            if last != Some(manager) {
-                lines.push(format!("conflicts with {manager}:"));
-                last = Some(manager);
-            }
-            lines.push(format!("- {}", Shown(path)));
-        }
-        let (count, lines) = (conflicts.len(), lines.join("\n"));
-        format!("Apply failed with {count} conflicts: {lines}")
     }
 }

@@ -106,3 +106,15 @@ fn an_empty_list_is_told_from_a_missing_one_where_kubernetes_does() {
     let stored = super::as_stored(&again, kind.message()).unwrap().object;
     assert_eq!(stored, quota);
 }
+
+/// Each names its field, whose path may be as long as the body.
+#[test]
+fn problems_are_told_up_to_a_bound_in_bytes() {
+    let fields: Vec<String> = (0..100)
+        .map(|at| format!("\"f{at}\":1,\"f{at}\":2"))
+        .collect();
+    let body = format!("{{\"{}\":{{{}}}}}", "k".repeat(256 << 10), fields.join(","));
+    let (_, problems) = parse(body.as_bytes()).unwrap();
+    let bytes: usize = problems.iter().map(String::len).sum();
+    assert!((4 << 20..5 << 20).contains(&bytes), "{bytes}");
+}

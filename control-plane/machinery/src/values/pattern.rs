@@ -1,48 +1,129 @@
 //! Patterns in Go's syntax. It is nearly that of the `regex` crate; what differs is rewritten.
 
-use regex::Regex;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use regex::{Regex, RegexBuilder};
 
 /// Go refuses to repeat a part more often, also by repetitions within each other: their product is the
 /// size of what is compiled.
 const REPEAT_MAX: u32 = 1000;
 
-/// A pattern that texts match.
+/// Upper bound of a compiled pattern, in bytes.
+pub(crate) const PATTERN_BYTES_MAX: usize = 10 << 20;
+/// The bytes that a pattern is tried to be compiled into at first.
+const PATTERN_BYTES_MIN: usize = 4 << 10;
+/// About the bytes that a character of a pattern takes at least.
+const CHARACTER_BYTES: usize = 16;
+
+/// A pattern that texts match. Clones share what was compiled.
+#[derive(Debug, Clone)]
+pub(crate) struct Pattern(Arc<Compiled>);
+
 #[derive(Debug)]
-pub(crate) struct Pattern {
+struct Compiled {
     text: String,
     regex: Regex,
+    /// Upper bound of what was compiled.
+    bytes: usize,
+}
+
+/// The patterns of one author. Each is compiled once, and what all of them take is bounded.
+#[derive(Debug)]
+pub(crate) struct Patterns {
+    known: HashMap<String, Pattern>,
+    /// The bytes that others may still take.
+    left: usize,
+}
+
+/// Why a pattern is not compiled.
+enum Wrong {
+    Syntax(String),
+    TooLarge,
+}
+
+impl Patterns {
+    /// No patterns yet, and room for patterns that take this many bytes together.
+    pub(crate) fn within(bytes: usize) -> Patterns {
+        Patterns {
+            known: HashMap::new(),
+            left: bytes,
+        }
+    }
+
+    /// Compiles a pattern, unless it is known; the error is for its author. One that is too large
+    /// takes what it could not do with.
+    pub(crate) fn compile(&mut self, text: &str) -> Result<Pattern, String> {
+        if let Some(known) = self.get(text) {
+            return Ok(known.clone());
+        }
+        let most = self.left.min(PATTERN_BYTES_MAX);
+        let why = match Pattern::compile(text, most) {
+            Ok(pattern) => {
+                self.left -= pattern.0.bytes;
+                self.known.insert(text.to_owned(), pattern.clone());
+                return Ok(pattern);
+            }
+            Err(Wrong::Syntax(why)) => why,
+            Err(Wrong::TooLarge) => {
+                self.left -= most;
+                "expression too large".to_owned()
+            }
+        };
+        Err(format!("error parsing regexp: {why}: `{text}`"))
+    }
+
+    /// The compiled pattern with this text.
+    pub(crate) fn get(&self, text: &str) -> Option<&Pattern> {
+        self.known.get(text)
+    }
+
+    /// The bytes that more patterns may take.
+    pub(crate) fn left(&self) -> usize {
+        self.left
+    }
 }
 
 impl Pattern {
-    /// Compiles a pattern; the error is for its author.
-    pub(crate) fn compile(text: &str) -> Result<Pattern, String> {
-        let regex = rewritten(text).and_then(|rewritten| {
-            Regex::new(&rewritten).map_err(|error| {
-                let error = error.to_string();
-                let reason = error.lines().last().unwrap_or_default();
-                match reason.trim_start_matches("error: ") {
-                    "unclosed group" => "missing closing )".to_owned(),
-                    reason => reason.to_owned(),
+    /// Compiles a pattern into as few bytes as needed, up to `most`. `regex` has a limit for that,
+    /// but does not tell the size: it is found out by doubling the limit.
+    fn compile(text: &str, most: usize) -> Result<Pattern, Wrong> {
+        let rewritten = rewritten(text).map_err(Wrong::Syntax)?;
+        let mut bytes = PATTERN_BYTES_MIN.max(text.len().saturating_mul(CHARACTER_BYTES));
+        loop {
+            bytes = bytes.min(most);
+            match RegexBuilder::new(&rewritten).size_limit(bytes).build() {
+                Ok(regex) => {
+                    let text = text.to_owned();
+                    return Ok(Pattern(Arc::new(Compiled { text, regex, bytes })));
                 }
-            })
-        });
-        Ok(Pattern {
-            text: text.to_owned(),
-            regex: regex.map_err(|why| format!("error parsing regexp: {why}: `{text}`"))?,
-        })
+                Err(regex::Error::CompiledTooBig(_)) if bytes < most => bytes *= 2,
+                Err(regex::Error::CompiledTooBig(_)) => return Err(Wrong::TooLarge),
+                Err(error) => return Err(Wrong::Syntax(in_go(&error.to_string()))),
+            }
+        }
     }
 
     pub(crate) fn text(&self) -> &str {
-        &self.text
+        &self.0.text
     }
 
     pub(crate) fn matches(&self, text: &str) -> bool {
-        self.regex.is_match(text)
+        self.0.regex.is_match(text)
     }
 
     /// The parts of a text that match, from left to right.
     pub(crate) fn find_all<'a>(&self, text: &'a str) -> impl Iterator<Item = &'a str> {
-        self.regex.find_iter(text).map(|found| found.as_str())
+        self.0.regex.find_iter(text).map(|found| found.as_str())
+    }
+}
+
+/// What Go says of a pattern that `regex` refuses with this error.
+fn in_go(error: &str) -> String {
+    let reason = error.lines().last().unwrap_or_default();
+    match reason.trim_start_matches("error: ") {
+        "unclosed group" => "missing closing )".to_owned(),
+        reason => reason.to_owned(),
     }
 }
 
@@ -247,6 +328,10 @@ fn too_often(inside: &str) -> String {
 mod tests {
     use super::*;
 
+    fn compile(text: &str) -> Result<Pattern, String> {
+        Patterns::within(PATTERN_BYTES_MAX).compile(text)
+    }
+
     #[test]
     fn repetitions_within_each_other_multiply() {
         for good in [
@@ -256,7 +341,7 @@ mod tests {
             "[{]{2}",
             "a{,5}",
         ] {
-            assert!(Pattern::compile(good).is_ok(), "{good}");
+            assert!(compile(good).is_ok(), "{good}");
         }
         for (bad, count) in [
             ("a{1001}", "{1001}"),
@@ -265,9 +350,26 @@ mod tests {
             ("(?:(a{1000}){2})", "{2}"),
             ("((a{1000})){2,}", "{2,}"),
         ] {
-            let why = Pattern::compile(bad).unwrap_err();
+            let why = compile(bad).unwrap_err();
             let wanted = format!("error parsing regexp: invalid repeat count: `{count}`: `{bad}`");
             assert_eq!(why, wanted);
         }
+    }
+
+    #[test]
+    fn patterns_take_no_more_together_than_a_bound() {
+        let mut patterns = Patterns::within(1 << 20);
+        let many = |at: usize| format!("{at}[a-z]{{500}}");
+        let compiled = (0..1000).map_while(|at| patterns.compile(&many(at)).ok());
+        let compiled: Vec<Pattern> = compiled.collect();
+        assert!((10..1000).contains(&compiled.len()), "{}", compiled.len());
+        let bytes: usize = compiled.iter().map(|pattern| pattern.0.bytes).sum();
+        assert!(bytes <= 1 << 20, "{bytes}");
+        let why = patterns.compile("\\pL{1000}").unwrap_err();
+        let wanted = "error parsing regexp: expression too large: `\\pL{1000}`";
+        assert_eq!(why, wanted);
+        // One that is known takes nothing.
+        assert!(patterns.compile(&many(0)).is_ok());
+        assert_eq!(patterns.left(), 0);
     }
 }

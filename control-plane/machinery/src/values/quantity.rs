@@ -141,24 +141,25 @@ impl Quantity {
     /// The sum, in the format of the first operand that is not zero.
     #[must_use]
     pub fn plus(self, other: Quantity) -> Quantity {
+        self.combined(other, i128::saturating_add)
+    }
+
+    /// The difference, in the format of the first operand that is not zero.
+    #[must_use]
+    pub fn minus(self, other: Quantity) -> Quantity {
+        self.combined(other, i128::saturating_sub)
+    }
+
+    fn combined(self, other: Quantity, combine: fn(i128, i128) -> i128) -> Quantity {
         let format = if self.is_zero() {
             other.format
         } else {
             self.format
         };
         Quantity {
-            nanos: self.nanos.saturating_add(other.nanos),
+            nanos: combine(self.nanos, other.nanos),
             format,
         }
-    }
-
-    /// The difference, in the format of the first operand that is not zero.
-    #[must_use]
-    pub fn minus(self, other: Quantity) -> Quantity {
-        self.plus(Quantity {
-            nanos: -other.nanos,
-            ..other
-        })
     }
 }
 

@@ -90,13 +90,33 @@ impl Shown {
             let media_type = HeaderValue::from_static(media_type);
             return Ok(with_body(StatusCode::OK, media_type, pieces?.into()));
         }
-        let objects = all.iter().map(|stored| self.decoded(stored));
-        let objects = objects.collect::<Result<Vec<_>, _>>()?;
-        Ok(bytes(
-            StatusCode::OK,
-            media_type,
-            self.list_of(&objects, meta)?,
-        ))
+        let list = match (self.accept.encoding, self.accept.form) {
+            (Encoding::Yaml, Form::Object) => self.yaml_list(all, meta)?,
+            _ => {
+                let objects = all.iter().map(|stored| self.decoded(stored));
+                self.list_of(&objects.collect::<Result<Vec<_>, _>>()?, meta)?
+            }
+        };
+        Ok(bytes(StatusCode::OK, media_type, list))
+    }
+
+    /// A list in YAML. Its objects are decoded one by one: all of them would take many times the
+    /// text.
+    fn yaml_list(&self, all: &[Arc<Stored>], meta: &ListMeta) -> Result<Bytes, Status> {
+        let kind = &self.resource.kind;
+        let mut list = yaml::write(&json!({"apiVersion": kind.api_version()}));
+        list.push_str(match all {
+            [] => "items: []\n",
+            _ => "items:\n",
+        });
+        for stored in all {
+            let object = self.decoded(stored)?;
+            yaml::write_item(&mut list, &self.item(&object));
+        }
+        let metadata = meta.of_list(&self.resource);
+        let end = json!({"kind": kind.list_kind(), "metadata": metadata});
+        list.push_str(&yaml::write(&end));
+        Ok(list.into())
     }
 
     /// A list of objects in the served version.

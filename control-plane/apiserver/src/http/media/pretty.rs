@@ -43,14 +43,15 @@ pub(crate) async fn indented(response: Response<Body>) -> Result<Response<Body>,
     let (mut parts, body) = response.into_parts();
     parts.headers.remove(CONTENT_LENGTH);
     if size > WHOLE_BYTES_MAX as u64 {
-        return Ok(Response::from_parts(parts, Indented::of(body).into()));
+        let body = Body::new(Indented::of(body));
+        return Ok(Response::from_parts(parts, body));
     }
     let text = to_bytes(body, WHOLE_BYTES_MAX)
         .await
         .map_err(|error| Status::internal(&error.to_string()))?;
     let body = match indented_whole(&text) {
         Some(whole) => whole.into(),
-        None => Indented::of(text.into()).into(),
+        None => Body::new(Indented::of(text.into())),
     };
     Ok(Response::from_parts(parts, body))
 }
@@ -99,12 +100,6 @@ impl Indented {
         }
         self.taken.advance(used);
         piece.into()
-    }
-}
-
-impl From<Indented> for Body {
-    fn from(indented: Indented) -> Body {
-        Body::new(indented)
     }
 }
 

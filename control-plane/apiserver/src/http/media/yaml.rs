@@ -1,5 +1,6 @@
 //! YAML in requests and responses: bodies are converted to JSON first, and responses are written in
-//! YAML if the client asks. The parser's own budget bounds the cost of a body.
+//! YAML if the client asks. The parser's budget bounds the cost of a body, and what its aliases
+//! make of it.
 
 mod error;
 mod scalar;
@@ -7,7 +8,12 @@ mod scalar;
 mod tests;
 
 use serde_json::Value;
+use serde_saphyr::Budget;
 use serde_saphyr::options::{DuplicateKeyPolicy, Options};
+
+/// Upper bound of the texts of a document, in bytes, with those that aliases repeat. Without them
+/// it has no more than a body.
+const TEXTS_BYTES_MAX: usize = 8 << 20;
 
 /// Why a body cannot be parsed.
 #[derive(Debug)]
@@ -33,6 +39,9 @@ pub(crate) fn to_json(bytes: &[u8], strict: bool) -> Result<Vec<u8>, Error> {
             let mut options = Options::default();
             options.duplicate_keys = duplicate_keys;
             options.with_snippet = false;
+            let mut budget = Budget::default();
+            budget.max_total_scalar_bytes = TEXTS_BYTES_MAX;
+            options.budget = Some(budget);
             options
         };
         let whole = serde_saphyr::from_str_with_options::<Value>(text, options());
@@ -70,6 +79,12 @@ pub(crate) fn write(value: &Value) -> String {
     let mut out = String::new();
     block(&mut out, value, 0, 2);
     out
+}
+
+/// Writes an item of a list that is a field of a document.
+pub(crate) fn write_item(out: &mut String, value: &Value) {
+    out.push_str("- ");
+    block(out, value, 2, 2);
 }
 
 /// Writes a value at the start of a line. `inner` is the indent of folded lines of a text.

@@ -4,7 +4,7 @@ mod configuration;
 mod kinds;
 mod scale;
 
-use machinery::apply::{self, Conflict, Shown, Versions, Write};
+use machinery::apply::{self, Versions, Write};
 use machinery::object;
 use machinery::status::{Cause, Status};
 use machinery::strict;
@@ -159,11 +159,11 @@ fn refused(error: apply::Error) -> Status {
         apply::Error::Refused(why) => Status::bad_request(why),
         apply::Error::Failed(why) => Status::new(500, "", why),
         apply::Error::Conflicts(conflicts) => {
-            let mut status = Status::new(409, "Conflict", Conflict::told(&conflicts));
-            let causes = conflicts.iter().map(|conflict| Cause {
+            let mut status = Status::new(409, "Conflict", conflicts.to_string());
+            let causes = conflicts.told().into_iter().map(|conflict| Cause {
                 reason: "FieldManagerConflict",
                 message: format!("conflict with {}", conflict.manager),
-                field: Shown(&conflict.path).to_string(),
+                field: conflict.path,
             });
             status.details.causes = causes.collect();
             status

@@ -5,7 +5,8 @@ use machinery::status::Cause;
 
 /// Upper bound of the errors in one response.
 const CAUSES_MAX: usize = 256;
-/// No errors are added beyond this many bytes, because an error may show the whole input.
+/// No errors are added beyond this many bytes, because an error may show the whole input, or name a
+/// field whose path is as long.
 const CAUSES_BYTES_MAX: usize = 4 << 20;
 
 /// Errors in the order of the fields.
@@ -18,7 +19,7 @@ pub(crate) struct Causes {
 impl Causes {
     pub(crate) fn push(&mut self, cause: Cause) {
         if !self.is_full() {
-            self.bytes += cause.message.len();
+            self.bytes += cause.field.len() + cause.message.len();
             self.all.push(cause);
         }
     }
@@ -76,4 +77,13 @@ impl IntoIterator for Causes {
     fn into_iter(self) -> Self::IntoIter {
         self.all.into_iter()
     }
+}
+
+#[test]
+fn errors_are_added_up_to_a_bound_in_bytes() {
+    let mut causes = Causes::default();
+    let field = "f".repeat(1 << 20);
+    causes.extend(std::iter::repeat_n(Cause::required(&field, ""), CAUSES_MAX));
+    assert!(causes.is_full());
+    assert_eq!(Vec::from(causes).len(), 4);
 }

@@ -11,6 +11,9 @@ use super::types::shape::Shape;
 const ENTRIES_MAX: i64 = 32;
 /// What the most expensive expression may cost.
 const COST_MAX: u64 = 1_000_000;
+/// Upper bound of the patterns of an expression, compiled, in bytes: a claim may have a thousand
+/// expressions.
+const PATTERNS_BYTES_MAX: usize = 256 << 10;
 
 /// Why an expression selects no devices.
 #[derive(Debug, PartialEq, Eq)]
@@ -45,7 +48,9 @@ static ENVIRONMENT: LazyLock<Environment> =
 
 /// Checks an expression that has to be true for a device that is selected.
 pub fn check_selector(source: &str) -> Result<(), Unfit> {
-    let program = ENVIRONMENT.compile(source).map_err(|why| {
+    let mut left = PATTERNS_BYTES_MAX;
+    let program = ENVIRONMENT.compile_within(source, &mut left);
+    let program = program.map_err(|why| {
         if why.starts_with("program instantiation failed") {
             Unfit::Internal(why)
         } else {
@@ -89,6 +94,12 @@ fn an_expression_selects_devices_by_what_drivers_publish() {
         "must evaluate to bool or the unknown type, not string"
     );
     assert!(why("device.capacity['a'].b == 1").contains("found no matching overload"));
+    let pattern = |pattern: &str| format!("'a'.find('{pattern}') == device.driver");
+    assert_eq!(check_selector(&pattern("^[a-z.]{1,63}$")), Ok(()));
+    let Err(Unfit::Internal(why)) = check_selector(&pattern("[^a]{1000}")) else {
+        panic!("a large pattern is refused");
+    };
+    assert!(why.contains("expression too large"), "{why}");
     let lists = "[0,1,2,3,4,5,6,7,8,9]";
     let nested = "abcdef".chars().fold("true".to_owned(), |inner, name| {
         format!("{lists}.all({name}, {inner})")

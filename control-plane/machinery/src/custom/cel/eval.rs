@@ -10,6 +10,7 @@ mod folds;
 mod select;
 
 use super::Program;
+use super::library::Met;
 use super::library::authorization::{Decision, Question};
 use super::syntax::ast::{Expr, ExprKind, Literal};
 use super::syntax::macros::ACCU;
@@ -78,6 +79,7 @@ pub(super) fn eval<'a>(
         cost: 0,
         limit,
         work: 0,
+        met: Met::default(),
     };
     let result = evaluator.eval(&program.expr);
     (result, evaluator.cost)
@@ -91,6 +93,7 @@ struct Evaluator<'a, 'h> {
     cost: u64,
     limit: u64,
     work: u64,
+    met: Met,
 }
 
 impl<'a> Evaluator<'a, '_> {

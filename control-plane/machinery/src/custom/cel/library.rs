@@ -17,21 +17,24 @@ pub(super) mod url;
 pub(super) use arithmetic::{compare, negate};
 pub(super) use convert::by_name as convert;
 pub(super) use lists::insert;
-pub(super) use regexes::{Patterns, compile};
+pub(super) use regexes::Met;
 pub(super) use template::check as check_template;
 
 use super::value::{Value, Why};
+use crate::values::pattern::Patterns;
 
 /// A function of a library; `None` if it has no such function for these arguments.
 type Call = for<'a> fn(&str, &[Value<'a>]) -> Option<Result<Value<'a>, Why>>;
 
-/// Calls a function. The evaluator itself has the operators that do not look at all arguments.
+/// Calls a function; `patterns` are those that the expression has as literals. The evaluator itself
+/// has the operators that do not look at all arguments.
 pub(super) fn call<'a>(
     function: &str,
     arguments: &[Value<'a>],
     patterns: &Patterns,
+    met: &mut Met,
 ) -> Result<Value<'a>, Why> {
-    if let Some(result) = regexes::call(function, arguments, patterns) {
+    if let Some(result) = regexes::call(function, arguments, patterns, met) {
         return result;
     }
     let libraries: [Call; 12] = [

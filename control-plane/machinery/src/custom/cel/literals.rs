@@ -9,6 +9,7 @@ use super::issue::Issue;
 use super::library;
 use super::syntax::ast::{Expr, ExprKind, Literal};
 use super::types::Type;
+use crate::values::pattern::Patterns;
 
 /// Functions whose results are constants if their arguments are.
 const CONVERSIONS: [&str; 8] = [
@@ -23,15 +24,15 @@ const CONVERSIONS: [&str; 8] = [
 ];
 
 /// Literals that their functions refuse, and lists and maps of mixed types.
-pub(super) fn check(expr: &Expr, checked: &Checked) -> Vec<Issue> {
+pub(super) fn check(expr: &Expr, checked: &Checked, patterns: &mut Patterns) -> Vec<Issue> {
     let mut issues = Vec::new();
-    expr.walk(&mut |one| check_literal(one, &mut issues));
+    expr.walk(&mut |one| check_literal(one, patterns, &mut issues));
     check_types(expr, checked, &mut issues);
     expr.walk(&mut |one| check_format(one, checked, &mut issues));
     issues
 }
 
-fn check_literal(expr: &Expr, issues: &mut Vec<Issue>) {
+fn check_literal(expr: &Expr, patterns: &mut Patterns, issues: &mut Vec<Issue>) {
     let ExprKind::Call {
         function,
         arguments,
@@ -52,7 +53,7 @@ fn check_literal(expr: &Expr, issues: &mut Vec<Issue>) {
             converted.is_some_and(|converted| converted.is_ok())
         }
         "matches" => match literal {
-            Literal::String(pattern) => library::compile(pattern).is_ok(),
+            Literal::String(pattern) => patterns.compile(pattern).is_ok(),
             _ => true,
         },
         _ => true,
@@ -184,9 +185,8 @@ fn mark(expr: &Expr, checked: &Checked, constants: &mut HashSet<usize>) -> Resul
     Ok(())
 }
 
-/// The patterns that are literals, compiled; the error is that of a pattern.
-pub(super) fn patterns(expr: &Expr) -> Result<library::Patterns, String> {
-    let mut patterns = library::Patterns::new();
+/// Compiles the patterns that are literals; the error is that of the first one that cannot be.
+pub(super) fn compile(expr: &Expr, patterns: &mut Patterns) -> Result<(), String> {
     let mut failed = None;
     expr.walk(&mut |one| {
         if let ExprKind::Call {
@@ -197,12 +197,10 @@ pub(super) fn patterns(expr: &Expr) -> Result<library::Patterns, String> {
             && matches!(function.as_str(), "matches" | "find" | "findAll")
             && let Some(pattern) = arguments.get(usize::from(target.is_none()))
             && let ExprKind::Literal(Literal::String(pattern)) = &pattern.kind
+            && failed.is_none()
         {
-            match library::compile(pattern) {
-                Ok(compiled) => drop(patterns.insert(pattern.clone(), compiled)),
-                Err(why) => drop(failed.get_or_insert(why)),
-            }
+            failed = patterns.compile(pattern).err();
         }
     });
-    failed.map_or(Ok(patterns), Err)
+    failed.map_or(Ok(()), Err)
 }

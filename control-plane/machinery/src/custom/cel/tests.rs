@@ -172,3 +172,41 @@ fn what_a_loop_looks_at_again_and_again_is_counted_or_left() {
     let found = run("self.texts.all(x, x != self.long && self.long != x && x < self.twice)");
     assert_eq!(found, Ok(Outcome::Bool(true)));
 }
+
+#[test]
+fn the_patterns_of_an_expression_have_one_bound() {
+    let compiled = |count: usize, function: &str| {
+        let calls = (0..count).map(|at| format!("self.{function}(r'{at}\\pL{{100}}')"));
+        let source = format!("[{}].size() > 0", calls.collect::<Vec<_>>().join(", "));
+        let program = Environment::new().with_any("self").compile(&source);
+        program.map(drop)
+    };
+    assert_eq!(compiled(2, "matches"), Ok(()));
+    let why = compiled(100, "matches").unwrap_err();
+    assert!(why.contains("invalid matches argument"), "{why}");
+    let why = compiled(100, "find").unwrap_err();
+    assert!(why.contains("expression too large"), "{why}");
+}
+
+#[test]
+fn a_pattern_in_a_value_costs_what_it_takes() {
+    let patterns: Vec<String> = (0..20).map(|at| format!("{at}\\pL{{100}}")).collect();
+    let value = json!({"patterns": patterns, "large": "\\pL{100}", "small": "^a+$",
+        "texts": vec!["a"; 1000]});
+    let run = |source: &str| {
+        let program = Environment::new().with_any("self").compile(source);
+        let program = program.unwrap();
+        let lookup = |name: &str| (name == "self").then_some(&value);
+        program.evaluate(&lookup, CALL_COST_MAX)
+    };
+    let (found, _) = run("self.patterns.exists(x, 'a'.matches(x))");
+    assert_eq!(found, Err(Error::TooExpensive));
+    // One that was met before is not compiled again.
+    let (found, cost) = run("self.texts.all(x, !x.matches(self.large))");
+    assert_eq!(found, Ok(Outcome::Bool(true)));
+    assert!(cost > 100_000, "{cost}");
+    // Others cost what Kubernetes counts.
+    let (found, cost) = run("self.texts.all(x, x.matches(self.small))");
+    assert_eq!(found, Ok(Outcome::Bool(true)));
+    assert!(cost < 20_000, "{cost}");
+}

@@ -179,15 +179,8 @@ impl<'a> Value<'a> {
     /// Its levels, and how many values it would be without sharing. Each shared part is measured
     /// once: what is made of itself twice, again and again, would take forever otherwise.
     pub(super) fn extent(&self, known: &mut HashMap<usize, Extent>) -> Extent {
-        let place = match self {
-            Value::List(list) => match list.shared() {
-                Some(items) => Rc::as_ptr(items) as usize,
-                None => return Extent::ONE,
-            },
-            Value::Map(Map::Made(made)) => Rc::as_ptr(made) as usize,
-            Value::Message(message) => Rc::as_ptr(message) as usize,
-            Value::Optional(Some(inner)) => Rc::as_ptr(inner) as usize,
-            _ => return Extent::ONE,
+        let Some(place) = self.place() else {
+            return Extent::ONE;
         };
         if let Some(extent) = known.get(&place) {
             return *extent;
@@ -216,14 +209,13 @@ impl<'a> Value<'a> {
     }
 
     fn traversal_cost_with(&self, known: &mut HashMap<usize, u64>) -> u64 {
-        let place = match self {
+        match self {
             Value::String(text) => return text.len() as u64 / 10,
             Value::Bytes(bytes) => return bytes.len() as u64 / 10,
-            Value::List(list) => list.shared().map(|items| Rc::as_ptr(items) as usize),
-            Value::Map(Map::Made(made)) => Some(Rc::as_ptr(made) as usize),
-            Value::Map(_) => None,
+            Value::List(_) | Value::Map(_) => {}
             _ => return 1,
-        };
+        }
+        let place = self.place();
         if let Some(cost) = place.and_then(|place| known.get(&place)) {
             return *cost;
         }
@@ -243,6 +235,17 @@ impl<'a> Value<'a> {
             known.insert(place, cost);
         }
         cost
+    }
+
+    /// Where the values in it are kept, if others may share them.
+    fn place(&self) -> Option<usize> {
+        Some(match self {
+            Value::List(list) => Rc::as_ptr(list.shared()?) as usize,
+            Value::Map(Map::Made(made)) => Rc::as_ptr(made) as usize,
+            Value::Message(message) => Rc::as_ptr(message) as usize,
+            Value::Optional(Some(inner)) => Rc::as_ptr(inner) as usize,
+            _ => return None,
+        })
     }
 
     /// Whether one of Kubernetes' libraries made it.

@@ -2,11 +2,13 @@
 
 use serde_json::{Map, Value};
 
+use super::causes::Causes;
 use super::check::errors::{self, Base, shown};
 use super::check::{embedded, validate};
 use super::node::{Additional, Node};
 use super::path::Path;
 use super::prune::{self, META_FIELDS};
+use crate::basics::budget::Room;
 use crate::status::Cause;
 
 /// Removes nulls from fields that allow none and have no default.
@@ -79,20 +81,21 @@ fn replace_null(node: &Node, value: &mut Value) {
 }
 
 /// What is wrong with the defaults of a schema.
-pub(super) fn check(root: &Node, at: &Path) -> Vec<Cause> {
-    let mut causes = Vec::new();
-    walk(root, at, true, false, &mut causes);
-    causes
+pub(super) fn check(root: &Node, at: &Path, causes: &mut Causes) {
+    walk(root, at, true, false, causes);
 }
 
 /// `in_meta` says whether the schema is one of type or metadata: they keep fields that no schema
 /// has.
-fn walk(node: &Node, at: &Path, is_resource: bool, in_meta: bool, causes: &mut Vec<Cause>) {
+fn walk(node: &Node, at: &Path, is_resource: bool, in_meta: bool, causes: &mut Causes) {
+    if causes.is_full() {
+        return;
+    }
     let is_resource = is_resource || node.embedded;
     let in_meta = in_meta && !node.embedded;
     if let Some(default) = &node.default {
         let at = at.field("default");
-        causes.extend(check_default(node, default, &at, is_resource, in_meta));
+        check_default(node, default, &at, (is_resource, in_meta), causes);
     }
     // There are no defaults to check in `additionalProperties`: Kubernetes follows only these two.
     if let Some(of_items) = &node.items {
@@ -109,27 +112,26 @@ fn check_default(
     node: &Node,
     default: &Value,
     at: &Path,
-    is_resource: bool,
-    in_meta: bool,
-) -> Vec<Cause> {
+    (is_resource, in_meta): (bool, bool),
+    causes: &mut Causes,
+) {
     let field = at.to_string();
-    let mut causes = Vec::new();
     if !in_meta {
-        let gone = prune::prune(node, &mut default.clone(), is_resource);
+        let gone = prune::prune(node, &mut default.clone(), is_resource, Room::default());
         if !gone.is_empty() {
             let why = "must not have unknown fields";
             causes.push(Cause::invalid_shown(&field, &shown(default), why));
         }
-        let mut of_objects = embedded::check(node, default, at);
+        let mut of_objects = Causes::default();
+        embedded::check(node, default, at, &mut of_objects);
         if is_resource && !node.embedded {
-            of_objects.extend(embedded::check_whole(default, at));
+            embedded::check_whole(default, at, &mut of_objects);
         }
         if !of_objects.is_empty() {
             causes.extend(of_objects);
-            return causes;
+            return;
         }
     }
     let found = validate::validate(node, default, None);
     causes.extend(errors::causes(found, &Base::Field(&field)));
-    causes
 }

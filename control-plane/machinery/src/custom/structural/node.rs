@@ -7,7 +7,7 @@ pub(super) mod format;
 use serde_json::{Map, Value};
 
 use super::rules::Rule;
-use crate::values::pattern::Pattern;
+use crate::values::pattern::{Pattern, Patterns};
 use format::Format;
 
 /// One schema. It describes a value, or restricts one that another schema describes.
@@ -125,7 +125,7 @@ impl Kind {
 
 impl Node {
     /// Reads a schema whose shape is checked: what has another shape counts as missing.
-    pub(super) fn read(schema: &Value) -> Node {
+    pub(super) fn read(schema: &Value, patterns: &mut Patterns) -> Node {
         let text = |key: &str| schema.get(key).and_then(Value::as_str).unwrap_or_default();
         let flag = |key: &str| schema.get(key) == Some(&Value::Bool(true));
         let kind = if flag("x-kubernetes-int-or-string") {
@@ -134,7 +134,7 @@ impl Node {
             Kind::read(text("type"))
         };
         let properties = schema.get("properties").and_then(Value::as_object);
-        let checks = Checks::read(schema, kind);
+        let checks = Checks::read(schema, kind, patterns);
         Node {
             kind,
             nullable: flag("nullable"),
@@ -149,22 +149,24 @@ impl Node {
             properties: properties
                 .into_iter()
                 .flatten()
-                .map(|(name, property)| (name.clone(), Node::read(property)))
+                .map(|(name, property)| (name.clone(), Node::read(property, patterns)))
                 .collect(),
             additional: match schema.get("additionalProperties") {
                 Some(Value::Bool(false)) => Additional::Denied,
                 Some(Value::Bool(true)) => Additional::Any,
-                Some(each @ Value::Object(_)) => Additional::Each(Box::new(Node::read(each))),
+                Some(each @ Value::Object(_)) => {
+                    Additional::Each(Box::new(Node::read(each, patterns)))
+                }
                 _ => Additional::Unset,
             },
             items: schema
                 .get("items")
                 .filter(|items| items.is_object())
-                .map(|items| Box::new(Node::read(items))),
+                .map(|items| Box::new(Node::read(items, patterns))),
             rules: schema
                 .get("x-kubernetes-validations")
                 .and_then(Value::as_array)
-                .map(|rules| rules.iter().map(Rule::read).collect())
+                .map(|rules| rules.iter().map(|rule| Rule::read(rule, schema)).collect())
                 .unwrap_or_default(),
             checks,
         }
@@ -214,7 +216,7 @@ impl Node {
 }
 
 impl Checks {
-    fn read(schema: &Value, kind: Option<Kind>) -> Option<Box<Checks>> {
+    fn read(schema: &Value, kind: Option<Kind>, patterns: &mut Patterns) -> Option<Box<Checks>> {
         let fields = schema.as_object()?;
         let count = |key: &str| schema.get(key).and_then(as_i64);
         let number = |key: &str| schema.get(key).and_then(Value::as_f64);
@@ -229,7 +231,7 @@ impl Checks {
             format: text("format").and_then(|name| format::find(name, kind)),
             pattern: text("pattern")
                 .filter(|pattern| !pattern.is_empty())
-                .and_then(|pattern| Pattern::compile(pattern).ok()),
+                .and_then(|pattern| patterns.compile(pattern).ok()),
             minimum: bound("minimum", "exclusiveMinimum"),
             maximum: bound("maximum", "exclusiveMaximum"),
             multiple_of: number("multipleOf"),
@@ -241,13 +243,13 @@ impl Checks {
             max_properties: count("maxProperties"),
             allowed: list(fields, "enum").to_vec(),
             required: texts(schema, "required"),
-            all_of: nodes(fields, "allOf"),
-            any_of: nodes(fields, "anyOf"),
-            one_of: nodes(fields, "oneOf"),
+            all_of: nodes(fields, "allOf", patterns),
+            any_of: nodes(fields, "anyOf", patterns),
+            one_of: nodes(fields, "oneOf", patterns),
             not: schema
                 .get("not")
                 .filter(|not| not.is_object())
-                .map(|not| Box::new(Node::read(not))),
+                .map(|not| Box::new(Node::read(not, patterns))),
         };
         Some(Box::new(checks)).filter(|_| fields.keys().any(|key| is_check(key)))
     }
@@ -282,8 +284,9 @@ fn is_check(keyword: &str) -> bool {
     )
 }
 
-fn nodes(fields: &Map<String, Value>, key: &str) -> Vec<Node> {
-    list(fields, key).iter().map(Node::read).collect()
+fn nodes(fields: &Map<String, Value>, key: &str, patterns: &mut Patterns) -> Vec<Node> {
+    let schemas = list(fields, key).iter();
+    schemas.map(|schema| Node::read(schema, patterns)).collect()
 }
 
 fn list<'a>(fields: &'a Map<String, Value>, key: &str) -> &'a [Value] {

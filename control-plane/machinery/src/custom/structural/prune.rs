@@ -4,14 +4,34 @@ use serde_json::{Map, Value};
 
 use super::node::{Additional, Node};
 use super::path::Path;
+use crate::basics::budget::Room;
 
 /// The fields that every whole object has.
 pub(super) const META_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
+/// The paths that are gone, as many as there is room for.
+struct Gone {
+    paths: Vec<String>,
+    room: Room,
+}
+
+impl Gone {
+    fn tell(&mut self, path: impl FnOnce() -> String) {
+        if self.room.is_left() {
+            let path = path();
+            self.room.take(path.len());
+            self.paths.push(path);
+        }
+    }
+}
+
 /// Prunes a value and returns the paths that are gone, in order. A resource keeps its type and
 /// metadata whatever its schema says.
-pub(super) fn prune(node: &Node, value: &mut Value, is_resource: bool) -> Vec<String> {
-    let mut gone = Vec::new();
+pub(super) fn prune(node: &Node, value: &mut Value, is_resource: bool, room: Room) -> Vec<String> {
+    let mut gone = Gone {
+        paths: Vec::new(),
+        room,
+    };
     let start = Path::root();
     match value {
         Value::Object(fields) if is_resource => {
@@ -19,11 +39,11 @@ pub(super) fn prune(node: &Node, value: &mut Value, is_resource: bool) -> Vec<St
         }
         value => prune_value(node, value, &start, &mut gone),
     }
-    gone.sort();
-    gone
+    gone.paths.sort();
+    gone.paths
 }
 
-fn prune_value(node: &Node, value: &mut Value, at: &Path, gone: &mut Vec<String>) {
+fn prune_value(node: &Node, value: &mut Value, at: &Path, gone: &mut Gone) {
     match value {
         Value::Object(fields) => prune_fields(node, fields, node.embedded, at, gone),
         Value::Array(items) => match &node.items {
@@ -39,14 +59,14 @@ fn prune_value(node: &Node, value: &mut Value, at: &Path, gone: &mut Vec<String>
                     prune_value(of_items, item, &at.index(index), gone);
                 }
             }
-            None => empty(items, &at.to_string(), gone),
+            None => empty(items, at, gone),
         },
         _ => {}
     }
 }
 
 /// Like `prune_value`, for a value whose parent keeps unknown fields.
-fn prune_preserved(node: &Node, value: &mut Value, at: &Path, gone: &mut Vec<String>) {
+fn prune_preserved(node: &Node, value: &mut Value, at: &Path, gone: &mut Gone) {
     match value {
         Value::Object(fields) => prune_known(node, fields, node.embedded, at, gone),
         Value::Array(items) => {
@@ -65,7 +85,7 @@ fn prune_fields(
     fields: &mut Map<String, Value>,
     is_resource: bool,
     at: &Path,
-    gone: &mut Vec<String>,
+    gone: &mut Gone,
 ) {
     prune_known(node, fields, is_resource, at, gone);
     let is_open = node.preserve || !matches!(node.additional, Additional::Unset);
@@ -76,7 +96,7 @@ fn prune_fields(
         let stays = node.properties.contains_key(name)
             || is_resource && META_FIELDS.contains(&name.as_str());
         if !stays {
-            gone.push(at.field(name).to_string());
+            gone.tell(|| at.field(name).to_string());
         }
         stays
     });
@@ -88,7 +108,7 @@ fn prune_known(
     fields: &mut Map<String, Value>,
     is_resource: bool,
     at: &Path,
-    gone: &mut Vec<String>,
+    gone: &mut Gone,
 ) {
     for (name, value) in fields.iter_mut() {
         if is_resource && META_FIELDS.contains(&name.as_str()) {
@@ -104,29 +124,38 @@ fn prune_known(
 }
 
 /// Removes all fields of a value without a schema.
-fn empty_value(value: &mut Value, at: &Path, gone: &mut Vec<String>) {
+fn empty_value(value: &mut Value, at: &Path, gone: &mut Gone) {
     match value {
         Value::Object(fields) => {
-            gone.extend(fields.keys().map(|name| at.field(name).to_string()));
+            for name in fields.keys() {
+                gone.tell(|| at.field(name).to_string());
+            }
             fields.clear();
         }
-        Value::Array(items) => empty(items, &at.to_string(), gone),
+        Value::Array(items) => empty(items, at, gone),
         _ => {}
     }
 }
 
 /// Removes all fields of objects in lists without a schema. It is a loop, because here no schema
-/// bounds the depth.
-fn empty(items: &mut [Value], at: &str, gone: &mut Vec<String>) {
-    let mut lists: Vec<(String, &mut [Value])> = vec![(at.to_owned(), items)];
-    while let Some((at, items)) = lists.pop() {
+/// bounds the depth. A list is known by the indexes that lead to it, which become text only for
+/// what is told.
+fn empty(items: &mut [Value], at: &Path, gone: &mut Gone) {
+    let mut lists: Vec<(Vec<usize>, &mut [Value])> = vec![(Vec::new(), items)];
+    while let Some((indexes, items)) = lists.pop() {
         for (index, item) in items.iter_mut().enumerate() {
+            let indexes = || indexes.iter().copied().chain([index]);
             match item {
                 Value::Object(fields) => {
-                    gone.extend(fields.keys().map(|name| format!("{at}[{index}].{name}")));
+                    for name in fields.keys() {
+                        gone.tell(|| {
+                            let indexes: String = indexes().map(|at| format!("[{at}]")).collect();
+                            format!("{at}{indexes}.{name}")
+                        });
+                    }
                     fields.clear();
                 }
-                Value::Array(inner) => lists.push((format!("{at}[{index}]"), inner)),
+                Value::Array(inner) => lists.push((indexes().collect(), inner)),
                 _ => {}
             }
         }

@@ -30,6 +30,8 @@ pub(super) struct Rule {
     pub(super) message_expression: String,
     pub(super) reason: Option<String>,
     pub(super) field_path: String,
+    /// Where its errors are, relative to the value; empty for the value itself.
+    pub(super) place: String,
     pub(super) optional_old_self: Option<bool>,
 }
 
@@ -56,12 +58,11 @@ struct Compiled {
     /// The error is for the author; `None` for an empty rule.
     program: Option<Result<Program, String>>,
     message: Option<Result<Program, String>>,
-    /// Where its errors are, relative to the value; empty for the value itself.
-    field_path: String,
 }
 
 impl Rule {
-    pub(super) fn read(rule: &Value) -> Rule {
+    /// Reads a rule of a schema.
+    pub(super) fn read(rule: &Value, schema: &Value) -> Rule {
         let text = |key: &str| {
             let text = rule.get(key).and_then(Value::as_str);
             text.unwrap_or_default().to_owned()
@@ -74,6 +75,7 @@ impl Rule {
                 .get("reason")
                 .and_then(Value::as_str)
                 .map(str::to_owned),
+            place: normalised(&text("fieldPath"), schema).unwrap_or_default(),
             field_path: text("fieldPath"),
             optional_old_self: rule.get("optionalOldSelf").and_then(Value::as_bool),
         }
@@ -91,27 +93,27 @@ impl Rule {
 
 impl Rules {
     /// Compiles the rules of a schema, and of all within it; `None` if there are none. `is_root`
-    /// says whether the values are whole objects.
-    pub(super) fn compile(node: &Node, is_root: bool) -> Option<Rules> {
+    /// says whether the values are whole objects, and `left` how many bytes patterns may take.
+    pub(super) fn compile(node: &Node, is_root: bool, left: &mut usize) -> Option<Rules> {
         if !node.has_rules() {
             return None;
         }
         let additional = match &node.additional {
-            Additional::Each(each) => Rules::compile(each, each.embedded),
+            Additional::Each(each) => Rules::compile(each, each.embedded, left),
             _ => None,
         };
         let properties = node.properties.iter();
         Some(Rules {
-            own: (!node.rules.is_empty()).then(|| Own::compile(node, is_root)),
+            own: (!node.rules.is_empty()).then(|| Own::compile(node, is_root, left)),
             items: node
                 .items
                 .as_ref()
-                .and_then(|items| Rules::compile(items, items.embedded))
+                .and_then(|items| Rules::compile(items, items.embedded, left))
                 .map(Box::new),
             additional: additional.map(Box::new),
             properties: properties
                 .filter_map(|(name, property)| {
-                    let rules = Rules::compile(property, property.embedded)?;
+                    let rules = Rules::compile(property, property.embedded, left)?;
                     Some((name.clone(), rules))
                 })
                 .collect(),
@@ -120,12 +122,12 @@ impl Rules {
 }
 
 impl Own {
-    fn compile(node: &Node, is_root: bool) -> Own {
+    fn compile(node: &Node, is_root: bool, left: &mut usize) -> Own {
         let shape = Arc::new(shapes::of(node, "selfType", is_root));
         let rules = node.rules.iter();
         Own {
             rules: rules
-                .map(|rule| Compiled::compile(rule, node, &shape))
+                .map(|rule| Compiled::compile(rule, &shape, left))
                 .collect(),
             shape,
         }
@@ -133,16 +135,16 @@ impl Own {
 }
 
 impl Compiled {
-    fn compile(rule: &Rule, node: &Node, shape: &Arc<Shape>) -> Compiled {
+    fn compile(rule: &Rule, shape: &Arc<Shape>, left: &mut usize) -> Compiled {
         let optional = rule.optional_old_self == Some(true);
         let environment = Environment::new()
             .with_shape("self", shape, false)
             .with_shape("oldSelf", shape, optional);
-        let compiled = |source: &str| {
+        let mut compiled = |source: &str| {
             if shape.is_hidden() {
                 return Err("failed to convert to declType for CEL validation rules".to_owned());
             }
-            environment.compile(source)
+            environment.compile_within(source, left)
         };
         let program = (!rule.rule.trim().is_empty()).then(|| {
             let program = compiled(&rule.rule)?;
@@ -166,7 +168,6 @@ impl Compiled {
         Compiled {
             program,
             message,
-            field_path: normalised(&rule.field_path, node).unwrap_or_default(),
             rule: rule.clone(),
         }
     }
@@ -182,14 +183,16 @@ pub(super) fn answers(schema: &Value, rule: &str, objects: &[Value]) -> Value {
     use serde_json::json;
 
     use crate::custom::cel::{CALL_COST_MAX, Error, Outcome, Variable};
+    use crate::values::pattern::Patterns;
 
-    let node = Node::read(schema);
+    let node = Node::read(schema, &mut Patterns::within(16 << 20));
     let shape = Arc::new(shapes::of(&node, "selfType", true));
     let rule = Rule {
         rule: rule.to_owned(),
         ..Rule::default()
     };
-    let compiled = Compiled::compile(&rule, &node, &shape);
+    let mut left = 16 << 20;
+    let compiled = Compiled::compile(&rule, &shape, &mut left);
     let program = match compiled.program {
         Some(Ok(program)) => program,
         Some(Err(why)) => return json!({"error": why, "costMax": 0}),

@@ -5,6 +5,7 @@ use serde_json::{Map as Object, Value};
 use super::fields::{Element, Path, Shown};
 use super::typing::{Forms, Identity, List, Map, Scalar, Typing};
 use super::value::in_go;
+use crate::basics::budget::Room;
 
 pub(super) const UNDECLARED: &str = "field not declared in schema";
 
@@ -18,8 +19,13 @@ pub struct Misfit {
 }
 
 /// All that does not fit.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Misfits(pub Vec<Misfit>);
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Misfits {
+    /// Those that are told.
+    pub told: Vec<Misfit>,
+    /// How many there are besides.
+    pub more: usize,
+}
 
 impl std::fmt::Display for Misfits {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -27,12 +33,17 @@ impl std::fmt::Display for Misfits {
             "" => misfit.why.clone(),
             path => format!("{path}: {}", misfit.why),
         };
-        match self.0.as_slice() {
-            [only] => f.write_str(&one(only)),
-            all => {
+        match (self.told.as_slice(), self.more) {
+            ([only], 0) => f.write_str(&one(only)),
+            (told, more) => {
                 f.write_str("errors:")?;
-                all.iter()
-                    .try_for_each(|each| write!(f, "\n  {}", one(each)))
+                for each in told {
+                    write!(f, "\n  {}", one(each))?;
+                }
+                match more {
+                    0 => Ok(()),
+                    more => write!(f, "\n  and {more} more"),
+                }
             }
         }
     }
@@ -44,15 +55,27 @@ impl std::error::Error for Misfits {}
 #[derive(Default)]
 pub(super) struct Trail {
     pub(super) path: Path,
-    pub(super) misfits: Vec<Misfit>,
+    misfits: Misfits,
+    room: Room,
 }
 
 impl Trail {
     pub(super) fn wrong(&mut self, why: impl Into<String>) {
-        self.misfits.push(Misfit {
+        if !self.room.is_left() {
+            self.misfits.more += 1;
+            return;
+        }
+        let misfit = Misfit {
             path: Shown(&self.path).to_string(),
             why: why.into(),
-        });
+        };
+        self.room.take(misfit.path.len() + misfit.why.len());
+        self.misfits.told.push(misfit);
+    }
+
+    /// How much was found wrong so far.
+    pub(super) fn wrongs(&self) -> usize {
+        self.misfits.told.len() + self.misfits.more
     }
 
     /// Runs `visit` one step deeper.
@@ -64,10 +87,10 @@ impl Trail {
     }
 
     pub(super) fn result<T>(self, value: T) -> Result<T, Misfits> {
-        if self.misfits.is_empty() {
+        if self.wrongs() == 0 {
             Ok(value)
         } else {
-            Err(Misfits(self.misfits))
+            Err(self.misfits)
         }
     }
 }

@@ -7,6 +7,7 @@ use std::fmt;
 use serde_json::Value;
 
 use super::value;
+use crate::basics::budget::Room;
 
 /// One step from a value to a part of it.
 ///
@@ -35,7 +36,7 @@ pub struct Set {
 }
 
 /// A path as messages show it, such as `.spec.containers[name="c"].image`.
-pub struct Shown<'a>(pub &'a [Element]);
+pub(super) struct Shown<'a>(pub(super) &'a [Element]);
 
 impl Element {
     fn rank(&self) -> u8 {
@@ -246,23 +247,38 @@ impl Set {
         }
     }
 
-    /// All members; those of one level come before those below it.
-    pub fn paths(&self) -> Vec<Path> {
+    /// How many members there are.
+    pub(super) fn len(&self) -> usize {
+        let below = self.children.values().map(Set::len);
+        self.members.len() + below.sum::<usize>()
+    }
+
+    /// The paths of the members as messages show them, as many as there is room for; those of one
+    /// level come before those below it.
+    pub(super) fn shown(&self, room: &mut Room) -> Vec<String> {
         let mut all = Vec::new();
-        self.collect(&mut Vec::new(), &mut all);
+        self.show(&mut String::new(), room, &mut all);
         all
     }
 
-    fn collect(&self, at: &mut Path, into: &mut Vec<Path>) {
+    fn show(&self, at: &mut String, room: &mut Room, into: &mut Vec<String>) {
+        let length = at.len();
         for member in &self.members {
-            at.push(member.clone());
+            if !room.is_left() {
+                return;
+            }
+            at.push_str(&member.to_string());
+            room.take(at.len());
             into.push(at.clone());
-            at.pop();
+            at.truncate(length);
         }
         for (element, child) in &self.children {
-            at.push(element.clone());
-            child.collect(at, into);
-            at.pop();
+            if !room.is_left() {
+                return;
+            }
+            at.push_str(&element.to_string());
+            child.show(at, room, into);
+            at.truncate(length);
         }
     }
 }

@@ -33,11 +33,11 @@ pub(super) fn apply(
         return applied;
     }
     let mut object = match applied {
-        Err(Error::Conflicts(mut conflicts)) => {
+        Err(Error::Conflicts(conflicts)) => {
             let Some(allowed) = set_by_client(write, live) else {
                 return Err(Error::Conflicts(conflicts));
             };
-            conflicts.retain(|conflict| !allowed.has(&conflict.path));
+            let conflicts = conflicts.without(&allowed);
             if !conflicts.is_empty() {
                 return Err(Error::Conflicts(conflicts));
             }

@@ -148,7 +148,8 @@ impl Managers {
             }
             let before = self.0.remove(&bucket).map(|owned| owned.set);
             self.0.remove(&manager);
-            let set = owned.set.union(&before.unwrap_or_default());
+            // Only what is added is copied: the bucket grows with each manager.
+            let set = before.unwrap_or_default().union(&owned.set);
             self.0.insert(bucket, Owned { set, ..owned });
             count -= 1;
         }

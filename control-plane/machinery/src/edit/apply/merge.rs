@@ -118,10 +118,10 @@ fn lists(
     if list.identity == Identity::Atomic || of_live.is_empty() && of_config.is_empty() {
         return leaf(live, config);
     }
-    let known = trail.misfits.len();
+    let known = trail.wrongs();
     let config = Items::read(list, of_config, false, trail);
     let live = Items::read(list, of_live, true, trail);
-    if trail.misfits.len() > known {
+    if trail.wrongs() > known {
         return None;
     }
     let merged = interleave(list, &live, &config, trail);

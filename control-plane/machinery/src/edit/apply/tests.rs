@@ -1,6 +1,7 @@
 //! Compared with what Kubernetes' own code makes of random writes: `testdata/apply.jsonl`, and any
 //! larger file that `STELE_APPLY_CASES` names.
 
+mod bounds;
 mod scale;
 mod versions;
 
@@ -264,6 +265,6 @@ fn one_undeclared_field_of_a_map_is_named() {
     assert_eq!(misfits.to_string(), ".more: field not declared in schema");
     let object = json!({"spec": {"more": 1, "other": 2, "paused": "no"}, "status": {"more": 1}});
     let misfits = check::check(message, &object, false).unwrap_err();
-    let named: Vec<&str> = misfits.0.iter().map(|one| one.path.as_str()).collect();
+    let named: Vec<&str> = misfits.told.iter().map(|one| one.path.as_str()).collect();
     assert_eq!(named, [".spec.more", ".status.more"]);
 }

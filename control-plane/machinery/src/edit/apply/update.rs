@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::Error;
 use super::check::{Misfits, check};
-use super::fields::{Path, Set};
+use super::fields::Set;
 use super::managers::{Manager, Managers, Operation, Owned, is_reset};
 use super::merge::merge;
 use super::prune::fields_of;
@@ -85,15 +85,6 @@ pub struct Write<'a> {
     pub manager: &'a str,
     /// The time, in RFC 3339 in UTC with whole seconds.
     pub now: &'a str,
-}
-
-/// A field of an applied configuration that another manager owns with another value.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Conflict {
-    /// The other manager.
-    pub manager: Manager,
-    /// The field.
-    pub path: Path,
 }
 
 impl Reset {

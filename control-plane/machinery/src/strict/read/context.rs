@@ -7,7 +7,7 @@ use std::ops::Range;
 use serde_json::Value;
 
 use super::names::Name;
-use crate::basics::budget::Budget;
+use crate::basics::budget::{Budget, Room};
 use crate::strict::PROBLEMS_MAX;
 
 /// The current path and the problems found so far.
@@ -53,6 +53,7 @@ struct Inner {
     /// The Go types that these fields belong to.
     owners: Vec<&'static str>,
     problems: Vec<String>,
+    room: Room,
     failure: Option<Failure>,
     budget: Budget,
 }
@@ -74,13 +75,14 @@ impl Context {
 
     pub(super) fn problem(&self, what: &str, key: &str) {
         let mut inner = self.inner.borrow_mut();
-        if inner.problems.len() < PROBLEMS_MAX {
+        if inner.problems.len() < PROBLEMS_MAX && inner.room.is_left() {
             let length = inner.descend(key);
             let path = inner.path.as_str();
             let text = format!("{what} field {}", Value::from(path));
             inner.path.truncate(length);
             // A field that is written three times is reported once.
             if !inner.problems.contains(&text) {
+                inner.room.take(text.len());
                 inner.problems.push(text);
             }
         }

@@ -63,6 +63,10 @@ fn huge_exponents_neither_hang_nor_overflow() {
             quantity.to_string(),
         );
     }
+    // The least of all has no opposite.
+    let low = Quantity::parse("-9e400").unwrap();
+    let least = low.plus(Quantity::parse("-1").unwrap());
+    assert_eq!(low.minus(least).to_string(), "1e-9");
     let long = "9".repeat(10_000);
     assert_eq!(Quantity::parse(&long).unwrap().value(), i64::MAX);
 }

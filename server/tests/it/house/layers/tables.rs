@@ -534,13 +534,16 @@ pub(super) const MACHINERY: Layers = Layers {
         // What objects need of resources.
         ("resources", &["object", "values"]),
         // How they are changed in part, and written in protobuf: what managers own in its order.
-        ("edit", &["object", "schema", "strict", "values"]),
+        ("edit", &["basics", "object", "schema", "strict", "values"]),
         (
             "protobuf",
             &["basics", "edit", "object", "schema", "values"],
         ),
         // Custom resources.
-        ("custom", &["edit", "schema", "status", "strict", "values"]),
+        (
+            "custom",
+            &["basics", "edit", "schema", "status", "strict", "values"],
+        ),
         // The API as the control loops see it.
         ("api", &["edit", "object", "schema", "status", "values"]),
         (

@@ -18,7 +18,7 @@ const CONTENT: &str = "did not find expected node content";
 const KEY: &str = "did not find expected key";
 const TOKEN: &str = "found character that cannot start any token";
 /// Errors of the parser here, as they begin, then Go's words and who finds it there.
-const WORDS: [(&str, &str, Finder); 21] = [
+const WORDS: [(&str, &str, Finder); 22] = [
     (
         "mapping values are not allowed in this context",
         "",
@@ -79,6 +79,11 @@ const WORDS: [(&str, &str, Finder); 21] = [
         Finder::Parser,
     ),
     ("invalid trailing content", KEY, Finder::Parser),
+    (
+        "budget breached: ScalarBytes",
+        "document contains excessive aliasing",
+        Finder::Reader,
+    ),
     // A mapping whose first key is missing.
     ("cannot deserialize null into string", KEY, Finder::Parser),
 ];

@@ -69,6 +69,15 @@ fn aliases_that_multiply_are_refused() {
         to_json(text.as_bytes(), false),
         Err(Error::Malformed(_))
     ));
+    let text = format!(
+        "a: &a {}\nb: [{}]\n",
+        "x".repeat(1 << 20),
+        "*a, ".repeat(50)
+    );
+    let Err(Error::Malformed(why)) = to_json(text.as_bytes(), false) else {
+        panic!("50 MiB are converted");
+    };
+    assert_eq!(why, "document contains excessive aliasing");
     let deep = "[".repeat(100_000);
     assert!(matches!(
         to_json(deep.as_bytes(), false),

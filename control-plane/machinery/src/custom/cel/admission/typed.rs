@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Compiler, types};
+use crate::custom::cel::PATTERNS_BYTES_MAX;
 use crate::custom::cel::check::check;
 use crate::custom::cel::issue;
 use crate::custom::cel::literals;
@@ -13,6 +14,7 @@ use crate::custom::cel::syntax::parse::parse;
 use crate::custom::cel::types::Type;
 use crate::custom::cel::types::shape::{Identity, Shape};
 use crate::schema::{self, Field, Message, MessageId};
+use crate::values::pattern::Patterns;
 
 /// The type that expressions see of the objects of a kind.
 #[derive(Debug, Clone)]
@@ -71,7 +73,8 @@ impl Compiler {
         let expr = parse(source).map_err(|issue| told(&[issue]))?;
         let environment = self.environment(super::Wanted::Any, true);
         let checked = check(&expr, &environment).map_err(|issues| told(&issues))?;
-        let issues = literals::check(&expr, &checked);
+        let mut patterns = Patterns::within(PATTERNS_BYTES_MAX);
+        let issues = literals::check(&expr, &checked, &mut patterns);
         if issues.is_empty() {
             Ok(checked.types[expr.id].clone())
         } else {

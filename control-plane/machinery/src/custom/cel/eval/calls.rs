@@ -170,8 +170,10 @@ impl<'a> Evaluator<'a, '_> {
                 (result.map_err(Failure::Error), 1)
             }
             _ => {
-                let result = library::call(function, &values, &self.program.patterns);
+                let patterns = &self.program.patterns;
+                let result = library::call(function, &values, patterns, &mut self.met);
                 let cost = calls::actual(function, overload, &values, result.as_ref().ok());
+                let cost = cost.saturating_add(self.met.take_cost());
                 (result.map_err(Failure::Error), cost)
             }
         }
@@ -204,7 +206,7 @@ fn overload_of<'b>(function: &str, overload: &'b str) -> &'b str {
 /// Whether a pattern is compiled beforehand: then the call is not reached without its text.
 fn has_compiled_pattern(program: &Program, function: &str, values: &[Value]) -> bool {
     let is_pattern = |value: &Value| match value {
-        Value::String(text) => program.patterns.contains_key(&**text),
+        Value::String(text) => program.patterns.get(text).is_some(),
         _ => false,
     };
     matches!(function, "matches" | "find" | "findAll") && values.get(1).is_some_and(is_pattern)

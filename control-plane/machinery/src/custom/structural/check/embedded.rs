@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::errors::shown;
+use crate::custom::structural::causes::Causes;
 use crate::custom::structural::node::Node;
 use crate::custom::structural::path::Path;
 use crate::custom::structural::walk::walk;
@@ -12,23 +13,26 @@ use crate::strict;
 use crate::values::name;
 
 /// What is wrong with the types and the metadata of the objects within a value.
-pub(in crate::custom::structural) fn check(node: &Node, value: &Value, at: &Path) -> Vec<Cause> {
-    let mut causes = Vec::new();
+pub(in crate::custom::structural) fn check(
+    node: &Node,
+    value: &Value,
+    at: &Path,
+    causes: &mut Causes,
+) {
     walk(node, value, at, &mut |node, value, at| {
-        if let (true, Value::Object(fields)) = (node.embedded, value) {
-            check_object(fields, at, &mut causes);
+        if node.embedded {
+            check_whole(value, at, causes);
         }
     });
-    causes
 }
 
 /// The same for a value that is an object as a whole.
-pub(in crate::custom::structural) fn check_whole(value: &Value, at: &Path) -> Vec<Cause> {
-    let mut causes = Vec::new();
-    if let Value::Object(fields) = value {
-        check_object(fields, at, &mut causes);
+pub(in crate::custom::structural) fn check_whole(value: &Value, at: &Path, causes: &mut Causes) {
+    if let Value::Object(fields) = value
+        && !causes.is_full()
+    {
+        check_object(fields, at, causes);
     }
-    causes
 }
 
 /// Why the type or the metadata of an object within a value cannot be decoded; the first reason.
@@ -63,7 +67,7 @@ fn undecodable_object(fields: &Map<String, Value>, at: &Path) -> Option<String> 
     Some(told("metadata", metadata, &wrong.to_string()))
 }
 
-fn check_object(fields: &Map<String, Value>, at: &Path, causes: &mut Vec<Cause>) {
+fn check_object(fields: &Map<String, Value>, at: &Path, causes: &mut Causes) {
     check_text(fields, "apiVersion", at, causes, |version| {
         let slashes = version.matches('/').count();
         (slashes > 1).then(|| format!("unexpected GroupVersion string: {version}"))
@@ -92,25 +96,28 @@ fn check_text(
     fields: &Map<String, Value>,
     name: &str,
     at: &Path,
-    causes: &mut Vec<Cause>,
+    causes: &mut Causes,
     wrong: impl Fn(&str) -> Option<String>,
 ) {
-    let field = at.field(name).to_string();
+    let field = || at.field(name).to_string();
     let why = match fields.get(name) {
         None => {
-            causes.push(Cause::required(&field, ""));
+            causes.push(Cause::required(&field(), ""));
             return;
         }
         Some(Value::String(text)) if text.is_empty() => Some("must not be empty".to_owned()),
         Some(Value::String(text)) => wrong(text),
         Some(_) => Some("must be a string".to_owned()),
     };
-    let shown = fields.get(name).map(shown).unwrap_or_default();
-    causes.extend(why.map(|why| Cause::invalid_shown(&field, &shown, &why)));
+    let shown = || fields.get(name).map(shown).unwrap_or_default();
+    causes.extend(why.map(|why| Cause::invalid_shown(&field(), &shown(), &why)));
 }
 
-fn check_metadata(metadata: &Map<String, Value>, at: &Path, causes: &mut Vec<Cause>) {
+fn check_metadata(metadata: &Map<String, Value>, at: &Path, causes: &mut Causes) {
     let mut invalid = |field: &str, value: &Value, wrong: Vec<String>| {
+        if wrong.is_empty() || causes.is_full() {
+            return;
+        }
         let field = at.field(field).to_string();
         let all = wrong.iter();
         causes.extend(all.map(|why| Cause::invalid_shown(&field, &shown(value), why)));

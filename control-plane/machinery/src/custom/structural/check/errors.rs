@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::number::{self, Number};
+use crate::basics::budget::Room;
 use crate::custom::structural::path::Path;
 use crate::status::Cause;
 
@@ -37,6 +38,19 @@ enum What {
     TooLong(i64),
     /// How many there are, and the limit.
     TooMany(usize, i64),
+}
+
+/// What was found in a value.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) is_valid: bool,
+    /// The violations that are told.
+    pub(super) found: Vec<Violation>,
+    /// How many checks were made, as Kubernetes counts them: of several alternatives that all
+    /// fail, the one with the most checks explains best what is wrong.
+    pub(super) checks: usize,
+    /// What more may be told.
+    pub(super) room: Room,
 }
 
 impl Violation {
@@ -103,6 +117,18 @@ impl Violation {
         }
     }
 
+    /// About how much it tells.
+    pub(super) fn bytes(&self) -> usize {
+        let of_what = match &self.what {
+            What::Invalid(value, why) | What::Type(value, why) => value.len() + why.len(),
+            What::NotSupported(value, allowed) => {
+                value.len() + allowed.iter().map(String::len).sum::<usize>()
+            }
+            What::Required | What::TooLong(_) | What::TooMany(..) => 0,
+        };
+        self.at.as_ref().map_or(0, String::len) + of_what
+    }
+
     fn into_cause(self, base: &Base) -> Cause {
         let field = match (base, self.at.as_deref().unwrap_or_default()) {
             (Base::Object, "") => NO_FIELD.to_owned(),
@@ -138,6 +164,36 @@ impl Violation {
                 field,
             },
         }
+    }
+}
+
+impl Outcome {
+    /// Nothing was found yet.
+    pub(super) fn within(room: Room) -> Outcome {
+        Outcome {
+            is_valid: true,
+            found: Vec::new(),
+            checks: 0,
+            room,
+        }
+    }
+
+    /// Adds a violation, which is made only if it is told.
+    pub(super) fn tell(&mut self, violation: impl FnOnce() -> Violation) {
+        self.is_valid = false;
+        if self.room.is_left() {
+            let violation = violation();
+            self.room.take(violation.bytes());
+            self.found.push(violation);
+        }
+    }
+
+    /// Adds what was found in a part, within the room of this one.
+    pub(super) fn merge(&mut self, part: Outcome) {
+        self.is_valid &= part.is_valid;
+        self.found.extend(part.found);
+        self.checks += part.checks;
+        self.room = part.room;
     }
 }
 

@@ -5,33 +5,51 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use super::errors::shown;
+use crate::custom::structural::causes::Causes;
 use crate::custom::structural::node::{List, Node};
 use crate::custom::structural::path::Path;
 use crate::custom::structural::walk::walk;
 use crate::status::Cause;
 
 /// The duplicates within a value.
-pub(in crate::custom::structural) fn check(node: &Node, value: &Value, at: &Path) -> Vec<Cause> {
-    let mut causes = Vec::new();
+pub(in crate::custom::structural) fn check(
+    node: &Node,
+    value: &Value,
+    at: &Path,
+    causes: &mut Causes,
+) {
     walk(node, value, at, &mut |node, value, at| {
         let Value::Array(items) = value else { return };
         match &node.list {
             List::Atomic => {}
-            List::Set => check_set(items, at, &mut causes),
-            List::Map(keys) => check_keys(items, keys, at, &mut causes),
+            List::Set => check_unique(items, at, causes),
+            List::Map(keys) => check_keys(items, keys, at, causes),
         }
     });
-    causes
 }
 
-fn check_set(items: &[Value], at: &Path, causes: &mut Vec<Cause>) {
+/// True if there are none.
+pub(in crate::custom::structural) fn are_unique(node: &Node, value: &Value) -> bool {
+    let mut causes = Causes::default();
+    check(node, value, &Path::root(), &mut causes);
+    causes.is_empty()
+}
+
+fn check_unique(items: &[Value], at: &Path, causes: &mut Causes) {
     for index in repeated(items) {
-        causes.push(duplicate(at, index, &items[index]));
+        if causes.is_full() {
+            return;
+        }
+        let field = at.index(index).to_string();
+        causes.push(Cause::duplicate_shown(&field, &shown(&items[index]), ""));
     }
 }
 
-fn check_keys(items: &[Value], keys: &[String], at: &Path, causes: &mut Vec<Cause>) {
+fn check_keys(items: &[Value], keys: &[String], at: &Path, causes: &mut Causes) {
     let no_object = |item: &Value| !item.is_object() && !item.is_null();
+    if causes.is_full() {
+        return;
+    }
     if let Some(index) = items.iter().position(no_object) {
         let why = "must be an object for an array of list-type map";
         let field = at.index(index).to_string();
@@ -46,9 +64,7 @@ fn check_keys(items: &[Value], keys: &[String], at: &Path, causes: &mut Vec<Caus
         Value::Object(fields.collect::<Map<String, Value>>())
     };
     let keyed: Vec<Value> = items.iter().map(keys_of).collect();
-    for index in repeated(&keyed) {
-        causes.push(duplicate(at, index, &keyed[index]));
-    }
+    check_unique(&keyed, at, causes);
 }
 
 /// The places of the first repetitions: a value that occurs three times is reported once.
@@ -63,8 +79,4 @@ fn repeated(values: &[Value]) -> Vec<usize> {
         }
     }
     repeated
-}
-
-fn duplicate(at: &Path, index: usize, value: &Value) -> Cause {
-    Cause::duplicate_shown(&at.index(index).to_string(), &shown(value), "")
 }

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use serde_json::Value;
 
-use super::errors::Violation;
+use super::errors::{Outcome, Violation};
 use crate::custom::structural::node::format::Format;
 use crate::custom::structural::node::{Bound, Kind, Node};
 use crate::custom::structural::path::Path;
@@ -68,32 +68,37 @@ impl Number {
 }
 
 /// Checks a number against the limits of its schema.
-pub(super) fn check(node: &Node, value: &Value, at: &Path, found: &mut Vec<Violation>) {
+pub(super) fn check(node: &Node, value: &Value, at: &Path, outcome: &mut Outcome) {
     let Some(number) = Number::read(value) else {
         return;
     };
     let checks = node.checks.as_deref();
     let format = checks.and_then(|checks| checks.format.as_ref());
-    let range = |number, what| out_of_range(node.kind, format, number, what, at);
-    found.extend(range(number, "Checked"));
+    let fits = |number: Number, what, outcome: &mut Outcome| {
+        let kind = node.kind;
+        let kind = kind.filter(|kind| matches!(kind, Kind::Integer | Kind::Number));
+        let fits = number.fits(kind, format);
+        if !fits {
+            outcome.tell(|| out_of_range(kind, format, what, at));
+        }
+        fits
+    };
+    fits(number, "Checked", outcome);
     let Some(checks) = checks else {
         return;
     };
     if let Some(factor) = checks.multiple_of {
-        let misfit = range(Number::Float(factor), "MultipleOf");
-        let number = in_type_of(number, misfit.is_none());
-        found.extend(misfit);
-        found.extend(check_factor(number, factor, value, at));
+        let fits = fits(Number::Float(factor), "MultipleOf", outcome);
+        check_factor(in_type_of(number, fits), factor, value, at, outcome);
     }
     for (bound, side) in [(checks.minimum, Side::Least), (checks.maximum, Side::Most)] {
         let Some(bound) = bound else {
             continue;
         };
-        let misfit = range(Number::Float(bound.limit), side.name());
-        let number = in_type_of(number, misfit.is_none());
-        found.extend(misfit);
-        let why = side.exceeded(number, bound);
-        found.extend(why.map(|why| Violation::invalid(at, value, &why)));
+        let fits = fits(Number::Float(bound.limit), side.name(), outcome);
+        if let Some(why) = side.exceeded(in_type_of(number, fits), bound) {
+            outcome.tell(|| Violation::invalid(at, value, &why));
+        }
     }
 }
 
@@ -174,25 +179,16 @@ impl Side {
     }
 }
 
-fn out_of_range(
-    kind: Option<Kind>,
-    format: Option<&Format>,
-    number: Number,
-    what: &str,
-    at: &Path,
-) -> Option<Violation> {
-    let kind = kind.filter(|kind| matches!(kind, Kind::Integer | Kind::Number));
-    if number.fits(kind, format) {
-        return None;
-    }
+/// A number that does not fit its schema's type and format.
+fn out_of_range(kind: Option<Kind>, format: Option<&Format>, what: &str, at: &Path) -> Violation {
     let kind = kind.map_or("", Kind::word);
     let format = match format {
         Some(format) => format!("with format {}", format.name()),
         None => "(default format)".into(),
     };
-    Some(Violation::of_none(format!(
+    Violation::of_none(format!(
         "{what} value must be of type {kind} {format} in {at}"
-    )))
+    ))
 }
 
 /// A limit outside of the number's type makes the comparison one of floats.
@@ -219,16 +215,16 @@ fn compare(number: Number, limit: Number) -> Option<Ordering> {
     }
 }
 
-fn check_factor(number: Number, factor: f64, value: &Value, at: &Path) -> Option<Violation> {
+fn check_factor(number: Number, factor: f64, value: &Value, at: &Path, outcome: &mut Outcome) {
     let factor_of_type = limit_for(number, factor);
     if factor_of_type.as_f64() <= 0.0 {
         let factor = text(factor_of_type);
-        let why = format!("factor MultipleOf declared for {at} must be positive: {factor}");
+        let why = || format!("factor MultipleOf declared for {at} must be positive: {factor}");
         let shown = match factor_of_type {
             Number::Whole(whole) => Value::from(whole),
             Number::Float(float) => Value::from(float),
         };
-        return Some(Violation::plain(at, &shown, why));
+        return outcome.tell(|| Violation::plain(at, &shown, why()));
     }
     let is_multiple = match (number, factor_of_type) {
         (Number::Whole(number), Number::Whole(factor)) => number % factor == 0,
@@ -236,9 +232,10 @@ fn check_factor(number: Number, factor: f64, value: &Value, at: &Path) -> Option
         (number, _) if factor < 1.0 => Number::Float(1.0 / factor * number.as_f64()).is_whole(),
         (number, _) => Number::Float(number.as_f64() / factor).is_whole(),
     };
-    let factor = text(factor_of_type);
-    let why = format!("should be a multiple of {factor}");
-    (!is_multiple).then(|| Violation::invalid(at, value, &why))
+    if !is_multiple {
+        let why = format!("should be a multiple of {}", text(factor_of_type));
+        outcome.tell(|| Violation::invalid(at, value, &why));
+    }
 }
 
 fn text(number: Number) -> String {

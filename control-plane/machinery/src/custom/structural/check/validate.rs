@@ -2,36 +2,12 @@
 
 use serde_json::{Map, Value};
 
-use super::errors::Violation;
+use super::errors::{Outcome, Violation};
 use super::number::{self, Number};
 use super::old::Old;
+use crate::basics::budget::Room;
 use crate::custom::structural::node::{Additional, Checks, Kind, Node};
 use crate::custom::structural::path::Path;
-
-/// The most violations that are told: a small body may have millions, and each is a hundred times as
-/// long as what is wrong.
-const FOUND_MAX: usize = 10_000;
-
-/// What was found in a value.
-#[derive(Debug, Default)]
-struct Outcome {
-    found: Vec<Violation>,
-    /// How many checks were made, as Kubernetes counts them: of several alternatives that all
-    /// fail, the one with the most checks explains best what is wrong.
-    checks: usize,
-}
-
-impl Outcome {
-    fn is_valid(&self) -> bool {
-        self.found.is_empty()
-    }
-
-    fn merge(&mut self, other: Outcome) {
-        let room = FOUND_MAX.saturating_sub(self.found.len());
-        self.found.extend(other.found.into_iter().take(room));
-        self.checks += other.checks;
-    }
-}
 
 /// The violations in a value, with paths relative to it.
 pub(in crate::custom::structural) fn validate(
@@ -40,74 +16,77 @@ pub(in crate::custom::structural) fn validate(
     old: Option<&Value>,
 ) -> Vec<Violation> {
     let old = old.map(|value| Old { value, node });
-    ratcheted(node, value, old, &Path::root()).found
+    ratcheted(node, value, old, &Path::root(), Room::default()).found
 }
 
-/// Validates a value; violations of one that did not change do not count.
-fn ratcheted(node: &Node, value: &Value, old: Option<Old>, at: &Path) -> Outcome {
-    let mut outcome = checked(node, value, old, at);
-    if !outcome.is_valid() && old.is_some_and(|old| old.is(value)) {
-        outcome.found.clear();
+/// Validates a value; violations of one that did not change do not count. Whether they do is found
+/// out first: each is told with its path, which may be as long as the object.
+fn ratcheted(node: &Node, value: &Value, old: Option<Old>, at: &Path, room: Room) -> Outcome {
+    let Some(of_old) = old else {
+        return checked(node, value, old, at, room);
+    };
+    let mut outcome = checked(node, value, old, at, Room::NONE);
+    outcome.is_valid = outcome.is_valid || of_old.is(value);
+    if outcome.is_valid || !room.is_left() {
+        return Outcome { room, ..outcome };
     }
-    outcome
+    checked(node, value, old, at, room)
 }
 
-fn checked(node: &Node, value: &Value, old: Option<Old>, at: &Path) -> Outcome {
-    let mut outcome = Outcome::default();
+fn checked(node: &Node, value: &Value, old: Option<Old>, at: &Path, room: Room) -> Outcome {
+    let mut outcome = Outcome::within(room);
     let is_typed = node.kind.is_some() || format_name(node).is_some();
     if is_typed || value.is_null() {
-        let mismatch = check_type(node, value, at);
-        outcome.checks += usize::from(mismatch.is_none());
-        outcome.found.extend(mismatch);
+        match check_type(node, value) {
+            None => outcome.checks += 1,
+            Some((wanted, is)) => outcome.tell(|| Violation::wrong_type(at, wanted, is)),
+        }
     }
     let checks = node.checks.as_deref();
     if value.is_null() {
-        outcome
-            .found
-            .extend(checks.and_then(|checks| check_allowed(checks, value, at)));
+        check_allowed(checks, value, at, &mut outcome);
         return outcome;
     }
     outcome.checks += usize::from(is_typed);
     outcome.checks += 2;
     if let Some(checks) = checks {
-        outcome.merge(check_alternatives(checks, value, old, at));
+        outcome.merge(check_alternatives(checks, value, old, at, outcome.room));
     }
     match value {
         Value::String(text) => {
             outcome.checks += 1;
             if let Some(checks) = checks {
-                outcome.found.extend(check_text(checks, text, at));
+                check_text(checks, text, at, &mut outcome);
                 if let Some(format) = checks.format.as_ref().filter(|format| format.is_of_text()) {
                     outcome.checks += 1;
-                    let wrong = !format.accepts(text);
-                    let named = || Violation::wrong_type(at, format.name(), text);
-                    outcome.found.extend(wrong.then(named));
+                    if !format.accepts(text) {
+                        outcome.tell(|| Violation::wrong_type(at, format.name(), text));
+                    }
                 }
             }
         }
         Value::Number(_) => {
             outcome.checks += 2;
-            number::check(node, value, at, &mut outcome.found);
+            number::check(node, value, at, &mut outcome);
         }
         Value::Array(items) => {
             outcome.checks += 2;
-            outcome.merge(check_items(node, items, old, at));
+            outcome.merge(check_items(node, items, old, at, outcome.room));
         }
         _ => {}
     }
     outcome.checks += 1;
-    outcome
-        .found
-        .extend(checks.and_then(|checks| check_allowed(checks, value, at)));
+    check_allowed(checks, value, at, &mut outcome);
     if let Value::Object(fields) = value {
         outcome.checks += 1;
-        outcome.merge(check_fields(node, fields, old, at));
+        outcome.merge(check_fields(node, fields, old, at, outcome.room));
     }
     outcome.checks += 1;
     outcome
 }
 
-fn check_type(node: &Node, value: &Value, at: &Path) -> Option<Violation> {
+/// The type, or the format, that the value must have and the one that it has, if they differ.
+fn check_type<'n>(node: &'n Node, value: &Value) -> Option<(&'n str, &'static str)> {
     let word = node.kind.map_or("", Kind::word);
     let (is, format) = match value {
         Value::Null if node.nullable || node.kind.is_none() => return None,
@@ -136,8 +115,8 @@ fn check_type(node: &Node, value: &Value, at: &Path) -> Option<Violation> {
     let by_format = format_name(node)
         .filter(|_| !matches!(value, Value::Null | Value::String(_) | Value::Array(_)));
     Some(match by_format {
-        Some(wanted) => Violation::wrong_type(at, wanted, format),
-        None => Violation::wrong_type(at, word, is),
+        Some(wanted) => (wanted, format),
+        None => (word, is),
     })
 }
 
@@ -146,109 +125,137 @@ fn format_name(node: &Node) -> Option<&str> {
     checks.format.as_ref().map(|format| format.name())
 }
 
-fn check_alternatives(checks: &Checks, value: &Value, old: Option<Old>, at: &Path) -> Outcome {
-    let mut outcome = Outcome::default();
+fn check_alternatives(
+    checks: &Checks,
+    value: &Value,
+    old: Option<Old>,
+    at: &Path,
+    room: Room,
+) -> Outcome {
+    let mut outcome = Outcome::within(room);
     let quoted = || Value::from(at.to_string());
+    let must = |rest: &str| Violation::of_none(format!("{} must {rest}", quoted()));
     if !checks.any_of.is_empty() {
-        let (valid, outcomes) = tried(&checks.any_of, value, old, at);
+        let (valid, best) = tried(&checks.any_of, value, old, at);
         if valid == 0 {
-            let why = format!("{} must validate at least one schema (anyOf)", quoted());
-            outcome.found.push(Violation::of_none(why));
+            outcome.tell(|| must("validate at least one schema (anyOf)"));
         }
-        outcome.merge(outcomes);
+        outcome.merge(told(best, value, old, at, outcome.room));
     }
     if !checks.one_of.is_empty() {
-        let (valid, outcomes) = tried(&checks.one_of, value, old, at);
+        let (valid, best) = tried(&checks.one_of, value, old, at);
         if valid != 1 {
             let found = if valid == 0 {
                 "Found none valid".to_owned()
             } else {
                 format!("Found {valid} valid alternatives")
             };
-            let why = format!(
-                "{} must validate one and only one schema (oneOf). {found}",
-                quoted()
-            );
-            outcome.found.push(Violation::of_none(why));
+            outcome.tell(|| {
+                must(&format!(
+                    "validate one and only one schema (oneOf). {found}"
+                ))
+            });
         }
         if valid < 2 {
-            outcome.merge(outcomes);
+            outcome.merge(told(best, value, old, at, outcome.room));
         }
     }
     if !checks.all_of.is_empty() {
         let mut valid = 0;
         for each in &checks.all_of {
-            let of_each = checked(each, value, old, at);
-            valid += usize::from(of_each.is_valid());
+            let of_each = checked(each, value, old, at, outcome.room);
+            valid += usize::from(of_each.is_valid);
             outcome.merge(of_each);
         }
         if valid < checks.all_of.len() {
             let none = if valid == 0 { ". None validated" } else { "" };
-            let why = format!("{} must validate all the schemas (allOf){none}", quoted());
-            outcome.found.push(Violation::of_none(why));
+            outcome.tell(|| must(&format!("validate all the schemas (allOf){none}")));
         }
     }
     if let Some(not) = &checks.not
-        && checked(not, value, old, at).is_valid()
+        && checked(not, value, old, at, Room::NONE).is_valid
     {
-        let why = format!("{} must not validate the schema (not)", quoted());
-        outcome.found.push(Violation::of_none(why));
+        outcome.tell(|| must("not validate the schema (not)"));
     }
     outcome
 }
 
-/// How many alternatives are valid, and the outcome that counts: of the first valid one, else of
-/// the one with the most checks.
-fn tried(nodes: &[Node], value: &Value, old: Option<Old>, at: &Path) -> (usize, Outcome) {
+/// How many alternatives are valid, and the one whose outcome counts: the first valid one, else the
+/// one with the most checks. Nothing of the others is told.
+fn tried<'n>(
+    nodes: &'n [Node],
+    value: &Value,
+    old: Option<Old>,
+    at: &Path,
+) -> (usize, Option<(&'n Node, Outcome)>) {
     let mut valid = 0;
-    let mut best: Option<Outcome> = None;
+    let mut best: Option<(&Node, Outcome)> = None;
     for node in nodes {
-        let outcome = checked(node, value, old, at);
-        let is_better = if outcome.is_valid() {
-            valid == 0
-        } else {
-            valid == 0
-                && best
-                    .as_ref()
-                    .is_none_or(|best| outcome.checks > best.checks)
-        };
-        valid += usize::from(outcome.is_valid());
+        let outcome = checked(node, value, old, at, Room::NONE);
+        let most = best.as_ref().map(|(_, best)| best.checks);
+        let is_better =
+            valid == 0 && (outcome.is_valid || most.is_none_or(|most| outcome.checks > most));
+        valid += usize::from(outcome.is_valid);
         if is_better {
-            best = Some(outcome);
+            best = Some((node, outcome));
         }
     }
-    (valid, best.unwrap_or_default())
+    (valid, best)
 }
 
-fn check_text(checks: &Checks, text: &str, at: &Path) -> Option<Violation> {
+/// The outcome of the alternative that counts, with what is told of it. It is checked again only
+/// for that: then each level of alternatives adds one round, and does not double them.
+fn told(
+    best: Option<(&Node, Outcome)>,
+    value: &Value,
+    old: Option<Old>,
+    at: &Path,
+    room: Room,
+) -> Outcome {
+    match best {
+        Some((node, outcome)) if !outcome.is_valid && room.is_left() => {
+            checked(node, value, old, at, room)
+        }
+        Some((_, outcome)) => Outcome { room, ..outcome },
+        None => Outcome::within(room),
+    }
+}
+
+fn check_text(checks: &Checks, text: &str, at: &Path, outcome: &mut Outcome) {
     let value = || Value::from(text);
     let chars = || i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
     if let Some(limit) = checks.max_length.filter(|limit| chars() > *limit) {
-        return Some(Violation::too_long(at, limit));
-    }
-    if let Some(limit) = checks.min_length.filter(|limit| chars() < *limit) {
+        outcome.tell(|| Violation::too_long(at, limit));
+    } else if let Some(limit) = checks.min_length.filter(|limit| chars() < *limit) {
         let why = format!("should be at least {limit} chars long");
-        return Some(Violation::invalid(at, &value(), &why));
+        outcome.tell(|| Violation::invalid(at, &value(), &why));
+    } else if let Some(pattern) = checks.pattern.as_ref()
+        && !pattern.matches(text)
+    {
+        let why = || format!("should match '{}'", pattern.text());
+        outcome.tell(|| Violation::invalid(at, &value(), &why()));
     }
-    let pattern = checks.pattern.as_ref()?;
-    let why = || format!("should match '{}'", pattern.text());
-    (!pattern.matches(text)).then(|| Violation::invalid(at, &value(), &why()))
 }
 
-fn check_allowed(checks: &Checks, value: &Value, at: &Path) -> Option<Violation> {
+fn check_allowed(checks: Option<&Checks>, value: &Value, at: &Path, outcome: &mut Outcome) {
+    let Some(checks) = checks.filter(|checks| !checks.allowed.is_empty()) else {
+        return;
+    };
     // A null is never allowed, not even if the list has one: Go does not compare it.
     let is_allowed = |one: &Value| !value.is_null() && (one == value || number::same(one, value));
-    let wrong = !checks.allowed.is_empty() && !checks.allowed.iter().any(is_allowed);
-    wrong.then(|| Violation::not_supported(at, value, &checks.allowed))
+    if !checks.allowed.iter().any(is_allowed) {
+        outcome.tell(|| Violation::not_supported(at, value, &checks.allowed));
+    }
 }
 
-fn check_items(node: &Node, items: &[Value], old: Option<Old>, at: &Path) -> Outcome {
-    let mut outcome = Outcome::default();
+fn check_items(node: &Node, items: &[Value], old: Option<Old>, at: &Path, room: Room) -> Outcome {
+    let mut outcome = Outcome::within(room);
     if let Some(of_items) = &node.items {
         let old_items = old.and_then(Old::items);
         for (index, item) in items.iter().enumerate() {
             let old = old_items.as_ref().and_then(|items| items.find(item));
-            outcome.merge(ratcheted(of_items, item, old, &at.index(index)));
+            let at = at.index(index);
+            outcome.merge(ratcheted(of_items, item, old, &at, outcome.room));
         }
     }
     let count = i64::try_from(items.len()).unwrap_or(i64::MAX);
@@ -257,49 +264,49 @@ fn check_items(node: &Node, items: &[Value], old: Option<Old>, at: &Path) -> Out
     };
     if let Some(limit) = checks.min_items.filter(|limit| count < *limit) {
         let why = format!("should have at least {limit} items");
-        outcome
-            .found
-            .push(Violation::invalid(at, &items.len().into(), &why));
+        outcome.tell(|| Violation::invalid(at, &items.len().into(), &why));
     }
     if let Some(limit) = checks.max_items.filter(|limit| count > *limit) {
-        outcome
-            .found
-            .push(Violation::too_many(at, items.len(), limit));
+        outcome.tell(|| Violation::too_many(at, items.len(), limit));
     }
     outcome
 }
 
-fn check_fields(node: &Node, fields: &Map<String, Value>, old: Option<Old>, at: &Path) -> Outcome {
-    let mut outcome = Outcome::default();
+fn check_fields(
+    node: &Node,
+    fields: &Map<String, Value>,
+    old: Option<Old>,
+    at: &Path,
+    room: Room,
+) -> Outcome {
+    let mut outcome = Outcome::within(room);
     let count = i64::try_from(fields.len()).unwrap_or(i64::MAX);
     let checks = node.checks.as_deref();
     if let Some(limit) = checks.and_then(|it| it.min_properties.filter(|limit| count < *limit)) {
         let why = format!("should have at least {limit} properties");
-        outcome
-            .found
-            .push(Violation::invalid(at, &fields.len().into(), &why));
+        outcome.tell(|| Violation::invalid(at, &fields.len().into(), &why));
     }
     if let Some(limit) = checks.and_then(|it| it.max_properties.filter(|limit| count > *limit)) {
-        outcome
-            .found
-            .push(Violation::too_many(at, fields.len(), limit));
+        outcome.tell(|| Violation::too_many(at, fields.len(), limit));
     }
     for (name, value) in fields {
         let is_property = node.properties.contains_key(name);
         if !is_property && matches!(node.additional, Additional::Denied) {
-            let why = format!("{at}.{name} in body is a forbidden property");
-            let name = Value::from(name.as_str());
-            outcome.found.push(Violation::plain(at, &name, why));
+            outcome.tell(|| {
+                let why = format!("{at}.{name} in body is a forbidden property");
+                Violation::plain(at, &name.as_str().into(), why)
+            });
         } else if let Some(of_field) = node.of_field(name) {
             // The type is that of the request on both sides, so a change does not show in it.
             let is_type = at.is_root() && matches!(name.as_str(), "apiVersion" | "kind");
             let old = old.filter(|_| !is_type).and_then(|old| old.field(name));
-            outcome.merge(ratcheted(of_field, value, old, &at.field(name)));
+            let at = at.field(name);
+            outcome.merge(ratcheted(of_field, value, old, &at, outcome.room));
         }
     }
     for name in checks.into_iter().flat_map(|checks| &checks.required) {
         if !fields.contains_key(name) {
-            outcome.found.push(Violation::required(&at.field(name)));
+            outcome.tell(|| Violation::required(&at.field(name)));
         }
     }
     outcome

@@ -1,9 +1,12 @@
 //! The rules for single keywords of a schema.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::shape::{flag, get, is_set, list, properties, text};
-use crate::custom::structural::node::{Node, texts};
+use crate::custom::structural::causes::Causes;
+use crate::custom::structural::node::texts;
 use crate::custom::structural::path::Path;
 use crate::custom::structural::prune::META_FIELDS;
 use crate::custom::structural::rules;
@@ -46,8 +49,8 @@ pub(in crate::custom::structural) fn unsupported(schema: &Value, at: &Path) -> O
 }
 
 /// The keywords that are wrong.
-pub(in crate::custom::structural) fn check(schema: &Value, at: &Path) -> Vec<Cause> {
-    let mut causes = Vec::new();
+pub(in crate::custom::structural) fn check(schema: &Value, at: &Path) -> Causes {
+    let mut causes = Causes::default();
     if flag(schema, "nullable") {
         let why = "nullable cannot be true at the root";
         causes.push(forbidden(&at.field("nullable"), why));
@@ -83,7 +86,10 @@ fn unsupported_in(schema: &Value) -> Option<String> {
     single.chain(several).chain(within).find_map(unsupported_in)
 }
 
-fn walk(schema: &Value, at: &Path, is_root: bool, context: Context, causes: &mut Vec<Cause>) {
+fn walk(schema: &Value, at: &Path, is_root: bool, context: Context, causes: &mut Causes) {
+    if causes.is_full() {
+        return;
+    }
     check_supported(schema, at, context, causes);
     if flag(schema, "uniqueItems") {
         let why =
@@ -130,7 +136,7 @@ fn walk(schema: &Value, at: &Path, is_root: bool, context: Context, causes: &mut
     check_extensions(schema, at, causes);
 }
 
-fn check_supported(schema: &Value, at: &Path, context: Context, causes: &mut Vec<Cause>) {
+fn check_supported(schema: &Value, at: &Path, context: Context, causes: &mut Causes) {
     let kind = text(schema, "type");
     let of_kind = at.field("type");
     if !kind.is_empty() && !TYPES.contains(&kind) {
@@ -176,7 +182,7 @@ fn check_supported(schema: &Value, at: &Path, context: Context, causes: &mut Vec
     }
 }
 
-fn check_extensions(schema: &Value, at: &Path, causes: &mut Vec<Cause>) {
+fn check_extensions(schema: &Value, at: &Path, causes: &mut Causes) {
     let keyword = "x-kubernetes-preserve-unknown-fields";
     if schema.get(keyword) == Some(&Value::Bool(false)) {
         causes.push(invalid(
@@ -237,12 +243,15 @@ fn check_extensions(schema: &Value, at: &Path, causes: &mut Vec<Cause>) {
     }
     let of_rules = at.field("x-kubernetes-validations");
     for (index, rule) in list(schema, "x-kubernetes-validations").iter().enumerate() {
+        if causes.is_full() {
+            return;
+        }
         check_rule(rule, schema, &of_rules.index(index), causes);
     }
 }
 
 /// What is wrong with a rule in CEL besides its expressions.
-fn check_rule(rule: &Value, schema: &Value, at: &Path, causes: &mut Vec<Cause>) {
+fn check_rule(rule: &Value, schema: &Value, at: &Path, causes: &mut Causes) {
     let (expression, message) = (text(rule, "rule").trim(), text(rule, "message").trim());
     let empty = "must be non-empty if specified";
     let breaks = "must not contain line breaks";
@@ -275,13 +284,13 @@ fn check_rule(rule: &Value, schema: &Value, at: &Path, causes: &mut Vec<Cause>) 
     if path.contains('\n') {
         causes.push(invalid(&of_path, &path.into(), breaks));
     }
-    if !path.is_empty() && rules::normalised(path, &Node::read(schema)).is_none() {
+    if !path.is_empty() && rules::normalised(path, schema).is_none() {
         causes.push(invalid(&of_path, &path.into(), "must be a valid path"));
     }
 }
 
 /// The items of a set are compared as a whole, so they must be changed as a whole.
-fn check_items_of_set(schema: &Value, at: &Path, causes: &mut Vec<Cause>) {
+fn check_items_of_set(schema: &Value, at: &Path, causes: &mut Causes) {
     let Some(items) = get(schema, "items") else {
         return;
     };
@@ -299,7 +308,7 @@ fn check_items_of_set(schema: &Value, at: &Path, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_keys(schema: &Value, at: &Path, causes: &mut Vec<Cause>) {
+fn check_keys(schema: &Value, at: &Path, causes: &mut Causes) {
     let keys = texts(schema, "x-kubernetes-list-map-keys");
     let of_keys = at.field("x-kubernetes-list-map-keys");
     let at = at.field("items");
@@ -323,7 +332,11 @@ fn check_keys(schema: &Value, at: &Path, causes: &mut Vec<Cause>) {
         return;
     }
     let of_properties = at.field("properties");
-    for (index, key) in keys.iter().enumerate() {
+    let mut seen = HashSet::new();
+    for key in &keys {
+        if causes.is_full() {
+            return;
+        }
         match items.get("properties").and_then(|all| all.get(key)) {
             Some(property) if matches!(text(property, "type"), "array" | "object") => {
                 let at = of_properties.key(key);
@@ -336,7 +349,7 @@ fn check_keys(schema: &Value, at: &Path, causes: &mut Vec<Cause>) {
                 causes.push(invalid(&of_keys, &keys.clone().into(), why));
             }
         }
-        if keys[..index].contains(key) {
+        if !seen.insert(key) {
             let why = "must not contain duplicate entries";
             causes.push(invalid(&of_keys, &keys.clone().into(), why));
         }
@@ -344,10 +357,13 @@ fn check_keys(schema: &Value, at: &Path, causes: &mut Vec<Cause>) {
 }
 
 /// Every item has values for its keys: they are required, or have defaults.
-fn check_key_values(schema: &Value, items: &Value, at: &Path, causes: &mut Vec<Cause>) {
-    let required_fields = texts(items, "required");
+fn check_key_values(schema: &Value, items: &Value, at: &Path, causes: &mut Causes) {
+    let required_fields: HashSet<String> = texts(items, "required").into_iter().collect();
     let of_properties = at.field("properties");
     for key in texts(schema, "x-kubernetes-list-map-keys") {
+        if causes.is_full() {
+            return;
+        }
         let Some(property) = items.get("properties").and_then(|all| all.get(&key)) else {
             continue;
         };

@@ -4,6 +4,7 @@
 use serde_json::Value;
 
 use crate::custom::structural::DEPTH_MAX;
+use crate::custom::structural::causes::Causes;
 use crate::custom::structural::path::Path;
 use crate::status::Cause;
 
@@ -96,8 +97,8 @@ impl Shape {
 }
 
 /// The keywords with a value of the wrong type, and schemas that nest too deeply.
-pub(in crate::custom::structural) fn check(schema: &Value, at: &Path) -> Vec<Cause> {
-    let mut causes = Vec::new();
+pub(in crate::custom::structural) fn check(schema: &Value, at: &Path) -> Causes {
+    let mut causes = Causes::default();
     walk(schema, at, DEPTH_MAX, &mut causes);
     causes
 }
@@ -153,7 +154,10 @@ pub(in crate::custom::structural) fn is_set(value: &Value) -> bool {
     }
 }
 
-fn walk(schema: &Value, at: &Path, depth: usize, causes: &mut Vec<Cause>) {
+fn walk(schema: &Value, at: &Path, depth: usize, causes: &mut Causes) {
+    if causes.is_full() {
+        return;
+    }
     let Value::Object(fields) = schema else {
         if !schema.is_null() {
             causes.push(mistyped(at, schema, "must be an object"));

@@ -3,9 +3,10 @@
 use serde_json::Value;
 
 use super::shape::{flag, get, is_set, list, properties, text};
+use crate::custom::structural::causes::Causes;
 use crate::custom::structural::path::Path;
 use crate::status::Cause;
-use crate::values::pattern::Pattern;
+use crate::values::pattern::Patterns;
 
 /// Where a schema stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -54,44 +55,62 @@ const FORBIDDEN_IN_RESTRICTIONS: [(&str, &str); 13] = [
 /// Keywords that count as present even when their value is empty.
 const PRESENT_IF_EMPTY: [&str; 3] = ["default", "x-kubernetes-list-type", "x-kubernetes-map-type"];
 
-/// Why a schema is not structural, sorted as Kubernetes does.
-pub(in crate::custom::structural) fn check(schema: &Value, at: &Path) -> Vec<Cause> {
-    let mut causes = Vec::new();
-    describes(schema, Level::Root, at, &mut causes);
-    restricts_known(schema, schema, at, at, &mut causes);
-    causes.sort_by_cached_key(|cause| format!("{}: {}", cause.field, cause.message));
-    causes
+/// What was found so far.
+struct Found<'p> {
+    causes: Causes,
+    patterns: &'p mut Patterns,
+}
+
+/// Why a schema is not structural, sorted as Kubernetes does. Compiles its patterns.
+pub(in crate::custom::structural) fn check(
+    schema: &Value,
+    at: &Path,
+    patterns: &mut Patterns,
+) -> Causes {
+    let mut found = Found {
+        causes: Causes::default(),
+        patterns,
+    };
+    describes(schema, Level::Root, at, &mut found);
+    restricts_known(schema, schema, at, at, &mut found.causes);
+    found.causes.sort();
+    found.causes
 }
 
 /// Checks a schema that describes a value.
-fn describes(schema: &Value, level: Level, at: &Path, causes: &mut Vec<Cause>) {
+fn describes(schema: &Value, level: Level, at: &Path, found: &mut Found<'_>) {
+    if found.causes.is_full() {
+        return;
+    }
     let kind = text(schema, "type");
     match get(schema, "items") {
-        Some(items) => describes(items, Level::Item, &at.field("items"), causes),
+        Some(items) => describes(items, Level::Item, &at.field("items"), found),
         None if kind == "array" => {
-            causes.push(required(&at.field("items"), "must be specified"));
+            let why = "must be specified";
+            found.causes.push(required(&at.field("items"), why));
         }
         None => {}
     }
     for (name, property) in properties(schema) {
         let of_properties = at.field("properties");
-        describes(property, Level::Field, &of_properties.key(name), causes);
+        describes(property, Level::Field, &of_properties.key(name), found);
     }
     if let Some(additional) = get(schema, "additionalProperties") {
         let at = at.field("additionalProperties");
         if level == Level::Root {
-            causes.push(forbidden(&at, "must not be used at the root"));
+            let why = "must not be used at the root";
+            found.causes.push(forbidden(&at, why));
         }
         if flag(schema, "x-kubernetes-embedded-resource") {
             let why = "must not be used if x-kubernetes-embedded-resource is set";
-            causes.push(forbidden(&at, why));
+            found.causes.push(forbidden(&at, why));
         }
         if additional.is_object() {
-            describes(additional, Level::Field, &at, causes);
+            describes(additional, Level::Field, &at, found);
         }
     }
-    check_type(schema, level, at, causes);
-    check_int_or_string(schema, at, causes);
+    check_type(schema, level, at, &mut found.causes);
+    check_int_or_string(schema, at, &mut found.causes);
     let is_int_or_string = |schema: Option<&Value>| {
         schema.is_some_and(|schema| match list(schema, "anyOf") {
             [a, b] => is_only_type(a, "integer") && is_only_type(b, "string"),
@@ -102,11 +121,11 @@ fn describes(schema: &Value, level: Level, at: &Path, causes: &mut Vec<Cause>) {
         any_of: is_int_or_string(Some(schema)),
         first_all_of: is_int_or_string(list(schema, "allOf").first()),
     };
-    check_restrictions(schema, exempt, at, causes);
-    check_meta(schema, level, at, causes);
+    check_restrictions(schema, exempt, at, found);
+    check_meta(schema, level, at, &mut found.causes);
 }
 
-fn check_type(schema: &Value, level: Level, at: &Path, causes: &mut Vec<Cause>) {
+fn check_type(schema: &Value, level: Level, at: &Path, causes: &mut Causes) {
     let kind = text(schema, "type");
     let of_kind = at.field("type");
     let may_lack = flag(schema, "x-kubernetes-int-or-string")
@@ -131,7 +150,7 @@ fn check_type(schema: &Value, level: Level, at: &Path, causes: &mut Vec<Cause>) 
     }
 }
 
-fn check_int_or_string(schema: &Value, at: &Path, causes: &mut Vec<Cause>) {
+fn check_int_or_string(schema: &Value, at: &Path, causes: &mut Causes) {
     for other in [
         "x-kubernetes-preserve-unknown-fields",
         "x-kubernetes-embedded-resource",
@@ -144,7 +163,7 @@ fn check_int_or_string(schema: &Value, at: &Path, causes: &mut Vec<Cause>) {
 }
 
 /// Checks what a schema says about the type and the metadata of a whole object.
-fn check_meta(schema: &Value, level: Level, at: &Path, causes: &mut Vec<Cause>) {
+fn check_meta(schema: &Value, level: Level, at: &Path, causes: &mut Causes) {
     let is_embedded = flag(schema, "x-kubernetes-embedded-resource");
     let is_resource = level == Level::Root || is_embedded;
     let of_properties = at.field("properties");
@@ -200,7 +219,7 @@ struct Exempt {
 }
 
 /// Checks the schemas that restrict a value, in this one or in one that restricts it too.
-fn check_restrictions(schema: &Value, exempt: Exempt, at: &Path, causes: &mut Vec<Cause>) {
+fn check_restrictions(schema: &Value, exempt: Exempt, at: &Path, found: &mut Found<'_>) {
     for junctor in ["anyOf", "allOf", "oneOf"] {
         if junctor == "anyOf" && exempt.any_of {
             continue;
@@ -211,36 +230,36 @@ fn check_restrictions(schema: &Value, exempt: Exempt, at: &Path, causes: &mut Ve
                 any_of: junctor == "allOf" && index == 0 && exempt.first_all_of,
                 first_all_of: false,
             };
-            restricts(each, exempt, &at.index(index), causes);
+            restricts(each, exempt, &at.index(index), found);
         }
     }
     if let Some(not) = get(schema, "not") {
-        restricts(not, Exempt::default(), &at.field("not"), causes);
+        restricts(not, Exempt::default(), &at.field("not"), found);
     }
     let pattern = text(schema, "pattern");
-    if let Err(error) = Pattern::compile(pattern) {
+    if let Err(error) = found.patterns.compile(pattern) {
         let why = format!("must be a valid regular expression, but isn't: {error}");
-        causes.push(invalid(&at.field("pattern"), pattern.into(), &why));
+        found
+            .causes
+            .push(invalid(&at.field("pattern"), pattern.into(), &why));
     }
 }
 
 /// Checks a schema that restricts a value which another one describes.
-fn restricts(schema: &Value, exempt: Exempt, at: &Path, causes: &mut Vec<Cause>) {
-    check_restrictions(schema, exempt, at, causes);
+fn restricts(schema: &Value, exempt: Exempt, at: &Path, found: &mut Found<'_>) {
+    if found.causes.is_full() {
+        return;
+    }
+    check_restrictions(schema, exempt, at, found);
     if let Some(items) = get(schema, "items") {
-        restricts(items, Exempt::default(), &at.field("items"), causes);
+        restricts(items, Exempt::default(), &at.field("items"), found);
     }
     let of_properties = at.field("properties");
     for (name, property) in properties(schema) {
-        restricts(
-            property,
-            Exempt::default(),
-            &of_properties.key(name),
-            causes,
-        );
+        restricts(property, Exempt::default(), &of_properties.key(name), found);
         if name == "metadata" {
             let why = "must not be specified in a nested context";
-            causes.push(forbidden(&of_properties.key(name), why));
+            found.causes.push(forbidden(&of_properties.key(name), why));
         }
     }
     for (keyword, why) in FORBIDDEN_IN_RESTRICTIONS {
@@ -251,7 +270,7 @@ fn restricts(schema: &Value, exempt: Exempt, at: &Path, causes: &mut Vec<Cause>)
             Some(value) => is_set(value),
         };
         if is_present {
-            causes.push(forbidden(&at.field(keyword), why));
+            found.causes.push(forbidden(&at.field(keyword), why));
         }
     }
 }
@@ -262,7 +281,7 @@ fn restricts_known(
     described: &Value,
     at: &Path,
     of_restriction: &Path,
-    causes: &mut Vec<Cause>,
+    causes: &mut Causes,
 ) {
     for junctor in ["allOf", "anyOf", "oneOf"] {
         let of_junctor = of_restriction.field(junctor);
@@ -280,8 +299,11 @@ fn fields_are_known(
     described: &Value,
     at: &Path,
     of_restriction: &Path,
-    causes: &mut Vec<Cause>,
+    causes: &mut Causes,
 ) {
+    if causes.is_full() {
+        return;
+    }
     restricts_known(restriction, described, at, of_restriction, causes);
     if let Some(items) = get(restriction, "items") {
         let (at, of_items) = (at.field("items"), of_restriction.field("items"));

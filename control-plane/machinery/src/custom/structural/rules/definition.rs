@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Compiled, Rule, Rules};
 use crate::custom::cel::REQUEST_MAX;
+use crate::custom::structural::causes::Causes;
 use crate::custom::structural::node::{Additional, Kind, List, Node};
 use crate::custom::structural::path::Path;
 use crate::status::Cause;
@@ -18,19 +19,19 @@ const EXPENSIVE_MAX: usize = 4;
 /// Rules that do not compile, or may cost too much.
 pub(in super::super) fn check(rules: &Rules, node: &Node, at: &Path) -> Vec<Cause> {
     let mut checker = Checker {
-        causes: Vec::new(),
+        causes: Causes::default(),
         total: 0,
         expensive: Vec::new(),
     };
     checker.check(rules, node, at, Some(1), None);
     checker.tell_total(at);
-    checker.causes
+    checker.causes.into()
 }
 
 struct Checker {
-    causes: Vec<Cause>,
+    causes: Causes,
     total: u64,
-    /// The rules that take a good part of the total.
+    /// The rules that take most of the total, the most expensive one first.
     expensive: Vec<(u64, String)>,
 }
 
@@ -43,7 +44,7 @@ impl Checker {
         node: &Node,
         at: &Path,
         count: Option<u64>,
-        apart: Option<&str>,
+        apart: Option<&Path>,
     ) {
         let within = count.and_then(|count| Some(count.saturating_mul(elements(node)?)));
         if let (Some(rules), Additional::Each(each)) = (&rules.additional, &node.additional) {
@@ -62,9 +63,8 @@ impl Checker {
             }
         }
         if let (Some(rules), Some(items)) = (&rules.items, &node.items) {
-            let own = at.to_string();
             let has_keys = matches!(node.list, List::Map(_));
-            let apart = apart.or((!has_keys).then_some(own.as_str()));
+            let apart = apart.or((!has_keys).then_some(at));
             self.check(rules, items, &at.field("items"), within, apart);
         }
         let Some(own) = &rules.own else { return };
@@ -78,20 +78,17 @@ impl Checker {
         }
     }
 
-    fn check_rule(&mut self, compiled: &Compiled, at: &Path, count: u64, apart: Option<&str>) {
+    fn check_rule(&mut self, compiled: &Compiled, at: &Path, count: u64, apart: Option<&Path>) {
         let rule = &compiled.rule;
-        let of_rule = at.field("rule").to_string();
-        let of_message = at.field("messageExpression").to_string();
+        let (of_rule, of_message) = (at.field("rule"), at.field("messageExpression"));
+        let wrong = |at: &Path, why: &str| Cause::invalid_shown(&at.to_string(), &shown(rule), why);
         match &compiled.program {
             None => {}
             Some(Ok(program)) => {
                 let cost = program.cost_max().saturating_mul(count);
                 self.spend(&of_rule, cost, "estimated rule cost");
             }
-            Some(Err(why)) => {
-                self.causes
-                    .push(Cause::invalid_shown(&of_rule, &shown(rule), why));
-            }
+            Some(Err(why)) => self.tell(|| wrong(&of_rule, why)),
         }
         match &compiled.message {
             None => {}
@@ -99,36 +96,43 @@ impl Checker {
                 let cost = program.cost_max();
                 self.spend(&of_message, cost, "estimated messageExpression cost");
             }
-            Some(Err(why)) => {
-                self.causes
-                    .push(Cause::invalid_shown(&of_message, &shown(rule), why));
-            }
+            Some(Err(why)) => self.tell(|| wrong(&of_message, why)),
         }
         if compiled.uses_old_self() {
             if let Some(apart) = apart {
-                let why = format!(
-                    "oldSelf cannot be used on the uncorrelatable portion of the schema within \
-                     {apart}"
-                );
-                let text = Value::from(rule.rule.as_str());
-                self.causes.push(Cause::invalid(&of_rule, &text, &why));
+                self.tell(|| {
+                    let why = format!(
+                        "oldSelf cannot be used on the uncorrelatable portion of the schema within \
+                         {apart}"
+                    );
+                    let text = Value::from(rule.rule.as_str());
+                    Cause::invalid(&of_rule.to_string(), &text, &why)
+                });
             }
         } else if let Some(optional) = rule.optional_old_self {
             let why = "may not be set if oldSelf is not used in rule";
-            let field = at.field("optionalOldSelf").to_string();
-            self.causes
-                .push(Cause::invalid(&field, &optional.into(), why));
+            let field = at.field("optionalOldSelf");
+            self.tell(|| Cause::invalid(&field.to_string(), &optional.into(), why));
         }
     }
 
-    fn spend(&mut self, field: &str, cost: u64, name: &str) {
+    fn spend(&mut self, at: &Path, cost: u64, name: &str) {
         if cost > RULE_COST_MAX {
             let why = too_expensive(name, cost, RULE_COST_MAX);
-            self.causes.push(Cause::forbidden(field, &why));
+            self.tell(|| Cause::forbidden(&at.to_string(), &why));
         }
         self.total = self.total.saturating_add(cost);
-        if cost >= TOTAL_COST_MAX / 100 {
-            self.expensive.push((cost, field.to_owned()));
+        let place = self.expensive.partition_point(|(other, _)| *other >= cost);
+        if cost >= TOTAL_COST_MAX / 100 && place < EXPENSIVE_MAX {
+            self.expensive.truncate(EXPENSIVE_MAX - 1);
+            self.expensive.insert(place, (cost, at.to_string()));
+        }
+    }
+
+    /// Adds a cause, which is made only if it is told.
+    fn tell(&mut self, cause: impl FnOnce() -> Cause) {
+        if !self.causes.is_full() {
+            self.causes.push(cause());
         }
     }
 
@@ -136,9 +140,7 @@ impl Checker {
         if self.total <= TOTAL_COST_MAX {
             return;
         }
-        self.expensive
-            .sort_by(|(one, _), (other, _)| other.cmp(one));
-        for (_, field) in self.expensive.iter().take(EXPENSIVE_MAX) {
+        for (_, field) in &self.expensive {
             let why = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema";
             self.causes.push(Cause::forbidden(field, why));
         }

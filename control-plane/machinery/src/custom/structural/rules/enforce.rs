@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::{Compiled, Own, Rules};
 use crate::custom::cel::{CALL_COST_MAX, Error, Outcome, Program, Shape, Variable};
+use crate::custom::structural::causes::Causes;
 use crate::custom::structural::check::errors::{NO_FIELD, shown};
 use crate::custom::structural::check::old::Old;
 use crate::custom::structural::node::{Additional, Kind, Node};
@@ -12,8 +13,6 @@ use crate::status::Cause;
 
 /// What the rules of one object may cost together.
 const OBJECT_COST_MAX: u64 = 10_000_000;
-/// The most causes that are told. No rule is evaluated after them.
-const CAUSES_MAX: usize = 10_000;
 /// The longest message that an expression may make, in bytes.
 const MESSAGE_MAX: usize = 5 * 1024;
 const OUT_OF_BUDGET: &str =
@@ -26,9 +25,10 @@ pub(in super::super) fn enforce(
     node: &Node,
     object: &Value,
     old: Option<&Value>,
-) -> Vec<Cause> {
+    causes: &mut Causes,
+) {
     let mut enforcer = Enforcer {
-        causes: Vec::new(),
+        causes,
         budget: OBJECT_COST_MAX,
     };
     let old = old.map(|value| Old { value, node });
@@ -38,14 +38,13 @@ pub(in super::super) fn enforce(
     };
     // A stop is told by a cause.
     let _ = enforcer.check(rules, node, object, old, ratchet, &Path::root());
-    enforcer.causes
 }
 
-/// Nothing is checked after the budget is used up, or after very many causes.
+/// Nothing is checked after the budget is used up, or when no more causes are told.
 struct Stop;
 
-struct Enforcer {
-    causes: Vec<Cause>,
+struct Enforcer<'c> {
+    causes: &'c mut Causes,
     budget: u64,
 }
 
@@ -74,7 +73,7 @@ impl<'a> Ratchet<'a> {
     }
 }
 
-impl Enforcer {
+impl Enforcer<'_> {
     fn check<'a>(
         &mut self,
         rules: &Rules,
@@ -140,20 +139,22 @@ impl Enforcer {
         ratchet: Ratchet,
         at: &Path,
     ) -> Result<(), Stop> {
-        let field = match at.to_string() {
+        let field = || match at.to_string() {
             root if root.is_empty() => NO_FIELD.to_owned(),
             field => field,
         };
-        let type_shown = Value::from(type_word(node)).to_string();
-        let invalid = |why: &str| Cause::invalid_shown(&field, &type_shown, why);
+        let invalid = |why: &str| {
+            let type_shown = Value::from(type_word(node)).to_string();
+            Cause::invalid_shown(&field(), &type_shown, why)
+        };
         if self.budget == 0 {
             self.causes.push(invalid(OUT_OF_BUDGET));
             return Err(Stop);
         }
-        if self.causes.len() >= CAUSES_MAX {
-            return Err(Stop);
-        }
         for compiled in &own.rules {
+            if self.causes.is_full() {
+                return Err(Stop);
+            }
             let rule = &compiled.rule;
             let optional = rule.optional_old_self == Some(true);
             let program = match &compiled.program {
@@ -200,7 +201,7 @@ impl Enforcer {
             let detail = self.detail(compiled, &values, &invalid)?;
             if uses_old || !ratchet.is_unchanged(value) {
                 self.causes
-                    .push(broken(compiled, node, value, &field, &detail));
+                    .push(broken(compiled, node, value, &field(), &detail));
             }
         }
         Ok(())
@@ -287,7 +288,7 @@ fn failed(why: &str, rule: &str) -> String {
 }
 
 fn broken(compiled: &Compiled, node: &Node, value: &Value, field: &str, detail: &str) -> Cause {
-    let field = match (field, compiled.field_path.as_str()) {
+    let field = match (field, compiled.rule.place.as_str()) {
         (field, "") => field.to_owned(),
         (NO_FIELD, below) => below.to_owned(),
         (field, below) => format!("{field}.{below}"),

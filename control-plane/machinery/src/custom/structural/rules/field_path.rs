@@ -1,27 +1,26 @@
 //! `fieldPath`: where the errors of a rule are.
 
-use crate::custom::structural::node::{Additional, Node};
+use serde_json::Value;
 
 /// The path as errors show it, such as `spec.map[key]`; `None` if it leads to no field.
-pub(in super::super) fn normalised(path: &str, node: &Node) -> Option<String> {
-    let mut node = node;
+pub(in super::super) fn normalised(path: &str, schema: &Value) -> Option<String> {
+    let mut schema = schema;
     let mut shown = String::new();
     let mut rest = path;
     while !rest.is_empty() {
         let (name, after) = step(rest)?;
         rest = after;
-        // An object with fields has no other keys.
-        if !node.properties.is_empty() {
-            node = node.properties.get(&name)?;
+        let properties = schema.get("properties").and_then(Value::as_object);
+        if let Some(properties) = properties.filter(|all| !all.is_empty()) {
+            // An object with fields has no other keys.
+            schema = properties.get(&name)?;
             if !shown.is_empty() {
                 shown.push('.');
             }
             shown.push_str(&name);
         } else {
-            let Additional::Each(each) = &node.additional else {
-                return None;
-            };
-            node = each;
+            let each = schema.get("additionalProperties");
+            schema = each.filter(|each| each.is_object())?;
             shown.push_str(&format!("[{name}]"));
         }
     }

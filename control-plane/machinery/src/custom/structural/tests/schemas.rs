@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::{CommonTexts, DEPTH_MAX, Schema};
 use super::{cases, schema, told};
+use crate::status::Cause;
 
 /// The causes of a schema that has this one for the field `x`.
 fn refused(x: &Value) -> Vec<String> {
@@ -131,6 +132,65 @@ fn the_depth_has_a_limit() {
     schema(&nested(DEPTH_MAX));
     let causes = Schema::parse(&nested(DEPTH_MAX + 1)).unwrap_err();
     assert!(causes[0].message.contains("must not nest"), "{causes:?}");
+}
+
+#[test]
+fn the_patterns_of_a_schema_have_one_bound() {
+    let large = |at: usize| format!("{at}\\pL{{100}}");
+    let of_patterns = |pattern: &dyn Fn(usize) -> String| {
+        let properties = (0..100).map(|at| {
+            let property = json!({"type": "string", "pattern": pattern(at)});
+            (format!("p{at}"), property)
+        });
+        let properties: serde_json::Map<String, Value> = properties.collect();
+        Schema::parse(&json!({"type": "object", "properties": properties}))
+    };
+    assert!(of_patterns(&|_| large(0)).is_ok());
+    let causes = of_patterns(&large).unwrap_err();
+    assert!(causes.len() < 100);
+    let why =
+        "must be a valid regular expression, but isn't: error parsing regexp: expression too large";
+    assert!(causes[0].message.contains(why), "{}", causes[0].message);
+    let rule = |at| json!({"rule": format!("self.a.find(r'{}') == ''", large(at)), "message": "m"});
+    let rules: Vec<Value> = (0..100).map(rule).collect();
+    let schema = schema(&json!({"type": "object", "x-kubernetes-validations": rules,
+        "properties": {"a": {"type": "string", "maxLength": 9}}}));
+    let causes = schema.check_rules("");
+    assert!((1..100).contains(&causes.len()), "{}", causes.len());
+    assert!(
+        causes[0].message.contains("expression too large"),
+        "{}",
+        causes[0].message
+    );
+}
+
+/// Each error names its field, whose path may be as long as the schema.
+#[test]
+fn errors_are_told_up_to_a_bound() {
+    let of_key = |each: Value| {
+        let key = "k".repeat(64 << 10);
+        json!({"type": "object", "properties": { key: each }})
+    };
+    let bytes = |causes: &[Cause]| told(causes).iter().map(String::len).sum::<usize>();
+    let fields: serde_json::Map<String, Value> =
+        (0..1000).map(|at| (format!("f{at}"), json!({}))).collect();
+    let keys: Vec<String> = (0..1000).map(|at| at.to_string()).collect();
+    for each in [
+        json!({"type": "object", "properties": fields}),
+        json!({"type": "object", "anyOf": vec![json!({"title": "t"}); 1000]}),
+        json!({"type": "object", "x-kubernetes-validations": vec![json!({}); 1000]}),
+        json!({"type": "array", "items": {"type": "object"},
+            "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": keys}),
+    ] {
+        let told = bytes(&Schema::parse(&of_key(each.clone())).unwrap_err());
+        assert!((4 << 20..5 << 20).contains(&told), "{told}");
+    }
+    let rules = vec![json!({"rule": "none"}); 1000];
+    let schema = schema(&of_key(
+        json!({"type": "object", "x-kubernetes-validations": rules}),
+    ));
+    let told = bytes(&schema.check_rules(""));
+    assert!((4 << 20..5 << 20).contains(&told), "{told}");
 }
 
 #[test]

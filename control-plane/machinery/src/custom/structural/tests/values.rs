@@ -88,6 +88,26 @@ fn unknown_fields_go() {
     }
 }
 
+/// Each has a path, which may be as long as the object.
+#[test]
+fn unknown_fields_are_told_up_to_a_bound() {
+    let schema = schema(&of_x(
+        json!({"type": "object", "additionalProperties": true}),
+    ));
+    let fields: serde_json::Map<String, Value> =
+        (0..1000).map(|at| (format!("f{at}"), json!(at))).collect();
+    let lists: Value = fields.keys().map(|name| json!([{ name: 1 }])).collect();
+    for value in [Value::Object(fields), lists] {
+        let key = "k".repeat(64 << 10);
+        let mut object = json!({"spec": {"x": { key: value }}});
+        let told = schema.prune(&mut object);
+        let bytes: usize = told.iter().map(String::len).sum();
+        assert!((4 << 20..5 << 20).contains(&bytes), "{bytes}");
+        // What is not told is gone all the same.
+        assert_eq!(schema.unknown(&object), [""; 0]);
+    }
+}
+
 #[test]
 fn defaults_fill_what_is_missing_or_null() {
     let port = json!({"type": "object", "default": {}, "properties": {
@@ -224,5 +244,22 @@ fn of_very_many_violations_only_the_first_are_told() {
     }});
     for of_items in [texts, large] {
         assert_eq!(wrong(&of_items, &ones).len(), 10_000, "{of_items}");
+    }
+    // Nor more than 4 MiB, and the last one.
+    let key = "k".repeat(64 << 10);
+    let value = json!({ key: vec![1; 1000] });
+    for of_items in [
+        json!({"type": "string"}),
+        json!({"type": "integer", "minimum": 2}),
+        json!({"type": "integer", "anyOf": [{"minimum": 2}, {"maximum": 0}]}),
+        json!({"type": "integer", "x-kubernetes-validations": rule}),
+    ] {
+        let of_lists = json!({"type": "array", "items": of_items});
+        let told = wrong(
+            &json!({"type": "object", "additionalProperties": of_lists}),
+            &value,
+        );
+        let bytes: usize = told.iter().map(String::len).sum();
+        assert!((4 << 20..5 << 20).contains(&bytes), "{of_items}: {bytes}");
     }
 }

@@ -4,12 +4,29 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{Conflict, Unconverted, Write};
+use super::{Unconverted, Write};
 use crate::edit::apply::Error;
 use crate::edit::apply::compare::{Comparison, compare};
+use crate::edit::apply::conflicts::Conflicts;
 use crate::edit::apply::fields::Set;
 use crate::edit::apply::managers::{Manager, Managers};
 use crate::edit::apply::prune::reconciled;
+
+/// What a write takes from the managers of one version. It is the same for all of them, who may be
+/// thousands.
+struct Taken {
+    changed: Set,
+    removed: Set,
+}
+
+impl Taken {
+    fn of(found: Comparison) -> Taken {
+        Taken {
+            changed: found.modified.union(&found.added),
+            removed: found.removed,
+        }
+    }
+}
 
 impl Write<'_> {
     /// Adapts all sets to types in which more is owned as a whole than before. Managers of versions
@@ -51,7 +68,8 @@ impl Write<'_> {
     }
 
     /// Takes from the other managers what a write changes or removes; `workflow` is the manager
-    /// that keeps what it has. Without force, a change of what another one owns is a conflict.
+    /// that keeps what it has. Without force, a change of what another one owns is a conflict. If
+    /// it fails, the managers are of no use any more.
     pub(super) fn arbitrate(
         &self,
         old: &Value,
@@ -63,12 +81,12 @@ impl Write<'_> {
         let found = compare(self.typing()?, old, new)
             .map_err(|why| Error::Failed(format!("failed to compare objects: {why}")))?
             .filtered(|set| self.filter(self.api_version, set));
-        let mut by_version = BTreeMap::from([(self.api_version.to_owned(), found.clone())]);
-        let mut conflicts = Vec::new();
-        let mut kept = BTreeMap::new();
-        for (manager, owned) in &managers.0 {
-            if Some(manager) == workflow {
-                kept.insert(manager.clone(), owned.clone());
+        let of_own = Taken::of(found.clone());
+        let mut by_version = BTreeMap::from([(self.api_version.to_owned(), of_own)]);
+        let mut conflicts = Conflicts::default();
+        for (manager, mut owned) in std::mem::take(&mut managers.0) {
+            if Some(&manager) == workflow {
+                managers.0.insert(manager, owned);
                 continue;
             }
             let version = &owned.api_version;
@@ -77,23 +95,19 @@ impl Write<'_> {
                     // Nobody can tell what the names of its fields mean.
                     continue;
                 };
-                by_version.insert(version.clone(), found);
+                by_version.insert(version.clone(), Taken::of(found));
             }
-            let found = &by_version[version];
-            let changed = found.modified.clone().union(&found.added);
-            let lost = owned.set.intersection(&changed);
-            conflicts.extend(lost.paths().into_iter().map(|path| Conflict {
-                manager: manager.clone(),
-                path,
-            }));
-            let mut owned = owned.clone();
-            owned.set = owned.set.difference(&lost).difference(&found.removed);
-            kept.insert(manager.clone(), owned);
+            let taken = &by_version[version];
+            let lost = owned.set.intersection(&taken.changed);
+            owned.set = owned.set.difference(&lost).difference(&taken.removed);
+            if !force {
+                conflicts.add(&manager, lost);
+            }
+            managers.0.insert(manager, owned);
         }
-        if !force && !conflicts.is_empty() {
+        if !conflicts.is_empty() {
             return Err(Error::Conflicts(conflicts));
         }
-        managers.0 = kept;
         managers.drop_empty();
         Ok(found)
     }
