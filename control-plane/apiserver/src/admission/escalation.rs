@@ -1,5 +1,8 @@
 //! Roles and bindings: prevents privilege escalation.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use machinery::object;
@@ -12,7 +15,7 @@ use crate::auth::authorize::rbac::{self, escalation};
 use crate::auth::{self, Answer};
 
 /// Refuses roles and bindings that grant more than their writer holds. Kubernetes checks this when
-/// it stores them.
+/// it stores them, so what policies and webhooks have added counts as the writer's.
 pub struct PrivilegeEscalation(pub Arc<Rbac>);
 
 impl Plugin for PrivilegeEscalation {
@@ -26,11 +29,11 @@ impl Plugin for PrivilegeEscalation {
             && !attributes.user.is_this_process()
     }
 
-    fn mutate<'a>(
+    fn judge<'a>(
         &'a self,
         context: &'a Context,
         attributes: &'a Attributes<'a>,
-        object: &'a mut Value,
+        object: &'a Value,
     ) -> Answer<'a, ()> {
         let checked = self.check(context, attributes, object);
         Box::pin(async { checked })
