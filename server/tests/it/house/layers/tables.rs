@@ -217,6 +217,8 @@ pub(super) const APISERVER: Layers = Layers {
         (
             "fuzzing",
             &[
+                "auth",
+                "http::media",
                 "http::question",
                 "registry",
                 "resources",
