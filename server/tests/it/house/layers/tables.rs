@@ -137,6 +137,7 @@ pub(super) const APISERVER: Layers = Layers {
                 "http::media",
                 "http::metrics",
                 "http::openapi",
+                "http::question",
                 "registry",
                 "resources",
                 "storage",
