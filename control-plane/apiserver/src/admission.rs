@@ -2,7 +2,7 @@
 //! subresources.
 //!
 //! The chain has two halves. First its plugins may change the object, which has its defaults by
-//! then. The registry completes the result and validates it by the rules of its kind. Then the
+//! then, and judge what has become of it. The registry completes the result and validates it by the rules of its kind. Then the
 //! plugins may still refuse the state to store. Policies and then webhooks are the last in each
 //! half; only quotas come after them, as they charge what is stored.
 
@@ -135,6 +135,16 @@ pub trait Plugin: Send + Sync + 'static {
         Box::pin(async { Ok(()) })
     }
 
+    /// Refuses a write before validation, by the object as all of the first half has left it.
+    fn judge<'a>(
+        &'a self,
+        _context: &'a Context,
+        _attributes: &'a Attributes<'a>,
+        _object: &'a Value,
+    ) -> Answer<'a, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// Refuses a write after validation.
     fn validate<'a>(
         &'a self,
@@ -227,6 +237,9 @@ impl Chain {
         if rounds.changed {
             rounds.again = true;
             self.round(attributes, object, &mut rounds).await?;
+        }
+        for plugin in self.handling(attributes) {
+            plugin.judge(&self.context, attributes, object).await?;
         }
         Ok(Mutated(()))
     }

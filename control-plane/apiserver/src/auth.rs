@@ -11,6 +11,7 @@ mod follow;
 pub mod impersonate;
 pub(crate) mod metrics;
 pub mod notes;
+mod open;
 pub mod pki;
 pub mod review;
 #[cfg(test)]
@@ -27,6 +28,7 @@ use machinery::schema::Kind;
 use machinery::selector::{FieldSelector, LabelSelector};
 use machinery::status::Status;
 use notes::Notes;
+pub use open::Open;
 use serde_json::Value;
 
 use crate::storage::reader::Reader;
@@ -201,37 +203,5 @@ pub trait Authorizer: Send + Sync + 'static {
     /// The roles and bindings that must exist before requests are served.
     fn initial_policy(&self) -> Vec<Value> {
         Vec::new()
-    }
-}
-
-/// Treats every requester as the cluster's owner and allows everything, for plain HTTP on loopback.
-#[derive(Debug, Default)]
-pub struct Open;
-
-impl Authenticator for Open {
-    fn authenticate<'a>(
-        &'a self,
-        _: &'a Reader,
-        _: &'a http::request::Parts,
-        _: &'a Notes,
-    ) -> Answer<'a, User> {
-        let groups = vec!["system:masters".into(), "system:authenticated".into()];
-        let user = User {
-            name: "system:admin".into(),
-            groups,
-            ..User::default()
-        };
-        Box::pin(async { Ok(user) })
-    }
-}
-
-impl Authorizer for Open {
-    fn authorize<'a>(&'a self, _: &'a Reader, _: &'a Attributes) -> Answer<'a, ()> {
-        Box::pin(async { Ok(()) })
-    }
-
-    /// Every requester would be exempt.
-    fn is_exempt(&self, _: &User) -> bool {
-        false
     }
 }

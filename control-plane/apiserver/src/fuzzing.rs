@@ -1,4 +1,6 @@
-//! The body of the fuzz target `decode_default_validate`. It panics on an error.
+//! The bodies of fuzz targets. They panic on an error.
+
+mod stranger;
 
 use machinery::{protobuf, strict};
 use serde_json::Value;
@@ -12,6 +14,8 @@ use crate::resources::convert;
 use crate::resources::defaults;
 use crate::storage::decoded;
 use crate::validate;
+
+pub use stranger::stranger;
 
 /// Decodes bytes as a body: the first byte selects the encoding, the second one the kind. Sets
 /// defaults, validates, and checks that both encodings of the result decode to the same object.

@@ -235,6 +235,7 @@ fn connected(client: etcd_api::Client, config: Config) -> Api {
         faults: config.faults,
         limits: config.limits,
         store_checks: config.store_checks,
+        store_answers: Default::default(),
         stopping: tokio::sync::watch::Sender::new(false),
     }))
 }

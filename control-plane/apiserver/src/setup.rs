@@ -189,10 +189,7 @@ impl Settings {
         };
         let mut plugins: Vec<Arc<dyn Plugin>> = vec![Arc::new(ServiceAccount)];
         let modes = self.authorization.open()?;
-        // Who may do everything may also grant it.
-        if let Some(rbac) = modes.rbac()
-            && !modes.allows_everything()
-        {
+        if let Some(rbac) = modes.rbac() {
             plugins.push(Arc::new(PrivilegeEscalation(Arc::clone(rbac))));
         }
         let authorizer: Arc<dyn Authorizer> = Arc::new(modes);

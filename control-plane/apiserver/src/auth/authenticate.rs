@@ -13,7 +13,9 @@ mod tests;
 pub mod token;
 pub mod token_review;
 mod used_secrets;
+pub(crate) mod web_socket;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -141,16 +143,24 @@ impl Credentials {
             // A proxy is no proxy within itself.
             Peer::Nobody | Peer::Proxy { .. } => {}
         }
-        if let Some(token) = bearer_token(headers) {
-            return match self.token(objects, token, None, notes, now).await {
-                Ok(known) => Ok(known.user),
-                Err(why) => Err(refused.map_or(why.clone(), |first| format!("[{first}, {why}]"))),
-            };
-        }
-        match refused {
-            Some(why) => Err(why),
-            None if self.anonymous.is_for(path) => Ok(User::anonymous()),
-            None => Err("no credentials".into()),
+        let shown = match bearer_token(headers) {
+            Some(token) => Ok(Some(token)),
+            None => web_socket::token(headers).map(|token| token.map(Cow::Owned)),
+        };
+        let known = match shown {
+            Ok(Some(token)) => self
+                .token(objects, &token, None, notes, now)
+                .await
+                .map(Some),
+            Ok(None) => Ok(None),
+            Err(why) => Err(why.to_owned()),
+        };
+        match (known, refused) {
+            (Ok(Some(known)), _) => Ok(known.user),
+            (Err(why), Some(first)) => Err(format!("[{first}, {why}]")),
+            (Err(why), None) | (Ok(None), Some(why)) => Err(why),
+            (Ok(None), None) if self.anonymous.is_for(path) => Ok(User::anonymous()),
+            (Ok(None), None) => Err("no credentials".into()),
         }
     }
 
@@ -309,12 +319,18 @@ impl Objects for Reader {
     }
 }
 
-/// Returns the token of an `Authorization: Bearer` header.
-fn bearer_token(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get(AUTHORIZATION)?.to_str().ok()?.trim();
-    let (scheme, token) = value.split_once(' ')?;
-    let token = token.split(' ').next().unwrap_or_default();
-    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+/// Returns the token of an `Authorization: Bearer` header. One that is no text is a wrong token, and
+/// not none: whoever shows one is never anonymous.
+fn bearer_token(headers: &HeaderMap) -> Option<Cow<'_, str>> {
+    fn within(value: &str) -> Option<&str> {
+        let (scheme, token) = value.trim().split_once(' ')?;
+        let token = token.split(' ').next().unwrap_or_default();
+        (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+    }
+    match String::from_utf8_lossy(headers.get(AUTHORIZATION)?.as_bytes()) {
+        Cow::Borrowed(value) => within(value).map(Cow::Borrowed),
+        Cow::Owned(value) => within(&value).map(|token| Cow::Owned(token.to_owned())),
+    }
 }
 
 /// Parses comma-separated values. A quoted field may hold commas, line ends and doubled quotes.

@@ -175,13 +175,6 @@ impl Modes {
         self.rbac.as_ref()
     }
 
-    /// True if an authorizer allows everything to everybody.
-    pub fn allows_everything(&self) -> bool {
-        let chain = self.chain();
-        let mut all = chain.0.iter();
-        all.any(|one| matches!(one, Decider::AlwaysAllow))
-    }
-
     fn chain(&self) -> Arc<Chain> {
         Arc::clone(&self.current.read())
     }

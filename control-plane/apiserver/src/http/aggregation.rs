@@ -159,9 +159,11 @@ pub(crate) fn is_available(service: &Value) -> bool {
 /// server must not take the user for somebody else.
 pub(crate) fn name_user(headers: &mut HeaderMap, user: &User) -> Result<(), Status> {
     let mut add = |name: &str, value: &str| {
+        // Whoever reads a header takes blanks at its ends away, and another user may have that name.
+        let is_whole = value.trim_matches([' ', '\t']).len() == value.len();
         let name = HeaderName::from_bytes(name.as_bytes());
         let value = HeaderValue::from_bytes(value.as_bytes());
-        let (Ok(name), Ok(value)) = (name, value) else {
+        let (Ok(name), Ok(value), true) = (name, value, is_whole) else {
             let why = "the name, a group or an attribute of the user fits into no header";
             return Err(Status::bad_request(why));
         };

@@ -8,10 +8,9 @@ use crate::audit;
 use crate::flow::FlowControl;
 use crate::http::aggregation::Aggregator;
 use crate::http::faults::Faults;
-use crate::http::limits::Limits;
-use crate::http::limits::StoreChecks;
 use crate::http::limits::sending::LargeAnswers;
 use crate::http::limits::slots::Slots;
+use crate::http::limits::{Limits, StoreAnswers, StoreChecks};
 use crate::http::openapi::custom::CustomDocuments;
 use crate::http::openapi::v2;
 use crate::registry::Registry;
@@ -39,6 +38,7 @@ pub(crate) struct Core {
     pub(crate) faults: Option<Arc<Faults>>,
     pub(crate) limits: Limits,
     pub(crate) store_checks: StoreChecks,
+    pub(crate) store_answers: StoreAnswers,
     pub(crate) stopping: watch::Sender<bool>,
 }
 

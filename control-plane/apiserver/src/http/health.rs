@@ -12,8 +12,8 @@ use http::{Response, StatusCode};
 
 use crate::basics::steps::Step;
 use crate::http::answer::reply;
-use crate::http::api::Api;
-use crate::http::limits::StoreChecks;
+use crate::http::api::{Api, Core};
+use crate::http::limits::StoreAnswer;
 use crate::http::question::request::Query;
 
 /// What the names of [`HOOKS`] begin with.
@@ -23,10 +23,16 @@ const HOOK: &str = "poststarthook/";
 const FIRST: [(&str, Check); 3] = [
     ("ping", Check::Answers),
     ("log", Check::Answers),
-    ("etcd", Check::Store(|within| within.health)),
+    (
+        "etcd",
+        Check::Store(|core| (core.store_checks.health, &core.store_answers.health)),
+    ),
 ];
 /// Further ones of `/readyz`, before and after those of the plugins for encryption.
-const STORE_IS_READY: (&str, Check) = ("etcd-readiness", Check::Store(|within| within.readiness));
+const STORE_IS_READY: (&str, Check) = (
+    "etcd-readiness",
+    Check::Store(|core| (core.store_checks.readiness, &core.store_answers.readiness)),
+);
 const CACHES_ARE_READY: (&str, Check) = ("informer-sync", Check::Start(Step::Caches));
 /// What a server does after its start.
 const HOOKS: [(&str, Step); 21] = [
@@ -80,8 +86,8 @@ const LAST_OF_READY: (&str, Check) = ("shutdown", Check::Stays);
 enum Check {
     /// Always passes: the server answers.
     Answers,
-    /// The store answers, within one of these times.
-    Store(fn(&StoreChecks) -> Duration),
+    /// The store answers within a time, or has just done so.
+    Store(fn(&Core) -> (Duration, &StoreAnswer)),
     /// All plugins for encryption work, or this one.
     Kms(Option<usize>),
     /// A part of the start is done.
@@ -199,12 +205,15 @@ async fn passes(api: &Api, check: Check) -> Result<(), String> {
     let reader = api.reader();
     match check {
         Check::Answers => Ok(()),
-        Check::Store(within) => {
-            let within = within(&api.0.store_checks);
-            let asked = tokio::time::timeout(within, reader.store.revision()).await;
-            let failed = |why: &str| format!("error getting data from etcd: {why}");
-            let answered = asked.map_err(|_| failed("context deadline exceeded"))?;
-            answered.map(drop).map_err(|error| failed(&error.message))
+        Check::Store(which) => {
+            let (within, last) = which(&api.0);
+            let ask = async {
+                let asked = tokio::time::timeout(within, reader.store.revision()).await;
+                let failed = |why: &str| format!("error getting data from etcd: {why}");
+                let answered = asked.map_err(|_| failed("context deadline exceeded"))?;
+                answered.map(drop).map_err(|error| failed(&error.message))
+            };
+            last.or_ask(ask).await
         }
         Check::Kms(which) => {
             let all = reader.store.at_rest().plugins_health().into_iter();

@@ -5,6 +5,11 @@ pub(crate) mod slots;
 
 use std::time::Duration;
 
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+/// How long an answer of the store to a check counts for others that ask for it.
+const SHARED_FOR: Duration = Duration::from_millis(200);
 /// How long the store may take to answer a check in Kubernetes, unless something else is asked for.
 const STORE_WITHIN: Duration = Duration::from_secs(2);
 
@@ -23,6 +28,36 @@ impl Default for StoreChecks {
             health: STORE_WITHIN,
             readiness: STORE_WITHIN,
         }
+    }
+}
+
+/// The last answers of the store to the checks of it.
+#[derive(Default)]
+pub(crate) struct StoreAnswers {
+    pub(crate) health: StoreAnswer,
+    pub(crate) readiness: StoreAnswer,
+}
+
+/// One of them. Probes need no credentials and wait for nobody, so many of them share an answer:
+/// otherwise each would be a request to the store.
+#[derive(Default)]
+pub(crate) struct StoreAnswer(Mutex<Option<(Instant, Result<(), String>)>>);
+
+impl StoreAnswer {
+    /// Returns the last answer, or that of `ask` if it is too old.
+    pub(crate) async fn or_ask(
+        &self,
+        ask: impl Future<Output = Result<(), String>>,
+    ) -> Result<(), String> {
+        let mut last = self.0.lock().await;
+        if let Some((at, answer)) = &*last
+            && at.elapsed() < SHARED_FOR
+        {
+            return answer.clone();
+        }
+        let answer = ask.await;
+        *last = Some((Instant::now(), answer.clone()));
+        answer
     }
 }
 
@@ -55,5 +90,28 @@ impl Default for Limits {
             writes: 200,
             fair: true,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures_util::future::join_all;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn checks_at_one_time_share_an_answer() {
+        let (last, asked) = (StoreAnswer::default(), AtomicUsize::new(0));
+        let ask = async || {
+            asked.fetch_add(1, Ordering::Relaxed);
+            tokio::task::yield_now().await;
+            Err("down".to_owned())
+        };
+        let answers = join_all((0..100).map(|_| last.or_ask(ask()))).await;
+        assert!(answers.iter().all(|one| *one == Err("down".to_owned())));
+        // It is less than all even on a machine that stops in between.
+        assert!(asked.load(Ordering::Relaxed) < 100);
     }
 }

@@ -24,11 +24,12 @@ use crate::http::media::{self, JSON};
 use crate::http::metrics as request_metrics;
 use crate::http::openapi;
 use crate::http::openapi::v2::Sources;
+use crate::http::question::request;
 use crate::registry::strategy;
 use crate::resources::catalogue::Catalogue;
 use crate::storage::at_rest;
 
-/// The first words of paths that have no slash at their end.
+/// The first words of paths that have no further slash at either end.
 const EXACT: [&str; 7] = [
     "debug", "healthz", "livez", "metrics", "openapi", "readyz", "openid",
 ];
@@ -64,8 +65,10 @@ pub(crate) async fn answer(
 /// What is at a path; a response that says so if there is nothing.
 async fn find(api: &Api, parts: &Parts, segments: &[String]) -> Result<Response<Body>, Status> {
     // Authorization was about this path, not about that of a probe or of the metrics.
-    let is_exact = |word: &String| !EXACT.contains(&word.as_str());
-    if parts.uri.path().ends_with('/') && !segments.first().is_none_or(is_exact) {
+    let mut first = segments.iter().take(1);
+    let is_exact = first.any(|word| EXACT.contains(&word.as_str()));
+    let path = request::decoded(parts.uri.path()).unwrap_or_default();
+    if is_exact && path.strip_prefix('/') != Some(segments.join("/").as_str()) {
         return Ok(nowhere());
     }
     let catalogue = &api.reader().reflector.catalogue();

@@ -23,6 +23,7 @@ use serde_json::Value;
 
 use crate::auth::User;
 use crate::auth::authenticate::front_proxy::FrontProxy;
+use crate::auth::authenticate::web_socket;
 use crate::http::aggregation::{self, Aggregator, name_user};
 use crate::http::answer::reply;
 use crate::http::api::Api;
@@ -42,8 +43,6 @@ const OF_CONNECTION: [HeaderName; 8] = [
 ];
 /// The addresses that a request came by, the nearest last.
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-/// What a protocol of a WebSocket begins with that is a token.
-const TOKEN: &str = "base64url.bearer.authorization.k8s.io.";
 /// Beginnings of headers that say who a user is. Those of the client count for nothing.
 const ABOUT_USERS: [&str; 2] = ["x-remote-", "impersonate-"];
 /// Characters of a path segment that stand for themselves.
@@ -213,16 +212,9 @@ fn lasting(given: &HeaderMap) -> HeaderMap {
 fn ask_for(headers: &mut HeaderMap, protocol: &HeaderValue) {
     headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
     headers.insert(UPGRADE, protocol.clone());
-    let given = headers.remove(SEC_WEBSOCKET_PROTOCOL);
-    let given = given.as_ref().and_then(|names| names.to_str().ok());
-    let names = given.into_iter().flat_map(|names| names.split(','));
-    let names = names.map(str::trim);
-    let names: Vec<&str> = names.filter(|name| !name.starts_with(TOKEN)).collect();
-    if let Ok(names) = HeaderValue::from_str(&names.join(", "))
-        && !names.is_empty()
-    {
-        headers.insert(SEC_WEBSOCKET_PROTOCOL, names);
-    }
+    let names = web_socket::protocols(headers);
+    headers.remove(SEC_WEBSOCKET_PROTOCOL);
+    headers.extend(names.map(|names| (SEC_WEBSOCKET_PROTOCOL, names)));
 }
 
 /// The answer of a server that takes another protocol, with its end of the connection.

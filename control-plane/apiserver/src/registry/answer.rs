@@ -1,9 +1,15 @@
 //! Bodies that are answered and not stored: reviews, and requests for tokens.
 
+#[cfg(test)]
+mod tests;
+
+use machinery::object;
 use machinery::status::Status;
+use machinery::time::Timestamp;
 use serde_json::Value;
 
 use crate::admission::CREATE;
+use crate::auth::authenticate::token::{Issuer, set_defaults};
 use crate::auth::notes::Notes;
 use crate::auth::user::ISSUED_CREDENTIAL_ID;
 use crate::basics::clock;
@@ -49,19 +55,38 @@ impl Writer<'_> {
         name: &str,
         mut request: Value,
     ) -> Result<Value, Status> {
-        let reader = &self.registry.reader;
-        let kind = &self.resource.kind;
-        let account = reader.get(kind, self.namespace, name).await?;
-        self.admit_body("token", name, &mut request).await?;
-        let issuer = self.registry.issuer.as_ref();
+        let registry = self.registry;
+        let (reader, kind) = (&registry.reader, &self.resource.kind);
+        let issuer = registry.issuer.as_ref();
         let issuer = issuer.ok_or_else(Status::unknown_path)?;
-        let (id, now) = (clock::uid(), clock::now());
+        let account = reader.get(kind, self.namespace, name).await?;
+        let now = clock::now();
+        self.admit_token(issuer, &account, &mut request, now)
+            .await?;
+        let id = clock::uid();
         let credential = format!("JTI={id}");
         let issued = issuer.issue(reader, &account, request, id, now).await?;
         if let Some(record) = self.audit {
             record.annotate(ISSUED_CREDENTIAL_ID, credential);
         }
         Ok(issued)
+    }
+
+    /// Admits a TokenRequest. What may refuse it sees it complete: a request that names no audience
+    /// is for this server.
+    async fn admit_token(
+        &self,
+        issuer: &Issuer,
+        account: &Value,
+        request: &mut Value,
+        now: Timestamp,
+    ) -> Result<(), Status> {
+        set_defaults(request);
+        let admission = self.admission(CREATE, "token", object::name(account), None);
+        let chain = &self.registry.admission;
+        let mutated = chain.mutate(&admission, request).await?;
+        issuer.complete(account, request, now)?;
+        chain.validate(mutated, &admission, request).await
     }
 
     /// Admits a body that is answered and not stored.

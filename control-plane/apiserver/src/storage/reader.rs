@@ -22,6 +22,15 @@ pub struct Reader {
 }
 
 impl Reader {
+    /// A reader whose caches are empty and whose store cannot be reached. It needs a tokio runtime.
+    #[cfg(test)]
+    pub(crate) fn without_store(catalogue: crate::resources::catalogue::Catalogue) -> Reader {
+        let channel = tonic::transport::Channel::from_static("http://127.0.0.1:1").connect_lazy();
+        let store = Store::new(etcd_api::Client::new(channel), Arc::default());
+        let reflector = Arc::new(Reflector::new(store.clone(), catalogue));
+        Reader { store, reflector }
+    }
+
     /// Returns the resource of a group, version and plural; an error if it is not served.
     pub(crate) fn resource(
         &self,

@@ -22,7 +22,10 @@ fn authenticator(anonymous: bool) -> Credentials {
 fn ask(of: &Credentials, peer: &Peer, authorization: Option<&str>) -> Result<User, String> {
     let mut headers = HeaderMap::new();
     if let Some(text) = authorization {
-        headers.insert(AUTHORIZATION, HeaderValue::from_str(text).unwrap());
+        headers.insert(
+            AUTHORIZATION,
+            HeaderValue::from_bytes(text.as_bytes()).unwrap(),
+        );
     }
     now_or_never(of.known(&world(), peer, ("/api", &headers), &Notes::default(), NOW))
 }
@@ -95,9 +98,35 @@ fn a_proxy_names_users_until_its_certificate_expires() {
 #[test]
 fn a_wrong_token_is_never_anonymous() {
     let of = authenticator(true);
-    for text in ["Bearer wrong", "Bearer a.b.c", "Bearer secret2 x"] {
+    for text in [
+        "Bearer wrong",
+        "Bearer a.b.c",
+        "Bearer secret2 x",
+        "Bearer sécret",
+    ] {
         ask(&of, &Peer::Nobody, Some(text)).unwrap_err();
     }
+}
+
+#[test]
+fn a_token_may_be_among_the_protocols_of_a_socket() {
+    let of = authenticator(true);
+    let ask = |protocols: &'static str| {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("connection", "Upgrade"),
+            ("upgrade", "websocket"),
+            ("sec-websocket-protocol", protocols),
+        ] {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        let (asked, notes) = (("/api", &headers), Notes::default());
+        now_or_never(of.known(&world(), &Peer::Nobody, asked, &notes, NOW)).map(|user| user.name)
+    };
+    let named = ask("base64url.bearer.authorization.k8s.io.c2VjcmV0, a");
+    assert_eq!(named.unwrap(), "admin");
+    ask("base64url.bearer.authorization.k8s.io.d3Jvbmc, a").unwrap_err();
+    assert_eq!(ask("a, b").unwrap(), "system:anonymous");
 }
 
 #[test]

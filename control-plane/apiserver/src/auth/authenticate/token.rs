@@ -18,7 +18,7 @@ use super::jwt::{self, Key, Refused};
 use super::used_secrets::Used;
 pub use claims::{Claims, Reference};
 use claims::{audiences_of, check_time};
-pub use request::SECONDS_OF_POD;
+pub use request::{SECONDS_OF_POD, set_defaults};
 
 /// Lookup of objects of the core group, for tokens.
 pub trait Objects: Sync {

@@ -1,7 +1,7 @@
 //! Connections of clients, encrypted or not, each with its own task.
 //!
 //! A silent client delays nobody. A connection without a request in progress is closed after some
-//! time. When there are too many connections, one is closed at once: `room` says which. So a client
+//! time, and one of HTTP/2 after a request without credentials. When there are too many connections, one is closed at once: `room` says which. So a client
 //! that opens connections, and sends parts of requests or watches, competes only with itself.
 
 pub(crate) mod keep_alive;
@@ -197,6 +197,7 @@ impl Connections {
         tokio::select! {
             ended = &mut served => told(ended),
             () = connection.silent(Instant::now(), farewell) => {}
+            () = connection.cut() => {}
         }
     }
 }

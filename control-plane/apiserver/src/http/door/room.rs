@@ -40,7 +40,7 @@ pub(super) struct Connection {
     opened: Instant,
     address: Option<IpAddr>,
     use_: Mutex<Use>,
-    /// Signals that the connection must make room for another one.
+    /// Signals that the connection must end, as a rule to make room for another one.
     ended: Notify,
 }
 
@@ -196,7 +196,7 @@ impl Connection {
         self.ended.notify_one();
     }
 
-    /// Waits until the connection must make room.
+    /// Waits until the connection must end.
     pub(super) async fn ended(&self) {
         self.ended.notified().await;
     }
@@ -204,6 +204,13 @@ impl Connection {
     /// True if it makes room although it has requests: they are not waited for.
     pub(super) fn is_cut(&self) -> bool {
         self.use_.lock().cut
+    }
+
+    /// Waits until the connection must make room although it has requests.
+    pub(super) async fn cut(&self) {
+        while !self.is_cut() {
+            self.ended().await;
+        }
     }
 
     /// Notes whose request it has. Without credentials the address says more.
@@ -250,6 +257,11 @@ impl Through {
     /// Notes who sent the request.
     pub(super) fn note(&self, user: &User) {
         self.0.note(user);
+    }
+
+    /// Ends the connection once the requests that it has are answered.
+    pub(super) fn let_go(&self) {
+        self.0.ended.notify_one();
     }
 }
 

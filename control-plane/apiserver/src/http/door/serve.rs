@@ -9,12 +9,13 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Body as _;
 use machinery::status::Status;
 use tokio::time::Instant;
 
 use crate::auth::notes::Notes;
+use crate::auth::user::ANONYMOUS;
 use crate::auth::{Attributes, User, metrics};
 use crate::basics::steps::Step;
 use crate::basics::{clock, waits};
@@ -277,8 +278,14 @@ async fn enter(
     let user = authenticator.authenticate(reader, parts, &notes).await;
     let shows = parts.headers.contains_key(AUTHORIZATION);
     metrics::authenticated(user.as_ref().ok(), shows, begin.elapsed());
-    if let (Some(through), Ok(user)) = (parts.extensions.get::<Through>(), &user) {
-        through.note(user);
+    if let Some(through) = parts.extensions.get::<Through>() {
+        match &user {
+            Ok(user) if user.name != ANONYMOUS => through.note(user),
+            // One connection of HTTP/2 can ask for much. Who shows no credentials needs another
+            // one for each request, as in Kubernetes.
+            _ if parts.version == Version::HTTP_2 => through.let_go(),
+            _ => {}
+        }
     }
     let noted = notes.take();
     warnings.extend(noted.warnings);

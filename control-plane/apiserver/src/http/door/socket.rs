@@ -7,8 +7,8 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::{Buf as _, Bytes, BytesMut};
 use futures_util::{SinkExt as _, StreamExt as _};
 use http::header::{
-    CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, ORIGIN, SEC_WEBSOCKET_ACCEPT,
-    SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
+    CONNECTION, CONTENT_TYPE, HeaderValue, ORIGIN, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
+    SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
 };
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::BodyExt as _;
@@ -18,6 +18,8 @@ use machinery::protobuf::WATCH_MEDIA_TYPE;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+
+use crate::auth::authenticate::web_socket;
 
 /// The protocol appends this to a client's key before hashing.
 const ACCEPT_SALT: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
@@ -42,11 +44,15 @@ impl Asked {
     /// `None` if a request with these headers asks for none. `upgrade` is what its connection
     /// becomes.
     pub(crate) fn of(headers: &HeaderMap, upgrade: &OnUpgrade) -> Option<Asked> {
-        if !holds(headers, CONNECTION, "upgrade") || !holds(headers, UPGRADE, "websocket") {
+        if !web_socket::is_wanted(headers) {
             return None;
         }
+        let mut headers = headers.clone();
+        let names = web_socket::protocols(&headers);
+        headers.remove(SEC_WEBSOCKET_PROTOCOL);
+        headers.extend(names.map(|names| (SEC_WEBSOCKET_PROTOCOL, names)));
         Some(Asked {
-            headers: headers.clone(),
+            headers,
             upgrade: upgrade.clone(),
         })
     }
@@ -169,15 +175,6 @@ fn message(event: Bytes, text: bool) -> Message {
         Ok(event) => Message::binary(event.into_bytes()),
         Err(event) => Message::binary(event.into_bytes()),
     }
-}
-
-/// True if `word` is among the comma-separated values of the header.
-fn holds(headers: &HeaderMap, name: HeaderName, word: &str) -> bool {
-    let values = headers.get_all(name).iter();
-    values
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .any(|found| found.trim().eq_ignore_ascii_case(word))
 }
 
 fn accept(key: &[u8]) -> String {

@@ -9,7 +9,8 @@ async fn ask(path: &str, all_known: bool) -> Result<u16, Status> {
     let channel = Endpoint::from_static("http://127.0.0.1:1").connect_lazy();
     let api = crate::connected(etcd_api::Client::new(channel), Config::default());
     let (parts, ()) = Request::get(path).body(()).unwrap().into_parts();
-    let segments: Vec<String> = path[1..].split('/').map(str::to_owned).collect();
+    let decoded = request::decoded(parts.uri.path()).unwrap();
+    let segments = request::segments(&decoded);
     let answer = answer(&api, &parts, &segments, all_known).await;
     answer.map(|answer| answer.status().as_u16())
 }
@@ -30,4 +31,22 @@ async fn what_may_be_a_custom_resource_is_not_called_absent_before_all_are_known
     // What is there is shown, and no definition adds to the groups of Kubernetes.
     assert_eq!(ask("/apis/apps/v1", false).await.unwrap(), 200);
     assert_eq!(ask("/apis/apps/v7", false).await.unwrap_err().code, 404);
+}
+
+#[tokio::test]
+async fn only_the_path_that_was_authorized_is_served() {
+    for (path, code) in [
+        ("/metrics", 200),
+        ("/livez/ping", 200),
+        ("/api", 200),
+        ("/api/", 200),
+        ("//metrics", 404),
+        ("/metrics/", 404),
+        ("/%2Fmetrics", 404),
+        ("/metrics%2F", 404),
+        ("/livez%2Fping", 200),
+        ("/livez/ping/", 404),
+    ] {
+        assert_eq!(ask(path, true).await.unwrap(), code, "{path}");
+    }
 }

@@ -27,12 +27,19 @@ fn proxies() -> FrontProxy {
 
 #[test]
 fn a_user_who_fits_into_no_header_is_not_passed_on_as_another() {
-    for name in ["a\nb", "a\0"] {
-        let user = User {
-            name: name.to_owned(),
+    for text in ["a\nb", "a\0", " a", "a\t"] {
+        let named = User {
+            name: text.to_owned(),
             ..User::default()
         };
-        headers(&HeaderMap::new(), &user, None).unwrap_err();
+        let grouped = User {
+            name: "a".to_owned(),
+            groups: vec![text.to_owned()],
+            ..User::default()
+        };
+        for user in [named, grouped] {
+            headers(&HeaderMap::new(), &user, None).unwrap_err();
+        }
     }
 }
 

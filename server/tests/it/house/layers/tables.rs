@@ -137,6 +137,7 @@ pub(super) const APISERVER: Layers = Layers {
                 "http::media",
                 "http::metrics",
                 "http::openapi",
+                "http::question",
                 "registry",
                 "resources",
                 "storage",
@@ -217,6 +218,8 @@ pub(super) const APISERVER: Layers = Layers {
         (
             "fuzzing",
             &[
+                "auth",
+                "http::media",
                 "http::question",
                 "registry",
                 "resources",

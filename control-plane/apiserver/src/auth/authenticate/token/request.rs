@@ -26,7 +26,8 @@ const KIND: &str = "TokenRequest";
 type Bound = (Option<Reference>, Option<Reference>, Option<Reference>);
 
 impl Issuer {
-    /// Answers a TokenRequest for a service account. `id` is the unique id of the token.
+    /// Answers a TokenRequest for a service account, which is [complete](Issuer::complete). `id` is
+    /// the unique id of the token.
     pub async fn issue<O: Objects>(
         &self,
         objects: &O,
@@ -35,7 +36,6 @@ impl Issuer {
         id: String,
         now: Timestamp,
     ) -> Result<Value, Status> {
-        self.complete(account, &mut request, now)?;
         let (pod, secret, node) = bound(objects, account, &request).await?;
         let asked = seconds_asked(&request);
         let audiences = audiences_of(&request["spec"]);
@@ -77,8 +77,13 @@ impl Issuer {
         Ok(request)
     }
 
-    /// Fills in the defaults of a request and refuses forbidden values.
-    fn complete(&self, account: &Value, request: &mut Value, now: Timestamp) -> Result<(), Status> {
+    /// Fills in what a request leaves to the server, and refuses forbidden values.
+    pub fn complete(
+        &self,
+        account: &Value,
+        request: &mut Value,
+        now: Timestamp,
+    ) -> Result<(), Status> {
         let (name, uid) = (object::name(account), object::uid(account));
         let given = |key: &str| object::text(request, &["metadata", key]).to_owned();
         let mismatch = |field: &str, what: &str, value: String| {
@@ -100,6 +105,7 @@ impl Issuer {
             );
             return Err(Status::conflict(GROUP, KIND, name, &why));
         }
+        object::remove(request, &["status"]);
         let metadata = object::metadata_mut(request);
         metadata.insert("name".into(), name.into());
         metadata.insert("namespace".into(), object::namespace(account).into());
@@ -108,13 +114,7 @@ impl Issuer {
         if object::items(request, &["spec", "audiences"]).is_empty() {
             object::set(request, &["spec", "audiences"], json!(self.audiences));
         }
-        if object::integer(request, &["spec", "expirationSeconds"]).is_none() {
-            object::set(
-                request,
-                &["spec", "expirationSeconds"],
-                SECONDS_DEFAULT.into(),
-            );
-        }
+        set_defaults(request);
         let field = "spec.expirationSeconds";
         let seconds = seconds_asked(request);
         let why = if seconds < SECONDS_MIN {
@@ -126,6 +126,14 @@ impl Issuer {
         };
         let cause = Cause::invalid(field, &seconds.into(), why);
         Err(Status::invalid(GROUP, KIND, "", vec![cause]))
+    }
+}
+
+/// Fills in what any request has, whichever account it is for.
+pub fn set_defaults(request: &mut Value) {
+    let lifetime = ["spec", "expirationSeconds"];
+    if object::integer(request, &lifetime).is_none() {
+        object::set(request, &lifetime, SECONDS_DEFAULT.into());
     }
 }
 

@@ -85,7 +85,8 @@ pub(crate) fn now_or_never<T>(future: impl Future<Output = T>) -> T {
 }
 
 pub(crate) fn issue(issuer: &Issuer, world: &World, spec: Value) -> Result<Value, Status> {
-    let request = json!({"kind": "TokenRequest", "spec": spec});
+    let mut request = json!({"kind": "TokenRequest", "spec": spec});
+    issuer.complete(&account(), &mut request, NOW)?;
     now_or_never(issuer.issue(world, &account(), request, "id-1".into(), NOW))
 }
 
@@ -305,8 +306,8 @@ fn requests_that_ask_too_much_are_refused() {
         assert!(refused.message.contains(words), "{}", refused.message);
     }
     for (key, code) in [("name", 422), ("namespace", 422), ("uid", 409)] {
-        let request = json!({"metadata": {key: "another"}, "spec": {}});
-        let refused = now_or_never(issuer.issue(&world(), &account(), request, "i".into(), NOW));
+        let mut request = json!({"metadata": {key: "another"}, "spec": {}});
+        let refused = issuer.complete(&account(), &mut request, NOW);
         assert_eq!(refused.unwrap_err().code, code, "{key}");
     }
 }

@@ -1,9 +1,14 @@
+use hyper::client::conn::http2;
+use machinery::status::Status;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tonic::transport::Endpoint;
 
 use super::*;
 use crate::Config;
 use crate::Server;
+use crate::auth::notes::Notes;
+use crate::auth::{Answer, Authenticator, User};
+use crate::storage::reader::Reader;
 
 const PATIENT: Duration = Duration::from_secs(3600);
 const SHORT: Duration = Duration::from_millis(50);
@@ -11,11 +16,15 @@ const PROBE: &str = "GET /livez/ping HTTP/1.1\r\nHost: a\r\n\r\n";
 
 /// A server without a store, which answers the simplest health probe all the same, and its address.
 async fn server(limits: Limits) -> (Arc<Server>, std::net::SocketAddr) {
-    let channel = Endpoint::from_static("http://127.0.0.1:1").connect_lazy();
-    let config = Config {
+    server_with(Config {
         limits,
         ..Config::default()
-    };
+    })
+    .await
+}
+
+async fn server_with(config: Config) -> (Arc<Server>, std::net::SocketAddr) {
+    let channel = Endpoint::from_static("http://127.0.0.1:1").connect_lazy();
     let server = Arc::new(Server::new(etcd_api::Client::new(channel), config));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -101,4 +110,67 @@ async fn the_silent_make_room_for_those_who_ask() {
     // The first of them was closed first.
     let mut nothing = [0];
     assert!(!matches!(silent[0].read(&mut nothing).await, Ok(1..)));
+}
+
+/// Knows nobody; a header says whether that is allowed.
+struct Nobody;
+
+impl Authenticator for Nobody {
+    fn authenticate<'a>(
+        &'a self,
+        _: &'a Reader,
+        request: &'a http::request::Parts,
+        _: &'a Notes,
+    ) -> Answer<'a, User> {
+        let allowed = request.headers.contains_key("allowed");
+        Box::pin(async move {
+            if allowed {
+                Ok(User::anonymous())
+            } else {
+                Err(Status::unauthorized())
+            }
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_connection_of_http2_ends_with_a_request_without_credentials() {
+    let limits = Limits {
+        head: PATIENT,
+        idle: PATIENT,
+        ..Limits::default()
+    };
+    let (_server, address) = server_with(Config {
+        limits,
+        authenticator: Arc::new(Nobody),
+        ..Config::default()
+    })
+    .await;
+    for (header, code) in [("allowed", 200), ("other", 401)] {
+        let stream = TokioIo::new(TcpStream::connect(address).await.unwrap());
+        let shaken = http2::handshake(TokioExecutor::new(), stream).await;
+        let (mut sender, connection) = shaken.unwrap();
+        let ending = tokio::spawn(connection);
+        let request = Request::get("http://a/livez/ping").header(header, "");
+        let answer = sender.send_request(request.body(Body::empty()).unwrap());
+        assert_eq!(answer.await.unwrap().status(), code);
+        // The limit is for a server that does not end it.
+        let ended = tokio::time::timeout(Duration::from_secs(30), ending).await;
+        let _how = ended.expect("the server ends it");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_of_http2_stays_for_a_user() {
+    let (_server, address) = server(Limits::default()).await;
+    let stream = TokioIo::new(TcpStream::connect(address).await.unwrap());
+    let shaken = http2::handshake(TokioExecutor::new(), stream).await;
+    let (mut sender, connection) = shaken.unwrap();
+    let _serving = tokio::spawn(connection);
+    for _ in 0..3 {
+        sender.ready().await.unwrap();
+        let request = Request::get("http://a/livez/ping").body(Body::empty());
+        let answer = sender.send_request(request.unwrap()).await;
+        assert_eq!(answer.unwrap().status(), 200);
+    }
 }
