@@ -26,6 +26,8 @@ mod registry;
 mod resources;
 pub mod setup;
 mod storage;
+#[cfg(test)]
+mod tests;
 mod upkeep;
 mod validate;
 mod webhook;

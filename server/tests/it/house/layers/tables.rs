@@ -224,6 +224,8 @@ pub(super) const APISERVER: Layers = Layers {
                 "validate",
             ],
         ),
+        // Several layers over a store in memory.
+        ("tests", &["registry", "storage"]),
     ],
     // Only HTTP knows how requests and answers are written.
     without: &[

@@ -84,11 +84,12 @@ impl Writer<'_> {
         let (registry, resource) = (self.registry, &self.resource);
         match (&edited, update.replaced.filter(|_| !self.dry)) {
             (Edited::Deleted(decoded), _) => {
-                allocate::replaced(registry, resource, &decoded.object, &Value::Null).await;
+                let old = &decoded.object;
+                allocate::replaced(registry, resource, revision, old, &Value::Null).await;
             }
             (_, Some(old)) => {
                 let new = &edited.entry_ref().object;
-                allocate::replaced(registry, resource, &old, new).await;
+                allocate::replaced(registry, resource, revision, &old, new).await;
             }
             (_, None) => {}
         }
