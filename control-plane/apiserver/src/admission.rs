@@ -17,6 +17,7 @@ mod request;
 mod rounds;
 mod webhooks;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use machinery::schema::{self, Kind};
@@ -90,22 +91,29 @@ pub struct Attributes<'a> {
 
 /// What the client of a write is warned of.
 #[derive(Debug, Default)]
-pub(crate) struct Warnings(Mutex<Vec<String>>);
+pub(crate) struct Warnings(Mutex<Warned>);
+
+#[derive(Debug, Default)]
+struct Warned {
+    in_order: Vec<String>,
+    /// The same, to find those that come again: an object may have as many as items.
+    known: HashSet<String>,
+}
 
 impl Warnings {
     /// Adds warnings that the client does not get yet.
     pub(crate) fn add(&self, more: impl IntoIterator<Item = String>) {
         let mut all = self.0.lock();
         for warning in more {
-            if !all.contains(&warning) {
-                all.push(warning);
+            if all.known.insert(warning.clone()) {
+                all.in_order.push(warning);
             }
         }
     }
 
     /// Takes all warnings.
     pub(crate) fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock())
+        std::mem::take(&mut *self.0.lock()).in_order
     }
 }
 
@@ -392,5 +400,15 @@ mod tests {
             plugins::quota::NAME,
         ]);
         assert_eq!(names, PLUGINS);
+    }
+
+    #[test]
+    fn of_many_warnings_each_is_given_once() {
+        const COUNT: usize = 100_000;
+        let warnings = Warnings::default();
+        warnings.add((0..2 * COUNT).map(|at| format!("warning {:09}", at % COUNT)));
+        let all = warnings.take();
+        assert_eq!((all.len(), all[1].as_str()), (COUNT, "warning 000000001"));
+        assert_eq!(warnings.take().len(), 0);
     }
 }
