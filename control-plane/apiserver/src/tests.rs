@@ -93,3 +93,13 @@ async fn an_address_is_free_when_its_service_is_gone() {
     release(&registry, ADDRESS, ..deleted).await.unwrap();
     assert!(!is_reserved(&registry).await);
 }
+
+#[tokio::test]
+async fn a_write_that_is_stored_is_told_so_though_no_cache_shows_it() {
+    let registry = registry();
+    let kind = schema::kind("", "v1", "Namespace").unwrap();
+    let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+    let made = registry.create(kind, "", object).await.unwrap();
+    assert_eq!(object::name(&made), "shop");
+    registry.reader.get(kind, "", "shop").await.unwrap();
+}

@@ -177,7 +177,7 @@ impl Writer<'_> {
             .registry
             .edit(storage, &key, dry, &mut deletion)
             .await?;
-        self.settle(edited.entry_ref().revision).await?;
+        self.settle(edited.entry_ref().revision).await;
         if let Edited::Deleted(decoded) = &edited
             && !dry
         {

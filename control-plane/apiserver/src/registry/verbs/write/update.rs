@@ -79,7 +79,7 @@ impl Writer<'_> {
         if !self.dry {
             update.allocated.stored();
         }
-        self.settle(revision).await?;
+        self.settle(revision).await;
         let warnings = update.warnings;
         let (registry, resource) = (self.registry, &self.resource);
         match (&edited, update.replaced.filter(|_| !self.dry)) {
