@@ -29,6 +29,7 @@ use crate::audit::{Level, Record};
 use crate::auth::{Answer, Authorizer, User};
 use crate::resources::catalogue::Resource;
 use crate::storage::reader::Reader;
+use plugins::namespaces::NamespaceLifecycle;
 use policies::{mutating as mutating_policy, validating as validating_policy};
 use rounds::Rounds;
 use webhooks::{mutating, validating};
@@ -163,6 +164,8 @@ pub(crate) struct Chain {
     mutating: Option<mutating::Mutating>,
     validating_policies: Option<validating_policy::Validating>,
     validating: Option<validating::Validating>,
+    /// Among the plugins, too. It is asked again after the webhooks, which may take long.
+    lifecycle: Option<NamespaceLifecycle>,
     /// The last of all: it charges writes that nothing else refuses.
     quota: Option<plugins::quota::ResourceQuota>,
 }
@@ -170,7 +173,7 @@ pub(crate) struct Chain {
 /// The plugins that run unless they are switched off, by the names that Kubernetes has for them.
 /// `ServiceAccount` runs only where service accounts have tokens.
 pub const PLUGINS: [&str; 23] = [
-    "NamespaceLifecycle",
+    plugins::namespaces::NAME,
     "LimitRanger",
     "ServiceAccount",
     "TaintNodesByCondition",
@@ -220,6 +223,7 @@ impl Chain {
             validating_policies: runs(validating_policy::NAME)
                 .then(validating_policy::Validating::new),
             validating: runs(validating::NAME).then(validating::Validating::new),
+            lifecycle: runs(plugins::namespaces::NAME).then_some(NamespaceLifecycle),
             quota: runs(plugins::quota::NAME).then(plugins::quota::ResourceQuota::new),
         }
     }
@@ -275,6 +279,9 @@ impl Chain {
         }
         if let Some(webhooks) = &self.validating {
             webhooks.validate(context, attributes, object).await?;
+        }
+        if let Some(lifecycle) = &self.lifecycle {
+            lifecycle.confirm(context, attributes).await?;
         }
         if let Some(quota) = &self.quota {
             quota.validate(context, attributes, object).await?;
@@ -360,7 +367,7 @@ fn in_order(more: Vec<Arc<dyn Plugin>>) -> Vec<Arc<dyn Plugin>> {
         .into_iter()
         .partition(|plugin| plugin.name() == plugins::owner_references::NAME);
     let mut plugins: Vec<Arc<dyn Plugin>> = vec![
-        Arc::new(plugins::namespaces::NamespaceLifecycle),
+        Arc::new(NamespaceLifecycle),
         Arc::new(plugins::limits::LimitRanger),
     ];
     plugins.extend(early);

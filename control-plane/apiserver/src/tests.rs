@@ -7,9 +7,12 @@ use std::sync::Arc;
 
 use machinery::object;
 use machinery::schema;
+use machinery::status::Status;
 use serde_json::{Value, json};
 
 use crate::Config;
+use crate::admission::{Attributes, CREATE};
+use crate::auth::User;
 use crate::registry::Registry;
 use crate::registry::allocate::addresses::{release, take};
 use crate::storage::decoded;
@@ -102,4 +105,51 @@ async fn a_write_that_is_stored_is_told_so_though_no_cache_shows_it() {
     let made = registry.create(kind, "", object).await.unwrap();
     assert_eq!(object::name(&made), "shop");
     registry.reader.get(kind, "", "shop").await.unwrap();
+}
+
+/// Writes a config map whose namespace gets another state while webhooks are asked.
+async fn meanwhile(registry: &Registry, state: Option<Value>) -> Result<(), Status> {
+    let mut namespace = json!({
+        "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"},
+    });
+    let made = put(registry, "namespaces", &namespace, 0).await;
+    let resource = registry.reader.resource("", "v1", "configmaps").unwrap();
+    let (user, options) = (User::default(), Value::Null);
+    let attributes = Attributes {
+        user: &user,
+        operation: CREATE,
+        kind: &resource.kind,
+        subresource: "",
+        namespace: "shop",
+        name: "a",
+        old: None,
+        dry: false,
+        options: &options,
+        resource: &resource,
+        audit: None,
+        warnings: &Default::default(),
+    };
+    let mut map = json!({"metadata": {"namespace": "shop", "name": "a"}});
+    let chain = &registry.admission;
+    let mutated = chain.mutate(&attributes, &mut map).await?;
+    match state {
+        None => drop(delete(registry, "namespaces", &namespace, made).await),
+        Some(metadata) => {
+            namespace["metadata"] = metadata;
+            put(registry, "namespaces", &namespace, made).await;
+        }
+    }
+    chain.validate(mutated, &attributes, &map).await
+}
+
+#[tokio::test]
+async fn no_object_is_written_into_a_namespace_that_went_during_admission() {
+    let gone = meanwhile(&registry(), None).await.unwrap_err();
+    assert_eq!((gone.code, gone.reason), (404, "NotFound"));
+    let going = json!({"name": "shop", "deletionTimestamp": "2026-01-01T00:00:00Z"});
+    let going = meanwhile(&registry(), Some(going)).await.unwrap_err();
+    let why = "unable to create new content in namespace shop because it is being terminated";
+    assert!(going.message.contains(why), "{}", going.message);
+    let labelled = json!({"name": "shop", "labels": {"a": "b"}});
+    meanwhile(&registry(), Some(labelled)).await.unwrap();
 }

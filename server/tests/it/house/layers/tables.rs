@@ -225,7 +225,7 @@ pub(super) const APISERVER: Layers = Layers {
             ],
         ),
         // Several layers over a store in memory.
-        ("tests", &["registry", "storage"]),
+        ("tests", &["admission", "auth", "registry", "storage"]),
     ],
     // Only HTTP knows how requests and answers are written.
     without: &[
