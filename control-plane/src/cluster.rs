@@ -33,6 +33,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
 use crate::connection;
+use crate::store_client::StoreFlags;
 use front::Front;
 pub(crate) use parts::Component;
 
@@ -186,7 +187,14 @@ impl Plan {
         if self.has(Component::Apiserver) {
             let client = match (store, &self.etcd_servers) {
                 (Some(store), _) => etcd_api::Client::new(store.channel()),
-                (None, Some(url)) => etcd_api::Client::connect(url.clone()).await?,
+                (None, Some(urls)) => {
+                    let urls = urls.split(',').map(str::to_owned).collect();
+                    let store = StoreFlags {
+                        urls,
+                        ..StoreFlags::default()
+                    };
+                    store.connect().await?
+                }
                 (None, None) => {
                     return Err("an apiserver without a store takes --etcd-servers".into());
                 }

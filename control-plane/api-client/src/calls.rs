@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
 use http::{Method, Request, header};
 use kube::core::response;
 use machinery::api::{Api, Call, PatchForm};
@@ -35,6 +37,10 @@ const REASONS: [&str; 20] = [
     "Unknown",
 ];
 
+/// Longest time until an answer: an apiserver ends requests after a minute. A connection whose
+/// other end is gone without a word must not hold a loop for good.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(75);
+
 /// The program, which the apiserver takes for the field manager of its writes.
 const PROGRAM: &str = concat!("stele-kube/", env!("CARGO_PKG_VERSION"));
 
@@ -42,12 +48,16 @@ const PROGRAM: &str = concat!("stele-kube/", env!("CARGO_PKG_VERSION"));
 #[derive(Clone)]
 pub struct Client {
     kube: kube::Client,
+    patience: Duration,
 }
 
 impl Client {
     /// A client over this connection.
     pub fn new(kube: kube::Client) -> Client {
-        Client { kube }
+        Client {
+            kube,
+            patience: ANSWERED_WITHIN,
+        }
     }
 
     /// The connection.
@@ -68,7 +78,11 @@ impl Api for Client {
             .header(header::USER_AGENT, PROGRAM)
             .body(body)
             .map_err(|error| Status::bad_request(error.to_string()))?;
-        let answer: Object = self.kube.request(request).await.map_err(status)?;
+        let asked = self.kube.request(request);
+        let answered = tokio::time::timeout(self.patience, asked).await;
+        let answer: Object = answered
+            .map_err(|_| Status::unavailable(format!("no answer within {:?}", self.patience)))?
+            .map_err(status)?;
         // A server that knows the older form alone answers in that: it must not be taken for a
         // server without kinds.
         let discovers = matches!(call, Call::Discover { .. });

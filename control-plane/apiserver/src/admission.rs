@@ -17,6 +17,7 @@ mod request;
 mod rounds;
 mod webhooks;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use machinery::schema::{self, Kind};
@@ -28,6 +29,7 @@ use crate::audit::{Level, Record};
 use crate::auth::{Answer, Authorizer, User};
 use crate::resources::catalogue::Resource;
 use crate::storage::reader::Reader;
+use plugins::namespaces::NamespaceLifecycle;
 use policies::{mutating as mutating_policy, validating as validating_policy};
 use rounds::Rounds;
 use webhooks::{mutating, validating};
@@ -90,22 +92,29 @@ pub struct Attributes<'a> {
 
 /// What the client of a write is warned of.
 #[derive(Debug, Default)]
-pub(crate) struct Warnings(Mutex<Vec<String>>);
+pub(crate) struct Warnings(Mutex<Warned>);
+
+#[derive(Debug, Default)]
+struct Warned {
+    in_order: Vec<String>,
+    /// The same, to find those that come again: an object may have as many as items.
+    known: HashSet<String>,
+}
 
 impl Warnings {
     /// Adds warnings that the client does not get yet.
     pub(crate) fn add(&self, more: impl IntoIterator<Item = String>) {
         let mut all = self.0.lock();
         for warning in more {
-            if !all.contains(&warning) {
-                all.push(warning);
+            if all.known.insert(warning.clone()) {
+                all.in_order.push(warning);
             }
         }
     }
 
     /// Takes all warnings.
     pub(crate) fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock())
+        std::mem::take(&mut *self.0.lock()).in_order
     }
 }
 
@@ -165,6 +174,8 @@ pub(crate) struct Chain {
     mutating: Option<mutating::Mutating>,
     validating_policies: Option<validating_policy::Validating>,
     validating: Option<validating::Validating>,
+    /// Among the plugins, too. It is asked again after the webhooks, which may take long.
+    lifecycle: Option<NamespaceLifecycle>,
     /// The last of all: it charges writes that nothing else refuses.
     quota: Option<plugins::quota::ResourceQuota>,
 }
@@ -172,7 +183,7 @@ pub(crate) struct Chain {
 /// The plugins that run unless they are switched off, by the names that Kubernetes has for them.
 /// `ServiceAccount` runs only where service accounts have tokens.
 pub const PLUGINS: [&str; 23] = [
-    "NamespaceLifecycle",
+    plugins::namespaces::NAME,
     "LimitRanger",
     "ServiceAccount",
     "TaintNodesByCondition",
@@ -222,6 +233,7 @@ impl Chain {
             validating_policies: runs(validating_policy::NAME)
                 .then(validating_policy::Validating::new),
             validating: runs(validating::NAME).then(validating::Validating::new),
+            lifecycle: runs(plugins::namespaces::NAME).then_some(NamespaceLifecycle),
             quota: runs(plugins::quota::NAME).then(plugins::quota::ResourceQuota::new),
         }
     }
@@ -280,6 +292,9 @@ impl Chain {
         }
         if let Some(webhooks) = &self.validating {
             webhooks.validate(context, attributes, object).await?;
+        }
+        if let Some(lifecycle) = &self.lifecycle {
+            lifecycle.confirm(context, attributes).await?;
         }
         if let Some(quota) = &self.quota {
             quota.validate(context, attributes, object).await?;
@@ -365,7 +380,7 @@ fn in_order(more: Vec<Arc<dyn Plugin>>) -> Vec<Arc<dyn Plugin>> {
         .into_iter()
         .partition(|plugin| plugin.name() == plugins::owner_references::NAME);
     let mut plugins: Vec<Arc<dyn Plugin>> = vec![
-        Arc::new(plugins::namespaces::NamespaceLifecycle),
+        Arc::new(NamespaceLifecycle),
         Arc::new(plugins::limits::LimitRanger),
     ];
     plugins.extend(early);
@@ -405,5 +420,15 @@ mod tests {
             plugins::quota::NAME,
         ]);
         assert_eq!(names, PLUGINS);
+    }
+
+    #[test]
+    fn of_many_warnings_each_is_given_once() {
+        const COUNT: usize = 100_000;
+        let warnings = Warnings::default();
+        warnings.add((0..2 * COUNT).map(|at| format!("warning {:09}", at % COUNT)));
+        let all = warnings.take();
+        assert_eq!((all.len(), all[1].as_str()), (COUNT, "warning 000000001"));
+        assert_eq!(warnings.take().len(), 0);
     }
 }

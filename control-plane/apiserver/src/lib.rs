@@ -26,6 +26,8 @@ mod registry;
 mod resources;
 pub mod setup;
 mod storage;
+#[cfg(test)]
+mod tests;
 mod upkeep;
 mod validate;
 mod webhook;
@@ -166,10 +168,15 @@ impl Server {
         http::door::connections::serve(&self.api, listener, None).await
     }
 
-    /// Answers requests over encrypted connections until [`Server::stop`].
+    /// Answers requests over encrypted connections until [`Server::stop`], with the certificates
+    /// that are there when a connection begins.
     pub async fn serve_tls(&self, listener: TcpListener, tls: Tls) -> std::io::Result<()> {
         http::door::connections::keep_alive::set(&listener)?;
-        http::door::connections::serve(&self.api, listener, Some(tls)).await
+        let serving = http::door::connections::serve(&self.api, listener, Some(tls.clone()));
+        tokio::select! {
+            served = serving => served,
+            () = follow_certificates(&self.api.0.registry, &tls) => unreachable!("it never ends"),
+        }
     }
 
     /// Takes this server out of the endpoints of the service `kubernetes`, so that new clients go to
@@ -238,6 +245,20 @@ fn connected(client: etcd_api::Client, config: Config) -> Api {
         store_answers: Default::default(),
         stopping: tokio::sync::watch::Sender::new(false),
     }))
+}
+
+/// Reads the certificates again for ever, and publishes new authorities.
+async fn follow_certificates(registry: &Registry, tls: &Tls) {
+    loop {
+        let new = tls.changed().await;
+        let (clients, proxies) = (new.clients.as_deref(), new.proxies.as_deref());
+        let publish =
+            || registry::builtin::bootstrap::publish_authorities(registry, clients, proxies);
+        while let Err(error) = publish().await {
+            tracing::warn!(%error, "new authorities of certificates cannot be published");
+            tokio::time::sleep(RETRY_AFTER).await;
+        }
+    }
 }
 
 /// Creates the objects that must exist before requests are served, and creates them again after a

@@ -25,7 +25,7 @@ use crate::auth::authorize::Modes;
 pub use crate::auth::authorize::config::{Configured, WebhookOptions};
 use crate::auth::impersonate::{self, Impersonating};
 use crate::auth::pki::{self, Identity, Pki};
-use crate::auth::tls::{self, Tls};
+use crate::auth::tls::{self, Certificates, Tls};
 use crate::basics::clock;
 pub use crate::basics::service_ranges::ServiceRanges;
 use crate::http::faults::OBSERVER;
@@ -217,18 +217,9 @@ impl Settings {
             return Ok(None);
         };
         let authority = read(&options.authority)?;
-        if options.allowed_names.is_empty()
-            && let Some(clients) = clients
-            && tls::overlap(&authority, clients)?
-        {
-            return Err(
-                "--requestheader-client-ca-file and --client-ca-file contain overlapping \
-                 certificates; --requestheader-allowed-names must be specified to ensure regular \
-                 client certificates cannot set authenticating proxy headers for arbitrary users"
-                    .to_owned(),
-            );
-        }
-        Ok(Some(Arc::new(FrontProxy::new(options.clone(), authority))))
+        let proxies = FrontProxy::new(options.clone(), authority);
+        tls::check_apart(&proxies, proxies.authority(), clients)?;
+        Ok(Some(Arc::new(proxies)))
     }
 
     fn proxy_identity(&self) -> Result<Option<Identity>, String> {
@@ -310,20 +301,38 @@ impl Settings {
         clients: Option<&str>,
         proxies: Option<&Arc<FrontProxy>>,
     ) -> Result<Option<Tls>, String> {
-        let identity = match (&self.serving, pki) {
-            (Serving::Plain, _) => return Ok(None),
-            (Serving::Given { certificate, key }, _) => Identity {
-                certificate: read(certificate)?,
-                key: read(key)?,
-            },
-            (Serving::SelfSigned(directory), _) => {
-                let identity = pki::self_signed(directory, &self.names(), clock::now());
-                identity.map_err(|error| error.to_string())?
+        let own = pki.map(|pki| pki.server.clone());
+        let files = match &self.serving {
+            Serving::Plain => return Ok(None),
+            Serving::Given { certificate, key } => Some((certificate.clone(), key.clone())),
+            Serving::SelfSigned(directory) => {
+                pki::self_signed(directory, &self.names(), clock::now())
+                    .map_err(|error| error.to_string())?;
+                Some(pki::server_files(directory))
             }
-            (Serving::Own(_), Some(pki)) => pki.server.clone(),
-            (Serving::Own(_), None) => unreachable!("it was opened before"),
+            Serving::Own(_) => None,
         };
-        let tls = Tls::believing(&identity, clients, proxies, self.newest_tls_only);
+        let (of_clients, clients) = (self.client_authority.clone(), clients.map(str::to_owned));
+        let of_proxies = proxies.map(|proxies| proxies.file().to_owned());
+        let read: tls::Read = Box::new(move || {
+            let identity = match (&files, &own) {
+                (Some((certificate, key)), _) => Identity {
+                    certificate: read(certificate)?,
+                    key: read(key)?,
+                },
+                (None, Some(own)) => own.clone(),
+                (None, None) => unreachable!("it was opened before"),
+            };
+            Ok(Certificates {
+                identity,
+                clients: match &of_clients {
+                    Some(file) => Some(read(file)?),
+                    None => clients.clone(),
+                },
+                proxies: of_proxies.as_deref().map(read).transpose()?,
+            })
+        });
+        let tls = Tls::reading(read()?, read, proxies.cloned(), self.newest_tls_only);
         tls.map(Some)
             .map_err(|why| format!("the server's certificate: {why}"))
     }

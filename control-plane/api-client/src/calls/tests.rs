@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use kube::client::Body;
 use machinery::api::DeleteOptions;
 use machinery::schema;
 
@@ -87,4 +88,19 @@ fn errors_keep_what_loops_ask_for() {
     let status = of_answer(&answer);
     assert_eq!((status.code, status.reason), (409, "Conflict"));
     assert_eq!(status.details.name, "p");
+}
+
+#[tokio::test]
+async fn a_server_that_never_answers_holds_nobody_for_good() {
+    type Never = std::future::Pending<Result<http::Response<Body>, std::convert::Infallible>>;
+    let never = tower::service_fn(|_: Request<Body>| -> Never { std::future::pending() });
+    let client = Client {
+        kube: kube::Client::new(never, "default"),
+        patience: Duration::ZERO,
+    };
+    let error = client
+        .call(Call::Discover { core: true })
+        .await
+        .unwrap_err();
+    assert_eq!(error.reason, "ServiceUnavailable");
 }

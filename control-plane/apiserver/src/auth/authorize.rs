@@ -226,8 +226,9 @@ impl Modes {
                     is_complete = false;
                 }
                 Decider::Rbac(rbac) => {
-                    let (more, error) = rbac.policy(reader).rules_for(user, namespace);
-                    rules.extend(more);
+                    let policy = rbac.policy(reader);
+                    let (more, error) = policy.rules_for(user, namespace);
+                    rules.extend(more.into_iter().cloned());
                     errors.extend(error);
                 }
                 Decider::Webhook(_) => {

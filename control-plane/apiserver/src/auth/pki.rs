@@ -184,10 +184,7 @@ impl Pki {
 /// The pair `apiserver.crt` and `apiserver.key` of a directory, as somebody has put it there. If
 /// both are missing, they are made, and the certificate is signed by its own key.
 pub fn self_signed(directory: &Path, names: &[String], now: Timestamp) -> Result<Identity, Error> {
-    let (certificate, key) = (
-        directory.join("apiserver.crt"),
-        directory.join("apiserver.key"),
-    );
+    let (certificate, key) = server_files(directory);
     match (read(&certificate)?, read(&key)?) {
         (Some(certificate), Some(key)) => return Ok(Identity { certificate, key }),
         (Some(_), None) => return Err(failed(&key, &"missing, though apiserver.crt is there")),
@@ -213,6 +210,14 @@ pub fn self_signed(directory: &Path, names: &[String], now: Timestamp) -> Result
     write(&key, &identity.key, 0o600)?;
     write(&certificate, &identity.certificate, 0o644)?;
     Ok(identity)
+}
+
+/// The files of the server's certificate and of its key in a directory.
+pub(crate) fn server_files(directory: &Path) -> (PathBuf, PathBuf) {
+    (
+        directory.join("apiserver.crt"),
+        directory.join("apiserver.key"),
+    )
 }
 
 /// These names, and those that every server is reached by.

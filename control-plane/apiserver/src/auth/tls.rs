@@ -1,4 +1,5 @@
-//! TLS connections, and the client certificates on them.
+//! TLS connections, and the client certificates on them. The server's own certificate and the
+//! authorities are read again while it serves; connections keep those that they began with.
 //!
 //! A client certificate is optional. An untrusted one does not end the handshake: the client gets
 //! 401, as with a bad token, and a good token beside the certificate still counts.
@@ -12,6 +13,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
@@ -31,12 +33,47 @@ use super::certificate::{Bearer, Peer, Subject};
 use super::pki::Identity;
 use crate::basics::clock;
 
+/// The time between two looks at the files of certificates.
+const READ_EVERY: Duration = Duration::from_secs(10);
+
+/// TLS 1.3 alone.
+static NEWEST: [&SupportedProtocolVersion; 1] = [&rustls::version::TLS13];
+
 /// A connection after its handshake.
 pub type Stream = TlsStream<TcpStream>;
 
-/// The server's TLS configuration.
+/// What a server shows, and whom it believes.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Certificates {
+    /// What the server shows.
+    pub identity: Identity,
+    /// The authority (PEM) of clients; without one it asks for no certificates.
+    pub clients: Option<String>,
+    /// The authority (PEM) of proxies; without one it believes none.
+    pub proxies: Option<String>,
+}
+
+/// Reads the certificates, which may be others each time.
+pub type Read = Box<dyn Fn() -> Result<Certificates, String> + Send + Sync>;
+
+/// The server's TLS configuration. Its clones read new certificates together.
 #[derive(Clone)]
 pub struct Tls {
+    current: Arc<RwLock<Arc<Current>>>,
+    source: Arc<Source>,
+}
+
+/// Where certificates come from, and what does not change with them.
+struct Source {
+    read: Read,
+    proxies: Option<Arc<FrontProxy>>,
+    /// TLS 1.3 alone.
+    newest_only: bool,
+}
+
+/// What new connections get.
+struct Current {
+    certificates: Certificates,
     config: Arc<ServerConfig>,
     /// Without one no client is asked for a certificate.
     verifier: Option<Arc<dyn ClientCertVerifier>>,
@@ -48,42 +85,104 @@ impl Tls {
     /// The server shows `identity`, and believes clients whom `authority` (PEM) signed; without
     /// one it asks for no certificates.
     pub fn new(identity: &Identity, authority: Option<&str>) -> Result<Tls, String> {
-        Tls::with(identity, authority, None, rustls::DEFAULT_VERSIONS)
+        let certificates = Certificates {
+            identity: identity.clone(),
+            clients: authority.map(str::to_owned),
+            proxies: None,
+        };
+        let same = certificates.clone();
+        let read = Box::new(move || Ok(same.clone()));
+        Tls::reading(certificates, read, None, false)
     }
 
-    /// The same for a server that also believes proxies; `newest_only` is TLS 1.3 alone.
-    pub fn believing(
-        identity: &Identity,
-        authority: Option<&str>,
-        proxies: Option<&Arc<FrontProxy>>,
+    /// The same with certificates that can be read again. It also believes these proxies;
+    /// `newest_only` is TLS 1.3 alone.
+    pub fn reading(
+        certificates: Certificates,
+        read: Read,
+        proxies: Option<Arc<FrontProxy>>,
         newest_only: bool,
     ) -> Result<Tls, String> {
-        let versions: &[_] = if newest_only {
-            &[&rustls::version::TLS13]
-        } else {
-            rustls::DEFAULT_VERSIONS
+        let source = Source {
+            read,
+            proxies,
+            newest_only,
         };
-        Tls::with(identity, authority, proxies, versions)
+        let current = Arc::new(source.with(certificates)?);
+        Ok(Tls {
+            current: Arc::new(RwLock::new(current)),
+            source: Arc::new(source),
+        })
     }
 
-    fn with(
-        identity: &Identity,
-        authority: Option<&str>,
-        proxies: Option<&Arc<FrontProxy>>,
-        versions: &[&'static SupportedProtocolVersion],
-    ) -> Result<Tls, String> {
+    /// Waits until there are other certificates, and returns them: new connections get them. Those
+    /// that cannot be used are told to the log, and the old ones hold.
+    pub(crate) async fn changed(&self) -> Certificates {
+        let mut told = String::new();
+        loop {
+            tokio::time::sleep(READ_EVERY).await;
+            match self.read_again() {
+                Ok(Some(certificates)) => {
+                    tracing::info!("the certificates of the server were read again");
+                    return certificates;
+                }
+                Ok(None) => told.clear(),
+                Err(why) if why == told => {}
+                Err(why) => {
+                    tracing::error!(why, "new certificates cannot be used: the old ones hold");
+                    told = why;
+                }
+            }
+        }
+    }
+
+    /// Completes the handshake; also returns the peer.
+    pub async fn accept(&self, stream: TcpStream) -> io::Result<(Stream, Peer)> {
+        let current = self.current();
+        let stream = TlsAcceptor::from(Arc::clone(&current.config))
+            .accept(stream)
+            .await?;
+        let seconds = u64::try_from(clock::now().seconds).unwrap_or_default();
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+        let peer = current.peer(stream.get_ref().1.peer_certificates(), now);
+        Ok((stream, peer))
+    }
+
+    /// Checks the client certificates of a connection.
+    pub fn peer(&self, certificates: Option<&[CertificateDer<'_>]>, now: UnixTime) -> Peer {
+        self.current().peer(certificates, now)
+    }
+
+    /// Returns the certificates if they are others than before.
+    fn read_again(&self) -> Result<Option<Certificates>, String> {
+        let certificates = (self.source.read)()?;
+        if certificates == self.current().certificates {
+            return Ok(None);
+        }
+        let new = self.source.with(certificates.clone())?;
+        *self.current.write() = Arc::new(new);
+        Ok(Some(certificates))
+    }
+
+    fn current(&self) -> Arc<Current> {
+        Arc::clone(&self.current.read())
+    }
+}
+
+impl Source {
+    fn with(&self, certificates: Certificates) -> Result<Current, String> {
         let provider = provider();
-        let clients = match authority {
-            Some(authority) => Some(verifier(authority, &provider)?),
-            None => None,
-        };
-        let proxies = match proxies {
-            Some(proxies) => {
-                let verifier = verifier(proxies.authority(), &provider);
+        let clients = certificates.clients.as_deref();
+        let clients = clients.map(|authority| verifier(authority, &provider));
+        let clients = clients.transpose()?;
+        let proxies = match (&self.proxies, &certificates.proxies) {
+            (Some(proxies), Some(authority)) => {
+                check_apart(proxies, authority, certificates.clients.as_deref())?;
+                let verifier = verifier(authority, &provider);
                 let verifier = verifier.map_err(|why| format!("the authority of proxies: {why}"));
                 Some((Arc::clone(proxies), verifier?))
             }
-            None => None,
+            _ => None,
         };
         let asking = [
             clients.as_ref(),
@@ -94,40 +193,40 @@ impl Tls {
         let hints: Vec<_> = asking
             .flat_map(|one| one.root_hint_subjects().iter().cloned())
             .collect();
-        let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes());
-        let key = key.map_err(|error| error.to_string())?;
         let config = ServerConfig::builder_with_provider(provider.clone())
-            .with_protocol_versions(versions)
+            .with_protocol_versions(self.versions())
             .map_err(|error| error.to_string())?;
         let config = if clients.is_some() || proxies.is_some() {
             config.with_client_cert_verifier(Arc::new(Lenient { hints, provider }))
         } else {
             config.with_no_client_auth()
         };
+        let Identity { certificate, key } = &certificates.identity;
+        let key = PrivateKeyDer::from_pem_slice(key.as_bytes());
+        let key = key.map_err(|error| error.to_string())?;
         let mut config = config
-            .with_single_cert(certificates(&identity.certificate)?, key)
+            .with_single_cert(self::certificates(certificate)?, key)
             .map_err(|error| error.to_string())?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Tls {
+        Ok(Current {
             config: Arc::new(config),
             verifier: clients,
             proxies,
+            certificates,
         })
     }
 
-    /// Completes the handshake; also returns the peer.
-    pub async fn accept(&self, stream: TcpStream) -> io::Result<(Stream, Peer)> {
-        let stream = TlsAcceptor::from(self.config.clone())
-            .accept(stream)
-            .await?;
-        let seconds = u64::try_from(clock::now().seconds).unwrap_or_default();
-        let now = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
-        let peer = self.peer(stream.get_ref().1.peer_certificates(), now);
-        Ok((stream, peer))
+    fn versions(&self) -> &'static [&'static SupportedProtocolVersion] {
+        if self.newest_only {
+            &NEWEST
+        } else {
+            rustls::DEFAULT_VERSIONS
+        }
     }
+}
 
-    /// Checks the client certificates of a connection.
-    pub fn peer(&self, certificates: Option<&[CertificateDer<'_>]>, now: UnixTime) -> Peer {
+impl Current {
+    fn peer(&self, certificates: Option<&[CertificateDer<'_>]>, now: UnixTime) -> Peer {
         let Some((first, rest)) = certificates.and_then(<[_]>::split_first) else {
             return Peer::Nobody;
         };
@@ -166,8 +265,28 @@ impl Tls {
     }
 }
 
+/// Checks that no client can pass for a proxy.
+pub(crate) fn check_apart(
+    proxies: &FrontProxy,
+    authority: &str,
+    clients: Option<&str>,
+) -> Result<(), String> {
+    if proxies.allows_every_name()
+        && let Some(clients) = clients
+        && overlap(authority, clients)?
+    {
+        return Err(
+            "--requestheader-client-ca-file and --client-ca-file contain overlapping \
+             certificates; --requestheader-allowed-names must be specified to ensure regular \
+             client certificates cannot set authenticating proxy headers for arbitrary users"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
 /// True if two texts in PEM have a certificate in common.
-pub(crate) fn overlap(one: &str, other: &str) -> Result<bool, String> {
+fn overlap(one: &str, other: &str) -> Result<bool, String> {
     let other = certificates(other)?;
     Ok(certificates(one)?.iter().any(|one| other.contains(one)))
 }

@@ -56,7 +56,10 @@ impl Allocated {
             told_of_ports(&self.ports, ports::give_back(registry, &self.ports).await);
         }
         for Reservation { address, revision } in self.addresses {
-            told(&address, release(registry, &address, Some(revision)).await);
+            told(
+                &address,
+                release(registry, &address, revision..=revision).await,
+            );
         }
     }
 }
@@ -142,13 +145,22 @@ fn list_single(service: &mut Value) {
     }
 }
 
-/// Releases what a service had and has no longer. `new` is null if it is deleted.
-pub(crate) async fn replaced(registry: &Registry, resource: &Resource, old: &Value, new: &Value) {
+/// Releases what a service had and has no longer since a revision. `new` is null if it is deleted.
+///
+/// A reservation that is younger than that belongs to a service that was created again meanwhile,
+/// and need not be stored yet.
+pub(crate) async fn replaced(
+    registry: &Registry,
+    resource: &Resource,
+    since: i64,
+    old: &Value,
+    new: &Value,
+) {
     if !concerns(resource) {
         return;
     }
     for address in addresses_of(old).difference(&addresses_of(new)) {
-        told(address, release(registry, address, None).await);
+        told(address, release(registry, address, ..since).await);
     }
     let left = &ports::all_of(old) - &ports::all_of(new);
     if !left.is_empty() {

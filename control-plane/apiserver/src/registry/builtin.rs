@@ -173,14 +173,17 @@ async fn ensure(
     let kind = schema::kind(group, "v1", kind)
         .ok_or_else(|| Status::internal("a built-in kind is not in the schema"))?;
     object::set_type(&mut object, &kind.api_version(), kind.kind());
-    let name = object::name(&object);
+    let name = object::name(&object).to_owned();
     // A new object is in the store, but perhaps not yet in the cache.
-    let known = registry.reader.cached(kind, namespace, name).is_some();
-    if known || registry.reader.get(kind, namespace, name).await.is_ok() {
+    let known = registry.reader.cached(kind, namespace, &name).is_some();
+    if known || registry.reader.get(kind, namespace, &name).await.is_ok() {
         return Ok(());
     }
     match registry.create(kind, namespace, object).await {
-        Err(error) if error.reason != "AlreadyExists" => Err(error),
-        _ => Ok(()),
+        Ok(_) => Ok(()),
+        // Another server was faster. What it has allocated for the object is taken, too, which is
+        // another error.
+        Err(_) if registry.reader.get(kind, namespace, &name).await.is_ok() => Ok(()),
+        Err(error) => Err(error),
     }
 }

@@ -63,8 +63,13 @@ async fn repair(registry: &Registry, now: Timestamp) -> Result<(), Status> {
         reserve(registry, service, &address).await?;
     }
     for address in plan.left_over {
+        // Only what the plan has seen: a service may have taken it over since.
+        let Ok(seen) = object::resource_version(address).parse::<i64>() else {
+            continue;
+        };
+        let address = object::name(address);
         tracing::info!(address, "releasing the address of a service that is gone");
-        addresses::release(registry, address, None).await?;
+        addresses::release(registry, address, seen..=seen).await?;
     }
     Ok(())
 }
@@ -78,7 +83,7 @@ struct Plan<'a> {
     /// Services, and their addresses that nobody has reserved.
     unreserved: Vec<(&'a Value, String)>,
     /// Reserved addresses that no service has.
-    left_over: Vec<&'a str>,
+    left_over: Vec<&'a Value>,
 }
 
 fn plan<'a>(services: &'a [Arc<Value>], reserved: &'a [Arc<Value>], now: Timestamp) -> Plan<'a> {
@@ -110,7 +115,7 @@ fn plan<'a>(services: &'a [Arc<Value>], reserved: &'a [Arc<Value>], now: Timesta
     plan.left_over = reserved
         .iter()
         .filter(|address| is_left_over(address, &used, now))
-        .map(|address| object::name(address))
+        .map(|address| &**address)
         .collect();
     plan
 }

@@ -5,8 +5,10 @@ mod tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use machinery::api::{Call, PatchForm};
+use machinery::event;
 use machinery::object::{self, Object};
 use machinery::schema::{self, Kind};
 use machinery::status::Status;
@@ -20,13 +22,23 @@ use crate::pod::PodInfo;
 const NOTE_BYTES: usize = 1024;
 /// Maximum number of remembered Events; repeating one of them only raises its count.
 const REMEMBERED: usize = 4096;
+/// How long one is remembered after it was last sent, as in Kubernetes: the apiserver keeps Events
+/// for an hour, and then there is nothing left to count.
+const REMEMBERED_FOR: Duration = Duration::from_secs(6 * 60);
 
 /// Makes the calls that report what happened to pods.
 pub(super) struct Reporter {
     /// The reporting controller.
     name: String,
-    /// Events sent before, by uid of the pod and note: the Event's name and count.
-    said: HashMap<(String, String), (String, i64)>,
+    /// Events sent before, by uid of the pod and note.
+    said: HashMap<(String, String), Said>,
+}
+
+/// An Event that was sent.
+struct Said {
+    name: String,
+    count: i64,
+    last: Timestamp,
 }
 
 impl Reporter {
@@ -115,13 +127,15 @@ impl Reporter {
             self.said.clear();
         }
         let key = (pod.uid.clone(), note.to_owned());
-        if let Some((name, count)) = self.said.get_mut(&key) {
-            *count += 1;
-            let series = json!({"count": *count, "lastObservedTime": now.to_micros()});
+        let said = self.said.get_mut(&key);
+        if let Some(said) = said.filter(|said| now.since(said.last) < REMEMBERED_FOR) {
+            said.count += 1;
+            said.last = now;
+            let series = json!({"count": said.count, "lastObservedTime": now.to_micros()});
             return Call::Patch {
                 kind: kind_of("events.k8s.io", "Event"),
                 namespace: pod.namespace.clone(),
-                name: name.clone(),
+                name: said.name.clone(),
                 subresource: "",
                 form: PatchForm::Merge,
                 patch: json!({"series": series}),
@@ -130,7 +144,12 @@ impl Reporter {
         let kind = ["Warning", "FailedScheduling", "Scheduling"];
         let call = event(&self.name, pod, kind, note, now);
         if let Call::Create { object, .. } = &call {
-            self.said.insert(key, (object::name(object).to_owned(), 1));
+            let said = Said {
+                name: object::name(object).to_owned(),
+                count: 1,
+                last: now,
+            };
+            self.said.insert(key, said);
         }
         call
     }
@@ -189,11 +208,10 @@ pub(super) fn status_patch(pod: &PodInfo, status: Value) -> Call {
 /// An event about the pod, of this type, reason and action.
 fn event(by: &str, pod: &PodInfo, kind: [&str; 3], note: &str, now: Timestamp) -> Call {
     let [kind, reason, action] = kind;
-    let nanos = i128::from(now.seconds) * 1_000_000_000 + i128::from(now.nanos);
     let object: Object = json!({
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
-        "metadata": {"name": format!("{}.{nanos:x}", pod.name), "namespace": pod.namespace},
+        "metadata": {"name": event::name(&pod.name, now, 0), "namespace": pod.namespace},
         "eventTime": now.to_micros(),
         "reportingController": by,
         "reportingInstance": by,

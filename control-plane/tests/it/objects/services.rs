@@ -410,3 +410,26 @@ async fn roles_and_flow_control_do_not_wait_for_the_range_of_services() {
         }
     }
 }
+
+#[test]
+fn an_address_is_never_that_of_two_services() {
+    const ROUNDS: usize = 30;
+    let cluster = Cluster::start();
+    let spec = json!({"clusterIP": "10.96.7.9", "ports": [{"port": 80}]});
+    let made = service("a", spec);
+    cluster.post(SERVICES, &made).expect(201);
+    // As in Kubernetes, the address says so before the name does.
+    let again = cluster.post(SERVICES, &made);
+    again.refuses(422, "Invalid", "provided IP is already allocated");
+    let held = "/apis/networking.k8s.io/v1/ipaddresses/10.96.7.9";
+    for _ in 0..ROUNDS {
+        // It is created again while the old one gives back what it had.
+        std::thread::scope(|scope| {
+            let path = format!("{SERVICES}/a");
+            let deleted = scope.spawn(|| cluster.call("DELETE", &path).send().expect(200));
+            while cluster.post(SERVICES, &made).code != 201 {}
+            deleted.join().unwrap();
+        });
+        assert_eq!(cluster.get(held).code, 200, "its address is free");
+    }
+}

@@ -9,6 +9,9 @@ use serde_json::Value;
 use crate::admission::{Attributes, CREATE, Context, DELETE, Plugin};
 use crate::auth::Answer;
 
+/// The name of the plugin.
+pub(crate) const NAME: &str = "NamespaceLifecycle";
+
 /// Namespaces that cannot be deleted.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
@@ -17,7 +20,7 @@ pub(crate) struct NamespaceLifecycle;
 
 impl Plugin for NamespaceLifecycle {
     fn name(&self) -> &'static str {
-        "NamespaceLifecycle"
+        NAME
     }
 
     fn handles(&self, attributes: &Attributes<'_>) -> bool {
@@ -51,14 +54,29 @@ impl Plugin for NamespaceLifecycle {
     }
 }
 
+impl NamespaceLifecycle {
+    /// Refuses a new object whose namespace was deleted while webhooks were asked: nobody would
+    /// ever delete the object.
+    pub(crate) async fn confirm(
+        &self,
+        context: &Context,
+        attributes: &Attributes<'_>,
+    ) -> Result<(), Status> {
+        if attributes.operation == CREATE && self.handles(attributes) {
+            open_namespace(context, attributes).await?;
+        }
+        Ok(())
+    }
+}
+
 async fn open_namespace(context: &Context, attributes: &Attributes<'_>) -> Result<(), Status> {
     let kind = schema::resource("", "v1", "namespaces")
         .ok_or_else(|| Status::internal("no namespaces in the schema"))?;
     let namespace = attributes.namespace;
-    let found = match context.reader.cached(kind, "", namespace) {
-        Some(found) => found,
+    let found = match context.reader.cached_or_error(kind, "", namespace) {
+        Ok(Some(found)) => found,
         // The cache may not have it yet.
-        None => context.reader.get(kind, "", namespace).await?,
+        _ => context.reader.get(kind, "", namespace).await?,
     };
     if attributes.operation == CREATE && object::is_deleting(&found) {
         let (group, plural) = (attributes.kind.group(), attributes.kind.plural());

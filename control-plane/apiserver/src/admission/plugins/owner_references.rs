@@ -1,6 +1,8 @@
 //! Who may set the owners of an object: the garbage collector deletes the object with them, and an
 //! owner may have to wait for the object.
 
+use std::collections::HashMap;
+
 use machinery::object;
 use machinery::schema;
 use machinery::status::Status;
@@ -57,12 +59,12 @@ impl Plugin for OwnerReferences {
 /// The owners that have to wait for the object and did not have to before.
 fn newly_blocking<'a>(new: &'a Value, old: &[Value]) -> Vec<&'a Value> {
     let blocks = |owner: &Value| owner["blockOwnerDeletion"] == true;
-    let blocked = |owner: &Value| {
-        // Of several with one uid the last counts.
-        let mut same = old.iter().rev();
-        let same = same.find(|one| object::text(one, &["uid"]) == object::text(owner, &["uid"]));
-        same.is_some_and(blocks)
-    };
+    // Of several with one uid the last counts.
+    let before = old
+        .iter()
+        .map(|owner| (object::text(owner, &["uid"]), blocks(owner)));
+    let before: HashMap<&str, bool> = before.collect();
+    let blocked = |owner: &Value| before.get(object::text(owner, &["uid"])) == Some(&true);
     let owners = object::owner_references(new).iter();
     owners
         .filter(|owner| blocks(owner) && !blocked(owner))
@@ -191,5 +193,14 @@ mod tests {
         assert_eq!(uids, ["changed", "unset", "new"]);
         assert_eq!(newly_blocking(&new, &[]).len(), 4);
         assert!(newly_blocking(&json!({}), &old).is_empty());
+    }
+
+    #[test]
+    fn many_owners_are_found_among_many() {
+        let owner = |at: i32| json!({"uid": format!("{at:09}"), "blockOwnerDeletion": true});
+        let old: Vec<Value> = (0..50_000).map(owner).collect();
+        let new: Vec<Value> = (1..50_001).map(owner).collect();
+        let new = json!({"metadata": {"ownerReferences": new}});
+        assert_eq!(newly_blocking(&new, &old), [&owner(50_000)]);
     }
 }

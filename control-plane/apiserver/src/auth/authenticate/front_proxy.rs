@@ -5,7 +5,7 @@
 mod tests;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use http::HeaderMap;
 use percent_encoding::percent_decode_str;
@@ -34,7 +34,7 @@ pub struct Options {
 #[derive(Clone, Debug)]
 pub struct FrontProxy {
     options: Options,
-    /// The authorities, in PEM.
+    /// The authorities at the start, in PEM.
     authority: String,
 }
 
@@ -44,15 +44,25 @@ impl FrontProxy {
         FrontProxy { options, authority }
     }
 
-    /// The authorities of the proxies' certificates, in PEM.
+    /// The authorities of the proxies' certificates at the start, in PEM.
     pub fn authority(&self) -> &str {
         &self.authority
+    }
+
+    /// The file of these authorities.
+    pub(crate) fn file(&self) -> &Path {
+        &self.options.authority
     }
 
     /// True if a proxy may have this common name.
     pub(crate) fn allows(&self, name: &str) -> bool {
         let names = &self.options.allowed_names;
-        names.is_empty() || names.iter().any(|one| one == name)
+        self.allows_every_name() || names.iter().any(|one| one == name)
+    }
+
+    /// True if a proxy may have any common name.
+    pub(crate) fn allows_every_name(&self) -> bool {
+        self.options.allowed_names.is_empty()
     }
 
     /// True if a header, by its name in lower case, says something about users.
@@ -118,8 +128,8 @@ impl FrontProxy {
     }
 
     /// What servers behind this one have to know of the proxies, by its keys in the config map
-    /// `extension-apiserver-authentication`.
-    pub(crate) fn published(&self) -> Vec<(&'static str, String)> {
+    /// `extension-apiserver-authentication`. `authority` is that of their certificates now.
+    pub(crate) fn published(&self, authority: &str) -> Vec<(&'static str, String)> {
         let Options {
             allowed_names,
             user_headers,
@@ -130,7 +140,7 @@ impl FrontProxy {
         } = &self.options;
         let list = |texts: &[String]| json!(texts).to_string();
         let mut all = vec![
-            ("requestheader-client-ca-file", self.authority.clone()),
+            ("requestheader-client-ca-file", authority.to_owned()),
             ("requestheader-allowed-names", list(allowed_names)),
             ("requestheader-username-headers", list(user_headers)),
             ("requestheader-group-headers", list(group_headers)),

@@ -7,11 +7,12 @@
 mod binding;
 pub mod bootstrap;
 pub mod escalation;
+mod parts;
 mod rule;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, OnceLock};
 
 use machinery::object;
@@ -22,6 +23,7 @@ use serde_json::Value;
 use crate::auth::{Attributes, Decision, User};
 pub use binding::RoleRef;
 use binding::{Binding, Source, Subject};
+pub use parts::{Part, Target};
 pub use rule::Rule;
 
 /// The API group of roles and bindings.
@@ -119,13 +121,20 @@ impl Policy {
     }
 
     /// Returns every rule that a user holds in a namespace (without one, in the cluster alone), and
-    /// the errors of bindings whose role does not exist.
-    pub fn rules_for(&self, user: &User, namespace: &str) -> (Vec<Rule>, Option<String>) {
+    /// the errors of bindings whose role does not exist. A role that several bindings refer to
+    /// counts once.
+    pub fn rules_for<'a>(
+        &'a self,
+        user: &'a User,
+        namespace: &'a str,
+    ) -> (Vec<&'a Rule>, Option<String>) {
         let mut all = Vec::new();
+        let mut seen = HashSet::new();
         let mut missing = Vec::new();
         for (_, rules) in self.held(user, namespace) {
             match rules {
-                Ok(rules) => all.extend_from_slice(rules),
+                Ok(rules) if rules.is_empty() || !seen.insert(rules.as_ptr()) => {}
+                Ok(rules) => all.extend(rules),
                 Err(why) => missing.push(why),
             }
         }

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use machinery::time::Timestamp;
+use parking_lot::Mutex;
 
 use super::super::authenticate::front_proxy;
 use super::super::pki::Pki;
@@ -60,8 +61,13 @@ fn a_proxy_has_a_certificate_of_its_authority_and_an_allowed_name() {
     };
     let peer = |name: &str, pem: &str, now: i64| {
         let proxies = FrontProxy::new(options(name), other.authority.clone());
-        let proxies = Some(Arc::new(proxies));
-        let tls = Tls::believing(&pki.server, Some(&pki.authority), proxies.as_ref(), false);
+        let shown = Certificates {
+            identity: pki.server.clone(),
+            clients: Some(pki.authority.clone()),
+            proxies: Some(other.authority.clone()),
+        };
+        let read = Box::new(|| Err("nobody reads them again".to_owned()));
+        let tls = Tls::reading(shown, read, Some(Arc::new(proxies)), false);
         tls.unwrap()
             .peer(Some(&certificates(pem).unwrap()), at(now))
     };
@@ -82,4 +88,37 @@ fn a_proxy_has_a_certificate_of_its_authority_and_an_allowed_name() {
     ));
     assert!(overlap(&pki.authority, &pki.authority).unwrap());
     assert!(!overlap(&pki.authority, &other.authority).unwrap());
+}
+
+#[test]
+fn new_certificates_count_for_new_connections() {
+    let (_directory, pki, _) = world();
+    let (_other_directory, other, _) = world();
+    let of = |identity: &Pki, clients: &Pki| Certificates {
+        identity: identity.server.clone(),
+        clients: Some(clients.authority.clone()),
+        proxies: None,
+    };
+    let there = Arc::new(Mutex::new(of(&pki, &pki)));
+    let shared = Arc::clone(&there);
+    let read = Box::new(move || Ok(shared.lock().clone()));
+    let first = there.lock().clone();
+    let tls = Tls::reading(first, read, None, false).unwrap();
+    let is_known = |pki: &Pki| {
+        let shown = certificates(&pki.admin.certificate).unwrap();
+        matches!(tls.peer(Some(&shown), at(NOW)), Peer::Bearer(_))
+    };
+    assert!(tls.read_again().unwrap().is_none());
+    assert!(is_known(&pki) && !is_known(&other));
+
+    let connecting = tls.current();
+    *there.lock() = of(&other, &other);
+    assert!(tls.clone().read_again().unwrap() == Some(of(&other, &other)));
+    assert!(!is_known(&pki) && is_known(&other));
+    assert!(connecting.certificates == of(&pki, &pki));
+
+    // A key that has not been replaced yet with its certificate.
+    there.lock().identity.key = pki.server.key.clone();
+    assert!(tls.read_again().is_err());
+    assert!(is_known(&other));
 }

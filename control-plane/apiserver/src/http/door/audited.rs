@@ -24,6 +24,7 @@ use crate::auth::{Attributes, User, authorize::rbac, metrics};
 use crate::basics::clock;
 use crate::http::answer::reply;
 use crate::http::api::Api;
+use crate::http::limits::sending::Room;
 use crate::http::media::{JSON, yaml};
 use crate::http::pass::Passed;
 use crate::http::question::request::{Info, Remote};
@@ -319,7 +320,12 @@ async fn read(response: Response<Body>, level: Level) -> (Response<Body>, Option
     };
     // The documents of OpenAPI have no kind: they are no objects.
     let object = object.filter(|object: &Value| object.get("kind").is_some());
-    (Response::from_parts(parts, Body::from(bytes)), object)
+    // It is on its way as before, whole and in memory.
+    let body = match parts.extensions.get::<Room>() {
+        Some(room) => room.clone().keep(Body::from(bytes)),
+        None => Body::from(bytes),
+    };
+    (Response::from_parts(parts, body), object)
 }
 
 /// True if the response may last as long as its client likes.
@@ -363,7 +369,10 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::http::limits::sending::LargeAnswers;
 
     /// A body of this many bytes that nobody may read yet.
     struct Unread(u64);
@@ -401,5 +410,18 @@ mod tests {
         response.headers_mut().insert(CONTENT_TYPE, json);
         let (_, object) = read(response, Level::Metadata).await;
         assert_eq!(object.unwrap()["status"], "Success");
+    }
+
+    #[tokio::test]
+    async fn a_large_answer_that_is_read_for_an_event_keeps_its_room() {
+        let answers = LargeAnswers::default();
+        let all = answers.room();
+        let large = Response::new(Body::from(vec![b' '; 1 << 20]));
+        let large = answers.send(large, Duration::from_secs(60)).await;
+        let (read, _) = read(large, Level::RequestResponse).await;
+        let (_, body) = read.into_parts();
+        assert_eq!(answers.room(), all - (1 << 20));
+        assert_eq!(body.collect().await.unwrap().to_bytes().len(), 1 << 20);
+        assert_eq!(answers.room(), all);
     }
 }

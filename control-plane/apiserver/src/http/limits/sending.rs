@@ -35,6 +35,12 @@ impl Default for LargeAnswers {
 }
 
 impl LargeAnswers {
+    /// The bytes that further answers may have.
+    #[cfg(test)]
+    pub(crate) fn room(&self) -> usize {
+        self.0.available_permits()
+    }
+
     /// Lets an answer on its way, once there is room for it, and gives the client `time` to read it.
     /// Small answers, and those whose end is open, need no room.
     pub(crate) async fn send(&self, answer: Response<Body>, time: Duration) -> Response<Body> {
@@ -45,8 +51,30 @@ impl LargeAnswers {
         let wanted = usize::try_from(size).unwrap_or(usize::MAX);
         let wanted = u32::try_from(wanted.min(ANSWERS_BYTES_MAX)).unwrap_or(u32::MAX);
         // The semaphore is never closed.
-        let room = Arc::clone(&self.0).acquire_many_owned(wanted).await.ok();
-        answer.map(|body| Body::new(Sending::of(body, room, time)))
+        let permit = Arc::clone(&self.0).acquire_many_owned(wanted).await.ok();
+        let room = Room {
+            permit: permit.map(Arc::new),
+            time,
+        };
+        let mut answer = answer.map(|body| Body::new(Sending::of(body, room.clone())));
+        answer.extensions_mut().insert(room);
+        answer
+    }
+}
+
+/// What a large answer on its way takes, in its extensions. Its clones are one.
+#[derive(Clone)]
+pub(crate) struct Room {
+    #[expect(dead_code, reason = "its end gives the room back")]
+    permit: Option<Arc<OwnedSemaphorePermit>>,
+    /// How long the client may take to read it.
+    time: Duration,
+}
+
+impl Room {
+    /// The body of an answer that was read from the one with this room.
+    pub(crate) fn keep(self, body: Body) -> Body {
+        Body::new(Sending::of(body, self))
     }
 }
 
@@ -62,7 +90,7 @@ struct Rest {
     /// Taken from the body, and not sent.
     taken: Bytes,
     #[expect(dead_code, reason = "its end gives the room back")]
-    room: Option<OwnedSemaphorePermit>,
+    room: Room,
 }
 
 impl Rest {
@@ -74,7 +102,8 @@ impl Rest {
 }
 
 impl Sending {
-    fn of(body: Body, room: Option<OwnedSemaphorePermit>, time: Duration) -> Sending {
+    fn of(body: Body, room: Room) -> Sending {
+        let time = room.time;
         let rest = Arc::new(Mutex::new(Some(Rest {
             body,
             taken: Bytes::new(),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use machinery::object;
@@ -142,8 +143,9 @@ impl Chooser<'_> {
 }
 
 /// Reserves an address for a service; returns the revision of its IPAddress, or `None` if another
-/// service has it. What an interrupted attempt for the same service left is taken over by a write,
-/// so that nobody else deletes it.
+/// service has it, also one of the same name that is still there. What an interrupted attempt for
+/// the same service left, or one that is gone, is taken over by a write, so that nobody else
+/// deletes it.
 pub(crate) async fn take(
     registry: &Registry,
     address: IpAddr,
@@ -176,7 +178,12 @@ pub(crate) async fn take(
         return Ok(None);
     };
     let revision = held.revision;
-    if parent(&held.decode()?) != parent(&object) {
+    let held = held.decode()?;
+    if parent(&held) != parent(&object) {
+        return Ok(None);
+    }
+    let user = user(registry, &held, &name).await?;
+    if user.is_some_and(|user| object::uid(&user) != object::uid(service)) {
         return Ok(None);
     }
     match store.update(&storage, &key, revision, value, 0).await? {
@@ -207,12 +214,13 @@ pub(crate) fn parent(address: &Value) -> Option<(&str, &str)> {
     is_service.then(|| (text("namespace"), text("name")))
 }
 
-/// Deletes the IPAddress of an address unless a service has the address, or somebody else than the
-/// caller wrote it last: `mine` is the revision that the caller wrote.
+/// Deletes the IPAddress of an address if it was last written at one of these revisions, unless a
+/// service has the address. So a caller deletes what it has seen, and not what another service has
+/// reserved since.
 pub(crate) async fn release(
     registry: &Registry,
     address: &str,
-    mine: Option<i64>,
+    written: impl RangeBounds<i64>,
 ) -> Result<(), Status> {
     let storage = ip_addresses(registry)?;
     let key = storage.key("", address);
@@ -220,19 +228,8 @@ pub(crate) async fn release(
         return Ok(());
     };
     let revision = held.revision;
-    if mine.is_some_and(|mine| mine != revision) {
+    if !written.contains(&revision) || user(registry, &held.decode()?, address).await?.is_some() {
         return Ok(());
-    }
-    let held = held.decode()?;
-    if let Some((namespace, name)) = parent(&held) {
-        let services = registry.reader.resource("", "v1", "services")?;
-        let services = services.stored()?;
-        let key = services.key(namespace, name);
-        if let Some(service) = registry.reader.read_key(services, &key).await?
-            && addresses_of(&service.decode()?).contains(address)
-        {
-            return Ok(());
-        }
     }
     // Whoever took it over meanwhile has written it.
     registry
@@ -241,6 +238,21 @@ pub(crate) async fn release(
         .delete(&key, revision)
         .await
         .map(|_| ())
+}
+
+/// The service that an IPAddress belongs to, if the store has it with this address.
+async fn user(registry: &Registry, held: &Value, address: &str) -> Result<Option<Value>, Status> {
+    let Some((namespace, name)) = parent(held) else {
+        return Ok(None);
+    };
+    let services = registry.reader.resource("", "v1", "services")?;
+    let services = services.stored()?;
+    let key = services.key(namespace, name);
+    let Some(service) = registry.reader.read_key(services, &key).await? else {
+        return Ok(None);
+    };
+    let service = service.decode()?;
+    Ok(addresses_of(&service).contains(address).then_some(service))
 }
 
 fn ip_addresses(registry: &Registry) -> Result<Arc<Storage>, Status> {

@@ -118,7 +118,7 @@ fn claim_all(
     if validate::checks_health(service) && !old.is_some_and(validate::checks_health) {
         claims.health_port(service)?;
     }
-    Ok(claims.new.into_iter().collect())
+    Ok(claims.new)
 }
 
 /// The ports that one write claims.
@@ -129,7 +129,7 @@ struct Claims {
     had: BTreeSet<i64>,
     named: BTreeSet<i64>,
     /// Claimed by this write.
-    new: Vec<i64>,
+    new: BTreeSet<i64>,
     /// True for a dry run. As in Kubernetes, it takes any port that nobody has, and guesses those
     /// that nobody names: nothing is reserved for it that a draw could return.
     dry: bool,
@@ -141,7 +141,7 @@ impl Claims {
             used,
             had,
             named: BTreeSet::new(),
-            new: Vec::new(),
+            new: BTreeSet::new(),
             dry,
         }
     }
@@ -155,18 +155,19 @@ impl Claims {
         let Some(Value::Array(list)) = list else {
             return Ok(());
         };
+        let named = named_for(list);
         let mut by_port: BTreeMap<i64, i64> = BTreeMap::new();
-        for at in 0..list.len() {
-            let asked = list[at]["nodePort"].as_i64().unwrap_or(0);
+        for (at, port) in list.iter_mut().enumerate() {
+            let asked = port["nodePort"].as_i64().unwrap_or(0);
             if asked == 0 && !draws {
                 continue;
             }
-            let number = list[at]["port"].as_i64().unwrap_or(0);
+            let number = port["port"].as_i64().unwrap_or(0);
             let shared = by_port.get(&number).copied().filter(|_| !exists);
             let wanted = match (asked, shared) {
                 (0, Some(shared)) => shared,
                 (0, None) if exists => 0,
-                (0, None) => named_for(number, list),
+                (0, None) => named.get(&number).copied().unwrap_or(0),
                 (asked, _) => asked,
             };
             let is_ours = Some(wanted) == shared || self.is_kept(exists, wanted);
@@ -180,7 +181,7 @@ impl Claims {
                 })?,
             };
             by_port.entry(number).or_insert(chosen);
-            list[at]["nodePort"] = chosen.into();
+            port["nodePort"] = chosen.into();
         }
         Ok(())
     }
@@ -213,16 +214,16 @@ impl Claims {
         if !self.used.insert(port) {
             return Err("provided port is already allocated");
         }
-        self.new.push(port);
+        self.new.insert(port);
         Ok(port)
     }
 
     /// The guess of a dry run: the port after the largest one that this write has claimed.
     fn guess(&mut self) -> i64 {
         // Kubernetes counts from 0, so that a negative port does not count.
-        let last = self.new.iter().max().map(|port| (*port).max(0));
+        let last = self.new.last().map(|port| (*port).max(0));
         let port = last.unwrap_or(LAST_BEFORE_GUESSES) + 1;
-        self.new.push(port);
+        self.new.insert(port);
         port
     }
 
@@ -246,17 +247,23 @@ impl Claims {
         let port =
             free.ok_or_else(|| Status::internal("failed to allocate a nodePort: range is full"))?;
         self.used.insert(port);
-        self.new.push(port);
+        self.new.insert(port);
         Ok(port)
     }
 }
 
-/// The node port that a new service names for a port of one protocol, for those of the others; 0 if
-/// it names none.
-fn named_for(number: i64, ports: &[Value]) -> i64 {
-    let same = ports.iter().filter(|port| port["port"] == number);
-    let mut named = same.filter_map(|port| port["nodePort"].as_i64());
-    named.find(|port| *port != 0).unwrap_or(0)
+/// The node ports that a new service names, by the port: one protocol's is that of the others, too.
+fn named_for(ports: &[Value]) -> BTreeMap<i64, i64> {
+    let mut named = BTreeMap::new();
+    for port in ports {
+        let of_port = [&port["port"], &port["nodePort"]].map(Value::as_i64);
+        if let [Some(number), Some(on_nodes)] = of_port
+            && on_nodes != 0
+        {
+            named.entry(number).or_insert(on_nodes);
+        }
+    }
+    named
 }
 
 /// True if the type of a service has node ports, drawn or named.
@@ -345,4 +352,18 @@ fn node_ports(service: &Value) -> impl Iterator<Item = i64> {
     ports
         .filter_map(|port| port["nodePort"].as_i64())
         .filter(|port| *port > 0)
+}
+
+#[test]
+fn many_ports_are_chosen_in_one_pass() {
+    use serde_json::json;
+
+    const COUNT: i64 = 60_000;
+    let ports: Vec<Value> = (1..=COUNT).map(|port| json!({"port": port})).collect();
+    let mut service = json!({"spec": {"type": "NodePort", "ports": ports}});
+    let none = Ports::new();
+    let chosen = claim_all(&none, &none, None, &mut service, true).unwrap();
+    assert_eq!(chosen.last(), Some(&(LAST_BEFORE_GUESSES + COUNT)));
+    let named = json!([{"port": 1}, {"port": 1, "nodePort": 0}, {"port": 1, "nodePort": 30_001}]);
+    assert_eq!(named_for(named.as_array().unwrap()), [(1, 30_001)].into());
 }

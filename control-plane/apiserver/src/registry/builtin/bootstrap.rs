@@ -22,7 +22,9 @@ const AT_ONCE: usize = 16;
 /// Publishes the authority of client certificates, stores the default roles and bindings, and adds
 /// to existing ones what is missing.
 pub(crate) async fn make(registry: &Arc<Registry>) -> Result<(), Status> {
-    publish_authorities(registry).await?;
+    let settings = &registry.settings;
+    let proxies = settings.proxies.as_ref().map(|proxies| proxies.authority());
+    publish_authorities(registry, settings.client_authority.as_deref(), proxies).await?;
     registry.steps.done(Step::Authorities);
     let mut running = JoinSet::new();
     for wanted in registry.authorizer.initial_policy() {
@@ -49,15 +51,18 @@ fn finished(done: Option<Result<Result<(), Status>, JoinError>>) -> Result<(), S
 }
 
 /// Publishes who may authenticate clients, for servers that delegate authentication to this one: the
-/// authority of client certificates, and the proxies that name users.
-async fn publish_authorities(registry: &Registry) -> Result<(), Status> {
-    let settings = &registry.settings;
+/// authority of client certificates, and the proxies that name users with theirs.
+pub(crate) async fn publish_authorities(
+    registry: &Registry,
+    of_clients: Option<&str>,
+    of_proxies: Option<&str>,
+) -> Result<(), Status> {
     let mut data = Vec::new();
-    if let Some(authority) = &settings.client_authority {
-        data.push(("client-ca-file", authority.clone()));
+    if let Some(authority) = of_clients {
+        data.push(("client-ca-file", authority.to_owned()));
     }
-    if let Some(proxies) = &settings.proxies {
-        data.extend(proxies.published());
+    if let (Some(proxies), Some(authority)) = (&registry.settings.proxies, of_proxies) {
+        data.extend(proxies.published(authority));
     }
     if data.is_empty() {
         return Ok(());

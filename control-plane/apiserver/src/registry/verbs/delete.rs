@@ -177,11 +177,13 @@ impl Writer<'_> {
             .registry
             .edit(storage, &key, dry, &mut deletion)
             .await?;
-        self.settle(edited.entry_ref().revision).await?;
+        self.settle(edited.entry_ref().revision).await;
         if let Edited::Deleted(decoded) = &edited
             && !dry
         {
-            allocate::replaced(self.registry, &self.resource, &decoded.object, &Value::Null).await;
+            let (registry, old) = (self.registry, &decoded.object);
+            let at = decoded.revision;
+            allocate::replaced(registry, &self.resource, at, old, &Value::Null).await;
         }
         Ok(match edited {
             Edited::Deleted(decoded) => Edited::Deleted(decoded.shown(storage)),

@@ -29,11 +29,14 @@ pub(crate) enum Change {
 
 impl Writer<'_> {
     /// Waits after a write until the caches have it, if they decide about the next request.
-    pub(crate) async fn settle(&self, revision: i64) -> Result<(), Status> {
-        if strategy::of(&self.resource).decides_about_requests {
-            self.registry.reader.reflector.reach(revision).await?;
+    ///
+    /// If they lag behind for long, the write is stored nevertheless, and its client is told so.
+    pub(crate) async fn settle(&self, revision: i64) {
+        if strategy::of(&self.resource).decides_about_requests
+            && let Err(error) = self.registry.reader.reflector.reach(revision).await
+        {
+            tracing::warn!(%error, "the caches do not show a write yet that decides about requests");
         }
-        Ok(())
     }
 
     /// The error about access to all devices, unless the namespace has the label for it.

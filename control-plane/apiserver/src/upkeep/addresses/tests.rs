@@ -28,7 +28,10 @@ fn planned(services: &[Arc<Value>], reserved: &[Arc<Value>]) -> (Vec<String>, Ve
         .unreserved
         .iter()
         .map(|(service, _)| object::name(service).to_owned());
-    let left_over = plan.left_over.iter().map(|one| (*one).to_owned());
+    let left_over = plan
+        .left_over
+        .iter()
+        .map(|one| object::name(one).to_owned());
     (names.collect(), left_over.collect())
 }
 

@@ -137,3 +137,23 @@ fn a_preempted_pod_is_told_for_whom() {
     assert_eq!(event["regarding"]["name"], "x");
     assert_eq!(event["related"]["name"], "p");
 }
+
+#[test]
+fn an_event_that_may_be_gone_is_written_anew() {
+    let mut reporter = Reporter::new("default-scheduler");
+    let p = info(&pod("p", json!({})));
+    let mut refused = |seconds: i64| {
+        let now = Timestamp {
+            seconds: NOW.seconds + seconds,
+            ..NOW
+        };
+        reporter
+            .refused(&p, "no room", &Room::AsBefore, now)
+            .remove(0)
+    };
+    assert!(matches!(refused(0), Call::Create { .. }));
+    assert!(matches!(refused(359), Call::Patch { .. }));
+    assert!(matches!(refused(718), Call::Patch { .. }));
+    assert!(matches!(refused(1078), Call::Create { .. }));
+    assert_eq!(body(&refused(1079))["series"]["count"], 2);
+}

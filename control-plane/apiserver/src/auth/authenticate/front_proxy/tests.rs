@@ -52,7 +52,7 @@ fn without_a_name_there_is_no_user() {
 
 #[test]
 fn servers_behind_this_one_learn_of_the_proxies() {
-    let published: BTreeMap<_, _> = proxies().published().into_iter().collect();
+    let published: BTreeMap<_, _> = proxies().published("PEM").into_iter().collect();
     assert_eq!(published["requestheader-client-ca-file"], "PEM");
     assert_eq!(published["requestheader-allowed-names"], "[\"proxy\"]");
     let headers = "[\"X-Remote-User\",\"X-User\"]";

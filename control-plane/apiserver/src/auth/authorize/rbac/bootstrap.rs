@@ -63,9 +63,9 @@ pub fn reconciled(stored: &Value, wanted: &Value) -> Option<Value> {
         }
     } else if wanted.get("aggregationRule").is_none() {
         let held: Vec<Rule> = rules(stored);
+        let held: Vec<&Rule> = held.iter().collect();
         for rule in rules(wanted) {
-            let missing = |part: &Rule| !held.iter().any(|held| held.covers(part));
-            if rule.parts().iter().any(missing) {
+            if rule.parts_beyond(&held).next().is_some() {
                 push(&mut new, "rules", rule.to_value());
             }
         }

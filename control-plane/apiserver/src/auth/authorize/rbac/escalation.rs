@@ -1,18 +1,23 @@
 //! Prevents privilege escalation: nobody may grant rights that they do not hold. The verb
 //! `escalate` on the role, or `bind` on the bound role, exempts a user from the check.
 
+use std::collections::HashMap;
+
 use machinery::object;
 use machinery::status::Status;
 use serde_json::Value;
 
-use super::{GROUP, Policy, RoleRef, Rule, is_master};
+use super::{GROUP, Part, Policy, RoleRef, Rule, Target, is_master};
 use crate::auth::{Attributes, User};
 
-/// Upper bound of the parts that rules are split into to be checked: their number is the product of
-/// the lengths of four lists, each of which may have a hundred thousand items.
+/// Upper bound of the parts that rules are split into to be checked, without rules that one rule of
+/// the user allows as a whole: their number is the product of the lengths of four lists, each of
+/// which may have a hundred thousand items.
 const PARTS_MAX: usize = 50_000;
 /// Upper bound of the parts that an error is about.
 const MISSING_SHOWN: usize = 2000;
+/// Upper bound of their texts in bytes, but for the last one: parts repeat the texts of the rule.
+const MISSING_BYTES_MAX: usize = 1 << 20;
 
 /// The right that exempts the writer of `new` in place of `old` from [`check`]: it is up to all
 /// authorizers, not to roles alone. `None` if there is nothing to check.
@@ -92,7 +97,9 @@ fn check_binding(policy: &Policy, request: &Attributes, new: &Value) -> Result<(
 /// An error that names the rules the user does not hold.
 fn confirm(policy: &Policy, user: &User, namespace: &str, rules: &[Rule]) -> Result<(), String> {
     let (held, errors) = policy.rules_for(user, namespace);
-    let counts = rules.iter().map(Rule::parts_count);
+    let is_held = |rule: &&Rule| held.iter().any(|one| one.covers(rule));
+    let open: Vec<&Rule> = rules.iter().filter(|rule| !is_held(rule)).collect();
+    let counts = open.iter().map(|rule| rule.parts_count());
     let count = counts.fold(0, usize::saturating_add);
     if count > PARTS_MAX {
         let name = &user.name;
@@ -101,22 +108,27 @@ fn confirm(policy: &Policy, user: &User, namespace: &str, rules: &[Rule]) -> Res
              group, resource, name and verb; at most {PARTS_MAX} can be checked"
         ));
     }
-    let missing: Vec<Rule> = rules
-        .iter()
-        .flat_map(Rule::parts)
-        .filter(|part| !held.iter().any(|rule| rule.covers(part)))
+    let mut bytes = 0;
+    let missing: Vec<Part> = open
+        .into_iter()
+        .flat_map(|rule| rule.parts_beyond(&held))
+        .take_while(|part| {
+            let has_room = bytes <= MISSING_BYTES_MAX;
+            bytes += part.bytes();
+            has_room
+        })
         .take(MISSING_SHOWN)
         .collect();
     if missing.is_empty() {
         return Ok(());
     }
-    let mut lines: Vec<String> = compact(missing).iter().map(describe).collect();
+    let mut lines = described(&missing);
     lines.sort_unstable();
     lines.dedup();
     let mut why = format!(
         "user {:?} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
         user.name,
-        quoted(&user.groups),
+        quoted(user.groups.iter().map(String::as_str)),
         lines.join("\n")
     );
     if let Some(errors) = errors {
@@ -125,42 +137,40 @@ fn confirm(policy: &Policy, user: &User, namespace: &str, rules: &[Rule]) -> Res
     Err(why)
 }
 
-/// Joins parts that differ only in the verb.
-fn compact(parts: Vec<Rule>) -> Vec<Rule> {
-    let mut joined: Vec<Rule> = Vec::new();
+/// One line for each part. Parts that differ only in the verb share one, but for those of paths.
+fn described(parts: &[Part]) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut verbs: HashMap<Target, Vec<&str>> = HashMap::new();
     for part in parts {
-        let same = joined.iter_mut().find(|rule| {
-            part.non_resource_urls.is_empty()
-                && rule.non_resource_urls.is_empty()
-                && rule.api_groups == part.api_groups
-                && rule.resources == part.resources
-                && rule.resource_names == part.resource_names
-        });
-        match same {
-            Some(rule) => rule.verbs.extend(part.verbs),
-            None => joined.push(part),
+        match part.on {
+            Target::Path(_) => lines.push(describe(part.on, &[part.verb])),
+            Target::Resource { .. } => verbs.entry(part.on).or_default().push(part.verb),
         }
     }
-    joined
+    lines.extend(verbs.iter().map(|(on, verbs)| describe(*on, verbs)));
+    lines
 }
 
-fn describe(rule: &Rule) -> String {
-    let fields: Vec<String> = [
-        ("APIGroups", &rule.api_groups),
-        ("Resources", &rule.resources),
-        ("NonResourceURLs", &rule.non_resource_urls),
-        ("ResourceNames", &rule.resource_names),
-        ("Verbs", &rule.verbs),
-    ]
-    .into_iter()
-    .filter(|(_, texts)| !texts.is_empty())
-    .map(|(name, texts)| format!("{name}:{}", quoted(texts)))
-    .collect();
+fn describe(on: Target, verbs: &[&str]) -> String {
+    let one = |key: &str, text: &str| format!("{key}:[{text:?}]");
+    let mut fields = match on {
+        Target::Path(path) => vec![one("NonResourceURLs", path)],
+        Target::Resource {
+            group,
+            resource,
+            name,
+        } => {
+            let mut fields = vec![one("APIGroups", group), one("Resources", resource)];
+            fields.extend(name.map(|name| one("ResourceNames", name)));
+            fields
+        }
+    };
+    fields.push(format!("Verbs:{}", quoted(verbs.iter().copied())));
     format!("{{{}}}", fields.join(", "))
 }
 
-fn quoted(texts: &[String]) -> String {
-    let quoted: Vec<String> = texts.iter().map(|text| format!("{text:?}")).collect();
+fn quoted<'a>(texts: impl Iterator<Item = &'a str>) -> String {
+    let quoted: Vec<String> = texts.map(|text| format!("{text:?}")).collect();
     format!("[{}]", quoted.join(" "))
 }
 

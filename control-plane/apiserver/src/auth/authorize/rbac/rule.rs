@@ -1,5 +1,4 @@
-//! One rule of a role: what it allows, and which rules it covers. It does not know who holds the
-//! rule.
+//! One rule of a role, and what it allows. It does not know who holds the rule.
 
 use machinery::object;
 use serde_json::{Map, Value, json};
@@ -92,79 +91,6 @@ impl Rule {
                 .any(|allowed| resource_matches(allowed, &asked.resource, &asked.subresource))
             && (self.resource_names.is_empty() || has(&self.resource_names, &asked.name))
     }
-
-    /// True if this rule allows all that `part` allows; `part` has one verb, resource and name.
-    pub fn covers(&self, part: &Rule) -> bool {
-        let all = |texts: &[String], parts: &[String]| parts.iter().all(|p| has_or_star(texts, p));
-        let names = if part.resource_names.is_empty() {
-            self.resource_names.is_empty()
-        } else {
-            self.resource_names.is_empty()
-                || part
-                    .resource_names
-                    .iter()
-                    .all(|name| has(&self.resource_names, name))
-        };
-        names
-            && all(&self.verbs, &part.verbs)
-            && all(&self.api_groups, &part.api_groups)
-            && part.resources.iter().all(|resource| {
-                let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
-                self.resources
-                    .iter()
-                    .any(|allowed| resource_matches(allowed, resource, subresource))
-            })
-            && part.non_resource_urls.iter().all(|url| {
-                self.non_resource_urls
-                    .iter()
-                    .any(|ours| url_covers(ours, url))
-            })
-    }
-
-    /// The number of [`Rule::parts`].
-    pub fn parts_count(&self) -> usize {
-        let lists = [
-            self.api_groups.len(),
-            self.resources.len(),
-            self.resource_names.len().max(1),
-        ];
-        let resources = lists.into_iter().fold(1, usize::saturating_mul);
-        let all = resources.saturating_add(self.non_resource_urls.len());
-        all.saturating_mul(self.verbs.len())
-    }
-
-    /// Splits the rule into parts of one group, resource, name and verb each, or of one path and
-    /// verb.
-    pub fn parts(&self) -> Vec<Rule> {
-        let one = |text: &String| vec![text.clone()];
-        let names: Vec<Vec<String>> = if self.resource_names.is_empty() {
-            vec![Vec::new()]
-        } else {
-            self.resource_names.iter().map(one).collect()
-        };
-        let mut parts = Vec::new();
-        for group in &self.api_groups {
-            for resource in &self.resources {
-                for verb in &self.verbs {
-                    parts.extend(names.iter().map(|names| Rule {
-                        verbs: one(verb),
-                        api_groups: one(group),
-                        resources: one(resource),
-                        resource_names: names.clone(),
-                        non_resource_urls: Vec::new(),
-                    }));
-                }
-            }
-        }
-        for url in &self.non_resource_urls {
-            parts.extend(self.verbs.iter().map(|verb| Rule {
-                verbs: one(verb),
-                non_resource_urls: one(url),
-                ..Rule::default()
-            }));
-        }
-        parts
-    }
 }
 
 fn has(texts: &[String], text: &str) -> bool {
@@ -186,6 +112,6 @@ fn resource_matches(allowed: &str, resource: &str, subresource: &str) -> bool {
     }
 }
 
-fn url_covers(allowed: &str, path: &str) -> bool {
+pub(super) fn url_covers(allowed: &str, path: &str) -> bool {
     allowed == path || (allowed.ends_with('*') && path.starts_with(allowed.trim_end_matches('*')))
 }

@@ -326,6 +326,24 @@ fn the_first_policy_lets_each_part_do_its_work_and_no_more() {
     expect(&policy, &collector, true, &["delete any/thing ns x"]);
 }
 
+#[test]
+fn a_role_that_is_bound_often_counts_once() {
+    let rules = json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]);
+    let mut objects = vec![role("ClusterRole", "pods", rules)];
+    for number in 0..100 {
+        let subjects = json!([{"kind": "User", "name": "u"}]);
+        let name = number.to_string();
+        objects.push(binding(
+            "ClusterRoleBinding",
+            &name,
+            "ClusterRole:pods",
+            subjects,
+        ));
+    }
+    let (policy, user) = (policy(&objects), user("u", &[]));
+    assert_eq!(policy.rules_for(&user, "").0.len(), 1);
+}
+
 mod escalating {
     use super::*;
 
@@ -463,6 +481,32 @@ mod escalating {
         let why = "8100000000 combinations of group, resource, name and verb";
         assert!(refused.message.contains(why), "{}", refused.message);
         write(&world(), &user("escalator", &[]), &many, None).unwrap();
+    }
+
+    #[test]
+    fn a_long_text_is_not_repeated_for_each_combination() {
+        let resources: Vec<String> = (0..2000).map(|number| format!("r{number}")).collect();
+        let rule = json!({
+            "verbs": ["get"], "apiGroups": [""], "resources": resources,
+            "resourceNames": ["n".repeat(100_000)],
+        });
+        let long = role("Role", "ns/x", json!([rule]));
+        let refused = write(&world(), &user("u", &[]), &long, None).unwrap_err();
+        let length = refused.message.len();
+        assert!((1 << 20..2 << 20).contains(&length), "{length} bytes");
+    }
+
+    #[test]
+    fn who_holds_a_rule_may_grant_every_combination_of_it() {
+        let texts: Vec<String> = (0..300).map(|number| format!("t{number}")).collect();
+        let rule = json!({"verbs": texts, "apiGroups": texts, "resources": texts});
+        let many = role("ClusterRole", "many", json!([rule]));
+        let subjects = json!([{"kind": "User", "name": "u"}]);
+        let bound = binding("ClusterRoleBinding", "b", "ClusterRole:many", subjects);
+        let policy = policy(&[many.clone(), bound]);
+        let same = role("ClusterRole", "same", many["rules"].clone());
+        write(&policy, &user("u", &[]), &same, None).unwrap();
+        write(&policy, &user("v", &[]), &same, None).unwrap_err();
     }
 
     #[test]

@@ -51,7 +51,7 @@ impl Taken {
             };
             let mut after = before.clone();
             let result = change(&mut after)?;
-            if after == before {
+            if after.range(NODE_PORTS).eq(before.range(NODE_PORTS)) {
                 return Ok(result);
             }
             match store.swap_plain(KEY, revision, encode(&after)?).await? {
@@ -62,21 +62,26 @@ impl Taken {
     }
 }
 
-/// The bits are one number, whose last byte has the first ports.
+/// The bits are one number, whose last byte has the first ports. An object of a server with another
+/// range says from which port on it counts.
 fn decode(bytes: &[u8]) -> Result<Ports, Status> {
     let damaged = |why: &str| Status::internal(&format!("{KEY} is damaged: {why}"));
     let object = protobuf::decode(bytes).map_err(|error| damaged(&error.0))?;
     let data = STANDARD.decode(object::text(&object, &["data"]));
     let data = data.map_err(|error| damaged(&error.to_string()))?;
     let bytes = (0..).step_by(BITS as usize).zip(data.iter().rev());
+    let range = object::text(&object, &["range"]).split_once('-');
+    let first = range.and_then(|(first, _)| first.parse().ok());
+    let first: i64 = first.unwrap_or(*NODE_PORTS.start());
     let bits = bytes.flat_map(|(at, byte)| (0..BITS).map(move |bit| (at + bit, byte >> bit & 1)));
     let set = bits.filter(|(_, is_set)| *is_set == 1);
-    Ok(set.map(|(at, _)| NODE_PORTS.start() + at).collect())
+    Ok(set.map(|(at, _)| first + at).collect())
 }
 
+/// Ports outside of the range have no bit. A service may have one from before the range changed.
 fn encode(ports: &Ports) -> Result<Vec<u8>, Status> {
     let mut data = Vec::new();
-    for port in ports {
+    for port in ports.range(NODE_PORTS) {
         let at = port - NODE_PORTS.start();
         let byte = usize::try_from(at / BITS).map_err(|error| internal(&error))?;
         if data.len() <= byte {
@@ -115,5 +120,18 @@ mod tests {
             Ports::new()
         );
         assert!(decode(b"{}").is_err());
+    }
+
+    #[test]
+    fn a_port_of_another_range_keeps_no_other_from_its_mark() {
+        let ports = Ports::from([20_000, 30_001, 40_000]);
+        let marked = decode(&encode(&ports).unwrap()).unwrap();
+        assert_eq!(marked, Ports::from([30_001]));
+        let older = json!({
+            "kind": "RangeAllocation", "apiVersion": "v1",
+            "range": "20000-22767", "data": STANDARD.encode([0b101]),
+        });
+        let older = decode(&protobuf::encode(&older).unwrap()).unwrap();
+        assert_eq!(older, Ports::from([20_000, 20_002]));
     }
 }

@@ -29,7 +29,7 @@ impl Writer<'_> {
     pub(crate) async fn create(&self, object: Value) -> Result<Arc<DecodedObject>, Status> {
         if !object::name(&object).is_empty() || object::generate_name(&object).is_empty() {
             let decoded = self.create_named(object).await?;
-            self.settle(decoded.revision).await?;
+            self.settle(decoded.revision).await;
             return Ok(decoded);
         }
         let prefix = object::generate_name(&object).to_owned();
@@ -41,7 +41,7 @@ impl Writer<'_> {
             tried += 1;
             match self.create_named(attempt).await {
                 Ok(decoded) => {
-                    self.settle(decoded.revision).await?;
+                    self.settle(decoded.revision).await;
                     return Ok(decoded);
                 }
                 Err(error) if error.reason == "AlreadyExists" && tried < NAMES_TRIED_MAX => {}

@@ -79,16 +79,17 @@ impl Writer<'_> {
         if !self.dry {
             update.allocated.stored();
         }
-        self.settle(revision).await?;
+        self.settle(revision).await;
         let warnings = update.warnings;
         let (registry, resource) = (self.registry, &self.resource);
         match (&edited, update.replaced.filter(|_| !self.dry)) {
             (Edited::Deleted(decoded), _) => {
-                allocate::replaced(registry, resource, &decoded.object, &Value::Null).await;
+                let old = &decoded.object;
+                allocate::replaced(registry, resource, revision, old, &Value::Null).await;
             }
             (_, Some(old)) => {
                 let new = &edited.entry_ref().object;
-                allocate::replaced(registry, resource, &old, new).await;
+                allocate::replaced(registry, resource, revision, &old, new).await;
             }
             (_, None) => {}
         }
