@@ -307,3 +307,31 @@ fn a_scope_selector_names_scopes_that_there_are() {
         ["spec.scopeSelector.matchExpressions: Invalid value: null: conflicting scopes"]
     );
 }
+
+fn persistent(more: Value) -> Value {
+    let mut volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "spec": {
+        "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}});
+    let more = more.as_object().cloned().into_iter().flatten();
+    volume["spec"].as_object_mut().unwrap().extend(more);
+    volume
+}
+
+#[test]
+fn a_driver_may_learn_to_expand_its_volumes() {
+    let volume = persistent(json!({"csi": {"driver": "d", "volumeHandle": "v"}}));
+    let secret = json!({"name": "s", "namespace": "n"});
+    let with = |key: &'static str, volume: &Value, secret: &Value| {
+        let secret = secret.clone();
+        changed(volume.clone(), move |volume| {
+            volume["spec"]["csi"][key] = secret.clone()
+        })
+    };
+    let expands = "controllerExpandSecretRef";
+    assert_eq!(with(expands, &volume, &secret), [""; 0]);
+    let fixed = "spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation";
+    assert_eq!(with("nodePublishSecretRef", &volume, &secret), [fixed]);
+    let mut known = volume;
+    known["spec"]["csi"][expands] = secret;
+    let other = json!({"name": "t", "namespace": "n"});
+    assert_eq!(with(expands, &known, &other), [fixed]);
+}

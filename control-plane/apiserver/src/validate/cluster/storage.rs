@@ -2,6 +2,7 @@
 
 mod affinity;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use machinery::amounts::is_native;
@@ -150,9 +151,10 @@ fn source(spec: &FieldValue, causes: &mut Causes) {
 pub(crate) fn volume_update(old: &Value, new: &Value) -> Causes {
     let mut causes = Causes::default();
     let source = |object, source: &str| object::at(object, &["spec", source]);
+    let same = without_later_secret(old, new);
     if SOURCES
         .iter()
-        .any(|one| source(old, one) != source(new, one))
+        .any(|one| source(old, one) != source(&same, one))
     {
         let why = "spec.persistentvolumesource is immutable after creation";
         causes.push(Cause::forbidden("spec.persistentvolumesource", why));
@@ -166,6 +168,20 @@ pub(crate) fn volume_update(old: &Value, new: &Value) -> Causes {
         causes.push(Cause::forbidden(&attributes.join("."), why));
     }
     causes
+}
+
+/// The new state of a volume without the secret for its expansion if it had none: its driver may
+/// learn to expand volumes.
+fn without_later_secret<'a>(old: &Value, new: &'a Value) -> Cow<'a, Value> {
+    const SECRET: [&str; 3] = ["spec", "csi", "controllerExpandSecretRef"];
+    let has = |object, path| object::at(object, path).is_some();
+    let is_later = has(old, &SECRET[..2]) && !has(old, &SECRET) && has(new, &SECRET);
+    if !is_later {
+        return Cow::Borrowed(new);
+    }
+    let mut new = new.clone();
+    object::remove(&mut new, &SECRET);
+    Cow::Owned(new)
 }
 
 pub(crate) fn claim(object: &Value) -> Causes {
