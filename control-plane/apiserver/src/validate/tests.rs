@@ -335,3 +335,19 @@ fn a_driver_may_learn_to_expand_its_volumes() {
     let other = json!({"name": "t", "namespace": "n"});
     assert_eq!(with(expands, &known, &other), [fixed]);
 }
+
+#[test]
+fn the_order_of_scopes_means_nothing() {
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "spec": {
+        "hard": {"pods": "4"}, "scopes": ["NotTerminating", "BestEffort"]}});
+    let scopes = |scopes: Value| {
+        changed(quota.clone(), move |quota| {
+            quota["spec"]["scopes"] = scopes.clone()
+        })
+    };
+    assert_eq!(scopes(json!(["BestEffort", "NotTerminating"])), [""; 0]);
+    assert_eq!(
+        scopes(json!(["BestEffort"])),
+        ["spec.scopes: Invalid value: [\"BestEffort\"]: field is immutable"]
+    );
+}
