@@ -351,3 +351,17 @@ fn the_order_of_scopes_means_nothing() {
         ["spec.scopes: Invalid value: [\"BestEffort\"]: field is immutable"]
     );
 }
+
+#[test]
+fn bytes_are_counted_without_what_fills_base64_up() {
+    let map = |bytes: usize| {
+        let letters = "A".repeat(bytes / 3 * 4);
+        let last = ["", "AA==", "AAA="][bytes % 3];
+        wrong(json!({"apiVersion": "v1", "kind": "ConfigMap", "binaryData": {"k": letters + last}}))
+    };
+    assert_eq!(map(1 << 20), [""; 0]);
+    assert_eq!(
+        map((1 << 20) + 1),
+        ["[]: Too long: may not be more than 1048576 bytes"]
+    );
+}
