@@ -1,7 +1,7 @@
 //! Pods: their first status, and the parts that subresources change.
 
+use machinery::amounts;
 use machinery::object;
-use machinery::quantity::Quantity;
 use serde_json::{Value, json};
 
 use super::Kept;
@@ -45,7 +45,7 @@ pub(super) const RESETS: &[(&str, Kept)] = &[
 
 /// A new pod is pending; its resources determine its quality of service.
 pub(super) fn prepare_for_create(pod: &mut Value) {
-    let class = quality_of_service(pod);
+    let class = amounts::quality_of_service(pod);
     let mut status = json!({"phase": "Pending", "qosClass": class});
     if !object::items(pod, &["spec", "schedulingGates"]).is_empty() {
         status["conditions"] = json!([{
@@ -138,39 +138,6 @@ pub(super) fn resize(old: &Value, new: &mut Value) {
         None => drop(object::remove(&mut result, &own)),
     }
     *new = result;
-}
-
-/// The pod's quality of service: its priority when its node runs out of resources.
-fn quality_of_service(pod: &Value) -> &'static str {
-    let containers = ["containers", "initContainers"].into_iter();
-    let containers: Vec<&Value> = containers
-        .flat_map(|key| object::items(pod, &["spec", key]))
-        .collect();
-    let of_pod = object::at(pod, &["spec", "resources"]);
-    let all: Vec<Option<&Value>> = match of_pod {
-        Some(resources) => vec![Some(resources)],
-        None => containers.iter().map(|one| one.get("resources")).collect(),
-    };
-    let amount = |resources: Option<&Value>, which: &str, what: &str| {
-        let text = object::at(resources?, &[which, what])?.as_str()?;
-        Quantity::parse(text)
-            .ok()
-            .filter(|amount| !amount.is_zero())
-    };
-    let (mut any, mut guaranteed) = (false, true);
-    for resources in all {
-        for what in ["cpu", "memory"] {
-            let request = amount(resources, "requests", what);
-            let limit = amount(resources, "limits", what);
-            any |= request.is_some() || limit.is_some();
-            guaranteed &= limit.is_some() && (request.is_none() || request == limit);
-        }
-    }
-    match (any, guaranteed) {
-        (false, _) => "BestEffort",
-        (true, true) => "Guaranteed",
-        (true, false) => "Burstable",
-    }
 }
 
 #[cfg(test)]
