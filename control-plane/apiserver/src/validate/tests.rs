@@ -308,6 +308,14 @@ fn a_scope_selector_names_scopes_that_there_are() {
     );
 }
 
+fn pod(change: impl Fn(&mut Value)) -> Value {
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [
+        {"name": "c", "image": "i"},
+    ]}});
+    change(&mut pod);
+    pod
+}
+
 fn persistent(more: Value) -> Value {
     let mut volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "spec": {
         "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}});
@@ -363,5 +371,25 @@ fn bytes_are_counted_without_what_fills_base64_up() {
     assert_eq!(
         map((1 << 20) + 1),
         ["[]: Too long: may not be more than 1048576 bytes"]
+    );
+}
+
+#[test]
+fn a_label_of_the_pod_itself_is_selected_once() {
+    let spread = |selector: Value| {
+        wrong(pod(|pod| {
+            pod["metadata"] = json!({"labels": {"hash": "h"}});
+            pod["spec"]["topologySpreadConstraints"] = json!([{
+                "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
+                "matchLabelKeys": ["other", "hash"], "labelSelector": selector,
+            }]);
+        }))
+    };
+    assert_eq!(spread(json!({"matchLabels": {"app": "a"}})), [""; 0]);
+    assert_eq!(
+        spread(json!({"matchLabels": {"hash": "h"}})),
+        [
+            "spec.topologySpreadConstraints[0][1]: Invalid value: \"hash\": exists in both matchLabelKeys and labelSelector"
+        ]
     );
 }

@@ -2,7 +2,7 @@
 
 use machinery::amounts;
 use machinery::object;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::Kept;
 use crate::basics::clock;
@@ -55,6 +55,7 @@ pub(super) fn prepare_for_create(pod: &mut Value) {
         }]);
     }
     pod["status"] = status;
+    select_by_own_labels(pod);
 }
 
 /// Keeps what a new status leaves out: the quality of service, which old agents of nodes do not know,
@@ -140,9 +141,85 @@ pub(super) fn resize(old: &Value, new: &mut Value) {
     *new = result;
 }
 
+/// Adds what a new pod's own labels say under the keys that it names to its selectors of other
+/// pods: schedulers read the selectors alone.
+fn select_by_own_labels(pod: &mut Value) {
+    const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+    const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+    let labels = object::labels(pod).cloned().unwrap_or_default();
+    let mut each = |list: &str, inner: &str| {
+        let terms = pod.pointer_mut(&format!("/spec/{list}"));
+        let terms = terms.and_then(Value::as_array_mut).into_iter().flatten();
+        for term in terms.filter_map(|term| term.pointer_mut(inner)) {
+            select(term, &labels);
+        }
+    };
+    each("topologySpreadConstraints", "");
+    for pods in ["podAffinity", "podAntiAffinity"] {
+        each(&format!("affinity/{pods}/{REQUIRED}"), "");
+        each(&format!("affinity/{pods}/{PREFERRED}"), "/podAffinityTerm");
+    }
+}
+
+fn select(term: &mut Value, labels: &Map<String, Value>) {
+    const EXPRESSIONS: [&str; 1] = ["matchExpressions"];
+    let lists = [("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")];
+    let lists = lists.into_iter().flat_map(|(list, operator)| {
+        let keys = object::items(term, &[list]).iter();
+        keys.filter_map(Value::as_str)
+            .filter_map(move |key| Some((key, operator, labels.get(key)?)))
+    });
+    let more: Vec<Value> = lists
+        .map(|(key, operator, value)| json!({"key": key, "operator": operator, "values": [value]}))
+        .collect();
+    // Without a selector, it fits no pod anyway.
+    let Some(selector) = term.get_mut("labelSelector").filter(|one| one.is_object()) else {
+        return;
+    };
+    if !more.is_empty() {
+        let all = [object::items(selector, &EXPRESSIONS), &more[..]].concat();
+        object::set(selector, &EXPRESSIONS, all.into());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_new_pod_selects_by_the_values_of_its_own_labels() {
+        let selector = || json!({"matchExpressions": [{"key": "a", "operator": "Exists"}]});
+        let keys = json!(["hash", "other"]);
+        let term = json!({"labelSelector": selector(), "matchLabelKeys": keys,
+            "mismatchLabelKeys": ["tenant"]});
+        let bare = json!({"matchLabelKeys": ["hash"]});
+        let mut pod = json!({
+            "metadata": {"labels": {"hash": "h", "tenant": "t"}},
+            "spec": {
+                "affinity": {
+                    "podAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": [term, bare]},
+                    "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
+                        {"weight": 1, "podAffinityTerm": term}]},
+                },
+                "topologySpreadConstraints": [{"labelSelector": {}, "matchLabelKeys": keys}],
+            },
+        });
+        prepare_for_create(&mut pod);
+        let hash = json!({"key": "hash", "operator": "In", "values": ["h"]});
+        let tenant = json!({"key": "tenant", "operator": "NotIn", "values": ["t"]});
+        let mut merged = term.clone();
+        merged["labelSelector"] =
+            json!({"matchExpressions": [{"key": "a", "operator": "Exists"}, hash, tenant]});
+        let affinity = &pod["spec"]["affinity"];
+        let required = "requiredDuringSchedulingIgnoredDuringExecution";
+        assert_eq!(affinity["podAffinity"][required], json!([merged, bare]));
+        let preferred = "preferredDuringSchedulingIgnoredDuringExecution";
+        let weighted = &affinity["podAntiAffinity"][preferred][0];
+        assert_eq!(weighted["podAffinityTerm"], merged);
+        let spread = &pod["spec"]["topologySpreadConstraints"][0];
+        assert_eq!(spread["labelSelector"], json!({"matchExpressions": [hash]}));
+    }
 
     #[test]
     fn a_status_without_a_quality_of_service_keeps_it() {
