@@ -120,6 +120,10 @@ pub(crate) fn pod(object: &Value) -> Causes {
 
 /// A pod after an update through a subresource.
 pub(crate) fn subresource_update(subresource: &str, old: &Value, new: &Value) -> Causes {
+    if let Some(why) = change::refused(subresource, old) {
+        // The path of the whole pod, as Kubernetes writes it.
+        return Causes::from(Cause::forbidden("[]", why));
+    }
     let change = match subresource {
         "ephemeralcontainers" => visitors,
         "resize" => resized,
