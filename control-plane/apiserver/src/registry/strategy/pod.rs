@@ -1,5 +1,7 @@
 //! Pods: their first status, and the parts that subresources change.
 
+use std::collections::BTreeMap;
+
 use machinery::amounts;
 use machinery::object;
 use serde_json::{Map, Value, json};
@@ -56,6 +58,7 @@ pub(super) fn prepare_for_create(pod: &mut Value) {
     }
     pod["status"] = status;
     select_by_own_labels(pod);
+    confine(pod);
 }
 
 /// Keeps what a new status leaves out: the quality of service, which old agents of nodes do not know,
@@ -141,6 +144,52 @@ pub(super) fn resize(old: &Value, new: &mut Value) {
     *new = result;
 }
 
+/// Moves the profiles of AppArmor in the annotations of a new pod to the fields, which alone the
+/// agents of nodes read.
+fn confine(pod: &mut Value) {
+    const PROFILE: [&str; 2] = ["securityContext", "appArmorProfile"];
+    let annotations = object::annotations(pod).into_iter().flatten();
+    let profiles: BTreeMap<String, Value> = annotations
+        .filter_map(|(key, value)| {
+            let container = key.strip_prefix(object::APP_ARMOR)?;
+            Some((container.to_owned(), app_armor(value.as_str()?)?))
+        })
+        .collect();
+    let on_windows = object::text(pod, &["spec", "os", "name"]) == "windows";
+    let Some(spec) = pod
+        .get_mut("spec")
+        .filter(|_| !on_windows && !profiles.is_empty())
+    else {
+        return;
+    };
+    let of_pod = object::at(spec, &PROFILE).cloned();
+    for list in ["initContainers", "containers", "ephemeralContainers"] {
+        let containers = spec.get_mut(list).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten() {
+            let profile = profiles.get(object::text(container, &["name"]));
+            let profile = profile.filter(|profile| of_pod.as_ref() != Some(*profile));
+            if let Some(profile) = profile
+                && object::at(container, &PROFILE).is_none()
+            {
+                object::set(container, &PROFILE, profile.clone());
+            }
+        }
+    }
+}
+
+/// The field for an annotation with a profile of AppArmor; none if it is invalid.
+fn app_armor(annotation: &str) -> Option<Value> {
+    let name = annotation.strip_prefix("localhost/");
+    match (annotation, name) {
+        ("unconfined", _) => Some(json!({"type": "Unconfined"})),
+        ("runtime/default", _) => Some(json!({"type": "RuntimeDefault"})),
+        (_, Some(name)) if !name.is_empty() && name.trim() == name => {
+            Some(json!({"type": "Localhost", "localhostProfile": name}))
+        }
+        _ => None,
+    }
+}
+
 /// Adds what a new pod's own labels say under the keys that it names to its selectors of other
 /// pods: schedulers read the selectors alone.
 fn select_by_own_labels(pod: &mut Value) {
@@ -219,6 +268,34 @@ mod tests {
         assert_eq!(weighted["podAffinityTerm"], merged);
         let spread = &pod["spec"]["topologySpreadConstraints"][0];
         assert_eq!(spread["labelSelector"], json!({"matchExpressions": [hash]}));
+    }
+
+    #[test]
+    fn a_new_pod_has_its_profiles_of_app_armor_in_the_fields() {
+        let key = |name: &str| format!("{}{name}", object::APP_ARMOR);
+        let annotations = json!({
+            key("a"): "localhost/p", key("b"): "runtime/default", key("c"): "unconfined",
+            key("d"): "loose",
+        });
+        let own = json!({"appArmorProfile": {"type": "Unconfined"}});
+        let mut pod = json!({
+            "metadata": {"annotations": annotations},
+            "spec": {
+                "securityContext": {"appArmorProfile": {"type": "RuntimeDefault"}},
+                "initContainers": [{"name": "a"}],
+                "containers": [{"name": "b"}, {"name": "c", "securityContext": own}, {"name": "d"}],
+            },
+        });
+        prepare_for_create(&mut pod);
+        let local = json!({"type": "Localhost", "localhostProfile": "p"});
+        assert_eq!(
+            pod["spec"]["initContainers"],
+            json!([{"name": "a", "securityContext": {"appArmorProfile": local}}])
+        );
+        assert_eq!(
+            pod["spec"]["containers"],
+            json!([{"name": "b"}, {"name": "c", "securityContext": own}, {"name": "d"}])
+        );
     }
 
     #[test]

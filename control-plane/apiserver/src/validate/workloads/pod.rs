@@ -1,6 +1,7 @@
 //! Pods and the templates of workloads: the spec, in the order of Kubernetes' errors.
 
 mod affinity;
+mod annotations;
 mod change;
 mod containers;
 mod env;
@@ -26,6 +27,7 @@ use crate::validate::Causes;
 use crate::validate::words::field::FieldValue;
 use crate::validate::words::maps;
 
+use annotations::Annotations;
 use change::{resized, visitors};
 
 pub(crate) use affinity::node_selector;
@@ -86,21 +88,21 @@ pub(crate) fn created(object: &Value) -> Causes {
         let why = "cannot be set until all schedulingGates have been cleared";
         causes.forbidden(&spec, "nodeName", why);
     }
+    if let Some(annotations) = Annotations::of_pod(object) {
+        causes.extend(annotations.deletion_cost());
+        annotations.contradictions(&mut causes);
+    }
     causes
 }
 
 /// A pod, new or updated.
 pub(crate) fn pod(object: &Value) -> Causes {
     let mut causes = Causes::default();
+    if let Some(annotations) = Annotations::of_pod(object) {
+        annotations.check(&mut causes);
+    }
     let at = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
     spec(&at, Kind::Pod, object::name(object), &mut causes);
-    if let Some(mirror) = object::annotation(object, object::MIRROR_POD)
-        && at.text("nodeName").is_empty()
-    {
-        let path = format!("metadata.annotations[{}]", object::MIRROR_POD);
-        let why = "must set spec.nodeName if mirror pod annotation is set";
-        causes.push(Cause::invalid(&path, &mirror.into(), why));
-    }
     if at.text("serviceAccountName").is_empty() {
         causes.each(&at, "volumes", |causes, volume| {
             let Some(projected) = volume.child("projected") else {
@@ -150,7 +152,14 @@ pub(crate) fn template(object: &Value, path: &str) -> Causes {
         format!("{path}.spec"),
         template.get("spec").unwrap_or(&Value::Null),
     );
+    let annotations = Annotations::new(&format!("{path}.annotations"), template, &at);
+    if let Some(annotations) = &annotations {
+        annotations.check(&mut causes);
+    }
     spec(&at, Kind::Template, "", &mut causes);
+    if let Some(annotations) = &annotations {
+        annotations.contradictions(&mut causes);
+    }
     let why = "ephemeral containers not allowed in pod template";
     causes.forbidden(&at, "ephemeralContainers", why);
     causes

@@ -12,6 +12,7 @@ use machinery::object::{self, APP_ARMOR, MIRROR_POD};
 use machinery::status::Cause;
 use serde_json::{Map, Value, json};
 
+use super::annotations::Annotations;
 use super::{containers, scheduling};
 use crate::validate::Causes;
 use crate::validate::words::field::FieldValue;
@@ -34,7 +35,7 @@ pub(crate) fn update(old: &Value, new: &Value) -> Causes {
     causes
 }
 
-/// The annotations that a pod has for its whole life: they decide what it may do.
+/// The annotations after an update. Those that decide what the pod may do stay for its whole life.
 pub(crate) fn annotations(old: &Value, new: &Value) -> Causes {
     let empty = Map::new();
     let was = object::annotations(old).unwrap_or(&empty);
@@ -57,6 +58,12 @@ pub(crate) fn annotations(old: &Value, new: &Value) -> Causes {
     }
     for key in is.keys().filter(|key| !was.contains_key(*key)) {
         refuse(key, "add");
+    }
+    if let Some(annotations) = Annotations::of_pod(new) {
+        // A pod that was stored with a wrong cost can be updated all the same.
+        let had = Annotations::of_pod(old).and_then(|old| old.deletion_cost());
+        causes.extend(annotations.deletion_cost().filter(|_| had.is_none()));
+        annotations.check(&mut causes);
     }
     causes
 }
@@ -246,6 +253,14 @@ pub(crate) fn resized(old: &Value, new: &Value) -> Causes {
         for (before, after) in was.each(list).zip(is.each(list)) {
             causes.extend(removed(&before, &after, "resource"));
         }
+    }
+    for (before, after) in was.each("containers").zip(is.each("containers")) {
+        if !is_fixed(&before, &after) {
+            causes.push(Cause::forbidden(&is.path, ONLY_AMOUNTS));
+        }
+    }
+    for (before, after) in was.each("initContainers").zip(is.each("initContainers")) {
+        first_resized(&before, &after, &mut causes);
     }
     causes
 }
