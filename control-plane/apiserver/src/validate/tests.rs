@@ -375,6 +375,37 @@ fn bytes_are_counted_without_what_fills_base64_up() {
 }
 
 #[test]
+fn processes_of_a_windows_host_are_all_of_a_pod() {
+    let process = |is: bool| json!({"windowsOptions": {"hostProcess": is}});
+    let of = |whole: Value, first: Value, network: bool| {
+        wrong(pod(|pod| {
+            pod["spec"]["securityContext"] = whole.clone();
+            pod["spec"]["hostNetwork"] = network.into();
+            pod["spec"]["containers"] = json!([
+                {"name": "c", "image": "i", "securityContext": first},
+                {"name": "d", "image": "i"},
+            ]);
+        }))
+    };
+    let policy = "spec: Forbidden: hostProcess containers are disallowed by cluster policy";
+    assert_eq!(of(process(true), json!({}), true), [policy]);
+    assert_eq!(of(process(false), json!({}), false), [""; 0]);
+    assert_eq!(
+        of(json!({}), process(true), false),
+        [
+            "spec: Invalid value: \"\": If pod contains any hostProcess containers then all containers must be HostProcess containers",
+            "spec.hostNetwork: Invalid value: false: hostNetwork must be true if pod contains any hostProcess containers",
+            policy,
+        ]
+    );
+    let differs = of(process(true), process(false), true);
+    assert_eq!(
+        differs[0],
+        "spec.containers[0].securityContext.windowsOptions.hostProcess: Invalid value: false: pod hostProcess value must be identical if both are specified, was true"
+    );
+}
+
+#[test]
 fn a_label_of_the_pod_itself_is_selected_once() {
     let spread = |selector: Value| {
         wrong(pod(|pod| {

@@ -34,7 +34,7 @@ pub(crate) use affinity::node_selector;
 pub(crate) use change::update;
 pub(crate) use resources::overhead_of;
 pub(crate) use scheduling::tolerations;
-pub(crate) use security::PRIVILEGED;
+pub(crate) use security::{HOST_PROCESS, PRIVILEGED};
 
 /// Limits of DNS settings, those of the C library.
 const NAME_SERVERS_MAX: usize = 3;
@@ -187,6 +187,7 @@ fn spec(spec: &FieldValue, kind: Kind, name: &str, causes: &mut Causes) {
     });
     scheduling::gates(spec, causes);
     scheduling::spread(spec, causes);
+    security::host_processes(spec, causes);
     host_users(&pod, causes);
     host_name(&pod, causes);
     causes.named(spec, "serviceAccountName", name::dns1123_subdomain);

@@ -14,6 +14,8 @@ use crate::validate::{Causes, words::shown};
 
 /// The error for a privileged container.
 pub(crate) const PRIVILEGED: &str = "disallowed by cluster policy";
+/// The error for a process of the host.
+pub(crate) const HOST_PROCESS: &str = "hostProcess containers are disallowed by cluster policy";
 const ID_MAX: i64 = i32::MAX as i64;
 const PROC_MOUNTS: [&str; 2] = ["Default", "Unmasked"];
 const PROFILES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
@@ -230,6 +232,47 @@ fn app_armor(context: &FieldValue, causes: &mut Causes) {
         }
         _ => causes.word(&profile, "type", &PROFILES),
     }
+}
+
+/// Containers that are processes of a Windows host: all of the pod, in the host's network.
+pub(super) fn host_processes(spec: &FieldValue, causes: &mut Causes) {
+    const PATH: [&str; 3] = ["securityContext", "windowsOptions", "hostProcess"];
+    let says = |of: &FieldValue| object::at(of.value, &PATH).and_then(Value::as_bool);
+    let of_pod = says(spec);
+    let (mut all, mut processes) = (0_usize, 0_usize);
+    for list in LISTS_AS_VISITED {
+        causes.each(spec, list, |causes, container| {
+            let own = says(container);
+            if let (Some(of_pod), Some(own)) = (of_pod, own)
+                && of_pod != own
+            {
+                let why = format!(
+                    "pod hostProcess value must be identical if both are specified, was {of_pod}"
+                );
+                let field = container.path_of(&PATH.join("."));
+                causes.push(Cause::invalid(&field, &own.into(), &why));
+            }
+            all += 1;
+            processes += usize::from(own.or(of_pod) == Some(true));
+        });
+    }
+    if processes == 0 {
+        return;
+    }
+    if processes != all {
+        let why = "If pod contains any hostProcess containers then all containers must be \
+                   HostProcess containers";
+        causes.push(Cause::invalid(&spec.path, &"".into(), why));
+    }
+    if !spec.flag("hostNetwork") {
+        let why = "hostNetwork must be true if pod contains any hostProcess containers";
+        causes.push(Cause::invalid(
+            &spec.path_of("hostNetwork"),
+            &false.into(),
+            why,
+        ));
+    }
+    causes.push(Cause::forbidden(&spec.path, HOST_PROCESS));
 }
 
 /// Fields that a Linux pod must not set.
