@@ -316,6 +316,14 @@ fn pod(change: impl Fn(&mut Value)) -> Value {
     pod
 }
 
+fn container(more: Value) -> Value {
+    let more = more.as_object().cloned().into_iter().flatten();
+    let all = pod(|_| {});
+    let mut container = all["spec"]["containers"][0].clone();
+    container.as_object_mut().unwrap().extend(more);
+    pod(|pod| pod["spec"]["containers"] = json!([container]))
+}
+
 fn persistent(more: Value) -> Value {
     let mut volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "spec": {
         "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}});
@@ -402,6 +410,36 @@ fn processes_of_a_windows_host_are_all_of_a_pod() {
     assert_eq!(
         differs[0],
         "spec.containers[0].securityContext.windowsOptions.hostProcess: Invalid value: false: pod hostProcess value must be identical if both are specified, was true"
+    );
+}
+
+#[test]
+fn a_claim_to_devices_is_named_as_a_whole_or_by_its_requests() {
+    let claims = |claims: Value| {
+        let mut pod = container(json!({"resources": {"claims": claims}}));
+        pod["spec"]["resourceClaims"] = json!([{"name": "a", "resourceClaimName": "x"}]);
+        wrong(pod)
+    };
+    let place = "spec.containers[0].resources.claims";
+    let parts = json!([{"name": "a", "request": "r"}, {"name": "a", "request": "s"}]);
+    assert_eq!(claims(parts), [""; 0]);
+    assert_eq!(
+        claims(json!([{"name": "a", "request": "r"}, {"name": "a", "request": "r"}])),
+        [format!("{place}[1]: Duplicate value: \"a/r\"")]
+    );
+    for twice in [
+        json!([{"name": "a", "request": "r"}, {"name": "a"}]),
+        json!([{"name": "a"}, {"name": "a", "request": "r"}]),
+    ] {
+        assert_eq!(
+            claims(twice),
+            [format!("{place}[1]: Duplicate value: \"a\"")]
+        );
+    }
+    let wrong = claims(json!([{"name": "a", "request": "R"}]));
+    assert!(
+        wrong[0].starts_with(&format!("{place}[0].request: Invalid value: \"R\"")),
+        "{wrong:?}"
     );
 }
 
