@@ -444,6 +444,22 @@ fn a_claim_to_devices_is_named_as_a_whole_or_by_its_requests() {
 }
 
 #[test]
+fn huge_pages_are_limited_to_what_is_requested_in_whatever_notation() {
+    let pages = |request: &str| {
+        wrong(container(json!({"resources": {
+            "limits": {"cpu": "1", "hugepages-2Mi": "4Mi"}, "requests": {"hugepages-2Mi": request},
+        }})))
+    };
+    assert_eq!(pages("4194304"), [""; 0]);
+    assert_eq!(
+        pages("2Mi"),
+        [
+            "spec.containers[0].resources.requests: Invalid value: \"2Mi\": must be equal to hugepages-2Mi limit of 4Mi"
+        ]
+    );
+}
+
+#[test]
 fn a_label_of_the_pod_itself_is_selected_once() {
     let spread = |selector: Value| {
         wrong(pod(|pod| {
