@@ -478,3 +478,45 @@ fn a_label_of_the_pod_itself_is_selected_once() {
         ]
     );
 }
+
+#[test]
+fn a_status_of_tens_of_thousands_of_containers_is_checked() {
+    const COUNT: usize = 20_000;
+    let names = (0..COUNT).map(|at| format!("c{at}"));
+    let names: Vec<String> = names.collect();
+    let each = |make: fn(&str) -> Value| -> Value { names.iter().map(|name| make(name)).collect() };
+    let old = json!({
+        "spec": {
+            "restartPolicy": "Never",
+            "containers": each(|name| json!({"name": name, "resources": {
+                "claims": [{"name": name}], "requests": {"example.com/a": "1"}}})),
+            "resourceClaims": each(|name| json!({"name": name, "resourceClaimName": "x"})),
+        },
+        "status": {"containerStatuses": each(|name| json!({
+            "name": name, "state": {"terminated": {"exitCode": 1}}}))},
+    });
+    let mut new = old.clone();
+    new["status"]["containerStatuses"] = each(|name| {
+        let claim = format!("claim:{name}");
+        json!({"name": name, "state": {"terminated": {"exitCode": 1}},
+            "allocatedResourcesStatus": [{"name": claim}, {"name": "example.com/a"}]})
+    });
+    new["status"]["resourceClaimStatuses"] = each(|name| json!({"name": name}));
+    new["status"]["extendedResourceClaimStatus"] = json!({
+        "resourceClaimName": "x",
+        "requestMappings": each(|name| json!({
+            "containerName": name, "resourceName": "example.com/a", "requestName": "r"})),
+    });
+    let causes = super::workloads::pod::subresource_update("status", &old, &new);
+    assert_eq!(told(causes.into()), [""; 0]);
+    let last = &mut new["status"]["containerStatuses"][COUNT - 1];
+    last["state"] = json!({"running": {}});
+    let causes = super::workloads::pod::subresource_update("status", &old, &new);
+    assert_eq!(
+        told(causes.into()),
+        [format!(
+            "status.containerStatuses[{}].state: Forbidden: may not be transitioned to non-terminated state",
+            COUNT - 1
+        )]
+    );
+}
