@@ -324,6 +324,10 @@ fn container(more: Value) -> Value {
     pod(|pod| pod["spec"]["containers"] = json!([container]))
 }
 
+fn volumes(volumes: Value) -> Vec<String> {
+    wrong(pod(|pod| pod["spec"]["volumes"] = volumes.clone()))
+}
+
 fn persistent(more: Value) -> Value {
     let mut volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "spec": {
         "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}});
@@ -350,6 +354,84 @@ fn a_driver_may_learn_to_expand_its_volumes() {
     known["spec"]["csi"][expands] = secret;
     let other = json!({"name": "t", "namespace": "n"});
     assert_eq!(with(expands, &known, &other), [fixed]);
+}
+
+#[test]
+fn a_volume_of_the_whole_host_is_not_recycled() {
+    let volume = |path: &str| {
+        let path = json!({"path": path});
+        wrong(persistent(
+            json!({"hostPath": path, "persistentVolumeReclaimPolicy": "Recycle"}),
+        ))
+    };
+    assert_eq!(volume("/data"), [""; 0]);
+    for root in ["/", "/.", "//"] {
+        assert_eq!(
+            volume(root),
+            [
+                "spec.persistentVolumeReclaimPolicy: Forbidden: may not be 'recycle' for a hostPath mount of '/'"
+            ]
+        );
+    }
+}
+
+#[test]
+fn the_source_of_a_volume_is_checked_whole() {
+    let reserved = "options[Kubernetes.io/a]: Invalid value: \"Kubernetes.io/a\": kubernetes.io and k8s.io namespaces are reserved";
+    let flex = json!({"driver": "d/e", "options": {"Kubernetes.io/a": "1", "b": "2"}});
+    assert_eq!(
+        volumes(json!([{"name": "v", "flexVolume": flex}])),
+        [format!("spec.volumes[0].flexVolume.{reserved}")]
+    );
+    assert_eq!(
+        wrong(persistent(json!({"flexVolume": flex}))),
+        [format!("spec.flexVolume.{reserved}")]
+    );
+    let csi = json!({"driver": "d", "nodePublishSecretRef": {"name": "S"}});
+    let csi = volumes(json!([{"name": "v", "csi": csi}]));
+    assert!(
+        csi[0].starts_with("spec.volumes[0].csi.name: Invalid value: \"S\""),
+        "{csi:?}"
+    );
+    let cinder = json!({"cinder": {"volumeID": "v", "secretRef": {"name": "s"}}});
+    assert_eq!(
+        wrong(persistent(cinder)),
+        ["spec.cinder.secretRef.namespace: Required value"]
+    );
+    let long = "p".repeat(63);
+    let iscsi = json!({"targetPortal": long, "iqn": "iqn.2001-04.com.example:disk",
+        "initiatorName": "disk", "lun": 0});
+    let why = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.";
+    let told = volumes(json!([{"name": "v", "iscsi": iscsi}]));
+    assert_eq!(
+        told,
+        [
+            "spec.volumes[0].iscsi.initiatorname: Invalid value: \"disk\": must be valid format starting with iqn, eui, or naa".to_owned(),
+            format!("spec.volumes[0].name: Invalid value: \"v\": {why}"),
+        ]
+    );
+    assert_eq!(
+        wrong(persistent(json!({"iscsi": iscsi}))),
+        [
+            format!("spec.iscsi.targetportal: Invalid value: \"{long}\": {why}"),
+            "spec.iscsi.initiatorname: Invalid value: \"disk\": must be valid format".to_owned(),
+        ]
+    );
+}
+
+#[test]
+fn a_claim_made_for_a_volume_is_not_another_volume_too() {
+    let spec =
+        json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    let made = json!({"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": spec}}});
+    let claim = |name: &str| json!({"name": "w", "persistentVolumeClaim": {"claimName": name}});
+    assert_eq!(volumes(json!([made, claim("v")])), [""; 0]);
+    assert_eq!(
+        volumes(json!([claim("x-v"), made])),
+        [
+            "spec.volumes[0].persistentVolumeClaim.claimName: Invalid value: \"x-v\": must not reference a PVC that gets created for an ephemeral volume"
+        ]
+    );
 }
 
 #[test]

@@ -57,7 +57,6 @@ pub(crate) fn volume(object: &Value) -> Causes {
     some_access_mode(&spec, &mut causes);
     capacity(&spec, &mut causes);
     causes.word(&spec, "persistentVolumeReclaimPolicy", &RECLAIM);
-    source(&spec, &mut causes);
     causes.below(&spec, "nodeAffinity", |causes, affinity| {
         match affinity.child("required") {
             Some(required) => node_selector(causes, &required),
@@ -67,12 +66,21 @@ pub(crate) fn volume(object: &Value) -> Causes {
             }
         }
     });
+    source(&spec, object::name(object), &mut causes);
     if spec.has("local") && !spec.has("nodeAffinity") {
         let why = "Local volume requires node affinity";
         causes.push(Cause::required("spec.nodeAffinity", why));
     }
+    if spec.text("persistentVolumeReclaimPolicy") == "Recycle"
+        && is_root(object::text(spec.value, &["hostPath", "path"]))
+    {
+        // To recycle a volume is to delete all files in it.
+        let why = "may not be 'recycle' for a hostPath mount of '/'";
+        causes.forbidden(&spec, "persistentVolumeReclaimPolicy", why);
+    }
     causes.named_unless_empty(&spec, "storageClassName", name::dns1123_subdomain);
     causes.word(&spec, "volumeMode", &MODES);
+    attributes(&spec, &mut causes);
     causes
 }
 
@@ -80,28 +88,27 @@ pub(crate) fn volume(object: &Value) -> Causes {
 pub(crate) fn inline_volume(causes: &mut Causes, spec: &FieldValue) {
     const HERE: &str = "in the context of inline volumes";
     let forbidden = format!("may not be specified {HERE}");
-    for key in ["claimRef", "nodeAffinity"] {
-        causes.forbidden(spec, key, &forbidden);
-    }
+    causes.forbidden(spec, "claimRef", &forbidden);
     if spec
         .map("capacity")
         .is_some_and(|amounts| !amounts.is_empty())
     {
         causes.forbidden(spec, "capacity", &forbidden);
     }
-    if !spec.text("storageClassName").is_empty() {
-        causes.forbidden(spec, "storageClassName", &forbidden);
-    }
     if !spec.has("csi") {
         let why = format!("has to be specified {HERE}");
         causes.push(Cause::required(&spec.path_of("csi"), &why));
     }
+    some_access_mode(spec, causes);
     if !["", "Retain"].contains(&spec.text("persistentVolumeReclaimPolicy")) {
         let why = format!("may only be Retain {HERE}");
         causes.forbidden(spec, "persistentVolumeReclaimPolicy", &why);
     }
-    some_access_mode(spec, causes);
-    source(spec, causes);
+    causes.forbidden(spec, "nodeAffinity", &forbidden);
+    source(spec, "", causes);
+    if !spec.text("storageClassName").is_empty() {
+        causes.forbidden(spec, "storageClassName", &forbidden);
+    }
     if spec.has("volumeMode") && spec.text("volumeMode") != "Filesystem" {
         let why = format!("may not specify volumeMode other than Filesystem {HERE}");
         causes.forbidden(spec, "volumeMode", &why);
@@ -112,14 +119,27 @@ fn some_access_mode(spec: &FieldValue, causes: &mut Causes) {
     if spec.items("accessModes").is_empty() {
         causes.push(Cause::required(&spec.path_of("accessModes"), ""));
     }
+    access_modes(spec, causes);
 }
 
-/// Where the content of a volume is, and how it may be used.
-fn source(spec: &FieldValue, causes: &mut Causes) {
-    access_modes(spec, causes);
+/// True if a path leads to the root of the file system.
+fn is_root(path: &str) -> bool {
+    let mut depth = 0_usize;
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => depth = depth.saturating_sub(1),
+            _ => depth += 1,
+        }
+    }
+    path.starts_with('/') && depth == 0
+}
+
+/// Where the content of a volume is.
+fn source(spec: &FieldValue, volume: &str, causes: &mut Causes) {
     let sources: Vec<_> = SOURCES.iter().filter(|source| spec.has(source)).collect();
     if let Some(first) = sources.first() {
-        volumes::of_volume(spec, first, causes);
+        volumes::of_volume(spec, first, volume, causes);
     }
     for another in sources.iter().skip(1) {
         let why = "may not specify more than 1 volume type";
@@ -133,6 +153,10 @@ fn source(spec: &FieldValue, causes: &mut Causes) {
     if sources.is_empty() {
         causes.push(Cause::required(&spec.path, "must specify a volume type"));
     }
+}
+
+/// The class that the attributes of a volume are of.
+fn attributes(spec: &FieldValue, causes: &mut Causes) {
     let class = "volumeAttributesClassName";
     if spec.has(class) {
         if spec.text(class).is_empty() {
