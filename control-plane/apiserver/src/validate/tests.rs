@@ -465,6 +465,21 @@ fn bytes_are_counted_without_what_fills_base64_up() {
 }
 
 #[test]
+fn a_class_that_an_annotation_has_chosen_stays() {
+    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {"annotations": {"volume.beta.kubernetes.io/storage-class": "gold"}},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+    let class = |class: &'static str| {
+        changed(claim.clone(), move |claim| {
+            claim["spec"]["storageClassName"] = class.into()
+        })
+    };
+    assert_eq!(class("gold"), [""; 0]);
+    assert_eq!(class("iron").len(), 1);
+}
+
+#[test]
 fn processes_of_a_windows_host_are_all_of_a_pod() {
     let process = |is: bool| json!({"windowsOptions": {"hostProcess": is}});
     let of = |whole: Value, first: Value, network: bool| {

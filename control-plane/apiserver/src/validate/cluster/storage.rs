@@ -267,11 +267,17 @@ fn claimed_resource(field: &str, resource: &str) -> Causes {
 pub(crate) fn claim_update(old: &Value, new: &Value) -> Causes {
     let mut causes = Causes::default();
     let bound = object::text(new, &["status", "phase"]) == "Bound";
+    let annotated = |object| object::annotation(object, STORAGE_CLASS);
+    let class = |object| object::at(object, &["spec", "storageClassName"]);
+    // An annotation that came before the field has chosen the class already.
+    let chosen =
+        annotated(old).filter(|chosen| class(new).and_then(Value::as_str) != Some(*chosen));
     let fixed = |object: &Value| {
         let mut spec = object.get("spec").cloned().unwrap_or_default();
         // May be set once: by the binder of the claim, or to choose its class.
         for key in ["volumeName", "storageClassName"] {
-            if object::at(old, &["spec", key]).is_none() {
+            let is_chosen = key == "storageClassName" && chosen.is_some();
+            if object::at(old, &["spec", key]).is_none() && !is_chosen {
                 object::remove(&mut spec, &[key]);
             }
         }
@@ -293,8 +299,6 @@ pub(crate) fn claim_update(old: &Value, new: &Value) -> Causes {
         causes.push(Cause::forbidden("spec", why));
     }
     // Quotas of a class count by this annotation. It may only become the field.
-    let annotated = |object| object::annotation(object, STORAGE_CLASS);
-    let class = |object| object::at(object, &["spec", "storageClassName"]);
     let moved = annotated(old).is_some()
         && class(old).is_none()
         && class(new).and_then(Value::as_str) == annotated(old)
