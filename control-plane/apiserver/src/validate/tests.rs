@@ -617,3 +617,30 @@ fn a_status_of_tens_of_thousands_of_containers_is_checked() {
         )]
     );
 }
+
+#[test]
+fn a_class_of_volumes_does_not_say_too_much_to_its_driver() {
+    let class = |parameters: Value| {
+        wrong(
+            json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
+            "provisioner": "d", "parameters": parameters}),
+        )
+    };
+    let many = |count: usize| -> Value {
+        (0..count)
+            .map(|at| (at.to_string(), Value::from("")))
+            .collect()
+    };
+    assert_eq!(class(many(512)), [""; 0]);
+    assert_eq!(
+        class(many(513)),
+        ["parameters: Too long: may not be more than 512 bytes"]
+    );
+    assert_eq!(
+        class(json!({"": "a".repeat(256 << 10), "b": ""})),
+        [
+            "parameters: Invalid value: \"\": field can not be empty.",
+            "parameters: Too long: may not be more than 262144 bytes",
+        ]
+    );
+}

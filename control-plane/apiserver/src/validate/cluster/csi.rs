@@ -247,6 +247,7 @@ pub(crate) fn attributes_class(object: &Value) -> Causes {
         let driver = class.text("driverName").to_lowercase();
         causes.extend(named("driverName", &driver, name::qualified_name(&driver)));
     }
+    storage::parameters(&class, &mut causes);
     if class
         .map("parameters")
         .is_none_or(serde_json::Map::is_empty)

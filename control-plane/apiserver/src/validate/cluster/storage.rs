@@ -24,6 +24,9 @@ const RESIZES: [&str; 5] = [
     "NodeResizeInfeasible",
     "NodeResizePending",
 ];
+/// Bounds of the parameters of a class: their number, and their bytes together.
+const PARAMETERS_MAX: usize = 512;
+const PARAMETERS_BYTES_MAX: usize = 256 << 10;
 const RECLAIM: [&str; 3] = ["Delete", "Recycle", "Retain"];
 const BINDING: [&str; 2] = ["Immediate", "WaitForFirstConsumer"];
 /// The sources of a volume; it has exactly one.
@@ -351,12 +354,33 @@ pub(crate) fn class(object: &Value) -> Causes {
         let wrong = name::qualified_name(&provisioner.to_lowercase());
         causes.extend(crate::validate::named("provisioner", provisioner, wrong));
     }
+    parameters(&class, &mut causes);
     if !class.text("reclaimPolicy").is_empty() {
         causes.word(&class, "reclaimPolicy", &["Delete", "Retain"]);
     }
     causes.word_given(&class, "volumeBindingMode", &BINDING);
     topologies(&class, &mut causes);
     causes
+}
+
+/// What a class tells its driver: not too much, and all of it under names.
+pub(super) fn parameters(class: &FieldValue, causes: &mut Causes) {
+    const KEY: &str = "parameters";
+    let Some(all) = class.map(KEY) else {
+        return;
+    };
+    if all.len() > PARAMETERS_MAX {
+        return causes.push(Cause::too_long(KEY, PARAMETERS_MAX));
+    }
+    if all.contains_key("") {
+        causes.push(Cause::invalid(KEY, &"".into(), "field can not be empty."));
+    }
+    let bytes = all
+        .iter()
+        .map(|(key, value)| key.len() + value.as_str().map_or(0, str::len));
+    if bytes.sum::<usize>() > PARAMETERS_BYTES_MAX {
+        causes.push(Cause::too_long(KEY, PARAMETERS_BYTES_MAX));
+    }
 }
 
 /// Where the volumes of a class may be: terms with values of labels, none of them twice.
