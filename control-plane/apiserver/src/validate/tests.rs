@@ -577,6 +577,21 @@ fn a_label_of_the_pod_itself_is_selected_once() {
 }
 
 #[test]
+fn addresses_of_a_pod_are_read_alike_by_everybody() {
+    let told = wrong(pod(|pod| {
+        pod["spec"]["dnsConfig"] = json!({"nameservers": ["010.0.0.1"]});
+        pod["spec"]["hostAliases"] = json!([{"ip": "::ffff:10.0.0.1", "hostnames": ["a"]}]);
+    }));
+    assert_eq!(
+        told,
+        [
+            "spec.dnsConfig.nameservers[0]: Invalid value: \"010.0.0.1\": must not have leading 0s",
+            "spec.hostAliases[0].ip: Invalid value: \"::ffff:10.0.0.1\": must not be an IPv4-mapped IPv6 address",
+        ]
+    );
+}
+
+#[test]
 fn a_status_of_tens_of_thousands_of_containers_is_checked() {
     const COUNT: usize = 20_000;
     let names = (0..COUNT).map(|at| format!("c{at}"));

@@ -16,7 +16,6 @@ mod status;
 pub(crate) mod volumes;
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 
 use machinery::name;
 use machinery::object;
@@ -24,8 +23,7 @@ use machinery::status::Cause;
 use serde_json::Value;
 
 use crate::validate::Causes;
-use crate::validate::words::field::FieldValue;
-use crate::validate::words::maps;
+use crate::validate::words::{address, field::FieldValue, maps};
 
 use annotations::Annotations;
 use change::{resized, visitors};
@@ -223,7 +221,10 @@ fn dns(spec: &FieldValue, causes: &mut Causes) {
         let why = format!("must not have more than {NAME_SERVERS_MAX} nameservers");
         causes.wrong(&config, "nameservers", &why);
     }
-    causes.each(&config, "nameservers", address);
+    causes.each(&config, "nameservers", |causes, server| {
+        let text = server.value.as_str().unwrap_or_default();
+        causes.extend(address::wrong(&server.path, text));
+    });
     let searches = config.items("searches");
     if searches.len() > SEARCH_PATHS_MAX {
         let why = format!("must not have more than {SEARCH_PATHS_MAX} search paths");
@@ -251,19 +252,9 @@ fn dns(spec: &FieldValue, causes: &mut Causes) {
     });
 }
 
-/// An address of either family.
-fn address(causes: &mut Causes, at: &FieldValue) {
-    let text = at.value.as_str().unwrap_or_default();
-    if text.parse::<IpAddr>().is_err() {
-        let why = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
-        causes.push(Cause::invalid(&at.path, &text.into(), why));
-    }
-}
-
 fn host_aliases(spec: &FieldValue, causes: &mut Causes) {
     causes.each(spec, "hostAliases", |causes, alias| {
-        let ip = FieldValue::new(alias.path_of("ip"), alias.get("ip").unwrap_or(&Value::Null));
-        address(causes, &ip);
+        causes.extend(address::wrong(&alias.path_of("ip"), alias.text("ip")));
         causes.each(alias, "hostnames", |causes, host| {
             let text = host.value.as_str().unwrap_or_default();
             causes.extend(crate::validate::named(
