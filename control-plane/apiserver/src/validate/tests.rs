@@ -592,6 +592,28 @@ fn addresses_of_a_pod_are_read_alike_by_everybody() {
 }
 
 #[test]
+fn a_windows_pod_has_nothing_of_linux() {
+    let told = wrong(pod(|pod| {
+        pod["spec"]["os"] = json!({"name": "windows"});
+        pod["spec"]["hostPID"] = true.into();
+        pod["spec"]["resources"] = json!({"limits": {"cpu": "1"}});
+        pod["spec"]["securityContext"] = json!({
+            "runAsUser": 1, "seccompProfile": {"type": "RuntimeDefault"},
+        });
+    }));
+    let why = "Forbidden: cannot be set for a windows pod";
+    assert_eq!(
+        told,
+        [
+            "spec.resources: Forbidden: may not be set for a windows pod".to_owned(),
+            format!("spec.hostPID: {why}"),
+            format!("spec.securityContext.seccompProfile: {why}"),
+            format!("spec.securityContext.runAsUser: {why}"),
+        ]
+    );
+}
+
+#[test]
 fn a_status_of_tens_of_thousands_of_containers_is_checked() {
     const COUNT: usize = 20_000;
     let names = (0..COUNT).map(|at| format!("c{at}"));

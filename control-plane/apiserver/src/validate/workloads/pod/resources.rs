@@ -106,7 +106,7 @@ fn claimed(pod: &Pod, resources: &FieldValue, causes: &mut Causes) {
 /// The resources of the pod as a whole. On Windows it has none, and nothing more is said of them.
 pub(super) fn of_pod(pod: &Pod, causes: &mut Causes) {
     if object::text(pod.spec.value, &["os", "name"]) == "windows" {
-        return;
+        return causes.forbidden(&pod.spec, "resources", "may not be set for a windows pod");
     }
     causes.below(&pod.spec, "resources", |causes, resources| {
         let why = "claims may not be set for Resources at pod-level";

@@ -38,20 +38,24 @@ const CONTEXT: [shown::Field; 12] = [
     ("SeccompProfile", "seccompProfile", "null"),
     ("AppArmorProfile", "appArmorProfile", "null"),
 ];
-/// Fields of a pod that Windows does not support.
-const NOT_ON_WINDOWS: [&str; 12] = [
-    "appArmorProfile",
-    "seLinuxOptions",
-    "seccompProfile",
-    "fsGroup",
-    "fsGroupChangePolicy",
-    "sysctls",
-    "runAsUser",
-    "runAsGroup",
-    "supplementalGroups",
-    "supplementalGroupsPolicy",
-    "seLinuxChangePolicy",
-    "procMount",
+/// Fields of a pod that Windows does not support, in the order of errors: in the security context,
+/// or (if false) beside it.
+const NOT_ON_WINDOWS: [(bool, &str); 15] = [
+    (true, "appArmorProfile"),
+    (true, "seLinuxOptions"),
+    (false, "hostUsers"),
+    (false, "hostPID"),
+    (false, "hostIPC"),
+    (true, "seccompProfile"),
+    (true, "fsGroup"),
+    (true, "fsGroupChangePolicy"),
+    (true, "sysctls"),
+    (false, "shareProcessNamespace"),
+    (true, "runAsUser"),
+    (true, "runAsGroup"),
+    (true, "supplementalGroups"),
+    (true, "supplementalGroupsPolicy"),
+    (true, "seLinuxChangePolicy"),
 ];
 const NOT_IN_WINDOWS_CONTAINERS: [&str; 10] = [
     "appArmorProfile",
@@ -95,8 +99,8 @@ pub(super) fn of_pod(spec: &FieldValue, causes: &mut Causes) {
             &["Always", "OnRootMismatch"],
         );
         seccomp(context, causes);
-        app_armor(context, causes);
         windows::options(causes, context);
+        app_armor(context, causes);
         causes.word(context, "supplementalGroupsPolicy", &["Merge", "Strict"]);
         causes.word(
             context,
@@ -162,7 +166,6 @@ pub(super) fn of_container(pod: &Pod, container: &FieldValue, causes: &mut Cause
         causes.wrong(&context, "procMount", why);
     }
     seccomp(&context, causes);
-    windows::options(causes, &context);
     if context.get("allowPrivilegeEscalation") == Some(&Value::Bool(false)) {
         let mut contradicts = |what: &str| {
             let shown = shown::as_go(context.value, &CONTEXT);
@@ -177,6 +180,7 @@ pub(super) fn of_container(pod: &Pod, container: &FieldValue, causes: &mut Cause
             contradicts("`capabilities.Add` CAP_SYS_ADMIN");
         }
     }
+    windows::options(causes, &context);
     app_armor(&context, causes);
 }
 
@@ -289,15 +293,12 @@ pub(super) fn linux(spec: &FieldValue, causes: &mut Causes) {
 /// Fields that a Windows pod must not set.
 pub(super) fn not_on_windows(spec: &FieldValue, causes: &mut Causes) {
     let why = "cannot be set for a windows pod";
-    causes.below(spec, "securityContext", |causes, context| {
-        for key in NOT_ON_WINDOWS {
-            causes.forbidden(context, key, why);
-        }
-    });
-    for key in ["hostUsers", "hostPID", "hostIPC", "shareProcessNamespace"] {
-        causes.forbidden(spec, key, why);
+    let none = FieldValue::new("", &Value::Null);
+    let context = spec.child("securityContext").unwrap_or(none);
+    for (in_context, key) in NOT_ON_WINDOWS {
+        let at = if in_context { &context } else { spec };
+        causes.forbidden(at, key, why);
     }
-    causes.forbidden(spec, "resources", "may not be set for a windows pod");
     contexts(spec, causes, |causes, context| {
         for key in NOT_IN_WINDOWS_CONTAINERS {
             causes.forbidden(context, key, why);
