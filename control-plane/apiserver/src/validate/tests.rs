@@ -592,6 +592,38 @@ fn addresses_of_a_pod_are_read_alike_by_everybody() {
 }
 
 #[test]
+fn a_container_says_no_more_than_its_node_can_take() {
+    let rule = |count: i64| {
+        let codes = json!({"operator": "In", "values": (0..count).collect::<Vec<_>>()});
+        wrong(container(
+            json!({"restartPolicy": "Never", "restartPolicyRules": [
+                {"action": "Restart", "exitCodes": codes},
+            ]}),
+        ))
+    };
+    assert_eq!(rule(255), [""; 0]);
+    assert_eq!(
+        rule(256),
+        [
+            "spec.containers[0].restartPolicyRules[0].exitCodes.values: Too many: 256: must have at most 255 items"
+        ]
+    );
+    let profile = |bytes: usize| {
+        let profile = json!({"type": "Localhost", "localhostProfile": "p".repeat(bytes)});
+        wrong(container(
+            json!({"securityContext": {"appArmorProfile": profile}}),
+        ))
+    };
+    assert_eq!(profile(4095), [""; 0]);
+    assert_eq!(
+        profile(4096),
+        [
+            "spec.containers[0].securityContext.appArmorProfile.localhostProfile: Too long: may not be more than 4095 bytes"
+        ]
+    );
+}
+
+#[test]
 fn a_windows_pod_has_nothing_of_linux() {
     let told = wrong(pod(|pod| {
         pod["spec"]["os"] = json!({"name": "windows"});

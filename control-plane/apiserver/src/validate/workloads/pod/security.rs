@@ -20,6 +20,8 @@ const ID_MAX: i64 = i32::MAX as i64;
 const PROC_MOUNTS: [&str; 2] = ["Default", "Unmasked"];
 const PROFILES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
 const SYSCTL_BYTES_MAX: usize = 253;
+/// Upper bound of the name of a profile of AppArmor: that of a path on Linux.
+const PROFILE_BYTES_MAX: usize = 4095;
 const CONTEXT: [shown::Field; 12] = [
     ("Capabilities", "capabilities", "null"),
     ("Privileged", "privileged", "null"),
@@ -222,14 +224,18 @@ fn app_armor(context: &FieldValue, causes: &mut Causes) {
             let why = "type is required when appArmorProfile is set";
             causes.push(Cause::required(&profile.path_of("type"), why));
         }
-        "Localhost" if its_name.trim() != its_name => {
-            causes.wrong(&profile, NAME, "must not be padded with whitespace");
+        "Localhost" => {
+            if its_name.trim() != its_name {
+                causes.wrong(&profile, NAME, "must not be padded with whitespace");
+            } else if its_name.is_empty() {
+                let why = "must be set when AppArmor type is Localhost";
+                causes.push(Cause::required(&profile.path_of(NAME), why));
+            }
+            if its_name.len() > PROFILE_BYTES_MAX {
+                let field = profile.path_of(NAME);
+                causes.push(Cause::too_long(&field, PROFILE_BYTES_MAX));
+            }
         }
-        "Localhost" if its_name.is_empty() => {
-            let why = "must be set when AppArmor type is Localhost";
-            causes.push(Cause::required(&profile.path_of(NAME), why));
-        }
-        "Localhost" => {}
         "RuntimeDefault" | "Unconfined" if profile.has(NAME) => {
             let why = "can only be set when AppArmor type is Localhost";
             causes.wrong(&profile, NAME, why);
