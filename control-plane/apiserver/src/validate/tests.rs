@@ -624,6 +624,21 @@ fn a_container_says_no_more_than_its_node_can_take() {
 }
 
 #[test]
+fn ports_of_the_host_are_used_once_by_an_init_container() {
+    let port = json!({"containerPort": 80, "hostPort": 80, "protocol": "TCP"});
+    let told = wrong(pod(|pod| {
+        pod["spec"]["initContainers"] = json!([
+            {"name": "a", "image": "i", "ports": [port]},
+            {"name": "b", "image": "i", "ports": [port, port]},
+        ]);
+    }));
+    assert_eq!(
+        told,
+        ["spec.initContainers[0].ports[1].hostPort: Duplicate value: \"TCP//80\""]
+    );
+}
+
+#[test]
 fn a_windows_pod_has_nothing_of_linux() {
     let told = wrong(pod(|pod| {
         pod["spec"]["os"] = json!({"name": "windows"});

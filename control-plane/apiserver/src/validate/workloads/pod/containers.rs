@@ -71,8 +71,9 @@ fn before<'a>(
     common(pod, container, causes);
     restarts(container, true, causes);
     unique(container, names, causes);
-    let mut taken = BTreeSet::new();
-    unique_ports(container, &mut taken, causes);
+    // They run one after the other. Kubernetes reports each as if it were the first.
+    let first = FieldValue::new(pod.spec.path_of("initContainers[0]"), container.value);
+    unique_ports(&first, &mut BTreeSet::new(), causes);
     if container.text("restartPolicy") == "Always" {
         return handlers::check(pod, container, causes);
     }
