@@ -661,6 +661,18 @@ fn a_windows_pod_has_nothing_of_linux() {
 }
 
 #[test]
+fn the_old_name_of_a_pods_node_is_no_file() {
+    let file = json!({"path": "p", "fieldRef": {"apiVersion": "v1", "fieldPath": "spec.host"}});
+    let told = volumes(json!([{"name": "v", "downwardAPI": {"items": [file]}}]));
+    assert!(
+        told[0].starts_with(
+            "spec.volumes[0].downwardAPI.fieldRef.fieldPath: Unsupported value: \"spec.nodeName\""
+        ),
+        "{told:?}"
+    );
+}
+
+#[test]
 fn a_status_of_tens_of_thousands_of_containers_is_checked() {
     const COUNT: usize = 20_000;
     let names = (0..COUNT).map(|at| format!("c{at}"));
