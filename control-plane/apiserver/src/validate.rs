@@ -37,6 +37,7 @@ impl Policy {
     fn apply(self, causes: &mut Causes) {
         if self.privileged {
             causes.allow(workloads::pod::PRIVILEGED);
+            causes.allow(workloads::pod::HOST_PROCESS);
         }
     }
 }

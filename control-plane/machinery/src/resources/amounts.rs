@@ -125,6 +125,35 @@ pub fn held(pod: &Value, part: Part) -> Amounts {
     total
 }
 
+/// The quality of service of a pod: how late its node takes resources back from it. It follows from
+/// the resources of the pod as a whole or, without any, from those of its containers.
+pub fn quality_of_service(pod: &Value) -> &'static str {
+    let spec = pod.get("spec").unwrap_or(&Value::Null);
+    let own = spec.get("resources").is_some().then_some(spec);
+    let containers = ["containers", "initContainers"].into_iter();
+    let containers = containers.flat_map(|list| object::items(spec, &[list]));
+    let all: Vec<&Value> = own.map_or_else(|| containers.collect(), |own| vec![own]);
+    let (mut any, mut guaranteed) = (false, true);
+    for of in all {
+        let [requests, limits] = [Part::Requests, Part::Limits].map(|part| named(of, part));
+        for what in ["cpu", "memory"] {
+            // Zero is as if there were none.
+            let [request, limit] = [&requests, &limits].map(|amounts| {
+                let amount = amounts.get(what);
+                amount.filter(|amount| **amount > Quantity::ZERO)
+            });
+            any |= request.is_some() || limit.is_some();
+            let same = |(request, limit): (&Quantity, &Quantity)| request.minus(*limit).is_zero();
+            guaranteed &= request.zip(limit).is_some_and(same);
+        }
+    }
+    match (any, guaranteed) {
+        (false, _) => "BestEffort",
+        (true, true) => "Guaranteed",
+        (true, false) => "Burstable",
+    }
+}
+
 /// True if a pod names resources of its own, besides those of its containers.
 pub fn names_own(pod: &Value) -> bool {
     let spec = pod.get("spec").unwrap_or(&Value::Null);

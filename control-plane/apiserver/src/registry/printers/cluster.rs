@@ -53,7 +53,7 @@ pub(crate) const SERVICE: Layout = Layout {
 
 pub(crate) const ENDPOINTS: Layout = Layout {
     columns: &["Endpoints", "Age"],
-    cells: |object| vec![shortened(&addresses(object), 3), age(object)],
+    cells: |object| vec![addresses(object), age(object)],
 };
 
 pub(crate) const ENDPOINT_SLICE: Layout = Layout {
@@ -225,25 +225,42 @@ fn balanced(object: &Value) -> Vec<&str> {
     all.into_iter().collect()
 }
 
-/// `address:port` of every address in an Endpoints object.
-fn addresses(object: &Value) -> Vec<String> {
+/// `address:port` of the addresses in an Endpoints object, port by port.
+fn addresses(object: &Value) -> Cell {
+    let subsets = object::items(object, &["subsets"]);
     let mut all = Vec::new();
-    for subset in object::items(object, &["subsets"]) {
+    for subset in subsets {
+        let addresses = object::items(subset, &["addresses"]).iter();
+        let addresses = addresses.map(|address| object::text(address, &["ip"]));
         let ports = object::items(subset, &["ports"]);
-        for address in object::items(subset, &["addresses"]) {
-            let ip = object::text(address, &["ip"]);
-            if ports.is_empty() {
-                all.push(ip.to_owned());
-            }
-            all.extend(ports.iter().map(|port| format!("{ip}:{}", port["port"])));
+        if ports.is_empty() {
+            all.extend(addresses.clone().map(str::to_owned));
+        }
+        for port in ports {
+            let port = &port["port"];
+            all.extend(addresses.clone().map(|ip| {
+                if ip.contains(':') {
+                    format!("[{ip}]:{port}")
+                } else {
+                    format!("{ip}:{port}")
+                }
+            }));
         }
     }
-    all
+    if all.is_empty() && !subsets.is_empty() {
+        return "".into();
+    }
+    shortened(&all, 3)
 }
 
 fn slice(object: &Value) -> Vec<Cell> {
     let ports = object::items(object, &["ports"]).iter();
-    let ports: Vec<String> = ports.map(|port| port["port"].to_string()).collect();
+    let ports: Vec<String> = ports
+        .map(|port| match (&port["port"], port["name"].as_str()) {
+            (Value::Null, name) => name.unwrap_or("*").to_owned(),
+            (number, _) => number.to_string(),
+        })
+        .collect();
     let ports = if ports.is_empty() {
         UNSET.into()
     } else {
@@ -293,4 +310,38 @@ fn ingress(object: &Value) -> Vec<Cell> {
 fn list(object: &Value, path: &[&str]) -> Cell {
     let all = object::items(object, path).iter().filter_map(Value::as_str);
     all.collect::<Vec<_>>().join(",").into()
+}
+
+#[test]
+fn endpoints_are_listed_port_by_port() {
+    use serde_json::json;
+
+    let shown = |subsets: Value| {
+        let cell = addresses(&json!({"subsets": subsets}));
+        cell.at(machinery::time::Timestamp::default())
+    };
+    let addresses = json!([{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]);
+    let ports = json!([{"port": 80}, {"port": 443}]);
+    assert_eq!(
+        shown(json!([{"addresses": addresses, "ports": ports}])),
+        "10.0.0.1:80,[fd00::1]:80,10.0.0.1:443 + 1 more..."
+    );
+    assert_eq!(shown(json!([{"addresses": addresses}])), "10.0.0.1,fd00::1");
+    assert_eq!(shown(json!([{"notReadyAddresses": addresses}])), "");
+    assert_eq!(shown(json!([])), NONE);
+}
+
+#[test]
+fn a_port_of_a_slice_without_a_number_is_called_by_its_name() {
+    use serde_json::json;
+
+    let shown = |ports: Value| {
+        let cells = slice(&json!({"ports": ports}));
+        cells[1].at(machinery::time::Timestamp::default())
+    };
+    assert_eq!(
+        shown(json!([{"name": "http"}, {"port": 80}, {}])),
+        "http,80,*"
+    );
+    assert_eq!(shown(json!([])), UNSET);
 }

@@ -265,18 +265,16 @@ fn event(object: &Value) -> Vec<Cell> {
             .to_owned()
     };
     let about = |key: &str| first_of(&[&["involvedObject", key], &["regarding", key]]);
+    // An event of the newer version has but the time when it happened.
     let last: &[&[&str]] = &[
         &["series", "lastObservedTime"],
         &["lastTimestamp"],
         &["deprecatedLastTimestamp"],
-        &["eventTime"],
-        &["firstTimestamp"],
-    ];
-    let first: &[&[&str]] = &[
-        &["eventTime"],
         &["firstTimestamp"],
         &["deprecatedFirstTimestamp"],
+        &["eventTime"],
     ];
+    let first = &last[3..];
     let seen = |text: String| {
         if text.is_empty() {
             UNKNOWN.into()
@@ -325,9 +323,7 @@ fn event(object: &Value) -> Vec<Cell> {
 }
 
 fn quota(object: &Value) -> Vec<Cell> {
-    let hard = object::at(object, &["status", "hard"])
-        .or_else(|| object::at(object, &["spec", "hard"]))
-        .and_then(Value::as_object);
+    let hard = object::at(object, &["status", "hard"]).and_then(Value::as_object);
     let (mut requests, mut limits) = (Vec::new(), Vec::new());
     for (name, most) in hard.into_iter().flatten() {
         let used = object::text(object, &["status", "used", name]);
@@ -393,4 +389,22 @@ fn signing_request(object: &Value) -> Vec<Cell> {
         duration.unwrap_or_else(|| NONE.into()).into(),
         words.join(",").into(),
     ]
+}
+
+#[test]
+fn an_event_began_when_it_says_so() {
+    use machinery::time::Timestamp;
+    use serde_json::json;
+
+    let now = Timestamp::parse("2024-01-01T01:00:00Z").unwrap();
+    let shown = |one: Value| {
+        let cells = event(&one);
+        [cells[0].at(now), cells[7].at(now)]
+    };
+    let times = json!({
+        "firstTimestamp": "2024-01-01T00:59:50Z", "eventTime": "2024-01-01T00:59:40.000000Z",
+    });
+    assert_eq!(shown(times), ["10s", "10s"]);
+    let newer = json!({"eventTime": "2024-01-01T00:59:40.000000Z"});
+    assert_eq!(shown(newer), ["20s", "20s"]);
 }

@@ -1,5 +1,7 @@
 //! Columns of pods: the state of their containers.
 
+use std::collections::BTreeSet;
+
 use machinery::object;
 use machinery::time::Timestamp;
 use serde_json::Value;
@@ -26,27 +28,42 @@ pub(crate) const POD: Layout = Layout {
 #[derive(Default)]
 struct Counted {
     ready: usize,
-    restarts: i64,
-    last_restart: Option<Timestamp>,
+    restarts: Restarts,
     reason: String,
-    running: bool,
+}
+
+/// How often containers were started anew, and when the last of them had ended.
+#[derive(Default)]
+struct Restarts {
+    count: i64,
+    last: Option<Timestamp>,
+}
+
+impl Restarts {
+    fn add(&mut self, status: &Value) {
+        self.count += object::integer(status, &["restartCount"]).unwrap_or(0);
+        let ended = object::text(status, &["lastState", "terminated", "finishedAt"]);
+        self.last = self.last.max(Timestamp::parse(ended));
+    }
 }
 
 fn cells(pod: &Value) -> Vec<Cell> {
     let total = object::items(pod, &["spec", "containers"]).len() + sidecars(pod).count();
     let counted = count(pod);
-    let restarts = match counted.last_restart {
-        Some(then) if counted.restarts > 0 => Cell::Ago {
-            before: format!("{} (", counted.restarts),
+    let restarts = counted.restarts.count;
+    let restarts = match counted.restarts.last {
+        Some(then) if restarts != 0 => Cell::Ago {
+            before: format!("{restarts} ("),
             then,
             after: " ago)",
         },
-        _ => counted.restarts.to_string().into(),
+        _ => restarts.to_string().into(),
     };
     let gates = object::items(pod, &["spec", "readinessGates"]);
     let met = gates.iter().filter(|gate| {
         let mut conditions = object::items(pod, &["status", "conditions"]).iter();
-        conditions.any(|one| one["type"] == gate["conditionType"] && one["status"] == "True")
+        let first = conditions.find(|one| one["type"] == gate["conditionType"]);
+        first.is_some_and(|one| one["status"] == "True")
     });
     let gates = match gates.len() {
         0 => NONE.to_owned(),
@@ -86,8 +103,10 @@ fn count(pod: &Value) -> Counted {
             counted.reason = "SchedulingGated".into();
         }
     }
-    let initializing = count_init(pod, &mut counted);
-    if !initializing {
+    let (initializing, of_sidecars) = count_init(pod, &mut counted);
+    // A sidecar that starts anew does not bring the pod back to its beginning.
+    if !initializing || has_condition(pod, "Initialized") {
+        counted.restarts = of_sidecars;
         count_main(pod, &mut counted);
     }
     if object::is_deleting(pod) {
@@ -99,21 +118,34 @@ fn count(pod: &Value) -> Counted {
     counted
 }
 
-/// Counts the init containers; true if they are not finished.
-fn count_init(pod: &Value, counted: &mut Counted) -> bool {
+fn has_condition(pod: &Value, kind: &str) -> bool {
+    let mut conditions = object::items(pod, &["status", "conditions"]).iter();
+    conditions.any(|one| one["type"] == kind && one["status"] == "True")
+}
+
+/// Counts the init containers; true if they are not finished, and the restarts of those that keep
+/// running.
+fn count_init(pod: &Value, counted: &mut Counted) -> (bool, Restarts) {
     let total = object::items(pod, &["spec", "initContainers"]).len();
-    let keeps_running = |name: &str| sidecars(pod).any(|one| object::text(one, &["name"]) == name);
+    let sidecars: BTreeSet<&str> = sidecars(pod)
+        .map(|one| object::text(one, &["name"]))
+        .collect();
+    let mut of_sidecars = Restarts::default();
     for (at, status) in object::items(pod, &["status", "initContainerStatuses"])
         .iter()
         .enumerate()
     {
-        restarted(status, counted);
+        counted.restarts.add(status);
+        let keeps_running = sidecars.contains(object::text(status, &["name"]));
+        if keeps_running {
+            of_sidecars.add(status);
+        }
         let state = |what: &str, key: &str| object::text(status, &["state", what, key]);
         let exit = object::integer(status, &["state", "terminated", "exitCode"]);
         if exit == Some(0) {
             continue;
         }
-        if keeps_running(object::text(status, &["name"])) && status["started"] == true {
+        if keeps_running && status["started"] == true {
             counted.ready += usize::from(status["ready"] == true);
             continue;
         }
@@ -131,17 +163,18 @@ fn count_init(pod: &Value, counted: &mut Counted) -> bool {
             }
             None => format!("Init:{at}/{total}"),
         };
-        return true;
+        return (true, of_sidecars);
     }
-    false
+    (false, of_sidecars)
 }
 
 fn count_main(pod: &Value, counted: &mut Counted) {
+    let (mut running, mut failed) = (false, None);
     for status in object::items(pod, &["status", "containerStatuses"])
         .iter()
         .rev()
     {
-        restarted(status, counted);
+        counted.restarts.add(status);
         let waiting = object::text(status, &["state", "waiting", "reason"]);
         let ended = object::at(status, &["state", "terminated"]);
         if !waiting.is_empty() {
@@ -152,21 +185,86 @@ fn count_main(pod: &Value, counted: &mut Counted) {
                 ("", _) => format!("ExitCode:{}", ended["exitCode"].as_i64().unwrap_or(0)),
                 (reason, _) => reason.to_owned(),
             };
+            if ended["exitCode"].as_i64().unwrap_or(0) != 0 {
+                failed = Some(counted.reason.clone());
+            }
         } else if status["ready"] == true && status["state"].get("running").is_some() {
-            counted.running = true;
+            running = true;
             counted.ready += 1;
         }
     }
-    if counted.reason == "Completed" && counted.running {
-        let mut conditions = object::items(pod, &["status", "conditions"]).iter();
-        let ready = conditions.any(|one| one["type"] == "Ready" && one["status"] == "True");
-        counted.reason = if ready { "Running" } else { "NotReady" }.into();
+    if counted.reason != "Completed" {
+        return;
+    }
+    // The first container is done; the others decide.
+    if running && has_condition(pod, "Ready") {
+        counted.reason = "Running".into();
+    } else if let Some(failed) = failed {
+        counted.reason = failed;
+    } else if running {
+        counted.reason = "NotReady".into();
     }
 }
 
-fn restarted(status: &Value, counted: &mut Counted) {
-    counted.restarts += object::integer(status, &["restartCount"]).unwrap_or(0);
-    let ended = object::text(status, &["lastState", "terminated", "finishedAt"]);
-    let ended = Timestamp::parse(ended);
-    counted.last_restart = counted.last_restart.max(ended);
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The cells of a pod up to its restarts.
+    fn shown(conditions: Value, first: Value, main: Value) -> [String; 3] {
+        let pod = json!({
+            "spec": {
+                "initContainers": [{"name": "i"}, {"name": "s", "restartPolicy": "Always"}],
+                "containers": [{"name": "a"}, {"name": "b"}],
+            },
+            "status": {"phase": "Running", "conditions": conditions,
+                "initContainerStatuses": first, "containerStatuses": main},
+        });
+        let counted = count(&pod);
+        let ready = counted.ready.to_string();
+        [ready, counted.reason, counted.restarts.count.to_string()]
+    }
+
+    fn condition(kind: &str) -> Value {
+        json!([{"type": kind, "status": "True"}])
+    }
+
+    #[test]
+    fn a_sidecar_that_starts_anew_is_no_new_beginning() {
+        let done = json!({"terminated": {"exitCode": 0, "reason": "Completed"}});
+        let first = json!([
+            {"name": "i", "restartCount": 4, "state": done},
+            {"name": "s", "restartCount": 2, "state": {"waiting": {"reason": "CrashLoopBackOff"}}},
+        ]);
+        let main = json!([
+            {"name": "a", "restartCount": 1, "ready": true, "state": {"running": {}}},
+            {"name": "b", "ready": true, "state": {"running": {}}},
+        ]);
+        assert_eq!(
+            shown(condition("Initialized"), first.clone(), main.clone()),
+            ["2", "Init:CrashLoopBackOff", "3"]
+        );
+        assert_eq!(
+            shown(json!([]), first, main),
+            ["0", "Init:CrashLoopBackOff", "6"]
+        );
+    }
+
+    #[test]
+    fn a_container_that_failed_counts_more_than_one_that_is_done() {
+        let done = json!({"name": "a", "state": {
+            "terminated": {"exitCode": 0, "reason": "Completed"}}});
+        let failed = json!({"name": "b", "state": {
+            "terminated": {"exitCode": 1, "reason": "Error"}}});
+        let running = json!({"name": "b", "ready": true, "state": {"running": {}}});
+        let reason = |conditions: Value, other: &Value| {
+            let [_, reason, _] = shown(conditions, json!([]), json!([done, other]));
+            reason
+        };
+        assert_eq!(reason(json!([]), &failed), "Error");
+        assert_eq!(reason(json!([]), &running), "NotReady");
+        assert_eq!(reason(condition("Ready"), &running), "Running");
+    }
 }

@@ -102,7 +102,7 @@ fn volume(object: &Value) -> Vec<Cell> {
         text_or(object, &["spec", "persistentVolumeReclaimPolicy"], ""),
         phase(object),
         claim.into(),
-        text_or(object, &["spec", "storageClassName"], ""),
+        class(object),
         text_or(object, &["spec", "volumeAttributesClassName"], UNSET),
         text_or(object, &["status", "reason"], ""),
         age(object),
@@ -114,7 +114,7 @@ fn claim(object: &Value) -> Vec<Cell> {
     let bound = !object::text(object, &["spec", "volumeName"]).is_empty();
     let (capacity, access) = if bound {
         (
-            any_or(object, &["status", "capacity", "storage"], ""),
+            any_or(object, &["status", "capacity", "storage"], "0"),
             modes(object, &["status", "accessModes"]),
         )
     } else {
@@ -125,7 +125,7 @@ fn claim(object: &Value) -> Vec<Cell> {
         text_or(object, &["spec", "volumeName"], ""),
         capacity,
         access,
-        text_or(object, &["spec", "storageClassName"], ""),
+        class(object),
         text_or(object, &["spec", "volumeAttributesClassName"], UNSET),
         age(object),
         text_or(object, &["spec", "volumeMode"], UNSET),
@@ -140,17 +140,27 @@ fn phase(object: &Value) -> Cell {
     }
 }
 
+/// The class of a volume or a claim: the annotation is older than the field, and comes first.
+fn class(object: &Value) -> Cell {
+    match object::annotation(object, object::STORAGE_CLASS) {
+        Some(class) => class.into(),
+        None => text_or(object, &["spec", "storageClassName"], ""),
+    }
+}
+
+/// The modes that are among those of an object, each once.
 fn modes(object: &Value, path: &[&str]) -> Cell {
-    let all = object::items(object, path).iter().filter_map(Value::as_str);
-    let short: Vec<&str> = all
-        .map(|mode| match mode {
-            "ReadWriteOnce" => "RWO",
-            "ReadOnlyMany" => "ROX",
-            "ReadWriteMany" => "RWX",
-            "ReadWriteOncePod" => "RWOP",
-            other => other,
-        })
-        .collect();
+    let has = object::items(object, path);
+    let short = [
+        ("ReadWriteOnce", "RWO"),
+        ("ReadOnlyMany", "ROX"),
+        ("ReadWriteMany", "RWX"),
+        ("ReadWriteOncePod", "RWOP"),
+    ];
+    let short = short
+        .iter()
+        .filter(|(mode, _)| has.iter().any(|one| one == mode));
+    let short: Vec<&str> = short.map(|(_, short)| *short).collect();
     short.join(",").into()
 }
 
@@ -193,4 +203,19 @@ fn csi_driver(object: &Value) -> Vec<Cell> {
         modes.into(),
         age(object),
     ]
+}
+
+#[test]
+fn modes_have_an_order_and_classes_may_be_annotations() {
+    use serde_json::json;
+
+    let object = json!({
+        "metadata": {"annotations": {(object::STORAGE_CLASS): "gold"}},
+        "spec": {"accessModes": ["ReadWriteMany", "ReadWriteOnce", "ReadWriteMany"],
+            "storageClassName": "iron"},
+    });
+    let now = machinery::time::Timestamp::default();
+    let shown = modes(&object, &["spec", "accessModes"]);
+    assert_eq!(shown.at(now), "RWO,RWX");
+    assert_eq!(class(&object).at(now), "gold");
 }

@@ -14,13 +14,15 @@ pub(super) fn drop_from(old: Option<&Value>, spec: &mut Value) {
     if !old.is_some_and(has_signals) {
         drop_signals(spec);
     }
-    if !old.is_some_and(has_bundles) {
-        sources_of(spec, |source| drop(object::remove(source, &[BUNDLE])));
+    for key in CERTIFICATES {
+        if !old.is_some_and(|old| has_source(old, key)) {
+            sources_of(spec, |source| drop(object::remove(source, &[key])));
+        }
     }
 }
 
-/// Certificates of authorities, as a volume.
-const BUNDLE: &str = "clusterTrustBundle";
+/// Certificates of authorities, and of the pod itself, as a volume.
+const CERTIFICATES: [&str; 2] = ["clusterTrustBundle", "podCertificate"];
 /// The signal that stops a container.
 const SIGNAL: [&str; 2] = ["lifecycle", "stopSignal"];
 
@@ -44,10 +46,10 @@ fn drop_signals(spec: &mut Value) {
     }
 }
 
-fn has_bundles(spec: &Value) -> bool {
+fn has_source(spec: &Value, key: &str) -> bool {
     let volumes = object::items(spec, &["volumes"]).iter();
     let mut sources = volumes.flat_map(|one| object::items(one, &["projected", "sources"]));
-    sources.any(|source| source.get(BUNDLE).is_some())
+    sources.any(|source| source.get(key).is_some())
 }
 
 /// Runs `act` on each source of the projected volumes.
@@ -74,7 +76,9 @@ mod tests {
                 {"name": "a", "lifecycle": {"stopSignal": "SIGTERM"}},
                 {"name": "b", "lifecycle": {"stopSignal": "SIGTERM", "preStop": {}}},
             ],
-            "volumes": [{"projected": {"sources": [{"clusterTrustBundle": {"path": "p"}}]}}],
+            "volumes": [{"projected": {"sources": [
+                {"clusterTrustBundle": {"path": "p"}}, {"podCertificate": {"keyPath": "k"}},
+            ]}}],
         });
         let mut spec = full.clone();
         drop_from(None, &mut spec);
@@ -82,7 +86,7 @@ mod tests {
             spec,
             json!({
                 "containers": [{"name": "a"}, {"name": "b", "lifecycle": {"preStop": {}}}],
-                "volumes": [{"projected": {"sources": [{}]}}],
+                "volumes": [{"projected": {"sources": [{}, {}]}}],
             })
         );
         let mut spec = full.clone();

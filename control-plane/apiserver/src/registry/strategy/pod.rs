@@ -1,8 +1,10 @@
 //! Pods: their first status, and the parts that subresources change.
 
+use std::collections::BTreeMap;
+
+use machinery::amounts;
 use machinery::object;
-use machinery::quantity::Quantity;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::Kept;
 use crate::basics::clock;
@@ -45,7 +47,7 @@ pub(super) const RESETS: &[(&str, Kept)] = &[
 
 /// A new pod is pending; its resources determine its quality of service.
 pub(super) fn prepare_for_create(pod: &mut Value) {
-    let class = quality_of_service(pod);
+    let class = amounts::quality_of_service(pod);
     let mut status = json!({"phase": "Pending", "qosClass": class});
     if !object::items(pod, &["spec", "schedulingGates"]).is_empty() {
         status["conditions"] = json!([{
@@ -55,6 +57,8 @@ pub(super) fn prepare_for_create(pod: &mut Value) {
         }]);
     }
     pod["status"] = status;
+    select_by_own_labels(pod);
+    confine(pod);
 }
 
 /// Keeps what a new status leaves out: the quality of service, which old agents of nodes do not know,
@@ -140,42 +144,159 @@ pub(super) fn resize(old: &Value, new: &mut Value) {
     *new = result;
 }
 
-/// The pod's quality of service: its priority when its node runs out of resources.
-fn quality_of_service(pod: &Value) -> &'static str {
-    let containers = ["containers", "initContainers"].into_iter();
-    let containers: Vec<&Value> = containers
-        .flat_map(|key| object::items(pod, &["spec", key]))
+/// Moves the profiles of AppArmor in the annotations of a new pod to the fields, which alone the
+/// agents of nodes read.
+fn confine(pod: &mut Value) {
+    const PROFILE: [&str; 2] = ["securityContext", "appArmorProfile"];
+    let annotations = object::annotations(pod).into_iter().flatten();
+    let profiles: BTreeMap<String, Value> = annotations
+        .filter_map(|(key, value)| {
+            let container = key.strip_prefix(object::APP_ARMOR)?;
+            Some((container.to_owned(), app_armor(value.as_str()?)?))
+        })
         .collect();
-    let of_pod = object::at(pod, &["spec", "resources"]);
-    let all: Vec<Option<&Value>> = match of_pod {
-        Some(resources) => vec![Some(resources)],
-        None => containers.iter().map(|one| one.get("resources")).collect(),
+    let on_windows = object::text(pod, &["spec", "os", "name"]) == "windows";
+    let Some(spec) = pod
+        .get_mut("spec")
+        .filter(|_| !on_windows && !profiles.is_empty())
+    else {
+        return;
     };
-    let amount = |resources: Option<&Value>, which: &str, what: &str| {
-        let text = object::at(resources?, &[which, what])?.as_str()?;
-        Quantity::parse(text)
-            .ok()
-            .filter(|amount| !amount.is_zero())
-    };
-    let (mut any, mut guaranteed) = (false, true);
-    for resources in all {
-        for what in ["cpu", "memory"] {
-            let request = amount(resources, "requests", what);
-            let limit = amount(resources, "limits", what);
-            any |= request.is_some() || limit.is_some();
-            guaranteed &= limit.is_some() && (request.is_none() || request == limit);
+    let of_pod = object::at(spec, &PROFILE).cloned();
+    for list in ["initContainers", "containers", "ephemeralContainers"] {
+        let containers = spec.get_mut(list).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten() {
+            let profile = profiles.get(object::text(container, &["name"]));
+            let profile = profile.filter(|profile| of_pod.as_ref() != Some(*profile));
+            if let Some(profile) = profile
+                && object::at(container, &PROFILE).is_none()
+            {
+                object::set(container, &PROFILE, profile.clone());
+            }
         }
     }
-    match (any, guaranteed) {
-        (false, _) => "BestEffort",
-        (true, true) => "Guaranteed",
-        (true, false) => "Burstable",
+}
+
+/// The field for an annotation with a profile of AppArmor; none if it is invalid.
+fn app_armor(annotation: &str) -> Option<Value> {
+    let name = annotation.strip_prefix("localhost/");
+    match (annotation, name) {
+        ("unconfined", _) => Some(json!({"type": "Unconfined"})),
+        ("runtime/default", _) => Some(json!({"type": "RuntimeDefault"})),
+        (_, Some(name)) if !name.is_empty() && name.trim() == name => {
+            Some(json!({"type": "Localhost", "localhostProfile": name}))
+        }
+        _ => None,
+    }
+}
+
+/// Adds what a new pod's own labels say under the keys that it names to its selectors of other
+/// pods: schedulers read the selectors alone.
+fn select_by_own_labels(pod: &mut Value) {
+    const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+    const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+    let labels = object::labels(pod).cloned().unwrap_or_default();
+    let mut each = |list: &str, inner: &str| {
+        let terms = pod.pointer_mut(&format!("/spec/{list}"));
+        let terms = terms.and_then(Value::as_array_mut).into_iter().flatten();
+        for term in terms.filter_map(|term| term.pointer_mut(inner)) {
+            select(term, &labels);
+        }
+    };
+    each("topologySpreadConstraints", "");
+    for pods in ["podAffinity", "podAntiAffinity"] {
+        each(&format!("affinity/{pods}/{REQUIRED}"), "");
+        each(&format!("affinity/{pods}/{PREFERRED}"), "/podAffinityTerm");
+    }
+}
+
+fn select(term: &mut Value, labels: &Map<String, Value>) {
+    const EXPRESSIONS: [&str; 1] = ["matchExpressions"];
+    let lists = [("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")];
+    let lists = lists.into_iter().flat_map(|(list, operator)| {
+        let keys = object::items(term, &[list]).iter();
+        keys.filter_map(Value::as_str)
+            .filter_map(move |key| Some((key, operator, labels.get(key)?)))
+    });
+    let more: Vec<Value> = lists
+        .map(|(key, operator, value)| json!({"key": key, "operator": operator, "values": [value]}))
+        .collect();
+    // Without a selector, it fits no pod anyway.
+    let Some(selector) = term.get_mut("labelSelector").filter(|one| one.is_object()) else {
+        return;
+    };
+    if !more.is_empty() {
+        let all = [object::items(selector, &EXPRESSIONS), &more[..]].concat();
+        object::set(selector, &EXPRESSIONS, all.into());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_new_pod_selects_by_the_values_of_its_own_labels() {
+        let selector = || json!({"matchExpressions": [{"key": "a", "operator": "Exists"}]});
+        let keys = json!(["hash", "other"]);
+        let term = json!({"labelSelector": selector(), "matchLabelKeys": keys,
+            "mismatchLabelKeys": ["tenant"]});
+        let bare = json!({"matchLabelKeys": ["hash"]});
+        let mut pod = json!({
+            "metadata": {"labels": {"hash": "h", "tenant": "t"}},
+            "spec": {
+                "affinity": {
+                    "podAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": [term, bare]},
+                    "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
+                        {"weight": 1, "podAffinityTerm": term}]},
+                },
+                "topologySpreadConstraints": [{"labelSelector": {}, "matchLabelKeys": keys}],
+            },
+        });
+        prepare_for_create(&mut pod);
+        let hash = json!({"key": "hash", "operator": "In", "values": ["h"]});
+        let tenant = json!({"key": "tenant", "operator": "NotIn", "values": ["t"]});
+        let mut merged = term.clone();
+        merged["labelSelector"] =
+            json!({"matchExpressions": [{"key": "a", "operator": "Exists"}, hash, tenant]});
+        let affinity = &pod["spec"]["affinity"];
+        let required = "requiredDuringSchedulingIgnoredDuringExecution";
+        assert_eq!(affinity["podAffinity"][required], json!([merged, bare]));
+        let preferred = "preferredDuringSchedulingIgnoredDuringExecution";
+        let weighted = &affinity["podAntiAffinity"][preferred][0];
+        assert_eq!(weighted["podAffinityTerm"], merged);
+        let spread = &pod["spec"]["topologySpreadConstraints"][0];
+        assert_eq!(spread["labelSelector"], json!({"matchExpressions": [hash]}));
+    }
+
+    #[test]
+    fn a_new_pod_has_its_profiles_of_app_armor_in_the_fields() {
+        let key = |name: &str| format!("{}{name}", object::APP_ARMOR);
+        let annotations = json!({
+            key("a"): "localhost/p", key("b"): "runtime/default", key("c"): "unconfined",
+            key("d"): "loose",
+        });
+        let own = json!({"appArmorProfile": {"type": "Unconfined"}});
+        let mut pod = json!({
+            "metadata": {"annotations": annotations},
+            "spec": {
+                "securityContext": {"appArmorProfile": {"type": "RuntimeDefault"}},
+                "initContainers": [{"name": "a"}],
+                "containers": [{"name": "b"}, {"name": "c", "securityContext": own}, {"name": "d"}],
+            },
+        });
+        prepare_for_create(&mut pod);
+        let local = json!({"type": "Localhost", "localhostProfile": "p"});
+        assert_eq!(
+            pod["spec"]["initContainers"],
+            json!([{"name": "a", "securityContext": {"appArmorProfile": local}}])
+        );
+        assert_eq!(
+            pod["spec"]["containers"],
+            json!([{"name": "b"}, {"name": "c", "securityContext": own}, {"name": "d"}])
+        );
+    }
 
     #[test]
     fn a_status_without_a_quality_of_service_keeps_it() {

@@ -26,7 +26,8 @@ pub(crate) fn config_map(object: &Value) -> Causes {
     });
     bytes += keys(object, "binaryData", &mut causes, |_, _| {});
     if bytes > DATA_BYTES_MAX {
-        causes.push(Cause::too_long("", DATA_BYTES_MAX));
+        // The path of the whole object, as Kubernetes writes it.
+        causes.push(Cause::too_long("[]", DATA_BYTES_MAX));
     }
     causes
 }
@@ -121,15 +122,18 @@ fn keys(
         ));
         rule(causes, key);
     }
-    let texts = map.values().map(|value| value.as_str().map_or(0, str::len));
-    let text_bytes: usize = texts.sum();
-    // These values are base64 here: four letters for three bytes.
+    let texts = map.values().filter_map(Value::as_str);
+    // These values are base64 here: four letters for three bytes, the last four filled up.
     let base64 = part == "binaryData" || object::kind(object) == "Secret";
-    if base64 {
-        text_bytes / 4 * 3
-    } else {
-        text_bytes
-    }
+    let bytes = |text: &str| {
+        let filling = text.len() - text.trim_end_matches('=').len();
+        if base64 {
+            (text.len() / 4 * 3).saturating_sub(filling)
+        } else {
+            text.len()
+        }
+    };
+    texts.map(bytes).sum()
 }
 
 /// Fields that must not change: the type of a secret, and the data of an immutable object.

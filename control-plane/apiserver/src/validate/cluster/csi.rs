@@ -1,6 +1,6 @@
 //! What drivers of storage say of themselves, and what is attached through them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use machinery::name;
 use machinery::object;
@@ -90,7 +90,7 @@ fn tokens(spec: &FieldValue, causes: &mut Causes) {
 }
 
 pub(crate) fn driver_update(old: &Value, new: &Value) -> Causes {
-    let mut causes = unchanged(old, new, &["spec", "volumeLifecycleModes"]);
+    let mut causes = Causes::default();
     let path = ["spec", "attachRequired"];
     let (before, after) = (object::at(old, &path), object::at(new, &path));
     if before != after {
@@ -99,6 +99,7 @@ pub(crate) fn driver_update(old: &Value, new: &Value) -> Causes {
         let field = "spec.attachedRequired";
         causes.push(Cause::invalid(field, &shown, "field is immutable"));
     }
+    causes.extend(unchanged(old, new, &["spec", "volumeLifecycleModes"]));
     causes
 }
 
@@ -145,9 +146,14 @@ pub(crate) fn node_update(old: &Value, new: &Value) -> Causes {
         object::remove(&mut driver, &["allocatable"]);
         driver
     };
-    let pairs = drivers(old).iter().flat_map(|old| {
-        let same = |new: &&Value| old["name"] == new["name"];
-        drivers(new).iter().filter(same).map(move |new| (old, new))
+    // Two drivers of one name are refused elsewhere.
+    let named = drivers(new).iter();
+    let named: BTreeMap<&str, &Value> = named
+        .map(|driver| (object::text(driver, &["name"]), driver))
+        .collect();
+    let pairs = drivers(old).iter().filter_map(|old| {
+        let new = named.get(object::text(old, &["name"]))?;
+        Some((old, *new))
     });
     pairs
         .filter(|(old, new)| fixed(old) != fixed(new))
@@ -241,6 +247,7 @@ pub(crate) fn attributes_class(object: &Value) -> Causes {
         let driver = class.text("driverName").to_lowercase();
         causes.extend(named("driverName", &driver, name::qualified_name(&driver)));
     }
+    storage::parameters(&class, &mut causes);
     if class
         .map("parameters")
         .is_none_or(serde_json::Map::is_empty)

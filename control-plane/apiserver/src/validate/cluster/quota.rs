@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use machinery::name;
+use machinery::object;
 use machinery::quantity::Quantity;
 use machinery::status::Cause;
 use serde_json::Value;
@@ -20,6 +21,7 @@ const SCOPES: [&str; 7] = [
     "Terminating",
     "VolumeAttributesClass",
 ];
+const SCOPES_OF_QUOTA: [&str; 2] = ["spec", "scopes"];
 const OPPOSITES: [[&str; 2]; 2] = [
     ["BestEffort", "NotBestEffort"],
     ["Terminating", "NotTerminating"],
@@ -68,8 +70,17 @@ pub(crate) fn quota_status(object: &Value) -> Causes {
     causes
 }
 
+/// The scopes of a quota must not change; their order means nothing.
 pub(crate) fn quota_update(old: &Value, new: &Value) -> Causes {
-    unchanged(old, new, &["spec", "scopes"])
+    if scopes_of(old) == scopes_of(new) {
+        return Causes::default();
+    }
+    unchanged(old, new, &SCOPES_OF_QUOTA)
+}
+
+fn scopes_of(quota: &Value) -> BTreeSet<&str> {
+    let scopes = object::items(quota, &SCOPES_OF_QUOTA).iter();
+    scopes.filter_map(Value::as_str).collect()
 }
 
 fn amounts(at: &FieldValue, key: &str, causes: &mut Causes) {

@@ -2,6 +2,7 @@
 
 mod affinity;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use machinery::amounts::is_native;
@@ -23,6 +24,9 @@ const RESIZES: [&str; 5] = [
     "NodeResizeInfeasible",
     "NodeResizePending",
 ];
+/// Bounds of the parameters of a class: their number, and their bytes together.
+const PARAMETERS_MAX: usize = 512;
+const PARAMETERS_BYTES_MAX: usize = 256 << 10;
 const RECLAIM: [&str; 3] = ["Delete", "Recycle", "Retain"];
 const BINDING: [&str; 2] = ["Immediate", "WaitForFirstConsumer"];
 /// The sources of a volume; it has exactly one.
@@ -56,7 +60,6 @@ pub(crate) fn volume(object: &Value) -> Causes {
     some_access_mode(&spec, &mut causes);
     capacity(&spec, &mut causes);
     causes.word(&spec, "persistentVolumeReclaimPolicy", &RECLAIM);
-    source(&spec, &mut causes);
     causes.below(&spec, "nodeAffinity", |causes, affinity| {
         match affinity.child("required") {
             Some(required) => node_selector(causes, &required),
@@ -66,12 +69,21 @@ pub(crate) fn volume(object: &Value) -> Causes {
             }
         }
     });
+    source(&spec, object::name(object), &mut causes);
     if spec.has("local") && !spec.has("nodeAffinity") {
         let why = "Local volume requires node affinity";
         causes.push(Cause::required("spec.nodeAffinity", why));
     }
+    if spec.text("persistentVolumeReclaimPolicy") == "Recycle"
+        && is_root(object::text(spec.value, &["hostPath", "path"]))
+    {
+        // To recycle a volume is to delete all files in it.
+        let why = "may not be 'recycle' for a hostPath mount of '/'";
+        causes.forbidden(&spec, "persistentVolumeReclaimPolicy", why);
+    }
     causes.named_unless_empty(&spec, "storageClassName", name::dns1123_subdomain);
     causes.word(&spec, "volumeMode", &MODES);
+    attributes(&spec, &mut causes);
     causes
 }
 
@@ -79,28 +91,27 @@ pub(crate) fn volume(object: &Value) -> Causes {
 pub(crate) fn inline_volume(causes: &mut Causes, spec: &FieldValue) {
     const HERE: &str = "in the context of inline volumes";
     let forbidden = format!("may not be specified {HERE}");
-    for key in ["claimRef", "nodeAffinity"] {
-        causes.forbidden(spec, key, &forbidden);
-    }
+    causes.forbidden(spec, "claimRef", &forbidden);
     if spec
         .map("capacity")
         .is_some_and(|amounts| !amounts.is_empty())
     {
         causes.forbidden(spec, "capacity", &forbidden);
     }
-    if !spec.text("storageClassName").is_empty() {
-        causes.forbidden(spec, "storageClassName", &forbidden);
-    }
     if !spec.has("csi") {
         let why = format!("has to be specified {HERE}");
         causes.push(Cause::required(&spec.path_of("csi"), &why));
     }
+    some_access_mode(spec, causes);
     if !["", "Retain"].contains(&spec.text("persistentVolumeReclaimPolicy")) {
         let why = format!("may only be Retain {HERE}");
         causes.forbidden(spec, "persistentVolumeReclaimPolicy", &why);
     }
-    some_access_mode(spec, causes);
-    source(spec, causes);
+    causes.forbidden(spec, "nodeAffinity", &forbidden);
+    source(spec, "", causes);
+    if !spec.text("storageClassName").is_empty() {
+        causes.forbidden(spec, "storageClassName", &forbidden);
+    }
     if spec.has("volumeMode") && spec.text("volumeMode") != "Filesystem" {
         let why = format!("may not specify volumeMode other than Filesystem {HERE}");
         causes.forbidden(spec, "volumeMode", &why);
@@ -111,14 +122,27 @@ fn some_access_mode(spec: &FieldValue, causes: &mut Causes) {
     if spec.items("accessModes").is_empty() {
         causes.push(Cause::required(&spec.path_of("accessModes"), ""));
     }
+    access_modes(spec, causes);
 }
 
-/// Where the content of a volume is, and how it may be used.
-fn source(spec: &FieldValue, causes: &mut Causes) {
-    access_modes(spec, causes);
+/// True if a path leads to the root of the file system.
+fn is_root(path: &str) -> bool {
+    let mut depth = 0_usize;
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => depth = depth.saturating_sub(1),
+            _ => depth += 1,
+        }
+    }
+    path.starts_with('/') && depth == 0
+}
+
+/// Where the content of a volume is.
+fn source(spec: &FieldValue, volume: &str, causes: &mut Causes) {
     let sources: Vec<_> = SOURCES.iter().filter(|source| spec.has(source)).collect();
     if let Some(first) = sources.first() {
-        volumes::of_volume(spec, first, causes);
+        volumes::of_volume(spec, first, volume, causes);
     }
     for another in sources.iter().skip(1) {
         let why = "may not specify more than 1 volume type";
@@ -132,6 +156,10 @@ fn source(spec: &FieldValue, causes: &mut Causes) {
     if sources.is_empty() {
         causes.push(Cause::required(&spec.path, "must specify a volume type"));
     }
+}
+
+/// The class that the attributes of a volume are of.
+fn attributes(spec: &FieldValue, causes: &mut Causes) {
     let class = "volumeAttributesClassName";
     if spec.has(class) {
         if spec.text(class).is_empty() {
@@ -150,9 +178,10 @@ fn source(spec: &FieldValue, causes: &mut Causes) {
 pub(crate) fn volume_update(old: &Value, new: &Value) -> Causes {
     let mut causes = Causes::default();
     let source = |object, source: &str| object::at(object, &["spec", source]);
+    let same = without_later_secret(old, new);
     if SOURCES
         .iter()
-        .any(|one| source(old, one) != source(new, one))
+        .any(|one| source(old, one) != source(&same, one))
     {
         let why = "spec.persistentvolumesource is immutable after creation";
         causes.push(Cause::forbidden("spec.persistentvolumesource", why));
@@ -166,6 +195,20 @@ pub(crate) fn volume_update(old: &Value, new: &Value) -> Causes {
         causes.push(Cause::forbidden(&attributes.join("."), why));
     }
     causes
+}
+
+/// The new state of a volume without the secret for its expansion if it had none: its driver may
+/// learn to expand volumes.
+fn without_later_secret<'a>(old: &Value, new: &'a Value) -> Cow<'a, Value> {
+    const SECRET: [&str; 3] = ["spec", "csi", "controllerExpandSecretRef"];
+    let has = |object, path| object::at(object, path).is_some();
+    let is_later = has(old, &SECRET[..2]) && !has(old, &SECRET) && has(new, &SECRET);
+    if !is_later {
+        return Cow::Borrowed(new);
+    }
+    let mut new = new.clone();
+    object::remove(&mut new, &SECRET);
+    Cow::Owned(new)
 }
 
 pub(crate) fn claim(object: &Value) -> Causes {
@@ -227,11 +270,17 @@ fn claimed_resource(field: &str, resource: &str) -> Causes {
 pub(crate) fn claim_update(old: &Value, new: &Value) -> Causes {
     let mut causes = Causes::default();
     let bound = object::text(new, &["status", "phase"]) == "Bound";
+    let annotated = |object| object::annotation(object, STORAGE_CLASS);
+    let class = |object| object::at(object, &["spec", "storageClassName"]);
+    // An annotation that came before the field has chosen the class already.
+    let chosen =
+        annotated(old).filter(|chosen| class(new).and_then(Value::as_str) != Some(*chosen));
     let fixed = |object: &Value| {
         let mut spec = object.get("spec").cloned().unwrap_or_default();
         // May be set once: by the binder of the claim, or to choose its class.
         for key in ["volumeName", "storageClassName"] {
-            if object::at(old, &["spec", key]).is_none() {
+            let is_chosen = key == "storageClassName" && chosen.is_some();
+            if object::at(old, &["spec", key]).is_none() && !is_chosen {
                 object::remove(&mut spec, &[key]);
             }
         }
@@ -253,8 +302,6 @@ pub(crate) fn claim_update(old: &Value, new: &Value) -> Causes {
         causes.push(Cause::forbidden("spec", why));
     }
     // Quotas of a class count by this annotation. It may only become the field.
-    let annotated = |object| object::annotation(object, STORAGE_CLASS);
-    let class = |object| object::at(object, &["spec", "storageClassName"]);
     let moved = annotated(old).is_some()
         && class(old).is_none()
         && class(new).and_then(Value::as_str) == annotated(old)
@@ -307,12 +354,33 @@ pub(crate) fn class(object: &Value) -> Causes {
         let wrong = name::qualified_name(&provisioner.to_lowercase());
         causes.extend(crate::validate::named("provisioner", provisioner, wrong));
     }
+    parameters(&class, &mut causes);
     if !class.text("reclaimPolicy").is_empty() {
         causes.word(&class, "reclaimPolicy", &["Delete", "Retain"]);
     }
     causes.word_given(&class, "volumeBindingMode", &BINDING);
     topologies(&class, &mut causes);
     causes
+}
+
+/// What a class tells its driver: not too much, and all of it under names.
+pub(super) fn parameters(class: &FieldValue, causes: &mut Causes) {
+    const KEY: &str = "parameters";
+    let Some(all) = class.map(KEY) else {
+        return;
+    };
+    if all.len() > PARAMETERS_MAX {
+        return causes.push(Cause::too_long(KEY, PARAMETERS_MAX));
+    }
+    if all.contains_key("") {
+        causes.push(Cause::invalid(KEY, &"".into(), "field can not be empty."));
+    }
+    let bytes = all
+        .iter()
+        .map(|(key, value)| key.len() + value.as_str().map_or(0, str::len));
+    if bytes.sum::<usize>() > PARAMETERS_BYTES_MAX {
+        causes.push(Cause::too_long(KEY, PARAMETERS_BYTES_MAX));
+    }
 }
 
 /// Where the volumes of a class may be: terms with values of labels, none of them twice.

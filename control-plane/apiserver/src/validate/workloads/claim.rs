@@ -32,9 +32,7 @@ pub(crate) fn spec(causes: &mut Causes, spec: &FieldValue) {
         None => causes.push(Cause::required(&field, "")),
         Some(amount) => causes.extend(quantity::positive(&field, amount)),
     }
-    for class in ["storageClassName", "volumeAttributesClassName"] {
-        causes.named_unless_empty(spec, class, name::dns1123_subdomain);
-    }
+    causes.named_unless_empty(spec, "storageClassName", name::dns1123_subdomain);
     causes.word(spec, "volumeMode", &MODES);
     for source in SOURCE_FIELDS {
         causes.below(spec, source, |causes, source| {
@@ -62,9 +60,11 @@ pub(crate) fn spec(causes: &mut Causes, spec: &FieldValue) {
             } else {
                 "must match dataSourceRef"
             };
-            causes.push(Cause::invalid(&spec.path, spec.value, why));
+            // Kubernetes shows the path instead of the value, and nothing of that.
+            causes.push(Cause::invalid_shown(&spec.path, "{}", why));
         }
     }
+    causes.named_unless_empty(spec, "volumeAttributesClassName", name::dns1123_subdomain);
 }
 
 /// How nodes may use a volume, or a claim its volume.

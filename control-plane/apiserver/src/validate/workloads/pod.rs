@@ -1,6 +1,7 @@
 //! Pods and the templates of workloads: the spec, in the order of Kubernetes' errors.
 
 mod affinity;
+mod annotations;
 mod change;
 mod containers;
 mod env;
@@ -15,7 +16,6 @@ mod status;
 pub(crate) mod volumes;
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 
 use machinery::name;
 use machinery::object;
@@ -23,16 +23,16 @@ use machinery::status::Cause;
 use serde_json::Value;
 
 use crate::validate::Causes;
-use crate::validate::words::field::FieldValue;
-use crate::validate::words::maps;
+use crate::validate::words::{address, field::FieldValue, maps};
 
+use annotations::Annotations;
 use change::{resized, visitors};
 
 pub(crate) use affinity::node_selector;
 pub(crate) use change::update;
 pub(crate) use resources::overhead_of;
 pub(crate) use scheduling::tolerations;
-pub(crate) use security::PRIVILEGED;
+pub(crate) use security::{HOST_PROCESS, PRIVILEGED};
 
 /// Limits of DNS settings, those of the C library.
 const NAME_SERVERS_MAX: usize = 3;
@@ -86,21 +86,21 @@ pub(crate) fn created(object: &Value) -> Causes {
         let why = "cannot be set until all schedulingGates have been cleared";
         causes.forbidden(&spec, "nodeName", why);
     }
+    if let Some(annotations) = Annotations::of_pod(object) {
+        causes.extend(annotations.deletion_cost());
+        annotations.contradictions(&mut causes);
+    }
     causes
 }
 
 /// A pod, new or updated.
 pub(crate) fn pod(object: &Value) -> Causes {
     let mut causes = Causes::default();
+    if let Some(annotations) = Annotations::of_pod(object) {
+        annotations.check(&mut causes);
+    }
     let at = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
     spec(&at, Kind::Pod, object::name(object), &mut causes);
-    if let Some(mirror) = object::annotation(object, object::MIRROR_POD)
-        && at.text("nodeName").is_empty()
-    {
-        let path = format!("metadata.annotations[{}]", object::MIRROR_POD);
-        let why = "must set spec.nodeName if mirror pod annotation is set";
-        causes.push(Cause::invalid(&path, &mirror.into(), why));
-    }
     if at.text("serviceAccountName").is_empty() {
         causes.each(&at, "volumes", |causes, volume| {
             let Some(projected) = volume.child("projected") else {
@@ -120,6 +120,10 @@ pub(crate) fn pod(object: &Value) -> Causes {
 
 /// A pod after an update through a subresource.
 pub(crate) fn subresource_update(subresource: &str, old: &Value, new: &Value) -> Causes {
+    if let Some(why) = change::refused(subresource, old) {
+        // The path of the whole pod, as Kubernetes writes it.
+        return Causes::from(Cause::forbidden("[]", why));
+    }
     let change = match subresource {
         "ephemeralcontainers" => visitors,
         "resize" => resized,
@@ -146,7 +150,14 @@ pub(crate) fn template(object: &Value, path: &str) -> Causes {
         format!("{path}.spec"),
         template.get("spec").unwrap_or(&Value::Null),
     );
+    let annotations = Annotations::new(&format!("{path}.annotations"), template, &at);
+    if let Some(annotations) = &annotations {
+        annotations.check(&mut causes);
+    }
     spec(&at, Kind::Template, "", &mut causes);
+    if let Some(annotations) = &annotations {
+        annotations.contradictions(&mut causes);
+    }
     let why = "ephemeral containers not allowed in pod template";
     causes.forbidden(&at, "ephemeralContainers", why);
     causes
@@ -174,6 +185,7 @@ fn spec(spec: &FieldValue, kind: Kind, name: &str, causes: &mut Causes) {
     });
     scheduling::gates(spec, causes);
     scheduling::spread(spec, causes);
+    security::host_processes(spec, causes);
     host_users(&pod, causes);
     host_name(&pod, causes);
     causes.named(spec, "serviceAccountName", name::dns1123_subdomain);
@@ -209,7 +221,10 @@ fn dns(spec: &FieldValue, causes: &mut Causes) {
         let why = format!("must not have more than {NAME_SERVERS_MAX} nameservers");
         causes.wrong(&config, "nameservers", &why);
     }
-    causes.each(&config, "nameservers", address);
+    causes.each(&config, "nameservers", |causes, server| {
+        let text = server.value.as_str().unwrap_or_default();
+        causes.extend(address::wrong(&server.path, text));
+    });
     let searches = config.items("searches");
     if searches.len() > SEARCH_PATHS_MAX {
         let why = format!("must not have more than {SEARCH_PATHS_MAX} search paths");
@@ -237,19 +252,9 @@ fn dns(spec: &FieldValue, causes: &mut Causes) {
     });
 }
 
-/// An address of either family.
-fn address(causes: &mut Causes, at: &FieldValue) {
-    let text = at.value.as_str().unwrap_or_default();
-    if text.parse::<IpAddr>().is_err() {
-        let why = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
-        causes.push(Cause::invalid(&at.path, &text.into(), why));
-    }
-}
-
 fn host_aliases(spec: &FieldValue, causes: &mut Causes) {
     causes.each(spec, "hostAliases", |causes, alias| {
-        let ip = FieldValue::new(alias.path_of("ip"), alias.get("ip").unwrap_or(&Value::Null));
-        address(causes, &ip);
+        causes.extend(address::wrong(&alias.path_of("ip"), alias.text("ip")));
         causes.each(alias, "hostnames", |causes, host| {
             let text = host.value.as_str().unwrap_or_default();
             causes.extend(crate::validate::named(

@@ -36,3 +36,31 @@ fn an_init_container_counts_with_the_sidecars_before_it() {
     let own = json!({"cpu": "3250m", "hugepages-2Mi": "2Mi"});
     assert_eq!(write(&held(&pod, Part::Requests)), own);
 }
+
+#[test]
+fn a_pod_is_guaranteed_what_it_requests_up_to_its_limits() {
+    let class = |resources: Value| {
+        let container = json!({"resources": resources});
+        quality_of_service(&json!({"spec": {"containers": [container]}}))
+    };
+    let all = json!({"cpu": "1", "memory": "1Gi"});
+    assert_eq!(class(json!({})), "BestEffort");
+    assert_eq!(class(json!({"requests": {"cpu": "0"}})), "BestEffort");
+    assert_eq!(class(json!({"requests": all, "limits": all})), "Guaranteed");
+    let bytes = json!({"cpu": "1", "memory": "1073741824"});
+    assert_eq!(
+        class(json!({"requests": bytes, "limits": all})),
+        "Guaranteed",
+        "in whatever notation"
+    );
+    assert_eq!(
+        class(json!({"requests": {"cpu": "1", "memory": "0"}, "limits": all})),
+        "Burstable",
+        "nothing is not the limit"
+    );
+    assert_eq!(class(json!({"requests": all})), "Burstable");
+    let own = json!({"spec": {"resources": {"requests": all}, "containers": [
+        {"resources": {"requests": all, "limits": all}},
+    ]}});
+    assert_eq!(quality_of_service(&own), "Burstable");
+}

@@ -7,10 +7,12 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use machinery::amounts;
 use machinery::object::{self, APP_ARMOR, MIRROR_POD};
 use machinery::status::Cause;
 use serde_json::{Map, Value, json};
 
+use super::annotations::Annotations;
 use super::{containers, scheduling};
 use crate::validate::Causes;
 use crate::validate::words::field::FieldValue;
@@ -19,6 +21,7 @@ const LISTS: [&str; 2] = ["containers", "initContainers"];
 const DEADLINE: &str = "activeDeadlineSeconds";
 const GRACE: &str = "terminationGracePeriodSeconds";
 const FIXED: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+const QUALITY: [&str; 2] = ["status", "qosClass"];
 const ONLY_AMOUNTS: &str = "only cpu and memory resources are mutable";
 
 fn spec(pod: &Value) -> FieldValue<'_> {
@@ -32,7 +35,7 @@ pub(crate) fn update(old: &Value, new: &Value) -> Causes {
     causes
 }
 
-/// The annotations that a pod has for its whole life: they decide what it may do.
+/// The annotations after an update. Those that decide what the pod may do stay for its whole life.
 pub(crate) fn annotations(old: &Value, new: &Value) -> Causes {
     let empty = Map::new();
     let was = object::annotations(old).unwrap_or(&empty);
@@ -55,6 +58,12 @@ pub(crate) fn annotations(old: &Value, new: &Value) -> Causes {
     }
     for key in is.keys().filter(|key| !was.contains_key(*key)) {
         refuse(key, "add");
+    }
+    if let Some(annotations) = Annotations::of_pod(new) {
+        // A pod that was stored with a wrong cost can be updated all the same.
+        let had = Annotations::of_pod(old).and_then(|old| old.deletion_cost());
+        causes.extend(annotations.deletion_cost().filter(|_| had.is_none()));
+        annotations.check(&mut causes);
     }
     causes
 }
@@ -202,24 +211,85 @@ pub(crate) fn visitors(old: &Value, new: &Value) -> Causes {
     causes
 }
 
+/// Why a pod does not have a subresource, whatever the update is.
+pub(super) fn refused(subresource: &str, pod: &Value) -> Option<&'static str> {
+    let is_static = object::annotation(pod, MIRROR_POD).is_some();
+    match subresource {
+        "ephemeralcontainers" if is_static => {
+            Some("static pods do not support ephemeral containers")
+        }
+        "resize" if is_static => Some("static pods cannot be resized"),
+        "resize" if object::text(pod, &["spec", "os", "name"]) == "windows" => {
+            Some("windows pods cannot be resized")
+        }
+        _ => None,
+    }
+}
+
 /// An update of the resources of the containers, and of the pod as a whole.
 pub(crate) fn resized(old: &Value, new: &Value) -> Causes {
     let (was, is) = (spec(old), spec(new));
-    let mut causes = own_amounts(&was, &is);
+    let mut causes = Causes::default();
+    let class = match object::text(old, &QUALITY) {
+        "" => amounts::quality_of_service(old),
+        class => class,
+    };
+    if class != amounts::quality_of_service(new) {
+        let shown = object::text(new, &QUALITY).into();
+        let why = "Pod QOS Class may not change as a result of resizing";
+        causes.push(Cause::invalid(&is.path, &shown, why));
+    }
+    if !node_resizes(old) {
+        let why = "Pod running on node without support for resize";
+        causes.push(Cause::forbidden(&is.path, why));
+    }
+    causes.extend(own_amounts(&was, &is));
     let other_containers = reordered(&was, &is);
     if !other_containers.is_empty() {
         causes.extend(other_containers);
         return causes;
     }
-    for list in LISTS {
+    for list in ["initContainers", "containers"] {
         for (before, after) in was.each(list).zip(is.each(list)) {
             causes.extend(removed(&before, &after, "resource"));
-            if fixed(&before) != fixed(&after) {
-                causes.push(Cause::forbidden("spec", ONLY_AMOUNTS));
-            }
         }
     }
+    for (before, after) in was.each("containers").zip(is.each("containers")) {
+        if !is_fixed(&before, &after) {
+            causes.push(Cause::forbidden(&is.path, ONLY_AMOUNTS));
+        }
+    }
+    for (before, after) in was.each("initContainers").zip(is.each("initContainers")) {
+        first_resized(&before, &after, &mut causes);
+    }
     causes
+}
+
+/// True unless the node reports of a container that runs, but not what it holds.
+fn node_resizes(pod: &Value) -> bool {
+    let statuses = object::items(pod, &["status", "containerStatuses"]).iter();
+    let mut running = statuses.filter(|one| object::at(one, &["state", "running"]).is_some());
+    running
+        .next()
+        .is_none_or(|one| one.get("resources").is_some())
+}
+
+/// An init container or a sidecar after a resize.
+fn first_resized(before: &FieldValue, after: &FieldValue, causes: &mut Causes) {
+    if !is_fixed(before, after) {
+        let why = "only cpu and memory resources for init or sidecar containers are mutable";
+        causes.push(Cause::forbidden(&after.path, why));
+    }
+    let is_sidecar = after.text("restartPolicy") == "Always";
+    if is_sidecar || before.value == after.value {
+        return;
+    }
+    let policies = after.items("resizePolicy").iter();
+    for _ in policies.filter(|policy| policy["restartPolicy"] == "RestartContainer") {
+        let why = "non-sidecar init containers with a resize policy of RestartContainer cannot be \
+                   resized";
+        causes.push(Cause::forbidden(&after.path, why));
+    }
 }
 
 /// The containers of a resized pod are the same in the same order.
@@ -227,11 +297,15 @@ fn reordered(was: &FieldValue, is: &FieldValue) -> Causes {
     let mut causes = Causes::default();
     for list in LISTS {
         if was.items(list).len() != is.items(list).len() {
-            let why = "containers may not be added or removed on resize";
-            causes.push(Cause::forbidden(&is.path_of(list), why));
-        } else if !names(was, list).eq(names(is, list)) {
-            let why = "containers may not be renamed or reordered on resize";
-            causes.push(Cause::forbidden(&is.path_of(list), why));
+            let why = format!("{list} may not be added or removed on resize");
+            causes.push(Cause::forbidden(&is.path_of(list), &why));
+            continue;
+        }
+        for (before, after) in was.each(list).zip(is.each(list)) {
+            if before.text("name") != after.text("name") {
+                let why = format!("{list} may not be renamed or reordered on resize");
+                causes.push(Cause::forbidden(&after.path_of("name"), &why));
+            }
         }
     }
     causes
@@ -246,7 +320,7 @@ fn own_amounts(was: &FieldValue, is: &FieldValue) -> Causes {
         return causes;
     }
     causes.extend(removed(was, is, "pod-level resource"));
-    if fixed(was) != fixed(is) {
+    if fixed_amounts(was) != fixed_amounts(is) {
         let why = "only cpu and memory resources are mutable at pod-level";
         causes.push(Cause::forbidden("spec", why));
     }
@@ -268,8 +342,20 @@ fn removed(before: &FieldValue, after: &FieldValue, what: &str) -> Causes {
     causes
 }
 
-/// The resources that may not change: all but the quantities of CPU and memory.
-fn fixed(of: &FieldValue) -> Value {
+/// True if a resize changes nothing of a container but quantities of CPU and memory.
+fn is_fixed(before: &FieldValue, after: &FieldValue) -> bool {
+    let fixed = |container: &FieldValue| {
+        let mut rest = container.value.clone();
+        object::remove(&mut rest, &["resources"]);
+        (rest, fixed_amounts(container))
+    };
+    // As in Kubernetes, a container with claims to devices is never resized.
+    let has_claims = object::at(before.value, &["resources", "claims"]).is_some();
+    !has_claims && fixed(before) == fixed(after)
+}
+
+/// The resources that may not change.
+fn fixed_amounts(of: &FieldValue) -> Value {
     let mut resources = of.get("resources").cloned().unwrap_or_else(|| json!({}));
     for which in ["requests", "limits"] {
         for what in ["cpu", "memory"] {

@@ -33,6 +33,8 @@ const NOT_OF_VISITORS: [&str; 8] = [
     "startupProbe",
 ];
 const RESTART_ACTIONS: [&str; 2] = ["Restart", "RestartAllContainers"];
+/// Upper bound of the exit codes that a rule about restarts names.
+const EXIT_CODES_MAX: usize = 255;
 
 pub(super) fn check(pod: &Pod, causes: &mut Causes) {
     let spec = &pod.spec;
@@ -69,8 +71,9 @@ fn before<'a>(
     common(pod, container, causes);
     restarts(container, true, causes);
     unique(container, names, causes);
-    let mut taken = BTreeSet::new();
-    unique_ports(container, &mut taken, causes);
+    // They run one after the other. Kubernetes reports each as if it were the first.
+    let first = FieldValue::new(pod.spec.path_of("initContainers[0]"), container.value);
+    unique_ports(&first, &mut BTreeSet::new(), causes);
     if container.text("restartPolicy") == "Always" {
         return handlers::check(pod, container, causes);
     }
@@ -173,6 +176,11 @@ fn restarts(container: &FieldValue, runs_before: bool, causes: &mut Causes) {
         };
         if !["In", "NotIn"].contains(&codes.text("operator")) {
             causes.unknown(&codes, "operator", &["In", "NotIn"]);
+        }
+        let values = codes.items("values").len();
+        if values > EXIT_CODES_MAX {
+            let field = codes.path_of("values");
+            causes.push(Cause::too_many(&field, values, EXIT_CODES_MAX));
         }
     });
 }

@@ -148,7 +148,15 @@ pub(super) fn field_ref(field: &FieldValue, known: &[&str], causes: &mut Causes)
             return causes.extend(named(&field.path, &key, wrong));
         }
         Some(_) => format!("field label does not support subscript: {path}"),
-        None if path == "spec.host" || known.contains(&path) => return,
+        // The name that clients of long ago have for it.
+        None if path == "spec.host" => {
+            if !known.contains(&"spec.nodeName") {
+                let field = field.path_of("fieldPath");
+                causes.push(Cause::not_supported(&field, &"spec.nodeName".into(), known));
+            }
+            return;
+        }
+        None if known.contains(&path) => return,
         None if exists => return causes.unknown(field, "fieldPath", known),
         None => format!("field label not supported: {path}"),
     };

@@ -64,17 +64,29 @@ pub(super) fn of_container(pod: &Pod, container: &FieldValue, causes: &mut Cause
     });
 }
 
-/// The claims that resources name.
+/// The claims that resources name: each claim once as a whole, or several of its requests.
 fn claimed(pod: &Pod, resources: &FieldValue, causes: &mut Causes) {
-    let mut asked = BTreeSet::new();
+    let mut whole = BTreeSet::new();
+    let mut parts = BTreeSet::new();
     causes.each(resources, "claims", |causes, claim| {
-        let its_name = claim.text("name");
+        let (its_name, request) = (claim.text("name"), claim.text("request"));
         if its_name.is_empty() {
             causes.push(Cause::required(&claim.path, ""));
             return;
         }
-        if !asked.insert((its_name, claim.text("request"))) {
-            causes.push(Cause::duplicate(&claim.path, &its_name.into()));
+        let twice = |what: &str| Cause::duplicate(&claim.path, &what.into());
+        if whole.contains(its_name) {
+            causes.push(twice(its_name));
+        } else if request.is_empty() {
+            let before = parts.range((its_name, "")..);
+            let before = before.take_while(|(claim, _)| *claim == its_name);
+            causes.extend(before.map(|_| twice(its_name)));
+            whole.insert(its_name);
+        } else {
+            causes.named(claim, "request", name::dns1123_label);
+            if !parts.insert((its_name, request)) {
+                causes.push(twice(&format!("{its_name}/{request}")));
+            }
         }
         if !pod.claims.contains(its_name) {
             let names: Vec<&str> = pod.claims.iter().copied().collect();
@@ -94,7 +106,7 @@ fn claimed(pod: &Pod, resources: &FieldValue, causes: &mut Causes) {
 /// The resources of the pod as a whole. On Windows it has none, and nothing more is said of them.
 pub(super) fn of_pod(pod: &Pod, causes: &mut Causes) {
     if object::text(pod.spec.value, &["os", "name"]) == "windows" {
-        return;
+        return causes.forbidden(&pod.spec, "resources", "may not be set for a windows pod");
     }
     causes.below(&pod.spec, "resources", |causes, resources| {
         let why = "claims may not be set for Resources at pod-level";
@@ -206,7 +218,7 @@ fn against_limit(
         return;
     };
     let limit = Quantity::parse(shown).unwrap_or(Quantity::ZERO);
-    let relation = if amount != limit && !shared {
+    let relation = if !shared && !amount.minus(limit).is_zero() {
         "equal to"
     } else if amount > limit {
         "less than or equal to"

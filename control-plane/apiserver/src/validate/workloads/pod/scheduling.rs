@@ -126,11 +126,37 @@ pub(super) fn label_keys(term: &FieldValue, causes: &mut Causes) {
             causes.extend(named(&key.path, text, name::qualified_name(text)));
         });
     }
+    selected_twice(term, causes);
     let others: BTreeSet<_> = term.each(lists[1]).map(|one| one.value.as_str()).collect();
     causes.each(term, lists[0], |causes, key| {
         if others.contains(&key.value.as_str()) {
             let why = "exists in both matchLabelKeys and mismatchLabelKeys";
             causes.push(Cause::invalid(&key.path, key.value, why));
+        }
+    });
+}
+
+/// A label that comes from the pod itself is selected once: the selector has it since the pod was
+/// made.
+fn selected_twice(term: &FieldValue, causes: &mut Causes) {
+    let Some(selector) = term.child("labelSelector") else {
+        return;
+    };
+    let keys = term.items("matchLabelKeys").iter().enumerate();
+    let keys: BTreeMap<&str, usize> = keys
+        .filter_map(|(at, key)| Some((key.as_str()?, at)))
+        .collect();
+    let labels = selector.map("matchLabels").into_iter().flatten();
+    let mut seen: BTreeSet<&str> = labels.map(|(key, _)| key.as_str()).collect();
+    causes.each(&selector, "matchExpressions", |causes, one| {
+        let key = one.text("key");
+        if !seen.insert(key)
+            && let Some(at) = keys.get(key)
+        {
+            // Kubernetes leaves the list out of the path.
+            let field = format!("{}[{at}]", term.path);
+            let why = "exists in both matchLabelKeys and labelSelector";
+            causes.push(Cause::invalid(&field, &key.into(), why));
         }
     });
 }

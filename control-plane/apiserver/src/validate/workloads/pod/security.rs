@@ -14,10 +14,14 @@ use crate::validate::{Causes, words::shown};
 
 /// The error for a privileged container.
 pub(crate) const PRIVILEGED: &str = "disallowed by cluster policy";
+/// The error for a process of the host.
+pub(crate) const HOST_PROCESS: &str = "hostProcess containers are disallowed by cluster policy";
 const ID_MAX: i64 = i32::MAX as i64;
 const PROC_MOUNTS: [&str; 2] = ["Default", "Unmasked"];
 const PROFILES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
 const SYSCTL_BYTES_MAX: usize = 253;
+/// Upper bound of the name of a profile of AppArmor: that of a path on Linux.
+const PROFILE_BYTES_MAX: usize = 4095;
 const CONTEXT: [shown::Field; 12] = [
     ("Capabilities", "capabilities", "null"),
     ("Privileged", "privileged", "null"),
@@ -36,20 +40,24 @@ const CONTEXT: [shown::Field; 12] = [
     ("SeccompProfile", "seccompProfile", "null"),
     ("AppArmorProfile", "appArmorProfile", "null"),
 ];
-/// Fields of a pod that Windows does not support.
-const NOT_ON_WINDOWS: [&str; 12] = [
-    "appArmorProfile",
-    "seLinuxOptions",
-    "seccompProfile",
-    "fsGroup",
-    "fsGroupChangePolicy",
-    "sysctls",
-    "runAsUser",
-    "runAsGroup",
-    "supplementalGroups",
-    "supplementalGroupsPolicy",
-    "seLinuxChangePolicy",
-    "procMount",
+/// Fields of a pod that Windows does not support, in the order of errors: in the security context,
+/// or (if false) beside it.
+const NOT_ON_WINDOWS: [(bool, &str); 15] = [
+    (true, "appArmorProfile"),
+    (true, "seLinuxOptions"),
+    (false, "hostUsers"),
+    (false, "hostPID"),
+    (false, "hostIPC"),
+    (true, "seccompProfile"),
+    (true, "fsGroup"),
+    (true, "fsGroupChangePolicy"),
+    (true, "sysctls"),
+    (false, "shareProcessNamespace"),
+    (true, "runAsUser"),
+    (true, "runAsGroup"),
+    (true, "supplementalGroups"),
+    (true, "supplementalGroupsPolicy"),
+    (true, "seLinuxChangePolicy"),
 ];
 const NOT_IN_WINDOWS_CONTAINERS: [&str; 10] = [
     "appArmorProfile",
@@ -93,8 +101,8 @@ pub(super) fn of_pod(spec: &FieldValue, causes: &mut Causes) {
             &["Always", "OnRootMismatch"],
         );
         seccomp(context, causes);
-        app_armor(context, causes);
         windows::options(causes, context);
+        app_armor(context, causes);
         causes.word(context, "supplementalGroupsPolicy", &["Merge", "Strict"]);
         causes.word(
             context,
@@ -160,7 +168,6 @@ pub(super) fn of_container(pod: &Pod, container: &FieldValue, causes: &mut Cause
         causes.wrong(&context, "procMount", why);
     }
     seccomp(&context, causes);
-    windows::options(causes, &context);
     if context.get("allowPrivilegeEscalation") == Some(&Value::Bool(false)) {
         let mut contradicts = |what: &str| {
             let shown = shown::as_go(context.value, &CONTEXT);
@@ -175,6 +182,7 @@ pub(super) fn of_container(pod: &Pod, container: &FieldValue, causes: &mut Cause
             contradicts("`capabilities.Add` CAP_SYS_ADMIN");
         }
     }
+    windows::options(causes, &context);
     app_armor(&context, causes);
 }
 
@@ -216,20 +224,65 @@ fn app_armor(context: &FieldValue, causes: &mut Causes) {
             let why = "type is required when appArmorProfile is set";
             causes.push(Cause::required(&profile.path_of("type"), why));
         }
-        "Localhost" if its_name.trim() != its_name => {
-            causes.wrong(&profile, NAME, "must not be padded with whitespace");
+        "Localhost" => {
+            if its_name.trim() != its_name {
+                causes.wrong(&profile, NAME, "must not be padded with whitespace");
+            } else if its_name.is_empty() {
+                let why = "must be set when AppArmor type is Localhost";
+                causes.push(Cause::required(&profile.path_of(NAME), why));
+            }
+            if its_name.len() > PROFILE_BYTES_MAX {
+                let field = profile.path_of(NAME);
+                causes.push(Cause::too_long(&field, PROFILE_BYTES_MAX));
+            }
         }
-        "Localhost" if its_name.is_empty() => {
-            let why = "must be set when AppArmor type is Localhost";
-            causes.push(Cause::required(&profile.path_of(NAME), why));
-        }
-        "Localhost" => {}
         "RuntimeDefault" | "Unconfined" if profile.has(NAME) => {
             let why = "can only be set when AppArmor type is Localhost";
             causes.wrong(&profile, NAME, why);
         }
         _ => causes.word(&profile, "type", &PROFILES),
     }
+}
+
+/// Containers that are processes of a Windows host: all of the pod, in the host's network.
+pub(super) fn host_processes(spec: &FieldValue, causes: &mut Causes) {
+    const PATH: [&str; 3] = ["securityContext", "windowsOptions", "hostProcess"];
+    let says = |of: &FieldValue| object::at(of.value, &PATH).and_then(Value::as_bool);
+    let of_pod = says(spec);
+    let (mut all, mut processes) = (0_usize, 0_usize);
+    for list in LISTS_AS_VISITED {
+        causes.each(spec, list, |causes, container| {
+            let own = says(container);
+            if let (Some(of_pod), Some(own)) = (of_pod, own)
+                && of_pod != own
+            {
+                let why = format!(
+                    "pod hostProcess value must be identical if both are specified, was {of_pod}"
+                );
+                let field = container.path_of(&PATH.join("."));
+                causes.push(Cause::invalid(&field, &own.into(), &why));
+            }
+            all += 1;
+            processes += usize::from(own.or(of_pod) == Some(true));
+        });
+    }
+    if processes == 0 {
+        return;
+    }
+    if processes != all {
+        let why = "If pod contains any hostProcess containers then all containers must be \
+                   HostProcess containers";
+        causes.push(Cause::invalid(&spec.path, &"".into(), why));
+    }
+    if !spec.flag("hostNetwork") {
+        let why = "hostNetwork must be true if pod contains any hostProcess containers";
+        causes.push(Cause::invalid(
+            &spec.path_of("hostNetwork"),
+            &false.into(),
+            why,
+        ));
+    }
+    causes.push(Cause::forbidden(&spec.path, HOST_PROCESS));
 }
 
 /// Fields that a Linux pod must not set.
@@ -246,15 +299,12 @@ pub(super) fn linux(spec: &FieldValue, causes: &mut Causes) {
 /// Fields that a Windows pod must not set.
 pub(super) fn not_on_windows(spec: &FieldValue, causes: &mut Causes) {
     let why = "cannot be set for a windows pod";
-    causes.below(spec, "securityContext", |causes, context| {
-        for key in NOT_ON_WINDOWS {
-            causes.forbidden(context, key, why);
-        }
-    });
-    for key in ["hostUsers", "hostPID", "hostIPC", "shareProcessNamespace"] {
-        causes.forbidden(spec, key, why);
+    let none = FieldValue::new("", &Value::Null);
+    let context = spec.child("securityContext").unwrap_or(none);
+    for (in_context, key) in NOT_ON_WINDOWS {
+        let at = if in_context { &context } else { spec };
+        causes.forbidden(at, key, why);
     }
-    causes.forbidden(spec, "resources", "may not be set for a windows pod");
     contexts(spec, causes, |causes, context| {
         for key in NOT_IN_WINDOWS_CONTAINERS {
             causes.forbidden(context, key, why);

@@ -1,8 +1,11 @@
 //! The volumes of a pod: one source each, and the rules of each source.
 
-use std::collections::BTreeMap;
+mod iscsi;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use machinery::name;
+use machinery::object;
 use machinery::quantity::Quantity;
 use machinery::status::Cause;
 use serde_json::Value;
@@ -30,6 +33,8 @@ const HOST_PATH_TYPES: [&str; 8] = [
 ];
 const CSI_DRIVER_BYTES_MAX: usize = 63;
 const TENANT_BYTES_MAX: usize = 64;
+/// The namespace of the endpoints of a volume of GlusterFS.
+const ENDPOINTS: &str = "endpointsNamespace";
 /// The claims that a template makes get these elsewhere.
 const NOT_IN_TEMPLATES: [&str; 12] = [
     "name",
@@ -55,17 +60,17 @@ const SOURCES: [(&str, &[&str], Check); 30] = [
     ("awsElasticBlockStore", &["volumeID"], partition),
     ("secret", &["secretName"], sources::keys),
     ("nfs", &["server", "path"], nfs),
-    ("iscsi", &["targetPortal", "iqn"], iscsi),
+    ("iscsi", &["targetPortal", "iqn"], iscsi::of_pod),
     ("glusterfs", &["endpoints", "path"], nothing_more),
     ("flocker", &[], flocker),
     ("persistentVolumeClaim", &["claimName"], nothing_more),
     ("rbd", &["monitors", "image"], nothing_more),
-    ("cinder", &["volumeID"], nothing_more),
+    ("cinder", &["volumeID"], secret_name),
     ("cephfs", &["monitors"], nothing_more),
-    ("quobyte", &["volume"], quobyte),
+    ("quobyte", &[], quobyte),
     ("downwardAPI", &[], sources::downward),
     ("fc", &[], fibre_channel),
-    ("flexVolume", &["driver"], nothing_more),
+    ("flexVolume", &["driver"], flex_volume),
     ("configMap", &["name"], sources::keys),
     ("azureFile", &["secretName", "shareName"], nothing_more),
     ("vsphereVolume", &["volumePath"], nothing_more),
@@ -87,6 +92,12 @@ const SOURCES: [(&str, &[&str], Check); 30] = [
 /// Checks the volumes and returns the valid ones. In templates, the pod has no name.
 pub(super) fn check<'a>(spec: &FieldValue<'a>, pod: &str, causes: &mut Causes) -> Volumes<'a> {
     let mut volumes = Volumes::new();
+    // The claims that are made for this pod.
+    let made = spec.items("volumes").iter();
+    let made = made.filter(|volume| !pod.is_empty() && volume.get("ephemeral").is_some());
+    let made: BTreeSet<String> = made
+        .map(|volume| format!("{pod}-{}", object::text(volume, &["name"])))
+        .collect();
     causes.each(spec, "volumes", |causes, volume| {
         let mut wrong = Causes::default();
         source(volume, pod, &mut wrong);
@@ -99,6 +110,12 @@ pub(super) fn check<'a>(spec: &FieldValue<'a>, pod: &str, causes: &mut Causes) -
             volumes.insert(its_name, volume.value);
         }
         causes.extend(wrong);
+        causes.below(volume, "persistentVolumeClaim", |causes, claim| {
+            if made.contains(claim.text("claimName")) {
+                let why = "must not reference a PVC that gets created for an ephemeral volume";
+                causes.wrong_text(claim, "claimName", why);
+            }
+        });
     });
     volumes
 }
@@ -115,6 +132,9 @@ fn source(volume: &FieldValue, pod: &str, causes: &mut Causes) {
         if found {
             let why = "may not specify more than 1 volume type";
             causes.push(Cause::forbidden(&volume.path_of(called(key)), why));
+            if key == "iscsi" {
+                iscsi::long_names(volume, &source, causes);
+            }
             continue;
         }
         found = true;
@@ -127,8 +147,10 @@ fn source(volume: &FieldValue, pod: &str, causes: &mut Causes) {
         if key == "image" && !pod.is_empty() {
             causes.required(&source, "reference");
         }
-        if key == "ephemeral" {
-            claim_name(volume, pod, causes);
+        match key {
+            "iscsi" => iscsi::long_names(volume, &source, causes),
+            "ephemeral" => claim_name(volume, pod, causes),
+            _ => {}
         }
     }
     if !found {
@@ -214,6 +236,32 @@ fn quobyte(source: &FieldValue, causes: &mut Causes) {
     } else if registry.split(',').any(|pair| !pair.contains(':')) {
         causes.wrong(source, "registry", WHY);
     }
+    causes.required(source, "volume");
+}
+
+/// The name of a secret, if there is one.
+fn secret_name(source: &FieldValue, causes: &mut Causes) {
+    causes.below(source, "secretRef", |causes, secret| {
+        causes.required(secret, "name");
+    });
+}
+
+/// A driver of its own, whose options leave Kubernetes' own names alone.
+fn flex_volume(source: &FieldValue, causes: &mut Causes) {
+    for key in source.map("options").into_iter().flat_map(|map| map.keys()) {
+        let domain = key
+            .split_once('/')
+            .map_or(key.as_str(), |(domain, _)| domain);
+        let domain = format!(".{}", domain.to_lowercase());
+        if [".kubernetes.io", ".k8s.io"]
+            .iter()
+            .any(|own| domain.ends_with(own))
+        {
+            let field = format!("{}[{key}]", source.path_of("options"));
+            let why = "kubernetes.io and k8s.io namespaces are reserved";
+            causes.push(Cause::invalid(&field, &key.as_str().into(), why));
+        }
+    }
 }
 
 fn azure_disk(source: &FieldValue, causes: &mut Causes) {
@@ -243,17 +291,16 @@ fn azure_disk(source: &FieldValue, causes: &mut Causes) {
 fn storage_os(source: &FieldValue, causes: &mut Causes) {
     causes.named(source, "volumeName", name::dns1123_label);
     causes.named(source, "volumeNamespace", name::dns1123_label);
-    causes.below(source, "secretRef", |causes, secret| {
-        causes.required(secret, "name");
-    });
+    secret_name(source, causes);
 }
 
 fn image(source: &FieldValue, causes: &mut Causes) {
     causes.choice(source, "pullPolicy", &["Always", "IfNotPresent", "Never"]);
 }
 
-/// The one source of a volume of the cluster. Most have the rules that they have in pods.
-pub(crate) fn of_volume(spec: &FieldValue, key: &str, causes: &mut Causes) {
+/// The one source of a volume of the cluster, which may have a name. Most sources have the rules
+/// that they have in pods.
+pub(crate) fn of_volume(spec: &FieldValue, key: &str, volume: &str, causes: &mut Causes) {
     let Some(mut source) = spec.child(key) else {
         return;
     };
@@ -266,6 +313,7 @@ pub(crate) fn of_volume(spec: &FieldValue, key: &str, causes: &mut Causes) {
             causes.required(&source, "path");
             return paths::no_way_up(&source, "path", causes);
         }
+        "iscsi" => return iscsi::of_cluster(&source, volume, causes),
         _ => {}
     }
     let known = SOURCES.iter().find(|(one, ..)| *one == key);
@@ -278,10 +326,19 @@ pub(crate) fn of_volume(spec: &FieldValue, key: &str, causes: &mut Causes) {
         }
     }
     more(&source, causes);
-    if key == "storageos" {
-        causes.below(&source, "secretRef", |causes, secret| {
+    match key {
+        "storageos" | "cinder" => causes.below(&source, "secretRef", |causes, secret| {
             causes.required(secret, "namespace");
-        });
+        }),
+        "azureFile" if source.has("secretNamespace") => {
+            causes.required(&source, "secretNamespace");
+        }
+        "glusterfs" if source.has(ENDPOINTS) && source.text(ENDPOINTS).is_empty() => {
+            let why = "if the endpointnamespace is set, it must be a valid namespace name";
+            causes.wrong(&source, ENDPOINTS, why);
+        }
+        "glusterfs" => causes.named(&source, ENDPOINTS, name::dns1123_label),
+        _ => {}
     }
 }
 
@@ -304,30 +361,6 @@ fn persistent_csi(source: &FieldValue, causes: &mut Causes) {
 fn nfs(source: &FieldValue, causes: &mut Causes) {
     if !source.text("path").starts_with('/') {
         causes.wrong_text(source, "path", "must be an absolute path");
-    }
-}
-
-fn iscsi(source: &FieldValue, causes: &mut Causes) {
-    const FORM: &str = "must be valid format starting with iqn, eui, or naa";
-    let known = |name: &str| {
-        ["iqn", "eui", "naa"]
-            .iter()
-            .any(|one| name.starts_with(one))
-    };
-    let iqn = source.text("iqn");
-    if !iqn.is_empty() && !known(iqn) {
-        causes.wrong(source, "iqn", FORM);
-    }
-    // Kubernetes' names of the fields are not those of the API.
-    let initiator = source.get("initiatorName").and_then(Value::as_str);
-    if let Some(initiator) = initiator.filter(|name| !known(name)) {
-        let field = source.path_of("initiatorname");
-        causes.push(Cause::invalid(&field, &initiator.into(), FORM));
-    }
-    causes.within(source, "lun", 0, 255);
-    let secret = source.flag("chapAuthDiscovery") || source.flag("chapAuthSession");
-    if secret && !source.has("secretRef") {
-        causes.push(Cause::required(&source.path_of("secretRef"), ""));
     }
 }
 
@@ -365,7 +398,12 @@ pub(crate) fn driver_name(at: &FieldValue, key: &str, causes: &mut Causes) {
 fn csi(source: &FieldValue, causes: &mut Causes) {
     driver_name(source, "driver", causes);
     causes.below(source, "nodePublishSecretRef", |causes, secret| {
-        causes.required(secret, "name");
+        if causes.required(secret, "name") {
+            // Kubernetes leaves the reference out of the path.
+            let its_name = secret.text("name");
+            let wrong = name::dns1123_subdomain(its_name);
+            causes.extend(named(&source.path_of("name"), its_name, wrong));
+        }
     });
 }
 

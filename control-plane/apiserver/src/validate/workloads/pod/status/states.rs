@@ -1,9 +1,10 @@
 //! The states of a pod's containers: which may follow which, and what they say of users and devices.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use machinery::object;
 use machinery::status::Cause;
+use serde_json::Value;
 
 use crate::validate::Causes;
 use crate::validate::words::field::FieldValue;
@@ -41,35 +42,43 @@ pub(super) fn transitions(
         if restarts_all && list != VISITORS {
             continue;
         }
-        for old in before.each(list) {
-            let Some(exit_code) = ended(&old) else {
-                continue;
+        let containers = by_name(spec, containers);
+        let alive = status.items(list).iter().filter(|one| ended(one).is_none());
+        let alive: BTreeSet<&str> = alive.map(|one| object::text(one, &["name"])).collect();
+        causes.each(before, list, |causes, old| {
+            let Some(exit_code) = ended(old.value) else {
+                return;
             };
             let name = old.text("name");
-            let container = spec.each(containers).find(|one| one.text("name") == name);
-            let may_restart =
-                list != VISITORS && container.is_some_and(|one| restarts(spec, &one, exit_code));
-            if may_restart {
-                continue;
-            }
-            let mut again = status.each(list).filter(|new| new.text("name") == name);
-            if again.any(|new| ended(&new).is_none()) {
+            let container = containers.get(name).filter(|_| list != VISITORS);
+            let may_restart = container.is_some_and(|one| restarts(spec, one, exit_code));
+            if !may_restart && alive.contains(name) {
                 let why = "may not be transitioned to non-terminated state";
                 causes.push(Cause::forbidden(&old.path_of("state"), why));
             }
-        }
+        });
     }
 }
 
+/// The containers of a list by their names; of two with one name, the first one counts.
+fn by_name<'a>(spec: &FieldValue<'a>, list: &str) -> BTreeMap<&'a str, &'a Value> {
+    let mut all = BTreeMap::new();
+    for one in spec.items(list) {
+        all.entry(object::text(one, &["name"])).or_insert(one);
+    }
+    all
+}
+
 /// The exit code of a container that has ended.
-fn ended(state: &FieldValue) -> Option<i64> {
-    let ended = object::at(state.value, &["state", "terminated"])?;
+fn ended(state: &Value) -> Option<i64> {
+    let ended = object::at(state, &["state", "terminated"])?;
     (!ended.is_null()).then(|| object::integer(ended, &["exitCode"]).unwrap_or(0))
 }
 
 /// True if a container starts again after it has ended with this code: its rules come first, then
 /// its own policy, then the pod's.
-fn restarts(spec: &FieldValue, container: &FieldValue, exit_code: i64) -> bool {
+fn restarts(spec: &FieldValue, container: &Value, exit_code: i64) -> bool {
+    let container = FieldValue::new("", container);
     let own = container.text("restartPolicy");
     let applies = |rule: &FieldValue| {
         let Some(codes) = rule.child("exitCodes") else {
@@ -123,16 +132,18 @@ pub(super) fn users(spec: &FieldValue, status: &FieldValue, causes: &mut Causes)
 pub(super) fn resources(spec: &FieldValue, status: &FieldValue, causes: &mut Causes) {
     const KEY: &str = "allocatedResourcesStatus";
     for (list, containers) in LISTS {
+        let containers = by_name(spec, containers);
+        let claims = claims_of(&containers);
         causes.each(status, list, |causes, one| {
             if list == VISITORS {
                 return causes.forbidden(one, KEY, "must not be specified in container status");
             }
             let name = one.text("name");
-            let container = spec.each(containers).find(|one| one.text("name") == name);
             causes.each(one, KEY, |causes, resource| {
                 // Kubernetes' agents of nodes may report containers that the spec does not have.
-                if let Some(container) = &container {
-                    allocated(container, resource, causes);
+                if let Some(container) = containers.get(name) {
+                    let is_claimed = |what: &str| claims.contains(&(name, what.to_owned()));
+                    allocated(container, is_claimed, resource, causes);
                 }
                 devices(resource, causes);
             });
@@ -140,26 +151,35 @@ pub(super) fn resources(spec: &FieldValue, status: &FieldValue, causes: &mut Cau
     }
 }
 
-fn allocated(container: &FieldValue, resource: &FieldValue, causes: &mut Causes) {
+/// The claims that containers name, as their status calls them, each with the container's name.
+fn claims_of<'a>(containers: &BTreeMap<&'a str, &'a Value>) -> BTreeSet<(&'a str, String)> {
+    let called = |claim: &Value| {
+        let [name, request] = ["name", "request"].map(|key| object::text(claim, &[key]));
+        match request {
+            "" => format!("claim:{name}"),
+            request => format!("claim:{name}/{request}"),
+        }
+    };
+    let claims = containers.iter().flat_map(|(name, container)| {
+        let claims = object::items(container, &["resources", "claims"]).iter();
+        claims.map(move |claim| (*name, called(claim)))
+    });
+    claims.collect()
+}
+
+fn allocated(
+    container: &Value,
+    is_claimed: impl Fn(&str) -> bool,
+    resource: &FieldValue,
+    causes: &mut Causes,
+) {
     let name = resource.text("name");
     let (found, why) = if name.starts_with("claim:") {
-        let claims = object::items(container.value, &["resources", "claims"]);
-        let mut names = claims.iter().map(|claim| {
-            let (name, request) = (
-                object::text(claim, &["name"]),
-                object::text(claim, &["request"]),
-            );
-            if request.is_empty() {
-                format!("claim:{name}")
-            } else {
-                format!("claim:{name}/{request}")
-            }
-        });
         let why = "must match one of the container's resource claims in a format \
                    'claim:<claimName>/<request>' or 'claim:<claimName>' if request is empty";
-        (names.any(|one| one == name), why)
+        (is_claimed(name), why)
     } else {
-        let requested = object::at(container.value, &["resources", "requests", name]);
+        let requested = object::at(container, &["resources", "requests", name]);
         let why = "must match one of the container's resource requests";
         (requested.is_some(), why)
     };
