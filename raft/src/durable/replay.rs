@@ -90,8 +90,9 @@ impl<'a, 'f> Replay<'a, 'f> {
 
     /// Applies what is here and committed. The writer of the commit index had those entries on disk
     /// before, and the log that holds the applied position is the log that was committed.
+    /// Without metadata the log is no member's yet: see [`super::LogWriter::begin_anew`].
     fn apply_through(&mut self, commit: Index) -> Result<()> {
-        if self.apply.is_none() || !self.continues() {
+        if self.apply.is_none() || self.metadata.is_none() || !self.continues() {
             return Ok(());
         }
         while self.applied.index < commit
