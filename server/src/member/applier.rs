@@ -355,7 +355,11 @@ impl Applier {
     /// Replaces the state by the received one, which is durable already. Entries up to its applied
     /// index are part of it.
     fn install(&mut self, now: Now, effects: &mut ApplyEffects) -> Result<(), Error> {
-        if self.installing.is_some() && self.waiting_checkpoint.take().is_some() {
+        // A checkpoint that waits for space is given up: the received state has all it would save.
+        if self.installing.is_some()
+            && let Some(waiting) = self.waiting_checkpoint.take()
+        {
+            self.state.store.give_up_checkpoint(waiting);
             self.checkpoint_running = false;
         }
         // A running checkpoint writes to the file that is about to go away.

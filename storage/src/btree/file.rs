@@ -209,6 +209,12 @@ impl PageFile {
         }
     }
 
+    /// The running checkpoint is given up, and with it the file: the next one finds no free space.
+    pub(crate) fn give_up_checkpoint(&mut self) {
+        assert!(self.writer.running, "a checkpoint to give up");
+        self.writer.running = false;
+    }
+
     pub(crate) fn data_keys(&self) -> Option<&Arc<DataKeys>> {
         self.shared.sealing().map(|sealing| &sealing.data_keys)
     }

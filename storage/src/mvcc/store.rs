@@ -333,6 +333,13 @@ impl Store {
         Meta::decode(self.file.older_user_meta()).map_or(0, |meta| meta.applied.index)
     }
 
+    /// Ends a checkpoint that waits for space, just before [`Store::replace`]. The file cannot
+    /// continue without it: the job holds all of its free space.
+    pub fn give_up_checkpoint(&mut self, job: CheckpointJob) {
+        drop(job);
+        self.file.give_up_checkpoint();
+    }
+
     /// A whole checkpoint, for a caller that alone uses the store; `false` if there is no room for
     /// it, or nothing to write.
     pub(super) fn checkpoint_alone(&mut self) -> Result<bool> {
