@@ -130,6 +130,8 @@ pub struct LogWriter {
     written_bytes: u64,
     /// Entries before it are in a checkpoint.
     needed_from: Index,
+    /// Entries before it were made void by a reset: no follower can be fed from them.
+    void_before: Index,
     /// Where earlier fetches ended.
     places: Places,
 }
@@ -175,6 +177,7 @@ impl LogWriter {
         };
         let (wal, recovery) = Wal::open(vfs, dir, wal_options, &mut |record| replay.take(&record))?;
         let metadata = replay.metadata.take();
+        let void_before = replay.void_before;
         let term_on_disk = replay.hard_state.term;
         let applied = replay.applied;
         let (recovered, voided) = replay.settle()?;
@@ -185,6 +188,7 @@ impl LogWriter {
             last,
             written_bytes: 0,
             needed_from: 0,
+            void_before,
             places: Places::default(),
         };
         if voided.is_some() {
@@ -254,6 +258,7 @@ impl LogWriter {
 
     fn reset(&mut self, position: Position) {
         self.last = position.index;
+        self.void_before = position.index;
         self.wal
             .append(RESET, position.index, &[&position.term.to_le_bytes()]);
     }
@@ -283,7 +288,12 @@ impl LogWriter {
     }
 
     /// Drops entries that only followers may need, until those left are no more than `keep` says.
+    /// Those that a reset made void are not kept at all.
     pub fn shrink_to(&mut self, keep: Keep) -> Result<()> {
+        let void_before = self.void_before.min(self.needed_from);
+        if void_before > 0 {
+            self.wal.drop_before(void_before)?;
+        }
         let fed_bytes = keep.feeding_after.map_or(0, |after| {
             let is_fed = self.wal.droppable_bytes(self.needed_from.min(after + 1));
             self.kept_bytes() - is_fed

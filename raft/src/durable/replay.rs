@@ -21,6 +21,8 @@ pub(super) struct Replay<'a, 'f> {
     kept_entries: usize,
     kept_bytes: usize,
     pub(super) metadata: Option<Bytes>,
+    /// The index of the newest reset that was read.
+    pub(super) void_before: Index,
     pub(super) hard_state: HardState,
     /// The index before the first entry; `None` until one is seen. Only `trimmed` knows its term.
     base: Option<Index>,
@@ -45,6 +47,7 @@ impl<'a, 'f> Replay<'a, 'f> {
             kept_entries: options.kept_entries,
             kept_bytes: options.kept_bytes,
             metadata: None,
+            void_before: 0,
             hard_state: HardState::default(),
             base: None,
             trimmed: None,
@@ -74,6 +77,7 @@ impl<'a, 'f> Replay<'a, 'f> {
                     self.clear();
                     self.base = Some(index);
                     self.trimmed = Some(Position { term, index });
+                    self.void_before = index;
                 }
                 None => return Err(self.corrupt("a reset has the wrong length".into())),
             },

@@ -1,6 +1,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use storage::vfs::Vfs;
 use storage::vfs::sim::SimVfs;
 
 use super::*;
@@ -370,6 +371,80 @@ fn dropped_segments_take_no_state_with_them() {
     assert!(first > 1000 && first < 1950, "{first}");
     assert_eq!(opened.recovered.entries.last().unwrap().index, 2000);
     assert!(open_with(&vfs, 1, 10, options()).is_err());
+}
+
+#[test]
+fn what_a_reset_made_void_is_not_kept_for_followers() {
+    let vfs = SimVfs::new(1);
+    let (mut log, _) = open(&vfs, 0, 0);
+    log.set_metadata(b"whose");
+    log.append(&write(entries(1, 1..=900), 1, 900)).unwrap();
+    let files = || vfs.list(Path::new(DIR)).unwrap().len();
+    let keep = Keep {
+        bytes: u64::MAX,
+        ..Keep::default()
+    };
+    let drop_before = |log: &mut LogWriter, index| {
+        log.drop_but(index, keep).unwrap();
+        if let Some(job) = log.finish_drop() {
+            job.run(|| ()).unwrap();
+        }
+    };
+    let before = files();
+    drop_before(&mut log, 900);
+    assert_eq!(files(), before, "all are kept");
+    let reset = Position {
+        term: 2,
+        index: 1000,
+    };
+    let installed = Write {
+        reset: Some(reset),
+        ..write(entries(2, 1001..=1900), 2, 1000)
+    };
+    log.append(&installed).unwrap();
+    log.sync().unwrap();
+    let both = files();
+    drop_before(&mut log, 950);
+    // The log's own files begin with the one that has the reset.
+    let left = files();
+    assert!(left + before / 2 < both, "{before}, {both}, {left}");
+    drop_before(&mut log, 1900);
+    assert_eq!(files(), left, "these are kept");
+    let (_, opened) = open(&vfs.power_cut(1), 2, 1000);
+    assert_eq!(opened.metadata.as_deref(), Some(&b"whose"[..]));
+    assert_eq!(opened.recovered.entries.len(), 900);
+}
+
+/// The log is opened behind a snapshot that it does not know of: most of it is not even read.
+#[test]
+fn a_void_log_is_dropped_after_a_start_too() {
+    let vfs = SimVfs::new(1);
+    let (mut log, _) = open(&vfs, 0, 0);
+    log.append(&write(entries(1, 1..=900), 1, 900)).unwrap();
+    log.sync().unwrap();
+    drop(log);
+    let files = |vfs: &SimVfs| vfs.list(Path::new(DIR)).unwrap().len();
+    let before = files(&vfs);
+    // The second time the reset is read.
+    for first in [1001, 1002] {
+        let (mut log, _) = open(&vfs, 2, 1000);
+        log.append(&write(entries(2, first..=first), 2, 1000))
+            .unwrap();
+        log.sync().unwrap();
+    }
+    let vfs = vfs.process_killed();
+    let (mut log, _) = open(&vfs, 2, 1000);
+    let keep = Keep {
+        bytes: u64::MAX,
+        ..Keep::default()
+    };
+    log.drop_but(1001, keep).unwrap();
+    log.finish_drop().unwrap().run(|| ()).unwrap();
+    assert!(files(&vfs) < before);
+    assert_eq!(
+        positions(&open(&vfs, 2, 1000).1),
+        [(2, 1000), (2, 1001), (2, 1002)]
+    );
 }
 
 /// Opens like a server; returns the positions applied on the way, and the rest.
