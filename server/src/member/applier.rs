@@ -375,6 +375,8 @@ impl Applier {
         self.state.replace(*received)?;
         let is_raised = self.state.has_space_alarm(self.alarm.member_id());
         self.alarm.installed(is_raised);
+        // The generations of another file count anew.
+        self.views = Views::default();
         self.take_over_leases(now)?;
         let removing = self.state.store.root().is_removing();
         self.removal.go_on(removing.then_some(now));

@@ -374,3 +374,33 @@ fn a_received_state_replaces_one_whose_checkpoint_waits_for_space() {
     let effects = stage.turn(Now::ZERO, ran);
     assert_eq!(effects.drop_log_before, Some(RECEIVED.index + 1));
 }
+
+#[test]
+fn views_of_an_installed_state_are_not_as_old_as_those_of_the_one_before() {
+    let vfs = SimVfs::new(1);
+    let mut stage = Stage::on(&vfs);
+    stage.applier.set_pace(BackgroundLimits {
+        log_bytes_to_checkpoint: 1,
+        ..BackgroundLimits::default()
+    });
+    let received = received(&vfs);
+    let before = stage.applier.reader.view();
+    for _ in 0..5 {
+        let entries = vec![stage.entry(1, Some(put()))];
+        let job = stage.apply(Now::ZERO, entries).checkpoint.expect("due");
+        let ran = ApplyEvent::CheckpointRan(Box::new(job.attempt()));
+        stage.turn(Now::ZERO, ran);
+    }
+    let later = Now::from_secs(100);
+    assert_eq!(stage.apply(later, Vec::new()).oldest_view, later);
+    stage.turn(later, ApplyEvent::Install(received));
+    let after = stage.applier.reader.view();
+    stage.apply(later, Vec::new());
+    let effects = stage.apply(later + later, Vec::new());
+    assert_eq!(
+        effects.oldest_view,
+        Now::ZERO,
+        "no newer generation has begun"
+    );
+    drop((before, after));
+}
