@@ -319,6 +319,32 @@ fn put() -> Request {
     })
 }
 
+#[test]
+fn a_compaction_that_is_refused_when_it_is_applied_leaves_no_digest() {
+    let alarm = |action| {
+        Request::Alarm(pb::AlarmRequest {
+            action,
+            member_id: 7,
+            alarm: pb::AlarmType::Corrupt as i32,
+        })
+    };
+    let compaction = Request::Compaction(pb::CompactionRequest {
+        revision: 2,
+        physical: false,
+    });
+    let mut stage = Stage::new();
+    let raise = alarm(AlarmAction::Activate as i32);
+    let requests = [put(), raise, compaction.clone()];
+    let entries = requests.map(|request| stage.entry(1, Some(request)));
+    let effects = stage.apply(Now::ZERO, entries.into());
+    assert_eq!(effects.applied, Some(3));
+    assert!(effects.hash.is_empty());
+    let requests = [alarm(AlarmAction::Deactivate as i32), compaction];
+    let entries = requests.map(|request| stage.entry(1, Some(request)));
+    let effects = stage.apply(Now::ZERO, entries.into());
+    assert_eq!(effects.hash.len(), 1);
+}
+
 /// The newest entry of a received state.
 const RECEIVED: storage::mvcc::Applied = storage::mvcc::Applied { index: 9, term: 1 };
 
