@@ -283,7 +283,7 @@ impl Applier {
         }
         self.answer_reads(effects);
         let wanted = self.give_space_back(now, effects)?;
-        self.checkpoint(wanted, effects);
+        self.checkpoint(now, wanted, effects);
         effects.oldest_view = self.views.note(now, &self.state.store.stats());
         Ok(())
     }
