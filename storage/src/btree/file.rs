@@ -129,6 +129,11 @@ impl PageFile {
         self.shared.is_locked()
     }
 
+    /// The file has got another name, its last one.
+    pub(crate) fn renamed(&self, path: &Path) {
+        self.shared.renamed(path);
+    }
+
     pub(crate) fn writer(&mut self) -> &mut Writer {
         &mut self.writer
     }

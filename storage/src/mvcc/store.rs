@@ -195,6 +195,7 @@ impl Store {
             .map_err(Error::io("rename", &self.root.path))?;
         vfs.sync_dir(dir)
             .map_err(Error::io("sync directory", dir))?;
+        self.file.renamed(&path);
         self.root.path = path.into();
         Ok(())
     }

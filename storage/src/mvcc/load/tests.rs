@@ -115,6 +115,18 @@ fn a_store_goes_on_from_what_replaced_its_content() {
 }
 
 #[test]
+fn errors_name_the_file_that_a_loaded_store_has_become() {
+    let other = sample(&SimVfs::new(1));
+    let vfs = SimVfs::new(2);
+    let mut store = run::open(&vfs).unwrap();
+    store.replace(load(&vfs, other.root()).unwrap()).unwrap();
+    vfs.fail_reads_after(0);
+    let error = store.check().unwrap_err().to_string();
+    let path = Store::path_in(Path::new(DIR));
+    assert!(error.contains(&format!("{}:", path.display())), "{error}");
+}
+
+#[test]
 fn a_checkpoint_that_waits_for_space_is_given_up_for_another_state() {
     let other = sample(&SimVfs::new(1));
     let vfs = SimVfs::new(2);
