@@ -10,7 +10,7 @@ use crate::wire;
 
 /// The first entries of a new cluster, equal on all of its members: at term 1, one committed change
 /// per member (`context`: etcd's member JSON), in the given order. The caller makes them durable
-/// (`LogWriter::bootstrap`) and starts from them, with all members in `Config::voters`. The first
+/// (`LogWriter::begin_anew`) and starts from them, with all members in `Config::voters`. The first
 /// election then begins term 2.
 pub fn bootstrap(members: &[(NodeId, Bytes)]) -> Recovered {
     let entry = |((node, context), index): (&(NodeId, Bytes), Index)| Entry {

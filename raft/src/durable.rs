@@ -10,7 +10,9 @@
 //!
 //! The wal repeats *carried* records in each new segment. Records are read in order: an entry
 //! replaces all entries at its index and after; a reset voids all entries before it; the last
-//! metadata and hard state count. Then the store's applied position decides the outcome:
+//! metadata and hard state count. Metadata come last in a new log, and without them nothing is
+//! applied: what is there may be a part of the first members. Then the store's applied position
+//! decides the outcome:
 //!
 //! | the log | outcome |
 //! |---|---|
@@ -90,7 +92,7 @@ pub type Apply<'a> = dyn FnMut(&Entry) -> Result<()> + 'a;
 /// What `LogWriter::open` found.
 #[derive(Debug)]
 pub struct Opened {
-    /// As given to `set_metadata`; `None` in a directory never used.
+    /// As given to `begin_anew`; `None` in a directory that belongs to no member yet.
     pub metadata: Option<Bytes>,
     /// Entries after `applied`, and some before it, ready for `Raft::new`.
     pub recovered: Recovered,
@@ -128,6 +130,8 @@ pub struct LogWriter {
     written_bytes: u64,
     /// Entries before it are in a checkpoint.
     needed_from: Index,
+    /// Entries before it were made void by a reset: no follower can be fed from them.
+    void_before: Index,
     /// Where earlier fetches ended.
     places: Places,
 }
@@ -173,6 +177,7 @@ impl LogWriter {
         };
         let (wal, recovery) = Wal::open(vfs, dir, wal_options, &mut |record| replay.take(&record))?;
         let metadata = replay.metadata.take();
+        let void_before = replay.void_before;
         let term_on_disk = replay.hard_state.term;
         let applied = replay.applied;
         let (recovered, voided) = replay.settle()?;
@@ -183,6 +188,7 @@ impl LogWriter {
             last,
             written_bytes: 0,
             needed_from: 0,
+            void_before,
             places: Places::default(),
         };
         if voided.is_some() {
@@ -201,19 +207,19 @@ impl LogWriter {
         Ok((writer, opened))
     }
 
-    /// Sets whose log this is (node and cluster id, in the server's encoding).
-    pub fn set_metadata(&mut self, metadata: &[u8]) {
-        self.wal.append_carried(METADATA, 0, &[metadata]);
-    }
-
-    /// Makes the first entries of a new cluster durable.
-    pub fn bootstrap(&mut self, first: &Recovered) -> Result<()> {
-        assert_eq!(self.last, 0, "only an empty log is bootstrapped");
-        self.append(&Write {
-            entries: first.entries.clone(),
-            hard_state: Some(first.hard_state),
-            ..Write::default()
-        })?;
+    /// Makes the first write of a member durable, and then whose log this is (`metadata`: node and
+    /// cluster id, in the server's encoding). A log that a power cut left without metadata may hold
+    /// a part of that write, and is no member's: it begins anew, with nothing of before. Otherwise
+    /// a member could take a part of the first members for the whole cluster.
+    pub fn begin_anew(&mut self, metadata: &[u8], first: &Write) -> Result<()> {
+        if self.last > 0 {
+            // Before the reset: a commit index beyond the end of the log is damage.
+            self.hard_state(&HardState::default());
+            self.reset(Position::default());
+        }
+        self.append(first)?;
+        self.sync()?;
+        self.set_metadata(metadata);
         self.sync()
     }
 
@@ -246,8 +252,13 @@ impl LogWriter {
         self.written_bytes
     }
 
+    fn set_metadata(&mut self, metadata: &[u8]) {
+        self.wal.append_carried(METADATA, 0, &[metadata]);
+    }
+
     fn reset(&mut self, position: Position) {
         self.last = position.index;
+        self.void_before = position.index;
         self.wal
             .append(RESET, position.index, &[&position.term.to_le_bytes()]);
     }
@@ -277,7 +288,12 @@ impl LogWriter {
     }
 
     /// Drops entries that only followers may need, until those left are no more than `keep` says.
+    /// Those that a reset made void are not kept at all.
     pub fn shrink_to(&mut self, keep: Keep) -> Result<()> {
+        let void_before = self.void_before.min(self.needed_from);
+        if void_before > 0 {
+            self.wal.drop_before(void_before)?;
+        }
         let fed_bytes = keep.feeding_after.map_or(0, |after| {
             let is_fed = self.wal.droppable_bytes(self.needed_from.min(after + 1));
             self.kept_bytes() - is_fed

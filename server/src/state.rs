@@ -89,9 +89,9 @@ impl State {
         by: &AuthInfo,
         effects: &mut Effects,
     ) -> Result<Outcome, Error> {
+        let allowed = self.allows(by, request);
         let mut write = self.store.write(applied);
-        refuse_under_alarm(&self.alarms, request)?;
-        self.auth.check(&write, by, request)?;
+        allowed?;
         match request {
             Request::Put(_)
             | Request::DeleteRange(_)
@@ -134,6 +134,13 @@ impl State {
             Request::Read => {}
         }
         Ok(Outcome::Done)
+    }
+
+    /// Fails if [`State::apply`] refuses the request whatever it asks for: by an alarm, or for lack
+    /// of permission.
+    pub fn allows(&self, by: &AuthInfo, request: &Request) -> Result<(), Error> {
+        refuse_under_alarm(&self.alarms, request)?;
+        self.auth.check(self.store.root(), by, request)
     }
 
     /// Applies entries that are all [lone puts](crate::request::Request::lone_put), each

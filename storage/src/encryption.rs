@@ -198,8 +198,9 @@ impl DataKeys {
         self.state.read().ring.is_mixed()
     }
 
-    /// Changes whenever new writes begin to be sealed differently.
-    pub(crate) fn epoch(&self) -> u64 {
+    /// Changes whenever new writes begin to be sealed differently, even if that is as they once
+    /// were.
+    pub fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
 

@@ -91,6 +91,10 @@ fn others(vfs: &dyn Vfs, places: &Places) -> Result<Vec<PathBuf>> {
     let above = places.keys.parent().unwrap_or(Path::new("."));
     let mut others = Vec::new();
     for dir in [above, &places.store, &places.log] {
+        if !vfs.exists(dir).map_err(Error::io("look for", dir))? {
+            // Missing files of it are damage, and told as such.
+            continue;
+        }
         let names = vfs.list(dir).map_err(Error::io("list", dir))?;
         others.extend(names.iter().map(|name| dir.join(name)).filter(|path| {
             let is_known = *path == places.keys

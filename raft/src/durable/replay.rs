@@ -21,6 +21,8 @@ pub(super) struct Replay<'a, 'f> {
     kept_entries: usize,
     kept_bytes: usize,
     pub(super) metadata: Option<Bytes>,
+    /// The index of the newest reset that was read.
+    pub(super) void_before: Index,
     pub(super) hard_state: HardState,
     /// The index before the first entry; `None` until one is seen. Only `trimmed` knows its term.
     base: Option<Index>,
@@ -45,6 +47,7 @@ impl<'a, 'f> Replay<'a, 'f> {
             kept_entries: options.kept_entries,
             kept_bytes: options.kept_bytes,
             metadata: None,
+            void_before: 0,
             hard_state: HardState::default(),
             base: None,
             trimmed: None,
@@ -74,6 +77,7 @@ impl<'a, 'f> Replay<'a, 'f> {
                     self.clear();
                     self.base = Some(index);
                     self.trimmed = Some(Position { term, index });
+                    self.void_before = index;
                 }
                 None => return Err(self.corrupt("a reset has the wrong length".into())),
             },
@@ -90,8 +94,9 @@ impl<'a, 'f> Replay<'a, 'f> {
 
     /// Applies what is here and committed. The writer of the commit index had those entries on disk
     /// before, and the log that holds the applied position is the log that was committed.
+    /// Without metadata the log is no member's yet: see [`super::LogWriter::begin_anew`].
     fn apply_through(&mut self, commit: Index) -> Result<()> {
-        if self.apply.is_none() || !self.continues() {
+        if self.apply.is_none() || self.metadata.is_none() || !self.continues() {
             return Ok(());
         }
         while self.applied.index < commit

@@ -1,6 +1,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use storage::vfs::Vfs;
 use storage::vfs::sim::SimVfs;
 
 use super::*;
@@ -126,11 +127,66 @@ fn a_later_entry_replaces_all_from_its_index_on() {
 fn a_bootstrapped_log_starts_with_its_members() {
     let vfs = SimVfs::new(1);
     let (mut log, _) = open(&vfs, 0, 0);
-    let first = crate::bootstrap(&[(1, Bytes::from_static(b"a")), (2, Bytes::new())]);
-    log.bootstrap(&first).unwrap();
+    let first = founding();
+    log.begin_anew(b"whose", &first).unwrap();
     let (_, opened) = open(&vfs.power_cut(7), 0, 0);
+    assert_eq!(opened.metadata.as_deref(), Some(&b"whose"[..]));
     assert_eq!(opened.recovered.entries, first.entries);
-    assert_eq!(opened.recovered.hard_state, first.hard_state);
+    assert_eq!(Some(opened.recovered.hard_state), first.hard_state);
+}
+
+/// The first write of a cluster whose members' descriptions fill several sectors.
+fn founding() -> Write {
+    let member = |id| (id, Bytes::from(vec![id as u8; 700]));
+    let first = crate::bootstrap(&[1, 2, 3].map(member));
+    Write {
+        entries: first.entries,
+        hard_state: Some(first.hard_state),
+        ..Write::default()
+    }
+}
+
+/// A power cut at every call of a founding, and of the one after it, which may be another.
+#[test]
+fn a_log_with_metadata_begins_with_the_whole_first_write_and_one_without_begins_anew() {
+    let joining = Write {
+        hard_state: Some(HardState::default()),
+        ..Write::default()
+    };
+    let whole = |opened: &Opened, first: &Write| {
+        let found = &opened.recovered;
+        found.entries == first.entries && Some(found.hard_state) == first.hard_state
+    };
+    let (mut begun, mut nameless) = (0, 0);
+    for second in [founding(), joining] {
+        for calls in 0..20 * 20 {
+            let vfs = SimVfs::new(calls);
+            vfs.fail_after(calls % 20);
+            let begin = |vfs: &SimVfs, first: &Write| -> Result<()> {
+                let (mut log, _) = open_with(vfs, 0, 0, options())?;
+                log.begin_anew(b"whose", first)
+            };
+            let _ = begin(&vfs, &founding());
+            let vfs = vfs.power_cut(calls);
+            let (applied, opened) = open_and_apply(&vfs, Position::default());
+            if opened.metadata.is_some() {
+                assert!(whole(&opened, &founding()), "{calls}: {opened:?}");
+                begun += 1;
+                continue;
+            }
+            assert_eq!(applied, [], "{calls}");
+            nameless += usize::from(!opened.recovered.entries.is_empty());
+            let image = vfs.power_cut(0);
+            image.fail_after(calls / 20);
+            let finished = begin(&image, &second).is_ok();
+            let (applied, opened) = open_and_apply(&image.power_cut(calls), Position::default());
+            match &opened.metadata {
+                Some(_) => assert!(whole(&opened, &second), "{calls}: {opened:?}"),
+                None => assert!(applied.is_empty() && !finished, "{calls}"),
+            }
+        }
+    }
+    assert!(begun > 0 && nameless > 0, "{begun}, {nameless}");
 }
 
 #[test]
@@ -317,6 +373,80 @@ fn dropped_segments_take_no_state_with_them() {
     assert!(open_with(&vfs, 1, 10, options()).is_err());
 }
 
+#[test]
+fn what_a_reset_made_void_is_not_kept_for_followers() {
+    let vfs = SimVfs::new(1);
+    let (mut log, _) = open(&vfs, 0, 0);
+    log.set_metadata(b"whose");
+    log.append(&write(entries(1, 1..=900), 1, 900)).unwrap();
+    let files = || vfs.list(Path::new(DIR)).unwrap().len();
+    let keep = Keep {
+        bytes: u64::MAX,
+        ..Keep::default()
+    };
+    let drop_before = |log: &mut LogWriter, index| {
+        log.drop_but(index, keep).unwrap();
+        if let Some(job) = log.finish_drop() {
+            job.run(|| ()).unwrap();
+        }
+    };
+    let before = files();
+    drop_before(&mut log, 900);
+    assert_eq!(files(), before, "all are kept");
+    let reset = Position {
+        term: 2,
+        index: 1000,
+    };
+    let installed = Write {
+        reset: Some(reset),
+        ..write(entries(2, 1001..=1900), 2, 1000)
+    };
+    log.append(&installed).unwrap();
+    log.sync().unwrap();
+    let both = files();
+    drop_before(&mut log, 950);
+    // The log's own files begin with the one that has the reset.
+    let left = files();
+    assert!(left + before / 2 < both, "{before}, {both}, {left}");
+    drop_before(&mut log, 1900);
+    assert_eq!(files(), left, "these are kept");
+    let (_, opened) = open(&vfs.power_cut(1), 2, 1000);
+    assert_eq!(opened.metadata.as_deref(), Some(&b"whose"[..]));
+    assert_eq!(opened.recovered.entries.len(), 900);
+}
+
+/// The log is opened behind a snapshot that it does not know of: most of it is not even read.
+#[test]
+fn a_void_log_is_dropped_after_a_start_too() {
+    let vfs = SimVfs::new(1);
+    let (mut log, _) = open(&vfs, 0, 0);
+    log.append(&write(entries(1, 1..=900), 1, 900)).unwrap();
+    log.sync().unwrap();
+    drop(log);
+    let files = |vfs: &SimVfs| vfs.list(Path::new(DIR)).unwrap().len();
+    let before = files(&vfs);
+    // The second time the reset is read.
+    for first in [1001, 1002] {
+        let (mut log, _) = open(&vfs, 2, 1000);
+        log.append(&write(entries(2, first..=first), 2, 1000))
+            .unwrap();
+        log.sync().unwrap();
+    }
+    let vfs = vfs.process_killed();
+    let (mut log, _) = open(&vfs, 2, 1000);
+    let keep = Keep {
+        bytes: u64::MAX,
+        ..Keep::default()
+    };
+    log.drop_but(1001, keep).unwrap();
+    log.finish_drop().unwrap().run(|| ()).unwrap();
+    assert!(files(&vfs) < before);
+    assert_eq!(
+        positions(&open(&vfs, 2, 1000).1),
+        [(2, 1000), (2, 1001), (2, 1002)]
+    );
+}
+
 /// Opens like a server; returns the positions applied on the way, and the rest.
 fn open_and_apply(vfs: &SimVfs, applied: Position) -> (Vec<(Term, Index)>, Opened) {
     let mut seen = Vec::new();
@@ -334,6 +464,7 @@ fn open_and_apply(vfs: &SimVfs, applied: Position) -> (Vec<(Term, Index)>, Opene
 fn committed_entries_are_applied_as_they_are_read_and_only_in_the_version_committed() {
     let vfs = SimVfs::new(1);
     let (mut log, _) = open(&vfs, 0, 0);
+    log.set_metadata(b"whose");
     log.append(&write(entries(1, 1..=9), 1, 3)).unwrap();
     log.append(&write(entries(2, 5..=8), 2, 4)).unwrap();
     log.append(&write(entries(2, 9..=9), 2, 7)).unwrap();
@@ -357,6 +488,7 @@ fn applying_on_the_way_finds_what_opening_alone_finds() {
         let vfs = SimVfs::new(seed);
         let mut rng = Rng::new(seed);
         let (mut log, _) = open(&vfs, 0, 0);
+        log.set_metadata(b"whose");
         let (mut last, mut commit) = (0, 0);
         for term in 1..30 {
             let first = last + 1 - rng.below(last + 1 - commit);

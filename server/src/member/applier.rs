@@ -283,7 +283,7 @@ impl Applier {
         }
         self.answer_reads(effects);
         let wanted = self.give_space_back(now, effects)?;
-        self.checkpoint(wanted, effects);
+        self.checkpoint(now, wanted, effects);
         effects.oldest_view = self.views.note(now, &self.state.store.stats());
         Ok(())
     }
@@ -355,7 +355,11 @@ impl Applier {
     /// Replaces the state by the received one, which is durable already. Entries up to its applied
     /// index are part of it.
     fn install(&mut self, now: Now, effects: &mut ApplyEffects) -> Result<(), Error> {
-        if self.installing.is_some() && self.waiting_checkpoint.take().is_some() {
+        // A checkpoint that waits for space is given up: the received state has all it would save.
+        if self.installing.is_some()
+            && let Some(waiting) = self.waiting_checkpoint.take()
+        {
+            self.state.store.give_up_checkpoint(waiting);
             self.checkpoint_running = false;
         }
         // A running checkpoint writes to the file that is about to go away.
@@ -371,6 +375,8 @@ impl Applier {
         self.state.replace(*received)?;
         let is_raised = self.state.has_space_alarm(self.alarm.member_id());
         self.alarm.installed(is_raised);
+        // The generations of another file count anew.
+        self.views = Views::default();
         self.take_over_leases(now)?;
         let removing = self.state.store.root().is_removing();
         self.removal.go_on(removing.then_some(now));

@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use raft::Recovered;
 use raft::durable::LogWriter;
+use raft::{HardState, Recovered, Write};
 use storage::encryption::{DataKeys, KeyFile};
 use storage::mvcc::Store;
 use storage::vfs::{Lock, Vfs};
@@ -49,7 +49,7 @@ pub struct DataDir {
     pub recovered: Recovered,
     pub member_id: u64,
     pub cluster_id: u64,
-    /// The directory was empty.
+    /// The directory belonged to no member.
     pub is_new: bool,
     /// The members as other members reported them, until the log knows better.
     pub remotes: Vec<MemberInfo>,
@@ -60,7 +60,8 @@ pub struct DataDir {
 /// What a data directory contains.
 pub enum Found {
     Used(Box<DataDir>),
-    /// Nothing: the member must bootstrap a cluster or join one.
+    /// Nothing, or a part of what a power cut kept from being written: the member must bootstrap a
+    /// cluster or join one.
     Empty(Box<EmptyDir>),
 }
 
@@ -218,9 +219,12 @@ impl EmptyDir {
         cluster_id: u64,
         members: Vec<MemberInfo>,
     ) -> Result<DataDir, Unusable> {
-        self.log
-            .set_metadata(&encode_metadata(member_id, cluster_id));
-        self.log.sync()?;
+        let metadata = encode_metadata(member_id, cluster_id);
+        let first = Write {
+            hard_state: Some(HardState::default()),
+            ..Write::default()
+        };
+        self.log.begin_anew(&metadata, &first)?;
         Ok(DataDir {
             remotes: members,
             ..self.belonging_to(member_id, cluster_id)

@@ -129,6 +129,11 @@ impl PageFile {
         self.shared.is_locked()
     }
 
+    /// The file has got another name, its last one.
+    pub(crate) fn renamed(&self, path: &Path) {
+        self.shared.renamed(path);
+    }
+
     pub(crate) fn writer(&mut self) -> &mut Writer {
         &mut self.writer
     }
@@ -207,6 +212,12 @@ impl PageFile {
         for (_, from) in &mut self.release_from {
             *from = Some(Vec::new());
         }
+    }
+
+    /// The running checkpoint is given up, and with it the file: the next one finds no free space.
+    pub(crate) fn give_up_checkpoint(&mut self) {
+        assert!(self.writer.running, "a checkpoint to give up");
+        self.writer.running = false;
     }
 
     pub(crate) fn data_keys(&self) -> Option<&Arc<DataKeys>> {

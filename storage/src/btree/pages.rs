@@ -42,7 +42,9 @@ pub(crate) struct Pages {
 /// State shared by all generations.
 #[derive(Debug)]
 pub(super) struct Shared {
-    path: PathBuf,
+    opened_at: PathBuf,
+    /// Set once, when it has got another name.
+    renamed_to: OnceLock<PathBuf>,
     file: Arc<dyn File>,
     /// Length of the file in units; references must point inside.
     units: AtomicU64,
@@ -140,7 +142,8 @@ impl Shared {
         data_keys: Option<Arc<DataKeys>>,
     ) -> Result<Shared> {
         let shared = Shared {
-            path: path.to_owned(),
+            opened_at: path.to_owned(),
+            renamed_to: OnceLock::new(),
             file,
             units: AtomicU64::new(0),
             windows: [const { OnceLock::new() }; WINDOWS],
@@ -153,8 +156,14 @@ impl Shared {
         Ok(shared)
     }
 
+    /// Names the file in errors.
     pub(super) fn path(&self) -> &Path {
-        &self.path
+        self.renamed_to.get().unwrap_or(&self.opened_at)
+    }
+
+    /// The file has got another name, its last one.
+    pub(super) fn renamed(&self, path: &Path) {
+        let _ = self.renamed_to.set(path.to_owned());
     }
 
     pub(super) fn sealing(&self) -> Option<&Sealing> {
@@ -169,7 +178,7 @@ impl Shared {
             }
             let units = WINDOW_UNITS_MIN << n;
             let map = self.file.map(units * UNIT as u64);
-            let map = map.map_err(Error::io("map", &self.path))?;
+            let map = map.map_err(Error::io("map", self.path()))?;
             let verified = VerifiedUnits::new(units);
             // Only the one running checkpoint job calls this after opening: never set twice.
             let _ = window.set(Window { map, verified });
@@ -216,7 +225,7 @@ impl Shared {
             const WAY_OUT: &str =
                 "RLIMIT_MEMLOCK must allow for the whole file (ulimit -l, systemd's LimitMEMLOCK=)";
             let error = io::Error::new(error.kind(), format!("{error}: {WAY_OUT}"));
-            Error::io("lock in memory", &self.path)(error)
+            Error::io("lock in memory", self.path())(error)
         })
     }
 
@@ -271,7 +280,7 @@ impl Shared {
     fn corrupt(&self, page: PageRef, offset: usize, what: &str) -> Error {
         let start = page.id.saturating_mul(UNIT as u64);
         let what = format!("{what} (page {}, {} units)", page.id, page.units);
-        Error::corrupt(&self.path, start.saturating_add(offset as u64), what)
+        Error::corrupt(self.path(), start.saturating_add(offset as u64), what)
     }
 
     /// The window of a run inside the file.
@@ -285,7 +294,7 @@ impl Shared {
     fn run<'w>(&self, page: PageRef, window: &'w Window) -> Result<Cow<'w, [u8]>> {
         let (start, len) = bytes_of(page);
         let bytes = window.map.read(start, len as usize);
-        bytes.map_err(Error::io("read", &self.path))
+        bytes.map_err(Error::io("read", self.path()))
     }
 
     /// Reads any run; checks its checksum on every call.

@@ -278,6 +278,23 @@ fn any_flipped_bit_of_a_sealed_store_is_harmless_or_told_with_its_place() {
 }
 
 #[test]
+fn a_missing_directory_of_the_store_is_told_beside_all_else() {
+    let whole = small_store(false);
+    let vfs = SimVfs::new(4);
+    vfs.create_dir_all(&places().log).unwrap();
+    for path in files(&whole) {
+        if !path.starts_with(places().store) {
+            vfs.install(&path, &whole.contents(&path).unwrap());
+        }
+    }
+    let found = inspected(&vfs, false);
+    assert!(found.log.is_some());
+    let damage: Vec<String> = found.damage.iter().map(Error::to_string).collect();
+    assert_eq!(damage.len(), 1, "{damage:?}");
+    assert!(damage[0].contains("there is no page file"), "{damage:?}");
+}
+
+#[test]
 fn inspection_tells_what_is_there_and_changes_nothing() {
     let vfs = small_store(true);
     let before: Vec<_> = files(&vfs).iter().map(|path| vfs.contents(path)).collect();

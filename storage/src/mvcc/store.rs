@@ -195,6 +195,7 @@ impl Store {
             .map_err(Error::io("rename", &self.root.path))?;
         vfs.sync_dir(dir)
             .map_err(Error::io("sync directory", dir))?;
+        self.file.renamed(&path);
         self.root.path = path.into();
         Ok(())
     }
@@ -331,6 +332,13 @@ impl Store {
         self.root.pages = self.file.pages().clone();
         self.releasing = true;
         Meta::decode(self.file.older_user_meta()).map_or(0, |meta| meta.applied.index)
+    }
+
+    /// Ends a checkpoint that waits for space, just before [`Store::replace`]. The file cannot
+    /// continue without it: the job holds all of its free space.
+    pub fn give_up_checkpoint(&mut self, job: CheckpointJob) {
+        drop(job);
+        self.file.give_up_checkpoint();
     }
 
     /// A whole checkpoint, for a caller that alone uses the store; `false` if there is no room for

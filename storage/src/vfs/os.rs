@@ -203,20 +203,18 @@ impl FileMut for OsFile {
             return self.file.set_len(len);
         }
         // Growing reserves the space, so that a full disk shows here and not at a later write.
-        match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), old, len - old) {
-            Ok(()) => {}
-            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => self.file.set_len(len)?,
-            Err(e) => return Err(e.into()),
+        let flags = FallocateFlags::empty();
+        let reserved = reserved_by(|| rustix::fs::fallocate(&self.file, flags, old, len - old))?;
+        if !reserved {
+            self.file.set_len(len)?;
         }
         self.refresh_len().map(drop)
     }
 
     fn reserve(&self, from: u64, to: u64) -> io::Result<()> {
-        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, from, to - from) {
-            // Not supported by this file system: a later write will report a full disk.
-            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
-            Err(e) => Err(e.into()),
-        }
+        let flags = FallocateFlags::KEEP_SIZE;
+        // Where it is not supported, a later write will report a full disk.
+        reserved_by(|| rustix::fs::fallocate(&self.file, flags, from, to - from)).map(drop)
     }
 
     fn sync_data(&self) -> io::Result<()> {
@@ -256,6 +254,16 @@ impl FileMut for OsFile {
             len,
             file_len: self.len.clone(),
         }))
+    }
+}
+
+/// Calls `fallocate`; false if the file system does not support it. A signal may interrupt a long
+/// call; what it has reserved by then does no harm to the next one.
+fn reserved_by(fallocate: impl FnMut() -> rustix::io::Result<()>) -> io::Result<bool> {
+    match rustix::io::retry_on_intr(fallocate) {
+        Ok(()) => Ok(true),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(false),
+        Err(e) => Err(e.into()),
     }
 }
 

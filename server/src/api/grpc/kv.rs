@@ -348,13 +348,43 @@ impl Streaming {
                 response.count += self.view.count(rest, self.request.revision)? as i64;
             }
         }
-        if bytes < self.part_bytes / 2 {
-            self.request.limit = self.request.limit.saturating_mul(2);
-        } else if bytes > self.part_bytes * 2 {
-            self.request.limit = (self.request.limit / 2).max(1);
-        }
-        self.request.limit = (self.request.limit).min(self.limit.saturating_sub(self.sent));
+        let rows = sized(self.request.limit, bytes, self.part_bytes);
+        self.request.limit = rows.min(self.limit.saturating_sub(self.sent));
         let range_response = Some(response);
         Ok((raw::RangeStreamResponse { range_response }, is_last))
+    }
+}
+
+/// The row limit of a part that comes after one of so many `bytes` under `limit`.
+fn sized(limit: i64, bytes: usize, part_bytes: usize) -> i64 {
+    if bytes < part_bytes / 2 {
+        limit.saturating_mul(2)
+    } else if bytes > part_bytes * 2 {
+        (limit / 2).max(1)
+    } else {
+        limit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_of_parts_grow_and_shrink_and_the_extreme_ones_stay_as_they_are() {
+        let (small, right, large) = (10, 100, 1000);
+        assert_eq!(sized(8, small, right), 16);
+        assert_eq!(sized(8, right, right), 8);
+        assert_eq!(sized(8, large, right), 4);
+        assert_eq!(sized(1, large, right), 1);
+        assert_eq!(sized(i64::MAX, small, right), i64::MAX);
+        assert_eq!(sized(i64::MIN, small, right), i64::MIN);
+        // Part by part, as a stream with the least of limits goes on.
+        let (mut limit, mut sent) = (i64::MIN, 0_i64);
+        for bytes in [small, large, right, small, large] {
+            sent += 1000;
+            limit = sized(limit, bytes, right).min(i64::MIN.saturating_sub(sent));
+            assert_eq!(limit, i64::MIN);
+        }
     }
 }

@@ -147,7 +147,8 @@ impl Applier {
         }
     }
 
-    pub(super) fn checkpoint(&mut self, wanted: bool, effects: &mut ApplyEffects) {
+    /// Begins a checkpoint if one is due; `wanted`: to return space.
+    pub(super) fn checkpoint(&mut self, now: Now, wanted: bool, effects: &mut ApplyEffects) {
         if self.checkpoint_running {
             // A checkpoint that waits for space is given up: the log has everything it would save.
             effects.stopped = self.stopping && self.waiting_checkpoint.is_some();
@@ -165,6 +166,13 @@ impl Applier {
             // A checkpoint does not begin if there is no space for it.
             if self.checkpoint_running {
                 self.unsaved = Unsaved::default();
+            }
+            if wanted && self.checkpoint_running {
+                self.space.began();
+            } else if wanted {
+                let waiting = self.space.could_not_begin(now).into_iter();
+                let refused = waiting.map(|slot| (slot, Err(Error::NoSpace)));
+                effects.replies.extend(refused);
             }
         }
         // During a stop, the first checkpoint spares the next start the replay. A second one writes

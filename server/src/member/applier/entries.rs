@@ -90,6 +90,7 @@ impl Applier {
     ) -> Result<Outcome, Error> {
         if let Request::Compaction(compaction) = request
             && position.index > self.replayed_through
+            && self.state.allows(by, request).is_ok()
         {
             self.keep_hash_before(compaction.revision, effects);
         }

@@ -74,9 +74,14 @@ impl Applier {
     }
 
     /// When the next tombstones are written. Beside a checkpoint they would stay in memory; but one
-    /// that waits for space on the disk may need what the deletion frees.
+    /// that waits for space on the disk may need what the deletion frees. Beside that one they are
+    /// written as far as there is memory.
     pub(super) fn deletion_at(&self, now: Now) -> Option<Now> {
-        let is_free = !self.checkpoint_running || self.waiting_checkpoint.is_some();
+        let is_free = if self.waiting_checkpoint.is_some() {
+            !self.stalled()
+        } else {
+            !self.checkpoint_running
+        };
         let at = if self.stopping {
             now
         } else {

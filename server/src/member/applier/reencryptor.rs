@@ -6,7 +6,8 @@ use storage::mvcc::{Next, Reencryption, Store};
 
 /// Bytes of changed pages at which re-encryption asks for a checkpoint.
 const DIRTY_BYTES_MAX: u64 = 48 << 20;
-/// Pause between two of its checkpoints. About five finish re-sealing; views held long add more.
+/// Pause between two of its requests for a checkpoint. About five checkpoints finish re-sealing;
+/// views held long add more.
 const CHECKPOINT_PAUSE: Now = Now::from_millis(100);
 /// Number of progress reports for one walk.
 const TOLD_PARTS: u64 = 10;
@@ -68,6 +69,8 @@ impl Reencryptor {
         }
         if store.stats().dirty_bytes >= DIRTY_BYTES_MAX {
             self.wants_checkpoint = true;
+            // It does not begin if the disk is full.
+            self.not_before = now + CHECKPOINT_PAUSE;
             return Ok(Did::default());
         }
         let progress = store.reencrypt_step(bytes)?;
@@ -102,6 +105,46 @@ mod tests {
 
     use super::*;
 
+    /// Of the first `count` keys, the last of which comes first.
+    fn keys(count: usize) -> KeyFile {
+        let lines = (1..=count)
+            .rev()
+            .map(|id| format!("{id} {}\n", "ab".repeat(32)));
+        KeyFile::parse("keys", &lines.collect::<String>()).unwrap()
+    }
+
+    /// A store whose data is sealed under the first key.
+    fn sealed(vfs: &Arc<dyn Vfs>) -> (Store, Arc<DataKeys>) {
+        vfs.create_dir_all(Path::new("/member/store")).unwrap();
+        let path = Path::new("/member/keys");
+        let data_keys = DataKeys::open(Arc::clone(vfs), path, Some(&keys(1)), true);
+        let data_keys = data_keys.unwrap().unwrap();
+        let options = Options {
+            data_keys: Some(Arc::clone(&data_keys)),
+        };
+        let store = Store::open(Arc::clone(vfs), Path::new("/member/store"), options);
+        (store.unwrap(), data_keys)
+    }
+
+    #[test]
+    fn a_checkpoint_that_does_not_begin_is_asked_for_again_after_a_pause() {
+        let value = vec![7; 1 << 20];
+        let (mut store, data_keys) = sealed(&(Arc::new(SimVfs::new(1)) as Arc<dyn Vfs>));
+        for index in 1..=DIRTY_BYTES_MAX / value.len() as u64 {
+            let applied = Applied { index, term: 1 };
+            let key = index.to_be_bytes();
+            store.write(applied).put(&key, &value, 0).unwrap();
+        }
+        assert!(store.stats().dirty_bytes >= DIRTY_BYTES_MAX);
+        assert!(data_keys.change(&keys(2)).unwrap());
+        let mut reencryptor = Reencryptor::new(&store);
+        for now in [Now::ZERO, CHECKPOINT_PAUSE] {
+            assert_eq!(reencryptor.wake_at(now, false), Some(now));
+            reencryptor.turn(now, 256 << 10, &mut store, false).unwrap();
+            assert!(reencryptor.takes_checkpoint());
+        }
+    }
+
     fn checkpoint(store: &mut Store) -> u64 {
         let job = store.begin_checkpoint().unwrap();
         store.finish_checkpoint(job.run().unwrap())
@@ -110,16 +153,7 @@ mod tests {
     #[test]
     fn it_comes_to_its_end_with_a_bounded_number_of_checkpoints_and_lines() {
         let vfs: Arc<dyn Vfs> = Arc::new(SimVfs::new(1));
-        vfs.create_dir_all(Path::new("/member/store")).unwrap();
-        let lines = ["1 ", "2 "].map(|id| format!("{id}{}\n", "ab".repeat(32)));
-        let keys = |text: &str| KeyFile::parse("keys", text).unwrap();
-        let path = Path::new("/member/keys");
-        let data_keys = DataKeys::open(Arc::clone(&vfs), path, Some(&keys(&lines[0])), true);
-        let data_keys = data_keys.unwrap().unwrap();
-        let options = Options {
-            data_keys: Some(Arc::clone(&data_keys)),
-        };
-        let mut store = Store::open(Arc::clone(&vfs), Path::new("/member/store"), options).unwrap();
+        let (mut store, data_keys) = sealed(&vfs);
         let wal_options = storage::wal::Options {
             segment_bytes: 64 << 10,
             data_keys: Some(Arc::clone(&data_keys)),
@@ -139,11 +173,7 @@ mod tests {
         let mut reencryptor = Reencryptor::new(&store);
         assert_eq!(reencryptor.wake_at(Now::ZERO, false), None);
         checkpoint(&mut store);
-        assert!(
-            data_keys
-                .change(&keys(&[&lines[1][..], &lines[0]].concat()))
-                .unwrap()
-        );
+        assert!(data_keys.change(&keys(2)).unwrap());
         reencryptor.begin();
         let (mut now, mut checkpoints, mut told) = (Now::ZERO, 0, Vec::new());
         while let Some(at) = reencryptor.wake_at(now, false) {

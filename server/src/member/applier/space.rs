@@ -86,7 +86,8 @@ impl Space {
         }
     }
 
-    /// Takes one step, while no checkpoint runs. `urgent`: the file system needs the space. A step
+    /// Takes one step, while no checkpoint runs. If it wishes for one, [`Space::began`] or
+    /// [`Space::could_not_begin`] is the answer. `urgent`: the file system needs the space. A step
     /// that moves pages looks at `bytes` of them.
     pub(super) fn step(
         &mut self,
@@ -98,10 +99,8 @@ impl Space {
         let mut wish = Wish::default();
         match self.state {
             State::Resting => {
-                if !self.asking.is_empty() || (self.looks > 0 && now >= self.rest_until) {
-                    wish.checkpoint = true;
-                    self.state = State::Looking;
-                }
+                let is_due = self.looks > 0 && now >= self.rest_until;
+                wish.checkpoint = is_due || !self.asking.is_empty();
             }
             State::Looking => {
                 let file = store.stats().file_bytes;
@@ -119,11 +118,11 @@ impl Space {
             State::Gathering(0) => {
                 let kept = self.kept(store.stats().file_bytes);
                 let worth_it = store.surplus_bytes().is_some_and(|surplus| surplus > kept);
-                self.state = if worth_it {
-                    State::Moving
+                if worth_it {
+                    self.state = State::Moving;
                 } else {
-                    self.end(now, &mut wish)
-                };
+                    wish.answered = self.end(now);
+                }
             }
             State::Moving => {
                 wish.moved = true;
@@ -131,20 +130,30 @@ impl Space {
                     self.state = State::Settling(SETTLING_CHECKPOINTS);
                 }
             }
-            State::Settling(0) => self.state = self.end(now, &mut wish),
-            State::Gathering(left) => {
-                wish.checkpoint = true;
-                self.state = State::Gathering(left - 1);
-            }
-            State::Settling(left) => {
-                wish.checkpoint = true;
-                self.state = State::Settling(left - 1);
-            }
+            State::Settling(0) => wish.answered = self.end(now),
+            State::Gathering(_) | State::Settling(_) => wish.checkpoint = true,
         }
         if wish.checkpoint {
             store.settle_space();
         }
         Ok(wish)
+    }
+
+    /// The checkpoint that a step wished for has begun.
+    pub(super) fn began(&mut self) {
+        self.state = match self.state {
+            State::Resting => State::Looking,
+            State::Gathering(left) => State::Gathering(left - 1),
+            State::Settling(left) => State::Settling(left - 1),
+            State::Looking | State::Moving => unreachable!("these wish for none"),
+        };
+    }
+
+    /// There was no space for it, and without it none can be returned: the pass ends, and begins
+    /// again later. Returns the clients that wait for it.
+    pub(super) fn could_not_begin(&mut self, now: Now) -> Vec<ReplySlot> {
+        self.looks = LOOKS;
+        self.end(now)
     }
 
     fn kept(&self, file_bytes: u64) -> u64 {
@@ -155,10 +164,10 @@ impl Space {
         }
     }
 
-    fn end(&mut self, now: Now, wish: &mut Wish) -> State {
-        wish.answered = std::mem::take(&mut self.asking);
+    fn end(&mut self, now: Now) -> Vec<ReplySlot> {
+        self.state = State::Resting;
         self.rest_until = now + LOOK_BACK;
-        State::Resting
+        std::mem::take(&mut self.asking)
     }
 }
 

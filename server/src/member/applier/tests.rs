@@ -13,9 +13,11 @@ use super::leases::checkpoint_request;
 use super::*;
 use crate::member::event::admission::{Admission, Limits};
 use crate::request::Request;
+use crate::state::snapshot::{self, Form};
 use crate::state::watch::Hub;
 use crate::telemetry::metrics::Chore;
 
+const STORE: &str = "/store";
 const ELECTION: Now = Now::from_secs(1);
 const LEASE: i64 = 7;
 const TTL: i64 = 5;
@@ -27,8 +29,12 @@ struct Stage {
 
 impl Stage {
     fn new() -> Stage {
-        let vfs = Arc::new(SimVfs::new(1));
-        let store = Store::open(vfs, Path::new("/store"), Options::default()).unwrap();
+        Stage::on(&SimVfs::new(1))
+    }
+
+    fn on(vfs: &SimVfs) -> Stage {
+        let vfs = Arc::new(vfs.clone());
+        let store = Store::open(vfs, Path::new(STORE), Options::default()).unwrap();
         let (_, hub) = Hub::new(store.reader());
         let state = State::new(store, 1).unwrap();
         let lessor = Lessor::new(ELECTION);
@@ -304,4 +310,123 @@ fn the_clock_that_times_steps_may_have_begun_at_any_time() {
         [(Chore::Removal, Now::from_millis(1))]
     );
     assert!(stage.applier.removal_steps.is_due(Now::from_millis(2)));
+}
+
+fn put() -> Request {
+    Request::Put(pb::PutRequest {
+        key: b"key"[..].into(),
+        ..Default::default()
+    })
+}
+
+#[test]
+fn a_compaction_that_is_refused_when_it_is_applied_leaves_no_digest() {
+    let alarm = |action| {
+        Request::Alarm(pb::AlarmRequest {
+            action,
+            member_id: 7,
+            alarm: pb::AlarmType::Corrupt as i32,
+        })
+    };
+    let compaction = Request::Compaction(pb::CompactionRequest {
+        revision: 2,
+        physical: false,
+    });
+    let mut stage = Stage::new();
+    let raise = alarm(AlarmAction::Activate as i32);
+    let requests = [put(), raise, compaction.clone()];
+    let entries = requests.map(|request| stage.entry(1, Some(request)));
+    let effects = stage.apply(Now::ZERO, entries.into());
+    assert_eq!(effects.applied, Some(3));
+    assert!(effects.hash.is_empty());
+    let requests = [alarm(AlarmAction::Deactivate as i32), compaction];
+    let entries = requests.map(|request| stage.entry(1, Some(request)));
+    let effects = stage.apply(Now::ZERO, entries.into());
+    assert_eq!(effects.hash.len(), 1);
+}
+
+/// The newest entry of a received state.
+const RECEIVED: storage::mvcc::Applied = storage::mvcc::Applied { index: 9, term: 1 };
+
+/// A state that another member sent to the store on this disk.
+fn received(vfs: &SimVfs) -> Box<Received> {
+    let other = Arc::new(SimVfs::new(7));
+    let mut other = Store::open(other, Path::new(STORE), Options::default()).unwrap();
+    other.write(RECEIVED).put(b"received", b"", 0).unwrap();
+    other.publish();
+    let view = other.reader().view();
+    let message = raft::Message {
+        from: 1,
+        to: 2,
+        term: 1,
+        body: raft::Body::Snapshot(snapshot::describe(&view).unwrap()),
+    };
+    let mut bytes = Vec::new();
+    raft::wire::encode_message(&message, &mut bytes);
+    let mut body = (bytes.len() as u64).to_be_bytes().to_vec();
+    body.append(&mut bytes);
+    snapshot::rows::write(&view, &mut body).unwrap();
+    let receiver = snapshot::Receiver::new(Arc::new(vfs.clone()), STORE.into(), Options::default());
+    let receiving = receiver.unwrap().begin().unwrap();
+    let (_, received) = receiving.read(Form::Rows, &mut &body[..]).unwrap();
+    Box::new(received)
+}
+
+#[test]
+fn a_received_state_replaces_one_whose_checkpoint_waits_for_space() {
+    let vfs = SimVfs::new(1);
+    let mut stage = Stage::on(&vfs);
+    stage.applier.set_pace(BackgroundLimits {
+        log_bytes_to_checkpoint: 1,
+        ..BackgroundLimits::default()
+    });
+    let received = received(&vfs);
+    let entries = vec![stage.entry(1, Some(put()))];
+    let job = stage.apply(Now::ZERO, entries).checkpoint.expect("due");
+    vfs.full_after(0, u64::MAX);
+    let attempt = job.attempt();
+    assert!(matches!(attempt, Ok(Attempt::Full(..))), "{attempt:?}");
+    stage.turn(Now::ZERO, ApplyEvent::CheckpointRan(Box::new(attempt)));
+    assert!(stage.applier.is_short());
+    let effects = stage.turn(Now::ZERO, ApplyEvent::Install(received));
+    assert!(effects.installed);
+    assert_eq!(effects.applied, Some(RECEIVED.index));
+    vfs.full_after(0, 0);
+    stage.applier.state.store.reserve(true).unwrap();
+    stage.next_index = RECEIVED.index + 1;
+    let entries = vec![stage.entry(1, Some(put()))];
+    let job = stage.apply(Now::ZERO, entries).checkpoint.expect("due");
+    let ran = ApplyEvent::CheckpointRan(Box::new(job.attempt()));
+    let effects = stage.turn(Now::ZERO, ran);
+    assert_eq!(effects.drop_log_before, Some(RECEIVED.index + 1));
+}
+
+#[test]
+fn views_of_an_installed_state_are_not_as_old_as_those_of_the_one_before() {
+    let vfs = SimVfs::new(1);
+    let mut stage = Stage::on(&vfs);
+    stage.applier.set_pace(BackgroundLimits {
+        log_bytes_to_checkpoint: 1,
+        ..BackgroundLimits::default()
+    });
+    let received = received(&vfs);
+    let before = stage.applier.reader.view();
+    for _ in 0..5 {
+        let entries = vec![stage.entry(1, Some(put()))];
+        let job = stage.apply(Now::ZERO, entries).checkpoint.expect("due");
+        let ran = ApplyEvent::CheckpointRan(Box::new(job.attempt()));
+        stage.turn(Now::ZERO, ran);
+    }
+    let later = Now::from_secs(100);
+    assert_eq!(stage.apply(later, Vec::new()).oldest_view, later);
+    stage.turn(later, ApplyEvent::Install(received));
+    let after = stage.applier.reader.view();
+    stage.apply(later, Vec::new());
+    let effects = stage.apply(later + later, Vec::new());
+    assert_eq!(
+        effects.oldest_view,
+        Now::ZERO,
+        "no newer generation has begun"
+    );
+    drop((before, after));
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use aws_lc_rs::digest;
 use bytes::Bytes;
-use raft::Recovered;
 use raft::durable::LogWriter;
+use raft::{Recovered, Write};
 
 use crate::config::{Config, Url};
 use crate::state::MemberInfo;
@@ -36,11 +36,16 @@ impl Founding {
         }
     }
 
-    /// Writes the first entries to an empty log and syncs it.
+    /// Writes the first entries to a log that is no member's yet, and syncs it.
     pub(crate) fn write(&self, log: &mut LogWriter) -> storage::Result<Recovered> {
         let recovered = raft::bootstrap(&changes(&self.members));
-        log.set_metadata(&encode_metadata(self.member_id, self.cluster_id));
-        log.bootstrap(&recovered)?;
+        let metadata = encode_metadata(self.member_id, self.cluster_id);
+        let first = Write {
+            entries: recovered.entries.clone(),
+            hard_state: Some(recovered.hard_state),
+            ..Write::default()
+        };
+        log.begin_anew(&metadata, &first)?;
         Ok(recovered)
     }
 }
@@ -110,4 +115,77 @@ pub(super) fn decode_metadata(bytes: &[u8]) -> Option<(u64, u64)> {
         u64::from_be_bytes(member.try_into().ok()?),
         u64::from_be_bytes(cluster.try_into().ok()?),
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::sync::Arc;
+
+    use storage::vfs::sim::SimVfs;
+
+    use super::*;
+    use crate::config;
+    use crate::member::data_dir::{DataDir, Found, Unusable};
+
+    const FOUNDERS: [&str; 3] = ["a", "b", "c"];
+    /// More calls than a founding makes.
+    const CALLS_MAX: u64 = 200;
+
+    fn config_of(name: &str) -> Config {
+        let url = |name: &str| format!("http://{}:2380", name.repeat(200));
+        let cluster = FOUNDERS.map(|name| format!("{name}={}", url(name)));
+        let args = [
+            format!("--name={name}"),
+            format!("--initial-advertise-peer-urls={}", url(name)),
+            format!("--initial-cluster={}", cluster.join(",")),
+        ];
+        let no_file = |_: &str| Err(std::io::ErrorKind::NotFound.into());
+        let mut config = config::parse(&args, &[], &no_file).unwrap();
+        config.data_dir = PathBuf::from("/data");
+        config
+    }
+
+    fn find(disk: &SimVfs, config: &Config) -> Result<Found, Unusable> {
+        let vfs = Arc::new(disk.clone());
+        let options = raft::durable::Options {
+            segment_bytes: 16 << 10,
+            ..Default::default()
+        };
+        DataDir::find_alone(vfs, config, None, options, u64::MAX)
+    }
+
+    fn found(disk: &SimVfs, config: &Config) -> Result<DataDir, Unusable> {
+        match find(disk, config)? {
+            Found::Empty(empty) => empty.found(config),
+            Found::Used(data) => Ok(*data),
+        }
+    }
+
+    /// One that knew a part of them would elect itself, and take writes without the others.
+    #[test]
+    fn a_member_knows_all_founders_or_founds_again_after_any_power_cut() {
+        for name in FOUNDERS {
+            let config = config_of(name);
+            let mut begun = 0;
+            for call in 0..CALLS_MAX {
+                let disk = SimVfs::new(call);
+                disk.fail_after(call);
+                let finished = found(&disk, &config).is_ok();
+                for survival in 0..4 {
+                    let image = disk.power_cut(survival);
+                    let is_used = matches!(find(&image, &config).unwrap(), Found::Used(_));
+                    assert!(is_used || !finished, "call {call}");
+                    begun += u64::from(is_used && !finished);
+                    let data = found(&image, &config).unwrap();
+                    let members = data.members().unwrap();
+                    assert_eq!(members.len(), FOUNDERS.len(), "call {call}: {members:?}");
+                }
+                if finished {
+                    assert!(begun > 0, "no power cut came behind the last write");
+                    break;
+                }
+            }
+        }
+    }
 }

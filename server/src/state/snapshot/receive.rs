@@ -133,7 +133,7 @@ impl Receiving {
         let Body::Snapshot(snapshot) = &message.body else {
             return Err(ReceiveError::Refused("not a snapshot's message".to_owned()));
         };
-        let key = self.active_key();
+        let epoch = self.epoch_of_keys();
         let loaded = match form {
             Form::Rows => {
                 let options = self.options.clone();
@@ -143,7 +143,7 @@ impl Receiving {
             Form::Database => self.read_database(snapshot.position, input),
         };
         let incoming = loaded.and_then(|incoming| {
-            self.check_key(key)?;
+            self.check_keys(epoch)?;
             check(incoming, snapshot.position)
         });
         // Frees the space at once; files that cannot be removed now are removed at the next
@@ -156,16 +156,15 @@ impl Receiving {
         Ok((message, received))
     }
 
-    /// The key that new pages are sealed under.
-    fn active_key(&self) -> Option<u32> {
+    fn epoch_of_keys(&self) -> Option<u64> {
         let data_keys = self.options.data_keys.as_ref();
-        data_keys.map(|data_keys| data_keys.active())
+        data_keys.map(|data_keys| data_keys.epoch())
     }
 
     /// Re-encryption looks for other keys in the store in use alone. A key of which only pages of
-    /// this state are left would be forgotten.
-    fn check_key(&self, at_begin: Option<u32>) -> Result<(), ReceiveError> {
-        if self.active_key() == at_begin {
+    /// this state are left would be forgotten, also if new data is under the first one again.
+    fn check_keys(&self, at_begin: Option<u64>) -> Result<(), ReceiveError> {
+        if self.epoch_of_keys() == at_begin {
             return Ok(());
         }
         let what = "the key for new data has changed meanwhile";

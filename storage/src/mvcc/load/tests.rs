@@ -3,7 +3,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::super::model::run::{self, DIR, Input, Runner, compare};
-use super::super::{KeyRange, Write};
+use super::super::{Attempt, KeyRange, Write};
 use super::*;
 use crate::vfs::sim::SimVfs;
 
@@ -112,6 +112,41 @@ fn a_store_goes_on_from_what_replaced_its_content() {
     let opened = run::open(&vfs.process_killed()).unwrap();
     assert_eq!(opened.root().count(KeyRange::ALL, 0).unwrap(), 40);
     assert_eq!(opened.root().compacted(), 4);
+}
+
+#[test]
+fn errors_name_the_file_that_a_loaded_store_has_become() {
+    let other = sample(&SimVfs::new(1));
+    let vfs = SimVfs::new(2);
+    let mut store = run::open(&vfs).unwrap();
+    store.replace(load(&vfs, other.root()).unwrap()).unwrap();
+    vfs.fail_reads_after(0);
+    let error = store.check().unwrap_err().to_string();
+    let path = Store::path_in(Path::new(DIR));
+    assert!(error.contains(&format!("{}:", path.display())), "{error}");
+}
+
+#[test]
+fn a_checkpoint_that_waits_for_space_is_given_up_for_another_state() {
+    let other = sample(&SimVfs::new(1));
+    let vfs = SimVfs::new(2);
+    let mut store = run::open(&vfs).unwrap();
+    let incoming = load(&vfs, other.root()).unwrap();
+    next(&mut store).put(b"old", b"1", 0).unwrap();
+    let job = store.begin_checkpoint().unwrap();
+    vfs.full_after(0, u64::MAX);
+    let Attempt::Full(waiting, _) = job.attempt().unwrap() else {
+        panic!("the disk is full");
+    };
+    store.give_up_checkpoint(*waiting);
+    store.replace(incoming).unwrap();
+    vfs.full_after(0, 0);
+    next(&mut store).put(b"new", b"1", 0).unwrap();
+    let done = store.begin_checkpoint().unwrap().run().unwrap();
+    store.finish_checkpoint(done);
+    store.check().unwrap();
+    let opened = run::open(&vfs.process_killed()).unwrap();
+    assert_eq!(opened.root().count(KeyRange::ALL, 0).unwrap(), 40);
 }
 
 #[test]

@@ -55,6 +55,15 @@ fn what_is_reserved_does_not_count_as_length_and_is_never_cut_off() {
 }
 
 #[test]
+fn a_reservation_that_a_signal_interrupts_is_made_again() {
+    let mut answers = [Err(Errno::INTR), Err(Errno::INTR), Ok(())].into_iter();
+    assert!(reserved_by(|| answers.next().unwrap()).unwrap());
+    assert!(!reserved_by(|| Err(Errno::OPNOTSUPP)).unwrap());
+    let full = reserved_by(|| Err(Errno::NOSPC)).unwrap_err();
+    assert!(crate::vfs::is_full(&full));
+}
+
+#[test]
 fn a_directory_is_durable_even_if_a_killed_process_created_it() {
     let dir = dir();
     let (outer, inner) = (dir.path().join("x"), dir.path().join("x/y"));

@@ -40,7 +40,11 @@ fn grant_prefix(store: &mut Store) {
 }
 
 fn applier(pace: BackgroundLimits) -> Applier {
-    let vfs = Arc::new(SimVfs::new(1));
+    applier_on(&SimVfs::new(1), pace)
+}
+
+fn applier_on(vfs: &SimVfs, pace: BackgroundLimits) -> Applier {
+    let vfs = Arc::new(vfs.clone());
     let mut store = Store::open(vfs, Path::new("/store"), Options::default()).unwrap();
     filled(&mut store);
     store.publish();
@@ -240,6 +244,54 @@ fn entries_behind_a_large_deletion_are_applied_before_its_tombstones_are_written
     let effects = turn(&mut applier, None);
     assert_eq!(reader.view().unwritten_deletes(), 0);
     assert!(effects.checkpoint.is_some());
+}
+
+#[test]
+fn beside_a_checkpoint_that_waits_for_space_tombstones_take_no_more_than_the_memory_there_is() {
+    const STEP: usize = 20;
+    /// What tombstones change: far less than all of these do.
+    const ROOM: u64 = 32 << 10;
+    let mut pace = BackgroundLimits {
+        keys_deleted_at_once: 100,
+        delete_step_keys: STEP,
+        log_bytes_to_checkpoint: 1,
+        ..BackgroundLimits::default()
+    };
+    let vfs = SimVfs::new(1);
+    let mut applier = applier_on(&vfs, pace);
+    let first = vec![entry(2, &put())];
+    let effects = turn(&mut applier, Some(ApplyEvent::Committed(first)));
+    let job = effects.checkpoint.expect("due");
+    vfs.full_after(0, u64::MAX);
+    let ran = ApplyEvent::CheckpointRan(Box::new(job.attempt()));
+    turn(&mut applier, Some(ran));
+    assert!(applier.waiting_checkpoint.is_some());
+    let most = applier.stats().dirty_bytes + ROOM;
+    pace.dirty_bytes_max = most;
+    applier.set_pace(pace);
+    let all = Request::DeleteRange(delete(b"", b"\0"));
+    turn(
+        &mut applier,
+        Some(ApplyEvent::Committed(vec![entry(3, &all)])),
+    );
+    while applier.wake_at(Now::ZERO) == Some(Now::ZERO) {
+        turn(&mut applier, None);
+    }
+    let root = applier.state.store.root();
+    assert!(root.unwritten_deletes() > 0);
+    let dirty = applier.stats().dirty_bytes;
+    assert!((most..most + ROOM).contains(&dirty), "{dirty} of {most}");
+
+    // There is space again.
+    vfs.full_after(0, 0);
+    let job = applier.waiting_checkpoint.take().expect("it waits");
+    let ran = ApplyEvent::CheckpointRan(Box::new(job.attempt()));
+    turn(&mut applier, Some(ran));
+    while applier.is_deleting() {
+        assert_eq!(applier.wake_at(Now::ZERO), Some(Now::ZERO));
+        turn(&mut applier, None);
+    }
+    assert_eq!(applier.state.store.root().live_keys(), 0);
 }
 
 #[test]

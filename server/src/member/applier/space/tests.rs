@@ -76,21 +76,34 @@ impl Stage {
         self.store.publish();
     }
 
+    /// Takes a step; true if it wishes for a checkpoint.
+    fn step(&mut self, urgent: bool) -> bool {
+        self.note();
+        let store = &mut self.store;
+        let step = self.space.step(self.now, urgent, 512 << 10, store);
+        step.unwrap().checkpoint
+    }
+
     /// Takes all steps that are due by `until`.
     fn pass(&mut self, until: Now, urgent: bool) {
         while let Some(at) = self.space.wake_at(self.now).filter(|at| *at <= until) {
             self.now = at;
-            self.note();
-            if self
-                .space
-                .step(at, urgent, 512 << 10, &mut self.store)
-                .unwrap()
-                .checkpoint
-            {
+            if self.step(urgent) {
+                self.space.began();
                 self.checkpoint();
             }
         }
         self.now = until;
+    }
+
+    /// Takes steps until one wishes for a checkpoint.
+    fn next_wish(&mut self) {
+        loop {
+            self.now = self.space.wake_at(self.now).expect("there is unused space");
+            if self.step(false) {
+                return;
+            }
+        }
     }
 
     fn file_bytes(&self) -> u64 {
@@ -136,4 +149,24 @@ fn what_is_used_again_and_again_is_not_moved_about() {
         assert!(stage.file_bytes() >= longest, "round {round}");
         longest = longest.max(stage.file_bytes());
     }
+}
+
+#[test]
+fn a_checkpoint_that_finds_no_space_ends_the_pass_which_begins_again_later() {
+    let mut stage = Stage::full();
+    let full = stage.file_bytes();
+    stage.delete_most();
+    for begun in 0..4 {
+        for _ in 0..begun {
+            stage.next_wish();
+            stage.space.began();
+            stage.checkpoint();
+        }
+        stage.next_wish();
+        assert!(stage.space.could_not_begin(stage.now).is_empty());
+        assert_eq!(stage.space.wake_at(stage.now), Some(stage.now + LOOK_BACK));
+    }
+    stage.pass(stage.now + MINUTE * 2, false);
+    assert!(stage.file_bytes() < full / 4);
+    assert_eq!(stage.space.wake_at(stage.now), None);
 }

@@ -63,17 +63,40 @@ const NICENESS: i32 = 10;
 
 type Piece = io::Result<Bytes>;
 
-/// Why a transfer ended early.
-enum Failure {
+/// Why an attempt to send a state failed.
+struct Failure {
+    how: How,
+    error: io::Error,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    /// The peer did not answer before anything was sent.
+    Unreached,
     /// The connection broke.
-    Broken(io::Error),
-    /// The peer is not there, or refused it.
-    Final(io::Error),
+    Broken,
+    /// The peer refused it.
+    Refused,
+}
+
+impl How {
+    /// How much of the transfer the peer must hold for another attempt, after this one to send the
+    /// bytes from `offset` on; `None` if there is none. An attempt must have brought something, but
+    /// one that sent nothing could not.
+    fn least_held(self, offset: u64) -> Option<u64> {
+        match self {
+            // Nothing is lost of a transfer that has not begun.
+            How::Unreached => (offset > 0).then_some(offset),
+            How::Broken => Some(offset + 1),
+            How::Refused => None,
+        }
+    }
 }
 
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
-        Failure::Broken(error)
+        let how = How::Broken;
+        Failure { how, error }
     }
 }
 
@@ -116,7 +139,7 @@ pub(super) async fn send(target: Target, message: Message, view: View) -> bool {
             );
             true
         }
-        Err(Failure::Broken(error) | Failure::Final(error)) => {
+        Err(Failure { error, .. }) => {
             tracing::warn!("to" = id, %error, "failed to send database snapshot");
             traffic.sent_failures.inc();
             drop((transfer, counting));
@@ -131,17 +154,20 @@ impl Transfer {
     async fn run(&self) -> Result<Form, Failure> {
         let mut offset = 0;
         loop {
-            let error = match self.attempt(offset).await {
-                Err(Failure::Broken(error)) => error,
-                ended => return ended,
+            let failure = match self.attempt(offset).await {
+                Err(failure) => failure,
+                sent => return sent,
+            };
+            let Some(least) = failure.how.least_held(offset) else {
+                return Err(failure);
             };
             match self.held().await {
-                Some(held) if held > offset => offset = held,
-                _ => return Err(Failure::Broken(error)),
+                Some(held) if held >= least => offset = held,
+                _ => return Err(failure),
             }
             tracing::warn!(
                 "to" = format!("{:x}", self.target.id),
-                %error,
+                error = %failure.error,
                 offset,
                 "a database snapshot's connection broke, sending the rest"
             );
@@ -151,14 +177,23 @@ impl Transfer {
     /// Tries one URL of the peer after the other until a connection is made and not refused. If
     /// that one breaks, more has arrived than `offset`: what has is asked before the next attempt.
     async fn attempt(&self, offset: u64) -> Result<Form, Failure> {
-        let mut last = io::Error::from(io::ErrorKind::NotFound);
+        let mut last = None;
         for url in &self.target.urls {
             match self.send_to(url, offset).await {
-                Err(Failure::Final(error)) => last = error,
+                Err(failure) if failure.how != How::Broken => {
+                    // What was refused at one URL is, whoever answers at the others.
+                    let is_news = |last: &Failure| last.how == How::Unreached;
+                    if last.as_ref().is_none_or(is_news) {
+                        last = Some(failure);
+                    }
+                }
                 ended => return ended,
             }
         }
-        Err(Failure::Final(last))
+        Err(last.unwrap_or_else(|| Failure {
+            how: How::Refused,
+            error: io::ErrorKind::NotFound.into(),
+        }))
     }
 
     /// The number of bytes that have arrived; `None` if the peer does not answer for long, or has
@@ -195,7 +230,10 @@ impl Transfer {
     /// Sends the bytes from `offset` on.
     async fn send_to(&self, url: &str, offset: u64) -> Result<Form, Failure> {
         let target = &self.target;
-        let form = ask_form(target, url).await.map_err(Failure::Final)?;
+        let form = ask_form(target, url).await.map_err(|error| Failure {
+            how: How::Unreached,
+            error,
+        })?;
         let taken = Arc::new(AtomicU64::new(0));
         let (sender, pieces) = mpsc::channel(PIECES_WAITING);
         let metrics = Arc::clone(&target.peers.0.metrics);
@@ -244,7 +282,10 @@ impl Transfer {
             return Ok(form);
         }
         let why = why_refused(response).await?;
-        Err(Failure::Final(io::Error::other(why)))
+        Err(Failure {
+            how: How::Refused,
+            error: io::Error::other(why),
+        })
     }
 }
 
@@ -416,6 +457,15 @@ impl Body for Pieces {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_transfer_that_has_begun_goes_on_until_an_attempt_brings_nothing() {
+        assert_eq!(How::Broken.least_held(0), Some(1));
+        assert_eq!(How::Broken.least_held(7), Some(8));
+        assert_eq!(How::Unreached.least_held(0), None);
+        assert_eq!(How::Unreached.least_held(7), Some(7));
+        assert_eq!(How::Refused.least_held(7), None);
+    }
 
     #[tokio::test]
     async fn a_refusal_is_read_up_to_a_limit() {

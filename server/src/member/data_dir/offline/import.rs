@@ -295,7 +295,7 @@ fn write_log(
     let vote = if term == log.term { log.vote } else { NOBODY };
     let opened = LogWriter::open(vfs, &place.log(), Position::default(), place.log_options());
     let (mut writer, _) = opened.map_err(text)?;
-    writer.set_metadata(&data_dir::encode_metadata(log.node_id, log.cluster_id));
+    let metadata = data_dir::encode_metadata(log.node_id, log.cluster_id);
     let first = raft::Write {
         reset: Some(position),
         hard_state: Some(HardState {
@@ -305,6 +305,5 @@ fn write_log(
         }),
         ..raft::Write::default()
     };
-    writer.append(&first).map_err(text)?;
-    writer.sync().map_err(text)
+    writer.begin_anew(&metadata, &first).map_err(text)
 }

@@ -107,13 +107,16 @@ struct Rotating<'a> {
     bytes: &'a [u8],
     change_at: usize,
     data_keys: &'a DataKeys,
-    keys: &'a KeyFile,
+    /// One after the other.
+    changes: &'a [KeyFile],
 }
 
 impl Read for Rotating<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         if self.bytes.len() <= self.change_at {
-            self.data_keys.change(self.keys).unwrap();
+            for keys in self.changes {
+                self.data_keys.change(keys).unwrap();
+            }
         }
         self.bytes.read(buf)
     }
@@ -125,9 +128,16 @@ impl Read for Rotating<'_> {
 fn a_state_during_whose_arrival_the_keys_have_changed_is_not_taken() {
     let store = sample();
     let lines = ["1 ", "2 "].map(|id| format!("{id}{}\n", "5a".repeat(32)));
-    let first = KeyFile::parse("keys", &lines[0]).unwrap();
-    let second = KeyFile::parse("keys", &[&lines[1][..], &lines[0]].concat()).unwrap();
-    for form in [Form::Database, Form::Rows] {
+    let keys = |lines: &[&String]| {
+        let text: String = lines.iter().map(|line| line.as_str()).collect();
+        KeyFile::parse("keys", &text).unwrap()
+    };
+    let [one, two] = &lines;
+    let first = keys(&[one]);
+    // To the second key, and perhaps back again.
+    let changes = [keys(&[two, one]), keys(&[one, two])];
+    let ways = [(Form::Database, 1), (Form::Rows, 1), (Form::Rows, 2)];
+    for (form, count) in ways {
         let vfs = SimVfs::new(4);
         let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
         shared.create_dir_all(Path::new(DIR)).unwrap();
@@ -142,10 +152,10 @@ fn a_state_during_whose_arrival_the_keys_have_changed_is_not_taken() {
             bytes: &bytes,
             change_at: bytes.len() / 2,
             data_keys: &data_keys.unwrap(),
-            keys: &second,
+            changes: &changes[..count],
         };
         let received = receiver.begin().unwrap().read(form, &mut stream);
-        assert!(received.is_err(), "{form:?}");
+        assert!(received.is_err(), "{form:?}, {count}");
         assert!(files(&vfs).is_empty(), "{form:?}: cleared away");
         let received = receiver.begin().unwrap().read(form, &mut &bytes[..]);
         assert!(received.is_ok(), "{form:?}: the next attempt");
