@@ -422,10 +422,10 @@ fn an_address_is_never_that_of_two_services() {
     let again = cluster.post(SERVICES, &made);
     again.refuses(422, "Invalid", "provided IP is already allocated");
     let held = "/apis/networking.k8s.io/v1/ipaddresses/10.96.7.9";
+    let path = format!("{SERVICES}/a");
     for _ in 0..ROUNDS {
         // It is created again while the old one gives back what it had.
         std::thread::scope(|scope| {
-            let path = format!("{SERVICES}/a");
             let deleted = scope.spawn(|| cluster.call("DELETE", &path).send().expect(200));
             while cluster.post(SERVICES, &made).code != 201 {}
             deleted.join().unwrap();
