@@ -116,9 +116,9 @@ impl Writer<'_> {
             .await
     }
 
-    /// The definition of a custom resource waits until no object is left: there are no new ones, and
-    /// none when it is gone. Asked of its present state: admission may take longer than the cleanup,
-    /// and nobody would delete an object that is stored after that.
+    /// The definition of a custom resource waits until no object is left: there are no new ones,
+    /// and none when it is gone. Asked of its present state: admission may take longer than the
+    /// cleanup, and nobody would delete an object that is stored after that.
     pub(super) fn refuse_if_terminating(&self, name: &str) -> Result<(), Status> {
         if self.resource.custom.is_none() {
             return Ok(());
