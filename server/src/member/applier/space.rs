@@ -79,14 +79,13 @@ impl Space {
     /// When the next step is due, unless a checkpoint runs.
     pub(super) fn wake_at(&self, now: Now) -> Option<Now> {
         match self.state {
-            State::Resting if !self.asking.is_empty() => Some(now),
-            State::Resting if self.looks > 0 => Some(self.rest_until.max(now)),
-            State::Resting => None,
-            _ => Some(now),
+            _ if !self.asking.is_empty() => Some(now),
+            State::Resting if self.looks == 0 => None,
+            _ => Some(self.rest_until.max(now)),
         }
     }
 
-    /// Takes one step, while no checkpoint runs. If it wishes for one, [`Space::began`] or
+    /// Takes a step if one is due, while no checkpoint runs. If it wishes for one, [`Space::began`] or
     /// [`Space::could_not_begin`] is the answer. `urgent`: the file system needs the space. A step
     /// that moves pages looks at `bytes` of them.
     pub(super) fn step(
@@ -97,11 +96,10 @@ impl Space {
         store: &mut Store,
     ) -> storage::Result<Wish> {
         let mut wish = Wish::default();
+        if self.wake_at(now) != Some(now) {
+            return Ok(wish);
+        }
         match self.state {
-            State::Resting => {
-                let is_due = self.looks > 0 && now >= self.rest_until;
-                wish.checkpoint = is_due || !self.asking.is_empty();
-            }
             State::Looking => {
                 let file = store.stats().file_bytes;
                 let unused = file.saturating_sub(self.peak.bytes());
@@ -131,7 +129,7 @@ impl Space {
                 }
             }
             State::Settling(0) => wish.answered = self.end(now),
-            State::Gathering(_) | State::Settling(_) => wish.checkpoint = true,
+            State::Resting | State::Gathering(_) | State::Settling(_) => wish.checkpoint = true,
         }
         if wish.checkpoint {
             store.settle_space();
@@ -149,11 +147,14 @@ impl Space {
         };
     }
 
-    /// There was no space for it, and without it none can be returned: the pass ends, and begins
-    /// again later. Returns the clients that wait for it.
+    /// There was no space for it, and without it none can be returned. The same step is taken again
+    /// later: what was moved by then must not stay in the middle of the file. Returns the clients
+    /// that wait.
     pub(super) fn could_not_begin(&mut self, now: Now) -> Vec<ReplySlot> {
-        self.looks = LOOKS;
-        self.end(now)
+        if self.state == State::Resting {
+            self.looks = LOOKS;
+        }
+        self.pause(now)
     }
 
     fn kept(&self, file_bytes: u64) -> u64 {
@@ -166,6 +167,10 @@ impl Space {
 
     fn end(&mut self, now: Now) -> Vec<ReplySlot> {
         self.state = State::Resting;
+        self.pause(now)
+    }
+
+    fn pause(&mut self, now: Now) -> Vec<ReplySlot> {
         self.rest_until = now + LOOK_BACK;
         std::mem::take(&mut self.asking)
     }

@@ -152,7 +152,7 @@ fn what_is_used_again_and_again_is_not_moved_about() {
 }
 
 #[test]
-fn a_checkpoint_that_finds_no_space_ends_the_pass_which_begins_again_later() {
+fn a_checkpoint_that_finds_no_space_is_tried_again_later_and_the_pass_goes_on() {
     let mut stage = Stage::full();
     let full = stage.file_bytes();
     stage.delete_most();
