@@ -227,8 +227,6 @@ pub(super) const APISERVER: Layers = Layers {
                 "validate",
             ],
         ),
-        // Several layers over a store in memory.
-        ("tests", &["admission", "auth", "registry", "storage"]),
     ],
     // Only HTTP knows how requests and answers are written.
     without: &[
