@@ -87,7 +87,7 @@ fn measure(options: &ArgMatches) -> Result<()> {
         .build()?;
     let mut report = Report::default();
     for side in sides {
-        let size = loads::Size::of(options);
+        let size = Size::of(options);
         runtime.block_on(async {
             let (server, started) = side::start(side, &ours, &go).await?;
             report.start(side, &started);
@@ -97,6 +97,29 @@ fn measure(options: &ArgMatches) -> Result<()> {
     report.up(&runtime.block_on(side::up(&ours))?);
     print!("{report}");
     Ok(())
+}
+
+/// The size of the loads.
+struct Size {
+    pods: usize,
+    lists: usize,
+    watchers: usize,
+    changes: usize,
+    /// Pods in all when memory is measured; 0: not measured.
+    filled: usize,
+}
+
+impl Size {
+    fn of(options: &ArgMatches) -> Size {
+        let number = |name: &str| options.get_one(name).copied().unwrap_or(1);
+        Size {
+            pods: number("pods"),
+            lists: number("lists"),
+            watchers: number("watchers"),
+            changes: number("changes"),
+            filled: number("filled"),
+        }
+    }
 }
 
 /// Makes a release build, independent of our own profile.

@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 use futures_util::{AsyncBufRead, AsyncReadExt as _};
 use serde_json::{Value, json};
 
-use super::Result;
-use super::loads::Size;
 use super::report::Report;
 use super::side::{Server, Side};
+use super::{Result, Size};
 
 const WATCHED: &str = "/api/v1/namespaces/default/configmaps";
 /// How much of a watch is read at once.

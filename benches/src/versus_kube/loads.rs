@@ -4,14 +4,13 @@ mod writes;
 
 use std::time::{Duration, Instant};
 
-use clap::ArgMatches;
 use serde_json::{Value, json};
 use tokio::task::LocalSet;
 
-use super::Result;
 use super::fan_out::{Watches, fan_out};
 use super::report::Report;
 use super::side::{Server, Side};
+use super::{Result, Size};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const WIDGETS: &str = "/apis/bench.example.com/v1/namespaces/default/widgets";
@@ -36,29 +35,6 @@ const SERVED_WITHIN: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
 /// Time for the garbage of a fill to be collected.
 const SETTLE: Duration = Duration::from_secs(10);
-
-/// The size of the loads.
-pub(super) struct Size {
-    pods: usize,
-    lists: usize,
-    pub(super) watchers: usize,
-    pub(super) changes: usize,
-    /// Pods in all when memory is measured; 0: not measured.
-    filled: usize,
-}
-
-impl Size {
-    pub(super) fn of(options: &ArgMatches) -> Size {
-        let number = |name: &str| options.get_one(name).copied().unwrap_or(1);
-        Size {
-            pods: number("pods"),
-            lists: number("lists"),
-            watchers: number("watchers"),
-            changes: number("changes"),
-            filled: number("filled"),
-        }
-    }
-}
 
 pub(super) async fn run(
     side: Side,

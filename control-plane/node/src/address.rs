@@ -21,6 +21,15 @@ const NODES_MAX: u32 = 1 << 17;
 /// Maximum number of pods on a node: its range without the first two addresses and the last.
 pub const PODS_MAX: u32 = RANGE - 3;
 
+/// The addresses of a pod, one of each family of the node.
+#[derive(Debug, Clone, Copy)]
+pub struct PodAddresses<'a> {
+    /// The node's addresses, the primary one first.
+    pub host: &'a [&'a str],
+    /// The pod's own addresses, the same way.
+    pub pod: &'a [&'a str],
+}
+
 /// A family of addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {

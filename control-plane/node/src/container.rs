@@ -52,6 +52,21 @@ pub struct Plan<'a> {
     pub ready: bool,
 }
 
+/// The containers of a pod and their states.
+#[derive(Debug, Clone)]
+pub struct Containers {
+    pub init: Vec<Value>,
+    pub main: Vec<Value>,
+    /// Every init container has succeeded, or is a sidecar that runs.
+    pub initialized: bool,
+    /// The state of each container in `main`.
+    pub states: Vec<State>,
+    /// An init container failed for good.
+    pub init_failed: bool,
+    /// When one of them changes next.
+    pub again: Option<Timestamp>,
+}
+
 /// A container's status after all changes due at a time.
 #[derive(Debug, Clone)]
 pub struct Turn {

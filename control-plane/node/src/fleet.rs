@@ -19,10 +19,11 @@ use machinery::status::Status;
 use machinery::time::Timestamp;
 use serde_json::json;
 
+use crate::address::PodAddresses;
 use crate::address::Pool;
 use crate::events;
 use crate::host::{self, Host};
-use crate::pod::{self, PodAddresses};
+use crate::pod;
 use crate::status;
 
 /// The delays after failed calls.

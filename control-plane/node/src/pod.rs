@@ -17,17 +17,9 @@ use machinery::schema::{self, Kind};
 use machinery::time::Timestamp;
 use serde_json::{Value, json};
 
-use crate::container::{self, Plan, Restart, State};
+use crate::address::PodAddresses;
+use crate::container::{self, Containers, Plan, Restart, State};
 use crate::{hints, status};
-
-/// The addresses of a pod, one of each family of the node.
-#[derive(Debug, Clone, Copy)]
-pub struct PodAddresses<'a> {
-    /// The node's addresses, the primary one first.
-    pub host: &'a [&'a str],
-    /// The pod's own addresses, the same way.
-    pub pod: &'a [&'a str],
-}
 
 /// A decision about a pod.
 #[derive(Clone, Default)]
@@ -36,20 +28,6 @@ pub struct Decision {
     pub calls: Vec<Call>,
     /// When to decide again even if nothing happens.
     pub again: Option<Timestamp>,
-}
-
-/// The containers of a pod and their states.
-#[derive(Debug, Clone)]
-pub struct Containers {
-    pub init: Vec<Value>,
-    pub main: Vec<Value>,
-    /// Every init container has succeeded, or is a sidecar that runs.
-    pub initialized: bool,
-    /// The state of each container in `main`.
-    pub states: Vec<State>,
-    /// An init container failed for good.
-    pub init_failed: bool,
-    again: Option<Timestamp>,
 }
 
 /// Decides about a pod on this node.

@@ -4,8 +4,8 @@ use machinery::object::{self, Object};
 use machinery::time::Timestamp;
 use serde_json::{Value, json};
 
-use crate::container::State;
-use crate::pod::{Containers, PodAddresses};
+use crate::address::PodAddresses;
+use crate::container::{Containers, State};
 
 /// The phase of a pod whose containers may still run.
 pub fn phase(pod: &Object, containers: &Containers) -> &'static str {

@@ -1,7 +1,8 @@
 use machinery::{patch, schema};
 
 use super::*;
-use crate::pod::{self, PodAddresses};
+use crate::address::PodAddresses;
+use crate::pod;
 
 const PLACE: PodAddresses<'_> = PodAddresses {
     host: &["10.0.0.1"],

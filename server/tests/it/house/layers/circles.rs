@@ -16,7 +16,6 @@ use super::{module_path, sources};
 /// The circles that there are: crate, folder, and the modules in it that name each other.
 const KNOWN: &[(&str, &str, &str)] = &[
     ("benches", "versus", "big cluster options side tls"),
-    ("benches", "versus_kube", "fan_out loads"),
     (
         "control-plane/apiserver",
         "resources",
@@ -49,7 +48,6 @@ const KNOWN: &[(&str, &str, &str)] = &[
         "edit::apply",
         "last_applied update",
     ),
-    ("control-plane/node", "", "pod status"),
     (
         "control-plane/scheduler",
         "",
