@@ -200,6 +200,12 @@ impl Drop for Server {
     }
 }
 
+/// The layers over a store that cannot be reached. Nothing of it runs; it needs a tokio runtime.
+#[cfg(test)]
+fn without_store(config: Config) -> Api {
+    connected(storage::store::unreachable(), config)
+}
+
 /// Connects the layers.
 fn connected(client: etcd_api::Client, config: Config) -> Api {
     let store = Store::new(client, config.at_rest);

@@ -128,6 +128,30 @@ const TERMINATING_VERBS: [&str; 5] = ["delete", "deletecollection", "get", "list
 const COLUMN_TYPES: [&str; 5] = ["integer", "number", "string", "boolean", "date"];
 
 impl Definition {
+    /// Widgets in one version, for a test to change where it is about something else.
+    #[cfg(test)]
+    pub(crate) fn widgets() -> Definition {
+        Definition {
+            group: "example.com".into(),
+            names: Names {
+                kind: "Widget".into(),
+                list_kind: "WidgetList".into(),
+                plural: "widgets".into(),
+                singular: "widget".into(),
+                short_names: Vec::new(),
+                categories: Vec::new(),
+            },
+            scope: Scope::Namespaced,
+            versions: vec![Version {
+                name: "v1".into(),
+                served: true,
+                stored: true,
+                ..Version::default()
+            }],
+            terminating: false,
+        }
+    }
+
     /// The resources of the served versions, the preferred version first. They keep the collection
     /// that they had before, unless it cannot hold their objects or reads them by another schema;
     /// nothing else is changed yet.

@@ -25,8 +25,7 @@ impl Reader {
     /// A reader whose caches are empty and whose store cannot be reached. It needs a tokio runtime.
     #[cfg(test)]
     pub(crate) fn without_store(catalogue: crate::resources::catalogue::Catalogue) -> Reader {
-        let channel = tonic::transport::Channel::from_static("http://127.0.0.1:1").connect_lazy();
-        let store = Store::new(etcd_api::Client::new(channel), Arc::default());
+        let store = Store::new(super::store::unreachable(), Arc::default());
         let reflector = Arc::new(Reflector::new(store.clone(), catalogue));
         Reader { store, reflector }
     }

@@ -64,6 +64,13 @@ pub(crate) struct Page {
     pub(crate) revision: i64,
 }
 
+/// A client of a store that nobody serves. It needs a tokio runtime.
+#[cfg(test)]
+pub(crate) fn unreachable() -> etcd_api::Client {
+    let channel = tonic::transport::Channel::from_static("http://127.0.0.1:1").connect_lazy();
+    etcd_api::Client::new(channel)
+}
+
 /// Calls to the store.
 #[derive(Clone)]
 pub(crate) struct Store {

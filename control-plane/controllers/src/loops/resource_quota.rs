@@ -87,10 +87,11 @@ impl Loop for ResourceQuotas {
             }
         };
         let known = |shown| list("status", shown);
-        if amounts::equal(&known("hard"), &hard) && amounts::equal(&known("used"), &used) {
+        let is_known = known("hard") == hard;
+        if is_known && known("used") == used {
             return decision;
         }
-        if !amounts::equal(&known("hard"), &hard) {
+        if !is_known {
             decision.again(SECOND_COUNT);
         }
         let mut told = quota.as_ref().clone();

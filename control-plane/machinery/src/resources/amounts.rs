@@ -72,14 +72,6 @@ pub fn raise(to: &mut Amounts, other: &Amounts) {
     }
 }
 
-/// True if both have the same resources with the same values, in whatever notation.
-pub fn equal(a: &Amounts, b: &Amounts) -> bool {
-    let same = |(one, other): ((&String, &Quantity), (&String, &Quantity))| {
-        one.0 == other.0 && one.1.minus(*other.1).is_zero()
-    };
-    a.len() == b.len() && a.iter().zip(b).all(same)
-}
-
 /// The amounts that a container or a pod names in its `resources`.
 pub fn named(of: &Value, part: Part) -> Amounts {
     read(object::at(of, &["resources", part.key()]))
@@ -143,8 +135,7 @@ pub fn quality_of_service(pod: &Value) -> &'static str {
                 amount.filter(|amount| **amount > Quantity::ZERO)
             });
             any |= request.is_some() || limit.is_some();
-            let same = |(request, limit): (&Quantity, &Quantity)| request.minus(*limit).is_zero();
-            guaranteed &= request.zip(limit).is_some_and(same);
+            guaranteed &= request.is_some() && request == limit;
         }
     }
     match (any, guaranteed) {

@@ -1,9 +1,11 @@
 //! The single errors within a Status, with the texts of Kubernetes' field errors.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
 /// One error of several.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Cause {
     /// The machine-readable reason, such as `FieldValueInvalid`.
     pub reason: &'static str,
@@ -141,18 +143,16 @@ impl Cause {
 
 /// The errors joined into one text, without repetitions.
 pub fn told_together(causes: &[Cause]) -> String {
-    let mut texts: Vec<String> = Vec::new();
-    for cause in causes {
-        let text = match cause.field.as_str() {
-            "" => cause.message.clone(),
-            field => format!("{field}: {}", cause.message),
-        };
-        if !texts.contains(&text) {
-            texts.push(text);
-        }
-    }
+    let text = |cause: &Cause| match cause.field.as_str() {
+        "" => cause.message.clone(),
+        field => format!("{field}: {}", cause.message),
+    };
+    let all: Vec<String> = causes.iter().map(text).collect();
+    let mut told = HashSet::new();
+    let texts = all.iter().map(String::as_str);
+    let texts: Vec<&str> = texts.filter(|text| told.insert(*text)).collect();
     match texts.as_slice() {
-        [text] => text.clone(),
+        [text] => (*text).to_owned(),
         texts => format!("[{}]", texts.join(", ")),
     }
 }

@@ -36,6 +36,19 @@ fn errors_are_to_the_letter_those_of_go() {
 }
 
 #[test]
+fn errors_together_are_in_their_order_and_each_is_told_once() {
+    let cause = |field: &str| Cause::required(field, "");
+    let causes = ["b", "a", "b", "", "a", ""].map(cause);
+    let told = "[b: Required value, a: Required value, Required value]";
+    assert_eq!(told_together(&causes), told);
+    assert_eq!(
+        told_together(&[cause("a"), cause("a")]),
+        "a: Required value"
+    );
+    assert_eq!(told_together(&[]), "[]");
+}
+
+#[test]
 fn a_terminating_namespace_has_the_cause_controllers_look_for() {
     let status = Status::namespace_terminating("", "pods", "p", "gone").to_object();
     assert_eq!(status["code"], 403);

@@ -2,6 +2,9 @@
 //!
 //! A quantity is a whole number of billionths; smaller fractions are rounded away from zero, as in
 //! Go. Go switches to arbitrary precision for large numbers; here values saturate at about 10²⁹.
+//!
+//! Quantities are compared by their amount: `1Ki` equals `1024`. Where the notation matters, their
+//! texts are compared.
 
 #[cfg(test)]
 mod tests;
@@ -11,7 +14,7 @@ use std::cmp::Ordering;
 const NANO: i128 = 1_000_000_000;
 
 /// A quantity: a decimal number with at most nine decimal places, and its format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub struct Quantity {
     nanos: i128,
     format: Format,
@@ -163,11 +166,31 @@ impl Quantity {
     }
 }
 
-impl PartialOrd for Quantity {
-    fn partial_cmp(&self, other: &Quantity) -> Option<Ordering> {
-        Some(self.nanos.cmp(&other.nanos))
+impl Default for Quantity {
+    fn default() -> Quantity {
+        Quantity::ZERO
     }
 }
+
+impl Ord for Quantity {
+    fn cmp(&self, other: &Quantity) -> Ordering {
+        self.nanos.cmp(&other.nanos)
+    }
+}
+
+impl PartialOrd for Quantity {
+    fn partial_cmp(&self, other: &Quantity) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Quantity {
+    fn eq(&self, other: &Quantity) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Quantity {}
 
 /// Writes the canonical form: no fraction, and the largest unit that allows it.
 impl std::fmt::Display for Quantity {

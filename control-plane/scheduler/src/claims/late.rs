@@ -4,7 +4,6 @@
 #[cfg(test)]
 mod tests;
 
-use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use machinery::object::{self, Object};
@@ -68,7 +67,7 @@ pub(super) struct Volume {
     /// Where it can be used; `None` for everywhere.
     pub(super) reach: Option<NodeTerms>,
     class: String,
-    size: Option<Quantity>,
+    size: Quantity,
     form: Form,
     labels: Object,
     ending: bool,
@@ -102,7 +101,7 @@ struct Claim {
     name: String,
     uid: String,
     version: String,
-    size: Option<Quantity>,
+    size: Quantity,
 }
 
 #[derive(Debug)]
@@ -203,7 +202,7 @@ impl Wanted {
     /// True if a volume has what is asked, wherever it is.
     fn fits(&self, volume: &Volume) -> bool {
         let (form, its) = (&self.form, &volume.form);
-        let smaller = less(volume.size, self.claim.size) == Ordering::Less;
+        let smaller = volume.size < self.claim.size;
         let is_other = (&form.mode, &form.attributes_class) != (&its.mode, &its.attributes_class);
         let free = volume.claim.is_none() || self.is_named_by(volume);
         if smaller || is_other || volume.ending || !free {
@@ -226,7 +225,7 @@ impl Wanted {
         made: Option<Topology>,
     ) -> Late {
         let mut all: Vec<&Volume> = volumes.filter(|volume| self.fits(volume)).collect();
-        all.sort_by(|a, b| less(a.size, b.size).then_with(|| a.name.cmp(&b.name)));
+        all.sort_by(|a, b| (a.size, &a.name).cmp(&(b.size, &b.name)));
         if let Some(own) = all.iter().find(|volume| self.is_named_by(volume)) {
             all = vec![own];
         }
@@ -268,7 +267,7 @@ impl Volume {
 
 /// Orders claims as kube-scheduler looks for their volumes: the smallest first.
 pub(super) fn sort(claims: &mut [Late]) {
-    claims.sort_by(|a, b| less(a.claim.size, b.claim.size));
+    claims.sort_by_key(|late| late.claim.size);
 }
 
 /// What the claims need on a node; `None` if it is not to be had there.
@@ -301,12 +300,7 @@ pub(super) fn plan(claims: &[Late], node: &NodeInfo) -> Option<Plan> {
     Some(plan)
 }
 
-fn amount(object: &Value, path: &[&str]) -> Option<Quantity> {
-    Quantity::parse(object::text(object, path)).ok()
-}
-
-/// Orders amounts; what is missing is zero.
-fn less(one: Option<Quantity>, other: Option<Quantity>) -> Ordering {
-    let [one, other] = [one, other].map(|amount| amount.unwrap_or(Quantity::ZERO));
-    one.partial_cmp(&other).unwrap_or(Ordering::Equal)
+/// A quantity; a missing one is zero.
+fn amount(object: &Value, path: &[&str]) -> Quantity {
+    Quantity::parse(object::text(object, path)).unwrap_or_default()
 }

@@ -1,8 +1,7 @@
 use std::sync::Arc;
 
-use machinery::schema::{Names, Scope};
+use machinery::schema::Scope;
 use serde_json::{Value, json};
-use tonic::transport::Endpoint;
 
 use super::super::{Attributes, CREATE, Context, Warnings};
 use super::Criteria;
@@ -12,7 +11,6 @@ use crate::registry::strategy;
 use crate::resources::catalogue::{Catalogue, Resource};
 use crate::resources::custom::{Definition, Version};
 use crate::storage::reader::Reader;
-use crate::storage::reflector::Reflector;
 
 fn resource(group: &str, version: &str, plural: &str) -> Arc<Resource> {
     let catalogue = Catalogue::new(strategy::builtin().iter().cloned());
@@ -138,18 +136,9 @@ fn widgets(stored: &str) -> Vec<Arc<Resource>> {
         ..Version::default()
     };
     let definition = Definition {
-        group: "example.com".into(),
-        names: Names {
-            kind: "Widget".into(),
-            list_kind: "WidgetList".into(),
-            plural: "widgets".into(),
-            singular: "widget".into(),
-            short_names: Vec::new(),
-            categories: Vec::new(),
-        },
         scope: Scope::Cluster,
-        terminating: false,
         versions: vec![version("v1"), version("v2")],
+        ..Definition::widgets()
     };
     definition.resources(None).unwrap()
 }
@@ -157,16 +146,9 @@ fn widgets(stored: &str) -> Vec<Arc<Resource>> {
 #[tokio::test]
 async fn a_rule_about_another_version_matches_what_was_routed_before_the_definition_changed() {
     let (routed, served) = (widgets("v1"), widgets("v2"));
-    let channel = Endpoint::from_static("http://127.0.0.1:1").connect_lazy();
-    let api = crate::connected(etcd_api::Client::new(channel), Config::default());
-    let store = api.reader().store.clone();
-    let reader = Reader {
-        reflector: Arc::new(Reflector::new(store.clone(), Catalogue::new(served))),
-        store,
-    };
     let context = Context {
-        reader,
-        authorizer: Arc::clone(&api.0.registry.authorizer),
+        reader: Reader::without_store(Catalogue::new(served)),
+        authorizer: Config::default().authorizer,
     };
     let attributes = Attributes {
         user: &User::default(),

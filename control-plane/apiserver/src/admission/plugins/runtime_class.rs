@@ -50,7 +50,7 @@ impl Plugin for RuntimeClass {
             let class = class_of(context, attributes, pod).await?;
             let has = object::at(pod, &OVERHEAD);
             let why = if object::at(&class, &["overhead"]).is_some() {
-                let is_its = amounts::equal(&amounts::read(has), &overhead_of(&class));
+                let is_its = amounts::read(has) == overhead_of(&class);
                 (!is_its).then_some(OTHER_OVERHEAD)
             } else {
                 has.map(|_| {
@@ -95,7 +95,7 @@ fn set_overhead(class: &Value, pod: &mut Value) -> Result<(), String> {
         return Ok(());
     }
     let has = amounts::read(object::at(pod, &OVERHEAD));
-    if !has.is_empty() && !amounts::equal(&has, &overhead_of(class)) {
+    if !has.is_empty() && has != overhead_of(class) {
         return Err(OTHER_OVERHEAD.to_owned());
     }
     match object::at(class, &["overhead", "podFixed"]) {

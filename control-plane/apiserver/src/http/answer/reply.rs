@@ -55,9 +55,8 @@ impl Shown {
             Form::Table => {
                 let version = object::resource_version(object);
                 let meta = json!({"resourceVersion": version});
-                let rows = std::slice::from_ref(object);
-                let table = table::of(&self.resource, rows, self.include, meta, clock::now());
-                self.written(table)
+                let row = table::row(&self.resource, object, self.include, clock::now());
+                self.written(table::of(&self.resource, vec![row], meta))
             }
         }
     }
@@ -92,10 +91,7 @@ impl Shown {
         }
         let list = match (self.accept.encoding, self.accept.form) {
             (Encoding::Yaml, Form::Object) => self.yaml_list(all, meta)?,
-            _ => {
-                let objects = all.iter().map(|stored| self.decoded(stored));
-                self.list_of(&objects.collect::<Result<Vec<_>, _>>()?, meta)?
-            }
+            _ => self.list_of(all.iter().map(|stored| self.decoded(stored)), meta)?,
         };
         Ok(bytes(StatusCode::OK, media_type, list))
     }
@@ -111,7 +107,7 @@ impl Shown {
         });
         for stored in all {
             let object = self.decoded(stored)?;
-            yaml::write_item(&mut list, &self.item(&object));
+            yaml::write_item(&mut list, &self.item(object));
         }
         let metadata = meta.of_list(&self.resource);
         let end = json!({"kind": kind.list_kind(), "metadata": metadata});
@@ -119,29 +115,31 @@ impl Shown {
         Ok(list.into())
     }
 
-    /// A list of objects in the served version.
-    pub(crate) fn list_of(&self, objects: &[Arc<Value>], meta: &ListMeta) -> Result<Bytes, Status> {
-        let (kind, version) = (
-            self.resource.kind.list_kind(),
-            self.resource.kind.api_version(),
-        );
+    /// A list of objects in the served version. Of each only what is shown is kept: all of them
+    /// may take many times the answer.
+    pub(crate) fn list_of(
+        &self,
+        objects: impl Iterator<Item = Result<Arc<Value>, Status>>,
+        meta: &ListMeta,
+    ) -> Result<Bytes, Status> {
+        let kind = &self.resource.kind;
+        let now = clock::now();
+        let part = |object: Arc<Value>| match self.accept.form {
+            Form::Table => table::row(&self.resource, &object, self.include, now),
+            Form::Metadata => only_metadata(&self.resource, &object),
+            Form::Object => self.item(object),
+        };
+        let parts = objects.map(|object| object.map(part));
+        let parts = parts.collect::<Result<Vec<Value>, Status>>()?;
         let list = match self.accept.form {
-            Form::Table => {
-                let (include, meta) = (self.include, meta.to_value());
-                table::of(&self.resource, objects, include, meta, clock::now())
-            }
+            Form::Table => table::of(&self.resource, parts, meta.to_value()),
             Form::Metadata => json!({
                 "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
-                "metadata": meta.to_value(),
-                "items": objects
-                    .iter()
-                    .map(|object| only_metadata(&self.resource, object))
-                    .collect::<Vec<_>>(),
+                "metadata": meta.to_value(), "items": parts,
             }),
             Form::Object => json!({
-                "kind": kind, "apiVersion": version,
-                "metadata": meta.of_list(&self.resource),
-                "items": objects.iter().map(|object| self.item(object)).collect::<Vec<_>>(),
+                "kind": kind.list_kind(), "apiVersion": kind.api_version(),
+                "metadata": meta.of_list(&self.resource), "items": parts,
             }),
         };
         self.written(list)
@@ -149,13 +147,13 @@ impl Shown {
 
     /// An item of a list. Like Kubernetes, it leaves out the kind, which the list has. Only JSON
     /// keeps it, because there objects and items share their text.
-    fn item(&self, object: &Value) -> Value {
-        let mut item = object.clone();
-        if self.accept.encoding == Encoding::Yaml {
-            item = self.with_nulls(object);
-            object::remove(&mut item, &["apiVersion"]);
-            object::remove(&mut item, &["kind"]);
+    fn item(&self, object: Arc<Value>) -> Value {
+        if self.accept.encoding != Encoding::Yaml {
+            return Arc::unwrap_or_clone(object);
         }
+        let mut item = self.with_nulls(&object);
+        object::remove(&mut item, &["apiVersion"]);
+        object::remove(&mut item, &["kind"]);
         item
     }
 }

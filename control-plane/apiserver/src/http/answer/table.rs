@@ -2,8 +2,6 @@
 
 mod custom;
 
-use std::sync::Arc;
-
 use machinery::schema::Kind;
 use machinery::time::Timestamp;
 use serde_json::{Value, json};
@@ -16,28 +14,24 @@ use crate::resources::custom::Column;
 use crate::resources::json_path::JsonPath;
 use crate::storage::cells::{Cell, Cells};
 
-/// A table of objects in the served version.
-pub(crate) fn of(
-    resource: &Resource,
-    objects: &[Arc<Value>],
-    include: Include,
-    metadata: Value,
-    now: Timestamp,
-) -> Value {
-    let rows = objects.iter().map(|object| {
-        let cells = all_cells(resource, object);
-        let cells: Vec<Value> = cells.iter().map(|cell| cell.at(now)).collect();
-        let shown = match include {
-            Include::None => Value::Null,
-            Include::Metadata => only_metadata(resource, object),
-            Include::Object => Value::clone(object),
-        };
-        json!({"cells": cells, "object": shown})
-    });
+/// A table of these rows.
+pub(crate) fn of(resource: &Resource, rows: Vec<Value>, metadata: Value) -> Value {
     json!({
         "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
-        "rows": rows.collect::<Vec<_>>(), "columnDefinitions": columns(resource),
+        "rows": rows, "columnDefinitions": columns(resource),
     })
+}
+
+/// The row of an object in the served version.
+pub(crate) fn row(resource: &Resource, object: &Value, include: Include, now: Timestamp) -> Value {
+    let cells = all_cells(resource, object);
+    let cells: Vec<Value> = cells.iter().map(|cell| cell.at(now)).collect();
+    let shown = match include {
+        Include::None => Value::Null,
+        Include::Metadata => only_metadata(resource, object),
+        Include::Object => object.clone(),
+    };
+    json!({"cells": cells, "object": shown})
 }
 
 /// What the columns of a resource are.

@@ -1,14 +1,12 @@
 use axum::body::to_bytes;
 use http::Request;
-use tonic::transport::Endpoint;
 
 use super::*;
 use crate::Config;
 
 /// A server without a store, of which nothing runs.
 fn api() -> Api {
-    let channel = Endpoint::from_static("http://127.0.0.1:1").connect_lazy();
-    crate::connected(etcd_api::Client::new(channel), Config::default())
+    crate::without_store(Config::default())
 }
 
 async fn ask(api: &Api, path: &str) -> (u16, String) {

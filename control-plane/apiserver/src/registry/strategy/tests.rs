@@ -1,11 +1,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use machinery::schema::{Names, Scope};
-
 use super::*;
 use crate::resources::catalogue::Catalogue;
-use crate::resources::custom::{Definition, Version};
+use crate::resources::custom::Definition;
 
 #[test]
 fn each_row_is_of_a_resource_and_no_resource_has_two() {
@@ -53,26 +51,10 @@ fn a_custom_resource_is_not_taken_for_ours() {
 }
 
 fn theirs(group: &str, plural: &str, status: bool) -> Arc<Resource> {
-    let definition = Definition {
-        group: group.into(),
-        names: Names {
-            kind: "Theirs".into(),
-            list_kind: "TheirsList".into(),
-            plural: plural.to_owned().into(),
-            singular: "theirs".into(),
-            short_names: Vec::new(),
-            categories: Vec::new(),
-        },
-        scope: Scope::Namespaced,
-        terminating: false,
-        versions: vec![Version {
-            name: "v1".into(),
-            served: true,
-            stored: true,
-            status,
-            ..Version::default()
-        }],
-    };
+    let mut definition = Definition::widgets();
+    definition.group = group.into();
+    definition.names.plural = plural.to_owned().into();
+    definition.versions[0].status = status;
     definition.resources(None).unwrap().remove(0)
 }
 

@@ -4,7 +4,6 @@ use std::time::Duration;
 use machinery::structural::Schema;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tonic::transport::Channel;
 
 use super::none::Unconverted;
 use super::review::{Question, version};
@@ -12,8 +11,8 @@ use super::{PATIENCE, Webhook};
 use crate::resources::catalogue::Catalogue;
 use crate::resources::convert::Converter as _;
 use crate::resources::custom::Schemas;
+use crate::storage::reader::Reader;
 use crate::storage::reflector::Reflector;
-use crate::storage::store::Store;
 use crate::webhook::Endpoint;
 
 const V1: &str = "shop.example.com/v1";
@@ -205,9 +204,7 @@ fn schemas() -> Schemas {
 
 /// A webhook at this address, with a reflector that it does not own.
 fn webhook(address: &str, patience: Duration) -> (Webhook, Arc<Reflector>) {
-    let channel = Channel::from_static("http://127.0.0.1:1").connect_lazy();
-    let store = Store::new(etcd_api::Client::new(channel), Arc::default());
-    let reflector = Arc::new(Reflector::new(store.clone(), Catalogue::default()));
+    let Reader { store, reflector } = Reader::without_store(Catalogue::default());
     let config = json!({"url": format!("https://{address}/convert")});
     let webhook = Webhook {
         endpoint: Endpoint::of(&config),

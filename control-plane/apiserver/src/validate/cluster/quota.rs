@@ -341,7 +341,7 @@ fn contradictions(limit: &FieldValue, resource: &str, causes: &mut Causes) {
     }
     if let (Some(limit), Some(request)) = (amount("default"), amount("defaultRequest"))
         && !quantity::is_shared(resource)
-        && !limit.minus(request).is_zero()
+        && limit != request
     {
         let why = format!(
             "default value {limit} must equal to defaultRequest value {request} in {resource}"

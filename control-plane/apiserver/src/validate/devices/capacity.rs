@@ -1,7 +1,5 @@
 //! How much of a device's capacity a claim may ask for.
 
-use std::cmp::Ordering;
-
 use machinery::quantity::Quantity;
 use machinery::status::Cause;
 
@@ -91,9 +89,7 @@ fn one_of(causes: &mut Causes, policy: &FieldValue, default: &Amount, whole: &Am
             causes.push(Cause::invalid(&one.path, one.value, &why));
         }
     });
-    let is_default =
-        |option: &Quantity| option.partial_cmp(&default.value) == Some(Ordering::Equal);
-    if !options.iter().flatten().any(is_default) {
+    if !options.contains(&Some(default.value)) {
         let why = "default value is not valid according to the requestPolicy";
         let field = policy.path_of(KEY);
         causes.push(Cause::invalid(&field, &default.text.into(), why));

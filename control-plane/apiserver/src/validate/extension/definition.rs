@@ -1,5 +1,7 @@
 //! CustomResourceDefinitions: names, versions and what each version says beside its schema.
 
+use std::collections::HashSet;
+
 use machinery::name;
 use machinery::object;
 use machinery::status::Cause;
@@ -85,7 +87,7 @@ pub(crate) fn check_update(old: &Value, new: &Value) -> Causes {
     }
     causes.extend(conversion::check_update(old, new));
     // What was stored before may stay.
-    let before = rules(old);
+    let before: HashSet<Cause> = rules(old).into_iter().collect();
     let wrong = rules(new).into_iter();
     causes.extend(wrong.filter(|cause| !before.contains(cause)));
     causes

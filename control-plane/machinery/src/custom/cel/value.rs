@@ -292,9 +292,7 @@ impl<'a> Value<'a> {
             (Value::Optional(Some(one)), Value::Optional(Some(other))) => {
                 return one.equals(other);
             }
-            (Value::Quantity(one), Value::Quantity(other)) => {
-                one.partial_cmp(other) == Some(Ordering::Equal)
-            }
+            (Value::Quantity(one), Value::Quantity(other)) => one == other,
             (Value::Url(one), Value::Url(other)) => one.text == other.text,
             (Value::Ip(one), Value::Ip(other)) => one == other,
             (Value::Cidr(one), Value::Cidr(other)) => one == other,

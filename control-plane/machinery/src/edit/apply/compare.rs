@@ -39,13 +39,23 @@ type Fields = Object<String, Value>;
 pub fn compare(typing: &dyn Typing, old: &Value, new: &Value) -> Result<Comparison, Misfits> {
     let mut walker = Walker::default();
     walker.walk(typing, Some(old), Some(new));
-    walker.trail.result(walker.found)
+    walker.trail.result(walker.found.below)
 }
 
 #[derive(Default)]
 struct Walker {
     trail: Trail,
-    found: Comparison,
+    /// What is found at the end of the trail.
+    found: Found,
+}
+
+/// How a value and its parts differ.
+#[derive(Default)]
+struct Found {
+    added: bool,
+    modified: bool,
+    removed: bool,
+    below: Comparison,
 }
 
 impl Walker {
@@ -64,9 +74,9 @@ impl Walker {
             return;
         }
         if old.is_none() {
-            self.found.added.insert(&self.trail.path);
+            self.found.added = true;
         } else if new.is_none() {
-            self.found.removed.insert(&self.trail.path);
+            self.found.removed = true;
         }
     }
 
@@ -104,7 +114,7 @@ impl Walker {
             (Some(old), Some(new)) if equal(old, new) => return true,
             _ => &mut self.found.modified,
         };
-        into.insert(&self.trail.path);
+        *into = true;
         true
     }
 
@@ -162,12 +172,10 @@ impl Walker {
             return;
         }
         let member = typing.field(key).map(|member| member.typing);
-        self.trail.path.push(Element::from(key));
-        match member.or(map.other) {
-            Some(typing) => self.walk(typing, old, new),
-            None => self.trail.wrong("schema error: invalid atom: inlined"),
-        }
-        self.trail.path.pop();
+        self.below(Element::from(key), |walker| match member.or(map.other) {
+            Some(typing) => walker.walk(typing, old, new),
+            None => walker.trail.wrong("schema error: invalid atom: inlined"),
+        });
     }
 
     fn lists(&mut self, list: &List<'_>, old: Option<&Value>, new: Option<&Value>) -> bool {
@@ -188,9 +196,7 @@ impl Walker {
             }
         }
         for (element, (old, new)) in both {
-            self.trail.path.push(element);
-            self.items(list, &old, &new);
-            self.trail.path.pop();
+            self.below(element, |walker| walker.items(list, &old, &new));
         }
         false
     }
@@ -214,21 +220,35 @@ impl Walker {
             ([_, _, ..], [_, _, ..]) => {
                 let same = old.len() == new.len() && old.iter().zip(new).all(|(a, b)| equal(a, b));
                 if !same {
-                    self.found.modified.insert(&self.trail.path);
+                    self.found.modified = true;
                 }
             }
             ([_, _, ..], _) => {
                 if let Some(first) = new.first() {
                     self.walk(list.item, None, Some(first));
                 }
-                self.found.removed.insert(&self.trail.path);
+                self.found.removed = true;
             }
             (_, _) => {
                 if let Some(first) = old.first() {
                     self.walk(list.item, Some(first), None);
                 }
-                self.found.added.insert(&self.trail.path);
+                self.found.added = true;
             }
+        }
+    }
+
+    /// Runs `compare` one step deeper.
+    fn below(&mut self, element: Element, compare: impl FnOnce(&mut Walker)) {
+        let around = std::mem::take(&mut self.found);
+        self.trail.path.push(element);
+        compare(self);
+        let found = std::mem::replace(&mut self.found, around);
+        if let Some(element) = self.trail.path.pop() {
+            let (all, below) = (&mut self.found.below, found.below);
+            all.added.put(&element, found.added, below.added);
+            all.modified.put(&element, found.modified, below.modified);
+            all.removed.put(&element, found.removed, below.removed);
         }
     }
 }

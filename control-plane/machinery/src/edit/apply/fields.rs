@@ -1,7 +1,7 @@
 //! Field sets: which fields of an object a manager owns.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 use std::fmt;
 
 use serde_json::Value;
@@ -126,6 +126,23 @@ impl Set {
                 Some(child) => child.insert(rest),
                 None => self.children.entry(first.clone()).or_default().insert(rest),
             },
+        }
+    }
+
+    /// Adds an element with what is below it. Large sets are built so: for each member,
+    /// [`Set::insert`] compares all elements on the way to it once more.
+    pub(super) fn put(&mut self, element: &Element, is_member: bool, below: Set) {
+        if is_member {
+            self.members.insert(element.clone());
+        }
+        if below.members.is_empty() && below.children.is_empty() {
+            return;
+        }
+        match self.children.entry(element.clone()) {
+            Entry::Occupied(mut own) => own.get_mut().add(&below),
+            Entry::Vacant(vacant) => {
+                vacant.insert(below);
+            }
         }
     }
 

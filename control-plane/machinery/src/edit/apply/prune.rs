@@ -21,12 +21,13 @@ pub(super) fn fields_with_nulls(typing: &dyn Typing, value: &Value) -> Result<Se
 
 fn collected(typing: &dyn Typing, value: &Value, nulls: bool) -> Result<Set, Misfits> {
     let mut collector = Collector {
-        set: Set::default(),
         trail: Trail::default(),
+        is_field: false,
+        below: Set::default(),
         nulls,
     };
     collector.collect(typing, value);
-    collector.trail.result(collector.set)
+    collector.trail.result(collector.below)
 }
 
 /// The value without these fields and items. A map or list that loses all it has becomes null.
@@ -110,79 +111,54 @@ pub(super) fn with_structs(set: &Set, typing: Option<&dyn Typing>) -> Set {
 /// Adapts a set to a type in which more is owned as a whole than when the set was made. `None` if
 /// the set fits.
 pub(super) fn reconciled(set: &Set, typing: &dyn Typing) -> Option<Set> {
-    let mut wholes = Set::default();
-    find_wholes(Some(set), typing, false, &mut Vec::new(), &mut wholes);
+    let (_, wholes) = wholes(Some(set), typing, false);
     (!wholes.is_empty()).then(|| set.without(&wholes).union(&wholes))
 }
 
-/// Collects the places that are owned as a whole and of which the set has parts.
-fn find_wholes(
-    set: Option<&Set>,
-    typing: &dyn Typing,
-    is_leaf: bool,
-    at: &mut Vec<Element>,
-    wholes: &mut Set,
-) {
-    let below = |element: &Element| -> Option<(Option<&Set>, bool)> {
-        let set = set?;
-        let child = set.below(element);
-        let is_leaf = set.members.contains(element) && child.is_none();
-        Some((child, is_leaf))
-    };
-    let elements = || -> Vec<Element> {
-        let all: BTreeSet<&Element> = set
-            .into_iter()
-            .flat_map(|set| set.children.keys().chain(&set.members))
-            .collect();
-        all.into_iter().cloned().collect()
+/// Whether a value is owned as a whole and the set has parts of it, and the places below it of
+/// which that is true.
+fn wholes(set: Option<&Set>, typing: &dyn Typing, is_leaf: bool) -> (bool, Set) {
+    let mut found = Set::default();
+    let elements: BTreeSet<&Element> = set
+        .into_iter()
+        .flat_map(|set| set.children.keys().chain(&set.members))
+        .collect();
+    let mut find = |element: &Element, typing: &dyn Typing| {
+        let child = set.and_then(|set| set.below(element));
+        // All elements are of the set, so one without a child is a member.
+        let (is_whole, below) = wholes(child, typing, child.is_none());
+        found.put(element, is_whole, below);
     };
     match typing.forms().deciding() {
+        Form::Map(map) if map.deduced => {}
+        Form::Map(map) if map.atomic && !is_leaf => {
+            return (set.is_some_and(|set| !set.is_empty()), found);
+        }
         Form::Map(map) => {
-            if map.deduced {
-                return;
-            }
-            if map.atomic && !is_leaf {
-                if set.is_some_and(|set| !set.is_empty()) {
-                    wholes.insert(at);
-                }
-                return;
-            }
-            for element in elements() {
-                let member = match &element {
+            for element in elements {
+                let member = match element {
                     Element::Field(name) => typing.field(name).map(|member| member.typing),
                     _ => None,
                 };
-                let (Some(typing), Some((child, is_leaf))) =
-                    (member.or(map.other), below(&element))
-                else {
-                    continue;
-                };
-                at.push(element);
-                find_wholes(child, typing, is_leaf, at, wholes);
-                at.pop();
-            }
-        }
-        Form::List(list) => {
-            if list.identity == Identity::Atomic && !is_leaf {
-                wholes.insert(at);
-                return;
-            }
-            for element in elements() {
-                if let Some((child, is_leaf)) = below(&element) {
-                    at.push(element);
-                    find_wholes(child, list.item, is_leaf, at, wholes);
-                    at.pop();
+                if let Some(typing) = member.or(map.other) {
+                    find(element, typing);
                 }
             }
         }
+        Form::List(list) if list.identity == Identity::Atomic && !is_leaf => return (true, found),
+        Form::List(list) => elements.into_iter().for_each(|one| find(one, list.item)),
         Form::Scalar(_) | Form::None => {}
     }
+    (false, found)
 }
 
 /// Collects the fields of a value.
 struct Collector {
-    set: Set,
     trail: Trail,
+    /// The value at the end of the trail is a field.
+    is_field: bool,
+    /// The fields below it.
+    below: Set,
     /// With those that Go shows as null if they are missing.
     nulls: bool,
 }
@@ -248,14 +224,20 @@ impl Collector {
         }
     }
 
-    /// The value at this path is a field.
+    /// The value at the end of the trail is a field.
     fn insert(&mut self) {
-        self.set.insert(&self.trail.path);
+        self.is_field = true;
     }
 
     fn below(&mut self, element: Element, work: impl FnOnce(&mut Collector)) {
+        let around = (self.is_field, std::mem::take(&mut self.below));
+        self.is_field = false;
         self.trail.path.push(element);
         work(self);
-        self.trail.path.pop();
+        let found = (self.is_field, std::mem::take(&mut self.below));
+        (self.is_field, self.below) = around;
+        if let Some(element) = self.trail.path.pop() {
+            self.below.put(&element, found.0, found.1);
+        }
     }
 }

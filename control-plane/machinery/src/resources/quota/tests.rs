@@ -126,5 +126,7 @@ fn only_some_updates_change_what_is_counted() {
         claim("1Gi"),
         claim("2Gi")
     ));
+    let same = changed("persistentvolumeclaims", claim("1Gi"), claim("1024Mi"));
+    assert!(!same, "the same amount in another notation");
     assert!(!changed("secrets", json!({}), json!({"data": {}})));
 }

@@ -43,9 +43,27 @@ fn quantities_are_those_of_go() {
         assert_eq!(line["plus"], plus.to_string(), "{text:?}");
         let minus = quantity.minus(Quantity::parse("1Ki").unwrap());
         assert_eq!(line["minus"], minus.to_string(), "{text:?}");
-        let compared = quantity.partial_cmp(&one).unwrap() as i8;
+        let compared = quantity.cmp(&one) as i8;
         assert_eq!(line["compared"], compared, "{text:?}");
     }
+}
+
+#[test]
+fn quantities_are_equal_by_their_amount_in_whatever_notation() {
+    let read = |text| Quantity::parse(text).unwrap();
+    for (one, other) in [
+        ("1Ki", "1024"),
+        ("1e3", "1k"),
+        ("1500m", "1.5"),
+        ("0Ki", "0"),
+    ] {
+        assert_eq!(read(one), read(other), "{one} and {other}");
+        assert!(read(one) <= read(other) && read(one) >= read(other));
+    }
+    assert_eq!(read("0Ki"), Quantity::default());
+    assert_ne!(read("1Ki"), read("1k"));
+    // What is printed keeps its notation.
+    assert_ne!(read("1Ki").to_string(), read("1024").to_string());
 }
 
 #[test]

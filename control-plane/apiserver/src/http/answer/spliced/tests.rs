@@ -116,7 +116,10 @@ fn every_list_is_shown_as_the_long_way_round_shows_it() {
             for objects in [&objects[..], &[]] {
                 let long = match (shown.accept.encoding, shown.accept.form) {
                     (Encoding::Json, Form::Object) => of_texts(&shown, objects, meta),
-                    _ => shown.list_of(objects, meta).unwrap(),
+                    _ => {
+                        let objects = objects.iter().cloned().map(Ok);
+                        shown.list_of(objects, meta).unwrap()
+                    }
                 };
                 let (code, media_type) = (StatusCode::OK, shown.accept.encoding.media_type());
                 let long = reply::bytes(code, media_type, long);
@@ -125,6 +128,23 @@ fn every_list_is_shown_as_the_long_way_round_shows_it() {
                 assert_eq!(short, long, "{:?}", shown.accept);
             }
         }
+    }
+}
+
+#[test]
+fn a_list_of_decoded_objects_holds_one_of_them_at_a_time() {
+    let all = all();
+    let (resource, stored) = &all[0];
+    for shown in every_way(resource) {
+        let mut before = std::sync::Weak::<Value>::new();
+        let objects = std::iter::repeat_with(|| {
+            assert!(before.upgrade().is_none(), "{:?}", shown.accept);
+            let object = Arc::new(stored.decode().unwrap());
+            before = Arc::downgrade(&object);
+            Ok(object)
+        });
+        let list = shown.list_of(objects.take(3), &ListMeta::default());
+        list.unwrap();
     }
 }
 

@@ -1,10 +1,9 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use machinery::schema::{Names, Scope};
 
 use super::*;
 use crate::registry::strategy;
-use crate::resources::custom::{Definition, Version};
+use crate::resources::custom::Definition;
 
 /// Kubernetes' own document, what its builder makes of schemas of custom resources, and documents that
 /// gnostic encoded.
@@ -120,26 +119,10 @@ fn operations_are_named_as_by_kubernetes() {
 
 /// A definition with this schema, as the golden file has it.
 fn widgets(schema: &Value) -> Definition {
-    Definition {
-        group: "shop.example.com".into(),
-        names: Names {
-            kind: "Widget".into(),
-            list_kind: "WidgetList".into(),
-            plural: "widgets".into(),
-            singular: "widget".into(),
-            short_names: Vec::new(),
-            categories: Vec::new(),
-        },
-        scope: Scope::Namespaced,
-        terminating: false,
-        versions: vec![Version {
-            name: "v1".into(),
-            served: true,
-            stored: true,
-            schema: Some(schema.clone()),
-            ..Version::default()
-        }],
-    }
+    let mut definition = Definition::widgets();
+    definition.group = "shop.example.com".into();
+    definition.versions[0].schema = Some(schema.clone());
+    definition
 }
 
 #[test]

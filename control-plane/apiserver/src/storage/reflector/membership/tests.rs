@@ -1,42 +1,20 @@
 use etcd_api::mvccpb::KeyValue;
-use machinery::schema::{Names, Scope};
 use serde_json::json;
-use tonic::transport::Endpoint;
 
 use super::*;
-use crate::Config;
-use crate::resources::custom::{Definition, Version};
+use crate::resources::custom::Definition;
 use crate::storage::cache::Content;
+use crate::storage::reader::Reader;
 use crate::storage::store::Raw;
 use crate::storage::stored::Stored;
 
-fn resource(plural: String) -> Arc<Resource> {
-    let definition = Definition {
-        group: "example.com".into(),
-        names: Names {
-            kind: "Widget".into(),
-            list_kind: "WidgetList".into(),
-            plural: plural.into(),
-            singular: "widget".into(),
-            short_names: vec!["wd".into()],
-            categories: vec!["all".into()],
-        },
-        scope: Scope::Namespaced,
-        terminating: false,
-        versions: vec![Version {
-            name: "v1".into(),
-            served: true,
-            stored: true,
-            status: true,
-            ..Version::default()
-        }],
-    };
-    definition.resources(None).unwrap().remove(0)
+fn widgets() -> Arc<Resource> {
+    Definition::widgets().resources(None).unwrap().remove(0)
 }
 
 #[test]
 fn a_collection_that_leaves_is_freed_with_its_objects() {
-    let widgets = resource("widgets".into());
+    let widgets = widgets();
     let storage = Arc::downgrade(widgets.stored().unwrap());
     let catalogue = Catalogue::new([Arc::clone(&widgets)]);
     let before = Followed::default().with(catalogue.storages());
@@ -61,7 +39,7 @@ fn a_collection_that_leaves_is_freed_with_its_objects() {
 /// While one collection takes the prefix of another, the keys belong to both.
 #[test]
 fn a_collection_that_joins_gets_the_changes_of_its_prefix_beside_the_one_that_leaves() {
-    let (old, new) = (resource("widgets".into()), resource("widgets".into()));
+    let (old, new) = (widgets(), widgets());
     let followed = Followed::default();
     let followed = followed.with([old.stored().unwrap()]);
     let both = followed.with([new.stored().unwrap()]);
@@ -82,11 +60,9 @@ fn a_collection_that_joins_gets_the_changes_of_its_prefix_beside_the_one_that_le
 /// A definition changes while requests hold the collection that it had.
 #[tokio::test]
 async fn what_is_under_way_when_its_collection_leaves_reads_the_store() {
-    let widgets = resource("widgets".into());
+    let widgets = widgets();
     let storage = widgets.stored().unwrap();
-    let channel = Endpoint::from_static("http://127.0.0.1:1").connect_lazy();
-    let api = crate::connected(etcd_api::Client::new(channel), Config::default());
-    let reader = api.reader();
+    let reader = Reader::without_store(Catalogue::default());
     assert!(reader.reflector.cache_if_followed(storage).is_none());
     assert!(reader.reflector.served(&widgets.kind).is_none());
     let key = "/registry/example.com/widgets/n/a";

@@ -218,7 +218,7 @@ fn against_limit(
         return;
     };
     let limit = Quantity::parse(shown).unwrap_or(Quantity::ZERO);
-    let relation = if !shared && !amount.minus(limit).is_zero() {
+    let relation = if !shared && amount != limit {
         "equal to"
     } else if amount > limit {
         "less than or equal to"

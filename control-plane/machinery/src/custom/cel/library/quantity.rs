@@ -1,13 +1,9 @@
 //! Quantities of resources.
 
-use std::cmp::Ordering;
-
 use super::super::value::{Value, Why};
 use crate::values::quantity::{Format, Quantity};
 
 pub(super) fn call<'a>(function: &str, arguments: &[Value<'a>]) -> Option<Result<Value<'a>, Why>> {
-    let order =
-        |one: &Quantity, other: &Quantity| one.partial_cmp(other).unwrap_or(Ordering::Equal);
     let of_int = |value: &i64| Quantity::from_integer(*value, Format::DecimalExponent);
     Some(match (function, arguments) {
         ("quantity", [Value::String(text)]) => match Quantity::parse(text) {
@@ -15,7 +11,7 @@ pub(super) fn call<'a>(function: &str, arguments: &[Value<'a>]) -> Option<Result
             Err(why) => Err(why.to_string()),
         },
         ("isQuantity", [Value::String(text)]) => Ok(Value::Bool(Quantity::parse(text).is_ok())),
-        ("sign", [Value::Quantity(one)]) => Ok(Value::Int(order(one, &Quantity::ZERO) as i64)),
+        ("sign", [Value::Quantity(one)]) => Ok(Value::Int(one.cmp(&Quantity::ZERO) as i64)),
         ("isInteger", [Value::Quantity(one)]) => Ok(Value::Bool(one.as_integer().is_some())),
         ("asInteger", [Value::Quantity(one)]) => match one.as_integer() {
             Some(whole) => Ok(Value::Int(whole)),
@@ -23,13 +19,13 @@ pub(super) fn call<'a>(function: &str, arguments: &[Value<'a>]) -> Option<Result
         },
         ("asApproximateFloat", [Value::Quantity(one)]) => Ok(Value::Double(one.as_f64())),
         ("isGreaterThan", [Value::Quantity(one), Value::Quantity(other)]) => {
-            Ok(Value::Bool(order(one, other) == Ordering::Greater))
+            Ok(Value::Bool(one > other))
         }
         ("isLessThan", [Value::Quantity(one), Value::Quantity(other)]) => {
-            Ok(Value::Bool(order(one, other) == Ordering::Less))
+            Ok(Value::Bool(one < other))
         }
         ("compareTo", [Value::Quantity(one), Value::Quantity(other)]) => {
-            Ok(Value::Int(order(one, other) as i64))
+            Ok(Value::Int(one.cmp(other) as i64))
         }
         ("add", [Value::Quantity(one), Value::Quantity(other)]) => {
             Ok(Value::Quantity(one.plus(*other)))

@@ -49,6 +49,30 @@ fn misfits_are_told_up_to_a_bound() {
     assert!(text.ends_with(&format!("\n  and {} more", misfits.more)));
 }
 
+/// A long way to thousands of fields is walked once, and not once more for each of them.
+#[test]
+fn fields_below_a_key_as_long_as_a_body_may_be_are_found() {
+    const COUNT: usize = 20_000;
+    let message = schema::kind("apps", "v1", "Deployment").unwrap().message();
+    let env = (0..COUNT).map(|at| json!({"name": format!("v{at}"), "value": "1"}));
+    let mut object = deployment(json!({"env": env.collect::<Vec<_>>()}));
+    let container = &mut object["spec"]["template"]["spec"]["containers"][0];
+    container["name"] = "n".repeat(1 << 20).into();
+    let fields = fields_of(message, &object).unwrap();
+    // Each variable with its name and its value, and the container with its name. The rest is
+    // `apiVersion`, `kind`, `metadata.name` and `metadata.namespace`.
+    assert_eq!(fields.len(), 3 * COUNT + 2 + 4);
+    assert_eq!(
+        Set::from_fields_v1(&fields.to_fields_v1()),
+        Ok(fields.clone())
+    );
+    let found = compare(message, &json!({}), &object).unwrap();
+    assert!(fields.difference(&found.added).is_empty());
+    assert!(found.modified.is_empty() && found.removed.is_empty());
+    let found = compare(message, &object, &object).unwrap();
+    assert_eq!(found, Comparison::default());
+}
+
 /// Each entry for updates is merged into the one of those before it.
 #[test]
 fn the_oldest_of_many_updates_are_one_entry() {

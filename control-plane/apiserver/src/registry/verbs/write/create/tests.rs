@@ -1,47 +1,30 @@
-use machinery::schema::{Names, Scope};
+use machinery::schema::Scope;
 use serde_json::json;
-use tonic::transport::Endpoint;
 
 use super::*;
 use crate::Config;
 use crate::auth::User;
 use crate::registry::Registry;
 use crate::resources::catalogue::Catalogue;
-use crate::resources::custom::{Definition, Version};
-use crate::storage::reflector::Reflector;
+use crate::resources::custom::Definition;
+use crate::storage::reader::Reader;
 
 /// A custom resource as one state of its definition has it.
 fn widgets(terminating: bool) -> Arc<Resource> {
     let definition = Definition {
-        group: "example.com".into(),
-        names: Names {
-            kind: "Widget".into(),
-            list_kind: "WidgetList".into(),
-            plural: "widgets".into(),
-            singular: "widget".into(),
-            short_names: Vec::new(),
-            categories: Vec::new(),
-        },
         scope: Scope::Cluster,
         terminating,
-        versions: vec![Version {
-            name: "v1".into(),
-            served: true,
-            stored: true,
-            ..Version::default()
-        }],
+        ..Definition::widgets()
     };
     definition.resources(None).unwrap().remove(0)
 }
 
 /// A registry without a store that serves these resources.
 fn registry(served: Vec<Arc<Resource>>) -> Registry {
-    let channel = Endpoint::from_static("http://127.0.0.1:1").connect_lazy();
-    let api = crate::connected(etcd_api::Client::new(channel), Config::default());
+    let api = crate::without_store(Config::default());
     let core = Arc::into_inner(api.0).unwrap();
     let mut registry = Arc::into_inner(core.registry).unwrap();
-    let store = registry.reader.store.clone();
-    registry.reader.reflector = Arc::new(Reflector::new(store, Catalogue::new(served)));
+    registry.reader = Reader::without_store(Catalogue::new(served));
     registry
 }
 
