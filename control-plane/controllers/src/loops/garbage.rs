@@ -80,7 +80,8 @@ fn orphan(caches: &Caches, owner: &Vertex) -> Decision {
 fn foreground(caches: &Caches, owner: &Vertex) -> Decision {
     let blocks = |dependent: &Vertex| {
         let mut owners = dependent.owners.iter();
-        owners.any(|reference| reference.uid == owner.uid && reference.blocks)
+        reaches(owner, dependent)
+            && owners.any(|reference| reference.uid == owner.uid && reference.blocks)
     };
     if caches.graph.dependents(&owner.uid).any(blocks) {
         Decision::nothing()
@@ -245,6 +246,9 @@ fn reaches(owner: &Vertex, dependent: &Vertex) -> bool {
 fn classify(caches: &Caches, dependent: &Vertex, owner: &Owner) -> OwnerState {
     if let Some(found) = caches.graph.get(&owner.uid) {
         return match (reaches(found, dependent), found.waits_for(FOREGROUND)) {
+            // Nothing tells in which namespace such an owner would be, so that it counts for nothing
+            // and the object stays: operators that make this mistake must not lose cluster roles.
+            (false, _) if dependent.namespace.is_empty() => OwnerState::Solid,
             (false, _) => OwnerState::Dangling,
             (true, true) => OwnerState::WaitingForDependents,
             (true, false) => OwnerState::Solid,

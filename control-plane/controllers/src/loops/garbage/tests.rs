@@ -58,6 +58,25 @@ fn an_owner_in_another_namespace_owns_nothing() {
 }
 
 #[test]
+fn a_cluster_scoped_object_is_owned_by_nothing_in_a_namespace() {
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {
+            "name": "reader", "ownerReferences": [owner("apps/v1", "ReplicaSet", "web")],
+        },
+    });
+    let known = caches(&[replica_set("web", 1), role.clone()]);
+    let decision = decide(&Garbage, &known, ("", "clusterroles/reader"));
+    assert_eq!(lines(&decision), [""; 0]);
+    // Nor does its owner wait for it.
+    let known = caches(&[deleted(FOREGROUND), role]);
+    let decision = decide(&Garbage, &known, ("", "clusterroles/reader"));
+    assert_eq!(lines(&decision), [""; 0]);
+    let decision = decide(&Garbage, &known, ("", "replicasets/web"));
+    assert_eq!(lines(&decision), ["patch replicasets n/web"]);
+}
+
+#[test]
 fn an_owner_of_a_kind_nobody_knows_stays() {
     let mut custom = owned(pod("p", "a", true), "web");
     custom["metadata"]["ownerReferences"][0]["kind"] = "Widget".into();
