@@ -128,7 +128,7 @@ fn keep_or_delete(caches: &Caches, dependent: &Vertex) -> Decision {
     let propagation = if waited_for && owns {
         Propagation::Foreground
     } else {
-        Propagation::Background
+        own_propagation(dependent)
     };
     let step = decision.push(Call::Delete {
         kind: Arc::clone(&dependent.kind),
@@ -142,6 +142,19 @@ fn keep_or_delete(caches: &Caches, dependent: &Vertex) -> Decision {
     });
     step.done = misplaced(caches, dependent);
     decision
+}
+
+/// What an object says of its own dependents before anybody deletes it. An explicit policy would
+/// overrule its finalizers.
+fn own_propagation(vertex: &Vertex) -> Propagation {
+    let has = |finalizer: &str| vertex.finalizers.iter().any(|one| one == finalizer);
+    if has(ORPHAN) {
+        Propagation::Orphan
+    } else if has(FOREGROUND) {
+        Propagation::Foreground
+    } else {
+        Propagation::Background
+    }
 }
 
 /// True if a dependent waits for its own dependents, this object among them. Only neighbours are

@@ -24,6 +24,18 @@ fn an_owner_that_is_not_known_is_asked_for_first() {
 }
 
 #[test]
+fn what_an_object_asks_for_its_own_dependents_is_heeded() {
+    for (finalizer, policy) in [(ORPHAN, "Orphan"), (FOREGROUND, "Foreground")] {
+        let mut one = owned(pod("p", "a", true), "web");
+        one["metadata"]["finalizers"] = json!(["a/b", finalizer]);
+        let mut caches = caches(&[one]);
+        caches.graph.set_absent("replicasets/web");
+        let decision = decide(&Garbage, &caches, KEY);
+        assert_eq!(bodies(&decision)[0]["propagationPolicy"], policy);
+    }
+}
+
+#[test]
 fn what_has_an_owner_left_only_loses_those_that_are_gone() {
     let mut two = owned(pod("p", "a", true), "web");
     let more = owner("apps/v1", "ReplicaSet", "gone");
