@@ -26,7 +26,7 @@ pub(super) fn of(caches: &Caches, service: &Service, pod: &Pod, family: &str) ->
         addresses: vec![address],
         conditions: Some(EndpointConditions {
             ready: Some(always || serving && !terminating),
-            serving: Some(always || serving),
+            serving: Some(serving),
             terminating: Some(terminating),
         }),
         hostname: of_pod

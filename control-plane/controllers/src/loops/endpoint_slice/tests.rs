@@ -81,6 +81,19 @@ fn a_service_gets_a_slice_with_what_others_look_for() {
 }
 
 #[test]
+fn what_is_published_unready_does_not_serve() {
+    let mut early = service();
+    early["spec"]["publishNotReadyAddresses"] = true.into();
+    let objects = [early, pod("p", "a", false)];
+    let decision = decide(&EndpointSlices, &caches(&objects), KEY);
+    let conditions = json!({"ready": true, "serving": false, "terminating": false});
+    assert_eq!(
+        bodies(&decision)[0]["endpoints"][0]["conditions"],
+        conditions
+    );
+}
+
+#[test]
 fn many_pods_fill_several_slices_and_a_change_touches_one() {
     let mut objects = many(250);
     objects.push(service());
