@@ -117,6 +117,32 @@ fn many_pods_fill_several_slices_and_a_change_touches_one() {
 }
 
 #[test]
+fn a_slice_that_is_not_needed_becomes_the_one_that_is() {
+    let mut objects = vec![service()];
+    let empty = made(&decide(&EndpointSlices, &caches(&objects), KEY));
+    objects.extend(empty);
+    objects.push(pod("p", "a", true));
+    let first = decide(&EndpointSlices, &caches(&objects), KEY);
+    assert_eq!(lines(&first), ["update endpointslices n/web-1"]);
+    let slice = bodies(&first).remove(0);
+    assert_eq!(slice["ports"][0]["port"], 8080);
+    assert_eq!(slice["endpoints"].as_array().unwrap().len(), 1);
+    // Another port takes the place of the first in one step: nobody sees the service without any.
+    objects[1] = slice;
+    objects[0]["spec"]["ports"][0]["targetPort"] = 8081.into();
+    let moved = decide(&EndpointSlices, &caches(&objects), KEY);
+    assert_eq!(lines(&moved), ["update endpointslices n/web-1"]);
+    assert_eq!(bodies(&moved)[0]["ports"][0]["port"], 8081);
+    // What cannot be used again goes last.
+    objects[1]["addressType"] = "IPv6".into();
+    let other = decide(&EndpointSlices, &caches(&objects), KEY);
+    assert_eq!(
+        lines(&other),
+        ["create endpointslices n/", "delete endpointslices n/web-1"]
+    );
+}
+
+#[test]
 fn pods_that_call_a_port_differently_have_slices_of_their_own() {
     let mut named = service();
     named["spec"]["ports"][0]["targetPort"] = "http".into();
