@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use machinery::api::Call;
 
 use crate::cache::{Caches, Changed, Diff};
-use crate::decision::{Decision, create, delete};
+use crate::decision::{Decision, Step, create, delete};
 use crate::known::{Key, Shared, kind_of, to_object};
 use crate::loops::{Context, Loop};
 use crate::meta::{self, Labels};
@@ -81,10 +81,16 @@ impl Loop for EndpointSlices {
         let has_selector = service.spec.as_ref().is_some_and(|spec| {
             spec.selector.is_some() && spec.type_.as_deref() != Some("ExternalName")
         });
-        if !has_selector || meta::is_deleting(&service.metadata) {
+        if !has_selector {
             return Decision::nothing();
         }
-        bring(caches, service, slices)
+        let mut decision = bring(caches, service, slices);
+        if meta::is_deleting(&service.metadata) {
+            // It may serve until what holds it is gone, for which the slices that it has are enough.
+            let creates = |step: &Step| matches!(step.call, Call::Create { .. });
+            decision.steps.retain(|step| !creates(step));
+        }
+        decision
     }
 }
 

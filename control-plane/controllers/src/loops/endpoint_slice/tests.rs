@@ -143,6 +143,20 @@ fn a_slice_that_is_not_needed_becomes_the_one_that_is() {
 }
 
 #[test]
+fn a_service_that_is_held_back_keeps_its_slices_up_to_date() {
+    let mut objects = vec![service(), pod("p", "a", true)];
+    let slices = made(&decide(&EndpointSlices, &caches(&objects), KEY));
+    objects[0]["metadata"]["deletionTimestamp"] = ago(1).into();
+    objects[0]["metadata"]["finalizers"] = json!(["a/b"]);
+    let none = decide(&EndpointSlices, &caches(&objects), KEY);
+    assert_eq!(lines(&none), [""; 0]);
+    objects[1] = pod("p", "a", false);
+    objects.extend(slices);
+    let decision = decide(&EndpointSlices, &caches(&objects), KEY);
+    assert_eq!(lines(&decision), ["update endpointslices n/web-1"]);
+}
+
+#[test]
 fn pods_that_call_a_port_differently_have_slices_of_their_own() {
     let mut named = service();
     named["spec"]["ports"][0]["targetPort"] = "http".into();
