@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::tests::fixtures::{ago, bodies, caches, decide, lines, pod};
+use crate::tests::fixtures::{ago, bodies, caches, decide, lines, node, pod};
 
 const KEY: (&str, &str) = ("n", "web");
 
@@ -91,6 +91,30 @@ fn what_is_published_unready_does_not_serve() {
         bodies(&decision)[0]["endpoints"][0]["conditions"],
         conditions
     );
+}
+
+#[test]
+fn a_service_that_prefers_what_is_near_says_where_each_endpoint_is() {
+    let mut zoned = node("a", "True");
+    zoned["metadata"]["labels"] = json!({"topology.kubernetes.io/zone": "z"});
+    let hints = |distribution: &str, annotations: Value, ready: bool| {
+        let mut near = service();
+        near["spec"]["trafficDistribution"] = distribution.into();
+        near["metadata"]["annotations"] = annotations;
+        let objects = [near, zoned.clone(), pod("p", "a", ready)];
+        let decision = decide(&EndpointSlices, &caches(&objects), KEY);
+        bodies(&decision)[0]["endpoints"][0]["hints"].clone()
+    };
+    let zone = json!({"forZones": [{"name": "z"}]});
+    assert_eq!(hints("PreferClose", json!({}), true), zone);
+    assert_eq!(hints("PreferSameZone", json!({}), true), zone);
+    assert_eq!(
+        hints("PreferSameNode", json!({}), true),
+        json!({"forZones": [{"name": "z"}], "forNodes": [{"name": "a"}]})
+    );
+    assert_eq!(hints("PreferClose", json!({}), false), Value::Null);
+    let by_topology = json!({"service.kubernetes.io/topology-mode": "Auto"});
+    assert_eq!(hints("PreferClose", by_topology, true), Value::Null);
 }
 
 #[test]
