@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use machinery::api::{Call, DeleteOptions, Propagation};
+use machinery::schema::Kind;
 use serde_json::json;
 
 use crate::cache::{Caches, Changed};
@@ -274,8 +275,24 @@ fn classify(caches: &Caches, dependent: &Vertex, owner: &Owner) -> OwnerState {
         None => OwnerState::Solid,
         // A cluster-scoped object's reference names no namespace: no way to look such an owner up.
         Some(kind) if kind.namespaced() && dependent.namespace.is_empty() => OwnerState::Solid,
-        Some(_) if caches.graph.is_absent(&owner.uid) => OwnerState::Dangling,
-        Some(_) => OwnerState::Unknown,
+        Some(kind) => {
+            let namespace = namespace_of(kind, dependent);
+            let graph = &caches.graph;
+            if graph.is_absent(kind, namespace, &owner.name, &owner.uid) {
+                OwnerState::Dangling
+            } else {
+                OwnerState::Unknown
+            }
+        }
+    }
+}
+
+/// The namespace in which an owner of this kind would be.
+fn namespace_of<'a>(kind: &Kind, dependent: &'a Vertex) -> &'a str {
+    if kind.namespaced() {
+        &dependent.namespace
+    } else {
+        ""
     }
 }
 
@@ -283,14 +300,9 @@ fn ask(caches: &Caches, decision: &mut Decision, dependent: &Vertex, owner: &Own
     let Some(kind) = caches.kinds.named(&owner.api_version, &owner.kind) else {
         return;
     };
-    let namespace = if kind.namespaced() {
-        dependent.namespace.clone()
-    } else {
-        String::new()
-    };
     let step = decision.push(Call::Get {
         kind: Arc::clone(kind),
-        namespace,
+        namespace: namespace_of(kind, dependent).to_owned(),
         name: owner.name.clone(),
     });
     step.asks = Some(owner.uid.clone());
