@@ -6,6 +6,7 @@
 
 mod daemon_failures;
 mod store;
+mod taints_seen;
 #[cfg(test)]
 mod tests;
 
@@ -39,6 +40,7 @@ use crate::known::kind_of;
 use crate::meta;
 pub(crate) use daemon_failures::{DaemonFailures, REVISION_HASH};
 pub(crate) use store::{Diff, Store};
+use taints_seen::TaintsSeen;
 
 /// Which caches an informer feeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +68,8 @@ macro_rules! caches {
             pub(crate) daemon_failures: DaemonFailures,
             /// How the pods of jobs failed.
             pub(crate) job_failures: Failures,
+            /// Since when nodes have the taints that do not say so.
+            pub(crate) taints_seen: TaintsSeen,
         }
 
         /// A change in one of the stores.
@@ -227,6 +231,7 @@ impl Caches {
                         self.job_failures.note(pod);
                     }
                 }
+                Changed::Node(diff) => self.taints_seen.note(diff, now),
                 Changed::Job(Diff {
                     old: Some(job),
                     new: None,

@@ -50,8 +50,8 @@ pub(crate) struct Graph {
     vertices: BTreeMap<String, Vertex>,
     dependents: BTreeMap<String, BTreeSet<String>>,
     places: BTreeMap<Place, String>,
-    /// Owners that do not exist, according to the apiserver.
-    absent: BTreeSet<String>,
+    /// Owners that do not exist, according to the apiserver: where they were looked for, and the uid.
+    absent: BTreeSet<(Place, String)>,
     gone: Gone,
     /// What a list lacked. Its watch may tell of it again: the list may be older than an own write.
     missed: Gone,
@@ -83,18 +83,7 @@ impl Vertex {
     }
 
     fn place(&self) -> Place {
-        let Vertex {
-            kind,
-            namespace,
-            name,
-            ..
-        } = self;
-        (
-            namespace.clone(),
-            kind.group().into(),
-            kind.plural().into(),
-            name.clone(),
-        )
+        place(&self.kind, &self.namespace, &self.name)
     }
 
     /// True if the object is being deleted and has this finalizer.
@@ -170,17 +159,20 @@ impl Graph {
         self.missed.contains(uid) && !self.vertices.contains_key(uid)
     }
 
-    /// True if this owner does not exist, according to the apiserver.
-    pub(crate) fn is_absent(&self, uid: &str) -> bool {
-        self.absent.contains(uid)
+    /// True if no object with this uid is at this place, according to the apiserver.
+    pub(crate) fn is_absent(&self, kind: &Kind, namespace: &str, name: &str, uid: &str) -> bool {
+        let place = place(kind, namespace, name);
+        self.absent.contains(&(place, uid.to_owned()))
     }
 
-    /// Records that this owner does not exist, according to the apiserver.
-    pub(crate) fn set_absent(&mut self, uid: &str) {
+    /// Records that no object with this uid is at this place, according to the apiserver. It may be
+    /// at another: whoever refers to it may be wrong about its namespace, its kind or its name.
+    pub(crate) fn set_absent(&mut self, kind: &Kind, namespace: &str, name: &str, uid: &str) {
         if self.absent.len() >= ABSENT_MAX {
             self.absent.clear();
         }
-        self.absent.insert(uid.to_owned());
+        let place = place(kind, namespace, name);
+        self.absent.insert((place, uid.to_owned()));
     }
 
     /// Stores an object unless a newer state is known; returns the uids to check again.
@@ -258,4 +250,13 @@ impl Graph {
             touched.push(owner.uid);
         }
     }
+}
+
+fn place(kind: &Kind, namespace: &str, name: &str) -> Place {
+    (
+        namespace.to_owned(),
+        kind.group().to_owned(),
+        kind.plural().to_owned(),
+        name.to_owned(),
+    )
 }

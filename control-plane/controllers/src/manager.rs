@@ -163,7 +163,7 @@ impl Manager {
     /// Applies the response to one call of a decision.
     pub(crate) fn answered(&mut self, step: &Step, answer: &Result<Object, Status>, now: Moment) {
         if let Some(uid) = &step.asks {
-            self.owner_answered(uid, answer);
+            self.owner_answered(uid, &step.call, answer);
             return;
         }
         // A review is not stored.
@@ -246,14 +246,22 @@ impl Manager {
         self.loops.iter().map(depth).collect()
     }
 
-    fn owner_answered(&mut self, uid: &str, answer: &Result<Object, Status>) {
+    fn owner_answered(&mut self, uid: &str, call: &Call, answer: &Result<Object, Status>) {
+        let Call::Get {
+            kind,
+            namespace,
+            name,
+        } = call
+        else {
+            return;
+        };
         match answer {
             Ok(owner) if object::uid(owner) == uid => return,
             Ok(_) => {}
             Err(error) if is_absent(error) => {}
             Err(_) => return,
         }
-        self.caches.graph.set_absent(uid);
+        self.caches.graph.set_absent(kind, namespace, name, uid);
         let dependents = self.caches.graph.dependents(uid);
         let touched = dependents.map(|vertex| vertex.uid.clone()).collect();
         self.wake(&Effects {

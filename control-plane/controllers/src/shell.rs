@@ -1,6 +1,8 @@
 //! The shell of the loops: informers, a clock, tasks that carry decisions out, orderly shutdown.
 
 mod carry;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -35,6 +37,8 @@ const NOTICES_MAX: usize = 1024;
 const WORKERS: usize = 16;
 /// Maximum number of queued responses.
 const REPORTS_MAX: usize = 256;
+/// Maximum number of responses and notices that are taken before the loops decide again.
+const TAKEN_AT_ONCE: usize = 256;
 /// Maximum number of queued Events; more are dropped, as Events are informational.
 const EVENTS_MAX: usize = 1024;
 /// How long decisions in progress may take after a stop request.
@@ -170,6 +174,7 @@ impl Shell {
                 Some(groups) = inboxes.groups.recv() => self.take_groups(&groups, &mut inboxes),
                 () = wait => {}
             }
+            busy -= self.take_rest(&mut inboxes);
         }
         self.finish(inboxes, busy).await;
     }
@@ -266,6 +271,22 @@ impl Shell {
                 },
             );
         }
+    }
+
+    /// Takes what else has come by now; returns how many decisions ended. A decision about a workload
+    /// looks at all of its pods, so it must not be made anew for the change of each.
+    fn take_rest(&mut self, inboxes: &mut Inboxes) -> usize {
+        let mut ended = 0;
+        for _ in 0..TAKEN_AT_ONCE {
+            if let Ok(report) = inboxes.reports.try_recv() {
+                ended += self.take_report(report, inboxes);
+            } else if let Ok((id, notice)) = inboxes.notices.try_recv() {
+                self.take_notice(id, notice);
+            } else {
+                break;
+            }
+        }
+        ended
     }
 
     fn take_notice(&mut self, id: SourceId, notice: Notice) {

@@ -24,6 +24,8 @@ const BOUND: &str = "pv.kubernetes.io/bind-completed";
 pub const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 /// The annotation that names the node for which a volume is wanted.
 pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+/// The access mode of a claim that only one pod may use.
+const EXCLUSIVE: &str = "ReadWriteOncePod";
 /// The provisioner of classes whose volumes are made by hand.
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
@@ -60,6 +62,8 @@ struct VolumeClaim {
     bound: bool,
     class: String,
     selected: bool,
+    /// Only one pod may use it at a time.
+    exclusive: bool,
     wanted: Wanted,
 }
 
@@ -104,11 +108,18 @@ pub struct Needs {
     volumes: Vec<NodeTerms>,
     /// The claims whose volumes depend on the node.
     late: Vec<Late>,
+    /// The claims that no other pod may use.
+    exclusive: Vec<Name>,
     /// A device that is not allocated to the pod.
     device: bool,
 }
 
 impl Needs {
+    /// The claims that no other pod may use, by namespace and name.
+    pub fn exclusive(&self) -> &[(String, String)] {
+        &self.exclusive
+    }
+
     /// The filter for volumes.
     pub fn check_volumes(&self, node: &NodeInfo) -> Result<(), Refusal> {
         let refused = |reason| Err(refuse(Filter::VolumeBinding, reason, false));
@@ -204,7 +215,13 @@ impl Claims {
         let mut claims = Vec::new();
         for volume in &pod.volume_claims {
             match self.volume_claim(pod, volume) {
-                Ok(claim) => claims.push((&volume.claim, claim)),
+                Ok(claim) => {
+                    if claim.exclusive && !volume.ephemeral {
+                        let name = (pod.namespace.clone(), volume.claim.clone());
+                        needs.exclusive.push(name);
+                    }
+                    claims.push((&volume.claim, claim));
+                }
                 Err(why) => return Standing::Refused(why),
             }
         }
@@ -360,6 +377,7 @@ fn volume_claim(claim: &Object) -> VolumeClaim {
     let mut owners = object::items(claim, &["metadata", "ownerReferences"]).iter();
     let owner = owners.find(|owner| owner["controller"] == true);
     let volume = text(&["spec", "volumeName"]);
+    let modes = object::items(claim, &["spec", "accessModes"]);
     VolumeClaim {
         owner: owner.map(|owner| object::text(owner, &["uid"]).to_owned()),
         ending: object::deletion_timestamp(claim).is_some(),
@@ -368,6 +386,7 @@ fn volume_claim(claim: &Object) -> VolumeClaim {
         volume,
         class: text(&["spec", "storageClassName"]),
         selected: annotated(SELECTED_NODE),
+        exclusive: modes.contains(&Value::from(EXCLUSIVE)),
         wanted: Wanted::read(claim),
     }
 }

@@ -24,6 +24,7 @@ pub enum Filter {
     NodeAffinity,
     NodePorts,
     NodeResourcesFit,
+    VolumeRestrictions,
     VolumeBinding,
     PodTopologySpread,
     InterPodAffinity,
@@ -76,18 +77,24 @@ pub enum Unhelped {
 pub struct Prepared {
     counts: Counts,
     needs: Needs,
+    /// Another pod has a claim that this one needs for itself.
+    taken: bool,
 }
 
 impl Prepared {
     /// Computes the counts for a pod whose claims have these needs.
     pub fn new(cache: &Cache, pod: &PodInfo, needs: Needs) -> Prepared {
-        let counts = Counts::new(cache, pod);
-        Prepared { counts, needs }
+        Prepared {
+            counts: Counts::new(cache, pod),
+            taken: cache.index().has_claimed(needs.exclusive()),
+            needs,
+        }
     }
 
     /// Computes them again, after pods came or went.
     pub fn count_again(&mut self, cache: &Cache, pod: &PodInfo) {
         self.counts = Counts::new(cache, pod);
+        self.taken = cache.index().has_claimed(self.needs.exclusive());
     }
 
     /// Ok if the pod may go to the node.
@@ -98,6 +105,11 @@ impl Prepared {
     /// The same with other counts than its own.
     pub fn check_by(&self, counts: &Counts, pod: &PodInfo, node: &NodeInfo) -> Result<(), Refusal> {
         local(pod, node)?;
+        if self.taken {
+            let reason = "node has pod using PersistentVolumeClaim with the same name and \
+                 ReadWriteOncePod access mode";
+            return Err(refuse(Filter::VolumeRestrictions, reason, true));
+        }
         self.needs.check_volumes(node)?;
         counts.spread.check(pod, node)?;
         counts.pods.check(pod, node)?;

@@ -292,7 +292,8 @@ fn could_help(event: &Event<'_>, entry: &Entry) -> bool {
         Event::NodeGone => domains,
         Event::PodGone(gone) => {
             let ports = by(Filter::NodePorts) && !gone.ports.is_empty();
-            by(Filter::NodeResourcesFit) || ports || domains
+            let claims = by(Filter::VolumeRestrictions) && !gone.volume_claims.is_empty();
+            by(Filter::NodeResourcesFit) || ports || claims || domains
         }
         Event::PodPlaced(_) => {
             let near = by(Filter::InterPodAffinity) && !pod.affinity.is_empty();

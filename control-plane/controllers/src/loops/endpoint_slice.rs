@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use machinery::api::Call;
 
 use crate::cache::{Caches, Changed, Diff};
-use crate::decision::{Decision, create, delete};
+use crate::decision::{Decision, Step, create, delete};
 use crate::known::{Key, Shared, kind_of, to_object};
 use crate::loops::{Context, Loop};
 use crate::meta::{self, Labels};
@@ -81,10 +81,16 @@ impl Loop for EndpointSlices {
         let has_selector = service.spec.as_ref().is_some_and(|spec| {
             spec.selector.is_some() && spec.type_.as_deref() != Some("ExternalName")
         });
-        if !has_selector || meta::is_deleting(&service.metadata) {
+        if !has_selector {
             return Decision::nothing();
         }
-        bring(caches, service, slices)
+        let mut decision = bring(caches, service, slices);
+        if meta::is_deleting(&service.metadata) {
+            // It may serve until what holds it is gone, for which the slices that it has are enough.
+            let creates = |step: &Step| matches!(step.call, Call::Create { .. });
+            decision.steps.retain(|step| !creates(step));
+        }
+        decision
     }
 }
 
@@ -124,16 +130,17 @@ fn bring(caches: &Caches, service: &Service, slices: Vec<Shared<EndpointSlice>>)
         .collect();
     groups.retain(|group, (_, endpoints)| !endpoints.is_empty() || !full.contains(&group.family));
     let mut of_group: BTreeMap<Group, Vec<Shared<EndpointSlice>>> = BTreeMap::new();
-    let mut decision = Decision::nothing();
+    let mut spare = Vec::new();
     for slice in slices {
         let ports = slice.ports.clone().unwrap_or_default();
         let group = group(&slice.address_type, &ports);
         if groups.contains_key(&group) {
             of_group.entry(group).or_default().push(slice)
         } else {
-            decision.push(delete(slice.as_ref()));
+            spare.push(slice);
         }
     }
+    let mut decision = Decision::nothing();
     let trigger = endpoints::last_change(&pods);
     for (group, (ports, endpoints)) in groups {
         let has = of_group.remove(&group).unwrap_or_default();
@@ -143,7 +150,11 @@ fn bring(caches: &Caches, service: &Service, slices: Vec<Shared<EndpointSlice>>)
             ports: &ports,
             trigger: trigger.as_deref(),
         };
-        wanted.fill(has, endpoints, &mut decision);
+        wanted.fill(has, endpoints, &mut spare, &mut decision);
+    }
+    // Last, so that their endpoints are elsewhere by then.
+    for slice in spare {
+        decision.push(delete(slice.as_ref()));
     }
     decision
 }
@@ -158,11 +169,13 @@ struct Wanted<'a> {
 
 impl Wanted<'_> {
     /// Distributes the endpoints: each stays in its slice; the rest go to slices with room, then to
-    /// new ones. Empty slices are deleted, except the last one.
+    /// spare ones, which thereby change at once from what they were, then to new ones. Empty slices
+    /// become spare, except the last one.
     fn fill(
         &self,
         slices: Vec<Shared<EndpointSlice>>,
         endpoints: BTreeMap<String, Endpoint>,
+        spare: &mut Vec<Shared<EndpointSlice>>,
         into: &mut Decision,
     ) {
         let mut left = endpoints;
@@ -180,7 +193,7 @@ impl Wanted<'_> {
         let mut some = filled.iter().filter(|(_, kept)| !kept.is_empty()).count();
         for (slice, kept) in filled {
             if kept.is_empty() && some > 0 {
-                into.push(delete(slice.as_ref()));
+                spare.push(slice);
                 continue;
             }
             some = some.max(1);
@@ -192,14 +205,20 @@ impl Wanted<'_> {
                 return;
             }
             some += 1;
-            into.push(create(&self.slice(
-                ObjectMeta {
-                    namespace: self.service.metadata.namespace.clone(),
-                    generate_name: Some(format!("{}-", meta::name(&self.service.metadata))),
-                    ..ObjectMeta::default()
-                },
-                more,
-            )));
+            let mut spares = spare.iter();
+            let call = match spares.position(|slice| slice.address_type == self.family) {
+                Some(at) => replace(&self.slice(spare.remove(at).metadata.clone(), more)),
+                None => create(&self.slice(self.new_metadata(), more)),
+            };
+            into.push(call);
+        }
+    }
+
+    fn new_metadata(&self) -> ObjectMeta {
+        ObjectMeta {
+            namespace: self.service.metadata.namespace.clone(),
+            generate_name: Some(format!("{}-", meta::name(&self.service.metadata))),
+            ..ObjectMeta::default()
         }
     }
 
@@ -211,11 +230,7 @@ impl Wanted<'_> {
             && slice.metadata.labels == wanted.metadata.labels
             && slice.metadata.owner_references == wanted.metadata.owner_references;
         if !same {
-            into.push(Call::Update {
-                kind: kind_of::<EndpointSlice>().clone(),
-                subresource: "",
-                object: to_object(&wanted),
-            });
+            into.push(replace(&wanted));
         }
     }
 
@@ -233,6 +248,15 @@ impl Wanted<'_> {
             metadata,
             ports: Some(self.ports.to_vec()),
         }
+    }
+}
+
+/// The call that replaces a slice, if it is still the one that is known.
+fn replace(slice: &EndpointSlice) -> Call {
+    Call::Update {
+        kind: kind_of::<EndpointSlice>().clone(),
+        subresource: "",
+        object: to_object(slice),
     }
 }
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use machinery::api::{Call, DeleteOptions, Propagation};
+use machinery::schema::Kind;
 use serde_json::json;
 
 use crate::cache::{Caches, Changed};
@@ -80,7 +81,8 @@ fn orphan(caches: &Caches, owner: &Vertex) -> Decision {
 fn foreground(caches: &Caches, owner: &Vertex) -> Decision {
     let blocks = |dependent: &Vertex| {
         let mut owners = dependent.owners.iter();
-        owners.any(|reference| reference.uid == owner.uid && reference.blocks)
+        reaches(owner, dependent)
+            && owners.any(|reference| reference.uid == owner.uid && reference.blocks)
     };
     if caches.graph.dependents(&owner.uid).any(blocks) {
         Decision::nothing()
@@ -127,7 +129,7 @@ fn keep_or_delete(caches: &Caches, dependent: &Vertex) -> Decision {
     let propagation = if waited_for && owns {
         Propagation::Foreground
     } else {
-        Propagation::Background
+        own_propagation(dependent)
     };
     let step = decision.push(Call::Delete {
         kind: Arc::clone(&dependent.kind),
@@ -141,6 +143,19 @@ fn keep_or_delete(caches: &Caches, dependent: &Vertex) -> Decision {
     });
     step.done = misplaced(caches, dependent);
     decision
+}
+
+/// What an object says of its own dependents before anybody deletes it. An explicit policy would
+/// overrule its finalizers.
+fn own_propagation(vertex: &Vertex) -> Propagation {
+    let has = |finalizer: &str| vertex.finalizers.iter().any(|one| one == finalizer);
+    if has(ORPHAN) {
+        Propagation::Orphan
+    } else if has(FOREGROUND) {
+        Propagation::Foreground
+    } else {
+        Propagation::Background
+    }
 }
 
 /// True if a dependent waits for its own dependents, this object among them. Only neighbours are
@@ -245,6 +260,9 @@ fn reaches(owner: &Vertex, dependent: &Vertex) -> bool {
 fn classify(caches: &Caches, dependent: &Vertex, owner: &Owner) -> OwnerState {
     if let Some(found) = caches.graph.get(&owner.uid) {
         return match (reaches(found, dependent), found.waits_for(FOREGROUND)) {
+            // Nothing tells in which namespace such an owner would be, so that it counts for nothing
+            // and the object stays: operators that make this mistake must not lose cluster roles.
+            (false, _) if dependent.namespace.is_empty() => OwnerState::Solid,
             (false, _) => OwnerState::Dangling,
             (true, true) => OwnerState::WaitingForDependents,
             (true, false) => OwnerState::Solid,
@@ -257,8 +275,24 @@ fn classify(caches: &Caches, dependent: &Vertex, owner: &Owner) -> OwnerState {
         None => OwnerState::Solid,
         // A cluster-scoped object's reference names no namespace: no way to look such an owner up.
         Some(kind) if kind.namespaced() && dependent.namespace.is_empty() => OwnerState::Solid,
-        Some(_) if caches.graph.is_absent(&owner.uid) => OwnerState::Dangling,
-        Some(_) => OwnerState::Unknown,
+        Some(kind) => {
+            let namespace = namespace_of(kind, dependent);
+            let graph = &caches.graph;
+            if graph.is_absent(kind, namespace, &owner.name, &owner.uid) {
+                OwnerState::Dangling
+            } else {
+                OwnerState::Unknown
+            }
+        }
+    }
+}
+
+/// The namespace in which an owner of this kind would be.
+fn namespace_of<'a>(kind: &Kind, dependent: &'a Vertex) -> &'a str {
+    if kind.namespaced() {
+        &dependent.namespace
+    } else {
+        ""
     }
 }
 
@@ -266,14 +300,9 @@ fn ask(caches: &Caches, decision: &mut Decision, dependent: &Vertex, owner: &Own
     let Some(kind) = caches.kinds.named(&owner.api_version, &owner.kind) else {
         return;
     };
-    let namespace = if kind.namespaced() {
-        dependent.namespace.clone()
-    } else {
-        String::new()
-    };
     let step = decision.push(Call::Get {
         kind: Arc::clone(kind),
-        namespace,
+        namespace: namespace_of(kind, dependent).to_owned(),
         name: owner.name.clone(),
     });
     step.asks = Some(owner.uid.clone());

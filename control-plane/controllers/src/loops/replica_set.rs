@@ -54,7 +54,7 @@ impl Loop for ReplicaSets {
         }
         tell_status(context, set, &claimed, &mut decision);
         if !meta::is_deleting(&set.metadata) {
-            scale(caches, set, &claimed, &mut decision);
+            scale(context, set, &claimed, &mut decision);
         }
         decision
     }
@@ -74,7 +74,12 @@ fn wanted_pods(set: &ReplicaSet) -> usize {
     usize::try_from(wanted(set)).unwrap_or(0)
 }
 
-fn scale(caches: &Caches, set: &Shared<ReplicaSet>, claimed: &[Shared<Pod>], into: &mut Decision) {
+fn scale(
+    context: &Context<'_>,
+    set: &Shared<ReplicaSet>,
+    claimed: &[Shared<Pod>],
+    into: &mut Decision,
+) {
     let active: Vec<&Shared<Pod>> = claimed.iter().filter(|pod| pods::is_active(pod)).collect();
     let wanted = wanted_pods(set);
     let Some(template) = set.spec.as_ref().and_then(|spec| spec.template.as_ref()) else {
@@ -96,7 +101,7 @@ fn scale(caches: &Caches, set: &Shared<ReplicaSet>, claimed: &[Shared<Pod>], int
     if extra == 0 {
         return;
     }
-    for pod in rank::victims(caches, set, &active, extra) {
+    for pod in rank::victims(context, set, &active, extra) {
         let text = format!("Deleted pod: {}", meta::name(&pod.metadata));
         into.push(delete(pod.as_ref()))
             .tell(Note::new(set.as_ref(), "SuccessfulDelete", text))

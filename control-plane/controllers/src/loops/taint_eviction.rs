@@ -56,7 +56,7 @@ impl Loop for TaintEviction {
         let Some(node) = caches.nodes.get("", pods::node(pod)) else {
             return Decision::nothing();
         };
-        match patience(pod, &evicting(node), context.now) {
+        match patience(pod, &dated(caches, node), context.now) {
             Patience::Endless => Decision::nothing(),
             Patience::Until(end) if end > context.now => {
                 let mut decision = Decision::nothing();
@@ -86,6 +86,16 @@ fn evicting(node: &Node) -> Vec<Taint> {
         .collect()
 }
 
+/// The same, with the time at which it was first seen in one that names none.
+fn dated(caches: &Caches, node: &Node) -> Vec<Taint> {
+    let mut taints = evicting(node);
+    for taint in taints.iter_mut().filter(|one| one.time_added.is_none()) {
+        let seen = caches.taints_seen.since(meta::name(&node.metadata), taint);
+        taint.time_added = seen.map(meta::time);
+    }
+    taints
+}
+
 /// A taint without a matching toleration ends the stay at once. Of several that match, the first
 /// counts. Among those with a time limit, the earliest end counts.
 fn patience(pod: &Pod, taints: &[Taint], now: Timestamp) -> Patience {
@@ -95,6 +105,8 @@ fn patience(pod: &Pod, taints: &[Taint], now: Timestamp) -> Patience {
     let mut ends: Vec<Timestamp> = Vec::new();
     for taint in taints {
         let since = taint.time_added.as_ref().map_or(now, meta::stamp);
+        // A pod that came after the taint may stay as long as one that was there before.
+        let since = since.max(placed(pod));
         let tolerating = tolerations.iter().find(|one| tolerates(one, taint));
         let Some(tolerating) = tolerating else {
             return Patience::Until(now);
@@ -105,6 +117,13 @@ fn patience(pod: &Pod, taints: &[Taint], now: Timestamp) -> Patience {
     ends.into_iter()
         .min()
         .map_or(Patience::Endless, Patience::Until)
+}
+
+/// When a pod came to its node.
+fn placed(pod: &Pod) -> Timestamp {
+    let scheduled = pods::condition(pod, "PodScheduled").filter(|one| one.status == "True");
+    let since = scheduled.and_then(|one| one.last_transition_time.as_ref());
+    since.map_or_else(|| meta::created(&pod.metadata), meta::stamp)
 }
 
 pub(crate) fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {

@@ -170,7 +170,10 @@ fn an_owner_is_absent_only_if_it_was_looked_for() {
             assert_eq!(step.verdict(&answer).is_ok(), is_absent, "{answer:?}");
         }
         manager.answered(&decision.steps[0], &answer, at(SECOND));
-        assert_eq!(manager.caches.graph.is_absent("u"), is_absent);
+        let kind = kind_of::<ServiceAccount>();
+        let graph = &manager.caches.graph;
+        assert_eq!(graph.is_absent(kind, "n", "a", "u"), is_absent);
+        assert!(!graph.is_absent(kind, "m", "a", "u"));
     }
 }
 

@@ -90,15 +90,13 @@ impl Status {
         status
     }
 
-    /// An eviction would break a disruption budget.
-    pub fn disruption_budget(budget: &str, healthy: i64, desired: i64) -> Status {
+    /// An eviction would break a disruption budget; `why` is the cause.
+    pub fn disruption_budget(why: String) -> Status {
         let text = "Cannot evict pod as it would violate the pod's disruption budget.";
         let mut status = Status::new(429, "TooManyRequests", text);
         status.details.causes.push(Cause {
             reason: "DisruptionBudget",
-            message: format!(
-                "The disruption budget {budget} needs {desired} healthy pods and has {healthy} currently"
-            ),
+            message: why,
             field: String::new(),
         });
         status

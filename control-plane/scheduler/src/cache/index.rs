@@ -28,6 +28,8 @@ pub struct Index {
     owned: HashMap<(String, String), Places>,
     anti_affinity: HashMap<Vec<PodTerm>, Places>,
     wishes: HashMap<Wishes, Places>,
+    /// How often pods use each claim for a volume, by namespace and name. Invariant: none is 0.
+    claimed: HashMap<(String, String), i64>,
 }
 
 /// Pods with the same labels.
@@ -117,6 +119,11 @@ impl Index {
         self.wishes.iter()
     }
 
+    /// True if a pod uses one of these claims for volumes, by namespace and name.
+    pub fn has_claimed(&self, claims: &[(String, String)]) -> bool {
+        claims.iter().any(|claim| self.claimed.contains_key(claim))
+    }
+
     fn change(&mut self, node: &str, pod: &PodInfo, by: i64) {
         let namespace = || pod.namespace.clone();
         let groups = self.groups.entry(namespace()).or_default();
@@ -137,6 +144,14 @@ impl Index {
         if !pod.anti_affinity.is_empty() {
             let terms = pod.anti_affinity.clone();
             change_in(&mut self.anti_affinity, terms, node, by);
+        }
+        for volume in pod.volume_claims.iter().filter(|one| !one.ephemeral) {
+            let claim = (namespace(), volume.claim.clone());
+            let uses = self.claimed.entry(claim.clone()).or_default();
+            *uses += by;
+            if *uses == 0 {
+                self.claimed.remove(&claim);
+            }
         }
         if !pod.affinity.is_empty() || !pod.pod_preferences.is_empty() {
             let wishes = Wishes {

@@ -3,8 +3,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::core::{Core, Decision};
-use crate::tests::{node, pod};
+use crate::core::{Core, Decision, Room};
+use crate::tests::{node, on, pod};
 
 pub(super) const NOW: Duration = Duration::from_secs(1000);
 /// After every back-off.
@@ -230,4 +230,42 @@ fn a_pod_waits_until_its_devices_are_allocated_to_it() {
     let needless: Pod = serde_json::from_value(needless).unwrap();
     core.pod(needless.into(), LATER + LATER);
     assert!(decided(&mut core, LATER * 3).starts_with("to "));
+}
+
+#[test]
+fn a_claim_for_one_pod_is_used_by_one_pod() {
+    let mut core = core();
+    let (mut spec, bound) = bound_to("v");
+    spec["accessModes"] = json!([EXCLUSIVE]);
+    set(
+        &mut core,
+        "PersistentVolume",
+        json!({"metadata": {"name": "v"}, "spec": {}}),
+    );
+    set(
+        &mut core,
+        "PersistentVolumeClaim",
+        claim("alone", spec, bound),
+    );
+    core.pod(on("a", &with("first", "alone")), NOW);
+    core.pod(with("second", "alone"), NOW);
+    let told = decided(&mut core, NOW);
+    let why = "0/2 nodes are available: 2 node has pod using PersistentVolumeClaim with the same \
+               name and ReadWriteOncePod access mode.";
+    assert!(told.starts_with(why), "{told}");
+    core.pod_gone("first", LATER);
+    assert!(decided(&mut core, LATER).starts_with("to "));
+    // One of more priority takes it from the pod that has it.
+    let mut third = Pod::clone(&with("third", "alone"));
+    third.spec.as_mut().unwrap().priority = Some(5);
+    core.pod(std::sync::Arc::new(third), LATER);
+    let victims = match core.next(LATER) {
+        Some(Decision::Refuse {
+            room: Room::Made(preemption),
+            ..
+        }) => preemption.victims,
+        other => panic!("no preemption: {other:?}"),
+    };
+    let victims: Vec<&str> = victims.iter().map(|pod| pod.name.as_str()).collect();
+    assert_eq!(victims, ["second"]);
 }

@@ -1,5 +1,8 @@
 //! Evictions: deletions that need a disruption from the disruption budget of the pod.
 
+#[cfg(test)]
+mod tests;
+
 use machinery::object;
 use machinery::selector::LabelSelector;
 use machinery::status::Status;
@@ -198,7 +201,7 @@ impl Payment<'_> {
             .and_then(Value::as_object)
             .map_or(0, |pods| pods.len());
         if allowed <= 0 || disrupted >= DISRUPTED_MAX {
-            return Err(Status::disruption_budget(name, healthy, desired));
+            return Err(Status::disruption_budget(why_refused(budget)));
         }
         let mut budget = budget.clone();
         object::set(
@@ -209,6 +212,33 @@ impl Payment<'_> {
         let path = ["status", "disruptedPods", object::name(self.pod)];
         object::set(&mut budget, &path, clock::now().to_seconds().into());
         Ok(Step::Put(budget))
+    }
+}
+
+/// Why a budget allows no disruption now.
+fn why_refused(budget: &Value) -> String {
+    let number = |key: &str| object::integer(budget, &["status", key]).unwrap_or(0);
+    let (healthy, desired) = (number("currentHealthy"), number("desiredHealthy"));
+    let conditions = object::items(budget, &["status", "conditions"]);
+    let told = |key: &str| {
+        let mut conditions = conditions.iter();
+        let refuses =
+            conditions.find(|one| one["type"] == "DisruptionAllowed" && one["status"] == "False");
+        refuses.map_or("", |refuses| object::text(refuses, &[key]))
+    };
+    let budget = format!("The disruption budget {}", object::name(budget));
+    match (told("reason"), told("message")) {
+        // Its numbers are of a time when they could still be told.
+        ("SyncFailed", why) if !why.is_empty() => {
+            format!("{budget} does not allow evicting pods currently because it failed sync: {why}")
+        }
+        _ if healthy <= desired => {
+            format!("{budget} needs {desired} healthy pods and has {healthy} currently")
+        }
+        (_, "") => format!("{budget} does not allow evicting pods currently"),
+        (reason, why) => {
+            format!("{budget} does not allow evicting pods currently ({reason}): {why}")
+        }
     }
 }
 

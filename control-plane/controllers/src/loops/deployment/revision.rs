@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetSpec};
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use machinery::name::SUBDOMAIN_BYTES_MAX;
 use serde_json::json;
 
 use super::replicas::grown;
@@ -92,7 +93,7 @@ fn make_new(view: &View<'_>, number: i64, told: &mut NewStatus, into: &mut Decis
     let metadata = &view.deployment.metadata;
     let collisions = told.status.collision_count.unwrap_or(0);
     let hash = hash(&view.spec.template, collisions);
-    let name = format!("{}-{hash}", meta::name(metadata));
+    let name = name_of_set(meta::name(metadata), &hash);
     let taken = view
         .context
         .caches
@@ -154,6 +155,13 @@ fn make_new(view: &View<'_>, number: i64, told: &mut NewStatus, into: &mut Decis
         Some(failure) => told.not_created(view, &name, &failure.message),
         None => told.created(view, &name),
     }
+}
+
+/// The name of a deployment's set. Of a long name of the deployment the end is left out.
+fn name_of_set(deployment: &str, hash: &str) -> String {
+    let room = SUBDOMAIN_BYTES_MAX - hash.len() - 1;
+    let prefix = deployment.get(..room).unwrap_or(deployment);
+    format!("{prefix}-{hash}")
 }
 
 /// The annotations of the new set that must change.

@@ -65,6 +65,18 @@ fn sizes(objects: &[Value]) -> Vec<String> {
 }
 
 #[test]
+fn a_deployment_with_the_longest_name_has_a_set() {
+    let mut long = deployment(1, "one");
+    let name = "w".repeat(253);
+    long["metadata"]["name"] = name.clone().into();
+    let decision = decide(&Deployments, &caches(&[long]), ("n", &name));
+    let made = &bodies(&decision)[0]["metadata"];
+    let hash = made["labels"][HASH].as_str().unwrap();
+    let wanted = format!("{}-{hash}", &name[..252 - hash.len()]);
+    assert_eq!(made["name"], json!(wanted));
+}
+
+#[test]
 fn a_new_template_gets_a_set_as_large_as_the_surge_allows() {
     let objects = [deployment(4, "two"), set("one", 2, 4, 4, 4)];
     let decision = decide(&Deployments, &caches(&objects), KEY);

@@ -1,7 +1,9 @@
 //! One pod as an endpoint of a service.
 
 use k8s_openapi::api::core::v1::{ObjectReference, Pod, Service};
-use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort};
+use k8s_openapi::api::discovery::v1::{
+    Endpoint, EndpointConditions, EndpointHints, EndpointPort, ForNode, ForZone,
+};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::cache::Caches;
@@ -9,6 +11,16 @@ use crate::known::Shared;
 use crate::{meta, pods};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
+/// Traffic prefers endpoints on the client's own node, then those in its zone.
+const SAME_NODE: &str = "PreferSameNode";
+/// Traffic prefers endpoints in the client's zone. The first is the older name.
+const SAME_ZONE: [&str; 2] = ["PreferClose", "PreferSameZone"];
+/// The annotations that divide the endpoints among zones by another rule. The first that is there
+/// counts.
+const BY_TOPOLOGY: [&str; 2] = [
+    "service.kubernetes.io/topology-aware-hints",
+    "service.kubernetes.io/topology-mode",
+];
 
 /// The endpoint for a pod, if the pod has an address of the family.
 pub(super) fn of(caches: &Caches, service: &Service, pod: &Pod, family: &str) -> Option<Endpoint> {
@@ -19,14 +31,16 @@ pub(super) fn of(caches: &Caches, service: &Service, pod: &Pod, family: &str) ->
     let terminating = meta::is_deleting(&pod.metadata);
     let node = caches.nodes.get("", pods::node(pod));
     let zone = node.and_then(|node| meta::label(&node.metadata, ZONE));
+    let zone = zone.filter(|zone| !zone.is_empty());
+    let ready = always || serving && !terminating;
     let of_pod = pod.spec.as_ref();
     let in_domain =
         of_pod.and_then(|spec| spec.subdomain.as_deref()) == Some(meta::name(&service.metadata));
     Some(Endpoint {
         addresses: vec![address],
         conditions: Some(EndpointConditions {
-            ready: Some(always || serving && !terminating),
-            serving: Some(always || serving),
+            ready: Some(ready),
+            serving: Some(serving),
             terminating: Some(terminating),
         }),
         hostname: of_pod
@@ -41,6 +55,7 @@ pub(super) fn of(caches: &Caches, service: &Service, pod: &Pod, family: &str) ->
             ..ObjectReference::default()
         }),
         zone: zone.map(str::to_owned),
+        hints: hints(service, pods::node(pod), zone).filter(|_| ready),
         ..Endpoint::default()
     })
 }
@@ -99,6 +114,23 @@ pub(super) fn same_to_services(old: &Pod, new: &Pod) -> bool {
         )
     };
     seen(old) == seen(new)
+}
+
+/// Where the clients are that an endpoint is for first, if its service prefers what is near.
+fn hints(service: &Service, node: &str, zone: Option<&str>) -> Option<EndpointHints> {
+    let wanted = service.spec.as_ref()?.traffic_distribution.as_deref()?;
+    let by_node = wanted == SAME_NODE;
+    let mut rules = BY_TOPOLOGY.iter();
+    let rule = rules.find_map(|key| meta::annotation(&service.metadata, key));
+    if !by_node && !SAME_ZONE.contains(&wanted) || matches!(rule, Some("Auto" | "auto")) {
+        return None;
+    }
+    let zones = zone.map(|zone| vec![ForZone { name: zone.into() }]);
+    let nodes = (by_node && !node.is_empty()).then(|| vec![ForNode { name: node.into() }]);
+    (zones.is_some() || nodes.is_some()).then_some(EndpointHints {
+        for_nodes: nodes,
+        for_zones: zones,
+    })
 }
 
 fn address(pod: &Pod, family: &str) -> Option<String> {

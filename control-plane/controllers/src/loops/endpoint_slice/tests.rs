@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::tests::fixtures::{ago, bodies, caches, decide, lines, pod};
+use crate::tests::fixtures::{ago, bodies, caches, decide, lines, node, pod};
 
 const KEY: (&str, &str) = ("n", "web");
 
@@ -81,6 +81,43 @@ fn a_service_gets_a_slice_with_what_others_look_for() {
 }
 
 #[test]
+fn what_is_published_unready_does_not_serve() {
+    let mut early = service();
+    early["spec"]["publishNotReadyAddresses"] = true.into();
+    let objects = [early, pod("p", "a", false)];
+    let decision = decide(&EndpointSlices, &caches(&objects), KEY);
+    let conditions = json!({"ready": true, "serving": false, "terminating": false});
+    assert_eq!(
+        bodies(&decision)[0]["endpoints"][0]["conditions"],
+        conditions
+    );
+}
+
+#[test]
+fn a_service_that_prefers_what_is_near_says_where_each_endpoint_is() {
+    let mut zoned = node("a", "True");
+    zoned["metadata"]["labels"] = json!({"topology.kubernetes.io/zone": "z"});
+    let hints = |distribution: &str, annotations: Value, ready: bool| {
+        let mut near = service();
+        near["spec"]["trafficDistribution"] = distribution.into();
+        near["metadata"]["annotations"] = annotations;
+        let objects = [near, zoned.clone(), pod("p", "a", ready)];
+        let decision = decide(&EndpointSlices, &caches(&objects), KEY);
+        bodies(&decision)[0]["endpoints"][0]["hints"].clone()
+    };
+    let zone = json!({"forZones": [{"name": "z"}]});
+    assert_eq!(hints("PreferClose", json!({}), true), zone);
+    assert_eq!(hints("PreferSameZone", json!({}), true), zone);
+    assert_eq!(
+        hints("PreferSameNode", json!({}), true),
+        json!({"forZones": [{"name": "z"}], "forNodes": [{"name": "a"}]})
+    );
+    assert_eq!(hints("PreferClose", json!({}), false), Value::Null);
+    let by_topology = json!({"service.kubernetes.io/topology-mode": "Auto"});
+    assert_eq!(hints("PreferClose", by_topology, true), Value::Null);
+}
+
+#[test]
 fn many_pods_fill_several_slices_and_a_change_touches_one() {
     let mut objects = many(250);
     objects.push(service());
@@ -101,6 +138,46 @@ fn many_pods_fill_several_slices_and_a_change_touches_one() {
         bodies(&decision)[0]["endpoints"].as_array().unwrap().len(),
         99
     );
+}
+
+#[test]
+fn a_slice_that_is_not_needed_becomes_the_one_that_is() {
+    let mut objects = vec![service()];
+    let empty = made(&decide(&EndpointSlices, &caches(&objects), KEY));
+    objects.extend(empty);
+    objects.push(pod("p", "a", true));
+    let first = decide(&EndpointSlices, &caches(&objects), KEY);
+    assert_eq!(lines(&first), ["update endpointslices n/web-1"]);
+    let slice = bodies(&first).remove(0);
+    assert_eq!(slice["ports"][0]["port"], 8080);
+    assert_eq!(slice["endpoints"].as_array().unwrap().len(), 1);
+    // Another port takes the place of the first in one step: nobody sees the service without any.
+    objects[1] = slice;
+    objects[0]["spec"]["ports"][0]["targetPort"] = 8081.into();
+    let moved = decide(&EndpointSlices, &caches(&objects), KEY);
+    assert_eq!(lines(&moved), ["update endpointslices n/web-1"]);
+    assert_eq!(bodies(&moved)[0]["ports"][0]["port"], 8081);
+    // What cannot be used again goes last.
+    objects[1]["addressType"] = "IPv6".into();
+    let other = decide(&EndpointSlices, &caches(&objects), KEY);
+    assert_eq!(
+        lines(&other),
+        ["create endpointslices n/", "delete endpointslices n/web-1"]
+    );
+}
+
+#[test]
+fn a_service_that_is_held_back_keeps_its_slices_up_to_date() {
+    let mut objects = vec![service(), pod("p", "a", true)];
+    let slices = made(&decide(&EndpointSlices, &caches(&objects), KEY));
+    objects[0]["metadata"]["deletionTimestamp"] = ago(1).into();
+    objects[0]["metadata"]["finalizers"] = json!(["a/b"]);
+    let none = decide(&EndpointSlices, &caches(&objects), KEY);
+    assert_eq!(lines(&none), [""; 0]);
+    objects[1] = pod("p", "a", false);
+    objects.extend(slices);
+    let decision = decide(&EndpointSlices, &caches(&objects), KEY);
+    assert_eq!(lines(&decision), ["update endpointslices n/web-1"]);
 }
 
 #[test]

@@ -1,9 +1,17 @@
+use k8s_openapi::api::apps::v1::ReplicaSet;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::known::kind_of;
 use crate::tests::fixtures::{ago, bodies, caches, decide, lines, owned, owner, pod, replica_set};
 
 const KEY: (&str, &str) = ("", "pods/p");
+
+/// The apiserver has no replica set of this name in a namespace.
+fn set_absent(caches: &mut Caches, namespace: &str, name: &str) {
+    let (kind, uid) = (kind_of::<ReplicaSet>(), format!("replicasets/{name}"));
+    caches.graph.set_absent(kind, namespace, name, &uid);
+}
 
 #[test]
 fn an_owner_that_is_not_known_is_asked_for_first() {
@@ -12,7 +20,7 @@ fn an_owner_that_is_not_known_is_asked_for_first() {
     assert_eq!(lines(&decision), ["get replicasets n/web"]);
     assert_eq!(decision.steps[0].asks.as_deref(), Some("replicasets/web"));
     assert!(decision.after.is_some());
-    caches.graph.set_absent("replicasets/web");
+    set_absent(&mut caches, "n", "web");
     let decision = decide(&Garbage, &caches, KEY);
     assert_eq!(lines(&decision), ["delete pods n/p"]);
     let options = &bodies(&decision)[0];
@@ -24,6 +32,18 @@ fn an_owner_that_is_not_known_is_asked_for_first() {
 }
 
 #[test]
+fn what_an_object_asks_for_its_own_dependents_is_heeded() {
+    for (finalizer, policy) in [(ORPHAN, "Orphan"), (FOREGROUND, "Foreground")] {
+        let mut one = owned(pod("p", "a", true), "web");
+        one["metadata"]["finalizers"] = json!(["a/b", finalizer]);
+        let mut caches = caches(&[one]);
+        set_absent(&mut caches, "n", "web");
+        let decision = decide(&Garbage, &caches, KEY);
+        assert_eq!(bodies(&decision)[0]["propagationPolicy"], policy);
+    }
+}
+
+#[test]
 fn what_has_an_owner_left_only_loses_those_that_are_gone() {
     let mut two = owned(pod("p", "a", true), "web");
     let more = owner("apps/v1", "ReplicaSet", "gone");
@@ -32,7 +52,7 @@ fn what_has_an_owner_left_only_loses_those_that_are_gone() {
         .unwrap()
         .push(more);
     let mut caches = caches(&[replica_set("web", 1), two]);
-    caches.graph.set_absent("replicasets/gone");
+    set_absent(&mut caches, "n", "gone");
     let decision = decide(&Garbage, &caches, KEY);
     let references = &bodies(&decision)[0]["metadata"]["ownerReferences"];
     assert_eq!(
@@ -55,6 +75,38 @@ fn an_owner_in_another_namespace_owns_nothing() {
         "ownerRef [apps/v1/ReplicaSet, namespace: n, name: web, uid: replicasets/web] does not \
          exist in namespace \"n\""
     );
+}
+
+/// An object that looks for its owner in the wrong place must not make others lose theirs.
+#[test]
+fn an_owner_that_one_namespace_lacks_may_be_in_another() {
+    let mut elsewhere = owned(pod("q", "a", true), "web");
+    elsewhere["metadata"]["namespace"] = "other".into();
+    let mut known = caches(&[owned(pod("p", "a", true), "web"), elsewhere]);
+    set_absent(&mut known, "other", "web");
+    let decision = decide(&Garbage, &known, ("", "pods/q"));
+    assert_eq!(lines(&decision), ["delete pods other/q"]);
+    let decision = decide(&Garbage, &known, KEY);
+    assert_eq!(lines(&decision), ["get replicasets n/web"]);
+}
+
+#[test]
+fn a_cluster_scoped_object_is_owned_by_nothing_in_a_namespace() {
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {
+            "name": "reader", "ownerReferences": [owner("apps/v1", "ReplicaSet", "web")],
+        },
+    });
+    let known = caches(&[replica_set("web", 1), role.clone()]);
+    let decision = decide(&Garbage, &known, ("", "clusterroles/reader"));
+    assert_eq!(lines(&decision), [""; 0]);
+    // Nor does its owner wait for it.
+    let known = caches(&[deleted(FOREGROUND), role]);
+    let decision = decide(&Garbage, &known, ("", "clusterroles/reader"));
+    assert_eq!(lines(&decision), [""; 0]);
+    let decision = decide(&Garbage, &known, ("", "replicasets/web"));
+    assert_eq!(lines(&decision), ["patch replicasets n/web"]);
 }
 
 #[test]

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::Pod;
+use machinery::time::Timestamp;
 
 use crate::cache::Caches;
 use crate::known::Shared;
+use crate::loops::Context;
 use crate::{meta, pods};
 
 const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
@@ -32,17 +34,12 @@ type Worth<'a> = (
 
 /// Selects `count` pods to delete.
 pub(super) fn victims<'a>(
-    caches: &Caches,
+    context: &Context<'_>,
     set: &ReplicaSet,
     active: &[&'a Shared<Pod>],
     count: usize,
 ) -> Vec<&'a Shared<Pod>> {
-    let crowds = crowds(caches, set, active);
-    let newest = active
-        .iter()
-        .map(|pod| meta::created(&pod.metadata))
-        .max()
-        .unwrap_or_default();
+    let crowds = crowds(context.caches, set, active);
     let worth = |pod: &'a Pod| -> Worth<'a> {
         let phase = match pods::phase(pod) {
             "Pending" => 0,
@@ -50,8 +47,7 @@ pub(super) fn victims<'a>(
             _ => 1,
         };
         let cost = meta::annotation(&pod.metadata, COST);
-        let bucket =
-            |since: machinery::time::Timestamp| (newest.since(since).as_secs() + 1).ilog2();
+        let bucket = |since: Timestamp| (context.now.since(since).as_secs() + 1).ilog2();
         let ready = pods::ready_since(pod);
         let node = pods::node(pod);
         (

@@ -36,6 +36,19 @@ fn what_is_worth_least_goes_first() {
 }
 
 #[test]
+fn of_pods_made_together_the_one_that_was_unready_last_goes_first() {
+    let since = |name: &str, seconds: i64| {
+        let mut one = owned(pod(name, name, true), "web");
+        one["metadata"]["creationTimestamp"] = ago(5000).into();
+        one["status"]["conditions"][0]["lastTransitionTime"] = ago(seconds).into();
+        one
+    };
+    let objects = [replica_set("web", 1), since("a", 4900), since("b", 100)];
+    let decision = decide(&ReplicaSets, &caches(&objects), KEY);
+    assert_eq!(lines(&decision)[1..], ["delete pods n/b"]);
+}
+
+#[test]
 fn pods_that_match_are_taken_and_those_that_do_not_are_set_free() {
     let mut stray = owned(pod("stray", "a", true), "web");
     stray["metadata"]["labels"] = json!({"app": "other"});
