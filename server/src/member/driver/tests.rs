@@ -230,3 +230,45 @@ fn a_checkpoint_starts_at_once_when_the_log_has_nothing_to_sync() {
     stage.write_log();
     assert!(stage.kept.take_checkpoint().is_some());
 }
+
+/// The checkpoint after an install would drop them, too, but an idle member makes none.
+#[test]
+fn files_of_the_log_before_an_installed_state_go_when_its_reset_is_durable() {
+    let vfs = SimVfs::new(1);
+    let options = Options {
+        segment_bytes: 4096,
+        ..Options::default()
+    };
+    let disk = Arc::new(vfs.clone());
+    let (writer, _) = LogWriter::open(disk, Path::new(LOG), Position::default(), options).unwrap();
+    let shared = Arc::new(Published::new(1, Standing::default()));
+    let (mut log, mut kept) = (Log::new(writer, shared), Kept::default());
+    let (last, installed) = (200, 300);
+    let mut writes: Vec<LogEvent> = (1..=last)
+        .map(|index| LogEvent::Write(write(index, &put(index))))
+        .collect();
+    log.write(&mut writes, &mut kept).unwrap();
+    log.sync(&mut kept).unwrap();
+    let reset = Write {
+        ticket: last + 1,
+        reset: Some(Position {
+            term: TERM,
+            index: installed,
+        }),
+        entries: Vec::new(),
+        hard_state: Some(HardState {
+            term: TERM,
+            vote: 1,
+            commit: installed,
+        }),
+    };
+    log.write(&mut vec![LogEvent::Write(reset)], &mut kept)
+        .unwrap();
+    let clears = |kept: &Kept| {
+        let clears = |job: &Job| matches!(job, Job::ClearLog(_));
+        kept.jobs.iter().any(clears)
+    };
+    assert!(!clears(&kept), "a power cut may take the reset back");
+    log.sync(&mut kept).unwrap();
+    assert!(clears(&kept));
+}
