@@ -234,6 +234,8 @@ impl Store {
         std::mem::swap(&mut self.root, &mut store.root);
         std::mem::swap(&mut self.file, &mut store.file);
         self.batch = None;
+        self.oldest_removed = None;
+        self.deletion_spills_at = 0;
         self.unsaved = store.unsaved;
         self.unsized_from = store.unsized_from;
         self.releasing = store.releasing;
