@@ -116,8 +116,8 @@ struct Shared {
     renewals: mpsc::Receiver<Renewal>,
     /// Clients by the lease whose renewal they wait for.
     waiting: HashMap<i64, Vec<oneshot::Sender<Answer>>>,
-    /// Leases whose renewal was sent on the open stream and is not answered. A member takes one after
-    /// the other.
+    /// Leases whose renewal was sent on the open stream and is not answered. A member takes one
+    /// after the other.
     sent: VecDeque<i64>,
 }
 

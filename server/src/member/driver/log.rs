@@ -16,7 +16,8 @@ pub struct Log {
     is_short: bool,
     /// The newest write that is in the file and may not be durable.
     unsynced: Option<Ticket>,
-    /// A write that may not be durable made all entries before it void: an installed state has them.
+    /// A write that may not be durable made all entries before it void: an installed state has
+    /// them.
     voids: bool,
     /// Holds entries of writes that may not be durable.
     checkpoint: Option<Box<CheckpointJob>>,

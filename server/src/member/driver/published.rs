@@ -196,8 +196,8 @@ impl Published {
     /// acknowledged are applied once an entry of this term is.
     ///
     /// To be the only voter is not enough: a learner may apply an entry before its leader does, and
-    /// whoever read it there must not read less here. Nor is it enough to have applied that all others
-    /// are removed: one of them may have applied entries after that which are not applied here yet.
+    /// whoever read it there must not read less here. Nor is it enough to have applied the removal of
+    /// all others: one of them may have applied later entries, which are not applied here yet.
     pub fn decides_alone(&self) -> bool {
         self.progress.is_alone()
             && self.leads()

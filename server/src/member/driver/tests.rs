@@ -332,7 +332,8 @@ impl Leading {
     }
 }
 
-/// The learner may have applied, and shown, what was committed before consensus heard of its removal.
+/// The learner may have applied, and shown, what was committed before consensus heard of its
+/// removal.
 #[test]
 fn who_is_left_alone_asks_before_it_reads_until_it_has_applied_what_others_may_know() {
     let mut leading = Leading::new();
