@@ -261,7 +261,7 @@ mod tests {
         let path: Arc<Path> = Path::new("some/file").into();
         let bytes = [0u8; 3 * PAGE_BYTES];
         let at = bytes.as_ptr() as usize;
-        let file = Arc::new(fs::File::open("/dev/null").unwrap());
+        let file = Arc::new(tempfile::tempfile().unwrap());
         let watched = Watched::new(bytes.as_ptr(), bytes.len(), &path, &file);
         let found = Found {
             path: b"some/file",
