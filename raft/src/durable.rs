@@ -128,7 +128,7 @@ pub struct LogWriter {
     wal: Wal,
     last: Index,
     written_bytes: u64,
-    /// Entries before it are in a checkpoint.
+    /// Entries before it are in a checkpoint, or in an installed state.
     needed_from: Index,
     /// Entries before it were made void by a reset: no follower can be fed from them.
     void_before: Index,
@@ -259,6 +259,8 @@ impl LogWriter {
     fn reset(&mut self, position: Position) {
         self.last = position.index;
         self.void_before = position.index;
+        // A state is durable before its reset is written.
+        self.needed_from = self.needed_from.max(position.index);
         self.wal
             .append(RESET, position.index, &[&position.term.to_le_bytes()]);
     }

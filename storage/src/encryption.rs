@@ -55,8 +55,10 @@
 //! When the key file has a new first key, a data key is made for it, durably in `member/keys`,
 //! before anything is sealed under it. From then on each new checkpoint and log segment uses it.
 //! Older data stays readable, and the directory is *mixed*, until all pages were written again, the
-//! log was dropped up to there and free space was wiped. Then `retire` forgets the other keys. Key
-//! id 0 means no key: encryption is turned on and off by the same steps.
+//! log was dropped up to there and free space was wiped. Then `retire` forgets the other keys. It
+//! waits while there is a store beside the one in use, which may be installed: its pages are only
+//! looked through once it is. Key id 0 means no key: encryption is turned on and off by the same
+//! steps.
 
 mod cipher;
 pub(crate) mod decrypted;
@@ -105,6 +107,14 @@ pub struct DataKeys {
     /// The newest epoch for which the whole log is sealed like new records.
     log_settled: AtomicU64,
     subkeys: Mutex<HashMap<(u32, Salt), Arc<Subkey>>>,
+    /// Shared with each [`Kept`].
+    kept: Arc<()>,
+}
+
+/// While it exists, no key is forgotten.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    _kept: Arc<()>,
 }
 
 #[derive(Debug, Default)]
@@ -158,6 +168,7 @@ impl DataKeys {
             epoch: AtomicU64::new(1),
             log_settled: AtomicU64::new(0),
             subkeys: Mutex::default(),
+            kept: Arc::default(),
         };
         let state = data_keys.with_keys(ring, keys)?;
         data_keys.active.store(state.ring.active, Ordering::Release);
@@ -200,7 +211,7 @@ impl DataKeys {
 
     /// Changes whenever new writes begin to be sealed differently, even if that is as they once
     /// were.
-    pub fn epoch(&self) -> u64 {
+    pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
 
@@ -209,12 +220,26 @@ impl DataKeys {
         self.log_settled.fetch_max(epoch, Ordering::AcqRel);
     }
 
-    /// Forgets all keys except the active one, if the log is settled, too; the caller states that
-    /// the page file was settled at `epoch`. Durable on return.
+    /// Keeps all keys that are or become active from now on, for pages that re-encryption does not
+    /// look at yet.
+    pub(crate) fn keep(&self) -> Kept {
+        Kept {
+            _kept: Arc::clone(&self.kept),
+        }
+    }
+
+    /// True if a [`Kept`] exists.
+    pub(crate) fn are_kept(&self) -> bool {
+        Arc::strong_count(&self.kept) > 1
+    }
+
+    /// Forgets all keys except the active one, if none is kept and the log is settled, too; the
+    /// caller states that the page file was settled at `epoch`. Durable on return.
     pub(crate) fn retire(&self, epoch: u64) -> Result<bool> {
         let mut state = self.state.write();
         let settled = self.log_settled.load(Ordering::Acquire).min(epoch);
-        if settled != self.epoch() {
+        // Whoever keeps the keys asked for that before it sealed anything, under this lock.
+        if settled != self.epoch() || self.are_kept() {
             return Ok(false);
         }
         if !state.ring.is_mixed() {

@@ -49,6 +49,10 @@ pub enum Canary {
     UncheckedEntries,
     /// Whoever asks reads.
     UncheckedRead,
+    /// Whoever asks renews a lease and sees its keys.
+    UncheckedLease,
+    /// Whoever asks does what only root may do.
+    UncheckedAdmin,
     /// A token outlives its user.
     EternalToken,
     /// Users and roles of a state that came are stored, and not judged by.
@@ -65,7 +69,7 @@ pub enum Canary {
     Nondeterminism,
 }
 
-pub const ALL: [Canary; 30] = [
+pub const ALL: [Canary; 32] = [
     Canary::BoughtVotes,
     Canary::FlippedEntry,
     Canary::LeaderWithGap,
@@ -89,6 +93,8 @@ pub const ALL: [Canary; 30] = [
     Canary::ForgottenMember,
     Canary::UncheckedEntries,
     Canary::UncheckedRead,
+    Canary::UncheckedLease,
+    Canary::UncheckedAdmin,
     Canary::EternalToken,
     Canary::UnloadedUsers,
     Canary::RolelessState,
@@ -122,7 +128,8 @@ impl Canary {
             Canary::DeafMember => &["membership"],
             Canary::ForgottenMember => &["empty disks"],
             Canary::UncheckedEntries => &["model"],
-            Canary::UncheckedRead | Canary::EternalToken | Canary::UnloadedUsers => &["users"],
+            Canary::UncheckedRead | Canary::UncheckedLease | Canary::UncheckedAdmin => &["users"],
+            Canary::EternalToken | Canary::UnloadedUsers => &["users"],
             Canary::RolelessState => &["agreement", "model", "users"],
             Canary::UncheckedLog => &["durable prefix"],
             Canary::NamelessRot => &["bit rot"],

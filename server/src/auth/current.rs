@@ -80,6 +80,16 @@ impl CurrentAuth {
         }
     }
 
+    /// Fails if users or roles count and have changed since `revision`, when an answer was judged.
+    pub fn check_unchanged(&self, revision: u64) -> Result<(), Error> {
+        let image = self.image();
+        if image.enabled && image.revision != revision {
+            Err(Error::AuthOldRevision)
+        } else {
+            Ok(())
+        }
+    }
+
     pub(crate) fn publish(&self, image: Arc<Image>) {
         let enabled = image.enabled;
         // Set before the new image is visible, cleared after it.
@@ -88,5 +98,27 @@ impl CurrentAuth {
         }
         *self.image.write() = image;
         self.enabled.store(enabled, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn image(enabled: bool, revision: u64) -> Arc<Image> {
+        Arc::new(Image::new(enabled, revision, Vec::new(), Vec::new()))
+    }
+
+    #[test]
+    fn what_was_judged_by_other_users_and_roles_is_not_answered() {
+        let auth = CurrentAuth::new(image(true, 3));
+        assert_eq!(auth.check_unchanged(3), Ok(()));
+        auth.publish(image(true, 4));
+        assert_eq!(auth.check_unchanged(3), Err(Error::AuthOldRevision));
+        auth.publish(image(false, 5));
+        assert_eq!(auth.check_unchanged(3), Ok(()));
+        // Nobody was judged when they did not count.
+        auth.publish(image(true, 6));
+        assert_eq!(auth.check_unchanged(5), Err(Error::AuthOldRevision));
     }
 }

@@ -1,6 +1,7 @@
 //! Keep-alives: clients that renew the same lease at the same time share one request, and all
 //! streams of a user share one stream to the cluster. A stream to the cluster that breaks is opened
-//! again, which clients do not notice.
+//! again, which clients do not notice. One that ends with a refusal was ended by a single renewal:
+//! only its clients hear of it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -99,6 +100,7 @@ impl KeepAlives {
                 along: along.user_alone(),
                 renewals,
                 waiting: HashMap::new(),
+                sent: VecDeque::new(),
             };
             tokio::spawn(shared.run());
             sender
@@ -114,6 +116,9 @@ struct Shared {
     renewals: mpsc::Receiver<Renewal>,
     /// Clients by the lease whose renewal they wait for.
     waiting: HashMap<i64, Vec<oneshot::Sender<Answer>>>,
+    /// Leases whose renewal was sent on the open stream and is not answered. A member takes one
+    /// after the other.
+    sent: VecDeque<i64>,
 }
 
 impl Shared {
@@ -122,14 +127,20 @@ impl Shared {
             match self.session().await {
                 Ok(()) => return,
                 Err(status) if is_passing(&status) => tokio::time::sleep(REOPEN).await,
-                Err(status) => {
-                    let waiting = self.waiting.drain();
-                    for client in waiting.flat_map(|(_, clients)| clients) {
-                        // A client may have left.
-                        let _ = client.send(Err(status.clone()));
-                    }
-                }
+                Err(status) => self.refused(&status),
             }
+        }
+    }
+
+    /// The stream ended with this refusal, and so did the first renewal that has no answer. The
+    /// others are sent again.
+    fn refused(&mut self, status: &Status) {
+        // The first renewal of a stream opens it: nothing ends before one is sent.
+        let refused = self.sent.pop_front();
+        let clients = refused.and_then(|id| self.waiting.remove(&id));
+        for client in clients.unwrap_or_default() {
+            // A client may have left.
+            let _ = client.send(Err(status.clone()));
         }
     }
 
@@ -140,9 +151,11 @@ impl Shared {
         }
         let (requests, sent) = mpsc::channel(REQUESTS_MAX);
         let mut unsent: VecDeque<i64> = self.waiting.keys().copied().collect();
+        self.sent.clear();
         // A member sends nothing, not even headers, before the first request.
         if let Some(id) = unsent.pop_front() {
             let _ = requests.try_send(pb::LeaseKeepAliveRequest { id });
+            self.sent.push_back(id);
         }
         let mut lease = LeaseClient::new(self.upstream.clone());
         let request = self.along.with(ReceiverStream::new(sent));
@@ -157,6 +170,7 @@ impl Shared {
                     let room = room.map_err(|_| ended())?;
                     if let Some(id) = unsent.pop_front() {
                         room.send(pb::LeaseKeepAliveRequest { id });
+                        self.sent.push_back(id);
                     }
                 }
                 Some(renewal) = self.renewals.recv() => {
@@ -167,6 +181,10 @@ impl Shared {
                 }
                 answer = answers.message() => {
                     let answer = answer?.ok_or_else(ended)?;
+                    let place = self.sent.iter().position(|id| *id == answer.id);
+                    if let Some(place) = place {
+                        self.sent.remove(place);
+                    }
                     for client in self.waiting.remove(&answer.id).unwrap_or_default() {
                         // A client may have left.
                         let _ = client.send(Ok(answer));

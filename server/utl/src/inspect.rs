@@ -25,13 +25,13 @@ pub(crate) struct Given {
 pub(crate) fn run(dir: &Path, given: Given, out: &mut dyn Write) -> Result<(), Failure> {
     let member = dir.join("member");
     let vfs: Arc<dyn Vfs> = Arc::new(OsVfs);
-    let _lock = lock(&*vfs, dir, &member)?;
-    let keys = given.key_file.map(read_keys).transpose()?;
     let places = Places {
         keys: member.join("keys"),
         store: member.join("store"),
         log: given.wal_dir.unwrap_or_else(|| member.join("log")),
     };
+    let _lock = lock(&*vfs, dir, &member.join("lock"), &places)?;
+    let keys = given.key_file.map(read_keys).transpose()?;
     let found = inspect(vfs, &places, keys.as_ref()).map_err(Failure::error)?;
     out.write_all(told(&found).as_bytes())
         .map_err(Failure::error)?;
@@ -45,23 +45,25 @@ pub(crate) fn run(dir: &Path, given: Given, out: &mut dyn Write) -> Result<(), F
     })
 }
 
-/// Keeps servers out: a running server changes its files all the time. `None` if none ever ran
-/// there.
+/// Keeps servers out: a running server changes its files all the time. `None` if no server ever ran
+/// there, or the lock is lost.
 fn lock(
     vfs: &dyn Vfs,
     dir: &Path,
-    member: &Path,
+    path: &Path,
+    places: &Places,
 ) -> Result<Option<Box<dyn storage::vfs::Lock>>, Failure> {
-    let path = member.join("lock");
-    if !vfs.exists(&path).map_err(Failure::error)? {
-        // Perhaps made by `snapshot restore` or `import`.
-        if vfs.exists(&member.join("store")).map_err(Failure::error)? {
-            return Ok(None);
+    if !vfs.exists(path).map_err(Failure::error)? {
+        // Perhaps made by `snapshot restore` or `import`, or what is left of a member.
+        for place in [&places.store, &places.log, &places.keys] {
+            if vfs.exists(place).map_err(Failure::error)? {
+                return Ok(None);
+            }
         }
         let what = format!("{} is not a data directory of Stele", dir.display());
         return Err(Failure::error(what));
     }
-    vfs.lock(&path)
+    vfs.lock(path)
         .map(Some)
         .map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => {

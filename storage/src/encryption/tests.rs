@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use super::sample::{key_file, open};
 use super::*;
-use crate::mvcc::{self, Applied, KeyRange, Next, Store, Want};
+use crate::mvcc::{self, Applied, Incoming, KeyRange, Loader, Next, Position, Store, Want};
 use crate::vfs::sim::SimVfs;
 use crate::wal::{self, Wal};
 
@@ -467,6 +467,60 @@ fn a_view_that_is_held_keeps_old_pages_and_the_key_to_them() {
     drop(view);
     member.reencrypt().unwrap();
     member.check();
+}
+
+/// Loads what the store holds beside it, under the key that is active now.
+fn load(vfs: &SimVfs, member: &Member) -> Incoming {
+    let options = mvcc::Options {
+        data_keys: Some(member.data_keys.clone()),
+    };
+    let mut loader =
+        Loader::create(Arc::new(vfs.clone()), Path::new(STORE), options).expect("a whole disk");
+    let root = member.store.root();
+    root.changes(0, i64::MAX, &mut |change| {
+        loader.push(change)?;
+        Ok(ControlFlow::Continue(()))
+    })
+    .unwrap();
+    let position = Position {
+        revision: root.revision(),
+        compacted: root.compacted(),
+        removed_through: root.compacted(),
+        applied: root.applied(),
+    };
+    loader.finish(position).unwrap()
+}
+
+/// Re-encryption looks through the store in use alone.
+#[test]
+fn a_store_that_may_be_installed_keeps_the_keys_of_its_pages() {
+    for is_installed in [true, false] {
+        let vfs = SimVfs::new(1);
+        let mut member = Member::open(&vfs, &[1], true).unwrap();
+        member.write(100).unwrap();
+        member.checkpoint().unwrap();
+        let incoming = load(&vfs, &member);
+        member.data_keys.change(&key_file(&[2, 1])).unwrap();
+        for _ in 0..60 {
+            match member.store.reencrypt_step(16 << 10).unwrap().next {
+                Next::Step => {}
+                Next::Checkpoint => member.checkpoint().unwrap(),
+                Next::Done => panic!("key 1 seals what is about to be installed"),
+            }
+        }
+        if is_installed {
+            member.store.replace(incoming).unwrap();
+            member.check();
+        } else {
+            incoming.discard().unwrap();
+        }
+        member.reencrypt().unwrap();
+        member.check();
+        assert_eq!(plaintext(&vfs), []);
+        let again = Member::open(&vfs.process_killed(), &[2], false).unwrap();
+        assert_eq!(again.last, member.last);
+        again.check();
+    }
 }
 
 #[test]

@@ -16,6 +16,7 @@ use super::chores::reencrypt::Walk;
 use super::key::{HEAD, Stamp, TOMBSTONE};
 use super::{Applied, Bucket, Change, Item, Options, Revision, Root, Store};
 use crate::btree::META_SLOTS;
+use crate::encryption::Kept;
 use crate::vfs::Vfs;
 use crate::{Error, Result};
 
@@ -37,6 +38,9 @@ pub struct Loader {
     store: Store,
     newest: Revision,
     rows: u64,
+    /// Re-encryption looks only at the store in use. Until that is this one, it must not forget the
+    /// keys of these pages.
+    kept: Option<Kept>,
 }
 
 /// The part of a state that its rows do not contain.
@@ -57,6 +61,8 @@ pub struct Incoming {
     vfs: Arc<dyn Vfs>,
     dir: PathBuf,
     store: Store,
+    /// See [`Loader`].
+    kept: Option<Kept>,
 }
 
 impl Loader {
@@ -65,12 +71,15 @@ impl Loader {
         vfs.create_dir_all(dir)
             .map_err(Error::io("create directory", dir))?;
         clear_incoming(&*vfs, dir)?;
+        // Before anything is sealed.
+        let kept = options.data_keys.as_ref().map(|data_keys| data_keys.keep());
         Ok(Loader {
             store: Store::open_file(vfs.clone(), &dir.join(FILE_NAME), options)?,
             vfs,
             dir: dir.to_owned(),
             newest: Revision::default(),
             rows: 0,
+            kept,
         })
     }
 
@@ -158,6 +167,7 @@ impl Loader {
             vfs: self.vfs,
             dir: self.dir,
             store: self.store,
+            kept: self.kept,
         })
     }
 
@@ -183,7 +193,12 @@ impl Incoming {
 
     /// Removes an unwanted store.
     pub fn discard(self) -> Result<()> {
-        let Incoming { vfs, dir, store } = self;
+        let Incoming {
+            vfs,
+            dir,
+            store,
+            kept: _kept,
+        } = self;
         drop(store);
         clear_incoming(&*vfs, &dir)
     }
@@ -209,6 +224,7 @@ impl Store {
             vfs,
             dir,
             mut store,
+            kept: _kept,
         } = incoming;
         store.take_place(&*vfs, &dir)?;
         if self.file.is_locked_in_memory() {
@@ -218,6 +234,8 @@ impl Store {
         std::mem::swap(&mut self.root, &mut store.root);
         std::mem::swap(&mut self.file, &mut store.file);
         self.batch = None;
+        self.oldest_removed = None;
+        self.deletion_spills_at = 0;
         self.unsaved = store.unsaved;
         self.unsized_from = store.unsized_from;
         self.releasing = store.releasing;

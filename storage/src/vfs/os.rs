@@ -48,7 +48,7 @@ impl Vfs for OsVfs {
         let file = fs::File::from(fd);
         let len = file.metadata()?.len();
         Ok(Arc::new(OsFile {
-            file,
+            file: Arc::new(file),
             path: path.into(),
             len: Arc::new(AtomicU64::new(len)),
         }))
@@ -160,7 +160,8 @@ impl Lock for OsLock {}
 
 #[derive(Debug)]
 struct OsFile {
-    file: fs::File,
+    /// Shared with its maps.
+    file: Arc<fs::File>,
     /// The path it was opened with.
     path: Arc<Path>,
     /// The file's length as this handle knows it. Maps refuse to read past it, because touching a
@@ -244,12 +245,12 @@ impl FileMut for OsFile {
         // the callers (this crate alone) never rewrite or cut off a range that a reader may hold,
         // the data directory's lock keeps other processes of ours away, and `OsMap::read` refuses
         // what lies beyond the end of the file.
-        let map = unsafe { options.map(&self.file) }?;
+        let map = unsafe { options.map(&*self.file) }?;
         // Trees are read in random order; read-ahead would fill the cache with neighbours. A kernel
         // without madvise only loses speed.
         let _ = map.advise(Advice::Random);
         Ok(Arc::new(OsMap {
-            _watched: Watched::new(map.as_ptr(), map.len(), &self.path),
+            _watched: Watched::new(map.as_ptr(), map.len(), &self.path, &self.file),
             map,
             len,
             file_len: self.len.clone(),

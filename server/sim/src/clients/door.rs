@@ -133,7 +133,10 @@ impl Door<'_> {
 
     /// Whether the root role asks.
     pub(super) fn admin(&self, by: Option<&AuthInfo>) -> Result<Said<()>, Failed> {
-        let said = self.image().check_admin(by);
+        let said = match self.canary {
+            Some(Canary::UncheckedAdmin) => Ok(()),
+            _ => self.image().check_admin(by),
+        };
         let expected = self.users().may_administer(by);
         self.judged("whether root asks", &by, said, expected)
     }
@@ -148,6 +151,10 @@ impl Door<'_> {
         if let Err(Error::Damaged(_)) = said {
             return Ok(said);
         }
+        let said = match self.canary {
+            Some(Canary::UncheckedLease) => Ok(()),
+            _ => said,
+        };
         let held = self.model.lease_keys(lease, self.view.revision());
         let access = match kind {
             Kind::Read => Access::Read,

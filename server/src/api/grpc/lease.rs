@@ -106,6 +106,7 @@ impl pb::lease_server::Lease for LeaseService {
         let who = caller_of(&call);
         let pb::LeaseTimeToLiveRequest { id, keys } = call.into_inner();
         self.server.require_user(&who).await?;
+        let judged_at = self.server.auth_image().revision;
         if keys {
             check_keys(&self.server, &who, Kind::Read, id).await?;
         }
@@ -113,6 +114,14 @@ impl pb::lease_server::Lease for LeaseService {
             .server
             .lease(LeaseCall::TimeToLive { id, keys })
             .await?;
+        if keys {
+            // The leader may know of keys that were not attached here when they were judged.
+            let ask = |image: &Image, by: &AuthInfo| {
+                auth::check_lease_keys(image, by, Kind::Read, &answer.keys)
+            };
+            self.server.check_leases(&who, ask).await?;
+            self.server.check_unchanged(judged_at)?;
+        }
         Ok(Response::new(pb::LeaseTimeToLiveResponse {
             header: Some(self.server.header(revision)),
             id,

@@ -141,10 +141,13 @@ impl Consensus {
     /// True if a write is so small that handing it to the log's thread would cost more time than it
     /// saves. Always false with other members: their messages must not wait for a sync.
     pub fn is_lone(&self, write: &raft::Write) -> bool {
-        (1..=LONE_ENTRIES).contains(&write.entries.len()) && {
-            let conf = self.raft.conf();
-            conf.voters.len() == 1 && conf.learners.is_empty()
-        }
+        (1..=LONE_ENTRIES).contains(&write.entries.len()) && self.is_alone()
+    }
+
+    /// True if raft has a single member.
+    pub fn is_alone(&self) -> bool {
+        let conf = self.raft.conf();
+        conf.voters.len() == 1 && conf.learners.is_empty()
     }
 
     /// Handles all of `events`. Proposals that came together enter the log together.

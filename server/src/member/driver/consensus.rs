@@ -29,14 +29,16 @@ impl ConsensusDriver {
         log: Arc<Mutex<Log>>,
         shared: Arc<Published>,
     ) -> ConsensusDriver {
-        ConsensusDriver {
+        let driver = ConsensusDriver {
             consensus,
             member_id,
             log,
             handed_over: None,
             shared,
             effects: ConsensusEffects::default(),
-        }
+        };
+        driver.publish_known();
+        driver
     }
 
     pub fn consensus(&self) -> &Consensus {
@@ -51,12 +53,17 @@ impl ConsensusDriver {
         events: &mut Vec<ConsensusEvent>,
         ports: &mut impl Ports,
     ) -> Result<bool, Fatal> {
+        let mut has_changed = false;
         for event in &*events {
             match event {
                 ConsensusEvent::Durable { ticket } if Some(*ticket) >= self.handed_over => {
                     self.handed_over = None;
                 }
-                ConsensusEvent::ConfChanged { .. } => ports.note(Note::ConfChanged),
+                ConsensusEvent::ConfChanged { .. } => {
+                    has_changed = true;
+                    ports.note(Note::ConfChanged);
+                }
+                ConsensusEvent::SnapshotInstalled => has_changed = true,
                 ConsensusEvent::Fetched {
                     fetch,
                     found: Some(part),
@@ -68,6 +75,9 @@ impl ConsensusDriver {
             }
         }
         self.consensus.turn(now, events, &mut self.effects);
+        if has_changed {
+            self.publish_known();
+        }
         self.carry_out(events, ports)?;
         Ok(self.effects.stop)
     }
@@ -127,6 +137,13 @@ impl ConsensusDriver {
             }
         }
         Ok(())
+    }
+
+    /// From now on nobody is told of further entries, if raft has no other member.
+    fn publish_known(&self) {
+        let commit = self.consensus.status().commit;
+        let known = self.consensus.is_alone().then_some(commit);
+        self.shared.leadership.set_known(known);
     }
 
     fn publish(&mut self, ports: &mut impl Ports) {

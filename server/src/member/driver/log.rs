@@ -16,6 +16,9 @@ pub struct Log {
     is_short: bool,
     /// The newest write that is in the file and may not be durable.
     unsynced: Option<Ticket>,
+    /// A write that may not be durable made all entries before it void: an installed state has
+    /// them.
+    voids: bool,
     /// Holds entries of writes that may not be durable.
     checkpoint: Option<Box<CheckpointJob>>,
     stops: bool,
@@ -28,6 +31,7 @@ impl Log {
             shared,
             is_short: false,
             unsynced: None,
+            voids: false,
             checkpoint: None,
             stops: false,
         }
@@ -59,12 +63,7 @@ impl Log {
                         self.start_checkpoint(ports);
                     }
                 }
-                LogEvent::Shrink => {
-                    self.writer
-                        .shrink_to(self.shared.log_keep())
-                        .map_err(unwritten)?;
-                    self.clear(ports);
-                }
+                LogEvent::Shrink => self.shrink(ports)?,
                 LogEvent::Short(short) => self.is_short = short,
                 LogEvent::Stop => self.stops = true,
             }
@@ -107,6 +106,7 @@ impl Log {
         let began = ports.now();
         self.writer.append(write).map_err(unwritten)?;
         self.unsynced = Some(write.ticket);
+        self.voids |= write.reset.is_some();
         let log_bytes = self.writer.written_bytes();
         self.shared.set_log_bytes(log_bytes);
         let took = ports.now().saturating_sub(began);
@@ -129,6 +129,9 @@ impl Log {
         let took = ports.now().saturating_sub(began);
         ports.note(Note::Synced { through, took });
         self.start_checkpoint(ports);
+        if std::mem::take(&mut self.voids) {
+            self.shrink(ports)?;
+        }
         Ok(())
     }
 
@@ -137,6 +140,15 @@ impl Log {
         if let Some(job) = self.checkpoint.take() {
             ports.start(Job::Checkpoint(job, self.shared.hurry.clone()));
         }
+    }
+
+    /// Drops what is neither needed nor to be kept.
+    fn shrink(&mut self, ports: &mut impl Ports) -> Result<(), Fatal> {
+        self.writer
+            .shrink_to(self.shared.log_keep())
+            .map_err(unwritten)?;
+        self.clear(ports);
+        Ok(())
     }
 
     /// Clears up behind a drop.

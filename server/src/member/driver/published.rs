@@ -53,6 +53,9 @@ pub struct Leadership {
     /// When this member last became the leader, in nanoseconds of its clock.
     led_since: AtomicU64,
     committed: AtomicU64,
+    /// Others may know that entries up to this one are committed: it was the last one when the last
+    /// of them was gone. `u64::MAX` while raft has others.
+    known: AtomicU64,
     /// See [`raft::Status::feeding_after`]; `u64::MAX` for `None`.
     feeding_after: AtomicU64,
 }
@@ -193,11 +196,13 @@ impl Published {
     /// acknowledged are applied once an entry of this term is.
     ///
     /// To be the only voter is not enough: a learner may apply an entry before its leader does, and
-    /// whoever read it there must not read less here.
+    /// whoever read it there must not read less here. Nor is it enough to have applied the removal of
+    /// all others: one of them may have applied later entries, which are not applied here yet.
     pub fn decides_alone(&self) -> bool {
         self.progress.is_alone()
             && self.leads()
             && self.progress.applied_term.load(Acquire) == self.leadership.term.load(Acquire)
+            && self.progress.applied() >= self.leadership.known.load(Acquire)
     }
 }
 
@@ -230,6 +235,10 @@ impl Leadership {
 
     pub(super) fn set_committed(&self, index: u64) {
         self.committed.store(index, Relaxed);
+    }
+
+    pub(super) fn set_known(&self, index: Option<u64>) {
+        self.known.store(index.unwrap_or(u64::MAX), Release);
     }
 
     pub(super) fn set_feeding_after(&self, index: Option<u64>) {

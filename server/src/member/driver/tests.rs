@@ -4,18 +4,23 @@ use std::path::Path;
 use std::sync::Arc;
 
 use etcd_api::etcdserverpb as pb;
+use parking_lot::Mutex;
 use raft::durable::{LogWriter, Options};
-use raft::{HardState, Position, Ticket, Write};
+use raft::{
+    ConfChange, ConfChangeKind, Config, HardState, Position, Raft, Recovered, Ticket, Write,
+};
 use storage::mvcc::Store;
 use storage::vfs::sim::SimVfs;
 
 use super::apply::ApplyDriver;
+use super::consensus::ConsensusDriver;
 use super::log::Log;
 use super::published::Standing;
 use super::watch::Watch;
 use super::*;
 use crate::member::applier::{Applier, BackgroundLimits};
-use crate::member::event::Committed;
+use crate::member::cluster::consensus::Consensus;
+use crate::member::event::{Committed, Proposal};
 use crate::request::Request;
 use crate::state::State;
 use crate::state::lessor::Lessor;
@@ -229,4 +234,133 @@ fn a_checkpoint_starts_at_once_when_the_log_has_nothing_to_sync() {
     assert!(stage.kept.take_checkpoint().is_none());
     stage.write_log();
     assert!(stage.kept.take_checkpoint().is_some());
+}
+
+/// The checkpoint after an install would drop them, too, but an idle member makes none.
+#[test]
+fn files_of_the_log_before_an_installed_state_go_when_its_reset_is_durable() {
+    let vfs = SimVfs::new(1);
+    let options = Options {
+        segment_bytes: 4096,
+        ..Options::default()
+    };
+    let disk = Arc::new(vfs.clone());
+    let (writer, _) = LogWriter::open(disk, Path::new(LOG), Position::default(), options).unwrap();
+    let shared = Arc::new(Published::new(1, Standing::default()));
+    let (mut log, mut kept) = (Log::new(writer, shared), Kept::default());
+    let (last, installed) = (200, 300);
+    let mut writes: Vec<LogEvent> = (1..=last)
+        .map(|index| LogEvent::Write(write(index, &put(index))))
+        .collect();
+    log.write(&mut writes, &mut kept).unwrap();
+    log.sync(&mut kept).unwrap();
+    let reset = Write {
+        ticket: last + 1,
+        reset: Some(Position {
+            term: TERM,
+            index: installed,
+        }),
+        entries: Vec::new(),
+        hard_state: Some(HardState {
+            term: TERM,
+            vote: 1,
+            commit: installed,
+        }),
+    };
+    log.write(&mut vec![LogEvent::Write(reset)], &mut kept)
+        .unwrap();
+    let clears = |kept: &Kept| {
+        let clears = |job: &Job| matches!(job, Job::ClearLog(_));
+        kept.jobs.iter().any(clears)
+    };
+    assert!(!clears(&kept), "a power cut may take the reset back");
+    log.sync(&mut kept).unwrap();
+    assert!(clears(&kept));
+}
+
+/// Consensus of member 1, the only voter, with a learner. Everything it writes is durable at once.
+struct Leading {
+    driver: ConsensusDriver,
+    shared: Arc<Published>,
+    kept: Kept,
+}
+
+impl Leading {
+    fn new() -> Leading {
+        let (writer, _) = open_log(&SimVfs::new(1), Position::default());
+        let shared = Arc::new(Published::new(1, Standing::default()));
+        let log = Arc::new(Mutex::new(Log::new(writer, Arc::clone(&shared))));
+        let config = Config {
+            learners: vec![2],
+            ..Config::new(1, vec![1], 1)
+        };
+        let raft = Raft::new(config, Recovered::default(), NOW);
+        let consensus = Consensus::new(raft, 1);
+        let mut leading = Leading {
+            driver: ConsensusDriver::new(consensus, 1, log, Arc::clone(&shared)),
+            shared,
+            kept: Kept::default(),
+        };
+        while !leading.shared.leads() || leading.shared.leadership.committed() == 0 {
+            leading.turn(Vec::new());
+        }
+        leading
+    }
+
+    fn turn(&mut self, mut events: Vec<ConsensusEvent>) {
+        let now = self.driver.consensus().wake_at().unwrap_or(NOW);
+        self.driver.turn(now, &mut events, &mut self.kept).unwrap();
+        let durable = self.kept.to_log.drain(..).filter_map(|event| match event {
+            LogEvent::Write(Write { ticket, .. }) => Some(ConsensusEvent::Durable { ticket }),
+            _ => None,
+        });
+        events.extend(durable);
+        if !events.is_empty() {
+            self.turn(events);
+        }
+    }
+
+    fn propose(&mut self) {
+        let request = Request::Put(pb::PutRequest::default());
+        let data = request.encode(1);
+        self.turn(vec![ConsensusEvent::Propose(Proposal {
+            request,
+            data,
+            reply: None,
+            term: None,
+        })]);
+    }
+}
+
+/// The learner may have applied, and shown, what was committed before consensus heard of its
+/// removal.
+#[test]
+fn who_is_left_alone_asks_before_it_reads_until_it_has_applied_what_others_may_know() {
+    let mut leading = Leading::new();
+    let first = leading.shared.leadership.committed();
+    leading.propose();
+    leading.propose();
+    let (removal, last) = (first + 1, first + 2);
+    let shared = Arc::clone(&leading.shared);
+    assert_eq!(shared.leadership.committed(), last);
+    // The applier is slow: it has applied the removal alone.
+    let alone = Standing {
+        alone: true,
+        learner: false,
+    };
+    shared.progress.publish(removal, shared.leadership.term());
+    shared.progress.set_standing(alone);
+    assert!(!shared.decides_alone(), "raft still sends to the learner");
+    leading.turn(vec![ConsensusEvent::ConfChanged {
+        index: removal,
+        change: Some(ConfChange {
+            id: 1,
+            kind: ConfChangeKind::RemoveNode,
+            node: 2,
+            context: Default::default(),
+        }),
+    }]);
+    assert!(!shared.decides_alone(), "the learner may know more");
+    shared.progress.publish(last, shared.leadership.term());
+    assert!(shared.decides_alone());
 }

@@ -146,6 +146,12 @@ impl EtcdServer {
         ask(&image, &by.unwrap_or_default())
     }
 
+    /// Fails if users or roles count and have changed since `revision`. For answers that took long
+    /// to get.
+    pub(crate) fn check_unchanged(&self, revision: u64) -> Result<(), Error> {
+        self.0.auth.check_unchanged(revision)
+    }
+
     pub(crate) fn auth_image(&self) -> Arc<Image> {
         self.0.auth.image()
     }

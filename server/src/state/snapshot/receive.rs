@@ -133,7 +133,6 @@ impl Receiving {
         let Body::Snapshot(snapshot) = &message.body else {
             return Err(ReceiveError::Refused("not a snapshot's message".to_owned()));
         };
-        let epoch = self.epoch_of_keys();
         let loaded = match form {
             Form::Rows => {
                 let options = self.options.clone();
@@ -142,10 +141,7 @@ impl Receiving {
             }
             Form::Database => self.read_database(snapshot.position, input),
         };
-        let incoming = loaded.and_then(|incoming| {
-            self.check_keys(epoch)?;
-            check(incoming, snapshot.position)
-        });
+        let incoming = loaded.and_then(|incoming| check(incoming, snapshot.position));
         // Frees the space at once; files that cannot be removed now are removed at the next
         // attempt.
         let _ = clear_after(&*self.vfs, &self.dir, incoming.is_ok());
@@ -154,21 +150,6 @@ impl Receiving {
             _permit: self.permit,
         };
         Ok((message, received))
-    }
-
-    fn epoch_of_keys(&self) -> Option<u64> {
-        let data_keys = self.options.data_keys.as_ref();
-        data_keys.map(|data_keys| data_keys.epoch())
-    }
-
-    /// Re-encryption looks for other keys in the store in use alone. A key of which only pages of
-    /// this state are left would be forgotten, also if new data is under the first one again.
-    fn check_keys(&self, at_begin: Option<u64>) -> Result<(), ReceiveError> {
-        if self.epoch_of_keys() == at_begin {
-            return Ok(());
-        }
-        let what = "the key for new data has changed meanwhile";
-        Err(ReceiveError::Refused(what.to_owned()))
     }
 
     fn read_database(

@@ -115,6 +115,7 @@ async fn a_directory_is_told_to_be_whole_in_use_or_damaged_and_where() {
     damaged_pages(&data);
     damaged_log(&data);
     leftovers(&data);
+    remains(&data);
 }
 
 /// Every page in turn: told with its place, unless it is free.
@@ -200,4 +201,15 @@ fn leftovers(data: &Path) {
         assert!(text.contains(&line), "{text}");
     }
     assert_eq!(text.matches("of no use, not read: ").count(), 3, "{text}");
+}
+
+/// Of a member whose store and lock are lost, the log is still read.
+fn remains(data: &Path) {
+    let member = data.join("member");
+    fs::remove_file(member.join("lock")).unwrap();
+    fs::remove_dir_all(member.join("store")).unwrap();
+    let (code, text) = inspect(data);
+    assert_eq!(code, DAMAGED, "{text}");
+    assert!(text.contains("there is no page file"), "{text}");
+    assert!(text.contains("log: format 1, 1 segments"), "{text}");
 }

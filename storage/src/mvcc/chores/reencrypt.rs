@@ -7,6 +7,9 @@
 //! | wiping | checkpoints: both metas name new pages, old ones become free, zeros go over them | free space is wiped |
 //! | log | checkpoints let the log drop older records | all segments are under the active key |
 //!
+//! A store that is being received beside this one keeps all keys (`DataKeys::keep`). If it replaces
+//! this one, the walk begins again in its pages.
+//!
 //! Nothing of this is recorded on disk except the keys in use: a restart walks again, and finds
 //! most pages done.
 
@@ -88,7 +91,10 @@ impl Store {
             self.file.end_wipe();
             return Ok(self.reencryption(Next::Done, Some(&data_keys)));
         }
-        self.settle_space();
+        // While the keys are kept, a checkpoint of what is saved would not help.
+        if !(wiped && data_keys.are_kept()) {
+            self.settle_space();
+        }
         Ok(self.reencryption(Next::Checkpoint, Some(&data_keys)))
     }
 

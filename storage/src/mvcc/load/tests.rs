@@ -115,6 +115,20 @@ fn a_store_goes_on_from_what_replaced_its_content() {
 }
 
 #[test]
+fn what_a_store_noted_about_its_content_goes_with_it() {
+    let vfs = SimVfs::new(1);
+    let mut store = sample(&vfs);
+    while !store.compact_step(7).unwrap().done {}
+    assert!(store.oldest_removed.is_some());
+    // As in the middle of a deletion in steps.
+    store.deletion_spills_at = 1 << 30;
+    let other = sample(&SimVfs::new(2));
+    store.replace(load(&vfs, other.root()).unwrap()).unwrap();
+    assert_eq!(store.take_oldest_removed(), None);
+    assert_eq!(store.deletion_spills_at, 0);
+}
+
+#[test]
 fn errors_name_the_file_that_a_loaded_store_has_become() {
     let other = sample(&SimVfs::new(1));
     let vfs = SimVfs::new(2);

@@ -136,7 +136,9 @@ fn a_bus_error_under_a_map_ends_the_process_with_path_and_offset() {
         return read_what_is_gone(Path::new(&how));
     }
     let dir = dir();
-    let (own, foreign) = (dir.path().join("own"), dir.path().join("foreign"));
+    // As the system names it.
+    let path = dir.path().canonicalize().unwrap();
+    let (own, foreign) = (path.join("own"), path.join("foreign"));
     for path in [&own, &foreign] {
         let name = "vfs::os::tests::a_bus_error_under_a_map_ends_the_process_with_path_and_offset";
         let ended = std::process::Command::new(std::env::current_exe().unwrap())
@@ -154,9 +156,12 @@ fn a_bus_error_under_a_map_ends_the_process_with_path_and_offset() {
 
 /// Bytes that another process cut off a file are as unreadable as a bad sector.
 fn read_what_is_gone(path: &Path) {
-    let file = OsVfs.open(path, Open::New).unwrap();
+    // As a store that was received, and then installed.
+    let before = path.with_extension("incoming");
+    let file = OsVfs.open(&before, Open::New).unwrap();
     file.set_len(16 << 10).unwrap();
     let map = file.map(1 << 20).unwrap();
+    OsVfs.rename(&before, path).unwrap();
     let bytes = map.read(8192, 4096).unwrap();
     let handle = rustix::fs::open(path, OFlags::RDWR, Mode::empty()).unwrap();
     // A map that is not registered with the handler.

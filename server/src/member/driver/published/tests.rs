@@ -35,6 +35,10 @@ fn a_leader_with_a_learner_asks_before_it_reads() {
         .progress
         .set_standing(Standing::among(1, &with_learner[..1]));
     assert!(shared.decides_alone());
+    shared.leadership.set_known(Some(8));
+    assert!(!shared.decides_alone(), "the learner may have applied more");
+    shared.leadership.set_known(Some(7));
+    assert!(shared.decides_alone());
     shared
         .progress
         .set_standing(Standing::among(1, &with_learner));

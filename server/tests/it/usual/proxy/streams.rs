@@ -192,37 +192,8 @@ async fn nobody_watches_or_reads_what_belongs_to_others() {
     let server = server();
     let (_proxy, client) = proxied(&server, &[]).await;
     put(&client, "a", "secret").await;
-    for name in ["root", "other"] {
-        let user = pb::AuthUserAddRequest {
-            name: name.into(),
-            password: name.into(),
-            ..pb::AuthUserAddRequest::default()
-        };
-        client.auth().user_add(user).await.unwrap();
-    }
-    let role = pb::AuthRoleAddRequest {
-        name: "root".into(),
-    };
-    client.auth().role_add(role).await.unwrap();
-    let grant = pb::AuthUserGrantRoleRequest {
-        user: "root".into(),
-        role: "root".into(),
-    };
-    client.auth().user_grant_role(grant).await.unwrap();
-    client
-        .auth()
-        .auth_enable(pb::AuthEnableRequest {})
-        .await
-        .unwrap();
-    let token = async |name: &str| {
-        let request = pb::AuthenticateRequest {
-            name: name.into(),
-            password: name.into(),
-        };
-        let answer = client.auth().authenticate(request).await.unwrap();
-        answer.into_inner().token
-    };
-    let (root, other) = (token("root").await, token("other").await);
+    enable_users(&client).await;
+    let (root, other) = (token(&client, "root").await, token(&client, "other").await);
     let read = async |token: &str| {
         let request = pb::RangeRequest {
             key: "a".into(),
@@ -268,7 +239,7 @@ async fn nobody_watches_or_reads_what_belongs_to_others() {
         .user_grant_role(with_token(grant, &root))
         .await
         .unwrap();
-    let second = token("root2").await;
+    let second = token(&client, "root2").await;
     for _ in 0..2 {
         assert_eq!(read(&second).await.unwrap().into_inner().kvs.len(), 1);
     }
@@ -282,6 +253,90 @@ async fn nobody_watches_or_reads_what_belongs_to_others() {
         .await
         .unwrap();
     read(&second).await.unwrap_err();
+}
+
+/// A refusal ends the stream to the cluster, which all clients of the user share.
+#[tokio::test]
+async fn a_renewal_that_is_refused_ends_no_other() {
+    let server = server();
+    let (_proxy, client) = proxied(&server, &[]).await;
+    for id in [7, 8] {
+        let lease = pb::LeaseGrantRequest { ttl: 600, id };
+        client.lease().lease_grant(lease).await.unwrap();
+    }
+    let attach = pb::PutRequest {
+        key: "a".into(),
+        lease: 8,
+        ..pb::PutRequest::default()
+    };
+    client.kv().put(attach).await.unwrap();
+    enable_users(&client).await;
+    let other = token(&client, "other").await;
+    let refusals = async {
+        for _ in 0..50 {
+            let renewals = tokio_stream::iter([pb::LeaseKeepAliveRequest { id: 8 }]);
+            let renewals = with_token(renewals, &other);
+            let refused = match client.lease().lease_keep_alive(renewals).await {
+                Ok(answers) => answers.into_inner().message().await.unwrap_err(),
+                Err(refused) => refused,
+            };
+            assert_eq!(refused.code(), Code::PermissionDenied);
+        }
+    };
+    let renewals = async {
+        let (renew, sent) = mpsc::channel(8);
+        renew
+            .send(pb::LeaseKeepAliveRequest { id: 7 })
+            .await
+            .unwrap();
+        let sent = with_token(ReceiverStream::new(sent), &other);
+        let answers = client.lease().lease_keep_alive(sent).await;
+        let mut answers = answers.unwrap().into_inner();
+        for _ in 0..500 {
+            assert_eq!(answers.message().await.unwrap().unwrap().ttl, 600);
+            renew
+                .send(pb::LeaseKeepAliveRequest { id: 7 })
+                .await
+                .unwrap();
+        }
+    };
+    tokio::join!(refusals, renewals);
+}
+
+/// Turns authentication on, with the users `root` and `other`, who may do nothing.
+async fn enable_users(client: &Client) {
+    for name in ["root", "other"] {
+        let user = pb::AuthUserAddRequest {
+            name: name.into(),
+            password: name.into(),
+            ..pb::AuthUserAddRequest::default()
+        };
+        client.auth().user_add(user).await.unwrap();
+    }
+    let role = pb::AuthRoleAddRequest {
+        name: "root".into(),
+    };
+    client.auth().role_add(role).await.unwrap();
+    let grant = pb::AuthUserGrantRoleRequest {
+        user: "root".into(),
+        role: "root".into(),
+    };
+    client.auth().user_grant_role(grant).await.unwrap();
+    client
+        .auth()
+        .auth_enable(pb::AuthEnableRequest {})
+        .await
+        .unwrap();
+}
+
+/// The token of a user whose password is its name.
+async fn token(client: &Client, name: &str) -> String {
+    let request = pb::AuthenticateRequest {
+        name: name.into(),
+        password: name.into(),
+    };
+    let answer = client.auth().authenticate(request).await.unwrap();
+    answer.into_inner().token
 }
 
 fn with_token<T>(message: T, token: &str) -> tonic::Request<T> {
