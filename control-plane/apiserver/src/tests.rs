@@ -120,6 +120,23 @@ async fn a_write_that_is_stored_is_told_so_though_no_cache_shows_it() {
     registry.reader.get(kind, "", "shop").await.unwrap();
 }
 
+#[tokio::test]
+async fn the_server_deletes_the_object_that_it_has_seen_and_no_other_of_its_name() {
+    let registry = registry();
+    let kind = schema::kind("", "v1", "ConfigMap").unwrap();
+    let object = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"namespace": "shop", "name": "a", "uid": "there"},
+    });
+    put(&registry, "configmaps", &object, 0).await;
+    let other = registry.delete(kind, "shop", "a", "seen").await;
+    assert_eq!(other.unwrap_err().reason, "Conflict");
+    registry.reader.get(kind, "shop", "a").await.unwrap();
+    registry.delete(kind, "shop", "a", "there").await.unwrap();
+    let gone = registry.reader.get(kind, "shop", "a").await.unwrap_err();
+    assert_eq!(gone.code, 404);
+}
+
 /// Writes a config map whose namespace gets another state while webhooks are asked.
 async fn meanwhile(registry: &Registry, state: Option<Value>) -> Result<(), Status> {
     let mut namespace = json!({
