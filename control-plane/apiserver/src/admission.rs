@@ -2,9 +2,10 @@
 //! subresources.
 //!
 //! The chain has two halves. First its plugins may change the object, which has its defaults by
-//! then, and judge what has become of it. The registry completes the result and validates it by the rules of its kind. Then the
+//! then. The registry completes the result and validates it by the rules of its kind. Then the
 //! plugins may still refuse the state to store. Policies and then webhooks are the last in each
-//! half; only quotas come after them, as they charge what is stored.
+//! half. After those of the first, plugins judge what has become of the object. After those of the
+//! second, its namespace must still be there, and quotas charge what is stored.
 
 mod conditions;
 pub mod escalation;

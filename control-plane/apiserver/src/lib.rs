@@ -32,10 +32,11 @@ mod upkeep;
 mod validate;
 mod webhook;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use auth::tls::Tls;
+use auth::tls::{Certificates, Tls};
 use axum::extract::Request;
 use basics::steps::{Step, Steps};
 use machinery::status::Status;
@@ -45,6 +46,7 @@ use admission::{Chain, Context};
 use http::aggregation::Aggregator;
 use http::api::{Api, Core};
 use registry::Registry;
+use registry::builtin::bootstrap;
 use resources::catalogue::{Catalogue, Resource};
 use storage::reflector::Reflector;
 use storage::store::Store;
@@ -255,15 +257,35 @@ fn connected(client: etcd_api::Client, config: Config) -> Api {
 
 /// Reads the certificates again for ever, and publishes new authorities.
 async fn follow_certificates(registry: &Registry, tls: &Tls) {
+    let mut current = tls.changed().await;
     loop {
-        let new = tls.changed().await;
-        let (clients, proxies) = (new.clients.as_deref(), new.proxies.as_deref());
-        let publish =
-            || registry::builtin::bootstrap::publish_authorities(registry, clients, proxies);
-        while let Err(error) = publish().await {
-            tracing::warn!(%error, "new authorities of certificates cannot be published");
-            tokio::time::sleep(RETRY_AFTER).await;
-        }
+        current = until_newer(registry, &current, tls.changed()).await;
+    }
+}
+
+/// Publishes the authorities of certificates until there are newer ones. These do not wait for a
+/// store that does not answer.
+async fn until_newer(
+    registry: &Registry,
+    current: &Certificates,
+    newer: impl Future<Output = Certificates>,
+) -> Certificates {
+    let mut newer = pin!(newer);
+    tokio::select! {
+        newer = &mut newer => newer,
+        () = publish(registry, current) => newer.await,
+    }
+}
+
+async fn publish(registry: &Registry, certificates: &Certificates) {
+    // Otherwise those of the start could come last.
+    registry.steps.reach(Step::Authorities).await;
+    let of_clients = certificates.clients.as_deref();
+    let of_proxies = certificates.proxies.as_deref();
+    let publish = || bootstrap::publish_authorities(registry, of_clients, of_proxies);
+    while let Err(error) = publish().await {
+        tracing::warn!(%error, "new authorities of certificates cannot be published");
+        tokio::time::sleep(RETRY_AFTER).await;
     }
 }
 
@@ -286,7 +308,7 @@ async fn build(registry: &Arc<Registry>) -> Result<(), Status> {
     registry::builtin::make(registry).await?;
     upkeep::flow::make(registry).await?;
     registry.steps.done(Step::FlowControl);
-    registry::builtin::bootstrap::make(registry).await?;
+    bootstrap::make(registry).await?;
     // Last: a store whose addresses are in disorder still has its roles and its flow control.
     registry::builtin::make_services(registry).await
 }

@@ -5,6 +5,7 @@ mod scale;
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use machinery::object;
 use machinery::schema;
@@ -14,8 +15,11 @@ use serde_json::{Value, json};
 use crate::Config;
 use crate::admission::{Attributes, CREATE};
 use crate::auth::User;
+use crate::auth::pki::Identity;
+use crate::auth::tls::Certificates;
 use crate::registry::Registry;
 use crate::registry::allocate::addresses::{release, take};
+use crate::registry::builtin::bootstrap;
 use crate::storage::decoded;
 use crate::storage::store::Swap;
 use fake_store::FakeStore;
@@ -23,10 +27,14 @@ use fake_store::FakeStore;
 const ADDRESS: &str = "10.96.7.9";
 
 fn registry() -> Arc<Registry> {
+    registry_of(Config::default())
+}
+
+fn registry_of(config: Config) -> Arc<Registry> {
     let config = Config {
         // It waits for caches that show what was written, which none does here.
         disabled_plugins: vec!["ResourceQuota".to_owned()],
-        ..Config::default()
+        ..config
     };
     let api = super::connected(FakeStore::default().client(), config);
     Arc::clone(&api.0.registry)
@@ -113,6 +121,23 @@ async fn a_write_that_is_stored_is_told_so_though_no_cache_shows_it() {
     registry.reader.get(kind, "", "shop").await.unwrap();
 }
 
+#[tokio::test]
+async fn the_server_deletes_the_object_that_it_has_seen_and_no_other_of_its_name() {
+    let registry = registry();
+    let kind = schema::kind("", "v1", "ConfigMap").unwrap();
+    let object = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"namespace": "shop", "name": "a", "uid": "there"},
+    });
+    put(&registry, "configmaps", &object, 0).await;
+    let other = registry.delete(kind, "shop", "a", "seen").await;
+    assert_eq!(other.unwrap_err().reason, "Conflict");
+    registry.reader.get(kind, "shop", "a").await.unwrap();
+    registry.delete(kind, "shop", "a", "there").await.unwrap();
+    let gone = registry.reader.get(kind, "shop", "a").await.unwrap_err();
+    assert_eq!(gone.code, 404);
+}
+
 /// Writes a config map whose namespace gets another state while webhooks are asked.
 async fn meanwhile(registry: &Registry, state: Option<Value>) -> Result<(), Status> {
     let mut namespace = json!({
@@ -158,4 +183,49 @@ async fn no_object_is_written_into_a_namespace_that_went_during_admission() {
     assert!(going.message.contains(why), "{}", going.message);
     let labelled = json!({"name": "shop", "labels": {"a": "b"}});
     meanwhile(&registry(), Some(labelled)).await.unwrap();
+}
+
+/// The authority of clients that other servers can read.
+async fn published(registry: &Registry) -> String {
+    let kind = schema::kind("", "v1", "ConfigMap").unwrap();
+    let name = "extension-apiserver-authentication";
+    let map = registry.reader.get(kind, "kube-system", name).await;
+    object::text(&map.unwrap(), &["data", "client-ca-file"]).to_owned()
+}
+
+#[tokio::test]
+async fn a_start_that_is_tried_again_does_not_take_back_newer_authorities() {
+    let registry = registry_of(Config {
+        client_authority: Some("first".to_owned()),
+        ..Config::default()
+    });
+    let system = json!({
+        "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"},
+    });
+    put(&registry, "namespaces", &system, 0).await;
+    bootstrap::publish_first(&registry).await.unwrap();
+    assert_eq!(published(&registry).await, "first");
+    let publishing = bootstrap::publish_authorities(&registry, Some("newer"), None);
+    publishing.await.unwrap();
+    bootstrap::publish_first(&registry).await.unwrap();
+    assert_eq!(published(&registry).await, "newer");
+}
+
+#[tokio::test]
+async fn newer_certificates_do_not_wait_until_others_are_published() {
+    let of = |authority: &str| Certificates {
+        identity: Identity {
+            certificate: String::new(),
+            key: String::new(),
+        },
+        clients: Some(authority.to_owned()),
+        proxies: None,
+    };
+    let (registry, current) = (registry(), of("current"));
+    let newer = std::future::ready(of("newer"));
+    // The start has published nothing yet, so these wait. The limit is for newer ones that do, too.
+    let newer = super::until_newer(&registry, &current, newer);
+    let newer = tokio::time::timeout(Duration::from_secs(30), newer).await;
+    let newer = newer.expect("they are there");
+    assert_eq!(newer.clients.as_deref(), Some("newer"));
 }

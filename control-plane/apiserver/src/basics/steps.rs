@@ -75,6 +75,13 @@ impl Steps {
         *self.0.borrow() & step.bit() != 0
     }
 
+    /// Waits until a step is done.
+    pub(crate) async fn reach(&self, step: Step) {
+        let mut done = self.0.subscribe();
+        // The sender lives as long as this.
+        let _ = done.wait_for(|done| done & step.bit() != 0).await;
+    }
+
     /// Waits until all steps are done.
     pub(crate) async fn all(&self) {
         let mut done = self.0.subscribe();
@@ -96,8 +103,11 @@ mod tests {
         for step in Step::ALL {
             let waited = tokio::time::timeout(Duration::ZERO, steps.all()).await;
             assert!(waited.is_err() && !steps.has(step), "{step:?}");
+            let waited = tokio::time::timeout(Duration::ZERO, steps.reach(step)).await;
+            assert!(waited.is_err(), "{step:?}");
             steps.done(step);
             steps.done(step);
+            steps.reach(step).await;
             assert!(steps.has(step), "{step:?}");
         }
         steps.all().await;

@@ -142,6 +142,8 @@ mod tests {
             assert_eq!(reencryptor.wake_at(now, false), Some(now));
             reencryptor.turn(now, 256 << 10, &mut store, false).unwrap();
             assert!(reencryptor.takes_checkpoint());
+            let again = Some(now + CHECKPOINT_PAUSE);
+            assert_eq!(reencryptor.wake_at(now, false), again, "not at once");
         }
     }
 

@@ -1,8 +1,9 @@
 //! Connections of clients, encrypted or not, each with its own task.
 //!
 //! A silent client delays nobody. A connection without a request in progress is closed after some
-//! time, and one of HTTP/2 after a request without credentials. When there are too many connections, one is closed at once: `room` says which. So a client
-//! that opens connections, and sends parts of requests or watches, competes only with itself.
+//! time, and one of HTTP/2 after a request without credentials. When there are too many
+//! connections, one is closed at once: `room` says which. So a client that opens connections, and
+//! sends parts of requests or watches, competes only with itself.
 
 pub(crate) mod keep_alive;
 #[cfg(test)]

@@ -22,10 +22,7 @@ const AT_ONCE: usize = 16;
 /// Publishes the authority of client certificates, stores the default roles and bindings, and adds
 /// to existing ones what is missing.
 pub(crate) async fn make(registry: &Arc<Registry>) -> Result<(), Status> {
-    let settings = &registry.settings;
-    let proxies = settings.proxies.as_ref().map(|proxies| proxies.authority());
-    publish_authorities(registry, settings.client_authority.as_deref(), proxies).await?;
-    registry.steps.done(Step::Authorities);
+    publish_first(registry).await?;
     let mut running = JoinSet::new();
     for wanted in registry.authorizer.initial_policy() {
         if running.len() >= AT_ONCE {
@@ -48,6 +45,19 @@ fn finished(done: Option<Result<Result<(), Status>, JoinError>>) -> Result<(), S
         Some(Err(error)) => Err(Status::internal(&error.to_string())),
         None => Ok(()),
     }
+}
+
+/// Publishes the authorities that there were at the start, once: a start that is tried again must
+/// not take back newer ones, which were read since.
+pub(crate) async fn publish_first(registry: &Registry) -> Result<(), Status> {
+    if registry.steps.has(Step::Authorities) {
+        return Ok(());
+    }
+    let settings = &registry.settings;
+    let proxies = settings.proxies.as_ref().map(|proxies| proxies.authority());
+    publish_authorities(registry, settings.client_authority.as_deref(), proxies).await?;
+    registry.steps.done(Step::Authorities);
+    Ok(())
 }
 
 /// Publishes who may authenticate clients, for servers that delegate authentication to this one: the
