@@ -166,7 +166,7 @@ pub(super) const ROWS: &[Strategy] = &[
         prepare_for_create: volume::prepare_for_create,
         prepare_for_status_update: volume::date_phase,
         rules: Rules {
-            validate: validate::cluster::storage::volume,
+            validate_given: validate::cluster::storage::volume,
             validate_update: validate::cluster::storage::volume_update,
             checks_name_again: true,
             ..Rules::DEFAULT
@@ -199,7 +199,7 @@ pub(super) const ROWS: &[Strategy] = &[
             ("resize", pod::resize),
         ],
         rules: Rules {
-            validate: validate::workloads::pod::pod,
+            validate_given: validate::workloads::pod::pod,
             validate_create: validate::workloads::pod::created,
             validate_update: validate::workloads::pod::update,
             validate_subresource_update: validate::workloads::pod::subresource_update,
@@ -219,7 +219,7 @@ pub(super) const ROWS: &[Strategy] = &[
         generation: Generation::OfSpec,
         returns_deleted_object: true,
         rules: Rules {
-            validate: |object| validate::workloads::pod::template(object, "template"),
+            validate_given: validate::workloads::workload::pod_template,
             ..Rules::DEFAULT
         },
         ..DEFAULT
@@ -235,8 +235,8 @@ pub(super) const ROWS: &[Strategy] = &[
         pod_spec: &["spec", "template", "spec"],
         warnings: warnings::of_replicas,
         rules: Rules {
-            validate: |object| {
-                validate::workloads::workload::check("ReplicationController", object)
+            validate_given: |old, object| {
+                validate::workloads::workload::check("ReplicationController", old, object)
             },
             validate_subresource_update: |_, old, new| {
                 status::check(&status::REPLICA_SET, old, new)

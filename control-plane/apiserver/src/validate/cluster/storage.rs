@@ -54,7 +54,8 @@ const SOURCES: [&str; 22] = [
     "storageos",
     "csi",
 ];
-pub(crate) fn volume(object: &Value) -> Causes {
+/// A volume of the cluster, given the old one if it is updated.
+pub(crate) fn volume(old: Option<&Value>, object: &Value) -> Causes {
     let mut causes = Causes::default();
     let spec = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
     some_access_mode(&spec, &mut causes);
@@ -62,7 +63,7 @@ pub(crate) fn volume(object: &Value) -> Causes {
     causes.word(&spec, "persistentVolumeReclaimPolicy", &RECLAIM);
     causes.below(&spec, "nodeAffinity", |causes, affinity| {
         match affinity.child("required") {
-            Some(required) => node_selector(causes, &required),
+            Some(required) => node_selector(causes, &required, affinity::had_wrong_values(old)),
             None => {
                 let why = "must specify required node constraints";
                 causes.push(Cause::required(&affinity.path_of("required"), why));

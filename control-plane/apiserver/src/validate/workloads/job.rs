@@ -11,12 +11,15 @@ use machinery::selector::LabelSelector;
 use machinery::status::Cause;
 use serde_json::Value;
 
-use super::{pod, workload};
+use super::pod::{self, Exceptions};
+use super::workload;
 use crate::validate::words::field::FieldValue;
 use crate::validate::{Causes, named, unchanged, words::selector, words::zone};
 
 pub(crate) use status::status;
 
+/// Where the spec of its jobs is in a cron job.
+const OF_CRON_JOB: &str = "spec.jobTemplate.spec";
 /// Cron jobs have shorter names, because the names of their jobs have a suffix.
 const CRON_JOB_NAME_MAX: usize = 52;
 /// Upper bound of concurrent pods for indexed jobs.
@@ -29,22 +32,31 @@ const OF_MANY_MAX: i64 = 10_000;
 /// Maximum bytes of the name of a job's controller.
 const MANAGER_BYTES_MAX: usize = 63;
 
-pub(crate) fn check(kind: &str, object: &Value) -> Causes {
+/// A job, given the old one if it is updated.
+pub(crate) fn job(old: Option<&Value>, object: &Value) -> Causes {
+    let exceptions = of_template(old, "spec");
+    let exceptions = workload::with_own_selector(exceptions, old);
     let mut causes = Causes::default();
-    match kind {
-        "Job" => job(object, &mut causes),
-        "CronJob" => cron_job(object, &mut causes),
-        _ => {}
-    }
+    of_job(object, exceptions, &mut causes);
     causes
 }
 
-/// Fields that must not change.
-pub(crate) fn update(kind: &str, old: &Value, new: &Value) -> Causes {
+/// A cron job, given the old one if it is updated.
+pub(crate) fn cron_job(old: Option<&Value>, object: &Value) -> Causes {
+    let exceptions = of_template(old, OF_CRON_JOB);
     let mut causes = Causes::default();
-    if kind != "Job" {
-        return causes;
-    }
+    of_cron_job(object, exceptions, &mut causes);
+    causes
+}
+
+/// What the old template in the spec of a job allows.
+fn of_template(old: Option<&Value>, spec: &str) -> Exceptions {
+    Exceptions::of(old.and_then(|old| pod::template_of(old, &format!("{spec}.template"))))
+}
+
+/// Fields that must not change.
+pub(crate) fn update(old: &Value, new: &Value) -> Causes {
+    let mut causes = Causes::default();
     let mut keep = |key: &str| causes.extend(unchanged(old, new, &["spec", key]));
     if object::text(new, &["spec", "completionMode"]) != "Indexed" {
         keep("completions");
@@ -106,18 +118,18 @@ fn without_scheduling(template: &mut Value) {
     }
 }
 
-fn job(object: &Value, causes: &mut Causes) {
+fn of_job(object: &Value, exceptions: Exceptions, causes: &mut Causes) {
     let given = object::at(object, &["spec", "selector"]);
     let parsed = given.map(LabelSelector::from_object);
     if object::at(object, &["spec", "manualSelector"]) != Some(&Value::Bool(true)) {
         generated(object, causes);
     }
-    spec(object, "spec", causes);
+    spec(object, "spec", exceptions, causes);
     if given.is_none() {
         causes.push(Cause::required("spec.selector", ""));
     }
     let at = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
-    causes.label_selector(&at, "selector");
+    causes.label_selector_with(&at, "selector", exceptions.selector_values);
     let labels = object.pointer("/spec/template/metadata/labels");
     let labels = labels.and_then(Value::as_object);
     let fits = match &parsed {
@@ -174,7 +186,7 @@ fn generated(object: &Value, causes: &mut Causes) {
 }
 
 /// The spec of a job, which for a cron job is in its template.
-fn spec(object: &Value, path: &str, causes: &mut Causes) {
+fn spec(object: &Value, path: &str, exceptions: Exceptions, causes: &mut Causes) {
     let Some(spec) = object.pointer(&format!("/{}", path.replace('.', "/"))) else {
         return causes.push(Cause::required(path, ""));
     };
@@ -220,7 +232,8 @@ fn spec(object: &Value, path: &str, causes: &mut Causes) {
         &["Failed", "TerminatingOrFailed"]
     };
     causes.word(&spec, "podReplacementPolicy", known);
-    causes.extend(pod::template(object, &spec.path_of("template")));
+    let template = spec.path_of("template");
+    causes.extend(pod::template(object, &template, exceptions));
     restarts(&spec, causes);
 }
 
@@ -280,7 +293,7 @@ fn indexed(spec: &FieldValue, causes: &mut Causes) {
     }
 }
 
-fn cron_job(object: &Value, causes: &mut Causes) {
+fn of_cron_job(object: &Value, exceptions: Exceptions, causes: &mut Causes) {
     let at = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
     if causes.required(&at, "schedule") {
         let text = at.text("schedule");
@@ -299,7 +312,7 @@ fn cron_job(object: &Value, causes: &mut Causes) {
     }
     let known = ["Allow", "Forbid", "Replace"];
     causes.choice(&at, "concurrencyPolicy", &known);
-    spec(object, "spec.jobTemplate.spec", causes);
+    spec(object, OF_CRON_JOB, exceptions, causes);
     if let Some(given) = object.pointer("/spec/jobTemplate/spec/selector") {
         let field = "spec.jobTemplate.spec.selector";
         let why = "`selector` will be auto-generated";

@@ -27,23 +27,26 @@ pub(super) struct Annotations<'a> {
 }
 
 impl<'a> Annotations<'a> {
-    /// Those of an object, if it has any.
-    pub(super) fn new(
-        path: &str,
-        object: &'a Value,
-        spec: &FieldValue<'a>,
-    ) -> Option<Annotations<'a>> {
+    /// Those of a pod, if it has any.
+    pub(super) fn of_pod(pod: &'a Value) -> Option<Annotations<'a>> {
+        Annotations::new("metadata.annotations", "spec", pod)
+    }
+
+    /// Those of the template at a path.
+    pub(super) fn of_template(path: &str, template: &'a Value) -> Option<Annotations<'a>> {
+        Annotations::new(
+            &format!("{path}.annotations"),
+            &format!("{path}.spec"),
+            template,
+        )
+    }
+
+    fn new(path: &str, spec: &str, object: &'a Value) -> Option<Annotations<'a>> {
         Some(Annotations {
             path: path.to_owned(),
             map: object::annotations(object)?,
-            spec: spec.clone(),
+            spec: FieldValue::new(spec, object.get("spec").unwrap_or(&Value::Null)),
         })
-    }
-
-    /// Those of a pod.
-    pub(super) fn of_pod(pod: &'a Value) -> Option<Annotations<'a>> {
-        let spec = FieldValue::new("spec", pod.get("spec").unwrap_or(&Value::Null));
-        Annotations::new("metadata.annotations", pod, &spec)
     }
 
     /// Checks what each says.

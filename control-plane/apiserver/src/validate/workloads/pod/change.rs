@@ -120,7 +120,7 @@ fn tolerations(was: &FieldValue, is: &FieldValue, causes: &mut Causes) {
         .collect()
     };
     if untimed(was).is_subset(&untimed(is)) {
-        return scheduling::tolerations(is, causes);
+        return scheduling::tolerations(is, scheduling::compares(was), causes);
     }
     let why = "existing toleration can not be modified except its tolerationSeconds";
     causes.push(Cause::forbidden(&is.path_of("tolerations"), why));

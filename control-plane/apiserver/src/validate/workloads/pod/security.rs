@@ -8,7 +8,7 @@ use machinery::object;
 use machinery::status::Cause;
 use serde_json::Value;
 
-use super::{LISTS_AS_VISITED, Pod, paths};
+use super::{LISTS_AS_VISITED, Pod, host_users, paths};
 use crate::validate::words::field::FieldValue;
 use crate::validate::{Causes, words::shown};
 
@@ -86,7 +86,8 @@ pub(super) fn ids(at: &FieldValue, keys: &[&str], causes: &mut Causes) {
     });
 }
 
-pub(super) fn of_pod(spec: &FieldValue, causes: &mut Causes) {
+pub(super) fn of_pod(pod: &Pod, causes: &mut Causes) {
+    let spec = &pod.spec;
     causes.below(spec, "securityContext", |causes, context| {
         ids(context, &["fsGroup", "runAsUser", "runAsGroup"], causes);
         if spec.flag("shareProcessNamespace") && spec.flag("hostPID") {
@@ -94,7 +95,7 @@ pub(super) fn of_pod(spec: &FieldValue, causes: &mut Causes) {
             let field = context.path_of("shareProcessNamespace");
             causes.push(Cause::invalid(&field, &true.into(), why));
         }
-        sysctls(spec, context, causes);
+        sysctls(pod, context, causes);
         causes.word(
             context,
             "fsGroupChangePolicy",
@@ -112,7 +113,13 @@ pub(super) fn of_pod(spec: &FieldValue, causes: &mut Causes) {
     });
 }
 
-fn sysctls(spec: &FieldValue, context: &FieldValue, causes: &mut Causes) {
+/// True if a sysctl would change the node itself.
+pub(super) fn has_sysctls_of_host(spec: &FieldValue) -> bool {
+    let mut sysctls = object::items(spec.value, &["securityContext", "sysctls"]).iter();
+    sysctls.any(|one| shared_with_host(spec, object::text(one, &["name"])).is_some())
+}
+
+fn sysctls(pod: &Pod, context: &FieldValue, causes: &mut Causes) {
     let mut names = BTreeSet::new();
     causes.each(context, "sysctls", |causes, sysctl| {
         let name = sysctl.text("name");
@@ -126,20 +133,28 @@ fn sysctls(spec: &FieldValue, context: &FieldValue, causes: &mut Causes) {
                 causes.push(Cause::duplicate(&sysctl.path_of("name"), &name.into()));
             }
         }
-        let plain = name.replace('/', ".");
-        let of_ipc = plain.starts_with("kernel.shm")
-            || plain.starts_with("kernel.msg")
-            || plain == "kernel.sem"
-            || plain.starts_with("fs.mqueue.");
-        if plain.starts_with("net.") && spec.flag("hostNetwork") {
-            let why = "may not be specified when 'hostNetwork' is true";
-            causes.wrong(sysctl, "name", why);
-        } else if of_ipc && spec.flag("hostIPC") {
-            let why = "may not be specified when 'hostIPC' is true";
+        let shared = shared_with_host(&pod.spec, name);
+        if let Some(why) = shared.filter(|_| !pod.exceptions.sysctls_of_host) {
             causes.wrong(sysctl, "name", why);
         }
         names.insert(name);
     });
+}
+
+/// The error for a sysctl of a namespace that the pod shares with the host.
+fn shared_with_host(spec: &FieldValue, sysctl: &str) -> Option<&'static str> {
+    let plain = sysctl.replace('/', ".");
+    let of_ipc = plain.starts_with("kernel.shm")
+        || plain.starts_with("kernel.msg")
+        || plain == "kernel.sem"
+        || plain.starts_with("fs.mqueue.");
+    if plain.starts_with("net.") && spec.flag("hostNetwork") {
+        Some("may not be specified when 'hostNetwork' is true")
+    } else if of_ipc && spec.flag("hostIPC") {
+        Some("may not be specified when 'hostIPC' is true")
+    } else {
+        None
+    }
 }
 
 fn is_sysctl(name: &str) -> bool {
@@ -163,7 +178,7 @@ pub(super) fn of_container(pod: &Pod, container: &FieldValue, causes: &mut Cause
         causes.within(&context, key, 0, ID_MAX);
     }
     causes.word(&context, "procMount", &PROC_MOUNTS);
-    if pod.host_users() && context.text("procMount") == "Unmasked" {
+    if host_users::are_shared(&pod.spec) && context.text("procMount") == "Unmasked" {
         let why = "`hostUsers` must be false to use `Unmasked`";
         causes.wrong(&context, "procMount", why);
     }
