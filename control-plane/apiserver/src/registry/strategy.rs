@@ -64,6 +64,8 @@ pub(crate) struct Strategy {
     pub(crate) repeats_columns: bool,
     /// The number that the rows of tables are sorted by; empty for their usual order.
     pub(crate) rows_by: &'static [&'static str],
+    /// What the row of an object says of it besides its cells.
+    pub(crate) row_conditions: fn(&Value) -> Option<Value>,
     /// When `metadata.generation` counts.
     pub(crate) generation: Generation,
     /// A new object may bring its status along.
@@ -217,6 +219,7 @@ pub(crate) const DEFAULT: Strategy = Strategy {
     columns: &printers::DEFAULT,
     repeats_columns: false,
     rows_by: &[],
+    row_conditions: |_| None,
     generation: Generation::Never,
     keeps_status_on_create: false,
     allow_create_on_update: false,

@@ -32,7 +32,12 @@ pub(crate) fn of(
             Include::Metadata => only_metadata(resource, object),
             Include::Object => Value::clone(object),
         };
-        json!({"cells": cells, "object": shown})
+        let mut row = json!({"cells": cells});
+        if let Some(conditions) = conditions(resource, object) {
+            row["conditions"] = conditions;
+        }
+        row["object"] = shown;
+        row
     });
     json!({
         "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
@@ -48,9 +53,14 @@ pub(crate) fn columns(resource: &Resource) -> Vec<Value> {
     }
 }
 
-/// The cells of an object in the served version.
+/// The cells of an object in the served version, and the conditions of its row.
 pub(crate) fn cells(resource: &Resource, object: &Value) -> Cells {
-    Cells::new(&all_cells(resource, object))
+    let conditions = conditions(resource, object);
+    Cells::new(&all_cells(resource, object), conditions.as_ref())
+}
+
+fn conditions(resource: &Resource, object: &Value) -> Option<Value> {
+    (strategy::of(resource).row_conditions)(object)
 }
 
 fn all_cells(resource: &Resource, object: &Value) -> Vec<Cell> {

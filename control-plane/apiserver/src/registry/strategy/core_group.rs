@@ -188,6 +188,7 @@ pub(super) const ROWS: &[Strategy] = &[
             field("status.nominatedNodeName"),
         ],
         columns: &printers::pod::POD,
+        row_conditions: printers::pod::row_conditions,
         pod_spec: &["spec"],
         generation: Generation::OfSpec,
         returns_deleted_object: true,
