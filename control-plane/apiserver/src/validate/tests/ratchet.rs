@@ -52,6 +52,7 @@ fn mistakes() -> Vec<Value> {
             {"name": "net.a", "value": "1"}]}}),
         json!({"hostIPC": true, "securityContext": {"sysctls": [
             {"name": "kernel.sem", "value": "1"}]}}),
+        json!({"securityContext": {"seLinuxChangePolicy": "MountOption"}}),
         json!({"initContainers": [{"name": "d", "image": "i", "resizePolicy": restarts}]}),
         json!({"hostUsers": false, "hostNetwork": true}),
         json!({
@@ -224,4 +225,32 @@ fn a_toleration_that_may_stay_compares_numbers() {
         }
         assert_eq!(told.is_empty(), wanted.is_empty(), "{value}: {told:?}");
     }
+}
+
+#[test]
+fn how_volumes_are_labelled_is_chosen_only_by_pods_that_had_a_choice() {
+    let pod = |policy: &str| pod(&json!({"securityContext": {"seLinuxChangePolicy": policy}}));
+    assert_eq!(wrong(pod("Recursive")), [""; 0]);
+    assert_eq!(
+        wrong(pod("MountOption")),
+        [
+            "spec.securityContext.seLinuxChangePolicy: Unsupported value: \"MountOption\": supported \
+             values: \"Recursive\""
+        ]
+    );
+    let kind = KINDS[2];
+    let deployment = |policy: &str| {
+        workload(
+            kind,
+            &json!({"securityContext": {"seLinuxChangePolicy": policy}}),
+        )
+    };
+    let path = "/spec/template/spec/securityContext/seLinuxChangePolicy";
+    let to = |policy: &str| {
+        changed(deployment("Recursive"), |object| {
+            *object.pointer_mut(path).unwrap() = policy.into();
+        })
+    };
+    assert_eq!(to("MountOption"), [""; 0]);
+    assert_ne!(to("Other"), [""; 0]);
 }

@@ -23,6 +23,8 @@ pub(crate) struct Exceptions {
     pub(super) token_paths: bool,
     /// No sysctl is of a namespace that is shared with the host.
     pub(super) sysctls_of_host: bool,
+    /// Labels of SELinux are set file by file.
+    pub(super) label_policies: bool,
     /// No init container restarts to get other resources.
     pub(super) init_restarts: bool,
     /// A pod with its own users is not in the host's network.
@@ -48,6 +50,7 @@ impl Exceptions {
             spread_selectors: scheduling::has_wrong_selectors(spec),
             token_paths: sources::has_wrong_token_paths(spec),
             sysctls_of_host: security::has_sysctls_of_host(spec),
+            label_policies: security::has_label_policy(spec),
             init_restarts: containers::has_init_restarts(spec),
             users_in_host_network: has_own_users && spec.flag("hostNetwork"),
             users_with_devices: has_own_users && host_users::has_devices(spec),

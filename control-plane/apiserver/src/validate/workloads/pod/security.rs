@@ -19,6 +19,7 @@ pub(crate) const HOST_PROCESS: &str = "hostProcess containers are disallowed by 
 const ID_MAX: i64 = i32::MAX as i64;
 const PROC_MOUNTS: [&str; 2] = ["Default", "Unmasked"];
 const PROFILES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
+const LABEL_POLICY: &str = "seLinuxChangePolicy";
 const SYSCTL_BYTES_MAX: usize = 253;
 /// Upper bound of the name of a profile of AppArmor: that of a path on Linux.
 const PROFILE_BYTES_MAX: usize = 4095;
@@ -105,12 +106,19 @@ pub(super) fn of_pod(pod: &Pod, causes: &mut Causes) {
         windows::options(causes, context);
         app_armor(context, causes);
         causes.word(context, "supplementalGroupsPolicy", &["Merge", "Strict"]);
-        causes.word(
-            context,
-            "seLinuxChangePolicy",
-            &["MountOption", "Recursive"],
-        );
+        let labelled: &[&str] = if pod.exceptions.label_policies {
+            &["MountOption", "Recursive"]
+        } else {
+            // The other policy is that of a feature that is off.
+            &["Recursive"]
+        };
+        causes.word(context, LABEL_POLICY, labelled);
     });
+}
+
+/// True if the pod says how its volumes get labels of SELinux.
+pub(super) fn has_label_policy(spec: &FieldValue) -> bool {
+    object::at(spec.value, &["securityContext", LABEL_POLICY]).is_some()
 }
 
 /// True if a sysctl would change the node itself.
