@@ -1,5 +1,6 @@
 //! Typical objects are accepted. Errors that the scripts of requests do not cover are tested here.
 
+mod annotations;
 mod ratchet;
 
 use std::sync::Arc;

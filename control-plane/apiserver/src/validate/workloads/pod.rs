@@ -86,7 +86,6 @@ pub(crate) fn created(object: &Value) -> Causes {
         causes.forbidden(&spec, "nodeName", why);
     }
     if let Some(annotations) = Annotations::of_pod(object) {
-        causes.extend(annotations.deletion_cost());
         annotations.contradictions(&mut causes);
     }
     causes
@@ -97,7 +96,11 @@ pub(crate) fn pod(old: Option<&Value>, object: &Value) -> Causes {
     let exceptions = Exceptions::of(old);
     let mut causes = Causes::default();
     if let Some(annotations) = Annotations::of_pod(object) {
-        annotations.check(&mut causes);
+        annotations.check(
+            exceptions.comparisons,
+            exceptions.deletion_cost,
+            &mut causes,
+        );
     }
     let at = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
     spec(
@@ -152,7 +155,7 @@ pub(crate) fn template(object: &Value, path: &str, exceptions: Exceptions) -> Ca
     let Some(template) = template_of(object, path) else {
         return Causes::from(Cause::required(path, ""));
     };
-    let mut causes = template_metadata(object, path);
+    let mut causes = template_metadata(object, path, exceptions);
     let at = FieldValue::new(
         format!("{path}.spec"),
         template.get("spec").unwrap_or(&Value::Null),
@@ -167,7 +170,7 @@ pub(crate) fn template(object: &Value, path: &str, exceptions: Exceptions) -> Ca
 }
 
 /// The labels and annotations of a template.
-pub(crate) fn template_metadata(object: &Value, path: &str) -> Causes {
+pub(crate) fn template_metadata(object: &Value, path: &str, exceptions: Exceptions) -> Causes {
     let template = template_of(object, path).unwrap_or(&Value::Null);
     let mut causes = maps::labels(&format!("{path}.labels"), object::labels(template));
     causes.extend(maps::annotations(
@@ -175,7 +178,11 @@ pub(crate) fn template_metadata(object: &Value, path: &str) -> Causes {
         object::annotations(template),
     ));
     if let Some(annotations) = Annotations::of_template(path, template) {
-        annotations.check(&mut causes);
+        annotations.check(
+            exceptions.comparisons,
+            exceptions.deletion_cost,
+            &mut causes,
+        );
     }
     causes
 }

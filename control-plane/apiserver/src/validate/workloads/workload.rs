@@ -163,7 +163,7 @@ fn stateful_set(old: Option<&Value>, object: &Value, exceptions: Exceptions, cau
         if wrong.is_empty() || !old.is_some_and(|old| is_wrong_set(old, exceptions)) {
             causes.extend(wrong);
         } else {
-            causes.extend(pod::template_metadata(&made, TEMPLATE));
+            causes.extend(pod::template_metadata(&made, TEMPLATE, exceptions));
         }
     }
     restarts_always(object, "StatefulSet", causes);

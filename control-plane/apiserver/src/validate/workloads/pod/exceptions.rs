@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use super::annotations::Annotations;
 use super::{affinity, containers, host_users, resources, scheduling, security, sources};
 use crate::validate::words::field::FieldValue;
 
@@ -33,6 +34,8 @@ pub(crate) struct Exceptions {
     pub(super) users_with_devices: bool,
     /// Tolerations do not compare numbers.
     pub(super) comparisons: bool,
+    /// What it costs to delete a pod is a number.
+    pub(super) deletion_cost: bool,
 }
 
 impl Exceptions {
@@ -42,6 +45,7 @@ impl Exceptions {
             return Exceptions::default();
         };
         let spec = &FieldValue::new("", spec);
+        let annotations = old.and_then(Annotations::of_pod);
         let has_own_users = !host_users::are_shared(spec);
         Exceptions {
             huge_pages: resources::has_broken_pages(spec),
@@ -55,6 +59,7 @@ impl Exceptions {
             users_in_host_network: has_own_users && spec.flag("hostNetwork"),
             users_with_devices: has_own_users && host_users::has_devices(spec),
             comparisons: scheduling::compares(spec),
+            deletion_cost: annotations.is_some_and(|annotations| annotations.has_wrong_cost()),
         }
     }
 }

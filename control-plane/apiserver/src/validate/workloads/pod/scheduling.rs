@@ -29,36 +29,49 @@ pub(super) fn gates(spec: &FieldValue, causes: &mut Causes) {
 
 /// Tolerations. They may compare numbers if the pod had such before.
 pub(crate) fn tolerations(spec: &FieldValue, compares: bool, causes: &mut Causes) {
-    causes.each(spec, "tolerations", |causes, one| {
-        causes.named(one, "key", name::qualified_name);
-        let (operator, value) = (one.text("operator"), one.text("value"));
-        if one.text("key").is_empty() && operator != "Exists" {
-            let why = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
-            causes.wrong_text(one, "operator", why);
+    tolerations_at(&spec.path_of("tolerations"), spec, compares, causes);
+}
+
+/// The same with another path of the list.
+pub(super) fn tolerations_at(field: &str, spec: &FieldValue, compares: bool, causes: &mut Causes) {
+    for (at, one) in spec.items("tolerations").iter().enumerate() {
+        if causes.is_full() {
+            return;
         }
-        if one.has("tolerationSeconds") && one.text("effect") != "NoExecute" {
-            let why = "effect must be 'NoExecute' when `tolerationSeconds` is set";
-            causes.wrong_text(one, "effect", why);
+        let one = FieldValue::new(format!("{field}[{at}]"), one);
+        toleration(&one, compares, causes);
+    }
+}
+
+fn toleration(one: &FieldValue, compares: bool, causes: &mut Causes) {
+    causes.named(one, "key", name::qualified_name);
+    let (operator, value) = (one.text("operator"), one.text("value"));
+    if one.text("key").is_empty() && operator != "Exists" {
+        let why = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
+        causes.wrong_text(one, "operator", why);
+    }
+    if one.has("tolerationSeconds") && one.text("effect") != "NoExecute" {
+        let why = "effect must be 'NoExecute' when `tolerationSeconds` is set";
+        causes.wrong_text(one, "effect", why);
+    }
+    // Kubernetes reports an invalid value at the operator.
+    let told = match operator {
+        "" | "Equal" => name::label_value(value).join(";"),
+        "Exists" if !value.is_empty() => {
+            "value must be empty when `operator` is 'Exists'".to_owned()
         }
-        // Kubernetes reports an invalid value at the operator.
-        let told = match operator {
-            "" | "Equal" => name::label_value(value).join(";"),
-            "Exists" if !value.is_empty() => {
-                "value must be empty when `operator` is 'Exists'".to_owned()
-            }
-            _ => String::new(),
-        };
-        if !told.is_empty() {
-            let field = one.path_of("operator");
-            causes.push(Cause::invalid(&field, &value.into(), &told));
-        }
-        match operator {
-            "Lt" | "Gt" if compares => number(one, "value", causes),
-            "Lt" | "Gt" => causes.unknown(one, "operator", &["Equal", "Exists", "Lt", "Gt"]),
-            _ => causes.word(one, "operator", &["Equal", "Exists"]),
-        }
-        causes.word(one, "effect", &EFFECTS);
-    });
+        _ => String::new(),
+    };
+    if !told.is_empty() {
+        let field = one.path_of("operator");
+        causes.push(Cause::invalid(&field, &value.into(), &told));
+    }
+    match operator {
+        "Lt" | "Gt" if compares => number(one, "value", causes),
+        "Lt" | "Gt" => causes.unknown(one, "operator", &["Equal", "Exists", "Lt", "Gt"]),
+        _ => causes.word(one, "operator", &["Equal", "Exists"]),
+    }
+    causes.word(one, "effect", &EFFECTS);
 }
 
 /// True if a toleration compares numbers.
