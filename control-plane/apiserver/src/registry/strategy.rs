@@ -115,6 +115,8 @@ pub(crate) struct Strategy {
     /// What is decided about a request depends on the objects, so the next request after a write
     /// has to be served with what was written.
     pub(crate) decides_about_requests: bool,
+    /// What to warn of when a new object is about to get what a strategy adds to it.
+    pub(crate) early_warnings: fn(&Value) -> Vec<String>,
     /// What to warn of when an object is created or changed, though it keeps the rules, given the old
     /// state of one that is changed.
     pub(crate) warnings: fn(Option<&Value>, &Value) -> Vec<String>,
@@ -243,6 +245,7 @@ pub(crate) const DEFAULT: Strategy = Strategy {
     subresources: &[],
     rules: Rules::DEFAULT,
     deprecated: None,
+    early_warnings: |_| Vec::new(),
     warnings: |_, _| Vec::new(),
     status_warnings: |_| Vec::new(),
     warning_on_delete: None,

@@ -207,6 +207,7 @@ pub(super) const ROWS: &[Strategy] = &[
             checks_name_again: true,
             ..Rules::DEFAULT
         },
+        early_warnings: warnings::of_profiles,
         warnings: warnings::of_pod,
         status_warnings: warnings::of_pod_status,
         unknown_field: UnknownField::NotSupported,

@@ -182,7 +182,7 @@ fn confine(pod: &mut Value) {
 }
 
 /// The field for an annotation with a profile of AppArmor; none if it is invalid.
-fn app_armor(annotation: &str) -> Option<Value> {
+pub(super) fn app_armor(annotation: &str) -> Option<Value> {
     let name = annotation.strip_prefix("localhost/");
     match (annotation, name) {
         ("unconfined", _) => Some(json!({"type": "Unconfined"})),

@@ -165,6 +165,8 @@ impl Writer<'_> {
         lifecycle::match_namespace(resource, self.namespace, object)?;
         let repeated = lifecycle::forget_repeated_owners(object, Named::AfterAdmission);
         self.warnings.add(repeated);
+        let early = strategy::of(resource).early_warnings;
+        self.warnings.add(early(object));
         // After admission, which may not choose what only the server sets.
         let created = |object: &mut Value| lifecycle::created(resource, object);
         let borrows_later = if borrows_labels {
