@@ -30,8 +30,7 @@ pub(crate) fn misfit(value: &Value, place: &str) -> String {
     format!("json: cannot unmarshal {} into Go {place}", kind_of(value))
 }
 
-/// Reads a list of structs. What is in the text by another case of its name is under its own after
-/// that.
+/// Reads a list of structs. Names in the text may be in any case, those in the result are not.
 pub(crate) fn structs(text: &str, name: &str, fields: &Fields) -> Result<Vec<Value>, String> {
     let items = match read(text.as_bytes())? {
         Value::Array(items) => items,
@@ -65,7 +64,10 @@ fn one(item: Value, name: &str, fields: &Fields) -> Result<Value, String> {
             let place = format!("struct field {name}.{first}{rest} of type {kind}");
             return Err(misfit(&value, &place));
         }
-        made.insert((*field).into(), value);
+        // An empty text is none, as after the decoding of a body.
+        if value != "" {
+            made.insert((*field).into(), value);
+        }
     }
     Ok(made.into())
 }
@@ -83,7 +85,9 @@ mod tests {
         let read = |text: &str| structs(text, "Toleration", FIELDS);
         assert_eq!(read("null"), Ok(Vec::new()));
         assert_eq!(
-            read("[{\"Key\":\"a\",\"TOLERATIONSECONDS\":1,\"other\":{},\"value\":null}, null]"),
+            read(
+                "[{\"Key\":\"a\",\"TOLERATIONSECONDS\":1,\"other\":{},\"value\":null}, {\"key\":\"\"}]"
+            ),
             Ok(vec![json!({"key": "a", "tolerationSeconds": 1}), json!({})])
         );
         for (text, why) in [
