@@ -1,6 +1,7 @@
 //! Typical objects are accepted. Errors that the scripts of requests do not cover are tested here.
 
 mod annotations;
+mod jobs;
 mod ratchet;
 
 use std::sync::Arc;
