@@ -39,13 +39,10 @@ pub(crate) fn pod_template(old: Option<&Value>, object: &Value) -> Causes {
 }
 
 /// The exceptions of a template whose owner has a selector that is checked like those of pods.
-pub(super) fn with_own_selector(exceptions: Exceptions, old: Option<&Value>) -> Exceptions {
+pub(super) fn with_own_selector(mut exceptions: Exceptions, old: Option<&Value>) -> Exceptions {
     let own = old.and_then(|old| object::at(old, &["spec", "selector"]));
-    let selector_values = exceptions.selector_values || own.is_some_and(selector::has_wrong_values);
-    Exceptions {
-        selector_values,
-        ..exceptions
-    }
+    exceptions.selector_values |= own.is_some_and(selector::has_wrong_values);
+    exceptions
 }
 
 /// Further checks of a new set of pods with a state: what an update cannot change.
