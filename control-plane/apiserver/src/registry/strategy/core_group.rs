@@ -150,7 +150,7 @@ pub(super) const ROWS: &[Strategy] = &[
         prepare_for_create: claim::prepare_for_create,
         prepare_for_update: claim::prepare_for_update,
         rules: Rules {
-            validate: validate::cluster::storage::claim,
+            validate_given: validate::cluster::storage::claim,
             validate_update: validate::cluster::storage::claim_update,
             validate_subresource_update: |_, _, new| validate::cluster::storage::claim_status(new),
             checks_name_again: true,

@@ -195,7 +195,7 @@ pub(super) const ROWS: &[Strategy] = &[
         allow_unconditional_update: false,
         rules: Rules {
             name: name::path_segment,
-            validate: validate::workloads::policy::budget,
+            validate_given: validate::workloads::policy::budget,
             validate_subresource_update: |_, _, new| validate::workloads::policy::status(new),
             any_finalizer: true,
             ..Rules::DEFAULT

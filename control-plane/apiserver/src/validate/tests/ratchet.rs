@@ -186,7 +186,16 @@ fn a_stored_selector_keeps_its_values() {
     let mut job = batch("Job", &json!({}));
     job["spec"]["manualSelector"] = true.into();
     job["spec"]["selector"] = values;
-    for object in [set, job] {
+    let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "spec": {
+        "minAvailable": 1, "selector": odd()}});
+    let policy = json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "spec": {
+        "podSelector": odd(), "ingress": [{"from": [{"podSelector": odd()}]}]}});
+    let capacity = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIStorageCapacity",
+        "storageClassName": "a", "nodeTopology": odd()});
+    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": {
+        "accessModes": ["ReadWriteOnce"], "selector": odd(),
+        "resources": {"requests": {"storage": "1Gi"}}}});
+    for object in [set, job, budget, policy, capacity, claim] {
         assert_ne!(wrong(object.clone()), [""; 0], "{object}");
         assert_eq!(changed(object.clone(), annotate), [""; 0], "{object}");
     }

@@ -19,6 +19,12 @@ pub(crate) fn has_wrong_values(selector: &Value) -> bool {
     values.any(|value| !name::label_value(value.as_str().unwrap_or_default()).is_empty())
 }
 
+/// The same of a selector in the old state of an object.
+pub(crate) fn had_wrong_values(old: Option<&Value>, path: &[&str]) -> bool {
+    let selector = old.and_then(|old| object::at(old, path));
+    selector.is_some_and(has_wrong_values)
+}
+
 /// A selector in the order of Go's fields.
 pub(crate) fn shown(selector: Option<&Value>) -> String {
     let Some(selector) = selector else {

@@ -40,8 +40,7 @@ pub(crate) fn pod_template(old: Option<&Value>, object: &Value) -> Causes {
 
 /// The exceptions of a template whose owner has a selector that is checked like those of pods.
 pub(super) fn with_own_selector(mut exceptions: Exceptions, old: Option<&Value>) -> Exceptions {
-    let own = old.and_then(|old| object::at(old, &["spec", "selector"]));
-    exceptions.selector_values |= own.is_some_and(selector::has_wrong_values);
+    exceptions.selector_values |= selector::had_wrong_values(old, &["spec", "selector"]);
     exceptions
 }
 
