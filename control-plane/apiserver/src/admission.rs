@@ -79,6 +79,8 @@ pub struct Attributes<'a> {
     pub namespace: &'a str,
     /// Name of the object.
     pub name: &'a str,
+    /// Name in the path of the request; empty if the object is posted.
+    pub path_name: &'a str,
     /// The stored object, if there is one.
     pub old: Option<&'a Value>,
     /// True for a dry run: nothing is stored.

@@ -153,6 +153,7 @@ async fn meanwhile(registry: &Registry, state: Option<Value>) -> Result<(), Stat
         subresource: "",
         namespace: "shop",
         name: "a",
+        path_name: "",
         old: None,
         dry: false,
         options: &options,

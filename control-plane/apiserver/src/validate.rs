@@ -49,6 +49,8 @@ pub(crate) struct Rules {
     pub(crate) name: fn(&str) -> Vec<String>,
     /// Checks every state.
     pub(crate) validate: fn(&Value) -> Causes,
+    /// The same, given the old state of an update: what is wrong with that one may stay so.
+    pub(crate) validate_given: fn(Option<&Value>, &Value) -> Causes,
     /// Further checks of a new object.
     pub(crate) validate_create: fn(&Value) -> Causes,
     /// Checks what an update changes.
@@ -71,6 +73,7 @@ impl Rules {
     pub(crate) const DEFAULT: Rules = Rules {
         name: machinery::name::dns1123_subdomain,
         validate: |_| Causes::default(),
+        validate_given: |_, _| Causes::default(),
         validate_create: |_| Causes::default(),
         validate_update: |_, _| Causes::default(),
         validate_subresource_update: |_, _, _| Causes::default(),
@@ -85,7 +88,7 @@ impl Rules {
         let mut causes = meta::check(resource, self.name, object);
         causes.extend(self.finalizers(resource, object));
         let stored = stored(resource, object);
-        causes.extend((self.validate)(&stored));
+        causes.extend(self.state(None, &stored));
         causes.extend((self.validate_create)(&stored));
         let schema = resource.schema();
         causes.extend(
@@ -113,6 +116,12 @@ impl Rules {
         }
         let old = old.map(|old| stored(resource, old));
         (self.needs_admin_access)(old.as_deref(), &stored(resource, object))
+    }
+
+    fn state(&self, old: Option<&Value>, new: &Value) -> Causes {
+        let mut causes = (self.validate)(new);
+        causes.extend((self.validate_given)(old, new));
+        causes
     }
 
     fn finalizers(&self, resource: &Resource, object: &Value) -> Causes {
@@ -145,9 +154,9 @@ impl Rules {
             causes.extend((self.validate_subresource_update)(subresource, old, new));
         } else if self.changes_first {
             causes.extend((self.validate_update)(old, new));
-            causes.extend((self.validate)(new));
+            causes.extend(self.state(Some(old), new));
         } else {
-            causes.extend((self.validate)(new));
+            causes.extend(self.state(Some(old), new));
             causes.extend((self.validate_update)(old, new));
         }
         policy.apply(&mut causes);

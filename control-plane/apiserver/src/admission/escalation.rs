@@ -5,7 +5,6 @@ mod tests;
 
 use std::sync::Arc;
 
-use machinery::object;
 use machinery::status::Status;
 use serde_json::Value;
 
@@ -53,14 +52,10 @@ impl PrivilegeEscalation {
             api_group: rbac::GROUP.into(),
             resource: attributes.kind.plural().into(),
             namespace: attributes.namespace.into(),
-            name: if made {
-                String::new()
-            } else {
-                object::name(object).into()
-            },
+            name: attributes.path_name.into(),
             ..auth::Attributes::default()
         };
-        let Some(right) = escalation::exemption(&request, object, attributes.old) else {
+        let Some(right) = escalation::exemption(&request, object, attributes.old)? else {
             return Ok(());
         };
         let exempt = context.authorizer.decide(&context.reader, &right).await?;

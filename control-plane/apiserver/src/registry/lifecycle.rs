@@ -197,7 +197,10 @@ pub(crate) fn updated(resource: &Resource, subresource: &str, old: &Value, new: 
         _ => false,
     };
     match strategy.prepare_subresource(subresource) {
-        Some(prepare) => prepare(old, new),
+        Some(prepare) => {
+            prepare(old, new);
+            strategy.drop_disabled(Some(old), new);
+        }
         None if subresource == "status" => {
             status_updated(resource, old, new);
             return (strategy.prepare_for_status_update)(old, new);

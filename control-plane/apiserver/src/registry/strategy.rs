@@ -64,6 +64,8 @@ pub(crate) struct Strategy {
     pub(crate) repeats_columns: bool,
     /// The number that the rows of tables are sorted by; empty for their usual order.
     pub(crate) rows_by: &'static [&'static str],
+    /// What the row of an object says of it besides its cells.
+    pub(crate) row_conditions: fn(&Value) -> Option<Value>,
     /// When `metadata.generation` counts.
     pub(crate) generation: Generation,
     /// A new object may bring its status along.
@@ -113,6 +115,8 @@ pub(crate) struct Strategy {
     /// What is decided about a request depends on the objects, so the next request after a write
     /// has to be served with what was written.
     pub(crate) decides_about_requests: bool,
+    /// What to warn of when a new object is about to get what a strategy adds to it.
+    pub(crate) early_warnings: fn(&Value) -> Vec<String>,
     /// What to warn of when an object is created or changed, though it keeps the rules, given the old
     /// state of one that is changed.
     pub(crate) warnings: fn(Option<&Value>, &Value) -> Vec<String>,
@@ -217,6 +221,7 @@ pub(crate) const DEFAULT: Strategy = Strategy {
     columns: &printers::DEFAULT,
     repeats_columns: false,
     rows_by: &[],
+    row_conditions: |_| None,
     generation: Generation::Never,
     keeps_status_on_create: false,
     allow_create_on_update: false,
@@ -240,6 +245,7 @@ pub(crate) const DEFAULT: Strategy = Strategy {
     subresources: &[],
     rules: Rules::DEFAULT,
     deprecated: None,
+    early_warnings: |_| Vec::new(),
     warnings: |_, _| Vec::new(),
     status_warnings: |_| Vec::new(),
     warning_on_delete: None,

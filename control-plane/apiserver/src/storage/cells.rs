@@ -1,4 +1,5 @@
-//! The cells of a table row, encoded once: text with holes for the parts that depend on the time.
+//! A table row without its object, encoded once: text with holes for the parts that depend on the
+//! time.
 
 use machinery::time::{self, Timestamp};
 use serde_json::Value;
@@ -45,7 +46,7 @@ impl Cell {
     }
 }
 
-/// The cells of one object as a JSON list.
+/// The cells of one object as a JSON list, and the conditions of its row if it has any.
 pub(crate) struct Cells {
     text: Box<str>,
     /// Positions in the text where ages are inserted, in order.
@@ -53,7 +54,7 @@ pub(crate) struct Cells {
 }
 
 impl Cells {
-    pub(crate) fn new(cells: &[Cell]) -> Cells {
+    pub(crate) fn new(cells: &[Cell], conditions: Option<&Value>) -> Cells {
         let mut text = String::from("[");
         let mut holes = Vec::new();
         for (at, cell) in cells.iter().enumerate() {
@@ -77,13 +78,16 @@ impl Cells {
             }
         }
         text.push(']');
+        if let Some(conditions) = conditions {
+            text += &format!(",\"conditions\":{conditions}");
+        }
         Cells {
             text: text.into(),
             holes: holes.into(),
         }
     }
 
-    /// Writes the cells with the ages at a time.
+    /// Writes the cells with the ages at a time, and the conditions as the next key of the row.
     pub(crate) fn write(&self, out: &mut Vec<u8>, now: Timestamp) {
         let mut written = 0;
         for (at, then) in &self.holes {

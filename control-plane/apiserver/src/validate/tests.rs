@@ -1,5 +1,9 @@
 //! Typical objects are accepted. Errors that the scripts of requests do not cover are tested here.
 
+mod annotations;
+mod jobs;
+mod ratchet;
+
 use std::sync::Arc;
 
 use machinery::schema;

@@ -5,6 +5,7 @@ pub(crate) mod address;
 pub(crate) mod causes;
 pub(crate) mod conditions;
 pub(crate) mod domain;
+pub(crate) mod embedded;
 pub(crate) mod expressions;
 pub(crate) mod field;
 pub(crate) mod maps;

@@ -8,13 +8,15 @@ use crate::registry::strategy;
 use crate::resources::catalogue::Catalogue;
 use crate::storage::reader::Reader;
 
-/// Allows one verb on roles, as a webhook may do.
-struct Allows(&'static str);
+/// Allows one verb on roles in requests that name this one, as a webhook may do.
+struct Allows(&'static str, &'static str);
 
 impl Authorizer for Allows {
     fn authorize<'a>(&'a self, _: &'a Reader, asked: &'a auth::Attributes) -> Answer<'a, ()> {
         Box::pin(async move {
-            if (asked.verb.as_str(), asked.resource.as_str()) == (self.0, "roles") {
+            let Allows(verb, name) = *self;
+            let asks = [&asked.verb, &asked.resource, &asked.name].map(String::as_str);
+            if asks == [verb, "roles", name] {
                 return Ok(());
             }
             Err(rbac::forbidden(asked, ""))
@@ -45,9 +47,10 @@ impl Plugin for Grows {
     }
 }
 
-/// Writes a role without rules as a user who holds no rights but this verb.
-async fn write(verb: &'static str, more: Vec<Arc<dyn Plugin>>) -> Result<(), Status> {
-    let authorizer = Arc::new(Allows(verb));
+/// Writes a role without rules as a user who holds no rights but these. The request may name it in
+/// its path.
+async fn write(allows: Allows, path_name: &str, more: Vec<Arc<dyn Plugin>>) -> Result<(), Status> {
+    let authorizer = Arc::new(allows);
     let builtin = strategy::builtin().iter().cloned();
     let reader = Reader::without_store(Catalogue::new(builtin));
     let kind = schema::resource(rbac::GROUP, "v1", "roles").unwrap();
@@ -67,6 +70,7 @@ async fn write(verb: &'static str, more: Vec<Arc<dyn Plugin>>) -> Result<(), Sta
         subresource: "",
         namespace: "ns",
         name: "x",
+        path_name,
         old: None,
         dry: false,
         options: &Value::Null,
@@ -80,8 +84,10 @@ async fn write(verb: &'static str, more: Vec<Arc<dyn Plugin>>) -> Result<(), Sta
 
 #[tokio::test]
 async fn what_a_role_grants_in_the_end_counts() {
-    write("create", Vec::new()).await.unwrap();
-    let refused = write("create", vec![Arc::new(Grows)]).await.unwrap_err();
+    let allows = || Allows("create", "");
+    write(allows(), "", Vec::new()).await.unwrap();
+    let refused = write(allows(), "", vec![Arc::new(Grows)]);
+    let refused = refused.await.unwrap_err();
     assert_eq!(refused.code, 403, "{}", refused.message);
     let why = "is attempting to grant RBAC permissions not currently held";
     assert!(refused.message.contains(why), "{}", refused.message);
@@ -89,5 +95,16 @@ async fn what_a_role_grants_in_the_end_counts() {
 
 #[tokio::test]
 async fn any_authorizer_may_exempt_from_the_check() {
-    write("escalate", vec![Arc::new(Grows)]).await.unwrap();
+    let allows = Allows("escalate", "");
+    write(allows, "", vec![Arc::new(Grows)]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_role_that_is_made_under_the_name_in_the_path_may_be_exempt_by_name() {
+    let with = |path_name: &'static str| {
+        let allows = Allows("escalate", "x");
+        write(allows, path_name, vec![Arc::new(Grows)])
+    };
+    with("x").await.unwrap();
+    assert_eq!(with("").await.unwrap_err().code, 403);
 }

@@ -144,23 +144,20 @@ impl Policy {
     /// Returns the rules of a role; `namespace` is that of the binding, empty for a cluster
     /// binding.
     pub fn referred(&self, role: &RoleRef, namespace: &str) -> Result<&[Rule], Status> {
-        let found = match role.kind.as_str() {
-            "Role" => {
+        let resource = role.resource()?;
+        let found = match resource {
+            "roles" => {
                 let key = (namespace.to_owned(), role.name.clone());
                 self.roles.get(&key).map(|role| &role.rules)
             }
-            "ClusterRole" => {
+            _ => {
                 let found = self.cluster_roles.get(&role.name);
                 found.map(|found| self.sums().get(&role.name).unwrap_or(&found.rules))
-            }
-            other => {
-                let why = format!("unsupported role reference kind: \"{other}\"");
-                return Err(Status::internal(&why));
             }
         };
         match found {
             Some(rules) => Ok(rules),
-            None => Err(Status::not_found(GROUP, role.resource(), &role.name)),
+            None => Err(Status::not_found(GROUP, resource, &role.name)),
         }
     }
 

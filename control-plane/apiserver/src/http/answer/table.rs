@@ -31,7 +31,12 @@ pub(crate) fn row(resource: &Resource, object: &Value, include: Include, now: Ti
         Include::Metadata => only_metadata(resource, object),
         Include::Object => object.clone(),
     };
-    json!({"cells": cells, "object": shown})
+    let mut row = json!({"cells": cells});
+    if let Some(conditions) = conditions(resource, object) {
+        row["conditions"] = conditions;
+    }
+    row["object"] = shown;
+    row
 }
 
 /// What the columns of a resource are.
@@ -42,9 +47,14 @@ pub(crate) fn columns(resource: &Resource) -> Vec<Value> {
     }
 }
 
-/// The cells of an object in the served version.
+/// The cells of an object in the served version, and the conditions of its row.
 pub(crate) fn cells(resource: &Resource, object: &Value) -> Cells {
-    Cells::new(&all_cells(resource, object))
+    let conditions = conditions(resource, object);
+    Cells::new(&all_cells(resource, object), conditions.as_ref())
+}
+
+fn conditions(resource: &Resource, object: &Value) -> Option<Value> {
+    (strategy::of(resource).row_conditions)(object)
 }
 
 fn all_cells(resource: &Resource, object: &Value) -> Vec<Cell> {

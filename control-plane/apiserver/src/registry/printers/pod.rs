@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use machinery::object;
 use machinery::time::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::storage::cells::Cell;
 
@@ -23,6 +23,19 @@ pub(crate) const POD: Layout = Layout {
     ],
     cells,
 };
+
+/// The row of a pod that is done says so.
+pub(crate) fn row_conditions(pod: &Value) -> Option<Value> {
+    let phase = object::text(pod, &["status", "phase"]);
+    let message = match phase {
+        "Succeeded" => "The pod has completed successfully.",
+        "Failed" => "The pod failed.",
+        _ => return None,
+    };
+    Some(json!([
+        {"type": "Completed", "status": "True", "reason": phase, "message": message},
+    ]))
+}
 
 /// Sums over the containers.
 #[derive(Default)]
@@ -208,9 +221,8 @@ fn count_main(pod: &Value, counted: &mut Counted) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
+    use crate::storage::cells::Cells;
 
     /// The cells of a pod up to its restarts.
     fn shown(conditions: Value, first: Value, main: Value) -> [String; 3] {
@@ -229,6 +241,24 @@ mod tests {
 
     fn condition(kind: &str) -> Value {
         json!([{"type": kind, "status": "True"}])
+    }
+
+    #[test]
+    fn the_row_of_a_pod_that_is_done_says_so() {
+        let of = |phase: &str| row_conditions(&json!({"status": {"phase": phase}}));
+        for phase in ["Pending", "Running", "Unknown"] {
+            assert_eq!(of(phase), None);
+        }
+        let done = of("Succeeded").unwrap();
+        assert_eq!(done[0]["type"], "Completed");
+        assert_eq!(done[0]["reason"], "Succeeded");
+        let failed = of("Failed");
+        let cells = Cells::new(&["a".into(), 1.into()], failed.as_ref());
+        let mut text = Vec::new();
+        cells.write(&mut text, Timestamp::parse("2026-01-01T00:00:00Z").unwrap());
+        let row = format!("{{\"cells\":{}}}", String::from_utf8(text).unwrap());
+        let row: Value = serde_json::from_str(&row).unwrap();
+        assert_eq!(row, json!({"cells": ["a", 1], "conditions": failed}));
     }
 
     #[test]

@@ -150,7 +150,7 @@ pub(super) const ROWS: &[Strategy] = &[
         prepare_for_create: claim::prepare_for_create,
         prepare_for_update: claim::prepare_for_update,
         rules: Rules {
-            validate: validate::cluster::storage::claim,
+            validate_given: validate::cluster::storage::claim,
             validate_update: validate::cluster::storage::claim_update,
             validate_subresource_update: |_, _, new| validate::cluster::storage::claim_status(new),
             checks_name_again: true,
@@ -166,7 +166,7 @@ pub(super) const ROWS: &[Strategy] = &[
         prepare_for_create: volume::prepare_for_create,
         prepare_for_status_update: volume::date_phase,
         rules: Rules {
-            validate: validate::cluster::storage::volume,
+            validate_given: validate::cluster::storage::volume,
             validate_update: validate::cluster::storage::volume_update,
             checks_name_again: true,
             ..Rules::DEFAULT
@@ -188,6 +188,7 @@ pub(super) const ROWS: &[Strategy] = &[
             field("status.nominatedNodeName"),
         ],
         columns: &printers::pod::POD,
+        row_conditions: printers::pod::row_conditions,
         pod_spec: &["spec"],
         generation: Generation::OfSpec,
         returns_deleted_object: true,
@@ -199,13 +200,14 @@ pub(super) const ROWS: &[Strategy] = &[
             ("resize", pod::resize),
         ],
         rules: Rules {
-            validate: validate::workloads::pod::pod,
+            validate_given: validate::workloads::pod::pod,
             validate_create: validate::workloads::pod::created,
             validate_update: validate::workloads::pod::update,
             validate_subresource_update: validate::workloads::pod::subresource_update,
             checks_name_again: true,
             ..Rules::DEFAULT
         },
+        early_warnings: warnings::of_profiles,
         warnings: warnings::of_pod,
         status_warnings: warnings::of_pod_status,
         unknown_field: UnknownField::NotSupported,
@@ -219,7 +221,7 @@ pub(super) const ROWS: &[Strategy] = &[
         generation: Generation::OfSpec,
         returns_deleted_object: true,
         rules: Rules {
-            validate: |object| validate::workloads::pod::template(object, "template"),
+            validate_given: validate::workloads::workload::pod_template,
             ..Rules::DEFAULT
         },
         ..DEFAULT
@@ -235,8 +237,8 @@ pub(super) const ROWS: &[Strategy] = &[
         pod_spec: &["spec", "template", "spec"],
         warnings: warnings::of_replicas,
         rules: Rules {
-            validate: |object| {
-                validate::workloads::workload::check("ReplicationController", object)
+            validate_given: |old, object| {
+                validate::workloads::workload::check("ReplicationController", old, object)
             },
             validate_subresource_update: |_, old, new| {
                 status::check(&status::REPLICA_SET, old, new)

@@ -21,6 +21,44 @@ pub(super) fn drop_from(old: Option<&Value>, spec: &mut Value) {
     }
 }
 
+/// Drops the fields from the status of a pod, given the status before the write.
+pub(super) fn drop_from_status(old: Option<&Value>, status: &mut Value) {
+    if old.is_none_or(|old| object::items(old, &[DEVICES]).is_empty()) {
+        object::remove(status, &[DEVICES]);
+    }
+    if old.is_some_and(has_volume_status) {
+        return;
+    }
+    for list in STATUSES {
+        let containers = status.get_mut(list).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten() {
+            let mounts = container.get_mut("volumeMounts");
+            let mounts = mounts.and_then(Value::as_array_mut).into_iter().flatten();
+            mounts.for_each(|mount| drop(object::remove(mount, &[VOLUME_STATUS])));
+        }
+    }
+}
+
+const STATUSES: [&str; 3] = [
+    "initContainerStatuses",
+    "containerStatuses",
+    "ephemeralContainerStatuses",
+];
+/// What the node's own resources are taken by that devices stand for.
+const DEVICES: &str = "nodeAllocatableResourceClaimStatuses";
+/// Which image a volume was made of.
+const VOLUME_STATUS: &str = "volumeStatus";
+
+fn has_volume_status(status: &Value) -> bool {
+    let mut containers = STATUSES
+        .iter()
+        .flat_map(|list| object::items(status, &[list]));
+    containers.any(|one| {
+        let mut mounts = object::items(one, &["volumeMounts"]).iter();
+        mounts.any(|mount| mount.get(VOLUME_STATUS).is_some())
+    })
+}
+
 /// Certificates of authorities, and of the pod itself, as a volume.
 const CERTIFICATES: [&str; 2] = ["clusterTrustBundle", "podCertificate"];
 /// The signal that stops a container.
@@ -92,5 +130,21 @@ mod tests {
         let mut spec = full.clone();
         drop_from(Some(&full), &mut spec);
         assert_eq!(spec, full);
+    }
+
+    #[test]
+    fn so_does_one_of_a_status() {
+        let mount = json!({"name": "v", "volumeStatus": {"image": {"imageRef": "r"}}});
+        let full = json!({
+            "nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "c"}],
+            "containerStatuses": [{"name": "a", "volumeMounts": [mount]}],
+        });
+        let mut status = full.clone();
+        drop_from_status(Some(&json!({})), &mut status);
+        let rest = json!({"containerStatuses": [{"name": "a", "volumeMounts": [{"name": "v"}]}]});
+        assert_eq!(status, rest);
+        let mut status = full.clone();
+        drop_from_status(Some(&full), &mut status);
+        assert_eq!(status, full);
     }
 }

@@ -6,7 +6,7 @@ use machinery::amounts;
 use machinery::object;
 use serde_json::{Map, Value, json};
 
-use super::Kept;
+use super::{Kept, disabled};
 use crate::basics::clock;
 use crate::registry::strategy::keep;
 
@@ -62,7 +62,8 @@ pub(super) fn prepare_for_create(pod: &mut Value) {
 }
 
 /// Keeps what a new status leaves out: the quality of service, which old agents of nodes do not know,
-/// and the generations that the status and its conditions are about.
+/// and the generations that the status and its conditions are about. Drops what is of features that
+/// are off.
 pub(super) fn prepare_status(old: &Value, new: &mut Value) {
     let path = ["status", "qosClass"];
     if let Some(class) = object::at(old, &path)
@@ -71,6 +72,9 @@ pub(super) fn prepare_status(old: &Value, new: &mut Value) {
         object::set(new, &path, class.clone());
     }
     keep_generations(old, new);
+    if let Some(status) = new.get_mut("status") {
+        disabled::drop_from_status(old.get("status"), status);
+    }
 }
 
 fn keep_generations(old: &Value, new: &mut Value) {
@@ -178,7 +182,7 @@ fn confine(pod: &mut Value) {
 }
 
 /// The field for an annotation with a profile of AppArmor; none if it is invalid.
-fn app_armor(annotation: &str) -> Option<Value> {
+pub(super) fn app_armor(annotation: &str) -> Option<Value> {
     let name = annotation.strip_prefix("localhost/");
     match (annotation, name) {
         ("unconfined", _) => Some(json!({"type": "Unconfined"})),

@@ -1,7 +1,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use serde_json::json;
+
 use super::*;
+use crate::registry::lifecycle;
 use crate::resources::catalogue::Catalogue;
 use crate::resources::custom::Definition;
 
@@ -48,6 +51,19 @@ fn a_custom_resource_is_not_taken_for_ours() {
             }
         }
     }
+}
+
+#[test]
+fn a_container_to_debug_with_loses_the_signal_that_no_other_may_have() {
+    let is_pods = |one: &&Arc<Resource>| (one.kind.group(), one.kind.plural()) == ("", "pods");
+    let pods = builtin().iter().find(is_pods).unwrap();
+    let old = json!({"metadata": {}, "spec": {"containers": [{"name": "a"}]}});
+    let mut new = old.clone();
+    new["spec"]["ephemeralContainers"] =
+        json!([{"name": "b", "lifecycle": {"stopSignal": "SIGTERM"}}]);
+    lifecycle::updated(pods, "ephemeralcontainers", &old, &mut new);
+    let left = json!([{"name": "b"}]);
+    assert_eq!(new["spec"]["ephemeralContainers"], left);
 }
 
 fn theirs(group: &str, plural: &str, status: bool) -> Arc<Resource> {

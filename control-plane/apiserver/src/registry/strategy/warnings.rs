@@ -17,7 +17,7 @@ use machinery::structural::Schema;
 use serde_json::Value;
 
 pub(super) use addresses::{of_balancer, of_network_policy, of_pod_status};
-pub(super) use pods::of_pod;
+pub(super) use pods::{of_pod, of_profiles};
 pub(super) use services::of_service;
 pub(super) use volumes::{of_claim, of_volume};
 pub(super) use workloads::{

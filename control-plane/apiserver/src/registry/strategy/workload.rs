@@ -19,7 +19,7 @@ pub(super) const ROWS: &[Strategy] = &[
         resource: "controllerrevisions",
         columns: &printers::workload::CONTROLLER_REVISION,
         rules: Rules {
-            validate: |object| validate::workloads::workload::check("ControllerRevision", object),
+            validate: validate::workloads::workload::revision,
             validate_create: validate::workloads::workload::new_revision,
             validate_update: |old, new| {
                 validate::workloads::workload::update("ControllerRevision", old, new)
@@ -41,7 +41,9 @@ pub(super) const ROWS: &[Strategy] = &[
         prepare_for_update: count_template,
         prepare_for_status_update: |old, new| number_template(new, template_number(old)),
         rules: Rules {
-            validate: |object| validate::workloads::workload::check("DaemonSet", object),
+            validate_given: |old, object| {
+                validate::workloads::workload::check("DaemonSet", old, object)
+            },
             validate_update: |old, new| {
                 validate::workloads::workload::update("DaemonSet", old, new)
             },
@@ -65,7 +67,9 @@ pub(super) const ROWS: &[Strategy] = &[
         generation: Generation::OfSpecAndAnnotations,
         complete_empty: no_replicas,
         rules: Rules {
-            validate: |object| validate::workloads::workload::check("Deployment", object),
+            validate_given: |old, object| {
+                validate::workloads::workload::check("Deployment", old, object)
+            },
             validate_update: |old, new| {
                 validate::workloads::workload::update("Deployment", old, new)
             },
@@ -83,7 +87,9 @@ pub(super) const ROWS: &[Strategy] = &[
         generation: Generation::OfSpec,
         complete_empty: no_replicas,
         rules: Rules {
-            validate: |object| validate::workloads::workload::check("ReplicaSet", object),
+            validate_given: |old, object| {
+                validate::workloads::workload::check("ReplicaSet", old, object)
+            },
             validate_update: |old, new| {
                 validate::workloads::workload::update("ReplicaSet", old, new)
             },
@@ -107,7 +113,9 @@ pub(super) const ROWS: &[Strategy] = &[
         rules: Rules {
             // Its name is part of the names and host names of its pods.
             name: name::dns1123_label,
-            validate: |object| validate::workloads::workload::check("StatefulSet", object),
+            validate_given: |old, object| {
+                validate::workloads::workload::check("StatefulSet", old, object)
+            },
             validate_create: validate::workloads::workload::new_stateful_set,
             validate_update: |old, new| {
                 validate::workloads::workload::update("StatefulSet", old, new)
@@ -127,7 +135,7 @@ pub(super) const ROWS: &[Strategy] = &[
         warnings: warnings::of_cron_job,
         generation: Generation::OfSpec,
         rules: Rules {
-            validate: |object| validate::workloads::job::check("CronJob", object),
+            validate_given: validate::workloads::job::cron_job,
             ..Rules::DEFAULT
         },
         ..DEFAULT
@@ -150,8 +158,8 @@ pub(super) const ROWS: &[Strategy] = &[
         prepare_for_create: job::prepare_for_create,
         borrows_labels: true,
         rules: Rules {
-            validate: |object| validate::workloads::job::check("Job", object),
-            validate_update: |old, new| validate::workloads::job::update("Job", old, new),
+            validate_given: validate::workloads::job::job,
+            validate_update: validate::workloads::job::update,
             validate_subresource_update: |_, old, new| {
                 let mut causes = status::check(&status::JOB, old, new);
                 causes.extend(validate::workloads::job::status(old, new));
@@ -187,7 +195,7 @@ pub(super) const ROWS: &[Strategy] = &[
         allow_unconditional_update: false,
         rules: Rules {
             name: name::path_segment,
-            validate: validate::workloads::policy::budget,
+            validate_given: validate::workloads::policy::budget,
             validate_subresource_update: |_, _, new| validate::workloads::policy::status(new),
             any_finalizer: true,
             ..Rules::DEFAULT

@@ -8,7 +8,7 @@ use machinery::object;
 use machinery::status::{Cause, Status};
 use serde_json::Value;
 
-use crate::admission;
+use crate::admission::{self, CREATE};
 use crate::registry::strategy;
 use crate::registry::verbs::managed::Configuration;
 use crate::registry::verbs::patch::Patch;
@@ -74,6 +74,7 @@ impl Writer<'_> {
         name: &'b str,
         old: Option<&'b Value>,
     ) -> admission::Attributes<'b> {
+        let is_posted = operation == CREATE && subresource.is_empty();
         admission::Attributes {
             user: self.user,
             operation,
@@ -81,6 +82,7 @@ impl Writer<'_> {
             subresource,
             namespace: self.namespace,
             name,
+            path_name: if is_posted { "" } else { name },
             old,
             dry: self.dry,
             options: &self.options,

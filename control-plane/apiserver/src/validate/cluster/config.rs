@@ -5,10 +5,9 @@ use base64::engine::general_purpose::STANDARD;
 use machinery::name;
 use machinery::object;
 use machinery::status::Cause;
-use machinery::strict::kind_of;
 use serde_json::{Map, Value};
 
-use crate::validate::words::field::FieldValue;
+use crate::validate::words::{embedded, field::FieldValue};
 use crate::validate::{Causes, named};
 
 /// Upper bound of all values of a secret or config map together, in bytes.
@@ -77,26 +76,10 @@ fn registry(object: &Value, key: &str) -> Option<Cause> {
     };
     // Decoding of the body has refused invalid base64.
     let bytes = STANDARD.decode(data).unwrap_or_default();
-    let why = match serde_json::from_slice::<Value>(&bytes) {
+    let why = match embedded::read(&bytes) {
         Ok(Value::Object(_) | Value::Null) => return None,
-        Ok(other) => format!(
-            "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
-            kind_of(&other)
-        ),
-        Err(error) if error.is_eof() => "unexpected end of JSON input".into(),
-        Err(error) => {
-            let line = bytes
-                .split(|byte| *byte == b'\n')
-                .nth(error.line().saturating_sub(1));
-            let at = line.and_then(|line| line.get(error.column().saturating_sub(1)));
-            let letter = char::from(at.copied().unwrap_or_default());
-            let at = if error.to_string().starts_with("trailing characters") {
-                "after top-level value"
-            } else {
-                "looking for beginning of value"
-            };
-            format!("invalid character {letter:?} {at}")
-        }
+        Ok(other) => embedded::misfit(&other, "value of type map[string]interface {}"),
+        Err(why) => why,
     };
     let shown = "<secret contents redacted>";
     Some(Cause::invalid(&field, &shown.into(), &why))

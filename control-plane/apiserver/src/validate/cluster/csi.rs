@@ -8,7 +8,7 @@ use machinery::status::Cause;
 use serde_json::Value;
 
 use crate::validate::cluster::storage;
-use crate::validate::words::field::FieldValue;
+use crate::validate::words::{field::FieldValue, selector};
 use crate::validate::workloads::pod::volumes;
 use crate::validate::{Causes, named, unchanged, words::quantity};
 
@@ -220,11 +220,12 @@ pub(crate) fn attachment_update(old: &Value, new: &Value) -> Causes {
     unchanged(old, new, &["spec"])
 }
 
-/// How much room there is for volumes of a class.
-pub(crate) fn capacity(object: &Value) -> Causes {
+/// How much room there is for volumes of a class, given the old state of an update.
+pub(crate) fn capacity(old: Option<&Value>, object: &Value) -> Causes {
     let mut causes = Causes::default();
     let capacity = FieldValue::new("", object);
-    causes.label_selector(&capacity, "nodeTopology");
+    let any_value = selector::had_wrong_values(old, &["nodeTopology"]);
+    causes.label_selector_with(&capacity, "nodeTopology", any_value);
     let class = capacity.text("storageClassName");
     let wrong = name::dns1123_subdomain(class);
     causes.extend(named("storageClassName", class, wrong));

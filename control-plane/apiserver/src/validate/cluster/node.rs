@@ -7,6 +7,7 @@ use machinery::object;
 use machinery::status::Cause;
 use serde_json::Value;
 
+use crate::validate::words::embedded::{self, Fields};
 use crate::validate::words::field::FieldValue;
 use crate::validate::words::shown::{self, Field};
 use crate::validate::{Causes, meta, named, words::address, words::quantity};
@@ -14,6 +15,14 @@ use crate::validate::{Causes, meta, named, words::address, words::quantity};
 /// Upper bound of the name of a feature, in bytes.
 const FEATURE_BYTES_MAX: usize = 253;
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+const TAINTS: &str = "scheduler.alpha.kubernetes.io/taints";
+const AVOIDED_PODS: &str = "scheduler.alpha.kubernetes.io/preferAvoidPods";
+const TAINT_FIELDS: &Fields = &[
+    ("key", "string"),
+    ("value", "string"),
+    ("effect", "core.TaintEffect"),
+    ("timeAdded", "v1.Time"),
+];
 const TAINT: [Field; 4] = [
     ("Key", "key", "\"\""),
     ("Value", "value", "\"\""),
@@ -22,9 +31,10 @@ const TAINT: [Field; 4] = [
 ];
 
 pub(crate) fn node(object: &Value) -> Causes {
-    let mut causes = Causes::default();
+    let mut causes = annotations(object);
     let spec = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
-    taints(&spec, &mut causes);
+    // Go reports taints below `metadata`.
+    taints("metadata.taints", spec.items("taints"), &mut causes);
     causes.extend(amounts(object));
     swap(object, &mut causes);
     declared_features(object, &mut causes);
@@ -75,9 +85,59 @@ pub(crate) fn node_update(old: &Value, new: &Value) -> Causes {
 
 /// A node's status, which its agent reports.
 pub(crate) fn status(object: &Value) -> Causes {
-    let mut causes = amounts(object);
+    let mut causes = annotations(object);
+    causes.extend(amounts(object));
     declared_features(object, &mut causes);
     causes
+}
+
+/// The annotations that are older than the field for taints, and those about pods to avoid.
+fn annotations(object: &Value) -> Causes {
+    const FIELD: &str = "metadata.annotations";
+    let mut causes = Causes::default();
+    let given = |key| object::annotation(object, key).filter(|text| !text.is_empty());
+    if let Some(text) = given(TAINTS) {
+        match embedded::structs(text, "Taint", TAINT_FIELDS) {
+            Ok(all) => taints(&format!("{FIELD}.{TAINTS}"), &all, &mut causes),
+            Err(why) => causes.push(Cause::invalid(FIELD, &TAINTS.into(), &why)),
+        }
+    }
+    if let Some(text) = given(AVOIDED_PODS) {
+        match avoided_pods(text) {
+            Ok(all) => {
+                let field = format!("{FIELD}.{AVOIDED_PODS}");
+                for (at, one) in all.iter().enumerate() {
+                    avoided_pod(&format!("{field}[{at}].PodSignature"), one, &mut causes);
+                }
+            }
+            Err(why) => {
+                let field = format!("{FIELD}.AvoidPods");
+                causes.push(Cause::invalid(&field, &AVOIDED_PODS.into(), &why));
+            }
+        }
+    }
+    causes
+}
+
+fn avoided_pods(text: &str) -> Result<Vec<Value>, String> {
+    match embedded::read(text.as_bytes())? {
+        Value::Null => Ok(Vec::new()),
+        all @ Value::Object(_) => Ok(object::items(&all, &["preferAvoidPods"]).to_vec()),
+        other => Err(embedded::misfit(&other, "value of type v1.AvoidPods")),
+    }
+}
+
+/// Pods to avoid are those of a controller.
+fn avoided_pod(field: &str, one: &Value, causes: &mut Causes) {
+    match object::at(one, &["podSignature", "podController"]) {
+        None | Some(Value::Null) => causes.push(Cause::required(field, "")),
+        Some(owner) if owner.get("controller") != Some(&Value::Bool(true)) => {
+            let field = format!("{field}.PodController.Controller");
+            let why = "must point to a controller";
+            causes.push(Cause::invalid(&field, &false.into(), why));
+        }
+        Some(_) => {}
+    }
 }
 
 /// The quantities in a node's status.
@@ -151,14 +211,14 @@ fn wrong_feature(name: &str) -> Option<String> {
     (!is_good).then(|| why.to_owned())
 }
 
-fn taints(spec: &FieldValue, causes: &mut Causes) {
-    // Go reports taints below `metadata`.
+/// Taints of a list at a path.
+fn taints(field: &str, taints: &[Value], causes: &mut Causes) {
     let mut seen = BTreeSet::new();
-    for (at, taint) in spec.items("taints").iter().enumerate() {
+    for (at, taint) in taints.iter().enumerate() {
         if causes.is_full() {
             break;
         }
-        let taint = FieldValue::new(format!("metadata.taints[{at}]"), taint);
+        let taint = FieldValue::new(format!("{field}[{at}]"), taint);
         causes.label_name(&taint, "key");
         let wrong = name::label_value(taint.text("value"));
         if !wrong.is_empty() {

@@ -11,7 +11,7 @@ use machinery::object::{self, STORAGE_CLASS};
 use machinery::status::Cause;
 use serde_json::Value;
 
-use crate::validate::words::field::FieldValue;
+use crate::validate::words::{field::FieldValue, selector};
 use crate::validate::workloads::claim::{self, MODES, SOURCE_FIELDS, STORAGE, access_modes};
 use crate::validate::workloads::pod::{node_selector, volumes};
 use crate::validate::{Causes, named, unchanged, words::quantity};
@@ -54,7 +54,8 @@ const SOURCES: [&str; 22] = [
     "storageos",
     "csi",
 ];
-pub(crate) fn volume(object: &Value) -> Causes {
+/// A volume of the cluster, given the old one if it is updated.
+pub(crate) fn volume(old: Option<&Value>, object: &Value) -> Causes {
     let mut causes = Causes::default();
     let spec = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
     some_access_mode(&spec, &mut causes);
@@ -62,7 +63,7 @@ pub(crate) fn volume(object: &Value) -> Causes {
     causes.word(&spec, "persistentVolumeReclaimPolicy", &RECLAIM);
     causes.below(&spec, "nodeAffinity", |causes, affinity| {
         match affinity.child("required") {
-            Some(required) => node_selector(causes, &required),
+            Some(required) => node_selector(causes, &required, affinity::had_wrong_values(old)),
             None => {
                 let why = "must specify required node constraints";
                 causes.push(Cause::required(&affinity.path_of("required"), why));
@@ -211,10 +212,12 @@ fn without_later_secret<'a>(old: &Value, new: &'a Value) -> Cow<'a, Value> {
     Cow::Owned(new)
 }
 
-pub(crate) fn claim(object: &Value) -> Causes {
+/// A claim, given the old one if it is updated.
+pub(crate) fn claim(old: Option<&Value>, object: &Value) -> Causes {
     let mut causes = Causes::default();
     let spec = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
-    claim::spec(&mut causes, &spec);
+    let any_value = selector::had_wrong_values(old, &["spec", "selector"]);
+    claim::spec_with(&mut causes, &spec, any_value);
     causes
 }
 

@@ -31,7 +31,7 @@ pub(super) fn places(
     }
     causes.below(at, "nodeSelector", |causes, selector| {
         places.push("nodeSelector");
-        node_selector(causes, selector);
+        node_selector(causes, selector, false);
     });
     for flag in flags {
         if at.flag(flag) {

@@ -8,9 +8,9 @@ use machinery::status::Cause;
 use serde_json::Value;
 
 use crate::basics::address::read_range;
-use crate::validate::words::address;
 use crate::validate::words::field::FieldValue;
 use crate::validate::words::port::{port_name, port_number};
+use crate::validate::words::{address, selector};
 use crate::validate::{Causes, named, unchanged};
 
 const PROTOCOLS: [&str; 3] = ["TCP", "UDP", "SCTP"];
@@ -26,17 +26,20 @@ fn spec(object: &Value) -> FieldValue<'_> {
 const RULES: [(&str, &str); 2] = [("ingress", "from"), ("egress", "to")];
 
 /// Checks a network policy. An update may keep ranges in a form that is refused today, also in other
-/// rules.
+/// rules, and so values of selectors.
 pub(crate) fn policy(old: Option<&Value>, object: &Value) -> Causes {
     let mut causes = Causes::default();
     let had: Vec<FieldValue> = old.map(ranges).unwrap_or_default();
     let had: Vec<&str> = had.iter().filter_map(|one| one.value.as_str()).collect();
     let spec = spec(object);
-    causes.label_selector(&spec, "podSelector");
+    let any_value = selector::had_wrong_values(old, &["spec", "podSelector"]);
+    causes.label_selector_with(&spec, "podSelector", any_value);
     for (rules, peers) in RULES {
         causes.each(&spec, rules, |causes, rule| {
             causes.each(rule, "ports", port);
-            causes.each(rule, peers, |causes, one| peer(&had, one, causes));
+            causes.each(rule, peers, |causes, one| {
+                peer(&had, any_value, one, causes);
+            });
         });
     }
     let kinds = "policyTypes";
@@ -99,9 +102,10 @@ pub(crate) fn ranges(object: &Value) -> Vec<FieldValue<'_>> {
     all
 }
 
-fn peer(had: &[&str], peer: &FieldValue, causes: &mut Causes) {
-    causes.label_selector(peer, "podSelector");
-    causes.label_selector(peer, "namespaceSelector");
+fn peer(had: &[&str], any_value: bool, peer: &FieldValue, causes: &mut Causes) {
+    for key in ["podSelector", "namespaceSelector"] {
+        causes.label_selector_with(peer, key, any_value);
+    }
     causes.below(peer, "ipBlock", |causes, one| block(had, one, causes));
     let kinds = ["podSelector", "namespaceSelector", "ipBlock"].into_iter();
     match kinds.filter(|kind| peer.has(kind)).count() {

@@ -216,11 +216,18 @@ impl Causes {
 
     /// A label selector.
     pub(crate) fn label_selector(&mut self, at: &FieldValue, key: &str) {
+        self.label_selector_with(at, key, false);
+    }
+
+    /// A label selector. Its conditions may name any values if the object had wrong ones before.
+    pub(crate) fn label_selector_with(&mut self, at: &FieldValue, key: &str, any_value: bool) {
         self.below(at, key, |causes, selector| {
             causes.labels(selector, "matchLabels");
             causes.each(selector, "matchExpressions", |causes, one| {
                 causes.requirement(one, &["In", "NotIn"], &["Exists", "DoesNotExist"], &[]);
-                causes.label_values(one);
+                if !any_value {
+                    causes.label_values(one);
+                }
             });
         });
     }

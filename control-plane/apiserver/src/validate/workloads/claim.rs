@@ -19,13 +19,18 @@ pub(crate) const STORAGE: &str = "storage";
 /// Where the content of a claim's volume comes from: in an older and in a newer field.
 pub(crate) const SOURCE_FIELDS: [&str; 2] = ["dataSource", "dataSourceRef"];
 
-/// The spec of a claim.
+/// The spec of a new claim.
 pub(crate) fn spec(causes: &mut Causes, spec: &FieldValue) {
+    spec_with(causes, spec, false);
+}
+
+/// The spec of a claim. Its selector may name any values if it had wrong ones before.
+pub(crate) fn spec_with(causes: &mut Causes, spec: &FieldValue, any_value: bool) {
     if spec.items("accessModes").is_empty() {
         let why = "at least 1 access mode is required";
         causes.push(Cause::required(&spec.path_of("accessModes"), why));
     }
-    causes.label_selector(spec, "selector");
+    causes.label_selector_with(spec, "selector", any_value);
     access_modes(spec, causes);
     let field = format!("{}[{STORAGE}]", spec.path_of("resources"));
     match object::at(spec.value, &["resources", "requests", STORAGE]) {

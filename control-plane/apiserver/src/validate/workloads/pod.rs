@@ -5,7 +5,9 @@ mod annotations;
 mod change;
 mod containers;
 mod env;
+mod exceptions;
 mod handlers;
+mod host_users;
 mod mounts;
 mod paths;
 mod resources;
@@ -30,6 +32,7 @@ use change::{resized, visitors};
 
 pub(crate) use affinity::node_selector;
 pub(crate) use change::update;
+pub(crate) use exceptions::Exceptions;
 pub(crate) use resources::overhead_of;
 pub(crate) use scheduling::tolerations;
 pub(crate) use security::{HOST_PROCESS, PRIVILEGED};
@@ -44,7 +47,6 @@ const HOST_NAME_BYTES_MAX: usize = 64;
 const POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];
 const DNS_POLICIES: [&str; 4] = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
 const PREEMPTION: [&str; 2] = ["PreemptLowerPriority", "Never"];
-const NO_HOST_USERS: &str = "when `hostUsers` is false";
 
 /// The lists in Kubernetes' order when it visits all containers.
 const LISTS_AS_VISITED: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
@@ -61,6 +63,7 @@ enum Kind {
 struct Pod<'a> {
     spec: FieldValue<'a>,
     kind: Kind,
+    exceptions: Exceptions,
     /// The valid volumes.
     volumes: volumes::Volumes<'a>,
     /// The names of its device claims.
@@ -68,10 +71,6 @@ struct Pod<'a> {
 }
 
 impl Pod<'_> {
-    fn host_users(&self) -> bool {
-        self.spec.get("hostUsers") != Some(&Value::Bool(false))
-    }
-
     fn host_network(&self) -> bool {
         self.spec.flag("hostNetwork")
     }
@@ -87,20 +86,30 @@ pub(crate) fn created(object: &Value) -> Causes {
         causes.forbidden(&spec, "nodeName", why);
     }
     if let Some(annotations) = Annotations::of_pod(object) {
-        causes.extend(annotations.deletion_cost());
         annotations.contradictions(&mut causes);
     }
     causes
 }
 
-/// A pod, new or updated.
-pub(crate) fn pod(object: &Value) -> Causes {
+/// A pod, given the old one if it is updated.
+pub(crate) fn pod(old: Option<&Value>, object: &Value) -> Causes {
+    let exceptions = Exceptions::of(old);
     let mut causes = Causes::default();
     if let Some(annotations) = Annotations::of_pod(object) {
-        annotations.check(&mut causes);
+        annotations.check(
+            exceptions.comparisons,
+            exceptions.deletion_cost,
+            &mut causes,
+        );
     }
     let at = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
-    spec(&at, Kind::Pod, object::name(object), &mut causes);
+    spec(
+        &at,
+        Kind::Pod,
+        object::name(object),
+        exceptions,
+        &mut causes,
+    );
     if at.text("serviceAccountName").is_empty() {
         causes.each(&at, "volumes", |causes, volume| {
             let Some(projected) = volume.child("projected") else {
@@ -130,32 +139,29 @@ pub(crate) fn subresource_update(subresource: &str, old: &Value, new: &Value) ->
         "status" => return status::update(old, new),
         _ => return change::annotations(old, new),
     };
-    let mut causes = pod(new);
+    let mut causes = pod(Some(old), new);
     causes.extend(change::annotations(old, new));
     causes.extend(change(old, new));
     causes
 }
 
+/// The template at a path of an object, if there is one.
+pub(crate) fn template_of<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
+    object.pointer(&format!("/{}", path.replace('.', "/")))
+}
+
 /// A template: labels and a spec.
-pub(crate) fn template(object: &Value, path: &str) -> Causes {
-    let Some(template) = object.pointer(&format!("/{}", path.replace('.', "/"))) else {
+pub(crate) fn template(object: &Value, path: &str, exceptions: Exceptions) -> Causes {
+    let Some(template) = template_of(object, path) else {
         return Causes::from(Cause::required(path, ""));
     };
-    let mut causes = maps::labels(&format!("{path}.labels"), object::labels(template));
-    causes.extend(maps::annotations(
-        &format!("{path}.annotations"),
-        object::annotations(template),
-    ));
+    let mut causes = template_metadata(object, path, exceptions);
     let at = FieldValue::new(
         format!("{path}.spec"),
         template.get("spec").unwrap_or(&Value::Null),
     );
-    let annotations = Annotations::new(&format!("{path}.annotations"), template, &at);
-    if let Some(annotations) = &annotations {
-        annotations.check(&mut causes);
-    }
-    spec(&at, Kind::Template, "", &mut causes);
-    if let Some(annotations) = &annotations {
+    spec(&at, Kind::Template, "", exceptions, &mut causes);
+    if let Some(annotations) = Annotations::of_template(path, template) {
         annotations.contradictions(&mut causes);
     }
     let why = "ephemeral containers not allowed in pod template";
@@ -163,10 +169,29 @@ pub(crate) fn template(object: &Value, path: &str) -> Causes {
     causes
 }
 
+/// The labels and annotations of a template.
+pub(crate) fn template_metadata(object: &Value, path: &str, exceptions: Exceptions) -> Causes {
+    let template = template_of(object, path).unwrap_or(&Value::Null);
+    let mut causes = maps::labels(&format!("{path}.labels"), object::labels(template));
+    causes.extend(maps::annotations(
+        &format!("{path}.annotations"),
+        object::annotations(template),
+    ));
+    if let Some(annotations) = Annotations::of_template(path, template) {
+        annotations.check(
+            exceptions.comparisons,
+            exceptions.deletion_cost,
+            &mut causes,
+        );
+    }
+    causes
+}
+
 /// The spec of a pod or a template; templates have no name.
-fn spec(spec: &FieldValue, kind: Kind, name: &str, causes: &mut Causes) {
+fn spec(spec: &FieldValue, kind: Kind, name: &str, exceptions: Exceptions, causes: &mut Causes) {
     let pod = Pod {
-        volumes: volumes::check(spec, name, causes),
+        exceptions,
+        volumes: volumes::check(spec, name, exceptions.token_paths, causes),
         claims: resources::claims(spec, causes),
         spec: spec.clone(),
         kind,
@@ -177,28 +202,30 @@ fn spec(spec: &FieldValue, kind: Kind, name: &str, causes: &mut Causes) {
     causes.choice(spec, "restartPolicy", &POLICIES);
     causes.choice(spec, "dnsPolicy", &DNS_POLICIES);
     causes.labels(spec, "nodeSelector");
-    security::of_pod(spec, causes);
-    causes.below(spec, "affinity", affinity::check);
+    security::of_pod(&pod, causes);
+    causes.below(spec, "affinity", |causes, affinity| {
+        affinity::check(&pod, affinity, causes);
+    });
     dns(spec, causes);
     causes.each(spec, "readinessGates", |causes, gate| {
         causes.label_name(gate, "conditionType");
     });
     scheduling::gates(spec, causes);
-    scheduling::spread(spec, causes);
+    scheduling::spread(&pod, causes);
     security::host_processes(spec, causes);
-    host_users(&pod, causes);
+    host_users::check(&pod, causes);
     host_name(&pod, causes);
     causes.named(spec, "serviceAccountName", name::dns1123_subdomain);
     causes.named(spec, "nodeName", name::dns1123_subdomain);
     causes.within(spec, "activeDeadlineSeconds", 1, i64::from(i32::MAX));
     causes.named(spec, "hostname", name::dns1123_label);
     causes.named(spec, "subdomain", name::dns1123_label);
-    scheduling::tolerations(spec, causes);
+    scheduling::tolerations(spec, exceptions.comparisons, causes);
     host_aliases(spec, causes);
     causes.named(spec, "priorityClassName", name::dns1123_subdomain);
     causes.named(spec, "runtimeClassName", name::dns1123_subdomain);
     causes.word(spec, "preemptionPolicy", &PREEMPTION);
-    resources::overhead(spec, causes);
+    resources::overhead(&pod, causes);
     system(spec, causes);
     env::file_volumes(&pod, causes);
 }
@@ -264,28 +291,6 @@ fn host_aliases(spec: &FieldValue, causes: &mut Causes) {
             ));
         });
     });
-}
-
-/// Fields that need the host's user namespace.
-fn host_users(pod: &Pod, causes: &mut Causes) {
-    if pod.host_users() {
-        return;
-    }
-    let spec = &pod.spec;
-    for (key, shown) in [
-        ("hostNetwork", "hostNetwork"),
-        ("hostPID", "HostPID"),
-        ("hostIPC", "HostIPC"),
-    ] {
-        if spec.flag(key) {
-            causes.push(Cause::forbidden(&spec.path_of(shown), NO_HOST_USERS));
-        }
-    }
-    for list in LISTS_AS_VISITED {
-        causes.each(spec, list, |causes, container| {
-            causes.forbidden(container, "volumeDevices", NO_HOST_USERS);
-        });
-    }
 }
 
 fn host_name(pod: &Pod, causes: &mut Causes) {

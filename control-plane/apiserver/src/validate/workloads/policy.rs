@@ -3,8 +3,9 @@
 use machinery::status::Cause;
 use serde_json::Value;
 
+use crate::validate::Causes;
 use crate::validate::words::field::FieldValue;
-use crate::validate::{Causes, words::shown};
+use crate::validate::words::{selector, shown};
 
 const SPEC: [shown::Field; 4] = [
     ("MinAvailable", "minAvailable", "null"),
@@ -25,7 +26,8 @@ const COUNTS: [&str; 4] = [
 ];
 const POLICIES: [&str; 2] = ["AlwaysAllow", "IfHealthyBudget"];
 
-pub(crate) fn budget(object: &Value) -> Causes {
+/// A budget, given the old one if it is updated.
+pub(crate) fn budget(old: Option<&Value>, object: &Value) -> Causes {
     let mut causes = Causes::default();
     let spec = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
     if SHARES.iter().all(|key| spec.has(key)) {
@@ -36,7 +38,8 @@ pub(crate) fn budget(object: &Value) -> Causes {
     for key in SHARES {
         share(&spec, key, &mut causes);
     }
-    causes.label_selector(&spec, "selector");
+    let any_value = selector::had_wrong_values(old, &["spec", "selector"]);
+    causes.label_selector_with(&spec, "selector", any_value);
     causes.word(&spec, "unhealthyPodEvictionPolicy", &POLICIES);
     causes
 }

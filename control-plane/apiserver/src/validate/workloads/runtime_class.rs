@@ -16,11 +16,11 @@ pub(crate) fn check(object: &Value) -> Causes {
     causes.must_be_named(&class, "handler", name::dns1123_label);
     causes.below(&class, "overhead", |causes, overhead| {
         let limits = json!({"limits": overhead.get("podFixed").unwrap_or(&Value::Null)});
-        overhead_of(&FieldValue::new("overhead", &limits), causes);
+        overhead_of(&FieldValue::new("overhead", &limits), false, causes);
     });
     causes.below(&class, "scheduling", |causes, scheduling| {
         causes.labels(scheduling, "nodeSelector");
-        tolerations(scheduling, causes);
+        tolerations(scheduling, false, causes);
         let mut seen = BTreeSet::new();
         causes.each(scheduling, "tolerations", |causes, one| {
             let keys = ["key", "operator", "value", "effect"];

@@ -7,24 +7,41 @@ use machinery::selector::LabelSelector;
 use machinery::status::Cause;
 use serde_json::{Value, json};
 
-use super::{claim, pod, rolling};
+use super::pod::{self, Exceptions};
+use super::{claim, rolling};
 use crate::validate::words::field::FieldValue;
 use crate::validate::{Causes, unchanged, words::selector};
 
+/// Where the template of the pods is.
+const TEMPLATE: &str = "spec.template";
 const MISMATCH: &str = "`selector` does not match template `labels`";
 
-pub(crate) fn check(kind: &str, object: &Value) -> Causes {
+/// A deployment, set or controller, given the old one if it is updated.
+pub(crate) fn check(kind: &str, old: Option<&Value>, object: &Value) -> Causes {
+    let exceptions = Exceptions::of(old.and_then(|old| pod::template_of(old, TEMPLATE)));
     let mut causes = Causes::default();
     match kind {
-        "Deployment" => deployment(object, &mut causes),
-        "ReplicaSet" => replica_set(object, &mut causes),
-        "ReplicationController" => controller(object, &mut causes),
-        "StatefulSet" => stateful_set(object, &mut causes),
-        "DaemonSet" => daemon_set(object, &mut causes),
-        "ControllerRevision" => causes.not_negative(&FieldValue::new("", object), "revision"),
+        "Deployment" => deployment(object, exceptions, &mut causes),
+        "ReplicaSet" => replica_set(object, exceptions, &mut causes),
+        "ReplicationController" => controller(object, exceptions, &mut causes),
+        "StatefulSet" => stateful_set(old, object, exceptions, &mut causes),
+        "DaemonSet" => daemon_set(object, with_own_selector(exceptions, old), &mut causes),
         _ => {}
     }
     causes
+}
+
+/// A template that is an object, given the old one if it is updated.
+pub(crate) fn pod_template(old: Option<&Value>, object: &Value) -> Causes {
+    const PATH: &str = "template";
+    let exceptions = Exceptions::of(old.and_then(|old| pod::template_of(old, PATH)));
+    pod::template(object, PATH, exceptions)
+}
+
+/// The exceptions of a template whose owner has a selector that is checked like those of pods.
+pub(super) fn with_own_selector(mut exceptions: Exceptions, old: Option<&Value>) -> Exceptions {
+    exceptions.selector_values |= selector::had_wrong_values(old, &["spec", "selector"]);
+    exceptions
 }
 
 /// Further checks of a new set of pods with a state: what an update cannot change.
@@ -35,6 +52,13 @@ pub(crate) fn new_stateful_set(object: &Value) -> Causes {
         causes.below(claim, "spec", claim::spec);
     });
     causes.named_unless_empty(&spec, "serviceName", machinery::name::dns1123_label);
+    causes
+}
+
+/// A revision of a set.
+pub(crate) fn revision(object: &Value) -> Causes {
+    let mut causes = Causes::default();
+    causes.not_negative(&FieldValue::new("", object), "revision");
     causes
 }
 
@@ -60,11 +84,11 @@ pub(crate) fn update(kind: &str, old: &Value, new: &Value) -> Causes {
     }
 }
 
-fn deployment(object: &Value, causes: &mut Causes) {
+fn deployment(object: &Value, exceptions: Exceptions, causes: &mut Causes) {
     let spec = spec(object);
     causes.not_negative(&spec, "replicas");
     if selects(object, "deployment", "invalid label selector", causes) {
-        template(object, "ReplicaSet", causes);
+        template(object, "ReplicaSet", exceptions, causes);
     }
     rolling::deployment(&spec, causes);
     for key in [
@@ -81,16 +105,16 @@ fn deployment(object: &Value, causes: &mut Causes) {
     }
 }
 
-fn replica_set(object: &Value, causes: &mut Causes) {
+fn replica_set(object: &Value, exceptions: Exceptions, causes: &mut Causes) {
     for key in ["replicas", "minReadySeconds"] {
         causes.not_negative(&spec(object), key);
     }
     if selects(object, "deployment", "invalid label selector", causes) {
-        template(object, "ReplicaSet", causes);
+        template(object, "ReplicaSet", exceptions, causes);
     }
 }
 
-fn controller(object: &Value, causes: &mut Causes) {
+fn controller(object: &Value, exceptions: Exceptions, causes: &mut Causes) {
     let spec = spec(object);
     causes.not_negative(&spec, "minReadySeconds");
     let labels = spec.map("selector").filter(|labels| !labels.is_empty());
@@ -104,10 +128,10 @@ fn controller(object: &Value, causes: &mut Causes) {
     if let Some(labels) = labels {
         fits_template(object, &LabelSelector::from_map(labels), causes);
     }
-    template(object, "ReplicationController", causes);
+    template(object, "ReplicationController", exceptions, causes);
 }
 
-fn stateful_set(object: &Value, causes: &mut Causes) {
+fn stateful_set(old: Option<&Value>, object: &Value, exceptions: Exceptions, causes: &mut Causes) {
     let spec = spec(object);
     if !["OrderedReady", "Parallel"].contains(&spec.text("podManagementPolicy")) {
         let why = "must be 'OrderedReady' or 'Parallel'";
@@ -131,9 +155,26 @@ fn stateful_set(object: &Value, causes: &mut Causes) {
     });
     if selects(object, "statefulset", "", causes) {
         let made = with_claims(object);
-        causes.extend(pod::template(&made, "spec.template"));
+        let wrong = pod::template(&made, TEMPLATE, exceptions);
+        if wrong.is_empty() || !old.is_some_and(|old| is_wrong_set(old, exceptions)) {
+            causes.extend(wrong);
+        } else {
+            causes.extend(pod::template_metadata(&made, TEMPLATE, exceptions));
+        }
     }
     restarts_always(object, "StatefulSet", causes);
+}
+
+/// True if a stored set breaks a rule. The spec of its template is not checked any more: such sets
+/// are older than the check.
+fn is_wrong_set(set: &Value, exceptions: Exceptions) -> bool {
+    let mut causes = Causes::default();
+    stateful_set(None, set, exceptions, &mut causes);
+    // Whether this is wrong is not for this rule to say.
+    for why in [pod::PRIVILEGED, pod::HOST_PROCESS] {
+        causes.allow(why);
+    }
+    !causes.is_empty()
 }
 
 /// The set with the volumes of its claims in the template, and without the fields that differ for
@@ -160,10 +201,10 @@ fn with_claims(object: &Value) -> Value {
     json!({"spec": {"template": template}})
 }
 
-fn daemon_set(object: &Value, causes: &mut Causes) {
+fn daemon_set(object: &Value, exceptions: Exceptions, causes: &mut Causes) {
     let spec = spec(object);
     let given = spec.get("selector");
-    causes.label_selector(&spec, "selector");
+    causes.label_selector_with(&spec, "selector", exceptions.selector_values);
     match given.map(LabelSelector::from_object) {
         None => causes.push(mismatch(object)),
         Some(Ok(parsed)) => fits_template(object, &parsed, causes),
@@ -174,7 +215,7 @@ fn daemon_set(object: &Value, causes: &mut Causes) {
         let shown = selector::shown(given);
         causes.push(Cause::invalid_shown("spec.selector", &shown, why));
     }
-    template(object, "DaemonSet", causes);
+    template(object, "DaemonSet", exceptions, causes);
     causes.not_negative(&spec, "minReadySeconds");
     rolling::daemon_set(&spec, causes);
     causes.not_negative(&spec, "revisionHistoryLimit");
@@ -226,8 +267,8 @@ pub(crate) fn mismatch(object: &Value) -> Cause {
 }
 
 /// A template of pods that always run. `owner` is Go's name of its kind.
-fn template(object: &Value, owner: &str, causes: &mut Causes) {
-    causes.extend(pod::template(object, "spec.template"));
+fn template(object: &Value, owner: &str, exceptions: Exceptions, causes: &mut Causes) {
+    causes.extend(pod::template(object, TEMPLATE, exceptions));
     restarts_always(object, owner, causes);
 }
 

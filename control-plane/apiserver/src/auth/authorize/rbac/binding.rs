@@ -3,6 +3,7 @@
 use std::fmt;
 
 use machinery::object;
+use machinery::status::Status;
 use serde_json::Value;
 
 use crate::auth::User;
@@ -48,12 +49,16 @@ impl RoleRef {
         }
     }
 
-    /// The resource of the role.
-    pub fn resource(&self) -> &'static str {
-        if self.kind == "Role" {
-            "roles"
-        } else {
-            "clusterroles"
+    /// The resource of the role. A binding of another kind is refused by the rules of bindings, but
+    /// only after the writer's rights are checked.
+    pub fn resource(&self) -> Result<&'static str, Status> {
+        match self.kind.as_str() {
+            "Role" => Ok("roles"),
+            "ClusterRole" => Ok("clusterroles"),
+            other => {
+                let why = format!("unsupported role reference kind: {other:?}");
+                Err(Status::new(500, "", &why))
+            }
         }
     }
 }

@@ -20,10 +20,15 @@ const MISSING_SHOWN: usize = 2000;
 const MISSING_BYTES_MAX: usize = 1 << 20;
 
 /// The right that exempts the writer of `new` in place of `old` from [`check`]: it is up to all
-/// authorizers, not to roles alone. `None` if there is nothing to check.
-pub fn exemption(request: &Attributes, new: &Value, old: Option<&Value>) -> Option<Attributes> {
+/// authorizers, not to roles alone. `None` if there is nothing to check. Nobody but a master may bind
+/// what is no role.
+pub fn exemption(
+    request: &Attributes,
+    new: &Value,
+    old: Option<&Value>,
+) -> Result<Option<Attributes>, Status> {
     if is_master(&request.user) || old.is_some_and(|old| only_lets_go(new, old)) {
-        return None;
+        return Ok(None);
     }
     let asked = Attributes {
         api_group: GROUP.into(),
@@ -31,7 +36,7 @@ pub fn exemption(request: &Attributes, new: &Value, old: Option<&Value>) -> Opti
         subresource: String::new(),
         ..request.clone()
     };
-    match request.resource.as_str() {
+    Ok(match request.resource.as_str() {
         "roles" | "clusterroles" => Some(Attributes {
             verb: "escalate".into(),
             ..asked
@@ -40,13 +45,13 @@ pub fn exemption(request: &Attributes, new: &Value, old: Option<&Value>) -> Opti
             let role = RoleRef::of(new);
             Some(Attributes {
                 verb: "bind".into(),
-                resource: role.resource().into(),
+                resource: role.resource()?.into(),
                 name: role.name,
                 ..asked
             })
         }
         _ => None,
-    }
+    })
 }
 
 /// Checks that a user without the [`exemption`] may write `new`, a role or a binding, in place of

@@ -357,7 +357,7 @@ mod escalating {
             namespace: object::namespace(new).into(),
             ..Attributes::default()
         };
-        match escalation::exemption(&request, new, old) {
+        match escalation::exemption(&request, new, old)? {
             Some(right) if !policy.decide(&right).allowed => {
                 escalation::check(policy, &request, new, old)
             }
@@ -457,6 +457,21 @@ mod escalating {
                 .code,
             404
         );
+    }
+
+    #[test]
+    fn what_is_no_role_is_bound_by_nobody() {
+        let subjects = json!([{"kind": "User", "name": "v"}]);
+        let bind = binding("RoleBinding", "ns/x", "Other:all", subjects);
+        for who in ["u", "binder"] {
+            let refused = write(&world(), &user(who, &[]), &bind, None).unwrap_err();
+            assert_eq!(refused.code, 500);
+            assert_eq!(
+                refused.message,
+                "unsupported role reference kind: \"Other\""
+            );
+        }
+        write(&world(), &user("root", &[MASTERS]), &bind, None).unwrap();
     }
 
     #[test]

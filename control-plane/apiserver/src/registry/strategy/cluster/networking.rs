@@ -69,8 +69,7 @@ pub(super) const ROWS: &[Strategy] = &[
         warnings: warnings::of_network_policy,
         generation: Generation::OfSpec,
         rules: Rules {
-            validate_create: |policy| validate::networking::policy::policy(None, policy),
-            validate_update: |old, new| validate::networking::policy::policy(Some(old), new),
+            validate_given: validate::networking::policy::policy,
             ..Rules::DEFAULT
         },
         ..DEFAULT

@@ -43,7 +43,7 @@ pub(super) const ROWS: &[Strategy] = &[
         resource: "csistoragecapacities",
         columns: &printers::CREATED_AT,
         rules: Rules {
-            validate: validate::cluster::csi::capacity,
+            validate_given: validate::cluster::csi::capacity,
             validate_update: validate::cluster::csi::capacity_update,
             ..Rules::DEFAULT
         },

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use machinery::{name, object};
 use serde_json::Value;
 
-use super::{ports, volumes};
+use super::{addresses, ports, volumes};
+use crate::registry::strategy::pod::app_armor;
 use crate::validate::words::field::FieldValue;
 use crate::validate::words::old_labels;
 
@@ -30,6 +31,8 @@ const OLD_ANNOTATIONS: [(&str, &str, &str); 3] = [
 const SECCOMP_OF_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const SECCOMP: &str = "container.seccomp.security.alpha.kubernetes.io/";
 const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
+/// What to say of an annotation with a profile of AppArmor.
+const OLD_PROFILE: &str = "deprecated since v1.30; use the \"appArmorProfile\" field instead";
 /// Resources that are counted in bytes.
 const BYTES: [&str; 2] = ["memory", "ephemeral-storage"];
 
@@ -41,6 +44,28 @@ pub(in super::super) fn of_pod(old: Option<&Value>, pod: &Value) -> Vec<String> 
     let mut warnings: Vec<String> = host_name(pod, "the Pod's hostname").into_iter().collect();
     warnings.extend(of(&FieldValue::new("", pod)));
     warnings
+}
+
+/// A new pod whose profiles of AppArmor are about to be moved to the fields, or cannot be.
+pub(in super::super) fn of_profiles(pod: &Value) -> Vec<String> {
+    const PROFILE: [&str; 2] = ["securityContext", "appArmorProfile"];
+    let spec = pod.get("spec").unwrap_or(&Value::Null);
+    if object::text(spec, &["os", "name"]) == "windows" {
+        return Vec::new();
+    }
+    let whole = FieldValue::new("", pod);
+    let of_pod = object::at(spec, &PROFILE);
+    let lists = ["initContainers", "containers", "ephemeralContainers"];
+    let containers = lists.iter().flat_map(|list| object::items(spec, &[list]));
+    let without = containers.filter(|one| object::at(one, &PROFILE).is_none());
+    without
+        .filter_map(|one| {
+            let key = format!("{APP_ARMOR}{}", object::text(one, &["name"]));
+            let told = app_armor(object::annotation(pod, &key)?);
+            let is_news = told.is_none() || told.as_ref() != of_pod;
+            annotated(&whole, &key, OLD_PROFILE).filter(|_| is_news)
+        })
+        .collect()
 }
 
 /// A name that is not a DNS label is a bad host name, or a bad part of some.
@@ -93,7 +118,20 @@ pub(super) fn of(pod: &FieldValue) -> Vec<String> {
         warnings.push(format!("{field}: {why}"));
     }
     affinity(&spec, &mut warnings);
+    warnings.extend(of_addresses(&spec));
     warnings
+}
+
+/// Addresses in a form that not everybody reads alike.
+fn of_addresses(spec: &FieldValue) -> Vec<String> {
+    let servers = spec.child("dnsConfig");
+    let servers = servers.into_iter().flat_map(|dns| dns.each("nameservers"));
+    let servers = servers.map(|one| (one.path, one.value.as_str().unwrap_or_default()));
+    let hosts = spec.each("hostAliases");
+    let hosts = hosts.map(|one| (one.path_of("ip"), one.text("ip")));
+    let all = servers.chain(hosts);
+    all.filter_map(|(field, text)| addresses::of_address(&field, text))
+        .collect()
 }
 
 /// What to say of a label of nodes that has another name now.
@@ -182,19 +220,20 @@ fn has_profile(of: &FieldValue, key: &str) -> bool {
 }
 
 /// A profile of a container in an annotation, where there is a field for it. A pod's own annotation
-/// of AppArmor becomes the field.
+/// of AppArmor becomes the field, and it is warned of then.
 fn profiles(pod: &FieldValue, spec: &FieldValue, one: &FieldValue, warnings: &mut Vec<String>) {
     let name = one.text("name");
     if !has_profile(one, "seccompProfile") {
         warnings.extend(without_seccomp(pod, &format!("{SECCOMP}{name}")));
     }
     let is_template = !pod.path.is_empty();
-    let has_field = [spec, one]
-        .iter()
-        .any(|of| has_profile(of, "appArmorProfile"));
-    if is_template && !has_field {
-        let why = "deprecated since v1.30; use the \"appArmorProfile\" field instead";
-        warnings.extend(annotated(pod, &format!("{APP_ARMOR}{name}"), why));
+    if is_template && !has_profile(one, "appArmorProfile") {
+        let key = format!("{APP_ARMOR}{name}");
+        let told = object::annotation(pod.value, &key).and_then(app_armor);
+        let of_pod = object::at(spec.value, &["securityContext", "appArmorProfile"]);
+        if of_pod.is_none() || told.as_ref() != of_pod {
+            warnings.extend(annotated(pod, &key, OLD_PROFILE));
+        }
     }
 }
 

@@ -83,6 +83,19 @@ fn profiles_in_annotations_are_told_unless_there_is_a_field() {
     assert_eq!(told.len(), 4, "{told:?}");
     let wanted = "spec.template.metadata.annotations[scheduler.alpha.kubernetes.io/critical-pod]: non-functional in v1.16+; use the \"priorityClassName\" field instead";
     assert_eq!(told[0], wanted);
+    // One of the pod counts if it is the same.
+    let context = |profile: Value| json!({ "appArmorProfile": profile });
+    for (profile, count) in [
+        (json!({"type": "RuntimeDefault"}), 3),
+        (json!({"type": "Unconfined"}), 4),
+    ] {
+        let mut other = object.clone();
+        let template = &mut other["spec"]["template"];
+        template["metadata"]["annotations"]["container.apparmor.security.beta.kubernetes.io/c"] =
+            "runtime/default".into();
+        template["spec"]["securityContext"] = context(profile);
+        assert_eq!(of_replicas(None, &other).len(), count);
+    }
     let profiles = json!({"seccompProfile": {}, "appArmorProfile": {}});
     object["spec"]["template"]["spec"]["containers"][0]["securityContext"] = profiles;
     assert_eq!(of_replicas(None, &object).len(), 2);
@@ -94,6 +107,46 @@ fn profiles_in_annotations_are_told_unless_there_is_a_field() {
     });
     assert_eq!(of_pod(None, &pod).len(), 3);
     assert!(of_pod(Some(&pod), &pod).is_empty());
+}
+
+#[test]
+fn a_pods_own_annotations_of_app_armor_are_told_before_they_become_fields() {
+    const KEY: &str = "container.apparmor.security.beta.kubernetes.io/";
+    let keys = ["a", "b", "c", "d"].map(|name| format!("{KEY}{name}"));
+    let [a, b, c, d] = &keys;
+    let default = json!({"appArmorProfile": {"type": "RuntimeDefault"}});
+    let pod = json!({
+        "metadata": {"annotations": {
+            a: "unconfined", b: "runtime/default", c: "unconfined", d: "none"}},
+        "spec": {
+            "securityContext": default,
+            "initContainers": [{"name": "a"}],
+            "containers": [
+                {"name": "b"}, {"name": "c", "securityContext": default}, {"name": "d"},
+            ],
+        },
+    });
+    let why = "deprecated since v1.30; use the \"appArmorProfile\" field instead";
+    let wanted = [a, d].map(|key| format!("metadata.annotations[{key}]: {why}"));
+    assert_eq!(of_profiles(&pod), wanted);
+}
+
+#[test]
+fn odd_addresses_of_a_pod_are_told() {
+    let told = of_daemon_set(
+        None,
+        &deployment(
+            1,
+            json!({
+                "dnsConfig": {"nameservers": ["192.0.2.1", "192.0.2.01"]},
+                "hostAliases": [{"ip": "2001:DB8::1"}],
+            }),
+        ),
+    );
+    assert_eq!(told.len(), 2, "{told:?}");
+    let path = "spec.template.spec";
+    assert!(told[0].starts_with(&format!("{path}.dnsConfig.nameservers[1]: ")));
+    assert!(told[1].starts_with(&format!("{path}.hostAliases[0].ip: ")));
 }
 
 #[test]
@@ -150,8 +203,11 @@ fn claims_ask_for_whole_bytes() {
 
     let mut set = deployment(1, json!({}));
     set["spec"]["volumeClaimTemplates"] = json!([claim]);
-    let wanted = format!("spec.volumeClaimTemplates[0].Spec.resources.requests[storage]: {why}");
-    assert_eq!(of_stateful_set(None, &set), [wanted]);
+    for (old, key) in [(None, ""), (Some(&set), ".Spec")] {
+        let wanted =
+            format!("spec.volumeClaimTemplates[0]{key}.resources.requests[storage]: {why}");
+        assert_eq!(of_stateful_set(old, &set), [wanted]);
+    }
 
     let volume = json!({"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": spec}}});
     let told = of_daemon_set(None, &deployment(1, json!({"volumes": [volume]})));

@@ -30,8 +30,12 @@ pub(in super::super) fn of_stateful_set(old: Option<&Value>, set: &Value) -> Vec
     let spec = FieldValue::new("spec", set.get("spec").unwrap_or(&Value::Null));
     for claim in spec.each("volumeClaimTemplates") {
         let spec = claim.get("spec").unwrap_or(&Value::Null);
-        // Kubernetes writes this key so.
-        let spec = FieldValue::new(claim.path_of("Spec"), spec);
+        // Kubernetes leaves this key out of a new set, and writes it so in others.
+        let path = match old {
+            None => claim.path,
+            Some(_) => claim.path_of("Spec"),
+        };
+        let spec = FieldValue::new(path, spec);
         volumes::claim_spec(&spec, &mut warnings);
     }
     if spec.number("revisionHistoryLimit") < 0 {

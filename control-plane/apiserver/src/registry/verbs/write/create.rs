@@ -10,7 +10,7 @@ use machinery::status::Status;
 use serde_json::Value;
 
 use super::{Writer, refuse};
-use crate::admission::CREATE;
+use crate::admission::{Attributes, CREATE};
 use crate::basics::{clock, unsigned};
 use crate::registry::allocate::{self, Allocated};
 use crate::registry::lifecycle::{self, Named};
@@ -52,7 +52,7 @@ impl Writer<'_> {
 
     async fn create_named(&self, mut object: Value) -> Result<Arc<DecodedObject>, Status> {
         self.refuse_if_terminating(object::name(&object))?;
-        let allocated = self.complete(&mut object, true).await?;
+        let allocated = self.complete("", &mut object, true).await?;
         let written = self.store_completed(object).await;
         match &written {
             Ok(_) if !self.dry => allocated.stored(),
@@ -138,10 +138,11 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Prepares, admits and validates a new object, and allocates what it needs. An applied one has
-    /// its managers.
+    /// Prepares, admits and validates a new object, and allocates what it needs. `path_name` is its
+    /// name in the path of the request, empty if it is posted. An applied object has its managers.
     pub(super) async fn complete(
         &self,
+        path_name: &str,
         object: &mut Value,
         manage: bool,
     ) -> Result<Allocated, Status> {
@@ -156,11 +157,16 @@ impl Writer<'_> {
             self.manage("", None, object).await;
         }
         let name = object::name(object).to_owned();
-        let admission = self.admission(CREATE, "", &name, None);
+        let admission = Attributes {
+            path_name,
+            ..self.admission(CREATE, "", &name, None)
+        };
         let mutated = self.registry.admission.mutate(&admission, object).await?;
         lifecycle::match_namespace(resource, self.namespace, object)?;
         let repeated = lifecycle::forget_repeated_owners(object, Named::AfterAdmission);
         self.warnings.add(repeated);
+        let early = strategy::of(resource).early_warnings;
+        self.warnings.add(early(object));
         // After admission, which may not choose what only the server sets.
         let created = |object: &mut Value| lifecycle::created(resource, object);
         let borrows_later = if borrows_labels {

@@ -150,7 +150,8 @@ impl Update<'_, '_> {
         // Any version will do, but it must be one.
         expected_version(&object)?;
         let manage = !matches!(self.change, Change::Apply(_));
-        self.allocated = self.writer.complete(&mut object, manage).await?;
+        let completed = self.writer.complete(self.name, &mut object, manage);
+        self.allocated = completed.await?;
         let stored = convert::stored(resource, object).await?;
         self.writer.refuse_if_terminating(self.name)?;
         Ok(Step::Put(stored))

@@ -4,10 +4,17 @@ use machinery::object;
 use machinery::status::Cause;
 use serde_json::Value;
 
-use crate::validate::words::old_labels;
+use crate::validate::words::{old_labels, selector};
 
 const PATH: [&str; 2] = ["spec", "nodeAffinity"];
 const TERMS: [&str; 2] = ["required", "nodeSelectorTerms"];
+
+/// True if a stored volume is for nodes with a value that no label can have.
+pub(super) fn had_wrong_values(old: Option<&Value>) -> bool {
+    let nodes = old.and_then(|old| object::at(old, &PATH));
+    let mut terms = nodes.into_iter().flat_map(|one| object::items(one, &TERMS));
+    terms.any(selector::has_wrong_values)
+}
 
 /// The nodes of a volume after an update.
 pub(super) fn update(old: &Value, new: &Value) -> Option<Cause> {

@@ -44,6 +44,15 @@ impl Job<'_> {
     }
 }
 
+/// True if a job is suspended and none of its pods runs: none ever did, or it says that it is
+/// suspended.
+pub(super) fn is_at_rest(job: &Value) -> bool {
+    let job = Job(job);
+    let is_suspended = job.of_spec("suspend") == Some(&Value::Bool(true));
+    let is_still = job.at("startTime").is_none() || job.is("Suspended");
+    is_suspended && is_still && job.count("active") == 0
+}
+
 /// Checks a new status against the old one.
 pub(crate) fn status(old: &Value, new: &Value) -> Causes {
     let mut causes = Causes::default();

@@ -1,17 +1,26 @@
-//! Annotations of pods: what it costs to delete one, and profiles of containers, which are older
-//! than the fields for them.
+//! Annotations of pods: what it costs to delete one, and tolerations and profiles of containers,
+//! which are older than the fields for them.
 
 use std::collections::BTreeSet;
 
 use machinery::object::{self, APP_ARMOR, MIRROR_POD};
 use machinery::status::Cause;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
-use super::{LISTS_AS_VISITED, paths};
+use super::{LISTS_AS_VISITED, paths, scheduling};
 use crate::validate::Causes;
+use crate::validate::words::embedded::{self, Fields};
 use crate::validate::words::field::FieldValue;
 
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+const TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/tolerations";
+const TOLERATION: &Fields = &[
+    ("key", "string"),
+    ("operator", "core.TolerationOperator"),
+    ("value", "string"),
+    ("effect", "core.TaintEffect"),
+    ("tolerationSeconds", "int64"),
+];
 const SECCOMP_OF_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const SECCOMP: &str = "container.seccomp.security.alpha.kubernetes.io/";
 const LOCAL: &str = "localhost/";
@@ -27,33 +36,39 @@ pub(super) struct Annotations<'a> {
 }
 
 impl<'a> Annotations<'a> {
-    /// Those of an object, if it has any.
-    pub(super) fn new(
-        path: &str,
-        object: &'a Value,
-        spec: &FieldValue<'a>,
-    ) -> Option<Annotations<'a>> {
+    /// Those of a pod, if it has any.
+    pub(super) fn of_pod(pod: &'a Value) -> Option<Annotations<'a>> {
+        Annotations::new("metadata.annotations", "spec", pod)
+    }
+
+    /// Those of the template at a path.
+    pub(super) fn of_template(path: &str, template: &'a Value) -> Option<Annotations<'a>> {
+        Annotations::new(
+            &format!("{path}.annotations"),
+            &format!("{path}.spec"),
+            template,
+        )
+    }
+
+    fn new(path: &str, spec: &str, object: &'a Value) -> Option<Annotations<'a>> {
         Some(Annotations {
             path: path.to_owned(),
             map: object::annotations(object)?,
-            spec: spec.clone(),
+            spec: FieldValue::new(spec, object.get("spec").unwrap_or(&Value::Null)),
         })
     }
 
-    /// Those of a pod.
-    pub(super) fn of_pod(pod: &'a Value) -> Option<Annotations<'a>> {
-        let spec = FieldValue::new("spec", pod.get("spec").unwrap_or(&Value::Null));
-        Annotations::new("metadata.annotations", pod, &spec)
-    }
-
-    /// Checks what each says.
-    pub(super) fn check(&self, causes: &mut Causes) {
+    /// Checks what each says. Tolerations may compare numbers, and the cost may be any text, if it
+    /// was so before.
+    pub(super) fn check(&self, compares: bool, any_cost: bool, causes: &mut Causes) {
         if let Some(mirror) = self.text(MIRROR_POD)
             && self.spec.text("nodeName").is_empty()
         {
             let why = "must set spec.nodeName if mirror pod annotation is set";
             causes.push(Cause::invalid(&self.at(MIRROR_POD), &mirror.into(), why));
         }
+        self.tolerations(compares, causes);
+        causes.extend(self.deletion_cost().filter(|_| !any_cost));
         for (key, value) in self.map {
             if causes.is_full() {
                 return;
@@ -66,8 +81,12 @@ impl<'a> Annotations<'a> {
         self.app_armor(causes);
     }
 
-    /// The error of a cost that is no number.
-    pub(super) fn deletion_cost(&self) -> Option<Cause> {
+    /// True if the cost is no number.
+    pub(super) fn has_wrong_cost(&self) -> bool {
+        self.deletion_cost().is_some()
+    }
+
+    fn deletion_cost(&self) -> Option<Cause> {
         let cost = self.text(DELETION_COST)?;
         let begins_well =
             cost == "0" || cost.starts_with(|c: char| c == '-' || ('1'..='9').contains(&c));
@@ -102,6 +121,21 @@ impl<'a> Annotations<'a> {
                 contradicts("apparmor", text, &profile, causes);
             }
         });
+    }
+
+    fn tolerations(&self, compares: bool, causes: &mut Causes) {
+        let Some(text) = self.text(TOLERATIONS).filter(|text| !text.is_empty()) else {
+            return;
+        };
+        match embedded::structs(text, "Toleration", TOLERATION) {
+            Ok(tolerations) => {
+                let list = json!({"tolerations": tolerations});
+                let list = FieldValue::new("", &list);
+                let field = format!("{}.{TOLERATIONS}", self.path);
+                scheduling::tolerations_at(&field, &list, compares, causes);
+            }
+            Err(why) => causes.push(Cause::invalid(&self.path, &TOLERATIONS.into(), &why)),
+        }
     }
 
     fn text(&self, key: &str) -> Option<&'a str> {
@@ -190,15 +224,12 @@ fn contradicts(what: &str, annotation: &str, profile: &FieldValue, causes: &mut 
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn told(pod: &Value) -> Vec<String> {
         let mut causes = Causes::default();
         let annotations = Annotations::of_pod(pod).unwrap();
-        annotations.check(&mut causes);
-        causes.extend(annotations.deletion_cost());
+        annotations.check(false, false, &mut causes);
         annotations.contradictions(&mut causes);
         let causes = Vec::from(causes).into_iter();
         causes
@@ -226,6 +257,29 @@ mod tests {
             let told = told(&pod(DELETION_COST, cost, json!({})));
             assert_eq!(told.is_empty(), good, "{cost}: {told:?}");
         }
+    }
+
+    #[test]
+    fn tolerations_in_an_annotation_are_checked_like_those_in_the_field() {
+        let of = |text: &str| told(&pod(TOLERATIONS, text, json!({})));
+        let none: Vec<String> = Vec::new();
+        for good in ["", "[]", "[{\"key\":\"a\",\"Operator\":\"Exists\"}]"] {
+            assert_eq!(of(good), none, "{good}");
+        }
+        assert_eq!(
+            of("[{\"key\":\"a\",\"operator\":\"Gt\",\"value\":\"1\"}]"),
+            [format!(
+                "metadata.annotations.{TOLERATIONS}[0].operator: Unsupported value: \"Gt\": supported \
+                 values: \"Equal\", \"Exists\", \"Lt\", \"Gt\""
+            )]
+        );
+        assert_eq!(
+            of("{}"),
+            [format!(
+                "metadata.annotations: Invalid value: \"{TOLERATIONS}\": json: cannot unmarshal object \
+                 into Go value of type []core.Toleration"
+            )]
+        );
     }
 
     #[test]

@@ -61,9 +61,9 @@ pub(crate) fn annotations(old: &Value, new: &Value) -> Causes {
     }
     if let Some(annotations) = Annotations::of_pod(new) {
         // A pod that was stored with a wrong cost can be updated all the same.
-        let had = Annotations::of_pod(old).and_then(|old| old.deletion_cost());
-        causes.extend(annotations.deletion_cost().filter(|_| had.is_none()));
-        annotations.check(&mut causes);
+        let had_wrong_cost = Annotations::of_pod(old).is_some_and(|old| old.has_wrong_cost());
+        let compares = scheduling::compares(&spec(old));
+        annotations.check(compares, had_wrong_cost, &mut causes);
     }
     causes
 }
@@ -120,7 +120,7 @@ fn tolerations(was: &FieldValue, is: &FieldValue, causes: &mut Causes) {
         .collect()
     };
     if untimed(was).is_subset(&untimed(is)) {
-        return scheduling::tolerations(is, causes);
+        return scheduling::tolerations(is, scheduling::compares(was), causes);
     }
     let why = "existing toleration can not be modified except its tolerationSeconds";
     causes.push(Cause::forbidden(&is.path_of("tolerations"), why));

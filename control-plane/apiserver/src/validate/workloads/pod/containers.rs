@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use machinery::name;
 use machinery::status::Cause;
+use machinery::{name, object};
+use serde_json::Value;
 
 use super::{Kind, Pod, env, handlers, mounts, resources, security};
 use crate::validate::words::field::FieldValue;
@@ -82,11 +83,25 @@ fn before<'a>(
         causes.forbidden(container, key, why);
     }
     causes.each(container, "resizePolicy", |causes, policy| {
-        if policy.text("restartPolicy") == "RestartContainer" {
+        if restarts_to_resize(policy.value) && !pod.exceptions.init_restarts {
             let why = "must not be set to 'RestartContainer' for non-sidecar initContainers";
             causes.wrong(policy, "restartPolicy", why);
         }
     });
+}
+
+/// True if an init container restarts to get other resources.
+pub(super) fn has_init_restarts(spec: &FieldValue) -> bool {
+    let first = spec.items("initContainers").iter();
+    let mut first = first.filter(|one| object::text(one, &["restartPolicy"]) != "Always");
+    first.any(|one| {
+        let mut policies = object::items(one, &["resizePolicy"]).iter();
+        policies.any(restarts_to_resize)
+    })
+}
+
+fn restarts_to_resize(policy: &Value) -> bool {
+    object::text(policy, &["restartPolicy"]) == "RestartContainer"
 }
 
 /// An ephemeral container, added to a running pod.

@@ -9,7 +9,7 @@ use machinery::quantity::Quantity;
 use machinery::status::Cause;
 use serde_json::{Value, json};
 
-use super::Pod;
+use super::{LISTS_AS_VISITED, Pod};
 use crate::validate::words::field::FieldValue;
 use crate::validate::words::quantity::{self, HUGE_PAGES};
 use crate::validate::{Causes, words::shown};
@@ -59,9 +59,22 @@ pub(super) fn claims<'a>(spec: &FieldValue<'a>, causes: &mut Causes) -> BTreeSet
 
 pub(super) fn of_container(pod: &Pod, container: &FieldValue, causes: &mut Causes) {
     causes.below(container, "resources", |causes, resources| {
-        amounts(resources, quantity::container_name, causes);
+        let any_page = pod.exceptions.huge_pages;
+        amounts(resources, quantity::container_name, any_page, causes);
         claimed(pod, resources, causes);
     });
+}
+
+/// True if huge pages are requested that are no multiple of their size.
+pub(super) fn has_broken_pages(spec: &FieldValue) -> bool {
+    let containers = LISTS_AS_VISITED.iter().flat_map(|list| spec.items(list));
+    let of_containers = containers.flat_map(|one| {
+        let of = |which| object::at(one, &["resources", which]);
+        [of("limits"), of("requests")]
+    });
+    let all = of_containers.chain([spec.get("overhead")]);
+    let mut all = all.flatten().filter_map(Value::as_object).flatten();
+    all.any(|(name, value)| is_broken_page(name, quantity::read(value)))
 }
 
 /// The claims that resources name: each claim once as a whole, or several of its requests.
@@ -111,7 +124,7 @@ pub(super) fn of_pod(pod: &Pod, causes: &mut Causes) {
     causes.below(&pod.spec, "resources", |causes, resources| {
         let why = "claims may not be set for Resources at pod-level";
         causes.forbidden(resources, "claims", why);
-        amounts(resources, of_pods, causes);
+        amounts(resources, of_pods, pod.exceptions.huge_pages, causes);
         claimed(pod, resources, causes);
         of_all(pod, resources, causes);
     });
@@ -154,22 +167,24 @@ fn of_all(pod: &Pod, resources: &FieldValue, causes: &mut Causes) {
 }
 
 /// The overhead of the pod itself.
-pub(super) fn overhead(spec: &FieldValue, causes: &mut Causes) {
-    if let Some(overhead) = spec.child("overhead") {
+pub(super) fn overhead(pod: &Pod, causes: &mut Causes) {
+    if let Some(overhead) = pod.spec.child("overhead") {
         let limits = json!({"limits": overhead.value});
-        overhead_of(&FieldValue::new(overhead.path, &limits), causes);
+        let limits = FieldValue::new(overhead.path, &limits);
+        overhead_of(&limits, pod.exceptions.huge_pages, causes);
     }
 }
 
 /// Limits that say what a pod needs besides its containers.
-pub(crate) fn overhead_of(limits: &FieldValue, causes: &mut Causes) {
-    amounts(limits, quantity::container_name, causes);
+pub(crate) fn overhead_of(limits: &FieldValue, any_page: bool, causes: &mut Causes) {
+    amounts(limits, quantity::container_name, any_page, causes);
 }
 
 /// Checks the name of a resource.
 type Naming = fn(&str, &str, &mut Causes);
 
-fn amounts(resources: &FieldValue, naming: Naming, causes: &mut Causes) {
+/// Limits and requests. Huge pages may be broken if the pod had such before.
+fn amounts(resources: &FieldValue, naming: Naming, any_page: bool, causes: &mut Causes) {
     let mut huge = false;
     let mut usual = false;
     for which in ["limits", "requests"] {
@@ -185,12 +200,10 @@ fn amounts(resources: &FieldValue, naming: Naming, causes: &mut Causes) {
                 against_limit(resources, name, value, amount, causes);
             }
             usual |= ["cpu", "memory"].contains(&name.as_str());
-            if let Some(page) = name.strip_prefix(HUGE_PAGES) {
-                huge = true;
-                if !is_multiple(amount, page) {
-                    let why = format!("{amount} is not positive integer multiple of {name}");
-                    causes.push(Cause::invalid(&field, value, &why));
-                }
+            huge |= name.starts_with(HUGE_PAGES);
+            if !any_page && is_broken_page(name, amount) {
+                let why = format!("{amount} is not positive integer multiple of {name}");
+                causes.push(Cause::invalid(&field, value, &why));
             }
         }
     }
@@ -240,9 +253,13 @@ fn of_pods(field: &str, resource: &str, causes: &mut Causes) {
     causes.extend(wrong);
 }
 
-fn is_multiple(amount: Quantity, page: &str) -> bool {
+/// True if the resource is huge pages and the amount no multiple of their size.
+fn is_broken_page(resource: &str, amount: Quantity) -> bool {
+    let Some(page) = resource.strip_prefix(HUGE_PAGES) else {
+        return false;
+    };
     let page = Quantity::parse(page).map_or(0, Quantity::value);
-    page > 0 && amount.value() % page == 0
+    page <= 0 || amount.value() % page != 0
 }
 
 /// The policy for resource changes of a running container.

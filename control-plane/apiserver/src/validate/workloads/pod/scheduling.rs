@@ -1,15 +1,20 @@
 //! Scheduling: gates, tolerations, and topology spread.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::IntErrorKind;
 
-use machinery::name;
 use machinery::status::Cause;
+use machinery::{name, object};
 
+use super::Pod;
 use crate::validate::words::field::FieldValue;
 use crate::validate::{Causes, named};
 
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 const ACTIONS: [&str; 2] = ["DoNotSchedule", "ScheduleAnyway"];
+/// Operators of a feature gate that is off: they compare numbers.
+const COMPARISONS: [&str; 2] = ["Gt", "Lt"];
+const SPREAD: &str = "topologySpreadConstraints";
 
 pub(super) fn gates(spec: &FieldValue, causes: &mut Causes) {
     let mut names = BTreeSet::new();
@@ -22,47 +27,90 @@ pub(super) fn gates(spec: &FieldValue, causes: &mut Causes) {
     });
 }
 
-pub(crate) fn tolerations(spec: &FieldValue, causes: &mut Causes) {
-    causes.each(spec, "tolerations", |causes, one| {
-        causes.named(one, "key", name::qualified_name);
-        let (operator, value) = (one.text("operator"), one.text("value"));
-        if one.text("key").is_empty() && operator != "Exists" {
-            let why = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
-            causes.wrong_text(one, "operator", why);
-        }
-        if one.has("tolerationSeconds") && one.text("effect") != "NoExecute" {
-            let why = "effect must be 'NoExecute' when `tolerationSeconds` is set";
-            causes.wrong_text(one, "effect", why);
-        }
-        // Kubernetes reports an invalid value at the operator.
-        let told = match operator {
-            "" | "Equal" => name::label_value(value).join(";"),
-            "Exists" if !value.is_empty() => {
-                "value must be empty when `operator` is 'Exists'".to_owned()
-            }
-            _ => String::new(),
-        };
-        if !told.is_empty() {
-            let field = one.path_of("operator");
-            causes.push(Cause::invalid(&field, &value.into(), &told));
-        }
-        match operator {
-            // Operators of a disabled feature gate.
-            "Lt" | "Gt" => causes.unknown(one, "operator", &["Equal", "Exists", "Lt", "Gt"]),
-            _ => causes.word(one, "operator", &["Equal", "Exists"]),
-        }
-        causes.word(one, "effect", &EFFECTS);
-    });
+/// Tolerations. They may compare numbers if the pod had such before.
+pub(crate) fn tolerations(spec: &FieldValue, compares: bool, causes: &mut Causes) {
+    tolerations_at(&spec.path_of("tolerations"), spec, compares, causes);
 }
 
-pub(super) fn spread(spec: &FieldValue, causes: &mut Causes) {
-    const LIST: &str = "topologySpreadConstraints";
+/// The same with another path of the list.
+pub(super) fn tolerations_at(field: &str, spec: &FieldValue, compares: bool, causes: &mut Causes) {
+    for (at, one) in spec.items("tolerations").iter().enumerate() {
+        if causes.is_full() {
+            return;
+        }
+        let one = FieldValue::new(format!("{field}[{at}]"), one);
+        toleration(&one, compares, causes);
+    }
+}
+
+fn toleration(one: &FieldValue, compares: bool, causes: &mut Causes) {
+    causes.named(one, "key", name::qualified_name);
+    let (operator, value) = (one.text("operator"), one.text("value"));
+    if one.text("key").is_empty() && operator != "Exists" {
+        let why = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
+        causes.wrong_text(one, "operator", why);
+    }
+    if one.has("tolerationSeconds") && one.text("effect") != "NoExecute" {
+        let why = "effect must be 'NoExecute' when `tolerationSeconds` is set";
+        causes.wrong_text(one, "effect", why);
+    }
+    // Kubernetes reports an invalid value at the operator.
+    let told = match operator {
+        "" | "Equal" => name::label_value(value).join(";"),
+        "Exists" if !value.is_empty() => {
+            "value must be empty when `operator` is 'Exists'".to_owned()
+        }
+        _ => String::new(),
+    };
+    if !told.is_empty() {
+        let field = one.path_of("operator");
+        causes.push(Cause::invalid(&field, &value.into(), &told));
+    }
+    match operator {
+        "Lt" | "Gt" if compares => number(one, "value", causes),
+        "Lt" | "Gt" => causes.unknown(one, "operator", &["Equal", "Exists", "Lt", "Gt"]),
+        _ => causes.word(one, "operator", &["Equal", "Exists"]),
+    }
+    causes.word(one, "effect", &EFFECTS);
+}
+
+/// True if a toleration compares numbers.
+pub(super) fn compares(spec: &FieldValue) -> bool {
+    let mut tolerations = spec.items("tolerations").iter();
+    tolerations.any(|one| COMPARISONS.contains(&object::text(one, &["operator"])))
+}
+
+/// A number in a text.
+fn number(at: &FieldValue, key: &str, causes: &mut Causes) {
+    let text = at.text(key);
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let is_plain = text == "0"
+        || (digits.starts_with(|c: char| ('1'..='9').contains(&c))
+            && digits.bytes().all(|byte| byte.is_ascii_digit()));
+    if text.is_empty() {
+        causes.wrong_text(at, key, "must be non-empty");
+    } else if !is_plain {
+        let why = "must be a valid decimal integer in canonical form";
+        causes.wrong_text(at, key, why);
+    }
+    if let Err(error) = text.parse::<i64>() {
+        let why = match error.kind() {
+            IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+            _ => "invalid syntax",
+        };
+        let why = format!("strconv.ParseInt: parsing {text:?}: {why}");
+        causes.wrong_text(at, key, &why);
+    }
+}
+
+pub(super) fn spread(pod: &Pod, causes: &mut Causes) {
+    let spec = &pod.spec;
     // Duplicate constraints; each except the last is reported.
     let mut left: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-    for one in spec.each(LIST) {
+    for one in spec.each(SPREAD) {
         *left.entry(spread_kind(&one)).or_default() += 1;
     }
-    causes.each(spec, LIST, |causes, one| {
+    causes.each(spec, SPREAD, |causes, one| {
         if one.number("maxSkew") <= 0 {
             causes.wrong(one, "maxSkew", "must be greater than zero");
         }
@@ -86,8 +134,19 @@ pub(super) fn spread(spec: &FieldValue, causes: &mut Causes) {
             causes.word(one, key, &["Honor", "Ignore"]);
         }
         label_keys(one, causes);
-        causes.label_selector(one, "labelSelector");
+        if !pod.exceptions.spread_selectors {
+            causes.label_selector(one, "labelSelector");
+        }
     });
+}
+
+/// True if the pods to spread are selected in a way that is refused.
+pub(super) fn has_wrong_selectors(spec: &FieldValue) -> bool {
+    let mut causes = Causes::default();
+    for one in spec.items(SPREAD) {
+        causes.label_selector(&FieldValue::new("", one), "labelSelector");
+    }
+    !causes.is_empty()
 }
 
 fn spread_kind<'a>(one: &FieldValue<'a>) -> (&'a str, &'a str) {

@@ -8,7 +8,7 @@ use machinery::object;
 use machinery::status::Cause;
 use serde_json::Value;
 
-use super::{LISTS_AS_VISITED, Pod, paths};
+use super::{LISTS_AS_VISITED, Pod, host_users, paths};
 use crate::validate::words::field::FieldValue;
 use crate::validate::{Causes, words::shown};
 
@@ -19,6 +19,7 @@ pub(crate) const HOST_PROCESS: &str = "hostProcess containers are disallowed by 
 const ID_MAX: i64 = i32::MAX as i64;
 const PROC_MOUNTS: [&str; 2] = ["Default", "Unmasked"];
 const PROFILES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
+const LABEL_POLICY: &str = "seLinuxChangePolicy";
 const SYSCTL_BYTES_MAX: usize = 253;
 /// Upper bound of the name of a profile of AppArmor: that of a path on Linux.
 const PROFILE_BYTES_MAX: usize = 4095;
@@ -86,7 +87,8 @@ pub(super) fn ids(at: &FieldValue, keys: &[&str], causes: &mut Causes) {
     });
 }
 
-pub(super) fn of_pod(spec: &FieldValue, causes: &mut Causes) {
+pub(super) fn of_pod(pod: &Pod, causes: &mut Causes) {
+    let spec = &pod.spec;
     causes.below(spec, "securityContext", |causes, context| {
         ids(context, &["fsGroup", "runAsUser", "runAsGroup"], causes);
         if spec.flag("shareProcessNamespace") && spec.flag("hostPID") {
@@ -94,7 +96,7 @@ pub(super) fn of_pod(spec: &FieldValue, causes: &mut Causes) {
             let field = context.path_of("shareProcessNamespace");
             causes.push(Cause::invalid(&field, &true.into(), why));
         }
-        sysctls(spec, context, causes);
+        sysctls(pod, context, causes);
         causes.word(
             context,
             "fsGroupChangePolicy",
@@ -104,15 +106,28 @@ pub(super) fn of_pod(spec: &FieldValue, causes: &mut Causes) {
         windows::options(causes, context);
         app_armor(context, causes);
         causes.word(context, "supplementalGroupsPolicy", &["Merge", "Strict"]);
-        causes.word(
-            context,
-            "seLinuxChangePolicy",
-            &["MountOption", "Recursive"],
-        );
+        let labelled: &[&str] = if pod.exceptions.label_policies {
+            &["MountOption", "Recursive"]
+        } else {
+            // The other policy is that of a feature that is off.
+            &["Recursive"]
+        };
+        causes.word(context, LABEL_POLICY, labelled);
     });
 }
 
-fn sysctls(spec: &FieldValue, context: &FieldValue, causes: &mut Causes) {
+/// True if the pod says how its volumes get labels of SELinux.
+pub(super) fn has_label_policy(spec: &FieldValue) -> bool {
+    object::at(spec.value, &["securityContext", LABEL_POLICY]).is_some()
+}
+
+/// True if a sysctl would change the node itself.
+pub(super) fn has_sysctls_of_host(spec: &FieldValue) -> bool {
+    let mut sysctls = object::items(spec.value, &["securityContext", "sysctls"]).iter();
+    sysctls.any(|one| shared_with_host(spec, object::text(one, &["name"])).is_some())
+}
+
+fn sysctls(pod: &Pod, context: &FieldValue, causes: &mut Causes) {
     let mut names = BTreeSet::new();
     causes.each(context, "sysctls", |causes, sysctl| {
         let name = sysctl.text("name");
@@ -126,20 +141,28 @@ fn sysctls(spec: &FieldValue, context: &FieldValue, causes: &mut Causes) {
                 causes.push(Cause::duplicate(&sysctl.path_of("name"), &name.into()));
             }
         }
-        let plain = name.replace('/', ".");
-        let of_ipc = plain.starts_with("kernel.shm")
-            || plain.starts_with("kernel.msg")
-            || plain == "kernel.sem"
-            || plain.starts_with("fs.mqueue.");
-        if plain.starts_with("net.") && spec.flag("hostNetwork") {
-            let why = "may not be specified when 'hostNetwork' is true";
-            causes.wrong(sysctl, "name", why);
-        } else if of_ipc && spec.flag("hostIPC") {
-            let why = "may not be specified when 'hostIPC' is true";
+        let shared = shared_with_host(&pod.spec, name);
+        if let Some(why) = shared.filter(|_| !pod.exceptions.sysctls_of_host) {
             causes.wrong(sysctl, "name", why);
         }
         names.insert(name);
     });
+}
+
+/// The error for a sysctl of a namespace that the pod shares with the host.
+fn shared_with_host(spec: &FieldValue, sysctl: &str) -> Option<&'static str> {
+    let plain = sysctl.replace('/', ".");
+    let of_ipc = plain.starts_with("kernel.shm")
+        || plain.starts_with("kernel.msg")
+        || plain == "kernel.sem"
+        || plain.starts_with("fs.mqueue.");
+    if plain.starts_with("net.") && spec.flag("hostNetwork") {
+        Some("may not be specified when 'hostNetwork' is true")
+    } else if of_ipc && spec.flag("hostIPC") {
+        Some("may not be specified when 'hostIPC' is true")
+    } else {
+        None
+    }
 }
 
 fn is_sysctl(name: &str) -> bool {
@@ -163,7 +186,7 @@ pub(super) fn of_container(pod: &Pod, container: &FieldValue, causes: &mut Cause
         causes.within(&context, key, 0, ID_MAX);
     }
     causes.word(&context, "procMount", &PROC_MOUNTS);
-    if pod.host_users() && context.text("procMount") == "Unmasked" {
+    if host_users::are_shared(&pod.spec) && context.text("procMount") == "Unmasked" {
         let why = "`hostUsers` must be false to use `Unmasked`";
         causes.wrong(&context, "procMount", why);
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use machinery::object;
 use machinery::status::Cause;
 
 use super::env;
@@ -66,8 +67,8 @@ fn file(file: &FieldValue, causes: &mut Causes) {
     mode(file, "mode", causes);
 }
 
-/// Several sources in one volume.
-pub(super) fn projected(volume: &FieldValue, causes: &mut Causes) {
+/// Several sources in one volume. A token may be at any path if the pod had a wrong one before.
+pub(super) fn projected(volume: &FieldValue, any_path: bool, causes: &mut Causes) {
     mode(volume, "defaultMode", causes);
     let mut paths = BTreeSet::new();
     causes.each(volume, "sources", |causes, source| {
@@ -100,7 +101,7 @@ pub(super) fn projected(volume: &FieldValue, causes: &mut Causes) {
         }
         if let Some(from) = source.child("serviceAccountToken") {
             count += 1;
-            token(volume, &from, causes);
+            token(volume, &from, any_path, causes);
         }
         for key in ["clusterTrustBundle", "podCertificate"] {
             count += usize::from(source.has(key));
@@ -112,7 +113,18 @@ pub(super) fn projected(volume: &FieldValue, causes: &mut Causes) {
     });
 }
 
-fn token(volume: &FieldValue, token: &FieldValue, causes: &mut Causes) {
+/// True if a token is at a path outside its volume.
+pub(super) fn has_wrong_token_paths(spec: &FieldValue) -> bool {
+    let volumes = spec.items("volumes").iter();
+    let sources = volumes.flat_map(|one| object::items(one, &["projected", "sources"]));
+    let mut causes = Causes::default();
+    for token in sources.filter_map(|source| source.get("serviceAccountToken")) {
+        inside(&FieldValue::new("", token), "path", &mut causes);
+    }
+    !causes.is_empty()
+}
+
+fn token(volume: &FieldValue, token: &FieldValue, any_path: bool, causes: &mut Causes) {
     const SECONDS: &str = "expirationSeconds";
     let seconds = token.number(SECONDS);
     if seconds < TOKEN_SECONDS_MIN {
@@ -125,7 +137,7 @@ fn token(volume: &FieldValue, token: &FieldValue, causes: &mut Causes) {
     }
     // Kubernetes reports the volume's path.
     let told = FieldValue::new(volume.path.as_str(), token.value);
-    if causes.required(&told, "path") {
+    if causes.required(&told, "path") && !any_path {
         inside(&told, "path", causes);
     }
 }

@@ -78,7 +78,7 @@ const SOURCES: [(&str, &[&str], Check); 30] = [
     ("portworxVolume", &["volumeID"], nothing_more),
     ("azureDisk", &["diskName", "diskURI"], azure_disk),
     ("storageos", &["volumeName"], storage_os),
-    ("projected", &[], sources::projected),
+    ("projected", &[], nothing_more),
     (
         "scaleIO",
         &["gateway", "system", "volumeName"],
@@ -89,8 +89,14 @@ const SOURCES: [(&str, &[&str], Check); 30] = [
     ("image", &[], image),
 ];
 
-/// Checks the volumes and returns the valid ones. In templates, the pod has no name.
-pub(super) fn check<'a>(spec: &FieldValue<'a>, pod: &str, causes: &mut Causes) -> Volumes<'a> {
+/// Checks the volumes and returns the valid ones. In templates, the pod has no name. Tokens may be
+/// at any path if the pod had a wrong one before.
+pub(super) fn check<'a>(
+    spec: &FieldValue<'a>,
+    pod: &str,
+    any_token_path: bool,
+    causes: &mut Causes,
+) -> Volumes<'a> {
     let mut volumes = Volumes::new();
     // The claims that are made for this pod.
     let made = spec.items("volumes").iter();
@@ -100,7 +106,7 @@ pub(super) fn check<'a>(spec: &FieldValue<'a>, pod: &str, causes: &mut Causes) -
         .collect();
     causes.each(spec, "volumes", |causes, volume| {
         let mut wrong = Causes::default();
-        source(volume, pod, &mut wrong);
+        source(volume, pod, any_token_path, &mut wrong);
         wrong.must_be_named(volume, "name", name::dns1123_label);
         let its_name = volume.text("name");
         if volumes.contains_key(its_name) {
@@ -120,7 +126,7 @@ pub(super) fn check<'a>(spec: &FieldValue<'a>, pod: &str, causes: &mut Causes) -
     volumes
 }
 
-fn source(volume: &FieldValue, pod: &str, causes: &mut Causes) {
+fn source(volume: &FieldValue, pod: &str, any_token_path: bool, causes: &mut Causes) {
     let mut found = false;
     for (key, needed, more) in SOURCES {
         let Some(mut source) = volume.child(key) else {
@@ -150,6 +156,7 @@ fn source(volume: &FieldValue, pod: &str, causes: &mut Causes) {
         match key {
             "iscsi" => iscsi::long_names(volume, &source, causes),
             "ephemeral" => claim_name(volume, pod, causes),
+            "projected" => sources::projected(&source, any_token_path, causes),
             _ => {}
         }
     }
