@@ -149,6 +149,7 @@ fn widgets(stored: &str) -> Vec<Arc<Resource>> {
         },
         scope: Scope::Cluster,
         terminating: false,
+        uid: String::new(),
         versions: vec![version("v1"), version("v2")],
     };
     definition.resources(None).unwrap()

@@ -17,7 +17,7 @@ use crate::basics::{address, clock};
 use crate::registry::Registry;
 use crate::resources::catalogue::Storage;
 use crate::storage::decoded;
-use crate::storage::store::Swap;
+use crate::storage::store::{Created, Swap};
 
 const ADDRESSES: [&str; 2] = ["spec", "clusterIPs"];
 
@@ -171,7 +171,8 @@ pub(crate) async fn take(
     let value = decoded::encode(&storage, &object)?;
     let key = storage.key("", &name);
     let store = &registry.reader.store;
-    if let Some(revision) = store.create(&storage, &key, value.clone(), 0).await? {
+    let created = store.create(&storage, &key, value.clone(), 0, &[]).await?;
+    if let Created::At(revision) = created {
         return Ok(Some(revision));
     }
     let Some(held) = registry.reader.read_key(&storage, &key).await? else {

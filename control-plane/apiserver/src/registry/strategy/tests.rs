@@ -65,6 +65,7 @@ fn theirs(group: &str, plural: &str, status: bool) -> Arc<Resource> {
         },
         scope: Scope::Namespaced,
         terminating: false,
+        uid: String::new(),
         versions: vec![Version {
             name: "v1".into(),
             served: true,

@@ -132,6 +132,7 @@ fn widgets(schema: &Value) -> Definition {
         },
         scope: Scope::Namespaced,
         terminating: false,
+        uid: String::new(),
         versions: vec![Version {
             name: "v1".into(),
             served: true,

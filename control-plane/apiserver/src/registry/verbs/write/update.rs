@@ -152,8 +152,7 @@ impl Update<'_, '_> {
         let manage = !matches!(self.change, Change::Apply(_));
         self.allocated = self.writer.complete(&mut object, manage).await?;
         let stored = convert::stored(resource, object).await?;
-        self.writer.refuse_if_terminating(self.name)?;
-        Ok(Step::Put(stored))
+        Ok(Step::Create(stored, self.writer.parents(self.name)))
     }
 
     /// Checks that a configuration may become a new object.
@@ -167,7 +166,8 @@ impl Update<'_, '_> {
             let (group, plural) = (kind.group(), kind.plural());
             return Err(Status::conflict(group, plural, self.name, &why));
         }
-        self.writer.refuse_if_terminating(self.name)?;
+        let parents = self.writer.parents(self.name);
+        parents.refuse_if_terminating(self.writer.registry)?;
         self.writer.may_create(self.name).await
     }
 

@@ -23,6 +23,7 @@ fn resource(plural: String) -> Arc<Resource> {
         },
         scope: Scope::Namespaced,
         terminating: false,
+        uid: String::new(),
         versions: vec![Version {
             name: "v1".into(),
             served: true,

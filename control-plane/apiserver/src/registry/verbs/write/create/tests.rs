@@ -24,6 +24,7 @@ fn widgets(terminating: bool) -> Arc<Resource> {
         },
         scope: Scope::Cluster,
         terminating,
+        uid: String::new(),
         versions: vec![Version {
             name: "v1".into(),
             served: true,
