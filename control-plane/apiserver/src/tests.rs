@@ -115,6 +115,37 @@ async fn an_address_is_free_when_its_service_is_gone() {
     assert!(!is_reserved(&registry).await);
 }
 
+/// The uid of the IPAddress that is reserved.
+async fn reservation(registry: &Registry) -> String {
+    let kind = schema::kind("networking.k8s.io", "v1", "IPAddress").unwrap();
+    let reserved = registry.reader.get(kind, "", ADDRESS).await.unwrap();
+    object::uid(&reserved).to_owned()
+}
+
+#[tokio::test]
+async fn what_is_left_of_a_reservation_is_deleted_before_there_is_another() {
+    let store = FakeStore::default();
+    let registry = registry_of(&store, Vec::new());
+    let address: IpAddr = ADDRESS.parse().unwrap();
+    let reserve = async |service: &Value| take(&registry, address, service).await.unwrap();
+    let (old, new) = (service("old"), service("new"));
+    let first = reserve(&old).await.unwrap();
+    let uid = reservation(&registry).await;
+    let made = put(&registry, "services", &old, 0).await;
+    let second = reserve(&old).await.unwrap();
+    assert!(
+        second > first,
+        "another revision for whoever would delete it"
+    );
+    assert_eq!(reservation(&registry).await, uid, "of the same object");
+
+    delete(&registry, "services", &old, made).await;
+    reserve(&new).await.unwrap();
+    assert_ne!(reservation(&registry).await, uid);
+    let key = format!("/registry/ipaddresses/{ADDRESS}");
+    assert_eq!(store.deletions(&key), 1);
+}
+
 #[tokio::test]
 async fn a_write_that_is_stored_is_told_so_though_no_cache_shows_it() {
     let registry = registry();

@@ -31,6 +31,8 @@ struct State {
     items: BTreeMap<Bytes, KeyValue>,
     /// What another client does right before the next transaction.
     meanwhile: Vec<request_op::Request>,
+    /// The keys that were deleted, in order.
+    deleted: Vec<Bytes>,
 }
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -39,6 +41,13 @@ impl FakeStore {
     /// Lets another client do this right before the next transaction.
     pub(super) fn meanwhile(&self, does: request_op::Request) {
         self.0.lock().meanwhile.push(does);
+    }
+
+    /// How often a key was deleted.
+    pub(super) fn deletions(&self, key: &str) -> usize {
+        let state = self.0.lock();
+        let same = state.deleted.iter().filter(|one| *one == key.as_bytes());
+        same.count()
     }
 
     /// A client of it; connections end with the runtime.
@@ -99,6 +108,7 @@ impl State {
             request_op::Request::RequestDeleteRange(delete) => {
                 self.revision += 1;
                 self.items.remove(&delete.key);
+                self.deleted.push(delete.key);
             }
             request_op::Request::RequestTxn(_) => unreachable!("nobody asks for it"),
         }
