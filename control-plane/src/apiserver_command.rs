@@ -15,6 +15,7 @@ use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 
+use apiserver::auth::Open;
 use apiserver::setup::Setup;
 use apiserver::{AtRest, Config, Server};
 use clap::{ArgMatches, Command};
@@ -68,7 +69,13 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     let audit = options.audit.open()?;
     let (config, tls) = match setup {
         Some(setup) => (setup.config, setup.tls),
-        None => (Config::default(), None),
+        None => {
+            let config = Config {
+                authenticator: Arc::new(Open::to(options.external_hostname.clone())),
+                ..Config::default()
+            };
+            (config, None)
+        }
     };
     let mut chain = config.plugins;
     chain.extend(plugins::asked_for(&options.enabled_plugins));

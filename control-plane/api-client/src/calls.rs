@@ -48,7 +48,8 @@ const PROGRAM: &str = concat!("stele-kube/", env!("CARGO_PKG_VERSION"));
 #[derive(Clone)]
 pub struct Client {
     kube: kube::Client,
-    patience: Duration,
+    /// Longest time until an answer begins.
+    pub(crate) patience: Duration,
 }
 
 impl Client {

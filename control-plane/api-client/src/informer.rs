@@ -4,6 +4,7 @@
 mod tests;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::{Stream, StreamExt};
 use http::{Request, Uri};
@@ -15,7 +16,7 @@ use kube::runtime::watcher::{self, Event};
 use machinery::object::{self, Object};
 use machinery::schema::Kind;
 use serde::Serialize;
-use tower::service_fn;
+use tower::{BoxError, service_fn};
 
 use crate::Client;
 
@@ -83,7 +84,7 @@ impl Informer {
         if !fields.is_empty() {
             config = config.fields(&fields);
         }
-        let kube = of_the_newest(client.kube().clone());
+        let kube = of_the_newest(client.kube().clone(), client.patience);
         if metadata_only {
             type Metadata = PartialObjectMeta<DynamicObject>;
             let api: Api<Metadata> = Api::all_with(kube, &resource);
@@ -100,11 +101,19 @@ impl Informer {
 /// The same connection, but a watch begins with the newest state. The library asks for any: of several
 /// apiservers one that lags behind would answer without what the loops have written since, and they
 /// would write it again.
-fn of_the_newest(kube: kube::Client) -> kube::Client {
+///
+/// The library looks after a watch that falls silent, not after one whose answer never begins: it
+/// would leave the informer deaf if the other end is gone without a word.
+fn of_the_newest(kube: kube::Client, patience: Duration) -> kube::Client {
     let namespace = kube.default_namespace().to_owned();
     let service = service_fn(move |request: Request<Body>| {
         let kube = kube.clone();
-        async move { kube.send(asking_for_the_newest(request)).await }
+        async move {
+            let asked = kube.send(asking_for_the_newest(request));
+            let answered = tokio::time::timeout(patience, asked).await;
+            let answered = answered.map_err(|_| format!("no answer within {patience:?}"))?;
+            Ok::<_, BoxError>(answered?)
+        }
     });
     kube::Client::new(service, namespace)
 }

@@ -177,7 +177,7 @@ pub(crate) struct Chain {
     mutating: Option<mutating::Mutating>,
     validating_policies: Option<validating_policy::Validating>,
     validating: Option<validating::Validating>,
-    /// Among the plugins, too. It is asked again after the webhooks, which may take long.
+    /// Among the plugins, too. It is asked again after all of them: webhooks may take long.
     lifecycle: Option<NamespaceLifecycle>,
     /// The last of all: it charges writes that nothing else refuses.
     quota: Option<plugins::quota::ResourceQuota>,
@@ -296,13 +296,24 @@ impl Chain {
         if let Some(webhooks) = &self.validating {
             webhooks.validate(context, attributes, object).await?;
         }
-        if let Some(lifecycle) = &self.lifecycle {
-            lifecycle.confirm(context, attributes).await?;
-        }
         if let Some(quota) = &self.quota {
             quota.validate(context, attributes, object).await?;
         }
         Ok(())
+    }
+
+    /// Looks at the namespace of a new object right before that is stored, and returns it; `None`
+    /// if the object needs none. From the store if the `newest` state is asked for.
+    pub(crate) async fn namespace(
+        &self,
+        kind: &Kind,
+        place: (&str, &str),
+        newest: bool,
+    ) -> Result<Option<Arc<Value>>, Status> {
+        match &self.lifecycle {
+            Some(lifecycle) => lifecycle.confirm(&self.context, kind, place, newest).await,
+            None => Ok(None),
+        }
     }
 
     /// True if policies or webhooks may be asked about objects that a user writes.

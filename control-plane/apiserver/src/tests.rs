@@ -7,37 +7,46 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use etcd_api::etcdserverpb::{self as pb, request_op};
 use machinery::object;
-use machinery::schema;
+use machinery::schema::{self, Scope};
 use machinery::status::Status;
 use serde_json::{Value, json};
 
 use crate::Config;
-use crate::admission::{Attributes, CREATE};
-use crate::auth::User;
 use crate::auth::pki::Identity;
 use crate::auth::tls::Certificates;
 use crate::registry::Registry;
 use crate::registry::allocate::addresses::{release, take};
 use crate::registry::builtin::bootstrap;
+use crate::registry::strategy;
+use crate::resources::catalogue::{Catalogue, Resource};
+use crate::resources::custom::Definition;
 use crate::storage::decoded;
-use crate::storage::store::Swap;
+use crate::storage::reflector::Reflector;
+use crate::storage::store::{Created, Swap};
 use fake_store::FakeStore;
 
 const ADDRESS: &str = "10.96.7.9";
 
-fn registry() -> Arc<Registry> {
-    registry_of(Config::default())
+fn registry() -> Registry {
+    registry_of(&FakeStore::default(), Vec::new(), Config::default())
 }
 
-fn registry_of(config: Config) -> Arc<Registry> {
+/// A registry over this store that serves these resources beside the usual ones.
+fn registry_of(store: &FakeStore, more: Vec<Arc<Resource>>, config: Config) -> Registry {
     let config = Config {
         // It waits for caches that show what was written, which none does here.
         disabled_plugins: vec!["ResourceQuota".to_owned()],
         ..config
     };
-    let api = super::connected(FakeStore::default().client(), config);
-    Arc::clone(&api.0.registry)
+    let api = super::connected(store.client(), config);
+    let core = Arc::into_inner(api.0).unwrap();
+    let mut registry = Arc::into_inner(core.registry).unwrap();
+    let served = strategy::builtin().iter().cloned().chain(more);
+    let store = registry.reader.store.clone();
+    registry.reader.reflector = Arc::new(Reflector::new(store, Catalogue::new(served)));
+    registry
 }
 
 /// Writes an object into the store, and returns the revision. `before` is that of its old state; 0
@@ -111,6 +120,37 @@ async fn an_address_is_free_when_its_service_is_gone() {
     assert!(!is_reserved(&registry).await);
 }
 
+/// The uid of the IPAddress that is reserved.
+async fn reservation(registry: &Registry) -> String {
+    let kind = schema::kind("networking.k8s.io", "v1", "IPAddress").unwrap();
+    let reserved = registry.reader.get(kind, "", ADDRESS).await.unwrap();
+    object::uid(&reserved).to_owned()
+}
+
+#[tokio::test]
+async fn what_is_left_of_a_reservation_is_deleted_before_there_is_another() {
+    let store = FakeStore::default();
+    let registry = registry_of(&store, Vec::new(), Config::default());
+    let address: IpAddr = ADDRESS.parse().unwrap();
+    let reserve = async |service: &Value| take(&registry, address, service).await.unwrap();
+    let (old, new) = (service("old"), service("new"));
+    let first = reserve(&old).await.unwrap();
+    let uid = reservation(&registry).await;
+    let made = put(&registry, "services", &old, 0).await;
+    let second = reserve(&old).await.unwrap();
+    assert!(
+        second > first,
+        "another revision for whoever would delete it"
+    );
+    assert_eq!(reservation(&registry).await, uid, "of the same object");
+
+    delete(&registry, "services", &old, made).await;
+    reserve(&new).await.unwrap();
+    assert_ne!(reservation(&registry).await, uid);
+    let key = format!("/registry/ipaddresses/{ADDRESS}");
+    assert_eq!(store.deletions(&key), 1);
+}
+
 #[tokio::test]
 async fn a_write_that_is_stored_is_told_so_though_no_cache_shows_it() {
     let registry = registry();
@@ -138,52 +178,147 @@ async fn the_server_deletes_the_object_that_it_has_seen_and_no_other_of_its_name
     assert_eq!(gone.code, 404);
 }
 
-/// Writes a config map whose namespace gets another state while webhooks are asked.
-async fn meanwhile(registry: &Registry, state: Option<Value>) -> Result<(), Status> {
-    let mut namespace = json!({
-        "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"},
-    });
-    let made = put(registry, "namespaces", &namespace, 0).await;
-    let resource = registry.reader.resource("", "v1", "configmaps").unwrap();
-    let (user, options) = (User::default(), Value::Null);
-    let attributes = Attributes {
-        user: &user,
-        operation: CREATE,
-        kind: &resource.kind,
-        subresource: "",
-        namespace: "shop",
-        name: "a",
-        path_name: "",
-        old: None,
-        dry: false,
-        options: &options,
-        resource: &resource,
-        audit: None,
-        warnings: &Default::default(),
+/// The next transaction finds an object in this state; without metadata, it is gone.
+fn meanwhile(store: &FakeStore, registry: &Registry, key: &str, state: Option<&Value>) {
+    let Some(object) = state else {
+        return store.meanwhile(request_op::Request::RequestDeleteRange(
+            pb::DeleteRangeRequest {
+                key: key.as_bytes().to_vec().into(),
+                ..Default::default()
+            },
+        ));
     };
-    let mut map = json!({"metadata": {"namespace": "shop", "name": "a"}});
-    let chain = &registry.admission;
-    let mutated = chain.mutate(&attributes, &mut map).await?;
-    match state {
-        None => drop(delete(registry, "namespaces", &namespace, made).await),
-        Some(metadata) => {
-            namespace["metadata"] = metadata;
-            put(registry, "namespaces", &namespace, made).await;
-        }
-    }
-    chain.validate(mutated, &attributes, &map).await
+    let named = |one: &&Arc<Resource>| one.kind.kind() == object["kind"];
+    let catalogue = registry.reader.reflector.catalogue();
+    let resource = catalogue.resources().iter().find(named).unwrap();
+    let storage = resource.stored().unwrap();
+    assert_eq!(storage.key("", object::name(object)), key);
+    store.meanwhile(request_op::Request::RequestPut(pb::PutRequest {
+        key: key.as_bytes().to_vec().into(),
+        value: decoded::encode(storage, object).unwrap().into(),
+        ..Default::default()
+    }));
+}
+
+/// Writes a new object into a namespace that gets another state between the last look at it and the
+/// write.
+async fn into_namespace(by_put: bool, metadata: Option<Value>) -> Result<(), Status> {
+    let store = FakeStore::default();
+    let registry = registry_of(&store, Vec::new(), Config::default());
+    let namespace =
+        |metadata: Value| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
+    let before = namespace(json!({"name": "shop"}));
+    put(&registry, "namespaces", &before, 0).await;
+    let state = metadata.map(namespace);
+    meanwhile(
+        &store,
+        &registry,
+        "/registry/namespaces/shop",
+        state.as_ref(),
+    );
+    let kind = schema::kind("", "v1", "Endpoints").unwrap();
+    let object = json!({
+        "apiVersion": "v1", "kind": "Endpoints",
+        "metadata": {"namespace": "shop", "name": "a"},
+    });
+    let written = if by_put {
+        registry.update(kind, "shop", object).await
+    } else {
+        registry.create(kind, "shop", object).await
+    };
+    let is_stored = registry.reader.get(kind, "shop", "a").await.is_ok();
+    assert_eq!(written.is_ok(), is_stored, "{written:?}");
+    written.map(|_| ())
 }
 
 #[tokio::test]
-async fn no_object_is_written_into_a_namespace_that_went_during_admission() {
-    let gone = meanwhile(&registry(), None).await.unwrap_err();
-    assert_eq!((gone.code, gone.reason), (404, "NotFound"));
-    let going = json!({"name": "shop", "deletionTimestamp": "2026-01-01T00:00:00Z"});
-    let going = meanwhile(&registry(), Some(going)).await.unwrap_err();
-    let why = "unable to create new content in namespace shop because it is being terminated";
-    assert!(going.message.contains(why), "{}", going.message);
-    let labelled = json!({"name": "shop", "labels": {"a": "b"}});
-    meanwhile(&registry(), Some(labelled)).await.unwrap();
+async fn no_object_is_written_into_a_namespace_that_went_right_before() {
+    for by_put in [false, true] {
+        let gone = into_namespace(by_put, None).await.unwrap_err();
+        assert_eq!((gone.code, gone.reason), (404, "NotFound"));
+        let going = json!({"name": "shop", "deletionTimestamp": "2026-01-01T00:00:00Z"});
+        let going = into_namespace(by_put, Some(going)).await.unwrap_err();
+        let why = "unable to create new content in namespace shop because it is being terminated";
+        assert!(going.message.contains(why), "{}", going.message);
+        let labelled = json!({"name": "shop", "labels": {"a": "b"}});
+        into_namespace(by_put, Some(labelled)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_object_that_exists_is_told_apart_from_a_namespace_that_changed() {
+    let store = FakeStore::default();
+    let registry = registry_of(&store, Vec::new(), Config::default());
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+    put(&registry, "namespaces", &namespace, 0).await;
+    let kind = schema::kind("", "v1", "Endpoints").unwrap();
+    let object = json!({
+        "apiVersion": "v1", "kind": "Endpoints",
+        "metadata": {"namespace": "shop", "name": "a"},
+    });
+    put(&registry, "endpoints", &object, 0).await;
+    for changes in [false, true] {
+        if changes {
+            meanwhile(
+                &store,
+                &registry,
+                "/registry/namespaces/shop",
+                Some(&namespace),
+            );
+        }
+        let refused = registry.create(kind, "shop", object.clone()).await;
+        assert_eq!(refused.unwrap_err().reason, "AlreadyExists");
+    }
+}
+
+/// Creates an object whose definition gets another state between the last look at it and the write.
+async fn under_definition(state: Option<(&str, bool)>) -> Result<(), Status> {
+    let definition = Definition {
+        scope: Scope::Cluster,
+        uid: "first".into(),
+        ..Definition::widgets()
+    };
+    let store = FakeStore::default();
+    let more = definition.resources(None).unwrap();
+    let registry = registry_of(&store, more, Config::default());
+    let (group, plural) = ("apiextensions.k8s.io", "customresourcedefinitions");
+    let definitions = registry.reader.resource(group, "v1", plural).unwrap();
+    let storage = definitions.stored().unwrap();
+    let key = storage.key("", "widgets.example.com");
+    let state_of = |(uid, terminating): (&str, bool)| {
+        let status = if terminating { "True" } else { "False" };
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "widgets.example.com", "uid": uid},
+            "status": {"conditions": [{"type": "Terminating", "status": status}]},
+        })
+    };
+    let before = decoded::encode(storage, &state_of(("first", false))).unwrap();
+    let made = registry.reader.store.create(storage, &key, before, 0, &[]);
+    assert_eq!(made.await.unwrap(), Created::At(1));
+    meanwhile(&store, &registry, &key, state.map(state_of).as_ref());
+    let widget = json!({
+        "apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"},
+    });
+    let widgets = registry.reader.resource("example.com", "v1", "widgets");
+    let kind = Arc::clone(&widgets.unwrap().kind);
+    let written = registry.create(&kind, "", widget).await;
+    let is_stored = registry.reader.get(&kind, "", "a").await.is_ok();
+    assert_eq!(written.is_ok(), is_stored, "{written:?}");
+    written.map(|_| ())
+}
+
+#[tokio::test]
+async fn no_object_is_written_under_a_definition_that_went_right_before() {
+    for (state, code) in [
+        (None, 404),
+        (Some(("second", false)), 404),
+        (Some(("first", true)), 403),
+    ] {
+        let refused = under_definition(state).await.unwrap_err();
+        assert_eq!(refused.code, code, "{refused}");
+    }
+    under_definition(Some(("first", false))).await.unwrap();
 }
 
 /// The authority of clients that other servers can read.
@@ -196,10 +331,11 @@ async fn published(registry: &Registry) -> String {
 
 #[tokio::test]
 async fn a_start_that_is_tried_again_does_not_take_back_newer_authorities() {
-    let registry = registry_of(Config {
+    let config = Config {
         client_authority: Some("first".to_owned()),
         ..Config::default()
-    });
+    };
+    let registry = registry_of(&FakeStore::default(), Vec::new(), config);
     let system = json!({
         "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"},
     });

@@ -36,6 +36,8 @@ pub(super) struct Options {
     pub(super) store_checks: StoreChecks,
     /// Where to write the kubeconfig of the cluster's owner.
     pub(super) admin_kubeconfig: Option<PathBuf>,
+    /// A further name or address of this server.
+    pub(super) external_hostname: Option<String>,
 }
 
 impl Options {
@@ -84,6 +86,7 @@ impl Options {
             limits: limits(arguments)?,
             store_checks: store_checks(arguments)?,
             admin_kubeconfig,
+            external_hostname: text(arguments, "external-hostname"),
         })
     }
 }

@@ -59,3 +59,31 @@ async fn a_watch_begins_with_the_newest_state_and_goes_on_from_there() {
     let first = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
     assert!(asked[0].contains(first) && asked[0].contains("fieldSelector="));
 }
+
+#[tokio::test]
+async fn a_watch_that_is_never_answered_is_tried_again() {
+    let asked = Arc::new(Mutex::new(0));
+    let heard = Arc::clone(&asked);
+    let server = service_fn(move |_: Request<Body>| {
+        let is_first = {
+            let mut asked = heard.lock().unwrap();
+            *asked += 1;
+            *asked == 1
+        };
+        async move {
+            if is_first {
+                std::future::pending::<()>().await;
+            }
+            Ok::<_, Infallible>(Response::new(Body::from(state().into_bytes())))
+        }
+    });
+    let mut client = Client::new(kube::Client::new(server, "default"));
+    client.patience = Duration::from_millis(100);
+    let pods = schema::kind("", "v1", "Pod").unwrap().clone();
+    let mut notices = std::pin::pin!(Informer::of(pods).run(&client));
+    match notices.next().await {
+        Some(Notice::Replaced(all)) => assert_eq!(object::name(&all[0]), "p"),
+        other => panic!("{other:?}"),
+    }
+    assert!(*asked.lock().unwrap() > 1);
+}

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use http::header::{HOST, ORIGIN};
 use http::request::Parts;
-use http::{HeaderValue, Uri};
+use http::uri::{Authority, Uri};
 use machinery::status::Status;
 
 use super::notes::Notes;
@@ -20,9 +20,49 @@ const LOCALHOST: &str = "localhost";
 /// Treats every requester as the cluster's owner and allows everything, for plain HTTP on loopback.
 ///
 /// Pages of other sites are no requesters: a browser here would send what any page asks for, and show
-/// it the events of a watch over WebSocket.
+/// it the events of a watch over WebSocket. Nor is one whose own name leads here: for the browser
+/// this server would be its site. So the host that is asked for must be an address, a name of this
+/// machine, or a known one.
 #[derive(Debug, Default)]
-pub struct Open;
+pub struct Open {
+    names: Vec<String>,
+}
+
+impl Open {
+    /// Lets in who asks for one of these names, too.
+    pub fn to(names: impl IntoIterator<Item = String>) -> Open {
+        let names = names.into_iter().map(|name| name.to_ascii_lowercase());
+        Open {
+            names: names.collect(),
+        }
+    }
+
+    fn knows(&self, host: &str) -> bool {
+        let host = host.to_ascii_lowercase();
+        address(&host).is_some() || is_local_name(&host) || self.names.contains(&host)
+    }
+
+    /// Refuses a request that a page of another site may have sent.
+    fn check(&self, request: &Parts) -> Result<(), Status> {
+        let host = host(request);
+        let is_known =
+            |host: &[u8]| Authority::try_from(host).is_ok_and(|one| self.knows(one.host()));
+        if let Some(host) = host.filter(|host| !is_known(host)) {
+            let host = String::from_utf8_lossy(host);
+            tracing::warn!(%host, "a request for an unknown host is refused");
+            let why = format!(
+                "the host {host:?} is not known to this server, which lets everybody of this \
+                 machine in: ask for an address or localhost, or set --external-hostname"
+            );
+            return Err(Status::new(403, "Forbidden", why));
+        }
+        if is_foreign(request, host) {
+            tracing::warn!("a request of a page of another site is refused");
+            return Err(Status::unauthorized());
+        }
+        Ok(())
+    }
+}
 
 impl Authenticator for Open {
     fn authenticate<'a>(
@@ -31,12 +71,9 @@ impl Authenticator for Open {
         request: &'a Parts,
         _: &'a Notes,
     ) -> Answer<'a, User> {
-        let is_foreign = is_foreign(request);
+        let checked = self.check(request);
         Box::pin(async move {
-            if is_foreign {
-                tracing::warn!("a request of a page of another site is refused");
-                return Err(Status::unauthorized());
-            }
+            checked?;
             Ok(User {
                 name: "system:admin".into(),
                 groups: vec!["system:masters".into(), "system:authenticated".into()],
@@ -59,10 +96,7 @@ impl Authorizer for Open {
 
 /// True if a page of another site asks. Browsers say whose page it is with all that changes something,
 /// and with WebSockets; other clients name this server, if anything.
-fn is_foreign(request: &Parts) -> bool {
-    let host = request.headers.get(HOST).map(HeaderValue::as_bytes);
-    let authority = request.uri.authority();
-    let host = host.or(authority.map(|authority| authority.as_str().as_bytes()));
+fn is_foreign(request: &Parts, host: Option<&[u8]>) -> bool {
     let mut origins = request.headers.get_all(ORIGIN).iter();
     origins.any(|origin| {
         let Ok(uri) = Uri::try_from(origin.as_bytes()) else {
@@ -75,11 +109,23 @@ fn is_foreign(request: &Parts) -> bool {
     })
 }
 
+/// The host that a request is for, with its port. Browsers always say it.
+fn host(request: &Parts) -> Option<&[u8]> {
+    let header = request.headers.get(HOST).map(|host| host.as_bytes());
+    let authority = request.uri.authority();
+    let host = header.or(authority.map(|authority| authority.as_str().as_bytes()));
+    host.filter(|host| !host.is_empty())
+}
+
 fn is_this_machine(host: &str) -> bool {
-    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
-    address.is_ok_and(|address| address.is_loopback())
-        || host == LOCALHOST
-        || host
-            .strip_suffix(LOCALHOST)
-            .is_some_and(|name| name.ends_with('.'))
+    address(host).is_some_and(|address| address.is_loopback()) || is_local_name(host)
+}
+
+fn address(host: &str) -> Option<IpAddr> {
+    host.trim_matches(['[', ']']).parse().ok()
+}
+
+fn is_local_name(host: &str) -> bool {
+    let before = host.strip_suffix(LOCALHOST);
+    before.is_some_and(|before| before.is_empty() || before.ends_with('.'))
 }

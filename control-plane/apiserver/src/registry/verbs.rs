@@ -6,6 +6,7 @@ pub(crate) mod delete;
 pub(crate) mod edit;
 pub(crate) mod evict;
 pub(crate) mod managed;
+pub(crate) mod parents;
 pub(crate) mod patch;
 pub(crate) mod scale;
 pub(crate) mod write;

@@ -27,6 +27,9 @@ pub struct Definition {
     pub versions: Vec<Version>,
     /// Whether its objects are being deleted, so that there are no new ones.
     pub terminating: bool,
+    /// The uid of the CustomResourceDefinition in the store; empty if there is none, and the
+    /// resource is one of this process.
+    pub uid: String,
 }
 
 /// One version of a custom resource.
@@ -107,6 +110,8 @@ pub(crate) struct Custom {
     pub(crate) converted: Option<ConvertedVersion>,
     /// No objects may be created.
     pub(crate) terminating: bool,
+    /// The uid of its definition; empty if the store has none.
+    pub(crate) definition: String,
     pub(crate) scale: Option<ScalePaths>,
     /// The warning in each response.
     pub(crate) deprecated: Option<String>,
@@ -149,6 +154,7 @@ impl Definition {
                 ..Version::default()
             }],
             terminating: false,
+            uid: String::new(),
         }
     }
 
@@ -204,6 +210,7 @@ impl Definition {
                     )),
                 }),
                 terminating: self.terminating,
+                definition: self.uid.clone(),
                 scale: self.scale(version)?,
                 deprecated: version.deprecated.clone(),
                 columns: self.columns(version)?,

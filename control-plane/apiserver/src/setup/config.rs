@@ -61,8 +61,8 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Config {
         Config {
-            authenticator: Arc::new(Open),
-            authorizer: Arc::new(Open),
+            authenticator: Arc::new(Open::default()),
+            authorizer: Arc::new(Open::default()),
             plugins: Vec::new(),
             disabled_plugins: Vec::new(),
             issuer: None,

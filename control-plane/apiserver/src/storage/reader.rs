@@ -101,6 +101,20 @@ impl Reader {
         Ok(Some(convert::to_served(&resource, &stored.kept()?)))
     }
 
+    /// Returns the object from the cache, or the one that the store has if the cache has none that
+    /// can be read: it may not have the object yet.
+    pub(crate) async fn cached_or_stored(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Arc<Value>, Status> {
+        match self.cached_or_error(kind, namespace, name) {
+            Ok(Some(found)) => Ok(found),
+            _ => self.get(kind, namespace, name).await,
+        }
+    }
+
     /// Returns all objects of a namespace (of all namespaces if it is empty) from the cache. It is
     /// an error if one of them cannot be read: the others alone would let requests pass that it
     /// forbids, or free what it uses.

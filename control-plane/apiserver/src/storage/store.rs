@@ -28,6 +28,24 @@ pub(crate) enum Swap {
     Changed(Option<Raw>),
 }
 
+/// A key that must still have this revision when another one is created.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Guard {
+    pub(crate) key: String,
+    pub(crate) revision: i64,
+}
+
+/// The result of a create.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Created {
+    /// The key was created at this revision.
+    At(i64),
+    /// The key exists.
+    Exists,
+    /// A guard has another revision; whether the key exists is not said.
+    Unguarded,
+}
+
 /// A key with its value as the store has it, sealed or not.
 pub(crate) struct Raw {
     pub(crate) key: Bytes,
@@ -143,19 +161,38 @@ impl Store {
         self.range(request).await
     }
 
-    /// Creates a key of a collection; `None` if it exists.
+    /// Creates a key of a collection if all guards still have their revisions.
     pub(crate) async fn create(
         &self,
         storage: &Storage,
         key: &str,
         value: Vec<u8>,
         lease: i64,
-    ) -> Result<Option<i64>, Status> {
+        guards: &[Guard],
+    ) -> Result<Created, Status> {
         let value = self.at_rest.seal(&storage.kind, key, value).await?;
-        let answer = self
-            .txn(key, 0, Some(put(key, value, lease)), false)
-            .await?;
-        Ok(answer.succeeded.then(|| revision_of(&answer)))
+        let mut compare = vec![is_at(key, 0)];
+        compare.extend(guards.iter().map(|guard| is_at(&guard.key, guard.revision)));
+        let request = pb::TxnRequest {
+            compare,
+            success: vec![op(put(key, value, lease))],
+            // A failed transaction does not say which comparison failed.
+            failure: guards
+                .iter()
+                .map(|guard| op(read(&guard.key, true)))
+                .collect(),
+        };
+        let answer = self.txn(request).await?;
+        if answer.succeeded {
+            return Ok(Created::At(revision_of(&answer)));
+        }
+        let found = answer.responses.into_iter().map(revision_read);
+        let mut guards = guards.iter().zip(found);
+        Ok(if guards.all(|(guard, found)| guard.revision == found) {
+            Created::Exists
+        } else {
+            Created::Unguarded
+        })
     }
 
     /// Replaces the value of a key of a collection if it still has the expected revision.
@@ -168,10 +205,7 @@ impl Store {
         lease: i64,
     ) -> Result<Swap, Status> {
         let value = self.at_rest.seal(&storage.kind, key, value).await?;
-        let answer = self
-            .txn(key, expected, Some(put(key, value, lease)), true)
-            .await?;
-        Ok(swap(answer))
+        self.swap(key, expected, put(key, value, lease)).await
     }
 
     /// Writes a key that no collection has if it still has the expected revision, 0 if it must not
@@ -182,8 +216,7 @@ impl Store {
         expected: i64,
         value: Vec<u8>,
     ) -> Result<Swap, Status> {
-        let write = put(key, value, 0);
-        Ok(swap(self.txn(key, expected, Some(write), true).await?))
+        self.swap(key, expected, put(key, value, 0)).await
     }
 
     /// Writes a key that no collection has.
@@ -220,7 +253,7 @@ impl Store {
             ..Default::default()
         };
         let delete = request_op::Request::RequestDeleteRange(request);
-        Ok(swap(self.txn(key, expected, Some(delete), true).await?))
+        self.swap(key, expected, delete).await
     }
 
     /// Grants a lease of this many seconds; returns its id.
@@ -264,43 +297,29 @@ impl Store {
         })
     }
 
-    async fn txn(
+    /// Carries out a write if the key has the expected revision, and reads the key otherwise.
+    async fn swap(
         &self,
         key: &str,
         expected: i64,
-        write: Option<request_op::Request>,
-        read_otherwise: bool,
-    ) -> Result<pb::TxnResponse, Status> {
-        let compare = pb::Compare {
-            result: CompareResult::Equal.into(),
-            target: CompareTarget::Mod.into(),
-            key: key.as_bytes().to_vec().into(),
-            target_union: Some(TargetUnion::ModRevision(expected)),
-            ..Default::default()
-        };
-        let read = pb::RangeRequest {
-            key: key.as_bytes().to_vec().into(),
-            ..Default::default()
-        };
-        let read = pb::RequestOp {
-            request: Some(request_op::Request::RequestRange(read)),
-        };
+        write: request_op::Request,
+    ) -> Result<Swap, Status> {
         let request = pb::TxnRequest {
-            compare: vec![compare],
-            success: vec![pb::RequestOp { request: write }],
-            failure: if read_otherwise {
-                vec![read]
-            } else {
-                Vec::new()
-            },
+            compare: vec![is_at(key, expected)],
+            success: vec![op(write)],
+            failure: vec![op(read(key, false))],
         };
-        Ok(self
-            .client
-            .kv()
-            .txn(request)
-            .await
-            .map_err(status_of_write)?
-            .into_inner())
+        let answer = self.txn(request).await?;
+        if answer.succeeded {
+            return Ok(Swap::Done(revision_of(&answer)));
+        }
+        let found = answer.responses.into_iter().find_map(key_read);
+        Ok(Swap::Changed(found.map(Raw::from)))
+    }
+
+    async fn txn(&self, request: pb::TxnRequest) -> Result<pb::TxnResponse, Status> {
+        let answer = self.client.kv().txn(request).await;
+        Ok(answer.map_err(status_of_write)?.into_inner())
     }
 }
 
@@ -355,24 +374,45 @@ fn put(key: &str, value: Vec<u8>, lease: i64) -> request_op::Request {
     })
 }
 
+fn read(key: &str, keys_only: bool) -> request_op::Request {
+    request_op::Request::RequestRange(pb::RangeRequest {
+        key: key.as_bytes().to_vec().into(),
+        keys_only,
+        ..Default::default()
+    })
+}
+
+fn op(request: request_op::Request) -> pb::RequestOp {
+    pb::RequestOp {
+        request: Some(request),
+    }
+}
+
+/// True of a key whose last change has this revision; 0 if it does not exist.
+fn is_at(key: &str, revision: i64) -> pb::Compare {
+    pb::Compare {
+        result: CompareResult::Equal.into(),
+        target: CompareTarget::Mod.into(),
+        key: key.as_bytes().to_vec().into(),
+        target_union: Some(TargetUnion::ModRevision(revision)),
+        ..Default::default()
+    }
+}
+
 fn revision_of(answer: &pb::TxnResponse) -> i64 {
     answer.header.as_ref().map_or(0, |header| header.revision)
 }
 
-fn swap(answer: pb::TxnResponse) -> Swap {
-    if answer.succeeded {
-        return Swap::Done(revision_of(&answer));
+/// The revision of the key that was read; 0 if it does not exist.
+fn revision_read(one: pb::ResponseOp) -> i64 {
+    key_read(one).map_or(0, |kv| kv.mod_revision)
+}
+
+fn key_read(one: pb::ResponseOp) -> Option<KeyValue> {
+    match one.response {
+        Some(response_op::Response::ResponseRange(range)) => range.kvs.into_iter().next(),
+        _ => None,
     }
-    let read = answer
-        .responses
-        .into_iter()
-        .find_map(|one| match one.response {
-            Some(response_op::Response::ResponseRange(range)) => {
-                range.kvs.into_iter().next().map(Raw::from)
-            }
-            _ => None,
-        });
-    Swap::Changed(read)
 }
 
 #[test]

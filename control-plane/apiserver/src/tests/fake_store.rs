@@ -29,11 +29,27 @@ pub(super) struct FakeStore(Arc<Mutex<State>>);
 struct State {
     revision: i64,
     items: BTreeMap<Bytes, KeyValue>,
+    /// What another client does right before the next transaction.
+    meanwhile: Vec<request_op::Request>,
+    /// The keys that were deleted, in order.
+    deleted: Vec<Bytes>,
 }
 
 type Answer<T> = Result<Response<T>, Status>;
 
 impl FakeStore {
+    /// Lets another client do this right before the next transaction.
+    pub(super) fn meanwhile(&self, does: request_op::Request) {
+        self.0.lock().meanwhile.push(does);
+    }
+
+    /// How often a key was deleted.
+    pub(super) fn deletions(&self, key: &str) -> usize {
+        let state = self.0.lock();
+        let same = state.deleted.iter().filter(|one| *one == key.as_bytes());
+        same.count()
+    }
+
     /// A client of it; connections end with the runtime.
     pub(super) fn client(&self) -> etcd_api::Client {
         let service = KvServer::new(self.clone());
@@ -92,6 +108,7 @@ impl State {
             request_op::Request::RequestDeleteRange(delete) => {
                 self.revision += 1;
                 self.items.remove(&delete.key);
+                self.deleted.push(delete.key);
             }
             request_op::Request::RequestTxn(_) => unreachable!("nobody asks for it"),
         }
@@ -129,6 +146,9 @@ impl Kv for FakeStore {
     /// All transactions here compare the revision of a key.
     async fn txn(&self, request: Request<pb::TxnRequest>) -> Answer<pb::TxnResponse> {
         let mut state = self.0.lock();
+        for request in std::mem::take(&mut state.meanwhile) {
+            state.carry_out(request);
+        }
         let request = request.into_inner();
         let succeeded = request.compare.iter().all(|compare| {
             let found = state.items.get(&compare.key);

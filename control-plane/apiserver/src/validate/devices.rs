@@ -206,6 +206,8 @@ impl Causes {
         const KEYS: [&str; 2] = ["bindingConditions", "bindingFailureConditions"];
         const CONDITIONS_MAX: usize = 4;
         let [good, bad] = KEYS.map(|key| at.items(key));
+        // Lists that are too long come here, too.
+        let all_good: BTreeSet<Option<&str>> = good.iter().map(Value::as_str).collect();
         for key in KEYS {
             self.few(at, key, CONDITIONS_MAX, |causes, one| {
                 let text = one.value.as_str().unwrap_or_default();
@@ -218,7 +220,7 @@ impl Causes {
                 if !seen.insert(one.value.as_str()) {
                     self.push(Cause::duplicate(&one.path, one.value));
                 }
-                if key == KEYS[1] && good.contains(one.value) {
+                if key == KEYS[1] && all_good.contains(&one.value.as_str()) {
                     let why = "bindingFailureConditions must not overlap with bindingConditions";
                     self.push(Cause::invalid(&one.path, one.value, why));
                 }

@@ -25,7 +25,7 @@ const MISSING: Duration = Duration::from_secs(40);
 /// Number of finished pods that are kept.
 const ENDED_MAX: usize = 12_500;
 /// Maximum number of pods deleted in one turn.
-const BURST: usize = 500;
+const BURST: usize = 1000;
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 pub(crate) struct PodGc;
@@ -42,51 +42,68 @@ impl Loop for PodGc {
     }
 
     fn decide(&self, context: &Context<'_>, _: &Key) -> Decision {
-        let caches = context.caches;
         let mut decision = Decision::nothing();
-        let mut ended: Vec<&Shared<Pod>> = caches
-            .pods
-            .all()
-            .filter(|pod| pods::is_finished(pod))
-            .collect();
-        ended.sort_by_key(|pod| rank(pod));
-        let extra = ended.len().saturating_sub(ENDED_MAX);
-        for pod in ended.into_iter().take(extra) {
-            take(context, pod, None, &mut decision);
+        let victims = of_this_turn(victims(context), context.now);
+        for alike in victims.chunk_by(|one, next| one.gone == next.gone) {
+            take_alike(context, alike, &mut decision);
         }
-        for place in caches.pods.places() {
-            let of_place = || caches.pods.placed_at(place);
-            let deleting = |pod: &&Shared<Pod>| meta::is_deleting(&pod.metadata);
-            if place.is_empty() {
-                of_place()
-                    .filter(deleting)
-                    .for_each(|pod| take(context, pod, None, &mut decision));
-            } else if is_out_of_service(caches, place) {
-                of_place()
-                    .filter(deleting)
-                    .for_each(|pod| take(context, pod, None, &mut decision));
-            } else if caches.nodes.get("", place).is_none() {
-                let pods = of_place().filter(|pod| is_abandoned(context, place, pod));
-                take_from(context, place, pods, &mut decision);
-            }
-        }
-        decision.steps.truncate(2 * BURST);
         decision
     }
 }
 
-/// Takes the pods of a node that is gone, if the apiserver does not have it either: the watch may lag
-/// behind, and pods that run must not end on its account.
-fn take_from<'a>(
-    context: &Context<'_>,
-    node: &str,
-    pods: impl Iterator<Item = &'a Shared<Pod>>,
-    into: &mut Decision,
-) {
-    let mut pods = pods.peekable();
-    if pods.peek().is_none() {
-        return;
+/// A pod to delete.
+struct Victim<'a> {
+    pod: &'a Shared<Pod>,
+    /// Its node, if the pod goes because that is gone.
+    gone: Option<&'a str>,
+}
+
+/// All pods to delete; those of one node follow each other.
+fn victims<'a>(context: &Context<'a>) -> Vec<Victim<'a>> {
+    let caches = context.caches;
+    let finished = caches.pods.all().filter(|pod| pods::is_finished(pod));
+    let mut ended: Vec<&Shared<Pod>> = finished.collect();
+    ended.sort_by_key(|pod| rank(pod));
+    ended.truncate(ended.len().saturating_sub(ENDED_MAX));
+    let mut all: Vec<Victim<'_>> = Vec::new();
+    all.extend(ended.into_iter().map(|pod| Victim { pod, gone: None }));
+    for place in caches.pods.places() {
+        let pods = caches.pods.placed_at(place);
+        if place.is_empty() || is_out_of_service(caches, place) {
+            let deleting = pods.filter(|pod| meta::is_deleting(&pod.metadata));
+            all.extend(deleting.map(|pod| Victim { pod, gone: None }));
+        } else if caches.nodes.get("", place).is_none() {
+            let abandoned = pods.filter(|pod| is_abandoned(context, place, pod));
+            let gone = Some(place);
+            all.extend(abandoned.map(|pod| Victim { pod, gone }));
+        }
     }
+    all
+}
+
+/// As many as one turn deletes. Each turn begins elsewhere: the first ones may be such that nobody
+/// can delete, and must not keep the others for good.
+fn of_this_turn<T>(mut all: Vec<T>, now: Timestamp) -> Vec<T> {
+    if all.len() > BURST {
+        let count = all.len() as u64;
+        let turns = now.seconds.unsigned_abs() / PERIOD.as_secs();
+        let start = (turns % count) * BURST as u64 % count;
+        all.rotate_left(start as usize);
+        all.truncate(BURST);
+    }
+    all
+}
+
+/// Takes pods of one node that is gone, if the apiserver does not have it either: the watch may lag
+/// behind, and pods that run must not end on its account. Pods of no such node just go.
+fn take_alike(context: &Context<'_>, alike: &[Victim<'_>], into: &mut Decision) {
+    let gone = alike.first().and_then(|one| one.gone);
+    let Some(node) = gone else {
+        alike
+            .iter()
+            .for_each(|one| take(context, one.pod, None, into));
+        return;
+    };
     let at = into.steps.len();
     into.push(Call::Get {
         kind: Arc::clone(kind_of::<Node>()),
@@ -94,7 +111,10 @@ fn take_from<'a>(
         name: node.to_owned(),
     })
     .absent = true;
-    pods.for_each(|pod| take(context, pod, Some("PodGC: node no longer exists"), into));
+    let why = Some("PodGC: node no longer exists");
+    for one in alike {
+        take(context, one.pod, why, into);
+    }
     let of_node = into.steps.len() - at - 1;
     into.steps[at].only_for(of_node);
 }

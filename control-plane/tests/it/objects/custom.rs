@@ -122,6 +122,7 @@ fn definition(kind: &'static str, plural: &'static str, versions: Vec<Version>) 
         },
         scope: Scope::Namespaced,
         terminating: false,
+        uid: String::new(),
         versions,
     }
 }

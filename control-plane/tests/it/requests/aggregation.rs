@@ -225,7 +225,7 @@ async fn what_says_something_else_than_its_name_is_refused() {
 async fn upgrade(world: &World, path: &str) -> (String, TcpStream) {
     let mut stream = TcpStream::connect(world.listen().await).await.unwrap();
     let request = format!(
-        "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\nUpgrade: SPDY/3.1\r\n\
+        "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive, Upgrade\r\nUpgrade: SPDY/3.1\r\n\
          Impersonate-User: root\r\nX-Remote-User: root\r\nX-Remote-Group: roots\r\n\
          Authorization: Bearer secret\r\n\
          Sec-WebSocket-Protocol: base64url.bearer.authorization.k8s.io.c2VjcmV0, channel\r\n\r\n"

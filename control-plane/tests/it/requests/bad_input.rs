@@ -262,6 +262,13 @@ fn versions_that_cannot_be_shown_are_told() {
         "ResourceVersionTooLarge"
     );
     assert_eq!(future.object()["details"]["retryAfterSeconds"], 1);
+    // The server would wait longer.
+    let impatient = cluster.get(&format!("{MAPS}?resourceVersion=999999999&timeout=1ms"));
+    let why = "request did not complete within the allotted timeout";
+    impatient.refuses(504, "Timeout", why);
+    let why = "invalid timeout specified in the request URL - time: invalid duration \"soon\"";
+    let invalid = cluster.get(&format!("{MAPS}?timeout=soon"));
+    invalid.refuses(400, "BadRequest", why);
     for (query, why) in [
         (
             "resourceVersionMatch=Exact",

@@ -116,7 +116,7 @@ impl Small {
         let begun = (0..FEW).map(|_| {
             let mut stream = TcpStream::connect(&self.address).unwrap();
             stream.set_read_timeout(Some(WITHIN)).unwrap();
-            write!(stream, "{head}\r\nHost: a\r\n\r\n{body}").unwrap();
+            write!(stream, "{head}\r\nHost: localhost\r\n\r\n{body}").unwrap();
             let mut told = vec![0; begins.len()];
             stream.read_exact(&mut told).unwrap();
             assert_eq!(String::from_utf8_lossy(&told), begins);

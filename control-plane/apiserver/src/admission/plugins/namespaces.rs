@@ -1,8 +1,10 @@
 //! Namespaces: some cannot be deleted, and one that is missing or in deletion accepts no new
 //! objects.
 
+use std::sync::Arc;
+
 use machinery::object;
-use machinery::schema;
+use machinery::schema::{self, Kind};
 use machinery::status::Status;
 use serde_json::Value;
 
@@ -24,7 +26,7 @@ impl Plugin for NamespaceLifecycle {
     }
 
     fn handles(&self, attributes: &Attributes<'_>) -> bool {
-        let namespace = (attributes.kind.group(), attributes.kind.kind()) == ("", "Namespace");
+        let namespace = is_namespace(attributes.kind);
         let deletes = attributes.operation == DELETE;
         if namespace || deletes {
             return namespace && deletes;
@@ -43,7 +45,11 @@ impl Plugin for NamespaceLifecycle {
     ) -> Answer<'a, ()> {
         Box::pin(async move {
             if attributes.operation != DELETE {
-                return open_namespace(context, attributes).await;
+                let namespace = attributes.namespace;
+                let kind = namespaces()?;
+                let found = context.reader.cached_or_stored(kind, "", namespace).await?;
+                let name = (attributes.operation == CREATE).then_some(attributes.name);
+                return refuse_if_deleting(&found, attributes.kind, name);
             }
             if IMMORTAL.contains(&attributes.name) {
                 Err(attributes.forbidden("this namespace may not be deleted"))
@@ -55,35 +61,52 @@ impl Plugin for NamespaceLifecycle {
 }
 
 impl NamespaceLifecycle {
-    /// Refuses a new object whose namespace was deleted while webhooks were asked: nobody would
-    /// ever delete the object.
+    /// Looks again at the namespace that a new object is stored in: it may have been deleted while
+    /// webhooks were asked, and nobody would ever delete the object. `None` if the object is in
+    /// none.
     pub(crate) async fn confirm(
         &self,
         context: &Context,
-        attributes: &Attributes<'_>,
-    ) -> Result<(), Status> {
-        if attributes.operation == CREATE && self.handles(attributes) {
-            open_namespace(context, attributes).await?;
+        kind: &Kind,
+        (namespace, name): (&str, &str),
+        newest: bool,
+    ) -> Result<Option<Arc<Value>>, Status> {
+        if namespace.is_empty() || is_namespace(kind) {
+            return Ok(None);
         }
-        Ok(())
+        let reader = &context.reader;
+        let found = if newest {
+            reader.get(namespaces()?, "", namespace).await?
+        } else {
+            reader
+                .cached_or_stored(namespaces()?, "", namespace)
+                .await?
+        };
+        refuse_if_deleting(&found, kind, Some(name))?;
+        Ok(Some(found))
     }
 }
 
-async fn open_namespace(context: &Context, attributes: &Attributes<'_>) -> Result<(), Status> {
-    let kind = schema::resource("", "v1", "namespaces")
-        .ok_or_else(|| Status::internal("no namespaces in the schema"))?;
-    let namespace = attributes.namespace;
-    let found = match context.reader.cached_or_error(kind, "", namespace) {
-        Ok(Some(found)) => found,
-        // The cache may not have it yet.
-        _ => context.reader.get(kind, "", namespace).await?,
-    };
-    if attributes.operation == CREATE && object::is_deleting(&found) {
-        let (group, plural) = (attributes.kind.group(), attributes.kind.plural());
-        let name = attributes.name;
-        return Err(Status::namespace_terminating(
-            group, plural, name, namespace,
-        ));
+fn namespaces() -> Result<&'static Kind, Status> {
+    let kind = schema::resource("", "v1", "namespaces");
+    kind.map(|kind| &**kind)
+        .ok_or_else(|| Status::internal("no namespaces in the schema"))
+}
+
+fn is_namespace(kind: &Kind) -> bool {
+    (kind.group(), kind.kind()) == ("", "Namespace")
+}
+
+/// Refuses a new object in a namespace that is in deletion. `name` is `None` if it is not new.
+fn refuse_if_deleting(namespace: &Value, kind: &Kind, name: Option<&str>) -> Result<(), Status> {
+    match name {
+        Some(name) if object::is_deleting(namespace) => {
+            let (group, plural) = (kind.group(), kind.plural());
+            let namespace = object::name(namespace);
+            Err(Status::namespace_terminating(
+                group, plural, name, namespace,
+            ))
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }

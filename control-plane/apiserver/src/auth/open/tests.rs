@@ -28,7 +28,51 @@ async fn only_pages_of_this_machine_and_of_this_server_may_ask() {
             request = request.header(ORIGIN, origin);
         }
         let (parts, ()) = request.body(()).unwrap().into_parts();
-        let user = Open.authenticate(&reader, &parts, &Notes::default()).await;
+        let open = Open::to(["dev.example.com".to_owned()]);
+        let user = open.authenticate(&reader, &parts, &Notes::default()).await;
         assert_eq!(user.is_ok(), lets_in, "{origin:?}");
     }
+}
+
+#[tokio::test]
+async fn no_page_asks_by_a_name_of_its_own_that_leads_here() {
+    let reader = Reader::without_store(Catalogue::default());
+    let open = Open::to(["Dev.example.com".to_owned()]);
+    for (host, lets_in) in [
+        ("127.0.0.1:8001", true),
+        ("[::1]:8001", true),
+        ("192.0.2.1", true),
+        ("localhost:8001", true),
+        ("LocalHost", true),
+        ("a.localhost:8001", true),
+        ("dev.example.com:8001", true),
+        ("DEV.example.com", true),
+        ("example.com:8001", false),
+        ("a.dev.example.com", false),
+        ("localhost.example.com", false),
+        ("127.0.0.1.example.com", false),
+        ("notlocalhost", false),
+        ("a b", false),
+    ] {
+        let origin = format!("http://{host}");
+        let by_header = Request::get("/api").header(HOST, host);
+        let by_header = by_header.header(ORIGIN, &origin);
+        // A page may read what it gets from its own site, and then its browser says no origin.
+        let without_origin = Request::get("/api").header(HOST, host);
+        let by_authority = Request::get(format!("{origin}/api"));
+        for request in [by_header, without_origin, by_authority] {
+            // No client can send such an authority.
+            let Ok(request) = request.body(()) else {
+                continue;
+            };
+            let (parts, ()) = request.into_parts();
+            let user = open.authenticate(&reader, &parts, &Notes::default()).await;
+            let code = user.err().map(|error| error.code);
+            assert_eq!(code, (!lets_in).then_some(403), "{host}");
+        }
+    }
+    // Those in this process name none.
+    let (parts, ()) = Request::get("/api").body(()).unwrap().into_parts();
+    let user = open.authenticate(&reader, &parts, &Notes::default()).await;
+    assert!(user.is_ok());
 }

@@ -40,7 +40,7 @@ use crate::http::question::request::{self, Info, Query, Target};
 
 /// The header with the id of a request.
 const AUDIT_ID: &str = "Audit-Id";
-/// Time limit of one request, its body included.
+/// Time limit of one request, its body included. A client may ask for less.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// A request may wait for its seats for this part of its time.
 const WAIT_PART: u32 = 4;
@@ -68,12 +68,8 @@ pub(crate) async fn serve(api: Api, request: Request<Body>) -> Response<Body> {
     let (answer, waited) = {
         // Pinned here: a future that an async function takes by value is in its memory twice.
         let answer = pin!(answer(&api, &mut parts, body, &mut auditing, &mut context));
-        waits::of(tokio::time::timeout(REQUEST_TIMEOUT, answer)).await
+        waits::of(answer).await
     };
-    let answer = answer.unwrap_or_else(|_| {
-        let text = "request did not complete within the allotted timeout";
-        Err(Status::new(504, "Timeout", format!("Timeout: {text}")))
-    });
     let response = answer.unwrap_or_else(|error| reply::error(&error, encoding));
     let mut response = auditing.finish(response).await;
     let query = Query::parse(parts.uri.query().unwrap_or_default());
@@ -122,7 +118,7 @@ struct ResponseContext {
     counted: Option<Counted>,
 }
 
-/// Answers a request, and tells which schema it has.
+/// Answers a request within its time, and tells which schema it has.
 async fn answer(
     api: &Api,
     parts: &mut Parts,
@@ -140,7 +136,52 @@ async fn answer(
         &query,
     );
     context.counted = Some(Counted::of(parts, &info, &query));
-    let attributes = match enter(api, parts, &info, auditing, &mut context.warnings).await? {
+    let limit = match time_limit(&info, &query) {
+        Ok(limit) => limit,
+        Err(error) => {
+            auditing.refused(parts, &info);
+            return Err(error);
+        }
+    };
+    let asked = (&info, &query, segments);
+    let answer = pin!(answer_asked(api, parts, body, asked, auditing, context));
+    tokio::time::timeout(limit, answer)
+        .await
+        .unwrap_or_else(|_| {
+            let text = "request did not complete within the allotted timeout";
+            Err(Status::new(504, "Timeout", format!("Timeout: {text}")))
+        })
+}
+
+/// How long a request may take: as long as its client asks for, within the limit of the server.
+/// What lasts as long as its client likes is not bounded so.
+fn time_limit(info: &Info, query: &Query) -> Result<Duration, Status> {
+    let asked = query.given("timeout").filter(|text| !text.is_empty());
+    let Some(asked) = asked.filter(|_| !audited::is_long(info)) else {
+        return Ok(REQUEST_TIMEOUT);
+    };
+    let nanos = go_text::parse_duration(asked).map_err(|why| {
+        Status::bad_request(format!(
+            "invalid timeout specified in the request URL - {why}"
+        ))
+    })?;
+    Ok(match u64::try_from(nanos) {
+        Ok(nanos) if nanos > 0 => Duration::from_nanos(nanos).min(REQUEST_TIMEOUT),
+        // No limit of the client, as in Kubernetes.
+        _ => REQUEST_TIMEOUT,
+    })
+}
+
+/// Answers a request whose path and query are read. There are no segments of an invalid path.
+async fn answer_asked(
+    api: &Api,
+    parts: &mut Parts,
+    body: Body,
+    (info, query, segments): (&Info, &Query, Option<Vec<String>>),
+    auditing: &mut Auditing<'_>,
+    context: &mut ResponseContext,
+) -> Result<Response<Body>, Status> {
+    let attributes = match enter(api, parts, info, auditing, &mut context.warnings).await? {
         Ok(user) => Attributes {
             user,
             ..info.attributes.clone()
@@ -154,9 +195,9 @@ async fn answer(
         // What decides about writes is read from the caches. Empty ones would let everything pass.
         api.reader().reflector.loaded().await;
     }
-    let flow = fair::flow(api, &info, &attributes);
+    let flow = fair::flow(api, info, &attributes);
     context.schema = flow.as_ref().map(|flow| Arc::clone(&flow.schema));
-    let turn = turn(api, parts, &info, &attributes, flow.as_ref());
+    let turn = turn(api, parts, info, &attributes, flow.as_ref());
     let running = turn.enter(true).await?;
     // Authorization comes first: only users who may ask learn whether a path exists.
     if let Err(response) = auditing.authorize(api, parts, &attributes).await? {
@@ -164,10 +205,10 @@ async fn answer(
     }
     if let Some(destination) = Destination::of(api, &parts.method, &segments) {
         context.counted.iter_mut().for_each(Counted::serve);
-        let asked = (&*parts, &*segments, &query);
+        let asked = (&*parts, &*segments, query);
         // What lasts as long as its client likes, and a slow body, must not hold seats that others
         // need.
-        let is_long = audited::is_long(&info);
+        let is_long = audited::is_long(info);
         let _running = (turn.reads && !is_long).then_some(running);
         let limit = (!is_long).then_some(REQUEST_TIMEOUT);
         return destination
@@ -176,20 +217,20 @@ async fn answer(
     }
     // Asked first: what comes in between must not be called absent.
     let all_known = api.0.registry.steps.has(Step::Definitions);
-    let target = target(api, &info)?;
+    let target = target(api, info)?;
     // Not before it is known that the resource exists: anybody may make up names of others.
     context.counted.iter_mut().for_each(Counted::serve);
     let Some(target) = target else {
         return nonresource::answer(api, parts, &segments, all_known).await;
     };
-    if !request::takes(&parts.method, &info, &target) {
+    if !request::takes(&parts.method, info, &target) {
         return Err(Status::method_not_allowed());
     }
     let call = Call {
         api,
         user: &attributes.user,
         target: &target,
-        query: &query,
+        query,
         method: &parts.method,
         headers: &parts.headers,
         audit: auditing.record().map(|record| &**record),
@@ -327,6 +368,28 @@ fn is_probe(info: &Info) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_client_may_ask_for_less_time() {
+        let limit = |method: Method, path: &str, asked: &str| {
+            let query = Query::parse(asked);
+            let info = Info::read(&method, path, &request::segments(path), &query);
+            time_limit(&info, &query).map_err(|error| (error.code, error.message))
+        };
+        let pods = "/api/v1/namespaces/default/pods";
+        let list = |asked: &str| limit(Method::GET, pods, asked);
+        assert_eq!(list("timeout=1.5s"), Ok(Duration::from_millis(1500)));
+        for asked in ["", "timeout=", "timeout=0s", "timeout=-3s", "timeout=2h"] {
+            assert_eq!(list(asked), Ok(REQUEST_TIMEOUT), "{asked}");
+        }
+        let why = "invalid timeout specified in the request URL - \
+                   time: missing unit in duration \"5\"";
+        assert_eq!(list("timeout=5"), Err((400, why.to_owned())));
+        // What lasts as long as its client likes.
+        assert_eq!(list("watch=1&timeout=5"), Ok(REQUEST_TIMEOUT));
+        let log = format!("{pods}/a/log");
+        assert_eq!(limit(Method::GET, &log, "timeout=1s"), Ok(REQUEST_TIMEOUT));
+    }
 
     fn size<F: Future>(_: fn(Api, Request<Body>) -> F) -> usize {
         size_of::<F>()

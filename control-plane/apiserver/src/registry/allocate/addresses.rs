@@ -17,7 +17,7 @@ use crate::basics::{address, clock};
 use crate::registry::Registry;
 use crate::resources::catalogue::Storage;
 use crate::storage::decoded;
-use crate::storage::store::Swap;
+use crate::storage::store::{Created, Swap};
 
 const ADDRESSES: [&str; 2] = ["spec", "clusterIPs"];
 
@@ -144,8 +144,8 @@ impl Chooser<'_> {
 
 /// Reserves an address for a service; returns the revision of its IPAddress, or `None` if another
 /// service has it, also one of the same name that is still there. What an interrupted attempt for
-/// the same service left, or one that is gone, is taken over by a write, so that nobody else
-/// deletes it.
+/// the same service left, or one that is gone, is replaced by another IPAddress: nobody else deletes
+/// that, as it is new, while the service is on its way to the store.
 pub(crate) async fn take(
     registry: &Registry,
     address: IpAddr,
@@ -171,7 +171,8 @@ pub(crate) async fn take(
     let value = decoded::encode(&storage, &object)?;
     let key = storage.key("", &name);
     let store = &registry.reader.store;
-    if let Some(revision) = store.create(&storage, &key, value.clone(), 0).await? {
+    let created = store.create(&storage, &key, value.clone(), 0, &[]).await?;
+    if let Created::At(revision) = created {
         return Ok(Some(revision));
     }
     let Some(held) = registry.reader.read_key(&storage, &key).await? else {
@@ -182,13 +183,25 @@ pub(crate) async fn take(
     if parent(&held) != parent(&object) {
         return Ok(None);
     }
-    let user = user(registry, &held, &name).await?;
-    if user.is_some_and(|user| object::uid(&user) != object::uid(service)) {
+    if let Some(user) = user(registry, &held, &name).await? {
+        if object::uid(&user) != object::uid(service) {
+            return Ok(None);
+        }
+        // Written as it is: whoever is about to delete it finds another revision.
+        let same = decoded::encode(&storage, &held)?;
+        return match store.update(&storage, &key, revision, same, 0).await? {
+            Swap::Done(revision) => Ok(Some(revision)),
+            Swap::Changed(_) => Ok(None),
+        };
+    }
+    // In two writes: one object never has two uids, and who watches sees that the first is gone.
+    // Nobody has the address, so another service may take it in between.
+    if let Swap::Changed(_) = store.delete(&key, revision).await? {
         return Ok(None);
     }
-    match store.update(&storage, &key, revision, value, 0).await? {
-        Swap::Done(revision) => Ok(Some(revision)),
-        Swap::Changed(_) => Ok(None),
+    match store.create(&storage, &key, value, 0, &[]).await? {
+        Created::At(revision) => Ok(Some(revision)),
+        Created::Exists | Created::Unguarded => Ok(None),
     }
 }
 

@@ -11,6 +11,7 @@ use crate::auth::Answer;
 use crate::registry::Registry;
 use crate::registry::strategy;
 use crate::registry::verbs::managed::fits_without_managers;
+use crate::registry::verbs::parents::Parents;
 use crate::resources::catalogue::Storage;
 use crate::storage::decoded::{self, DecodedObject};
 use crate::storage::store::Swap;
@@ -26,8 +27,10 @@ const UNSTORED: [&str; 2] = ["metadata", "selfLink"];
 pub(crate) enum Step {
     /// Leave it as it is.
     Keep,
-    /// Write this state.
+    /// Write this state of an object that exists.
     Put(Value),
+    /// Store this new object under its parents.
+    Create(Value, Parents),
     /// Delete it; this is its last state.
     Delete(Value),
 }
@@ -99,7 +102,7 @@ impl Registry {
         };
         for _ in 0..ATTEMPTS_MAX {
             let mut step = edit.step(current.as_deref()).await;
-            if !dry && let Ok(Step::Put(object)) = &mut step {
+            if !dry && let Ok(Step::Put(object) | Step::Create(object, _)) = &mut step {
                 object::remove(object, &UNSTORED);
             }
             let changes = |step: &Step| match step {
@@ -107,7 +110,7 @@ impl Registry {
                 Step::Put(object) => current
                     .as_ref()
                     .is_none_or(|decoded| !same(decoded, object)),
-                Step::Delete(_) => true,
+                Step::Create(..) | Step::Delete(_) => true,
             };
             // The store checks a write. Any other result is only valid for the newest state.
             if !newest && !step.as_ref().is_ok_and(changes) {
@@ -157,16 +160,21 @@ impl Registry {
     ) -> Result<Result<Edited, Option<Arc<DecodedObject>>>, Status> {
         let revision = current.map_or(0, |decoded| decoded.revision);
         let (swap, object) = match step {
+            Step::Create(object, parents) => {
+                let created = self.create_step(storage, key, dry, object, parents).await?;
+                // Another writer has created it.
+                return match created {
+                    Some(decoded) => Ok(Ok(Edited::Created(decoded))),
+                    None => Ok(Err(self.read_entry(storage, key).await?)),
+                };
+            }
             Step::Keep => return Ok(Ok(Edited::Same(kept(current)?))),
             Step::Put(object) if current.is_some_and(|decoded| same(decoded, &object)) => {
                 return Ok(Ok(Edited::Same(kept(current)?)));
             }
             Step::Put(object) if dry => {
                 let decoded = Arc::new(DecodedObject::written(storage, revision, object));
-                return Ok(Ok(match current {
-                    None => Edited::Created(decoded),
-                    Some(_) => Edited::Updated(decoded),
-                }));
+                return Ok(Ok(Edited::Updated(decoded)));
             }
             Step::Delete(object) if dry => {
                 return Ok(Ok(Edited::Deleted(Arc::new(DecodedObject::written(
@@ -198,16 +206,32 @@ impl Registry {
         match (swap, object) {
             (Swap::Done(at), Some(object)) => {
                 let decoded = Arc::new(DecodedObject::written(storage, at, object));
-                Ok(Ok(match current {
-                    None => Edited::Created(decoded),
-                    Some(_) => Edited::Updated(decoded),
-                }))
+                Ok(Ok(Edited::Updated(decoded)))
             }
             (Swap::Changed(Some(raw)), _) => Ok(Err(Some(
                 self.reader.stored_of(storage, key, &raw).await?.decoded()?,
             ))),
             _ => Ok(Err(None)),
         }
+    }
+
+    /// Stores a new object; `None` if there is one by now.
+    async fn create_step(
+        &self,
+        storage: &Storage,
+        key: &str,
+        dry: bool,
+        mut object: Value,
+        parents: Parents,
+    ) -> Result<Option<Arc<DecodedObject>>, Status> {
+        let guards = parents.guards(self, false).await?;
+        let revision = if dry {
+            Some(0)
+        } else {
+            self.store_new(storage, key, &mut object, &parents, guards)
+                .await?
+        };
+        Ok(revision.map(|at| Arc::new(DecodedObject::written(storage, at, object))))
     }
 
     /// The lease for a new value of this collection; 0 for none.

@@ -35,6 +35,9 @@ use seed::{SEED_BYTES, Source};
 const SOURCES_MAX: usize = 10_000;
 /// How long a seed that the plugin did not decrypt is not asked for again.
 const FAILED_FOR: Duration = Duration::from_secs(3);
+/// The same while its status fails, too. A plugin that hangs holds whoever asks, and all caches wait
+/// for one that follows changes. Once the status is good, all seeds are asked for again.
+const UNHEALTHY_FOR: Duration = Duration::from_secs(60);
 
 /// The intervals of a provider.
 #[derive(Clone, Copy)]
@@ -207,7 +210,7 @@ impl Inner {
             Ok(source) => Known::Opened(Arc::clone(source)),
             Err(why) => Known::Failed {
                 why: why.clone(),
-                until: Instant::now() + FAILED_FOR,
+                until: Instant::now() + self.pause(),
             },
         };
         self.keep(id, known);
@@ -219,6 +222,14 @@ impl Inner {
             Known::Opened(source) => Some(Ok(Arc::clone(source))),
             Known::Failed { why, until } if Instant::now() < *until => Some(Err(why.clone())),
             Known::Failed { .. } => None,
+        }
+    }
+
+    /// How long a failure counts.
+    fn pause(&self) -> Duration {
+        match *self.health.read() {
+            Ok(()) => FAILED_FOR,
+            Err(_) => UNHEALTHY_FOR,
         }
     }
 

@@ -10,7 +10,8 @@ use crate::registry::definition::holds;
 use crate::resources::custom::{Column, Definition, Scale, Version};
 use crate::resources::json_path::JsonPath;
 
-/// All of a definition that [`definition`] reads: if it is equal, so is the result.
+/// All of a definition that [`definition`] reads, except the uid: if both are equal, so is the
+/// result.
 pub(super) fn source(definition: &Value) -> Value {
     json!({
         "spec": definition["spec"],
@@ -54,6 +55,7 @@ pub(super) fn definition(definition: &Value) -> Definition {
             })
             .collect(),
         terminating: holds(definition, TERMINATING),
+        uid: object::uid(definition).to_owned(),
     }
 }
 

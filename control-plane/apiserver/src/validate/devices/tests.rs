@@ -156,3 +156,31 @@ fn an_allocation_stays_as_it_is_and_only_allocated_devices_have_a_status() {
         ["status.devices[0]", "status.devices[0].shareID"]
     );
 }
+
+#[test]
+fn conditions_of_both_sorts_are_looked_up() {
+    let told = |good: Vec<String>, bad: Vec<String>| {
+        let device = json!({
+            "name": "a", "bindingConditions": good, "bindingFailureConditions": bad,
+        });
+        let causes = slice(&slice_of(json!({ "devices": [device] })));
+        causes
+            .into_iter()
+            .map(|cause| cause.field)
+            .collect::<Vec<_>>()
+    };
+    let few = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    assert!(told(few(&["a", "b"]), few(&["c"])).is_empty());
+    let place = "spec.devices[0].bindingFailureConditions[1]";
+    assert_eq!(told(few(&["a", "b"]), few(&["c", "b"])), [place]);
+    // As many as a body has room for: it would take minutes to compare each with each.
+    let many = |letter: &str| (0..200_000).map(|at| format!("{letter}{at}")).collect();
+    let both = told(many("a"), many("b"));
+    assert_eq!(
+        both,
+        [
+            "spec.devices[0].bindingConditions",
+            "spec.devices[0].bindingFailureConditions"
+        ]
+    );
+}

@@ -84,3 +84,32 @@ fn of_too_many_finished_pods_the_evicted_go_first() {
     let names: Vec<&str> = pods.iter().map(|pod| meta::name(&pod.metadata)).collect();
     assert_eq!(names, ["evicted", "old", "new"]);
 }
+
+#[test]
+fn pods_that_cannot_be_deleted_do_not_keep_the_others() {
+    let few: Vec<usize> = (0..BURST).collect();
+    assert_eq!(of_this_turn(few.clone(), now()), few);
+    let many: Vec<usize> = (0..3 * BURST + 7).collect();
+    let mut left: std::collections::BTreeSet<usize> = many.iter().copied().collect();
+    let mut then = now();
+    for _ in 0..4 {
+        let taken = of_this_turn(many.clone(), then);
+        assert_eq!(taken.len(), BURST);
+        left.retain(|one| !taken.contains(one));
+        then.seconds += PERIOD.as_secs() as i64;
+    }
+    assert!(left.is_empty(), "{} are never taken", left.len());
+}
+
+#[test]
+fn nodes_that_are_gone_are_asked_for_one_by_one() {
+    let pods = [
+        pod("a", "gone", true),
+        pod("b", "gone", true),
+        pod("c", "lost", true),
+    ];
+    let decision = decide(&PodGc, &caches_since(&pods, long_ago()), ("", ""));
+    let asked = decision.steps.iter().filter(|step| step.absent);
+    let dependent: Vec<_> = asked.map(|step| step.dependent).collect();
+    assert_eq!(dependent, [Some(4), Some(2)]);
+}

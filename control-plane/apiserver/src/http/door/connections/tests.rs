@@ -12,7 +12,7 @@ use crate::storage::store;
 
 const PATIENT: Duration = Duration::from_secs(3600);
 const SHORT: Duration = Duration::from_millis(50);
-const PROBE: &str = "GET /livez/ping HTTP/1.1\r\nHost: a\r\n\r\n";
+const PROBE: &str = "GET /livez/ping HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 /// A server without a store, which answers the simplest health probe all the same, and its address.
 async fn server(limits: Limits) -> (Arc<Server>, std::net::SocketAddr) {
@@ -150,7 +150,7 @@ async fn a_connection_of_http2_ends_with_a_request_without_credentials() {
         let shaken = http2::handshake(TokioExecutor::new(), stream).await;
         let (mut sender, connection) = shaken.unwrap();
         let ending = tokio::spawn(connection);
-        let request = Request::get("http://a/livez/ping").header(header, "");
+        let request = Request::get("http://localhost/livez/ping").header(header, "");
         let answer = sender.send_request(request.body(Body::empty()).unwrap());
         assert_eq!(answer.await.unwrap().status(), code);
         // The limit is for a server that does not end it.
@@ -168,7 +168,7 @@ async fn a_connection_of_http2_stays_for_a_user() {
     let _serving = tokio::spawn(connection);
     for _ in 0..3 {
         sender.ready().await.unwrap();
-        let request = Request::get("http://a/livez/ping").body(Body::empty());
+        let request = Request::get("http://localhost/livez/ping").body(Body::empty());
         let answer = sender.send_request(request.unwrap()).await;
         assert_eq!(answer.unwrap().status(), 200);
     }

@@ -15,11 +15,11 @@ use crate::basics::{clock, unsigned};
 use crate::registry::allocate::{self, Allocated};
 use crate::registry::lifecycle::{self, Named};
 use crate::registry::strategy;
-use crate::registry::verbs::managed::fits_without_managers;
-use crate::resources::catalogue::{Resource, Storage};
+use crate::registry::verbs::parents::Parents;
+use crate::resources::catalogue::Resource;
 use crate::resources::convert;
 use crate::resources::defaults::set_defaults;
-use crate::storage::decoded::{self, DecodedObject};
+use crate::storage::decoded::DecodedObject;
 
 /// Attempts with another generated name if one is taken.
 const NAMES_TRIED_MAX: usize = 8;
@@ -51,7 +51,8 @@ impl Writer<'_> {
     }
 
     async fn create_named(&self, mut object: Value) -> Result<Arc<DecodedObject>, Status> {
-        self.refuse_if_terminating(object::name(&object))?;
+        self.parents(object::name(&object))
+            .refuse_if_terminating(self.registry)?;
         let allocated = self.complete("", &mut object, true).await?;
         let written = self.store_completed(object).await;
         match &written {
@@ -72,7 +73,8 @@ impl Writer<'_> {
         // A text that is no number counts as none here, as in Kubernetes.
         let version = unsigned::parse(object::resource_version(&object));
         let mut stored = convert::stored(resource, object).await?;
-        self.refuse_if_terminating(&name)?;
+        let parents = self.parents(&name);
+        let guards = parents.guards(self.registry, false).await?;
         let written_at = |revision, object| {
             let written = DecodedObject::written(storage, revision, object);
             Arc::new(written).shown(storage)
@@ -89,53 +91,21 @@ impl Writer<'_> {
             let text = "resourceVersion should not be set on objects to be created";
             return Err(Status::new(500, "", text));
         }
-        let written = match self.store_new(storage, &key, &stored).await {
-            Err(error) if fits_without_managers(&error, &mut stored) => {
-                self.store_new(storage, &key, &stored).await
-            }
-            result => result,
-        };
-        match written? {
+        let written = self
+            .registry
+            .store_new(storage, &key, &mut stored, &parents, guards);
+        match written.await? {
             Some(revision) => Ok(written_at(revision, stored)),
             None => Err(already_exists(resource, &name)),
         }
     }
 
-    async fn store_new(
-        &self,
-        storage: &Storage,
-        key: &str,
-        stored: &Value,
-    ) -> Result<Option<i64>, Status> {
-        let value = decoded::encode(storage, stored)?;
-        let lease = self.registry.lease_for(storage).await?;
-        self.registry
-            .reader
-            .store
-            .create(storage, key, value, lease)
-            .await
-    }
-
-    /// The definition of a custom resource waits until no object is left: there are no new ones,
-    /// and none when it is gone. Asked of its present state: admission may take longer than the
-    /// cleanup, and nobody would delete an object that is stored after that.
-    pub(super) fn refuse_if_terminating(&self, name: &str) -> Result<(), Status> {
-        if self.resource.custom.is_none() {
-            return Ok(());
+    pub(super) fn parents(&self, name: &str) -> Parents {
+        Parents {
+            resource: Arc::clone(&self.resource),
+            namespace: self.namespace.to_owned(),
+            name: name.to_owned(),
         }
-        let kind = &self.resource.kind;
-        let (group, plural) = (kind.group(), kind.plural());
-        let catalogue = self.registry.reader.reflector.catalogue();
-        // In whichever versions: this one may not be served any more.
-        let same = |one: &&Arc<Resource>| (one.kind.group(), one.kind.plural()) == (group, plural);
-        let served = catalogue.of(kind).ok();
-        let served = served.or_else(|| catalogue.custom().find(same));
-        let served = served.ok_or_else(Status::unknown_path)?;
-        if served.custom.as_ref().is_some_and(|one| one.terminating) {
-            let why = "create not allowed while custom resource definition is terminating";
-            return Err(Status::forbidden(group, plural, name, why));
-        }
-        Ok(())
     }
 
     /// Prepares, admits and validates a new object, and allocates what it needs. `path_name` is its

@@ -153,8 +153,7 @@ impl Update<'_, '_> {
         let completed = self.writer.complete(self.name, &mut object, manage);
         self.allocated = completed.await?;
         let stored = convert::stored(resource, object).await?;
-        self.writer.refuse_if_terminating(self.name)?;
-        Ok(Step::Put(stored))
+        Ok(Step::Create(stored, self.writer.parents(self.name)))
     }
 
     /// Checks that a configuration may become a new object.
@@ -168,7 +167,8 @@ impl Update<'_, '_> {
             let (group, plural) = (kind.group(), kind.plural());
             return Err(Status::conflict(group, plural, self.name, &why));
         }
-        self.writer.refuse_if_terminating(self.name)?;
+        let parents = self.writer.parents(self.name);
+        parents.refuse_if_terminating(self.writer.registry)?;
         self.writer.may_create(self.name).await
     }
 

@@ -174,3 +174,24 @@ async fn without_a_plugin_nothing_is_sealed_and_only_known_seeds_open() {
     );
     assert!(kms.open(KEY, sealed).await.is_ok());
 }
+
+#[tokio::test]
+async fn a_plugin_that_fails_altogether_is_asked_for_a_seed_less_often() {
+    let signals = Arc::new(Signals::default());
+    let kms = alone(&signals).await;
+    let bytes = STANDARD.decode(GOLDEN).unwrap();
+    let sealed = bytes.strip_prefix(PREFIX).unwrap();
+    let failed_until = async || {
+        kms.inner.sources.lock().clear();
+        kms.open(KEY, sealed).await.unwrap_err();
+        let sources = kms.inner.sources.lock();
+        match sources.values().next() {
+            Some(Known::Failed { until, .. }) => *until,
+            _ => panic!("it has no seed"),
+        }
+    };
+    let unhealthy = failed_until().await;
+    *kms.inner.health.write() = Ok(());
+    let healthy = failed_until().await;
+    assert!(healthy < unhealthy, "{healthy:?} {unhealthy:?}");
+}
