@@ -45,7 +45,7 @@ impl Cell {
     }
 }
 
-/// The cells of one object as a JSON list.
+/// The cells of one object as a JSON list, and the fields behind them in their row.
 pub(crate) struct Cells {
     text: Box<str>,
     /// Positions in the text where ages are inserted, in order.
@@ -53,7 +53,8 @@ pub(crate) struct Cells {
 }
 
 impl Cells {
-    pub(crate) fn new(cells: &[Cell]) -> Cells {
+    /// `rest` is the text of the fields behind the cells, each with a comma before it.
+    pub(crate) fn new(cells: &[Cell], rest: &str) -> Cells {
         let mut text = String::from("[");
         let mut holes = Vec::new();
         for (at, cell) in cells.iter().enumerate() {
@@ -77,6 +78,7 @@ impl Cells {
             }
         }
         text.push(']');
+        text.push_str(rest);
         Cells {
             text: text.into(),
             holes: holes.into(),

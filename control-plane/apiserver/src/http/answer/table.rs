@@ -9,7 +9,7 @@ use machinery::time::Timestamp;
 use serde_json::{Value, json};
 
 use crate::http::answer::shown::{Include, only_metadata};
-use crate::registry::printers::{Layout, NAME, NAME_LATER, descriptions};
+use crate::registry::printers::{Layout, NAME, NAME_LATER, descriptions, pod};
 use crate::registry::strategy;
 use crate::resources::catalogue::Resource;
 use crate::resources::custom::Column;
@@ -32,7 +32,11 @@ pub(crate) fn of(
             Include::Metadata => only_metadata(resource, object),
             Include::Object => Value::clone(object),
         };
-        json!({"cells": cells, "object": shown})
+        let mut row = json!({"cells": cells, "object": shown});
+        if let Some(conditions) = conditions(resource, object) {
+            row["conditions"] = conditions;
+        }
+        row
     });
     json!({
         "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
@@ -48,9 +52,21 @@ pub(crate) fn columns(resource: &Resource) -> Vec<Value> {
     }
 }
 
-/// The cells of an object in the served version.
+/// The cells of an object in the served version, with the conditions of its row.
 pub(crate) fn cells(resource: &Resource, object: &Value) -> Cells {
-    Cells::new(&all_cells(resource, object))
+    let conditions = conditions(resource, object);
+    let conditions = conditions.map(|all| format!(",\"conditions\":{all}"));
+    Cells::new(
+        &all_cells(resource, object),
+        &conditions.unwrap_or_default(),
+    )
+}
+
+/// What a row says of its object besides the cells: whether a pod is done.
+fn conditions(resource: &Resource, object: &Value) -> Option<Value> {
+    let kind = &resource.kind;
+    let is_pod = (kind.group(), kind.plural()) == ("", "pods");
+    is_pod.then(|| pod::row_conditions(object)).flatten()
 }
 
 fn all_cells(resource: &Resource, object: &Value) -> Vec<Cell> {
@@ -84,4 +100,29 @@ fn column(of: &Kind, name: &str) -> Value {
         "description": descriptions::of(of, name),
         "priority": i32::from(wide),
     })
+}
+
+#[test]
+fn rows_of_pods_say_whether_they_are_done() {
+    use crate::resources::catalogue::Catalogue;
+
+    let catalogue = Catalogue::new(strategy::builtin().iter().cloned());
+    let pods = catalogue.resource("", "v1", "pods").unwrap();
+    let pod = |phase: &str| json!({"metadata": {"name": "a"}, "status": {"phase": phase}});
+    let objects = ["Running", "Succeeded", "Failed"].map(|phase| Arc::new(pod(phase)));
+    let now = Timestamp::default();
+    let table = of(pods, &objects, Include::None, json!({}), now);
+    let rows = table["rows"].as_array().unwrap();
+    assert_eq!(rows[0].get("conditions"), None);
+    let done = json!([{"type": "Completed", "status": "True", "reason": "Succeeded",
+        "message": "The pod has completed successfully."}]);
+    assert_eq!(rows[1]["conditions"], done);
+    assert_eq!(rows[2]["conditions"][0]["reason"], "Failed");
+    // What is kept of the cells says the same.
+    for (object, row) in objects.iter().zip(rows) {
+        let mut text = b"{\"cells\":".to_vec();
+        cells(pods, object).write(&mut text, now);
+        text.extend_from_slice(b",\"object\":null}");
+        assert_eq!(serde_json::from_slice::<Value>(&text).unwrap(), *row);
+    }
 }

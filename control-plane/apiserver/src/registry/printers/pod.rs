@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use machinery::object;
 use machinery::time::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::storage::cells::Cell;
 
@@ -23,6 +23,17 @@ pub(crate) const POD: Layout = Layout {
     ],
     cells,
 };
+
+/// What a row says of a pod that is done, besides its cells.
+pub(crate) fn row_conditions(pod: &Value) -> Option<Value> {
+    let phase = object::text(pod, &["status", "phase"]);
+    let message = match phase {
+        "Succeeded" => "The pod has completed successfully.",
+        "Failed" => "The pod failed.",
+        _ => return None,
+    };
+    Some(json!([{"type": "Completed", "status": "True", "reason": phase, "message": message}]))
+}
 
 /// Sums over the containers.
 #[derive(Default)]
@@ -208,8 +219,6 @@ fn count_main(pod: &Value, counted: &mut Counted) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     /// The cells of a pod up to its restarts.
