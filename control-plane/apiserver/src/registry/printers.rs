@@ -71,7 +71,7 @@ impl Layout {
 }
 
 /// How old an object is, such as `5m`.
-fn age(object: &Value) -> Cell {
+pub(crate) fn age(object: &Value) -> Cell {
     since(object::creation_timestamp(object))
 }
 

@@ -4,12 +4,13 @@ mod custom;
 
 use std::sync::Arc;
 
+use machinery::object;
 use machinery::schema::Kind;
 use machinery::time::Timestamp;
 use serde_json::{Value, json};
 
 use crate::http::answer::shown::{Include, only_metadata};
-use crate::registry::printers::{Layout, NAME, NAME_LATER, descriptions, pod};
+use crate::registry::printers::{Layout, NAME, NAME_LATER, age, descriptions, pod};
 use crate::registry::strategy;
 use crate::resources::catalogue::Resource;
 use crate::resources::custom::Column;
@@ -41,6 +42,51 @@ pub(crate) fn of(
     json!({
         "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
         "rows": rows.collect::<Vec<_>>(), "columnDefinitions": columns(resource),
+    })
+}
+
+/// A table of the scale of an object of a resource, which has columns of its own.
+pub(crate) fn of_scale(
+    resource: &Resource,
+    scale: &Value,
+    include: Include,
+    now: Timestamp,
+) -> Value {
+    // Where nothing is asked for, only the columns of custom resources are empty.
+    let (name_format, age_type, texts, none) = match resource.custom {
+        Some(_) => ("name", "date", "scales", Value::Null),
+        None => ("", "string", "autoscaling/scales", 0.into()),
+    };
+    let columns = [
+        (NAME, "string", name_format),
+        ("Desired", "integer", ""),
+        ("Available", "integer", ""),
+        ("Age", age_type, ""),
+    ];
+    let columns = columns.map(|(name, kind, format)| {
+        let description = descriptions::of_resource(texts, name);
+        json!({"name": name, "type": kind, "format": format, "description": description,
+            "priority": 0})
+    });
+    let replicas = |of: &str| {
+        let number = object::integer(scale, &[of, "replicas"]);
+        number.map_or_else(|| none.clone(), Value::from)
+    };
+    let cells = json!([
+        object::name(scale),
+        replicas("spec"),
+        replicas("status"),
+        age(scale).at(now)
+    ]);
+    let shown = match include {
+        Include::None => Value::Null,
+        Include::Metadata => only_metadata(resource, scale),
+        Include::Object => scale.clone(),
+    };
+    json!({
+        "kind": "Table", "apiVersion": "meta.k8s.io/v1",
+        "metadata": {"resourceVersion": object::resource_version(scale)},
+        "rows": [{"cells": cells, "object": shown}], "columnDefinitions": columns,
     })
 }
 
@@ -125,4 +171,27 @@ fn rows_of_pods_say_whether_they_are_done() {
         text.extend_from_slice(b",\"object\":null}");
         assert_eq!(serde_json::from_slice::<Value>(&text).unwrap(), *row);
     }
+}
+
+#[test]
+fn a_scale_has_columns_of_its_own() {
+    use crate::resources::catalogue::Catalogue;
+
+    let catalogue = Catalogue::new(strategy::builtin().iter().cloned());
+    let resource = catalogue.resource("apps", "v1", "deployments").unwrap();
+    let scale = json!({
+        "apiVersion": "autoscaling/v1", "kind": "Scale",
+        "metadata": {"name": "web", "resourceVersion": "7",
+            "creationTimestamp": "1970-01-01T00:00:00Z"},
+        "spec": {"replicas": 3}, "status": {"replicas": 2},
+    });
+    let now = Timestamp::parse("1970-01-01T00:00:05Z").unwrap();
+    let table = of_scale(resource, &scale, Include::Metadata, now);
+    assert_eq!(table["rows"][0]["cells"], json!(["web", 3, 2, "5s"]));
+    assert_eq!(table["metadata"]["resourceVersion"], "7");
+    let columns = table["columnDefinitions"].as_array().unwrap().iter();
+    let names: Vec<&Value> = columns.clone().map(|one| &one["name"]).collect();
+    assert_eq!(names, ["Name", "Desired", "Available", "Age"]);
+    assert!(columns.clone().all(|one| one["description"] != ""));
+    assert_eq!(table["rows"][0]["object"]["metadata"]["name"], "web");
 }
