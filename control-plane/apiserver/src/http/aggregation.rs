@@ -14,9 +14,9 @@ use axum::body::Body;
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use hyper::body::Incoming;
-use machinery::object;
 use machinery::schema::{self, Kind};
 use machinery::status::Status;
+use machinery::{name, object};
 use parking_lot::Mutex;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
@@ -107,9 +107,13 @@ impl Aggregator {
             let priority = priorities.entry(one.group.clone()).or_default();
             *priority = one.group_priority.max(*priority);
         }
-        all.sort_by_key(|one| {
-            let priority = (-priorities[&one.group], one.group.clone());
-            (priority, -one.version_priority, one.version.clone())
+        let priority = |one: &Remote| priorities[&one.group];
+        all.sort_by(|a, b| {
+            let by_group = priority(b).cmp(&priority(a));
+            by_group
+                .then_with(|| a.group.cmp(&b.group))
+                .then_with(|| b.version_priority.cmp(&a.version_priority))
+                .then_with(|| name::compare_versions(&b.version, &a.version))
         });
         all
     }

@@ -81,7 +81,7 @@ impl Accept {
         beta: false,
     };
 
-    /// Chooses the first acceptable form. `tables` is true if tables and metadata are possible.
+    /// Chooses the preferred form that is possible. `tables` is true if tables and metadata are possible.
     pub(crate) fn negotiate(headers: &HeaderMap, tables: bool) -> Result<Accept, Status> {
         Accept::choose(headers, tables, false)
     }
@@ -167,7 +167,7 @@ impl Accept {
     }
 }
 
-/// The names of the media types that the client accepts, in its order.
+/// The names of the media types that the client accepts, what it prefers first.
 pub(crate) fn accepted_names(headers: &HeaderMap) -> Vec<&str> {
     accepted(headers).into_iter().map(|one| one.name).collect()
 }
@@ -223,18 +223,25 @@ pub(crate) fn body_encoding(media_type: &str) -> Result<Encoding, Status> {
     }
 }
 
+/// What the client accepts, what it prefers first. As in Kubernetes, patterns come last among equals;
+/// otherwise the order of the header counts.
 fn accepted(headers: &HeaderMap) -> Vec<MediaType<'_>> {
     let values = headers.get_all(ACCEPT).iter();
     let texts = values.filter_map(|value| value.to_str().ok());
     let parts = texts.flat_map(|text| text.split(','));
-    parts
+    let mut all: Vec<MediaType<'_>> = parts
         .filter_map(|part| {
             let mut words = part.split(';').map(str::trim);
             let name = words.next().filter(|name| !name.is_empty())?;
             let parameters = words.filter_map(|word| word.split_once('=')).collect();
             Some(MediaType { name, parameters })
         })
-        .collect()
+        .collect();
+    all.sort_by(|a, b| {
+        let by_quality = b.quality().total_cmp(&a.quality());
+        by_quality.then_with(|| a.stars().cmp(&b.stars()))
+    });
+    all
 }
 
 impl MediaType<'_> {
@@ -247,6 +254,17 @@ impl MediaType<'_> {
         }
     }
 
+    /// How much the client prefers it; 1 if it does not say.
+    fn quality(&self) -> f32 {
+        let quality = self.parameter("q");
+        quality.map_or(1.0, |text| text.parse().unwrap_or(0.0))
+    }
+
+    /// How many of its two parts stand for anything.
+    fn stars(&self) -> usize {
+        self.name.matches('*').count()
+    }
+
     fn parameter(&self, name: &str) -> Option<&str> {
         let mut all = self.parameters.iter();
         all.find(|(key, _)| *key == name).map(|(_, value)| *value)
@@ -255,5 +273,29 @@ impl MediaType<'_> {
     fn is_meta(&self) -> bool {
         self.parameter("g") == Some("meta.k8s.io")
             && matches!(self.parameter("v"), Some("v1" | "v1beta1"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_client_prefers_comes_first() {
+        for (header, preferred) in [
+            ("application/json, application/yaml", Encoding::Json),
+            ("application/json;q=0.5, application/yaml", Encoding::Yaml),
+            ("*/*, application/yaml", Encoding::Yaml),
+            ("application/*, application/yaml;q=0.9", Encoding::Json),
+            (
+                "application/yaml;q=nonsense, application/json;q=0.1",
+                Encoding::Json,
+            ),
+            ("text/html, */*;q=0.1", Encoding::Json),
+        ] {
+            let headers = HeaderMap::from_iter([(ACCEPT, header.parse().unwrap())]);
+            let accept = Accept::negotiate(&headers, false).unwrap();
+            assert_eq!(accept.encoding, preferred, "{header}");
+        }
     }
 }

@@ -4,9 +4,11 @@
 mod tests;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
-use http::header::ETAG;
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, ETAG, EXPIRES, IF_NONE_MATCH, LOCATION, VARY};
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
 use machinery::status::Status;
@@ -14,7 +16,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::auth;
-use crate::basics::reloads;
+use crate::basics::{clock, reloads};
 use crate::flow::FlowControl;
 use crate::http::answer::reply;
 use crate::http::api::Api;
@@ -39,6 +41,9 @@ const NOT_YET: &str =
     "the request has been made before all known HTTP paths have been installed, please try again";
 /// How many seconds later it may be asked for again, as in Kubernetes.
 const NOT_YET_RETRY_SECONDS: u32 = 5;
+
+/// How long clients may keep an OpenAPI document that they asked for by its hash, as in Kubernetes.
+const KEPT_FOR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// The Kubernetes release of this API.
 const MINOR: &str = "36";
@@ -103,7 +108,8 @@ async fn find(api: &Api, parts: &Parts, segments: &[String]) -> Result<Response<
         }
         ["openapi", "v3", path @ ..] => {
             let custom = documents(api, catalogue).await?;
-            return Ok(schema(parts, openapi::document(&custom, &path.join("/"))));
+            let path = path.join("/");
+            return Ok(schema(parts, &path, openapi::document(&custom, &path)));
         }
         _ => match published_keys(api, parts.uri.path()) {
             Some(document) => document,
@@ -159,23 +165,44 @@ async fn documents(
     custom.made(Arc::clone(catalogue)).await
 }
 
-/// The document of a group and version. Its hash is in the index, so clients keep it as long as
-/// it stays the same.
-fn schema(parts: &Parts, found: Option<&openapi::Document>) -> Response<Body> {
+/// The document at a path. Its hash is in the index, so clients keep it as long as it stays the
+/// same: those that ask by another hash are sent to this one.
+fn schema(parts: &Parts, path: &str, found: Option<&openapi::Document>) -> Response<Body> {
     let Some(document) = found else {
         return nowhere();
     };
-    let tag = HeaderValue::from_str(&format!("\"{}\"", document.hash));
-    let known = parts.headers.get(http::header::IF_NONE_MATCH);
-    let mut response = match &tag {
-        Ok(tag) if known == Some(tag) => {
-            let none = bytes::Bytes::new();
-            reply::verbatim(StatusCode::NOT_MODIFIED, JSON, none)
+    let names = media::accepted_names(&parts.headers);
+    let takes_json = |name: &&str| [JSON, "*/*", "application/*"].contains(name);
+    if !names.is_empty() && !names.iter().any(takes_json) {
+        return reply::text(StatusCode::NOT_ACCEPTABLE, "");
+    }
+    let query = parts.uri.query().unwrap_or_default();
+    let mut hashes = query.split('&').filter_map(|one| one.strip_prefix("hash="));
+    let hash = hashes.find(|hash| !hash.is_empty());
+    let tag = format!("\"{}\"", document.hash);
+    let known = parts.headers.get(IF_NONE_MATCH);
+    let mut added = vec![
+        (ETAG, tag.clone()),
+        (VARY, "Accept-Encoding, Accept".to_owned()),
+    ];
+    let mut response = match hash {
+        Some(hash) if hash != document.hash => {
+            added.push((LOCATION, openapi::url(path, document)));
+            reply::verbatim(StatusCode::MOVED_PERMANENTLY, JSON, Bytes::new())
+        }
+        _ if known.is_some_and(|known| known == tag.as_str()) => {
+            reply::verbatim(StatusCode::NOT_MODIFIED, JSON, Bytes::new())
         }
         _ => document.text.answer(&parts.headers, JSON),
     };
-    if let Ok(tag) = tag {
-        response.headers_mut().insert(ETAG, tag);
+    if hash == Some(document.hash.as_str()) {
+        added.push((CACHE_CONTROL, "public, immutable".to_owned()));
+        added.push((EXPIRES, clock::now().plus(KEPT_FOR).to_http()));
+    }
+    for (name, value) in added {
+        if let Ok(value) = HeaderValue::try_from(value) {
+            response.headers_mut().insert(name, value);
+        }
     }
     response
 }

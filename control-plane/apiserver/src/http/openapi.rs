@@ -79,12 +79,19 @@ impl Document {
 /// Where the documents are: those of the table, and these.
 pub(crate) fn index(custom: &Documents) -> Value {
     let one = |(path, document): (&String, &Document)| {
-        let url = format!("/openapi/v3/{path}?hash={}", document.hash);
-        (path.clone(), json!({"serverRelativeURL": url}))
+        (
+            path.clone(),
+            json!({"serverRelativeURL": url(path, document)}),
+        )
     };
     // Of two with one path the later one is taken.
     let paths: Map<String, Value> = custom.iter().chain(&*DOCUMENTS).map(one).collect();
     json!({ "paths": paths })
+}
+
+/// Where clients ask for a document. What they get there they may keep.
+pub(crate) fn url(path: &str, document: &Document) -> String {
+    format!("/openapi/v3/{path}?hash={}", document.hash)
 }
 
 /// The document with this path.

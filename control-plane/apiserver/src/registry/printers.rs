@@ -19,7 +19,7 @@ pub(crate) const NAME: &str = "Name";
 pub(crate) const NAME_LATER: &str = "Name*";
 /// What is shown for nothing.
 const NONE: &str = "<none>";
-const UNKNOWN: &str = "<unknown>";
+pub(crate) const UNKNOWN: &str = "<unknown>";
 const UNSET: &str = "<unset>";
 /// How Go writes a time that is not set.
 const ZERO_TIME: &str = "0001-01-01T00:00:00Z";
@@ -37,6 +37,12 @@ pub(crate) struct Layout {
 /// The layout of a resource that has none of its own.
 pub(crate) const DEFAULT: Layout = Layout {
     columns: &["Age"],
+    cells: |object| vec![age(object)],
+};
+
+/// The layout of a custom resource whose definition names no columns.
+pub(crate) const CUSTOM: Layout = Layout {
+    columns: &["Age@"],
     cells: |object| vec![age(object)],
 };
 
@@ -65,7 +71,7 @@ impl Layout {
 }
 
 /// How old an object is, such as `5m`.
-fn age(object: &Value) -> Cell {
+pub(crate) fn age(object: &Value) -> Cell {
     since(object::creation_timestamp(object))
 }
 

@@ -4,9 +4,10 @@
 //! is never changed: when a resource comes or goes, another catalogue takes its place, and a
 //! request keeps the one that it began with.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{self, AtomicU64};
 
 use machinery::schema::Kind;
 use machinery::status::Status;
@@ -94,8 +95,16 @@ impl Catalogue {
     /// A catalogue of these resources.
     pub(crate) fn new(resources: impl IntoIterator<Item = Arc<Resource>>) -> Catalogue {
         let mut resources: Vec<_> = resources.into_iter().collect();
-        // Stable: within one priority the order of the table, and of versions, holds.
-        resources.sort_by_key(|resource| std::cmp::Reverse(resource.kind.priority()));
+        // Stable: within one priority the order of the table, and of versions, holds. Groups of
+        // custom resources are in the order of their names: of two kinds with one plural, kubectl
+        // takes the first.
+        resources.sort_by(|a, b| {
+            let by_priority = b.kind.priority().cmp(&a.kind.priority());
+            by_priority.then_with(|| match (&a.custom, &b.custom) {
+                (Some(_), Some(_)) => a.kind.group().cmp(b.kind.group()),
+                _ => Ordering::Equal,
+            })
+        });
         let mut catalogue = Catalogue::default();
         for (at, resource) in resources.iter().enumerate() {
             let kind = &resource.kind;
@@ -164,7 +173,7 @@ impl Catalogue {
 impl StorageId {
     fn next() -> StorageId {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        StorageId(NEXT.fetch_add(1, Ordering::Relaxed))
+        StorageId(NEXT.fetch_add(1, atomic::Ordering::Relaxed))
     }
 }
 

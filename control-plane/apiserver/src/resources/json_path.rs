@@ -1,181 +1,233 @@
-//! The paths of printer columns: the part of Kubernetes' JSONPath that leads to one value.
+//! The paths of printer columns: Kubernetes' JSONPath, as far as one path leads to values.
+
+mod parse;
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Ordering;
 
 use serde_json::Value;
+
+/// Upper bound of the values that one step may lead to. Steps that branch multiply them.
+const VALUES_MAX: usize = 10_000;
 
 /// A path such as `.status.conditions[?(@.type=="Ready")].status`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct JsonPath(Vec<Step>);
 
+/// One step of a path, from some values to others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Step {
     /// `.key` or `['key']`.
-    Key(String),
-    /// `[0]`; negative numbers count from the end.
-    Index(i64),
-    /// `[*]`.
-    All,
-    /// `[?(@.key=="value")]`: the items in which a key has this text.
-    Matching(Vec<String>, String),
+    Field(String),
+    /// `.*`: all values in lists and maps.
+    Wildcard,
+    /// `..`: each list and map, and those in it.
+    Descend,
+    /// `[0]`, `[-1:]` or `[*]`.
+    Slice(Slice),
+    /// `[0,2]`: what each of the paths leads to.
+    Union(Vec<Vec<Step>>),
+    /// `[?(@.key=="value")]`.
+    Filter(Filter),
+    /// A quoted text, in place of all values.
+    Text(Value),
+    /// A number, `true` or `false`, in place of each value.
+    Scalar(Value),
+    /// A word that means nothing in a path. As in Kubernetes, the path can be read, but leads
+    /// nowhere.
+    Word,
+}
+
+/// The items of a list from one place to another. Negative places count from the end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Slice {
+    from: i64,
+    to: To,
+    step: i64,
+}
+
+/// Where a slice ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum To {
+    /// After its first item.
+    First,
+    /// Before this place.
+    Before(i64),
+    /// With the list.
+    End,
+}
+
+/// The items of a list for which a condition holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Filter {
+    left: Vec<Step>,
+    /// The operator and what is compared; without it there has to be a value on the left.
+    compared: Option<(String, Vec<Step>)>,
 }
 
 impl JsonPath {
     /// Reads a path; the error says what cannot be read.
     pub(crate) fn parse(text: &str) -> Result<JsonPath, String> {
-        let inner = text.trim();
-        let inner = inner
-            .strip_prefix('{')
-            .map_or(inner, |inner| inner.strip_suffix('}').unwrap_or(inner));
-        let mut rest = inner.strip_prefix('$').unwrap_or(inner);
-        let mut steps = Vec::new();
-        while !rest.is_empty() {
-            let (step, more) = step(rest).ok_or_else(|| {
-                format!("{text:?} is not a path to one value: cannot read {rest:?}")
-            })?;
-            steps.push(step);
-            rest = more;
-        }
-        if steps.is_empty() {
-            return Err(format!("{text:?} is not a path to one value"));
-        }
-        Ok(JsonPath(steps))
+        parse::path(text).map(JsonPath)
     }
 
-    /// The first value that the path leads to.
-    pub(crate) fn first<'a>(&self, object: &'a Value) -> Option<&'a Value> {
-        first(&self.0, object)
+    /// The first value that the path leads to. None if a step does not fit the values before it.
+    pub(crate) fn first<'a>(&'a self, object: &'a Value) -> Option<&'a Value> {
+        walk(&self.0, vec![object])?.first().copied()
     }
 }
 
-fn first<'a>(steps: &[Step], value: &'a Value) -> Option<&'a Value> {
-    let Some((step, rest)) = steps.split_first() else {
-        return Some(value);
+/// What steps lead to. None if one does not fit.
+fn walk<'a>(steps: &'a [Step], from: Vec<&'a Value>) -> Option<Vec<&'a Value>> {
+    steps.iter().try_fold(from, |values, step| {
+        let found = step.of(values)?;
+        (found.len() <= VALUES_MAX).then_some(found)
+    })
+}
+
+impl Step {
+    fn of<'a>(&'a self, values: Vec<&'a Value>) -> Option<Vec<&'a Value>> {
+        let mut found: Vec<&'a Value> = Vec::new();
+        match self {
+            Step::Field(key) => {
+                found.extend(values.into_iter().filter_map(|value| value.get(key)));
+            }
+            Step::Wildcard => {
+                for value in values {
+                    add_inner(value, &mut found);
+                }
+            }
+            Step::Descend => {
+                for value in values {
+                    descend(value, &mut found)?;
+                }
+            }
+            Step::Slice(slice) => {
+                for value in values.into_iter().filter(|value| !value.is_null()) {
+                    let items = slice.of(value.as_array()?)?;
+                    // As in Kubernetes, an empty list also hides what comes after it.
+                    if items.is_empty() {
+                        break;
+                    }
+                    found.extend(items);
+                }
+            }
+            Step::Union(paths) => {
+                for path in paths {
+                    found.extend(walk(path, values.clone())?);
+                    if found.len() > VALUES_MAX {
+                        return None;
+                    }
+                }
+            }
+            Step::Filter(filter) => {
+                for value in values {
+                    for item in value.as_array()? {
+                        if filter.passes(item)? {
+                            found.push(item);
+                        }
+                    }
+                }
+            }
+            Step::Text(text) => found.push(text),
+            Step::Scalar(scalar) => found.extend(values.iter().map(|_| scalar)),
+            Step::Word => return None,
+        }
+        Some(found)
+    }
+}
+
+impl Slice {
+    /// The items. None if the list does not have these places.
+    fn of<'a>(&self, list: &'a [Value]) -> Option<Vec<&'a Value>> {
+        let length = i64::try_from(list.len()).ok()?;
+        let counted = |place: i64| if place < 0 { place + length } else { place };
+        let from = counted(self.from);
+        let to = match self.to {
+            To::First => from.saturating_add(1),
+            To::Before(place) => counted(place),
+            To::End => length,
+        };
+        if from == to {
+            return Some(Vec::new());
+        }
+        let (from, to) = (usize::try_from(from).ok()?, usize::try_from(to).ok()?);
+        let step = usize::try_from(self.step).ok().filter(|step| *step > 0)?;
+        Some(list.get(from..to)?.iter().step_by(step).collect())
+    }
+}
+
+impl Filter {
+    /// None if the values cannot be compared.
+    fn passes<'a>(&'a self, item: &'a Value) -> Option<bool> {
+        let left = walk(&self.left, vec![item]);
+        let Some((operator, right)) = &self.compared else {
+            return Some(left.is_some_and(|values| !values.is_empty()));
+        };
+        match (&left?[..], &walk(right, vec![item])?[..]) {
+            ([], _) | (_, []) => Some(false),
+            ([left], [right]) => holds(operator, left, right),
+            _ => None,
+        }
+    }
+}
+
+/// Adds the values in a list or a map.
+fn add_inner<'a>(value: &'a Value, found: &mut Vec<&'a Value>) {
+    match value {
+        Value::Object(fields) => found.extend(fields.values()),
+        Value::Array(items) => found.extend(items),
+        _ => {}
+    }
+}
+
+/// Adds a list or a map, and those in it, unless they are empty. None if there are too many.
+fn descend<'a>(value: &'a Value, found: &mut Vec<&'a Value>) -> Option<()> {
+    let mut inner = Vec::new();
+    add_inner(value, &mut inner);
+    if inner.is_empty() {
+        return Some(());
+    }
+    if found.len() >= VALUES_MAX {
+        return None;
+    }
+    found.push(value);
+    for one in inner {
+        descend(one, found)?;
+    }
+    Some(())
+}
+
+/// Compares two values. None if they are of different types, or the operator is none of theirs.
+fn holds(operator: &str, left: &Value, right: &Value) -> Option<bool> {
+    let order = match (left, right) {
+        (Value::Bool(left), Value::Bool(right)) if ["==", "!="].contains(&operator) => {
+            left.cmp(right)
+        }
+        (Value::String(left), Value::String(right)) => left.cmp(right),
+        (Value::Number(_), Value::Number(_)) => order(left, right)?,
+        _ => return None,
     };
-    match step {
-        Step::Key(key) => first(rest, value.get(key)?),
-        Step::Index(at) => {
-            let list = value.as_array()?;
-            let at = match usize::try_from(*at) {
-                Ok(at) => at,
-                Err(_) => list
-                    .len()
-                    .checked_sub(usize::try_from(at.unsigned_abs()).ok()?)?,
-            };
-            first(rest, list.get(at)?)
-        }
-        Step::All => value.as_array()?.iter().find_map(|item| first(rest, item)),
-        Step::Matching(path, text) => {
-            let mut items = value.as_array()?.iter();
-            items.find_map(|item| {
-                let found = path.iter().try_fold(item, |item, key| item.get(key));
-                let matches = found.and_then(Value::as_str) == Some(text.as_str());
-                matches.then(|| first(rest, item)).flatten()
-            })
-        }
+    match operator {
+        "==" => Some(order.is_eq()),
+        "!=" => Some(order.is_ne()),
+        "<" => Some(order.is_lt()),
+        "<=" => Some(order.is_le()),
+        ">" => Some(order.is_gt()),
+        ">=" => Some(order.is_ge()),
+        _ => None,
     }
 }
 
-/// The first step and what follows it.
-fn step(text: &str) -> Option<(Step, &str)> {
-    if let Some(rest) = text.strip_prefix('.') {
-        let (key, rest) = key(rest)?;
-        return Some((Step::Key(key), rest));
+/// The order of two numbers. As in Kubernetes, an integer and a float cannot be compared.
+fn order(left: &Value, right: &Value) -> Option<Ordering> {
+    if left.is_f64() && right.is_f64() {
+        return left.as_f64()?.partial_cmp(&right.as_f64()?);
     }
-    let rest = text.strip_prefix('[')?;
-    if let Some(filter) = rest.strip_prefix("?(@") {
-        let (filter, rest) = filter.split_once(")]")?;
-        let (path, value) = filter.split_once("==")?;
-        let value = unquoted(value.trim())?;
-        let mut keys = Vec::new();
-        let mut path = path.trim();
-        while !path.is_empty() {
-            let (one, more) = key(path.strip_prefix('.')?)?;
-            keys.push(one);
-            path = more;
-        }
-        return Some((Step::Matching(keys, value.to_owned()), rest));
-    }
-    let (inside, rest) = rest.split_once(']')?;
-    let step = match inside {
-        "*" => Step::All,
-        inside => match (unquoted(inside), inside.parse()) {
-            (Some(key), _) => Step::Key(key.to_owned()),
-            (None, at) => Step::Index(at.ok()?),
-        },
+    let integer = |value: &Value| {
+        let signed = value.as_i64().map(i128::from);
+        signed.or_else(|| value.as_u64().map(i128::from))
     };
-    Some((step, rest))
-}
-
-/// A key and what follows it; a backslash takes the meaning of the character behind it.
-fn key(text: &str) -> Option<(String, &str)> {
-    let mut key = String::new();
-    let mut letters = text.char_indices();
-    while let Some((at, letter)) = letters.next() {
-        match letter {
-            '\\' => key.push(letters.next()?.1),
-            '.' | '[' if !key.is_empty() => return Some((key, &text[at..])),
-            '.' | '[' | ']' | '*' | '(' | ')' | '?' | '@' | ' ' => return None,
-            letter => key.push(letter),
-        }
-    }
-    (!key.is_empty()).then_some((key, ""))
-}
-
-fn unquoted(text: &str) -> Option<&str> {
-    let quote = text.chars().next().filter(|c| ['"', '\''].contains(c))?;
-    text.strip_prefix(quote)?.strip_suffix(quote)
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn paths_lead_to_the_first_value() {
-        let object = json!({
-            "metadata": {"annotations": {"example.com/a": "noted"}},
-            "status": {"list": [{"n": 1}, {"n": 2, "m": 3}], "conditions": [
-                {"type": "Ready", "status": "True"}, {"type": "Done", "status": "False"},
-            ]},
-        });
-        for (path, value) in [
-            (".status.list[0].n", Some(json!(1))),
-            ("{.status.list[-1].n}", Some(json!(2))),
-            ("$.status.list[*].m", Some(json!(3))),
-            (".status.list[2].n", None),
-            (".status.none.n", None),
-            (
-                ".metadata.annotations.example\\.com/a",
-                Some(json!("noted")),
-            ),
-            (
-                ".metadata.annotations['example.com/a']",
-                Some(json!("noted")),
-            ),
-            (
-                ".status.conditions[?(@.type==\"Done\")].status",
-                Some(json!("False")),
-            ),
-            (".status.conditions[?(@.type=='Gone')].status", None),
-        ] {
-            let parsed = JsonPath::parse(path).unwrap();
-            assert_eq!(parsed.first(&object).cloned(), value, "{path}");
-        }
-    }
-
-    #[test]
-    fn what_leads_to_no_one_value_is_refused() {
-        for path in [
-            "",
-            "status",
-            "..status",
-            ".a[",
-            ".a[1:2]",
-            ".a[?(@.b>1)]",
-            ".a b",
-        ] {
-            assert!(JsonPath::parse(path).is_err(), "{path}");
-        }
-    }
+    Some(integer(left)?.cmp(&integer(right)?))
 }

@@ -76,15 +76,26 @@ impl Timestamp {
         }
     }
 
+    /// The format of HTTP headers, such as `Fri, 02 Jan 2026 03:04:05 GMT`.
+    pub fn to_http(self) -> String {
+        let time = self.civil().strftime("%a, %d %b %Y %H:%M:%S GMT");
+        time.to_string()
+    }
+
     fn write(self, fraction: &str) -> String {
+        let time = self.civil().strftime("%Y-%m-%dT%H:%M:%S");
+        format!("{time}{fraction}Z")
+    }
+
+    /// Whole seconds, within the calendar.
+    fn civil(self) -> DateTime {
         let end = if self.seconds < 0 {
             DateTime::MIN
         } else {
             DateTime::MAX
         };
         let time = EPOCH.checked_add(SignedDuration::from_secs(self.seconds));
-        let time = time.unwrap_or(end).strftime("%Y-%m-%dT%H:%M:%S");
-        format!("{time}{fraction}Z")
+        time.unwrap_or(end)
     }
 }
 

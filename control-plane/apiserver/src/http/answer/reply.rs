@@ -61,6 +61,15 @@ impl Shown {
         }
     }
 
+    /// The scale of an object. There are tables of it, too.
+    pub(crate) fn scale(&self, scale: &Value) -> Result<Bytes, Status> {
+        if self.accept.form != Form::Table {
+            return encode(scale, self.accept.encoding);
+        }
+        let table = table::of_scale(&self.resource, scale, self.include, clock::now());
+        self.written(table)
+    }
+
     /// An object as Go writes it, with the nulls that JSON goes without. YAML is for people.
     fn with_nulls(&self, object: &Value) -> Value {
         let mut object = object.clone();

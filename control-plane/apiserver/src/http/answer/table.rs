@@ -2,12 +2,13 @@
 
 mod custom;
 
+use machinery::object;
 use machinery::schema::Kind;
 use machinery::time::Timestamp;
 use serde_json::{Value, json};
 
 use crate::http::answer::shown::{Include, only_metadata};
-use crate::registry::printers::{Layout, NAME, NAME_LATER, descriptions};
+use crate::registry::printers::{Layout, NAME, NAME_LATER, age, descriptions};
 use crate::registry::strategy;
 use crate::resources::catalogue::Resource;
 use crate::resources::custom::Column;
@@ -26,17 +27,62 @@ pub(crate) fn of(resource: &Resource, rows: Vec<Value>, metadata: Value) -> Valu
 pub(crate) fn row(resource: &Resource, object: &Value, include: Include, now: Timestamp) -> Value {
     let cells = all_cells(resource, object);
     let cells: Vec<Value> = cells.iter().map(|cell| cell.at(now)).collect();
-    let shown = match include {
-        Include::None => Value::Null,
-        Include::Metadata => only_metadata(resource, object),
-        Include::Object => object.clone(),
-    };
     let mut row = json!({"cells": cells});
     if let Some(conditions) = conditions(resource, object) {
         row["conditions"] = conditions;
     }
-    row["object"] = shown;
+    row["object"] = shown(resource, object, include);
     row
+}
+
+/// A table of the scale of an object of a resource, which has columns of its own.
+pub(crate) fn of_scale(
+    resource: &Resource,
+    scale: &Value,
+    include: Include,
+    now: Timestamp,
+) -> Value {
+    // Where nothing is asked for, only the columns of custom resources are empty.
+    let (name_format, age_type, texts, none) = match resource.custom {
+        Some(_) => ("name", "date", "scales", Value::Null),
+        None => ("", "string", "autoscaling/scales", 0.into()),
+    };
+    let columns = [
+        (NAME, "string", name_format),
+        ("Desired", "integer", ""),
+        ("Available", "integer", ""),
+        ("Age", age_type, ""),
+    ];
+    let columns = columns.map(|(name, kind, format)| {
+        let description = descriptions::of_resource(texts, name);
+        json!({"name": name, "type": kind, "format": format, "description": description,
+            "priority": 0})
+    });
+    let replicas = |of: &str| {
+        let number = object::integer(scale, &[of, "replicas"]);
+        number.map_or_else(|| none.clone(), Value::from)
+    };
+    let cells = json!([
+        object::name(scale),
+        replicas("spec"),
+        replicas("status"),
+        age(scale).at(now)
+    ]);
+    json!({
+        "kind": "Table", "apiVersion": "meta.k8s.io/v1",
+        "metadata": {"resourceVersion": object::resource_version(scale)},
+        "rows": [{"cells": cells, "object": shown(resource, scale, include)}],
+        "columnDefinitions": columns,
+    })
+}
+
+/// What a row has of its object.
+fn shown(resource: &Resource, object: &Value, include: Include) -> Value {
+    match include {
+        Include::None => Value::Null,
+        Include::Metadata => only_metadata(resource, object),
+        Include::Object => object.clone(),
+    }
 }
 
 /// What the columns of a resource are.
@@ -88,4 +134,52 @@ fn column(of: &Kind, name: &str) -> Value {
         "description": descriptions::of(of, name),
         "priority": i32::from(wide),
     })
+}
+
+#[test]
+fn rows_of_pods_say_whether_they_are_done() {
+    use crate::resources::catalogue::Catalogue;
+
+    let catalogue = Catalogue::new(strategy::builtin().iter().cloned());
+    let pods = catalogue.resource("", "v1", "pods").unwrap();
+    let pod = |phase: &str| json!({"metadata": {"name": "a"}, "status": {"phase": phase}});
+    let objects = ["Running", "Succeeded", "Failed"].map(|phase| Arc::new(pod(phase)));
+    let now = Timestamp::default();
+    let table = of(pods, &objects, Include::None, json!({}), now);
+    let rows = table["rows"].as_array().unwrap();
+    assert_eq!(rows[0].get("conditions"), None);
+    let done = json!([{"type": "Completed", "status": "True", "reason": "Succeeded",
+        "message": "The pod has completed successfully."}]);
+    assert_eq!(rows[1]["conditions"], done);
+    assert_eq!(rows[2]["conditions"][0]["reason"], "Failed");
+    // What is kept of the cells says the same.
+    for (object, row) in objects.iter().zip(rows) {
+        let mut text = b"{\"cells\":".to_vec();
+        cells(pods, object).write(&mut text, now);
+        text.extend_from_slice(b",\"object\":null}");
+        assert_eq!(serde_json::from_slice::<Value>(&text).unwrap(), *row);
+    }
+}
+
+#[test]
+fn a_scale_has_columns_of_its_own() {
+    use crate::resources::catalogue::Catalogue;
+
+    let catalogue = Catalogue::new(strategy::builtin().iter().cloned());
+    let resource = catalogue.resource("apps", "v1", "deployments").unwrap();
+    let scale = json!({
+        "apiVersion": "autoscaling/v1", "kind": "Scale",
+        "metadata": {"name": "web", "resourceVersion": "7",
+            "creationTimestamp": "1970-01-01T00:00:00Z"},
+        "spec": {"replicas": 3}, "status": {"replicas": 2},
+    });
+    let now = Timestamp::parse("1970-01-01T00:00:05Z").unwrap();
+    let table = of_scale(resource, &scale, Include::Metadata, now);
+    assert_eq!(table["rows"][0]["cells"], json!(["web", 3, 2, "5s"]));
+    assert_eq!(table["metadata"]["resourceVersion"], "7");
+    let columns = table["columnDefinitions"].as_array().unwrap().iter();
+    let names: Vec<&Value> = columns.clone().map(|one| &one["name"]).collect();
+    assert_eq!(names, ["Name", "Desired", "Available", "Age"]);
+    assert!(columns.clone().all(|one| one["description"] != ""));
+    assert_eq!(table["rows"][0]["object"]["metadata"]["name"], "web");
 }

@@ -8,7 +8,9 @@ use machinery::status::{self, Status};
 use serde_json::Value;
 
 use super::Call;
-use crate::http::media;
+use crate::http::answer::reply;
+use crate::http::answer::shown::Shown;
+use crate::http::media::{self, Accept, Form};
 use crate::http::question::body::{self, Expected};
 use crate::registry::verbs::scale::scale_of;
 use crate::registry::verbs::write::Change;
@@ -101,7 +103,7 @@ async fn scale(call: &Call<'_>, verb: &str, body: Bytes) -> Result<Response<Body
         "get" => {
             let object = stored(call).await?;
             has_replicas(&call.target.resource, &object)?;
-            return call.value(StatusCode::OK, &scale_of(&call.target.resource, &object));
+            return show_scale(call, &scale_of(&call.target.resource, &object));
         }
         "update" => Change::Replace(read(call, body).await?),
         _ => call.read_patch(body)?,
@@ -109,8 +111,25 @@ async fn scale(call: &Call<'_>, verb: &str, body: Bytes) -> Result<Response<Body
     let edited = call.writer(dry).scale(&call.target.name, change).await?;
     let resource = &call.target.resource;
     let object = views::of_decoded(resource, edited.entry_ref()).await?;
-    let scale = scale_of(resource, &object);
-    call.value(StatusCode::OK, &scale)
+    show_scale(call, &scale_of(resource, &object))
+}
+
+/// Answers with a scale, as a table if the client prefers that.
+fn show_scale(call: &Call<'_>, scale: &Value) -> Result<Response<Body>, Status> {
+    let accept = Accept::negotiate(call.headers, true).unwrap_or(Accept::PLAIN);
+    if accept.form != Form::Table {
+        return call.value(StatusCode::OK, scale);
+    }
+    let shown = Shown {
+        accept,
+        ..call.shown()?
+    };
+    let body = shown.scale(scale)?;
+    Ok(reply::bytes(
+        StatusCode::OK,
+        accept.encoding.media_type(),
+        body,
+    ))
 }
 
 /// Refuses to show the scale of a custom resource without a number of replicas, as Kubernetes does:

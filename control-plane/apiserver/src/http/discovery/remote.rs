@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
+
 use machinery::object;
 use serde_json::{Value, json};
 
@@ -75,46 +77,70 @@ pub(crate) fn add_documents(index: &mut Value, all: &[Remote]) {
     }
 }
 
-/// A list of resources of the old form in the new one, in which subresources are parts.
+/// A list of resources of the old form in the new one, in which subresources are parts. As in
+/// Kubernetes, one whose resource is not listed gets a resource without verbs around it: custom
+/// metrics are listed so.
 fn aggregated(list: &Value) -> Vec<WholeResource> {
+    let all = object::items(list, &["resources"]).iter();
+    let all = all.map(|one| (object::text(one, &["name"]), one));
+    let (parts, whole): (Vec<_>, Vec<_>) = all.partition(|(name, _)| name.contains('/'));
     let mut resources: Vec<WholeResource> = Vec::new();
-    for resource in object::items(list, &["resources"]) {
-        let text = |key: &str| object::text(resource, &[key]).to_owned();
-        let texts = |key: &str| {
-            let all = object::items(resource, &[key]).iter();
-            all.filter_map(Value::as_str).map(str::to_owned).collect()
-        };
-        let response_kind = ResponseKind {
-            group: text("group"),
-            version: text("version"),
-            kind: text("kind"),
-        };
-        let name = text("name");
-        if let Some((plural, subresource)) = name.split_once('/') {
-            if let Some(of) = resources.iter_mut().find(|one| one.resource == plural) {
-                of.subresources.push(Part {
-                    subresource: subresource.to_owned(),
-                    response_kind,
-                    verbs: texts("verbs"),
-                });
-            }
-            continue;
-        }
-        let is_namespaced = resource["namespaced"] == true;
+    let mut places = HashMap::new();
+    for (name, resource) in whole {
+        places.insert(name, resources.len());
         resources.push(WholeResource {
-            resource: name,
-            response_kind,
-            scope: if is_namespaced {
-                "Namespaced"
-            } else {
-                "Cluster"
-            },
-            singular_resource: text("singularName"),
-            verbs: texts("verbs"),
-            short_names: texts("shortNames"),
-            categories: texts("categories"),
-            subresources: Vec::new(),
+            response_kind: response_kind(resource),
+            singular_resource: object::text(resource, &["singularName"]).to_owned(),
+            verbs: texts(resource, "verbs"),
+            short_names: texts(resource, "shortNames"),
+            categories: texts(resource, "categories"),
+            ..unlisted(name, resource)
+        });
+    }
+    for (name, part) in parts {
+        let (plural, subresource) = name.split_once('/').unwrap_or((name, ""));
+        let at = *places.entry(plural).or_insert_with(|| {
+            resources.push(unlisted(plural, part));
+            resources.len() - 1
+        });
+        resources[at].subresources.push(Part {
+            subresource: subresource.to_owned(),
+            response_kind: response_kind(part),
+            verbs: texts(part, "verbs"),
         });
     }
     resources
+}
+
+/// A resource about which no more is known than its name and scope.
+fn unlisted(name: &str, entry: &Value) -> WholeResource {
+    let is_namespaced = entry["namespaced"] == true;
+    WholeResource {
+        resource: name.to_owned(),
+        response_kind: response_kind(&Value::Null),
+        scope: if is_namespaced {
+            "Namespaced"
+        } else {
+            "Cluster"
+        },
+        singular_resource: String::new(),
+        verbs: Vec::new(),
+        short_names: Vec::new(),
+        categories: Vec::new(),
+        subresources: Vec::new(),
+    }
+}
+
+fn response_kind(entry: &Value) -> ResponseKind {
+    let text = |key: &str| object::text(entry, &[key]).to_owned();
+    ResponseKind {
+        group: text("group"),
+        version: text("version"),
+        kind: text("kind"),
+    }
+}
+
+fn texts(entry: &Value, key: &str) -> Vec<String> {
+    let all = object::items(entry, &[key]).iter();
+    all.filter_map(Value::as_str).map(str::to_owned).collect()
 }

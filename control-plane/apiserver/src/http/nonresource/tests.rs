@@ -48,3 +48,35 @@ async fn only_the_path_that_was_authorized_is_served() {
         assert_eq!(ask(path, true).await.unwrap(), code, "{path}");
     }
 }
+
+#[test]
+fn a_document_may_be_kept_if_it_is_asked_for_by_its_hash() {
+    let documents = openapi::Documents::new();
+    let path = "apis/apps/v1";
+    let document = openapi::document(&documents, path);
+    let hash = &document.unwrap().hash;
+    let ask = |query: &str, accept: &str| {
+        let request = Request::get(format!("/openapi/v3/{path}{query}")).header("Accept", accept);
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        schema(&parts, path, document)
+    };
+    let protobuf = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
+    let by_hash = format!("?hash={hash}");
+    for (query, accept, code, control) in [
+        ("", "*/*", 200, "no-cache, private"),
+        ("", "application/json", 200, "no-cache, private"),
+        ("", protobuf, 406, "no-cache, private"),
+        (&*by_hash, "application/json", 200, "public, immutable"),
+        ("?hash=older", "application/json", 301, "no-cache, private"),
+    ] {
+        let answer = ask(query, accept);
+        assert_eq!(answer.status(), code, "{query} {accept}");
+        assert_eq!(answer.headers()["Cache-Control"], control, "{query}");
+        let kept = answer.headers().contains_key("Expires");
+        assert_eq!(kept, control.starts_with("public"), "{query}");
+        let moved = answer.headers().get("Location");
+        let moved = moved.map(|place| place.to_str().unwrap());
+        let expected = format!("/openapi/v3/{path}{by_hash}");
+        assert_eq!(moved, (code == 301).then_some(expected.as_str()), "{query}");
+    }
+}

@@ -1,6 +1,11 @@
 //! The documents of custom resources. They are made when they are first asked for after the
-//! catalogue changed, for clients ask for the index again and again.
+//! catalogue changed, for clients ask for the index again and again. Those of versions that did not
+//! change stay as they are: thousands of definitions that come one by one would take hours else.
 
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use machinery::schema::{self, Kind};
@@ -23,7 +28,10 @@ const MEDIA_TYPES: &[&str] = &["application/json", "application/yaml"];
 
 /// The documents of one state of the catalogue.
 #[derive(Default)]
-pub(crate) struct CustomDocuments(Mutex<Option<(Arc<Catalogue>, Arc<Documents>)>>);
+pub(crate) struct CustomDocuments(Mutex<Option<Made>>);
+
+/// A state of the catalogue and its documents.
+type Made = (Arc<Catalogue>, Arc<Documents>);
 
 impl CustomDocuments {
     /// Those of this state, once there are those of built-in kinds, too.
@@ -44,8 +52,8 @@ impl CustomDocuments {
         let mut made = self.0.lock();
         match &*made {
             Some((of, documents)) if Arc::ptr_eq(of, catalogue) => Arc::clone(documents),
-            _ => {
-                let documents = Arc::new(make(catalogue));
+            before => {
+                let documents = Arc::new(make(catalogue, before.as_ref()));
                 *made = Some((Arc::clone(catalogue), Arc::clone(&documents)));
                 documents
             }
@@ -53,25 +61,46 @@ impl CustomDocuments {
     }
 }
 
-fn make(catalogue: &Catalogue) -> Documents {
-    let mut documents = Documents::new();
-    if catalogue.custom().next().is_none() {
-        return documents;
-    }
-    let texts = Texts::unpack();
-    for resource in catalogue.custom() {
-        let (group, version) = (resource.kind.group(), resource.kind.version());
-        let place = documents.entry(path_of(group, version));
-        place.or_insert_with(|| Document::new(&build(catalogue, group, version, &texts)));
-    }
-    documents
+/// The documents of a catalogue, with those of an earlier one for versions that are the same in
+/// both.
+fn make(catalogue: &Catalogue, before: Option<&Made>) -> Documents {
+    let before = before.map(|(catalogue, documents)| (by_path(catalogue), documents));
+    let mut texts = None;
+    let documents = by_path(catalogue).into_iter().map(|(path, resources)| {
+        let known = before.as_ref().and_then(|(before, documents)| {
+            let same = is_same(before.get(&path)?, &resources);
+            documents.get(&path).filter(|_| same).cloned()
+        });
+        let document = known.unwrap_or_else(|| {
+            let texts = texts.get_or_insert_with(Texts::unpack);
+            Document::new(&build(&resources, texts))
+        });
+        (path, document)
+    });
+    documents.collect()
 }
 
-fn build(catalogue: &Catalogue, group: &str, version: &str, texts: &Texts) -> Vec<u8> {
+/// The custom resources of each version of a group, by the path of its document.
+fn by_path(catalogue: &Catalogue) -> BTreeMap<String, Vec<&Arc<Resource>>> {
+    let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for resource in catalogue.custom() {
+        let path = path_of(resource.kind.group(), resource.kind.version());
+        all.entry(path).or_default().push(resource);
+    }
+    all
+}
+
+/// True if these are the same resources, made of the same definitions.
+fn is_same(some: &[&Arc<Resource>], others: &[&Arc<Resource>]) -> bool {
+    let mut pairs = some.iter().zip(others);
+    some.len() == others.len() && pairs.all(|(one, other)| Arc::ptr_eq(one, other))
+}
+
+/// The document of the resources of one version of a group.
+fn build(resources: &[&Arc<Resource>], texts: &Texts) -> Vec<u8> {
     let mut paths = Vec::new();
     let mut schemas = Schemas::new(texts);
-    let is_of = |one: &&Arc<Resource>| (one.kind.group(), one.kind.version()) == (group, version);
-    for resource in catalogue.custom().filter(is_of) {
+    for resource in resources {
         let kind = &resource.kind;
         let shape = shape_of(kind);
         paths.extend(shape.paths());

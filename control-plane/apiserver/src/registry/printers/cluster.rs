@@ -12,6 +12,8 @@ use super::{
 };
 
 const ROLE: &str = "node-role.kubernetes.io/";
+/// How many hosts of an Ingress are shown.
+const HOSTS_SHOWN: usize = 3;
 
 /// There are none here.
 pub(crate) const COMPONENT_STATUS: Layout = Layout {
@@ -123,6 +125,8 @@ fn node(object: &Value) -> Vec<Cell> {
         .filter(|role| !role.is_empty())
         .collect();
     roles.sort_unstable();
+    // Both labels may say the same.
+    roles.dedup();
     let roles = if roles.is_empty() {
         NONE.to_owned()
     } else {
@@ -284,23 +288,31 @@ fn slice(object: &Value) -> Vec<Cell> {
     ]
 }
 
+/// The first hosts of an Ingress. As in Kubernetes, rules without a host count among those that are
+/// not shown.
+fn hosts(object: &Value) -> String {
+    let rules = object::items(object, &["spec", "rules"]);
+    let (mut hosts, mut is_whole) = (Vec::new(), true);
+    for rule in rules {
+        is_whole &= hosts.len() < HOSTS_SHOWN;
+        let host = object::text(rule, &["host"]);
+        if is_whole && !host.is_empty() {
+            hosts.push(host);
+        }
+    }
+    match (hosts.join(","), is_whole) {
+        (hosts, _) if hosts.is_empty() => "*".to_owned(),
+        (hosts, true) => hosts,
+        (hosts, false) => format!("{hosts} + {} more...", rules.len() - HOSTS_SHOWN),
+    }
+}
+
 fn ingress(object: &Value) -> Vec<Cell> {
-    let rules = object::items(object, &["spec", "rules"]).iter();
-    let hosts: Vec<String> = rules
-        .map(|rule| object::text(rule, &["host"]))
-        .filter(|host| !host.is_empty())
-        .map(str::to_owned)
-        .collect();
-    let hosts = if hosts.is_empty() {
-        "*".into()
-    } else {
-        shortened(&hosts, 3)
-    };
     let points = balanced(object);
     let secure = !object::items(object, &["spec", "tls"]).is_empty();
     vec![
         text_or(object, &["spec", "ingressClassName"], NONE),
-        hosts,
+        hosts(object).into(),
         points.join(",").into(),
         if secure { "80, 443" } else { "80" }.into(),
         age(object),
@@ -344,4 +356,24 @@ fn a_port_of_a_slice_without_a_number_is_called_by_its_name() {
         "http,80,*"
     );
     assert_eq!(shown(json!([])), UNSET);
+}
+
+#[test]
+fn roles_are_shown_once_and_rules_without_a_host_are_counted() {
+    use serde_json::json;
+
+    let now = machinery::time::Timestamp::default();
+    let labels = json!({"kubernetes.io/role": "worker", "node-role.kubernetes.io/worker": "",
+        "node-role.kubernetes.io/edge": ""});
+    let cells = node(&json!({"metadata": {"labels": labels}}));
+    assert_eq!(cells[1].at(now), "edge,worker");
+    let shown = |all: &[&str]| {
+        let rules: Vec<Value> = all.iter().map(|host| json!({"host": host})).collect();
+        hosts(&json!({"spec": {"rules": rules}}))
+    };
+    assert_eq!(shown(&[""]), "*");
+    assert_eq!(shown(&["a", "", "b"]), "a,b");
+    assert_eq!(shown(&["a", "b", "c"]), "a,b,c");
+    assert_eq!(shown(&["a", "b", "c", ""]), "a,b,c + 1 more...");
+    assert_eq!(shown(&["", "a", "b", "c", "d"]), "a,b,c + 2 more...");
 }

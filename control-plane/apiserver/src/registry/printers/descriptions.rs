@@ -27,8 +27,13 @@ pub(crate) fn of(kind: &Kind, column: &str) -> &'static str {
         "" => kind.plural().to_owned(),
         group => format!("{group}/{}", kind.plural()),
     };
+    of_resource(&resource, column)
+}
+
+/// The same by the name that `columns.txt` has for a resource.
+pub(crate) fn of_resource(resource: &str, column: &str) -> &'static str {
     let text = |resource: &str| TEXTS.get(resource)?.get(column);
-    text(&resource)
+    text(resource)
         .or_else(|| text(""))
         .map_or("", String::as_str)
 }

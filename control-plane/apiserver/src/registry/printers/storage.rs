@@ -103,7 +103,7 @@ fn volume(object: &Value) -> Vec<Cell> {
         phase(object),
         claim.into(),
         class(object),
-        text_or(object, &["spec", "volumeAttributesClassName"], UNSET),
+        any_or(object, &["spec", "volumeAttributesClassName"], UNSET),
         text_or(object, &["status", "reason"], ""),
         age(object),
         text_or(object, &["spec", "volumeMode"], UNSET),
@@ -126,7 +126,7 @@ fn claim(object: &Value) -> Vec<Cell> {
         capacity,
         access,
         class(object),
-        text_or(object, &["spec", "volumeAttributesClassName"], UNSET),
+        any_or(object, &["spec", "volumeAttributesClassName"], UNSET),
         age(object),
         text_or(object, &["spec", "volumeMode"], UNSET),
     ]

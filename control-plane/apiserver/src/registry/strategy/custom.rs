@@ -4,12 +4,14 @@ use machinery::object;
 use serde_json::Value;
 
 use super::{DEFAULT, Generation, STATUS_ALONE, Strategy};
+use crate::registry::printers;
 
 /// The status is a field like any other.
 pub(super) static WHOLE: Strategy = Strategy {
     generation: Generation::OfAllButMetadata,
     allow_unconditional_update: false,
     keeps_status_on_create: true,
+    columns: &printers::CUSTOM,
     ..DEFAULT
 };
 

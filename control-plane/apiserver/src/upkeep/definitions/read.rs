@@ -109,9 +109,9 @@ fn scale(scale: &Value) -> Option<Scale> {
     })
 }
 
-/// The columns; none at all if one of them cannot be read, as Kubernetes does.
+/// The columns up to the first one whose path cannot be read, as Kubernetes does.
 fn columns(columns: &[Value]) -> Vec<Column> {
-    let read = columns.iter().map(|column| {
+    let read = columns.iter().map_while(|column| {
         let text = |key: &str| object::text(column, &[key]).to_owned();
         let priority = object::integer(column, &["priority"]).unwrap_or(0);
         let column = Column {
@@ -124,7 +124,7 @@ fn columns(columns: &[Value]) -> Vec<Column> {
         };
         JsonPath::parse(&column.json_path).ok().map(|_| column)
     });
-    read.collect::<Option<Vec<_>>>().unwrap_or_default()
+    read.collect()
 }
 
 #[test]

@@ -21,6 +21,7 @@ fn times_survive_the_round_trip() {
     assert_eq!(time.to_micros(), "2024-02-29T00:00:00.123456Z");
     assert_eq!(Timestamp::parse(&time.to_micros()), Some(time));
     assert_eq!(time.to_seconds(), "2024-02-29T00:00:00Z");
+    assert_eq!(time.to_http(), "Thu, 29 Feb 2024 00:00:00 GMT");
 }
 
 #[test]

@@ -1,25 +1,35 @@
 //! The columns of custom resources, as their definitions name them.
 
+use machinery::go_json;
 use machinery::object;
 use machinery::schema::Kind;
 use machinery::time::Timestamp;
 use serde_json::{Value, json};
 
 use super::column;
-use crate::registry::printers::NAME;
+use crate::registry::printers::{NAME, UNKNOWN};
 use crate::resources::custom::Column;
 use crate::resources::json_path::JsonPath;
 use crate::storage::cells::Cell;
 
 /// What is shown for a date that is none.
 const INVALID: &str = "<invalid>";
+/// What is shown as text for a null.
+const NO_VALUE: &str = "<no value>";
 
 /// The columns, with the name before them.
 pub(super) fn definitions(kind: &Kind, columns: &[(Column, JsonPath)]) -> Vec<Value> {
     let more = columns.iter().map(|(column, _)| {
+        let description = match column.description.as_str() {
+            "" => format!(
+                "Custom resource definition column (in JSONPath format): {}",
+                column.json_path
+            ),
+            description => description.to_owned(),
+        };
         json!({
             "name": column.name, "type": column.kind, "format": column.format,
-            "description": column.description, "priority": column.priority,
+            "description": description, "priority": column.priority,
         })
     });
     [column(kind, NAME)].into_iter().chain(more).collect()
@@ -43,8 +53,8 @@ pub(super) fn cells(columns: &[(Column, JsonPath)], object: &Value) -> Vec<Cell>
 fn cell(kind: &str, value: &Value) -> Cell {
     match (kind, value) {
         ("string", Value::String(text)) => text.as_str().into(),
-        ("string", Value::Null) => Value::Null.into(),
-        ("string", value) => value.to_string().into(),
+        ("string", Value::Null) => NO_VALUE.into(),
+        ("string", value) => go_json::encoded(value).into(),
         ("integer", Value::Number(number)) => match (number.as_i64(), number.as_f64()) {
             (Some(number), _) => number.into(),
             (None, number) => number
@@ -54,8 +64,67 @@ fn cell(kind: &str, value: &Value) -> Cell {
         ("number", Value::Number(_)) | ("boolean", Value::Bool(_)) => value.clone().into(),
         ("date", Value::String(text)) => match Timestamp::parse(text) {
             Some(then) => Cell::ago(then),
+            // As in Kubernetes, both are a time that was not set.
+            None if ["", "null"].contains(&text.as_str()) => UNKNOWN.into(),
             None => INVALID.into(),
         },
         _ => Value::Null.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use machinery::schema::{Names, Scope};
+
+    use super::*;
+
+    fn read(kind: &str, description: &str, json_path: &str) -> (Column, JsonPath) {
+        let column = Column {
+            name: "Told".to_owned(),
+            kind: kind.to_owned(),
+            format: String::new(),
+            description: description.to_owned(),
+            priority: 0,
+            json_path: json_path.to_owned(),
+        };
+        (column, JsonPath::parse(json_path).unwrap())
+    }
+
+    #[test]
+    fn a_column_without_a_text_is_described_by_its_path() {
+        let names = Names {
+            kind: "Widget".into(),
+            list_kind: "WidgetList".into(),
+            plural: "widgets".into(),
+            singular: "widget".into(),
+            short_names: Vec::new(),
+            categories: Vec::new(),
+        };
+        let group = "shop.example.com".to_owned();
+        let kind = Kind::custom(group, "v1".to_owned(), names, Scope::Namespaced);
+        let columns = [
+            read("string", "", ".spec.color"),
+            read("string", "So.", ".spec"),
+        ];
+        let shown = definitions(&kind, &columns);
+        let described = "Custom resource definition column (in JSONPath format): .spec.color";
+        assert_eq!(shown[1]["description"], described);
+        assert_eq!(shown[2]["description"], "So.");
+    }
+
+    #[test]
+    fn cells_of_values_that_are_not_set_are_those_of_kubernetes() {
+        let now = Timestamp::default();
+        for (kind, value, shown) in [
+            ("string", Value::Null, json!("<no value>")),
+            ("integer", Value::Null, Value::Null),
+            ("date", json!(""), json!("<unknown>")),
+            ("date", json!("soon"), json!("<invalid>")),
+            ("boolean", json!("true"), Value::Null),
+        ] {
+            let object = json!({"metadata": {"name": "a"}, "status": {"told": value}});
+            let cells = cells(&[read(kind, "", ".status.told")], &object);
+            assert_eq!(cells[1].at(now), shown, "{kind} {value}");
+        }
     }
 }

@@ -98,3 +98,28 @@ fn resources_of_others_are_told_in_the_new_form() {
     assert_eq!(scale["responseKind"]["group"], "autoscaling");
     assert_eq!(versions[0]["resources"][1]["scope"], "Cluster");
 }
+
+#[test]
+fn a_subresource_is_told_without_its_resource() {
+    let list = json!({"resources": [
+        {"name": "pods/cpu", "namespaced": true, "kind": "MetricValueList", "verbs": ["get"]},
+        {"name": "services/hits", "namespaced": true, "kind": "MetricValueList", "verbs": ["get"]},
+        {"name": "pods/hits", "namespaced": true, "kind": "MetricValueList", "verbs": ["get"]},
+        {"name": "nodes/status", "namespaced": false, "kind": "Node", "verbs": ["get"]},
+        {"name": "nodes", "namespaced": false, "kind": "Node", "verbs": ["list"]},
+    ]});
+    let resources = written(&aggregated(&list));
+    let told: Vec<(&str, usize)> = resources
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| {
+            let parts = object::items(one, &["subresources"]);
+            (object::text(one, &["resource"]), parts.len())
+        })
+        .collect();
+    assert_eq!(told, [("nodes", 1), ("pods", 2), ("services", 1)]);
+    assert_eq!(resources[1]["scope"], "Namespaced");
+    assert_eq!(resources[1]["verbs"], json!([]));
+    assert_eq!(resources[0]["verbs"], json!(["list"]));
+}
