@@ -1,6 +1,7 @@
 //! The layers together, over a store whose state a test chooses.
 
 mod fake_store;
+mod scale;
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -11,12 +11,19 @@ use crate::auth::Answer;
 use crate::registry::lifecycle;
 use crate::registry::strategy::{self, Generation};
 use crate::registry::verbs::edit::{Edit, Edited, Step};
-use crate::registry::verbs::write::{Change, check_version};
+use crate::registry::verbs::write::{Change, check_version, precondition, refuse};
 use crate::registry::verbs::writer::Writer;
 use crate::resources::catalogue::Resource;
 use crate::resources::convert;
+use crate::resources::defaults::set_defaults;
 use crate::storage::decoded::DecodedObject;
 use crate::storage::views;
+
+/// Where a Scale has the number of replicas that is asked for.
+const REPLICAS: [&str; 2] = ["spec", "replicas"];
+/// What a write finds there if a custom resource has no number of replicas, as in Kubernetes: a
+/// patch that leaves it so must not set it to zero.
+const UNSET: i64 = i32::MIN as i64;
 
 impl Writer<'_> {
     /// Changes the number of replicas of an object.
@@ -61,62 +68,101 @@ impl Edit for Scaling<'_> {
 impl Scaling<'_> {
     /// The object with the number of replicas that is asked for.
     async fn decide(&mut self, current: &Value) -> Result<Value, Status> {
-        let kind = &self.writer.resource.kind;
-        let mut old = scale_of(&self.writer.resource, current);
-        self.writer.managed_scale(current, &mut old);
+        let (writer, name) = (self.writer, self.name);
+        let resource = &*writer.resource;
+        let mut old = scale_of(resource, current);
+        let asked = object::integer(current, &Paths::of(resource).asked);
+        let is_unset = resource.custom.is_some() && asked.is_none();
+        if is_unset {
+            object::set(&mut old, &REPLICAS, UNSET.into());
+        }
+        writer.managed_scale(current, &mut old);
+        let mut new = self.new_scale(&old)?;
+        lifecycle::match_namespace(resource, writer.namespace, &mut new)?;
+        lifecycle::match_name(name, &new)?;
+        if !object::resource_version(&new).is_empty() {
+            check_version(resource, name, current, &new)?;
+        }
+        self.check_uid(current, &new)?;
+        if is_unset {
+            object::remove(&mut old, &REPLICAS);
+        }
+        let admission = writer.admission(UPDATE, "scale", name, Some(&old));
+        let chain = &writer.registry.admission;
+        let mutated = chain.mutate(&admission, &mut new).await?;
+        let object = self.scaled(current, &new)?;
+        // A Scale must not make of the object what a write of the object itself could not.
+        let rules = &strategy::of(resource).rules;
+        let causes = rules.update(resource, "", (current, &object), writer.policy());
+        refuse(resource, &object, causes)?;
+        chain.validate(mutated, &admission, &new).await?;
+        Ok(object)
+    }
+
+    /// What the request makes of the Scale.
+    fn new_scale(&mut self, old: &Value) -> Result<Value, Status> {
+        let writer = self.writer;
         let (mut new, warnings) = match &self.change {
             Change::Replace(scale) => (scale.clone(), Vec::new()),
             Change::Patch(patch) => {
-                let message = kind.subresource("scale").ok_or_else(Status::unknown_path)?;
-                patch.apply_to(message.message(), &old)?
+                let scale = writer.resource.kind.subresource("scale");
+                let scale = scale.ok_or_else(Status::unknown_path)?;
+                patch.apply_to(scale.message(), old)?
             }
-            Change::Apply(config) => self.writer.apply_scale(&old, config)?,
+            Change::Apply(config) => writer.apply_scale(old, config)?,
         };
         self.warnings = warnings;
         if !matches!(self.change, Change::Apply(_)) {
-            self.writer.manage_scale(&old, &mut new)?;
+            writer.manage_scale(old, &mut new)?;
         }
-        lifecycle::match_name(self.name, &new)?;
-        if !object::resource_version(&new).is_empty() {
-            check_version(&self.writer.resource, self.name, current, &new)?;
+        Ok(new)
+    }
+
+    /// Checks the uid that the request expects. Kubernetes does not look at that of a patch for a
+    /// custom resource.
+    fn check_uid(&self, current: &Value, new: &Value) -> Result<(), Status> {
+        let (asked, has) = (object::uid(new), object::uid(current));
+        if asked.is_empty() || asked == has {
+            return Ok(());
         }
-        let uid = object::uid(&new);
-        if !uid.is_empty() && uid != object::uid(current) {
-            let why = "Precondition failed: UID in precondition differs";
-            return Err(Status::conflict(
-                kind.group(),
-                kind.plural(),
-                self.name,
-                why,
-            ));
+        let Resource { kind, custom, .. } = &*self.writer.resource;
+        match self.change {
+            Change::Replace(_) => Err(self.writer.another_uid(self.name, asked, has)),
+            _ if custom.is_some() => Ok(()),
+            _ => {
+                let resource = format!("{}/scale", kind.plural());
+                let why = precondition("UID", asked, has);
+                Err(Status::conflict(kind.group(), &resource, self.name, &why))
+            }
         }
-        let admission = self
-            .writer
-            .admission(UPDATE, "scale", self.name, Some(&old));
-        let chain = &self.writer.registry.admission;
-        let mutated = chain.mutate(&admission, &mut new).await?;
-        let replicas = object::integer(&new, &["spec", "replicas"]).unwrap_or(0);
-        if replicas < 0 {
+    }
+
+    /// The object with what its new Scale says.
+    fn scaled(&self, current: &Value, scale: &Value) -> Result<Value, Status> {
+        let resource = &*self.writer.resource;
+        let asked = Paths::of(resource).asked;
+        let replicas = object::integer(scale, &REPLICAS).unwrap_or(0);
+        if resource.custom.is_none() && replicas < 0 {
             let why = "must be greater than or equal to 0";
             let cause = Cause::invalid("spec.replicas", &replicas.into(), why);
-            return Err(Status::invalid(
-                "autoscaling",
-                "Scale",
-                self.name,
-                vec![cause],
-            ));
+            let (group, kind) = ("autoscaling", "Scale");
+            return Err(Status::invalid(group, kind, self.name, vec![cause]));
         }
-        chain.validate(mutated, &admission, &new).await?;
-        let paths = Paths::of(&self.writer.resource);
+        if resource.custom.is_some() && replicas == UNSET {
+            let path = asked.join(".");
+            let why = format!("the spec replicas field \".{path}\" cannot be empty");
+            return Err(Status::bad_request(why));
+        }
         let mut object = current.clone();
-        let changes = object::integer(current, &paths.asked) != Some(replicas);
-        object::set(&mut object, &paths.asked, replicas.into());
-        self.writer.manage_parent(&new, &mut object);
+        let changes = object::integer(current, &asked) != Some(replicas);
+        object::set(&mut object, &asked, replicas.into());
+        set_defaults(resource, &mut object);
+        self.writer.manage_parent(scale, &mut object);
         if apply::equal_without_times(current, &object) {
             // The times of managers stay, too.
             return Ok(current.clone());
         }
-        if changes && strategy::of(&self.writer.resource).generation != Generation::Never {
+        if changes && strategy::of(resource).generation != Generation::Never {
             let next = object::generation(current) + 1;
             metadata_mut(&mut object).insert("generation".into(), next.into());
         }

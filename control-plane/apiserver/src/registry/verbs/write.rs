@@ -61,7 +61,7 @@ impl Writer<'_> {
         }
     }
 
-    fn policy(&self) -> validate::Policy {
+    pub(crate) fn policy(&self) -> validate::Policy {
         validate::Policy {
             privileged: self.registry.settings.allow_privileged,
         }

@@ -6,10 +6,23 @@ use serde_json::Value;
 
 use crate::basics::unsigned;
 use crate::registry::strategy;
+use crate::registry::verbs::writer::Writer;
 use crate::resources::catalogue::Resource;
 
 /// What all keys of the store begin with.
 const PREFIX: &str = "/registry";
+
+impl Writer<'_> {
+    /// The error for an object with another uid than a request expects.
+    pub(crate) fn another_uid(&self, name: &str, asked: &str, has: &str) -> Status {
+        let Resource { kind, storage, .. } = &*self.resource;
+        let key = storage.as_ref();
+        let key = key.map(|storage| storage.key(self.namespace, name));
+        let key = key.unwrap_or_default();
+        let why = precondition_failed(told_key(&key, self.dry), "UID", asked, has);
+        Status::conflict(kind.group(), kind.plural(), name, &why)
+    }
+}
 
 /// A key as an error tells it: a dry run ends before Kubernetes' store adds its prefix.
 pub(crate) fn told_key(key: &str, dry: bool) -> &str {

@@ -6,7 +6,7 @@ use machinery::status::Status;
 use machinery::{apply, object};
 use serde_json::Value;
 
-use super::precondition::{check_version, expected_version, precondition_failed, told_key};
+use super::precondition::{check_version, expected_version};
 use super::{Change, Writer, refuse};
 use crate::admission::UPDATE;
 use crate::auth::Answer;
@@ -145,7 +145,7 @@ impl Update<'_, '_> {
         };
         lifecycle::match_name(self.name, &object)?;
         if !object::uid(&object).is_empty() {
-            return Err(self.another(object::uid(&object), ""));
+            return Err(self.writer.another_uid(self.name, object::uid(&object), ""));
         }
         // Any version will do, but it must be one.
         expected_version(&object)?;
@@ -262,31 +262,9 @@ impl Update<'_, '_> {
         // A patch that changes the uid is refused by the rules.
         let replaces = matches!(self.change, Change::Replace(_));
         if replaces && !uid.is_empty() && uid != old_uid {
-            return Err(self.another(uid, old_uid));
+            return Err(self.writer.another_uid(self.name, uid, old_uid));
         }
         check_version(resource, self.name, old, new)
-    }
-
-    /// The request expects another uid.
-    fn another(&self, asked: &str, has: &str) -> Status {
-        let Writer {
-            resource,
-            namespace,
-            ..
-        } = self.writer;
-        let key = resource
-            .storage
-            .as_ref()
-            .map(|storage| storage.key(namespace, self.name))
-            .unwrap_or_default();
-        let key = told_key(&key, self.writer.dry);
-        let why = precondition_failed(key, "UID", asked, has);
-        Status::conflict(
-            resource.kind.group(),
-            resource.kind.plural(),
-            self.name,
-            &why,
-        )
     }
 }
 
