@@ -21,10 +21,13 @@ pub fn overlay(typing: &dyn Typing, live: &Value, config: &Value) -> Result<Valu
             "invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {atomics}"
         )));
     }
+    let unfit = "failed to convert original object to typed object";
+    check(typing, live, true).map_err(|misfits| fails(unfit, misfits))?;
     merge(typing, live, config).map_err(|misfits| fails("failed to merge patch", misfits))
 }
 
-/// The paths of lists and maps that are owned as a whole.
+/// The paths of lists and maps that are owned as a whole. Kubernetes looks no further than what is
+/// declared: the values of a map may be lists.
 fn collect(typing: &dyn Typing, value: &Value, path: &mut Vec<Element>, found: &mut Vec<String>) {
     let shown = |path: &[Element]| path.iter().map(Element::to_string).collect::<String>();
     match (deduced(typing.forms(), Some(value)).deciding(), value) {
@@ -33,10 +36,9 @@ fn collect(typing: &dyn Typing, value: &Value, path: &mut Vec<Element>, found: &
                 found.push(shown(path));
             }
             for (name, value) in fields {
-                let member = typing.field(name).map(|member| member.typing);
-                if let Some(typing) = member.or(map.other) {
+                if let Some(member) = typing.field(name) {
                     path.push(Element::from(name.as_str()));
-                    collect(typing, value, path, found);
+                    collect(member.typing, value, path, found);
                     path.pop();
                 }
             }
@@ -53,5 +55,43 @@ fn collect(typing: &dyn Typing, value: &Value, path: &mut Vec<Element>, found: &
             }
         }
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::edit::apply::Custom;
+
+    fn overlaid(live: &Value, config: &Value) -> Result<Value, String> {
+        let texts = json!({"type": "array", "items": {"type": "string"}});
+        let spec = json!({"type": "object", "properties": {"texts": texts,
+            "by": {"type": "object", "additionalProperties": texts},
+            "count": {"type": "integer"}}});
+        let typing = Custom::of_object(&json!({"type": "object", "properties": {"spec": spec}}));
+        overlay(&typing, live, config).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_list_is_refused_as_a_declared_field_and_not_as_the_value_of_a_map() {
+        let live = json!({"spec": {"by": {"a": ["x"], "b": ["x"]}}});
+        let refused = overlaid(&live, &json!({"spec": {"texts": ["y"]}}));
+        let why = "invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: \
+                   .spec.texts";
+        assert_eq!(refused, Err(why.to_owned()));
+        let merged = json!({"spec": {"by": {"a": ["y"], "b": ["x"]}}});
+        let config = json!({"spec": {"by": {"a": ["y"]}}});
+        assert_eq!(overlaid(&live, &config), Ok(merged));
+    }
+
+    #[test]
+    fn the_object_itself_must_fit_its_type() {
+        let live = json!({"spec": {"count": "x"}});
+        let refused = overlaid(&live, &json!({"spec": {"count": 1}}));
+        let why = "failed to convert original object to typed object: .spec.count: expected \
+                   numeric (int or float), got string";
+        assert_eq!(refused, Err(why.to_owned()));
     }
 }
