@@ -94,7 +94,9 @@ fn allocate(causes: &mut Causes, allocation: &FieldValue, names: &Names) {
             causes.configuration(one);
         });
     });
-    causes.below(allocation, "nodeSelector", node_selector);
+    causes.below(allocation, "nodeSelector", |causes, selector| {
+        node_selector(causes, selector, false);
+    });
 }
 
 /// What a driver says of a device.

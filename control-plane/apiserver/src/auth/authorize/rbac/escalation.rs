@@ -20,8 +20,8 @@ const MISSING_SHOWN: usize = 2000;
 const MISSING_BYTES_MAX: usize = 1 << 20;
 
 /// The right that exempts the writer of `new` in place of `old` from [`check`]: it is up to all
-/// authorizers, not to roles alone. `None` if there is nothing to check. Nobody but a master may bind
-/// what is no role.
+/// authorizers, not to roles alone. `None` if there is nothing to check. Nobody but a master may
+/// bind what is no role.
 pub fn exemption(
     request: &Attributes,
     new: &Value,
