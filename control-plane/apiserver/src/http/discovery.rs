@@ -180,8 +180,6 @@ fn whole_group(all: &ByVersion<'_>, group: &str, versions: &[&str]) -> WholeGrou
 
 #[cfg(test)]
 mod tests {
-    use machinery::schema::{Names, Scope};
-
     use super::*;
     use crate::resources::custom::{Definition, Version};
 
@@ -192,20 +190,11 @@ mod tests {
             stored,
             ..Version::default()
         };
-        Definition {
-            group: group.to_owned(),
-            names: Names {
-                kind: "Thing".into(),
-                list_kind: "ThingList".into(),
-                plural: plural.into(),
-                singular: "thing".into(),
-                short_names: Vec::new(),
-                categories: Vec::new(),
-            },
-            scope: Scope::Namespaced,
-            versions: vec![version("v1", true), version("v2", false)],
-            terminating: false,
-        }
+        let mut definition = Definition::widgets();
+        definition.group = group.to_owned();
+        definition.names.plural = plural.into();
+        definition.versions = vec![version("v1", true), version("v2", false)];
+        definition
     }
 
     #[test]

@@ -1,29 +1,12 @@
-use machinery::schema::{Names, Scope};
-
 use super::*;
-use crate::resources::custom::{Definition, Version};
+use crate::resources::custom::Definition;
 
 fn resources(plural: &str, group: &str, description: &str) -> Vec<Arc<Resource>> {
-    let definition = Definition {
-        group: group.to_owned(),
-        names: Names {
-            kind: "Widget".into(),
-            list_kind: "WidgetList".into(),
-            plural: plural.to_owned().into(),
-            singular: "widget".into(),
-            short_names: Vec::new(),
-            categories: Vec::new(),
-        },
-        scope: Scope::Namespaced,
-        terminating: false,
-        versions: vec![Version {
-            name: "v1".into(),
-            served: true,
-            stored: true,
-            schema: Some(json!({"type": "object", "description": description})),
-            ..Version::default()
-        }],
-    };
+    let mut definition = Definition::widgets();
+    definition.group = group.to_owned();
+    definition.names.plural = plural.to_owned().into();
+    let schema = json!({"type": "object", "description": description});
+    definition.versions[0].schema = Some(schema);
     definition.resources(None).unwrap()
 }
 
