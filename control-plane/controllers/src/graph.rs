@@ -50,7 +50,8 @@ pub(crate) struct Graph {
     vertices: BTreeMap<String, Vertex>,
     dependents: BTreeMap<String, BTreeSet<String>>,
     places: BTreeMap<Place, String>,
-    /// Owners that do not exist, according to the apiserver: where they were looked for, and the uid.
+    /// Owners that do not exist, according to the apiserver: where they were looked for, and the
+    /// uid.
     absent: BTreeSet<(Place, String)>,
     gone: Gone,
     /// What a list lacked. Its watch may tell of it again: the list may be older than an own write.

@@ -273,8 +273,8 @@ impl Shell {
         }
     }
 
-    /// Takes what else has come by now; returns how many decisions ended. A decision about a workload
-    /// looks at all of its pods, so it must not be made anew for the change of each.
+    /// Takes what else has come by now; returns how many decisions ended. A decision about a
+    /// workload looks at all of its pods, so it must not be made anew for the change of each.
     fn take_rest(&mut self, inboxes: &mut Inboxes) -> usize {
         let mut ended = 0;
         for _ in 0..TAKEN_AT_ONCE {

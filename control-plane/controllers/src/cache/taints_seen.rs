@@ -1,5 +1,5 @@
-//! When each taint of a node was first seen, for those that do not say: `kubectl taint` writes no time.
-//! Like all caches this is lost with the process.
+//! When each taint of a node was first seen, for those that do not say: `kubectl taint` writes no
+//! time. Like all caches this is lost with the process.
 
 use std::collections::HashMap;
 

@@ -86,7 +86,7 @@ impl Loop for EndpointSlices {
         }
         let mut decision = bring(caches, service, slices);
         if meta::is_deleting(&service.metadata) {
-            // It may serve until what holds it is gone, for which the slices that it has are enough.
+            // It may serve until what holds it is gone; for that the slices that it has are enough.
             let creates = |step: &Step| matches!(step.call, Call::Create { .. });
             decision.steps.retain(|step| !creates(step));
         }

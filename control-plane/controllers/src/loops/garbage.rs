@@ -260,8 +260,8 @@ fn reaches(owner: &Vertex, dependent: &Vertex) -> bool {
 fn classify(caches: &Caches, dependent: &Vertex, owner: &Owner) -> OwnerState {
     if let Some(found) = caches.graph.get(&owner.uid) {
         return match (reaches(found, dependent), found.waits_for(FOREGROUND)) {
-            // Nothing tells in which namespace such an owner would be, so that it counts for nothing
-            // and the object stays: operators that make this mistake must not lose cluster roles.
+            // Nothing tells in which namespace such an owner would be, so it counts for nothing and
+            // the object stays: operators that make this mistake must not lose cluster roles.
             (false, _) if dependent.namespace.is_empty() => OwnerState::Solid,
             (false, _) => OwnerState::Dangling,
             (true, true) => OwnerState::WaitingForDependents,
