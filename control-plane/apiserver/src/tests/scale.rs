@@ -1,6 +1,7 @@
 //! Writes of scales.
 
 use super::*;
+use crate::auth::User;
 use crate::registry::options::Validation;
 use crate::registry::verbs::patch::{self, Patch};
 use crate::registry::verbs::write::Change;

@@ -143,17 +143,17 @@ fn rows_of_pods_say_whether_they_are_done() {
     let catalogue = Catalogue::new(strategy::builtin().iter().cloned());
     let pods = catalogue.resource("", "v1", "pods").unwrap();
     let pod = |phase: &str| json!({"metadata": {"name": "a"}, "status": {"phase": phase}});
-    let objects = ["Running", "Succeeded", "Failed"].map(|phase| Arc::new(pod(phase)));
+    let objects = ["Running", "Succeeded", "Failed"].map(pod);
     let now = Timestamp::default();
-    let table = of(pods, &objects, Include::None, json!({}), now);
-    let rows = table["rows"].as_array().unwrap();
+    let rows = objects.each_ref();
+    let rows = rows.map(|object| row(pods, object, Include::None, now));
     assert_eq!(rows[0].get("conditions"), None);
     let done = json!([{"type": "Completed", "status": "True", "reason": "Succeeded",
         "message": "The pod has completed successfully."}]);
     assert_eq!(rows[1]["conditions"], done);
     assert_eq!(rows[2]["conditions"][0]["reason"], "Failed");
     // What is kept of the cells says the same.
-    for (object, row) in objects.iter().zip(rows) {
+    for (object, row) in objects.iter().zip(&rows) {
         let mut text = b"{\"cells\":".to_vec();
         cells(pods, object).write(&mut text, now);
         text.extend_from_slice(b",\"object\":null}");
