@@ -483,7 +483,7 @@ fn a_definition_that_takes_the_place_of_ours_or_makes_no_sense_is_refused() {
             "Widget",
             "widgets",
             vec![Version {
-                columns: vec![column("A", "string", ".a[?(@.b>1)]")],
+                columns: vec![column("A", "string", ".a[?(@.b>1)")],
                 ..version("v1", true)
             }],
         ),
