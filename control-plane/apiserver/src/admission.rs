@@ -5,7 +5,7 @@
 //! then. The registry completes the result and validates it by the rules of its kind. Then the
 //! plugins may still refuse the state to store. Policies and then webhooks are the last in each
 //! half. After those of the first, plugins judge what has become of the object. After those of the
-//! second, its namespace must still be there, and quotas charge what is stored.
+//! second, quotas charge what is stored. The write of a new object looks at its namespace again.
 
 mod conditions;
 pub mod escalation;

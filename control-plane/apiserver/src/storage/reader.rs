@@ -115,6 +115,22 @@ impl Reader {
         }
     }
 
+    /// Returns the object from the store if the `newest` state is asked for, otherwise as
+    /// [`Self::cached_or_stored`].
+    pub(crate) async fn present(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+        newest: bool,
+    ) -> Result<Arc<Value>, Status> {
+        if newest {
+            self.get(kind, namespace, name).await
+        } else {
+            self.cached_or_stored(kind, namespace, name).await
+        }
+    }
+
     /// Returns all objects of a namespace (of all namespaces if it is empty) from the cache. It is
     /// an error if one of them cannot be read: the others alone would let requests pass that it
     /// forbids, or free what it uses.

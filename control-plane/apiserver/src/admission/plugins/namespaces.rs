@@ -75,13 +75,7 @@ impl NamespaceLifecycle {
             return Ok(None);
         }
         let reader = &context.reader;
-        let found = if newest {
-            reader.get(namespaces()?, "", namespace).await?
-        } else {
-            reader
-                .cached_or_stored(namespaces()?, "", namespace)
-                .await?
-        };
+        let found = reader.present(namespaces()?, "", namespace, newest).await?;
         refuse_if_deleting(&found, kind, Some(name))?;
         Ok(Some(found))
     }

@@ -85,12 +85,7 @@ impl Parents {
         let kind: &Kind = &definitions.kind;
         let its = &self.resource.kind;
         let name = format!("{}.{}", its.plural(), its.group());
-        let found = if newest {
-            reader.get(kind, "", &name).await
-        } else {
-            reader.cached_or_stored(kind, "", &name).await
-        };
-        match found {
+        match reader.present(kind, "", &name, newest).await {
             // Another definition of the same name has other objects.
             Ok(found) if object::uid(&found) != uid => Err(Status::unknown_path()),
             Ok(found) if holds(&found, TERMINATING) => Err(self.terminating()),
