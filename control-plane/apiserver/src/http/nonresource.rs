@@ -26,7 +26,7 @@ use crate::http::media::{self, JSON};
 use crate::http::metrics as request_metrics;
 use crate::http::openapi;
 use crate::http::openapi::v2::Sources;
-use crate::http::question::request;
+use crate::http::question::request::{self, Query};
 use crate::registry::strategy;
 use crate::resources::catalogue::Catalogue;
 use crate::storage::at_rest;
@@ -176,9 +176,8 @@ fn schema(parts: &Parts, path: &str, found: Option<&openapi::Document>) -> Respo
     if !names.is_empty() && !names.iter().any(takes_json) {
         return reply::text(StatusCode::NOT_ACCEPTABLE, "");
     }
-    let query = parts.uri.query().unwrap_or_default();
-    let mut hashes = query.split('&').filter_map(|one| one.strip_prefix("hash="));
-    let hash = hashes.find(|hash| !hash.is_empty());
+    let query = Query::parse(parts.uri.query().unwrap_or_default());
+    let hash = query.given("hash").filter(|hash| !hash.is_empty());
     let tag = format!("\"{}\"", document.hash);
     let known = parts.headers.get(IF_NONE_MATCH);
     let mut added = vec![

@@ -17,9 +17,13 @@ use crate::storage::cells::{Cell, Cells};
 
 /// A table of these rows.
 pub(crate) fn of(resource: &Resource, rows: Vec<Value>, metadata: Value) -> Value {
+    with_columns(columns(resource), rows, metadata)
+}
+
+fn with_columns(columns: Vec<Value>, rows: Vec<Value>, metadata: Value) -> Value {
     json!({
         "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
-        "rows": rows, "columnDefinitions": columns(resource),
+        "rows": rows, "columnDefinitions": columns,
     })
 }
 
@@ -68,12 +72,9 @@ pub(crate) fn of_scale(
         replicas("status"),
         age(scale).at(now)
     ]);
-    json!({
-        "kind": "Table", "apiVersion": "meta.k8s.io/v1",
-        "metadata": {"resourceVersion": object::resource_version(scale)},
-        "rows": [{"cells": cells, "object": shown(resource, scale, include)}],
-        "columnDefinitions": columns,
-    })
+    let row = json!({"cells": cells, "object": shown(resource, scale, include)});
+    let metadata = json!({"resourceVersion": object::resource_version(scale)});
+    with_columns(columns.into(), vec![row], metadata)
 }
 
 /// What a row has of its object.

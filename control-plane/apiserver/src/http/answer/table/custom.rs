@@ -74,9 +74,8 @@ fn cell(kind: &str, value: &Value) -> Cell {
 
 #[cfg(test)]
 mod tests {
-    use machinery::schema::{Names, Scope};
-
     use super::*;
+    use crate::resources::custom::Definition;
 
     fn read(kind: &str, description: &str, json_path: &str) -> (Column, JsonPath) {
         let column = Column {
@@ -92,21 +91,12 @@ mod tests {
 
     #[test]
     fn a_column_without_a_text_is_described_by_its_path() {
-        let names = Names {
-            kind: "Widget".into(),
-            list_kind: "WidgetList".into(),
-            plural: "widgets".into(),
-            singular: "widget".into(),
-            short_names: Vec::new(),
-            categories: Vec::new(),
-        };
-        let group = "shop.example.com".to_owned();
-        let kind = Kind::custom(group, "v1".to_owned(), names, Scope::Namespaced);
+        let widgets = Definition::widgets().resources(None).unwrap().remove(0);
         let columns = [
             read("string", "", ".spec.color"),
             read("string", "So.", ".spec"),
         ];
-        let shown = definitions(&kind, &columns);
+        let shown = definitions(&widgets.kind, &columns);
         let described = "Custom resource definition column (in JSONPath format): .spec.color";
         assert_eq!(shown[1]["description"], described);
         assert_eq!(shown[2]["description"], "So.");
