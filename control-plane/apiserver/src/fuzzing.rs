@@ -42,7 +42,9 @@ pub fn decode_default_validate(data: &[u8]) {
 }
 
 fn stored(resource: &Resource, storage: &Storage, mut object: Value) {
-    defaults::set_defaults(resource, &mut object);
+    if defaults::set_defaults(resource, &mut object).is_err() {
+        return;
+    }
     lifecycle::created(resource, &mut object);
     let rules = &strategy::of(resource).rules;
     let causes: Vec<_> = rules

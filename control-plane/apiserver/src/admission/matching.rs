@@ -96,7 +96,7 @@ impl Matched {
         let decoded = strict::prune(changed, message).map_err(|error| error.to_string())?;
         let mut object = decoded.object;
         if object::kind(&object) == kind.kind() {
-            set_defaults(&self.resource, &mut object);
+            set_defaults(&self.resource, &mut object).map_err(|error| error.to_string())?;
         }
         Ok((object, decoded.problems))
     }

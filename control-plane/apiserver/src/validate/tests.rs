@@ -37,7 +37,7 @@ fn made(object: Value) -> Value {
     if resource.kind.namespaced() {
         metadata.insert("namespace".into(), "default".into());
     }
-    defaults::set_defaults(resource, &mut object);
+    defaults::set_defaults(resource, &mut object).unwrap();
     lifecycle::created(resource, &mut object);
     object
 }

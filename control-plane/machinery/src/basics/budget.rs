@@ -1,12 +1,16 @@
-//! Limits the memory that one decoded body may take. Three bytes of a body can name an object that
+//! Limits the memory that one decoded body may take, and the defaults that are filled into it. Three bytes of a body can name an object that
 //! takes hundreds, so both decoders count what they allocate, not what they read. And what is wrong
 //! with a body is told only as far as there is room for it.
+
+use serde_json::Value;
 
 /// 100,000 objects: about ten times the number of non-empty objects in the largest value that a
 /// store takes by default.
 const COST_MAX: usize = 1_000_000;
 /// Cost of an object: a map allocates room for eleven entries with its first one.
 const OBJECT_COST: usize = 10;
+/// Bytes of text that cost as much as an item of a list: 16 MB of text are a whole budget.
+const TEXT_BYTES_PER_ITEM: usize = 16;
 
 /// Upper bound of the texts about what is wrong with one body: a small one may have millions of
 /// faults.
@@ -40,6 +44,23 @@ impl Budget {
     /// Counts one more item of a list; false when the budget is used up.
     pub(crate) fn item(&mut self) -> bool {
         self.spend(1)
+    }
+
+    /// Counts one more copy of a value, with its texts; false when the budget is used up.
+    pub(crate) fn value(&mut self, value: &Value) -> bool {
+        match value {
+            Value::Object(fields) => {
+                let mut fields = fields.iter();
+                self.object() && fields.all(|(name, value)| self.text(name) && self.value(value))
+            }
+            Value::Array(items) => self.item() && items.iter().all(|item| self.value(item)),
+            Value::String(text) => self.item() && self.text(text),
+            _ => self.item(),
+        }
+    }
+
+    fn text(&mut self, text: &str) -> bool {
+        self.spend(text.len() / TEXT_BYTES_PER_ITEM)
     }
 
     fn spend(&mut self, cost: usize) -> bool {

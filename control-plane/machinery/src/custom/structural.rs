@@ -23,7 +23,7 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-use crate::basics::budget::Room;
+use crate::basics::budget::{Budget, Room};
 use crate::custom::cel::admission::ObjectType;
 use crate::edit::apply;
 use crate::status::Cause;
@@ -134,10 +134,11 @@ impl Schema {
         self.prune(&mut object.clone())
     }
 
-    /// Fills in the defaults. A null where none is allowed counts as a missing field.
-    pub fn default(&self, object: &mut Value) {
+    /// Fills in the defaults. A null where none is allowed counts as a missing field. False if some
+    /// are left out, because all would take more memory than an object may: it must not be written.
+    pub fn default(&self, object: &mut Value) -> bool {
         defaults::drop_nulls(&self.root, object);
-        defaults::fill(&self.root, object);
+        defaults::fill(&self.root, object, &mut Budget::default())
     }
 
     /// Brings an object in line with the schema, which may have changed since it was written: takes

@@ -156,7 +156,7 @@ impl Scaling<'_> {
         let mut object = current.clone();
         let changes = object::integer(current, &asked) != Some(replicas);
         object::set(&mut object, &asked, replicas.into());
-        set_defaults(resource, &mut object);
+        set_defaults(resource, &mut object)?;
         self.writer.manage_parent(scale, &mut object);
         if apply::equal_without_times(current, &object) {
             // The times of managers stay, too.

@@ -8,7 +8,7 @@ use super::check::{embedded, validate};
 use super::node::{Additional, Node};
 use super::path::Path;
 use super::prune::{self, META_FIELDS};
-use crate::basics::budget::Room;
+use crate::basics::budget::{Budget, Room};
 use crate::status::Cause;
 
 /// Removes nulls from fields that allow none and have no default.
@@ -36,48 +36,54 @@ pub(super) fn drop_nulls(node: &Node, value: &mut Value) {
     }
 }
 
-/// Fills in what is missing, and what is null but must not be.
-pub(super) fn fill(node: &Node, value: &mut Value) {
+/// Fills in what is missing, and what is null but must not be, as far as there is a budget for it:
+/// a list of small items may get a large default in each. False if something was left out.
+pub(super) fn fill(node: &Node, value: &mut Value, budget: &mut Budget) -> bool {
     match value {
-        Value::Object(fields) => fill_fields(node, fields),
+        Value::Object(fields) => fill_fields(node, fields, budget),
         Value::Array(items) => {
-            if let Some(of_items) = &node.items {
-                for item in items {
-                    replace_null(of_items, item);
-                    fill(of_items, item);
-                }
-            }
+            let Some(of_items) = &node.items else {
+                return true;
+            };
+            let mut items = items.iter_mut();
+            items.all(|item| replace_null(of_items, item, budget) && fill(of_items, item, budget))
         }
-        _ => {}
+        _ => true,
     }
 }
 
-fn fill_fields(node: &Node, fields: &mut Map<String, Value>) {
+fn fill_fields(node: &Node, fields: &mut Map<String, Value>, budget: &mut Budget) -> bool {
     for (name, property) in &node.properties {
         if let Some(default) = &property.default
             && !fields.contains_key(name)
         {
+            if !budget.value(default) {
+                return false;
+            }
             fields.insert(name.clone(), default.clone());
         }
     }
-    for (name, value) in fields {
+    fields.iter_mut().all(|(name, value)| {
         let of_field = match (node.properties.get(name), &node.additional) {
             (Some(property), _) => property,
             (None, Additional::Each(each)) => each,
-            (None, _) => continue,
+            (None, _) => return true,
         };
-        replace_null(of_field, value);
-        fill(of_field, value);
-    }
+        replace_null(of_field, value, budget) && fill(of_field, value, budget)
+    })
 }
 
-fn replace_null(node: &Node, value: &mut Value) {
+fn replace_null(node: &Node, value: &mut Value, budget: &mut Budget) -> bool {
     if let Some(default) = &node.default
         && value.is_null()
         && !node.nullable
     {
+        if !budget.value(default) {
+            return false;
+        }
         *value = default.clone();
     }
+    true
 }
 
 /// What is wrong with the defaults of a schema.

@@ -119,7 +119,7 @@ impl Writer<'_> {
         let resource = &*self.resource;
         lifecycle::match_namespace(resource, self.namespace, object)?;
         let borrows_labels = lifecycle::borrows_labels(resource, object);
-        set_defaults(resource, object);
+        set_defaults(resource, object)?;
         lifecycle::forget_identity(object);
         if manage {
             let repeated = lifecycle::forget_repeated_owners(object, Named::ByClient);

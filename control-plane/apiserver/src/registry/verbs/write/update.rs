@@ -179,7 +179,7 @@ impl Update<'_, '_> {
         lifecycle::match_namespace(resource, self.writer.namespace, &mut new)?;
         lifecycle::match_name(self.name, &new)?;
         self.preconditions(&old, &new)?;
-        set_defaults(resource, &mut new);
+        set_defaults(resource, &mut new)?;
         if matches!(self.change, Change::Replace(_)) {
             let repeated = lifecycle::forget_repeated_owners(&mut new, Named::ByClient);
             self.writer.warnings.add(repeated);

@@ -151,6 +151,24 @@ fn defaults_fill_what_is_missing_or_null() {
     }
 }
 
+#[test]
+fn defaults_do_not_make_a_huge_object_of_a_small_one() {
+    let text = "t".repeat(1000);
+    let items = json!({"type": "object", "properties": {
+        "text": {"type": "string", "default": text}}});
+    let schema = schema(&of_x(json!({"type": "array", "items": items})));
+    let filled = |items: usize| {
+        let mut object = json!({"spec": {"x": vec![json!({}); items]}});
+        let is_whole = schema.default(&mut object);
+        let items = object["spec"]["x"].as_array().unwrap();
+        let filled = items.iter().filter(|item| item["text"] == *text);
+        (filled.count(), is_whole)
+    };
+    assert_eq!(filled(10_000), (10_000, true));
+    let (items, is_whole) = filled(100_000);
+    assert!(items < 20_000 && !is_whole, "{items}");
+}
+
 /// A list with the key `name`.
 fn keyed() -> Value {
     json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
