@@ -1,5 +1,6 @@
 //! One other server: how it is reached, and what it serves.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::header::{ACCEPT, ETAG, HOST, IF_NONE_MATCH, USER_AGENT};
 use http::{HeaderValue, Request, Response, StatusCode};
-use http_body_util::{BodyExt as _, Limited};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -56,6 +57,8 @@ struct OldDocument {
     /// By which the server knows whether the document is still the same.
     tag: Option<HeaderValue>,
     about: Option<Arc<[u8]>>,
+    /// The document with this tag is too large: what is known is of one before it.
+    is_too_large: bool,
 }
 
 struct Reached {
@@ -163,8 +166,8 @@ impl Peer {
         *self.document.lock() = url.filter(is_it).map(str::to_owned);
     }
 
-    /// Asks for the document of OpenAPI v2. What cannot be read leaves the last one, as in Kubernetes;
-    /// a server without one has none.
+    /// Asks for the document of OpenAPI v2. What cannot be read, or is too large, leaves the last one,
+    /// as in Kubernetes; a server without one has none.
     async fn look_for_old_document(&self, reader: &Reader) {
         let text = |key: &str| object::text(&self.spec, &[key]);
         let tag = self.old_document.lock().tag.clone();
@@ -176,21 +179,36 @@ impl Peer {
             StatusCode::NOT_FOUND => OldDocument::default(),
             StatusCode::OK => {
                 let tag = answer.headers().get(ETAG).cloned();
-                let Ok(body) = limited(answer).await else {
-                    return;
+                let body = match limited(answer).await {
+                    Ok(body) => Ok(body),
+                    Err(error) if error.is::<LengthLimitError>() => Err(ANSWER_BYTES_MAX),
+                    Err(_) => return,
                 };
-                let document = serde_json::from_slice(&body).ok();
-                let about = document.map(|document| {
-                    v2::foreign::about(document, text("group"), text("version")).to_string()
+                let about = body.and_then(|body| {
+                    let document = serde_json::from_slice(&body).unwrap_or_default();
+                    v2::foreign::about(document, text("group"), text("version"))
                 });
-                OldDocument {
-                    tag,
-                    about: about.map(|about| about.into_bytes().into()),
+                match about {
+                    Ok(about) => OldDocument {
+                        tag,
+                        about: Some(about.to_string().into_bytes().into()),
+                        is_too_large: false,
+                    },
+                    Err(limit) => return self.refuse_old_document(tag, limit),
                 }
             }
             _ => return,
         };
         *self.old_document.lock() = found;
+    }
+
+    /// Says of a document, once, that it is too large. It is asked for again when it has changed.
+    fn refuse_old_document(&self, tag: Option<HeaderValue>, limit: usize) {
+        if self.old_document.lock().refuse(tag) {
+            let text = |key: &str| object::text(&self.spec, &[key]);
+            let name = format!("{}.{}", text("version"), text("group"));
+            tracing::warn!(name, limit, "the OpenAPI v2 of an APIService is too large");
+        }
     }
 
     async fn fetch(&self, reader: &Reader, path: &str) -> Result<Value, String> {
@@ -199,7 +217,7 @@ impl Peer {
         if !code.is_success() {
             return Err(format!("bad status: {}", code.as_u16()));
         }
-        let body = limited(answer).await?;
+        let body = limited(answer).await.map_err(|error| error.to_string())?;
         // A server that answers is there, whatever its answer is worth to discovery.
         Ok(serde_json::from_slice(&body).unwrap_or_else(|_| json!({"resources": []})))
     }
@@ -233,10 +251,20 @@ impl Peer {
 }
 
 /// The body of an answer to this server itself.
-async fn limited(answer: Response<Incoming>) -> Result<Bytes, String> {
+async fn limited(answer: Response<Incoming>) -> Result<Bytes, Box<dyn Error + Send + Sync>> {
     let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX);
-    let body = body.collect().await.map_err(|error| error.to_string())?;
-    Ok(body.to_bytes())
+    Ok(body.collect().await?.to_bytes())
+}
+
+impl OldDocument {
+    /// Takes a document with this tag as seen, and keeps what the last one said; false if it was seen
+    /// before.
+    fn refuse(&mut self, tag: Option<HeaderValue>) -> bool {
+        let is_known = self.is_too_large && self.tag == tag;
+        self.is_too_large = true;
+        self.tag = tag;
+        !is_known
+    }
 }
 
 impl Reached {
@@ -265,5 +293,28 @@ impl Reached {
         stream.set_nodelay(true).map_err(|e| e.to_string())?;
         let secured = self.connector.connect(self.server_name.clone(), stream);
         secured.await.map_err(|error| trust::told(&error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_that_is_too_large_is_told_once_and_leaves_the_last_one() {
+        let tag = |tag: &'static str| Some(HeaderValue::from_static(tag));
+        let mut document = OldDocument {
+            tag: tag("\"1\""),
+            about: Some(Arc::from(*b"{}")),
+            is_too_large: false,
+        };
+        assert!(document.refuse(tag("\"2\"")));
+        assert!(!document.refuse(tag("\"2\"")));
+        assert!(document.refuse(tag("\"3\"")));
+        assert_eq!(document.tag, tag("\"3\""));
+        assert!(document.about.is_some());
+        // A server without tags sends it again and again.
+        assert!(document.refuse(None));
+        assert!(!document.refuse(None));
     }
 }

@@ -9,29 +9,40 @@ use crate::http::openapi::OF_V2;
 use crate::http::openapi::TYPE;
 
 const PARAMETERS: &str = "#/parameters/";
+/// Upper bound of the parameters of a document that are written where they are used, in bytes: a small
+/// document may use a large one very often.
+const SHARED_BYTES_MAX: usize = 8 << 20;
 
 /// Paths in their order.
 pub(super) type Paths = BTreeMap<String, Value>;
 
+/// Parameters that paths share.
+struct Shared {
+    /// By name, with the lengths of their texts.
+    parameters: BTreeMap<String, (Value, usize)>,
+    bytes_left: usize,
+}
+
 /// What a document says about one version of a group: its paths, and their schemas. Parameters that
-/// paths share are written where they are used, as in this server's document.
-pub(crate) fn about(mut document: Value, group: &str, version: &str) -> Value {
+/// paths share are written where they are used, as in this server's document. The error is the limit
+/// that these are beyond.
+pub(crate) fn about(mut document: Value, group: &str, version: &str) -> Result<Value, usize> {
     let mut take = |key: &str| match document.get_mut(key).map(Value::take) {
         Some(Value::Object(fields)) => fields,
         _ => Map::new(),
     };
-    let parameters = take("parameters");
+    let mut shared = Shared::of(take("parameters"));
     let mut paths = take("paths");
     let mut definitions = take("definitions");
-    for path in paths.values_mut() {
-        with_parameters(path, &parameters);
+    if !paths.values_mut().all(|path| shared.write_into(path)) {
+        return Err(SHARED_BYTES_MAX);
     }
     let before = used(paths.values(), &definitions);
     let prefix = format!("/apis/{group}/{version}/");
     paths.retain(|path, _| path.starts_with(&prefix));
     let after = used(paths.values(), &definitions);
     definitions.retain(|name, _| after.contains(name) || !before.contains(name));
-    serde_json::json!({"paths": paths, "definitions": definitions})
+    Ok(serde_json::json!({"paths": paths, "definitions": definitions}))
 }
 
 /// Adds the paths and the schemas of a document of [`about`].
@@ -77,6 +88,38 @@ pub(super) fn in_order(
             (None, _) => theirs.next(),
         }
     })
+}
+
+impl Shared {
+    fn of(parameters: Map<String, Value>) -> Shared {
+        let parameters = parameters.into_iter().map(|(name, parameter)| {
+            let bytes = parameter.to_string().len();
+            (name, (parameter, bytes))
+        });
+        Shared {
+            parameters: parameters.collect(),
+            bytes_left: SHARED_BYTES_MAX,
+        }
+    }
+
+    /// Writes parameters in the place of references to them; false if they are too many.
+    fn write_into(&mut self, value: &mut Value) -> bool {
+        let referred = value.get("$ref").and_then(Value::as_str);
+        let named = referred.and_then(|text| text.strip_prefix(PARAMETERS));
+        if let Some((parameter, bytes)) = named.and_then(|name| self.parameters.get(name)) {
+            let Some(left) = self.bytes_left.checked_sub(*bytes) else {
+                return false;
+            };
+            self.bytes_left = left;
+            *value = parameter.clone();
+            return true;
+        }
+        match value {
+            Value::Object(fields) => fields.values_mut().all(|value| self.write_into(value)),
+            Value::Array(items) => items.iter_mut().all(|value| self.write_into(value)),
+            _ => true,
+        }
+    }
 }
 
 /// Other names for schemas that differ from those that there are.
@@ -138,25 +181,6 @@ fn add_types(ours: &mut Value, theirs: &Value) {
                 (text(one, "group"), text(one, "version"), text(one, "kind"));
             format!("{group}/{version}.{kind}")
         });
-    }
-}
-
-/// Writes parameters in the place of references to them.
-fn with_parameters(value: &mut Value, parameters: &Map<String, Value>) {
-    let referred = value.get("$ref").and_then(Value::as_str);
-    let named = referred.and_then(|text| text.strip_prefix(PARAMETERS));
-    if let Some(parameter) = named.and_then(|name| parameters.get(name)) {
-        *value = parameter.clone();
-        return;
-    }
-    match value {
-        Value::Object(fields) => fields
-            .values_mut()
-            .for_each(|value| with_parameters(value, parameters)),
-        Value::Array(items) => items
-            .iter_mut()
-            .for_each(|value| with_parameters(value, parameters)),
-        _ => {}
     }
 }
 
@@ -237,7 +261,7 @@ mod tests {
 
     #[test]
     fn only_one_version_of_a_document_is_taken() {
-        let about = about(document(), "a.test", "v1");
+        let about = about(document(), "a.test", "v1").unwrap();
         let names = |key: &str| -> Vec<String> {
             about[key].as_object().unwrap().keys().cloned().collect()
         };
@@ -251,8 +275,23 @@ mod tests {
     }
 
     #[test]
+    fn shared_parameters_are_not_written_without_end() {
+        let about = |times: usize| {
+            let used = vec![json!({"$ref": "#/parameters/long"}); times];
+            let document = json!({
+                "paths": {"/apis/a.test/v1/things": {"parameters": used}},
+                "parameters": {"long": {"description": "d".repeat(1 << 20)}},
+            });
+            about(document, "a.test", "v1").map(|about| about.to_string().len())
+        };
+        assert!(about(2).unwrap() > 2 << 20);
+        assert_eq!(about(10_000), Err(SHARED_BYTES_MAX));
+    }
+
+    #[test]
     fn schemas_that_differ_get_other_names() {
-        let text = about(document(), "a.test", "v1").to_string().into_bytes();
+        let about = about(document(), "a.test", "v1").unwrap();
+        let text = about.to_string().into_bytes();
         let ours = json!({
             "Inner": {"type": "integer"},
             "Inner_v2": {"type": "boolean"},
