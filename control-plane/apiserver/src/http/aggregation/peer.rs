@@ -179,10 +179,10 @@ impl Peer {
             StatusCode::NOT_FOUND => OldDocument::default(),
             StatusCode::OK => {
                 let tag = answer.headers().get(ETAG).cloned();
-                let body = match limited(answer).await {
-                    Ok(body) => Ok(body),
-                    Err(error) if error.is::<LengthLimitError>() => Err(ANSWER_BYTES_MAX),
-                    Err(_) => return,
+                let body = match tokio::time::timeout(LOOK_PATIENCE, limited(answer)).await {
+                    Ok(Ok(body)) => Ok(body),
+                    Ok(Err(error)) if error.is::<LengthLimitError>() => Err(ANSWER_BYTES_MAX),
+                    _ => return,
                 };
                 let about = body.and_then(|body| {
                     let document = serde_json::from_slice(&body).unwrap_or_default();
