@@ -244,6 +244,7 @@ fn connected(client: etcd_api::Client, config: Config) -> Api {
         flow: http::door::serve::flow_control(&config.limits),
         answers: Default::default(),
         aggregator: Arc::new(Aggregator::new(config.proxy_identity)),
+        discovery: Default::default(),
         custom_documents: Default::default(),
         old_document: Default::default(),
         audit: config.audit,

@@ -42,6 +42,7 @@ pub(crate) struct Aggregator {
 }
 
 /// A version of a group that another server serves.
+#[derive(PartialEq)]
 pub(crate) struct Remote {
     pub(crate) group: String,
     pub(crate) version: String,

@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use crate::audit;
 use crate::flow::FlowControl;
 use crate::http::aggregation::Aggregator;
+use crate::http::discovery;
 use crate::http::faults::Faults;
 use crate::http::limits::sending::LargeAnswers;
 use crate::http::limits::slots::Slots;
@@ -30,6 +31,7 @@ pub(crate) struct Core {
     pub(crate) answers: LargeAnswers,
     /// The servers that extend this one.
     pub(crate) aggregator: Arc<Aggregator>,
+    pub(crate) discovery: discovery::Latest,
     pub(crate) custom_documents: Arc<CustomDocuments>,
     pub(crate) old_document: Arc<v2::Latest>,
     /// Where events about requests go, if anywhere.

@@ -2,9 +2,11 @@
 
 mod answer;
 mod documents;
+mod latest;
 pub(crate) mod remote;
 
-pub(crate) use answer::answer;
+pub(crate) use answer::{Sources, answer};
+pub(crate) use latest::Latest;
 
 use std::collections::HashMap;
 

@@ -97,7 +97,13 @@ async fn find(api: &Api, parts: &Parts, segments: &[String]) -> Result<Response<
             return Ok(dump.map_or_else(nowhere, |dump| reply::text(StatusCode::OK, dump)));
         }
         ["api" | "apis", ..] => {
-            let found = discovery::answer(api, parts, catalogue, &words)?;
+            let sources = discovery::Sources {
+                registry: &api.0.registry,
+                aggregator: &api.0.aggregator,
+                catalogue,
+                latest: &api.0.discovery,
+            };
+            let found = discovery::answer(&sources, parts, &words)?;
             return Ok(found.unwrap_or_else(nowhere));
         }
         ["openapi", "v2"] => return old_document(api, parts, catalogue).await,

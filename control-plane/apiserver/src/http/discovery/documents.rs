@@ -1,7 +1,13 @@
 //! The documents of discovery. The order of the fields is Kubernetes'.
 
+use bytes::Bytes;
 use machinery::schema::{Kind, Scope, Subresource};
+use machinery::status::Status;
+use machinery::{object, protobuf, schema};
 use serde::Serialize;
+
+use crate::http::answer::reply;
+use crate::http::media::Encoding;
 
 /// `GET /api` in the old form.
 #[derive(Serialize)]
@@ -279,6 +285,32 @@ impl WholeResource {
             subresources: kind.subresources().iter().map(part).collect(),
         }
     }
+}
+
+/// The text of a document. JSON keeps the order of the fields.
+pub(super) fn written(document: &impl Serialize, encoding: Encoding) -> Result<Bytes, Status> {
+    if encoding == Encoding::Json {
+        return Ok(serde_json::to_vec(document).map_err(internal)?.into());
+    }
+    let value = serde_json::to_value(document).map_err(internal)?;
+    if encoding == Encoding::Yaml {
+        return reply::encode(&value, encoding);
+    }
+    let version = match object::api_version(&value) {
+        "" => "v1",
+        version => version,
+    };
+    let (group, version) = schema::split_api_version(version);
+    let message = schema::body(group, version, object::kind(&value));
+    let message =
+        message.ok_or_else(|| internal("a document of discovery has no protobuf form"))?;
+    Ok(protobuf::encode_as(&value, message)
+        .map_err(internal)?
+        .into())
+}
+
+pub(super) fn internal(error: impl std::fmt::Display) -> Status {
+    Status::internal(&error.to_string())
 }
 
 fn owned(texts: &[impl AsRef<str>]) -> Vec<String> {

@@ -87,6 +87,16 @@ pub(super) const APISERVER: Layers = Layers {
                 "webhook",
             ],
         ),
+        (
+            "http::discovery",
+            &[
+                "http::aggregation",
+                "http::answer",
+                "http::media",
+                "registry",
+                "resources",
+            ],
+        ),
         ("http::limits", &["basics", "flow", "http::question"]),
         ("http::metrics", &["auth", "basics", "http::question"]),
         (
@@ -95,6 +105,7 @@ pub(super) const APISERVER: Layers = Layers {
                 "audit",
                 "flow",
                 "http::aggregation",
+                "http::discovery",
                 "http::faults",
                 "http::limits",
                 "http::openapi",
@@ -103,17 +114,6 @@ pub(super) const APISERVER: Layers = Layers {
             ],
         ),
         // What a path may lead to.
-        (
-            "http::discovery",
-            &[
-                "http::aggregation",
-                "http::answer",
-                "http::api",
-                "http::media",
-                "registry",
-                "resources",
-            ],
-        ),
         (
             "http::health",
             &[

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::http::discovery::Latest;
 use crate::http::discovery::documents::{Empty, Groups};
 
 fn remote(group: &str, version: &str, is_fresh: bool) -> Remote {
@@ -97,6 +98,19 @@ fn resources_of_others_are_told_in_the_new_form() {
     assert_eq!(scale["subresource"], "scale");
     assert_eq!(scale["responseKind"]["group"], "autoscaling");
     assert_eq!(versions[0]["resources"][1]["scope"], "Cluster");
+}
+
+#[test]
+fn the_document_in_the_new_form_follows_other_servers() {
+    let (latest, catalogue) = (Latest::default(), Arc::default());
+    let of = |is_fresh| {
+        let remotes = vec![remote("m", "v1", is_fresh)];
+        latest.named(&catalogue, remotes).unwrap()
+    };
+    let first = of(true);
+    // The list was fetched again, and is the same.
+    assert!(Arc::ptr_eq(&first, &of(true)));
+    assert_ne!(first.tag, of(false).tag);
 }
 
 #[test]
