@@ -32,8 +32,8 @@ pub(crate) struct Core {
     /// The servers that extend this one.
     pub(crate) aggregator: Arc<Aggregator>,
     pub(crate) discovery: discovery::Latest,
-    pub(crate) custom_documents: Arc<CustomDocuments>,
-    pub(crate) old_document: Arc<v2::Latest>,
+    pub(crate) custom_documents: CustomDocuments,
+    pub(crate) old_document: v2::Latest,
     /// Where events about requests go, if anywhere.
     pub(crate) audit: Option<Arc<audit::Log>>,
     /// Faults on purpose, if there are any.

@@ -108,12 +108,12 @@ async fn find(api: &Api, parts: &Parts, segments: &[String]) -> Result<Response<
         }
         ["openapi", "v2"] => return old_document(api, parts, catalogue).await,
         ["openapi", "v3"] => {
-            let mut index = openapi::index(&*documents(api, catalogue).await?);
+            let mut index = openapi::index(&*api.0.custom_documents.made(catalogue).await?);
             remote::add_documents(&mut index, &api.0.aggregator.all(api.reader()));
             index
         }
         ["openapi", "v3", path @ ..] => {
-            let custom = documents(api, catalogue).await?;
+            let custom = api.0.custom_documents.made(catalogue).await?;
             let path = path.join("/");
             return Ok(schema(parts, &path, openapi::document(&custom, &path)));
         }
@@ -131,12 +131,12 @@ async fn old_document(
     parts: &Parts,
     catalogue: &Arc<Catalogue>,
 ) -> Result<Response<Body>, Status> {
-    let document = Arc::clone(&api.0.old_document);
     let others = api.0.aggregator.all(api.reader()).into_iter();
     let sources = Sources {
         catalogue: Arc::clone(catalogue),
         foreign: others.filter_map(|one| one.old_document).collect(),
     };
+    let document = &api.0.old_document;
     document.answer(parts.headers.clone(), sources).await
 }
 
@@ -160,15 +160,6 @@ fn published_keys(api: &Api, path: &str) -> Option<Value> {
 
 fn nowhere() -> Response<Body> {
     reply::text(StatusCode::NOT_FOUND, "404 page not found\n")
-}
-
-/// The documents of custom resources. Those of built-in kinds are made when this returns.
-async fn documents(
-    api: &Api,
-    catalogue: &Arc<Catalogue>,
-) -> Result<Arc<openapi::Documents>, Status> {
-    let custom = Arc::clone(&api.0.custom_documents);
-    custom.made(Arc::clone(catalogue)).await
 }
 
 /// The document at a path. Its hash is in the index, so clients keep it as long as it stays the

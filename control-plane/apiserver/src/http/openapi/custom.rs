@@ -10,8 +10,8 @@ use std::sync::{Arc, LazyLock};
 
 use machinery::schema::{self, Kind};
 use machinery::status::Status;
-use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::sync::Mutex;
 
 use super::library;
 use super::operations::{self, STATUS, Shape};
@@ -26,38 +26,34 @@ const LIST_METADATA: &str = "meta/v1.ListMeta";
 /// What custom resources are written in.
 const MEDIA_TYPES: &[&str] = &["application/json", "application/yaml"];
 
-/// The documents of one state of the catalogue.
+/// The documents of one state of the catalogue. Whoever makes others holds the lock until they are
+/// made, and who wants them waits for it without a thread.
 #[derive(Default)]
-pub(crate) struct CustomDocuments(Mutex<Option<Made>>);
+pub(crate) struct CustomDocuments(Arc<Mutex<Option<Made>>>);
 
 /// A state of the catalogue and its documents.
 type Made = (Arc<Catalogue>, Arc<Documents>);
 
 impl CustomDocuments {
     /// Those of this state, once there are those of built-in kinds, too.
-    pub(crate) async fn made(
-        self: Arc<Self>,
-        catalogue: Arc<Catalogue>,
-    ) -> Result<Arc<Documents>, Status> {
-        // Documents take long to make: no other request waits for that.
-        let made = tokio::task::spawn_blocking(move || {
-            LazyLock::force(&DOCUMENTS);
-            self.of(&catalogue)
-        });
-        made.await
-            .map_err(|error| Status::internal(&error.to_string()))
-    }
-
-    fn of(&self, catalogue: &Arc<Catalogue>) -> Arc<Documents> {
-        let mut made = self.0.lock();
-        match &*made {
-            Some((of, documents)) if Arc::ptr_eq(of, catalogue) => Arc::clone(documents),
-            before => {
-                let documents = Arc::new(make(catalogue, before.as_ref()));
-                *made = Some((Arc::clone(catalogue), Arc::clone(&documents)));
-                documents
-            }
+    pub(crate) async fn made(&self, catalogue: &Arc<Catalogue>) -> Result<Arc<Documents>, Status> {
+        let mut made = Arc::clone(&self.0).lock_owned().await;
+        if let Some((of, documents)) = &*made
+            && Arc::ptr_eq(of, catalogue)
+        {
+            return Ok(Arc::clone(documents));
         }
+        let catalogue = Arc::clone(catalogue);
+        // Documents take long to make: no other request waits for that, and they are kept even if
+        // this one is given up.
+        let task = tokio::task::spawn_blocking(move || {
+            LazyLock::force(&DOCUMENTS);
+            let documents = Arc::new(make(&catalogue, made.as_ref()));
+            *made = Some((catalogue, Arc::clone(&documents)));
+            documents
+        });
+        task.await
+            .map_err(|error| Status::internal(&error.to_string()))
     }
 }
 

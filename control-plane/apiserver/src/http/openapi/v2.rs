@@ -14,8 +14,8 @@ use bytes::Bytes;
 use http::header::{ETAG, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use machinery::status::Status;
-use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
+use tokio::sync::Mutex;
 
 use super::schemas::{INT_OR_STRING, QUANTITY, Schemas};
 use super::texts::Texts;
@@ -31,9 +31,11 @@ const PROTOBUF_OF_OLD: &str = "application/com.github.proto-openapi.spec.v2@v1.0
 /// Where references point in v3.
 const OF_V3: &str = "#/components/schemas/";
 
-/// The document of one state of the catalogue and of other servers, if it was asked for.
+/// The document of one state of the catalogue and of other servers, if it was asked for. Whoever makes
+/// another one, or another encoding, holds the lock until it is made, and who wants it waits for it
+/// without a thread.
 #[derive(Default)]
-pub(crate) struct Latest(Mutex<Option<(Sources, Arc<Document>)>>);
+pub(crate) struct Latest(Arc<Mutex<Option<(Sources, Arc<Document>)>>>);
 
 /// What a document is made of.
 #[derive(Clone)]
@@ -53,50 +55,40 @@ struct Document {
 impl Latest {
     /// Answers a request for the document.
     pub(crate) async fn answer(
-        self: Arc<Self>,
+        &self,
         headers: HeaderMap,
         sources: Sources,
     ) -> Result<Response<Body>, Status> {
-        // A document of all kinds takes long to make: no other request waits for that.
-        let made = tokio::task::spawn_blocking(move || self.respond(&headers, &sources));
-        made.await
-            .map_err(|error| Status::internal(&error.to_string()))
+        let Some(media_type) = wanted(&headers) else {
+            return Ok(reply::text(StatusCode::NOT_ACCEPTABLE, ""));
+        };
+        let document = self.of(sources, media_type).await?;
+        // A client may want it unpacked.
+        in_background(move || document.answer(&headers, media_type)).await
     }
 
-    fn respond(&self, asked: &HeaderMap, sources: &Sources) -> Response<Body> {
-        let Some(media_type) = wanted(asked) else {
-            return reply::text(StatusCode::NOT_ACCEPTABLE, "");
-        };
-        let document = self.of(sources);
-        let tag = format!("\"{}\"", document.tag);
-        let mut response = if knows(asked, &tag) {
-            reply::verbatim(StatusCode::NOT_MODIFIED, media_type, Bytes::new())
-        } else {
-            document.encoded(media_type).answer(asked, media_type)
-        };
-        let headers = response.headers_mut();
-        headers.insert(VARY, HeaderValue::from_static("Accept-Encoding, Accept"));
-        if let Ok(tag) = HeaderValue::from_str(&tag) {
-            headers.insert(ETAG, tag);
+    /// The document of these sources, encoded like this.
+    async fn of(
+        &self,
+        sources: Sources,
+        media_type: &'static str,
+    ) -> Result<Arc<Document>, Status> {
+        let mut made = Arc::clone(&self.0).lock_owned().await;
+        let known = made.as_ref().filter(|(of, _)| of.is_same(&sources));
+        let known = known.map(|(_, document)| Arc::clone(document));
+        if let Some(document) = &known
+            && document.is_encoded(media_type)
+        {
+            return Ok(Arc::clone(document));
         }
-        response
-    }
-
-    fn of(&self, sources: &Sources) -> Arc<Document> {
-        let mut made = self.0.lock();
-        match &*made {
-            Some((of, document)) if of.is_same(sources) => Arc::clone(document),
-            _ => {
-                let json = build(sources);
-                let document = Arc::new(Document {
-                    tag: hash(&json),
-                    json: Zipped::new(&json),
-                    protobuf: OnceLock::new(),
-                });
-                *made = Some((sources.clone(), Arc::clone(&document)));
-                document
-            }
-        }
+        // It is kept even if this request is given up.
+        in_background(move || {
+            let document = known.unwrap_or_else(|| Arc::new(Document::of(&sources)));
+            document.encoded(media_type);
+            *made = Some((sources, Arc::clone(&document)));
+            document
+        })
+        .await
     }
 }
 
@@ -110,6 +102,34 @@ impl Sources {
 }
 
 impl Document {
+    fn of(sources: &Sources) -> Document {
+        let json = build(sources);
+        Document {
+            tag: hash(&json),
+            json: Zipped::new(&json),
+            protobuf: OnceLock::new(),
+        }
+    }
+
+    fn answer(&self, asked: &HeaderMap, media_type: &'static str) -> Response<Body> {
+        let tag = format!("\"{}\"", self.tag);
+        let mut response = if knows(asked, &tag) {
+            reply::verbatim(StatusCode::NOT_MODIFIED, media_type, Bytes::new())
+        } else {
+            self.encoded(media_type).answer(asked, media_type)
+        };
+        let headers = response.headers_mut();
+        headers.insert(VARY, HeaderValue::from_static("Accept-Encoding, Accept"));
+        if let Ok(tag) = HeaderValue::from_str(&tag) {
+            headers.insert(ETAG, tag);
+        }
+        response
+    }
+
+    fn is_encoded(&self, media_type: &str) -> bool {
+        media_type == JSON || self.protobuf.get().is_some()
+    }
+
     fn encoded(&self, media_type: &str) -> &Zipped {
         if media_type == JSON {
             return &self.json;
@@ -120,6 +140,14 @@ impl Document {
             Zipped::new(&gnostic::encode(&document))
         })
     }
+}
+
+/// Runs what takes long: no other request waits for it.
+async fn in_background<T: Send + 'static>(
+    run: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Status> {
+    let done = tokio::task::spawn_blocking(run).await;
+    done.map_err(|error| Status::internal(&error.to_string()))
 }
 
 /// The media type of the answer; `None` if the client accepts none that there is.

@@ -165,15 +165,18 @@ fn asked(headers: &[(&'static str, &str)]) -> HeaderMap {
     headers.iter().map(header).collect()
 }
 
-#[test]
-fn the_document_comes_in_the_encoding_that_the_client_takes() {
-    let (latest, catalogue) = (Latest::default(), sources(builtin()));
-    let answer = |headers: &[(&'static str, &str)]| latest.respond(&asked(headers), &catalogue);
+#[tokio::test]
+async fn the_document_comes_in_the_encoding_that_the_client_takes() {
+    let (latest, sources) = (Latest::default(), sources(builtin()));
+    let answer = async |headers: &[(&'static str, &str)]| {
+        let answered = latest.answer(asked(headers), sources.clone()).await;
+        answered.unwrap()
+    };
     let header = |answer: &Response<Body>, name: &str| {
         let value = answer.headers().get(name);
         value.map(|value| value.to_str().unwrap().to_owned())
     };
-    let plain = answer(&[]);
+    let plain = answer(&[]).await;
     assert_eq!(header(&plain, "content-type").as_deref(), Some(JSON));
     assert_eq!(
         header(&plain, "vary").as_deref(),
@@ -187,7 +190,7 @@ fn the_document_comes_in_the_encoding_that_the_client_takes() {
         (PROTOBUF_OF_OLD, Some(PROTOBUF)),
         ("text/html", None),
     ] {
-        let answer = answer(&[("accept", accept)]);
+        let answer = answer(&[("accept", accept)]).await;
         assert_eq!(
             answer.status(),
             if expected.is_some() { 200 } else { 406 },
@@ -204,7 +207,7 @@ fn the_document_comes_in_the_encoding_that_the_client_takes() {
         ("\"x\"", 200),
     ] {
         assert_eq!(
-            answer(&[("if-none-match", known)]).status(),
+            answer(&[("if-none-match", known)]).await.status(),
             code,
             "{known}"
         );
@@ -214,7 +217,7 @@ fn the_document_comes_in_the_encoding_that_the_client_takes() {
         ("gzip;q=0", None),
         ("br", None),
     ] {
-        let answer = answer(&[("accept-encoding", coding)]);
+        let answer = answer(&[("accept-encoding", coding)]).await;
         assert_eq!(
             header(&answer, "content-encoding").as_deref(),
             expected,
