@@ -665,6 +665,33 @@ fn a_windows_pod_has_nothing_of_linux() {
 }
 
 #[test]
+fn sysctls_of_shared_namespaces_are_known_by_their_whole_names() {
+    let shared = |name: &str| {
+        let sysctls = json!([{"name": name, "value": "1"}]);
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "spec": {
+            "hostIPC": true, "hostNetwork": true, "securityContext": {"sysctls": sysctls},
+            "containers": [{"name": "c", "image": "i"}]}});
+        let wrong = wrong(pod).into_iter().next()?;
+        Some(wrong.rsplit_once(": ")?.1.to_owned())
+    };
+    let (ipc, network) = (Some("hostIPC"), Some("hostNetwork"));
+    for (name, with) in [
+        ("kernel.shmmax", ipc),
+        ("kernel/msg", ipc),
+        ("kernel.shmother", None),
+        ("fs.mqueue.msg_max", ipc),
+        ("fs/mqueue/msg_max", ipc),
+        // A dot comes first, so this slash is a part of a name.
+        ("fs.mqueue/msg_max", None),
+        ("net/ipv4/conf/eno2.100/rp_filter", network),
+        ("net.ipv4.tcp_syncookies", network),
+    ] {
+        let expected = with.map(|with| format!("may not be specified when '{with}' is true"));
+        assert_eq!(shared(name), expected, "{name}");
+    }
+}
+
+#[test]
 fn the_old_name_of_a_pods_node_is_no_file() {
     let file = json!({"path": "p", "fieldRef": {"apiVersion": "v1", "fieldPath": "spec.host"}});
     let told = volumes(json!([{"name": "v", "downwardAPI": {"items": [file]}}]));

@@ -21,6 +21,19 @@ const PROC_MOUNTS: [&str; 2] = ["Default", "Unmasked"];
 const PROFILES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
 const LABEL_POLICY: &str = "seLinuxChangePolicy";
 const SYSCTL_BYTES_MAX: usize = 253;
+/// Sysctls of the namespace for communication between processes, besides those below `fs.mqueue`.
+const SYSCTLS_OF_IPC: [&str; 10] = [
+    "kernel.sem",
+    "kernel.shmall",
+    "kernel.shmmax",
+    "kernel.shmmni",
+    "kernel.shm_rmid_forced",
+    "kernel.shm",
+    "kernel.msgmax",
+    "kernel.msgmnb",
+    "kernel.msgmni",
+    "kernel.msg",
+];
 /// Upper bound of the name of a profile of AppArmor: that of a path on Linux.
 const PROFILE_BYTES_MAX: usize = 4095;
 const CONTEXT: [shown::Field; 12] = [
@@ -151,11 +164,10 @@ fn sysctls(pod: &Pod, context: &FieldValue, causes: &mut Causes) {
 
 /// The error for a sysctl of a namespace that the pod shares with the host.
 fn shared_with_host(spec: &FieldValue, sysctl: &str) -> Option<&'static str> {
-    let plain = sysctl.replace('/', ".");
-    let of_ipc = plain.starts_with("kernel.shm")
-        || plain.starts_with("kernel.msg")
-        || plain == "kernel.sem"
-        || plain.starts_with("fs.mqueue.");
+    let plain = with_dots(sysctl);
+    // Of a pattern, what is before it counts.
+    let plain = plain.split('*').next().unwrap_or_default();
+    let of_ipc = SYSCTLS_OF_IPC.contains(&plain) || plain.starts_with("fs.mqueue.");
     if plain.starts_with("net.") && spec.flag("hostNetwork") {
         Some("may not be specified when 'hostNetwork' is true")
     } else if of_ipc && spec.flag("hostIPC") {
@@ -163,6 +175,21 @@ fn shared_with_host(spec: &FieldValue, sysctl: &str) -> Option<&'static str> {
     } else {
         None
     }
+}
+
+/// The name of a sysctl with dots between its parts. Where the first separator is a slash, slashes
+/// separate parts, and dots belong to them.
+fn with_dots(sysctl: &str) -> String {
+    let first = sysctl.find(['.', '/']);
+    if first.is_none_or(|at| sysctl[at..].starts_with('.')) {
+        return sysctl.to_owned();
+    }
+    let swapped = sysctl.chars().map(|c| match c {
+        '.' => '/',
+        '/' => '.',
+        other => other,
+    });
+    swapped.collect()
 }
 
 fn is_sysctl(name: &str) -> bool {
