@@ -7,7 +7,7 @@ pub(crate) mod devices;
 pub(crate) mod extension;
 mod meta;
 pub(crate) mod networking;
-mod scale;
+pub(crate) mod scale;
 #[cfg(test)]
 mod tests;
 pub(crate) mod words;

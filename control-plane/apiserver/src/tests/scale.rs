@@ -96,6 +96,26 @@ async fn a_patch_without_replicas_does_not_scale_to_zero() {
 }
 
 #[tokio::test]
+async fn replicas_that_are_no_number_are_not_taken_for_none() {
+    let odd = scaled(widgets(), json!({"replicas": "x"}), replicas(2)).await;
+    let why = ".spec.replicas accessor error: x is of the type string, expected int64";
+    let refused = odd.unwrap_err();
+    assert_eq!((refused.code, refused.message.as_str()), (500, why));
+}
+
+#[tokio::test]
+async fn the_metadata_of_a_written_scale_is_checked() {
+    let registry = registry();
+    let deployments = registry.reader.resource("apps", "v1", "deployments");
+    let patch = json!({"metadata": {"labels": {"?": "b"}}});
+    let scaled = scaled(deployments.unwrap(), json!({}), patch).await;
+    let refused = scaled.unwrap_err();
+    let why = "Scale.autoscaling \"a\" is invalid: metadata.labels: Invalid value: \"?\": ";
+    assert_eq!(refused.code, 422, "{refused}");
+    assert!(refused.message.starts_with(why), "{refused}");
+}
+
+#[tokio::test]
 async fn a_patch_expects_the_namespace_and_the_uid_that_it_names() {
     let registry = registry();
     let deployments = registry.reader.resource("apps", "v1", "deployments");

@@ -1,12 +1,40 @@
-//! The numbers of replicas and the selector in a custom resource that has a Scale.
+//! A Scale, and what it shows of a custom resource: the numbers of replicas and the selector.
 
+use machinery::name;
+use machinery::object;
 use machinery::status::Cause;
 use serde_json::Value;
 
+use super::meta;
 use super::words::causes::Causes;
 use crate::resources::catalogue::Resource;
 
 const REPLICAS_MAX: i64 = i32::MAX as i64;
+
+/// Why a custom resource has no Scale to show: its definition may have said later than it was written
+/// which fields are shown.
+pub(crate) fn unreadable(resource: &Resource, object: &Value) -> Option<String> {
+    let scale = resource.custom.as_ref()?.scale.as_ref()?;
+    let number = |path: &[String]| field(object, path, Value::as_i64, "int64").err();
+    let is_text = |value: &Value| value.is_string().then_some(());
+    let replicas = number(&scale.spec_replicas).or_else(|| number(&scale.status_replicas));
+    if replicas.is_some() || scale.label_selector.is_empty() {
+        return replicas;
+    }
+    field(object, &scale.label_selector, is_text, "string").err()
+}
+
+/// Checks a Scale that a client wrote, of a built-in kind.
+pub(crate) fn check_written(resource: &Resource, scale: &Value) -> Causes {
+    let mut causes = meta::check(resource, name::dns1123_subdomain, scale);
+    let path = ["spec", "replicas"];
+    let replicas = object::integer(scale, &path).unwrap_or(0);
+    if replicas < 0 {
+        let why = "must be greater than or equal to 0";
+        causes.push(Cause::invalid(&path.join("."), &replicas.into(), why));
+    }
+    causes
+}
 
 /// Checks the fields that a Scale shows; an update of the status alone does not check how many
 /// replicas are asked for.

@@ -102,8 +102,9 @@ async fn scale(call: &Call<'_>, verb: &str, body: Bytes) -> Result<Response<Body
     let change = match verb {
         "get" => {
             let object = stored(call).await?;
+            let scale = scale_of(&call.target.resource, &object)?;
             has_replicas(&call.target.resource, &object)?;
-            return show_scale(call, &scale_of(&call.target.resource, &object));
+            return show_scale(call, &scale);
         }
         "update" => Change::Replace(read(call, body).await?),
         _ => call.read_patch(body)?,
@@ -111,7 +112,7 @@ async fn scale(call: &Call<'_>, verb: &str, body: Bytes) -> Result<Response<Body
     let edited = call.writer(dry).scale(&call.target.name, change).await?;
     let resource = &call.target.resource;
     let object = views::of_decoded(resource, edited.entry_ref()).await?;
-    show_scale(call, &scale_of(resource, &object))
+    show_scale(call, &scale_of(resource, &object)?)
 }
 
 /// Answers with a scale, as a table if the client prefers that.

@@ -18,6 +18,7 @@ use crate::resources::convert;
 use crate::resources::defaults::set_defaults;
 use crate::storage::decoded::DecodedObject;
 use crate::storage::views;
+use crate::validate;
 
 /// Where a Scale has the number of replicas that is asked for.
 const REPLICAS: [&str; 2] = ["spec", "replicas"];
@@ -70,7 +71,7 @@ impl Scaling<'_> {
     async fn decide(&mut self, current: &Value) -> Result<Value, Status> {
         let (writer, name) = (self.writer, self.name);
         let resource = &*writer.resource;
-        let mut old = scale_of(resource, current);
+        let mut old = scale_of(resource, current)?;
         let asked = object::integer(current, &Paths::of(resource).asked);
         let is_unset = resource.custom.is_some() && asked.is_none();
         if is_unset {
@@ -142,11 +143,12 @@ impl Scaling<'_> {
         let resource = &*self.writer.resource;
         let asked = Paths::of(resource).asked;
         let replicas = object::integer(scale, &REPLICAS).unwrap_or(0);
-        if resource.custom.is_none() && replicas < 0 {
-            let why = "must be greater than or equal to 0";
-            let cause = Cause::invalid("spec.replicas", &replicas.into(), why);
-            let (group, kind) = ("autoscaling", "Scale");
-            return Err(Status::invalid(group, kind, self.name, vec![cause]));
+        if resource.custom.is_none() {
+            let causes: Vec<Cause> = validate::scale::check_written(resource, scale).into();
+            if !causes.is_empty() {
+                let (group, kind) = ("autoscaling", "Scale");
+                return Err(Status::invalid(group, kind, self.name, causes));
+            }
         }
         if resource.custom.is_some() && replicas == UNSET {
             let path = asked.join(".");
@@ -200,7 +202,11 @@ fn keys(path: &[String]) -> Vec<&str> {
 }
 
 /// The Scale of an object, which holds its number of replicas.
-pub(crate) fn scale_of(resource: &Resource, object: &Value) -> Value {
+pub(crate) fn scale_of(resource: &Resource, object: &Value) -> Result<Value, Status> {
+    if let Some(why) = validate::scale::unreadable(resource, object) {
+        // Kubernetes has no specific reason for these errors.
+        return Err(Status::new(500, "", why));
+    }
     let mut metadata = Map::new();
     for key in [
         "name",
@@ -237,5 +243,5 @@ pub(crate) fn scale_of(resource: &Resource, object: &Value) -> Value {
     if !selector.is_empty() {
         scale["status"]["selector"] = selector.into();
     }
-    scale
+    Ok(scale)
 }
