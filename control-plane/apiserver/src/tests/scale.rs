@@ -24,21 +24,30 @@ fn widgets() -> Arc<Resource> {
     definition.resources(None).unwrap().remove(0)
 }
 
-/// What a patch of its Scale makes of an object.
+/// What a patch of its Scale makes of an object with this spec.
 async fn scaled(resource: Arc<Resource>, spec: Value, patch: Value) -> Result<Value, Status> {
-    let registry = registry();
-    let namespace = json!({
-        "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"},
-    });
-    put(&registry, "namespaces", &namespace, 0).await;
     let object = json!({
         "apiVersion": resource.kind.api_version(), "kind": resource.kind.kind(),
         "metadata": {"namespace": "shop", "name": "a", "uid": "its", "generation": 1,
             "creationTimestamp": "2026-01-01T00:00:00Z"},
         "spec": spec,
     });
+    scaled_object(resource, &object, patch).await
+}
+
+/// What a patch of its Scale makes of an object.
+async fn scaled_object(
+    resource: Arc<Resource>,
+    object: &Value,
+    patch: Value,
+) -> Result<Value, Status> {
+    let registry = registry();
+    let namespace = json!({
+        "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"},
+    });
+    put(&registry, "namespaces", &namespace, 0).await;
     let storage = resource.stored().unwrap();
-    let value = decoded::encode(storage, &object).unwrap();
+    let value = decoded::encode(storage, object).unwrap();
     let key = storage.key("shop", "a");
     let put = registry.reader.store.update(storage, &key, 0, value, 0);
     assert!(matches!(put.await, Ok(Swap::Done(_))));
@@ -100,6 +109,20 @@ async fn replicas_that_are_no_number_are_not_taken_for_none() {
     let odd = scaled(widgets(), json!({"replicas": "x"}), replicas(2)).await;
     let why = ".spec.replicas accessor error: x is of the type string, expected int64";
     let refused = odd.unwrap_err();
+    assert_eq!((refused.code, refused.message.as_str()), (500, why));
+}
+
+#[tokio::test]
+async fn managers_that_cannot_be_read_are_not_lost() {
+    let managers = json!([{"manager": "m", "operation": "Other", "apiVersion": "example.com/v1",
+        "fieldsType": "FieldsV1", "fieldsV1": {}}]);
+    let object = json!({
+        "apiVersion": "example.com/v1", "kind": "Widget", "spec": {"replicas": 3},
+        "metadata": {"namespace": "shop", "name": "a", "uid": "its", "managedFields": managers},
+    });
+    let scaled = scaled_object(widgets(), &object, replicas(2)).await;
+    let refused = scaled.unwrap_err();
+    let why = "operation must be `Apply` or `Update`";
     assert_eq!((refused.code, refused.message.as_str()), (500, why));
 }
 

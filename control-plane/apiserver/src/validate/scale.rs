@@ -11,8 +11,8 @@ use crate::resources::catalogue::Resource;
 
 const REPLICAS_MAX: i64 = i32::MAX as i64;
 
-/// Why a custom resource has no Scale to show: its definition may have said later than it was written
-/// which fields are shown.
+/// Why a custom resource has no Scale to show: its definition may have said later than it was
+/// written which fields are shown.
 pub(crate) fn unreadable(resource: &Resource, object: &Value) -> Option<String> {
     let scale = resource.custom.as_ref()?.scale.as_ref()?;
     let number = |path: &[String]| field(object, path, Value::as_i64, "int64").err();

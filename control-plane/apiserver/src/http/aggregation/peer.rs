@@ -166,8 +166,8 @@ impl Peer {
         *self.document.lock() = url.filter(is_it).map(str::to_owned);
     }
 
-    /// Asks for the document of OpenAPI v2. What cannot be read, or is too large, leaves the last one,
-    /// as in Kubernetes; a server without one has none.
+    /// Asks for the document of OpenAPI v2. What cannot be read, or is too large, leaves the last
+    /// one, as in Kubernetes; a server without one has none.
     async fn look_for_old_document(&self, reader: &Reader) {
         let text = |key: &str| object::text(&self.spec, &[key]);
         let tag = self.old_document.lock().tag.clone();
@@ -257,8 +257,8 @@ async fn limited(answer: Response<Incoming>) -> Result<Bytes, Box<dyn Error + Se
 }
 
 impl OldDocument {
-    /// Takes a document with this tag as seen, and keeps what the last one said; false if it was seen
-    /// before.
+    /// Takes a document with this tag as seen, and keeps what the last one said; false if it was
+    /// seen before.
     fn refuse(&mut self, tag: Option<HeaderValue>) -> bool {
         let is_known = self.is_too_large && self.tag == tag;
         self.is_too_large = true;

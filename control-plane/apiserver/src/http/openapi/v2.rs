@@ -31,9 +31,9 @@ const PROTOBUF_OF_OLD: &str = "application/com.github.proto-openapi.spec.v2@v1.0
 /// Where references point in v3.
 const OF_V3: &str = "#/components/schemas/";
 
-/// The document of one state of the catalogue and of other servers, if it was asked for. Whoever makes
-/// another one, or another encoding, holds the lock until it is made, and who wants it waits for it
-/// without a thread.
+/// The document of one state of the catalogue and of other servers, if it was asked for. Whoever
+/// makes another one, or another encoding, holds the lock until it is made, and who wants it waits
+/// for it without a thread.
 #[derive(Default)]
 pub(crate) struct Latest(Arc<Mutex<Option<(Sources, Arc<Document>)>>>);
 

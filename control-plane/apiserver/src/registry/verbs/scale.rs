@@ -77,7 +77,7 @@ impl Scaling<'_> {
         if is_unset {
             object::set(&mut old, &REPLICAS, UNSET.into());
         }
-        writer.managed_scale(current, &mut old);
+        writer.managed_scale(current, &mut old)?;
         let mut new = self.new_scale(&old)?;
         lifecycle::match_namespace(resource, writer.namespace, &mut new)?;
         lifecycle::match_name(name, &new)?;
@@ -159,7 +159,7 @@ impl Scaling<'_> {
         let changes = object::integer(current, &asked) != Some(replicas);
         object::set(&mut object, &asked, replicas.into());
         set_defaults(resource, &mut object)?;
-        self.writer.manage_parent(scale, &mut object);
+        self.writer.manage_parent(scale, &mut object)?;
         if apply::equal_without_times(current, &object) {
             // The times of managers stay, too.
             return Ok(current.clone());

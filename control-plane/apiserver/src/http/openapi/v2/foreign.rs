@@ -9,8 +9,8 @@ use crate::http::openapi::OF_V2;
 use crate::http::openapi::TYPE;
 
 const PARAMETERS: &str = "#/parameters/";
-/// Upper bound of the parameters of a document that are written where they are used, in bytes: a small
-/// document may use a large one very often.
+/// Upper bound of the parameters of a document that are written where they are used, in bytes: a
+/// small document may use a large one very often.
 const SHARED_BYTES_MAX: usize = 8 << 20;
 
 /// Paths in their order.

@@ -16,10 +16,11 @@ struct Scales(&'static Message);
 
 impl Writer<'_> {
     /// The Scale of an object as field managers see it: with the managers of its replicas.
-    pub(crate) fn managed_scale(&self, parent: &Value, scale: &mut Value) {
-        let managers = Managers::of(parent).unwrap_or_default();
+    pub(crate) fn managed_scale(&self, parent: &Value, scale: &mut Value) -> Result<(), Status> {
+        let managers = managers_of(parent)?;
         let kinds = self.kinds("scale");
         apply::to_scale(&managers, |version| replicas(&kinds, version)).write(scale);
+        Ok(())
     }
 
     /// Writes the managers into the new state of a Scale.
@@ -44,23 +45,25 @@ impl Writer<'_> {
     }
 
     /// Writes the managers of a Scale into its parent.
-    pub(crate) fn manage_parent(&self, scale: &Value, parent: &mut Value) {
-        let (of_parent, of_scale) = (Managers::of(parent), Managers::of(scale));
+    pub(crate) fn manage_parent(&self, scale: &Value, parent: &mut Value) -> Result<(), Status> {
+        let (of_parent, of_scale) = (managers_of(parent)?, managers_of(scale)?);
         let kinds = self.kinds("scale");
         let version = self.resource.kind.api_version();
-        let merged = apply::to_parent(
-            &of_parent.unwrap_or_default(),
-            of_scale.unwrap_or_default(),
-            &version,
-            |version| replicas(&kinds, version),
-        );
-        merged.write(parent);
+        let replicas = |version: &str| replicas(&kinds, version);
+        apply::to_parent(&of_parent, of_scale, &version, replicas).write(parent);
+        Ok(())
     }
 
     fn scales(&self) -> Result<Scales, Status> {
         let scale = self.resource.kind.subresource("scale");
         Ok(Scales(scale.ok_or_else(Status::unknown_path)?.message()))
     }
+}
+
+/// The managers of an object. As in Kubernetes, a Scale is not written if they cannot be read: the
+/// object would lose them.
+fn managers_of(object: &Value) -> Result<Managers, Status> {
+    Managers::of(object).map_err(|why| refused(apply::Error::Failed(why)))
 }
 
 impl Versions for Scales {
