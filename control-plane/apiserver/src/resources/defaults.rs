@@ -12,8 +12,8 @@ use super::catalogue::Resource;
 use super::convert;
 
 /// Sets defaults, by the rules of the stored version; of a custom resource also removes what its
-/// schema does not have. An object that the defaults of its schema make too large is refused, as the
-/// store would refuse it.
+/// schema does not have. An object that the defaults of its schema make too large is refused, as
+/// the store would refuse it.
 pub(crate) fn set_defaults(resource: &Resource, object: &mut Value) -> Result<(), Status> {
     if resource.custom.is_some() {
         let Some(schema) = resource.schema() else {

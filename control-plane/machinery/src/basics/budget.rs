@@ -1,6 +1,7 @@
-//! Limits the memory that one decoded body may take, and the defaults that are filled into it. Three bytes of a body can name an object that
-//! takes hundreds, so both decoders count what they allocate, not what they read. And what is wrong
-//! with a body is told only as far as there is room for it.
+//! Limits the memory that one decoded body may take, and the defaults that are filled into it. Three
+//! bytes of a body can name an object that takes hundreds, so both decoders count what they
+//! allocate, not what they read. And what is wrong with a body is told only as far as there is room
+//! for it.
 
 use serde_json::Value;
 

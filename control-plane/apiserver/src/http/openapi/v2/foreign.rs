@@ -24,8 +24,8 @@ struct Shared {
 }
 
 /// What a document says about one version of a group: its paths, and their schemas. Parameters that
-/// paths share are written where they are used, as in this server's document. The error is the limit
-/// that these are beyond.
+/// paths share are written where they are used, as in this server's document. The error is the
+/// limit that these are beyond.
 pub(crate) fn about(mut document: Value, group: &str, version: &str) -> Result<Value, usize> {
     let mut take = |key: &str| match document.get_mut(key).map(Value::take) {
         Some(Value::Object(fields)) => fields,
