@@ -8,7 +8,7 @@ use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use machinery::api::{Call, DeleteOptions, PatchForm};
 use machinery::object::{self, Object};
-use machinery::schema::Kind;
+use machinery::schema::{self, Kind};
 use machinery::status::Status;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
@@ -128,6 +128,11 @@ impl Step {
             }
             // An absent object need not be deleted.
             (Call::Delete { .. }, Err(error)) if is_absent(error) => Ok(()),
+            (Call::List { kind, .. }, Err(error))
+                if self.unused.is_none() && is_served_by_nobody(kind, error) =>
+            {
+                Ok(())
+            }
             (_, Err(error)) => Err(error.clone()),
             (Call::Discover { .. }, Ok(groups)) => match &self.kinds {
                 Some(kinds) if !kinds.agree_with(groups) => {
@@ -176,6 +181,13 @@ impl Step {
 /// serve, or not yet, has the same reason, and names no object.
 pub(crate) fn is_absent(error: &Status) -> bool {
     error.reason == "NotFound" && !error.details.name.is_empty()
+}
+
+/// True if discovery lists a kind whose collection no server has: as for Kubernetes, there are no
+/// objects then. An apiserver has its own kinds, so of those this says that it is not ready.
+fn is_served_by_nobody(kind: &Kind, error: &Status) -> bool {
+    let is_built_in = schema::resource(kind.group(), kind.version(), kind.plural()).is_some();
+    !is_built_in && [404, 405].contains(&error.code)
 }
 
 /// An error if one of the pods uses the claim. A pod that cannot be read may use it.

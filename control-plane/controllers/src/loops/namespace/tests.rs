@@ -1,3 +1,4 @@
+use machinery::status::Status;
 use serde_json::{Value, json};
 
 use super::*;
@@ -130,4 +131,28 @@ fn a_namespace_waits_for_kinds_that_nobody_knows() {
     assert_eq!(lines(&decide(&Namespaces, &again, KEY)), [""; 0]);
     assert!(again.kinds.agree_with(&groups));
     assert!(!again.kinds.agree_with(&json!({"items": []})));
+}
+
+#[test]
+fn a_kind_that_discovery_lists_and_nobody_serves_holds_no_namespace() {
+    let resource = |plural: &str| {
+        json!({"resource": plural, "responseKind": {"kind": plural}, "scope": "Namespaced",
+            "verbs": ["list", "deletecollection"]})
+    };
+    let groups = json!({"items": [{"metadata": {"name": "example.com"}, "versions": [
+        {"version": "v1", "resources": [resource("widgets")]}]}]});
+    let mut caches = caches(&[namespace()]);
+    caches.kinds = Arc::new(Kinds::read([&discovery(true), &groups]));
+    let decision = decide(&Namespaces, &caches, KEY);
+    let fails = |line: &str, error: Status| {
+        let mut steps = decision.steps.iter();
+        let step = steps.find(|step| step.call.to_string() == line).unwrap();
+        step.verdict(&Err(error)).is_err()
+    };
+    let widgets = "list widgets n/";
+    assert!(!fails(widgets, Status::unknown_path()));
+    assert!(!fails(widgets, Status::method_not_allowed()));
+    assert!(fails(widgets, Status::unavailable("not reached")));
+    // The apiserver is not ready.
+    assert!(fails("list pods n/", Status::unknown_path()));
 }
