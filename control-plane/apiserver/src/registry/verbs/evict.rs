@@ -282,15 +282,32 @@ impl Edit for Mark<'_> {
 impl Mark<'_> {
     fn decide(&self, pod: &Value) -> Result<Step, Status> {
         self.options.check(pod, ("", "Pod"))?;
-        let mut pod = pod.clone();
-        let mut conditions = object::items(&pod, &["status", "conditions"]).to_vec();
-        conditions.retain(|one| one["type"] != "DisruptionTarget");
-        conditions.push(json!({
+        let mut condition = json!({
             "type": "DisruptionTarget", "status": "True",
             "reason": "EvictionByEvictionAPI",
             "message": "Eviction API: evicting",
             "lastTransitionTime": clock::now().to_seconds(),
-        }));
+        });
+        let told = object::items(pod, &["status", "conditions"]);
+        let mut conditions = told.to_vec();
+        match told
+            .iter()
+            .position(|one| one["type"] == "DisruptionTarget")
+        {
+            None => conditions.push(condition),
+            // It holds since the first eviction, though what came after the mark may have failed.
+            Some(at) => {
+                let since = told[at].get("lastTransitionTime");
+                if let Some(since) = since.filter(|_| told[at]["status"] == "True") {
+                    condition["lastTransitionTime"] = since.clone();
+                }
+                conditions[at] = condition;
+            }
+        }
+        if conditions == told {
+            return Ok(Step::Keep);
+        }
+        let mut pod = pod.clone();
         object::set(&mut pod, &["status", "conditions"], conditions.into());
         Ok(Step::Put(pod))
     }

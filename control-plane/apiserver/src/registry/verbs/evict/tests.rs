@@ -33,3 +33,35 @@ fn a_refusal_says_what_the_budget_says() {
         "The disruption budget b does not allow evicting pods currently (Other): for a reason"
     );
 }
+
+#[test]
+fn a_pod_that_is_evicted_again_is_marked_since_the_first_time() {
+    let options = Options::default();
+    let mark = Mark {
+        name: "p",
+        options: &options,
+    };
+    let pod = |conditions: Value| json!({"metadata": {"name": "p"}, "status": {"conditions": conditions}});
+    let ready = json!({"type": "Ready", "status": "True"});
+    let marked = |pod: &Value| match mark.decide(pod) {
+        Ok(Step::Put(pod)) => Some(pod["status"]["conditions"].clone()),
+        Ok(_) => None,
+        Err(refused) => panic!("{refused}"),
+    };
+    let first = marked(&pod(json!([ready]))).unwrap();
+    assert_eq!(first[0], ready);
+    assert_eq!(first[1]["type"], "DisruptionTarget");
+    assert_eq!(marked(&pod(first.clone())), None);
+    // Another reason is replaced, in its place and since then.
+    let since = "2026-01-01T00:00:00Z";
+    let other = |status: &str| {
+        let condition = json!({"type": "DisruptionTarget", "status": status, "reason": "Other",
+            "lastTransitionTime": since});
+        marked(&pod(json!([condition, ready]))).unwrap()
+    };
+    let held = other("True");
+    assert_eq!(held[0]["reason"], "EvictionByEvictionAPI");
+    assert_eq!(held[0]["lastTransitionTime"], since);
+    assert_eq!(held[1], ready);
+    assert_ne!(other("False")[0]["lastTransitionTime"], since);
+}
