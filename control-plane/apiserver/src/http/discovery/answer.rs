@@ -52,7 +52,7 @@ pub(crate) fn answer(
             Some(encoding) => aggregated(headers, encoding, &latest.named(catalogue, remotes())?),
             None => {
                 let mut list = super::groups(catalogue);
-                remote::add_groups(&mut list, &remotes());
+                remote::add_groups(&mut list, catalogue, &remotes());
                 document(headers, &list)
             }
         },

@@ -100,7 +100,7 @@ fn latest(
         return Ok(Arc::clone(&made.document));
     }
     let mut list = super::aggregated(catalogue, core);
-    remote::add_aggregated(&mut list, &remotes);
+    remote::add_aggregated(&mut list, catalogue, &remotes);
     let document = Arc::new(Document::new(&list)?);
     *last = Some(Made {
         catalogue: Arc::clone(catalogue),

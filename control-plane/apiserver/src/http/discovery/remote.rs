@@ -1,9 +1,11 @@
-//! The versions of groups that other servers serve, in discovery. They come after those that this
-//! server serves.
+//! The versions of groups that other servers serve, in discovery. Of a group that this server
+//! serves, too, they come after its own; the groups are in the order of their priorities, whoever
+//! serves them.
 
 #[cfg(test)]
 mod tests;
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use machinery::object;
@@ -14,15 +16,24 @@ use super::documents::{
     WholeVersion,
 };
 use crate::http::aggregation::Remote;
+use crate::registry::api_service::GROUP;
+use crate::resources::catalogue::Catalogue;
+
+/// The priorities of groups.
+struct Priorities<'a>(HashMap<&'a str, i64>);
 
 /// Adds them to `GET /apis` in the old form.
-pub(crate) fn add_groups(list: &mut GroupList, all: &[Remote]) {
+pub(crate) fn add_groups(list: &mut GroupList, catalogue: &Catalogue, all: &[Remote]) {
     for one in all {
         let version = GroupVersion::new(&one.group, &one.version);
         match list.groups.iter_mut().find(|group| group.name == one.group) {
             Some(group) => group.versions.push(version),
             None => list.groups.push(Group::new(&one.group, version)),
         }
+    }
+    if let Some(priorities) = Priorities::of(catalogue, all) {
+        let groups = &mut list.groups;
+        groups.sort_by(|one, other| priorities.compare(&one.name, &other.name));
     }
 }
 
@@ -41,7 +52,7 @@ pub(crate) fn with_versions(ours: Option<Group>, group: &str, all: &[Remote]) ->
 
 /// Adds them to `GET /apis` in the new form. A version whose resources were never seen is stale: of
 /// one that is left out, clients believe that it has none.
-pub(crate) fn add_aggregated(list: &mut AllGroups, all: &[Remote]) {
+pub(crate) fn add_aggregated(list: &mut AllGroups, catalogue: &Catalogue, all: &[Remote]) {
     for one in all {
         let (resources, is_fresh) = match &one.resources {
             Some((resources, is_fresh)) => (aggregated(resources), *is_fresh),
@@ -64,6 +75,41 @@ pub(crate) fn add_aggregated(list: &mut AllGroups, all: &[Remote]) {
                 .items
                 .push(WholeGroup::new(&one.group, vec![version])),
         }
+    }
+    if let Some(priorities) = Priorities::of(catalogue, all) {
+        let groups = &mut list.content.items;
+        groups.sort_by(|one, other| {
+            let names = (&one.metadata.name, &other.metadata.name);
+            priorities.compare(names.0, names.1)
+        });
+    }
+}
+
+impl<'a> Priorities<'a> {
+    /// Those of all groups: each is as important as its most important version. `None` if no other
+    /// server serves any, so that the groups are in their order.
+    fn of(catalogue: &'a Catalogue, all: &'a [Remote]) -> Option<Priorities<'a>> {
+        if all.is_empty() {
+            return None;
+        }
+        let ours = catalogue.resources().iter().map(|one| &one.kind);
+        let ours = ours.map(|kind| (kind.group(), i64::from(kind.priority())));
+        let theirs = all
+            .iter()
+            .map(|one| (one.group.as_str(), one.group_priority));
+        let mut priorities = HashMap::new();
+        for (group, priority) in ours.chain(theirs) {
+            let known = priorities.entry(group).or_insert(priority);
+            *known = priority.max(*known);
+        }
+        Some(Priorities(priorities))
+    }
+
+    /// The order of two groups, as in Kubernetes: that of APIServices itself is the first, and of
+    /// two with one priority, the names decide.
+    fn compare(&self, one: &str, other: &str) -> Ordering {
+        let rank = |group: &str| (group == GROUP, self.0.get(group));
+        rank(other).cmp(&rank(one)).then_with(|| one.cmp(other))
     }
 }
 

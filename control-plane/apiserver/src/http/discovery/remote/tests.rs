@@ -1,8 +1,10 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::http::discovery::Latest;
 use crate::http::discovery::documents::{Empty, Groups};
+use crate::http::discovery::{self, Latest};
+use crate::registry::strategy;
+use crate::resources::custom::Definition;
 
 fn remote(group: &str, version: &str, is_fresh: bool) -> Remote {
     let resources = json!({"resources": [
@@ -46,7 +48,7 @@ fn versions_of_others_come_after_ours() {
     ];
     let ours = Group::new("a", GroupVersion::new("a", "v1"));
     let mut list = group_list(vec![ours]);
-    add_groups(&mut list, &all);
+    add_groups(&mut list, &Catalogue::default(), &all);
     let list = written(&list);
     let (a, m) = (&list["groups"][0], &list["groups"][1]);
     assert_eq!(a["versions"][1]["groupVersion"], "a/v2");
@@ -77,6 +79,7 @@ fn resources_of_others_are_told_in_the_new_form() {
     };
     add_aggregated(
         &mut list,
+        &Catalogue::default(),
         &[remote("m", "v1", true), remote("m", "v0", false), unseen],
     );
     let list = written(&list);
@@ -98,6 +101,47 @@ fn resources_of_others_are_told_in_the_new_form() {
     assert_eq!(scale["subresource"], "scale");
     assert_eq!(scale["responseKind"]["group"], "autoscaling");
     assert_eq!(versions[0]["resources"][1]["scope"], "Cluster");
+}
+
+#[test]
+fn groups_are_in_the_order_of_their_priorities_whoever_serves_them() {
+    let mut widgets = Definition::widgets();
+    widgets.group = "m.example.com".into();
+    let custom = widgets.resources(None).unwrap();
+    let catalogue = Catalogue::new(strategy::builtin().iter().cloned().chain(custom));
+    let with_priority = |group: &str, group_priority: i64| Remote {
+        group_priority,
+        ..remote(group, "v1", true)
+    };
+    let all = [
+        with_priority("first.test", 20_000),
+        with_priority("early.test", 2_000),
+        with_priority("a.test", 1_000),
+        with_priority("z.test", 1_000),
+        with_priority("late.test", 100),
+    ];
+    let mut list = discovery::groups(&catalogue);
+    add_groups(&mut list, &catalogue, &all);
+    let old: Vec<&str> = list.groups.iter().map(|one| one.name.as_str()).collect();
+    let mut list = discovery::aggregated(&catalogue, false);
+    add_aggregated(&mut list, &catalogue, &all);
+    let groups = list.content.items.iter();
+    let new: Vec<&str> = groups.map(|one| one.metadata.name.as_str()).collect();
+    assert_eq!(old, new);
+    assert_eq!(old[..3], [GROUP, "first.test", "apps"]);
+    let last = [
+        "early.test",
+        "a.test",
+        "m.example.com",
+        "z.test",
+        "late.test",
+    ];
+    assert!(old.ends_with(&last), "{old:?}");
+    // What this server serves alone is in the same order as without others.
+    let alone = discovery::groups(&catalogue).groups;
+    let alone = alone.iter().map(|one| one.name.as_str());
+    let ours = old.iter().copied().filter(|one| !one.ends_with(".test"));
+    assert!(ours.eq(alone), "{old:?}");
 }
 
 #[test]
