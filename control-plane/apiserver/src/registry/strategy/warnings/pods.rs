@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use machinery::{name, object};
+use machinery::name;
+use machinery::object::{self, APP_ARMOR};
 use serde_json::Value;
 
 use super::{addresses, ports, volumes};
@@ -30,7 +31,6 @@ const OLD_ANNOTATIONS: [(&str, &str, &str); 3] = [
 /// The annotations of profiles; those of a container end with its name.
 const SECCOMP_OF_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const SECCOMP: &str = "container.seccomp.security.alpha.kubernetes.io/";
-const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 /// What to say of an annotation with a profile of AppArmor.
 const OLD_PROFILE: &str = "deprecated since v1.30; use the \"appArmorProfile\" field instead";
 /// Resources that are counted in bytes.
@@ -48,23 +48,15 @@ pub(in super::super) fn of_pod(old: Option<&Value>, pod: &Value) -> Vec<String> 
 
 /// A new pod whose profiles of AppArmor are about to be moved to the fields, or cannot be.
 pub(in super::super) fn of_profiles(pod: &Value) -> Vec<String> {
-    const PROFILE: [&str; 2] = ["securityContext", "appArmorProfile"];
-    let spec = pod.get("spec").unwrap_or(&Value::Null);
-    if object::text(spec, &["os", "name"]) == "windows" {
+    let spec = FieldValue::new("spec", pod.get("spec").unwrap_or(&Value::Null));
+    if object::text(spec.value, &["os", "name"]) == "windows" {
         return Vec::new();
     }
-    let whole = FieldValue::new("", pod);
-    let of_pod = object::at(spec, &PROFILE);
+    let pod = FieldValue::new("", pod);
     let lists = ["initContainers", "containers", "ephemeralContainers"];
-    let containers = lists.iter().flat_map(|list| object::items(spec, &[list]));
-    let without = containers.filter(|one| object::at(one, &PROFILE).is_none());
-    without
-        .filter_map(|one| {
-            let key = format!("{APP_ARMOR}{}", object::text(one, &["name"]));
-            let told = app_armor(object::annotation(pod, &key)?);
-            let is_news = told.is_none() || told.as_ref() != of_pod;
-            annotated(&whole, &key, OLD_PROFILE).filter(|_| is_news)
-        })
+    let containers = lists.into_iter().flat_map(|list| spec.each(list));
+    containers
+        .filter_map(|one| app_armor_of(&pod, &one))
         .collect()
 }
 
@@ -108,7 +100,7 @@ pub(super) fn of(pod: &FieldValue) -> Vec<String> {
         .flat_map(|key| spec.each(key))
         .collect();
     for one in &containers {
-        profiles(pod, &spec, one, &mut warnings);
+        profiles(pod, one, &mut warnings);
         container(one, &mut warnings);
     }
     ports::check(&containers, &mut warnings);
@@ -221,20 +213,30 @@ fn has_profile(of: &FieldValue, key: &str) -> bool {
 
 /// A profile of a container in an annotation, where there is a field for it. A pod's own annotation
 /// of AppArmor becomes the field, and it is warned of then.
-fn profiles(pod: &FieldValue, spec: &FieldValue, one: &FieldValue, warnings: &mut Vec<String>) {
-    let name = one.text("name");
+fn profiles(pod: &FieldValue, one: &FieldValue, warnings: &mut Vec<String>) {
     if !has_profile(one, "seccompProfile") {
-        warnings.extend(without_seccomp(pod, &format!("{SECCOMP}{name}")));
+        let key = format!("{SECCOMP}{}", one.text("name"));
+        warnings.extend(without_seccomp(pod, &key));
     }
     let is_template = !pod.path.is_empty();
-    if is_template && !has_profile(one, "appArmorProfile") {
-        let key = format!("{APP_ARMOR}{name}");
-        let told = object::annotation(pod.value, &key).and_then(app_armor);
-        let of_pod = object::at(spec.value, &["securityContext", "appArmorProfile"]);
-        if of_pod.is_none() || told.as_ref() != of_pod {
-            warnings.extend(annotated(pod, &key, OLD_PROFILE));
-        }
+    if is_template {
+        warnings.extend(app_armor_of(pod, one));
     }
+}
+
+/// The annotation with a profile of AppArmor for a container, unless the container has a field, or
+/// that of the whole pod says the same.
+fn app_armor_of(pod: &FieldValue, container: &FieldValue) -> Option<String> {
+    if has_profile(container, "appArmorProfile") {
+        return None;
+    }
+    let key = format!("{APP_ARMOR}{}", container.text("name"));
+    let told = app_armor(object::annotation(pod.value, &key)?);
+    let of_pod = object::at(pod.value, &["spec", "securityContext", "appArmorProfile"]);
+    if told.is_some() && told.as_ref() == of_pod {
+        return None;
+    }
+    annotated(pod, &key, OLD_PROFILE)
 }
 
 /// The memory of a container, and its variables.
