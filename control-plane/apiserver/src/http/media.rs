@@ -1,10 +1,10 @@
-//! Media types: the encoding of a body, and of the response.
+//! Media types: the encoding of a body, and of the response, and what clients accept.
 
 pub(crate) mod pretty;
 pub(crate) mod yaml;
 
 use http::HeaderMap;
-use http::header::ACCEPT;
+use http::header::{ACCEPT, ACCEPT_ENCODING, HeaderName};
 use machinery::protobuf;
 use machinery::status::Status;
 
@@ -40,7 +40,7 @@ pub(crate) struct Accept {
     pub(crate) beta: bool,
 }
 
-/// A media type with its parameters.
+/// A media type, or something else that a client accepts, with its parameters.
 struct MediaType<'a> {
     name: &'a str,
     parameters: Vec<(&'a str, &'a str)>,
@@ -193,6 +193,11 @@ pub(crate) fn aggregated(headers: &HeaderMap) -> Option<Encoding> {
     })
 }
 
+/// True if the client takes answers in a coding such as `gzip`.
+pub(crate) fn takes_coding(headers: &HeaderMap, coding: &str) -> bool {
+    listed(headers, ACCEPT_ENCODING).any(|one| one.name == coding && one.quality() > 0.0)
+}
+
 /// The media type of a body, without parameters and in lower case; empty if there is none.
 pub(crate) fn content_type(headers: &HeaderMap) -> String {
     let header = headers.get(http::header::CONTENT_TYPE);
@@ -226,22 +231,25 @@ pub(crate) fn body_encoding(media_type: &str) -> Result<Encoding, Status> {
 /// What the client accepts, what it prefers first. As in Kubernetes, patterns come last among equals;
 /// otherwise the order of the header counts.
 fn accepted(headers: &HeaderMap) -> Vec<MediaType<'_>> {
-    let values = headers.get_all(ACCEPT).iter();
-    let texts = values.filter_map(|value| value.to_str().ok());
-    let parts = texts.flat_map(|text| text.split(','));
-    let mut all: Vec<MediaType<'_>> = parts
-        .filter_map(|part| {
-            let mut words = part.split(';').map(str::trim);
-            let name = words.next().filter(|name| !name.is_empty())?;
-            let parameters = words.filter_map(|word| word.split_once('=')).collect();
-            Some(MediaType { name, parameters })
-        })
-        .collect();
+    let mut all: Vec<MediaType<'_>> = listed(headers, ACCEPT).collect();
     all.sort_by(|a, b| {
         let by_quality = b.quality().total_cmp(&a.quality());
         by_quality.then_with(|| a.stars().cmp(&b.stars()))
     });
     all
+}
+
+/// What a header lists, in its order.
+fn listed(headers: &HeaderMap, header: HeaderName) -> impl Iterator<Item = MediaType<'_>> {
+    let values = headers.get_all(header).iter();
+    let texts = values.filter_map(|value| value.to_str().ok());
+    let parts = texts.flat_map(|text| text.split(','));
+    parts.filter_map(|part| {
+        let mut words = part.split(';').map(str::trim);
+        let name = words.next().filter(|name| !name.is_empty())?;
+        let parameters = words.filter_map(|word| word.split_once('=')).collect();
+        Some(MediaType { name, parameters })
+    })
 }
 
 impl MediaType<'_> {
@@ -296,6 +304,23 @@ mod tests {
             let headers = HeaderMap::from_iter([(ACCEPT, header.parse().unwrap())]);
             let accept = Accept::negotiate(&headers, false).unwrap();
             assert_eq!(accept.encoding, preferred, "{header}");
+        }
+    }
+
+    #[test]
+    fn a_coding_is_taken_unless_its_quality_is_none() {
+        for (header, takes) in [
+            ("gzip", true),
+            ("deflate, gzip;q=0.5", true),
+            ("gzip; q=1.0, br", true),
+            ("gzip;q=0", false),
+            ("gzip;q=0.000", false),
+            ("gzip;q=nonsense", false),
+            ("br", false),
+            ("", false),
+        ] {
+            let headers = HeaderMap::from_iter([(ACCEPT_ENCODING, header.parse().unwrap())]);
+            assert_eq!(takes_coding(&headers, "gzip"), takes, "{header}");
         }
     }
 }

@@ -7,10 +7,11 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
-use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
+use http::header::CONTENT_ENCODING;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use crate::http::answer::reply;
+use crate::http::media;
 
 /// A compressed text.
 pub(crate) struct Zipped(Bytes);
@@ -40,7 +41,7 @@ impl Zipped {
 
     /// The response with this text, compressed if the client takes that.
     pub(crate) fn answer(&self, asked: &HeaderMap, media_type: &'static str) -> Response<Body> {
-        if !takes_gzip(asked) {
+        if !media::takes_coding(asked, "gzip") {
             return reply::verbatim(StatusCode::OK, media_type, self.text());
         }
         let mut response = reply::verbatim(StatusCode::OK, media_type, self.0.clone());
@@ -48,15 +49,4 @@ impl Zipped {
         response.headers_mut().insert(CONTENT_ENCODING, gzip);
         response
     }
-}
-
-fn takes_gzip(headers: &HeaderMap) -> bool {
-    let values = headers.get_all(ACCEPT_ENCODING).iter();
-    let texts = values.filter_map(|value| value.to_str().ok());
-    let mut codings = texts.flat_map(|text| text.split(','));
-    codings.any(|coding| {
-        let (name, quality) = coding.split_once(';').unwrap_or((coding, ""));
-        let quality = quality.trim().strip_prefix("q=").unwrap_or("1");
-        name.trim() == "gzip" && quality.parse() != Ok(0.0)
-    })
 }
