@@ -4,6 +4,7 @@ mod affinity;
 mod annotations;
 mod change;
 mod containers;
+mod deletion_cost;
 mod env;
 mod exceptions;
 mod handlers;
@@ -96,11 +97,7 @@ pub(crate) fn pod(old: Option<&Value>, object: &Value) -> Causes {
     let exceptions = Exceptions::of(old);
     let mut causes = Causes::default();
     if let Some(annotations) = Annotations::of_pod(object) {
-        annotations.check(
-            exceptions.comparisons,
-            exceptions.deletion_cost,
-            &mut causes,
-        );
+        annotations.check(exceptions, &mut causes);
     }
     let at = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
     spec(
@@ -178,11 +175,7 @@ pub(crate) fn template_metadata(object: &Value, path: &str, exceptions: Exceptio
         object::annotations(template),
     ));
     if let Some(annotations) = Annotations::of_template(path, template) {
-        annotations.check(
-            exceptions.comparisons,
-            exceptions.deletion_cost,
-            &mut causes,
-        );
+        annotations.check(exceptions, &mut causes);
     }
     causes
 }

@@ -7,12 +7,12 @@ use machinery::object::{self, APP_ARMOR, MIRROR_POD};
 use machinery::status::Cause;
 use serde_json::{Map, Value, json};
 
-use super::{LISTS_AS_VISITED, paths, scheduling};
+use super::exceptions::Exceptions;
+use super::{LISTS_AS_VISITED, deletion_cost, paths, scheduling};
 use crate::validate::Causes;
 use crate::validate::words::embedded::{self, Fields};
 use crate::validate::words::field::FieldValue;
 
-const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 const TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/tolerations";
 const TOLERATION: &Fields = &[
     ("key", "string"),
@@ -58,17 +58,26 @@ impl<'a> Annotations<'a> {
         })
     }
 
-    /// Checks what each says. Tolerations may compare numbers, and the cost may be any text, if it
-    /// was so before.
-    pub(super) fn check(&self, compares: bool, any_cost: bool, causes: &mut Causes) {
+    /// Checks what each says.
+    pub(super) fn check(&self, exceptions: Exceptions, causes: &mut Causes) {
         if let Some(mirror) = self.text(MIRROR_POD)
             && self.spec.text("nodeName").is_empty()
         {
             let why = "must set spec.nodeName if mirror pod annotation is set";
             causes.push(Cause::invalid(&self.at(MIRROR_POD), &mirror.into(), why));
         }
-        self.tolerations(compares, causes);
-        causes.extend(self.deletion_cost().filter(|_| !any_cost));
+        self.tolerations(exceptions.comparisons, causes);
+        if let Some(cost) = self.text(deletion_cost::ANNOTATION)
+            && !exceptions.deletion_cost
+            && !deletion_cost::is_number(cost)
+        {
+            let field = self.at(deletion_cost::ANNOTATION);
+            causes.push(Cause::invalid(
+                &field,
+                &cost.into(),
+                "must be a 32bit integer",
+            ));
+        }
         for (key, value) in self.map {
             if causes.is_full() {
                 return;
@@ -79,20 +88,6 @@ impl<'a> Annotations<'a> {
             }
         }
         self.app_armor(causes);
-    }
-
-    /// True if the cost is no number.
-    pub(super) fn has_wrong_cost(&self) -> bool {
-        self.deletion_cost().is_some()
-    }
-
-    fn deletion_cost(&self) -> Option<Cause> {
-        let cost = self.text(DELETION_COST)?;
-        let begins_well =
-            cost == "0" || cost.starts_with(|c: char| c == '-' || ('1'..='9').contains(&c));
-        let is_number = begins_well && cost.parse::<i32>().is_ok();
-        let why = "must be a 32bit integer";
-        (!is_number).then(|| Cause::invalid(&self.at(DELETION_COST), &cost.into(), why))
     }
 
     /// Profiles in annotations must be those in the fields.
@@ -229,7 +224,7 @@ mod tests {
     fn told(pod: &Value) -> Vec<String> {
         let mut causes = Causes::default();
         let annotations = Annotations::of_pod(pod).unwrap();
-        annotations.check(false, false, &mut causes);
+        annotations.check(Exceptions::default(), &mut causes);
         annotations.contradictions(&mut causes);
         let causes = Vec::from(causes).into_iter();
         causes
@@ -254,7 +249,7 @@ mod tests {
             ("", false),
             ("much", false),
         ] {
-            let told = told(&pod(DELETION_COST, cost, json!({})));
+            let told = told(&pod(deletion_cost::ANNOTATION, cost, json!({})));
             assert_eq!(told.is_empty(), good, "{cost}: {told:?}");
         }
     }

@@ -13,6 +13,7 @@ use machinery::status::Cause;
 use serde_json::{Map, Value, json};
 
 use super::annotations::Annotations;
+use super::exceptions::Exceptions;
 use super::{containers, scheduling};
 use crate::validate::Causes;
 use crate::validate::words::field::FieldValue;
@@ -60,10 +61,7 @@ pub(crate) fn annotations(old: &Value, new: &Value) -> Causes {
         refuse(key, "add");
     }
     if let Some(annotations) = Annotations::of_pod(new) {
-        // A pod that was stored with a wrong cost can be updated all the same.
-        let had_wrong_cost = Annotations::of_pod(old).is_some_and(|old| old.has_wrong_cost());
-        let compares = scheduling::compares(&spec(old));
-        annotations.check(compares, had_wrong_cost, &mut causes);
+        annotations.check(Exceptions::of_annotations(old), &mut causes);
     }
     causes
 }

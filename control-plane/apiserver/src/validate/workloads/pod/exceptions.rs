@@ -3,8 +3,9 @@
 
 use serde_json::Value;
 
-use super::annotations::Annotations;
-use super::{affinity, containers, host_users, resources, scheduling, security, sources};
+use super::{
+    affinity, containers, deletion_cost, host_users, resources, scheduling, security, sources,
+};
 use crate::validate::words::field::FieldValue;
 
 /// The rules that are off because the old spec breaks them. As in Kubernetes, each is off for the
@@ -41,11 +42,10 @@ pub(crate) struct Exceptions {
 impl Exceptions {
     /// Those of a pod or a template, given the old one; a new one has none.
     pub(crate) fn of(old: Option<&Value>) -> Exceptions {
-        let Some(spec) = old.and_then(|old| old.get("spec")) else {
+        let Some((old, spec)) = old.and_then(|old| Some((old, old.get("spec")?))) else {
             return Exceptions::default();
         };
         let spec = &FieldValue::new("", spec);
-        let annotations = old.and_then(Annotations::of_pod);
         let has_own_users = !host_users::are_shared(spec);
         Exceptions {
             huge_pages: resources::has_broken_pages(spec),
@@ -58,8 +58,17 @@ impl Exceptions {
             init_restarts: containers::has_init_restarts(spec),
             users_in_host_network: has_own_users && spec.flag("hostNetwork"),
             users_with_devices: has_own_users && host_users::has_devices(spec),
-            comparisons: scheduling::compares(spec),
-            deletion_cost: annotations.is_some_and(|annotations| annotations.has_wrong_cost()),
+            ..Exceptions::of_annotations(old)
+        }
+    }
+
+    /// Those that annotations may need.
+    pub(super) fn of_annotations(old: &Value) -> Exceptions {
+        let spec = old.get("spec").unwrap_or(&Value::Null);
+        Exceptions {
+            comparisons: scheduling::compares(&FieldValue::new("", spec)),
+            deletion_cost: deletion_cost::is_wrong(old),
+            ..Exceptions::default()
         }
     }
 }
