@@ -35,7 +35,10 @@ const OF_V3: &str = "#/components/schemas/";
 /// makes another one, or another encoding, holds the lock until it is made, and who wants it waits
 /// for it without a thread.
 #[derive(Default)]
-pub(crate) struct Latest(Arc<Mutex<Option<(Sources, Arc<Document>)>>>);
+pub(crate) struct Latest(Arc<Mutex<Option<Made>>>);
+
+/// A document and what it is made of.
+type Made = (Sources, Arc<Document>);
 
 /// What a document is made of.
 #[derive(Clone)]
