@@ -75,8 +75,8 @@ impl Parents {
         Ok(definition.into_iter().chain(namespace).collect())
     }
 
-    /// The definition, which is decoded once for each of its states, not for each new object: it may
-    /// be as large as a body.
+    /// The definition. It may be as large as a body, so it is decoded once for each of its states,
+    /// not for each new object.
     async fn definition(&self, reader: &Reader, newest: bool) -> Result<Option<Guard>, Status> {
         let custom = self.resource.custom.as_ref();
         let Some(custom) = custom.filter(|one| !one.definition.is_empty()) else {
