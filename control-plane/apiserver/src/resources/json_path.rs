@@ -8,9 +8,9 @@ use std::cmp::Ordering;
 
 use serde_json::Value;
 
-/// Upper bound of the values that a path may look at. Steps that branch multiply them, and unions
-/// and filters look at the same ones again and again.
-const LOOKS_MAX: usize = 200_000;
+/// Upper bound of the values that the paths of one row may look at. Steps that branch multiply
+/// them, unions and filters look at the same ones again and again, and there may be many columns.
+pub(crate) const LOOKS_MAX: usize = 1_000_000;
 
 /// A path such as `.status.conditions[?(@.type=="Ready")].status`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,12 +74,11 @@ impl JsonPath {
     }
 
     /// The first value that the path leads to. None if a step does not fit the values before it, or
-    /// there are too many.
-    pub(crate) fn first<'a>(&'a self, object: &'a Value) -> Option<&'a Value> {
-        let mut looks = LOOKS_MAX;
-        let found = walk(&self.0, vec![object], &mut looks)?;
+    /// more would have to be looked at than is left of [`LOOKS_MAX`].
+    pub(crate) fn first<'a>(&'a self, object: &'a Value, looks: &mut usize) -> Option<&'a Value> {
+        let found = walk(&self.0, vec![object], looks)?;
         // A filter that could not look any further has left out the rest.
-        found.first().copied().filter(|_| looks > 0)
+        found.first().copied().filter(|_| *looks > 0)
     }
 }
 
