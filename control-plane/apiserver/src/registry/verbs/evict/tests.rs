@@ -1,4 +1,8 @@
+use serde_json::Map;
+
 use super::*;
+use crate::registry::strategy;
+use crate::resources::catalogue::Catalogue;
 
 #[test]
 fn a_refusal_says_what_the_budget_says() {
@@ -32,4 +36,34 @@ fn a_refusal_says_what_the_budget_says() {
         why(3, "Other", "for a reason"),
         "The disruption budget b does not allow evicting pods currently (Other): for a reason"
     );
+}
+
+#[test]
+fn a_budget_that_is_out_of_order_forbids_evictions() {
+    let catalogue = Catalogue::new(strategy::builtin().iter().cloned());
+    let budgets = catalogue.resource("policy", "v1", "poddisruptionbudgets");
+    let budgets = budgets.unwrap();
+    let pod = json!({"metadata": {"name": "p"}});
+    let refused = |allowed: i64, disrupted: usize| {
+        let pods = (0..disrupted).map(|at| (format!("p{at}"), Value::Null));
+        let budget = json!({"metadata": {"name": "b"}, "status": {
+            "disruptionsAllowed": allowed, "disruptedPods": Map::from_iter(pods)}});
+        let payment = Payment {
+            budgets,
+            pod: &pod,
+            ready: true,
+        };
+        let refused = payment.decide(&budget).err();
+        refused.map(|error| (error.code, error.message))
+    };
+    let forbidden = |why: &str| {
+        let message = format!("poddisruptionbudget.policy \"b\" is forbidden: {why}");
+        Some((403, message))
+    };
+    assert_eq!(refused(1, DISRUPTED_MAX), None);
+    let why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller";
+    assert_eq!(refused(1, DISRUPTED_MAX + 1), forbidden(why));
+    let why = "pdb disruptions allowed is negative";
+    assert_eq!(refused(-1, 0), forbidden(why));
+    assert_eq!(refused(0, 0).unwrap().0, 429);
 }
