@@ -271,54 +271,91 @@ async fn an_object_that_exists_is_told_apart_from_a_namespace_that_changed() {
     }
 }
 
-/// Creates an object whose definition gets another state between the last look at it and the write.
-async fn under_definition(state: Option<(&str, bool)>) -> Result<(), Status> {
-    let definition = Definition {
+/// The definition of widgets with this uid, which waits until no widget is left if it terminates.
+fn definition((uid, terminating): (&str, bool)) -> Value {
+    let status = if terminating { "True" } else { "False" };
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com", "uid": uid},
+        "status": {"conditions": [{"type": "Terminating", "status": status}]},
+    })
+}
+
+/// A registry that serves widgets, whose definition is in the store, and the key of that.
+async fn with_definition(store: &FakeStore) -> (Registry, String) {
+    let widgets = Definition {
         scope: Scope::Cluster,
         uid: "first".into(),
         ..Definition::widgets()
     };
-    let store = FakeStore::default();
-    let more = definition.resources(None).unwrap();
-    let registry = registry_of(&store, more, Config::default());
+    let more = widgets.resources(None).unwrap();
+    let registry = registry_of(store, more, Config::default());
     let (group, plural) = ("apiextensions.k8s.io", "customresourcedefinitions");
     let definitions = registry.reader.resource(group, "v1", plural).unwrap();
     let storage = definitions.stored().unwrap();
     let key = storage.key("", "widgets.example.com");
-    let state_of = |(uid, terminating): (&str, bool)| {
-        let status = if terminating { "True" } else { "False" };
-        json!({
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": {"name": "widgets.example.com", "uid": uid},
-            "status": {"conditions": [{"type": "Terminating", "status": status}]},
-        })
-    };
-    let before = decoded::encode(storage, &state_of(("first", false))).unwrap();
-    let made = registry.reader.store.create(storage, &key, before, 0, &[]);
+    let value = decoded::encode(storage, &definition(("first", false))).unwrap();
+    let made = registry.reader.store.create(storage, &key, value, 0, &[]);
     assert_eq!(made.await.unwrap(), Created::At(1));
-    meanwhile(&store, &registry, &key, state.map(state_of).as_ref());
+    (registry, key)
+}
+
+async fn create_widget(registry: &Registry, name: &str) -> Result<(), Status> {
     let widget = json!({
-        "apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"},
+        "apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name},
     });
     let widgets = registry.reader.resource("example.com", "v1", "widgets");
     let kind = Arc::clone(&widgets.unwrap().kind);
     let written = registry.create(&kind, "", widget).await;
-    let is_stored = registry.reader.get(&kind, "", "a").await.is_ok();
+    let is_stored = registry.reader.get(&kind, "", name).await.is_ok();
     assert_eq!(written.is_ok(), is_stored, "{written:?}");
     written.map(|_| ())
 }
 
+/// Creates objects whose definition gets another state between the last look at it and the write of
+/// the last one.
+async fn under_definition(count: usize, state: Option<(&str, bool)>) -> Result<(), Status> {
+    let store = FakeStore::default();
+    let (registry, key) = with_definition(&store).await;
+    for number in 1..count {
+        create_widget(&registry, &format!("w{number}"))
+            .await
+            .unwrap();
+    }
+    meanwhile(&store, &registry, &key, state.map(definition).as_ref());
+    create_widget(&registry, "last").await
+}
+
 #[tokio::test]
 async fn no_object_is_written_under_a_definition_that_went_right_before() {
-    for (state, code) in [
-        (None, 404),
-        (Some(("second", false)), 404),
-        (Some(("first", true)), 403),
-    ] {
-        let refused = under_definition(state).await.unwrap_err();
-        assert_eq!(refused.code, code, "{refused}");
+    for count in [1, 2] {
+        for (state, code) in [
+            (None, 404),
+            (Some(("second", false)), 404),
+            (Some(("first", true)), 403),
+        ] {
+            let refused = under_definition(count, state).await.unwrap_err();
+            assert_eq!(refused.code, code, "{refused}");
+        }
+        under_definition(count, Some(("first", false)))
+            .await
+            .unwrap();
     }
-    under_definition(Some(("first", false))).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_definition_is_looked_at_once_for_each_of_its_states() {
+    let store = FakeStore::default();
+    let (registry, key) = with_definition(&store).await;
+    create_widget(&registry, "a").await.unwrap();
+    let first = store.reads(&key);
+    create_widget(&registry, "b").await.unwrap();
+    assert_eq!(store.reads(&key), first);
+    let written = definition(("first", false));
+    meanwhile(&store, &registry, &key, Some(&written));
+    create_widget(&registry, "c").await.unwrap();
+    create_widget(&registry, "d").await.unwrap();
+    assert_eq!(store.reads(&key), first + 1, "of its second state");
 }
 
 /// The authority of clients that other servers can read.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 
 use machinery::name;
 use machinery::schema::{Kind, Names, Scope};
@@ -112,6 +113,8 @@ pub(crate) struct Custom {
     pub(crate) terminating: bool,
     /// The uid of its definition; empty if the store has none.
     pub(crate) definition: String,
+    /// The newest revision of its definition that is known to take new objects; 0 if none is.
+    pub(crate) open_at: AtomicI64,
     pub(crate) scale: Option<ScalePaths>,
     /// The warning in each response.
     pub(crate) deprecated: Option<String>,
@@ -211,6 +214,7 @@ impl Definition {
                 }),
                 terminating: self.terminating,
                 definition: self.uid.clone(),
+                open_at: AtomicI64::new(0),
                 scale: self.scale(version)?,
                 deprecated: version.deprecated.clone(),
                 columns: self.columns(version)?,

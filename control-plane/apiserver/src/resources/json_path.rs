@@ -8,8 +8,9 @@ use std::cmp::Ordering;
 
 use serde_json::Value;
 
-/// Upper bound of the values that one step may lead to. Steps that branch multiply them.
-const VALUES_MAX: usize = 10_000;
+/// Upper bound of the values that the paths of one row may look at. Steps that branch multiply
+/// them, unions and filters look at the same ones again and again, and there may be many columns.
+pub(crate) const LOOKS_MAX: usize = 1_000_000;
 
 /// A path such as `.status.conditions[?(@.type=="Ready")].status`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,22 +73,31 @@ impl JsonPath {
         parse::path(text).map(JsonPath)
     }
 
-    /// The first value that the path leads to. None if a step does not fit the values before it.
-    pub(crate) fn first<'a>(&'a self, object: &'a Value) -> Option<&'a Value> {
-        walk(&self.0, vec![object])?.first().copied()
+    /// The first value that the path leads to. None if a step does not fit the values before it, or
+    /// more would have to be looked at than is left of [`LOOKS_MAX`].
+    pub(crate) fn first<'a>(&'a self, object: &'a Value, looks: &mut usize) -> Option<&'a Value> {
+        let found = walk(&self.0, vec![object], looks)?;
+        // A filter that could not look any further has left out the rest.
+        found.first().copied().filter(|_| *looks > 0)
     }
 }
 
-/// What steps lead to. None if one does not fit.
-fn walk<'a>(steps: &'a [Step], from: Vec<&'a Value>) -> Option<Vec<&'a Value>> {
+/// What steps lead to. None if one does not fit, or nothing more may be looked at.
+fn walk<'a>(steps: &'a [Step], from: Vec<&'a Value>, looks: &mut usize) -> Option<Vec<&'a Value>> {
     steps.iter().try_fold(from, |values, step| {
-        let found = step.of(values)?;
-        (found.len() <= VALUES_MAX).then_some(found)
+        look(values.len() + 1, looks)?;
+        step.of(values, looks)
     })
 }
 
+/// Counts values that are looked at. None if there are too many.
+fn look(count: usize, looks: &mut usize) -> Option<()> {
+    *looks = looks.saturating_sub(count);
+    (*looks > 0).then_some(())
+}
+
 impl Step {
-    fn of<'a>(&'a self, values: Vec<&'a Value>) -> Option<Vec<&'a Value>> {
+    fn of<'a>(&'a self, values: Vec<&'a Value>, looks: &mut usize) -> Option<Vec<&'a Value>> {
         let mut found: Vec<&'a Value> = Vec::new();
         match self {
             Step::Field(key) => {
@@ -95,12 +105,14 @@ impl Step {
             }
             Step::Wildcard => {
                 for value in values {
-                    add_inner(value, &mut found);
+                    let inner = inner(value);
+                    look(inner.len(), looks)?;
+                    found.extend(inner);
                 }
             }
             Step::Descend => {
                 for value in values {
-                    descend(value, &mut found)?;
+                    descend(value, &mut found, looks)?;
                 }
             }
             Step::Slice(slice) => {
@@ -110,21 +122,20 @@ impl Step {
                     if items.is_empty() {
                         break;
                     }
+                    look(items.len(), looks)?;
                     found.extend(items);
                 }
             }
             Step::Union(paths) => {
                 for path in paths {
-                    found.extend(walk(path, values.clone())?);
-                    if found.len() > VALUES_MAX {
-                        return None;
-                    }
+                    found.extend(walk(path, values.clone(), looks)?);
                 }
             }
             Step::Filter(filter) => {
                 for value in values {
                     for item in value.as_array()? {
-                        if filter.passes(item)? {
+                        look(1, looks)?;
+                        if filter.passes(item, looks)? {
                             found.push(item);
                         }
                     }
@@ -160,12 +171,12 @@ impl Slice {
 
 impl Filter {
     /// None if the values cannot be compared.
-    fn passes<'a>(&'a self, item: &'a Value) -> Option<bool> {
-        let left = walk(&self.left, vec![item]);
+    fn passes<'a>(&'a self, item: &'a Value, looks: &mut usize) -> Option<bool> {
+        let left = walk(&self.left, vec![item], looks);
         let Some((operator, right)) = &self.compared else {
             return Some(left.is_some_and(|values| !values.is_empty()));
         };
-        match (&left?[..], &walk(right, vec![item])?[..]) {
+        match (&left?[..], &walk(right, vec![item], looks)?[..]) {
             ([], _) | (_, []) => Some(false),
             ([left], [right]) => holds(operator, left, right),
             _ => None,
@@ -173,28 +184,25 @@ impl Filter {
     }
 }
 
-/// Adds the values in a list or a map.
-fn add_inner<'a>(value: &'a Value, found: &mut Vec<&'a Value>) {
+/// The values in a list or a map.
+fn inner(value: &Value) -> Vec<&Value> {
     match value {
-        Value::Object(fields) => found.extend(fields.values()),
-        Value::Array(items) => found.extend(items),
-        _ => {}
+        Value::Object(fields) => fields.values().collect(),
+        Value::Array(items) => items.iter().collect(),
+        _ => Vec::new(),
     }
 }
 
 /// Adds a list or a map, and those in it, unless they are empty. None if there are too many.
-fn descend<'a>(value: &'a Value, found: &mut Vec<&'a Value>) -> Option<()> {
-    let mut inner = Vec::new();
-    add_inner(value, &mut inner);
+fn descend<'a>(value: &'a Value, found: &mut Vec<&'a Value>, looks: &mut usize) -> Option<()> {
+    let inner = inner(value);
     if inner.is_empty() {
         return Some(());
     }
-    if found.len() >= VALUES_MAX {
-        return None;
-    }
+    look(inner.len(), looks)?;
     found.push(value);
     for one in inner {
-        descend(one, found)?;
+        descend(one, found, looks)?;
     }
     Some(())
 }

@@ -33,6 +33,8 @@ struct State {
     meanwhile: Vec<request_op::Request>,
     /// The keys that were deleted, in order.
     deleted: Vec<Bytes>,
+    /// The keys that were read outside of transactions, in order.
+    read: Vec<Bytes>,
 }
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -45,9 +47,12 @@ impl FakeStore {
 
     /// How often a key was deleted.
     pub(super) fn deletions(&self, key: &str) -> usize {
-        let state = self.0.lock();
-        let same = state.deleted.iter().filter(|one| *one == key.as_bytes());
-        same.count()
+        count(&self.0.lock().deleted, key)
+    }
+
+    /// How often a key was read outside of transactions.
+    pub(super) fn reads(&self, key: &str) -> usize {
+        count(&self.0.lock().read, key)
     }
 
     /// A client of it; connections end with the runtime.
@@ -121,7 +126,10 @@ impl Kv for FakeStore {
     type RangeStreamStream = tokio_stream::Empty<Result<pb::RangeStreamResponse, Status>>;
 
     async fn range(&self, request: Request<pb::RangeRequest>) -> Answer<pb::RangeResponse> {
-        Ok(Response::new(self.0.lock().range(request.get_ref())))
+        let asked = request.into_inner();
+        let mut state = self.0.lock();
+        state.read.push(asked.key.clone());
+        Ok(Response::new(state.range(&asked)))
     }
 
     async fn range_stream(&self, _: Request<pb::RangeRequest>) -> Answer<Self::RangeStreamStream> {
@@ -175,4 +183,8 @@ impl Kv for FakeStore {
     async fn compact(&self, _: Request<pb::CompactionRequest>) -> Answer<pb::CompactionResponse> {
         Err(Status::unimplemented("nobody asks for it"))
     }
+}
+
+fn count(keys: &[Bytes], key: &str) -> usize {
+    keys.iter().filter(|one| *one == key.as_bytes()).count()
 }

@@ -26,6 +26,8 @@ const MISSING: Duration = Duration::from_secs(40);
 const ENDED_MAX: usize = 12_500;
 /// Maximum number of pods deleted in one turn.
 const BURST: usize = 1000;
+/// The golden ratio, as a part of 2^64: its multiples spread evenly, whatever lies between them.
+const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 pub(crate) struct PodGc;
@@ -82,12 +84,12 @@ fn victims<'a>(context: &Context<'a>) -> Vec<Victim<'a>> {
 }
 
 /// As many as one turn deletes. Each turn begins elsewhere: the first ones may be such that nobody
-/// can delete, and must not keep the others for good.
+/// can delete, and must not keep the others for good. Not one burst further on each time: turns
+/// that take long would come back to the same places.
 fn of_this_turn<T>(mut all: Vec<T>, now: Timestamp) -> Vec<T> {
     if all.len() > BURST {
-        let count = all.len() as u64;
-        let turns = now.seconds.unsigned_abs() / PERIOD.as_secs();
-        let start = (turns % count) * BURST as u64 % count;
+        let part = now.seconds.unsigned_abs().wrapping_mul(SPREAD) >> 32;
+        let start = (part * all.len() as u64) >> 32;
         all.rotate_left(start as usize);
         all.truncate(BURST);
     }

@@ -61,11 +61,8 @@ impl Shown {
         }
     }
 
-    /// The scale of an object. There are tables of it, too.
-    pub(crate) fn scale(&self, scale: &Value) -> Result<Bytes, Status> {
-        if self.accept.form != Form::Table {
-            return encode(scale, self.accept.encoding);
-        }
+    /// The scale of an object as a table.
+    pub(crate) fn table_of_scale(&self, scale: &Value) -> Result<Bytes, Status> {
         let table = table::of_scale(&self.resource, scale, self.include, clock::now());
         self.written(table)
     }

@@ -125,7 +125,7 @@ fn show_scale(call: &Call<'_>, scale: &Value) -> Result<Response<Body>, Status> 
         accept,
         ..call.shown()?
     };
-    let body = shown.scale(scale)?;
+    let body = shown.table_of_scale(scale)?;
     Ok(reply::bytes(
         StatusCode::OK,
         accept.encoding.media_type(),

@@ -17,7 +17,7 @@ use crate::registry::verbs::writer::Writer;
 use crate::resources::catalogue::Resource;
 use crate::storage::decoded::DecodedObject;
 
-/// Upper bound of the disrupted pods that a budget lists.
+/// A budget that lists more disrupted pods than this allows no other, as in Kubernetes.
 const DISRUPTED_MAX: usize = 2000;
 /// Attempts with a pod that changes meanwhile, as in Kubernetes.
 const ATTEMPTS_MAX: usize = 20;
@@ -200,7 +200,23 @@ impl Payment<'_> {
         let disrupted = disrupted
             .and_then(Value::as_object)
             .map_or(0, |pods| pods.len());
-        if allowed <= 0 || disrupted >= DISRUPTED_MAX {
+        let forbidden = |why| {
+            Err(Status::forbidden(
+                "policy",
+                "poddisruptionbudget",
+                name,
+                why,
+            ))
+        };
+        if allowed < 0 {
+            return forbidden("pdb disruptions allowed is negative");
+        }
+        if disrupted > DISRUPTED_MAX {
+            return forbidden(
+                "DisruptedPods map too big - too many evictions not confirmed by PDB controller",
+            );
+        }
+        if allowed == 0 {
             return Err(Status::disruption_budget(why_refused(budget)));
         }
         let mut budget = budget.clone();

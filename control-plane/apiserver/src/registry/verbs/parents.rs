@@ -3,9 +3,9 @@
 //! write depends on the revisions of both that were looked at.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use machinery::object;
-use machinery::schema::Kind;
 use machinery::status::Status;
 use serde_json::Value;
 
@@ -65,34 +65,46 @@ impl Parents {
         let namespace = match namespace {
             Some(found) => {
                 let namespaces = registry.reader.resource("", "v1", "namespaces")?;
-                Some(guard(&namespaces, &found)?)
+                Some(Guard {
+                    key: namespaces.stored()?.key("", &self.namespace),
+                    revision: revision_of(&found)?,
+                })
             }
             None => None,
         };
         Ok(definition.into_iter().chain(namespace).collect())
     }
 
+    /// The definition. It may be as large as a body, so it is decoded once for each of its states,
+    /// not for each new object.
     async fn definition(&self, reader: &Reader, newest: bool) -> Result<Option<Guard>, Status> {
         let custom = self.resource.custom.as_ref();
-        let Some(uid) = custom
-            .map(|one| &*one.definition)
-            .filter(|uid| !uid.is_empty())
-        else {
+        let Some(custom) = custom.filter(|one| !one.definition.is_empty()) else {
             return Ok(None);
         };
         let definitions =
             reader.resource("apiextensions.k8s.io", "v1", "customresourcedefinitions")?;
-        let kind: &Kind = &definitions.kind;
         let its = &self.resource.kind;
         let name = format!("{}.{}", its.plural(), its.group());
-        match reader.present(kind, "", &name, newest).await {
-            // Another definition of the same name has other objects.
-            Ok(found) if object::uid(&found) != uid => Err(Status::unknown_path()),
-            Ok(found) if holds(&found, TERMINATING) => Err(self.terminating()),
-            Ok(found) => guard(&definitions, &found).map(Some),
-            Err(error) if error.code == 404 => Err(Status::unknown_path()),
-            Err(error) => Err(error),
+        let key = definitions.stored()?.key("", &name);
+        let revision = custom.open_at.load(Ordering::Relaxed);
+        if !newest && revision != 0 {
+            // If it has changed since, the write finds that out.
+            return Ok(Some(Guard { key, revision }));
         }
+        let found = match reader.present(&definitions.kind, "", &name, newest).await {
+            // Another definition of the same name has other objects.
+            Ok(found) if object::uid(&found) != custom.definition => {
+                return Err(Status::unknown_path());
+            }
+            Ok(found) if holds(&found, TERMINATING) => return Err(self.terminating()),
+            Ok(found) => found,
+            Err(error) if error.code == 404 => return Err(Status::unknown_path()),
+            Err(error) => return Err(error),
+        };
+        let revision = revision_of(&found)?;
+        custom.open_at.store(revision, Ordering::Relaxed);
+        Ok(Some(Guard { key, revision }))
     }
 
     fn terminating(&self) -> Status {
@@ -133,11 +145,7 @@ impl Registry {
     }
 }
 
-/// What holds as long as nobody writes this object, which has no namespace.
-fn guard(resource: &Resource, object: &Value) -> Result<Guard, Status> {
+fn revision_of(object: &Value) -> Result<i64, Status> {
     let revision = object::resource_version(object).parse();
-    Ok(Guard {
-        key: resource.stored()?.key("", object::name(object)),
-        revision: revision.map_err(|_| Status::internal("an object without a revision"))?,
-    })
+    revision.map_err(|_| Status::internal("an object without a revision"))
 }

@@ -69,7 +69,11 @@ fn paths_lead_to_the_first_value() {
         (".a b", None),
     ] {
         let parsed = JsonPath::parse(path).unwrap();
-        assert_eq!(parsed.first(&object).cloned(), value, "{path}");
+        assert_eq!(
+            parsed.first(&object, &mut { LOOKS_MAX }).cloned(),
+            value,
+            "{path}"
+        );
     }
 }
 
@@ -98,5 +102,37 @@ fn a_path_that_branches_again_and_again_ends() {
     let path = format!(".a{}", "...*".repeat(20));
     let object = json!({"a": deep});
     let parsed = JsonPath::parse(&path).unwrap();
-    assert_eq!(parsed.first(&object), None);
+    assert_eq!(parsed.first(&object, &mut { LOOKS_MAX }), None);
+}
+
+#[test]
+fn a_path_that_looks_at_the_same_values_again_and_again_ends() {
+    let object = json!({"a": vec![1; 100_000], "b": vec![json!({"c": 1}); 10_000]});
+    let again = |key: &str, times: usize| vec![key; times].join(",");
+    let lists = again("'a'", 100);
+    let nothing = again("'d'", 1000);
+    for path in [
+        format!("[{lists}][*]"),
+        format!("[{lists}].*"),
+        format!("[{lists}]..c"),
+        format!("[{lists}][?(@)]"),
+        format!(".b[*][{nothing},'c']"),
+        format!(".b[?(@[{nothing},'c'])].c"),
+    ] {
+        let parsed = JsonPath::parse(&path).unwrap();
+        assert_eq!(
+            parsed.first(&object, &mut { LOOKS_MAX }),
+            None,
+            "{}",
+            &path[..20]
+        );
+    }
+    for path in [".b[*].c", ".b[*]['d','c']", ".b[?(@.c==1)].c"] {
+        let parsed = JsonPath::parse(path).unwrap();
+        assert_eq!(
+            parsed.first(&object, &mut { LOOKS_MAX }),
+            Some(&json!(1)),
+            "{path}"
+        );
+    }
 }

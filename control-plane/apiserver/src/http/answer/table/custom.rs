@@ -9,13 +9,16 @@ use serde_json::{Value, json};
 use super::column;
 use crate::registry::printers::{NAME, UNKNOWN};
 use crate::resources::custom::Column;
-use crate::resources::json_path::JsonPath;
+use crate::resources::json_path::{JsonPath, LOOKS_MAX};
 use crate::storage::cells::Cell;
 
 /// What is shown for a date that is none.
 const INVALID: &str = "<invalid>";
 /// What is shown as text for a null.
 const NO_VALUE: &str = "<no value>";
+/// Upper bound of the text in one row, but for the last cell that has any. A definition has as many
+/// columns as there is room for in a body, and each of them may show the whole object.
+const TEXT_BYTES_MAX: usize = 16 << 20;
 
 /// The columns, with the name before them.
 pub(super) fn definitions(kind: &Kind, columns: &[(Column, JsonPath)]) -> Vec<Value> {
@@ -35,14 +38,17 @@ pub(super) fn definitions(kind: &Kind, columns: &[(Column, JsonPath)]) -> Vec<Va
     [column(kind, NAME)].into_iter().chain(more).collect()
 }
 
-/// The cells of an object.
+/// The cells of an object. Those for which a bound leaves no room show nothing.
 pub(super) fn cells(columns: &[(Column, JsonPath)], object: &Value) -> Vec<Cell> {
-    let more = columns
-        .iter()
-        .map(|(column, path)| match path.first(object) {
-            Some(value) => cell(&column.kind, value),
-            None => Value::Null.into(),
-        });
+    let (mut looks, mut room) = (LOOKS_MAX, TEXT_BYTES_MAX);
+    let more = columns.iter().map(|(column, path)| {
+        let value = path.first(object, &mut looks).filter(|_| room > 0);
+        let shown = value.map_or_else(|| Value::Null.into(), |value| cell(&column.kind, value));
+        if let Cell::Fixed(Value::String(text)) = &shown {
+            room = room.saturating_sub(text.len());
+        }
+        shown
+    });
     [object::name(object).into()]
         .into_iter()
         .chain(more)
@@ -116,5 +122,22 @@ mod tests {
             let cells = cells(&[read(kind, "", ".status.told")], &object);
             assert_eq!(cells[1].at(now), shown, "{kind} {value}");
         }
+    }
+
+    #[test]
+    fn a_row_has_an_end_however_many_columns_there_are() {
+        let spec = json!({"text": "x".repeat(1 << 20), "list": vec![1; 1000]});
+        let object = json!({"metadata": {"name": "a"}, "spec": spec});
+        let row = |path: &str, count: usize| cells(&vec![read("string", "", path); count], &object);
+        let texts = row(".spec.text", 100);
+        let texts = texts.iter().map(|cell| match cell {
+            Cell::Fixed(Value::String(text)) => text.len(),
+            _ => 0,
+        });
+        let bytes: usize = texts.sum();
+        assert!(bytes < TEXT_BYTES_MAX + (2 << 20), "{bytes}");
+        let items = row(".spec.list[*]", 2000);
+        assert_eq!(items[1], Cell::from("1"));
+        assert_eq!(items[2000], Cell::from(Value::Null));
     }
 }

@@ -1,4 +1,8 @@
+use serde_json::Map;
+
 use super::*;
+use crate::registry::strategy;
+use crate::resources::catalogue::Catalogue;
 
 #[test]
 fn a_refusal_says_what_the_budget_says() {
@@ -64,4 +68,34 @@ fn a_pod_that_is_evicted_again_is_marked_since_the_first_time() {
     assert_eq!(held[0]["lastTransitionTime"], since);
     assert_eq!(held[1], ready);
     assert_ne!(other("False")[0]["lastTransitionTime"], since);
+}
+
+#[test]
+fn a_budget_that_is_out_of_order_forbids_evictions() {
+    let catalogue = Catalogue::new(strategy::builtin().iter().cloned());
+    let budgets = catalogue.resource("policy", "v1", "poddisruptionbudgets");
+    let budgets = budgets.unwrap();
+    let pod = json!({"metadata": {"name": "p"}});
+    let refused = |allowed: i64, disrupted: usize| {
+        let pods = (0..disrupted).map(|at| (format!("p{at}"), Value::Null));
+        let budget = json!({"metadata": {"name": "b"}, "status": {
+            "disruptionsAllowed": allowed, "disruptedPods": Map::from_iter(pods)}});
+        let payment = Payment {
+            budgets,
+            pod: &pod,
+            ready: true,
+        };
+        let refused = payment.decide(&budget).err();
+        refused.map(|error| (error.code, error.message))
+    };
+    let forbidden = |why: &str| {
+        let message = format!("poddisruptionbudget.policy \"b\" is forbidden: {why}");
+        Some((403, message))
+    };
+    assert_eq!(refused(1, DISRUPTED_MAX), None);
+    let why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller";
+    assert_eq!(refused(1, DISRUPTED_MAX + 1), forbidden(why));
+    let why = "pdb disruptions allowed is negative";
+    assert_eq!(refused(-1, 0), forbidden(why));
+    assert_eq!(refused(0, 0).unwrap().0, 429);
 }
