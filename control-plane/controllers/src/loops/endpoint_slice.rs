@@ -56,6 +56,16 @@ impl Loop for EndpointSlices {
                     services.filter(|service| both.iter().any(|pod| selects(service, pod)));
                 theirs.for_each(|service| wake(meta::key(&service.metadata)));
             }
+            Changed::Node(Diff { old, new }) => {
+                let ((None, Some(node)) | (Some(node), None)) = (old, new) else {
+                    return;
+                };
+                for pod in caches.pods.placed_at(meta::name(&node.metadata)) {
+                    let services = caches.services.in_namespace(meta::namespace(&pod.metadata));
+                    let theirs = services.filter(|service| selects(service, pod));
+                    theirs.for_each(|service| wake(meta::key(&service.metadata)));
+                }
+            }
             Changed::EndpointSlice(Diff { old, new }) => {
                 for slice in old.iter().chain(new).filter(|slice| is_ours(slice)) {
                     if let Some(service) = meta::label(&slice.metadata, OF_SERVICE) {

@@ -22,7 +22,8 @@ const BY_TOPOLOGY: [&str; 2] = [
     "service.kubernetes.io/topology-mode",
 ];
 
-/// The endpoint for a pod, if the pod has an address of the family.
+/// The endpoint for a pod, if the pod has an address of the family. A pod whose node is gone has none:
+/// nobody says any more whether it runs. A service that publishes whatever there is has it still.
 pub(super) fn of(caches: &Caches, service: &Service, pod: &Pod, family: &str) -> Option<Endpoint> {
     let address = address(pod, family)?;
     let spec = service.spec.as_ref();
@@ -30,6 +31,9 @@ pub(super) fn of(caches: &Caches, service: &Service, pod: &Pod, family: &str) ->
     let serving = pods::is_ready(pod);
     let terminating = meta::is_deleting(&pod.metadata);
     let node = caches.nodes.get("", pods::node(pod));
+    if node.is_none() && !always {
+        return None;
+    }
     let zone = node.and_then(|node| meta::label(&node.metadata, ZONE));
     let zone = zone.filter(|zone| !zone.is_empty());
     let ready = always || serving && !terminating;
