@@ -52,8 +52,9 @@ impl Images {
         }
     }
 
-    /// How much it is worth for a node to have an image: its size in bytes, scaled by the share of all
-    /// nodes that have it, lest the first node with an image get all pods. `None` if no node has it.
+    /// How much it is worth for a node to have an image: its size in bytes, scaled by the share of
+    /// all nodes that have it, lest the first node with an image get all pods. `None` if no node
+    /// has it.
     pub fn worth(&self, name: &str, nodes: usize) -> Option<i64> {
         let image = self.0.get(name)?;
         let share = image.nodes as f64 / nodes as f64;

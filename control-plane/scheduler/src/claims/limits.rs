@@ -1,7 +1,8 @@
 //! How many volumes of a driver a node can have attached (`CSINode`).
 //!
-//! A volume counts once, however many pods on the node use it, and as long as it is attached. Volumes
-//! of drivers that were part of Kubernetes once (such as `awsElasticBlockStore`) are not counted.
+//! A volume counts once, however many pods on the node use it, and as long as it is attached.
+//! Volumes of drivers that were part of Kubernetes once (such as `awsElasticBlockStore`) are not
+//! counted.
 
 #[cfg(test)]
 mod tests;
