@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::validate::Causes;
 use crate::validate::words::field::FieldValue;
+use crate::validate::words::quantity;
 
 /// An hour, and half an hour.
 const WINDOW_SECONDS_MAX: i64 = 3600;
@@ -117,4 +118,8 @@ fn rules(causes: &mut Causes, rules: &FieldValue) {
             causes.wrong(policy, "periodSeconds", &why);
         }
     });
+    if let Some(tolerance) = rules.get("tolerance") {
+        let field = rules.path_of("tolerance");
+        causes.extend(quantity::not_negative(&field, tolerance));
+    }
 }
