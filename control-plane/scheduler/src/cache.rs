@@ -11,6 +11,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Node;
 
 use crate::affinity::Namespaces;
+use crate::images::Images;
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
 use index::{Index, Places};
@@ -25,6 +26,8 @@ pub struct Cache {
     assigned: HashMap<String, Assignment>,
     /// Invariant: it counts the pods of all nodes, so that a search need not look at every pod.
     index: Index,
+    /// Invariant: it counts the images of all known nodes.
+    images: Images,
     /// The number of nodes whose object has been seen; others are only named by a pod.
     known: usize,
     /// Labels of namespaces.
@@ -78,6 +81,11 @@ impl Cache {
         &self.index
     }
 
+    /// The images that nodes have.
+    pub fn images(&self) -> &Images {
+        &self.images
+    }
+
     /// The known nodes of a group of pods, and its number of pods on each.
     pub fn places<'a>(&'a self, places: &'a Places) -> impl Iterator<Item = (&'a NodeInfo, i64)> {
         let nodes = places
@@ -105,6 +113,11 @@ impl Cache {
         let name = node.metadata.name.clone().unwrap_or_default();
         let at = self.slot(&name);
         self.known += usize::from(!self.nodes[at].known);
+        let images = node.status.as_ref();
+        let images = images.and_then(|status| status.images.as_deref());
+        let images = self.images.add(images.unwrap_or_default());
+        let before = std::mem::replace(&mut self.nodes[at].images, images);
+        self.images.remove(&before);
         self.nodes[at].update(node)
     }
 
@@ -115,6 +128,8 @@ impl Cache {
         };
         self.known -= usize::from(self.nodes[at].known);
         self.nodes[at].known = false;
+        self.images
+            .remove(&std::mem::take(&mut self.nodes[at].images));
         self.drop_if_empty(name);
     }
 

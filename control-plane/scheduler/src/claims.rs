@@ -1,11 +1,12 @@
 //! What pods claim besides room on a node: volumes and devices. Others bind and allocate them, so a
-//! pod waits until they have done so.
+//! pod waits until they have done so. [`limits`] says how many volumes a node takes.
 
 mod late;
+mod limits;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use k8s_openapi::api::core::v1::{NodeSelectorTerm, Pod};
 use machinery::object::{self, Object};
@@ -17,6 +18,7 @@ use crate::node::NodeInfo;
 use crate::pod::PodInfo;
 pub use late::{Binding, Plan};
 use late::{Late, Topology, Volume, Wanted};
+use limits::{Attachment, Limits};
 
 /// The annotation of a claim that its controller has finished to bind.
 const BOUND: &str = "pv.kubernetes.io/bind-completed";
@@ -38,16 +40,22 @@ pub struct Claims {
     assumed: HashMap<String, String>,
     classes: HashMap<String, Class>,
     device_claims: HashMap<Name, DeviceClaim>,
+    /// By the name of the node.
+    limits: HashMap<String, Limits>,
+    /// By the name of the node and their own.
+    attachments: BTreeMap<(String, String), Attachment>,
 }
 
 /// Namespace and name.
 type Name = (String, String);
 
 /// The kinds of objects that [`Claims`] follows, as group, version and kind.
-pub const KINDS: [(&str, &str, &str); 4] = [
+pub const KINDS: [(&str, &str, &str); 6] = [
     ("", "v1", "PersistentVolumeClaim"),
     ("", "v1", "PersistentVolume"),
     ("storage.k8s.io", "v1", "StorageClass"),
+    ("storage.k8s.io", "v1", "CSINode"),
+    ("storage.k8s.io", "v1", "VolumeAttachment"),
     ("resource.k8s.io", "v1", "ResourceClaim"),
 ];
 
@@ -71,6 +79,8 @@ struct VolumeClaim {
 struct Class {
     /// Volumes are bound when a pod needs them, not when they are claimed.
     waits: bool,
+    /// The driver that makes volumes.
+    provisioner: String,
     /// Where volumes can be made; `None` if they are made by hand.
     made: Option<Topology>,
 }
@@ -162,12 +172,20 @@ impl Claims {
                     .insert(name, Volume::read(object, reach(object)));
             }
             "StorageClass" => {
+                let provisioner = object::text(object, &["provisioner"]);
                 let class = Class {
                     waits: object::text(object, &["volumeBindingMode"]) == "WaitForFirstConsumer",
-                    made: (object::text(object, &["provisioner"]) != NO_PROVISIONER)
-                        .then(|| Topology::read(object)),
+                    made: (provisioner != NO_PROVISIONER).then(|| Topology::read(object)),
+                    provisioner: provisioner.to_owned(),
                 };
                 self.classes.insert(name, class);
+            }
+            "CSINode" => {
+                self.limits.insert(name, limits::read(object));
+            }
+            "VolumeAttachment" => {
+                let attachment = Attachment::read(object);
+                self.attachments.insert(on_node(object), attachment);
             }
             _ => {
                 self.device_claims.insert(key(object), device_claim(object));
@@ -184,6 +202,8 @@ impl Claims {
                 self.volumes.remove(object::name(object));
             }
             "StorageClass" => drop(self.classes.remove(object::name(object))),
+            "CSINode" => drop(self.limits.remove(object::name(object))),
+            "VolumeAttachment" => drop(self.attachments.remove(&on_node(object))),
             _ => drop(self.device_claims.remove(&key(object))),
         }
     }
@@ -197,6 +217,8 @@ impl Claims {
                 self.volumes.clear();
             }
             "StorageClass" => self.classes.clear(),
+            "CSINode" => self.limits.clear(),
+            "VolumeAttachment" => self.attachments.clear(),
             _ => self.device_claims.clear(),
         }
     }
@@ -368,6 +390,14 @@ fn key(object: &Object) -> Name {
     (
         object::namespace(object).to_owned(),
         object::name(object).to_owned(),
+    )
+}
+
+/// The node of an attachment, and its name.
+fn on_node(attachment: &Object) -> (String, String) {
+    (
+        object::text(attachment, &["spec", "nodeName"]).to_owned(),
+        object::name(attachment).to_owned(),
     )
 }
 

@@ -321,7 +321,8 @@ impl Core {
         };
         let before = self.nominations.before(pod);
         let crowded = search::crowded(&mut self.cache, pod, &before);
-        let mut search = Search::new(&self.cache, pod, needs, crowded, search::enough(nodes));
+        let (cache, claims) = (&self.cache, &self.claims);
+        let mut search = Search::new(cache, claims, pod, needs, crowded, search::enough(nodes));
         let nominated = self.nominations.node(&pod.uid);
         let nominated_node = nominated.and_then(|name| self.cache.node(name));
         if let Some(node) = nominated_node.filter(|node| node.known) {
@@ -385,6 +386,7 @@ impl Core {
         let start = self.random.usize(..could.len().max(1));
         let trial = Trial {
             cache: &mut self.cache,
+            claims: &self.claims,
             pod,
             prepared,
             before,

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::core::v1::{Taint, Toleration};
 
 use crate::cache::Cache;
-use crate::claims::{Needs, Plan};
+use crate::claims::{Claims, Needs, Plan};
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
 
@@ -25,6 +25,7 @@ pub enum Filter {
     NodePorts,
     NodeResourcesFit,
     VolumeRestrictions,
+    NodeVolumeLimits,
     VolumeBinding,
     PodTopologySpread,
     InterPodAffinity,
@@ -98,18 +99,25 @@ impl Prepared {
     }
 
     /// Ok if the pod may go to the node.
-    pub fn check(&self, pod: &PodInfo, node: &NodeInfo) -> Result<(), Refusal> {
-        self.check_by(&self.counts, pod, node)
+    pub fn check(&self, claims: &Claims, pod: &PodInfo, node: &NodeInfo) -> Result<(), Refusal> {
+        self.check_by(&self.counts, claims, pod, node)
     }
 
     /// The same with other counts than its own.
-    pub fn check_by(&self, counts: &Counts, pod: &PodInfo, node: &NodeInfo) -> Result<(), Refusal> {
+    pub fn check_by(
+        &self,
+        counts: &Counts,
+        claims: &Claims,
+        pod: &PodInfo,
+        node: &NodeInfo,
+    ) -> Result<(), Refusal> {
         local(pod, node)?;
         if self.taken {
             let reason = "node has pod using PersistentVolumeClaim with the same name and \
                  ReadWriteOncePod access mode";
             return Err(refuse(Filter::VolumeRestrictions, reason, true));
         }
+        claims.check_limits(pod, node)?;
         self.needs.check_volumes(node)?;
         counts.spread.check(pod, node)?;
         counts.pods.check(pod, node)?;

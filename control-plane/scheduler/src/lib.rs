@@ -1,13 +1,14 @@
 //! The scheduler: it decides which node a pod goes to.
 //!
 //! [`core::Core`] is plain Rust without clock, network or threads: it is told of nodes, pods and
-//! the time, and answers with decisions. It uses [`cache`] (what is on every node), [`queue`]
-//! (which pod is next), [`claims`] (whether its volumes and devices are there), [`filters`] (where a
-//! pod may go), [`scores`] (where it goes best) and [`preemption`] (who makes room for it). The shell,
-//! [`run`], watches an apiserver, passes the events to the core and carries its decisions out.
+//! the time, and answers with decisions. It uses [`cache`] (what is on every node) with its
+//! [`images`], [`queue`] (which pod is next), [`claims`] (whether its volumes and devices are
+//! there), [`filters`] (where a pod may go), [`scores`] (where it goes best) and [`preemption`]
+//! (who makes room for it). The shell, [`run`], watches an apiserver, passes the events to the core
+//! and carries its decisions out.
 //!
 //! Rules, weights and messages are those of kube-scheduler 1.36 with its default profile. Not
-//! implemented: to bind volumes and allocate devices, image locality, extenders.
+//! implemented: to bind volumes and allocate devices, extenders.
 #![forbid(unsafe_code)]
 
 pub mod affinity;
@@ -16,6 +17,7 @@ pub mod cache;
 pub mod claims;
 pub mod core;
 pub mod filters;
+pub mod images;
 pub mod node;
 pub mod nominations;
 pub mod pod;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Taint};
 
+use crate::images::Names;
 use crate::pod::{HostPort, Labels, PodInfo};
 use crate::resources::Resources;
 
@@ -18,6 +19,8 @@ pub struct NodeInfo {
     pub taints: Vec<Taint>,
     pub unschedulable: bool,
     pub allocatable: Resources,
+    /// The images that it has. The cache keeps them.
+    pub images: Names,
     /// By uid.
     pub pods: BTreeMap<String, Arc<PodInfo>>,
     /// Invariant: the sum of the requests of `pods`.

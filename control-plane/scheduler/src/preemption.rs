@@ -17,6 +17,7 @@ use jiff::Timestamp;
 
 use crate::budgets::Budgets;
 use crate::cache::{Cache, Lifted};
+use crate::claims::Claims;
 use crate::filters::{Prepared, Refusal, Unhelped};
 use crate::pod::PodInfo;
 
@@ -40,6 +41,7 @@ pub struct Victims {
 pub struct Trial<'a> {
     /// Changed meanwhile, and the same as before in the end.
     pub cache: &'a mut Cache,
+    pub claims: &'a Claims,
     pub pod: &'a PodInfo,
     pub prepared: Prepared,
     /// The pods that it must leave room for, by node.
@@ -165,7 +167,7 @@ impl Trial<'_> {
     fn check(&mut self, node: &str) -> Result<(), Refusal> {
         self.prepared.count_again(self.cache, self.pod);
         let node = self.cache.node(node).expect("a node that refused a pod");
-        self.prepared.check(self.pod, node)
+        self.prepared.check(self.claims, self.pod, node)
     }
 }
 

@@ -292,7 +292,8 @@ fn could_help(event: &Event<'_>, entry: &Entry) -> bool {
         Event::NodeGone => domains,
         Event::PodGone(gone) => {
             let ports = by(Filter::NodePorts) && !gone.ports.is_empty();
-            let claims = by(Filter::VolumeRestrictions) && !gone.volume_claims.is_empty();
+            let by_volumes = by(Filter::VolumeRestrictions) || by(Filter::NodeVolumeLimits);
+            let claims = by_volumes && !gone.volume_claims.is_empty();
             by(Filter::NodeResourcesFit) || ports || claims || domains
         }
         Event::PodPlaced(_) => {
@@ -303,6 +304,10 @@ fn could_help(event: &Event<'_>, entry: &Entry) -> bool {
         Event::PodRelabelled => domains,
         Event::PodShrunk => by(Filter::NodeResourcesFit),
         Event::Namespace => by(Filter::InterPodAffinity),
-        Event::Claim => by(Filter::VolumeBinding) || by(Filter::DynamicResources),
+        Event::Claim => {
+            by(Filter::NodeVolumeLimits)
+                || by(Filter::VolumeBinding)
+                || by(Filter::DynamicResources)
+        }
     }
 }

@@ -3,6 +3,7 @@
 //! Each score is from 0 to 100; a node's total is their weighted sum, with the weights of
 //! kube-scheduler's default profile.
 
+mod images;
 mod pods;
 mod spread;
 #[cfg(test)]
@@ -23,6 +24,7 @@ const WEIGHT_SPREAD: i64 = 2;
 const WEIGHT_PODS: i64 = 2;
 const WEIGHT_FREE: i64 = 1;
 const WEIGHT_BALANCE: i64 = 1;
+const WEIGHT_IMAGES: i64 = 1;
 
 /// The total score of every node, in the order of `nodes`.
 pub fn total(cache: &Cache, pod: &PodInfo, nodes: &[&NodeInfo]) -> Vec<i64> {
@@ -48,6 +50,9 @@ pub fn total(cache: &Cache, pod: &PodInfo, nodes: &[&NodeInfo]) -> Vec<i64> {
     // Without requests, this score would send all such pods to the same best-balanced node.
     if pod.requests.cpu_milli != 0 || pod.requests.memory != 0 {
         add(WEIGHT_BALANCE, each(&|node| balance(pod, node)));
+    }
+    if let Some(scores) = images::scores(cache, pod, nodes) {
+        add(WEIGHT_IMAGES, scores);
     }
     totals
 }

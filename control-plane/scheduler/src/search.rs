@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::cache::Cache;
-use crate::claims::Needs;
+use crate::claims::{Claims, Needs};
 use crate::filters::{Counts, Prepared, Refusal};
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
@@ -18,6 +18,7 @@ const SHARE_LEAST: usize = 5;
 /// A search for nodes: those that fit, and the refusals of those that do not.
 pub(crate) struct Search<'a> {
     pod: &'a PodInfo,
+    claims: &'a Claims,
     pub(crate) prepared: Prepared,
     crowded: Crowded,
     enough: usize,
@@ -28,6 +29,7 @@ pub(crate) struct Search<'a> {
 impl<'a> Search<'a> {
     pub(crate) fn new(
         cache: &'a Cache,
+        claims: &'a Claims,
         pod: &'a PodInfo,
         needs: Needs,
         crowded: Crowded,
@@ -35,6 +37,7 @@ impl<'a> Search<'a> {
     ) -> Search<'a> {
         Search {
             pod,
+            claims,
             prepared: Prepared::new(cache, pod, needs),
             crowded,
             enough,
@@ -56,10 +59,11 @@ impl<'a> Search<'a> {
     }
 
     fn check(&self, node: &NodeInfo) -> Result<(), Refusal> {
+        let (claims, pod) = (self.claims, self.pod);
         if let Some((crowded, counts)) = self.crowded.get(&node.name) {
-            self.prepared.check_by(counts, self.pod, crowded)?;
+            self.prepared.check_by(counts, claims, pod, crowded)?;
         }
-        self.prepared.check(self.pod, node)
+        self.prepared.check(claims, pod, node)
     }
 }
 

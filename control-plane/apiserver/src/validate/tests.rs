@@ -204,6 +204,14 @@ fn what_an_object_says_must_fit_together() {
             "spec.backoffLimitPerIndex: Invalid value: 1: requires indexed completion mode",
         ),
         (
+            json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "spec": {
+                "maxReplicas": 3, "scaleTargetRef": {
+                    "apiVersion": "apps/v1", "kind": "Deployment", "name": "d"},
+                "behavior": {"scaleUp": {"tolerance": "-1", "policies": [
+                    {"type": "Pods", "value": 1, "periodSeconds": 1}]}}}}),
+            "spec.behavior.scaleUp.tolerance: Invalid value: \"-1\": must be greater than or equal to 0",
+        ),
+        (
             json!({"apiVersion": "v1", "kind": "ResourceQuota", "spec": {
                 "hard": {"services": "1"}, "scopes": ["BestEffort"]}}),
             "spec.scopes: Invalid value: [\"BestEffort\"]: unsupported scope applied to resource",

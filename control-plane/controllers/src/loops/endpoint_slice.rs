@@ -3,6 +3,7 @@
 mod endpoints;
 #[cfg(test)]
 mod tests;
+mod topology;
 
 use std::collections::BTreeMap;
 
@@ -23,6 +24,8 @@ const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const US: &str = "endpointslice-controller.k8s.io";
 const HEADLESS: &str = "service.kubernetes.io/headless";
 const TRIGGER: &str = "endpoints.kubernetes.io/last-change-trigger-time";
+/// Label: the zone of a node.
+const ZONE: &str = "topology.kubernetes.io/zone";
 /// Maximum number of endpoints in a slice.
 const SLICE_MAX: usize = 100;
 
@@ -55,6 +58,19 @@ impl Loop for EndpointSlices {
                 let theirs =
                     services.filter(|service| both.iter().any(|pod| selects(service, pod)));
                 theirs.for_each(|service| wake(meta::key(&service.metadata)));
+            }
+            Changed::Node(Diff { old, new }) => {
+                if topology::is_moved_by(old.as_deref(), new.as_deref()) {
+                    divided(caches).for_each(&mut *wake);
+                }
+                let ((None, Some(node)) | (Some(node), None)) = (old, new) else {
+                    return;
+                };
+                for pod in caches.pods.placed_at(meta::name(&node.metadata)) {
+                    let services = caches.services.in_namespace(meta::namespace(&pod.metadata));
+                    let theirs = services.filter(|service| selects(service, pod));
+                    theirs.for_each(|service| wake(meta::key(&service.metadata)));
+                }
             }
             Changed::EndpointSlice(Diff { old, new }) => {
                 for slice in old.iter().chain(new).filter(|slice| is_ours(slice)) {
@@ -140,7 +156,7 @@ fn bring(caches: &Caches, service: &Service, slices: Vec<Shared<EndpointSlice>>)
             spare.push(slice);
         }
     }
-    let mut decision = Decision::nothing();
+    let mut made = Vec::new();
     let trigger = endpoints::last_change(&pods);
     for (group, (ports, endpoints)) in groups {
         let has = of_group.remove(&group).unwrap_or_default();
@@ -150,13 +166,47 @@ fn bring(caches: &Caches, service: &Service, slices: Vec<Shared<EndpointSlice>>)
             ports: &ports,
             trigger: trigger.as_deref(),
         };
-        wanted.fill(has, endpoints, &mut spare, &mut decision);
+        wanted.fill(has, endpoints, &mut spare, &mut made);
+    }
+    let mut decision = Decision::nothing();
+    if topology::is_wanted(service) {
+        decision.notes = topology::hint(caches, service, &mut made);
+    }
+    for call in made.iter().filter_map(Made::call) {
+        decision.push(call);
     }
     // Last, so that their endpoints are elsewhere by then.
     for slice in spare {
         decision.push(delete(slice.as_ref()));
     }
     decision
+}
+
+/// A slice as it is to be.
+struct Made {
+    slice: EndpointSlice,
+    /// As it is; `None` if it must be written in any case.
+    before: Option<Shared<EndpointSlice>>,
+}
+
+impl Made {
+    /// The call that makes it so, unless it is so already.
+    fn call(&self) -> Option<Call> {
+        let wanted = &self.slice;
+        let none = Vec::new();
+        let is_same = self.before.as_ref().is_some_and(|before| {
+            before.endpoints.as_ref().unwrap_or(&none) == wanted.endpoints.as_ref().unwrap_or(&none)
+                && before.metadata.labels == wanted.metadata.labels
+                && before.metadata.owner_references == wanted.metadata.owner_references
+        });
+        if is_same {
+            return None;
+        }
+        Some(match wanted.metadata.name {
+            Some(_) => replace(wanted),
+            None => create(wanted),
+        })
+    }
 }
 
 /// The properties of one group's slices, except the endpoints.
@@ -176,7 +226,7 @@ impl Wanted<'_> {
         slices: Vec<Shared<EndpointSlice>>,
         endpoints: BTreeMap<String, Endpoint>,
         spare: &mut Vec<Shared<EndpointSlice>>,
-        into: &mut Decision,
+        into: &mut Vec<Made>,
     ) {
         let mut left = endpoints;
         let mut filled: Vec<(Shared<EndpointSlice>, Vec<Endpoint>)> = Vec::new();
@@ -197,7 +247,10 @@ impl Wanted<'_> {
                 continue;
             }
             some = some.max(1);
-            self.update(&slice, kept, into);
+            into.push(Made {
+                slice: self.slice(slice.metadata.clone(), kept),
+                before: Some(slice),
+            });
         }
         loop {
             let more: Vec<Endpoint> = left.by_ref().take(SLICE_MAX).collect();
@@ -206,11 +259,14 @@ impl Wanted<'_> {
             }
             some += 1;
             let mut spares = spare.iter();
-            let call = match spares.position(|slice| slice.address_type == self.family) {
-                Some(at) => replace(&self.slice(spare.remove(at).metadata.clone(), more)),
-                None => create(&self.slice(self.new_metadata(), more)),
+            let metadata = match spares.position(|slice| slice.address_type == self.family) {
+                Some(at) => spare.remove(at).metadata.clone(),
+                None => self.new_metadata(),
             };
-            into.push(call);
+            into.push(Made {
+                slice: self.slice(metadata, more),
+                before: None,
+            });
         }
     }
 
@@ -219,18 +275,6 @@ impl Wanted<'_> {
             namespace: self.service.metadata.namespace.clone(),
             generate_name: Some(format!("{}-", meta::name(&self.service.metadata))),
             ..ObjectMeta::default()
-        }
-    }
-
-    fn update(&self, slice: &EndpointSlice, endpoints: Vec<Endpoint>, into: &mut Decision) {
-        let wanted = self.slice(slice.metadata.clone(), endpoints);
-        let none = Vec::new();
-        let same = slice.endpoints.as_ref().unwrap_or(&none)
-            == wanted.endpoints.as_ref().unwrap_or(&none)
-            && slice.metadata.labels == wanted.metadata.labels
-            && slice.metadata.owner_references == wanted.metadata.owner_references;
-        if !same {
-            into.push(replace(&wanted));
         }
     }
 
@@ -275,6 +319,18 @@ fn group(family: &str, ports: &[EndpointPort]) -> Group {
         family: family.into(),
         ports: texts.join(","),
     }
+}
+
+/// The services whose endpoints are divided among zones. As in Kubernetes, one for which that was not
+/// possible waits for a change of its own.
+fn divided(caches: &Caches) -> impl Iterator<Item = Key> {
+    let services = caches.services.all();
+    let wanted = services.filter(|service| topology::is_wanted(service));
+    let keys = wanted.map(|service| meta::key(&service.metadata));
+    keys.filter(move |key| {
+        let slices = slices_of(caches, key);
+        slices.iter().any(|slice| topology::has_hints(slice))
+    })
 }
 
 fn slices_of(caches: &Caches, key: &Key) -> Vec<Shared<EndpointSlice>> {

@@ -74,6 +74,8 @@ pub(super) struct Volume {
     available: bool,
     /// The namespace, the name and the uid of the claim that it is for.
     claim: Option<[String; 3]>,
+    /// The driver that attaches it, and the handle that the driver knows it by.
+    pub(super) csi: Option<(String, String)>,
 }
 
 /// In which ways a volume can be used.
@@ -247,7 +249,8 @@ impl Volume {
     pub(super) fn read(volume: &Object, reach: Option<NodeTerms>) -> Volume {
         let spec = volume.get("spec").unwrap_or(&Value::Null);
         let claim = spec.get("claimRef").filter(|claim| claim.is_object());
-        let part = |claim: &Value, key: &str| object::text(claim, &[key]).to_owned();
+        let csi = spec.get("csi").filter(|csi| csi.is_object());
+        let part = |of: &Value, key: &str| object::text(of, &[key]).to_owned();
         Volume {
             name: object::name(volume).to_owned(),
             version: object::resource_version(volume).to_owned(),
@@ -261,6 +264,7 @@ impl Volume {
             ending: object::deletion_timestamp(volume).is_some(),
             available: object::text(volume, &["status", "phase"]) == "Available",
             claim: claim.map(|claim| ["namespace", "name", "uid"].map(|key| part(claim, key))),
+            csi: csi.map(|csi| (part(csi, "driver"), part(csi, "volumeHandle"))),
         }
     }
 }

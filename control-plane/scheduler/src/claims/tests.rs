@@ -34,7 +34,7 @@ pub(super) fn claim(name: &str, spec: Value, change: Value) -> Value {
     machinery::patch::merge(&claim, &change)
 }
 
-fn bound_to(volume: &str) -> (Value, Value) {
+pub(super) fn bound_to(volume: &str) -> (Value, Value) {
     let spec = json!({"storageClassName": "now", "volumeName": volume});
     (spec, json!({"metadata": {"annotations": {BOUND: "yes"}}}))
 }

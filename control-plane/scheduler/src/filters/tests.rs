@@ -379,5 +379,6 @@ fn pods_that_end_or_are_elsewhere_do_not_count_for_spread() {
     let cache = cache(&nodes, &[on("a", &ended)]);
     let pod = info(&spread("p", json!({"maxSkew": 1})));
     let prepared = Prepared::new(&cache, &pod, Needs::default());
-    assert_eq!(prepared.check(&pod, cache.node("a").unwrap()), Ok(()));
+    let a = cache.node("a").unwrap();
+    assert_eq!(prepared.check(&Claims::default(), &pod, a), Ok(()));
 }

@@ -204,3 +204,53 @@ fn the_total_weighs_the_kinds() {
     let totals = total(&cache, &info(&asking("p", "1", "2Gi")), &all);
     assert_eq!(totals, [300 + 25 + 75, 300 + 75 + 75]);
 }
+
+#[test]
+fn a_node_that_has_the_images_is_better_by_their_size_and_spread() {
+    let has = |name: &str, images: Value| node(name, json!({"status": {"images": images}}));
+    let image = |names: &[&str], mib: i64| json!({"names": names, "sizeBytes": mib * 1024 * 1024});
+    let web = image(&["x.com/web:1"], 300);
+    let nodes = [
+        has(
+            "a",
+            json!([web, image(&["tool@sha256:1", "tool:latest"], 100)]),
+        ),
+        has("b", json!([web, web])),
+        has("c", json!([image(&["x.com/web:2"], 900)])),
+        has("d", json!([image(&["localhost:5000/app:latest"], 9000)])),
+    ];
+    let mut cache = cache(&nodes, &[]);
+    let of = |cache: &Cache, pod: &Arc<Pod>| {
+        let all: Vec<&NodeInfo> = cache.nodes().collect();
+        images::scores(cache, &info(pod), &all)
+    };
+    let main = |image: &str| json!({"name": "main", "image": image});
+    let both = json!([main("x.com/web:1"), {"name": "tool", "image": "tool"}]);
+    let both = pod("p", json!({"spec": {"containers": both}}));
+    // Two of four nodes have the one, one has the other: (150 + 25 - 23) / (2000 - 23) and
+    // (150 - 23) / (2000 - 23).
+    assert_eq!(of(&cache, &both), Some(vec![7, 6, 0, 0]));
+    let all: Vec<&NodeInfo> = cache.nodes().collect();
+    let totals = total(&cache, &info(&both), &all);
+    assert_eq!(
+        [totals[0] - totals[3], totals[1] - totals[3]],
+        [7, 6],
+        "the weight is 1"
+    );
+    // The port of a registry is no tag. No image counts more than 1000 MiB for each container.
+    let app = pod(
+        "p",
+        json!({"spec": {"containers": [main("localhost:5000/app")]}}),
+    );
+    assert_eq!(of(&cache, &app), Some(vec![0, 0, 0, 100]));
+    // An init container is a container, an image as a volume is not: (225 - 23) / (2000 - 23).
+    let spec = json!({"containers": [main("none")], "initContainers": [main("none")],
+        "volumes": [{"name": "v", "image": {"reference": "x.com/web:2"}}]});
+    let with_volume = pod("p", json!({"spec": spec}));
+    assert_eq!(of(&cache, &with_volume), Some(vec![0, 0, 10, 0]));
+    // With the nodes their images go: (100 + 33 - 23) / (2000 - 23).
+    cache.remove_node("b");
+    assert_eq!(of(&cache, &both).unwrap()[0], 5);
+    cache.set_node(&node("a", json!({})));
+    assert_eq!(of(&cache, &both), None);
+}

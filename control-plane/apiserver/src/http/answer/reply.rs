@@ -38,13 +38,17 @@ impl Shown {
         }
     }
 
-    /// Decodes a stored object, in the served version.
+    /// Decodes a stored object, in the served version. The rows of tables are made of what is
+    /// stored, whatever version is served: not all versions have all that they show.
     pub(crate) fn decoded(&self, stored: &Stored) -> Result<Arc<Value>, Status> {
         let object = Arc::new(stored.decode()?);
+        if self.accept.form == Form::Table {
+            return Ok(object);
+        }
         Ok(convert::to_served(&self.resource, &object))
     }
 
-    /// An object in the served version.
+    /// An object in the served version; a table has the row of one in any version.
     pub(crate) fn object(&self, object: &Arc<Value>) -> Result<Bytes, Status> {
         match self.accept.form {
             Form::Object if self.accept.encoding == Encoding::Yaml => {

@@ -2,6 +2,8 @@
 
 mod custom;
 
+use std::sync::Arc;
+
 use machinery::object;
 use machinery::schema::Kind;
 use machinery::time::Timestamp;
@@ -11,6 +13,7 @@ use crate::http::answer::shown::{Include, only_metadata};
 use crate::registry::printers::{Layout, NAME, NAME_LATER, age, descriptions};
 use crate::registry::strategy;
 use crate::resources::catalogue::Resource;
+use crate::resources::convert;
 use crate::resources::custom::Column;
 use crate::resources::json_path::JsonPath;
 use crate::storage::cells::{Cell, Cells};
@@ -27,7 +30,7 @@ fn with_columns(columns: Vec<Value>, rows: Vec<Value>, metadata: Value) -> Value
     })
 }
 
-/// The row of an object in the served version.
+/// The row of an object in the served version or as it is stored.
 pub(crate) fn row(resource: &Resource, object: &Value, include: Include, now: Timestamp) -> Value {
     let cells = all_cells(resource, object);
     let cells: Vec<Value> = cells.iter().map(|cell| cell.at(now)).collect();
@@ -77,11 +80,15 @@ pub(crate) fn of_scale(
     with_columns(columns.into(), vec![row], metadata)
 }
 
-/// What a row has of its object.
+/// What a row has of its object: whole ones are in the served version.
 fn shown(resource: &Resource, object: &Value, include: Include) -> Value {
     match include {
         Include::None => Value::Null,
         Include::Metadata => only_metadata(resource, object),
+        Include::Object if object::api_version(object) != resource.kind.api_version() => {
+            let served = convert::to_served(resource, &Arc::new(object.clone()));
+            Arc::unwrap_or_clone(served)
+        }
         Include::Object => object.clone(),
     }
 }

@@ -1,7 +1,7 @@
 //! Columns of workloads: the actual and the desired number of pods.
 
-use machinery::object;
 use machinery::time::{self, Timestamp};
+use machinery::{conversion, object};
 use serde_json::Value;
 
 use crate::storage::cells::Cell;
@@ -274,18 +274,22 @@ fn autoscaler(object: &Value) -> Vec<Cell> {
 
 /// The metrics of an autoscaler, current and wanted.
 fn targets(object: &Value) -> Cell {
+    if object::api_version(object) != "autoscaling/v1" {
+        return targets_of_v2(object);
+    }
+    // It has but one; annotations hold the others.
+    let mut whole = object.clone();
+    conversion::autoscaler::to_v2(&mut whole);
+    targets_of_v2(&whole)
+}
+
+fn targets_of_v2(object: &Value) -> Cell {
     let current = object::items(object, &["status", "currentMetrics"]);
     let metrics = object::items(object, &["spec", "metrics"]).iter();
-    let mut targets: Vec<String> = metrics
+    let targets: Vec<String> = metrics
         .enumerate()
         .map(|(at, metric)| of_metric(metric, current.get(at).unwrap_or(&Value::Null)))
         .collect();
-    // Version 1 of the API has but one.
-    if let Some(wanted) = object::integer(object, &["spec", "targetCPUUtilizationPercentage"]) {
-        let used = object::integer(object, &["status", "currentCPUUtilizationPercentage"]);
-        let used = used.map_or(UNKNOWN.to_owned(), |used| format!("{used}%"));
-        targets.push(format!("cpu: {used}/{wanted}%"));
-    }
     match targets.len() {
         0 => NONE.into(),
         count if count > TARGETS_SHOWN => {

@@ -181,7 +181,7 @@ pub(super) const ROWS: &[Strategy] = &[
         prepare_for_update: |old, new| conversion::autoscaler::keep_status(Some(old), new),
         prepare_for_status_update: conversion::autoscaler::keep_spec,
         rules: Rules {
-            validate: validate::workloads::autoscaler::check,
+            validate_given: validate::workloads::autoscaler::check,
             validate_subresource_update: |_, old, new| status::check(&status::AUTOSCALER, old, new),
             ..Rules::DEFAULT
         },

@@ -216,8 +216,18 @@ fn without_later_secret<'a>(old: &Value, new: &'a Value) -> Cow<'a, Value> {
 pub(crate) fn claim(old: Option<&Value>, object: &Value) -> Causes {
     let mut causes = Causes::default();
     let spec = FieldValue::new("spec", object.get("spec").unwrap_or(&Value::Null));
-    let any_value = selector::had_wrong_values(old, &["spec", "selector"]);
-    claim::spec_with(&mut causes, &spec, any_value);
+    let has_group = |old: &Value| {
+        let mut sources = SOURCE_FIELDS.iter();
+        sources.any(|source| {
+            let group = object::at(old, &["spec", *source, "apiGroup"]);
+            group.is_some_and(|group| !group.is_null())
+        })
+    };
+    let kept = claim::Kept {
+        values: selector::had_wrong_values(old, &["spec", "selector"]),
+        groups: old.is_some_and(has_group),
+    };
+    claim::spec_with(&mut causes, &spec, kept);
     causes
 }
 

@@ -202,6 +202,71 @@ fn a_stored_selector_keeps_its_values() {
 }
 
 #[test]
+fn a_stored_claim_keeps_the_groups_of_its_sources() {
+    let claim = |group: Value| {
+        let source = json!({"apiGroup": group, "kind": "PersistentVolumeClaim", "name": "c"});
+        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": {
+            "accessModes": ["ReadWriteOnce"], "dataSource": source, "dataSourceRef": source,
+            "resources": {"requests": {"storage": "1Gi"}}}})
+    };
+    let odd = claim("Odd_Group".into());
+    assert_ne!(wrong(odd.clone()), [""; 0]);
+    assert_eq!(changed(odd, annotate), [""; 0]);
+    // One without a group gets no odd one.
+    let told = changed(claim(Value::Null), |claim| {
+        claim["spec"]["dataSource"]["apiGroup"] = "Odd_Group".into();
+    });
+    let field = "spec.dataSource.apiGroup: Invalid value: \"Odd_Group\"";
+    assert!(told.iter().any(|one| one.starts_with(field)), "{told:?}");
+}
+
+#[test]
+fn a_stored_autoscaler_keeps_what_it_scales_and_how() {
+    let target = |version: &str| json!({"apiVersion": version, "kind": "Deployment", "name": "d"});
+    let scaler = |more: &Value| {
+        let mut spec = json!({"maxReplicas": 3, "scaleTargetRef": target("apps/v1")});
+        let more = more.as_object().unwrap().clone();
+        spec.as_object_mut().unwrap().extend(more);
+        json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "spec": spec})
+    };
+    let value = json!({"type": "Value", "value": "1"});
+    let queue = json!({"metric": {"name": "q"}, "target": value});
+    let of_object = json!({"metric": {"name": "q"}, "target": value, "describedObject": {
+        "apiVersion": "a/b/c", "kind": "Service", "name": "s"}});
+    let no_group = "spec.scaleTargetRef.apiVersion: Invalid value: \"v1\": \
+                    apiVersion must specify API group";
+    for (more, why) in [
+        (
+            json!({"minReplicas": 0, "metrics": [{"type": "External", "external": queue}]}),
+            "spec.minReplicas: Invalid value: 0: must be greater than or equal to 1",
+        ),
+        (json!({"scaleTargetRef": target("v1")}), no_group),
+        (
+            json!({"scaleTargetRef": target("a/b/c")}),
+            "spec.scaleTargetRef.apiVersion: Invalid value: \"a/b/c\": \
+             unexpected GroupVersion string: a/b/c",
+        ),
+        (
+            json!({"metrics": [{"type": "Object", "object": of_object}]}),
+            "spec.metrics[0].object.describedObject.apiVersion: Invalid value: \"a/b/c\": \
+             unexpected GroupVersion string: a/b/c",
+        ),
+    ] {
+        let scaler = scaler(&more);
+        assert_eq!(wrong(scaler.clone()), [why]);
+        assert_eq!(changed(scaler, annotate), [""; 0]);
+    }
+    let none = changed(scaler(&json!({})), |scaler| {
+        scaler["spec"]["minReplicas"] = 0.into();
+    });
+    assert_ne!(none, [""; 0]);
+    let other = changed(scaler(&json!({"scaleTargetRef": target("v1")})), |scaler| {
+        scaler["spec"]["scaleTargetRef"]["kind"] = "ReplicaSet".into();
+    });
+    assert_eq!(other, [no_group]);
+}
+
+#[test]
 fn a_stored_volume_keeps_its_nodes() {
     let nodes = json!({"required": {"nodeSelectorTerms": [odd()]}});
     let volume = persistent(json!({"hostPath": {"path": "/v"}, "nodeAffinity": nodes}));

@@ -19,18 +19,27 @@ pub(crate) const STORAGE: &str = "storage";
 /// Where the content of a claim's volume comes from: in an older and in a newer field.
 pub(crate) const SOURCE_FIELDS: [&str; 2] = ["dataSource", "dataSourceRef"];
 
-/// The spec of a new claim.
-pub(crate) fn spec(causes: &mut Causes, spec: &FieldValue) {
-    spec_with(causes, spec, false);
+/// What a claim may have because it had such before.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Kept {
+    /// Any values in its selector.
+    pub(crate) values: bool,
+    /// Sources of any group.
+    pub(crate) groups: bool,
 }
 
-/// The spec of a claim. Its selector may name any values if it had wrong ones before.
-pub(crate) fn spec_with(causes: &mut Causes, spec: &FieldValue, any_value: bool) {
+/// The spec of a new claim.
+pub(crate) fn spec(causes: &mut Causes, spec: &FieldValue) {
+    spec_with(causes, spec, Kept::default());
+}
+
+/// The spec of a claim.
+pub(crate) fn spec_with(causes: &mut Causes, spec: &FieldValue, kept: Kept) {
     if spec.items("accessModes").is_empty() {
         let why = "at least 1 access mode is required";
         causes.push(Cause::required(&spec.path_of("accessModes"), why));
     }
-    causes.label_selector_with(spec, "selector", any_value);
+    causes.label_selector_with(spec, "selector", kept.values);
     access_modes(spec, causes);
     let field = format!("{}[{STORAGE}]", spec.path_of("resources"));
     match object::at(spec.value, &["resources", "requests", STORAGE]) {
@@ -48,7 +57,9 @@ pub(crate) fn spec_with(causes: &mut Causes, spec: &FieldValue, any_value: bool)
                 let why = "must be 'PersistentVolumeClaim' when referencing the default apiGroup";
                 causes.push(Cause::invalid(&source.path, &kind.into(), why));
             }
-            causes.named_unless_empty(source, "apiGroup", name::dns1123_subdomain);
+            if !kept.groups {
+                causes.named_unless_empty(source, "apiGroup", name::dns1123_subdomain);
+            }
             causes.named_unless_empty(source, "namespace", name::dns1123_label);
         });
     }

@@ -6,23 +6,18 @@ use k8s_openapi::api::discovery::v1::{
 };
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
+use super::{ZONE, topology};
 use crate::cache::Caches;
 use crate::known::Shared;
 use crate::{meta, pods};
 
-const ZONE: &str = "topology.kubernetes.io/zone";
 /// Traffic prefers endpoints on the client's own node, then those in its zone.
 const SAME_NODE: &str = "PreferSameNode";
 /// Traffic prefers endpoints in the client's zone. The first is the older name.
 const SAME_ZONE: [&str; 2] = ["PreferClose", "PreferSameZone"];
-/// The annotations that divide the endpoints among zones by another rule. The first that is there
-/// counts.
-const BY_TOPOLOGY: [&str; 2] = [
-    "service.kubernetes.io/topology-aware-hints",
-    "service.kubernetes.io/topology-mode",
-];
 
-/// The endpoint for a pod, if the pod has an address of the family.
+/// The endpoint for a pod, if the pod has an address of the family. A pod whose node is gone has none:
+/// nobody says any more whether it runs. A service that publishes whatever there is has it still.
 pub(super) fn of(caches: &Caches, service: &Service, pod: &Pod, family: &str) -> Option<Endpoint> {
     let address = address(pod, family)?;
     let spec = service.spec.as_ref();
@@ -30,6 +25,9 @@ pub(super) fn of(caches: &Caches, service: &Service, pod: &Pod, family: &str) ->
     let serving = pods::is_ready(pod);
     let terminating = meta::is_deleting(&pod.metadata);
     let node = caches.nodes.get("", pods::node(pod));
+    if node.is_none() && !always {
+        return None;
+    }
     let zone = node.and_then(|node| meta::label(&node.metadata, ZONE));
     let zone = zone.filter(|zone| !zone.is_empty());
     let ready = always || serving && !terminating;
@@ -116,13 +114,12 @@ pub(super) fn same_to_services(old: &Pod, new: &Pod) -> bool {
     seen(old) == seen(new)
 }
 
-/// Where the clients are that an endpoint is for first, if its service prefers what is near.
+/// Where the clients are that an endpoint is for first, if its service prefers what is near. Others
+/// look at all endpoints to divide them among zones.
 fn hints(service: &Service, node: &str, zone: Option<&str>) -> Option<EndpointHints> {
     let wanted = service.spec.as_ref()?.traffic_distribution.as_deref()?;
     let by_node = wanted == SAME_NODE;
-    let mut rules = BY_TOPOLOGY.iter();
-    let rule = rules.find_map(|key| meta::annotation(&service.metadata, key));
-    if !by_node && !SAME_ZONE.contains(&wanted) || matches!(rule, Some("Auto" | "auto")) {
+    if !by_node && !SAME_ZONE.contains(&wanted) || topology::is_wanted(service) {
         return None;
     }
     let zones = zone.map(|zone| vec![ForZone { name: zone.into() }]);

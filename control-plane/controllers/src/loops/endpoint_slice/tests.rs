@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::tests::fixtures::{ago, bodies, caches, decide, lines, node, pod};
+use crate::tests::fixtures::{self, ago, bodies, decide, lines, node, pod};
 
 const KEY: (&str, &str) = ("n", "web");
 
@@ -14,6 +14,12 @@ fn service() -> Value {
             "ports": [{"name": "http", "port": 80, "targetPort": 8080}],
         },
     })
+}
+
+/// The caches with these objects, and with the node of the pods, unless it is one of them.
+fn caches(objects: &[Value]) -> Caches {
+    let node = [node("a", "True")];
+    fixtures::caches(&[&node[..], objects].concat())
 }
 
 /// The slices that a decision creates, with names as the apiserver would generate them.
@@ -78,6 +84,48 @@ fn a_service_gets_a_slice_with_what_others_look_for() {
             json!(["ppp", false, true, true]),
         ]
     );
+}
+
+#[test]
+fn pods_on_a_node_that_is_gone_are_no_endpoints() {
+    let mut service = service();
+    let pods = [pod("p", "a", true), pod("pp", "gone", true)];
+    let names = |service: &Value| {
+        let objects = [std::slice::from_ref(service), &pods].concat();
+        let decision = decide(&EndpointSlices, &caches(&objects), KEY);
+        let slice = bodies(&decision).remove(0);
+        let endpoints = slice["endpoints"].as_array().unwrap().iter();
+        endpoints
+            .map(|one| one["targetRef"]["name"].as_str().unwrap().to_owned())
+            .collect::<Vec<String>>()
+    };
+    assert_eq!(names(&service), ["p"]);
+    service["spec"]["publishNotReadyAddresses"] = true.into();
+    assert_eq!(names(&service), ["p", "pp"]);
+}
+
+#[test]
+fn a_node_that_comes_or_goes_wakes_the_services_of_its_pods() {
+    let mut other = service();
+    other["metadata"]["name"] = "other".into();
+    other["spec"]["selector"] = json!({"app": "other"});
+    let caches = caches(&[service(), other, pod("p", "a", true)]);
+    let woken = |old: Option<&str>, new: Option<&str>| {
+        let state = |ready: Option<&str>| {
+            let node = ready.map(|ready| node("a", ready));
+            node.map(|node| std::sync::Arc::new(serde_json::from_value(node).unwrap()))
+        };
+        let diff = Diff {
+            old: state(old),
+            new: state(new),
+        };
+        let mut woken = Vec::new();
+        EndpointSlices.wakes(&caches, &Changed::Node(diff), &mut |key| woken.push(key.1));
+        woken
+    };
+    assert_eq!(woken(None, Some("True")), ["web"]);
+    assert_eq!(woken(Some("True"), None), ["web"]);
+    assert_eq!(woken(Some("True"), Some("False")), [""; 0]);
 }
 
 #[test]

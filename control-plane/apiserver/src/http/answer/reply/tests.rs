@@ -1,7 +1,16 @@
+use std::sync::Arc;
+
 use axum::body::Body;
 use http::Response;
+use serde_json::{Value, json};
 
-use super::{WARNING_CHARS_MAX, WARNINGS_CHARS_MAX, warn};
+use super::{Form, Shown, WARNING_CHARS_MAX, WARNINGS_CHARS_MAX, warn};
+use crate::http::answer::shown::Include;
+use crate::http::media::{Accept, Encoding};
+use crate::registry::strategy;
+use crate::resources::catalogue::Catalogue;
+use crate::resources::convert;
+use crate::storage::stored::Stored;
 
 fn headers(warnings: &[String]) -> Vec<String> {
     let mut response = Response::new(Body::empty());
@@ -27,4 +36,83 @@ fn warnings_are_whole_until_together_they_are_too_long() {
         told.iter()
             .all(|one| one.len() == WARNING_CHARS_MAX + around)
     );
+}
+
+/// An autoscaler as it is stored, with a metric that its first version has no field for.
+fn autoscaler() -> Value {
+    json!({
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "web", "namespace": "n"},
+        "spec": {
+            "maxReplicas": 3,
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "metrics": [
+                {"type": "Resource", "resource": {"name": "cpu", "target": {
+                    "type": "Utilization", "averageUtilization": 60}}},
+                {"type": "Pods", "pods": {"metric": {"name": "requests"}, "target": {
+                    "type": "AverageValue", "averageValue": "10"}}},
+            ],
+        },
+        "status": {"currentMetrics": [
+            {"type": "Resource", "resource": {"name": "cpu", "current": {
+                "averageUtilization": 40, "averageValue": "1"}}},
+            {"type": "Pods", "pods": {"metric": {"name": "requests"}, "current": {
+                "averageValue": "7"}}},
+        ]},
+    })
+}
+
+#[test]
+fn a_table_shows_what_is_stored_in_whatever_version_it_is_asked_for() {
+    let catalogue = Catalogue::new(strategy::builtin().iter().cloned());
+    for version in ["v1", "v2"] {
+        let found = catalogue.resource("autoscaling", version, "horizontalpodautoscalers");
+        let resource = found.unwrap();
+        let storage = resource.storage.as_ref().unwrap();
+        let text = autoscaler().to_string();
+        let stored = Stored::read(storage, "/registry/x/y", text.as_bytes(), 7).unwrap();
+        let row = |include: Include| {
+            let accept = Accept {
+                encoding: Encoding::Json,
+                form: Form::Table,
+                of_list: false,
+                beta: false,
+            };
+            let shown = Shown {
+                resource: Arc::clone(resource),
+                accept,
+                include,
+            };
+            let table = shown.stored(&stored).unwrap();
+            let table: Value = serde_json::from_slice(&table).unwrap();
+            let row = &table["rows"][0];
+            assert_eq!(row["cells"][2], "cpu: 40%/60%, 7/10", "{version}");
+            row["object"].clone()
+        };
+        assert_eq!(row(Include::None), Value::Null);
+        let metadata = row(Include::Metadata)["metadata"].clone();
+        assert_eq!(
+            (&metadata["name"], &metadata["annotations"]),
+            (&json!("web"), &Value::Null)
+        );
+        let object = row(Include::Object);
+        let version_of_object = format!("autoscaling/{version}");
+        assert_eq!(object["apiVersion"], version_of_object);
+        let target = &object["spec"]["targetCPUUtilizationPercentage"];
+        assert_eq!(target.is_null(), version == "v2");
+    }
+}
+
+#[test]
+fn the_row_of_an_autoscaler_of_version_1_has_the_metrics_in_its_annotations() {
+    let catalogue = Catalogue::new(strategy::builtin().iter().cloned());
+    let found = catalogue.resource("autoscaling", "v1", "horizontalpodautoscalers");
+    let resource = found.unwrap();
+    let mut stored = autoscaler();
+    stored["status"] = Value::Null;
+    let served = convert::to_served(resource, &Arc::new(stored));
+    assert_eq!(served["apiVersion"], "autoscaling/v1");
+    let cells = strategy::of(resource).columns.all_cells(&served);
+    let shown = cells[2].at(machinery::time::Timestamp::default());
+    assert_eq!(shown, "<unknown>/10, cpu: <unknown>/60%");
 }

@@ -5,6 +5,7 @@ use machinery::quantity::Quantity;
 use machinery::status::Cause;
 use serde_json::Value;
 
+use super::wrong_version;
 use crate::validate::Causes;
 use crate::validate::words::field::FieldValue;
 use crate::validate::words::quantity;
@@ -29,10 +30,20 @@ const POPULATE: &str = "must populate information for the given metric source";
 const AVERAGE: &str = "averageValue";
 const UTILIZATION: &str = "averageUtilization";
 
-pub(super) fn check(spec: &FieldValue, causes: &mut Causes) {
+/// True if a metric is about an object of a version that is none.
+pub(super) fn has_wrong_version(spec: &FieldValue) -> bool {
+    spec.each("metrics").any(|metric| {
+        let object = metric.child("object");
+        let object = object.filter(|_| metric.text("type") == "Object");
+        object.is_some_and(|object| wrong_object_version(&object).is_some())
+    })
+}
+
+/// The metrics. Objects may have any version if one had a wrong version before.
+pub(super) fn check(spec: &FieldValue, any_version: bool, causes: &mut Causes) {
     let mut outside = false;
     causes.each(spec, "metrics", |causes, one| {
-        metric(causes, one);
+        metric(causes, one, any_version);
         outside |= ["Object", "External"].contains(&one.text("type"));
     });
     // Without pods, only what is outside them can be measured.
@@ -42,7 +53,7 @@ pub(super) fn check(spec: &FieldValue, causes: &mut Causes) {
     }
 }
 
-fn metric(causes: &mut Causes, metric: &FieldValue) {
+fn metric(causes: &mut Causes, metric: &FieldValue, any_version: bool) {
     let kind = metric.text("type");
     if kind.is_empty() {
         let why = "must specify a metric source type";
@@ -55,7 +66,9 @@ fn metric(causes: &mut Causes, metric: &FieldValue) {
     }
     let given: Vec<&str> = IN_ORDER.into_iter().filter(|key| metric.has(key)).collect();
     if let Some(first) = given.first() {
-        causes.below(metric, first, |causes, it| source(causes, first, it));
+        causes.below(metric, first, |causes, it| {
+            source(causes, first, it, any_version);
+        });
     }
     if let Some(expected) = expected.filter(|field| !metric.has(field)) {
         causes.push(Cause::required(&metric.path_of(expected), POPULATE));
@@ -69,12 +82,15 @@ fn metric(causes: &mut Causes, metric: &FieldValue) {
 }
 
 /// What is measured.
-fn source(causes: &mut Causes, kind: &str, it: &FieldValue) {
+fn source(causes: &mut Causes, kind: &str, it: &FieldValue, any_version: bool) {
     match kind {
         "object" => {
             let object = part(it, "describedObject");
             for key in ["kind", "name"] {
                 causes.must_be_named(&object, key, name::path_segment);
+            }
+            if let Some(why) = wrong_object_version(it).filter(|_| !any_version) {
+                causes.wrong_text(&object, "apiVersion", &why);
             }
             identifier(causes, it);
         }
@@ -99,6 +115,10 @@ fn source(causes: &mut Causes, kind: &str, it: &FieldValue) {
     let to = part(it, "target");
     target(causes, &to);
     wanted(causes, kind, &to);
+}
+
+fn wrong_object_version(it: &FieldValue) -> Option<String> {
+    wrong_version(part(it, "describedObject").text("apiVersion"), true)
 }
 
 fn identifier(causes: &mut Causes, it: &FieldValue) {
@@ -172,7 +192,7 @@ fn wanted(causes: &mut Causes, kind: &str, target: &FieldValue) {
     }
 }
 
-/// A part that a metric always has; it may be empty.
-fn part<'a>(it: &FieldValue<'a>, key: &str) -> FieldValue<'a> {
+/// A part that must be there; it may be empty.
+pub(super) fn part<'a>(it: &FieldValue<'a>, key: &str) -> FieldValue<'a> {
     FieldValue::new(it.path_of(key), it.get(key).unwrap_or(&Value::Null))
 }
