@@ -53,7 +53,6 @@ const KNOWN: &[(&str, &str, &str)] = &[
         "",
         "affinity cache claims filters node pod",
     ),
-    ("server/sim", "", "check host model"),
     ("server/sim", "", "clients nemesis watchers world"),
     (
         "storage",
