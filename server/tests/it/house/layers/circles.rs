@@ -44,11 +44,6 @@ const KNOWN: &[(&str, &str, &str)] = &[
         "errors number",
     ),
     (
-        "control-plane/machinery",
-        "edit::apply",
-        "last_applied update",
-    ),
-    (
         "control-plane/scheduler",
         "",
         "affinity cache claims filters node pod",
