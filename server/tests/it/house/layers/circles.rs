@@ -39,11 +39,6 @@ const KNOWN: &[(&str, &str, &str)] = &[
         "check node rules walk",
     ),
     (
-        "control-plane/machinery",
-        "custom::structural::check",
-        "errors number",
-    ),
-    (
         "control-plane/scheduler",
         "",
         "affinity cache claims filters node pod",
