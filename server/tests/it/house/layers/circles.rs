@@ -34,11 +34,6 @@ const KNOWN: &[(&str, &str, &str)] = &[
         "list map read",
     ),
     (
-        "control-plane/machinery",
-        "custom::structural",
-        "check node rules walk",
-    ),
-    (
         "control-plane/scheduler",
         "",
         "affinity cache claims filters node pod",
