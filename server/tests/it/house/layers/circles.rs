@@ -25,11 +25,6 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ("control-plane/machinery", "custom::cel", "library value"),
     (
         "control-plane/machinery",
-        "custom::cel::library",
-        "arithmetic convert strings template",
-    ),
-    (
-        "control-plane/machinery",
         "custom::cel::value",
         "list map read",
     ),
