@@ -12,9 +12,9 @@ use machinery::object::{self, Object};
 use serde_json::Value;
 
 use crate::affinity::NodeTerms;
-use crate::filters::{Filter, Refusal, refuse};
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
+use crate::refusal::{Filter, Refusal, refuse};
 pub use late::{Binding, Plan};
 use late::{Late, Topology, Volume, Wanted};
 

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use super::{Filter, Refusal, refuse};
 use crate::affinity::PodTerm;
 use crate::cache::Cache;
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
+use crate::refusal::{Filter, Refusal, refuse};
 
 /// The number of pods in each domain, by label and value.
 type Domains = HashMap<(String, String), i64>;
