@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Taint};
 
-use crate::pod::{HostPort, Labels, PodInfo};
+use crate::affinity::Labels;
+use crate::pod::{HostPort, PodInfo};
 use crate::resources::Resources;
 
 /// A node and the pods on it.

@@ -1,6 +1,5 @@
 //! A pod as the scheduler sees it, read from the object once.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -8,11 +7,8 @@ use k8s_openapi::api::core::v1::{
     Container, Pod, PodCondition, Toleration, TopologySpreadConstraint,
 };
 
-use crate::affinity::{self, NodeTerms, PodTerm, Selector};
+use crate::affinity::{self, Labels, NodeTerms, PodTerm, Selector};
 use crate::resources::Resources;
-
-/// Labels of an object.
-pub type Labels = BTreeMap<String, String>;
 
 /// The scheduler of pods that name none.
 pub const DEFAULT_SCHEDULER: &str = "default-scheduler";

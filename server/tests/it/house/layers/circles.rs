@@ -28,7 +28,6 @@ const KNOWN: &[(&str, &str, &str)] = &[
         "custom::cel::value",
         "list map read",
     ),
-    ("control-plane/scheduler", "", "affinity pod"),
     ("server/sim", "", "clients nemesis watchers world"),
     (
         "storage",
