@@ -25,8 +25,7 @@ mod watch;
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
 
 use super::Result;
-use super::options::{Options, Programs};
-use super::side::Side;
+use super::options::{Options, Programs, Side};
 use large::Way;
 use subject::Subject;
 use table::Table;
