@@ -1,5 +1,7 @@
 //! The command line, and the paths of the programs.
 
+pub(super) mod big;
+
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -8,7 +10,6 @@ use clap::{Arg, ArgAction, value_parser};
 use testkit::Tools;
 
 use super::Result;
-use super::big;
 use super::floor::Floor;
 use super::loads::{Load, SHORT};
 

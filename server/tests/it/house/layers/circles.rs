@@ -15,7 +15,6 @@ use super::{module_path, sources};
 
 /// The circles that there are: crate, folder, and the modules in it that name each other.
 const KNOWN: &[(&str, &str, &str)] = &[
-    ("benches", "versus", "big cluster options side tls"),
     (
         "control-plane/apiserver",
         "resources",
