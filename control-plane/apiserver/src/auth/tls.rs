@@ -155,8 +155,9 @@ impl Tls {
         self.current().peer(certificates, now)
     }
 
-    /// Reads again on a separate thread: a slow disk, or a pipe in the place of a file, must not stop
-    /// the task, which also accepts connections. A server that ends does not wait for the thread.
+    /// Reads again on a separate thread: a slow disk, or a pipe in the place of a file, must not
+    /// stop the task, which also accepts connections. A server that ends does not wait for the
+    /// thread.
     async fn read_aside(&self) -> Result<Option<Certificates>, String> {
         let (done, read) = oneshot::channel();
         let tls = self.clone();

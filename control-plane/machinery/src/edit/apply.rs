@@ -7,8 +7,9 @@
 //! `fields` has the sets of fields and `fieldsv1` their form in JSON. `typing` says what must be
 //! known of a type, which comes from the table of built-in kinds or from the schema of a custom
 //! resource (`custom`). `check`, `compare`, `merge` and `prune` walk over values together with
-//! their types. `managers` is `metadata.managedFields`, `update` has the rules above and kubectl's way
-//! here from client-side apply, `conflicts` what they refuse, and `scale` the managers of a Scale.
+//! their types. `managers` is `metadata.managedFields`, `update` has the rules above and kubectl's
+//! way here from client-side apply, `conflicts` what they refuse, and `scale` the managers of a
+//! Scale.
 
 mod check;
 mod compare;
