@@ -17,9 +17,9 @@ mod tls;
 
 use std::process::ExitCode;
 
-use options::{Command, Options, Part};
+use options::{Command, Options, Part, Side};
 use report::Record;
-use side::{Run, Side};
+use side::Run;
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 type Result<T> = std::result::Result<T, Error>;

@@ -28,8 +28,7 @@ use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
 use super::Result;
-use super::options::{Options, Programs};
-use super::side::Side;
+use super::options::{Options, Programs, Side};
 use super::tls::{Ports, Tls};
 
 const MEMBERS: usize = 3;

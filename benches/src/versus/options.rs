@@ -1,5 +1,7 @@
 //! The command line, and the paths of the programs.
 
+pub(super) mod big;
+
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -8,10 +10,8 @@ use clap::{Arg, ArgAction, value_parser};
 use testkit::Tools;
 
 use super::Result;
-use super::big;
 use super::floor::Floor;
 use super::loads::{Load, SHORT};
-use super::side::Side;
 
 pub(super) enum Command {
     Measure(Box<Options>),
@@ -54,6 +54,51 @@ impl Part {
         ("combined", Part::Combined),
         ("big", Part::Big),
     ];
+}
+
+/// What a load runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Side {
+    Etcd,
+    Stele,
+    /// Both again over TLS with client certificates.
+    EtcdTls,
+    SteleTls,
+    /// Stele with encryption at rest.
+    Sealed,
+    Floor,
+}
+
+impl Side {
+    pub(super) const ALL: [Side; 6] = [
+        Side::Etcd,
+        Side::Stele,
+        Side::EtcdTls,
+        Side::SteleTls,
+        Side::Sealed,
+        Side::Floor,
+    ];
+    /// The sides that run if none are named.
+    pub(super) const DEFAULT: [Side; 3] = [Side::Etcd, Side::Stele, Side::Floor];
+
+    pub(super) fn is_stele(self) -> bool {
+        matches!(self, Side::Stele | Side::SteleTls | Side::Sealed)
+    }
+
+    pub(super) fn is_encrypted(self) -> bool {
+        matches!(self, Side::EtcdTls | Side::SteleTls)
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Side::Etcd => "etcd",
+            Side::Stele => "stele",
+            Side::EtcdTls => "etcd-tls",
+            Side::SteleTls => "stele-tls",
+            Side::Sealed => "sealed",
+            Side::Floor => "floor",
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use super::Result;
 use super::loads::Load;
-use super::options::{Options, Programs};
-use super::side::{Run, Side};
+use super::options::{Options, Programs, Side};
+use super::side::Run;
 use crate::plots;
 
 pub(super) struct Record {

@@ -17,55 +17,11 @@ use super::Result;
 use super::generator::{self, Summary};
 use super::loads::{Kind, Load, READ_KEY, VALUE_BYTES};
 use super::login;
-use super::options::{Options, Programs};
+use super::options::{Options, Programs, Side};
 use super::tls::Tls;
 
 /// etcd writes its tree every 100 ms; this waits until all writes of a load are counted.
 pub(super) const SETTLE: Duration = Duration::from_millis(400);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Side {
-    Etcd,
-    Stele,
-    /// Both again over TLS with client certificates.
-    EtcdTls,
-    SteleTls,
-    /// Stele with encryption at rest.
-    Sealed,
-    Floor,
-}
-
-impl Side {
-    pub(super) const ALL: [Side; 6] = [
-        Side::Etcd,
-        Side::Stele,
-        Side::EtcdTls,
-        Side::SteleTls,
-        Side::Sealed,
-        Side::Floor,
-    ];
-    /// The sides that run if none are named.
-    pub(super) const DEFAULT: [Side; 3] = [Side::Etcd, Side::Stele, Side::Floor];
-
-    pub(super) fn is_stele(self) -> bool {
-        matches!(self, Side::Stele | Side::SteleTls | Side::Sealed)
-    }
-
-    pub(super) fn is_encrypted(self) -> bool {
-        matches!(self, Side::EtcdTls | Side::SteleTls)
-    }
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Side::Etcd => "etcd",
-            Side::Stele => "stele",
-            Side::EtcdTls => "etcd-tls",
-            Side::SteleTls => "stele-tls",
-            Side::Sealed => "sealed",
-            Side::Floor => "floor",
-        }
-    }
-}
 
 /// The result of one run of a load on one side.
 #[derive(Clone, Copy, Debug, Default)]

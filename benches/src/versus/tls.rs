@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
 use super::Result;
-use super::side::Side;
+use super::options::Side;
 
 pub(super) struct Tls {
     authority: PathBuf,

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{Hash, Hasher};
 
 use k8s_openapi::api::core::v1::{
@@ -12,7 +12,8 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use machinery::selector::{LabelSelector, Operator, Requirement};
 
-use crate::pod::{Labels, PodInfo};
+/// Labels of an object.
+pub type Labels = BTreeMap<String, String>;
 
 /// The labels of every namespace, by name.
 pub type Namespaces = HashMap<String, Labels>;
@@ -179,11 +180,6 @@ pub struct PodTerm {
 }
 
 impl PodTerm {
-    /// True if the term selects this pod.
-    pub fn matches(&self, pod: &PodInfo, namespaces: &Namespaces) -> bool {
-        self.selects(&pod.namespace, &pod.labels, namespaces)
-    }
-
     /// True if the term selects pods of this namespace with these labels.
     pub fn selects(&self, namespace: &str, labels: &Labels, namespaces: &Namespaces) -> bool {
         let by_labels = || {

@@ -8,14 +8,14 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use k8s_openapi::api::core::v1::{NodeSelectorTerm, Pod};
+use k8s_openapi::api::core::v1::NodeSelectorTerm;
 use machinery::object::{self, Object};
 use serde_json::Value;
 
 use crate::affinity::NodeTerms;
-use crate::filters::{Filter, Refusal, refuse};
 use crate::node::NodeInfo;
-use crate::pod::PodInfo;
+use crate::pod::{PodInfo, VolumeRef};
+use crate::refusal::{Filter, Refusal, refuse};
 pub use late::{Binding, Plan};
 use late::{Late, Topology, Volume, Wanted};
 use limits::{Attachment, Limits};
@@ -90,14 +90,6 @@ struct DeviceClaim {
     allocated: bool,
     /// The uids of the pods that may use it.
     reserved_for: BTreeSet<String>,
-}
-
-/// A claim for a volume by a pod.
-#[derive(Debug, Clone)]
-pub struct VolumeRef {
-    pub claim: String,
-    /// The claim is made for the pod, which owns it.
-    pub ephemeral: bool,
 }
 
 /// How the claims of a pod stand.
@@ -338,52 +330,6 @@ impl Claims {
         }
         Ok(claim)
     }
-}
-
-/// The claims for volumes of a pod.
-pub(crate) fn volumes_of(pod: &Pod) -> Vec<VolumeRef> {
-    let own = pod.metadata.name.as_deref().unwrap_or_default();
-    let volumes = pod
-        .spec
-        .iter()
-        .flat_map(|spec| spec.volumes.iter().flatten());
-    let claims = volumes.filter_map(|volume| {
-        if volume.ephemeral.is_some() {
-            let claim = format!("{own}-{}", volume.name);
-            return Some(VolumeRef {
-                claim,
-                ephemeral: true,
-            });
-        }
-        let source = volume.persistent_volume_claim.as_ref()?;
-        Some(VolumeRef {
-            claim: source.claim_name.clone(),
-            ephemeral: false,
-        })
-    });
-    claims.collect()
-}
-
-/// The claims for devices of a pod; `None` for one that is not made yet.
-pub(crate) fn devices_of(pod: &Pod) -> Vec<Option<String>> {
-    let claims = pod
-        .spec
-        .iter()
-        .flat_map(|spec| spec.resource_claims.iter().flatten());
-    let made = |name: &str| {
-        let status = pod.status.as_ref()?;
-        let mut all = status.resource_claim_statuses.iter().flatten();
-        all.find(|one| one.name == name)
-    };
-    let named = claims.filter_map(|claim| match &claim.resource_claim_name {
-        Some(name) => Some(Some(name.clone())),
-        // A status without a name says that the pod needs no claim after all.
-        None => match made(&claim.name) {
-            Some(status) => status.resource_claim_name.clone().map(Some),
-            None => Some(None),
-        },
-    });
-    named.collect()
 }
 
 fn key(object: &Object) -> Name {

@@ -10,14 +10,16 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 
+use crate::affinity::Labels;
 use crate::budgets::Budgets;
 use crate::cache::Cache;
 use crate::claims::{Claims, Needs, Plan, Standing};
-use crate::filters::{Filter, Prepared, Refusal, Unfit, Unhelped};
+use crate::filters::Prepared;
 use crate::nominations::Nominations;
-use crate::pod::{Labels, PodInfo};
+use crate::pod::PodInfo;
 use crate::preemption::{self, Trial, Victims};
 use crate::queue::{Event, Queue};
+use crate::refusal::{Filter, Refusal, Unfit, Unhelped};
 use crate::search::{self, Search};
 
 /// The filters of a pod that waits for its claims.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Taint};
 
+use crate::affinity::Labels;
 use crate::images::Names;
-use crate::pod::{HostPort, Labels, PodInfo};
+use crate::pod::{HostPort, PodInfo};
 use crate::resources::Resources;
 
 /// A node and the pods on it.

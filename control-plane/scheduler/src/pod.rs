@@ -1,6 +1,5 @@
 //! A pod as the scheduler sees it, read from the object once.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -8,12 +7,8 @@ use k8s_openapi::api::core::v1::{
     Container, Pod, PodCondition, Toleration, TopologySpreadConstraint,
 };
 
-use crate::affinity::{self, NodeTerms, PodTerm, Selector};
-use crate::claims::{self, VolumeRef};
+use crate::affinity::{self, Labels, NodeTerms, PodTerm, Selector};
 use crate::resources::Resources;
-
-/// Labels of an object.
-pub type Labels = BTreeMap<String, String>;
 
 /// The scheduler of pods that name none.
 pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
@@ -90,6 +85,14 @@ impl HostPort {
         let all = self.ip.is_empty() || other.ip.is_empty();
         self.port == other.port && self.protocol == other.protocol && (all || self.ip == other.ip)
     }
+}
+
+/// A claim for a volume by a pod.
+#[derive(Debug, Clone)]
+pub struct VolumeRef {
+    pub claim: String,
+    /// The claim is made for the pod, which owns it.
+    pub ephemeral: bool,
 }
 
 /// A topology spread constraint.
@@ -178,8 +181,8 @@ impl PodInfo {
             affinity: affinity.pods,
             anti_affinity: affinity.anti,
             pod_preferences: affinity.pod_preferences,
-            volume_claims: claims::volumes_of(&pod),
-            device_claims: claims::devices_of(&pod),
+            volume_claims: volumes_of(&pod),
+            device_claims: devices_of(&pod),
             owner,
             namespace,
             labels,
@@ -260,4 +263,50 @@ fn host_ports(containers: &[Container], init: Option<&[Container]>) -> Vec<HostP
         });
     }
     found
+}
+
+/// The claims for volumes of a pod.
+fn volumes_of(pod: &Pod) -> Vec<VolumeRef> {
+    let own = pod.metadata.name.as_deref().unwrap_or_default();
+    let volumes = pod
+        .spec
+        .iter()
+        .flat_map(|spec| spec.volumes.iter().flatten());
+    let claims = volumes.filter_map(|volume| {
+        if volume.ephemeral.is_some() {
+            let claim = format!("{own}-{}", volume.name);
+            return Some(VolumeRef {
+                claim,
+                ephemeral: true,
+            });
+        }
+        let source = volume.persistent_volume_claim.as_ref()?;
+        Some(VolumeRef {
+            claim: source.claim_name.clone(),
+            ephemeral: false,
+        })
+    });
+    claims.collect()
+}
+
+/// The claims for devices of a pod; `None` for one that is not made yet.
+fn devices_of(pod: &Pod) -> Vec<Option<String>> {
+    let claims = pod
+        .spec
+        .iter()
+        .flat_map(|spec| spec.resource_claims.iter().flatten());
+    let made = |name: &str| {
+        let status = pod.status.as_ref()?;
+        let mut all = status.resource_claim_statuses.iter().flatten();
+        all.find(|one| one.name == name)
+    };
+    let named = claims.filter_map(|claim| match &claim.resource_claim_name {
+        Some(name) => Some(Some(name.clone())),
+        // A status without a name says that the pod needs no claim after all.
+        None => match made(&claim.name) {
+            Some(status) => status.resource_claim_name.clone().map(Some),
+            None => Some(None),
+        },
+    });
+    named.collect()
 }

@@ -18,8 +18,9 @@ use jiff::Timestamp;
 use crate::budgets::Budgets;
 use crate::cache::{Cache, Lifted};
 use crate::claims::Claims;
-use crate::filters::{Prepared, Refusal, Unhelped};
+use crate::filters::Prepared;
 use crate::pod::PodInfo;
+use crate::refusal::{Refusal, Unhelped};
 
 /// The number of nodes to choose from: a share of those that could help, in percent, but not less than
 /// the second number.

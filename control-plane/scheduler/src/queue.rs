@@ -11,9 +11,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::filters::{self, Filter};
+use crate::filters;
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
+use crate::refusal::Filter;
 
 /// Back-off after a pod's first failure; it doubles with each further one.
 pub const BACKOFF_FIRST: Duration = Duration::from_secs(1);

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use crate::cache::Cache;
 use crate::claims::{Claims, Needs};
-use crate::filters::{Counts, Prepared, Refusal};
+use crate::filters::{Counts, Prepared};
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
+use crate::refusal::Refusal;
 use crate::scores;
 
 /// Below this number of nodes every node is checked; in larger clusters a share of them.

@@ -24,9 +24,10 @@ use machinery::status::Status;
 use serde_json::json;
 use tokio::time::Instant;
 
+use crate::affinity::Labels;
 use crate::claims::{self, Binding, Plan};
 use crate::core::{Core, Decision, Room};
-use crate::pod::{DEFAULT_SCHEDULER, Labels, PodInfo};
+use crate::pod::{DEFAULT_SCHEDULER, PodInfo};
 use outbox::Outbox;
 use report::Reporter;
 

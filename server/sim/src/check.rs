@@ -20,14 +20,3 @@ pub mod watches;
 
 /// The error says what is wrong, in a sentence for people.
 pub type Verdict = Result<(), String>;
-
-/// 64-bit FNV-1a: enough to tell entries and states of one run apart.
-pub fn digest(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |digest, byte| {
-        (digest ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
-}
-
-pub fn digest_of_entry(entry: &raft::Entry) -> u64 {
-    digest(&entry.data) ^ entry.kind as u64
-}

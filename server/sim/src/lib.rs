@@ -13,6 +13,7 @@
 pub mod canary;
 pub mod check;
 mod clients;
+mod digest;
 mod host;
 pub mod model;
 mod nemesis;

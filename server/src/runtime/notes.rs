@@ -134,6 +134,11 @@ impl Notes {
                 others,
                 "re-sealing: waiting for checkpoints to drop what is old"
             ),
+            Next::Wait => tracing::info!(
+                key,
+                others,
+                "re-sealing: waiting for the end of a snapshot that is being received"
+            ),
         }
     }
 }

@@ -20,8 +20,7 @@ use tokio::runtime::Runtime;
 
 use super::super::Result;
 use super::super::cluster::member;
-use super::super::options::{Options, Programs};
-use super::super::side::Side;
+use super::super::options::{Options, Programs, Side};
 
 /// etcd reads all its keys before it serves: ten million take minutes.
 const READY_WITHIN: Duration = Duration::from_secs(600);

@@ -9,7 +9,7 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use super::super::Result;
-use super::super::side::Side;
+use super::super::options::Side;
 
 #[derive(Default)]
 pub(super) struct Table {

@@ -12,8 +12,7 @@ use super::spread::{Spread, took_between};
 use super::takeover::{self, Fault};
 use super::writers::{Schedule, Writers};
 use super::{ANSWER_WITHIN, Cluster, Result};
-use crate::versus::options::{Options, Programs};
-use crate::versus::side::Side;
+use crate::versus::options::{Options, Programs, Side};
 
 /// 10,000 puts per second, if the machine can do that.
 const CLIENTS: usize = 100;

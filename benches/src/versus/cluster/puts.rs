@@ -12,8 +12,8 @@ use etcd_api::Client;
 use super::{Cluster, Result};
 use crate::versus::generator;
 use crate::versus::loads::Load;
-use crate::versus::options::{Options, Programs};
-use crate::versus::side::{self, Run, Side};
+use crate::versus::options::{Options, Programs, Side};
+use crate::versus::side::{self, Run};
 
 /// As on one server; CPU time, memory and bytes written are summed over the members.
 pub(in crate::versus) fn run(

@@ -11,8 +11,7 @@ use rustix::process::Signal;
 
 use super::writers::{Schedule, Writers};
 use super::{Cluster, Result};
-use crate::versus::options::{Options, Programs};
-use crate::versus::side::Side;
+use crate::versus::options::{Options, Programs, Side};
 
 pub(super) const LOAD: Schedule = Schedule {
     every: Duration::from_millis(2),

@@ -11,6 +11,7 @@ mod tests;
 
 use std::io;
 use std::sync::Arc;
+use std::thread::Builder;
 use std::time::Duration;
 
 use parking_lot::RwLock;
@@ -25,6 +26,7 @@ use rustls::{
     SupportedProtocolVersion,
 };
 use tokio::net::TcpStream;
+use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
@@ -121,7 +123,7 @@ impl Tls {
         let mut told = String::new();
         loop {
             tokio::time::sleep(READ_EVERY).await;
-            match self.read_again() {
+            match self.read_aside().await {
                 Ok(Some(certificates)) => {
                     tracing::info!("the certificates of the server were read again");
                     return certificates;
@@ -151,6 +153,19 @@ impl Tls {
     /// Checks the client certificates of a connection.
     pub fn peer(&self, certificates: Option<&[CertificateDer<'_>]>, now: UnixTime) -> Peer {
         self.current().peer(certificates, now)
+    }
+
+    /// Reads again on a separate thread: a slow disk, or a pipe in the place of a file, must not
+    /// stop the task, which also accepts connections. A server that ends does not wait for the
+    /// thread.
+    async fn read_aside(&self) -> Result<Option<Certificates>, String> {
+        let (done, read) = oneshot::channel();
+        let tls = self.clone();
+        Builder::new()
+            .name("certificates".to_owned())
+            .spawn(move || drop(done.send(tls.read_again())))
+            .map_err(|error| error.to_string())?;
+        read.await.map_err(|error| error.to_string())?
     }
 
     /// Returns the certificates if they are others than before.

@@ -7,9 +7,9 @@
 //! `fields` has the sets of fields and `fieldsv1` their form in JSON. `typing` says what must be
 //! known of a type, which comes from the table of built-in kinds or from the schema of a custom
 //! resource (`custom`). `check`, `compare`, `merge` and `prune` walk over values together with
-//! their types. `managers` is `metadata.managedFields`, `update` has the rules above, `conflicts`
-//! what they refuse, `scale` the managers of a Scale, and `last_applied` is kubectl's way here from
-//! client-side apply.
+//! their types. `managers` is `metadata.managedFields`, `update` has the rules above and kubectl's
+//! way here from client-side apply, `conflicts` what they refuse, and `scale` the managers of a
+//! Scale.
 
 mod check;
 mod compare;
@@ -17,7 +17,6 @@ mod conflicts;
 mod custom;
 mod fields;
 mod fieldsv1;
-mod last_applied;
 mod managers;
 mod merge;
 mod overlay;

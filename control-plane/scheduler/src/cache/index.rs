@@ -5,8 +5,8 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use crate::affinity::PodTerm;
-use crate::pod::{Labels, PodInfo, Who};
+use crate::affinity::{Labels, PodTerm};
+use crate::pod::{PodInfo, Who};
 
 /// The number of pods on each node, by the name of the node. Invariant: none is 0.
 pub type Places = HashMap<String, i64>;

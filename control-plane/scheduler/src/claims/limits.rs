@@ -12,9 +12,9 @@ use std::collections::{HashMap, HashSet};
 use machinery::object::{self, Object};
 
 use super::Claims;
-use crate::filters::{Filter, Refusal, refuse};
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
+use crate::refusal::{Filter, Refusal, refuse};
 
 /// The largest number of volumes on a node, by driver. Other drivers have no limit.
 pub(super) type Limits = HashMap<String, i64>;

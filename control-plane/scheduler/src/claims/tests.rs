@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use super::*;

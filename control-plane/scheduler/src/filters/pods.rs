@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use super::{Filter, Refusal, refuse};
 use crate::affinity::PodTerm;
 use crate::cache::Cache;
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
+use crate::refusal::{Filter, Refusal, refuse};
 
 /// The number of pods in each domain, by label and value.
 type Domains = HashMap<(String, String), i64>;
@@ -27,9 +27,10 @@ pub(super) struct Counts {
 impl Counts {
     pub(super) fn new(cache: &Cache, pod: &PodInfo) -> Counts {
         let namespaces = &cache.namespaces;
+        let selects = |term: &&PodTerm| term.selects(&pod.namespace, &pod.labels, namespaces);
         let mut counts = Counts::default();
         for (terms, places) in cache.index().anti_affinity() {
-            for term in terms.iter().filter(|term| term.matches(pod, namespaces)) {
+            for term in terms.iter().filter(selects) {
                 count(&mut counts.unwelcome, term, cache.places(places));
             }
         }
@@ -48,7 +49,7 @@ impl Counts {
             }
         }
         let mut terms = pod.affinity.iter();
-        counts.own_kind = terms.all(|term| term.matches(pod, namespaces));
+        counts.own_kind = terms.all(|term| selects(&term));
         counts
     }
 

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use super::{Filter, Refusal, refuse};
 use crate::cache::Cache;
 use crate::cache::index::Counted;
 use crate::node::NodeInfo;
 use crate::pod::{PodInfo, Spread};
+use crate::refusal::{Filter, Refusal, refuse};
 
 /// The number of counted pods in each domain, for each of the pod's constraints.
 #[derive(Debug, Default)]

@@ -25,7 +25,7 @@ pub(super) fn scores(cache: &Cache, pod: &PodInfo, nodes: &[&NodeInfo]) -> Optio
         let must = must.map(|term| (HARD_WISH_OF_OTHERS, term));
         let rather = wishes.preferences.iter();
         for (weight, term) in must.chain(rather.map(|(weight, term)| (*weight, term))) {
-            if term.matches(pod, namespaces) {
+            if term.selects(&pod.namespace, &pod.labels, namespaces) {
                 add(&mut worth, term, cache.places(places), weight);
             }
         }

@@ -8,7 +8,8 @@ use raft::Index;
 use server::state::hashes::KvHash;
 use storage::mvcc::{Bucket, KeyRange, Root, Want};
 
-use super::{Verdict, digest};
+use super::Verdict;
+use crate::digest;
 
 /// Everything that a state has beside its keys.
 pub const BUCKETS: [Bucket; 10] = [
@@ -111,5 +112,5 @@ fn state(root: &Root) -> storage::Result<u64> {
             ControlFlow::Continue(())
         })?;
     }
-    Ok(digest(&bytes))
+    Ok(digest::of(&bytes))
 }

@@ -9,7 +9,8 @@ use raft::wire::decode_conf_change;
 use raft::{ConfChangeKind, Entry, EntryKind, Index, NodeId, Recovered, Term};
 use storage::mvcc::Applied;
 
-use super::{Verdict, digest_of_entry};
+use super::Verdict;
+use crate::digest;
 use crate::host::shadow::{Log, Shadow};
 
 #[derive(Debug, Default)]
@@ -44,7 +45,7 @@ impl DurablePrefix {
             return Err(format!("host {host} applies {index} after {before}"));
         }
         self.handed_out[host] = index;
-        let is = (term, digest_of_entry(entry));
+        let is = (term, digest::of_entry(entry));
         let chosen = *self.chosen.entry(index).or_insert(is);
         if chosen != is {
             if !self.made_way(entry) {
@@ -159,6 +160,6 @@ fn is(log: &Log, found: &Recovered) -> bool {
     log.last() == last
         && found.entries.iter().all(|entry| {
             entry.index <= log.base.index
-                || log.entry(entry.index) == Some((entry.term, digest_of_entry(entry)))
+                || log.entry(entry.index) == Some((entry.term, digest::of_entry(entry)))
         })
 }

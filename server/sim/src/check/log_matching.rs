@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use raft::{Entry, Position, Term};
 
-use super::{Verdict, digest_of_entry};
+use super::Verdict;
+use crate::digest;
 
 #[derive(Debug, Default)]
 pub struct LogMatching {
@@ -22,7 +23,7 @@ impl LogMatching {
 
     /// Somebody puts `entry` into its log, after an entry of term `before`.
     pub fn appends(&mut self, before: Term, entry: &Entry) -> Verdict {
-        let is = (before, digest_of_entry(entry));
+        let is = (before, digest::of_entry(entry));
         let was = *self.entries.entry(entry.position()).or_insert(is);
         if was == is {
             Ok(())

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use raft::{Entry, HardState, Index, Position, Term, Ticket, Write};
 
-use crate::check::digest_of_entry;
+use crate::digest;
 
 /// One state of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl Log {
     pub fn push(&mut self, entry: &Entry) {
         let keep = entry.index.saturating_sub(self.base.index + 1);
         self.entries.truncate(keep as usize);
-        self.entries.push((entry.term, digest_of_entry(entry)));
+        self.entries.push((entry.term, digest::of_entry(entry)));
     }
 }
 

@@ -9,14 +9,13 @@ use server::request::{AuthInfo, Request};
 use super::keys::NEWEST;
 use super::users::TokenEvent;
 use super::{Answer, Lease, Model, Refusal, Response, Revisions, SIDES_EVERY, txn};
-use crate::check::Verdict;
 
 /// Nine billion seconds: etcd's limit.
 const MAX_TTL: i64 = 9_000_000_000;
 
 impl Model {
     /// Applies the entry after [`Self::applied`]. The error says why the log cannot be right.
-    pub fn apply(&mut self, entry: &Entry) -> Verdict {
+    pub fn apply(&mut self, entry: &Entry) -> Result<(), String> {
         if entry.index != self.applied() + 1 {
             let after = self.applied();
             return Err(format!("entry {} is committed after {after}", entry.index));

@@ -9,6 +9,8 @@ const DIRTY_BYTES_MAX: u64 = 48 << 20;
 /// Pause between two of its requests for a checkpoint. About five checkpoints finish re-sealing;
 /// views held long add more.
 const CHECKPOINT_PAUSE: Now = Now::from_millis(100);
+/// Pause between two looks whether a state that is being received still keeps the old keys.
+const KEPT_PAUSE: Now = Now::from_millis(1000);
 /// Number of progress reports for one walk.
 const TOLD_PARTS: u64 = 10;
 
@@ -80,6 +82,7 @@ impl Reencryptor {
                 self.wants_checkpoint = true;
                 self.not_before = now + CHECKPOINT_PAUSE;
             }
+            Next::Wait => self.not_before = now + KEPT_PAUSE,
             Next::Done => self.at_work = false,
         }
         let parts = progress.walked_bytes * TOLD_PARTS / progress.total_bytes.max(1);
@@ -99,7 +102,7 @@ mod tests {
     use std::sync::Arc;
 
     use storage::encryption::{DataKeys, KeyFile};
-    use storage::mvcc::{Applied, Options};
+    use storage::mvcc::{Applied, Loader, Options};
     use storage::vfs::Vfs;
     use storage::vfs::sim::SimVfs;
 
@@ -145,6 +148,36 @@ mod tests {
             let again = Some(now + CHECKPOINT_PAUSE);
             assert_eq!(reencryptor.wake_at(now, false), again, "not at once");
         }
+    }
+
+    #[test]
+    fn it_asks_for_no_checkpoints_while_a_state_that_is_received_keeps_the_keys() {
+        let vfs: Arc<dyn Vfs> = Arc::new(SimVfs::new(1));
+        let (mut store, data_keys) = sealed(&vfs);
+        let applied = Applied { index: 1, term: 1 };
+        store.write(applied).put(b"key", b"value", 0).unwrap();
+        checkpoint(&mut store);
+        let options = Options {
+            data_keys: Some(Arc::clone(&data_keys)),
+        };
+        let received = Loader::create(vfs, Path::new("/member/store"), options).unwrap();
+        assert!(data_keys.change(&keys(2)).unwrap());
+        let mut reencryptor = Reencryptor::new(&store);
+        let (mut now, mut checkpoints) = (Now::ZERO, 0);
+        for _ in 0..50 {
+            now = reencryptor.wake_at(now, false).unwrap();
+            reencryptor.turn(now, 256 << 10, &mut store, false).unwrap();
+            if reencryptor.takes_checkpoint() {
+                checkpoints += 1;
+                checkpoint(&mut store);
+            }
+            store.publish();
+        }
+        assert!(checkpoints < 10, "{checkpoints}");
+        drop(received);
+        now = reencryptor.wake_at(now, false).unwrap();
+        reencryptor.turn(now, 256 << 10, &mut store, false).unwrap();
+        assert!(reencryptor.takes_checkpoint());
     }
 
     fn checkpoint(store: &mut Store) -> u64 {

@@ -61,8 +61,10 @@ const MAKE_HEADER: &str = "X-Stele-Version";
 const STREAM_MESSAGES_MAX: usize = 4096;
 /// Messages queued for the pipeline (one POST each) while there is no stream, as in etcd.
 const PIPELINE_MESSAGES_MAX: usize = 64;
-/// Messages received by POST that are read at the same time.
-const POSTS_MAX: usize = 16;
+/// Messages of one peer, received by POST, that are read at the same time: etcd sends as many.
+const POSTS_OF_PEER_MAX: usize = 4;
+/// The same of all senders together that are no known peers. One more is refused, and does not wait.
+const POSTS_OF_STRANGERS_MAX: usize = 4;
 
 /// How members identify themselves in every request to each other.
 #[derive(Clone, Debug)]
@@ -108,8 +110,8 @@ struct Inner {
     /// Ids of removed members; they are never reused.
     removed: RwLock<HashSet<u64>>,
     logged: LogOnce,
-    /// Limits the POSTed messages whose bodies are being read.
-    posts: Semaphore,
+    /// Limits the POSTed messages whose bodies are being read, of senders that are no known peers.
+    posts: Arc<Semaphore>,
     /// Turns true when this member was removed.
     gone: watch::Sender<bool>,
 }
@@ -119,6 +121,8 @@ struct Peer {
     /// Indexed by kind; closed while the peer does not read the stream.
     streams: [mpsc::Sender<Outgoing>; 2],
     pipeline: mpsc::Sender<Message>,
+    /// Limits its POSTed messages whose bodies are being read: others cannot take its places.
+    posts: Arc<Semaphore>,
     link: Arc<Link>,
     /// Known from itself or from other members, but not a member according to our log.
     is_remote: bool,
@@ -167,7 +171,7 @@ impl Peers {
             arrivals: Arrivals::default(),
             removed: RwLock::default(),
             logged: LogOnce::default(),
-            posts: Semaphore::new(POSTS_MAX),
+            posts: Arc::new(Semaphore::new(POSTS_OF_STRANGERS_MAX)),
             gone: watch::channel(false).0,
         })))
     }

@@ -71,7 +71,7 @@ impl Dialing {
             protocols: GRPC,
             ..Dialing::of(&identity, Protocol::default(), Handshakes::default())
         };
-        dialing.current()?;
+        dialing.check()?;
         Ok(dialing)
     }
 
@@ -126,7 +126,12 @@ impl Dialing {
 
     /// Reads all files once, so that unusable ones are refused at start.
     pub(crate) fn check(&self) -> Result<(), String> {
-        self.current().map(drop)
+        let trusted = self.trusted.as_ref().map(Watched::read).transpose()?;
+        let own = match &self.own {
+            Some((cert, key)) => Some((cert.read()?, key.read()?)),
+            None => None,
+        };
+        self.config_of(trusted, own).map(drop)
     }
 
     /// Runs the handshake with `name` on dedicated threads, so that peer traffic is not delayed,
@@ -141,7 +146,7 @@ impl Dialing {
         let threads = self.handshakes.threads()?;
         let connected = run_on(&threads, async move {
             socket.unpark()?;
-            let config = dialing.current().map_err(io::Error::other)?;
+            let config = dialing.current().await.map_err(io::Error::other)?;
             let mut stream = TlsConnector::from(config).connect(name, socket).await?;
             stream.get_mut().0.park()?;
             Ok(stream)
@@ -152,12 +157,24 @@ impl Dialing {
     }
 
     /// The configuration made from the current files.
-    fn current(&self) -> Result<Arc<ClientConfig>, String> {
-        let trusted = self.trusted.as_ref().map(Watched::read).transpose()?;
-        let own = match &self.own {
-            Some((cert, key)) => Some((cert.read()?, key.read()?)),
+    async fn current(&self) -> Result<Arc<ClientConfig>, String> {
+        let trusted = match &self.trusted {
+            Some(trusted) => Some(trusted.current().await?),
             None => None,
         };
+        let own = match &self.own {
+            Some((cert, key)) => Some((cert.current().await?, key.current().await?)),
+            None => None,
+        };
+        self.config_of(trusted, own)
+    }
+
+    /// The configuration made from these bytes: the last one, if they are the same.
+    fn config_of(
+        &self,
+        trusted: Option<Arc<[u8]>>,
+        own: Option<(Arc<[u8]>, Arc<[u8]>)>,
+    ) -> Result<Arc<ClientConfig>, String> {
         let parts: Vec<Arc<[u8]>> = trusted
             .iter()
             .chain(own.iter().flat_map(|(cert, key)| [cert, key]))

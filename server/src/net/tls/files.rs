@@ -16,10 +16,15 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
 /// A file and its last content. Two reads return the same `Arc` exactly if no byte has changed in
-/// between.
-pub(super) struct Watched {
+/// between. Clones share it.
+#[derive(Clone)]
+pub(super) struct Watched(Arc<Inner>);
+
+struct Inner {
     path: PathBuf,
     last: Mutex<Option<Seen>>,
+    /// Held while the file is read aside: those who wait for a disk occupy one thread, not each.
+    turn: tokio::sync::Mutex<()>,
 }
 
 struct Seen {
@@ -52,32 +57,57 @@ impl Stamp {
 
 impl Watched {
     pub(super) fn new(path: &str) -> Watched {
-        Watched {
+        Watched(Arc::new(Inner {
             path: path.into(),
             last: Mutex::new(None),
-        }
+            turn: tokio::sync::Mutex::new(()),
+        }))
     }
 
     /// The file's current content. The error is Go's and names the file.
     pub(super) fn read(&self) -> Result<Arc<[u8]>, String> {
-        self.look().map_err(|error| {
-            let reason = match error.kind() {
-                io::ErrorKind::NotFound => "no such file or directory".to_owned(),
-                io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
-                _ => error.to_string(),
-            };
-            format!("open {}: {reason}", self.path.display())
-        })
+        self.0.read().map_err(|error| self.0.told(&error))
     }
 
-    fn look(&self) -> io::Result<Arc<[u8]>> {
-        let mut last = self.last.lock();
-        let stamp = Stamp::of(&std::fs::metadata(&self.path)?);
-        if let Some(seen) = &*last
-            && seen.is_settled
-            && seen.stamp == stamp
-        {
-            return Ok(Arc::clone(&seen.bytes));
+    /// The same for tasks. A file that has changed is read on a thread that may wait: a slow disk, or
+    /// a pipe in the file's place, keeps nobody else from a handshake.
+    pub(super) async fn current(&self) -> Result<Arc<[u8]>, String> {
+        let stamp = self.0.stamp().map_err(|error| self.0.told(&error))?;
+        if let Some(bytes) = self.0.unchanged(stamp) {
+            return Ok(bytes);
+        }
+        let _turn = self.0.turn.lock().await;
+        let reading = self.clone();
+        let read = tokio::task::spawn_blocking(move || reading.read());
+        read.await.map_err(|error| error.to_string())?
+    }
+}
+
+impl Inner {
+    fn told(&self, error: &io::Error) -> String {
+        let reason = match error.kind() {
+            io::ErrorKind::NotFound => "no such file or directory".to_owned(),
+            io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+            _ => error.to_string(),
+        };
+        format!("open {}: {reason}", self.path.display())
+    }
+
+    fn stamp(&self) -> io::Result<Stamp> {
+        Ok(Stamp::of(&std::fs::metadata(&self.path)?))
+    }
+
+    /// The last content, if the file certainly still has it.
+    fn unchanged(&self, stamp: Stamp) -> Option<Arc<[u8]>> {
+        let last = self.last.lock();
+        let seen = last.as_ref()?;
+        (seen.is_settled && seen.stamp == stamp).then(|| Arc::clone(&seen.bytes))
+    }
+
+    fn read(&self) -> io::Result<Arc<[u8]>> {
+        let stamp = self.stamp()?;
+        if let Some(bytes) = self.unchanged(stamp) {
+            return Ok(bytes);
         }
         let now = crate::basics::clock::unix_time();
         #[expect(
@@ -88,6 +118,8 @@ impl Watched {
         let rested = u64::try_from(stamp.changed.0).map_or(Duration::MAX, |changed| {
             now.saturating_sub(Duration::from_secs(changed))
         });
+        // Not locked before: reading may take as long as it likes.
+        let mut last = self.last.lock();
         let bytes = match &*last {
             Some(seen) if *seen.bytes == *bytes => Arc::clone(&seen.bytes),
             _ => bytes.into(),
@@ -145,5 +177,30 @@ mod tests {
             error.ends_with("cert.pem: no such file or directory"),
             "{error}"
         );
+    }
+
+    #[tokio::test]
+    #[expect(clippy::disallowed_methods, reason = "a file of the test's")]
+    async fn whoever_waits_for_a_pipe_in_its_place_holds_nobody_up() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        use tokio::time::timeout;
+
+        let dir = tempfile::tempdir().unwrap();
+        let (path, pipe) = (dir.path().join("cert.pem"), dir.path().join("pipe"));
+        std::fs::write(&path, "one").unwrap();
+        let watched = Watched::new(path.to_str().unwrap());
+        let first = watched.current().await.unwrap();
+        std::fs::remove_file(&path).unwrap();
+        mknodat(CWD, path.as_path(), FileType::Fifo, Mode::RWXU, 0).unwrap();
+        // Nobody writes to it.
+        let waiting = timeout(Duration::from_millis(50), watched.current()).await;
+        assert!(waiting.is_err(), "{waiting:?}");
+        std::fs::rename(&path, &pipe).unwrap();
+        std::fs::write(&path, "one").unwrap();
+        let again = timeout(Duration::from_secs(60), watched.current()).await;
+        // A writer lets the thread go that still waits, before anything can fail.
+        let mut writer = std::fs::OpenOptions::new();
+        drop(writer.read(true).write(true).open(&pipe).unwrap());
+        assert!(Arc::ptr_eq(&first, &again.unwrap().unwrap()));
     }
 }

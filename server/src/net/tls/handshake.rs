@@ -226,7 +226,8 @@ impl Acceptor {
         if let Some(name) = start.client_hello().server_name() {
             name.clone_into(server_name);
         }
-        let now = inner.answering.current().inspect_err(|error| {
+        let now = inner.answering.current().await;
+        let now = now.inspect_err(|error| {
             tracing::warn!(
                 "cert-file" = inner.cert_file,
                 "key-file" = inner.key_file,
@@ -259,7 +260,7 @@ impl Acceptor {
             verified.map_err(|error| words::of(&io::Error::other(error)))?;
         }
         if let Some(crl) = &inner.crl {
-            check::revocation(&crl.read()?, certificates)?;
+            check::revocation(&crl.current().await?, certificates)?;
         }
         if let Some(remote) = remote
             && inner.checks_host

@@ -67,7 +67,8 @@ impl Answering {
             allowed,
             last: Mutex::new(None),
         };
-        answering.current()?;
+        let trusted = answering.trusted.as_ref().map(Watched::read).transpose()?;
+        answering.config_of(answering.cert.read()?, answering.key.read()?, trusted)?;
         if !files.client_cert_file.is_empty() {
             files::certificates(&Watched::new(&files.client_cert_file).read()?)?;
             files::key(&Watched::new(&files.client_key_file).read()?)?;
@@ -75,9 +76,22 @@ impl Answering {
         Ok(answering)
     }
 
-    pub(super) fn current(&self) -> Result<Current, String> {
-        let (cert, key) = (self.cert.read()?, self.key.read()?);
-        let trusted = self.trusted.as_ref().map(Watched::read).transpose()?;
+    pub(super) async fn current(&self) -> Result<Current, String> {
+        let (cert, key) = (self.cert.current().await?, self.key.current().await?);
+        let trusted = match &self.trusted {
+            Some(trusted) => Some(trusted.current().await?),
+            None => None,
+        };
+        self.config_of(cert, key, trusted)
+    }
+
+    /// The configuration made from these bytes: the last one, if they are the same.
+    fn config_of(
+        &self,
+        cert: Arc<[u8]>,
+        key: Arc<[u8]>,
+        trusted: Option<Arc<[u8]>>,
+    ) -> Result<Current, String> {
         let parts: Vec<Arc<[u8]>> = [&cert, &key].into_iter().chain(&trusted).cloned().collect();
         let mut last = self.last.lock();
         if let Some(last) = &*last

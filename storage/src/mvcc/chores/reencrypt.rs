@@ -39,6 +39,9 @@ pub enum Next {
     /// A checkpoint must begin or end: a running one, or one of [`Store::begin_checkpoint`]. That
     /// has work, unless all that is missing is the end of a store that is received beside this one.
     Checkpoint,
+    /// A store that is being received beside this one must be installed or dropped: it keeps the
+    /// keys, and no checkpoint of this one would help.
+    Wait,
     /// Nothing: the other keys are forgotten.
     Done,
 }
@@ -91,10 +94,10 @@ impl Store {
             self.file.end_wipe();
             return Ok(self.reencryption(Next::Done, Some(&data_keys)));
         }
-        // While the keys are kept, a checkpoint of what is saved would not help.
-        if !(wiped && data_keys.are_kept()) {
-            self.settle_space();
+        if wiped && data_keys.are_kept() {
+            return Ok(self.reencryption(Next::Wait, Some(&data_keys)));
         }
+        self.settle_space();
         Ok(self.reencryption(Next::Checkpoint, Some(&data_keys)))
     }
 

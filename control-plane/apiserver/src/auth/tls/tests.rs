@@ -1,3 +1,5 @@
+use std::pin::pin;
+use std::sync::mpsc;
 use std::time::Duration;
 
 use machinery::time::Timestamp;
@@ -121,4 +123,30 @@ fn new_certificates_count_for_new_connections() {
     there.lock().identity.key = pki.server.key.clone();
     assert!(tls.read_again().is_err());
     assert!(is_known(&other));
+}
+
+#[tokio::test]
+async fn certificates_that_cannot_be_read_at_once_stop_no_task() {
+    let (_directory, pki, _) = world();
+    let shown = Certificates {
+        identity: pki.server.clone(),
+        clients: None,
+        proxies: None,
+    };
+    let (file, slow) = mpsc::channel::<()>();
+    let slow = Mutex::new(slow);
+    let read = Box::new(move || {
+        // The limit is for a read that the test would wait for.
+        let _ = slow.lock().recv_timeout(Duration::from_secs(60));
+        Err("it is gone".to_owned())
+    });
+    let tls = Tls::reading(shown, read, None, false).unwrap();
+    let mut reading = pin!(tls.read_aside());
+    tokio::select! {
+        biased;
+        _ = &mut reading => panic!("the task has waited for it"),
+        () = std::future::ready(()) => {}
+    }
+    drop(file);
+    assert!(reading.await == Err("it is gone".to_owned()));
 }

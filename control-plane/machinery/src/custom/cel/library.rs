@@ -23,6 +23,9 @@ pub(super) use template::check as check_template;
 use super::value::{Value, Why};
 use crate::values::pattern::Patterns;
 
+/// The longest string that a function makes, in bytes.
+const TEXT_MAX: usize = 1 << 25;
+
 /// A function of a library; `None` if it has no such function for these arguments.
 type Call = for<'a> fn(&str, &[Value<'a>]) -> Option<Result<Value<'a>, Why>>;
 
@@ -108,4 +111,9 @@ fn is_zero(value: &Value) -> bool {
         Value::Optional(inner) => inner.is_none(),
         _ => false,
     }
+}
+
+/// Why a function does not make a string.
+fn too_long() -> Why {
+    format!("string is longer than {TEXT_MAX} bytes")
 }

@@ -3,6 +3,7 @@
 
 pub(super) mod embedded;
 pub(super) mod errors;
+mod limits;
 pub(super) mod lists;
 mod number;
 pub(super) mod old;

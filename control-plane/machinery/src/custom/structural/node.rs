@@ -2,11 +2,15 @@
 
 use std::collections::BTreeMap;
 
+mod field_path;
 pub(super) mod format;
+mod rule;
 
 use serde_json::{Map, Value};
 
-use super::rules::Rule;
+pub(super) use field_path::normalised;
+pub(super) use rule::Rule;
+
 use crate::values::pattern::{Pattern, Patterns};
 use format::Format;
 

@@ -2,37 +2,23 @@
 
 mod definition;
 mod enforce;
-mod field_path;
 mod shapes;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+#[cfg(test)]
 use serde_json::Value;
 
 pub(super) use definition::check;
 pub(super) use enforce::enforce;
-pub(super) use field_path::normalised;
 
-use super::node::{Additional, Node};
+use super::node::{Additional, Node, Rule};
 use crate::custom::cel::{Environment, Program, Shape};
 
 /// The shape of whole objects with this schema.
 pub(super) fn shape(root: &Node, name: &str) -> Shape {
     shapes::of(root, name, true)
-}
-
-/// A rule as its author wrote it.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Rule {
-    pub(super) rule: String,
-    pub(super) message: String,
-    pub(super) message_expression: String,
-    pub(super) reason: Option<String>,
-    pub(super) field_path: String,
-    /// Where its errors are, relative to the value; empty for the value itself.
-    pub(super) place: String,
-    pub(super) optional_old_self: Option<bool>,
 }
 
 /// The rules of a schema and of those within it.
@@ -58,37 +44,6 @@ struct Compiled {
     /// The error is for the author; `None` for an empty rule.
     program: Option<Result<Program, String>>,
     message: Option<Result<Program, String>>,
-}
-
-impl Rule {
-    /// Reads a rule of a schema.
-    pub(super) fn read(rule: &Value, schema: &Value) -> Rule {
-        let text = |key: &str| {
-            let text = rule.get(key).and_then(Value::as_str);
-            text.unwrap_or_default().to_owned()
-        };
-        Rule {
-            rule: text("rule"),
-            message: text("message"),
-            message_expression: text("messageExpression"),
-            reason: rule
-                .get("reason")
-                .and_then(Value::as_str)
-                .map(str::to_owned),
-            place: normalised(&text("fieldPath"), schema).unwrap_or_default(),
-            field_path: text("fieldPath"),
-            optional_old_self: rule.get("optionalOldSelf").and_then(Value::as_bool),
-        }
-    }
-
-    /// What names the rule in errors.
-    fn shown(&self) -> &str {
-        if self.message.is_empty() {
-            self.rule.trim()
-        } else {
-            self.message.trim()
-        }
-    }
 }
 
 impl Rules {

@@ -1,5 +1,6 @@
 //! Who owns what after a write, and what an applied configuration makes of an object.
 
+mod last_applied;
 mod ownership;
 mod removal;
 
@@ -181,7 +182,7 @@ impl Write<'_> {
         let managers = Managers::of(live)
             .map_err(|why| Error::Failed(format!("failed to decode managed fields: {why}")))?;
         let managers = self.with_first(live, managers)?;
-        super::last_applied::apply(self, live, config, &managers, force)
+        last_applied::apply(self, live, config, &managers, force)
     }
 
     /// Fields of an object that has no managers belong to whoever wrote before the first apply.
@@ -211,7 +212,7 @@ impl Write<'_> {
     }
 
     /// One attempt to apply. The result has its managers.
-    pub(super) fn attempt(
+    fn attempt(
         &self,
         live: &Value,
         config: &Value,

@@ -13,7 +13,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use storage::vfs::Vfs;
 use storage::vfs::sim::SimVfs;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::runtime::{Builder, Runtime};
 
 use super::codec::{Decoder, Encoder, Frame};
@@ -70,7 +70,7 @@ pub(crate) fn any_requests(mut data: &[u8]) {
         runtime.block_on(port.connection(*choice, body));
         port.look_at_what_was_delivered();
     }
-    runtime.block_on(port.peers.0.arrivals.drop_broken());
+    runtime.block_on(port.peers.0.arrivals.drop_broken(true));
     let files = port.vfs.list(Path::new(STORE));
     assert_eq!(files.expect("a disk without faults"), [""; 0]);
 }
@@ -191,7 +191,7 @@ impl Port {
             arrivals: Arrivals::default(),
             removed: RwLock::default(),
             logged: LogOnce::default(),
-            posts: Semaphore::new(POSTS_MAX),
+            posts: Arc::new(Semaphore::new(POSTS_OF_STRANGERS_MAX)),
             gone: watch::channel(false).0,
         }));
         let peer = MemberInfo {
@@ -215,12 +215,18 @@ impl Port {
         if !is_whole {
             client.shutdown().await.expect("an open pipe");
         }
-        let service = service_fn(|request| async { Ok::<_, String>(self.answer(request).await) });
-        let serving = hyper::server::conn::http1::Builder::new()
-            .serve_connection(TokioIo::new(server), service);
         let mut answer = Vec::new();
-        // The fuzzer checks that the connection ends, not how.
-        let _ = tokio::join!(serving, client.read_to_end(&mut answer));
+        // How the client's end closes does not matter either.
+        let _ = tokio::join!(self.serve(server), client.read_to_end(&mut answer));
+    }
+
+    /// Answers on a connection until it ends.
+    async fn serve(&self, connection: DuplexStream) {
+        let service = service_fn(|request| async { Ok::<_, String>(self.answer(request).await) });
+        // The fuzzer checks that it ends, not how.
+        let _ = hyper::server::conn::http1::Builder::new()
+            .serve_connection(TokioIo::new(connection), service)
+            .await;
     }
 
     async fn answer(&self, request: Request<Incoming>) -> PeerResponse {

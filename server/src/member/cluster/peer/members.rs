@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::codec::Kind;
 use super::link::Link;
-use super::{PIPELINE_MESSAGES_MAX, Peer, Peers, closed, dial};
+use super::{PIPELINE_MESSAGES_MAX, POSTS_OF_PEER_MAX, Peer, Peers, closed, dial};
 use crate::config::Url;
 use crate::member::event::ApplyEvent;
 use crate::state::MemberInfo;
@@ -123,6 +123,7 @@ impl Peers {
             target,
             streams: [closed(), closed()],
             pipeline,
+            posts: Arc::new(Semaphore::new(POSTS_OF_PEER_MAX)),
             link,
             is_remote,
             is_read,
@@ -149,6 +150,21 @@ impl Peers {
             .read()
             .get(&id)
             .is_some_and(|peer| peer.is_read)
+    }
+
+    /// A place to read a message that `speaker` POSTs. A known peer waits for one of its own; all
+    /// other senders share a few, so that they never hold up a peer. `None` if those are taken.
+    pub(super) async fn place_for(&self, speaker: Option<u64>) -> Option<OwnedSemaphorePermit> {
+        match speaker.and_then(|id| self.posts_of(id)) {
+            Some(own) => own.acquire_owned().await.ok(),
+            None => Arc::clone(&self.0.posts).try_acquire_owned().ok(),
+        }
+    }
+
+    fn posts_of(&self, id: u64) -> Option<Arc<Semaphore>> {
+        let peers = self.0.peers.read();
+        let known = peers.get(&id).filter(|peer| peer.is_read);
+        known.map(|peer| Arc::clone(&peer.posts))
     }
 
     pub(super) fn is_removed(&self, id: u64) -> bool {

@@ -60,8 +60,10 @@ pub(crate) async fn raft(peers: &Peers, request: Request<Incoming>) -> PeerRespo
     }
     note_remote(peers, &request, None);
     let speaker = sender_of(&request);
-    // The semaphore is never closed, so this cannot fail.
-    let _turn = peers.0.posts.acquire().await;
+    let Some(_place) = peers.place_for(speaker).await else {
+        let what = "too many messages of unknown members";
+        return text(StatusCode::SERVICE_UNAVAILABLE, what);
+    };
     let body = match body_of(request, MESSAGE_BYTES_MAX).await {
         Ok(body) => body,
         Err(refusal) => return refusal,
@@ -164,19 +166,24 @@ async fn begin_or_resume(
         return rest
             .ok_or_else(|| text(StatusCode::CONFLICT, "no such part of a snapshot is here"));
     }
-    arrivals.drop_broken().await;
+    let from = sender_of(request);
+    let is_known = from.is_some_and(|from| peers.reads(from));
+    if is_known {
+        arrivals.displace_stranger().await;
+    }
+    arrivals.drop_broken(is_known).await;
     let Some(receiving) = peers.0.receiver.begin() else {
         let what = "another snapshot is being received";
         return Err(text(StatusCode::SERVICE_UNAVAILABLE, what));
     };
     let form = transfer::form_of(request.headers());
     tracing::info!(form = ?form, "receiving database snapshot");
-    let (guarding, from) = (peers.clone(), sender_of(request));
+    let guarding = peers.clone();
     let allow = move |message: &Message| {
         let checked = guarding.check(message, from);
         checked.map_err(|refusal| refusal.to_string())
     };
-    Arrival::begin(receiving, form, allow)
+    Arrival::begin(receiving, form, is_known, allow)
         .map_err(|error| text(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()))
 }
 

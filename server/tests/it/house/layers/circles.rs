@@ -15,7 +15,6 @@ use super::{module_path, sources};
 
 /// The circles that there are: crate, folder, and the modules in it that name each other.
 const KNOWN: &[(&str, &str, &str)] = &[
-    ("benches", "versus", "big cluster options side tls"),
     (
         "control-plane/apiserver",
         "resources",
@@ -25,35 +24,9 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ("control-plane/machinery", "custom::cel", "library value"),
     (
         "control-plane/machinery",
-        "custom::cel::library",
-        "arithmetic convert strings template",
-    ),
-    (
-        "control-plane/machinery",
         "custom::cel::value",
         "list map read",
     ),
-    (
-        "control-plane/machinery",
-        "custom::structural",
-        "check node rules walk",
-    ),
-    (
-        "control-plane/machinery",
-        "custom::structural::check",
-        "errors number",
-    ),
-    (
-        "control-plane/machinery",
-        "edit::apply",
-        "last_applied update",
-    ),
-    (
-        "control-plane/scheduler",
-        "",
-        "affinity cache claims filters node pod",
-    ),
-    ("server/sim", "", "check host model"),
     ("server/sim", "", "clients nemesis watchers world"),
     (
         "storage",

@@ -57,8 +57,9 @@ pub(super) fn check(spec: &FieldValue, causes: &mut Causes) {
         stored += usize::from(version.flag("storage"));
         twice |= !seen.insert(name);
     });
+    let with_status = places::schemas_with_status(spec.items("versions"));
     for (field, schema) in places::schemas(spec.items("versions")) {
-        if places.has_status(schema) {
+        if with_status.contains(&schema.to_string()) {
             causes.extend(root::check(&field, schema));
         }
         causes.extend(Schema::parse_at(&field, schema).err().into_iter().flatten());

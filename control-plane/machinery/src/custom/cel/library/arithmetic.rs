@@ -2,9 +2,9 @@
 
 use std::cmp::Ordering;
 
-use super::super::value::{Map, Value, Why};
-use super::strings;
+use super::super::value::{Value, Why};
 use super::time::{self, NANOS};
+use super::{TEXT_MAX, too_long};
 
 const INT_OVERFLOW: &str = "integer overflow";
 const UINT_OVERFLOW: &str = "unsigned integer overflow";
@@ -60,8 +60,8 @@ fn plus<'a>(left: &Value<'a>, right: &Value<'a>) -> Result<Value<'a>, Why> {
         (Value::Uint(left), Value::Uint(right)) => uint(left.checked_add(*right)),
         (Value::Double(left), Value::Double(right)) => Ok(Value::Double(left + right)),
         (Value::String(left), Value::String(right)) => {
-            if left.len() + right.len() > strings::TEXT_MAX {
-                return Err(strings::too_long());
+            if left.len() + right.len() > TEXT_MAX {
+                return Err(too_long());
             }
             let mut text = String::with_capacity(left.len() + right.len());
             text.push_str(left);
@@ -69,8 +69,8 @@ fn plus<'a>(left: &Value<'a>, right: &Value<'a>) -> Result<Value<'a>, Why> {
             Ok(Value::text(text))
         }
         (Value::Bytes(left), Value::Bytes(right)) => {
-            if left.len() + right.len() > strings::TEXT_MAX {
-                return Err(strings::too_long());
+            if left.len() + right.len() > TEXT_MAX {
+                return Err(too_long());
             }
             Ok(Value::Bytes([&**left, &**right].concat().into()))
         }
@@ -169,9 +169,4 @@ fn duration<'a>(nanos: Option<i64>) -> Result<Value<'a>, Why> {
     nanos
         .map(Value::Duration)
         .ok_or_else(|| DURATION_OVERFLOW.to_owned())
-}
-
-/// The number of entries.
-pub(super) fn map_size<'a>(map: &Map<'a>) -> Value<'a> {
-    Value::Int(i64::try_from(map.len()).unwrap_or(i64::MAX))
 }

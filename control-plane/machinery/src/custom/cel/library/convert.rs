@@ -1,7 +1,6 @@
 //! Conversions between types, and sizes.
 
 use super::super::value::{Value, Why, type_name};
-use super::arithmetic::map_size;
 use super::time;
 
 pub(super) fn call<'a>(function: &str, arguments: &[Value<'a>]) -> Option<Result<Value<'a>, Why>> {
@@ -13,7 +12,7 @@ pub(super) fn call<'a>(function: &str, arguments: &[Value<'a>]) -> Option<Result
         "type" => Some(Ok(Value::Type(value.type_of()))),
         "dyn" => Some(Ok(value.clone())),
         "strings.quote" => match value {
-            Value::String(text) => Some(Ok(Value::text(super::template::quote(text)))),
+            Value::String(text) => Some(Ok(Value::text(quote(text)))),
             _ => None,
         },
         _ => by_name(function, value),
@@ -83,12 +82,33 @@ pub(super) fn text(value: &Value) -> Option<String> {
     })
 }
 
+/// A string between double quotes, with escapes.
+pub(super) fn quote(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '\u{7}' => out.push_str("\\a"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{c}' => out.push_str("\\f"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{b}' => out.push_str("\\v"),
+            '\\' => out.push_str("\\\\"),
+            '"' => out.push_str("\\\""),
+            other => out.push(other),
+        }
+    }
+    out.push('"');
+    out
+}
+
 fn size<'a>(value: &Value<'a>) -> Option<Value<'a>> {
     let count = match value {
         Value::String(text) => text.chars().count(),
         Value::Bytes(bytes) => bytes.len(),
         Value::List(list) => list.len(),
-        Value::Map(map) => return Some(map_size(map)),
+        Value::Map(map) => map.len(),
         _ => return None,
     };
     Some(Value::Int(i64::try_from(count).unwrap_or(i64::MAX)))

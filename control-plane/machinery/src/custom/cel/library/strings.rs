@@ -1,9 +1,7 @@
 //! Functions on strings. Places and lengths are in characters.
 
 use super::super::value::{Value, Why, shown};
-
-/// The longest string that a function makes, in bytes.
-pub(super) const TEXT_MAX: usize = 1 << 25;
+use super::{TEXT_MAX, too_long};
 
 pub(super) fn call<'a>(function: &str, arguments: &[Value<'a>]) -> Option<Result<Value<'a>, Why>> {
     if function == "join" {
@@ -166,8 +164,4 @@ fn out_of_range(at: i64) -> Why {
 
 fn characters<'a>(text: &str) -> Value<'a> {
     Value::Int(i64::try_from(text.chars().count()).unwrap_or(i64::MAX))
-}
-
-pub(super) fn too_long() -> Why {
-    format!("string is longer than {TEXT_MAX} bytes")
 }

@@ -2,7 +2,8 @@
 
 use super::super::types::Type;
 use super::super::value::{Value, Why, type_name};
-use super::{convert, strings};
+use super::convert::{self, quote};
+use super::{TEXT_MAX, too_long};
 
 /// How many decimal places there are if nothing says it.
 const PLACES: usize = 6;
@@ -23,7 +24,7 @@ pub(super) fn fill(text: &str, values: &[Value]) -> Result<String, Why> {
     let mut out = String::new();
     // A clause costs nothing for the value that it writes, which may be a list of lists that are
     // shared, or as long as a text may be.
-    let mut left = strings::TEXT_MAX;
+    let mut left = TEXT_MAX;
     let mut next = 0;
     let mut rest = text;
     while let Some(at) = rest.find('%') {
@@ -122,27 +123,6 @@ fn accepted(clause: char) -> Option<(Accepts, &'static str)> {
     })
 }
 
-/// A string between double quotes, with escapes.
-pub(super) fn quote(text: &str) -> String {
-    let mut out = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '\u{7}' => out.push_str("\\a"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{b}' => out.push_str("\\v"),
-            '\\' => out.push_str("\\\\"),
-            '"' => out.push_str("\\\""),
-            other => out.push(other),
-        }
-    }
-    out.push('"');
-    out
-}
-
 fn precision(rest: &str) -> Result<(usize, &str), Why> {
     let unreadable = |why: &str| {
         format!("could not parse formatting clause: error while parsing precision: {why}")
@@ -173,7 +153,7 @@ fn clause_of(clause: char, places: usize, value: &Value, left: &mut usize) -> Re
 fn write(text: String, left: &mut usize) -> Result<String, Why> {
     // A short text takes more than its bytes.
     let taken = text.len() + size_of::<String>();
-    *left = left.checked_sub(taken).ok_or_else(strings::too_long)?;
+    *left = left.checked_sub(taken).ok_or_else(too_long)?;
     Ok(text)
 }
 

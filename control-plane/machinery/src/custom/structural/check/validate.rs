@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::errors::{Outcome, Violation};
+use super::limits;
 use super::number::{self, Number};
 use super::old::Old;
 use crate::basics::budget::Room;
@@ -67,7 +68,7 @@ fn checked(node: &Node, value: &Value, old: Option<Old>, at: &Path, room: Room) 
         }
         Value::Number(_) => {
             outcome.checks += 2;
-            number::check(node, value, at, &mut outcome);
+            limits::check(node, value, at, &mut outcome);
         }
         Value::Array(items) => {
             outcome.checks += 2;

@@ -6,10 +6,9 @@ use serde_json::Value;
 
 use super::shape::{flag, get, is_set, list, properties, text};
 use crate::custom::structural::causes::Causes;
-use crate::custom::structural::node::texts;
+use crate::custom::structural::node::{normalised, texts};
 use crate::custom::structural::path::Path;
 use crate::custom::structural::prune::META_FIELDS;
-use crate::custom::structural::rules;
 use crate::status::Cause;
 
 /// The values of `type`, in the order of messages.
@@ -284,7 +283,7 @@ fn check_rule(rule: &Value, schema: &Value, at: &Path, causes: &mut Causes) {
     if path.contains('\n') {
         causes.push(invalid(&of_path, &path.into(), breaks));
     }
-    if !path.is_empty() && rules::normalised(path, schema).is_none() {
+    if !path.is_empty() && normalised(path, schema).is_none() {
         causes.push(invalid(&of_path, &path.into(), "must be a valid path"));
     }
 }

@@ -30,6 +30,7 @@ pub(in super::super) fn enforce(
     let mut enforcer = Enforcer {
         causes,
         budget: OBJECT_COST_MAX,
+        compared: None,
     };
     let old = old.map(|value| Old { value, node });
     let ratchet = Ratchet {
@@ -46,6 +47,9 @@ struct Stop;
 struct Enforcer<'c> {
     causes: &'c mut Causes,
     budget: u64,
+    /// The last nearest values that were compared, and whether they are the same: each item of a
+    /// long list asks about the same two.
+    compared: Option<([*const Value; 2], bool)>,
 }
 
 /// The old value that decides whether errors count.
@@ -58,14 +62,6 @@ struct Ratchet<'a> {
 }
 
 impl<'a> Ratchet<'a> {
-    fn is_unchanged(&self, value: &Value) -> bool {
-        match (self.own, self.nearest) {
-            (Some(own), _) => own.is(value),
-            (None, Some((nearest, value))) => nearest.is(value),
-            (None, None) => false,
-        }
-    }
-
     /// The same for a value within: `own` is its old value.
     fn within(self, value: &'a Value, own: Option<Old<'a>>) -> Ratchet<'a> {
         let nearest = self.own.map(|old| (old, value)).or(self.nearest);
@@ -199,12 +195,29 @@ impl Enforcer<'_> {
                 }
             }
             let detail = self.detail(compiled, &values, &invalid)?;
-            if uses_old || !ratchet.is_unchanged(value) {
+            if uses_old || !self.is_unchanged(ratchet, value) {
                 self.causes
                     .push(broken(compiled, node, value, &field(), &detail));
             }
         }
         Ok(())
+    }
+
+    fn is_unchanged(&mut self, ratchet: Ratchet, value: &Value) -> bool {
+        let (nearest, new) = match (ratchet.own, ratchet.nearest) {
+            (Some(own), _) => return own.is(value),
+            (None, Some(nearest)) => nearest,
+            (None, None) => return false,
+        };
+        let both = [std::ptr::from_ref(nearest.value), std::ptr::from_ref(new)];
+        if let Some((compared, is_same)) = self.compared
+            && compared == both
+        {
+            return is_same;
+        }
+        let is_same = nearest.is(new);
+        self.compared = Some((both, is_same));
+        is_same
     }
 
     /// Why a rule is broken, in the words of its author.

@@ -95,3 +95,19 @@ fn judged(case: &Value) -> Value {
         json!({"definition": [], "objects": objects})
     }
 }
+
+/// Items of these lists have no old values of their own, so the whole list decides.
+#[test]
+fn a_list_that_did_not_change_may_keep_items_that_break_a_rule() {
+    let list = json!({"type": "array", "maxItems": 1000, "items": {"type": "string", "maxLength": 9,
+        "x-kubernetes-validations": [{"rule": "self != 'bad'"}]}});
+    let of_object = json!({"type": "object", "properties": {"kept": list, "new": list}});
+    let schema = schema(&of_object);
+    let bad = vec!["bad"; 100];
+    let old = json!({"kept": bad, "new": ["good"]});
+    let new = json!({"kept": bad, "new": bad});
+    let causes = schema.validate(&new, Some(&old));
+    assert_eq!(causes.len(), bad.len());
+    assert!(causes.iter().all(|cause| cause.field.starts_with("new[")));
+    assert!(schema.validate(&new, Some(&new)).is_empty());
+}

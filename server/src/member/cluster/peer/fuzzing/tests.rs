@@ -6,8 +6,13 @@ use super::*;
 use crate::state::snapshot::describe;
 
 const POST: u8 = 1;
+const ETCD_STATE: u8 = 2;
 const STATE: u8 = 3;
 const BROKEN_OFF: u8 = 4;
+/// Added to what is asked: a sender that no member knows asks it.
+const BY_STRANGER: u8 = 31 * 8;
+/// Limit for what must not hang.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// The rest of a state that broke off after [`PART`] bytes.
 const REST: u8 = 5 + 8 * 8;
 const PART: usize = 64;
@@ -71,11 +76,69 @@ fn what_a_member_sends_is_delivered() {
 fn a_state_that_breaks_off_goes_on() {
     let (port, state) = (Port::new(), state());
     assert!(delivered(&port, BROKEN_OFF, &state[..PART]).is_empty());
+    // The part that is here does not make way for a stranger's.
+    assert!(delivered(&port, STATE + BY_STRANGER, &state).is_empty());
     let events = delivered(&port, REST, &state[PART..]);
     let [ConsensusEvent::SnapshotReceived { received, .. }] = &events[..] else {
         panic!("{events:?}");
     };
     assert_eq!(received.applied().index, 9);
+}
+
+#[test]
+fn messages_of_strangers_that_never_end_leave_members_their_places() {
+    let port = Port::new();
+    let places = &port.peers.0.posts;
+    let all = u32::try_from(POSTS_OF_STRANGERS_MAX).unwrap();
+    let _taken = Arc::clone(places).try_acquire_many_owned(all).unwrap();
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    for sender in [BY_STRANGER, 0] {
+        let sending = async {
+            let message = heartbeat();
+            let sending = port.connection(POST + sender, &message);
+            tokio::time::timeout(PATIENCE, sending).await
+        };
+        assert!(runtime.block_on(sending).is_ok(), "it waits");
+    }
+    let mut events = Vec::new();
+    port.delivered.receive(Some(Duration::ZERO), &mut events);
+    assert!(matches!(&events[..], [ConsensusEvent::Receive(_)]));
+}
+
+#[test]
+fn a_state_of_a_stranger_that_never_ends_makes_way_for_that_of_a_member() {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    // In the form of etcd's members, which has no number, and in ours.
+    for form in [ETCD_STATE, BROKEN_OFF] {
+        let port = Port::new();
+        let state = state();
+        // Not even the length of the message, which would be refused.
+        let (mut bytes, _) = request(form + BY_STRANGER, &state[..4]);
+        bytes.truncate(bytes.len() - 1);
+        let both = async {
+            let (mut stranger, connection) = tokio::io::duplex(64 << 10);
+            stranger.write_all(&bytes).await.unwrap();
+            let mut held = std::pin::pin!(port.serve(connection));
+            let is_read = async {
+                while port.peers.0.receiver.begin().is_some() {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::select! {
+                () = &mut held => panic!("the stranger was refused"),
+                () = is_read => {}
+            }
+            tokio::join!(held, port.connection(STATE, &state));
+        };
+        let ended = runtime.block_on(async { tokio::time::timeout(PATIENCE, both).await });
+        assert!(ended.is_ok(), "it holds the place");
+        let mut events = Vec::new();
+        port.delivered.receive(Some(Duration::ZERO), &mut events);
+        assert!(matches!(
+            &events[..],
+            [ConsensusEvent::SnapshotReceived { .. }]
+        ));
+    }
 }
 
 /// Random bytes are rarely an answer, so this changes real ones.

@@ -1,6 +1,7 @@
 //! The receiving end of a transfer. If its connection breaks, the thread that loads the state waits
 //! for the rest: the sender asks how much is here, and goes on from there.
 
+use std::convert::Infallible;
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::thread::Builder;
@@ -58,14 +59,26 @@ pub(in super::super) enum Arrived {
 pub(in super::super) struct Arrivals(Mutex<Option<Slot>>);
 
 enum Slot {
-    Reading(Name, Arc<Notify>),
+    Reading(Reading),
     Broken(Name, Arrival),
+}
+
+/// A transfer whose connection is being read.
+struct Reading {
+    name: Option<Name>,
+    is_known: bool,
+    /// Ends it.
+    given_up: Arc<Notify>,
+    /// Closes when it has ended.
+    over: oneshot::Receiver<Infallible>,
 }
 
 /// A state on its way to the thread that loads it.
 pub(in super::super) struct Arrival {
     /// Handed to the thread so far.
     bytes: u64,
+    /// A known peer sends it.
+    is_known: bool,
     pieces: mpsc::Sender<Piece>,
     loaded: oneshot::Receiver<Loaded>,
 }
@@ -75,8 +88,8 @@ impl Arrivals {
     /// sender has given it up.
     pub(in super::super) fn arrived(&self, name: Name) -> Arrived {
         match &*self.0.lock() {
-            Some(Slot::Reading(of, given_up)) if *of == name => {
-                given_up.notify_one();
+            Some(Slot::Reading(reading)) if reading.name == Some(name) => {
+                reading.given_up.notify_one();
                 Arrived::Reading
             }
             Some(Slot::Broken(of, arrival)) if *of == name => Arrived::Bytes(arrival.bytes),
@@ -89,18 +102,43 @@ impl Arrivals {
         let mut slot = self.0.lock();
         let is_it = |slot: &mut Slot| match slot {
             Slot::Broken(of, arrival) => *of == name && arrival.bytes == bytes,
-            Slot::Reading(..) => false,
+            Slot::Reading(_) => false,
         };
         match slot.take_if(is_it)? {
             Slot::Broken(_, arrival) => Some(arrival),
-            Slot::Reading(..) => None,
+            Slot::Reading(_) => None,
         }
     }
 
-    /// Drops a transfer that broke off; returns when its thread has cleared away what was here.
-    pub(in super::super) async fn drop_broken(&self) {
-        let is_broken = |slot: &mut Slot| matches!(slot, Slot::Broken(..));
-        let broken = self.0.lock().take_if(is_broken);
+    /// Ends the transfer that arrives, unless a known peer sends it: there is one place, which all
+    /// other senders could hold for as long as they like.
+    pub(in super::super) async fn displace_stranger(&self) {
+        while let Some(reading) = self.take_stranger() {
+            reading.given_up.notify_one();
+            // Nothing is sent; it closes.
+            let _ = reading.over.await;
+        }
+    }
+
+    fn take_stranger(&self) -> Option<Reading> {
+        let is_it = |slot: &mut Slot| match slot {
+            Slot::Reading(reading) => !reading.is_known,
+            Slot::Broken(..) => false,
+        };
+        match self.0.lock().take_if(is_it)? {
+            Slot::Reading(reading) => Some(reading),
+            Slot::Broken(..) => None,
+        }
+    }
+
+    /// Drops a transfer that broke off; returns when its thread has cleared away what was here. That
+    /// of a known peer makes way for known peers only.
+    pub(in super::super) async fn drop_broken(&self, for_known: bool) {
+        let goes = |slot: &mut Slot| match slot {
+            Slot::Broken(_, arrival) => for_known || !arrival.is_known,
+            Slot::Reading(_) => false,
+        };
+        let broken = self.0.lock().take_if(goes);
         if let Some(Slot::Broken(_, arrival)) = broken {
             arrival.end("another transfer began").await;
         }
@@ -128,14 +166,18 @@ impl Arrivals {
         metrics: &Metrics,
     ) -> Result<Loaded, (u64, io::Error)> {
         let given_up = Arc::new(Notify::new());
-        if let Some(name) = name {
-            *self.0.lock() = Some(Slot::Reading(name, Arc::clone(&given_up)));
-        }
+        let (_under_way, over) = oneshot::channel();
+        *self.0.lock() = Some(Slot::Reading(Reading {
+            name,
+            is_known: arrival.is_known,
+            given_up: Arc::clone(&given_up),
+            over,
+        }));
         let end = arrival.read(body, &given_up).await;
         let bytes = arrival.bytes;
         let end = {
             let mut slot = self.0.lock();
-            slot.take_if(|slot| matches!(slot, Slot::Reading(of, _) if Some(*of) == name));
+            slot.take_if(|slot| matches!(slot, Slot::Reading(reading) if reading.name == name));
             match (name, end) {
                 (Some(name), Some(error)) => {
                     *slot = Some(Slot::Broken(name, arrival));
@@ -156,10 +198,11 @@ impl Arrivals {
 }
 
 impl Arrival {
-    /// Starts the thread that loads the state.
+    /// Starts the thread that loads the state. `is_known`: a known peer sends it.
     pub(in super::super) fn begin(
         receiving: Receiving,
         form: Form,
+        is_known: bool,
         allow: impl Fn(&Message) -> Result<(), String> + Send + 'static,
     ) -> io::Result<Arrival> {
         let (pieces, arriving) = mpsc::channel(PIECES_WAITING);
@@ -175,6 +218,7 @@ impl Arrival {
         })?;
         Ok(Arrival {
             bytes: 0,
+            is_known,
             pieces,
             loaded,
         })

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// The path as errors show it, such as `spec.map[key]`; `None` if it leads to no field.
-pub(in super::super) fn normalised(path: &str, schema: &Value) -> Option<String> {
+pub(in crate::custom::structural) fn normalised(path: &str, schema: &Value) -> Option<String> {
     let mut schema = schema;
     let mut shown = String::new();
     let mut rest = path;

@@ -3,13 +3,13 @@
 
 use serde_json::Value;
 
-use super::Error;
-use super::check::check;
-use super::compare::compare;
-use super::fields::Set;
-use super::managers::Managers;
-use super::prune::fields_of;
-use super::update::Write;
+use super::Write;
+use crate::edit::apply::Error;
+use crate::edit::apply::check::check;
+use crate::edit::apply::compare::compare;
+use crate::edit::apply::fields::Set;
+use crate::edit::apply::managers::Managers;
+use crate::edit::apply::prune::fields_of;
 use crate::object;
 use crate::values::go_json;
 

@@ -1,0 +1,178 @@
+//! The options of `versus --only big`.
+
+use clap::{Arg, ArgAction, ArgMatches, value_parser};
+
+/// The options of this part, beside those of all of `versus`.
+#[derive(Clone, Debug)]
+pub(in crate::versus) struct Plan {
+    pub(in crate::versus) parts: Vec<Part>,
+    pub(in crate::versus) keys: u64,
+    /// The stores of the sizes part, in keys.
+    pub(in crate::versus) sizes: Vec<u64>,
+    pub(in crate::versus) watchers: u64,
+    /// Puts per second, all clients together; `None`: as fast as they are answered.
+    pub(in crate::versus) rate: Option<u64>,
+    /// The fill part puts its keys in random order.
+    pub(in crate::versus) random: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::versus) enum Part {
+    Fill,
+    Count,
+    Pauses,
+    Return,
+    Overwrite,
+    Sizes,
+    Large,
+    Attached,
+    Between,
+    Stall,
+    Cold,
+    Bulk,
+    Watch,
+    Lease,
+}
+
+impl Part {
+    const ALL: [(&'static str, Part, &'static str); 14] = [
+        (
+            "fill",
+            Part::Fill,
+            "puts until it is full, memory, bytes, two restarts",
+        ),
+        (
+            "count",
+            Part::Count,
+            "counts and pages, at the current and at an older revision",
+        ),
+        (
+            "pauses",
+            Part::Pauses,
+            "puts of 50 clients while the store does its chores",
+        ),
+        (
+            "return",
+            Part::Return,
+            "file size after 90 % of the data was deleted",
+        ),
+        (
+            "overwrite",
+            Part::Overwrite,
+            "file size under a steady load that overwrites",
+        ),
+        (
+            "sizes",
+            Part::Sizes,
+            "random overwrites, as many as keys, and restarts of stores of several sizes",
+        ),
+        (
+            "large",
+            Part::Large,
+            "puts while one request deletes the whole store",
+        ),
+        (
+            "attached",
+            Part::Attached,
+            "puts while a lease ends to which the whole store is attached",
+        ),
+        (
+            "between",
+            Part::Between,
+            "puts while a lease ends to which every other key is attached",
+        ),
+        (
+            "stall",
+            Part::Stall,
+            "file size while a client of Snapshot does not read",
+        ),
+        (
+            "cold",
+            Part::Cold,
+            "random gets and puts on values of 4 KiB, more than the memory",
+        ),
+        (
+            "bulk",
+            Part::Bulk,
+            "values of 4 KiB: restarts, compaction, a snapshot with nothing cached, a member fed",
+        ),
+        (
+            "watch",
+            Part::Watch,
+            "delivery to watchers of which one in ten does not read",
+        ),
+        (
+            "lease",
+            Part::Lease,
+            "many leases, a tenth of them ending in the same second",
+        ),
+    ];
+
+    fn by_name(name: &str) -> std::result::Result<Part, String> {
+        let found = Part::ALL.iter().find(|(known, ..)| *known == name);
+        found
+            .map(|(_, part, _)| *part)
+            .ok_or_else(|| format!("no such part; there are\n{}", describe()))
+    }
+}
+
+pub(super) fn args() -> Vec<Arg> {
+    let number = |name, help| Arg::new(name).long(name).help(help);
+    vec![
+        number(
+            "parts",
+            "Of `big`: parts by name, all but sizes, cold and bulk when not given",
+        )
+        .value_delimiter(',')
+        .value_parser(Part::by_name)
+        .long_help(format!(
+            "Of `big`: parts by name, all but sizes, cold and bulk when not given\n{}",
+            describe()
+        )),
+        number("keys", "Of `big`: keys in the store, or leases").value_parser(value_parser!(u64)),
+        number(
+            "sizes",
+            "Of `big`: the part sizes has stores of so many keys",
+        )
+        .value_delimiter(',')
+        .value_parser(value_parser!(u64))
+        .default_value("10000,100000,1000000,10000000"),
+        number("watchers", "Of `big`: watchers in all").value_parser(value_parser!(u64)),
+        number(
+            "rate",
+            "Of `big`: puts a second; as fast as they are answered when not given",
+        )
+        .value_parser(value_parser!(u64)),
+        number(
+            "random",
+            "Of `big`: the part fill puts its keys in random order",
+        )
+        .action(ArgAction::SetTrue),
+    ]
+}
+
+pub(super) fn plan(matches: &ArgMatches) -> Plan {
+    let parts = matches.get_many::<Part>("parts");
+    Plan {
+        parts: parts.map_or_else(
+            || {
+                let all = Part::ALL.iter().map(|(_, part, _)| *part);
+                all.filter(|part| !matches!(part, Part::Sizes | Part::Cold | Part::Bulk))
+                    .collect()
+            },
+            |parts| parts.copied().collect(),
+        ),
+        keys: matches.get_one("keys").copied().unwrap_or(1_000_000),
+        sizes: matches
+            .get_many("sizes")
+            .map_or_else(Vec::new, |sizes| sizes.copied().collect()),
+        watchers: matches.get_one("watchers").copied().unwrap_or(10_000),
+        rate: matches.get_one("rate").copied(),
+        random: matches.get_flag("random"),
+    }
+}
+
+fn describe() -> String {
+    let lines = Part::ALL.map(|(name, _, what)| format!("  {name:10} {what}"));
+    lines.join("\n")
+}
