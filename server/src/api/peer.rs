@@ -29,6 +29,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const HEADER_PATIENCE: Duration = Duration::from_secs(5);
 /// Limit for the body of a request that carries no Raft message.
 const QUESTION_BYTES_MAX: usize = 64 << 10;
+/// Limit for that body to arrive. Anybody may ask, and each holds one of the connections that are
+/// there for the members.
+const QUESTION_PATIENCE: Duration = HEADER_PATIENCE;
 
 /// Serves the other members on `doors` until the process ends.
 pub(crate) fn listen(doors: Vec<Door>, peers: &Peers, server: &EtcdServer) {
@@ -156,7 +159,7 @@ async fn hash_kv(peers: &Peers, server: &EtcdServer, request: Request<Incoming>)
     if !theirs.is_empty() && theirs != cluster {
         return text(StatusCode::PRECONDITION_FAILED, "cluster ID mismatch");
     }
-    let body = match body_of(request, QUESTION_BYTES_MAX).await {
+    let body = match body_of(request, QUESTION_BYTES_MAX, QUESTION_PATIENCE).await {
         Ok(body) => body,
         Err(_) => return text(StatusCode::BAD_REQUEST, "error reading body"),
     };
@@ -186,7 +189,7 @@ async fn downgrade(server: &EtcdServer) -> PeerResponse {
 }
 
 async fn leases(server: &EtcdServer, path: &str, request: Request<Incoming>) -> PeerResponse {
-    let body = match body_of(request, QUESTION_BYTES_MAX).await {
+    let body = match body_of(request, QUESTION_BYTES_MAX, QUESTION_PATIENCE).await {
         Ok(body) => body,
         Err(refusal) => return refusal,
     };

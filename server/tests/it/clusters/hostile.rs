@@ -344,6 +344,24 @@ async fn requests_too_large_cut_off_or_of_another_kind_harm_nobody() {
         );
         assert_eq!(status(&say(url, request.as_bytes()).0), wanted, "{path}");
     }
+    // A question that never ends is ended long before a message would be.
+    let endless = [
+        "POST /leases",
+        "POST /leases/internal",
+        "GET /members/hashkv",
+    ]
+    .map(|line| {
+        let mut connection = dial(url);
+        let head =
+            format!("{line} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 9\r\n\r\n");
+        connection.write_all(head.as_bytes()).unwrap();
+        connection
+    });
+    for mut connection in endless {
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).unwrap();
+        assert_eq!(status(&answer), "400");
+    }
     stage.all_is_well().await;
 }
 

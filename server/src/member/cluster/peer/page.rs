@@ -22,17 +22,18 @@ use crate::telemetry::metrics::Traffic;
 const LINK_HEARTBEAT: Duration = Duration::from_millis(1667);
 /// Bytes collected for one write.
 const WRITE_BYTES: usize = 256 << 10;
-const BODY_PATIENCE: Duration = Duration::from_secs(30);
 
 /// A page, or messages without end.
 pub(crate) type PeerResponse = Response<Either<Full<Bytes>, MessageStream>>;
 
+/// The body of a request. It must be here within `patience`.
 pub(crate) async fn body_of(
     request: Request<Incoming>,
     bytes_max: usize,
+    patience: Duration,
 ) -> Result<Bytes, PeerResponse> {
     let body = Limited::new(request.into_body(), bytes_max);
-    match tokio::time::timeout(BODY_PATIENCE, body.collect()).await {
+    match tokio::time::timeout(patience, body.collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         _ => Err(text(StatusCode::BAD_REQUEST, "error reading raft message")),
     }

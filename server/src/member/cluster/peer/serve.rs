@@ -1,5 +1,7 @@
 //! Raft's requests of other members: streams that they read, messages and snapshots that they send.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::Either;
@@ -17,6 +19,8 @@ use crate::state::snapshot::rows;
 
 /// Limit for a message sent by POST: far above the largest entry.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
+/// Limit for that message to arrive.
+const MESSAGE_PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) fn stream(peers: &Peers, rest: &str, request: &Request<Incoming>) -> PeerResponse {
     if let Some(refusal) = refuse_stranger(peers, request) {
@@ -64,7 +68,7 @@ pub(crate) async fn raft(peers: &Peers, request: Request<Incoming>) -> PeerRespo
         let what = "too many messages of unknown members";
         return text(StatusCode::SERVICE_UNAVAILABLE, what);
     };
-    let body = match body_of(request, MESSAGE_BYTES_MAX).await {
+    let body = match body_of(request, MESSAGE_BYTES_MAX, MESSAGE_PATIENCE).await {
         Ok(body) => body,
         Err(refusal) => return refusal,
     };
