@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::files::{self, Watched, files_equal};
+use super::files::{self, Contents, Watched, files_equal};
 use super::handshake::{Handshakes, run_on};
 use super::verify::{Allowed, ServerVerifier};
 use super::{Identity, Protocol, Security};
@@ -44,7 +44,7 @@ pub(crate) struct Dialing {
 }
 
 struct Last {
-    parts: Vec<Arc<[u8]>>,
+    parts: Vec<Contents>,
     config: Arc<ClientConfig>,
 }
 
@@ -172,10 +172,10 @@ impl Dialing {
     /// The configuration made from these bytes: the last one, if they are the same.
     fn config_of(
         &self,
-        trusted: Option<Arc<[u8]>>,
-        own: Option<(Arc<[u8]>, Arc<[u8]>)>,
+        trusted: Option<Contents>,
+        own: Option<(Contents, Contents)>,
     ) -> Result<Arc<ClientConfig>, String> {
-        let parts: Vec<Arc<[u8]>> = trusted
+        let parts: Vec<Contents> = trusted
             .iter()
             .chain(own.iter().flat_map(|(cert, key)| [cert, key]))
             .cloned()

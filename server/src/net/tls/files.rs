@@ -11,6 +11,9 @@ use parking_lot::Mutex;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+/// What a file holds.
+pub(super) type Contents = Arc<[u8]>;
+
 /// File systems have coarse clocks, so a file changed this recently may change again without a new
 /// time stamp. Until it is this old, its bytes are compared instead.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
@@ -30,7 +33,7 @@ struct Inner {
 struct Seen {
     stamp: Stamp,
     is_settled: bool,
-    bytes: Arc<[u8]>,
+    bytes: Contents,
 }
 
 /// Metadata that changes when a file is modified or replaced.
@@ -65,13 +68,13 @@ impl Watched {
     }
 
     /// The file's current content. The error is Go's and names the file.
-    pub(super) fn read(&self) -> Result<Arc<[u8]>, String> {
+    pub(super) fn read(&self) -> Result<Contents, String> {
         self.0.read().map_err(|error| self.0.told(&error))
     }
 
     /// The same for tasks. A file that has changed is read on a thread that may wait: a slow disk, or
     /// a pipe in the file's place, keeps nobody else from a handshake.
-    pub(super) async fn current(&self) -> Result<Arc<[u8]>, String> {
+    pub(super) async fn current(&self) -> Result<Contents, String> {
         let stamp = self.0.stamp().map_err(|error| self.0.told(&error))?;
         if let Some(bytes) = self.0.unchanged(stamp) {
             return Ok(bytes);
@@ -98,13 +101,13 @@ impl Inner {
     }
 
     /// The last content, if the file certainly still has it.
-    fn unchanged(&self, stamp: Stamp) -> Option<Arc<[u8]>> {
+    fn unchanged(&self, stamp: Stamp) -> Option<Contents> {
         let last = self.last.lock();
         let seen = last.as_ref()?;
         (seen.is_settled && seen.stamp == stamp).then(|| Arc::clone(&seen.bytes))
     }
 
-    fn read(&self) -> io::Result<Arc<[u8]>> {
+    fn read(&self) -> io::Result<Contents> {
         let stamp = self.stamp()?;
         if let Some(bytes) = self.unchanged(stamp) {
             return Ok(bytes);
@@ -149,7 +152,7 @@ pub(super) fn key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
 }
 
 /// True if no file was read again.
-pub(super) fn files_equal(a: &[Arc<[u8]>], b: &[Arc<[u8]>]) -> bool {
+pub(super) fn files_equal(a: &[Contents], b: &[Contents]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| Arc::ptr_eq(a, b))
 }
 

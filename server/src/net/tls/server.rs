@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use rustls::ServerConfig;
 use rustls::server::danger::ClientCertVerifier;
 
-use super::files::{self, Watched, files_equal};
+use super::files::{self, Contents, Watched, files_equal};
 use super::verify::{Allowed, ClientVerifier};
 use super::{End, Identity, Protocol, Security, words};
 
@@ -27,7 +27,7 @@ pub(super) struct Answering {
 }
 
 struct Last {
-    parts: Vec<Arc<[u8]>>,
+    parts: Vec<Contents>,
     now: Current,
 }
 
@@ -88,11 +88,11 @@ impl Answering {
     /// The configuration made from these bytes: the last one, if they are the same.
     fn config_of(
         &self,
-        cert: Arc<[u8]>,
-        key: Arc<[u8]>,
-        trusted: Option<Arc<[u8]>>,
+        cert: Contents,
+        key: Contents,
+        trusted: Option<Contents>,
     ) -> Result<Current, String> {
-        let parts: Vec<Arc<[u8]>> = [&cert, &key].into_iter().chain(&trusted).cloned().collect();
+        let parts: Vec<Contents> = [&cert, &key].into_iter().chain(&trusted).cloned().collect();
         let mut last = self.last.lock();
         if let Some(last) = &*last
             && files_equal(&last.parts, &parts)

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use machinery::status::Status;
 use machinery::strict;
+use serde_json::Value;
 
 use super::{Call, subresource};
 use crate::http::media::{self, Accept};

@@ -45,11 +45,17 @@ pub(crate) fn answer(
     let remotes = || aggregator.all(&registry.reader);
     let response = match *words {
         ["api"] => match media::aggregated(headers) {
-            Some(encoding) => aggregated(headers, encoding, &latest.core(catalogue)?),
+            Some(encoding) => {
+                let latest = latest.core(catalogue)?;
+                aggregated(headers, encoding, &latest)
+            }
             None => document(headers, &super::core_versions(&address(registry, parts))),
         },
         ["apis"] => match media::aggregated(headers) {
-            Some(encoding) => aggregated(headers, encoding, &latest.named(catalogue, remotes())?),
+            Some(encoding) => {
+                let latest = latest.named(catalogue, remotes())?;
+                aggregated(headers, encoding, &latest)
+            }
             None => {
                 let mut list = super::groups(catalogue);
                 remote::add_groups(&mut list, catalogue, &remotes());
