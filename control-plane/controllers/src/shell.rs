@@ -151,30 +151,10 @@ impl Shell {
             for (by, note) in self.manager.take_notes() {
                 self.tell(&inboxes.events, &by, &note, "");
             }
-            let wake = if busy < WORKERS {
-                self.manager.wake_at()
-            } else {
-                None
+            let Some(ended) = self.take_next(&mut inboxes, busy, stop).await else {
+                break;
             };
-            let start = self.start;
-            let wait = async move {
-                match wake {
-                    Some(at) => tokio::time::sleep_until(start + at).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                biased;
-                () = &mut *stop => break,
-                // Responses first: they are newer than what watches report.
-                Some(report) = inboxes.reports.recv() => {
-                    busy -= self.take_report(report, &mut inboxes);
-                }
-                Some((id, notice)) = inboxes.notices.recv() => self.take_notice(id, notice),
-                Some(groups) = inboxes.groups.recv() => self.take_groups(&groups, &mut inboxes),
-                () = wait => {}
-            }
-            busy -= self.take_rest(&mut inboxes);
+            busy -= ended;
         }
         self.finish(inboxes, busy).await;
     }
@@ -271,6 +251,44 @@ impl Shell {
                 },
             );
         }
+    }
+
+    /// Waits until something comes, and takes it with what else has come by then. Returns how many
+    /// decisions ended; `None` after a stop request.
+    async fn take_next(
+        &mut self,
+        inboxes: &mut Inboxes,
+        busy: usize,
+        stop: &mut (impl Future<Output = ()> + Unpin),
+    ) -> Option<usize> {
+        let wake = if busy < WORKERS {
+            self.manager.wake_at()
+        } else {
+            None
+        };
+        let start = self.start;
+        let wait = async move {
+            match wake {
+                Some(at) => tokio::time::sleep_until(start + at).await,
+                None => std::future::pending().await,
+            }
+        };
+        let ended = tokio::select! {
+            biased;
+            () = stop => return None,
+            // Responses first: they are newer than what watches report.
+            Some(report) = inboxes.reports.recv() => self.take_report(report, inboxes),
+            Some((id, notice)) = inboxes.notices.recv() => {
+                self.take_notice(id, notice);
+                0
+            }
+            Some(groups) = inboxes.groups.recv() => {
+                self.take_groups(&groups, inboxes);
+                0
+            }
+            () = wait => 0,
+        };
+        Some(ended + self.take_rest(inboxes))
     }
 
     /// Takes what else has come by now; returns how many decisions ended. A decision about a

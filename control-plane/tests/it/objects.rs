@@ -369,6 +369,10 @@ fn an_eviction_pays_its_budget() {
     assert_eq!(cluster.get(&format!("{PODS}/p")).code, 404);
     let paid = cluster.get(&format!("{path}/b")).expect(200);
     assert_eq!(paid["status"]["disruptionsAllowed"], 0);
+    assert_eq!(
+        paid["status"]["conditions"][0]["reason"],
+        "InsufficientPods"
+    );
     assert!(paid["status"]["disruptedPods"]["p"].is_string());
 }
 

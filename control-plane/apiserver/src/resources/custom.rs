@@ -46,8 +46,8 @@ pub struct Version {
     pub status: bool,
     /// Where the numbers of a Scale are; `None` for a resource without that subresource.
     pub scale: Option<Scale>,
-    /// What tables show beside the name; the age when it is empty.
-    pub columns: Vec<Column>,
+    /// What tables show beside the name; `None` for the age.
+    pub columns: Option<Vec<Column>>,
     /// Fields that selectors may name, such as `.spec.color`.
     pub selectable: Vec<String>,
     /// What the fields are, as the `openAPIV3Schema` of a definition says it.
@@ -118,7 +118,7 @@ pub(crate) struct Custom {
     pub(crate) scale: Option<ScalePaths>,
     /// The warning in each response.
     pub(crate) deprecated: Option<String>,
-    /// `None` for the age alone.
+    /// Those beside the name; `None` for the age.
     pub(crate) columns: Option<Vec<(Column, JsonPath)>>,
 }
 
@@ -308,14 +308,15 @@ impl Definition {
     }
 
     fn columns(&self, version: &Version) -> Result<Option<Vec<(Column, JsonPath)>>, Status> {
-        let columns = version.columns.iter().map(|column| {
+        let read = |column: &Column| {
             let field = "spec.versions.additionalPrinterColumns";
             let path = JsonPath::parse(&column.json_path);
             let path = path.map_err(|why| self.invalid(field, &why))?;
             Ok((column.clone(), path))
-        });
-        let columns = columns.collect::<Result<Vec<_>, Status>>()?;
-        Ok((!columns.is_empty()).then_some(columns))
+        };
+        let columns = version.columns.as_ref();
+        let columns = columns.map(|all| all.iter().map(read).collect::<Result<Vec<_>, Status>>());
+        columns.transpose()
     }
 
     fn schema(&self, version: &Version) -> Result<Option<Schema>, Status> {
@@ -352,7 +353,7 @@ impl Definition {
                 return Err(self.invalid("spec.versions", "must contain unique version names"));
             }
             let unknown = |column: &&Column| !COLUMN_TYPES.contains(&column.kind.as_str());
-            if let Some(column) = version.columns.iter().find(unknown) {
+            if let Some(column) = version.columns.iter().flatten().find(unknown) {
                 let field = "spec.versions.additionalPrinterColumns.type";
                 return Err(self.invalid(field, &column.kind));
             }

@@ -53,14 +53,19 @@ async fn what_has_come_is_taken_before_the_loops_decide_again() {
         one["metadata"]["uid"] = format!("pods/p{number}").into();
         inboxes.notice.try_send((0, Notice::Applied(one))).unwrap();
     };
-    (0..3).for_each(|number| come(&inboxes, number));
-    assert_eq!(shell.take_rest(&mut inboxes), 0);
     let taken = |shell: &Shell| shell.manager.caches.pods.all().count();
-    assert_eq!(taken(&shell), 3);
+    let mut stop = pending();
+    (0..3).for_each(|number| come(&inboxes, number));
+    let ended = shell.take_next(&mut inboxes, 0, &mut stop).await;
+    assert_eq!((ended, taken(&shell)), (Some(0), 3));
     // There is an end to it, however fast they come.
-    (3..4 + TAKEN_AT_ONCE).for_each(|number| come(&inboxes, number));
-    shell.take_rest(&mut inboxes);
-    assert_eq!(taken(&shell), 3 + TAKEN_AT_ONCE);
-    shell.take_rest(&mut inboxes);
-    assert_eq!(taken(&shell), 4 + TAKEN_AT_ONCE);
+    let first = 3 + 1 + TAKEN_AT_ONCE;
+    (3..=first).for_each(|number| come(&inboxes, number));
+    shell.take_next(&mut inboxes, 0, &mut stop).await;
+    assert_eq!(taken(&shell), first);
+    shell.take_next(&mut inboxes, 0, &mut stop).await;
+    assert_eq!(taken(&shell), first + 1);
+    let mut stop = ready(());
+    let ended = shell.take_next(&mut inboxes, 0, &mut stop).await;
+    assert_eq!(ended, None);
 }

@@ -322,7 +322,7 @@ fn versions_share_objects_and_definitions_say_what_is_shown_and_written() {
             status_replicas: ".status.count".into(),
             label_selector: ".status.selector".into(),
         }),
-        columns: vec![
+        columns: Some(vec![
             column("Color", "string", ".spec.color"),
             column("Count", "integer", ".spec.count"),
             column(
@@ -330,7 +330,7 @@ fn versions_share_objects_and_definitions_say_what_is_shown_and_written() {
                 "string",
                 ".status.conditions[?(@.type==\"Ready\")].status",
             ),
-        ],
+        ]),
         selectable: vec![".spec.color".into()],
         ..version("v1", true)
     };
@@ -483,7 +483,7 @@ fn a_definition_that_takes_the_place_of_ours_or_makes_no_sense_is_refused() {
             "Widget",
             "widgets",
             vec![Version {
-                columns: vec![column("A", "string", ".a[?(@.b>1)")],
+                columns: Some(vec![column("A", "string", ".a[?(@.b>1)")]),
                 ..version("v1", true)
             }],
         ),

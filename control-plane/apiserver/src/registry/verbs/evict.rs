@@ -21,6 +21,8 @@ use crate::storage::decoded::DecodedObject;
 const DISRUPTED_MAX: usize = 2000;
 /// Attempts with a pod that changes meanwhile, as in Kubernetes.
 const ATTEMPTS_MAX: usize = 20;
+/// The condition of a budget that says whether it allows a disruption.
+const ALLOWED: &str = "DisruptionAllowed";
 
 impl Writer<'_> {
     /// Deletes a pod if its disruption budgets allow it. `eviction` is the client's body.
@@ -225,10 +227,28 @@ impl Payment<'_> {
             &["status", "disruptionsAllowed"],
             (allowed - 1).into(),
         );
+        if allowed == 1 {
+            refuse_others(&mut budget);
+        }
         let path = ["status", "disruptedPods", object::name(self.pod)];
         object::set(&mut budget, &path, clock::now().to_seconds().into());
         Ok(Step::Put(budget))
     }
+}
+
+/// Says in a budget that it allows no disruption any more, until its loop counts again.
+fn refuse_others(budget: &mut Value) {
+    let mut condition = json!({
+        "type": ALLOWED, "status": "False", "reason": "InsufficientPods", "message": "",
+        "lastTransitionTime": clock::now().to_seconds(),
+    });
+    let seen = object::integer(budget, &["status", "observedGeneration"]);
+    if let Some(seen) = seen.filter(|seen| *seen > 0) {
+        condition["observedGeneration"] = seen.into();
+    }
+    let path = ["status", "conditions"];
+    let conditions = with_condition(object::items(budget, &path), condition);
+    object::set(budget, &path, conditions.into());
 }
 
 /// Why a budget allows no disruption now.
@@ -238,8 +258,7 @@ fn why_refused(budget: &Value) -> String {
     let conditions = object::items(budget, &["status", "conditions"]);
     let told = |key: &str| {
         let mut conditions = conditions.iter();
-        let refuses =
-            conditions.find(|one| one["type"] == "DisruptionAllowed" && one["status"] == "False");
+        let refuses = conditions.find(|one| one["type"] == ALLOWED && one["status"] == "False");
         refuses.map_or("", |refuses| object::text(refuses, &[key]))
     };
     let budget = format!("The disruption budget {}", object::name(budget));
@@ -298,28 +317,15 @@ impl Edit for Mark<'_> {
 impl Mark<'_> {
     fn decide(&self, pod: &Value) -> Result<Step, Status> {
         self.options.check(pod, ("", "Pod"))?;
-        let mut condition = json!({
+        let condition = json!({
             "type": "DisruptionTarget", "status": "True",
             "reason": "EvictionByEvictionAPI",
             "message": "Eviction API: evicting",
             "lastTransitionTime": clock::now().to_seconds(),
         });
         let told = object::items(pod, &["status", "conditions"]);
-        let mut conditions = told.to_vec();
-        match told
-            .iter()
-            .position(|one| one["type"] == "DisruptionTarget")
-        {
-            None => conditions.push(condition),
-            // It holds since the first eviction, though what came after the mark may have failed.
-            Some(at) => {
-                let since = told[at].get("lastTransitionTime");
-                if let Some(since) = since.filter(|_| told[at]["status"] == "True") {
-                    condition["lastTransitionTime"] = since.clone();
-                }
-                conditions[at] = condition;
-            }
-        }
+        // It holds since the first eviction, though what came after the mark may have failed.
+        let conditions = with_condition(told, condition);
         if conditions == told {
             return Ok(Step::Keep);
         }
@@ -327,4 +333,21 @@ impl Mark<'_> {
         object::set(&mut pod, &["status", "conditions"], conditions.into());
         Ok(Step::Put(pod))
     }
+}
+
+/// The conditions with this one, in the place of that of its type. It holds since that one does, if
+/// both say the same.
+fn with_condition(told: &[Value], mut condition: Value) -> Vec<Value> {
+    let mut conditions = told.to_vec();
+    match told.iter().position(|one| one["type"] == condition["type"]) {
+        None => conditions.push(condition),
+        Some(at) => {
+            let since = told[at].get("lastTransitionTime");
+            if let Some(since) = since.filter(|_| told[at]["status"] == condition["status"]) {
+                condition["lastTransitionTime"] = since.clone();
+            }
+            conditions[at] = condition;
+        }
+    }
+    conditions
 }

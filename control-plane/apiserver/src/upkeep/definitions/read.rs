@@ -109,8 +109,9 @@ fn scale(scale: &Value) -> Option<Scale> {
     })
 }
 
-/// The columns up to the first one whose path cannot be read, as Kubernetes does.
-fn columns(columns: &[Value]) -> Vec<Column> {
+/// The columns up to the first one whose path cannot be read, as in Kubernetes; if that is the first
+/// of all, there is none, not even the age.
+fn columns(columns: &[Value]) -> Option<Vec<Column>> {
     let read = columns.iter().map_while(|column| {
         let text = |key: &str| object::text(column, &[key]).to_owned();
         let priority = object::integer(column, &["priority"]).unwrap_or(0);
@@ -124,7 +125,22 @@ fn columns(columns: &[Value]) -> Vec<Column> {
         };
         JsonPath::parse(&column.json_path).ok().map(|_| column)
     });
-    read.collect()
+    (!columns.is_empty()).then(|| read.collect())
+}
+
+#[test]
+fn columns_end_where_a_path_cannot_be_read() {
+    let names = |paths: &[&str]| {
+        let all = paths.iter().enumerate();
+        let all = all.map(|(at, path)| json!({"name": at.to_string(), "jsonPath": path}));
+        let read = columns(&all.collect::<Vec<_>>())?;
+        Some(read.into_iter().map(|one| one.name).collect::<String>())
+    };
+    let wrong = ".a[?(@.b>1)";
+    assert_eq!(names(&[]), None);
+    assert_eq!(names(&[".a", ".b"]).as_deref(), Some("01"));
+    assert_eq!(names(&[".a", wrong, ".b"]).as_deref(), Some("0"));
+    assert_eq!(names(&[wrong, ".b"]).as_deref(), Some(""));
 }
 
 #[test]

@@ -99,3 +99,41 @@ fn a_budget_that_is_out_of_order_forbids_evictions() {
     assert_eq!(refused(-1, 0), forbidden(why));
     assert_eq!(refused(0, 0).unwrap().0, 429);
 }
+
+#[test]
+fn a_budget_says_when_its_last_disruption_is_taken() {
+    let catalogue = Catalogue::new(strategy::builtin().iter().cloned());
+    let budgets = catalogue.resource("policy", "v1", "poddisruptionbudgets");
+    let pod = json!({"metadata": {"name": "p"}});
+    let payment = Payment {
+        budgets: budgets.unwrap(),
+        pod: &pod,
+        ready: true,
+    };
+    let since = "2026-01-01T00:00:00Z";
+    let paid = |allowed: i64, conditions: Value| {
+        let budget = json!({"metadata": {"name": "b", "generation": 2}, "status": {
+            "disruptionsAllowed": allowed, "observedGeneration": 2, "conditions": conditions}});
+        match payment.decide(&budget) {
+            Ok(Step::Put(paid)) => paid["status"]["conditions"].clone(),
+            _ => panic!("{budget} is not paid"),
+        }
+    };
+    let had = |status: &str| {
+        json!([{"type": ALLOWED, "status": status, "reason": "SufficientPods",
+            "message": "so", "lastTransitionTime": since}])
+    };
+    assert_eq!(paid(2, had("True")), had("True"));
+    let now = paid(1, had("True"))[0].clone();
+    assert_eq!(
+        (&now["status"], &now["reason"]),
+        (&json!("False"), &json!("InsufficientPods"))
+    );
+    assert_eq!(
+        (&now["message"], &now["observedGeneration"]),
+        (&json!(""), &json!(2))
+    );
+    assert_ne!(now["lastTransitionTime"], since);
+    assert_eq!(paid(1, had("False"))[0]["lastTransitionTime"], since);
+    assert_eq!(paid(1, json!([]))[0]["type"], ALLOWED);
+}

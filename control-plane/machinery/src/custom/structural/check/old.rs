@@ -1,5 +1,6 @@
 //! The value that another one replaces: what did not change may stay invalid.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 
 use serde_json::Value;
@@ -11,13 +12,21 @@ use crate::custom::structural::node::{List, Node};
 pub(in crate::custom::structural) struct Old<'a> {
     pub(in crate::custom::structural) value: &'a Value,
     pub(in crate::custom::structural) node: &'a Node,
+    pub(in crate::custom::structural) compared: &'a Compared,
 }
+
+/// The new objects and lists that were compared with their old ones, and whether they are the same.
+/// Where one is in the whole value says what it was compared with. Each level of a deep value asks
+/// about all that is below it, so nothing below is compared again.
+#[derive(Default)]
+pub(in crate::custom::structural) struct Compared(RefCell<HashMap<*const Value, bool>>);
 
 /// The items of an old list by the values of their keys.
 pub(in crate::custom::structural) struct OldItems<'a> {
     by_key: HashMap<String, &'a Value>,
     keys: &'a [String],
     of_items: &'a Node,
+    compared: &'a Compared,
 }
 
 impl<'a> Old<'a> {
@@ -26,6 +35,7 @@ impl<'a> Old<'a> {
         Some(Old {
             value: self.value.get(name)?,
             node: self.node.of_field(name)?,
+            compared: self.compared,
         })
     }
 
@@ -45,6 +55,7 @@ impl<'a> Old<'a> {
             by_key,
             keys,
             of_items,
+            compared: self.compared,
         })
     }
 
@@ -53,6 +64,19 @@ impl<'a> Old<'a> {
     /// Kubernetes does not recognise objects with fields that no schema describes as unchanged;
     /// here they are.
     pub(in crate::custom::structural) fn is(self, new: &Value) -> bool {
+        if !matches!(new, Value::Object(_) | Value::Array(_)) {
+            return self.value == new;
+        }
+        let place = std::ptr::from_ref(new);
+        let known = self.compared.0.borrow().get(&place).copied();
+        known.unwrap_or_else(|| {
+            let is_same = self.compare(new);
+            self.compared.0.borrow_mut().insert(place, is_same);
+            is_same
+        })
+    }
+
+    fn compare(self, new: &Value) -> bool {
         match (self.value, new) {
             (Value::Object(old), Value::Object(new)) => {
                 let same = |(name, new): (&String, &Value)| match self.field(name) {
@@ -80,6 +104,7 @@ impl<'a> OldItems<'a> {
         Some(Old {
             value,
             node: self.of_items,
+            compared: self.compared,
         })
     }
 }
@@ -97,4 +122,38 @@ fn key_of(item: &Value, keys: &[String]) -> Option<String> {
         }
     }
     Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::values::pattern::Patterns;
+
+    #[test]
+    fn what_was_compared_is_not_compared_again() {
+        let schema = json!({"type": "object", "properties": {"a": {"type": "object"}}});
+        let node = Node::read(&schema, &mut Patterns::within(0));
+        let value = json!({"a": {"b": 1}, "c": 2});
+        let new = value.clone();
+        let is_same = |compared: &Compared| {
+            let old = Old {
+                value: &value,
+                node: &node,
+                compared,
+            };
+            old.is(&new)
+        };
+        let compared = Compared::default();
+        assert!(is_same(&compared));
+        assert_eq!(compared.0.borrow().len(), 2);
+        // A wrong answer shows that it is taken.
+        let compared = Compared::default();
+        let part = std::ptr::from_ref(&new["a"]);
+        compared.0.borrow_mut().insert(part, false);
+        assert!(!is_same(&compared));
+        compared.0.borrow_mut().insert(part, true);
+        assert!(!is_same(&compared));
+    }
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::errors::{Outcome, Violation};
 use super::limits;
 use super::number::{self, Number};
-use super::old::Old;
+use super::old::{Compared, Old};
 use crate::basics::budget::Room;
 use crate::custom::structural::node::{Additional, Checks, Kind, Node};
 use crate::custom::structural::path::Path;
@@ -16,22 +16,32 @@ pub(in crate::custom::structural) fn validate(
     value: &Value,
     old: Option<&Value>,
 ) -> Vec<Violation> {
-    let old = old.map(|value| Old { value, node });
-    ratcheted(node, value, old, &Path::root(), Room::default()).found
+    let compared = Compared::default();
+    let old = old.map(|value| Old {
+        value,
+        node,
+        compared: &compared,
+    });
+    let at = Path::root();
+    if old.is_some() && ratcheted(node, value, old, &at, Room::NONE).is_valid {
+        return Vec::new();
+    }
+    ratcheted(node, value, old, &at, Room::default()).found
 }
 
-/// Validates a value; violations of one that did not change do not count. Whether they do is found
-/// out first: each is told with its path, which may be as long as the object.
+/// Validates a value; violations of one that did not change do not count. Where violations are
+/// told, that is found out first: each has its path, which may be as long as the object. Elsewhere
+/// only what is invalid is compared, and most is valid.
 fn ratcheted(node: &Node, value: &Value, old: Option<Old>, at: &Path, room: Room) -> Outcome {
     let Some(of_old) = old else {
         return checked(node, value, old, at, room);
     };
+    if room.is_left() && !of_old.is(value) {
+        return checked(node, value, old, at, room);
+    }
     let mut outcome = checked(node, value, old, at, Room::NONE);
     outcome.is_valid = outcome.is_valid || of_old.is(value);
-    if outcome.is_valid || !room.is_left() {
-        return Outcome { room, ..outcome };
-    }
-    checked(node, value, old, at, room)
+    Outcome { room, ..outcome }
 }
 
 fn checked(node: &Node, value: &Value, old: Option<Old>, at: &Path, room: Room) -> Outcome {

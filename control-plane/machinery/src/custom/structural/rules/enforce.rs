@@ -6,7 +6,7 @@ use super::{Compiled, Own, Rules};
 use crate::custom::cel::{CALL_COST_MAX, Error, Outcome, Program, Shape, Variable};
 use crate::custom::structural::causes::Causes;
 use crate::custom::structural::check::errors::{NO_FIELD, shown};
-use crate::custom::structural::check::old::Old;
+use crate::custom::structural::check::old::{Compared, Old};
 use crate::custom::structural::node::{Additional, Kind, Node};
 use crate::custom::structural::path::Path;
 use crate::status::Cause;
@@ -30,9 +30,13 @@ pub(in super::super) fn enforce(
     let mut enforcer = Enforcer {
         causes,
         budget: OBJECT_COST_MAX,
-        compared: None,
     };
-    let old = old.map(|value| Old { value, node });
+    let compared = Compared::default();
+    let old = old.map(|value| Old {
+        value,
+        node,
+        compared: &compared,
+    });
     let ratchet = Ratchet {
         own: old,
         nearest: None,
@@ -47,9 +51,6 @@ struct Stop;
 struct Enforcer<'c> {
     causes: &'c mut Causes,
     budget: u64,
-    /// The last nearest values that were compared, and whether they are the same: each item of a
-    /// long list asks about the same two.
-    compared: Option<([*const Value; 2], bool)>,
 }
 
 /// The old value that decides whether errors count.
@@ -66,6 +67,15 @@ impl<'a> Ratchet<'a> {
     fn within(self, value: &'a Value, own: Option<Old<'a>>) -> Ratchet<'a> {
         let nearest = self.own.map(|old| (old, value)).or(self.nearest);
         Ratchet { own, nearest }
+    }
+
+    /// Whether the value did not change, or else the nearest around it that has an old one.
+    fn is_unchanged(self, value: &Value) -> bool {
+        match (self.own, self.nearest) {
+            (Some(own), _) => own.is(value),
+            (None, Some((nearest, new))) => nearest.is(new),
+            (None, None) => false,
+        }
     }
 }
 
@@ -195,29 +205,12 @@ impl Enforcer<'_> {
                 }
             }
             let detail = self.detail(compiled, &values, &invalid)?;
-            if uses_old || !self.is_unchanged(ratchet, value) {
+            if uses_old || !ratchet.is_unchanged(value) {
                 self.causes
                     .push(broken(compiled, node, value, &field(), &detail));
             }
         }
         Ok(())
-    }
-
-    fn is_unchanged(&mut self, ratchet: Ratchet, value: &Value) -> bool {
-        let (nearest, new) = match (ratchet.own, ratchet.nearest) {
-            (Some(own), _) => return own.is(value),
-            (None, Some(nearest)) => nearest,
-            (None, None) => return false,
-        };
-        let both = [std::ptr::from_ref(nearest.value), std::ptr::from_ref(new)];
-        if let Some((compared, is_same)) = self.compared
-            && compared == both
-        {
-            return is_same;
-        }
-        let is_same = nearest.is(new);
-        self.compared = Some((both, is_same));
-        is_same
     }
 
     /// Why a rule is broken, in the words of its author.

@@ -229,6 +229,32 @@ fn what_did_not_change_may_stay_invalid() {
 }
 
 #[test]
+fn a_change_deep_in_an_object_is_told_with_all_that_is_wrong_around_it() {
+    let levels = 20;
+    let number = json!({"type": "integer", "maximum": 1});
+    let mut x = json!({"type": "object", "properties": {"number": number}});
+    let (mut old, mut new) = (json!({"number": 2}), json!({"number": 3}));
+    for _ in 0..levels {
+        x = json!({"type": "object", "required": ["other"], "properties": {
+            "beside": {"type": "object", "properties": {"number": number}},
+            "inner": x, "number": number, "other": number}});
+        let around = |inner: Value| json!({"beside": {"number": 2}, "inner": inner, "number": 2});
+        (old, new) = (around(old), around(new));
+    }
+    let schema = schema(&of_x(x));
+    let object = |x: Value| json!({"spec": {"x": x}});
+    let (old, new) = (object(old), object(new));
+    assert!(schema.validate(&new, Some(&new)).is_empty());
+    let causes = schema.validate(&new, Some(&old));
+    let mut fields = causes.into_iter().map(|cause| cause.field);
+    let place = |level: usize, name: &str| format!("spec.x{}.{name}", ".inner".repeat(level));
+    assert_eq!(fields.next(), Some(place(levels, "number")));
+    let around: Vec<String> = fields.collect();
+    let expected = (0..levels).rev().map(|level| place(level, "other"));
+    assert_eq!(around, expected.collect::<Vec<_>>());
+}
+
+#[test]
 fn objects_within_objects_have_types_and_metadata() {
     let embedded = json!({"type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true});
     let fields = |value: &Value| {
