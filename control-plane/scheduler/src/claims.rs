@@ -116,6 +116,13 @@ pub struct Needs {
     device: bool,
 }
 
+impl Standing {
+    /// True if every claim of the pod has its volume.
+    pub fn is_settled(&self) -> bool {
+        matches!(self, Standing::Known(needs) if needs.late.is_empty())
+    }
+}
+
 impl Needs {
     /// The claims that no other pod may use, by namespace and name.
     pub fn exclusive(&self) -> &[(String, String)] {
