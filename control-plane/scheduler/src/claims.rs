@@ -367,7 +367,7 @@ fn volume_claim(claim: &Object) -> VolumeClaim {
         lost: text(&["status", "phase"]) == "Lost",
         bound: !volume.is_empty() && annotated(BOUND),
         volume,
-        class: text(&["spec", "storageClassName"]),
+        class: object::storage_class(claim).to_owned(),
         selected: annotated(SELECTED_NODE),
         exclusive: modes.contains(&Value::from(EXCLUSIVE)),
         wanted: Wanted::read(claim),
