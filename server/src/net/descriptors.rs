@@ -14,8 +14,8 @@ use crate::net::workers::Workers;
 /// A limit on descriptors that is too low, with all below it: etcd's number.
 const TOO_LOW: u64 = 150;
 
-/// Client connections that any limit allows which etcd would allow them under. Under a low limit they
-/// may take what a large cluster needs.
+/// Client connections that a low limit allows as well, if etcd allows as many: they may take what a
+/// large cluster needs.
 const CLIENTS_MIN: u64 = 50;
 
 /// Descriptors of the store and its log, of listeners and output.
@@ -30,8 +30,8 @@ const OTHER_LOOPS: u64 = 2;
 /// Connections to all listeners for metrics and health together.
 const METRICS_CONNECTIONS_MAX: usize = 16;
 
-/// Connections from other members, and at most as many are open to them. Each opens about five, and up to eight more while it asks about
-/// leases; a cluster has at most seven members.
+/// Connections from other members, and at most as many are open to them. Each opens about five, and
+/// up to eight more while it asks about leases; a cluster has at most seven members.
 const PEER_CONNECTIONS_MAX: usize = 80;
 
 /// Raises the limit on open files of this process to its hard limit, as Go's runtime does.

@@ -360,8 +360,8 @@ fn selector(budget: &PodDisruptionBudget) -> Option<LabelSelector> {
     LabelSelector::from_object(&serde_json::to_value(selector).ok()?).ok()
 }
 
-/// False if the pod lacks a label that the budget asks for, as most pods do. This needs no parsing of
-/// the selector.
+/// False if the pod lacks a label that the budget asks for, as most pods do. This needs no parsing
+/// of the selector.
 fn has_labels(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
     let selector = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref());
     let wanted = selector.and_then(|selector| selector.match_labels.as_ref());
