@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 pub const MIRROR_POD: &str = "kubernetes.io/config.mirror";
 /// What the annotations begin with that name the AppArmor profiles of a pod's containers.
 pub const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
-/// The annotation that named the class of a volume claim before the field did.
+/// The annotation that named the class of a volume or a volume claim before the field did.
 pub const STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
 /// An object: a JSON map with `apiVersion`, `kind` and `metadata`.
@@ -171,6 +171,13 @@ pub fn annotations(object: &Value) -> Option<&Map<String, Value>> {
 /// One annotation.
 pub fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     annotations(object)?.get(key)?.as_str()
+}
+
+/// The storage class of a volume or a volume claim; empty if it has none. The annotation is older
+/// than the field, and comes first.
+pub fn storage_class(object: &Value) -> &str {
+    let annotated = annotation(object, STORAGE_CLASS);
+    annotated.unwrap_or_else(|| text(object, &["spec", "storageClassName"]))
 }
 
 /// `metadata.finalizers`.

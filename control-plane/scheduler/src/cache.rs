@@ -1,5 +1,5 @@
 //! The nodes and the pods on them: what the informers reported, and pods that are assumed to be on
-//! a node while their binding is in flight.
+//! a node while their binding is in flight or their volumes are made.
 
 pub mod index;
 #[cfg(test)]

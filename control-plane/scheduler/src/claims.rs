@@ -116,6 +116,13 @@ pub struct Needs {
     device: bool,
 }
 
+impl Standing {
+    /// True if every claim of the pod has its volume.
+    pub fn is_settled(&self) -> bool {
+        matches!(self, Standing::Known(needs) if needs.late.is_empty())
+    }
+}
+
 impl Needs {
     /// The claims that no other pod may use, by namespace and name.
     pub fn exclusive(&self) -> &[(String, String)] {
@@ -360,7 +367,7 @@ fn volume_claim(claim: &Object) -> VolumeClaim {
         lost: text(&["status", "phase"]) == "Lost",
         bound: !volume.is_empty() && annotated(BOUND),
         volume,
-        class: text(&["spec", "storageClassName"]),
+        class: object::storage_class(claim).to_owned(),
         selected: annotated(SELECTED_NODE),
         exclusive: modes.contains(&Value::from(EXCLUSIVE)),
         wanted: Wanted::read(claim),

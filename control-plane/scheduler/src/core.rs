@@ -2,7 +2,8 @@
 //! which node.
 //!
 //! Pods are decided one at a time, each against all earlier decisions: a decision counts at once,
-//! before the apiserver has stored it, and is undone if the apiserver refuses it.
+//! before the apiserver has stored it, and is undone if the apiserver refuses it. So it does while
+//! volumes are made for the pod, which then has a place and still waits in the queue.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -36,7 +37,8 @@ pub enum Decision {
         why: Unfit,
         room: Room,
     },
-    /// Ask for the volumes of the pod's claims on the node. The pod waits for them.
+    /// Ask for the volumes of the pod's claims on the node. The pod waits for them. The caller
+    /// reports the end of asking with [`Core::claimed`].
     Claim {
         pod: Arc<PodInfo>,
         node: String,
@@ -163,16 +165,18 @@ impl Core {
         if pod.scheduler != self.name {
             return;
         }
+        let has_place = self.cache.place(&pod.uid).is_some();
         // Until a watch shows the pod as bound, older states of it may still arrive. After that, too:
         // a list that begins a new watch may be from a server that lags behind.
-        if self.cache.place(&pod.uid).is_some() {
+        if has_place && self.queue.waiting(&pod.uid).is_none() {
             return self.queue.note(pod);
         }
         if pod.ending {
-            self.queue.remove(&pod.uid);
-            return self.end_nomination(&pod.uid, now);
+            return self.pod_gone(&pod.uid, now);
         }
-        self.nominations.seen(&pod);
+        if !has_place {
+            self.nominations.seen(&pod);
+        }
         self.queue.set(pod, now);
     }
 
@@ -211,14 +215,22 @@ impl Core {
                 self.queue.park(&pod.uid, BY_CLAIMS.into(), now);
                 continue;
             }
-            return Some(match self.place(&pod, standing) {
-                Ok((node, plan)) if plan.is_empty() => {
+            let reserved = self.unreserve(&pod);
+            // Where a volume could not be made, the pod need not stay.
+            let first = reserved.as_deref().filter(|_| standing.is_settled());
+            let placed = self.place(&pod, standing, first);
+            let node = placed.as_ref().ok().map(|(node, _)| node);
+            if reserved.is_some() && node != reserved.as_ref() {
+                self.queue.wake(&Event::PodGone(&pod), now);
+            }
+            return Some(match placed {
+                Ok((node, plan)) => {
                     self.nominations.remove(&pod.uid);
                     self.cache.assume(&pod, &node);
                     self.queue.wake(&Event::PodPlaced(&pod), now);
-                    Decision::Bind { pod, node }
-                }
-                Ok((node, plan)) => {
+                    if plan.is_empty() {
+                        return Some(Decision::Bind { pod, node });
+                    }
                     self.claims.assume(&plan.bind);
                     self.queue.park(&pod.uid, BY_CLAIMS.into(), now);
                     Decision::Claim { pod, node, plan }
@@ -237,6 +249,18 @@ impl Core {
     /// The apiserver accepted a binding; the watch will show the pod on its node.
     pub fn bound(&mut self, uid: &str) {
         self.queue.remove(uid);
+    }
+
+    /// What a pod's claims need was asked for. If not `all` of it could be, the pod loses its place;
+    /// `unbound` are the volumes that no claim got.
+    pub fn claimed(&mut self, uid: &str, all: bool, unbound: &[String], now: Duration) {
+        let waiting = self.queue.waiting(uid).filter(|_| !all).cloned();
+        if let Some(pod) = waiting
+            && self.unreserve(&pod).is_some()
+        {
+            self.queue.wake(&Event::PodGone(&pod), now);
+        }
+        self.claims(now, |claims| claims.forget(unbound));
     }
 
     /// The pods that were preempted for one have been deleted, or could not all be.
@@ -285,6 +309,14 @@ impl Core {
         }
     }
 
+    /// Takes a pod off the node where it has a place while its claims are bound. Returns the node.
+    fn unreserve(&mut self, pod: &Arc<PodInfo>) -> Option<String> {
+        let node = self.cache.place(&pod.uid)?.to_owned();
+        self.cache.forget(&pod.uid);
+        self.nominations.seen(pod);
+        Some(node)
+    }
+
     /// A pod that was nominated needs its place no more.
     fn end_nomination(&mut self, uid: &str, now: Duration) {
         if let Some(pod) = self.nominations.remove(uid) {
@@ -293,11 +325,12 @@ impl Core {
     }
 
     /// The node for a pod, and what its claims ask for there first; or why there is none, and what is
-    /// done about it.
+    /// done about it. It is the reserved node if that one takes the pod.
     fn place(
         &mut self,
         pod: &Arc<PodInfo>,
         standing: Standing,
+        reserved: Option<&str>,
     ) -> Result<(String, Plan), (Unfit, Room)> {
         let nodes = self.cache.node_count();
         if nodes == 0 {
@@ -325,9 +358,9 @@ impl Core {
         let crowded = search::crowded(&mut self.cache, pod, &before);
         let (cache, claims) = (&self.cache, &self.claims);
         let mut search = Search::new(cache, claims, pod, needs, crowded, search::enough(nodes));
-        let nominated = self.nominations.node(&pod.uid);
-        let nominated_node = nominated.and_then(|name| self.cache.node(name));
-        if let Some(node) = nominated_node.filter(|node| node.known) {
+        let first = reserved.or_else(|| self.nominations.node(&pod.uid));
+        let first = first.and_then(|name| self.cache.node(name));
+        if let Some(node) = first.filter(|node| node.known) {
             search.look([node].into_iter());
         }
         if search.fit.is_empty() {

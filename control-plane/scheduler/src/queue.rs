@@ -123,6 +123,12 @@ impl Queue {
         self.pods.get(uid).map(|entry| &entry.pod)
     }
 
+    /// The newest state of a pod that waits; `None` also while its result is not known yet.
+    pub fn waiting(&self, uid: &str) -> Option<&Arc<PodInfo>> {
+        let entry = self.pods.get(uid)?;
+        (!matches!(entry.state, State::InFlight)).then_some(&entry.pod)
+    }
+
     /// Removes a pod.
     pub fn remove(&mut self, uid: &str) {
         self.take_out(uid);

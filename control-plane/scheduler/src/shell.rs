@@ -98,8 +98,12 @@ enum Outcome {
         gone: Vec<Arc<PodInfo>>,
         failure: Option<Status>,
     },
-    /// Volumes that could not be bound.
-    NotAsked(Vec<String>),
+    /// What the claims of a pod need was asked for; the volumes that could not be bound.
+    Claimed {
+        uid: String,
+        all: bool,
+        unbound: Vec<String>,
+    },
 }
 
 /// The informers that have listed. No pod is decided before all have.
@@ -189,8 +193,8 @@ fn done(
 ) -> Vec<Call> {
     match outcome {
         Outcome::Reported => Vec::new(),
-        Outcome::NotAsked(volumes) => {
-            core.claims(elapsed, |claims| claims.forget(&volumes));
+        Outcome::Claimed { uid, all, unbound } => {
+            core.claimed(&uid, all, &unbound, elapsed);
             Vec::new()
         }
         Outcome::Preempted {
@@ -369,20 +373,23 @@ fn ask(client: Client, pod: &PodInfo, node: &str, plan: Plan) -> BoxFuture<'stat
     let bindings: Vec<(String, Call)> = bindings.collect();
     let select = |claim| select_node(pod, claim, node);
     let selections: Vec<Call> = plan.provision.into_iter().map(select).collect();
+    let uid = pod.uid.clone();
     async move {
-        let mut failed = Vec::new();
+        let mut unbound = Vec::new();
         for (volume, call) in bindings {
             if let Err(status) = client.call(call).await {
                 tracing::info!(volume, %status, "not bound");
-                failed.push(volume);
+                unbound.push(volume);
             }
         }
+        let mut all = unbound.is_empty();
         for call in selections {
             if let Err(status) = client.call(call).await {
                 tracing::debug!(%status, "nobody was told");
+                all = false;
             }
         }
-        Outcome::NotAsked(failed)
+        Outcome::Claimed { uid, all, unbound }
     }
     .boxed()
 }

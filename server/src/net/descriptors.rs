@@ -9,16 +9,29 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::net::socket::BindError;
+use crate::net::workers::Workers;
 
-/// Descriptors that clients never get: etcd's number. The store and its log use up to about 30 of
-/// them, the event loops 10, requests to other members 8 each; and the two limits below are part of it.
-const RESERVED: u64 = 150;
+/// A limit on descriptors that is too low, with all below it: etcd's number.
+const TOO_LOW: u64 = 150;
+
+/// Client connections that a low limit allows as well, if etcd allows as many: they may take what a
+/// large cluster needs.
+const CLIENTS_MIN: u64 = 50;
+
+/// Descriptors of the store and its log, of listeners and output.
+const FILES_MAX: u64 = 30;
+
+/// Descriptors of an event loop.
+const OF_EVENT_LOOP: u64 = 4;
+
+/// Event loops besides those of the workers: that of the peers, and that of TLS handshakes.
+const OTHER_LOOPS: u64 = 2;
 
 /// Connections to all listeners for metrics and health together.
 const METRICS_CONNECTIONS_MAX: usize = 16;
 
-/// Connections from other members. Each opens about five, and up to eight more while it asks about
-/// leases; a cluster has at most seven members.
+/// Connections from other members, and at most as many are open to them. Each opens about five, and
+/// up to eight more while it asks about leases; a cluster has at most seven members.
 const PEER_CONNECTIONS_MAX: usize = 80;
 
 /// Raises the limit on open files of this process to its hard limit, as Go's runtime does.
@@ -57,13 +70,12 @@ impl Quota {
     pub(crate) fn for_clients() -> Result<Quota, BindError> {
         let limit = match getrlimit(Resource::Nofile).current {
             None => Semaphore::MAX_PERMITS as u64,
-            Some(limit) if limit <= RESERVED => {
-                return Err(BindError(format!(
+            Some(limit) => clients_under(limit, reserved()).ok_or_else(|| {
+                BindError(format!(
                     "file descriptor limit of etcd process is too low; please set higher \
-                     (limit: {limit}, recommended-limit: {RESERVED})"
-                )));
-            }
-            Some(limit) => limit - RESERVED,
+                     (limit: {limit}, recommended-limit: {TOO_LOW})"
+                ))
+            })?,
         };
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         Ok(Quota::new("client", limit.min(Semaphore::MAX_PERMITS)))
@@ -96,6 +108,19 @@ impl Quota {
     }
 }
 
+/// Descriptors that clients do not get: what this process needs in the largest cluster.
+fn reserved() -> u64 {
+    let loops = Workers::suitable_count() as u64 + OTHER_LOOPS;
+    let connections = 2 * PEER_CONNECTIONS_MAX + METRICS_CONNECTIONS_MAX;
+    FILES_MAX + loops * OF_EVENT_LOOP + connections as u64
+}
+
+/// The client connections that a limit on descriptors allows; `None` if it is too low.
+fn clients_under(limit: u64, reserved: u64) -> Option<u64> {
+    let as_etcd = limit.checked_sub(TOO_LOW).filter(|clients| *clients > 0)?;
+    Some(limit.saturating_sub(reserved).max(as_etcd.min(CLIENTS_MIN)))
+}
+
 #[cfg(test)]
 mod tests {
     use std::future::Future as _;
@@ -103,6 +128,19 @@ mod tests {
     use std::task::{Context, Poll, Waker};
 
     use super::*;
+
+    #[test]
+    fn clients_leave_what_a_cluster_of_seven_needs() {
+        // On two cores.
+        let reserved = 218;
+        let clients = |limit| clients_under(limit, reserved);
+        assert_eq!([0, 150].map(clients), [None; 2]);
+        // As many as with etcd, and then no more until the reserve is there.
+        assert_eq!([151, 200].map(clients), [Some(1), Some(50)]);
+        assert_eq!([201, 268].map(clients), [Some(50); 2]);
+        assert_eq!([269, 1024].map(clients), [Some(51), Some(806)]);
+        assert!(super::reserved() >= reserved, "{}", super::reserved());
+    }
 
     #[test]
     fn accepting_pauses_at_the_limit_and_goes_on_when_one_closes() {

@@ -359,25 +359,12 @@ mod tests {
     use etcd_api::v3lockpb::LockResponse;
 
     use super::*;
-    use crate::config;
-    use crate::net::tls::{Dialing, Security};
-    use crate::proxy::settings::DialKeepalive;
-    use crate::proxy::upstream::How;
+    use crate::proxy::upstream::tests::to_nobody;
 
     /// Without a cluster.
     fn kv() -> Kv {
-        let config = config::parse(&[], &[], &|_| unreachable!()).unwrap();
-        let security = Security::prepare(&config).unwrap();
-        let how = How {
-            tls: Arc::new(Dialing::to_members(&security)),
-            tls_is_usual: false,
-            keepalive: DialKeepalive::NONE,
-            max_send_bytes: 0,
-            max_recv_bytes: 0,
-        };
         let (namespace, ordering) = (Namespace::default(), Ordering::new(false));
-        let upstream = Upstream::new(how, Vec::new());
-        Kv::new(upstream, namespace, ordering, Arc::default())
+        Kv::new(to_nobody(), namespace, ordering, Arc::default())
     }
 
     fn header(revision: i64) -> Option<pb::ResponseHeader> {

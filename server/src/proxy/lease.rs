@@ -221,3 +221,34 @@ pub(super) fn is_passing(status: &Status) -> bool {
         Code::Unavailable | Code::Internal | Code::Cancelled
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot::error::TryRecvError;
+
+    use super::*;
+    use crate::proxy::upstream::tests::to_nobody;
+
+    #[test]
+    fn a_refusal_is_of_the_first_renewal_without_an_answer() {
+        let (_sender, renewals) = mpsc::channel(1);
+        let mut shared = Shared {
+            upstream: to_nobody(),
+            along: Along::default(),
+            renewals,
+            waiting: HashMap::new(),
+            sent: VecDeque::from([8, 7]),
+        };
+        let mut wait = |id| {
+            let (answer, answered) = oneshot::channel();
+            assert!(shared.wait(Renewal { id, answer }));
+            answered
+        };
+        let (mut other, mut refused) = (wait(7), wait(8));
+        shared.refused(&Status::permission_denied("not this one"));
+        let why = refused.try_recv().unwrap().unwrap_err();
+        assert_eq!(why.code(), Code::PermissionDenied);
+        assert!(matches!(other.try_recv(), Err(TryRecvError::Empty)));
+        assert!(shared.waiting.contains_key(&7), "it is sent again");
+    }
+}

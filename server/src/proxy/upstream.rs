@@ -229,8 +229,24 @@ fn pings(keepalive: DialKeepalive) -> Option<Duration> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+    use crate::config;
+    use crate::net::tls::Security;
+
+    /// The way to a cluster without members.
+    pub(in crate::proxy) fn to_nobody() -> Upstream {
+        let config = config::parse(&[], &[], &|_| unreachable!()).unwrap();
+        let security = Security::prepare(&config).unwrap();
+        let how = How {
+            tls: Arc::new(Dialing::to_members(&security)),
+            tls_is_usual: false,
+            keepalive: DialKeepalive::NONE,
+            max_send_bytes: 0,
+            max_recv_bytes: 0,
+        };
+        Upstream::new(how, Vec::new())
+    }
 
     #[test]
     fn endpoints_may_have_a_scheme() {

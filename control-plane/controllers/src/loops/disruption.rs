@@ -54,8 +54,10 @@ impl Loop for Disruption {
                 };
                 let budgets = caches.budgets.in_namespace(meta::namespace(&pod.metadata));
                 let covering = budgets.filter(|budget| {
-                    let selector = selector(budget);
-                    selector.is_some_and(|selector| both.iter().any(|pod| covers(&selector, pod)))
+                    both.iter().any(|pod| {
+                        let selector = has_labels(budget, pod).then(|| selector(budget));
+                        selector.flatten().is_some_and(|one| covers(&one, pod))
+                    })
                 });
                 covering.for_each(|budget| wake(meta::key(&budget.metadata)));
                 return;
@@ -276,22 +278,20 @@ fn disrupted(
     covered: &[&Shared<Pod>],
     into: &mut Decision,
 ) -> BTreeMap<String, Time> {
-    let noted = budget
-        .status
+    let status = budget.status.as_ref();
+    let Some(noted) = status.and_then(|status| status.disrupted_pods.as_ref()) else {
+        return BTreeMap::new();
+    };
+    let there = covered
         .iter()
-        .flat_map(|status| &status.disrupted_pods);
-    let noted = noted.flatten().filter(|(name, since)| {
-        let mut there = covered
-            .iter()
-            .filter(|pod| !meta::is_deleting(&pod.metadata));
-        let stays = there.any(|pod| meta::name(&pod.metadata) == *name);
+        .filter(|pod| !meta::is_deleting(&pod.metadata));
+    let stay = there.filter_map(|pod| noted.get_key_value(meta::name(&pod.metadata)));
+    let in_time = stay.filter(|(_, since)| {
         let left = meta::left(meta::stamp(since), DELETION, context.now);
-        if stays {
-            into.again_if(left);
-        }
-        stays && left.is_some()
+        into.again_if(left);
+        left.is_some()
     });
-    noted
+    in_time
         .map(|(name, since)| (name.clone(), since.clone()))
         .collect()
 }
@@ -358,6 +358,15 @@ fn selector(budget: &PodDisruptionBudget) -> Option<LabelSelector> {
     // An empty selector covers every pod, a missing one covers none.
     let selector = budget.spec.as_ref()?.selector.as_ref()?;
     LabelSelector::from_object(&serde_json::to_value(selector).ok()?).ok()
+}
+
+/// False if the pod lacks a label that the budget asks for, as most pods do. This needs no parsing
+/// of the selector.
+fn has_labels(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
+    let selector = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref());
+    let wanted = selector.and_then(|selector| selector.match_labels.as_ref());
+    let mut wanted = wanted.into_iter().flatten();
+    wanted.all(|(key, value)| meta::label(&pod.metadata, key) == Some(value.as_str()))
 }
 
 fn covers(selector: &LabelSelector, pod: &Pod) -> bool {

@@ -16,8 +16,6 @@ use crate::resources::amounts::Amounts;
 use crate::values::quantity::{Format, Quantity};
 use crate::values::time::Timestamp;
 
-pub use claims::storage_class;
-
 /// Resources of the API that no quota counts: they are not stored, or there are too many.
 const IGNORED: [(&str, &str); 10] = [
     ("", "bindings"),

@@ -173,7 +173,7 @@ impl Wanted {
                 size: amount(spec, &["resources", "requests", "storage"]),
             },
             namespace: object::namespace(claim).to_owned(),
-            class: object::text(spec, &["storageClassName"]).to_owned(),
+            class: object::storage_class(claim).to_owned(),
             form: Form::read(spec),
             selector: LabelSelector::from_object(selector).ok(),
         }
@@ -255,7 +255,7 @@ impl Volume {
             name: object::name(volume).to_owned(),
             version: object::resource_version(volume).to_owned(),
             reach,
-            class: object::text(spec, &["storageClassName"]).to_owned(),
+            class: object::storage_class(volume).to_owned(),
             size: amount(spec, &["capacity", "storage"]),
             form: Form::read(spec),
             labels: object::at(volume, &["metadata", "labels"])

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::core::{Core, Decision, Room};
-use crate::tests::{node, on, pod};
+use crate::tests::{asking, node, on, pod};
 
 pub(super) const NOW: Duration = Duration::from_secs(1000);
 /// After every back-off.
@@ -166,6 +166,67 @@ fn a_volume_that_waits_for_its_pod_is_made_on_the_node_that_is_chosen() {
         claim("data", spec, bound),
     );
     assert_eq!(decided(&mut core, LATER + LATER), "to a");
+}
+
+/// A pod with a claim that leaves little of a node.
+fn large(name: &str, claim: &str) -> std::sync::Arc<Pod> {
+    let source = json!({"name": "v", "persistentVolumeClaim": {"claimName": claim}});
+    let requests = json!({"cpu": "3", "memory": "1Gi"});
+    let main = json!({"name": "main", "image": "x", "resources": {"requests": requests}});
+    pod(
+        name,
+        json!({"spec": {"volumes": [source], "containers": [main]}}),
+    )
+}
+
+#[test]
+fn a_pod_has_its_place_while_its_volumes_are_made() {
+    let mut core = core();
+    core.node_gone("b", NOW);
+    let late = claim("data", json!({"storageClassName": "late"}), json!({}));
+    set(&mut core, "PersistentVolumeClaim", late);
+    core.pod(large("first", "data"), NOW);
+    assert_eq!(decided(&mut core, NOW), "[\"data\"] on a");
+    core.claimed("first", true, &[], NOW);
+    core.pod(asking("second", "3", "1Gi"), NOW);
+    assert!(decided(&mut core, NOW).contains("Insufficient cpu"));
+    // It loses the place if the apiserver refuses what was asked.
+    core.claimed("first", false, &[], NOW);
+    core.pod(asking("third", "3", "1Gi"), NOW);
+    assert_eq!(decided(&mut core, NOW), "to a");
+    core.pod_gone("third", LATER);
+    assert_eq!(decided(&mut core, LATER), "[\"data\"] on a");
+    assert!(decided(&mut core, LATER).contains("Insufficient cpu"));
+    // And if it is deleted.
+    let ending = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    core.pod(pod("first", ending), LATER);
+    assert_eq!(decided(&mut core, LATER * 2), "to a");
+}
+
+#[test]
+fn a_pod_goes_where_its_volumes_were_made() {
+    let mut core = core();
+    let late = claim("data", json!({"storageClassName": "late"}), json!({}));
+    set(&mut core, "PersistentVolumeClaim", late);
+    core.pod(large("p", "data"), NOW);
+    let chosen = match core.next(NOW) {
+        Some(Decision::Claim { node, .. }) => node,
+        other => panic!("no claim: {other:?}"),
+    };
+    // The other node would be better by now.
+    core.pod(on(&chosen, &asking("more", "1", "4Gi")), NOW);
+    set(
+        &mut core,
+        "PersistentVolume",
+        json!({"metadata": {"name": "disk"}}),
+    );
+    let (spec, bound) = bound_to("disk");
+    set(
+        &mut core,
+        "PersistentVolumeClaim",
+        claim("data", spec, bound),
+    );
+    assert_eq!(decided(&mut core, LATER), format!("to {chosen}"));
 }
 
 #[test]

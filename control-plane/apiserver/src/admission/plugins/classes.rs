@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use machinery::amounts::{self, Part};
-use machinery::object;
+use machinery::object::{self, storage_class};
 use machinery::quantity::Quantity;
-use machinery::quota::storage_class;
 use machinery::schema::{self, Kind};
 use serde_json::Value;
 

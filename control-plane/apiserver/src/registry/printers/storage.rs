@@ -140,12 +140,8 @@ fn phase(object: &Value) -> Cell {
     }
 }
 
-/// The class of a volume or a claim: the annotation is older than the field, and comes first.
 fn class(object: &Value) -> Cell {
-    match object::annotation(object, object::STORAGE_CLASS) {
-        Some(class) => class.into(),
-        None => text_or(object, &["spec", "storageClassName"], ""),
-    }
+    object::storage_class(object).into()
 }
 
 /// The modes that are among those of an object, each once.

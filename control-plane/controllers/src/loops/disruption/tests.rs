@@ -144,6 +144,48 @@ fn the_pods_of_a_stateful_set_are_counted_against_its_replicas() {
 }
 
 #[test]
+fn a_pod_wakes_the_budgets_that_cover_it_or_did() {
+    let named = |name: &str, selector: Value| {
+        let mut one = budget(json!({"selector": selector}));
+        one["metadata"]["name"] = name.into();
+        one
+    };
+    let exists = json!([{"key": "app", "operator": "Exists"}]);
+    let web = json!({"app": "web"});
+    let caches = caches(&[
+        named("all", json!({})),
+        named(
+            "both",
+            json!({"matchLabels": web, "matchExpressions": exists}),
+        ),
+        named("db", json!({"matchLabels": {"app": "db"}})),
+        named("expressed", json!({"matchExpressions": exists})),
+        named("none", Value::Null),
+        named("web", json!({"matchLabels": web})),
+    ]);
+    let shared = |labels: Value| {
+        let mut pod = pod("p", "node", true);
+        pod["metadata"]["labels"] = labels;
+        Shared::<Pod>::new(serde_json::from_value(pod).unwrap())
+    };
+    let woken = |old: Option<Value>, new: Option<Value>| {
+        let mut woken = Vec::new();
+        let diff = Diff {
+            old: old.map(shared),
+            new: new.map(shared),
+        };
+        Disruption.wakes(&caches, &Changed::Pod(diff), &mut |key| woken.push(key.1));
+        woken
+    };
+    let (web, db) = (json!({"app": "web"}), json!({"app": "db"}));
+    let of_web = ["all", "both", "expressed", "web"];
+    assert_eq!(woken(None, Some(web.clone())), of_web);
+    assert_eq!(woken(None, Some(json!({"tier": "x"}))), ["all"]);
+    let either = ["all", "both", "db", "expressed", "web"];
+    assert_eq!(woken(Some(web), Some(db)), either);
+}
+
+#[test]
 fn a_status_that_is_true_is_not_written_again() {
     let mut objects = four(4);
     objects.push(budget(json!({"minAvailable": 3})));

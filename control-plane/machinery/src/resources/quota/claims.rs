@@ -33,17 +33,11 @@ pub(super) fn counts_of_devices(resource: &str) -> bool {
     resource.ends_with(OF_DEVICE_CLASS)
 }
 
-/// The storage class of a volume claim; empty if it has none.
-pub fn storage_class(claim: &Value) -> &str {
-    let annotated = object::annotation(claim, object::STORAGE_CLASS);
-    annotated.unwrap_or_else(|| object::text(claim, &["spec", "storageClassName"]))
-}
-
 /// What a volume claim uses, as a whole and of its storage class.
 pub(super) fn usage_of_volumes(claim: &Value) -> Amounts {
     let mut usage = Amounts::from([number(VOLUME_CLAIMS, 1)]);
     usage.extend(storage(claim).map(|storage| (STORAGE.to_owned(), storage)));
-    let class = storage_class(claim);
+    let class = object::storage_class(claim);
     if !class.is_empty() {
         let of_class = |(name, amount): (&String, &Quantity)| {
             (format!("{class}{OF_STORAGE_CLASS}{name}"), *amount)

@@ -97,6 +97,21 @@ fn a_claim_that_waits_gets_the_smallest_volume_that_fits_where_the_pod_goes() {
 }
 
 #[test]
+fn a_class_in_an_annotation_comes_before_the_field() {
+    let mut core = core();
+    let annotated =
+        json!({"metadata": {"annotations": {"volume.beta.kubernetes.io/storage-class": "local"}}});
+    let elsewhere = json!({"spec": {"storageClassName": "other"}});
+    let change = machinery::patch::merge(&annotated, &elsewhere);
+    let disk = local("disk", "1Gi", &["b"], change);
+    set(&mut core, "PersistentVolume", disk);
+    let data = asks("data", "now", "1Gi", annotated);
+    set(&mut core, "PersistentVolumeClaim", data);
+    core.pod(with("p", "data"), NOW);
+    assert_eq!(decided(&mut core, NOW), "data gets disk, [] on b");
+}
+
+#[test]
 fn a_volume_that_names_its_claim_is_the_only_one_for_it() {
     let mut core = core();
     let names = |uid: &str| {
