@@ -79,7 +79,8 @@ async fn watches_of_a_key_share_one_of_the_cluster() {
         let other = Client::connect(proxy.url()).await.unwrap();
         watching.push(Watching::begin(&other, wish("a", 0)).await);
     }
-    assert_eq!(watchers(&proxy), 3.0);
+    // They are counted after they are told.
+    fleet::wait("all four", || watchers(&proxy) == 3.0, || proxy.log());
     let (_, members) = super::process::page(&server.url(), "/metrics");
     // One for the clients, and one by which the proxy notices that there is no leader.
     assert!(
