@@ -274,7 +274,8 @@ fn autoscaler(object: &Value) -> Vec<Cell> {
 
 /// The metrics of an autoscaler, current and wanted.
 fn targets(object: &Value) -> Cell {
-    if object::api_version(object) != "autoscaling/v1" {
+    // The empty object of a bookmark, which has no name, gets no default metric.
+    if object::api_version(object) != "autoscaling/v1" || object::name(object).is_empty() {
         return targets_of_v2(object);
     }
     // It has but one; annotations hold the others.
