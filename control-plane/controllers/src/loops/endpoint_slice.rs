@@ -24,8 +24,6 @@ const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const US: &str = "endpointslice-controller.k8s.io";
 const HEADLESS: &str = "service.kubernetes.io/headless";
 const TRIGGER: &str = "endpoints.kubernetes.io/last-change-trigger-time";
-/// Label: the zone of a node.
-const ZONE: &str = "topology.kubernetes.io/zone";
 /// Maximum number of endpoints in a slice.
 const SLICE_MAX: usize = 100;
 

@@ -100,6 +100,10 @@ pub(crate) fn condition<'a>(node: &'a Node, kind: &str) -> Option<&'a NodeCondit
     conditions.find(|has| has.type_ == kind)
 }
 
+pub(crate) fn is_ready(node: &Node) -> bool {
+    condition(node, "Ready").is_some_and(|ready| ready.status == "True")
+}
+
 fn ready(node: &Node) -> Option<&NodeCondition> {
     condition(node, "Ready")
 }

@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::cache::{Caches, Changed};
 use crate::decision::{Decision, delete_with};
 use crate::known::{Key, Shared, kind_of};
-use crate::loops::node_lifecycle::{condition, patch_status};
+use crate::loops::node_lifecycle::{is_ready, patch_status};
 use crate::loops::{Context, Loop};
 use crate::{meta, pods};
 
@@ -145,8 +145,7 @@ fn is_out_of_service(caches: &Caches, node: &str) -> bool {
         .spec
         .iter()
         .flat_map(|spec| spec.taints.iter().flatten());
-    let ready = condition(node, "Ready").is_some_and(|ready| ready.status == "True");
-    !ready && taints.any(|taint| taint.key == OUT_OF_SERVICE)
+    !is_ready(node) && taints.any(|taint| taint.key == OUT_OF_SERVICE)
 }
 
 /// Marks an unfinished pod as failed, and deletes it with a grace period of 0.

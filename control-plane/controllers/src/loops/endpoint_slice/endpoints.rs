@@ -6,7 +6,7 @@ use k8s_openapi::api::discovery::v1::{
 };
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::{ZONE, topology};
+use super::topology;
 use crate::cache::Caches;
 use crate::known::Shared;
 use crate::{meta, pods};
@@ -28,8 +28,7 @@ pub(super) fn of(caches: &Caches, service: &Service, pod: &Pod, family: &str) ->
     if node.is_none() && !always {
         return None;
     }
-    let zone = node.and_then(|node| meta::label(&node.metadata, ZONE));
-    let zone = zone.filter(|zone| !zone.is_empty());
+    let zone = node.and_then(|node| topology::zone_of(node));
     let ready = always || serving && !terminating;
     let of_pod = pod.spec.as_ref();
     let in_domain =

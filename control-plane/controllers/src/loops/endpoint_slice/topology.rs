@@ -10,9 +10,10 @@ use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointHints, EndpointSlice, ForZone};
 use machinery::quantity::Quantity;
 
-use super::{Made, ZONE};
+use super::Made;
 use crate::cache::Caches;
 use crate::decision::Note;
+use crate::loops::node_lifecycle::is_ready;
 use crate::meta;
 
 /// The annotations that ask for it. The first that is there counts.
@@ -20,6 +21,8 @@ const BY_TOPOLOGY: [&str; 2] = [
     "service.kubernetes.io/topology-aware-hints",
     "service.kubernetes.io/topology-mode",
 ];
+/// Label: the zone of a node.
+const ZONE: &str = "topology.kubernetes.io/zone";
 /// Nodes with these labels run no pods of users.
 const EXCLUDED: [&str; 2] = [
     "node-role.kubernetes.io/control-plane",
@@ -273,14 +276,7 @@ fn serves(endpoint: &Endpoint) -> bool {
     conditions.and_then(|conditions| conditions.ready) == Some(true)
 }
 
-fn is_ready(node: &Node) -> bool {
-    let mut conditions = node
-        .status
-        .iter()
-        .flat_map(|status| status.conditions.iter().flatten());
-    conditions.any(|one| one.type_ == "Ready" && one.status == "True")
-}
-
-fn zone_of(node: &Node) -> Option<&str> {
+/// The zone of a node, if it has one.
+pub(super) fn zone_of(node: &Node) -> Option<&str> {
     meta::label(&node.metadata, ZONE).filter(|zone| !zone.is_empty())
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Node, Taint};
 use serde_json::json;
 
-use super::{LOOK, condition};
+use super::{LOOK, condition, is_ready};
 use crate::decision::{Decision, change};
 use crate::known::Shared;
 use crate::loops::Context;
@@ -146,10 +146,6 @@ fn delay(context: &Context<'_>, node: &Node) -> Option<Duration> {
         .max();
     let left = last.and_then(|last| meta::left(last, between, context.now));
     Some(left.unwrap_or_default())
-}
-
-fn is_ready(node: &Node) -> bool {
-    condition(node, "Ready").is_some_and(|ready| ready.status == "True")
 }
 
 fn zone(node: &Node) -> (Option<&str>, Option<&str>) {
