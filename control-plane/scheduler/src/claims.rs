@@ -6,7 +6,7 @@ mod limits;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use k8s_openapi::api::core::v1::NodeSelectorTerm;
 use machinery::object::{self, Object};
@@ -38,6 +38,8 @@ pub struct Claims {
     volumes: HashMap<String, Volume>,
     /// The volumes that a decision bound to a claim, until a watch shows it, and the claim's uid.
     assumed: HashMap<String, String>,
+    /// The claims whose volumes a decision asked for, until a watch shows it.
+    asked: HashSet<Name>,
     classes: HashMap<String, Class>,
     device_claims: HashMap<Name, DeviceClaim>,
     /// By the name of the node.
@@ -47,7 +49,7 @@ pub struct Claims {
 }
 
 /// Namespace and name.
-type Name = (String, String);
+pub type Name = (String, String);
 
 /// The kinds of objects that [`Claims`] follows, as group, version and kind.
 pub const KINDS: [(&str, &str, &str); 6] = [
@@ -90,6 +92,22 @@ struct DeviceClaim {
     allocated: bool,
     /// The uids of the pods that may use it.
     reserved_for: BTreeSet<String>,
+}
+
+/// What could not be asked for.
+#[derive(Debug, Default)]
+pub struct Failed {
+    /// The volumes that no claim got.
+    pub volumes: Vec<String>,
+    /// The claims whose volumes are not made.
+    pub claims: Vec<Name>,
+}
+
+impl Failed {
+    /// True if all was asked for.
+    pub fn is_empty(&self) -> bool {
+        self.volumes.is_empty() && self.claims.is_empty()
+    }
 }
 
 /// How the claims of a pod stand.
@@ -163,7 +181,12 @@ impl Claims {
         let name = object::name(object).to_owned();
         match kind {
             "PersistentVolumeClaim" => {
-                self.volume_claims.insert(key(object), volume_claim(object));
+                let (name, claim) = (key(object), volume_claim(object));
+                // An older state may still arrive.
+                if claim.selected || !claim.volume.is_empty() {
+                    self.asked.remove(&name);
+                }
+                self.volume_claims.insert(name, claim);
             }
             "PersistentVolume" => {
                 self.assumed.remove(&name);
@@ -195,7 +218,10 @@ impl Claims {
     /// An object of one of [`KINDS`] is gone.
     pub fn remove(&mut self, kind: &str, object: &Object) {
         match kind {
-            "PersistentVolumeClaim" => drop(self.volume_claims.remove(&key(object))),
+            "PersistentVolumeClaim" => {
+                self.asked.remove(&key(object));
+                self.volume_claims.remove(&key(object));
+            }
             "PersistentVolume" => {
                 self.assumed.remove(object::name(object));
                 self.volumes.remove(object::name(object));
@@ -210,7 +236,10 @@ impl Claims {
     /// Removes all objects of one of [`KINDS`].
     pub fn clear(&mut self, kind: &str) {
         match kind {
-            "PersistentVolumeClaim" => self.volume_claims.clear(),
+            "PersistentVolumeClaim" => {
+                self.asked.clear();
+                self.volume_claims.clear();
+            }
             "PersistentVolume" => {
                 self.assumed.clear();
                 self.volumes.clear();
@@ -248,10 +277,11 @@ impl Claims {
         }
         let unbound = claims.iter().filter(|(_, claim)| !claim.bound);
         let mut late = Vec::new();
-        for (_, claim) in unbound {
+        for (name, claim) in unbound {
             match self.classes.get(&claim.class) {
                 Some(class) if class.waits && claim.volume.is_empty() => {
-                    late.push((*claim, class));
+                    let name = (pod.namespace.clone(), (*name).clone());
+                    late.push((name, *claim, class));
                 }
                 _ => {
                     let why = "pod has unbound immediate PersistentVolumeClaims";
@@ -268,13 +298,14 @@ impl Claims {
                 }
             }
         }
-        for (claim, class) in late {
+        for (name, claim, class) in late {
             let mut volumes = self.volumes.iter();
             let is_bound = |(name, volume): (&String, &Volume)| {
                 self.assumed.get(name).map(String::as_str) == Some(claim.wanted.uid())
                     || claim.wanted.is_bound_by(volume)
             };
-            if claim.selected || volumes.any(is_bound) {
+            let asked = claim.selected || self.asked.contains(&name);
+            if asked || volumes.any(is_bound) {
                 return Standing::Waits;
             }
             let free = self.volumes.iter();
@@ -288,16 +319,22 @@ impl Claims {
         Standing::Known(needs)
     }
 
-    /// Counts volumes as bound before a watch shows it, so that no other pod gets them.
-    pub fn assume(&mut self, bindings: &[Binding]) {
-        let bound = bindings.iter();
+    /// Counts what a plan asks for in a namespace as done before a watch shows it: no other pod gets
+    /// the volumes, and none asks for the same claims on another node.
+    pub fn assume(&mut self, namespace: &str, plan: &Plan) {
+        let bound = plan.bind.iter();
         self.assumed
             .extend(bound.map(|one| (one.volume.clone(), one.uid.clone())));
+        let asked = plan.provision.iter();
+        self.asked
+            .extend(asked.map(|claim| (namespace.to_owned(), claim.clone())));
     }
 
-    /// Volumes were not bound after all.
-    pub fn forget(&mut self, volumes: &[String]) {
-        self.assumed.retain(|name, _| !volumes.contains(name));
+    /// These were not asked for after all.
+    pub fn forget(&mut self, failed: &Failed) {
+        self.assumed
+            .retain(|name, _| !failed.volumes.contains(name));
+        self.asked.retain(|name| !failed.claims.contains(name));
     }
 
     fn device_claim(&self, pod: &PodInfo, name: Option<&str>) -> Option<&DeviceClaim> {

@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use crate::affinity::Labels;
 use crate::budgets::Budgets;
 use crate::cache::Cache;
-use crate::claims::{Claims, Needs, Plan, Standing};
+use crate::claims::{Claims, Failed, Needs, Plan, Standing};
 use crate::filters::Prepared;
 use crate::nominations::Nominations;
 use crate::pod::PodInfo;
@@ -231,7 +231,7 @@ impl Core {
                     if plan.is_empty() {
                         return Some(Decision::Bind { pod, node });
                     }
-                    self.claims.assume(&plan.bind);
+                    self.claims.assume(&pod.namespace, &plan);
                     self.queue.park(&pod.uid, BY_CLAIMS.into(), now);
                     Decision::Claim { pod, node, plan }
                 }
@@ -251,16 +251,16 @@ impl Core {
         self.queue.remove(uid);
     }
 
-    /// What a pod's claims need was asked for. If not `all` of it could be, the pod loses its place;
-    /// `unbound` are the volumes that no claim got.
-    pub fn claimed(&mut self, uid: &str, all: bool, unbound: &[String], now: Duration) {
-        let waiting = self.queue.waiting(uid).filter(|_| !all).cloned();
+    /// What a pod's claims need was asked for. If some of it could not be, the pod loses its place.
+    pub fn claimed(&mut self, uid: &str, failed: &Failed, now: Duration) {
+        let waiting = self.queue.waiting(uid).filter(|_| !failed.is_empty());
+        let waiting = waiting.cloned();
         if let Some(pod) = waiting
             && self.unreserve(&pod).is_some()
         {
             self.queue.wake(&Event::PodGone(&pod), now);
         }
-        self.claims(now, |claims| claims.forget(unbound));
+        self.claims(now, |claims| claims.forget(failed));
     }
 
     /// The pods that were preempted for one have been deleted, or could not all be.

@@ -25,7 +25,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::affinity::Labels;
-use crate::claims::{self, Binding, Plan};
+use crate::claims::{self, Binding, Failed, Plan};
 use crate::core::{Core, Decision, Room};
 use crate::pod::{DEFAULT_SCHEDULER, PodInfo};
 use outbox::Outbox;
@@ -98,12 +98,8 @@ enum Outcome {
         gone: Vec<Arc<PodInfo>>,
         failure: Option<Status>,
     },
-    /// What the claims of a pod need was asked for; the volumes that could not be bound.
-    Claimed {
-        uid: String,
-        all: bool,
-        unbound: Vec<String>,
-    },
+    /// What the claims of a pod need was asked for.
+    Claimed { uid: String, failed: Failed },
 }
 
 /// The informers that have listed. No pod is decided before all have.
@@ -193,8 +189,8 @@ fn done(
 ) -> Vec<Call> {
     match outcome {
         Outcome::Reported => Vec::new(),
-        Outcome::Claimed { uid, all, unbound } => {
-            core.claimed(&uid, all, &unbound, elapsed);
+        Outcome::Claimed { uid, failed } => {
+            core.claimed(&uid, &failed, elapsed);
             Vec::new()
         }
         Outcome::Preempted {
@@ -371,25 +367,27 @@ fn ask(client: Client, pod: &PodInfo, node: &str, plan: Plan) -> BoxFuture<'stat
     let bindings = plan.bind.into_iter();
     let bindings = bindings.map(|one| (one.volume.clone(), bind_volume(pod, one)));
     let bindings: Vec<(String, Call)> = bindings.collect();
-    let select = |claim| select_node(pod, claim, node);
-    let selections: Vec<Call> = plan.provision.into_iter().map(select).collect();
+    let select = |claim: String| {
+        let name = (pod.namespace.clone(), claim.clone());
+        (name, select_node(pod, claim, node))
+    };
+    let selections: Vec<(claims::Name, Call)> = plan.provision.into_iter().map(select).collect();
     let uid = pod.uid.clone();
     async move {
-        let mut unbound = Vec::new();
+        let mut failed = Failed::default();
         for (volume, call) in bindings {
             if let Err(status) = client.call(call).await {
                 tracing::info!(volume, %status, "not bound");
-                unbound.push(volume);
+                failed.volumes.push(volume);
             }
         }
-        let mut all = unbound.is_empty();
-        for call in selections {
+        for (claim, call) in selections {
             if let Err(status) = client.call(call).await {
-                tracing::debug!(%status, "nobody was told");
-                all = false;
+                tracing::debug!(claim = claim.1, %status, "nobody was told");
+                failed.claims.push(claim);
             }
         }
-        Outcome::Claimed { uid, all, unbound }
+        Outcome::Claimed { uid, failed }
     }
     .boxed()
 }

@@ -168,6 +168,37 @@ fn a_volume_that_waits_for_its_pod_is_made_on_the_node_that_is_chosen() {
     assert_eq!(decided(&mut core, LATER + LATER), "to a");
 }
 
+/// The node of a claim could not be told.
+fn not_asked(claim: &str) -> Failed {
+    Failed {
+        claims: vec![("default".to_owned(), claim.to_owned())],
+        ..Failed::default()
+    }
+}
+
+#[test]
+fn a_claim_of_two_pods_is_asked_for_once_at_a_time() {
+    let mut core = core();
+    let spec = json!({"storageClassName": "late"});
+    let data = claim("data", spec, json!({}));
+    set(&mut core, "PersistentVolumeClaim", data.clone());
+    core.pod(with("p", "data"), NOW);
+    assert!(decided(&mut core, NOW).starts_with("[\"data\"] on "));
+    core.pod(with("q", "data"), NOW);
+    assert_eq!(decided(&mut core, NOW), "nothing", "it is under way");
+    // An older state changes nothing, nor does it to the pod that asked.
+    set(&mut core, "PersistentVolumeClaim", data.clone());
+    assert_eq!(decided(&mut core, LATER), "nothing");
+    core.claimed("p", &not_asked("data"), LATER);
+    assert!(decided(&mut core, LATER * 2).starts_with("[\"data\"] on "));
+    // A claim that is gone, and comes again, is another one.
+    core.claims(LATER * 2, |claims| {
+        claims.remove("PersistentVolumeClaim", &data);
+        claims.set("PersistentVolumeClaim", &data);
+    });
+    assert!(decided(&mut core, LATER * 3).starts_with("[\"data\"] on "));
+}
+
 /// A pod with a claim that leaves little of a node.
 fn large(name: &str, claim: &str) -> std::sync::Arc<Pod> {
     let source = json!({"name": "v", "persistentVolumeClaim": {"claimName": claim}});
@@ -187,11 +218,11 @@ fn a_pod_has_its_place_while_its_volumes_are_made() {
     set(&mut core, "PersistentVolumeClaim", late);
     core.pod(large("first", "data"), NOW);
     assert_eq!(decided(&mut core, NOW), "[\"data\"] on a");
-    core.claimed("first", true, &[], NOW);
+    core.claimed("first", &Failed::default(), NOW);
     core.pod(asking("second", "3", "1Gi"), NOW);
     assert!(decided(&mut core, NOW).contains("Insufficient cpu"));
     // It loses the place if the apiserver refuses what was asked.
-    core.claimed("first", false, &[], NOW);
+    core.claimed("first", &not_asked("data"), NOW);
     core.pod(asking("third", "3", "1Gi"), NOW);
     assert_eq!(decided(&mut core, NOW), "to a");
     core.pod_gone("third", LATER);
