@@ -212,13 +212,17 @@ impl Core {
             let pod = self.queue.pop(now)?;
             let standing = self.claims.of(&pod);
             if let Standing::Waits = standing {
-                self.queue.park(&pod.uid, BY_CLAIMS.into(), now);
+                self.queue.wait(&pod.uid, BY_CLAIMS.into(), now);
                 continue;
             }
             let reserved = self.unreserve(&pod);
-            // Where a volume could not be made, the pod need not stay.
-            let first = reserved.as_deref().filter(|_| standing.is_settled());
-            let placed = self.place(&pod, standing, first);
+            if reserved.is_some() && !standing.is_settled() {
+                // What it asked for there came to nothing.
+                self.queue.retry(&pod.uid, now);
+                self.queue.wake(&Event::PodGone(&pod), now);
+                continue;
+            }
+            let placed = self.place(&pod, standing, reserved.as_deref());
             let node = placed.as_ref().ok().map(|(node, _)| node);
             if reserved.is_some() && node != reserved.as_ref() {
                 self.queue.wake(&Event::PodGone(&pod), now);
@@ -232,7 +236,7 @@ impl Core {
                         return Some(Decision::Bind { pod, node });
                     }
                     self.claims.assume(&pod.namespace, &plan);
-                    self.queue.park(&pod.uid, BY_CLAIMS.into(), now);
+                    self.queue.wait(&pod.uid, BY_CLAIMS.into(), now);
                     Decision::Claim { pod, node, plan }
                 }
                 Err((why, room)) => {
@@ -251,13 +255,15 @@ impl Core {
         self.queue.remove(uid);
     }
 
-    /// What a pod's claims need was asked for. If some of it could not be, the pod loses its place.
+    /// What a pod's claims need was asked for. If some of it could not be, the pod loses its place, and
+    /// is retried.
     pub fn claimed(&mut self, uid: &str, failed: &Failed, now: Duration) {
         let waiting = self.queue.waiting(uid).filter(|_| !failed.is_empty());
         let waiting = waiting.cloned();
         if let Some(pod) = waiting
             && self.unreserve(&pod).is_some()
         {
+            self.queue.retry(uid, now);
             self.queue.wake(&Event::PodGone(&pod), now);
         }
         self.claims(now, |claims| claims.forget(failed));

@@ -62,8 +62,10 @@ struct Entry {
     pod: Arc<PodInfo>,
     /// The number of failed attempts.
     failures: u32,
-    /// When it was added or last failed.
+    /// When it was added, last failed, or was last looked at while it waits.
     since: Duration,
+    /// It waits for its claims, which is no failure.
+    waits: bool,
     /// The filters that refused it in the last attempt.
     refused_by: BTreeSet<Filter>,
     /// It stays unschedulable until [`Queue::release`]; whether something happened meanwhile that
@@ -94,6 +96,7 @@ impl Queue {
             let entry = Entry {
                 failures: 0,
                 since: now,
+                waits: false,
                 refused_by: BTreeSet::new(),
                 held: None,
                 state: State::Gated,
@@ -146,23 +149,31 @@ impl Queue {
 
     /// Parks a pod that no node fits.
     pub fn park(&mut self, uid: &str, refused_by: BTreeSet<Filter>, now: Duration) {
-        let Some(entry) = self.pods.get_mut(uid) else {
-            return;
-        };
-        entry.failures += 1;
-        entry.since = now;
-        entry.refused_by = refused_by;
-        entry.state = State::Unschedulable(now);
-        self.unschedulable.insert((now, uid.to_owned()));
+        if let Some(entry) = self.pods.get_mut(uid) {
+            entry.failures += 1;
+            entry.waits = false;
+        }
+        self.set_aside(uid, refused_by, now);
+    }
+
+    /// Parks a pod that waits for its claims. However often it is looked at in vain, it backs off no
+    /// longer than after a first failure: it can go as soon as the last of them is bound.
+    pub fn wait(&mut self, uid: &str, refused_by: BTreeSet<Filter>, now: Duration) {
+        if let Some(entry) = self.pods.get_mut(uid) {
+            entry.waits = true;
+        }
+        self.set_aside(uid, refused_by, now);
     }
 
     /// Retries a pod after its back-off, because something else failed.
     pub fn retry(&mut self, uid: &str, now: Duration) {
+        self.take_out(uid);
         let Some(entry) = self.pods.get_mut(uid) else {
             return;
         };
         entry.failures += 1;
         entry.since = now;
+        entry.waits = false;
         let until = now + backoff(entry.failures);
         entry.state = State::BackingOff(until);
         self.backing_off.insert((until, uid.to_owned()));
@@ -224,6 +235,16 @@ impl Queue {
         )
     }
 
+    fn set_aside(&mut self, uid: &str, refused_by: BTreeSet<Filter>, now: Duration) {
+        let Some(entry) = self.pods.get_mut(uid) else {
+            return;
+        };
+        entry.since = now;
+        entry.refused_by = refused_by;
+        entry.state = State::Unschedulable(now);
+        self.unschedulable.insert((now, uid.to_owned()));
+    }
+
     fn promote(&mut self, now: Duration) {
         while let Some((until, uid)) = self.backing_off.first().cloned()
             && until <= now
@@ -252,7 +273,8 @@ impl Queue {
             entry.state = State::Gated;
             return;
         }
-        let until = entry.since + backoff(entry.failures);
+        let failures = if entry.waits { 1 } else { entry.failures };
+        let until = entry.since + backoff(failures);
         if until > now {
             entry.state = State::BackingOff(until);
             self.backing_off.insert((until, uid.to_owned()));

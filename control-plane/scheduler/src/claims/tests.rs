@@ -235,6 +235,52 @@ fn a_pod_has_its_place_while_its_volumes_are_made() {
 }
 
 #[test]
+fn a_pod_goes_soon_after_its_volumes_are_there_however_long_that_took() {
+    let mut core = core();
+    let spec = json!({"storageClassName": "late"});
+    let data = claim("data", spec.clone(), json!({}));
+    set(&mut core, "PersistentVolumeClaim", data);
+    core.pod(with("p", "data"), NOW);
+    assert!(decided(&mut core, NOW).starts_with("[\"data\"] on "));
+    let after = |seconds| NOW + Duration::from_secs(seconds);
+    let selected = json!({"metadata": {"annotations": {SELECTED_NODE: "a"}}});
+    let selected = claim("data", spec, selected);
+    // Each of these lets it look again, in vain.
+    for seconds in 1..6 {
+        let now = after(seconds);
+        core.claims(now, |claims| claims.set("PersistentVolumeClaim", &selected));
+        assert_eq!(decided(&mut core, now), "nothing");
+    }
+    let disk = json!({"metadata": {"name": "disk"}});
+    set(&mut core, "PersistentVolume", disk);
+    let (spec, bound) = bound_to("disk");
+    let bound = claim("data", spec, bound);
+    set(&mut core, "PersistentVolumeClaim", bound);
+    assert!(decided(&mut core, after(6)).starts_with("to "));
+}
+
+#[test]
+fn a_pod_whose_volume_could_not_be_made_backs_off_without_its_place() {
+    let mut core = core();
+    core.node_gone("b", NOW);
+    let spec = json!({"storageClassName": "late"});
+    let data = claim("data", spec.clone(), json!({}));
+    set(&mut core, "PersistentVolumeClaim", data.clone());
+    core.pod(large("first", "data"), NOW);
+    assert_eq!(decided(&mut core, NOW), "[\"data\"] on a");
+    let selected = json!({"metadata": {"annotations": {SELECTED_NODE: "a"}}});
+    let selected = claim("data", spec, selected);
+    set(&mut core, "PersistentVolumeClaim", selected);
+    // Whoever was to make the volume gives it back.
+    set(&mut core, "PersistentVolumeClaim", data);
+    let after = |seconds| NOW + Duration::from_secs(seconds);
+    core.pod(asking("second", "3", "1Gi"), after(2));
+    assert_eq!(decided(&mut core, after(2)), "to a");
+    assert_eq!(decided(&mut core, after(2)), "nothing");
+    assert!(decided(&mut core, after(3)).contains("Insufficient cpu"));
+}
+
+#[test]
 fn a_pod_goes_where_its_volumes_were_made() {
     let mut core = core();
     let late = claim("data", json!({"storageClassName": "late"}), json!({}));
