@@ -64,6 +64,8 @@ pub struct Preemption {
     pub node: String,
     /// The pods to delete.
     pub victims: Vec<Arc<PodInfo>>,
+    /// Pods that still waited for their volumes there: they are not deleted, but decided again.
+    pub sent_back: Vec<Arc<PodInfo>>,
     /// Pods of less priority that were nominated for that node, and are no more.
     pub outdone: Vec<Arc<PodInfo>>,
 }
@@ -241,8 +243,11 @@ impl Core {
                 }
                 Err((why, room)) => {
                     self.queue.park(&pod.uid, refused_by(&why), now);
-                    if let Room::Made(_) = room {
+                    if let Room::Made(preemption) = &room {
                         self.queue.hold(&pod.uid);
+                        for other in &preemption.sent_back {
+                            self.send_back(&other.uid, now);
+                        }
                     }
                     Decision::Refuse { pod, why, room }
                 }
@@ -255,16 +260,11 @@ impl Core {
         self.queue.remove(uid);
     }
 
-    /// What a pod's claims need was asked for. If some of it could not be, the pod loses its place, and
-    /// is retried.
+    /// What a pod's claims need was asked for. If some of it could not be, the pod loses its place
+    /// and is retried.
     pub fn claimed(&mut self, uid: &str, failed: &Failed, now: Duration) {
-        let waiting = self.queue.waiting(uid).filter(|_| !failed.is_empty());
-        let waiting = waiting.cloned();
-        if let Some(pod) = waiting
-            && self.unreserve(&pod).is_some()
-        {
-            self.queue.retry(uid, now);
-            self.queue.wake(&Event::PodGone(&pod), now);
+        if !failed.is_empty() {
+            self.send_back(uid, now);
         }
         self.claims(now, |claims| claims.forget(failed));
     }
@@ -312,6 +312,17 @@ impl Core {
         }
         if before.requests.exceed(&pod.requests) {
             self.queue.wake(&Event::PodShrunk, now);
+        }
+    }
+
+    /// A pod that waits for its volumes loses its place, and is retried.
+    fn send_back(&mut self, uid: &str, now: Duration) {
+        let Some(pod) = self.queue.waiting(uid).cloned() else {
+            return;
+        };
+        if self.unreserve(&pod).is_some() {
+            self.queue.retry(uid, now);
+            self.queue.wake(&Event::PodGone(&pod), now);
         }
     }
 
@@ -435,9 +446,12 @@ impl Core {
         };
         let Victims { node, pods, .. } = trial.run(&could, start)?;
         self.nominations.set(pod, &node);
+        let leaving = pods.into_iter().filter(|pod| !pod.ending);
+        let (sent_back, victims) = leaving.partition(|pod| self.queue.waiting(&pod.uid).is_some());
         Ok(Preemption {
             outdone: self.nominations.clear_below(pod.priority, &node),
-            victims: pods.into_iter().filter(|pod| !pod.ending).collect(),
+            victims,
+            sent_back,
             node,
         })
     }

@@ -281,6 +281,38 @@ fn a_pod_whose_volume_could_not_be_made_backs_off_without_its_place() {
 }
 
 #[test]
+fn a_pod_that_waits_for_its_volumes_is_preempted_without_being_deleted() {
+    let mut core = core();
+    core.node_gone("b", NOW);
+    let late = claim("data", json!({"storageClassName": "late"}), json!({}));
+    set(&mut core, "PersistentVolumeClaim", late);
+    core.pod(large("first", "data"), NOW);
+    assert_eq!(decided(&mut core, NOW), "[\"data\"] on a");
+    let mut urgent = Pod::clone(&asking("urgent", "3", "1Gi"));
+    urgent.spec.as_mut().unwrap().priority = Some(5);
+    core.pod(std::sync::Arc::new(urgent), NOW);
+    let preemption = match core.next(NOW) {
+        Some(Decision::Refuse {
+            room: Room::Made(preemption),
+            ..
+        }) => preemption,
+        other => panic!("no preemption: {other:?}"),
+    };
+    assert!(preemption.victims.is_empty());
+    assert_eq!(preemption.sent_back[0].name, "first");
+    core.preempted("urgent", true, NOW);
+    assert_eq!(decided(&mut core, LATER), "to a");
+    assert_eq!(decided(&mut core, LATER), "nothing", "it waits on");
+    core.pod_gone("urgent", LATER);
+    let disk = json!({"metadata": {"name": "disk"}});
+    set(&mut core, "PersistentVolume", disk);
+    let (spec, bound) = bound_to("disk");
+    let bound = claim("data", spec, bound);
+    set(&mut core, "PersistentVolumeClaim", bound);
+    assert_eq!(decided(&mut core, LATER * 2), "to a");
+}
+
+#[test]
 fn a_pod_goes_where_its_volumes_were_made() {
     let mut core = core();
     let late = claim("data", json!({"storageClassName": "late"}), json!({}));

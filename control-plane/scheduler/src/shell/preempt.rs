@@ -26,6 +26,7 @@ pub(super) fn preempt(
         node,
         victims,
         outdone,
+        ..
     } = preemption;
     async move {
         for other in &outdone {

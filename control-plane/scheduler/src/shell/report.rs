@@ -56,7 +56,7 @@ impl Reporter {
         vec![event(&self.name, pod, kind, &note, now)]
     }
 
-    /// No node fits the pod.
+    /// No node fits the pod. Those that are sent back for it are told, too.
     pub(super) fn refused(
         &mut self,
         pod: &PodInfo,
@@ -69,7 +69,16 @@ impl Reporter {
             Room::GivenUp => Some(Value::Null),
             Room::Made(preemption) => Some(json!(preemption.node)),
         };
-        self.failure(pod, "Unschedulable", why, nominated, now)
+        let mut calls = self.failure(pod, "Unschedulable", why, nominated, now);
+        if let Room::Made(preemption) = room {
+            let note = format!(
+                "{} (in kube-scheduler memory).",
+                outdone(pod, &preemption.node)
+            );
+            let others = preemption.sent_back.iter();
+            calls.extend(others.map(|one| self.preempting(one, pod, &note, now)));
+        }
+        calls
     }
 
     /// A pod was deleted so that `node` takes another.
@@ -80,9 +89,12 @@ impl Reporter {
         node: &str,
         now: Timestamp,
     ) -> Call {
-        let note = format!("Preempted by pod {} on node {node}", by.uid);
+        self.preempting(victim, by, &outdone(by, node), now)
+    }
+
+    fn preempting(&self, victim: &PodInfo, by: &PodInfo, note: &str, now: Timestamp) -> Call {
         let kind = ["Normal", "Preempted", "Preempting"];
-        let mut call = event(&self.name, victim, kind, &note, now);
+        let mut call = event(&self.name, victim, kind, note, now);
         if let Call::Create { object, .. } = &mut call {
             object["related"] = reference(by);
         }
@@ -225,6 +237,10 @@ fn event(by: &str, pod: &PodInfo, kind: [&str; 3], note: &str, now: Timestamp) -
         kind: kind_of("events.k8s.io", "Event"),
         object,
     }
+}
+
+fn outdone(by: &PodInfo, node: &str) -> String {
+    format!("Preempted by pod {} on node {node}", by.uid)
 }
 
 fn reference(pod: &PodInfo) -> Value {

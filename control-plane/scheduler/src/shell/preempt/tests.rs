@@ -49,6 +49,7 @@ async fn carried_out(
         node: "a".to_owned(),
         victims: victims.iter().map(named).collect(),
         outdone: vec![named(&"outdone")],
+        sent_back: Vec::new(),
     };
     let outcome = preempt(client, named(&"p"), preemption).await;
     let calls = std::mem::take(&mut *calls.lock().unwrap());

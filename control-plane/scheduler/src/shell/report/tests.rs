@@ -103,6 +103,7 @@ fn the_node_that_a_pod_is_nominated_for_stands_in_its_status_and_goes_from_it() 
             node: node.to_owned(),
             victims: Vec::new(),
             outdone: Vec::new(),
+            sent_back: Vec::new(),
         })
     };
     let p = info(&pod("p", json!({})));
@@ -136,6 +137,23 @@ fn a_preempted_pod_is_told_for_whom() {
     );
     assert_eq!(event["regarding"]["name"], "x");
     assert_eq!(event["related"]["name"], "p");
+}
+
+#[test]
+fn a_pod_that_is_sent_back_is_told_for_whom() {
+    let named = |name: &str| Arc::new(info(&pod(name, json!({}))));
+    let room = Room::Made(Preemption {
+        node: "a".to_owned(),
+        victims: vec![named("deleted")],
+        outdone: Vec::new(),
+        sent_back: vec![named("x")],
+    });
+    let mut reporter = Reporter::new("default-scheduler");
+    let calls = reporter.refused(&named("p"), "no room", &room, NOW);
+    let event = body(calls.last().unwrap());
+    assert_eq!(event["regarding"]["name"], "x");
+    let note = "Preempted by pod p on node a (in kube-scheduler memory).";
+    assert_eq!(event["note"], note);
 }
 
 #[test]
