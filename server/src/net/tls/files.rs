@@ -26,9 +26,13 @@ pub(super) struct Watched(Arc<Inner>);
 struct Inner {
     path: PathBuf,
     last: Mutex<Option<Seen>>,
-    /// Held while the file is read aside: those who wait for a disk occupy one thread, not each.
-    turn: tokio::sync::Mutex<()>,
+    /// The device and the inode that were read aside last, and the turn of those who read them.
+    turn: Mutex<((u64, u64), Turn)>,
 }
+
+/// Held by the thread that reads a file aside, until it has: those who wait for a disk occupy one
+/// thread and not each, even if they wait no longer.
+type Turn = Arc<tokio::sync::Mutex<()>>;
 
 struct Seen {
     stamp: Stamp,
@@ -63,7 +67,7 @@ impl Watched {
         Watched(Arc::new(Inner {
             path: path.into(),
             last: Mutex::new(None),
-            turn: tokio::sync::Mutex::new(()),
+            turn: Mutex::default(),
         }))
     }
 
@@ -79,9 +83,12 @@ impl Watched {
         if let Some(bytes) = self.0.unchanged(stamp) {
             return Ok(bytes);
         }
-        let _turn = self.0.turn.lock().await;
+        let turn = self.0.turn_of(stamp).lock_owned().await;
         let reading = self.clone();
-        let read = tokio::task::spawn_blocking(move || reading.read());
+        let read = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            reading.read()
+        });
         read.await.map_err(|error| error.to_string())?
     }
 }
@@ -98,6 +105,17 @@ impl Inner {
 
     fn stamp(&self) -> io::Result<Stamp> {
         Ok(Stamp::of(&std::fs::metadata(&self.path)?))
+    }
+
+    /// The turn of those who read this file. What came in its place has another: who reads that need
+    /// not wait for a thread that is stuck.
+    fn turn_of(&self, stamp: Stamp) -> Turn {
+        let file = (stamp.device, stamp.inode);
+        let mut turn = self.turn.lock();
+        if turn.0 != file {
+            *turn = (file, Turn::default());
+        }
+        Arc::clone(&turn.1)
     }
 
     /// The last content, if the file certainly still has it.
@@ -158,6 +176,11 @@ pub(super) fn files_equal(a: &[Contents], b: &[Contents]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    use tokio::time::timeout;
+
     use super::*;
 
     #[test]
@@ -182,19 +205,42 @@ mod tests {
         );
     }
 
+    fn make_pipe(path: &Path) {
+        mknodat(CWD, path, FileType::Fifo, Mode::RWXU, 0).unwrap();
+    }
+
+    #[tokio::test]
+    #[expect(clippy::disallowed_methods, reason = "a file of the test's")]
+    async fn those_who_wait_no_longer_for_a_pipe_leave_one_thread_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("cert.pem");
+        make_pipe(&path);
+        let watched = Watched::new(path.to_str().unwrap());
+        for _ in 0..3 {
+            let waiting = timeout(Duration::from_millis(50), watched.current()).await;
+            assert!(waiting.is_err(), "{waiting:?}");
+        }
+        let threads = || Arc::strong_count(&watched.0) - 1;
+        let left = threads();
+        // A writer lets go whoever has opened the pipe by then, before anything can fail.
+        while threads() > 0 {
+            let mut writer = std::fs::OpenOptions::new();
+            drop(writer.read(true).write(true).open(&path).unwrap());
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(left, 1);
+    }
+
     #[tokio::test]
     #[expect(clippy::disallowed_methods, reason = "a file of the test's")]
     async fn whoever_waits_for_a_pipe_in_its_place_holds_nobody_up() {
-        use rustix::fs::{CWD, FileType, Mode, mknodat};
-        use tokio::time::timeout;
-
         let dir = tempfile::tempdir().unwrap();
         let (path, pipe) = (dir.path().join("cert.pem"), dir.path().join("pipe"));
         std::fs::write(&path, "one").unwrap();
         let watched = Watched::new(path.to_str().unwrap());
         let first = watched.current().await.unwrap();
         std::fs::remove_file(&path).unwrap();
-        mknodat(CWD, path.as_path(), FileType::Fifo, Mode::RWXU, 0).unwrap();
+        make_pipe(&path);
         // Nobody writes to it.
         let waiting = timeout(Duration::from_millis(50), watched.current()).await;
         assert!(waiting.is_err(), "{waiting:?}");
