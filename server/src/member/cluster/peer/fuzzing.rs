@@ -30,6 +30,8 @@ const CLUSTER: u64 = 0xc;
 const ME: u64 = 2;
 const PEER: u64 = 1;
 const REMOVED: u64 = 3;
+/// No member knows it.
+const STRANGER: u64 = 9;
 const STORE: &str = "/store";
 
 /// Uses the bytes as a stream of another member: reading ends without a panic, and every message
@@ -287,7 +289,7 @@ fn request(choice: u8, body: &[u8]) -> (Vec<u8>, bool) {
     };
     let from = match detail {
         30 => REMOVED,
-        31 => 9,
+        31 => STRANGER,
         _ => PEER,
     };
     // The fourth breaks off, and so does a stream, which has no end of its own.

@@ -141,6 +141,58 @@ fn a_state_of_a_stranger_that_never_ends_makes_way_for_that_of_a_member() {
     }
 }
 
+#[test]
+fn a_refused_state_that_ends_late_does_not_take_the_place_of_the_next() {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let (port, state) = (Port::new(), state());
+    let traffic = port.peers.0.metrics.network.of(STRANGER);
+    let arriving = || traffic.snapshots_received.in_flight.get();
+    let is_free = || port.peers.0.receiver.begin().is_some();
+    // Neither has its last byte.
+    let [refused, begun] = [&[0xff; 16][..], &state[..4]].map(|body| {
+        let (mut bytes, _) = request(ETCD_STATE + BY_STRANGER, body);
+        bytes.truncate(bytes.len() - 1);
+        bytes
+    });
+    let all = async {
+        let (mut first, connection) = tokio::io::duplex(64 << 10);
+        first.write_all(&refused).await.unwrap();
+        let mut serving_first = std::pin::pin!(port.serve(connection));
+        let is_refused = async {
+            while arriving() < 1 || !is_free() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            () = &mut serving_first => panic!("it has ended"),
+            () = is_refused => {}
+        }
+        let (mut second, connection) = tokio::io::duplex(64 << 10);
+        second.write_all(&begun).await.unwrap();
+        let mut serving_second = std::pin::pin!(port.serve(connection));
+        let is_read = async {
+            while arriving() < 2 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            () = &mut serving_second => panic!("the second was refused"),
+            () = is_read => {}
+        }
+        first.write_all(b"x").await.unwrap();
+        serving_first.await;
+        tokio::join!(serving_second, port.connection(STATE, &state));
+    };
+    let ended = runtime.block_on(async { tokio::time::timeout(PATIENCE, all).await });
+    assert!(ended.is_ok(), "the second holds the place");
+    let mut events = Vec::new();
+    port.delivered.receive(Some(Duration::ZERO), &mut events);
+    assert!(matches!(
+        &events[..],
+        [ConsensusEvent::SnapshotReceived { .. }]
+    ));
+}
+
 /// Random bytes are rarely an answer, so this changes real ones.
 #[test]
 fn what_is_almost_an_answer_of_a_member_is_read_or_refused() {

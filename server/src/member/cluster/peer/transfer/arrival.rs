@@ -177,9 +177,14 @@ impl Arrivals {
         let bytes = arrival.bytes;
         let end = {
             let mut slot = self.0.lock();
-            slot.take_if(|slot| matches!(slot, Slot::Reading(reading) if reading.name == name));
+            // Not by its name, which others may have. If the thread ended before, the next transfer
+            // may be here already, and keeps the slot.
+            slot.take_if(|slot| match slot {
+                Slot::Reading(reading) => Arc::ptr_eq(&reading.given_up, &given_up),
+                Slot::Broken(..) => false,
+            });
             match (name, end) {
-                (Some(name), Some(error)) => {
+                (Some(name), Some(error)) if slot.is_none() => {
                     *slot = Some(Slot::Broken(name, arrival));
                     return Err((bytes, error));
                 }
