@@ -115,9 +115,10 @@ impl Cache {
         self.known += usize::from(!self.nodes[at].known);
         let images = node.status.as_ref();
         let images = images.and_then(|status| status.images.as_deref());
-        let images = self.images.add(images.unwrap_or_default());
-        let before = std::mem::replace(&mut self.nodes[at].images, images);
+        // First, so that the only node with an image can report another size of it.
+        let before = std::mem::take(&mut self.nodes[at].images);
         self.images.remove(&before);
+        self.nodes[at].images = self.images.add(images.unwrap_or_default());
         self.nodes[at].update(node)
     }
 

@@ -14,7 +14,7 @@ pub struct Images(HashMap<Arc<str>, Image>);
 
 #[derive(Debug)]
 struct Image {
-    /// In bytes, as the first node reported it.
+    /// In bytes, as the first node reported it when no other had the image.
     size: i64,
     /// The number of nodes that have it; never 0.
     nodes: usize,

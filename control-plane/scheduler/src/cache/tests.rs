@@ -76,6 +76,19 @@ fn a_node_is_news_only_when_a_pod_could_tell() {
 }
 
 #[test]
+fn an_image_has_the_size_that_the_first_of_its_nodes_reports() {
+    let with = |name: &str, bytes: i64| {
+        let images = json!([{"names": ["x:1"], "sizeBytes": bytes}]);
+        node(name, json!({"status": {"images": images}}))
+    };
+    let mut cache = cache(&[with("a", 100)], &[]);
+    cache.set_node(&with("a", 300));
+    assert_eq!(cache.images().worth("x:1", 1), Some(300));
+    cache.set_node(&with("b", 500));
+    assert_eq!(cache.images().worth("x:1", 2), Some(300));
+}
+
+#[test]
 fn pods_that_are_alike_are_one_entry_however_many_they_are() {
     let mut cache = cache(&[node("a", json!({})), node("b", json!({}))], &[]);
     let owner = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r",
