@@ -36,8 +36,8 @@ pub struct Reencryption {
 pub enum Next {
     /// Another step, at any time.
     Step,
-    /// A checkpoint must begin or end: a running one, or one of [`Store::begin_checkpoint`]. That
-    /// has work, unless all that is missing is the end of a store that is received beside this one.
+    /// A checkpoint must begin or end: a running one, or one of [`Store::begin_checkpoint`], which
+    /// now always has work.
     Checkpoint,
     /// A store that is being received beside this one must be installed or dropped: it keeps the
     /// keys, and no checkpoint of this one would help.
