@@ -71,7 +71,8 @@ struct VolumeClaim {
     volume: String,
     bound: bool,
     class: String,
-    selected: bool,
+    /// The node for which its volume is made.
+    selected: Option<String>,
     /// Only one pod may use it at a time.
     exclusive: bool,
     wanted: Wanted,
@@ -117,8 +118,9 @@ pub enum Standing {
     Known(Needs),
     /// No node can take the pod.
     Refused(String),
-    /// The pod waits for others, who report themselves.
-    Waits,
+    /// The pod waits for others, who report themselves. If they make a volume for a node: its name,
+    /// and what the other claims need there.
+    Waits(Option<(String, Needs)>),
 }
 
 /// What the claims of a pod need of a node.
@@ -183,7 +185,7 @@ impl Claims {
             "PersistentVolumeClaim" => {
                 let (name, claim) = (key(object), volume_claim(object));
                 // An older state may still arrive.
-                if claim.selected || !claim.volume.is_empty() {
+                if claim.selected.is_some() || !claim.volume.is_empty() {
                     self.asked.remove(&name);
                 }
                 self.volume_claims.insert(name, claim);
@@ -259,7 +261,7 @@ impl Claims {
                 Some(one) => {
                     needs.device |= !one.allocated || !one.reserved_for.contains(&pod.uid);
                 }
-                None => return Standing::Waits,
+                None => return Standing::Waits(None),
             }
         }
         let mut claims = Vec::new();
@@ -304,9 +306,11 @@ impl Claims {
                 self.assumed.get(name).map(String::as_str) == Some(claim.wanted.uid())
                     || claim.wanted.is_bound_by(volume)
             };
-            let asked = claim.selected || self.asked.contains(&name);
-            if asked || volumes.any(is_bound) {
-                return Standing::Waits;
+            if let Some(node) = &claim.selected {
+                return Standing::Waits(Some((node.clone(), needs)));
+            }
+            if self.asked.contains(&name) || volumes.any(is_bound) {
+                return Standing::Waits(None);
             }
             let free = self.volumes.iter();
             let free = free.filter(|(name, _)| !self.assumed.contains_key(*name));
@@ -319,8 +323,8 @@ impl Claims {
         Standing::Known(needs)
     }
 
-    /// Counts what a plan asks for in a namespace as done before a watch shows it: no other pod gets
-    /// the volumes, and none asks for the same claims on another node.
+    /// Counts what a plan asks for in a namespace as done before a watch shows it: no other pod
+    /// gets the volumes, and none asks for the same claims on another node.
     pub fn assume(&mut self, namespace: &str, plan: &Plan) {
         let bound = plan.bind.iter();
         self.assumed
@@ -393,7 +397,7 @@ fn on_node(attachment: &Object) -> (String, String) {
 
 fn volume_claim(claim: &Object) -> VolumeClaim {
     let text = |path: &[&str]| object::text(claim, path).to_owned();
-    let annotated = |name: &str| object::at(claim, &["metadata", "annotations", name]).is_some();
+    let annotated = |name: &str| object::at(claim, &["metadata", "annotations", name]);
     let mut owners = object::items(claim, &["metadata", "ownerReferences"]).iter();
     let owner = owners.find(|owner| owner["controller"] == true);
     let volume = text(&["spec", "volumeName"]);
@@ -402,10 +406,10 @@ fn volume_claim(claim: &Object) -> VolumeClaim {
         owner: owner.map(|owner| object::text(owner, &["uid"]).to_owned()),
         ending: object::deletion_timestamp(claim).is_some(),
         lost: text(&["status", "phase"]) == "Lost",
-        bound: !volume.is_empty() && annotated(BOUND),
+        bound: !volume.is_empty() && annotated(BOUND).is_some(),
         volume,
         class: object::storage_class(claim).to_owned(),
-        selected: annotated(SELECTED_NODE),
+        selected: annotated(SELECTED_NODE).map(|node| node.as_str().unwrap_or_default().to_owned()),
         exclusive: modes.contains(&Value::from(EXCLUSIVE)),
         wanted: Wanted::read(claim),
     }

@@ -212,11 +212,16 @@ impl Core {
     pub fn next(&mut self, now: Duration) -> Option<Decision> {
         loop {
             let pod = self.queue.pop(now)?;
-            let standing = self.claims.of(&pod);
-            if let Standing::Waits = standing {
-                self.queue.wait(&pod.uid, BY_CLAIMS.into(), now);
-                continue;
-            }
+            let standing = match self.claims.of(&pod) {
+                Standing::Waits(made) => {
+                    if let Some((node, needs)) = made {
+                        self.reserve(&pod, &node, needs, now);
+                    }
+                    self.queue.wait(&pod.uid, BY_CLAIMS.into(), now);
+                    continue;
+                }
+                standing => standing,
+            };
             let reserved = self.unreserve(&pod);
             if reserved.is_some() && !standing.is_settled() {
                 // What it asked for there came to nothing.
@@ -315,6 +320,27 @@ impl Core {
         }
     }
 
+    /// Gives a pod a place where a volume is made for it, if it has none and fits there. It had one
+    /// before a restart, or shares the claim with a pod that was first.
+    fn reserve(&mut self, pod: &Arc<PodInfo>, node: &str, needs: Needs, now: Duration) {
+        if self.cache.place(&pod.uid).is_some() {
+            return;
+        }
+        let before = self.nominations.before(pod);
+        let crowded = search::crowded(&mut self.cache, pod, &before);
+        let fits = {
+            let mut search = Search::new(&self.cache, &self.claims, pod, needs, crowded, 1);
+            let there = self.cache.node(node).filter(|node| node.known);
+            search.look(there.into_iter());
+            !search.fit.is_empty()
+        };
+        if fits {
+            self.nominations.remove(&pod.uid);
+            self.cache.assume(pod, node);
+            self.queue.wake(&Event::PodPlaced(pod), now);
+        }
+    }
+
     /// A pod that waits for its volumes loses its place, and is retried.
     fn send_back(&mut self, uid: &str, now: Duration) {
         let Some(pod) = self.queue.waiting(uid).cloned() else {
@@ -369,7 +395,7 @@ impl Core {
         let needs = match standing {
             Standing::Known(needs) => needs,
             Standing::Refused(reason) => return Err(nowhere(Filter::VolumeBinding, reason)),
-            Standing::Waits => Needs::default(),
+            Standing::Waits(_) => Needs::default(),
         };
         let before = self.nominations.before(pod);
         let crowded = search::crowded(&mut self.cache, pod, &before);

@@ -281,6 +281,22 @@ fn a_pod_whose_volume_could_not_be_made_backs_off_without_its_place() {
 }
 
 #[test]
+fn a_pod_has_its_place_after_a_restart_too() {
+    let mut core = core();
+    core.node_gone("b", NOW);
+    let selected = json!({"metadata": {"annotations": {SELECTED_NODE: "a"}}});
+    let data = claim("data", json!({"storageClassName": "late"}), selected);
+    set(&mut core, "PersistentVolumeClaim", data);
+    core.pod(on("a", &asking("there", "3", "1Gi")), NOW);
+    core.pod(large("first", "data"), NOW);
+    assert_eq!(decided(&mut core, NOW), "nothing", "it does not fit now");
+    core.pod_gone("there", NOW);
+    assert_eq!(decided(&mut core, LATER * 2), "nothing");
+    core.pod(asking("second", "3", "1Gi"), LATER * 2);
+    assert!(decided(&mut core, LATER * 2).contains("Insufficient cpu"));
+}
+
+#[test]
 fn a_pod_that_waits_for_its_volumes_is_preempted_without_being_deleted() {
     let mut core = core();
     core.node_gone("b", NOW);
