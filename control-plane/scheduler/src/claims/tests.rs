@@ -1,10 +1,11 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::core::{Core, Decision, Room};
+use crate::core::{Core, Decision, Preemption, Room};
 use crate::tests::{asking, node, on, pod};
 
 pub(super) const NOW: Duration = Duration::from_secs(1000);
@@ -40,8 +41,22 @@ pub(super) fn bound_to(volume: &str) -> (Value, Value) {
     (spec, json!({"metadata": {"annotations": {BOUND: "yes"}}}))
 }
 
+/// The claim `data`, whose volume waits for its pod, or is made for it on a node.
+fn late(node: Option<&str>) -> Value {
+    let change = json!({"metadata": {"annotations": {SELECTED_NODE: node}}});
+    claim("data", json!({"storageClassName": "late"}), change)
+}
+
+/// Binds the claim `data` to a volume.
+fn bind(core: &mut Core, volume: Value) {
+    let volume = json!({"metadata": {"name": "disk"}, "spec": volume});
+    set(core, "PersistentVolume", volume);
+    let (spec, bound) = bound_to("disk");
+    set(core, "PersistentVolumeClaim", claim("data", spec, bound));
+}
+
 /// A pod with a claim.
-pub(super) fn with(name: &str, claim: &str) -> std::sync::Arc<Pod> {
+pub(super) fn with(name: &str, claim: &str) -> Arc<Pod> {
     let source = json!({"name": "v", "persistentVolumeClaim": {"claimName": claim}});
     pod(name, json!({"spec": {"volumes": [source]}}))
 }
@@ -61,6 +76,20 @@ pub(super) fn decided(core: &mut Core, now: Duration) -> String {
             )
         }
         None => "nothing".to_owned(),
+    }
+}
+
+/// Which pods leave for this one, which has more priority.
+pub(super) fn made_room(core: &mut Core, pod: &Arc<Pod>, now: Duration) -> Preemption {
+    let mut urgent = Pod::clone(pod);
+    urgent.spec.as_mut().unwrap().priority = Some(5);
+    core.pod(Arc::new(urgent), now);
+    match core.next(now) {
+        Some(Decision::Refuse {
+            room: Room::Made(preemption),
+            ..
+        }) => preemption,
+        other => panic!("no preemption: {other:?}"),
     }
 }
 
@@ -124,14 +153,7 @@ fn a_pod_goes_where_its_volume_is_as_soon_as_it_is_bound() {
     assert!(decided(&mut core, NOW).contains("\"data\" not found"));
     let on_b = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": ["b"]});
     let terms = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [on_b]}]}});
-    let volume = json!({"metadata": {"name": "disk"}, "spec": {"nodeAffinity": terms}});
-    set(&mut core, "PersistentVolume", volume);
-    let (spec, bound) = bound_to("disk");
-    set(
-        &mut core,
-        "PersistentVolumeClaim",
-        claim("data", spec, bound),
-    );
+    bind(&mut core, json!({"nodeAffinity": terms}));
     assert_eq!(decided(&mut core, LATER), "to b");
 }
 
@@ -139,32 +161,12 @@ fn a_pod_goes_where_its_volume_is_as_soon_as_it_is_bound() {
 fn a_volume_that_waits_for_its_pod_is_made_on_the_node_that_is_chosen() {
     let mut core = core();
     core.node_gone("b", NOW);
-    let spec = json!({"storageClassName": "late"});
-    set(
-        &mut core,
-        "PersistentVolumeClaim",
-        claim("data", spec.clone(), json!({})),
-    );
+    set(&mut core, "PersistentVolumeClaim", late(None));
     core.pod(with("p", "data"), NOW);
     assert_eq!(decided(&mut core, NOW), "[\"data\"] on a");
-    let selected = json!({"metadata": {"annotations": {SELECTED_NODE: "a"}}});
-    set(
-        &mut core,
-        "PersistentVolumeClaim",
-        claim("data", spec, selected),
-    );
+    set(&mut core, "PersistentVolumeClaim", late(Some("a")));
     assert_eq!(decided(&mut core, LATER), "nothing", "it is being made");
-    set(
-        &mut core,
-        "PersistentVolume",
-        json!({"metadata": {"name": "disk"}}),
-    );
-    let (spec, bound) = bound_to("disk");
-    set(
-        &mut core,
-        "PersistentVolumeClaim",
-        claim("data", spec, bound),
-    );
+    bind(&mut core, json!({}));
     assert_eq!(decided(&mut core, LATER + LATER), "to a");
 }
 
@@ -179,8 +181,7 @@ fn not_asked(claim: &str) -> Failed {
 #[test]
 fn a_claim_of_two_pods_is_asked_for_once_at_a_time() {
     let mut core = core();
-    let spec = json!({"storageClassName": "late"});
-    let data = claim("data", spec, json!({}));
+    let data = late(None);
     set(&mut core, "PersistentVolumeClaim", data.clone());
     core.pod(with("p", "data"), NOW);
     assert!(decided(&mut core, NOW).starts_with("[\"data\"] on "));
@@ -200,7 +201,7 @@ fn a_claim_of_two_pods_is_asked_for_once_at_a_time() {
 }
 
 /// A pod with a claim that leaves little of a node.
-fn large(name: &str, claim: &str) -> std::sync::Arc<Pod> {
+fn large(name: &str, claim: &str) -> Arc<Pod> {
     let source = json!({"name": "v", "persistentVolumeClaim": {"claimName": claim}});
     let requests = json!({"cpu": "3", "memory": "1Gi"});
     let main = json!({"name": "main", "image": "x", "resources": {"requests": requests}});
@@ -214,8 +215,7 @@ fn large(name: &str, claim: &str) -> std::sync::Arc<Pod> {
 fn a_pod_has_its_place_while_its_volumes_are_made() {
     let mut core = core();
     core.node_gone("b", NOW);
-    let late = claim("data", json!({"storageClassName": "late"}), json!({}));
-    set(&mut core, "PersistentVolumeClaim", late);
+    set(&mut core, "PersistentVolumeClaim", late(None));
     core.pod(large("first", "data"), NOW);
     assert_eq!(decided(&mut core, NOW), "[\"data\"] on a");
     core.claimed("first", &Failed::default(), NOW);
@@ -237,25 +237,18 @@ fn a_pod_has_its_place_while_its_volumes_are_made() {
 #[test]
 fn a_pod_goes_soon_after_its_volumes_are_there_however_long_that_took() {
     let mut core = core();
-    let spec = json!({"storageClassName": "late"});
-    let data = claim("data", spec.clone(), json!({}));
-    set(&mut core, "PersistentVolumeClaim", data);
+    set(&mut core, "PersistentVolumeClaim", late(None));
     core.pod(with("p", "data"), NOW);
     assert!(decided(&mut core, NOW).starts_with("[\"data\"] on "));
     let after = |seconds| NOW + Duration::from_secs(seconds);
-    let selected = json!({"metadata": {"annotations": {SELECTED_NODE: "a"}}});
-    let selected = claim("data", spec, selected);
+    let selected = late(Some("a"));
     // Each of these lets it look again, in vain.
     for seconds in 1..6 {
         let now = after(seconds);
         core.claims(now, |claims| claims.set("PersistentVolumeClaim", &selected));
         assert_eq!(decided(&mut core, now), "nothing");
     }
-    let disk = json!({"metadata": {"name": "disk"}});
-    set(&mut core, "PersistentVolume", disk);
-    let (spec, bound) = bound_to("disk");
-    let bound = claim("data", spec, bound);
-    set(&mut core, "PersistentVolumeClaim", bound);
+    bind(&mut core, json!({}));
     assert!(decided(&mut core, after(6)).starts_with("to "));
 }
 
@@ -263,16 +256,12 @@ fn a_pod_goes_soon_after_its_volumes_are_there_however_long_that_took() {
 fn a_pod_whose_volume_could_not_be_made_backs_off_without_its_place() {
     let mut core = core();
     core.node_gone("b", NOW);
-    let spec = json!({"storageClassName": "late"});
-    let data = claim("data", spec.clone(), json!({}));
-    set(&mut core, "PersistentVolumeClaim", data.clone());
+    set(&mut core, "PersistentVolumeClaim", late(None));
     core.pod(large("first", "data"), NOW);
     assert_eq!(decided(&mut core, NOW), "[\"data\"] on a");
-    let selected = json!({"metadata": {"annotations": {SELECTED_NODE: "a"}}});
-    let selected = claim("data", spec, selected);
-    set(&mut core, "PersistentVolumeClaim", selected);
+    set(&mut core, "PersistentVolumeClaim", late(Some("a")));
     // Whoever was to make the volume gives it back.
-    set(&mut core, "PersistentVolumeClaim", data);
+    set(&mut core, "PersistentVolumeClaim", late(None));
     let after = |seconds| NOW + Duration::from_secs(seconds);
     core.pod(asking("second", "3", "1Gi"), after(2));
     assert_eq!(decided(&mut core, after(2)), "to a");
@@ -284,9 +273,7 @@ fn a_pod_whose_volume_could_not_be_made_backs_off_without_its_place() {
 fn a_pod_has_its_place_after_a_restart_too() {
     let mut core = core();
     core.node_gone("b", NOW);
-    let selected = json!({"metadata": {"annotations": {SELECTED_NODE: "a"}}});
-    let data = claim("data", json!({"storageClassName": "late"}), selected);
-    set(&mut core, "PersistentVolumeClaim", data);
+    set(&mut core, "PersistentVolumeClaim", late(Some("a")));
     core.pod(on("a", &asking("there", "3", "1Gi")), NOW);
     core.pod(large("first", "data"), NOW);
     assert_eq!(decided(&mut core, NOW), "nothing", "it does not fit now");
@@ -300,39 +287,24 @@ fn a_pod_has_its_place_after_a_restart_too() {
 fn a_pod_that_waits_for_its_volumes_is_preempted_without_being_deleted() {
     let mut core = core();
     core.node_gone("b", NOW);
-    let late = claim("data", json!({"storageClassName": "late"}), json!({}));
-    set(&mut core, "PersistentVolumeClaim", late);
+    set(&mut core, "PersistentVolumeClaim", late(None));
     core.pod(large("first", "data"), NOW);
     assert_eq!(decided(&mut core, NOW), "[\"data\"] on a");
-    let mut urgent = Pod::clone(&asking("urgent", "3", "1Gi"));
-    urgent.spec.as_mut().unwrap().priority = Some(5);
-    core.pod(std::sync::Arc::new(urgent), NOW);
-    let preemption = match core.next(NOW) {
-        Some(Decision::Refuse {
-            room: Room::Made(preemption),
-            ..
-        }) => preemption,
-        other => panic!("no preemption: {other:?}"),
-    };
+    let preemption = made_room(&mut core, &asking("urgent", "3", "1Gi"), NOW);
     assert!(preemption.victims.is_empty());
     assert_eq!(preemption.sent_back[0].name, "first");
     core.preempted("urgent", true, NOW);
     assert_eq!(decided(&mut core, LATER), "to a");
     assert_eq!(decided(&mut core, LATER), "nothing", "it waits on");
     core.pod_gone("urgent", LATER);
-    let disk = json!({"metadata": {"name": "disk"}});
-    set(&mut core, "PersistentVolume", disk);
-    let (spec, bound) = bound_to("disk");
-    let bound = claim("data", spec, bound);
-    set(&mut core, "PersistentVolumeClaim", bound);
+    bind(&mut core, json!({}));
     assert_eq!(decided(&mut core, LATER * 2), "to a");
 }
 
 #[test]
 fn a_pod_goes_where_its_volumes_were_made() {
     let mut core = core();
-    let late = claim("data", json!({"storageClassName": "late"}), json!({}));
-    set(&mut core, "PersistentVolumeClaim", late);
+    set(&mut core, "PersistentVolumeClaim", late(None));
     core.pod(large("p", "data"), NOW);
     let chosen = match core.next(NOW) {
         Some(Decision::Claim { node, .. }) => node,
@@ -340,17 +312,7 @@ fn a_pod_goes_where_its_volumes_were_made() {
     };
     // The other node would be better by now.
     core.pod(on(&chosen, &asking("more", "1", "4Gi")), NOW);
-    set(
-        &mut core,
-        "PersistentVolume",
-        json!({"metadata": {"name": "disk"}}),
-    );
-    let (spec, bound) = bound_to("disk");
-    set(
-        &mut core,
-        "PersistentVolumeClaim",
-        claim("data", spec, bound),
-    );
+    bind(&mut core, json!({}));
     assert_eq!(decided(&mut core, LATER), format!("to {chosen}"));
 }
 
@@ -443,16 +405,7 @@ fn a_claim_for_one_pod_is_used_by_one_pod() {
     core.pod_gone("first", LATER);
     assert!(decided(&mut core, LATER).starts_with("to "));
     // One of more priority takes it from the pod that has it.
-    let mut third = Pod::clone(&with("third", "alone"));
-    third.spec.as_mut().unwrap().priority = Some(5);
-    core.pod(std::sync::Arc::new(third), LATER);
-    let victims = match core.next(LATER) {
-        Some(Decision::Refuse {
-            room: Room::Made(preemption),
-            ..
-        }) => preemption.victims,
-        other => panic!("no preemption: {other:?}"),
-    };
+    let victims = made_room(&mut core, &with("third", "alone"), LATER).victims;
     let victims: Vec<&str> = victims.iter().map(|pod| pod.name.as_str()).collect();
     assert_eq!(victims, ["second"]);
 }

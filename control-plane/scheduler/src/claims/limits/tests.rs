@@ -1,10 +1,7 @@
-use std::sync::Arc;
-
-use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
-use crate::claims::tests::{LATER, NOW, bound_to, claim, core, decided, set, with};
-use crate::core::{Core, Decision, Room};
+use crate::claims::tests::{LATER, NOW, bound_to, claim, core, decided, made_room, set, with};
+use crate::core::Core;
 use crate::tests::on;
 
 const DRIVER: &str = "x.com/y";
@@ -105,16 +102,8 @@ fn a_pod_of_more_priority_gets_the_place_of_a_volume() {
     make(&mut core, "one", DRIVER);
     make(&mut core, "two", DRIVER);
     core.pod(on("a", &with("there", "one")), NOW);
-    let mut urgent = Pod::clone(&with("urgent", "two"));
-    urgent.spec.as_mut().unwrap().priority = Some(5);
-    core.pod(Arc::new(urgent), NOW);
-    match core.next(NOW) {
-        Some(Decision::Refuse {
-            room: Room::Made(preemption),
-            ..
-        }) => assert_eq!(preemption.victims[0].name, "there"),
-        other => panic!("no preemption: {other:?}"),
-    }
+    let preemption = made_room(&mut core, &with("urgent", "two"), NOW);
+    assert_eq!(preemption.victims[0].name, "there");
 }
 
 #[test]
