@@ -191,9 +191,12 @@ impl Claims {
                 self.volume_claims.insert(name, claim);
             }
             "PersistentVolume" => {
-                self.assumed.remove(&name);
-                self.volumes
-                    .insert(name, Volume::read(object, reach(object)));
+                let volume = Volume::read(object, reach(object));
+                // An older state may still arrive.
+                if volume.is_bound() {
+                    self.assumed.remove(&name);
+                }
+                self.volumes.insert(name, volume);
             }
             "StorageClass" => {
                 let provisioner = object::text(object, &["provisioner"]);

@@ -194,11 +194,7 @@ impl Wanted {
 
     /// True if a volume was bound to this claim, and waits for its controller.
     pub(super) fn is_bound_by(&self, volume: &Volume) -> bool {
-        self.is_named_by(volume)
-            && volume
-                .claim
-                .as_ref()
-                .is_some_and(|[_, _, uid]| !uid.is_empty())
+        self.is_named_by(volume) && volume.is_bound()
     }
 
     /// True if a volume has what is asked, wherever it is.
@@ -266,6 +262,12 @@ impl Volume {
             claim: claim.map(|claim| ["namespace", "name", "uid"].map(|key| part(claim, key))),
             csi: csi.map(|csi| (part(csi, "driver"), part(csi, "volumeHandle"))),
         }
+    }
+
+    /// True if somebody has given it to a claim.
+    pub(super) fn is_bound(&self) -> bool {
+        let claim = self.claim.as_ref();
+        claim.is_some_and(|[_, _, uid]| !uid.is_empty())
     }
 }
 

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
-use crate::claims::BOUND;
 use crate::claims::tests::{LATER, NOW, claim, core, decided, set, with};
+use crate::claims::{BOUND, Failed};
 use crate::tests::pod;
 
 /// A volume of the class `local`, on some nodes.
@@ -149,6 +149,29 @@ fn a_volume_that_names_its_claim_is_the_only_one_for_it() {
     );
     core.pod(with("p", "data"), NOW);
     assert!(decided(&mut core, NOW).contains(UNAVAILABLE));
+}
+
+#[test]
+fn a_volume_that_was_given_stays_so_when_an_older_state_of_it_arrives() {
+    let mut core = core();
+    let disk = local("disk", "1Gi", &["b"], json!({}));
+    set(&mut core, "PersistentVolume", disk.clone());
+    for name in ["data", "more"] {
+        let claim = asks(name, "local", "1Gi", json!({}));
+        set(&mut core, "PersistentVolumeClaim", claim);
+    }
+    core.pod(with("p", "data"), NOW);
+    assert_eq!(decided(&mut core, NOW), "data gets disk, [] on b");
+    set(&mut core, "PersistentVolume", disk);
+    core.pod(with("q", "more"), LATER);
+    assert!(decided(&mut core, LATER).contains(UNAVAILABLE));
+    // It is free again if the apiserver refuses that.
+    let failed = Failed {
+        volumes: vec!["disk".to_owned()],
+        ..Failed::default()
+    };
+    core.claimed("p", &failed, LATER);
+    assert_eq!(decided(&mut core, LATER * 2), "data gets disk, [] on b");
 }
 
 #[test]
