@@ -143,6 +143,7 @@ fn bring(caches: &Caches, service: &Service, slices: Vec<Shared<EndpointSlice>>)
         .map(|(group, _)| group.family.clone())
         .collect();
     groups.retain(|group, (_, endpoints)| !endpoints.is_empty() || !full.contains(&group.family));
+    let were_divided = slices.iter().any(|slice| topology::has_hints(slice));
     let mut of_group: BTreeMap<Group, Vec<Shared<EndpointSlice>>> = BTreeMap::new();
     let mut spare = Vec::new();
     for slice in slices {
@@ -168,7 +169,7 @@ fn bring(caches: &Caches, service: &Service, slices: Vec<Shared<EndpointSlice>>)
     }
     let mut decision = Decision::nothing();
     if topology::is_wanted(service) {
-        decision.notes = topology::hint(caches, service, &mut made);
+        decision.notes = topology::hint(caches, service, were_divided, &mut made);
     }
     for call in made.iter().filter_map(Made::call) {
         decision.push(call);

@@ -68,11 +68,15 @@ pub(super) fn has_hints(slice: &EndpointSlice) -> bool {
 }
 
 /// Divides the endpoints of each family, or leaves them without hints if that is not possible.
-/// Returns what is to be told.
-pub(super) fn hint(caches: &Caches, service: &Service, made: &mut [Made]) -> Vec<Note> {
+/// Returns what is to be told: that they are divided, if they were not.
+pub(super) fn hint(
+    caches: &Caches,
+    service: &Service,
+    were_divided: bool,
+    made: &mut [Made],
+) -> Vec<Note> {
     let shares = shares(caches);
-    let mut before = made.iter().filter_map(|one| one.before.as_deref());
-    let mut is_known = before.any(has_hints);
+    let mut is_known = were_divided;
     let families = made.iter().map(|one| one.slice.address_type.clone());
     let families: BTreeSet<String> = families.collect();
     let mut notes = Vec::new();

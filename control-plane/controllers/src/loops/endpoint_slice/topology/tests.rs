@@ -130,6 +130,20 @@ fn without_fair_shares_there_are_no_hints_and_the_service_says_why() {
 }
 
 #[test]
+fn another_port_is_no_news_about_the_division() {
+    let mut objects = world("ab");
+    let mut slice = bodies(&decided(&objects)).remove(0);
+    slice["metadata"]["name"] = "web-1".into();
+    objects.push(slice);
+    objects[0]["spec"]["ports"][0]["targetPort"] = 9090.into();
+    let decision = decided(&objects);
+    let moved = &bodies(&decision)[0];
+    assert_eq!(moved["ports"][0]["port"], 9090);
+    assert_eq!(zones(moved), "ab");
+    assert!(told(&decision).is_empty());
+}
+
+#[test]
 fn hints_stay_until_the_shares_or_the_annotation_change() {
     let mut objects = world("aaab");
     let mut slice = bodies(&decided(&objects)).remove(0);
