@@ -1,10 +1,12 @@
 //! What pods claim besides room on a node: volumes and devices. Others bind and allocate them, so a
-//! pod waits until they have done so. [`limits`] says how many volumes a node takes.
+//! pod waits until they have done so. [`limits`] says how many volumes a node takes, and [`zones`]
+//! where those are that have zones as labels.
 
 mod late;
 mod limits;
 #[cfg(test)]
 mod tests;
+mod zones;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -19,6 +21,7 @@ use crate::refusal::{Filter, Refusal, refuse};
 pub use late::{Binding, Plan};
 use late::{Late, Topology, Volume, Wanted};
 use limits::{Attachment, Limits};
+use zones::Zones;
 
 /// The annotation of a claim that its controller has finished to bind.
 const BOUND: &str = "pv.kubernetes.io/bind-completed";
@@ -128,6 +131,8 @@ pub enum Standing {
 pub struct Needs {
     /// Of each bound volume that is not everywhere, where it is.
     volumes: Vec<NodeTerms>,
+    /// The zones of bound volumes.
+    zones: Vec<Zones>,
     /// The claims whose volumes depend on the node.
     late: Vec<Late>,
     /// The claims that no other pod may use.
@@ -160,6 +165,15 @@ impl Needs {
             return refused("node(s) didn't find available persistent volumes to bind");
         }
         Ok(())
+    }
+
+    /// The filter for zones of volumes.
+    pub fn check_zones(&self, node: &NodeInfo) -> Result<(), Refusal> {
+        if zones::are_of(&self.zones, &node.labels) {
+            return Ok(());
+        }
+        let reason = "node(s) had no available volume zone";
+        Err(refuse(Filter::VolumeZone, reason, false))
     }
 
     /// What is asked for if the pod goes to the node; `None` if it cannot.
@@ -296,7 +310,10 @@ impl Claims {
         }
         for (_, claim) in claims.iter().filter(|(_, claim)| claim.bound) {
             match self.volumes.get(&claim.volume) {
-                Some(volume) => needs.volumes.extend(volume.reach.clone()),
+                Some(volume) => {
+                    needs.volumes.extend(volume.reach.clone());
+                    needs.zones.extend_from_slice(&volume.zones);
+                }
                 None => {
                     let volume = &claim.volume;
                     return Standing::Refused(format!("persistentvolume {volume:?} not found"));

@@ -62,6 +62,7 @@ impl Prepared {
         }
         claims.check_limits(pod, node)?;
         self.needs.check_volumes(node)?;
+        self.needs.check_zones(node)?;
         counts.spread.check(pod, node)?;
         counts.pods.check(pod, node)?;
         self.needs.check_devices()

@@ -336,6 +336,7 @@ fn could_help(event: &Event<'_>, entry: &Entry) -> bool {
         Event::Claim => {
             by(Filter::NodeVolumeLimits)
                 || by(Filter::VolumeBinding)
+                || by(Filter::VolumeZone)
                 || by(Filter::DynamicResources)
         }
     }

@@ -15,6 +15,7 @@ pub enum Filter {
     VolumeRestrictions,
     NodeVolumeLimits,
     VolumeBinding,
+    VolumeZone,
     PodTopologySpread,
     InterPodAffinity,
     DynamicResources,

@@ -11,6 +11,7 @@ use machinery::quantity::Quantity;
 use machinery::selector::LabelSelector;
 use serde_json::Value;
 
+use super::zones::{self, Zones};
 use crate::affinity::NodeTerms;
 use crate::node::NodeInfo;
 
@@ -66,6 +67,7 @@ pub(super) struct Volume {
     version: String,
     /// Where it can be used; `None` for everywhere.
     pub(super) reach: Option<NodeTerms>,
+    pub(super) zones: Vec<Zones>,
     class: String,
     size: Quantity,
     form: Form,
@@ -251,6 +253,7 @@ impl Volume {
             name: object::name(volume).to_owned(),
             version: object::resource_version(volume).to_owned(),
             reach,
+            zones: zones::read(volume),
             class: object::storage_class(volume).to_owned(),
             size: amount(spec, &["capacity", "storage"]),
             form: Form::read(spec),
