@@ -54,6 +54,9 @@ pub(super) fn read(volume: &Object) -> Vec<Zones> {
 
 /// True if a node with these labels is in all of them. One that has no such label is everywhere.
 pub(super) fn are_of(zones: &[Zones], node: &Labels) -> bool {
+    if zones.is_empty() {
+        return true;
+    }
     let is_somewhere = LABELS.iter().any(|(label, _)| node.contains_key(*label));
     let is_in = |one: &Zones| {
         let zone = node.get(one.label).or_else(|| node.get(one.newer));
