@@ -156,8 +156,8 @@ impl Queue {
         self.set_aside(uid, refused_by, now);
     }
 
-    /// Parks a pod that waits for its claims. However often it is looked at in vain, it backs off no
-    /// longer than after a first failure: it can go as soon as the last of them is bound.
+    /// Parks a pod that waits for its claims. However often it is looked at in vain, it backs off
+    /// no longer than after a first failure: it can go as soon as the last of them is bound.
     pub fn wait(&mut self, uid: &str, refused_by: BTreeSet<Filter>, now: Duration) {
         if let Some(entry) = self.pods.get_mut(uid) {
             entry.waits = true;

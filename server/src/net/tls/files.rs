@@ -107,8 +107,8 @@ impl Inner {
         Ok(Stamp::of(&std::fs::metadata(&self.path)?))
     }
 
-    /// The turn of those who read this file. What came in its place has another: who reads that need
-    /// not wait for a thread that is stuck.
+    /// The turn of those who read this file. What came in its place has another: who reads that
+    /// need not wait for a thread that is stuck.
     fn turn_of(&self, stamp: Stamp) -> Turn {
         let file = (stamp.device, stamp.inode);
         let mut turn = self.turn.lock();
