@@ -425,6 +425,12 @@ impl Applier {
         result.map(|outcome| Answer { outcome, revision })
     }
 
+    /// True if a client waits for a removal that waits for readers, of which the hash of the same
+    /// compaction mostly is one.
+    pub fn hurries_hash(&self) -> bool {
+        self.removal.keeps_a_client_waiting()
+    }
+
     /// True if the running checkpoint must skip its pauses.
     pub fn hurries(&self) -> bool {
         let hurries = self.stopping

@@ -206,6 +206,7 @@ impl ApplyDriver {
             ports.start(Job::SyncStore(job));
         }
         self.shared.hurry.set(self.applier.hurries());
+        self.shared.hash_hurry.set(self.applier.hurries_hash());
         if let Some(retired) = self.effects.retired.take() {
             ports.start(Job::Retire(retired));
         }

@@ -38,7 +38,8 @@ pub enum Done {
     Apply(ApplyEvent),
 }
 
-/// Tells a checkpoint to make no pauses. Written by the applier, read by the job.
+/// Tells a checkpoint to make no pauses, or a hash to make shorter ones. Written by the applier,
+/// read by the job.
 #[derive(Clone, Debug, Default)]
 pub struct Hurry(Arc<AtomicBool>);
 
