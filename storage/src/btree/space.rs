@@ -9,8 +9,8 @@
 //! first written in a later generation, and to nothing given up in an earlier one. Only views of
 //! the generations b to g-1 read a run *born* in generation b and pending of g. Once no `Pages` of
 //! these is left the run is free, however old other views are: a view held for long keeps what it
-//! can see, not everything given up since. Births are kept in memory only: the content of an opened
-//! file counts as born before all views.
+//! can see, not everything given up since. Births are kept in memory only, and only as long as a
+//! view is older: the content of an opened file counts as born before all views.
 
 mod births;
 pub(super) mod reservation;
@@ -81,8 +81,8 @@ pub(super) struct Space {
     /// In ascending order of generations.
     pending: VecDeque<Pending>,
     births: Births,
-    /// No free run of the size of such a hint (see [`hint_for`]) begins before its place. Allocation
-    /// only shrinks free space, so these rise until `settle` adds to it.
+    /// No free run of the size of such a hint (see [`hint_for`]) begins before its place.
+    /// Allocation only shrinks free space, so these rise until `settle` adds to it.
     search_from: [u64; HINTS],
 }
 
@@ -143,6 +143,9 @@ impl Space {
         self.take(generation, freed, views);
         // Enough for one checkpoint a second for a hundred years; 0 would only be too careful.
         self.births.now = u32::try_from(generation).unwrap_or(0);
+        if let Some(oldest) = views.first() {
+            self.births.forget_through(*oldest);
+        }
         self.free_before(generation, views);
     }
 
