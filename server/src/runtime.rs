@@ -192,9 +192,11 @@ fn start_threads(
         spawn("hash", move || {
             hashes.run(|| {
                 let hurried = Arc::clone(&hashes);
-                let mut work = budget.begin(Chore::Hash, move || hurried.is_awaited());
-                let mut patience = HashPatience::default();
+                let work = budget.begin(Chore::Hash, move || hurried.is_awaited());
                 let shared = Arc::clone(&shared);
+                let waited_behind = Arc::clone(&shared);
+                let mut work = work.brisk_while(move || waited_behind.hash_hurry.is_on());
+                let mut patience = HashPatience::default();
                 move || {
                     work.rest();
                     patience.look(clock.now(), shared.space.held_back())

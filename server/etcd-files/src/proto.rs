@@ -96,6 +96,27 @@ pub fn put_bytes_head(out: &mut Vec<u8>, field: u8, bytes: &[u8]) {
     }
 }
 
+/// Bytes of an integer field.
+pub fn int_bytes(value: i64) -> usize {
+    match value {
+        0 => 0,
+        value => 1 + varint_bytes(value as u64),
+    }
+}
+
+/// Bytes of a bytes field of this length.
+pub fn field_bytes(length: usize) -> usize {
+    match length {
+        0 => 0,
+        length => 1 + varint_bytes(length as u64) + length,
+    }
+}
+
+fn varint_bytes(value: u64) -> usize {
+    let bits = u64::BITS - (value | 1).leading_zeros();
+    bits.div_ceil(7) as usize
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -17,7 +17,7 @@
 
 use std::fmt::Write;
 
-use crate::proto::{self, put_bytes_head, put_int};
+use crate::proto::{self, field_bytes, int_bytes, put_bytes_head, put_int};
 
 pub const ALARM: &str = "alarm";
 pub const AUTH: &str = "auth";
@@ -126,6 +126,18 @@ impl<'a> Row<'a> {
     /// Everything after the value's bytes.
     pub fn encode_tail(&self, out: &mut Vec<u8>) {
         put_int(out, 6, self.lease);
+    }
+
+    /// Bytes of the whole, if the value has so many.
+    pub fn encoded_bytes(&self, value: usize) -> usize {
+        let numbers = [
+            self.create_revision,
+            self.mod_revision,
+            self.version,
+            self.lease,
+        ];
+        let numbers: usize = numbers.into_iter().map(int_bytes).sum();
+        field_bytes(self.key.len()) + numbers + field_bytes(value)
     }
 
     pub fn decode(bytes: &'a [u8]) -> Option<Row<'a>> {
@@ -260,8 +272,32 @@ mod tests {
         bytes.extend_from_slice(row.value);
         row.encode_tail(&mut bytes);
         assert_eq!(Row::decode(&bytes), Some(row));
+        assert_eq!(row.encoded_bytes(row.value.len()), bytes.len());
         assert_eq!(Row::decode(b""), Some(Row::default()));
         assert_eq!(Row::decode(&bytes[..4]), None);
+    }
+
+    #[test]
+    fn the_length_of_a_row_is_known_without_its_value() {
+        let value = vec![0; 1 << 14];
+        for length in [0, 1, 127, 128, (1 << 14) - 1, 1 << 14] {
+            for number in [0, 1, 127, 128, i64::MAX, -1] {
+                let row = Row {
+                    key: &value[..length],
+                    value: &value[..length],
+                    create_revision: number,
+                    mod_revision: number,
+                    version: number,
+                    lease: number,
+                };
+                let mut bytes = Vec::new();
+                row.encode_head(&mut bytes);
+                bytes.extend_from_slice(row.value);
+                row.encode_tail(&mut bytes);
+                let without = Row { value: b"", ..row };
+                assert_eq!(without.encoded_bytes(length), bytes.len());
+            }
+        }
     }
 
     #[test]

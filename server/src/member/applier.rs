@@ -425,6 +425,18 @@ impl Applier {
         result.map(|outcome| Answer { outcome, revision })
     }
 
+    /// True if entries wait for memory until the running checkpoint ends, and nothing waits for the
+    /// space that it returns.
+    pub fn entries_wait(&self) -> bool {
+        self.stalled() && !self.is_short()
+    }
+
+    /// True if a client waits for a removal that waits for readers, of which the hash of the same
+    /// compaction mostly is one.
+    pub fn hurries_hash(&self) -> bool {
+        self.removal.keeps_a_client_waiting()
+    }
+
     /// True if the running checkpoint must skip its pauses.
     pub fn hurries(&self) -> bool {
         let hurries = self.stopping

@@ -56,6 +56,11 @@ impl ReplySlot {
         self.home
     }
 
+    /// False if the client has left.
+    pub fn is_awaited(&self) -> bool {
+        !self.slot.is_closed()
+    }
+
     pub fn send(self, reply: Reply) {
         // Fails if the client has left. The change was made all the same.
         let _ = self.slot.send(reply);

@@ -9,6 +9,7 @@
 //! - A piece of a checkpoint is as large as this disk writes and syncs in [`PIECE_TIME_MIN`] to
 //!   [`PIECE_TIME_MAX`].
 //! - What somebody waits for is *hurried*: it takes no turn and does not rest, and its pieces are large.
+//! - What delays something that a client waits for is *brisk*: it rests as on an idle machine.
 
 use std::sync::Arc;
 use std::thread::sleep;
@@ -96,6 +97,7 @@ impl Budget {
             budget: Arc::clone(self),
             chore,
             hurried: Box::new(hurried),
+            brisk: Box::new(|| false),
             has_turn: false,
             began: Now::ZERO,
             began_cpu: Duration::ZERO,
@@ -121,6 +123,7 @@ pub(super) struct Work {
     budget: Arc<Budget>,
     chore: Chore,
     hurried: Box<dyn Fn() -> bool + Send + Sync>,
+    brisk: Box<dyn Fn() -> bool + Send + Sync>,
     has_turn: bool,
     began: Now,
     /// What this thread had used of its processor then.
@@ -128,12 +131,19 @@ pub(super) struct Work {
 }
 
 impl Work {
+    /// It is brisk as long as `brisk` returns true.
+    pub(super) fn brisk_while(mut self, brisk: impl Fn() -> bool + Send + Sync + 'static) -> Work {
+        self.brisk = Box::new(brisk);
+        self
+    }
+
     /// Ends a piece, rests, and begins the next one. Returns the bytes that it should have.
     pub(super) fn rest(&mut self) -> usize {
         let (took, cpu) = self.end_piece();
         let bytes = self.size_after(took);
         if !(self.hurried)() {
             let busy = self.budget.load.lock().busy(self.budget.clock.now(), cpu);
+            let busy = self.yielding(busy);
             sleep(rest_after(rests(self.chore), busy, took, cpu));
         }
         self.begin_piece();
@@ -158,6 +168,11 @@ impl Work {
         let cpu = cpu_time(ClockId::ThreadCPUTime).saturating_sub(self.began_cpu);
         self.budget.metrics.chores.worked(self.chore, took);
         (took, cpu)
+    }
+
+    /// The part of the machine that it yields to, of the `busy` one.
+    fn yielding(&self, busy: f64) -> f64 {
+        if (self.brisk)() { 0.0 } else { busy }
     }
 
     fn size_after(&self, took: Duration) -> usize {
@@ -264,6 +279,19 @@ mod tests {
         assert_eq!(cold, MILLI * 51 / 10);
         let checkpoint = rest_after(rests(Chore::Checkpoint), 1.0, MILLI * 4, MILLI);
         assert_eq!(checkpoint, MILLI * 4);
+    }
+
+    #[test]
+    fn a_hash_that_delays_what_a_client_waits_for_rests_as_on_an_idle_machine() {
+        let waits = Arc::new(AtomicBool::new(false));
+        let is_brisk = Arc::clone(&waits);
+        let work = budget().begin(Chore::Hash, || false);
+        let work = work.brisk_while(move || is_brisk.load(Ordering::SeqCst));
+        let yielding = |waiting| {
+            waits.store(waiting, Ordering::SeqCst);
+            work.yielding(1.0)
+        };
+        assert_eq!([false, true, false].map(yielding), [1.0, 0.0, 1.0]);
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Converts a state of the store to etcd's database file and back. The Snapshot call sends this
 //! file, etcd members send it to each other, and `stele utl` restores it.
 //!
-//! Writing: [`Snapshot::of`] a view computes sizes, [`Snapshot::write`] streams. Memory is bounded,
-//! the view does not change, and no other work waits. Reading: [`load`] fills a new store beside
-//! the current one.
+//! Writing: [`Snapshot::of`] a view computes sizes, from the trees of keys alone if values are
+//! large; [`Snapshot::write`] streams. Memory is bounded, the view does not change, and no other
+//! work waits. Reading: [`load`] fills a new store beside the current one.
 //!
 //! Stele members send each other [`rows`] instead. For both forms [`describe()`] makes Raft's
 //! description of the state, and a [`Receiver`] receives another member's state.
@@ -19,15 +19,19 @@ use std::fmt;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 
-use etcd_files::bbolt::write::{Content, Layout, RowSink};
-use etcd_files::schema::{self, Alarm, Lease, RevisionKey, Row};
-use storage::mvcc::{Bucket, Change, Root, View};
+use etcd_files::bbolt::write::{Content, Layout, LengthSink, RowSink};
+use etcd_files::schema::{self, Alarm, Lease, REVISION_KEY_BYTES, RevisionKey, Row};
+use parking_lot::Mutex;
+use storage::mvcc::{Bucket, Change, Revision, Root, View};
 
 use crate::basics::error::Error;
 use crate::state;
 
 pub use describe::describe;
 pub use receive::{Form, ReceiveError, Received, Receiver, Receiving};
+
+/// Held while lengths are put in order, which takes 64 MiB: for one snapshot at a time.
+static MEASURING: Mutex<()> = Mutex::new(());
 
 /// Why a snapshot could not be written completely.
 #[derive(Debug)]
@@ -69,7 +73,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Reads everything once to compute the length of the file.
+    /// Computes the length of the file. Reads everything once for that, unless the trees of keys
+    /// are a small part of it.
     pub fn of(view: View) -> Result<Snapshot, WriteError> {
         let version = storage_version(&view).map_err(WriteError::Data)?;
         let meta = meta_rows(&view, &version).map_err(WriteError::Data)?;
@@ -170,23 +175,42 @@ impl Content for ViewContent {
             }
         }
     }
+
+    fn lengths(
+        &self,
+        bucket: &str,
+        row: &mut LengthSink<'_, WriteError>,
+    ) -> Result<bool, WriteError> {
+        match bucket {
+            schema::KEY => self.history_lengths(row),
+            _ => Ok(false),
+        }
+    }
 }
 
 impl ViewContent {
+    fn history_lengths(&self, row: &mut LengthSink<'_, WriteError>) -> Result<bool, WriteError> {
+        let _measuring = MEASURING.lock();
+        let mut stopped = None;
+        let measure = |change: &Change<'_>, value| Lengths::of(change, value).pack();
+        let are_known = self.view.measure_changes(&measure, &mut |packed| {
+            let lengths = Lengths::unpack(packed);
+            match row(lengths.key(), lengths.value) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => {
+                    stopped = Some(error);
+                    ControlFlow::Break(())
+                }
+            }
+        })?;
+        stopped.map_or(Ok(are_known), Err)
+    }
+
     fn history(&self, row: &mut RowSink<'_, WriteError>) -> Result<(), WriteError> {
         let (mut key, mut head, mut tail) = (Vec::new(), Vec::new(), Vec::new());
         let mut stopped = None;
         self.view.changes(0, i64::MAX, &mut |change| {
-            let (revision, tombstone, record) = match change {
-                Change::Put { revision, item } => (revision, false, row_of(&item)),
-                Change::Delete { revision, key } => {
-                    let record = Row {
-                        key,
-                        ..Row::default()
-                    };
-                    (revision, true, record)
-                }
-            };
+            let (revision, tombstone, record) = record_of(&change);
             for buffer in [&mut key, &mut head, &mut tail] {
                 buffer.clear();
             }
@@ -207,6 +231,55 @@ impl ViewContent {
             })
         })?;
         stopped.map_or(Ok(()), Err)
+    }
+}
+
+/// The lengths of a row of history in the file.
+struct Lengths {
+    is_tombstone: bool,
+    value: usize,
+}
+
+impl Lengths {
+    /// Of a change whose value, which it lacks, has so many bytes.
+    fn of(change: &Change<'_>, value: u64) -> Lengths {
+        let (_, is_tombstone, record) = record_of(change);
+        let value = record.encoded_bytes(value as usize);
+        Lengths {
+            is_tombstone,
+            value,
+        }
+    }
+
+    /// In a number: no request is so large that its value would not fit.
+    fn pack(&self) -> u32 {
+        let packed = self.value << 1 | usize::from(self.is_tombstone);
+        u32::try_from(packed).unwrap_or(u32::MAX)
+    }
+
+    fn unpack(packed: u32) -> Lengths {
+        Lengths {
+            is_tombstone: packed & 1 == 1,
+            value: (packed >> 1) as usize,
+        }
+    }
+
+    fn key(&self) -> usize {
+        REVISION_KEY_BYTES + usize::from(self.is_tombstone)
+    }
+}
+
+/// A change as in etcd's files: its revision, whether it is a tombstone, and its row.
+fn record_of<'a>(change: &Change<'a>) -> (Revision, bool, Row<'a>) {
+    match *change {
+        Change::Put { revision, item } => (revision, false, row_of(&item)),
+        Change::Delete { revision, key } => {
+            let record = Row {
+                key,
+                ..Row::default()
+            };
+            (revision, true, record)
+        }
     }
 }
 

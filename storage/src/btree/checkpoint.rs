@@ -100,6 +100,16 @@ impl CheckpointJob {
         self
     }
 
+    /// The free end of the file is cut off only as long as `cuts` returns true, and the rest of it
+    /// by a later checkpoint.
+    pub(crate) fn cutting_while(
+        mut self,
+        cuts: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> CheckpointJob {
+        self.out.cut_while(cuts);
+        self
+    }
+
     /// Writes and syncs, as far as there is space. An error is final.
     pub(crate) fn attempt(mut self) -> Result<Attempt> {
         drop(self.retired.take());
@@ -171,7 +181,7 @@ impl CheckpointJob {
     }
 }
 
-/// Gives back the end of the file that neither of the two metas includes.
+/// Gives back the end of the file that neither of the two metas includes, as far as it may.
 fn truncate(file: &dyn File, shared: &Shared, units: u64, out: &mut Output) -> Result<bool> {
     let needed = units * UNIT as u64;
     let len = file
@@ -180,10 +190,14 @@ fn truncate(file: &dyn File, shared: &Shared, units: u64, out: &mut Output) -> R
     if len <= needed {
         return Ok(false);
     }
-    match vfs::shorten(file, needed, || out.rest()) {
-        // Some file systems need space to free space. The next checkpoint tries again.
-        Err(error) if is_full(&error) => {}
-        done => done.map_err(Error::io("truncate", shared.path()))?,
+    let mut left = len;
+    while left > needed && out.may_cut() {
+        left = left.saturating_sub(vfs::SHORTENING_STEP_BYTES).max(needed);
+        match vfs::shorten(file, left, || out.rest()) {
+            // Some file systems need space to free space. The next checkpoint tries again.
+            Err(error) if is_full(&error) => break,
+            done => done.map_err(Error::io("truncate", shared.path()))?,
+        }
     }
     Ok(true)
 }

@@ -9,8 +9,8 @@
 //! first written in a later generation, and to nothing given up in an earlier one. Only views of
 //! the generations b to g-1 read a run *born* in generation b and pending of g. Once no `Pages` of
 //! these is left the run is free, however old other views are: a view held for long keeps what it
-//! can see, not everything given up since. Births are kept in memory only: the content of an opened
-//! file counts as born before all views.
+//! can see, not everything given up since. Births are kept in memory only, and only as long as a
+//! view is older: the content of an opened file counts as born before all views.
 
 mod births;
 pub(super) mod reservation;
@@ -26,8 +26,12 @@ use births::Births;
 /// A shorter free end of the file (256 KiB) is kept.
 const TRUNCATE_UNITS_MIN: u64 = 64;
 
-/// Number of run sizes with a remembered place to search from.
-const HINTS: usize = 16;
+/// Runs of fewer units have a remembered place to search from for each size. From there on one
+/// serves all sizes up to twice as many units: a long run is not looked for among much shorter ones.
+const EXACT_HINTS: u32 = 16;
+
+/// Number of remembered places: so many, and one for each power of two from there on.
+const HINTS: usize = (EXACT_HINTS + EXACT_HINTS.leading_zeros() + 1) as usize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Extent {
@@ -77,8 +81,8 @@ pub(super) struct Space {
     /// In ascending order of generations.
     pending: VecDeque<Pending>,
     births: Births,
-    /// No free run of `index` units begins before this place. Allocation only shrinks free space,
-    /// so these rise until `settle` adds to it.
+    /// No free run of the size of such a hint (see [`hint_for`]) begins before its place.
+    /// Allocation only shrinks free space, so these rise until `settle` adds to it.
     search_from: [u64; HINTS],
 }
 
@@ -139,6 +143,9 @@ impl Space {
         self.take(generation, freed, views);
         // Enough for one checkpoint a second for a hundred years; 0 would only be too careful.
         self.births.now = u32::try_from(generation).unwrap_or(0);
+        if let Some(oldest) = views.first() {
+            self.births.forget_through(*oldest);
+        }
         self.free_before(generation, views);
     }
 
@@ -239,25 +246,13 @@ impl Space {
 
     /// Allocates a run of `units`, as near to the front as possible.
     pub(super) fn allocate(&mut self, units: u32) -> u64 {
-        let units = units as u64;
-        let hint = (units as usize).min(HINTS - 1);
-        // The last hint serves all larger sizes, so it may skip only what is too small for the
-        // smallest of them.
-        let shared = hint == HINTS - 1;
-        let from = self.search_from[hint];
-        let mut rest = self.free.range(from..);
-        let found = if shared {
-            let mut big = rest
-                .by_ref()
-                .filter(|(_, len)| **len >= hint as u64)
-                .peekable();
-            self.search_from[hint] = big.peek().map_or(u64::MAX, |(start, _)| **start);
-            big.find(|(_, len)| **len >= units)
-        } else {
-            let found = rest.find(|(_, len)| **len >= units);
-            self.search_from[hint] = found.map_or(u64::MAX, |(start, _)| *start);
-            found
-        };
+        let (hint, least) = hint_for(units);
+        let units = u64::from(units);
+        // A hint may skip only what is too small for the smallest size that it serves.
+        let rest = self.free.range(self.search_from[hint]..);
+        let mut big = rest.filter(|(_, len)| **len >= least).peekable();
+        self.search_from[hint] = big.peek().map_or(u64::MAX, |(start, _)| **start);
+        let found = big.find(|(_, len)| **len >= units);
         let Some((&start, &len)) = found else {
             let start = self.units;
             self.units += units;
@@ -294,6 +289,16 @@ impl Space {
     }
 }
 
+/// The hint for runs of so many units, and the smallest size that it serves.
+fn hint_for(units: u32) -> (usize, u64) {
+    if units < EXACT_HINTS {
+        return (units as usize, units.into());
+    }
+    let power = units.ilog2();
+    let hint = EXACT_HINTS + power - EXACT_HINTS.ilog2();
+    (hint as usize, 1 << power)
+}
+
 /// Joins adjacent extents that the same views may read.
 fn join_adjacent(sorted: &mut Vec<(Extent, u64)>) {
     sorted.dedup_by(|(next, next_since), (previous, since)| {
@@ -309,4 +314,41 @@ fn join_adjacent(sorted: &mut Vec<(Extent, u64)>) {
         }
         false
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_run_is_not_looked_for_among_much_shorter_ones_again() {
+        let mut space = Space::new();
+        space.units = 100_000;
+        for start in (10..10_010).step_by(100) {
+            space.give_back(start, 16);
+        }
+        for start in [20_000, 30_000] {
+            space.give_back(start, 1000);
+        }
+        assert_eq!(space.allocate(900), 20_000);
+        assert_eq!(space.search_from[hint_for(900).0], 20_000);
+        assert_eq!(space.allocate(513), 30_000, "the rest is too short");
+        assert_eq!(space.search_from[hint_for(900).0], 30_000);
+        // What is short is still put as near to the front as possible.
+        let places = [20, 16, 3, 40].map(|units| space.allocate(units));
+        assert_eq!(places, [20_900, 10, 110, 20_920]);
+    }
+
+    #[test]
+    fn there_is_a_hint_for_each_size_that_serves_no_smaller_one() {
+        let mut before = 0;
+        for units in (1..10_000).chain([1 << 16, u32::MAX / 2, u32::MAX]) {
+            let (hint, least) = hint_for(units);
+            assert!(hint >= before && hint < HINTS, "{units}");
+            let units = u64::from(units);
+            assert!(least <= units && units < 2 * least);
+            before = hint;
+        }
+        assert_eq!(hint_for(u32::MAX).0, HINTS - 1);
+    }
 }

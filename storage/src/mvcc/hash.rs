@@ -12,7 +12,7 @@
 
 use std::ops::ControlFlow;
 
-use super::key::Stamp;
+use super::key::{Row, Stamp};
 use super::revision_set::{Ascending, RevisionSet};
 use super::view::{change, end_of};
 use super::{Change, KeyRange, Revision, Root};
@@ -20,6 +20,9 @@ use crate::Result;
 
 /// Rows looked at between two calls of the caller's `pause`.
 const PIECE_ROWS: usize = 256;
+
+/// Bytes of their values after which it is called in any case: about as many as 256 of 4 KiB have.
+const PIECE_BYTES: usize = 1 << 20;
 
 /// Bytes of memory for gathered rows: about ten million of them. If there are more, each row is
 /// looked up instead.
@@ -110,7 +113,7 @@ impl Root {
         let mut pieces = Pieces::new(pause);
         if self.compacted > 0 {
             self.rows_from(self.compaction.next, through, &mut |revision, row| {
-                flow = pieces.looked();
+                flow = pieces.looked(&row);
                 // What begins a key's life supersedes nothing but a tombstone. And what is born
                 // after the compaction has no version before it.
                 let Stamp {
@@ -175,7 +178,7 @@ impl HashRows<'_> {
         let mut flow = ControlFlow::Continue(());
         let mut filter = Filter::of(self.left_out);
         root.rows_from(from, self.at, &mut |revision, row| {
-            flow = pieces.looked();
+            flow = pieces.looked(&row);
             let is_hashed = revision.main > root.compacted
                 || (!row.stamp.is_tombstone() && filter.keeps(root, revision, row.key)?);
             if is_hashed {
@@ -212,23 +215,29 @@ impl Filter {
     }
 }
 
-/// Calls `pause` once for each [`PIECE_ROWS`].
+/// Calls `pause` once for each [`PIECE_ROWS`] or [`PIECE_BYTES`].
 struct Pieces<'f> {
     pause: &'f mut dyn FnMut() -> Flow,
     rows: usize,
+    bytes: usize,
 }
 
 impl<'f> Pieces<'f> {
     fn new(pause: &'f mut dyn FnMut() -> Flow) -> Pieces<'f> {
-        Pieces { pause, rows: 0 }
+        Pieces {
+            pause,
+            rows: 0,
+            bytes: 0,
+        }
     }
 
-    fn looked(&mut self) -> Flow {
+    fn looked(&mut self, row: &Row<'_>) -> Flow {
         self.rows += 1;
-        if self.rows < PIECE_ROWS {
+        self.bytes += row.value.len();
+        if self.rows < PIECE_ROWS && self.bytes < PIECE_BYTES {
             return ControlFlow::Continue(());
         }
-        self.rows = 0;
+        (self.rows, self.bytes) = (0, 0);
         (self.pause)()
     }
 }

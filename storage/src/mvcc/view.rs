@@ -1,6 +1,7 @@
 //! Reads one state of the store: by key, by range, by revision. Knows nothing of writing.
 
 mod count;
+mod lengths;
 mod live;
 
 use std::ops::ControlFlow;

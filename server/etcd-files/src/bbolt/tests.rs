@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use super::read::{Database, Error};
-use super::write::{Content, Layout, RowSink};
+use super::write::{Content, Layout, LengthSink, RowSink};
 use super::*;
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -24,6 +24,13 @@ impl Model {
 
     fn write(&self) -> Vec<u8> {
         let layout = Layout::of(self).unwrap();
+        for knows_all in [true, false] {
+            let measured = Measured {
+                model: self,
+                knows_all,
+            };
+            assert_eq!(Layout::of(&measured).unwrap(), layout);
+        }
         let mut out = Vec::new();
         layout.write(self, &mut out).unwrap();
         assert_eq!(out.len() as u64, layout.file_bytes());
@@ -44,6 +51,34 @@ impl Content for Model {
             row(key, &[head, tail])?;
         }
         Ok(())
+    }
+}
+
+/// The same buckets, with the lengths of all rows, or of all but the last one of each.
+struct Measured<'a> {
+    model: &'a Model,
+    knows_all: bool,
+}
+
+impl Content for Measured<'_> {
+    type Error = io::Error;
+
+    fn buckets(&self) -> &[&'static str] {
+        self.model.buckets()
+    }
+
+    fn rows(&self, bucket: &str, row: &mut RowSink<'_, io::Error>) -> io::Result<()> {
+        assert!(!self.knows_all, "lengths are enough to count");
+        self.model.rows(bucket, row)
+    }
+
+    fn lengths(&self, bucket: &str, row: &mut LengthSink<'_, io::Error>) -> io::Result<bool> {
+        let rows = &self.model.rows[bucket];
+        let known = rows.len() - usize::from(!self.knows_all && !rows.is_empty());
+        for (key, value) in rows.iter().take(known) {
+            row(key.len(), value.len())?;
+        }
+        Ok(self.knows_all)
     }
 }
 

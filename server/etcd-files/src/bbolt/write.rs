@@ -1,8 +1,9 @@
 //! Writing a bbolt file front to back, in memory bounded by one path of pages.
 //!
-//! The metas come first and name the root and the number of pages, so everything is read twice:
-//! [`Layout::of`] only counts, [`Layout::write`] runs the same code with bytes. Pages get their
-//! numbers in the order in which they fill up; a branch follows its last child.
+//! The metas come first and name the root and the number of pages, so the rows are needed twice:
+//! [`Layout::of`] only counts, and takes their lengths alone if the content knows these sooner;
+//! [`Layout::write`] runs the same code with bytes. Pages get their numbers in the order in which
+//! they fill up; a branch follows its last child.
 //!
 //! The result is compact: leaves are filled from left to right, nothing is free. Three rules of bbolt
 //! beyond its format are kept: a branch has at least two children (bbolt asserts it when it
@@ -23,7 +24,8 @@ const LEAF_ENTRIES_MIN: usize = 2;
 const PAGE_ENTRIES_MAX: usize = 0xFFFE;
 
 /// The content of a file: buckets in bytewise order of their names, and each bucket's rows in order
-/// of their keys. It is read twice and must be the same both times.
+/// of their keys. It is read twice, though perhaps only lengths the first time, and must be the
+/// same both times.
 pub trait Content {
     type Error: From<io::Error>;
 
@@ -31,10 +33,23 @@ pub trait Content {
 
     /// Calls `row` with each key and its value, which is in parts.
     fn rows(&self, bucket: &str, row: &mut RowSink<'_, Self::Error>) -> Result<(), Self::Error>;
+
+    /// Calls `row` with the lengths of each key and its value, and returns true, if they are found
+    /// with less work than by [`Content::rows`]. After false the calls do not count.
+    fn lengths(
+        &self,
+        _bucket: &str,
+        _row: &mut LengthSink<'_, Self::Error>,
+    ) -> Result<bool, Self::Error> {
+        Ok(false)
+    }
 }
 
 /// Takes one row: a key, not empty, and a value in parts.
 pub type RowSink<'a, E> = dyn FnMut(&[u8], &[&[u8]]) -> Result<(), E> + 'a;
+
+/// Takes the lengths of one row: of its key, and of its value.
+pub type LengthSink<'a, E> = dyn FnMut(usize, usize) -> Result<(), E> + 'a;
 
 /// Size of a file, and the place of its root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +59,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Reads everything once, to count.
+    /// Counts. Reads everything once, or the lengths that the content knows.
     pub fn of<C: Content>(content: &C) -> Result<Layout, C::Error> {
         let mut pages = Pages::new(None);
         let root = write_buckets(content, &mut pages)?;
@@ -95,12 +110,35 @@ fn write_buckets<C: Content>(content: &C, pages: &mut Pages<'_>) -> Result<u64, 
     for &name in content.buckets() {
         assert!(before < name, "buckets come in order of their names");
         before = name;
-        let mut tree = Tree::new(0);
-        content.rows(name, &mut |key, value| Ok(tree.push(pages, key, value)?))?;
+        let tree = match counted(content, name, pages)? {
+            Some(tree) => tree,
+            None => {
+                let mut tree = Tree::new(0);
+                content.rows(name, &mut |key, value| Ok(tree.push(pages, key, value)?))?;
+                tree
+            }
+        };
         let value = tree.finish_bucket(pages)?;
         root.push(pages, name.as_bytes(), &[&value])?;
     }
     Ok(root.finish(pages)?)
+}
+
+/// A bucket of which only the lengths are needed and known.
+fn counted<C: Content>(
+    content: &C,
+    bucket: &str,
+    pages: &mut Pages<'_>,
+) -> Result<Option<Tree>, C::Error> {
+    if pages.out.is_some() {
+        return Ok(None);
+    }
+    let (mut tree, before) = (Tree::new(0), pages.next);
+    if content.lengths(bucket, &mut |key, value| Ok(tree.count(pages, key, value)?))? {
+        return Ok(Some(tree));
+    }
+    pages.next = before;
+    Ok(None)
 }
 
 /// Assigns page numbers and takes finished pages; without an output it only counts.
@@ -220,22 +258,10 @@ impl Tree {
     }
 
     fn push(&mut self, pages: &mut Pages<'_>, key: &[u8], value: &[&[u8]]) -> io::Result<()> {
-        let value_bytes: usize = value.iter().map(|part| part.len()).sum();
-        let size = Entries::size_of(key.len(), value_bytes);
-        if self.leaf.spans.len() >= LEAF_ENTRIES_MIN && !self.leaf.fits(size) {
-            self.close_leaf(pages)?;
-        }
-        if self.leaf.spans.is_empty() {
-            self.first_key.clear();
+        let value_bytes = value.iter().map(|part| part.len()).sum();
+        if self.make_entry(pages, key.len(), value_bytes)? {
             self.first_key.extend_from_slice(key);
         }
-        let too_long = |_| io::Error::other("a key or value of more than 4 GiB");
-        self.leaf.spans.push(Span::Leaf {
-            flags: self.flags,
-            key: u32::try_from(key.len()).map_err(too_long)?,
-            value: u32::try_from(value_bytes).map_err(too_long)?,
-        });
-        self.leaf.bytes += size;
         // While only counting, bytes are kept as long as the bucket may become an inline one: its
         // image is part of the root's leaf.
         if pages.out.is_some() || self.may_be_inline() {
@@ -245,6 +271,39 @@ impl Tree {
                 .for_each(|part| self.leaf.data.extend_from_slice(part));
         }
         Ok(())
+    }
+
+    /// The same for an entry of these lengths, only to count: its bytes are zeros.
+    fn count(&mut self, pages: &mut Pages<'_>, key: usize, value: usize) -> io::Result<()> {
+        if self.make_entry(pages, key, value)? {
+            self.first_key.resize(key, 0);
+        }
+        if self.may_be_inline() {
+            let bytes = self.leaf.data.len() + key + value;
+            self.leaf.data.resize(bytes, 0);
+        }
+        Ok(())
+    }
+
+    /// Makes room for an entry of these lengths. Returns true if it is the first one of a leaf: its
+    /// key is then to be put into `first_key`, which is empty.
+    fn make_entry(&mut self, pages: &mut Pages<'_>, key: usize, value: usize) -> io::Result<bool> {
+        let size = Entries::size_of(key, value);
+        if self.leaf.spans.len() >= LEAF_ENTRIES_MIN && !self.leaf.fits(size) {
+            self.close_leaf(pages)?;
+        }
+        let is_first = self.leaf.spans.is_empty();
+        if is_first {
+            self.first_key.clear();
+        }
+        let too_long = |_| io::Error::other("a key or value of more than 4 GiB");
+        self.leaf.spans.push(Span::Leaf {
+            flags: self.flags,
+            key: u32::try_from(key).map_err(too_long)?,
+            value: u32::try_from(value).map_err(too_long)?,
+        });
+        self.leaf.bytes += size;
+        Ok(is_first)
     }
 
     fn may_be_inline(&self) -> bool {

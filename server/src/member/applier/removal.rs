@@ -30,6 +30,8 @@ pub(super) struct Removal {
     asking: Vec<(i64, ReplySlot)>,
     /// Set when it first waits for readers: the latest time at which it goes on.
     readers_until: Option<Now>,
+    /// Its last look found readers that it waits for.
+    is_held_up: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +51,7 @@ impl Removal {
             rows: 0,
             asking: Vec::new(),
             readers_until: None,
+            is_held_up: false,
         }
     }
 
@@ -115,7 +118,13 @@ impl Removal {
     /// the file longer. The hash of the compaction is such a reader, and soon done in most stores.
     pub(super) fn wait_for_readers(&mut self, now: Now, much: bool) -> bool {
         let until = || now + PATIENCE_WITH_READERS;
-        much && now < *self.readers_until.get_or_insert_with(until)
+        self.is_held_up = much && now < *self.readers_until.get_or_insert_with(until);
+        self.is_held_up
+    }
+
+    /// True if a client waits for it while it waits for readers.
+    pub(super) fn keeps_a_client_waiting(&self) -> bool {
+        self.is_held_up && self.asking.iter().any(|(_, slot)| slot.is_awaited())
     }
 
     /// When it began, if that is known.
@@ -148,6 +157,7 @@ impl Removal {
         self.asking = asking;
         self.since = None;
         self.readers_until = None;
+        self.is_held_up = false;
         answered.into_iter().map(|(_, slot)| slot).collect()
     }
 }

@@ -205,7 +205,10 @@ impl ApplyDriver {
         if let Some(job) = self.effects.sync.take() {
             ports.start(Job::SyncStore(job));
         }
-        self.shared.hurry.set(self.applier.hurries());
+        let hurry = &self.shared.hurry;
+        hurry.set(self.applier.hurries());
+        hurry.set_entries_wait(self.applier.entries_wait());
+        self.shared.hash_hurry.set(self.applier.hurries_hash());
         if let Some(retired) = self.effects.retired.take() {
             ports.start(Job::Retire(retired));
         }

@@ -38,17 +38,33 @@ pub enum Done {
     Apply(ApplyEvent),
 }
 
-/// Tells a checkpoint to make no pauses. Written by the applier, read by the job.
+/// Tells a checkpoint to make no pauses, or a hash to make shorter ones. Written by the applier,
+/// read by the job.
 #[derive(Clone, Debug, Default)]
-pub struct Hurry(Arc<AtomicBool>);
+pub struct Hurry(Arc<Haste>);
+
+#[derive(Debug, Default)]
+struct Haste {
+    is_on: AtomicBool,
+    entries_wait: AtomicBool,
+}
 
 impl Hurry {
     pub fn is_on(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.is_on.load(Ordering::Relaxed)
     }
 
     pub(super) fn set(&self, on: bool) {
-        self.0.store(on, Ordering::Relaxed);
+        self.0.is_on.store(on, Ordering::Relaxed);
+    }
+
+    /// Entries wait until the checkpoint ends: it leaves to the next one what that can do.
+    fn entries_wait(&self) -> bool {
+        self.0.entries_wait.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_entries_wait(&self, wait: bool) {
+        self.0.entries_wait.store(wait, Ordering::Relaxed);
     }
 }
 
@@ -73,8 +89,10 @@ impl Job {
         mut rest: impl FnMut() -> usize + Send + Sync + 'static,
     ) -> Result<Done, Fatal> {
         match self {
-            Job::Checkpoint(job, _) => {
-                let attempt = Box::new(job.resting(rest).attempt());
+            Job::Checkpoint(job, hurry) => {
+                let job = job.resting(rest);
+                let job = job.cutting_while(move || !hurry.entries_wait());
+                let attempt = Box::new(job.attempt());
                 return Ok(Done::Apply(ApplyEvent::CheckpointRan(attempt)));
             }
             Job::SyncStore(job) => job

@@ -30,6 +30,8 @@ pub struct Published {
     pub queues: Queues,
     /// Read by the running checkpoint. Written by the applier alone.
     pub(super) hurry: Hurry,
+    /// Read by the hash of a compaction. Written by the applier alone.
+    pub hash_hurry: Hurry,
     /// Bytes that the log has written since the start. Written by the holder of the log.
     log_bytes: AtomicU64,
     /// How many bytes the log may have written before the next look at its disk; 0: not known.
@@ -129,6 +131,7 @@ impl Published {
             space: Space::default(),
             queues: Queues::default(),
             hurry: Hurry::default(),
+            hash_hurry: Hurry::default(),
             log_bytes: AtomicU64::new(0),
             log_limit_bytes: AtomicU64::new(0),
             log_kept_bytes: AtomicU64::new(0),

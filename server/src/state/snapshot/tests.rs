@@ -158,3 +158,28 @@ fn damage_is_refused_with_its_place() {
     let text = error.to_string();
     assert!(text.starts_with("page 2 (byte 8208): "), "{text}");
 }
+
+#[test]
+fn large_values_are_read_once_and_measured_by_the_trees_of_keys() {
+    const KEYS: u64 = 1000;
+    let vfs = SimVfs::new(1);
+    let mut store = open(&vfs);
+    for index in 1..=KEYS {
+        let mut write = store.write(Applied { index, term: 1 });
+        write.put(&index.to_be_bytes(), &[7; 4096], 0).unwrap();
+    }
+    let saved = store.begin_checkpoint().unwrap().run().unwrap();
+    store.finish_checkpoint(saved);
+    drop(store);
+    let store = open(&vfs);
+    let mut reads = vfs.reads();
+    let mut reads_since = || vfs.reads() - std::mem::replace(&mut reads, vfs.reads());
+    let snapshot = Snapshot::of(store.reader().view()).unwrap();
+    let measuring = reads_since();
+    let mut file = Vec::new();
+    snapshot.write(&mut file).unwrap();
+    let writing = reads_since();
+    assert_eq!(file.len() as u64, snapshot.file_bytes());
+    assert!(writing > KEYS / 4, "three rows in a leaf: {writing}");
+    assert!(measuring < writing / 4, "{measuring} of {writing}");
+}

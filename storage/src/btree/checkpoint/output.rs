@@ -37,6 +37,7 @@ pub(crate) struct Output {
     /// Bytes of a piece.
     piece_bytes: usize,
     rest: Option<Rest>,
+    cuts: Option<Cuts>,
     pub(crate) written: u64,
 }
 
@@ -46,6 +47,15 @@ struct Rest(Box<dyn FnMut() -> usize + Send + Sync>);
 impl fmt::Debug for Rest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Rest")
+    }
+}
+
+/// Says whether the end of the file may be cut off now.
+struct Cuts(Box<dyn Fn() -> bool + Send + Sync>);
+
+impl fmt::Debug for Cuts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Cuts")
     }
 }
 
@@ -70,6 +80,7 @@ impl Output {
             syncs: false,
             piece_bytes: SYNC_BYTES,
             rest: None,
+            cuts: None,
             written: 0,
         }
     }
@@ -77,6 +88,15 @@ impl Output {
     /// `rest` is called after each piece of the work, and returns the bytes of the next one.
     pub(crate) fn rest_with(&mut self, rest: impl FnMut() -> usize + Send + Sync + 'static) {
         self.rest = Some(Rest(Box::new(rest)));
+    }
+
+    /// The end of the file may be cut off only as long as `cuts` returns true.
+    pub(crate) fn cut_while(&mut self, cuts: impl Fn() -> bool + Send + Sync + 'static) {
+        self.cuts = Some(Cuts(Box::new(cuts)));
+    }
+
+    pub(crate) fn may_cut(&self) -> bool {
+        self.cuts.as_ref().is_none_or(|Cuts(cuts)| cuts())
     }
 
     pub(crate) fn rest(&mut self) {

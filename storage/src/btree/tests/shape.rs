@@ -202,6 +202,36 @@ fn a_checkpoint_rests_between_its_pieces_and_while_the_file_is_shortened() {
     assert!(stats.file_bytes < 100_000, "{stats:?}");
 }
 
+#[test]
+fn a_checkpoint_cuts_the_file_as_far_as_it_may_and_a_later_one_the_rest() {
+    let vfs = disk();
+    let (mut bench, _) = Bench::open(&vfs).unwrap();
+    for i in 0..10_000u64 {
+        bench.insert(2, &i.to_be_bytes(), &[1; 1000]);
+    }
+    bench.checkpoint(b"").unwrap();
+    for i in 0..10_000u64 {
+        bench.remove(2, &i.to_be_bytes());
+    }
+    // The length of the file after a checkpoint that makes so many steps, and that which is needed.
+    let mut length_after = |steps: usize| {
+        let made = AtomicUsize::new(0);
+        let may_cut = move || made.fetch_add(1, Ordering::Relaxed) < steps;
+        let job = bench.begin(b"").cutting_while(may_cut);
+        bench.file.finish_checkpoint(job.run().unwrap());
+        let length = vfs.contents(Path::new(PATH)).unwrap().len() as u64;
+        (length, bench.file.stats().file_bytes)
+    };
+    let lengths: Vec<(u64, u64)> = (0..6).map(|_| length_after(0)).collect();
+    let (whole, needed) = lengths[5];
+    assert!(whole > 10_000_000 && needed < 100_000, "{lengths:?}");
+    let (length, _) = length_after(1);
+    assert_eq!(length, whole - vfs::SHORTENING_STEP_BYTES);
+    let (length, needed) = length_after(usize::MAX);
+    assert_eq!(length, needed);
+    bench.check().unwrap();
+}
+
 fn nodes_in(tree: &Tree) -> usize {
     fn below(node: &Node) -> usize {
         1 + node

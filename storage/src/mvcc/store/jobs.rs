@@ -31,6 +31,15 @@ impl CheckpointJob {
         }
     }
 
+    /// The free end of the file is cut off only as long as `cuts` returns true, and the rest of it by
+    /// a later checkpoint. For many gigabytes it takes minutes, in which changes wait in memory.
+    pub fn cutting_while(self, cuts: impl Fn() -> bool + Send + Sync + 'static) -> CheckpointJob {
+        CheckpointJob {
+            job: self.job.cutting_while(cuts),
+            ..self
+        }
+    }
+
     /// The last entry that it makes durable. The caller's log must have that entry on disk before
     /// the job runs: a store that is ahead of its log cannot continue it.
     pub fn applied(&self) -> Applied {

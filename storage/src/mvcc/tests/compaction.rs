@@ -49,6 +49,31 @@ fn tombstone_at_the_compacted_revision_stays_until_the_next_compaction() {
 }
 
 #[test]
+fn a_hash_pauses_after_many_rows_and_after_large_ones() {
+    let mut fixture = Fixture::new();
+    let pauses = |fixture: &Fixture| {
+        let (mut pauses, root) = (0, fixture.store.root());
+        let mut pause = || {
+            pauses += 1;
+            ControlFlow::Continue(())
+        };
+        let rows = root.hash_rows(0, &mut pause).unwrap().unwrap();
+        let visited = rows.visit(Revision::default(), &mut |_| (), &mut pause);
+        assert!(visited.unwrap().is_continue());
+        pauses
+    };
+    for key in 0..300 {
+        fixture.put(&format!("small {key}"), "v");
+    }
+    assert_eq!(pauses(&fixture), 1);
+    let large = "v".repeat(1 << 20);
+    for key in 0..4 {
+        fixture.put(&format!("large {key}"), &large);
+    }
+    assert_eq!(pauses(&fixture), 5);
+}
+
+#[test]
 fn never_compacted_store_takes_a_compaction_at_zero() {
     let mut fixture = Fixture::new();
     fixture.write().compact(0).unwrap();

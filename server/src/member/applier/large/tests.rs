@@ -174,6 +174,7 @@ fn a_large_entry_waits_for_the_checkpoint_and_nothing_before_it_waits_for_it() {
         let effects = turn(&mut applier, Some(ApplyEvent::Committed(entries)));
         assert_eq!(effects.applied, Some(3));
         assert!(applier.hurries(), "an entry waits for the checkpoint");
+        assert!(applier.entries_wait());
         assert_eq!(applier.wake_at(Now::ZERO), None);
         assert_eq!(turn(&mut applier, None).applied, None);
 
@@ -183,7 +184,7 @@ fn a_large_entry_waits_for_the_checkpoint_and_nothing_before_it_waits_for_it() {
         let keys = KeyRange::from_wire(b"key/", b"key0");
         let left = applier.state.store.root().count(keys, 0).unwrap();
         assert!(left <= KEYS / 2, "{left}");
-        assert!(!applier.hurries());
+        assert!(!applier.hurries() && !applier.entries_wait());
     }
 }
 

@@ -56,6 +56,27 @@ fn it_waits_for_readers_but_not_for_ever() {
 }
 
 #[test]
+fn a_client_waits_for_readers_while_it_is_there_and_the_readers_are() {
+    let limits = Limits {
+        requests: 1,
+        bytes: 0,
+    };
+    let admission = Admission::new(limits);
+    let mut removal = Removal::interrupted(None);
+    assert!(removal.wait_for_readers(SECOND, true));
+    assert!(!removal.keeps_a_client_waiting(), "nobody asked");
+    let (slot, reply) = ReplySlot::new(admission.admit(0).unwrap());
+    removal.ask(7, slot);
+    assert!(removal.keeps_a_client_waiting());
+    removal.wait_for_readers(SECOND * 2, false);
+    assert!(!removal.keeps_a_client_waiting(), "the readers are gone");
+    removal.wait_for_readers(SECOND * 3, true);
+    assert!(removal.keeps_a_client_waiting());
+    drop(reply);
+    assert!(!removal.keeps_a_client_waiting(), "the client has left");
+}
+
+#[test]
 fn it_waits_until_there_is_enough_but_not_for_ever() {
     assert!(!runs(false, 59, &LARGE));
     assert!(runs(false, 60, &LARGE), "worth its cost");
@@ -153,6 +174,47 @@ impl Stage {
 
 #[test]
 fn removal_waits_for_a_reader_that_holds_much_back_and_uses_its_places_then() {
+    let (mut stage, _hub, reader) = compacted(None);
+    stage.pass(PATIENCE + SECOND * 30);
+    let [waiting, later] = [Now::ZERO, SECOND * 20].map(|time| {
+        stage.pass(time);
+        let wakes = stage.applier.wake_at(stage.now).unwrap();
+        assert!(wakes > stage.now && wakes <= stage.now + READERS_PATIENCE);
+        assert!(stage.applier.removal.is_running());
+        assert!(!stage.applier.hurries_hash(), "no client waits");
+        let rows = stage.applier.state.store.root().superseded_rows();
+        (rows, stage.applier.stats().file_bytes)
+    });
+    assert_eq!(waiting, later);
+    drop(reader);
+    stage.pass(SECOND);
+    assert!(!stage.applier.removal.is_running());
+    assert_eq!(stage.applier.stats().file_bytes, waiting.1);
+}
+
+#[test]
+fn the_hash_hurries_while_a_client_waits_for_the_removal_behind_it() {
+    let limits = Limits {
+        requests: 1,
+        bytes: 0,
+    };
+    let admission = Admission::new(limits);
+    let (slot, _reply) = ReplySlot::new(admission.admit(0).unwrap());
+    let (mut stage, _hub, reader) = compacted(Some(slot));
+    assert!(!stage.applier.hurries_hash(), "nothing is held back yet");
+    let hurries_after_a_second = |stage: &mut Stage| {
+        stage.pass(SECOND);
+        stage.applier.hurries_hash()
+    };
+    assert!((0..30).any(|_| hurries_after_a_second(&mut stage)));
+    assert!(stage.applier.removal.is_running());
+    drop(reader);
+    assert!(!hurries_after_a_second(&mut stage));
+    assert!(!stage.applier.removal.is_running());
+}
+
+/// A compaction that a client may wait for, and what the hash of it reads.
+fn compacted(reply: Option<ReplySlot>) -> (Stage, Hub, ApplyEffects) {
     let vfs = Arc::new(SimVfs::new(1));
     let mut store = Store::open(vfs, Path::new("/store"), Options::default()).unwrap();
     for index in 1..=KEYS + KEYS / 2 {
@@ -177,7 +239,7 @@ fn removal_waits_for_a_reader_that_holds_much_back_and_uses_its_places_then() {
     let index = KEYS + KEYS / 2 + 1;
     let request = Request::Compaction(pb::CompactionRequest {
         revision: stage.applier.state.store.root().revision(),
-        physical: false,
+        physical: reply.is_some(),
     });
     let entry = raft::Entry {
         term: 1,
@@ -188,27 +250,14 @@ fn removal_waits_for_a_reader_that_holds_much_back_and_uses_its_places_then() {
     let committed = Committed {
         entry,
         request: Some(request),
-        reply: None,
+        reply,
     };
     // The hash of the compaction reads the store as it was before.
     let reader = stage.turn(Some(ApplyEvent::Committed(vec![committed])));
     assert_eq!(reader.hash.len(), 1);
     let revision = stage.applier.state.store.root().revision();
     assert!(hub.advance_if_brief(revision).unwrap());
-    stage.pass(PATIENCE + SECOND * 30);
-    let [waiting, later] = [Now::ZERO, SECOND * 20].map(|time| {
-        stage.pass(time);
-        let wakes = stage.applier.wake_at(stage.now).unwrap();
-        assert!(wakes > stage.now && wakes <= stage.now + READERS_PATIENCE);
-        assert!(stage.applier.removal.is_running());
-        let rows = stage.applier.state.store.root().superseded_rows();
-        (rows, stage.applier.stats().file_bytes)
-    });
-    assert_eq!(waiting, later);
-    drop(reader);
-    stage.pass(SECOND);
-    assert!(!stage.applier.removal.is_running());
-    assert_eq!(stage.applier.stats().file_bytes, waiting.1);
+    (stage, hub, reader)
 }
 
 #[test]

@@ -42,6 +42,7 @@ fn compare_all(root: &Root, model: &Model, at: i64, input: &mut Input<'_>) -> Re
         );
     }
     compare_hash_rows(root, model, at, then)?;
+    compare_lengths(root)?;
     for bucket in [Bucket::Lease, Bucket::LeaseKeys, Bucket::Meta] {
         let mut rows = Vec::new();
         root.side_scan(bucket, b"", &mut |key, value| {
@@ -76,6 +77,43 @@ fn compare_hash_rows(root: &Root, model: &Model, at: i64, then: i64) -> Result<(
         let looked_up = all(looked_up.map(HashRows::looked_up))?;
         assert_eq!(looked_up, rows, "hash of a compaction at {then}, looked up");
     }
+    Ok(())
+}
+
+/// The trees of keys know as much of the rows as history does, except the values.
+fn compare_lengths(root: &Root) -> Result<()> {
+    let measure = |change: &Change<'_>, value: u64| match change {
+        Change::Put { revision, item } => {
+            let key = item.key.len() as i64;
+            let numbers = [item.create_revision, item.version, item.lease, key];
+            let all = numbers.into_iter().chain([revision.main, revision.sub]);
+            all.fold(value as u32, |sum, n| {
+                sum.wrapping_mul(31).wrapping_add(n as u32)
+            })
+        }
+        Change::Delete { revision, key } => key.len() as u32 ^ revision.main as u32,
+    };
+    let mut expected = Vec::new();
+    root.changes(0, i64::MAX, &mut |change| {
+        let value = match change {
+            Change::Put { item, .. } => item.value.len() as u64,
+            Change::Delete { .. } => 0,
+        };
+        expected.push(measure(&change, value));
+        Ok(ControlFlow::Continue(()))
+    })?;
+    let mut found = Vec::new();
+    let mut push = |measured: u32| -> ControlFlow<()> {
+        found.push(measured);
+        ControlFlow::Continue(())
+    };
+    if root.is_deleting() {
+        assert!(!root.measure_changes(&measure, &mut push)?);
+        return Ok(());
+    }
+    let rows_per_walk = expected.len() / 3 + 1;
+    assert!(root.measure_in_walks(rows_per_walk, &measure, &mut push)?);
+    assert_eq!(found, expected, "lengths of changes");
     Ok(())
 }
 
