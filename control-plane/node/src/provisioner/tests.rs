@@ -178,8 +178,9 @@ fn a_claim_gets_a_volume_on_the_node_of_its_pod() {
     assert!(scene.settle().is_empty());
     let claim = scene.claim("data");
     let name = format!("pvc-{}", object::uid(&claim));
-    let [volume] = &scene.all("PersistentVolume")[..] else {
-        panic!("one volume");
+    let volumes = scene.all("PersistentVolume");
+    let [volume] = &volumes[..] else {
+        panic!("{volumes:?}");
     };
     assert_eq!(object::name(volume), name);
     let made_by = object::annotation(volume, "pv.kubernetes.io/provisioned-by");
