@@ -27,6 +27,7 @@ use apiserver::setup::{
 use apiserver::{Config, Server};
 use certificates::Authority;
 use controllers::{Selection, Signer};
+use node::provisioner::default_class;
 use server::lifecycle::local::Local;
 use storage::vfs::os::OsVfs;
 use tokio::sync::{oneshot, watch};
@@ -64,6 +65,8 @@ pub(crate) struct Plan {
     pub(crate) loops: Selection,
     /// How many hollow nodes.
     pub(crate) nodes: usize,
+    /// True if a new cluster with hollow nodes begins with a default class of storage.
+    pub(crate) default_class: bool,
     /// Names of admission plugins that are switched off.
     pub(crate) disabled_plugins: Vec<String>,
     /// Faults on purpose, which the requests of other processes meet.
@@ -118,6 +121,11 @@ impl Plan {
 
     fn has(&self, component: Component) -> bool {
         self.components.contains(&component)
+    }
+
+    /// True if a new cluster begins with the default class of storage, which somebody has to serve.
+    fn makes_class(&self) -> bool {
+        self.default_class && self.has(Component::Node) && self.nodes > 0
     }
 
     fn kubeconfig(&self) -> PathBuf {
@@ -253,6 +261,7 @@ impl Plan {
             advertised: Some(reached),
             allow_privileged: true,
             disabled_plugins: self.disabled_plugins.clone(),
+            first_objects: self.makes_class().then(default_class).into_iter().collect(),
             faults: self.faults.clone(),
             ..setup.config
         };

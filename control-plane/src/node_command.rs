@@ -3,9 +3,9 @@
 use std::error::Error;
 use std::time::Duration;
 
-use clap::{Arg, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use node::host::Size;
-use node::{Config, Family};
+use node::{Config, Family, provisioner};
 
 use crate::connection;
 
@@ -32,6 +32,15 @@ pub(crate) fn command() -> Command {
         .arg(flag("max-pods", "NUMBER", "110").value_parser(value_parser!(u32)))
         .arg(flag("lease-seconds", "SECONDS", "10").value_parser(seconds))
         .arg(flag("status-seconds", "SECONDS", "300").value_parser(seconds))
+        .arg(
+            Arg::new("volumes")
+                .long("volumes")
+                .action(ArgAction::SetTrue)
+                .help(format!(
+                    "Makes volumes, too, for claims of classes with the provisioner {}",
+                    provisioner::NAME
+                )),
+        )
 }
 
 fn family(name: &str) -> Result<Family, String> {
@@ -73,7 +82,13 @@ pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
         .build()?;
     runtime.block_on(async {
         let client = connection::client(arguments).await?;
-        node::run(client, config, connection::asked_to_stop()).await;
+        let nodes = node::run(client.clone(), config, connection::asked_to_stop());
+        if arguments.get_flag("volumes") {
+            let volumes = provisioner::run(client, connection::asked_to_stop());
+            tokio::join!(nodes, volumes);
+        } else {
+            nodes.await;
+        }
         Ok(())
     })
 }

@@ -116,6 +116,8 @@ pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
         service_ranges: cluster::service_ranges(name, &range.unwrap_or_default())?,
         loops: loops_command::selection(arguments)?,
         nodes,
+        // A test makes the classes that it wants.
+        default_class: false,
         disabled_plugins: disabled.into_iter().flatten().cloned().collect(),
         faults,
     };

@@ -69,6 +69,7 @@ pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
         service_ranges: cluster::service_ranges("service-cidr", &text("service-cidr"))?,
         loops: loops_command::selection(arguments)?,
         nodes: arguments.get_one("nodes").copied().unwrap_or_default(),
+        default_class: true,
         disabled_plugins: Vec::new(),
         faults: None,
     };

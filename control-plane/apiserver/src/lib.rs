@@ -231,6 +231,7 @@ fn connected(client: etcd_api::Client, config: Config) -> Api {
             service_ranges: config.service_ranges,
             advertised: config.advertised,
             allow_privileged: config.allow_privileged,
+            first_objects: config.first_objects,
             client_authority: config.client_authority,
             proxies: config.proxies,
         },

@@ -58,6 +58,8 @@ pub(crate) struct Settings {
     pub(crate) service_ranges: ServiceRanges,
     pub(crate) advertised: Option<SocketAddr>,
     pub(crate) allow_privileged: bool,
+    /// What a new cluster begins with, of versions `v1`.
+    pub(crate) first_objects: Vec<Value>,
     /// Certificate (PEM) of the authority for client certificates, if there is one.
     pub(crate) client_authority: Option<String>,
     /// Proxies that name users.

@@ -18,7 +18,7 @@ use crate::auth::pki::Identity;
 use crate::auth::tls::Certificates;
 use crate::registry::Registry;
 use crate::registry::allocate::addresses::{release, take};
-use crate::registry::builtin::bootstrap;
+use crate::registry::builtin::{self, bootstrap};
 use crate::registry::strategy;
 use crate::resources::catalogue::{Catalogue, Resource};
 use crate::resources::custom::Definition;
@@ -159,6 +159,55 @@ async fn a_write_that_is_stored_is_told_so_though_no_cache_shows_it() {
     let made = registry.create(kind, "", object).await.unwrap();
     assert_eq!(object::name(&made), "shop");
     registry.reader.get(kind, "", "shop").await.unwrap();
+}
+
+/// A registry whose new clusters begin with a class of storage.
+fn registry_with_class(store: &FakeStore) -> Registry {
+    let class = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
+        "metadata": {"name": "standard"}, "provisioner": "example.com/maker",
+    });
+    let config = Config {
+        first_objects: vec![class],
+        ..Config::default()
+    };
+    registry_of(store, Vec::new(), config)
+}
+
+async fn class_uid(registry: &Registry) -> Result<String, Status> {
+    let kind = schema::kind("storage.k8s.io", "v1", "StorageClass").unwrap();
+    let class = registry.reader.get(kind, "", "standard").await?;
+    Ok(object::uid(&class).to_owned())
+}
+
+#[tokio::test]
+async fn what_a_new_cluster_begins_with_is_made_once() {
+    let store = FakeStore::default();
+    let registry = registry_with_class(&store);
+    builtin::make(&registry).await.unwrap();
+    let uid = class_uid(&registry).await.unwrap();
+    let kind = schema::kind("storage.k8s.io", "v1", "StorageClass").unwrap();
+    registry.delete(kind, "", "standard", &uid).await.unwrap();
+    // At once, and after a restart.
+    for registry in [registry, registry_with_class(&store)] {
+        builtin::make(&registry).await.unwrap();
+        assert_eq!(class_uid(&registry).await.unwrap_err().code, 404);
+    }
+}
+
+#[tokio::test]
+async fn a_crash_before_the_first_namespace_leaves_a_new_cluster() {
+    let store = FakeStore::default();
+    let registry = registry_with_class(&store);
+    let kind = schema::kind("storage.k8s.io", "v1", "StorageClass").unwrap();
+    let class = registry.settings.first_objects[0].clone();
+    registry.create(kind, "", class).await.unwrap();
+    let uid = class_uid(&registry).await.unwrap();
+    let registry = registry_with_class(&store);
+    builtin::make(&registry).await.unwrap();
+    assert_eq!(class_uid(&registry).await.unwrap(), uid, "the same one");
+    let kind = schema::kind("", "v1", "Namespace").unwrap();
+    registry.reader.get(kind, "", "default").await.unwrap();
 }
 
 #[tokio::test]

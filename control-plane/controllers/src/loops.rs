@@ -6,6 +6,7 @@ pub(crate) mod daemon_set;
 pub(crate) mod deployment;
 pub(crate) mod disruption;
 pub(crate) mod endpoint_slice;
+pub(crate) mod ephemeral_volume;
 pub(crate) mod garbage;
 pub(crate) mod job;
 pub(crate) mod namespace;
@@ -123,6 +124,7 @@ pub(crate) fn all(root_ca: &str, signer: Option<&Arc<Signer>>) -> Vec<Box<dyn Lo
         Box::new(pod_gc::PodGc),
         Box::new(disruption::Disruption),
         Box::new(resource_quota::ResourceQuotas),
+        Box::new(ephemeral_volume::EphemeralVolumes),
         Box::new(protection::ClaimProtection),
         Box::new(protection::VolumeProtection),
         Box::new(protection::ClassProtection),

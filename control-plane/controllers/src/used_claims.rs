@@ -39,6 +39,12 @@ pub(crate) fn named(pod: &Pod) -> impl Iterator<Item = String> {
     )
 }
 
+/// The volumes of a pod whose claims are made for it, each with the name of its claim.
+pub(crate) fn ephemeral(pod: &Pod) -> impl Iterator<Item = (&Volume, String)> {
+    let own = volumes(pod).filter(|volume| volume.ephemeral.is_some());
+    own.map(|volume| (volume, of_volume(pod, volume)))
+}
+
 /// The name of the claim that is made for an ephemeral volume.
 fn of_volume(pod: &Pod, volume: &Volume) -> String {
     format!("{}-{}", meta::name(&pod.metadata), volume.name)

@@ -4,7 +4,8 @@
 //! A pure function decides what a pod does: [`pod::decide`] returns the calls to make, given the
 //! pod and the time. All state of a node is in the objects, so it may be stopped at any moment and
 //! continue later. [`fleet`] does this for any number of nodes in one process, with one informer
-//! for all of their pods; [`run`] is the shell around it.
+//! for all of their pods; [`run`] is the shell around it. [`provisioner`] makes volumes for claims,
+//! which are as hollow as the nodes.
 //!
 //! ## How long containers run
 //!
@@ -29,6 +30,7 @@ pub mod fleet;
 pub mod hints;
 pub mod host;
 pub mod pod;
+pub mod provisioner;
 mod shell;
 pub mod status;
 

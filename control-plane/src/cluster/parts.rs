@@ -86,6 +86,12 @@ impl Plan {
                 node::run(client, config, stop).await;
                 Ok(())
             });
+            let client = self.client(server, "volume-provisioner").await?;
+            let stop = stopped(running.stop.subscribe());
+            running.tasks.spawn(async move {
+                node::provisioner::run(client, stop).await;
+                Ok(())
+            });
         }
         Ok(())
     }

@@ -21,6 +21,7 @@ const TOKENS_RECORDED: &str = "kube-apiserver-legacy-service-account-token-track
 
 /// Creates the missing objects that need no others.
 pub(crate) async fn make(registry: &Registry) -> Result<(), Status> {
+    make_first(registry).await?;
     for name in NAMESPACES {
         ensure(
             registry,
@@ -56,6 +57,29 @@ pub(crate) async fn make(registry: &Registry) -> Result<(), Status> {
     });
     ensure(registry, "", "ConfigMap", SYSTEM, since).await?;
     registry.steps.done(Step::TokensRecorded);
+    Ok(())
+}
+
+/// Creates what a new cluster begins with. A cluster is new until it has its first namespace, which
+/// nobody can delete: so these objects are not made again after a deletion, but are after a crash.
+async fn make_first(registry: &Registry) -> Result<(), Status> {
+    let objects = &registry.settings.first_objects;
+    if objects.is_empty() {
+        return Ok(());
+    }
+    let kind = schema::resource("", "v1", "namespaces").ok_or_else(Status::unknown_path)?;
+    let first = registry.reader.cached_or_stored(kind, "", NAMESPACES[0]);
+    match first.await {
+        Ok(_) => return Ok(()),
+        Err(error) if error.code == 404 => {}
+        // Perhaps the cluster is not new.
+        Err(error) => return Err(error),
+    }
+    for object in objects {
+        let (group, _) = schema::split_api_version(object::api_version(object));
+        let (kind, namespace) = (object::kind(object), object::namespace(object));
+        ensure(registry, group, kind, namespace, object.clone()).await?;
+    }
     Ok(())
 }
 

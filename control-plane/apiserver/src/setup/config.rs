@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::admission::Plugin;
 use crate::audit;
 use crate::auth::authenticate::front_proxy::FrontProxy;
@@ -44,6 +46,8 @@ pub struct Config {
     pub advertised: Option<SocketAddr>,
     /// True if containers may be privileged.
     pub allow_privileged: bool,
+    /// What a new cluster begins with, of versions `v1`: made once, so that its owner may delete it.
+    pub first_objects: Vec<Value>,
     /// How often the store forgets old revisions, and how old they are then; zero for never.
     pub compact_every: Duration,
     /// How the values of the store are sealed.
@@ -72,6 +76,7 @@ impl Default for Config {
             service_ranges: ServiceRanges::default(),
             advertised: None,
             allow_privileged: false,
+            first_objects: Vec::new(),
             compact_every: COMPACT_EVERY,
             at_rest: Arc::default(),
             audit: None,

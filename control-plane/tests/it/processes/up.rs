@@ -106,7 +106,8 @@ impl Up {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    fn signal(mut self, name: &str) -> ExitStatus {
+    /// Sends a signal, and waits for the end.
+    pub(crate) fn signal(mut self, name: &str) -> ExitStatus {
         let id = self.child.id().to_string();
         assert!(
             Command::new("kill")
@@ -214,19 +215,41 @@ fn every_command_of_the_walk_through_works() {
     if !kubectl_or_skip("the walk through") {
         return;
     }
-    let text = include_str!("../../../../docs/kubernetes.md");
-    let blocks = text.split("```sh\n").skip(1);
-    let blocks = blocks.map(|rest| rest.split("```").next().unwrap_or_default());
-    let lines: Vec<&str> = blocks.flat_map(str::lines).collect();
-    assert!(lines.len() > 25, "{lines:?}");
+    let commands = commands(include_str!("../../../../docs/kubernetes.md"));
+    assert!(commands.len() > 25, "{commands:?}");
     let directory = tempfile::tempdir().unwrap();
     let up = Up::start(directory.path());
-    for line in lines {
-        let said = up.shell(line);
-        if line.starts_with("kubectl auth can-i") {
+    for command in commands {
+        let said = up.shell(&command);
+        if command.starts_with("kubectl auth can-i") {
             assert_eq!(said.trim(), "yes");
         }
     }
+}
+
+/// The commands of a page: one a line, and one that brings a file goes on to the end of that.
+fn commands(page: &str) -> Vec<String> {
+    let blocks = page.split("```sh\n").skip(1);
+    let blocks = blocks.map(|rest| rest.split("```").next().unwrap_or_default());
+    let mut all: Vec<String> = Vec::new();
+    let mut in_file = false;
+    for line in blocks.flat_map(str::lines) {
+        match all.last_mut().filter(|_| in_file) {
+            Some(command) => {
+                command.push('\n');
+                command.push_str(line);
+            }
+            None => all.push(line.to_owned()),
+        }
+        in_file = line.ends_with("<<'EOF'") || in_file && line != "EOF";
+    }
+    all
+}
+
+#[test]
+fn a_command_goes_on_to_the_end_of_its_file() {
+    let page = "# A\n```sh\na\nb <<'EOF'\nc\n  d\nEOF\ne\n```\n```\nf\n```\n```sh\ng\n```\n";
+    assert_eq!(commands(page), ["a", "b <<'EOF'\nc\n  d\nEOF", "e", "g"]);
 }
 
 /// Pods get addresses of the families that services have.

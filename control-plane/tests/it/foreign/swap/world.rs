@@ -34,7 +34,7 @@ const LOOPS: &str = "--controllers=namespace-controller,serviceaccount-controlle
      taint-eviction-controller,pod-garbage-collector-controller,disruption-controller,\
      resourcequota-controller,persistentvolumeclaim-protection-controller,\
      persistentvolume-protection-controller,volumeattributesclass-protection-controller,\
-     statefulset-controller,\
+     statefulset-controller,ephemeral-volume-controller,\
      job-controller,ttl-after-finished-controller,cronjob-controller";
 
 /// Which parts are Kubernetes' own.
