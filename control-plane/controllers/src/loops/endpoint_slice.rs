@@ -13,11 +13,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use machinery::api::Call;
 
 use crate::cache::{Caches, Changed, Diff};
-use crate::decision::{Decision, Step, create, delete};
-use crate::known::{Key, Shared, kind_of, to_object};
+use crate::decision::{Decision, Step, create, delete, update};
+use crate::known::{Key, Shared};
 use crate::loops::{Context, Loop};
 use crate::meta::{self, Labels};
-use crate::pods;
+use crate::{pods, services};
 
 const OF_SERVICE: &str = "kubernetes.io/service-name";
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
@@ -42,21 +42,7 @@ impl Loop for EndpointSlices {
                     .into_iter()
                     .for_each(|one| wake(meta::key(&one.metadata)));
             }
-            Changed::Pod(Diff { old, new }) => {
-                if let (Some(old), Some(new)) = (old, new)
-                    && endpoints::same_to_services(old, new)
-                {
-                    return;
-                }
-                let both: Vec<&Shared<Pod>> = old.iter().chain(new).collect();
-                let Some(pod) = both.first() else {
-                    return;
-                };
-                let services = caches.services.in_namespace(meta::namespace(&pod.metadata));
-                let theirs =
-                    services.filter(|service| both.iter().any(|pod| selects(service, pod)));
-                theirs.for_each(|service| wake(meta::key(&service.metadata)));
-            }
+            Changed::Pod(diff) => services::wake_selecting(caches, diff, wake),
             Changed::Node(Diff { old, new }) => {
                 if topology::is_moved_by(old.as_deref(), new.as_deref()) {
                     divided(caches).for_each(&mut *wake);
@@ -66,7 +52,7 @@ impl Loop for EndpointSlices {
                 };
                 for pod in caches.pods.placed_at(meta::name(&node.metadata)) {
                     let services = caches.services.in_namespace(meta::namespace(&pod.metadata));
-                    let theirs = services.filter(|service| selects(service, pod));
+                    let theirs = services.filter(|service| services::selects(service, pod));
                     theirs.for_each(|service| wake(meta::key(&service.metadata)));
                 }
             }
@@ -92,10 +78,7 @@ impl Loop for EndpointSlices {
             }
             return decision;
         };
-        let has_selector = service.spec.as_ref().is_some_and(|spec| {
-            spec.selector.is_some() && spec.type_.as_deref() != Some("ExternalName")
-        });
-        if !has_selector {
+        if !services::is_kept(service) {
             return Decision::nothing();
         }
         let mut decision = bring(caches, service, slices);
@@ -120,15 +103,15 @@ fn bring(caches: &Caches, service: &Service, slices: Vec<Shared<EndpointSlice>>)
     let mut groups: BTreeMap<Group, (Vec<EndpointPort>, BTreeMap<String, Endpoint>)> =
         BTreeMap::new();
     let all = caches.pods.in_namespace(meta::namespace(&service.metadata));
-    let pods: Vec<&Shared<Pod>> = all.filter(|pod| selects(service, pod)).collect();
-    for family in families(service) {
+    let pods: Vec<&Shared<Pod>> = all.filter(|pod| services::selects(service, pod)).collect();
+    for family in services::families(service) {
         let none = group(&family, &[]);
         groups.entry(none).or_default();
         for pod in pods.iter().filter(|pod| !pods::is_finished(pod)) {
             let Some(endpoint) = endpoints::of(caches, service, pod, &family) else {
                 continue;
             };
-            let ports = endpoints::ports(service, pod);
+            let ports = services::ports(service, pod);
             let group = groups.entry(group(&family, &ports)).or_default();
             group.0 = ports;
             group
@@ -201,7 +184,7 @@ impl Made {
             return None;
         }
         Some(match wanted.metadata.name {
-            Some(_) => replace(wanted),
+            Some(_) => update(wanted),
             None => create(wanted),
         })
     }
@@ -293,15 +276,6 @@ impl Wanted<'_> {
     }
 }
 
-/// The call that replaces a slice, if it is still the one that is known.
-fn replace(slice: &EndpointSlice) -> Call {
-    Call::Update {
-        kind: kind_of::<EndpointSlice>().clone(),
-        subresource: "",
-        object: to_object(slice),
-    }
-}
-
 fn group(family: &str, ports: &[EndpointPort]) -> Group {
     let mut texts: Vec<String> = ports
         .iter()
@@ -346,48 +320,13 @@ fn is_ours(slice: &EndpointSlice) -> bool {
     meta::label(&slice.metadata, MANAGED_BY) == Some(US)
 }
 
-fn selects(service: &Service, pod: &Pod) -> bool {
-    let selector = service
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.selector.as_ref());
-    selector.is_some_and(|selector| {
-        let mut pairs = selector.iter();
-        pairs.all(|(key, value)| meta::label(&pod.metadata, key) == Some(value))
-    })
-}
-
-fn is_headless(service: &Service) -> bool {
-    let ip = service
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.cluster_ip.as_deref());
-    matches!(ip, None | Some("" | "None"))
-}
-
-/// The families of a service. One that was written before there were families has that of its address,
-/// or any if it has none.
-fn families(service: &Service) -> Vec<String> {
-    let spec = service.spec.as_ref();
-    let families = spec.and_then(|spec| spec.ip_families.clone());
-    if let Some(families) = families.filter(|families| !families.is_empty()) {
-        return families;
-    }
-    let address = spec.and_then(|spec| spec.cluster_ip.as_deref());
-    match address {
-        _ if is_headless(service) => vec!["IPv4".into(), "IPv6".into()],
-        Some(address) if address.contains(':') => vec!["IPv6".into()],
-        _ => vec!["IPv4".into()],
-    }
-}
-
 /// The service's labels, except those that describe slices.
 fn labels(service: &Service) -> Labels {
     let mut labels = service.metadata.labels.clone().unwrap_or_default();
     labels.remove(HEADLESS);
     labels.insert(OF_SERVICE.into(), meta::name(&service.metadata).into());
     labels.insert(MANAGED_BY.into(), US.into());
-    if is_headless(service) {
+    if services::is_headless(service) {
         labels.insert(HEADLESS.into(), String::new());
     }
     labels
