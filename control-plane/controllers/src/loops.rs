@@ -6,6 +6,7 @@ pub(crate) mod daemon_set;
 pub(crate) mod deployment;
 pub(crate) mod disruption;
 pub(crate) mod endpoint_slice;
+pub(crate) mod endpoints;
 pub(crate) mod garbage;
 pub(crate) mod job;
 pub(crate) mod namespace;
@@ -117,6 +118,7 @@ pub(crate) fn all(root_ca: &str, signer: Option<&Arc<Signer>>) -> Vec<Box<dyn Lo
         Box::new(ttl_after_finished::TtlAfterFinished),
         Box::new(cron_job::CronJobs),
         Box::new(garbage::Garbage),
+        Box::new(endpoints::EndpointsOfServices),
         Box::new(endpoint_slice::EndpointSlices),
         Box::new(node_lifecycle::NodeLifecycle),
         Box::new(taint_eviction::TaintEviction),

@@ -9,8 +9,13 @@ use crate::known::{Key, Shared};
 use crate::meta::{self, Labels};
 use crate::pods;
 
-/// True if loops keep its endpoints, which are the pods that it selects. Those of other services are
-/// written by hand, or are a name elsewhere.
+/// Label of the endpoints and slices of services without an address.
+pub(crate) const HEADLESS: &str = "service.kubernetes.io/headless";
+/// Annotation: when the change happened for which endpoints were written.
+pub(crate) const TRIGGER: &str = "endpoints.kubernetes.io/last-change-trigger-time";
+
+/// True if loops keep its endpoints, which are the pods that it selects. Other services have those
+/// that somebody writes by hand, or stand for a name elsewhere.
 pub(crate) fn is_kept(service: &Service) -> bool {
     let spec = service.spec.as_ref();
     let is_name = spec.is_some_and(|spec| spec.type_.as_deref() == Some("ExternalName"));
@@ -28,8 +33,8 @@ pub(crate) fn selects(service: &Service, pod: &Pod) -> bool {
     })
 }
 
-/// Calls `wake` for the services that select a pod before or after a change, unless the change means
-/// nothing to services.
+/// Calls `wake` for the services that select a pod before or after a change, if the change can mean
+/// anything to them.
 pub(crate) fn wake_selecting(caches: &Caches, diff: &Diff<Pod>, wake: &mut dyn FnMut(Key)) {
     let Diff { old, new } = diff;
     if let (Some(old), Some(new)) = (old, new)
@@ -60,8 +65,8 @@ pub(crate) fn is_headless(service: &Service) -> bool {
     matches!(ip, None | Some("" | "None"))
 }
 
-/// The families of a service. One that was written before there were families has that of its address,
-/// or any if it has none.
+/// The families of a service. One that was written before there were families has that of its
+/// address, or any if it has none.
 pub(crate) fn families(service: &Service) -> Vec<String> {
     let spec = service.spec.as_ref();
     let families = spec.and_then(|spec| spec.ip_families.clone());

@@ -17,13 +17,12 @@ use crate::decision::{Decision, Step, create, delete, update};
 use crate::known::{Key, Shared};
 use crate::loops::{Context, Loop};
 use crate::meta::{self, Labels};
+use crate::services::{HEADLESS, TRIGGER};
 use crate::{pods, services};
 
 const OF_SERVICE: &str = "kubernetes.io/service-name";
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const US: &str = "endpointslice-controller.k8s.io";
-const HEADLESS: &str = "service.kubernetes.io/headless";
-const TRIGGER: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 /// Maximum number of endpoints in a slice.
 const SLICE_MAX: usize = 100;
 
