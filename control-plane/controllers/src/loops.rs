@@ -5,6 +5,7 @@ pub(crate) mod cron_job;
 pub(crate) mod daemon_set;
 pub(crate) mod deployment;
 pub(crate) mod disruption;
+pub(crate) mod endpoint_mirroring;
 pub(crate) mod endpoint_slice;
 pub(crate) mod endpoints;
 pub(crate) mod garbage;
@@ -120,6 +121,7 @@ pub(crate) fn all(root_ca: &str, signer: Option<&Arc<Signer>>) -> Vec<Box<dyn Lo
         Box::new(garbage::Garbage),
         Box::new(endpoints::EndpointsOfServices),
         Box::new(endpoint_slice::EndpointSlices),
+        Box::new(endpoint_mirroring::EndpointMirroring),
         Box::new(node_lifecycle::NodeLifecycle),
         Box::new(taint_eviction::TaintEviction),
         Box::new(pod_gc::PodGc),

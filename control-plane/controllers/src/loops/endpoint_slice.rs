@@ -20,8 +20,10 @@ use crate::meta::{self, Labels};
 use crate::services::{HEADLESS, TRIGGER};
 use crate::{pods, services};
 
-const OF_SERVICE: &str = "kubernetes.io/service-name";
-const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+/// Label of a slice: the name of its service.
+pub(crate) const OF_SERVICE: &str = "kubernetes.io/service-name";
+/// Label of a slice: the loop that keeps it.
+pub(crate) const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const US: &str = "endpointslice-controller.k8s.io";
 /// Maximum number of endpoints in a slice.
 const SLICE_MAX: usize = 100;
@@ -55,20 +57,14 @@ impl Loop for EndpointSlices {
                     theirs.for_each(|service| wake(meta::key(&service.metadata)));
                 }
             }
-            Changed::EndpointSlice(Diff { old, new }) => {
-                for slice in old.iter().chain(new).filter(|slice| is_ours(slice)) {
-                    if let Some(service) = meta::label(&slice.metadata, OF_SERVICE) {
-                        wake((meta::namespace(&slice.metadata).into(), service.into()));
-                    }
-                }
-            }
+            Changed::EndpointSlice(diff) => wake_service(diff, US, wake),
             _ => {}
         }
     }
 
     fn decide(&self, context: &Context<'_>, key: &Key) -> Decision {
         let caches = context.caches;
-        let slices = slices_of(caches, key);
+        let slices = slices_of(caches, key, US);
         let Some(service) = caches.services.at(key) else {
             // The garbage collector deletes slices that the service owned; this deletes the others.
             let mut decision = Decision::nothing();
@@ -90,12 +86,55 @@ impl Loop for EndpointSlices {
     }
 }
 
+/// Calls `wake` for the services of a slice before and after a change, if the loop `by` keeps it.
+pub(crate) fn wake_service(diff: &Diff<EndpointSlice>, by: &str, wake: &mut dyn FnMut(Key)) {
+    for slice in diff.old.iter().chain(&diff.new) {
+        let service = meta::label(&slice.metadata, OF_SERVICE);
+        if let Some(service) = service.filter(|_| is_kept_by(slice, by)) {
+            wake((meta::namespace(&slice.metadata).into(), service.into()));
+        }
+    }
+}
+
+/// The slices of a service that the loop `by` keeps.
+pub(crate) fn slices_of(caches: &Caches, key: &Key, by: &str) -> Vec<Shared<EndpointSlice>> {
+    let slices = caches.endpoint_slices.in_namespace(&key.0);
+    slices
+        .filter(|slice| {
+            let service = meta::label(&slice.metadata, OF_SERVICE);
+            service == Some(&key.1) && is_kept_by(slice, by) && !meta::is_deleting(&slice.metadata)
+        })
+        .cloned()
+        .collect()
+}
+
 /// Endpoints with an equal group share slices.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Group {
-    family: String,
+pub(crate) struct Group {
+    pub(crate) family: String,
     /// The ports as text, for ordering.
     ports: String,
+}
+
+pub(crate) fn group(family: &str, ports: &[EndpointPort]) -> Group {
+    let mut texts: Vec<String> = ports
+        .iter()
+        .map(|port| {
+            let name = port.name.as_deref().unwrap_or_default();
+            let protocol = port.protocol.as_deref().unwrap_or("TCP");
+            let app = port.app_protocol.as_deref().unwrap_or_default();
+            format!("{name}/{protocol}/{}/{app}", port.port.unwrap_or(0))
+        })
+        .collect();
+    texts.sort();
+    Group {
+        family: family.into(),
+        ports: texts.join(","),
+    }
+}
+
+fn is_kept_by(slice: &EndpointSlice, by: &str) -> bool {
+    meta::label(&slice.metadata, MANAGED_BY) == Some(by)
 }
 
 fn bring(caches: &Caches, service: &Service, slices: Vec<Shared<EndpointSlice>>) -> Decision {
@@ -275,23 +314,6 @@ impl Wanted<'_> {
     }
 }
 
-fn group(family: &str, ports: &[EndpointPort]) -> Group {
-    let mut texts: Vec<String> = ports
-        .iter()
-        .map(|port| {
-            let name = port.name.as_deref().unwrap_or_default();
-            let protocol = port.protocol.as_deref().unwrap_or("TCP");
-            let app = port.app_protocol.as_deref().unwrap_or_default();
-            format!("{name}/{protocol}/{}/{app}", port.port.unwrap_or(0))
-        })
-        .collect();
-    texts.sort();
-    Group {
-        family: family.into(),
-        ports: texts.join(","),
-    }
-}
-
 /// The services whose endpoints are divided among zones. As in Kubernetes, one for which that was not
 /// possible waits for a change of its own.
 fn divided(caches: &Caches) -> impl Iterator<Item = Key> {
@@ -299,24 +321,9 @@ fn divided(caches: &Caches) -> impl Iterator<Item = Key> {
     let wanted = services.filter(|service| topology::is_wanted(service));
     let keys = wanted.map(|service| meta::key(&service.metadata));
     keys.filter(move |key| {
-        let slices = slices_of(caches, key);
+        let slices = slices_of(caches, key, US);
         slices.iter().any(|slice| topology::has_hints(slice))
     })
-}
-
-fn slices_of(caches: &Caches, key: &Key) -> Vec<Shared<EndpointSlice>> {
-    let slices = caches.endpoint_slices.in_namespace(&key.0);
-    slices
-        .filter(|slice| {
-            let service = meta::label(&slice.metadata, OF_SERVICE);
-            service == Some(&key.1) && is_ours(slice) && !meta::is_deleting(&slice.metadata)
-        })
-        .cloned()
-        .collect()
-}
-
-fn is_ours(slice: &EndpointSlice) -> bool {
-    meta::label(&slice.metadata, MANAGED_BY) == Some(US)
 }
 
 /// The service's labels, except those that describe slices.

@@ -222,7 +222,17 @@ fn namespace_deletion(simulation: &mut Simulation) {
     simulation.create(json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "shop", "name": "c"},
     }));
+    // With addresses that somebody wrote by hand.
+    let mut far = service("far");
+    object::remove(&mut far, &["spec", "selector"]);
+    simulation.create(far);
+    simulation.create(json!({
+        "apiVersion": "v1", "kind": "Endpoints", "metadata": {"namespace": "shop", "name": "far"},
+        "subsets": [{"addresses": [{"ip": "192.0.2.1"}], "ports": [{"port": 80}]}],
+    }));
     simulation.settle();
+    let slices = simulation.items(kind("discovery.k8s.io", "EndpointSlice"));
+    assert_eq!(slices.len(), 2);
     let inside = |simulation: &Simulation| {
         let objects = simulation.api.objects();
         let inside = objects

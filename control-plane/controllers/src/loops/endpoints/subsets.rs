@@ -1,5 +1,5 @@
-//! Subsets of Endpoints in the form of Kubernetes: ports with the same addresses share a subset, and
-//! all lists are in its order, so that clients that compare find no difference.
+//! Subsets of Endpoints in the form of Kubernetes: ports with the same addresses share a subset,
+//! and all lists are in its order, so that clients that compare find no difference.
 
 mod order;
 #[cfg(test)]
@@ -89,8 +89,8 @@ pub(crate) fn repack(subsets: &[EndpointSubset]) -> Vec<EndpointSubset> {
     packing.subsets()
 }
 
-/// Leaves out addresses if there are too many: first those that are not ready, and the same share of
-/// each subset. Returns whether there were too many.
+/// Leaves out addresses if there are too many: first those that are not ready, and the same share
+/// of each subset. Returns whether there were too many.
 pub(super) fn truncate(subsets: &mut Vec<EndpointSubset>) -> bool {
     let ready: usize = subsets.iter().map(|one| count(&one.addresses)).sum();
     let unready: usize = subsets
