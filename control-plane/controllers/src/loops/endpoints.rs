@@ -49,7 +49,7 @@ impl Loop for EndpointsOfServices {
             }
             Changed::Pod(diff) => services::wake_selecting(caches, diff, wake),
             Changed::Endpoints(diff) => {
-                if let Some(endpoints) = lost(diff).or_else(|| left_over(caches, diff)) {
+                if let Some(endpoints) = wrong(caches, diff) {
                     wake(meta::key(&endpoints.metadata));
                 }
             }
@@ -76,17 +76,16 @@ impl Loop for EndpointsOfServices {
     }
 }
 
-/// Endpoints that are gone.
-fn lost(diff: &Diff<Endpoints>) -> Option<&Shared<Endpoints>> {
-    diff.old.as_ref().filter(|_| diff.new.is_none())
-}
-
-/// Endpoints of this loop whose service went while no loop ran. Others may wait for their service.
-fn left_over<'a>(caches: &Caches, diff: &'a Diff<Endpoints>) -> Option<&'a Shared<Endpoints>> {
-    let new = diff.new.as_ref().filter(|_| diff.old.is_none())?;
-    let is_ours = meta::label(&new.metadata, MANAGED_BY) == Some(US);
-    let has_service = caches.services.at(&meta::key(&new.metadata)).is_some();
-    (is_ours && !has_service).then_some(new)
+/// Endpoints that a service has lost, and those of this loop whose service went while no loop ran.
+/// Those of others may be there before their service.
+fn wrong<'a>(caches: &Caches, diff: &'a Diff<Endpoints>) -> Option<&'a Shared<Endpoints>> {
+    let one = diff.old.as_ref().xor(diff.new.as_ref())?;
+    let has_service = caches.services.at(&meta::key(&one.metadata)).is_some();
+    let is_wrong = match diff.new {
+        None => has_service,
+        Some(_) => !has_service && meta::label(&one.metadata, MANAGED_BY) == Some(US),
+    };
+    is_wrong.then_some(one)
 }
 
 /// A pod whose address is among a service's endpoints.

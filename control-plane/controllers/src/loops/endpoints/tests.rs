@@ -292,6 +292,8 @@ fn endpoints_that_went_or_that_a_service_left_behind_are_looked_at() {
     by_hand["metadata"]["labels"] = Value::Null;
     assert_eq!(woken(&[service()], Some(&ours), None), ["web"]);
     assert_eq!(woken(&[], None, Some(&ours)), ["web"]);
+    // Others that come next without a service must not be taken for those that went.
+    assert_eq!(woken(&[], Some(&ours), None), [""; 0]);
     // Somebody may write the service next.
     assert_eq!(woken(&[], None, Some(&by_hand)), [""; 0]);
     assert_eq!(woken(&[service()], None, Some(&ours)), [""; 0]);
