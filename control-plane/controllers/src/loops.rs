@@ -137,3 +137,31 @@ pub(crate) fn all(root_ca: &str, signer: Option<&Arc<Signer>>) -> Vec<Box<dyn Lo
         Box::new(root_ca::RootCa(root_ca.to_owned())),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `kubectl get events` shows them for Kubernetes' own, which does not name all alike.
+    #[test]
+    fn events_come_from_whom_they_come_in_kubernetes() {
+        let loops = all("", None);
+        let component = |name: &str| {
+            let found = loops.iter().find(|one| one.name() == name);
+            found.unwrap().component()
+        };
+        for (name, expected) in [
+            ("deployment", "deployment-controller"),
+            ("disruption", "controllermanager"),
+            ("endpoints", "endpoint-controller"),
+            ("endpointslice", "endpoint-slice-controller"),
+            (
+                "endpointslice-mirroring",
+                "endpoint-slice-mirroring-controller",
+            ),
+            ("node-lifecycle", "node-controller"),
+        ] {
+            assert_eq!(component(name), expected);
+        }
+    }
+}

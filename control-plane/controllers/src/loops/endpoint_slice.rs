@@ -35,6 +35,10 @@ impl Loop for EndpointSlices {
         "endpointslice"
     }
 
+    fn component(&self) -> String {
+        "endpoint-slice-controller".into()
+    }
+
     fn wakes(&self, caches: &Caches, changed: &Changed, wake: &mut dyn FnMut(Key)) {
         match changed {
             Changed::Service(Diff { old, new }) => {
