@@ -234,7 +234,16 @@ pub(crate) fn create<T: Known>(object: &T) -> Call {
     }
 }
 
-/// The call that replaces an object's status; fails if the object's version is not current.
+/// The call that replaces an object; fails if the object's version is not current.
+pub(crate) fn update<T: Known>(object: &T) -> Call {
+    Call::Update {
+        kind: kind_of::<T>().clone(),
+        subresource: "",
+        object: to_object(object),
+    }
+}
+
+/// The call that replaces an object's status, in the same way.
 pub(crate) fn update_status<T: Known>(object: &T) -> Call {
     Call::Update {
         kind: kind_of::<T>().clone(),

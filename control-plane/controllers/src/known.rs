@@ -57,6 +57,7 @@ known![
     certificates::v1::CertificateSigningRequest,
     coordination::v1::Lease,
     core::v1::ConfigMap,
+    core::v1::Endpoints,
     core::v1::Namespace,
     core::v1::Node,
     core::v1::PersistentVolume,

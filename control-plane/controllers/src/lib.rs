@@ -19,6 +19,7 @@ mod pods;
 mod recorder;
 mod revisions;
 mod selection;
+mod services;
 pub mod shell;
 mod sources;
 mod used_claims;

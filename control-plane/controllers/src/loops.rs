@@ -5,7 +5,9 @@ pub(crate) mod cron_job;
 pub(crate) mod daemon_set;
 pub(crate) mod deployment;
 pub(crate) mod disruption;
+pub(crate) mod endpoint_mirroring;
 pub(crate) mod endpoint_slice;
+pub(crate) mod endpoints;
 pub(crate) mod ephemeral_volume;
 pub(crate) mod garbage;
 pub(crate) mod job;
@@ -118,7 +120,9 @@ pub(crate) fn all(root_ca: &str, signer: Option<&Arc<Signer>>) -> Vec<Box<dyn Lo
         Box::new(ttl_after_finished::TtlAfterFinished),
         Box::new(cron_job::CronJobs),
         Box::new(garbage::Garbage),
+        Box::new(endpoints::EndpointsOfServices),
         Box::new(endpoint_slice::EndpointSlices),
+        Box::new(endpoint_mirroring::EndpointMirroring),
         Box::new(node_lifecycle::NodeLifecycle),
         Box::new(taint_eviction::TaintEviction),
         Box::new(pod_gc::PodGc),
@@ -134,4 +138,32 @@ pub(crate) fn all(root_ca: &str, signer: Option<&Arc<Signer>>) -> Vec<Box<dyn Lo
         Box::new(certificates::cleaning::CertificateCleaning),
         Box::new(root_ca::RootCa(root_ca.to_owned())),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `kubectl get events` shows them for Kubernetes' own, which does not name all alike.
+    #[test]
+    fn events_come_from_whom_they_come_in_kubernetes() {
+        let loops = all("", None);
+        let component = |name: &str| {
+            let found = loops.iter().find(|one| one.name() == name);
+            found.unwrap().component()
+        };
+        for (name, expected) in [
+            ("deployment", "deployment-controller"),
+            ("disruption", "controllermanager"),
+            ("endpoints", "endpoint-controller"),
+            ("endpointslice", "endpoint-slice-controller"),
+            (
+                "endpointslice-mirroring",
+                "endpoint-slice-mirroring-controller",
+            ),
+            ("node-lifecycle", "node-controller"),
+        ] {
+            assert_eq!(component(name), expected);
+        }
+    }
 }

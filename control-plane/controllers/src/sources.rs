@@ -6,7 +6,8 @@ use api_client::Informer;
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, StatefulSet};
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Endpoints};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use machinery::schema::Kind;
 
 use crate::cache::{Caches, Destination};
@@ -43,6 +44,10 @@ fn only_readers(kind: &Arc<Kind>) -> &'static [&'static str] {
         &["cronjob"]
     } else if kind == kind_of::<Job>() {
         &["cronjob", "job", "ttl-after-finished"]
+    } else if kind == kind_of::<Endpoints>() {
+        &["endpoints", "endpointslice-mirroring"]
+    } else if kind == kind_of::<EndpointSlice>() {
+        &["endpointslice", "endpointslice-mirroring"]
     } else {
         &[]
     }

@@ -1,5 +1,6 @@
 use k8s_openapi::api::batch::v1::{CronJob, Job};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Endpoints, Pod};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use machinery::api::{Call, DeleteOptions};
 use serde_json::json;
 
@@ -222,5 +223,14 @@ fn of_a_kind_that_no_loop_reads_only_the_metadata_is_watched() {
         destinations(kind_of::<CronJob>(), "job"),
         [Destination::Graph]
     );
+    for (kind, its) in [
+        (kind_of::<Endpoints>(), "endpoints"),
+        (kind_of::<EndpointSlice>(), "endpointslice"),
+    ] {
+        assert_eq!(destinations(kind, "job"), [Destination::Graph]);
+        for reader in [its, "endpointslice-mirroring"] {
+            assert_eq!(destinations(kind, reader), [Destination::Both]);
+        }
+    }
     assert_eq!(destinations(kind_of::<Pod>(), ""), [Destination::Both]);
 }

@@ -13,17 +13,18 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use machinery::api::Call;
 
 use crate::cache::{Caches, Changed, Diff};
-use crate::decision::{Decision, Step, create, delete};
-use crate::known::{Key, Shared, kind_of, to_object};
+use crate::decision::{Decision, Step, create, delete, update};
+use crate::known::{Key, Shared};
 use crate::loops::{Context, Loop};
 use crate::meta::{self, Labels};
-use crate::pods;
+use crate::services::{HEADLESS, TRIGGER};
+use crate::{pods, services};
 
-const OF_SERVICE: &str = "kubernetes.io/service-name";
-const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+/// Label of a slice: the name of its service.
+pub(crate) const OF_SERVICE: &str = "kubernetes.io/service-name";
+/// Label of a slice: the loop that keeps it.
+pub(crate) const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const US: &str = "endpointslice-controller.k8s.io";
-const HEADLESS: &str = "service.kubernetes.io/headless";
-const TRIGGER: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 /// Maximum number of endpoints in a slice.
 const SLICE_MAX: usize = 100;
 
@@ -34,6 +35,10 @@ impl Loop for EndpointSlices {
         "endpointslice"
     }
 
+    fn component(&self) -> String {
+        "endpoint-slice-controller".into()
+    }
+
     fn wakes(&self, caches: &Caches, changed: &Changed, wake: &mut dyn FnMut(Key)) {
         match changed {
             Changed::Service(Diff { old, new }) => {
@@ -42,21 +47,7 @@ impl Loop for EndpointSlices {
                     .into_iter()
                     .for_each(|one| wake(meta::key(&one.metadata)));
             }
-            Changed::Pod(Diff { old, new }) => {
-                if let (Some(old), Some(new)) = (old, new)
-                    && endpoints::same_to_services(old, new)
-                {
-                    return;
-                }
-                let both: Vec<&Shared<Pod>> = old.iter().chain(new).collect();
-                let Some(pod) = both.first() else {
-                    return;
-                };
-                let services = caches.services.in_namespace(meta::namespace(&pod.metadata));
-                let theirs =
-                    services.filter(|service| both.iter().any(|pod| selects(service, pod)));
-                theirs.for_each(|service| wake(meta::key(&service.metadata)));
-            }
+            Changed::Pod(diff) => services::wake_selecting(caches, diff, wake),
             Changed::Node(Diff { old, new }) => {
                 if topology::is_moved_by(old.as_deref(), new.as_deref()) {
                     divided(caches).for_each(&mut *wake);
@@ -66,24 +57,18 @@ impl Loop for EndpointSlices {
                 };
                 for pod in caches.pods.placed_at(meta::name(&node.metadata)) {
                     let services = caches.services.in_namespace(meta::namespace(&pod.metadata));
-                    let theirs = services.filter(|service| selects(service, pod));
+                    let theirs = services.filter(|service| services::selects(service, pod));
                     theirs.for_each(|service| wake(meta::key(&service.metadata)));
                 }
             }
-            Changed::EndpointSlice(Diff { old, new }) => {
-                for slice in old.iter().chain(new).filter(|slice| is_ours(slice)) {
-                    if let Some(service) = meta::label(&slice.metadata, OF_SERVICE) {
-                        wake((meta::namespace(&slice.metadata).into(), service.into()));
-                    }
-                }
-            }
+            Changed::EndpointSlice(diff) => wake_service(diff, US, wake),
             _ => {}
         }
     }
 
     fn decide(&self, context: &Context<'_>, key: &Key) -> Decision {
         let caches = context.caches;
-        let slices = slices_of(caches, key);
+        let slices = slices_of(caches, key, US);
         let Some(service) = caches.services.at(key) else {
             // The garbage collector deletes slices that the service owned; this deletes the others.
             let mut decision = Decision::nothing();
@@ -92,10 +77,7 @@ impl Loop for EndpointSlices {
             }
             return decision;
         };
-        let has_selector = service.spec.as_ref().is_some_and(|spec| {
-            spec.selector.is_some() && spec.type_.as_deref() != Some("ExternalName")
-        });
-        if !has_selector {
+        if !services::is_kept(service) {
             return Decision::nothing();
         }
         let mut decision = bring(caches, service, slices);
@@ -108,27 +90,70 @@ impl Loop for EndpointSlices {
     }
 }
 
+/// Calls `wake` for the services of a slice before and after a change, if the loop `by` keeps it.
+pub(crate) fn wake_service(diff: &Diff<EndpointSlice>, by: &str, wake: &mut dyn FnMut(Key)) {
+    for slice in diff.old.iter().chain(&diff.new) {
+        let service = meta::label(&slice.metadata, OF_SERVICE);
+        if let Some(service) = service.filter(|_| is_kept_by(slice, by)) {
+            wake((meta::namespace(&slice.metadata).into(), service.into()));
+        }
+    }
+}
+
+/// The slices of a service that the loop `by` keeps.
+pub(crate) fn slices_of(caches: &Caches, key: &Key, by: &str) -> Vec<Shared<EndpointSlice>> {
+    let slices = caches.endpoint_slices.in_namespace(&key.0);
+    slices
+        .filter(|slice| {
+            let service = meta::label(&slice.metadata, OF_SERVICE);
+            service == Some(&key.1) && is_kept_by(slice, by) && !meta::is_deleting(&slice.metadata)
+        })
+        .cloned()
+        .collect()
+}
+
 /// Endpoints with an equal group share slices.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Group {
-    family: String,
+pub(crate) struct Group {
+    pub(crate) family: String,
     /// The ports as text, for ordering.
     ports: String,
+}
+
+pub(crate) fn group(family: &str, ports: &[EndpointPort]) -> Group {
+    let mut texts: Vec<String> = ports
+        .iter()
+        .map(|port| {
+            let name = port.name.as_deref().unwrap_or_default();
+            let protocol = port.protocol.as_deref().unwrap_or("TCP");
+            let app = port.app_protocol.as_deref().unwrap_or_default();
+            format!("{name}/{protocol}/{}/{app}", port.port.unwrap_or(0))
+        })
+        .collect();
+    texts.sort();
+    Group {
+        family: family.into(),
+        ports: texts.join(","),
+    }
+}
+
+fn is_kept_by(slice: &EndpointSlice, by: &str) -> bool {
+    meta::label(&slice.metadata, MANAGED_BY) == Some(by)
 }
 
 fn bring(caches: &Caches, service: &Service, slices: Vec<Shared<EndpointSlice>>) -> Decision {
     let mut groups: BTreeMap<Group, (Vec<EndpointPort>, BTreeMap<String, Endpoint>)> =
         BTreeMap::new();
     let all = caches.pods.in_namespace(meta::namespace(&service.metadata));
-    let pods: Vec<&Shared<Pod>> = all.filter(|pod| selects(service, pod)).collect();
-    for family in families(service) {
+    let pods: Vec<&Shared<Pod>> = all.filter(|pod| services::selects(service, pod)).collect();
+    for family in services::families(service) {
         let none = group(&family, &[]);
         groups.entry(none).or_default();
         for pod in pods.iter().filter(|pod| !pods::is_finished(pod)) {
             let Some(endpoint) = endpoints::of(caches, service, pod, &family) else {
                 continue;
             };
-            let ports = endpoints::ports(service, pod);
+            let ports = services::ports(service, pod);
             let group = groups.entry(group(&family, &ports)).or_default();
             group.0 = ports;
             group
@@ -202,7 +227,7 @@ impl Made {
             return None;
         }
         Some(match wanted.metadata.name {
-            Some(_) => replace(wanted),
+            Some(_) => update(wanted),
             None => create(wanted),
         })
     }
@@ -294,32 +319,6 @@ impl Wanted<'_> {
     }
 }
 
-/// The call that replaces a slice, if it is still the one that is known.
-fn replace(slice: &EndpointSlice) -> Call {
-    Call::Update {
-        kind: kind_of::<EndpointSlice>().clone(),
-        subresource: "",
-        object: to_object(slice),
-    }
-}
-
-fn group(family: &str, ports: &[EndpointPort]) -> Group {
-    let mut texts: Vec<String> = ports
-        .iter()
-        .map(|port| {
-            let name = port.name.as_deref().unwrap_or_default();
-            let protocol = port.protocol.as_deref().unwrap_or("TCP");
-            let app = port.app_protocol.as_deref().unwrap_or_default();
-            format!("{name}/{protocol}/{}/{app}", port.port.unwrap_or(0))
-        })
-        .collect();
-    texts.sort();
-    Group {
-        family: family.into(),
-        ports: texts.join(","),
-    }
-}
-
 /// The services whose endpoints are divided among zones. As in Kubernetes, one for which that was not
 /// possible waits for a change of its own.
 fn divided(caches: &Caches) -> impl Iterator<Item = Key> {
@@ -327,59 +326,9 @@ fn divided(caches: &Caches) -> impl Iterator<Item = Key> {
     let wanted = services.filter(|service| topology::is_wanted(service));
     let keys = wanted.map(|service| meta::key(&service.metadata));
     keys.filter(move |key| {
-        let slices = slices_of(caches, key);
+        let slices = slices_of(caches, key, US);
         slices.iter().any(|slice| topology::has_hints(slice))
     })
-}
-
-fn slices_of(caches: &Caches, key: &Key) -> Vec<Shared<EndpointSlice>> {
-    let slices = caches.endpoint_slices.in_namespace(&key.0);
-    slices
-        .filter(|slice| {
-            let service = meta::label(&slice.metadata, OF_SERVICE);
-            service == Some(&key.1) && is_ours(slice) && !meta::is_deleting(&slice.metadata)
-        })
-        .cloned()
-        .collect()
-}
-
-fn is_ours(slice: &EndpointSlice) -> bool {
-    meta::label(&slice.metadata, MANAGED_BY) == Some(US)
-}
-
-fn selects(service: &Service, pod: &Pod) -> bool {
-    let selector = service
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.selector.as_ref());
-    selector.is_some_and(|selector| {
-        let mut pairs = selector.iter();
-        pairs.all(|(key, value)| meta::label(&pod.metadata, key) == Some(value))
-    })
-}
-
-fn is_headless(service: &Service) -> bool {
-    let ip = service
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.cluster_ip.as_deref());
-    matches!(ip, None | Some("" | "None"))
-}
-
-/// The families of a service. One that was written before there were families has that of its address,
-/// or any if it has none.
-fn families(service: &Service) -> Vec<String> {
-    let spec = service.spec.as_ref();
-    let families = spec.and_then(|spec| spec.ip_families.clone());
-    if let Some(families) = families.filter(|families| !families.is_empty()) {
-        return families;
-    }
-    let address = spec.and_then(|spec| spec.cluster_ip.as_deref());
-    match address {
-        _ if is_headless(service) => vec!["IPv4".into(), "IPv6".into()],
-        Some(address) if address.contains(':') => vec!["IPv6".into()],
-        _ => vec!["IPv4".into()],
-    }
 }
 
 /// The service's labels, except those that describe slices.
@@ -388,7 +337,7 @@ fn labels(service: &Service) -> Labels {
     labels.remove(HEADLESS);
     labels.insert(OF_SERVICE.into(), meta::name(&service.metadata).into());
     labels.insert(MANAGED_BY.into(), US.into());
-    if is_headless(service) {
+    if services::is_headless(service) {
         labels.insert(HEADLESS.into(), String::new());
     }
     labels

@@ -152,6 +152,10 @@ fn rollout(simulation: &mut Simulation) {
     let slices = simulation.items(kind("discovery.k8s.io", "EndpointSlice"));
     assert_eq!(slices.len(), 1);
     assert_eq!(slices[0]["endpoints"].as_array().unwrap().len(), 4);
+    let endpoints = simulation.items(kind("", "Endpoints"));
+    assert_eq!(endpoints.len(), 1);
+    let addresses = &endpoints[0]["subsets"][0]["addresses"];
+    assert_eq!(addresses.as_array().unwrap().len(), 4);
     let budget = &simulation.items(kind("policy", "PodDisruptionBudget"))[0]["status"];
     assert_eq!(budget["desiredHealthy"], 3);
     assert_eq!(budget["disruptionsAllowed"], 1);
@@ -218,7 +222,17 @@ fn namespace_deletion(simulation: &mut Simulation) {
     simulation.create(json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "shop", "name": "c"},
     }));
+    // With addresses that somebody wrote by hand.
+    let mut far = service("far");
+    object::remove(&mut far, &["spec", "selector"]);
+    simulation.create(far);
+    simulation.create(json!({
+        "apiVersion": "v1", "kind": "Endpoints", "metadata": {"namespace": "shop", "name": "far"},
+        "subsets": [{"addresses": [{"ip": "192.0.2.1"}], "ports": [{"port": 80}]}],
+    }));
     simulation.settle();
+    let slices = simulation.items(kind("discovery.k8s.io", "EndpointSlice"));
+    assert_eq!(slices.len(), 2);
     let inside = |simulation: &Simulation| {
         let objects = simulation.api.objects();
         let inside = objects

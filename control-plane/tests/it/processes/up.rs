@@ -314,3 +314,82 @@ spec:
         "{ranges}"
     );
 }
+
+/// A service without a selector, and where it leads.
+const BY_HAND: &str = "
+apiVersion: v1
+kind: Service
+metadata: {name: far}
+spec:
+  ports: [{name: sql, port: 5432}]
+---
+apiVersion: v1
+kind: Endpoints
+metadata: {name: far}
+subsets:
+- addresses: [{ip: 192.0.2.1}]
+  ports: [{name: sql, port: 5432}]
+";
+
+/// Endpoints are the pods of a service, or written by hand; slices follow these.
+#[test]
+fn a_service_has_endpoints_and_those_written_by_hand_have_a_slice() {
+    if !kubectl_or_skip("a_service_has_endpoints_and_those_written_by_hand_have_a_slice") {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let up = Up::start(home.path());
+    up.kubectl(&[
+        "create",
+        "deployment",
+        "web",
+        "--image=nginx",
+        "--replicas=3",
+    ]);
+    up.kubectl(&["expose", "deployment", "web", "--port=80"]);
+    up.kubectl(&["create", "-f", &up.file("by-hand.yaml", BY_HAND)]);
+    up.kubectl(&["rollout", "status", "deployment/web", "--timeout=60s"]);
+    let listed = |kind: &str, select: &str, shown: &str| -> Vec<String> {
+        let shown = format!("jsonpath={{.items[*]{shown}}}");
+        let told = up.kubectl(&["get", kind, select, "-o", &shown]);
+        let mut all: Vec<String> = told.split_whitespace().map(str::to_owned).collect();
+        all.sort();
+        all
+    };
+    let until = |kind: &str, select: &str, shown: &str, wanted: &[String]| {
+        let begun = Instant::now();
+        loop {
+            let is = listed(kind, select, shown);
+            if is == wanted {
+                return;
+            }
+            assert!(
+                begun.elapsed() < WITHIN,
+                "{kind} {select}: {is:?} {wanted:?}"
+            );
+            std::thread::sleep(POLL);
+        }
+    };
+    let pods = listed("pods", "--selector=app=web", ".status.podIP");
+    assert_eq!(pods.len(), 3);
+    let of_web = "--field-selector=metadata.name=web";
+    until("endpoints", of_web, ".subsets[*].addresses[*].ip", &pods);
+    let table = up.kubectl(&["get", "endpoints", "web"]);
+    for ip in pods {
+        assert!(table.contains(&format!("{ip}:80")), "{table}");
+    }
+    let of_far = "--selector=kubernetes.io/service-name=far";
+    let by_hand = ["192.0.2.1".to_owned()];
+    until(
+        "endpointslices",
+        of_far,
+        ".endpoints[*].addresses[*]",
+        &by_hand,
+    );
+    // All of it goes with the services.
+    up.kubectl(&["delete", "service", "web", "far"]);
+    until("endpoints", of_web, ".metadata.name", &[]);
+    let of_far_itself = "--field-selector=metadata.name=far";
+    until("endpoints", of_far_itself, ".metadata.name", &[]);
+    until("endpointslices", of_far, ".metadata.name", &[]);
+}

@@ -30,7 +30,8 @@ const LOG_LINES: usize = 15;
 const LOOPS: &str = "--controllers=namespace-controller,serviceaccount-controller,\
      root-ca-certificate-publisher-controller,replicaset-controller,deployment-controller,\
      daemonset-controller,\
-     garbage-collector-controller,endpointslice-controller,node-lifecycle-controller,\
+     garbage-collector-controller,endpoints-controller,endpointslice-controller,\
+     endpointslice-mirroring-controller,node-lifecycle-controller,\
      taint-eviction-controller,pod-garbage-collector-controller,disruption-controller,\
      resourcequota-controller,persistentvolumeclaim-protection-controller,\
      persistentvolume-protection-controller,volumeattributesclass-protection-controller,\

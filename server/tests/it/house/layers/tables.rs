@@ -576,6 +576,7 @@ pub(super) const CONTROLLERS: Layers = Layers {
         ("decision", &["kinds", "known", "meta", "used_claims"]),
         ("pods", &["cache", "decision", "known", "meta"]),
         ("revisions", &["cache", "decision", "known", "meta", "pods"]),
+        ("services", &["cache", "known", "meta", "pods"]),
         (
             "loops",
             &[
@@ -588,6 +589,7 @@ pub(super) const CONTROLLERS: Layers = Layers {
                 "meta",
                 "pods",
                 "revisions",
+                "services",
                 "used_claims",
             ],
         ),
