@@ -15,7 +15,7 @@ use hyper_util::rt::TokioIo;
 use machinery::object;
 use parking_lot::Mutex;
 use rustls::pki_types::ServerName;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsConnector;
@@ -179,22 +179,20 @@ impl Peer {
             StatusCode::NOT_FOUND => OldDocument::default(),
             StatusCode::OK => {
                 let tag = answer.headers().get(ETAG).cloned();
-                let body = match tokio::time::timeout(LOOK_PATIENCE, limited(answer)).await {
-                    Ok(Ok(body)) => Ok(body),
-                    Ok(Err(error)) if error.is::<LengthLimitError>() => Err(ANSWER_BYTES_MAX),
-                    _ => return,
+                let body = tokio::time::timeout(LOOK_PATIENCE, limited(answer)).await;
+                let about = match &body {
+                    Ok(Ok(body)) => about(body, text("group"), text("version")),
+                    Ok(Err(error)) if error.is::<LengthLimitError>() => Some(Err(ANSWER_BYTES_MAX)),
+                    _ => None,
                 };
-                let about = body.and_then(|body| {
-                    let document = serde_json::from_slice(&body).unwrap_or_default();
-                    v2::foreign::about(document, text("group"), text("version"))
-                });
                 match about {
-                    Ok(about) => OldDocument {
+                    Some(Ok(about)) => OldDocument {
                         tag,
-                        about: Some(about.to_string().into_bytes().into()),
+                        about: Some(about),
                         is_too_large: false,
                     },
-                    Err(limit) => return self.refuse_old_document(tag, limit),
+                    Some(Err(limit)) => return self.refuse_old_document(tag, limit),
+                    None => return,
                 }
             }
             _ => return,
@@ -256,6 +254,14 @@ async fn limited(answer: Response<Incoming>) -> Result<Bytes, Box<dyn Error + Se
     Ok(body.collect().await?.to_bytes())
 }
 
+/// What a document of OpenAPI v2 says about one version of a group. `None` if it is none; the error
+/// is the limit that it is beyond.
+fn about(document: &[u8], group: &str, version: &str) -> Option<Result<Arc<[u8]>, usize>> {
+    let document: Map<String, Value> = serde_json::from_slice(document).ok()?;
+    let about = v2::foreign::about(document.into(), group, version);
+    Some(about.map(|about| about.to_string().into_bytes().into()))
+}
+
 impl OldDocument {
     /// Takes a document with this tag as seen, and keeps what the last one said; false if it was
     /// seen before.
@@ -299,6 +305,16 @@ impl Reached {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_document_does_not_take_the_place_of_one() {
+        let document = json!({"paths": {"/apis/a.test/v1/things": {}}}).to_string();
+        let about = |document: &str| about(document.as_bytes(), "a.test", "v1");
+        assert!(about(&document).is_some_and(|about| about.is_ok()));
+        for wrong in ["", "<html>", &document[1..], "null", "[]"] {
+            assert_eq!(about(wrong), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn a_document_that_is_too_large_is_told_once_and_leaves_the_last_one() {
