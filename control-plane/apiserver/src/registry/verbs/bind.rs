@@ -143,18 +143,11 @@ impl Binding<'_> {
                 object::set(&mut pod, &["metadata", what, key], value.clone());
             }
         }
-        scheduled(&mut pod);
+        let condition = json!({
+            "type": "PodScheduled", "status": "True",
+            "lastTransitionTime": clock::now().to_seconds(),
+        });
+        object::set_condition(&mut pod, condition);
         Ok(Step::Put(pod))
     }
-}
-
-/// Sets the condition PodScheduled.
-fn scheduled(pod: &mut Value) {
-    let now = clock::now().to_seconds();
-    let mut conditions = object::items(pod, &["status", "conditions"]).to_vec();
-    conditions.retain(|one| one["type"] != "PodScheduled");
-    conditions.push(json!({
-        "type": "PodScheduled", "status": "True", "lastTransitionTime": now,
-    }));
-    object::set(pod, &["status", "conditions"], conditions.into());
 }

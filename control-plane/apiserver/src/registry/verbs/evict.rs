@@ -246,9 +246,7 @@ fn refuse_others(budget: &mut Value) {
     if let Some(seen) = seen.filter(|seen| *seen > 0) {
         condition["observedGeneration"] = seen.into();
     }
-    let path = ["status", "conditions"];
-    let conditions = with_condition(object::items(budget, &path), condition);
-    object::set(budget, &path, conditions.into());
+    object::set_condition(budget, condition);
 }
 
 /// Why a budget allows no disruption now.
@@ -323,31 +321,12 @@ impl Mark<'_> {
             "message": "Eviction API: evicting",
             "lastTransitionTime": clock::now().to_seconds(),
         });
-        let told = object::items(pod, &["status", "conditions"]);
+        let mut marked = pod.clone();
         // It holds since the first eviction, though what came after the mark may have failed.
-        let conditions = with_condition(told, condition);
-        if conditions == told {
+        object::set_condition(&mut marked, condition);
+        if marked == *pod {
             return Ok(Step::Keep);
         }
-        let mut pod = pod.clone();
-        object::set(&mut pod, &["status", "conditions"], conditions.into());
-        Ok(Step::Put(pod))
+        Ok(Step::Put(marked))
     }
-}
-
-/// The conditions with this one, in the place of that of its type. It holds since that one does, if
-/// both say the same.
-fn with_condition(told: &[Value], mut condition: Value) -> Vec<Value> {
-    let mut conditions = told.to_vec();
-    match told.iter().position(|one| one["type"] == condition["type"]) {
-        None => conditions.push(condition),
-        Some(at) => {
-            let since = told[at].get("lastTransitionTime");
-            if let Some(since) = since.filter(|_| told[at]["status"] == condition["status"]) {
-                condition["lastTransitionTime"] = since.clone();
-            }
-            conditions[at] = condition;
-        }
-    }
-    conditions
 }
