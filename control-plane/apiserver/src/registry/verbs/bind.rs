@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::auth::Answer;
 use crate::basics::clock;
+use crate::registry::lifecycle;
 use crate::registry::verbs::edit::{Edit, Step};
 use crate::registry::verbs::write::{precondition_failed, told_key};
 use crate::registry::verbs::writer::Writer;
@@ -20,6 +21,7 @@ impl Writer<'_> {
         name: &str,
         mut binding: Value,
     ) -> Result<(), Status> {
+        lifecycle::match_namespace(&self.resource, self.namespace, &mut binding)?;
         let name = if name.is_empty() {
             object::name(&binding).to_owned()
         } else {

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::auth::Answer;
 use crate::basics::clock;
 use crate::registry::Registry;
+use crate::registry::lifecycle;
 use crate::registry::verbs::delete::Options;
 use crate::registry::verbs::edit::{Edit, Edited, Step};
 use crate::registry::verbs::writer::Writer;
@@ -32,8 +33,8 @@ impl Writer<'_> {
         mut eviction: Value,
         dry: bool,
     ) -> Result<(), Status> {
-        let given = object::name(&eviction);
-        if !given.is_empty() && given != name {
+        lifecycle::match_namespace(&self.resource, self.namespace, &mut eviction)?;
+        if object::name(&eviction) != name {
             return Err(Status::bad_request(
                 "name in URL does not match name in Eviction object",
             ));
