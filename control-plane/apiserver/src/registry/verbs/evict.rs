@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use machinery::object;
 use machinery::selector::LabelSelector;
 use machinery::status::Status;
@@ -103,21 +105,11 @@ impl Writer<'_> {
         let budgets = reader.resource("policy", "v1", "poddisruptionbudgets")?;
         reader.fresh().await?;
         let all = reader.cached_list(&budgets.kind, self.namespace)?;
-        let matching: Vec<_> = all
-            .into_iter()
-            .filter(|budget| covers(budget, pod))
-            .collect();
-        match matching.as_slice() {
-            [] => Ok(None),
-            [budget] => {
-                let paid = pay(self.registry, &budgets, budget, pod, dry).await?;
-                Ok((!paid).then(|| object::name(budget).to_owned()))
-            }
-            _ => {
-                let why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
-                Err(Status::internal(why))
-            }
-        }
+        let Some(budget) = budget_of(pod, &all)? else {
+            return Ok(None);
+        };
+        let paid = pay(self.registry, &budgets, budget, pod, dry).await?;
+        Ok((!paid).then(|| object::name(budget).to_owned()))
     }
 }
 
@@ -141,6 +133,19 @@ fn is_ready(pod: &Value) -> bool {
     object::items(pod, &["status", "conditions"])
         .iter()
         .any(|one| one["type"] == "Ready" && one["status"] == "True")
+}
+
+/// The budget among these that covers a pod, if one does. Kubernetes has no specific reason for the
+/// error about several.
+fn budget_of<'a>(pod: &Value, all: &'a [Arc<Value>]) -> Result<Option<&'a Value>, Status> {
+    let mut covering = all.iter().filter(|budget| covers(budget, pod));
+    match (covering.next(), covering.next()) {
+        (found, None) => Ok(found.map(|budget| &**budget)),
+        _ => {
+            let why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+            Err(Status::new(500, "", why))
+        }
+    }
 }
 
 fn covers(budget: &Value, pod: &Value) -> bool {

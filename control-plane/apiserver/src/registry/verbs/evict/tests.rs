@@ -71,6 +71,24 @@ fn a_pod_that_is_evicted_again_is_marked_since_the_first_time() {
 }
 
 #[test]
+fn a_pod_of_several_budgets_is_not_evicted() {
+    let budget = |name: &str, app: &str| {
+        let selector = json!({"matchLabels": {"app": app}});
+        Arc::new(json!({"metadata": {"name": name}, "spec": {"selector": selector}}))
+    };
+    let pod = json!({"metadata": {"name": "p", "labels": {"app": "web"}}});
+    let all = [budget("a", "web"), budget("b", "other"), budget("c", "web")];
+    assert_eq!(budget_of(&pod, &all[1..2]), Ok(None));
+    assert_eq!(budget_of(&pod, &all[..2]), Ok(Some(&*all[0])));
+    let refused = budget_of(&pod, &all).unwrap_err();
+    assert_eq!((refused.code, refused.reason), (500, ""));
+    assert!(
+        refused.message.starts_with("This pod has more than one"),
+        "{refused}"
+    );
+}
+
+#[test]
 fn a_budget_that_is_out_of_order_forbids_evictions() {
     let catalogue = Catalogue::new(strategy::builtin().iter().cloned());
     let budgets = catalogue.resource("policy", "v1", "poddisruptionbudgets");
