@@ -167,6 +167,7 @@ async fn pay(
     let key = storage.key(object::namespace(budget), object::name(budget));
     let mut payment = Payment {
         budgets,
+        name: object::name(budget),
         pod,
         ready: is_ready(pod),
     };
@@ -176,6 +177,8 @@ async fn pay(
 
 struct Payment<'a> {
     budgets: &'a Resource,
+    /// The name of the budget.
+    name: &'a str,
     pod: &'a Value,
     ready: bool,
 }
@@ -184,7 +187,7 @@ impl Edit for Payment<'_> {
     fn step<'a>(&'a mut self, current: Option<&'a DecodedObject>) -> Answer<'a, Step> {
         let step = match current {
             Some(current) => self.decide(&current.object),
-            None => Err(self.budgets.not_found("")),
+            None => Err(self.budgets.not_found(self.name)),
         };
         Box::pin(async { step })
     }
@@ -199,7 +202,7 @@ impl Payment<'_> {
         if !self.ready && (always || (healthy >= desired && desired > 0)) {
             return Ok(Step::Keep);
         }
-        let name = object::name(budget);
+        let name = self.name;
         if number("observedGeneration") < object::generation(budget) {
             return Err(still_processed(name));
         }

@@ -100,6 +100,7 @@ fn a_budget_that_is_out_of_order_forbids_evictions() {
             "disruptionsAllowed": allowed, "disruptedPods": Map::from_iter(pods)}});
         let payment = Payment {
             budgets,
+            name: "b",
             pod: &pod,
             ready: true,
         };
@@ -125,6 +126,7 @@ fn a_budget_says_when_its_last_disruption_is_taken() {
     let pod = json!({"metadata": {"name": "p"}});
     let payment = Payment {
         budgets: budgets.unwrap(),
+        name: "b",
         pod: &pod,
         ready: true,
     };
@@ -154,4 +156,20 @@ fn a_budget_says_when_its_last_disruption_is_taken() {
     assert_ne!(now["lastTransitionTime"], since);
     assert_eq!(paid(1, had("False"))[0]["lastTransitionTime"], since);
     assert_eq!(paid(1, json!([]))[0]["type"], ALLOWED);
+}
+
+#[tokio::test]
+async fn a_budget_that_went_meanwhile_is_told_by_its_name() {
+    let catalogue = Catalogue::new(strategy::builtin().iter().cloned());
+    let budgets = catalogue.resource("policy", "v1", "poddisruptionbudgets");
+    let pod = json!({"metadata": {"name": "p"}});
+    let mut payment = Payment {
+        budgets: budgets.unwrap(),
+        name: "b",
+        pod: &pod,
+        ready: true,
+    };
+    let gone = payment.step(None).await.err().unwrap();
+    let why = "poddisruptionbudgets.policy \"b\" not found";
+    assert_eq!((gone.code, gone.message.as_str()), (404, why));
 }
