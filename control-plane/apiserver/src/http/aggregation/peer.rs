@@ -142,7 +142,8 @@ impl Peer {
         let mut resources = self.resources.lock();
         match looked {
             Ok(found) => {
-                *resources = Some((Arc::new(found), true));
+                let known = resources.take().map(|(list, _)| list);
+                *resources = Some((same_or(known, Arc::new(found)), true));
                 Ok(())
             }
             Err(why) => {
@@ -197,7 +198,10 @@ impl Peer {
             }
             _ => return,
         };
-        *self.old_document.lock() = found;
+        let mut known = self.old_document.lock();
+        let about = found.about;
+        let about = about.map(|about| same_or(known.about.take(), about));
+        *known = OldDocument { about, ..found };
     }
 
     /// Says of a document, once, that it is too large. It is asked for again when it has changed.
@@ -254,6 +258,12 @@ async fn limited(answer: Response<Incoming>) -> Result<Bytes, Box<dyn Error + Se
     Ok(body.collect().await?.to_bytes())
 }
 
+/// What was found; what is known if that is the same. Servers are looked at again and again, and what
+/// is made of their answers is kept as long as it is of the same ones.
+fn same_or<T: PartialEq + ?Sized>(known: Option<Arc<T>>, found: Arc<T>) -> Arc<T> {
+    known.filter(|known| *known == found).unwrap_or(found)
+}
+
 /// What a document of OpenAPI v2 says about one version of a group. `None` if it is none; the error
 /// is the limit that it is beyond.
 fn about(document: &[u8], group: &str, version: &str) -> Option<Result<Arc<[u8]>, usize>> {
@@ -305,6 +315,17 @@ impl Reached {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_found_again_stays_in_its_place() {
+        let (known, other): (Arc<[u8]>, Arc<[u8]>) = (Arc::from(*b"one"), Arc::from(*b"two"));
+        let again = same_or(Some(Arc::clone(&known)), Arc::from(*b"one"));
+        assert!(Arc::ptr_eq(&again, &known));
+        for before in [None, Some(known)] {
+            let found = same_or(before, Arc::clone(&other));
+            assert!(Arc::ptr_eq(&found, &other));
+        }
+    }
 
     #[test]
     fn what_is_no_document_does_not_take_the_place_of_one() {
