@@ -258,8 +258,8 @@ async fn limited(answer: Response<Incoming>) -> Result<Bytes, Box<dyn Error + Se
     Ok(body.collect().await?.to_bytes())
 }
 
-/// What was found; what is known if that is the same. Servers are looked at again and again, and what
-/// is made of their answers is kept as long as it is of the same ones.
+/// What was found; what is known if that is the same. Servers are looked at again and again, and
+/// what is made of their answers is kept as long as it is of the same ones.
 fn same_or<T: PartialEq + ?Sized>(known: Option<Arc<T>>, found: Arc<T>) -> Arc<T> {
     known.filter(|known| *known == found).unwrap_or(found)
 }
