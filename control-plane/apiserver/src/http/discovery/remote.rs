@@ -105,8 +105,8 @@ impl<'a> Priorities<'a> {
         Priorities(priorities)
     }
 
-    /// The rank of a group; the greater, the earlier. As in Kubernetes, that of APIServices itself is
-    /// the first.
+    /// The rank of a group; the greater, the earlier. As in Kubernetes, that of APIServices itself
+    /// is the first.
     fn rank(&self, group: &str) -> (bool, Option<i64>) {
         (group == GROUP, self.0.get(group).copied())
     }
