@@ -1,5 +1,6 @@
 //! The layers together, over a store whose state a test chooses.
 
+mod actions;
 mod fake_store;
 mod scale;
 

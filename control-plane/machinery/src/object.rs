@@ -204,6 +204,24 @@ pub fn controller(object: &Value) -> Option<&Value> {
         .find(|owner| owner.get("controller").and_then(Value::as_bool) == Some(true))
 }
 
+/// Writes a condition into `status.conditions`, in the place of that of its type. It holds since
+/// that one does, if both have the same status.
+pub fn set_condition(object: &mut Value, mut condition: Value) {
+    let path = ["status", "conditions"];
+    let mut all = items(object, &path).to_vec();
+    match all.iter().position(|one| one["type"] == condition["type"]) {
+        Some(at) => {
+            let since = all[at].get("lastTransitionTime");
+            if let Some(since) = since.filter(|_| all[at]["status"] == condition["status"]) {
+                condition["lastTransitionTime"] = since.clone();
+            }
+            all[at] = condition;
+        }
+        None => all.push(condition),
+    }
+    set(object, &path, all.into());
+}
+
 /// The list at a path of keys; empty if there is none.
 pub fn items<'a>(object: &'a Value, path: &[&str]) -> &'a [Value] {
     at(object, path)
@@ -222,4 +240,34 @@ pub fn nests_within(value: &Value, levels: usize) -> bool {
         Value::Object(fields) => levels > 0 && fields.values().all(inner),
         _ => true,
     }
+}
+
+#[test]
+fn a_condition_takes_the_place_of_that_of_its_type() {
+    use serde_json::json;
+
+    let condition = |kind: &str, status: &str, since: &str| {
+        json!({
+            "type": kind, "status": status, "lastTransitionTime": since,
+        })
+    };
+    let mut object = json!({});
+    for (status, since, holds_since) in
+        [("False", "1", "1"), ("False", "2", "1"), ("True", "3", "3")]
+    {
+        set_condition(&mut object, condition("A", status, since));
+        set_condition(&mut object, condition("B", "True", "0"));
+        let all = [
+            condition("A", status, holds_since),
+            condition("B", "True", "0"),
+        ];
+        assert_eq!(items(&object, &["status", "conditions"]), all);
+    }
+    // One whose time nobody knows holds since now.
+    object["status"]["conditions"] = json!([{"type": "A", "status": "True"}]);
+    set_condition(&mut object, condition("A", "True", "4"));
+    assert_eq!(
+        object["status"]["conditions"],
+        json!([condition("A", "True", "4")])
+    );
 }

@@ -55,6 +55,7 @@ impl Writer<'_> {
         name: &str,
         mut request: Value,
     ) -> Result<Value, Status> {
+        lifecycle::match_namespace(&self.resource, self.namespace, &mut request)?;
         let registry = self.registry;
         let (reader, kind) = (&registry.reader, &self.resource.kind);
         let issuer = registry.issuer.as_ref();

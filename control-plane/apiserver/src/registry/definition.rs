@@ -26,22 +26,12 @@ pub(crate) struct Condition {
 impl Condition {
     /// Writes it into a definition. The time is that of the last change of `status`.
     pub(crate) fn set(&self, definition: &mut Value, now: Timestamp) {
-        let mut condition = json!({
+        let condition = json!({
             "type": self.kind, "status": if self.holds { "True" } else { "False" },
             "lastTransitionTime": now.to_seconds(), "reason": self.reason,
             "message": self.message,
         });
-        let mut all = object::items(definition, &["status", "conditions"]).to_vec();
-        match all.iter_mut().find(|one| one["type"] == self.kind) {
-            Some(old) => {
-                if old["status"] == condition["status"] {
-                    condition["lastTransitionTime"] = old["lastTransitionTime"].clone();
-                }
-                *old = condition;
-            }
-            None => all.push(condition),
-        }
-        object::set(definition, &["status", "conditions"], all.into());
+        object::set_condition(definition, condition);
     }
 }
 

@@ -113,7 +113,7 @@ pub(crate) struct Custom {
     pub(crate) terminating: bool,
     /// The uid of its definition; empty if the store has none.
     pub(crate) definition: String,
-    /// The newest revision of its definition that is known to take new objects; 0 if none is.
+    /// A revision of its definition that takes new objects: that of the last look at it; 0 before.
     pub(crate) open_at: AtomicI64,
     pub(crate) scale: Option<ScalePaths>,
     /// The warning in each response.

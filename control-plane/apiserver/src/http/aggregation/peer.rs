@@ -15,7 +15,7 @@ use hyper_util::rt::TokioIo;
 use machinery::object;
 use parking_lot::Mutex;
 use rustls::pki_types::ServerName;
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsConnector;
@@ -139,26 +139,23 @@ impl Peer {
             self.look_for_document(reader, &path).await;
             self.look_for_old_document(reader).await;
         }
-        let mut resources = self.resources.lock();
-        match looked {
-            Ok(found) => {
-                *resources = Some((Arc::new(found), true));
-                Ok(())
-            }
+        let (found, told) = match looked {
+            // A server that answers is there, whatever its answer is worth to discovery.
+            Ok(found) => (found, Ok(())),
             Err(why) => {
-                if let Some((_, is_fresh)) = &mut *resources {
-                    *is_fresh = false;
-                }
-                Err(format!("failing or missing response from {url}: {why}"))
+                let why = format!("failing or missing response from {url}: {why}");
+                (None, Err(why))
             }
-        }
+        };
+        take_in(&mut self.resources.lock(), found);
+        told
     }
 
     /// Asks where the OpenAPI document is. A server may have none.
     async fn look_for_document(&self, reader: &Reader, path: &str) {
         let index = self.fetch(reader, "/openapi/v3");
         let index = tokio::time::timeout(LOOK_PATIENCE, index).await;
-        let index = index.unwrap_or_else(|_| Err(String::new()));
+        let index = index.ok().and_then(Result::ok).flatten();
         let index = index.unwrap_or_default();
         let url = index["paths"][path.trim_start_matches('/')]["serverRelativeURL"].as_str();
         // Nothing else of the server is shown under this server's address.
@@ -179,27 +176,28 @@ impl Peer {
             StatusCode::NOT_FOUND => OldDocument::default(),
             StatusCode::OK => {
                 let tag = answer.headers().get(ETAG).cloned();
-                let body = match tokio::time::timeout(LOOK_PATIENCE, limited(answer)).await {
-                    Ok(Ok(body)) => Ok(body),
-                    Ok(Err(error)) if error.is::<LengthLimitError>() => Err(ANSWER_BYTES_MAX),
-                    _ => return,
+                let body = tokio::time::timeout(LOOK_PATIENCE, limited(answer)).await;
+                let about = match &body {
+                    Ok(Ok(body)) => about(body, text("group"), text("version")),
+                    Ok(Err(error)) if error.is::<LengthLimitError>() => Some(Err(ANSWER_BYTES_MAX)),
+                    _ => None,
                 };
-                let about = body.and_then(|body| {
-                    let document = serde_json::from_slice(&body).unwrap_or_default();
-                    v2::foreign::about(document, text("group"), text("version"))
-                });
                 match about {
-                    Ok(about) => OldDocument {
+                    Some(Ok(about)) => OldDocument {
                         tag,
-                        about: Some(about.to_string().into_bytes().into()),
+                        about: Some(about),
                         is_too_large: false,
                     },
-                    Err(limit) => return self.refuse_old_document(tag, limit),
+                    Some(Err(limit)) => return self.refuse_old_document(tag, limit),
+                    None => return,
                 }
             }
             _ => return,
         };
-        *self.old_document.lock() = found;
+        let mut known = self.old_document.lock();
+        let about = found.about;
+        let about = about.map(|about| same_or(known.about.take(), about));
+        *known = OldDocument { about, ..found };
     }
 
     /// Says of a document, once, that it is too large. It is asked for again when it has changed.
@@ -211,15 +209,15 @@ impl Peer {
         }
     }
 
-    async fn fetch(&self, reader: &Reader, path: &str) -> Result<Value, String> {
+    /// The object at a path; `None` if the answer is something else.
+    async fn fetch(&self, reader: &Reader, path: &str) -> Result<Option<Value>, String> {
         let answer = self.ask(reader, path, None).await?;
         let code = answer.status();
         if !code.is_success() {
             return Err(format!("bad status: {}", code.as_u16()));
         }
         let body = limited(answer).await.map_err(|error| error.to_string())?;
-        // A server that answers is there, whatever its answer is worth to discovery.
-        Ok(serde_json::from_slice(&body).unwrap_or_else(|_| json!({"resources": []})))
+        Ok(read(&body).map(Value::Object))
     }
 
     /// Asks for a path as this server itself. With a tag, what has it still is not sent.
@@ -254,6 +252,34 @@ impl Peer {
 async fn limited(answer: Response<Incoming>) -> Result<Bytes, Box<dyn Error + Send + Sync>> {
     let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX);
     Ok(body.collect().await?.to_bytes())
+}
+
+/// Takes the list of resources that was found, or else says of the last one that it is not fresh:
+/// without it, clients would believe that the server serves nothing.
+fn take_in(known: &mut Option<(Arc<Value>, bool)>, found: Option<Value>) {
+    let last = known.take().map(|(list, _)| list);
+    *known = match found {
+        Some(found) => Some((same_or(last, Arc::new(found)), true)),
+        None => last.map(|list| (list, false)),
+    };
+}
+
+/// The object in a body; `None` if there is something else.
+fn read(body: &[u8]) -> Option<Map<String, Value>> {
+    serde_json::from_slice(body).ok()
+}
+
+/// What was found; what is known if that is the same. Servers are looked at again and again, and
+/// what is made of their answers is kept as long as it is of the same ones.
+fn same_or<T: PartialEq + ?Sized>(known: Option<Arc<T>>, found: Arc<T>) -> Arc<T> {
+    known.filter(|known| *known == found).unwrap_or(found)
+}
+
+/// What a document of OpenAPI v2 says about one version of a group. `None` if it is none; the error
+/// is the limit that it is beyond.
+fn about(document: &[u8], group: &str, version: &str) -> Option<Result<Arc<[u8]>, usize>> {
+    let about = v2::foreign::about(read(document)?.into(), group, version);
+    Some(about.map(|about| about.to_string().into_bytes().into()))
 }
 
 impl OldDocument {
@@ -298,7 +324,46 @@ impl Reached {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn an_answer_that_is_no_list_leaves_the_last_one_which_is_not_fresh() {
+        let list = json!({"resources": [{"name": "nodes"}]});
+        let mut known = None;
+        let mut take = |body: &str| {
+            take_in(&mut known, read(body.as_bytes()).map(Value::Object));
+            known.clone()
+        };
+        let with = |is_fresh| Some((Arc::new(list.clone()), is_fresh));
+        assert_eq!(take("<html>"), None);
+        for wrong in ["<html>", "", "[]", "null"] {
+            assert_eq!(take(&list.to_string()), with(true));
+            assert_eq!(take(wrong), with(false), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_found_again_stays_in_its_place() {
+        let (known, other): (Arc<[u8]>, Arc<[u8]>) = (Arc::from(*b"one"), Arc::from(*b"two"));
+        let again = same_or(Some(Arc::clone(&known)), Arc::from(*b"one"));
+        assert!(Arc::ptr_eq(&again, &known));
+        for before in [None, Some(known)] {
+            let found = same_or(before, Arc::clone(&other));
+            assert!(Arc::ptr_eq(&found, &other));
+        }
+    }
+
+    #[test]
+    fn what_is_no_document_does_not_take_the_place_of_one() {
+        let document = json!({"paths": {"/apis/a.test/v1/things": {}}}).to_string();
+        let about = |document: &str| about(document.as_bytes(), "a.test", "v1");
+        assert!(about(&document).is_some_and(|about| about.is_ok()));
+        for wrong in ["", "<html>", &document[1..], "null", "[]"] {
+            assert_eq!(about(wrong), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn a_document_that_is_too_large_is_told_once_and_leaves_the_last_one() {

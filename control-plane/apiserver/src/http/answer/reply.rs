@@ -38,11 +38,12 @@ impl Shown {
         }
     }
 
-    /// Decodes a stored object, in the served version. The rows of tables are made of what is
-    /// stored, whatever version is served: not all versions have all that they show.
+    /// Decodes a stored object, in the served version. The rows of tables of built-in kinds are
+    /// made of what is stored, whatever version is served: not all versions have all that they
+    /// show. A column of a custom resource may show the version itself.
     pub(crate) fn decoded(&self, stored: &Stored) -> Result<Arc<Value>, Status> {
         let object = Arc::new(stored.decode()?);
-        if self.accept.form == Form::Table {
+        if self.accept.form == Form::Table && self.resource.custom.is_none() {
             return Ok(object);
         }
         Ok(convert::to_served(&self.resource, &object))

@@ -80,12 +80,16 @@ pub(crate) fn of_scale(
     with_columns(columns.into(), vec![row], metadata)
 }
 
-/// What a row has of its object: whole ones are in the served version.
+/// What a row has of its object: whole ones are in the served version, in which those of custom
+/// resources and scales are already.
 fn shown(resource: &Resource, object: &Value, include: Include) -> Value {
     match include {
         Include::None => Value::Null,
         Include::Metadata => only_metadata(resource, object),
-        Include::Object if object::api_version(object) != resource.kind.api_version() => {
+        Include::Object
+            if resource.custom.is_none()
+                && object::api_version(object) != resource.kind.api_version() =>
+        {
             let served = convert::to_served(resource, &Arc::new(object.clone()));
             Arc::unwrap_or_clone(served)
         }
@@ -190,4 +194,23 @@ fn a_scale_has_columns_of_its_own() {
     assert_eq!(names, ["Name", "Desired", "Available", "Age"]);
     assert!(columns.clone().all(|one| one["description"] != ""));
     assert_eq!(table["rows"][0]["object"]["metadata"]["name"], "web");
+}
+
+#[test]
+fn a_scale_is_one_in_any_version_of_a_custom_resource() {
+    use crate::resources::custom::{Definition, Version};
+
+    let mut definition = Definition::widgets();
+    definition.versions.push(Version {
+        name: "v2".into(),
+        stored: false,
+        ..definition.versions[0].clone()
+    });
+    let scale = json!({
+        "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a"},
+    });
+    for resource in definition.resources(None).unwrap() {
+        let table = of_scale(&resource, &scale, Include::Object, Timestamp::default());
+        assert_eq!(table["rows"][0]["object"], scale);
+    }
 }

@@ -5,7 +5,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use machinery::object;
@@ -22,7 +22,8 @@ use crate::resources::catalogue::Catalogue;
 /// The priorities of groups.
 struct Priorities<'a>(HashMap<&'a str, i64>);
 
-/// Adds them to `GET /apis` in the old form.
+/// Adds them to `GET /apis` in the old form. As in Kubernetes, of two groups with one priority the
+/// names of their APIServices decide here, which begin with the version.
 pub(crate) fn add_groups(list: &mut GroupList, catalogue: &Catalogue, all: &[Remote]) {
     for one in all {
         let version = GroupVersion::new(&one.group, &one.version);
@@ -31,10 +32,12 @@ pub(crate) fn add_groups(list: &mut GroupList, catalogue: &Catalogue, all: &[Rem
             None => list.groups.push(Group::new(&one.group, version)),
         }
     }
-    if let Some(priorities) = Priorities::of(catalogue, all) {
-        let groups = &mut list.groups;
-        groups.sort_by(|one, other| priorities.compare(&one.name, &other.name));
-    }
+    let priorities = Priorities::of(catalogue, all);
+    list.groups.sort_by_cached_key(|group| {
+        let versions = group.versions.iter();
+        let services = versions.map(|one| format!("{}.{}", one.version, group.name));
+        (Reverse(priorities.rank(&group.name)), services.min())
+    });
 }
 
 /// Adds them to `GET /apis/{group}`; `None` if nobody serves the group.
@@ -76,22 +79,19 @@ pub(crate) fn add_aggregated(list: &mut AllGroups, catalogue: &Catalogue, all: &
                 .push(WholeGroup::new(&one.group, vec![version])),
         }
     }
-    if let Some(priorities) = Priorities::of(catalogue, all) {
-        let groups = &mut list.content.items;
-        groups.sort_by(|one, other| {
-            let names = (&one.metadata.name, &other.metadata.name);
-            priorities.compare(names.0, names.1)
+    // Without others, the groups are in their order.
+    if !all.is_empty() {
+        let priorities = Priorities::of(catalogue, all);
+        list.content.items.sort_by_cached_key(|group| {
+            let name = group.metadata.name.clone();
+            (Reverse(priorities.rank(&name)), name)
         });
     }
 }
 
 impl<'a> Priorities<'a> {
-    /// Those of all groups: each is as important as its most important version. `None` if no other
-    /// server serves any, so that the groups are in their order.
-    fn of(catalogue: &'a Catalogue, all: &'a [Remote]) -> Option<Priorities<'a>> {
-        if all.is_empty() {
-            return None;
-        }
+    /// Those of all groups: each is as important as its most important version.
+    fn of(catalogue: &'a Catalogue, all: &'a [Remote]) -> Priorities<'a> {
         let ours = catalogue.resources().iter().map(|one| &one.kind);
         let ours = ours.map(|kind| (kind.group(), i64::from(kind.priority())));
         let theirs = all
@@ -102,14 +102,13 @@ impl<'a> Priorities<'a> {
             let known = priorities.entry(group).or_insert(priority);
             *known = priority.max(*known);
         }
-        Some(Priorities(priorities))
+        Priorities(priorities)
     }
 
-    /// The order of two groups, as in Kubernetes: that of APIServices itself is the first, and of
-    /// two with one priority, the names decide.
-    fn compare(&self, one: &str, other: &str) -> Ordering {
-        let rank = |group: &str| (group == GROUP, self.0.get(group));
-        rank(other).cmp(&rank(one)).then_with(|| one.cmp(other))
+    /// The rank of a group; the greater, the earlier. As in Kubernetes, that of APIServices itself
+    /// is the first.
+    fn rank(&self, group: &str) -> (bool, Option<i64>) {
+        (group == GROUP, self.0.get(group).copied())
     }
 }
 

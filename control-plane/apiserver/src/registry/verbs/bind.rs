@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::auth::Answer;
 use crate::basics::clock;
+use crate::registry::lifecycle;
 use crate::registry::verbs::edit::{Edit, Step};
 use crate::registry::verbs::write::{precondition_failed, told_key};
 use crate::registry::verbs::writer::Writer;
@@ -20,6 +21,7 @@ impl Writer<'_> {
         name: &str,
         mut binding: Value,
     ) -> Result<(), Status> {
+        lifecycle::match_namespace(&self.resource, self.namespace, &mut binding)?;
         let name = if name.is_empty() {
             object::name(&binding).to_owned()
         } else {
@@ -143,18 +145,11 @@ impl Binding<'_> {
                 object::set(&mut pod, &["metadata", what, key], value.clone());
             }
         }
-        scheduled(&mut pod);
+        let condition = json!({
+            "type": "PodScheduled", "status": "True",
+            "lastTransitionTime": clock::now().to_seconds(),
+        });
+        object::set_condition(&mut pod, condition);
         Ok(Step::Put(pod))
     }
-}
-
-/// Sets the condition PodScheduled.
-fn scheduled(pod: &mut Value) {
-    let now = clock::now().to_seconds();
-    let mut conditions = object::items(pod, &["status", "conditions"]).to_vec();
-    conditions.retain(|one| one["type"] != "PodScheduled");
-    conditions.push(json!({
-        "type": "PodScheduled", "status": "True", "lastTransitionTime": now,
-    }));
-    object::set(pod, &["status", "conditions"], conditions.into());
 }

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use machinery::object;
 use machinery::selector::LabelSelector;
 use machinery::status::Status;
@@ -11,6 +13,7 @@ use serde_json::{Value, json};
 use crate::auth::Answer;
 use crate::basics::clock;
 use crate::registry::Registry;
+use crate::registry::lifecycle;
 use crate::registry::verbs::delete::Options;
 use crate::registry::verbs::edit::{Edit, Edited, Step};
 use crate::registry::verbs::writer::Writer;
@@ -32,8 +35,8 @@ impl Writer<'_> {
         mut eviction: Value,
         dry: bool,
     ) -> Result<(), Status> {
-        let given = object::name(&eviction);
-        if !given.is_empty() && given != name {
+        lifecycle::match_namespace(&self.resource, self.namespace, &mut eviction)?;
+        if object::name(&eviction) != name {
             return Err(Status::bad_request(
                 "name in URL does not match name in Eviction object",
             ));
@@ -102,21 +105,11 @@ impl Writer<'_> {
         let budgets = reader.resource("policy", "v1", "poddisruptionbudgets")?;
         reader.fresh().await?;
         let all = reader.cached_list(&budgets.kind, self.namespace)?;
-        let matching: Vec<_> = all
-            .into_iter()
-            .filter(|budget| covers(budget, pod))
-            .collect();
-        match matching.as_slice() {
-            [] => Ok(None),
-            [budget] => {
-                let paid = pay(self.registry, &budgets, budget, pod, dry).await?;
-                Ok((!paid).then(|| object::name(budget).to_owned()))
-            }
-            _ => {
-                let why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
-                Err(Status::internal(why))
-            }
-        }
+        let Some(budget) = budget_of(pod, &all)? else {
+            return Ok(None);
+        };
+        let paid = pay(self.registry, &budgets, budget, pod, dry).await?;
+        Ok((!paid).then(|| object::name(budget).to_owned()))
     }
 }
 
@@ -142,6 +135,19 @@ fn is_ready(pod: &Value) -> bool {
         .any(|one| one["type"] == "Ready" && one["status"] == "True")
 }
 
+/// The budget among these that covers a pod, if one does. Kubernetes has no specific reason for the
+/// error about several.
+fn budget_of<'a>(pod: &Value, all: &'a [Arc<Value>]) -> Result<Option<&'a Value>, Status> {
+    let mut covering = all.iter().filter(|budget| covers(budget, pod));
+    match (covering.next(), covering.next()) {
+        (found, None) => Ok(found.map(|budget| &**budget)),
+        _ => {
+            let why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+            Err(Status::new(500, "", why))
+        }
+    }
+}
+
 fn covers(budget: &Value, pod: &Value) -> bool {
     let selector = object::at(budget, &["spec", "selector"]);
     selector
@@ -161,6 +167,7 @@ async fn pay(
     let key = storage.key(object::namespace(budget), object::name(budget));
     let mut payment = Payment {
         budgets,
+        name: object::name(budget),
         pod,
         ready: is_ready(pod),
     };
@@ -170,6 +177,8 @@ async fn pay(
 
 struct Payment<'a> {
     budgets: &'a Resource,
+    /// The name of the budget.
+    name: &'a str,
     pod: &'a Value,
     ready: bool,
 }
@@ -178,7 +187,7 @@ impl Edit for Payment<'_> {
     fn step<'a>(&'a mut self, current: Option<&'a DecodedObject>) -> Answer<'a, Step> {
         let step = match current {
             Some(current) => self.decide(&current.object),
-            None => Err(self.budgets.not_found("")),
+            None => Err(self.budgets.not_found(self.name)),
         };
         Box::pin(async { step })
     }
@@ -193,7 +202,7 @@ impl Payment<'_> {
         if !self.ready && (always || (healthy >= desired && desired > 0)) {
             return Ok(Step::Keep);
         }
-        let name = object::name(budget);
+        let name = self.name;
         if number("observedGeneration") < object::generation(budget) {
             return Err(still_processed(name));
         }
@@ -246,9 +255,7 @@ fn refuse_others(budget: &mut Value) {
     if let Some(seen) = seen.filter(|seen| *seen > 0) {
         condition["observedGeneration"] = seen.into();
     }
-    let path = ["status", "conditions"];
-    let conditions = with_condition(object::items(budget, &path), condition);
-    object::set(budget, &path, conditions.into());
+    object::set_condition(budget, condition);
 }
 
 /// Why a budget allows no disruption now.
@@ -323,31 +330,12 @@ impl Mark<'_> {
             "message": "Eviction API: evicting",
             "lastTransitionTime": clock::now().to_seconds(),
         });
-        let told = object::items(pod, &["status", "conditions"]);
+        let mut marked = pod.clone();
         // It holds since the first eviction, though what came after the mark may have failed.
-        let conditions = with_condition(told, condition);
-        if conditions == told {
+        object::set_condition(&mut marked, condition);
+        if marked == *pod {
             return Ok(Step::Keep);
         }
-        let mut pod = pod.clone();
-        object::set(&mut pod, &["status", "conditions"], conditions.into());
-        Ok(Step::Put(pod))
+        Ok(Step::Put(marked))
     }
-}
-
-/// The conditions with this one, in the place of that of its type. It holds since that one does, if
-/// both say the same.
-fn with_condition(told: &[Value], mut condition: Value) -> Vec<Value> {
-    let mut conditions = told.to_vec();
-    match told.iter().position(|one| one["type"] == condition["type"]) {
-        None => conditions.push(condition),
-        Some(at) => {
-            let since = told[at].get("lastTransitionTime");
-            if let Some(since) = since.filter(|_| told[at]["status"] == condition["status"]) {
-                condition["lastTransitionTime"] = since.clone();
-            }
-            conditions[at] = condition;
-        }
-    }
-    conditions
 }

@@ -155,10 +155,7 @@ impl State {
             "type": "PodScheduled", "status": "True",
             "lastTransitionTime": self.now.to_seconds(),
         });
-        let mut conditions = object::items(&object, &["status", "conditions"]).to_vec();
-        conditions.retain(|has| object::text(has, &["type"]) != "PodScheduled");
-        conditions.push(condition);
-        object::set(&mut object, &["status", "conditions"], conditions.into());
+        object::set_condition(&mut object, condition);
         Ok(self.keep(kind, old, object))
     }
 

@@ -8,8 +8,9 @@ use super::{Form, Shown, WARNING_CHARS_MAX, WARNINGS_CHARS_MAX, warn};
 use crate::http::answer::shown::Include;
 use crate::http::media::{Accept, Encoding};
 use crate::registry::strategy;
-use crate::resources::catalogue::Catalogue;
+use crate::resources::catalogue::{Catalogue, Resource};
 use crate::resources::convert;
+use crate::resources::custom::{Column, Definition, Version};
 use crate::storage::stored::Stored;
 
 fn headers(warnings: &[String]) -> Vec<String> {
@@ -62,29 +63,34 @@ fn autoscaler() -> Value {
     })
 }
 
+/// A stored object of a resource, as a table.
+fn table(resource: &Arc<Resource>, object: &Value, include: Include) -> Value {
+    let storage = resource.storage.as_ref().unwrap();
+    let text = object.to_string();
+    let stored = Stored::read(storage, "/registry/x/y", text.as_bytes(), 7).unwrap();
+    let accept = Accept {
+        encoding: Encoding::Json,
+        form: Form::Table,
+        of_list: false,
+        beta: false,
+    };
+    let shown = Shown {
+        resource: Arc::clone(resource),
+        accept,
+        include,
+    };
+    let table = shown.stored(&stored).unwrap();
+    serde_json::from_slice(&table).unwrap()
+}
+
 #[test]
 fn a_table_shows_what_is_stored_in_whatever_version_it_is_asked_for() {
     let catalogue = Catalogue::new(strategy::builtin().iter().cloned());
     for version in ["v1", "v2"] {
         let found = catalogue.resource("autoscaling", version, "horizontalpodautoscalers");
         let resource = found.unwrap();
-        let storage = resource.storage.as_ref().unwrap();
-        let text = autoscaler().to_string();
-        let stored = Stored::read(storage, "/registry/x/y", text.as_bytes(), 7).unwrap();
         let row = |include: Include| {
-            let accept = Accept {
-                encoding: Encoding::Json,
-                form: Form::Table,
-                of_list: false,
-                beta: false,
-            };
-            let shown = Shown {
-                resource: Arc::clone(resource),
-                accept,
-                include,
-            };
-            let table = shown.stored(&stored).unwrap();
-            let table: Value = serde_json::from_slice(&table).unwrap();
+            let table = table(resource, &autoscaler(), include);
             let row = &table["rows"][0];
             assert_eq!(row["cells"][2], "cpu: 40%/60%, 7/10", "{version}");
             row["object"].clone()
@@ -101,6 +107,38 @@ fn a_table_shows_what_is_stored_in_whatever_version_it_is_asked_for() {
         let target = &object["spec"]["targetCPUUtilizationPercentage"];
         assert_eq!(target.is_null(), version == "v2");
     }
+}
+
+#[test]
+fn a_table_of_a_custom_resource_is_of_the_version_that_is_asked_for() {
+    let mut definition = Definition::widgets();
+    let column = |name: &str, json_path: &str| Column {
+        name: name.into(),
+        kind: "string".into(),
+        format: String::new(),
+        description: String::new(),
+        priority: 0,
+        json_path: json_path.into(),
+    };
+    let columns = [column("Version", ".apiVersion"), column("Size", ".size")];
+    definition.versions[0].columns = Some(columns.into());
+    definition.versions.push(Version {
+        name: "v2".into(),
+        stored: false,
+        ..definition.versions[0].clone()
+    });
+    let object = json!({"apiVersion": "example.com/v1", "kind": "Widget",
+        "metadata": {"name": "a", "namespace": "n"}, "size": "big"});
+    let resources = definition.resources(None).unwrap();
+    let shown = resources.iter().map(|resource| {
+        let mut table = table(resource, &object, Include::Object);
+        let row = table["rows"][0].take();
+        let version = row["object"]["apiVersion"].clone();
+        assert_eq!(row["cells"], json!(["a", version, "big"]));
+        version
+    });
+    let versions: Vec<Value> = shown.collect();
+    assert_eq!(versions, ["example.com/v2", "example.com/v1"]);
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn versions_of_others_come_after_ours() {
     let all = [
         remote("a", "v2", true),
         remote("m", "v1", true),
-        remote("m", "v0", true),
+        remote("m", "v1beta1", true),
     ];
     let ours = Group::new("a", GroupVersion::new("a", "v1"));
     let mut list = group_list(vec![ours]);
@@ -142,6 +142,30 @@ fn groups_are_in_the_order_of_their_priorities_whoever_serves_them() {
     let alone = alone.iter().map(|one| one.name.as_str());
     let ours = old.iter().copied().filter(|one| !one.ends_with(".test"));
     assert!(ours.eq(alone), "{old:?}");
+}
+
+#[test]
+fn of_two_groups_with_one_priority_the_names_decide() {
+    let resources = |group: &str, version: &str| {
+        let mut widgets = Definition::widgets();
+        widgets.group = group.into();
+        widgets.versions[0].name = version.into();
+        widgets.resources(None).unwrap()
+    };
+    let later = resources("a.example.com", "v1beta1");
+    let earlier = resources("z.example.com", "v1");
+    let catalogue = Catalogue::new([later, earlier].concat());
+    let mut list = discovery::groups(&catalogue);
+    add_groups(&mut list, &catalogue, &[]);
+    let old: Vec<&str> = list.groups.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(old, ["z.example.com", "a.example.com"]);
+    for others in [vec![], vec![remote("m", "v1", true)]] {
+        let mut list = discovery::aggregated(&catalogue, false);
+        add_aggregated(&mut list, &catalogue, &others);
+        let groups = list.content.items.iter();
+        let new: Vec<&str> = groups.map(|one| one.metadata.name.as_str()).collect();
+        assert_eq!(new[..2], ["a.example.com", "z.example.com"]);
+    }
 }
 
 #[test]

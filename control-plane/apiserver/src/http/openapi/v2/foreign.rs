@@ -9,7 +9,7 @@ use crate::http::openapi::OF_V2;
 use crate::http::openapi::TYPE;
 
 const PARAMETERS: &str = "#/parameters/";
-/// Upper bound of the parameters of a document that are written where they are used, in bytes: a
+/// Upper bound of the parameters of a version that are written where they are used, in bytes: a
 /// small document may use a large one very often.
 const SHARED_BYTES_MAX: usize = 8 << 20;
 
@@ -31,15 +31,17 @@ pub(crate) fn about(mut document: Value, group: &str, version: &str) -> Result<V
         Some(Value::Object(fields)) => fields,
         _ => Map::new(),
     };
-    let mut shared = Shared::of(take("parameters"));
+    let parameters = take("parameters");
     let mut paths = take("paths");
     let mut definitions = take("definitions");
+    let before = used(paths.values().chain(parameters.values()), &definitions);
+    let prefix = format!("/apis/{group}/{version}/");
+    paths.retain(|path, _| path.starts_with(&prefix));
+    // What other paths share is not written, and counts for no limit.
+    let mut shared = Shared::of(parameters);
     if !paths.values_mut().all(|path| shared.write_into(path)) {
         return Err(SHARED_BYTES_MAX);
     }
-    let before = used(paths.values(), &definitions);
-    let prefix = format!("/apis/{group}/{version}/");
-    paths.retain(|path, _| path.starts_with(&prefix));
     let after = used(paths.values(), &definitions);
     definitions.retain(|name, _| after.contains(name) || !before.contains(name));
     Ok(serde_json::json!({"paths": paths, "definitions": definitions}))
@@ -286,6 +288,27 @@ mod tests {
         };
         assert!(about(2).unwrap() > 2 << 20);
         assert_eq!(about(10_000), Err(SHARED_BYTES_MAX));
+    }
+
+    #[test]
+    fn what_other_versions_share_counts_for_no_limit() {
+        let used = vec![json!({"$ref": "#/parameters/long"}); 10_000];
+        let document = json!({
+            "paths": {
+                "/apis/a.test/v1/things": {"parameters": [{"$ref": "#/parameters/body"}]},
+                "/apis/a.test/v2/things": {"parameters": used},
+            },
+            "parameters": {
+                "body": {"schema": reference("Thing")},
+                "long": {"description": "d".repeat(1 << 20), "schema": reference("Later")},
+            },
+            "definitions": {"Thing": {"type": "object"}, "Later": {"type": "object"}},
+        });
+        let thing = json!({"type": "object"});
+        let about = about(document, "a.test", "v1").unwrap();
+        assert_eq!(about["definitions"], json!({"Thing": thing}));
+        let parameter = &about["paths"]["/apis/a.test/v1/things"]["parameters"][0];
+        assert_eq!(parameter["schema"], reference("Thing"));
     }
 
     #[test]

@@ -71,6 +71,24 @@ fn a_pod_that_is_evicted_again_is_marked_since_the_first_time() {
 }
 
 #[test]
+fn a_pod_of_several_budgets_is_not_evicted() {
+    let budget = |name: &str, app: &str| {
+        let selector = json!({"matchLabels": {"app": app}});
+        Arc::new(json!({"metadata": {"name": name}, "spec": {"selector": selector}}))
+    };
+    let pod = json!({"metadata": {"name": "p", "labels": {"app": "web"}}});
+    let all = [budget("a", "web"), budget("b", "other"), budget("c", "web")];
+    assert_eq!(budget_of(&pod, &all[1..2]), Ok(None));
+    assert_eq!(budget_of(&pod, &all[..2]), Ok(Some(&*all[0])));
+    let refused = budget_of(&pod, &all).unwrap_err();
+    assert_eq!((refused.code, refused.reason), (500, ""));
+    assert!(
+        refused.message.starts_with("This pod has more than one"),
+        "{refused}"
+    );
+}
+
+#[test]
 fn a_budget_that_is_out_of_order_forbids_evictions() {
     let catalogue = Catalogue::new(strategy::builtin().iter().cloned());
     let budgets = catalogue.resource("policy", "v1", "poddisruptionbudgets");
@@ -82,6 +100,7 @@ fn a_budget_that_is_out_of_order_forbids_evictions() {
             "disruptionsAllowed": allowed, "disruptedPods": Map::from_iter(pods)}});
         let payment = Payment {
             budgets,
+            name: "b",
             pod: &pod,
             ready: true,
         };
@@ -107,6 +126,7 @@ fn a_budget_says_when_its_last_disruption_is_taken() {
     let pod = json!({"metadata": {"name": "p"}});
     let payment = Payment {
         budgets: budgets.unwrap(),
+        name: "b",
         pod: &pod,
         ready: true,
     };
@@ -136,4 +156,20 @@ fn a_budget_says_when_its_last_disruption_is_taken() {
     assert_ne!(now["lastTransitionTime"], since);
     assert_eq!(paid(1, had("False"))[0]["lastTransitionTime"], since);
     assert_eq!(paid(1, json!([]))[0]["type"], ALLOWED);
+}
+
+#[tokio::test]
+async fn a_budget_that_went_meanwhile_is_told_by_its_name() {
+    let catalogue = Catalogue::new(strategy::builtin().iter().cloned());
+    let budgets = catalogue.resource("policy", "v1", "poddisruptionbudgets");
+    let pod = json!({"metadata": {"name": "p"}});
+    let mut payment = Payment {
+        budgets: budgets.unwrap(),
+        name: "b",
+        pod: &pod,
+        ready: true,
+    };
+    let gone = payment.step(None).await.err().unwrap();
+    let why = "poddisruptionbudgets.policy \"b\" not found";
+    assert_eq!((gone.code, gone.message.as_str()), (404, why));
 }
