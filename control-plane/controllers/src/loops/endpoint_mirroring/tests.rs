@@ -158,7 +158,7 @@ fn who_says_so_keeps_slices_otherwise() {
         let objects: Vec<Value> = service.into_iter().chain(endpoints).collect();
         assert_eq!(lines(&decided(&objects)), [""; 0]);
         // A slice of before goes.
-        let objects = [&objects[..], &[slice.clone()]].concat();
+        let objects = [&objects[..], std::slice::from_ref(&slice)].concat();
         assert_eq!(lines(&decided(&objects)), ["delete endpointslices n/db-1"]);
     }
 }
