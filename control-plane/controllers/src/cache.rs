@@ -20,8 +20,8 @@ use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ResourceQuota,
-    Service, ServiceAccount,
+    ConfigMap, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod,
+    ReplicationController, ResourceQuota, Service, ServiceAccount,
 };
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::{IPAddress, ServiceCIDR};
@@ -139,6 +139,7 @@ caches! {
     pods: Pod,
     quotas: ResourceQuota,
     replica_sets: ReplicaSet,
+    replication_controllers: ReplicationController,
     revisions: ControllerRevision,
     service_accounts: ServiceAccount,
     service_ranges: ServiceCIDR,

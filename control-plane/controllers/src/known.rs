@@ -61,6 +61,7 @@ known![
     core::v1::Node,
     core::v1::PersistentVolume,
     core::v1::PersistentVolumeClaim,
+    core::v1::ReplicationController,
     core::v1::ResourceQuota,
     core::v1::Service,
     core::v1::ServiceAccount,

@@ -110,6 +110,7 @@ pub(crate) fn all(root_ca: &str, signer: Option<&Arc<Signer>>) -> Vec<Box<dyn Lo
         Box::new(namespace::Namespaces),
         Box::new(service_account::ServiceAccounts),
         Box::new(replica_set::ReplicaSets),
+        Box::new(replica_set::ReplicationControllers),
         Box::new(deployment::Deployments),
         Box::new(daemon_set::DaemonSets),
         Box::new(stateful_set::StatefulSets),

@@ -6,7 +6,7 @@ use api_client::Informer;
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, StatefulSet};
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, ReplicationController};
 use machinery::schema::Kind;
 
 use crate::cache::{Caches, Destination};
@@ -39,6 +39,8 @@ fn only_readers(kind: &Arc<Kind>) -> &'static [&'static str] {
         &["daemonset"]
     } else if kind == kind_of::<StatefulSet>() {
         &["disruption", "statefulset"]
+    } else if kind == kind_of::<ReplicationController>() {
+        &["disruption", "replicationcontroller"]
     } else if kind == kind_of::<CronJob>() {
         &["cronjob"]
     } else if kind == kind_of::<Job>() {

@@ -5,6 +5,7 @@ pub(crate) mod certificates;
 pub(crate) mod election;
 mod endpoints;
 pub(crate) mod faults;
+mod loops;
 pub(crate) mod pods;
 mod probes;
 pub(crate) mod temporary;
