@@ -26,6 +26,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::{IPAddress, ServiceCIDR};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use k8s_openapi::api::storage::v1::VolumeAttributesClass;
 use machinery::object::{self, Object};
@@ -126,6 +127,7 @@ caches! {
     addresses: IPAddress,
     attribute_classes: VolumeAttributesClass,
     budgets: PodDisruptionBudget,
+    cluster_roles: ClusterRole,
     config_maps: ConfigMap,
     cron_jobs: CronJob,
     daemon_sets: DaemonSet,

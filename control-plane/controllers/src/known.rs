@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::{
-    apps, batch, certificates, coordination, core, discovery, networking, policy, resource, storage,
+    apps, batch, certificates, coordination, core, discovery, networking, policy, rbac, resource,
+    storage,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::{Metadata, Resource};
@@ -69,6 +70,7 @@ known![
     networking::v1::IPAddress,
     networking::v1::ServiceCIDR,
     policy::v1::PodDisruptionBudget,
+    rbac::v1::ClusterRole,
     resource::v1::ResourceClaim,
     storage::v1::VolumeAttributesClass,
 ];

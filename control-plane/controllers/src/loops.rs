@@ -1,6 +1,7 @@
 //! The loops, and their interface: the changes that wake a loop, and its decisions.
 
 pub(crate) mod certificates;
+pub(crate) mod cluster_role_aggregation;
 pub(crate) mod cron_job;
 pub(crate) mod daemon_set;
 pub(crate) mod deployment;
@@ -128,6 +129,7 @@ pub(crate) fn all(root_ca: &str, signer: Option<&Arc<Signer>>) -> Vec<Box<dyn Lo
         Box::new(protection::VolumeProtection),
         Box::new(protection::ClassProtection),
         Box::new(service_cidr::ServiceCidrs),
+        Box::new(cluster_role_aggregation::ClusterRoleAggregation),
         Box::new(certificates::signing::CertificateSigning(signer.cloned())),
         Box::new(certificates::approving::CertificateApproving),
         Box::new(certificates::cleaning::CertificateCleaning),

@@ -7,6 +7,7 @@ use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, StatefulSet};
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, ReplicationController};
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use machinery::schema::Kind;
 
 use crate::cache::{Caches, Destination};
@@ -41,6 +42,8 @@ fn only_readers(kind: &Arc<Kind>) -> &'static [&'static str] {
         &["disruption", "statefulset"]
     } else if kind == kind_of::<ReplicationController>() {
         &["disruption", "replicationcontroller"]
+    } else if kind == kind_of::<ClusterRole>() {
+        &["clusterrole-aggregation"]
     } else if kind == kind_of::<CronJob>() {
         &["cronjob"]
     } else if kind == kind_of::<Job>() {

@@ -46,3 +46,41 @@ fn a_replication_controller_has_its_pods_and_says_so() {
         parts.run(&["get", "pods", "-o", "name"]).is_empty()
     });
 }
+
+const SUM: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: sum}
+aggregationRule: {clusterRoleSelectors: [{matchLabels: {into: sum}}]}
+rules: []
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: one, labels: {into: sum}}
+rules: [{apiGroups: [''], resources: [pods], verbs: [get]}]
+";
+
+#[test]
+fn an_aggregating_role_shows_the_rules_of_the_roles_that_it_selects() {
+    if !kubectl_or_skip("an_aggregating_role_shows_the_rules_of_the_roles_that_it_selects") {
+        return;
+    }
+    let mut parts = Parts::none();
+    parts.begin(&["controller-manager"]);
+    parts.run(&["create", "-f", &parts.file("roles.yaml", SUM)]);
+    let resources = |parts: &Parts| parts.field("clusterrole/sum", ".rules[*].resources[*]");
+    parts.until("the rule is there", |parts| resources(parts) == "pods");
+    let managers = ".metadata.managedFields[?(@.operation==\"Apply\")].manager";
+    assert_eq!(
+        parts.field("clusterrole/sum", managers),
+        "clusterrole-aggregation-controller"
+    );
+    let two = ["create", "clusterrole", "two", "--verb=list"];
+    parts.run(&[&two[..], &["--resource=secrets"]].concat());
+    parts.run(&["label", "clusterrole/two", "into=sum"]);
+    parts.until("the second rule is there", |parts| {
+        resources(parts) == "pods secrets"
+    });
+    parts.run(&["delete", "clusterrole/one", "clusterrole/two"]);
+    parts.until("the rules are gone", |parts| resources(parts).is_empty());
+}
