@@ -21,6 +21,7 @@ pub(crate) mod service_cidr;
 pub(crate) mod stateful_set;
 pub(crate) mod taint_eviction;
 pub(crate) mod ttl_after_finished;
+pub(crate) mod volume_expander;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -128,6 +129,7 @@ pub(crate) fn all(root_ca: &str, signer: Option<&Arc<Signer>>) -> Vec<Box<dyn Lo
         Box::new(protection::ClaimProtection),
         Box::new(protection::VolumeProtection),
         Box::new(protection::ClassProtection),
+        Box::new(volume_expander::VolumeExpander),
         Box::new(service_cidr::ServiceCidrs),
         Box::new(cluster_role_aggregation::ClusterRoleAggregation),
         Box::new(certificates::signing::CertificateSigning(signer.cloned())),
