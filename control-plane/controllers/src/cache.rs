@@ -28,7 +28,7 @@ use k8s_openapi::api::networking::v1::{IPAddress, ServiceCIDR};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::api::resource::v1::ResourceClaim;
-use k8s_openapi::api::storage::v1::VolumeAttributesClass;
+use k8s_openapi::api::storage::v1::{CSIDriver, VolumeAttachment, VolumeAttributesClass};
 use machinery::object::{self, Object};
 use machinery::schema::Kind;
 use machinery::time::Timestamp;
@@ -125,6 +125,7 @@ macro_rules! caches {
 
 caches! {
     addresses: IPAddress,
+    attachments: VolumeAttachment,
     attribute_classes: VolumeAttributesClass,
     budgets: PodDisruptionBudget,
     cluster_roles: ClusterRole,
@@ -133,6 +134,7 @@ caches! {
     daemon_sets: DaemonSet,
     deployments: Deployment,
     device_claims: ResourceClaim,
+    drivers: CSIDriver,
     endpoint_slices: EndpointSlice,
     jobs: Job,
     leases: Lease,

@@ -23,7 +23,7 @@ pub(crate) type Shared<T> = Arc<T>;
 pub(crate) trait Known:
     Metadata<Ty = ObjectMeta> + Resource + Clone + Serialize + DeserializeOwned
 {
-    /// The value of the place index: a pod's node, empty for other kinds.
+    /// The value of the place index: the node of a pod or an attachment, empty for other kinds.
     fn place(&self) -> &str {
         ""
     }
@@ -72,6 +72,7 @@ known![
     policy::v1::PodDisruptionBudget,
     rbac::v1::ClusterRole,
     resource::v1::ResourceClaim,
+    storage::v1::CSIDriver,
     storage::v1::VolumeAttributesClass,
 ];
 
@@ -80,5 +81,11 @@ impl Known for core::v1::Pod {
         let spec = self.spec.as_ref();
         spec.and_then(|spec| spec.node_name.as_deref())
             .unwrap_or_default()
+    }
+}
+
+impl Known for storage::v1::VolumeAttachment {
+    fn place(&self) -> &str {
+        &self.spec.node_name
     }
 }

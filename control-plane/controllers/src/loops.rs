@@ -1,5 +1,6 @@
 //! The loops, and their interface: the changes that wake a loop, and its decisions.
 
+pub(crate) mod attach_detach;
 pub(crate) mod certificates;
 pub(crate) mod cluster_role_aggregation;
 pub(crate) mod cron_job;
@@ -130,6 +131,7 @@ pub(crate) fn all(root_ca: &str, signer: Option<&Arc<Signer>>) -> Vec<Box<dyn Lo
         Box::new(protection::VolumeProtection),
         Box::new(protection::ClassProtection),
         Box::new(volume_expander::VolumeExpander),
+        Box::new(attach_detach::AttachDetach),
         Box::new(service_cidr::ServiceCidrs),
         Box::new(cluster_role_aggregation::ClusterRoleAggregation),
         Box::new(certificates::signing::CertificateSigning(signer.cloned())),

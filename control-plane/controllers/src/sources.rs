@@ -8,6 +8,7 @@ use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, ReplicationController};
 use k8s_openapi::api::rbac::v1::ClusterRole;
+use k8s_openapi::api::storage::v1::{CSIDriver, VolumeAttachment};
 use machinery::schema::Kind;
 
 use crate::cache::{Caches, Destination};
@@ -44,6 +45,8 @@ fn only_readers(kind: &Arc<Kind>) -> &'static [&'static str] {
         &["disruption", "replicationcontroller"]
     } else if kind == kind_of::<ClusterRole>() {
         &["clusterrole-aggregation"]
+    } else if kind == kind_of::<CSIDriver>() || kind == kind_of::<VolumeAttachment>() {
+        &["persistentvolume-attach-detach"]
     } else if kind == kind_of::<CronJob>() {
         &["cronjob"]
     } else if kind == kind_of::<Job>() {

@@ -57,7 +57,7 @@ impl Loop for VolumeExpander {
         let Some(claim) = caches.volume_claims.at(key) else {
             return Decision::nothing();
         };
-        let Some(volume) = volume(caches, claim) else {
+        let Some(volume) = volume_of(caches, claim) else {
             return Decision::nothing();
         };
         let unfinished = meta::annotation(&volume.metadata, BEFORE).is_some();
@@ -88,7 +88,7 @@ impl Loop for VolumeExpander {
     }
 }
 
-fn is_bound(claim: &PersistentVolumeClaim) -> bool {
+pub(crate) fn is_bound(claim: &PersistentVolumeClaim) -> bool {
     let status = claim.status.as_ref();
     status.and_then(|status| status.phase.as_deref()) == Some("Bound")
 }
@@ -113,7 +113,7 @@ fn storage(amounts: Option<&BTreeMap<String, resource::Quantity>>) -> Quantity {
 }
 
 /// The volume of a claim, if each names the other.
-fn volume<'a>(
+pub(crate) fn volume_of<'a>(
     caches: &'a Caches,
     claim: &PersistentVolumeClaim,
 ) -> Option<&'a Arc<PersistentVolume>> {
