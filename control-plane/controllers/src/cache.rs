@@ -21,7 +21,7 @@ use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{
     ConfigMap, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod,
-    ReplicationController, ResourceQuota, Service, ServiceAccount,
+    ReplicationController, ResourceQuota, Secret, Service, ServiceAccount,
 };
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::{IPAddress, ServiceCIDR};
@@ -145,6 +145,7 @@ caches! {
     replica_sets: ReplicaSet,
     replication_controllers: ReplicationController,
     revisions: ControllerRevision,
+    secrets: Secret,
     service_accounts: ServiceAccount,
     service_ranges: ServiceCIDR,
     services: Service,

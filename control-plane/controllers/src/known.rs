@@ -64,6 +64,7 @@ known![
     core::v1::PersistentVolumeClaim,
     core::v1::ReplicationController,
     core::v1::ResourceQuota,
+    core::v1::Secret,
     core::v1::Service,
     core::v1::ServiceAccount,
     discovery::v1::EndpointSlice,

@@ -1,6 +1,7 @@
 //! The loops, and their interface: the changes that wake a loop, and its decisions.
 
 pub(crate) mod attach_detach;
+pub(crate) mod bootstrap_tokens;
 pub(crate) mod certificates;
 pub(crate) mod cluster_role_aggregation;
 pub(crate) mod cron_job;
@@ -137,6 +138,8 @@ pub(crate) fn all(root_ca: &str, signer: Option<&Arc<Signer>>) -> Vec<Box<dyn Lo
         Box::new(certificates::signing::CertificateSigning(signer.cloned())),
         Box::new(certificates::approving::CertificateApproving),
         Box::new(certificates::cleaning::CertificateCleaning),
+        Box::new(bootstrap_tokens::BootstrapSigner),
+        Box::new(bootstrap_tokens::TokenCleaner),
         Box::new(root_ca::RootCa(root_ca.to_owned())),
     ]
 }
