@@ -1,6 +1,6 @@
-//! Aggregating cluster roles: writes the rules of the roles that they select into them. Our apiserver
-//! sums them up by itself when it decides; the written sums are for people, for programs that read
-//! roles, and for Kubernetes' apiserver.
+//! Aggregating cluster roles: writes the rules of the roles that they select into them. Our
+//! apiserver sums them up by itself when it decides; the written sums are for people, for programs
+//! that read roles, and for Kubernetes' apiserver.
 
 #[cfg(test)]
 mod tests;
@@ -49,8 +49,8 @@ impl Loop for ClusterRoleAggregation {
     }
 }
 
-/// The rules of the roles that a role selects, each once: by selector, then by the name of the role.
-/// `None` if the role selects none by a rule, or by one that cannot be read.
+/// The rules of the roles that a role selects, each once: by selector, then by the name of the
+/// role. `None` if the role does not aggregate, or a selector cannot be read.
 fn sum(caches: &Caches, role: &ClusterRole) -> Option<Vec<PolicyRule>> {
     let selectors = &role.aggregation_rule.as_ref()?.cluster_role_selectors;
     let mut rules: Vec<PolicyRule> = Vec::new();

@@ -77,8 +77,8 @@ impl Loop for VolumeExpander {
                     decision.push(change(claim.as_ref(), patch));
                 }
                 format!(
-                    "CSI migration enabled for {plugin}; waiting for external resizer to expand the \
-                     pvc"
+                    "CSI migration enabled for {plugin}; waiting for external resizer to expand \
+                     the pvc"
                 )
             }
         };

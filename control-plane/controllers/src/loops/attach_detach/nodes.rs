@@ -107,8 +107,8 @@ fn bound_volume<'a>(
     volume_of(caches, claim).filter(|_| is_used)
 }
 
-/// The volume of an attachment, and the name that it has in the status of a node. `None` if it is of
-/// another kind, or gone: then nobody can say whether it is mounted.
+/// The volume of an attachment, and the name that it has in the status of a node. `None` if it is
+/// of another kind, or gone: then nobody can say whether it is mounted.
 fn named_in_status<'a>(
     caches: &'a Caches,
     attachment: &'a VolumeAttachment,

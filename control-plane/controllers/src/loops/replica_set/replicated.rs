@@ -1,5 +1,5 @@
-//! The kinds whose objects keep a number of equal pods. As in Kubernetes, a replication controller is
-//! a replica set in another form.
+//! The kinds whose objects keep a number of equal pods. As in Kubernetes, a replication controller
+//! is a replica set in another form.
 
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetStatus};
 use k8s_openapi::api::core::v1::{
