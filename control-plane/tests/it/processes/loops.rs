@@ -84,3 +84,77 @@ fn an_aggregating_role_shows_the_rules_of_the_roles_that_it_selects() {
     parts.run(&["delete", "clusterrole/one", "clusterrole/two"]);
     parts.until("the rules are gone", |parts| resources(parts).is_empty());
 }
+
+const DISK: &str = "
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: disk}
+spec:
+  storageClassName: ''
+  capacity: {storage: 1Gi}
+  accessModes: [ReadWriteOnce]
+  csi: {driver: disk.stele.test, volumeHandle: disk}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: disk}
+spec:
+  storageClassName: ''
+  volumeName: disk
+  accessModes: [ReadWriteOnce]
+  resources: {requests: {storage: 1Gi}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: disk}
+spec:
+  nodeName: node-0
+  terminationGracePeriodSeconds: 1
+  containers: [{name: c, image: nginx, volumeMounts: [{name: data, mountPath: /data}]}]
+  volumes: [{name: data, persistentVolumeClaim: {claimName: disk}}]
+";
+/// Kubernetes' name for the attachment of the disk to node-0.
+const ATTACHMENT: &str = "volumeattachment.storage.k8s.io/\
+     csi-9c415c46844288400ead1f3c7a1e882b2689c593fd8c6ab65cd81a6dc2060581";
+
+#[test]
+fn a_volume_is_attached_for_a_pod_and_detached_after_it() {
+    if !kubectl_or_skip("a_volume_is_attached_for_a_pod_and_detached_after_it") {
+        return;
+    }
+    let mut parts = Parts::with_nodes(1);
+    parts.begin(&["controller-manager"]);
+    let managed = "volumes.kubernetes.io/controller-managed-attach-detach=true";
+    parts.run(&["annotate", "node", "node-0", managed]);
+    parts.run(&["create", "-f", &parts.file("disk.yaml", DISK)]);
+    // So that it does not matter whether a loop binds the claim.
+    let uid = parts.field("pvc/disk", ".metadata.uid");
+    let claim = format!(
+        r#"{{"spec": {{"claimRef": {{"namespace": "default", "name": "disk", "uid": "{uid}"}}}}}}"#
+    );
+    let patch = |object: &str, patch: &str, flags: &[&str]| {
+        let all = ["patch", object, "--type=merge", "--patch", patch];
+        parts.run(&[&all[..], flags].concat());
+    };
+    let status = ["--subresource=status"];
+    patch("pv/disk", &claim, &[]);
+    patch("pvc/disk", r#"{"status": {"phase": "Bound"}}"#, &status);
+    let attachments = |parts: &Parts| parts.run(&["get", "volumeattachments", "-o", "name"]);
+    parts.until("the attachment is there", |parts| {
+        attachments(parts).trim() == ATTACHMENT
+    });
+    patch(ATTACHMENT, r#"{"status": {"attached": true}}"#, &status);
+    let attached = |parts: &Parts| parts.field("node/node-0", ".status.volumesAttached[*].name");
+    parts.until("the node says what is attached", |parts| {
+        attached(parts) == "kubernetes.io/csi/disk.stele.test^disk"
+    });
+    parts.until("the pod has an Event", |parts| {
+        parts.notes("SuccessfulAttachVolume").trim()
+            == "AttachVolume.Attach succeeded for volume \"disk\""
+    });
+    parts.run(&["delete", "pod", "disk", "--timeout=120s"]);
+    parts.until("the attachment is gone", |parts| {
+        attachments(parts).is_empty()
+    });
+    assert_eq!(attached(&parts), "");
+}
