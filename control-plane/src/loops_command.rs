@@ -94,7 +94,10 @@ pub(crate) fn controllers_flag(default: &'static str) -> Arg {
         .value_delimiter(',')
         .allow_hyphen_values(true)
         .default_value(default)
-        .help("The loops to run: * for all, NAME for one, -NAME for all but one")
+        .help(
+            "The loops to run: * for all that are on by default, NAME for one, -NAME for all but \
+             one",
+        )
 }
 
 /// The loops that the flag chooses.

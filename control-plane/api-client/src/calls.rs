@@ -150,11 +150,15 @@ fn request(call: &Call) -> (Method, String, &'static str, Option<Value>) {
             patch,
             ..
         } => {
+            let mut path = below(subresource);
             let content = match form {
                 PatchForm::Merge => "application/merge-patch+json",
                 PatchForm::Strategic => "application/strategic-merge-patch+json",
+                PatchForm::Apply(manager) => {
+                    path += &format!("?fieldManager={manager}&force=true");
+                    "application/apply-patch+yaml"
+                }
             };
-            let path = below(subresource);
             (Method::PATCH, path, content, Some(patch.clone()))
         }
         Call::Delete { options, .. } => {

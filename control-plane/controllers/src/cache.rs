@@ -21,13 +21,14 @@ use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{
     ConfigMap, Endpoints, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod,
-    ResourceQuota, Service, ServiceAccount,
+    ReplicationController, ResourceQuota, Secret, Service, ServiceAccount,
 };
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::{IPAddress, ServiceCIDR};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::api::resource::v1::ResourceClaim;
-use k8s_openapi::api::storage::v1::VolumeAttributesClass;
+use k8s_openapi::api::storage::v1::{CSIDriver, VolumeAttachment, VolumeAttributesClass};
 use machinery::object::{self, Object};
 use machinery::schema::Kind;
 use machinery::time::Timestamp;
@@ -124,13 +125,16 @@ macro_rules! caches {
 
 caches! {
     addresses: IPAddress,
+    attachments: VolumeAttachment,
     attribute_classes: VolumeAttributesClass,
     budgets: PodDisruptionBudget,
+    cluster_roles: ClusterRole,
     config_maps: ConfigMap,
     cron_jobs: CronJob,
     daemon_sets: DaemonSet,
     deployments: Deployment,
     device_claims: ResourceClaim,
+    drivers: CSIDriver,
     endpoint_slices: EndpointSlice,
     endpoints: Endpoints,
     jobs: Job,
@@ -140,7 +144,9 @@ caches! {
     pods: Pod,
     quotas: ResourceQuota,
     replica_sets: ReplicaSet,
+    replication_controllers: ReplicationController,
     revisions: ControllerRevision,
+    secrets: Secret,
     service_accounts: ServiceAccount,
     service_ranges: ServiceCIDR,
     services: Service,

@@ -289,6 +289,30 @@ pub(crate) fn strategic(kind: &Arc<Kind>, namespace: &str, name: &str, patch: Va
     patched(kind, namespace, name, PatchForm::Strategic, patch)
 }
 
+/// The call that applies fields of an object, which are this manager's from then on. An object that
+/// has taken the place of this one is a conflict.
+pub(crate) fn apply<T: Known>(object: &T, manager: &'static str, fields: Value) -> Call {
+    let (kind, metadata) = (kind_of::<T>(), object.metadata());
+    let mut fields = fields;
+    object::set_type(&mut fields, &kind.api_version(), kind.kind());
+    for (key, value) in [
+        ("namespace", meta::namespace(metadata)),
+        ("name", meta::name(metadata)),
+        ("uid", meta::uid(metadata)),
+    ] {
+        if !value.is_empty() {
+            object::set(&mut fields, &["metadata", key], value.into());
+        }
+    }
+    patched(
+        kind,
+        meta::namespace(metadata),
+        meta::name(metadata),
+        PatchForm::Apply(manager),
+        fields,
+    )
+}
+
 fn patched(kind: &Arc<Kind>, namespace: &str, name: &str, form: PatchForm, patch: Value) -> Call {
     Call::Patch {
         kind: Arc::clone(kind),

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::{
-    apps, batch, certificates, coordination, core, discovery, networking, policy, resource, storage,
+    apps, batch, certificates, coordination, core, discovery, networking, policy, rbac, resource,
+    storage,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::{Metadata, Resource};
@@ -22,7 +23,7 @@ pub(crate) type Shared<T> = Arc<T>;
 pub(crate) trait Known:
     Metadata<Ty = ObjectMeta> + Resource + Clone + Serialize + DeserializeOwned
 {
-    /// The value of the place index: a pod's node, empty for other kinds.
+    /// The value of the place index: the node of a pod or an attachment, empty for other kinds.
     fn place(&self) -> &str {
         ""
     }
@@ -62,14 +63,18 @@ known![
     core::v1::Node,
     core::v1::PersistentVolume,
     core::v1::PersistentVolumeClaim,
+    core::v1::ReplicationController,
     core::v1::ResourceQuota,
+    core::v1::Secret,
     core::v1::Service,
     core::v1::ServiceAccount,
     discovery::v1::EndpointSlice,
     networking::v1::IPAddress,
     networking::v1::ServiceCIDR,
     policy::v1::PodDisruptionBudget,
+    rbac::v1::ClusterRole,
     resource::v1::ResourceClaim,
+    storage::v1::CSIDriver,
     storage::v1::VolumeAttributesClass,
 ];
 
@@ -78,5 +83,11 @@ impl Known for core::v1::Pod {
         let spec = self.spec.as_ref();
         spec.and_then(|spec| spec.node_name.as_deref())
             .unwrap_or_default()
+    }
+}
+
+impl Known for storage::v1::VolumeAttachment {
+    fn place(&self) -> &str {
+        &self.spec.node_name
     }
 }

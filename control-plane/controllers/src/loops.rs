@@ -1,6 +1,9 @@
 //! The loops, and their interface: the changes that wake a loop, and its decisions.
 
+pub(crate) mod attach_detach;
+pub(crate) mod bootstrap_tokens;
 pub(crate) mod certificates;
+pub(crate) mod cluster_role_aggregation;
 pub(crate) mod cron_job;
 pub(crate) mod daemon_set;
 pub(crate) mod deployment;
@@ -23,6 +26,7 @@ pub(crate) mod service_cidr;
 pub(crate) mod stateful_set;
 pub(crate) mod taint_eviction;
 pub(crate) mod ttl_after_finished;
+pub(crate) mod volume_expander;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,6 +117,7 @@ pub(crate) fn all(root_ca: &str, signer: Option<&Arc<Signer>>) -> Vec<Box<dyn Lo
         Box::new(namespace::Namespaces),
         Box::new(service_account::ServiceAccounts),
         Box::new(replica_set::ReplicaSets),
+        Box::new(replica_set::ReplicationControllers),
         Box::new(deployment::Deployments),
         Box::new(daemon_set::DaemonSets),
         Box::new(stateful_set::StatefulSets),
@@ -132,10 +137,15 @@ pub(crate) fn all(root_ca: &str, signer: Option<&Arc<Signer>>) -> Vec<Box<dyn Lo
         Box::new(protection::ClaimProtection),
         Box::new(protection::VolumeProtection),
         Box::new(protection::ClassProtection),
+        Box::new(volume_expander::VolumeExpander),
+        Box::new(attach_detach::AttachDetach),
         Box::new(service_cidr::ServiceCidrs),
+        Box::new(cluster_role_aggregation::ClusterRoleAggregation),
         Box::new(certificates::signing::CertificateSigning(signer.cloned())),
         Box::new(certificates::approving::CertificateApproving),
         Box::new(certificates::cleaning::CertificateCleaning),
+        Box::new(bootstrap_tokens::BootstrapSigner),
+        Box::new(bootstrap_tokens::TokenCleaner),
         Box::new(root_ca::RootCa(root_ca.to_owned())),
     ]
 }

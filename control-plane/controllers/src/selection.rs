@@ -5,7 +5,10 @@ use crate::loops;
 /// What Kubernetes adds to the name of a loop.
 const SUFFIX: &str = "-controller";
 
-/// A choice of loops: `*` is all of them, `foo` one, `-foo` all but one.
+/// The loops that `*` does not choose, as in Kubernetes.
+const OFF: [&str; 2] = ["bootstrap-signer", "token-cleaner"];
+
+/// A choice of loops: `*` is all of them that are on by default, `foo` one, `-foo` all but one.
 #[derive(Debug, Clone)]
 pub struct Selection(Vec<String>);
 
@@ -36,16 +39,16 @@ impl Selection {
 
     /// True if the loop of this name runs.
     pub(crate) fn has(&self, name: &str) -> bool {
-        let name = format!("{name}{SUFFIX}");
+        let whole = format!("{name}{SUFFIX}");
         for word in &self.0 {
-            if *word == name {
+            if *word == whole {
                 return true;
             }
-            if word.strip_prefix('-') == Some(&name) {
+            if word.strip_prefix('-') == Some(&whole) {
                 return false;
             }
         }
-        self.0.iter().any(|word| word == "*")
+        !OFF.contains(&name) && self.0.iter().any(|word| word == "*")
     }
 }
 
@@ -61,7 +64,10 @@ mod tests {
 
     #[test]
     fn a_name_chooses_a_loop_and_a_minus_leaves_it_out() {
-        assert_eq!(chosen(&["*"]).len(), loops::names().count());
+        assert_eq!(chosen(&["*"]).len() + OFF.len(), loops::names().count());
+        assert!(!chosen(&["*"]).contains(&"token-cleaner"));
+        let more = chosen(&["*", "token-cleaner-controller"]);
+        assert!(more.contains(&"token-cleaner") && more.contains(&"namespace"));
         assert_eq!(chosen(&["namespace-controller"]), ["namespace"]);
         assert!(chosen(&[]).is_empty());
         let most = chosen(&["*", "-deployment-controller"]);

@@ -130,6 +130,8 @@ pub enum PatchForm {
     Merge,
     /// A strategic merge patch: lists are merged by their keys.
     Strategic,
+    /// A server-side apply by this field manager, which takes fields from others.
+    Apply(&'static str),
 }
 
 /// Options of a deletion.

@@ -6,6 +6,7 @@ pub(crate) mod election;
 mod endpoints;
 pub(crate) mod faults;
 mod hollow_volumes;
+mod loops;
 pub(crate) mod pods;
 mod probes;
 pub(crate) mod temporary;

@@ -79,6 +79,22 @@ fn calls_go_to_the_paths_of_the_api() {
 }
 
 #[test]
+fn an_apply_names_its_manager_and_takes_fields_from_others() {
+    let call = Call::Patch {
+        kind: kind("", "Node"),
+        namespace: String::new(),
+        name: "m".into(),
+        subresource: "",
+        form: PatchForm::Apply("a-loop"),
+        patch: json!({}),
+    };
+    let (method, path, content, _) = request(&call);
+    assert_eq!(method, Method::PATCH);
+    assert_eq!(path, "/api/v1/nodes/m?fieldManager=a-loop&force=true");
+    assert_eq!(content, "application/apply-patch+yaml");
+}
+
+#[test]
 fn errors_keep_what_loops_ask_for() {
     let answer = json!({
         "status": "Failure", "code": 409, "reason": "Conflict", "message": "m",

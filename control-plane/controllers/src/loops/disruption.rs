@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, ReplicationController};
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -22,7 +22,7 @@ use machinery::selector::LabelSelector;
 use crate::cache::{Caches, Changed, Diff};
 use crate::decision::{Decision, Note, controller_key, update_status};
 use crate::known::{Key, Shared, kind_of};
-use crate::loops::replica_set::wanted;
+use crate::loops::replica_set::{Replicated, wanted};
 use crate::loops::{Context, Loop};
 use crate::{meta, pods};
 
@@ -70,6 +70,10 @@ impl Loop for Disruption {
                 old: Some(old),
                 new: Some(new),
             }) if wanted(old) != wanted(new) => meta::namespace(&new.metadata),
+            Changed::ReplicationController(Diff {
+                old: Some(old),
+                new: Some(new),
+            }) if old.wanted() != new.wanted() => meta::namespace(&new.metadata),
             Changed::StatefulSet(Diff {
                 old: Some(old),
                 new: Some(new),
@@ -254,6 +258,11 @@ fn controller<'a>(caches: &'a Caches, pod: &Pod) -> Option<(&'a str, i64)> {
         let set = caches.stateful_sets.at(&key)?;
         let is_it = meta::uid(&set.metadata) == of_pod.uid;
         return is_it.then(|| (meta::uid(&set.metadata), size(set)));
+    }
+    if let Some(key) = controller_key::<ReplicationController, Pod>(pod) {
+        let set = caches.replication_controllers.at(&key)?;
+        let is_it = meta::uid(&set.metadata) == of_pod.uid;
+        return is_it.then(|| (meta::uid(&set.metadata), set.wanted()));
     }
     let set = caches
         .replica_sets

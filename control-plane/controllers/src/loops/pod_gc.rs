@@ -28,7 +28,7 @@ const ENDED_MAX: usize = 12_500;
 const BURST: usize = 1000;
 /// The golden ratio, as a part of 2^64: its multiples spread evenly, whatever lies between them.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
-const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+pub(crate) const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 pub(crate) struct PodGc;
 

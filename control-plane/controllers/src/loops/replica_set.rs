@@ -1,23 +1,27 @@
-//! Replica sets: keeps the wanted number of pods; creates missing pods, deletes extra ones by rank.
+//! Replica sets, and the older replication controllers: keeps the wanted number of pods; creates
+//! missing pods, deletes extra ones by rank.
 
 mod rank;
+mod replicated;
 #[cfg(test)]
 mod tests;
 
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetStatus};
-use k8s_openapi::api::core::v1::Pod;
-use machinery::selector::LabelSelector;
+use k8s_openapi::api::core::v1::{Pod, ReplicationController};
 
 use crate::cache::{Caches, Changed, Diff};
 use crate::decision::{Decision, Note, create, delete, update_status};
 use crate::known::{Key, Shared};
 use crate::loops::{Context, Loop};
 use crate::{meta, pods};
+pub(crate) use replicated::Replicated;
 
 /// Maximum number of pods that one decision creates or deletes.
 const BURST: usize = 500;
 
 pub(crate) struct ReplicaSets;
+
+pub(crate) struct ReplicationControllers;
 
 impl Loop for ReplicaSets {
     fn name(&self) -> &'static str {
@@ -25,77 +29,92 @@ impl Loop for ReplicaSets {
     }
 
     fn wakes(&self, caches: &Caches, changed: &Changed, wake: &mut dyn FnMut(Key)) {
-        match changed {
-            Changed::ReplicaSet(Diff { old, new }) => {
-                let set = new.as_ref().or(old.as_ref());
-                set.into_iter()
-                    .for_each(|set| wake(meta::key(&set.metadata)));
-            }
-            Changed::Pod(diff) => pods::wake_owners(&caches.replica_sets, selector, diff, wake),
-            _ => {}
-        }
+        wakes::<ReplicaSet>(caches, changed, wake);
     }
 
     fn decide(&self, context: &Context<'_>, key: &Key) -> Decision {
-        let caches = context.caches;
-        let Some(set) = caches.replica_sets.at(key) else {
-            return Decision::nothing();
-        };
-        let Some(selector) = selector(set) else {
-            return Decision::nothing();
-        };
-        let (claimed, claims) = pods::claim(set.as_ref(), &caches.pods, &selector);
-        let mut decision = Decision::nothing();
-        for call in claims {
-            decision.push(call);
-        }
-        if !decision.steps.is_empty() {
-            return decision;
-        }
-        tell_status(context, set, &claimed, &mut decision);
-        if !meta::is_deleting(&set.metadata) {
-            scale(context, set, &claimed, &mut decision);
-        }
-        decision
+        decide::<ReplicaSet>(context, key)
     }
 }
 
-fn selector(set: &ReplicaSet) -> Option<LabelSelector> {
-    meta::selector(&set.spec.as_ref()?.selector)
+impl Loop for ReplicationControllers {
+    fn name(&self) -> &'static str {
+        "replicationcontroller"
+    }
+
+    fn component(&self) -> String {
+        "replication-controller".into()
+    }
+
+    fn wakes(&self, caches: &Caches, changed: &Changed, wake: &mut dyn FnMut(Key)) {
+        wakes::<ReplicationController>(caches, changed, wake);
+    }
+
+    fn decide(&self, context: &Context<'_>, key: &Key) -> Decision {
+        decide::<ReplicationController>(context, key)
+    }
 }
 
 /// The number of pods that the set should have.
 pub(crate) fn wanted(set: &ReplicaSet) -> i64 {
-    let replicas = set.spec.as_ref().and_then(|spec| spec.replicas);
-    i64::from(replicas.unwrap_or(1))
+    set.wanted()
 }
 
-fn wanted_pods(set: &ReplicaSet) -> usize {
-    usize::try_from(wanted(set)).unwrap_or(0)
+fn wakes<T: Replicated>(caches: &Caches, changed: &Changed, wake: &mut dyn FnMut(Key)) {
+    if let Some(Diff { old, new }) = T::changed(changed) {
+        let set = new.as_ref().or(old.as_ref());
+        set.into_iter()
+            .for_each(|set| wake(meta::key(set.metadata())));
+    }
+    if let Changed::Pod(diff) = changed {
+        pods::wake_owners(T::all(caches), T::selector, diff, wake);
+    }
 }
 
-fn scale(
+fn decide<T: Replicated>(context: &Context<'_>, key: &Key) -> Decision {
+    let caches = context.caches;
+    let Some(set) = T::all(caches).at(key) else {
+        return Decision::nothing();
+    };
+    let set: &T = set;
+    let Some(selector) = set.selector() else {
+        return Decision::nothing();
+    };
+    let (claimed, claims) = pods::claim(set, &caches.pods, &selector);
+    let mut decision = Decision::nothing();
+    for call in claims {
+        decision.push(call);
+    }
+    if !decision.steps.is_empty() {
+        return decision;
+    }
+    tell_status(context, set, &claimed, &mut decision);
+    if !meta::is_deleting(set.metadata()) {
+        scale(context, set, &claimed, &mut decision);
+    }
+    decision
+}
+
+fn wanted_pods<T: Replicated>(set: &T) -> usize {
+    usize::try_from(set.wanted()).unwrap_or(0)
+}
+
+fn scale<T: Replicated>(
     context: &Context<'_>,
-    set: &Shared<ReplicaSet>,
+    set: &T,
     claimed: &[Shared<Pod>],
     into: &mut Decision,
 ) {
     let active: Vec<&Shared<Pod>> = claimed.iter().filter(|pod| pods::is_active(pod)).collect();
     let wanted = wanted_pods(set);
-    let Some(template) = set.spec.as_ref().and_then(|spec| spec.template.as_ref()) else {
+    let Some(template) = set.template() else {
         return;
     };
     for _ in 0..wanted.saturating_sub(active.len()).min(BURST) {
-        let pod = pods::from_template(set.as_ref(), template);
+        let pod = pods::from_template(set, template);
         into.push(create(&pod))
-            .tell(Note::new(
-                set.as_ref(),
-                "SuccessfulCreate",
-                "Created pod: {}".into(),
-            ))
-            .tell_failure(
-                Note::new(set.as_ref(), "FailedCreate", "Error creating: {}".into()).warning(),
-            );
+            .tell(Note::new(set, "SuccessfulCreate", "Created pod: {}".into()))
+            .tell_failure(Note::new(set, "FailedCreate", "Error creating: {}".into()).warning());
     }
     let extra = active.len().saturating_sub(wanted).min(BURST);
     if extra == 0 {
@@ -104,37 +123,32 @@ fn scale(
     for pod in rank::victims(context, set, &active, extra) {
         let text = format!("Deleted pod: {}", meta::name(&pod.metadata));
         into.push(delete(pod.as_ref()))
-            .tell(Note::new(set.as_ref(), "SuccessfulDelete", text))
-            .tell_failure(
-                Note::new(set.as_ref(), "FailedDelete", "Error deleting: {}".into()).warning(),
-            );
+            .tell(Note::new(set, "SuccessfulDelete", text))
+            .tell_failure(Note::new(set, "FailedDelete", "Error deleting: {}".into()).warning());
     }
 }
 
 /// Writes the status if it differs from the current counts.
-fn tell_status(
+fn tell_status<T: Replicated>(
     context: &Context<'_>,
-    set: &ReplicaSet,
+    set: &T,
     claimed: &[Shared<Pod>],
     into: &mut Decision,
 ) {
-    let old = set.status.clone().unwrap_or_default();
-    let spec = set.spec.clone().unwrap_or_default();
-    let min_ready = meta::seconds(spec.min_ready_seconds.unwrap_or(0));
-    let template = spec.template.and_then(|template| template.metadata);
-    let labels = template
-        .and_then(|metadata| metadata.labels)
-        .unwrap_or_default();
+    let old = set.counts();
+    let min_ready = meta::seconds(set.min_ready_seconds());
+    let template = set.template().and_then(|one| one.metadata.as_ref());
+    let labels = template.and_then(|metadata| metadata.labels.as_ref());
     let mut counts = ReplicaSetStatus {
         conditions: conditions(context, old.conditions.clone(), set, claimed),
-        observed_generation: set.metadata.generation,
+        observed_generation: set.metadata().generation,
         ..ReplicaSetStatus::default()
     };
     let (mut full, mut ready, mut available) = (0, 0, 0);
     for pod in claimed.iter().filter(|pod| pods::is_active(pod)) {
         counts.replicas += 1;
         let has = |(key, value): (&String, &String)| meta::label(&pod.metadata, key) == Some(value);
-        full += i32::from(labels.iter().all(has));
+        full += i32::from(labels.into_iter().flatten().all(has));
         ready += i32::from(pods::is_ready(pod));
         match pods::available(pod, min_ready, context.now) {
             Ok(()) => available += 1,
@@ -147,9 +161,8 @@ fn tell_status(
     counts.ready_replicas = Some(ready);
     counts.available_replicas = Some(available);
     counts.terminating_replicas = Some(i32::try_from(terminating).unwrap_or(i32::MAX));
-    if !same(&old, &counts) {
-        let mut told = set.clone();
-        told.status = Some(counts);
+    let told = set.with_counts(counts);
+    if !same(&old, &told.counts()) {
         into.push(update_status(&told));
     }
 }
@@ -173,10 +186,10 @@ fn same(a: &ReplicaSetStatus, b: &ReplicaSetStatus) -> bool {
 }
 
 /// Sets `ReplicaFailure` after a failed create or delete of pods, and removes it after a success.
-fn conditions(
+fn conditions<T: Replicated>(
     context: &Context<'_>,
     old: Option<Vec<ReplicaSetCondition>>,
-    set: &ReplicaSet,
+    set: &T,
     claimed: &[Shared<Pod>],
 ) -> Option<Vec<ReplicaSetCondition>> {
     const FAILURE: &str = "ReplicaFailure";

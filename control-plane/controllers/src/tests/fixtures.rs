@@ -155,6 +155,22 @@ pub(crate) fn replica_set(name: &str, replicas: i64) -> Value {
     })
 }
 
+/// A replication controller of the app `web`, and pods that it owns.
+pub(crate) fn replication_controller<const N: usize>(
+    replicas: i64,
+    pods: [Value; N],
+) -> Vec<Value> {
+    let mut controller = replica_set("web", replicas);
+    controller["apiVersion"] = "v1".into();
+    controller["kind"] = "ReplicationController".into();
+    controller["spec"]["selector"] = json!({"app": "web"});
+    let owned = pods.into_iter().map(|mut pod| {
+        pod["metadata"]["ownerReferences"] = json!([owner("v1", "ReplicationController", "web")]);
+        pod
+    });
+    std::iter::once(controller).chain(owned).collect()
+}
+
 /// A node with a ready condition of `True`, `False` or `Unknown` and a heartbeat just now.
 pub(crate) fn node(name: &str, ready: &str) -> Value {
     json!({

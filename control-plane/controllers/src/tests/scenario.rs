@@ -194,7 +194,26 @@ fn cascades(simulation: &mut Simulation) {
     for name in ["back", "fore", "free"] {
         simulation.create(deployment(name, 2, "one:1"));
     }
+    let mut old = deployment("old", 2, "old:1");
+    old["apiVersion"] = "v1".into();
+    old["kind"] = "ReplicationController".into();
+    old["spec"]["selector"] = json!({"app": "old"});
+    simulation.create(old);
     simulation.settle();
+    assert_eq!(running(simulation, "old:1"), 2);
+    let controllers = kind("", "ReplicationController");
+    let larger = json!({"spec": {"replicas": 3}});
+    simulation.patch(controllers, "shop", "old", larger);
+    simulation.settle();
+    assert_eq!(
+        simulation.items(controllers)[0]["status"]["readyReplicas"],
+        3
+    );
+    let options = DeleteOptions {
+        propagation: Some(Propagation::Background),
+        ..DeleteOptions::default()
+    };
+    simulation.delete(controllers, "shop", "old", options);
     let ways = [
         ("back", Propagation::Background),
         ("fore", Propagation::Foreground),
@@ -214,6 +233,7 @@ fn cascades(simulation: &mut Simulation) {
     assert!(object::name(&sets[0]).starts_with("free-"));
     assert_eq!(object::owner_references(&sets[0]).len(), 0);
     assert_eq!(running(simulation, "one:1"), 2);
+    assert_eq!(running(simulation, "old:1"), 0);
 }
 
 fn namespace_deletion(simulation: &mut Simulation) {

@@ -16,6 +16,7 @@ use crate::cache::Destination;
 use crate::kinds::Kinds;
 use crate::loops::Loop;
 use crate::manager::{Manager, Moment, Outcome, Work};
+use crate::selection::Selection;
 use crate::sources::sources_of;
 
 /// More turns than this mean that a loop never ends.
@@ -62,7 +63,11 @@ struct Node {
 
 impl Simulation {
     pub(crate) fn new(seed: u64, crash_after: Option<usize>) -> Simulation {
-        let loops = || crate::loops::all("the certificate", None);
+        let loops = || {
+            let mut all = crate::loops::all("the certificate", None);
+            all.retain(|one| Selection::default().has(one.name()));
+            all
+        };
         Simulation::of(loops, seed, crash_after)
     }
 

@@ -241,7 +241,8 @@ fn patched(
     patch: &Value,
 ) -> Result<Object, Status> {
     let mut new = match form {
-        PatchForm::Merge => patch::merge(old, patch),
+        // Who owns which fields is not kept here, so an apply takes no field away.
+        PatchForm::Merge | PatchForm::Apply(_) => patch::merge(old, patch),
         PatchForm::Strategic if kind.message().open => {
             return Err(Status::unsupported_media_type(&[
                 "application/json-patch+json",

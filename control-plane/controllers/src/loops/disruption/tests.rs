@@ -1,7 +1,9 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::tests::fixtures::{ago, bodies, caches, decide, lines, owned, owner, pod, replica_set};
+use crate::tests::fixtures::{
+    ago, bodies, caches, decide, lines, owned, owner, pod, replica_set, replication_controller,
+};
 
 const KEY: (&str, &str) = ("n", "web");
 
@@ -141,6 +143,33 @@ fn the_pods_of_a_stateful_set_are_counted_against_its_replicas() {
     let objects: Vec<Value> = pods.into_iter().chain([set]).collect();
     let told = told(budget(json!({"maxUnavailable": 1})), objects);
     assert_eq!(told, [0, 2, 2, 3]);
+}
+
+#[test]
+fn the_pods_of_a_replication_controller_are_counted_against_its_replicas() {
+    let pods = [pod("a", "node", true), pod("b", "node", true)];
+    let objects = replication_controller(3, pods);
+    let told = told(budget(json!({"maxUnavailable": 1})), objects);
+    assert_eq!(told, [0, 2, 2, 3]);
+}
+
+#[test]
+fn a_replication_controller_of_another_size_wakes_the_budgets_of_its_namespace() {
+    let size = |replicas: i64| {
+        let mut all = replication_controller(replicas, []);
+        all[0]["metadata"]["uid"] = "u".into();
+        Some(Shared::new(serde_json::from_value(all.remove(0)).unwrap()))
+    };
+    let caches = caches(&[budget(json!({"maxUnavailable": 1}))]);
+    for (before, after, expected) in [(1, 2, 1), (2, 2, 0)] {
+        let changed = Changed::ReplicationController(Diff {
+            old: size(before),
+            new: size(after),
+        });
+        let mut woken = Vec::new();
+        Disruption.wakes(&caches, &changed, &mut |key| woken.push(key.1));
+        assert_eq!(woken.len(), expected);
+    }
 }
 
 #[test]

@@ -3,10 +3,10 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::Pod;
 use machinery::time::Timestamp;
 
+use super::replicated::Replicated;
 use crate::cache::Caches;
 use crate::known::Shared;
 use crate::loops::Context;
@@ -33,9 +33,9 @@ type Worth<'a> = (
 );
 
 /// Selects `count` pods to delete.
-pub(super) fn victims<'a>(
+pub(super) fn victims<'a, T: Replicated>(
     context: &Context<'_>,
-    set: &ReplicaSet,
+    set: &T,
     active: &[&'a Shared<Pod>],
     count: usize,
 ) -> Vec<&'a Shared<Pod>> {
@@ -69,19 +69,23 @@ pub(super) fn victims<'a>(
 }
 
 /// The number of active pods on each node, of this set and other sets of the same owner.
-fn crowds(caches: &Caches, set: &ReplicaSet, active: &[&Shared<Pod>]) -> BTreeMap<String, usize> {
+fn crowds<T: Replicated>(
+    caches: &Caches,
+    set: &T,
+    active: &[&Shared<Pod>],
+) -> BTreeMap<String, usize> {
     let mut crowds = BTreeMap::new();
     let mut count = |pod: &Pod| {
         if pods::is_active(pod) && !pods::node(pod).is_empty() {
             *crowds.entry(pods::node(pod).to_owned()).or_insert(0) += 1;
         }
     };
-    match meta::controller(&set.metadata) {
+    match meta::controller(set.metadata()) {
         None => active.iter().for_each(|pod| count(pod)),
         Some(owner) => {
-            let siblings = caches.replica_sets.controlled_by(&owner.uid);
+            let siblings = T::all(caches).controlled_by(&owner.uid);
             siblings
-                .flat_map(|set| caches.pods.controlled_by(meta::uid(&set.metadata)))
+                .flat_map(|set| caches.pods.controlled_by(meta::uid(set.metadata())))
                 .for_each(|pod| count(pod));
         }
     }

@@ -4,6 +4,7 @@ use super::*;
 use crate::loops::Failure;
 use crate::tests::fixtures::{
     ago, bodies, caches, decide, decide_after, lines, owned, pod, replica_set,
+    replication_controller,
 };
 
 const KEY: (&str, &str) = ("n", "web");
@@ -117,4 +118,67 @@ fn a_set_that_is_being_deleted_makes_nothing() {
     set["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
     let decision = decide(&ReplicaSets, &caches(&[set]), KEY);
     assert_eq!(lines(&decision), ["update status of replicasets n/web"]);
+}
+
+#[test]
+fn a_replication_controller_keeps_its_pods_as_a_replica_set_does() {
+    let more = replication_controller(2, [pod("p", "a", true)]);
+    let decision = decide(&ReplicationControllers, &caches(&more), KEY);
+    assert_eq!(
+        lines(&decision),
+        [
+            "update status of replicationcontrollers n/web",
+            "create pods n/"
+        ]
+    );
+    let bodies = bodies(&decision);
+    let status = &bodies[0]["status"];
+    assert_eq!(
+        (&status["replicas"], &status["availableReplicas"]),
+        (&1.into(), &1.into())
+    );
+    let owner = &bodies[1]["metadata"]["ownerReferences"][0];
+    assert_eq!(owner["apiVersion"], "v1");
+    assert_eq!(owner["kind"], "ReplicationController");
+    let note = decision.steps[1].done.as_ref().unwrap();
+    assert_eq!(note.about["kind"], "ReplicationController");
+
+    let less = replication_controller(1, [pod("p", "a", true), pod("unready", "b", false)]);
+    let decision = decide(&ReplicationControllers, &caches(&less), KEY);
+    assert_eq!(lines(&decision)[1..], ["delete pods n/unready"]);
+    // The loop of replica sets leaves both alone.
+    assert_eq!(decide(&ReplicaSets, &caches(&less), KEY).steps.len(), 0);
+}
+
+#[test]
+fn a_replication_controller_that_waits_for_the_end_of_a_pod_writes_its_status_once() {
+    let mut ends = pod("ends", "a", true);
+    ends["metadata"]["deletionTimestamp"] = ago(1).into();
+    let mut objects = replication_controller(0, [ends]);
+    let first = decide(&ReplicationControllers, &caches(&objects), KEY);
+    let status = bodies(&first)[0]["status"].clone();
+    // Unlike replica sets they do not count the pods that end.
+    assert_eq!(status.get("terminatingReplicas"), None);
+    objects[0]["status"] = status;
+    let next = decide(&ReplicationControllers, &caches(&objects), KEY);
+    assert_eq!(lines(&next), [""; 0]);
+}
+
+#[test]
+fn a_pod_wakes_the_replication_controller_that_has_it_or_may_take_it() {
+    let objects = replication_controller(1, [pod("p", "a", true)]);
+    let caches = caches(&objects);
+    let free = pod("free", "a", true);
+    let mut other = pod("other", "a", true);
+    other["metadata"]["labels"] = json!({"app": "other"});
+    for (pod, expected) in [(&objects[1], 1), (&free, 1), (&other, 0)] {
+        let new = serde_json::from_value(pod.clone()).unwrap();
+        let changed = Changed::Pod(Diff {
+            old: None,
+            new: Some(Shared::new(new)),
+        });
+        let mut woken = Vec::new();
+        ReplicationControllers.wakes(&caches, &changed, &mut |key| woken.push(key));
+        assert_eq!(woken.len(), expected, "{pod}");
+    }
 }
