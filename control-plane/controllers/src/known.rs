@@ -22,7 +22,7 @@ pub(crate) type Shared<T> = Arc<T>;
 pub(crate) trait Known:
     Metadata<Ty = ObjectMeta> + Resource + Clone + Serialize + DeserializeOwned
 {
-    /// The value of the place index: a pod's node, empty for other kinds.
+    /// The value of the place index: a pod's node, a claim's volume, empty for other kinds.
     fn place(&self) -> &str {
         ""
     }
@@ -60,7 +60,6 @@ known![
     core::v1::Namespace,
     core::v1::Node,
     core::v1::PersistentVolume,
-    core::v1::PersistentVolumeClaim,
     core::v1::ResourceQuota,
     core::v1::Service,
     core::v1::ServiceAccount,
@@ -69,6 +68,7 @@ known![
     networking::v1::ServiceCIDR,
     policy::v1::PodDisruptionBudget,
     resource::v1::ResourceClaim,
+    storage::v1::StorageClass,
     storage::v1::VolumeAttributesClass,
 ];
 
@@ -76,6 +76,14 @@ impl Known for core::v1::Pod {
     fn place(&self) -> &str {
         let spec = self.spec.as_ref();
         spec.and_then(|spec| spec.node_name.as_deref())
+            .unwrap_or_default()
+    }
+}
+
+impl Known for core::v1::PersistentVolumeClaim {
+    fn place(&self) -> &str {
+        let spec = self.spec.as_ref();
+        spec.and_then(|spec| spec.volume_name.as_deref())
             .unwrap_or_default()
     }
 }

@@ -7,6 +7,7 @@ use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, StatefulSet};
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::storage::v1::StorageClass;
 use machinery::schema::Kind;
 
 use crate::cache::{Caches, Destination};
@@ -43,6 +44,8 @@ fn only_readers(kind: &Arc<Kind>) -> &'static [&'static str] {
         &["cronjob"]
     } else if kind == kind_of::<Job>() {
         &["cronjob", "job", "ttl-after-finished"]
+    } else if kind == kind_of::<StorageClass>() {
+        &["persistentvolume-binder"]
     } else {
         &[]
     }
