@@ -9,3 +9,4 @@ pub(crate) mod pods;
 mod probes;
 pub(crate) mod temporary;
 pub(crate) mod up;
+mod volumes;
