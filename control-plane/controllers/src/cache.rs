@@ -9,6 +9,7 @@ mod store;
 mod taints_seen;
 #[cfg(test)]
 mod tests;
+mod unbound;
 
 use std::sync::Arc;
 
@@ -28,7 +29,9 @@ use k8s_openapi::api::networking::v1::{IPAddress, ServiceCIDR};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::api::resource::v1::ResourceClaim;
-use k8s_openapi::api::storage::v1::{CSIDriver, VolumeAttachment, VolumeAttributesClass};
+use k8s_openapi::api::storage::v1::{
+    CSIDriver, StorageClass, VolumeAttachment, VolumeAttributesClass,
+};
 use machinery::object::{self, Object};
 use machinery::schema::Kind;
 use machinery::time::Timestamp;
@@ -42,6 +45,9 @@ use crate::meta;
 pub(crate) use daemon_failures::{DaemonFailures, REVISION_HASH};
 pub(crate) use store::{Diff, Store};
 use taints_seen::TaintsSeen;
+pub(crate) use unbound::{
+    BIND_COMPLETED, STORAGE, STORAGE_CLASS, Shape, Unbound, is_free, is_waiting, selector_of,
+};
 
 /// Which caches an informer feeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +77,8 @@ macro_rules! caches {
             pub(crate) job_failures: Failures,
             /// Since when nodes have the taints that do not say so.
             pub(crate) taints_seen: TaintsSeen,
+            /// The volumes and the claims that wait for each other.
+            pub(crate) unbound: Unbound,
         }
 
         /// A change in one of the stores.
@@ -152,6 +160,7 @@ caches! {
     services: Service,
     signing_requests: CertificateSigningRequest,
     stateful_sets: StatefulSet,
+    storage_classes: StorageClass,
     volume_claims: PersistentVolumeClaim,
     volumes: PersistentVolume,
 }
@@ -228,17 +237,20 @@ impl Caches {
         effects
     }
 
-    /// Keeps what loops must know of objects that are gone.
+    /// Keeps what loops must know of objects beside the objects.
     fn remember(&mut self, changed: &[Changed], now: Timestamp) {
         for one in changed {
             match one {
                 Changed::Pod(diff) => {
                     self.daemon_failures.note(diff, now);
+                    self.unbound.note_pod(diff);
                     if let Some(pod) = &diff.new {
                         self.job_failures.note(pod);
                     }
                 }
                 Changed::Node(diff) => self.taints_seen.note(diff, now),
+                Changed::PersistentVolume(diff) => self.unbound.note_volume(diff),
+                Changed::PersistentVolumeClaim(diff) => self.unbound.note_claim(diff),
                 Changed::Job(Diff {
                     old: Some(job),
                     new: None,

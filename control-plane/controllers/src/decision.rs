@@ -26,6 +26,9 @@ pub(crate) struct Decision {
     pub(crate) after: Option<Duration>,
     /// Events for the decision itself, whatever becomes of its calls.
     pub(crate) notes: Vec<Note>,
+    /// What the decision takes for its key, of what all keys of the loop may have. The loop's other
+    /// decisions know of it until its calls are made: else several would want the same.
+    pub(crate) takes: Option<String>,
 }
 
 /// One call, and the Events for its success and failure.
@@ -40,6 +43,8 @@ pub(crate) struct Step {
     pub(crate) asks: Option<String>,
     /// The call only checks that there is no object of this name.
     pub(crate) absent: bool,
+    /// The call only checks that the object of this name, if there is one, has another uid.
+    pub(crate) replaced: Option<String>,
     /// The decision is good as long as the apiserver serves these kinds.
     pub(crate) kinds: Option<Arc<Kinds>>,
     /// The decision is good as long as none of the listed pods uses this claim.
@@ -80,6 +85,7 @@ impl Decision {
             dependent: None,
             asks: None,
             absent: false,
+            replaced: None,
             kinds: None,
             unused: None,
             refused: None,
@@ -117,12 +123,8 @@ impl Step {
     /// Returns an error if this response ends the decision.
     pub(crate) fn verdict(&self, answer: &Result<Object, Status>) -> Result<(), Status> {
         match (&self.call, answer) {
-            (Call::Get { .. }, Err(error))
-                if (self.asks.is_some() || self.absent) && is_absent(error) =>
-            {
-                Ok(())
-            }
-            (Call::Get { .. }, Ok(_)) if self.absent => {
+            (Call::Get { .. }, Err(error)) if self.may_be_absent() && is_absent(error) => Ok(()),
+            (Call::Get { .. }, Ok(found)) if self.absent || self.is_not_replaced(found) => {
                 let why = "something is there that was taken for gone";
                 Err(Status::new(409, "Conflict", why))
             }
@@ -174,6 +176,17 @@ impl Step {
     pub(crate) fn tell_failure(&mut self, note: Note) -> &mut Step {
         self.failed.push(note);
         self
+    }
+
+    /// True if the call only asks for an object that may be gone.
+    fn may_be_absent(&self) -> bool {
+        self.asks.is_some() || self.absent || self.replaced.is_some()
+    }
+
+    /// True if an object is still there that was taken for replaced.
+    fn is_not_replaced(&self, found: &Object) -> bool {
+        let expected = self.replaced.as_deref();
+        expected.is_some_and(|uid| uid == object::uid(found))
     }
 }
 

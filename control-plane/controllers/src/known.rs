@@ -23,7 +23,8 @@ pub(crate) type Shared<T> = Arc<T>;
 pub(crate) trait Known:
     Metadata<Ty = ObjectMeta> + Resource + Clone + Serialize + DeserializeOwned
 {
-    /// The value of the place index: the node of a pod or an attachment, empty for other kinds.
+    /// The value of the place index: the node of a pod or an attachment, the volume of a claim, empty
+    /// for other kinds.
     fn place(&self) -> &str {
         ""
     }
@@ -62,7 +63,6 @@ known![
     core::v1::Namespace,
     core::v1::Node,
     core::v1::PersistentVolume,
-    core::v1::PersistentVolumeClaim,
     core::v1::ReplicationController,
     core::v1::ResourceQuota,
     core::v1::Secret,
@@ -75,6 +75,7 @@ known![
     rbac::v1::ClusterRole,
     resource::v1::ResourceClaim,
     storage::v1::CSIDriver,
+    storage::v1::StorageClass,
     storage::v1::VolumeAttributesClass,
 ];
 
@@ -89,5 +90,13 @@ impl Known for core::v1::Pod {
 impl Known for storage::v1::VolumeAttachment {
     fn place(&self) -> &str {
         &self.spec.node_name
+    }
+}
+
+impl Known for core::v1::PersistentVolumeClaim {
+    fn place(&self) -> &str {
+        let spec = self.spec.as_ref();
+        spec.and_then(|spec| spec.volume_name.as_deref())
+            .unwrap_or_default()
     }
 }

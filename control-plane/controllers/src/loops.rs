@@ -27,7 +27,9 @@ pub(crate) mod stateful_set;
 pub(crate) mod taint_eviction;
 pub(crate) mod ttl_after_finished;
 pub(crate) mod volume_expander;
+pub(crate) mod volumes;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -89,6 +91,8 @@ pub(crate) struct Context<'a> {
     pub(crate) now: Timestamp,
     /// The failure of the last attempt for this key.
     pub(crate) failure: Option<&'a Failure>,
+    /// What decisions about other keys take that are in progress.
+    pub(crate) taken: &'a BTreeSet<String>,
 }
 
 /// A call that failed.
@@ -134,6 +138,7 @@ pub(crate) fn all(root_ca: &str, signer: Option<&Arc<Signer>>) -> Vec<Box<dyn Lo
         Box::new(disruption::Disruption),
         Box::new(resource_quota::ResourceQuotas),
         Box::new(ephemeral_volume::EphemeralVolumes),
+        Box::new(volumes::VolumeBinder),
         Box::new(protection::ClaimProtection),
         Box::new(protection::VolumeProtection),
         Box::new(protection::ClassProtection),

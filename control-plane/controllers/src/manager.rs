@@ -7,7 +7,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,6 +47,8 @@ struct Running {
     works: Box<dyn Loop>,
     queue: Queue<Key>,
     failures: BTreeMap<Key, Failure>,
+    /// What the decisions in progress take, each something else.
+    taken: BTreeSet<String>,
 }
 
 /// A decision for the caller to carry out.
@@ -78,6 +80,7 @@ impl Manager {
                 works,
                 queue,
                 failures: BTreeMap::new(),
+                taken: BTreeSet::new(),
             }
         });
         Manager {
@@ -143,6 +146,7 @@ impl Manager {
                     caches: &self.caches,
                     now: now.wall,
                     failure: self.loops[at].failures.get(&key),
+                    taken: &self.loops[at].taken,
                 };
                 let mut decision = self.loops[at].works.decide(&context, &key);
                 for note in std::mem::take(&mut decision.notes) {
@@ -153,6 +157,8 @@ impl Manager {
                     self.done(&work, Ok(()), now);
                     continue;
                 }
+                let taken = work.decision.takes.clone();
+                self.loops[at].taken.extend(taken);
                 self.next = at + 1;
                 return Some(work);
             }
@@ -179,8 +185,12 @@ impl Manager {
             works,
             queue,
             failures,
+            taken,
         } = &mut self.loops[work.at];
         queue.done(&work.key);
+        if let Some(what) = &work.decision.takes {
+            taken.remove(what);
+        }
         match result {
             Ok(()) => {
                 queue.forget(&work.key);

@@ -9,7 +9,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Endpoints, ReplicationController, Secret};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::rbac::v1::ClusterRole;
-use k8s_openapi::api::storage::v1::{CSIDriver, VolumeAttachment};
+use k8s_openapi::api::storage::v1::{CSIDriver, StorageClass, VolumeAttachment};
 use machinery::schema::Kind;
 
 use crate::cache::{Caches, Destination};
@@ -61,6 +61,8 @@ fn only_readers(kind: &Arc<Kind>) -> &'static [&'static str] {
         &["endpoints", "endpointslice-mirroring"]
     } else if kind == kind_of::<EndpointSlice>() {
         &["endpointslice", "endpointslice-mirroring"]
+    } else if kind == kind_of::<StorageClass>() {
+        &["persistentvolume-binder"]
     } else {
         &[]
     }

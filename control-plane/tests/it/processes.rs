@@ -11,3 +11,4 @@ pub(crate) mod pods;
 mod probes;
 pub(crate) mod temporary;
 pub(crate) mod up;
+mod volumes;

@@ -101,7 +101,7 @@ impl<T: Known> Store<T> {
         keys.filter_map(|key| self.at(key))
     }
 
-    /// The objects at a place; for pods and attachments, a node.
+    /// The objects at a place: for pods and attachments a node, for claims a volume.
     pub(crate) fn placed_at(&self, place: &str) -> impl Iterator<Item = &Arc<T>> {
         self.keyed(self.by_place.get(place))
     }

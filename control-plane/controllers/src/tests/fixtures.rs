@@ -1,5 +1,6 @@
 //! Caches with a few objects, and decisions as lines of text.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use machinery::api::memory::MemoryApi;
@@ -84,6 +85,7 @@ pub(crate) fn decide_after(
         caches,
         now: now(),
         failure,
+        taken: &BTreeSet::new(),
     };
     works.decide(&context, &(key.0.into(), key.1.into()))
 }

@@ -13,7 +13,7 @@ pub(crate) struct Story {
     tell: fn(&mut Simulation),
 }
 
-pub(crate) const STORIES: [Story; 8] = [
+pub(crate) const STORIES: [Story; 9] = [
     Story {
         name: "create, scale, roll out, roll back",
         writes_min: 40,
@@ -53,6 +53,11 @@ pub(crate) const STORIES: [Story; 8] = [
         name: "jobs run to their end",
         writes_min: 40,
         tell: jobs,
+    },
+    Story {
+        name: "volumes are bound, released, reused and made",
+        writes_min: 30,
+        tell: volumes,
     },
 ];
 
@@ -507,4 +512,90 @@ fn jobs(simulation: &mut Simulation) {
     }
     simulation.settle();
     assert_eq!(simulation.items(kind("", "Pod")).len(), 0);
+}
+
+fn volume(name: &str, size: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "capacity": {"storage": size},
+            "hostPath": {"path": "/data"},
+        },
+    })
+}
+
+fn claim(name: &str, size: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {"namespace": "shop", "name": name},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}},
+        },
+    })
+}
+
+fn volumes(simulation: &mut Simulation) {
+    let (claims, volumes) = (
+        kind("", "PersistentVolumeClaim"),
+        kind("", "PersistentVolume"),
+    );
+    let bound = |simulation: &Simulation| -> String {
+        let all = simulation.items(claims).into_iter();
+        let bound = all.filter(|claim| claim["status"]["phase"] == "Bound");
+        let pairs = bound.map(|claim| {
+            let volume = object::text(&claim, &["spec", "volumeName"]);
+            format!("{}={volume} ", object::name(&claim))
+        });
+        pairs.collect()
+    };
+    let phase = |simulation: &Simulation, name: &str| {
+        let all = simulation.items(volumes);
+        let volume = all.iter().find(|volume| object::name(volume) == name);
+        object::text(volume.unwrap(), &["status", "phase"]).to_owned()
+    };
+    simulation.create(volume("small", "1Gi"));
+    simulation.create(volume("large", "5Gi"));
+    simulation.settle();
+    for (name, size) in [("a", "1Gi"), ("b", "2Gi"), ("c", "9Gi"), ("d", "50Gi")] {
+        simulation.create(claim(name, size));
+    }
+    simulation.settle();
+    assert_eq!(bound(simulation), "a=small b=large ");
+    simulation.create(volume("huge", "10Gi"));
+    simulation.settle();
+    assert_eq!(bound(simulation), "a=small b=large c=huge ");
+    assert_eq!(phase(simulation, "huge"), "Bound");
+    simulation.delete(claims, "shop", "a", DeleteOptions::default());
+    simulation.settle();
+    assert_eq!(phase(simulation, "small"), "Released");
+    let free = json!({"spec": {"claimRef": null}});
+    simulation.patch(volumes, "", "small", free);
+    simulation.create(claim("e", "1Gi"));
+    simulation.settle();
+    assert_eq!(bound(simulation), "b=large c=huge e=small ");
+    simulation.create(json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
+        "metadata": {
+            "name": "made",
+            "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+        },
+        "provisioner": "example.com/maker",
+    }));
+    simulation.settle();
+    let all = simulation.items(claims);
+    let waiting = all.iter().find(|claim| object::name(claim) == "d").unwrap();
+    assert_eq!(waiting["spec"]["storageClassName"], "made");
+    let maker = object::annotation(waiting, "volume.kubernetes.io/storage-provisioner");
+    assert_eq!(maker, Some("example.com/maker"));
+    let mut made = volume("made", "50Gi");
+    made["metadata"]["annotations"] =
+        json!({"pv.kubernetes.io/provisioned-by": "example.com/maker"});
+    made["spec"]["storageClassName"] = "made".into();
+    made["spec"]["claimRef"] = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "namespace": "shop", "name": "d", "uid": object::uid(waiting),
+    });
+    simulation.create(made);
+    simulation.settle();
+    assert_eq!(bound(simulation), "b=large c=huge d=made e=small ");
 }

@@ -201,6 +201,30 @@ impl Simulation {
         panic!("the loops do not come to rest: {:?}", self.manager.depths());
     }
 
+    /// Lets some things happen, whatever comes first.
+    pub(crate) fn stir(&mut self, turns: u64) {
+        for _ in 0..turns {
+            match self.chance(3) {
+                0 => self.live(),
+                1 => self.tell(),
+                _ => self.work(),
+            };
+        }
+    }
+
+    /// The manager crashes after so many more writes.
+    pub(crate) fn crash_soon(&mut self, writes: usize) {
+        self.crash_after = Some(self.writes + writes);
+    }
+
+    /// A number below a limit.
+    pub(crate) fn chance(&mut self, of: u64) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random % of
+    }
+
     /// Starts a new manager, which knows only what its informers find.
     fn start(&mut self) {
         self.manager = Manager::new((self.loops)());
@@ -457,13 +481,6 @@ impl Simulation {
         };
         let best = free.min_by_key(|node| load(object::name(node)));
         best.map(|node| object::name(node).to_owned())
-    }
-
-    fn chance(&mut self, of: u64) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random % of
     }
 
     /// All objects as text, without values that depend on chance: versions, times, uids, addresses,

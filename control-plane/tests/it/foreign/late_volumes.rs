@@ -1,5 +1,5 @@
 //! Volumes of classes that wait for a pod: our scheduler and Kubernetes' own choose the same ones,
-//! and say the same of pods that find none.
+//! and say the same of pods that find none. Our loop binds them.
 
 use std::thread::sleep;
 use std::time::Instant;
@@ -47,6 +47,8 @@ const CLAIMS: [[&str; 5]; 6] = [
 ];
 /// The claim that each volume gets.
 const BOUND: &str = "large-a=big medium-b=chosen small-b=small tiny-c= ";
+/// The volume that each claim gets, said by the loop that finishes what the scheduler began.
+const CLAIMED: &str = "big=large-a chosen=medium-b small=small-b ";
 const NO_VOLUME: &str =
     "0/3 nodes are available: 3 node(s) didn't find available persistent volumes to bind.";
 const NO_PLACE: &str = "0/3 nodes are available: 1 node(s) didn't find available persistent volumes to bind, 2 node(s) didn't match Pod's node affinity/selector.";
@@ -115,18 +117,21 @@ fn check(up: &Up) {
     let volumes: String = VOLUMES.into_iter().map(volume).collect();
     let file = up.file("volumes.yaml", &format!("{CLASSES}{volumes}"));
     up.kubectl(&["apply", "-f", &file]);
-    // The loop that says so does not run here, and nobody binds another volume.
-    let available = r#"{"status":{"phase":"Available"}}"#;
-    for [name, ..] in VOLUMES {
-        let patch = ["--subresource=status", "--type=merge", "-p", available];
-        up.kubectl(&[&["patch", "pv", name], &patch[..]].concat());
-    }
+    let phases = "jsonpath={range .items[*]}{.status.phase} {end}";
+    until_equal("free volumes", &"Available ".repeat(VOLUMES.len()), || {
+        up.kubectl(&["get", "pv", "-o", phases])
+    });
     let claims: String = CLAIMS.into_iter().map(claim).collect();
     let file = up.file("claims.yaml", &claims);
     up.kubectl(&["apply", "-f", &file]);
 
     let path = "jsonpath={range .items[*]}{.metadata.name}={.spec.claimRef.name} {end}";
     until_equal("volumes", BOUND, || up.kubectl(&["get", "pv", "-o", path]));
+    let path = "jsonpath={range .items[?(@.status.phase=='Bound')]}\
+                {.metadata.name}={.spec.volumeName} {end}";
+    until_equal("claims", CLAIMED, || {
+        up.kubectl(&["get", "pvc", "-o", path])
+    });
     let path = r"jsonpath={.metadata.annotations.volume\.kubernetes\.io/selected-node}";
     until_equal("a volume to make", "node-0", || {
         up.kubectl(&["get", "pvc", "made", "-o", path])

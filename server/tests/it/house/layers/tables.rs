@@ -567,11 +567,19 @@ pub(super) const CONTROLLERS: Layers = Layers {
         ("meta", &["known"]),
         ("graph", &["gone"]),
         ("job_pods", &["meta"]),
+        ("used_claims", &["known", "meta"]),
         (
             "cache",
-            &["gone", "graph", "job_pods", "kinds", "known", "meta"],
+            &[
+                "gone",
+                "graph",
+                "job_pods",
+                "kinds",
+                "known",
+                "meta",
+                "used_claims",
+            ],
         ),
-        ("used_claims", &["known", "meta"]),
         // What loops decide, and the loops.
         ("decision", &["kinds", "known", "meta", "used_claims"]),
         ("pods", &["cache", "decision", "known", "meta"]),
