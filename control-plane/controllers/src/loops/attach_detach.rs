@@ -46,11 +46,11 @@ impl Loop for AttachDetach {
 
     fn wakes(&self, caches: &Caches, changed: &Changed, wake: &mut dyn FnMut(Key)) {
         match changed {
-            Changed::Pod(Diff { old, new }) => {
-                if old.as_deref().map(use_of) != new.as_deref().map(use_of) {
-                    let both = old.iter().chain(new);
-                    both.for_each(|pod| wake_pod(caches, pod, wake));
-                }
+            Changed::Pod(Diff { old, new })
+                if old.as_deref().map(use_of) != new.as_deref().map(use_of) =>
+            {
+                let both = old.iter().chain(new);
+                both.for_each(|pod| wake_pod(caches, pod, wake));
             }
             Changed::Node(Diff { old, new }) => {
                 let (old, new) = (old.as_deref(), new.as_deref());

@@ -157,7 +157,7 @@ fn a_claim_that_finds_nothing_says_why() {
 #[test]
 fn a_claim_that_names_a_volume_waits_for_it() {
     let named = with(&claim("c"), &["spec", "volumeName"], "v");
-    let decision = decided(&[named.clone()], CLAIM);
+    let decision = decided(std::slice::from_ref(&named), CLAIM);
     assert_eq!((lines(&decision), said(&decision)), (vec![], vec![]));
     // Its size and class do not matter to a volume that names the claim.
     let small = with(&volume("v", "1Mi"), &["spec", "storageClassName"], "other");
