@@ -1,5 +1,6 @@
 //! The loops, and their interface: the changes that wake a loop, and its decisions.
 
+pub(crate) mod autoscaler;
 pub(crate) mod certificates;
 pub(crate) mod cron_job;
 pub(crate) mod daemon_set;
@@ -28,12 +29,13 @@ use machinery::schema::Kind;
 use machinery::time::Timestamp;
 
 use crate::cache::{Caches, Changed};
-use crate::decision::{Decision, Note};
+use crate::decision::{Answers, Decision, Note};
 use crate::known::Key;
 use certificates::signing::Signer;
 
 /// A loop brings objects to their desired state, key by key. It keeps no state between decisions,
-/// so a restarted loop continues where the last one stopped.
+/// so a restarted loop continues where the last one stopped; what a decision needs that no object
+/// says is in the caches, and lost with them.
 pub(crate) trait Loop: Send + Sync {
     /// Its name in Kubernetes.
     fn name(&self) -> &'static str;
@@ -82,6 +84,8 @@ pub(crate) struct Context<'a> {
     pub(crate) now: Timestamp,
     /// The failure of the last attempt for this key.
     pub(crate) failure: Option<&'a Failure>,
+    /// The answers to what the loop asked about this key.
+    pub(crate) answers: &'a Answers,
 }
 
 /// A call that failed.
@@ -122,6 +126,7 @@ pub(crate) fn all(root_ca: &str, signer: Option<&Arc<Signer>>) -> Vec<Box<dyn Lo
         Box::new(taint_eviction::TaintEviction),
         Box::new(pod_gc::PodGc),
         Box::new(disruption::Disruption),
+        Box::new(autoscaler::Autoscalers),
         Box::new(resource_quota::ResourceQuotas),
         Box::new(protection::ClaimProtection),
         Box::new(protection::VolumeProtection),

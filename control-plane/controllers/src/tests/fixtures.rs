@@ -10,7 +10,7 @@ use machinery::time::Timestamp;
 use serde_json::{Value, json};
 
 use crate::cache::{Caches, Destination};
-use crate::decision::Decision;
+use crate::decision::{Answers, Decision};
 use crate::kinds::Kinds;
 use crate::loops::{Context, Failure, Loop};
 
@@ -84,6 +84,7 @@ pub(crate) fn decide_after(
         caches,
         now: now(),
         failure,
+        answers: &Answers::default(),
     };
     works.decide(&context, &(key.0.into(), key.1.into()))
 }

@@ -565,15 +565,21 @@ pub(super) const CONTROLLERS: Layers = Layers {
         ("kinds", &[]),
         ("known", &[]),
         ("meta", &["known"]),
+        ("scalings", &["known"]),
         ("graph", &["gone"]),
         ("job_pods", &["meta"]),
         (
             "cache",
-            &["gone", "graph", "job_pods", "kinds", "known", "meta"],
+            &[
+                "gone", "graph", "job_pods", "kinds", "known", "meta", "scalings",
+            ],
         ),
         ("used_claims", &["known", "meta"]),
         // What loops decide, and the loops.
-        ("decision", &["kinds", "known", "meta", "used_claims"]),
+        (
+            "decision",
+            &["kinds", "known", "meta", "scalings", "used_claims"],
+        ),
         ("pods", &["cache", "decision", "known", "meta"]),
         ("revisions", &["cache", "decision", "known", "meta", "pods"]),
         (
@@ -588,6 +594,7 @@ pub(super) const CONTROLLERS: Layers = Layers {
                 "meta",
                 "pods",
                 "revisions",
+                "scalings",
                 "used_claims",
             ],
         ),
