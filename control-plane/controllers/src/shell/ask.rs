@@ -53,6 +53,7 @@ pub(super) async fn ask<A: Api>(
 ) {
     let answers = questions.into_iter().map(|one| answer(&api, one));
     let answers = join_all(answers).await;
+    let work = Arc::new(work);
     // If nobody receives it, the process is stopping.
     let _ = reports.send(Report::Told { work, answers }).await;
 }

@@ -29,7 +29,7 @@ pub(super) enum Report {
     },
     /// All questions of a decision are answered.
     Told {
-        work: Work,
+        work: Arc<Work>,
         answers: Vec<Result<Object, Status>>,
     },
     /// All calls got one, or the first failure, for which those that depend on it were skipped.
