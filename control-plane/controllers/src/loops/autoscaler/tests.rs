@@ -416,6 +416,37 @@ fn the_greatest_metric_counts_and_an_invalid_one_only_keeps_pods() {
 }
 
 #[test]
+fn a_behavior_says_how_much_a_value_may_miss_its_target() {
+    for (tolerance, grows) in [("700m", true), ("800m", false)] {
+        let behavior = json!({"scaleUp": {"tolerance": tolerance}});
+        let mut world = World::new(autoscaler(json!({"behavior": behavior})), fleet(2))
+            .answers(SCALE, Ok(scale(2)))
+            // 140 % where 80 % is the target.
+            .answers(USAGE, Ok(usage(&["1600m", "1200m"])))
+            .answers(RESCALE, Ok(scale(4)));
+        assert_eq!(world.turn().1.len() == 3, grows, "{tolerance}");
+    }
+}
+
+#[test]
+fn changes_count_for_as_long_as_the_policies_of_a_behavior_say() {
+    let policy = json!({"type": "Pods", "value": 1, "periodSeconds": 60});
+    let behavior = json!({"scaleUp": {"policies": [policy]}});
+    let mut world = World::new(autoscaler(json!({"behavior": behavior})), fleet(2))
+        .answers(SCALE, Ok(scale(2)))
+        .answers(USAGE, Ok(usage(&["1600m", "1600m"])))
+        .answers(RESCALE, Ok(scale(3)));
+    let (status, asked, _) = world.turn();
+    assert_eq!(asked[2], format!("{RESCALE} to 3"));
+    assert_eq!(conditions(&status)[2], "ScalingLimited True ScaleUpLimit");
+    world.set(SCALE, Ok(scale(3)));
+    world.pass(15);
+    assert_eq!(world.turn().1.len(), 2);
+    world.pass(45);
+    assert_eq!(world.turn().1[2], format!("{RESCALE} to 4"));
+}
+
+#[test]
 fn pods_that_two_autoscalers_claim_are_left_alone() {
     let mut world = World::new(autoscaler(json!({})), fleet(1)).answers(SCALE, Ok(scale(1)));
     let other = Past {
