@@ -1,5 +1,6 @@
 //! Converts calls to HTTP requests, and responses to results.
 
+mod reading;
 #[cfg(test)]
 mod tests;
 
@@ -79,11 +80,15 @@ impl Api for Client {
             .header(header::USER_AGENT, PROGRAM)
             .body(body)
             .map_err(|error| Status::bad_request(error.to_string()))?;
-        let asked = self.kube.request(request);
+        let asked = async {
+            match &call {
+                Call::Read { what, .. } => reading::read(&self.kube, request, what).await,
+                _ => self.kube.request(request).await.map_err(status),
+            }
+        };
         let answered = tokio::time::timeout(self.patience, asked).await;
         let answer: Object = answered
-            .map_err(|_| Status::unavailable(format!("no answer within {:?}", self.patience)))?
-            .map_err(status)?;
+            .map_err(|_| Status::unavailable(format!("no answer within {:?}", self.patience)))??;
         // A server that knows the older form alone answers in that: it must not be taken for a
         // server without kinds.
         let discovers = matches!(call, Call::Discover { .. });
@@ -124,6 +129,7 @@ fn request(call: &Call) -> (Method, String, &'static str, Option<Value>) {
     const JSON: &str = "application/json";
     let of_object = match (call, call.kind()) {
         (_, Some(kind)) => path(kind, call.namespace(), call.name()),
+        (Call::Read { path, .. }, None) => path.clone(),
         (Call::Discover { core: true }, None) => "/api".to_owned(),
         (_, None) => "/apis".to_owned(),
     };
@@ -132,7 +138,7 @@ fn request(call: &Call) -> (Method, String, &'static str, Option<Value>) {
         subresource => format!("{of_object}/{subresource}"),
     };
     match call {
-        Call::Get { .. } | Call::List { .. } | Call::Discover { .. } => {
+        Call::Get { .. } | Call::List { .. } | Call::Discover { .. } | Call::Read { .. } => {
             (Method::GET, of_object, JSON, None)
         }
         Call::Create { kind, object } => {

@@ -17,6 +17,7 @@ use api_client::Notice;
 use k8s_openapi::api::apps::v1::{
     ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet,
 };
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -42,6 +43,7 @@ use crate::job_pods::Failures;
 use crate::kinds::Kinds;
 use crate::known::kind_of;
 use crate::meta;
+use crate::scalings::Scalings;
 pub(crate) use daemon_failures::{DaemonFailures, REVISION_HASH};
 pub(crate) use store::{Diff, Store};
 use taints_seen::TaintsSeen;
@@ -75,6 +77,8 @@ macro_rules! caches {
             pub(crate) daemon_failures: DaemonFailures,
             /// How the pods of jobs failed.
             pub(crate) job_failures: Failures,
+            /// What the loop for autoscalers remembers of them.
+            pub(crate) scalings: Scalings,
             /// Since when nodes have the taints that do not say so.
             pub(crate) taints_seen: TaintsSeen,
             /// The volumes and the claims that wait for each other.
@@ -135,6 +139,7 @@ caches! {
     addresses: IPAddress,
     attachments: VolumeAttachment,
     attribute_classes: VolumeAttributesClass,
+    autoscalers: HorizontalPodAutoscaler,
     budgets: PodDisruptionBudget,
     cluster_roles: ClusterRole,
     config_maps: ConfigMap,
@@ -255,6 +260,10 @@ impl Caches {
                     old: Some(job),
                     new: None,
                 }) => self.job_failures.forget(meta::uid(&job.metadata)),
+                Changed::HorizontalPodAutoscaler(Diff {
+                    old: Some(autoscaler),
+                    new: None,
+                }) => self.scalings.forget(&meta::key(&autoscaler.metadata)),
                 _ => {}
             }
         }

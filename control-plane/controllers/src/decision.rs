@@ -1,5 +1,6 @@
 //! The decision of a loop about one key.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::kinds::Kinds;
 use crate::known::{Key, Known, kind_of, to_object};
+use crate::scalings::Past;
 use crate::{meta, used_claims};
 
 /// The calls to make, in order until one fails that others depend on, and when to look at the key
@@ -29,7 +31,16 @@ pub(crate) struct Decision {
     /// What the decision takes for its key, of what all keys of the loop may have. The loop's other
     /// decisions know of it until its calls are made: else several would want the same.
     pub(crate) takes: Option<String>,
+    /// Calls whose answers the loop needs before it can decide: it is asked again with them. There
+    /// are no steps then.
+    pub(crate) questions: Vec<Call>,
+    /// What to remember of the autoscaler that the key is.
+    pub(crate) past: Option<Past>,
 }
+
+/// The answers to the questions of a loop about a key, for as long as it asks more.
+#[derive(Debug, Default)]
+pub(crate) struct Answers(BTreeMap<String, Result<Object, Status>>);
 
 /// One call, and the Events for its success and failure.
 #[derive(Debug)]
@@ -77,6 +88,14 @@ impl Decision {
         decision
     }
 
+    /// A decision that waits for the answers to these calls.
+    pub(crate) fn asking(questions: Vec<Call>) -> Decision {
+        Decision {
+            questions,
+            ..Decision::default()
+        }
+    }
+
     pub(crate) fn push(&mut self, call: Call) -> &mut Step {
         self.steps.push(Step {
             call,
@@ -116,6 +135,22 @@ impl Decision {
         if let Some(left) = left {
             self.again(left);
         }
+    }
+}
+
+impl Answers {
+    /// The answer to a call; `None` if it was not asked for.
+    pub(crate) fn to(&self, call: &Call) -> Option<&Result<Object, Status>> {
+        self.0.get(&call.to_string())
+    }
+
+    /// True if nothing was asked yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn add(&mut self, call: &Call, answer: Result<Object, Status>) {
+        self.0.insert(call.to_string(), answer);
     }
 }
 

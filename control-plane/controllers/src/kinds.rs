@@ -23,6 +23,8 @@ pub(crate) struct Kinds {
     preferred: BTreeMap<(String, String), Arc<Kind>>,
     /// Versions of groups whose kinds nobody knows: their servers were never reached.
     unseen: BTreeSet<String>,
+    /// The versions of each group, the preferred one first.
+    versions: BTreeMap<String, Vec<String>>,
 }
 
 impl Kinds {
@@ -37,6 +39,10 @@ impl Kinds {
             for version in object::items(group, &["versions"]) {
                 let number = object::text(version, &["version"]);
                 let resources = object::items(version, &["resources"]);
+                let versions = kinds.versions.entry(name.to_owned()).or_default();
+                if !versions.iter().any(|one| one == number) {
+                    versions.push(number.to_owned());
+                }
                 if resources.is_empty() && version["freshness"] == "Stale" {
                     kinds.unseen.insert(format!("{name}/{number}"));
                 }
@@ -69,6 +75,17 @@ impl Kinds {
         self.named.get(&name)
     }
 
+    /// The kind of this name in a group, in the preferred version, if it can be listed.
+    pub(crate) fn of_group(&self, group: &str, kind: &str) -> Option<&Arc<Kind>> {
+        let mut kinds = self.preferred.values();
+        kinds.find(|one| one.group() == group && one.kind() == kind)
+    }
+
+    /// The versions of a group, the preferred one first.
+    pub(crate) fn versions(&self, group: &str) -> &[String] {
+        self.versions.get(group).map_or(&[], Vec::as_slice)
+    }
+
     /// The versions of groups, such as `metrics.k8s.io/v1`, whose kinds nobody knows.
     pub(crate) fn unseen(&self) -> &BTreeSet<String> {
         &self.unseen
@@ -95,13 +112,16 @@ impl Kinds {
         let Kinds {
             named: other,
             unseen,
+            versions,
             ..
         } = Kinds::read([groups]);
+        let own_versions = self.versions.iter().filter(|(group, _)| !group.is_empty());
         let mut own = self
             .named
             .iter()
             .filter(|((group, ..), _)| !group.is_empty());
         self.unseen == unseen
+            && own_versions.eq(versions.iter())
             && own.clone().count() == other.len()
             && own.all(|(name, kind)| other.get(name) == Some(kind))
     }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::{
-    apps, batch, certificates, coordination, core, discovery, networking, policy, rbac, resource,
-    storage,
+    apps, autoscaling, batch, certificates, coordination, core, discovery, networking, policy,
+    rbac, resource, storage,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::{Metadata, Resource};
@@ -54,6 +54,7 @@ known![
     apps::v1::Deployment,
     apps::v1::ReplicaSet,
     apps::v1::StatefulSet,
+    autoscaling::v2::HorizontalPodAutoscaler,
     batch::v1::CronJob,
     batch::v1::Job,
     certificates::v1::CertificateSigningRequest,

@@ -1,8 +1,8 @@
 //! The control loops: each brings the objects of one kind to their desired state.
 //!
 //! A loop is a pure function, [`loops::Loop::decide`]: from a key and the caches to the writes to
-//! make. [`manager`] connects loops, caches and queues; only [`shell`] has clocks, tasks and an
-//! apiserver.
+//! make, or to questions that must be answered before it can decide. [`manager`] connects loops,
+//! caches and queues; only [`shell`] has clocks, tasks and an apiserver.
 #![forbid(unsafe_code)]
 
 mod cache;
@@ -18,6 +18,7 @@ mod meta;
 mod pods;
 mod recorder;
 mod revisions;
+mod scalings;
 mod selection;
 mod services;
 pub mod shell;

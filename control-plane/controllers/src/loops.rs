@@ -1,6 +1,7 @@
 //! The loops, and their interface: the changes that wake a loop, and its decisions.
 
 pub(crate) mod attach_detach;
+pub(crate) mod autoscaler;
 pub(crate) mod bootstrap_tokens;
 pub(crate) mod certificates;
 pub(crate) mod cluster_role_aggregation;
@@ -37,12 +38,13 @@ use machinery::schema::Kind;
 use machinery::time::Timestamp;
 
 use crate::cache::{Caches, Changed};
-use crate::decision::{Decision, Note};
+use crate::decision::{Answers, Decision, Note};
 use crate::known::Key;
 use certificates::signing::Signer;
 
 /// A loop brings objects to their desired state, key by key. It keeps no state between decisions,
-/// so a restarted loop continues where the last one stopped.
+/// so a restarted loop continues where the last one stopped; what a decision needs that no object
+/// says is in the caches, and lost with them.
 pub(crate) trait Loop: Send + Sync {
     /// Its name in Kubernetes.
     fn name(&self) -> &'static str;
@@ -93,6 +95,8 @@ pub(crate) struct Context<'a> {
     pub(crate) failure: Option<&'a Failure>,
     /// What decisions about other keys take that are in progress.
     pub(crate) taken: &'a BTreeSet<String>,
+    /// The answers to what the loop asked about this key.
+    pub(crate) answers: &'a Answers,
 }
 
 /// A call that failed.
@@ -136,6 +140,7 @@ pub(crate) fn all(root_ca: &str, signer: Option<&Arc<Signer>>) -> Vec<Box<dyn Lo
         Box::new(taint_eviction::TaintEviction),
         Box::new(pod_gc::PodGc),
         Box::new(disruption::Disruption),
+        Box::new(autoscaler::Autoscalers),
         Box::new(resource_quota::ResourceQuotas),
         Box::new(ephemeral_volume::EphemeralVolumes),
         Box::new(volumes::VolumeBinder),

@@ -21,7 +21,7 @@ use machinery::time::Timestamp;
 use serde_json::json;
 
 use crate::cache::{Caches, Destination, Effects};
-use crate::decision::{Decision, Note, Step, is_absent};
+use crate::decision::{Answers, Decision, Note, Step, is_absent};
 use crate::kinds::Kinds;
 use crate::known::Key;
 use crate::loops::{Context, Failure, Loop, turn};
@@ -49,6 +49,8 @@ struct Running {
     failures: BTreeMap<Key, Failure>,
     /// What the decisions in progress take, each something else.
     taken: BTreeSet<String>,
+    /// The answers to what the loop asked, until it asks no more about the key.
+    answers: BTreeMap<Key, Answers>,
 }
 
 /// A decision for the caller to carry out.
@@ -81,6 +83,7 @@ impl Manager {
                 queue,
                 failures: BTreeMap::new(),
                 taken: BTreeSet::new(),
+                answers: BTreeMap::new(),
             }
         });
         Manager {
@@ -142,18 +145,27 @@ impl Manager {
         for turn in 0..count {
             let at = (self.next + turn) % count;
             while let Some(key) = self.loops[at].queue.next(now.since_start) {
+                let answers = self.loops[at].answers.remove(&key).unwrap_or_default();
                 let context = Context {
                     caches: &self.caches,
                     now: now.wall,
                     failure: self.loops[at].failures.get(&key),
                     taken: &self.loops[at].taken,
+                    answers: &answers,
                 };
                 let mut decision = self.loops[at].works.decide(&context, &key);
+                if let Some(past) = decision.past.take() {
+                    self.caches.scalings.put(key.clone(), past);
+                }
+                let asks = !decision.questions.is_empty();
+                if asks {
+                    self.loops[at].answers.insert(key.clone(), answers);
+                }
                 for note in std::mem::take(&mut decision.notes) {
                     self.notes.push((self.loops[at].works.component(), note));
                 }
                 let work = Work { at, key, decision };
-                if work.decision.steps.is_empty() {
+                if work.decision.steps.is_empty() && !asks {
                     self.done(&work, Ok(()), now);
                     continue;
                 }
@@ -179,6 +191,17 @@ impl Manager {
         }
     }
 
+    /// Takes the answers to the questions of a decision: the loop decides about the key again.
+    pub(crate) fn told(&mut self, work: &Work, answers: Vec<Result<Object, Status>>) {
+        let one = &mut self.loops[work.at];
+        let known = one.answers.entry(work.key.clone()).or_default();
+        for (call, answer) in work.decision.questions.iter().zip(answers) {
+            known.add(call, answer);
+        }
+        one.queue.done(&work.key);
+        one.queue.add(work.key.clone());
+    }
+
     /// Ends a decision that was carried out or failed.
     pub(crate) fn done(&mut self, work: &Work, result: Outcome, now: Moment) {
         let Running {
@@ -186,6 +209,7 @@ impl Manager {
             queue,
             failures,
             taken,
+            ..
         } = &mut self.loops[work.at];
         queue.done(&work.key);
         if let Some(what) = &work.decision.takes {

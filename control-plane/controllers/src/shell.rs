@@ -1,5 +1,6 @@
 //! The shell of the loops: informers, a clock, tasks that carry decisions out, orderly shutdown.
 
+mod ask;
 mod carry;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,7 @@ use crate::manager::{Manager, Moment};
 use crate::recorder::{Recorder, Telling};
 use crate::selection::Selection;
 use crate::sources::sources_of;
+use ask::Places;
 use carry::Report;
 
 /// The name of the corresponding Go program.
@@ -92,6 +94,7 @@ struct Shell {
     client: Client,
     manager: Manager,
     recorder: Recorder,
+    places: Places,
     sources: BTreeMap<SourceId, Source>,
     next_source: SourceId,
     /// The discovery document of the core group, which stays as it is.
@@ -130,6 +133,7 @@ impl Shell {
             client,
             manager: Manager::new(chosen_loops(config)),
             recorder: Recorder::default(),
+            places: Places::default(),
             sources: BTreeMap::new(),
             next_source: 0,
             core: Object::Null,
@@ -149,7 +153,8 @@ impl Shell {
         loop {
             busy += self.start_work(&inboxes, WORKERS - busy);
             for (by, note) in self.manager.take_notes() {
-                self.tell(&inboxes.events, &by, &note, "");
+                // They are about no call, so braces in their texts mean themselves.
+                self.tell(&inboxes.events, &by, &note, "{}");
             }
             let Some(ended) = self.take_next(&mut inboxes, busy, stop).await else {
                 break;
@@ -316,17 +321,25 @@ impl Shell {
         }
     }
 
-    /// Starts up to `most` decisions; returns how many.
+    /// Starts up to `most` decisions; returns how many. Those that only ask are not counted: whom
+    /// they ask may be slow.
     fn start_work(&mut self, inboxes: &Inboxes, most: usize) -> usize {
-        for started in 0..most {
+        let mut started = 0;
+        while started < most {
             let now = self.moment();
             let Some(work) = self.manager.next(now) else {
-                return started;
+                break;
             };
-            let carried = carry::carry_out(self.client.clone(), work, inboxes.report.clone());
-            tokio::spawn(carried);
+            let (client, report) = (self.client.clone(), inboxes.report.clone());
+            if work.decision.questions.is_empty() {
+                tokio::spawn(carry::carry_out(client, work, report));
+                started += 1;
+            } else {
+                let questions = self.places.line_up(&work.decision.questions);
+                tokio::spawn(ask::ask(client, work, questions, report));
+            }
         }
-        most
+        started
     }
 
     /// Handles a response or the end of a decision; returns how many decisions ended.
@@ -348,6 +361,12 @@ impl Shell {
                 if let (Call::Discover { .. }, Ok(groups)) = (&step.call, &answer) {
                     self.take_groups(groups, inboxes);
                 }
+                0
+            }
+            Report::Told { work, answers } => {
+                let questions = work.decision.questions.iter();
+                self.writes += questions.filter(|call| call.writes()).count() as u64;
+                self.manager.told(&work, answers);
                 0
             }
             Report::Done { work, outcome } => {

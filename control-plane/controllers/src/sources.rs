@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use api_client::Informer;
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, StatefulSet};
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Endpoints, ReplicationController, Secret};
@@ -63,6 +64,8 @@ fn only_readers(kind: &Arc<Kind>) -> &'static [&'static str] {
         &["endpointslice", "endpointslice-mirroring"]
     } else if kind == kind_of::<StorageClass>() {
         &["persistentvolume-binder"]
+    } else if kind == kind_of::<HorizontalPodAutoscaler>() {
+        &["horizontal-pod-autoscaler"]
     } else {
         &[]
     }

@@ -47,6 +47,13 @@ pub enum Call {
         /// The namespace; empty for all.
         namespace: String,
     },
+    /// Reads what is at a path that no kind of the table describes: a `scale`, or metrics.
+    Read {
+        /// The path with its query.
+        path: String,
+        /// What is read, as errors name it: for example `pods.metrics.k8s.io`.
+        what: String,
+    },
     /// Creates an object in the namespace that its metadata names.
     Create {
         /// The kind.
@@ -264,7 +271,7 @@ impl Call {
             | Call::Patch { kind, .. }
             | Call::Delete { kind, .. } => Some(kind),
             Call::Bind { .. } | Call::Evict { .. } => Some(pods()),
-            Call::Discover { .. } => None,
+            Call::Discover { .. } | Call::Read { .. } => None,
         }
     }
 
@@ -279,7 +286,7 @@ impl Call {
             | Call::Delete { namespace, .. }
             | Call::Bind { namespace, .. }
             | Call::Evict { namespace, .. } => namespace,
-            Call::Discover { .. } => "",
+            Call::Discover { .. } | Call::Read { .. } => "",
         }
     }
 
@@ -289,7 +296,10 @@ impl Call {
             Call::Create { object, .. } | Call::Update { object, .. } => object::name(object),
             Call::Get { name, .. } | Call::Patch { name, .. } | Call::Delete { name, .. } => name,
             Call::Bind { pod, .. } | Call::Evict { pod, .. } => pod,
-            Call::List { .. } | Call::DeleteCollection { .. } | Call::Discover { .. } => "",
+            Call::List { .. }
+            | Call::DeleteCollection { .. }
+            | Call::Discover { .. }
+            | Call::Read { .. } => "",
         }
     }
 
@@ -297,7 +307,7 @@ impl Call {
     pub fn writes(&self) -> bool {
         !matches!(
             self,
-            Call::Get { .. } | Call::List { .. } | Call::Discover { .. }
+            Call::Get { .. } | Call::List { .. } | Call::Discover { .. } | Call::Read { .. }
         )
     }
 
@@ -313,6 +323,7 @@ impl Call {
             Call::Bind { .. } => "bind",
             Call::Evict { .. } => "evict",
             Call::Discover { .. } => "discover",
+            Call::Read { .. } => "read",
         }
     }
 }
@@ -325,6 +336,9 @@ impl fmt::Display for Call {
             && !subresource.is_empty()
         {
             write!(f, " {subresource} of")?;
+        }
+        if let Call::Read { path, .. } = self {
+            return write!(f, " {path}");
         }
         let plural = self.kind().map_or("kinds", |kind| kind.plural());
         let (namespace, name) = (self.namespace(), self.name());

@@ -1,6 +1,7 @@
 //! Requests of every kind, and too many of them.
 
 pub(crate) mod aggregation;
+mod autoscaling;
 pub(crate) mod bad_input;
 pub(crate) mod fairness;
 pub(crate) mod http;

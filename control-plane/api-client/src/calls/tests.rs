@@ -10,6 +10,70 @@ fn kind(group: &str, kind: &str) -> Arc<Kind> {
     schema::kind(group, "v1", kind).unwrap().clone()
 }
 
+/// A read that another server answers.
+fn metrics() -> Call {
+    Call::Read {
+        path: "/apis/metrics.k8s.io/v1beta1/namespaces/n/pods?labelSelector=a%3Db".into(),
+        what: "pods.metrics.k8s.io".into(),
+    }
+}
+
+/// What becomes of this answer to a read.
+async fn read(code: u16, body: Vec<u8>) -> Result<Object, Status> {
+    let answers = tower::service_fn(move |_: Request<Body>| {
+        let answer = http::Response::builder().status(code);
+        let answer = answer.body(Body::from(body.clone())).unwrap();
+        async move { Ok::<_, std::convert::Infallible>(answer) }
+    });
+    let client = Client::new(kube::Client::new(answers, "default"));
+    client.call(metrics()).await
+}
+
+#[tokio::test]
+async fn a_read_that_is_refused_without_a_status_has_the_error_of_gos_client() {
+    let (not_found, away) = (b"404 page not found\n", b"service unavailable\n");
+    for (code, body, message) in [
+        (
+            404,
+            not_found.to_vec(),
+            "the server could not find the requested resource (get pods.metrics.k8s.io)",
+        ),
+        (
+            503,
+            away.to_vec(),
+            "the server is currently unable to handle the request (get pods.metrics.k8s.io)",
+        ),
+        (
+            500,
+            b"oh".to_vec(),
+            "an error on the server (\"oh\") has prevented the request from succeeding (get \
+             pods.metrics.k8s.io)",
+        ),
+        (
+            418,
+            Vec::new(),
+            "the server responded with the status code 418 but did not return more information \
+             (get pods.metrics.k8s.io)",
+        ),
+    ] {
+        let error = read(code, body).await.unwrap_err();
+        assert_eq!((error.code, &*error.message), (code, message));
+    }
+    let told = json!({"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound",
+        "message": "no such pod"});
+    let error = read(404, told.to_string().into_bytes()).await.unwrap_err();
+    assert_eq!((error.reason, &*error.message), ("NotFound", "no such pod"));
+}
+
+#[tokio::test]
+async fn an_answer_without_an_end_is_not_read_to_the_end() {
+    let list = json!({"items": []});
+    assert_eq!(read(200, list.to_string().into_bytes()).await, Ok(list));
+    let error = read(200, vec![b' '; 9 << 20]).await.unwrap_err();
+    let beginning = "the answer about pods.metrics.k8s.io cannot be read: ";
+    assert!(error.message.starts_with(beginning), "{}", error.message);
+}
+
 #[test]
 fn calls_go_to_the_paths_of_the_api() {
     let pod = json!({"metadata": {"namespace": "n", "name": "p"}});
@@ -52,6 +116,7 @@ fn calls_go_to_the_paths_of_the_api() {
         },
         Call::Discover { core: true },
         Call::Discover { core: false },
+        metrics(),
     ];
     let lines: Vec<String> = calls
         .iter()
@@ -72,6 +137,7 @@ fn calls_go_to_the_paths_of_the_api() {
             "POST /api/v1/namespaces/n/pods/p/eviction",
             "GET /api",
             "GET /apis",
+            "GET /apis/metrics.k8s.io/v1beta1/namespaces/n/pods?labelSelector=a%3Db",
         ]
     );
     let (.., body) = request(&calls[4]);

@@ -1,3 +1,4 @@
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::core::v1::{Endpoints, Pod};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -81,6 +82,11 @@ fn a_custom_kind_is_known_in_all_versions_and_watched_in_the_first_that_can_be()
     assert!(kinds.named("example.com/v3", "Widget").is_none());
     assert_eq!(names(kinds.collected()), ["example.com/v1/widgets"]);
     assert_eq!(names(kinds.in_namespaces()), ["example.com/v1/widgets"]);
+    let listed = kinds.of_group("example.com", "Widget").unwrap();
+    assert_eq!(listed.version(), "v1");
+    assert!(kinds.of_group("", "Widget").is_none());
+    assert_eq!(kinds.versions("example.com"), ["v2", "v1", "v1beta1"]);
+    assert!(kinds.versions("other.com").is_empty());
 }
 
 #[test]
@@ -92,6 +98,7 @@ fn a_kind_that_comes_goes_or_changes_is_noticed() {
         groups(&[]),
         groups(&[widgets("v1", &["list", "watch"])]),
         groups(&[widgets("v1", &["list"]), widgets("v2", &["list"])]),
+        groups(&[widgets("v1", &["list"]), json!({"version": "v2"})]),
     ] {
         assert!(!kinds.agree_with(&other), "{other}");
     }
@@ -232,5 +239,9 @@ fn of_a_kind_that_no_loop_reads_only_the_metadata_is_watched() {
             assert_eq!(destinations(kind, reader), [Destination::Both]);
         }
     }
+    let autoscaler = kind_of::<HorizontalPodAutoscaler>();
+    assert_eq!(destinations(autoscaler, "deployment"), [Destination::Graph]);
+    let its = "horizontal-pod-autoscaler";
+    assert_eq!(destinations(autoscaler, its), [Destination::Both]);
     assert_eq!(destinations(kind_of::<Pod>(), ""), [Destination::Both]);
 }

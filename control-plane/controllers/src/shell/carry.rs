@@ -27,6 +27,11 @@ pub(super) enum Report {
         at: usize,
         answer: Result<Object, Status>,
     },
+    /// All questions of a decision are answered.
+    Told {
+        work: Arc<Work>,
+        answers: Vec<Result<Object, Status>>,
+    },
     /// All calls got one, or the first failure, for which those that depend on it were skipped.
     Done { work: Arc<Work>, outcome: Outcome },
 }

@@ -11,7 +11,7 @@ use machinery::time::Timestamp;
 use serde_json::{Value, json};
 
 use crate::cache::{Caches, Destination};
-use crate::decision::Decision;
+use crate::decision::{Answers, Decision};
 use crate::kinds::Kinds;
 use crate::loops::{Context, Failure, Loop};
 
@@ -86,6 +86,7 @@ pub(crate) fn decide_after(
         now: now(),
         failure,
         taken: &BTreeSet::new(),
+        answers: &Answers::default(),
     };
     works.decide(&context, &(key.0.into(), key.1.into()))
 }

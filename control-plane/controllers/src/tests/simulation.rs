@@ -300,6 +300,13 @@ impl Simulation {
         let Some(work) = self.manager.next(self.now) else {
             return false;
         };
+        if !work.decision.questions.is_empty() {
+            let questions = work.decision.questions.iter();
+            let answers = questions.map(|call| self.api.answer(call.clone()));
+            let answers = answers.collect();
+            self.manager.told(&work, answers);
+            return true;
+        }
         match self.carry_out(&work) {
             None => self.start(),
             Some(result) => self.manager.done(&work, result, self.now),

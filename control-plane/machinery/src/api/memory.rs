@@ -175,6 +175,8 @@ impl State {
                 options,
             } => self.delete(crate::api::pods(), &namespace, &pod, &options),
             Call::Discover { core } => Ok(discovery(&self.custom, core)),
+            // It has objects only: neither metrics nor subresources can be read.
+            Call::Read { what, .. } => Err(Status::new(404, "NotFound", format!("no {what}"))),
         }
     }
 
