@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
 
@@ -102,6 +102,7 @@ impl World {
                 caches: &self.caches,
                 now: self.now,
                 failure: None,
+                taken: &BTreeSet::new(),
                 answers: &answers,
             };
             let mut decision = Autoscalers.decide(&context, &key);
