@@ -69,7 +69,7 @@ pub struct Hashes {
 struct State {
     kept: VecDeque<Kept>,
     queue: Queue,
-    /// Of the last hash that was computed.
+    /// Of the last hash that was begun, also if it was given up.
     places: Option<Places>,
     /// Compactions to log once their hashes are known.
     ended: Vec<Compacted>,
@@ -203,7 +203,8 @@ impl Hashes {
     }
 
     /// A compaction at revision 0 has the hash of no rows. As in etcd, a request for the current
-    /// hash (0) then returns it. `removed`: the oldest row removed since the last hash.
+    /// hash (0) then returns it. `removed`: the oldest row removed since the last hash. The places of
+    /// one that is given up are kept: the next one goes on from there, so that at last one ends.
     fn compute(
         &self,
         job: &HashJob,
@@ -234,6 +235,7 @@ impl Hashes {
             .view
             .hash_rows_at_compaction(job.revision, &mut go_on)
             .map_err(Error::from);
+        let mut has_begun = false;
         let hash = rows.and_then(|rows| {
             let Some(rows) = rows else {
                 return Err(Error::Stopped);
@@ -242,12 +244,12 @@ impl Hashes {
             let same = same.map(|same| removed.map_or(same, |removed| same.min(removed)));
             let root = &job.view;
             let begin = places.begin(root.generation(), root.compacted(), same);
+            has_begun = true;
             compute(root, job.revision, rows, begin, &mut places, &mut go_on)
         });
         let mut state = self.state.lock();
-        let is_computed = hash.is_ok();
-        state.queue.ended(is_computed, removed);
-        if is_computed {
+        state.queue.ended(removed.filter(|_| !has_begun));
+        if has_begun {
             state.places = Some(places);
         }
         if matches!(hash, Err(Error::Stopped)) && !state.stopped {

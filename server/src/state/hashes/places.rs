@@ -1,6 +1,6 @@
-//! The hash of the last compaction at some places of history. The next hash continues from the last
-//! place before which nothing has changed. In a store whose old keys rest, most of history is not
-//! read again.
+//! The hash of the last compaction at some places of history, as far as it was computed. The next
+//! hash continues from the last place before which nothing has changed. In a store whose old keys
+//! rest, most of history is not read again.
 //!
 //! A row changes if a later change supersedes it, or if it is removed. A deletion changes, too: the
 //! next compaction drops it. Rows above the compacted revision may have older versions beside them,
@@ -63,7 +63,8 @@ impl Places {
         self.generation = generation;
         self.compacted = compacted;
         self.is_over = same_before.is_none();
-        match self.places.pop() {
+        // It stays noted: the hash may be given up before it reads another row.
+        match self.places.last() {
             None => {
                 (self.rows, self.stride) = (0, 1);
                 (Revision::default(), HashKv::new())
@@ -88,7 +89,8 @@ impl Places {
             self.is_over = true;
             return;
         }
-        if self.rows.is_multiple_of(self.stride) {
+        let is_noted = self.places.last().is_some_and(|p| p.rows == self.rows);
+        if self.rows.is_multiple_of(self.stride) && !is_noted {
             self.places.push(Place {
                 at: revision,
                 rows: self.rows,

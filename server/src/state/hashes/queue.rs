@@ -19,7 +19,7 @@ pub(super) struct Queue {
     /// The level of the job that is being computed.
     running: Option<u32>,
     is_superseded: bool,
-    /// The oldest row removed after the last job that was computed, until the waiting one.
+    /// The oldest row removed after the last job that was begun, until the waiting one.
     removed: Option<Revision>,
     /// The same, after the waiting one.
     removed_after: Option<Revision>,
@@ -39,7 +39,7 @@ impl Queue {
         gone.map(|gone| gone.revision)
     }
 
-    /// The next job, and the oldest row removed since the last job that was computed. Call
+    /// The next job, and the oldest row removed since the last job that was begun. Call
     /// [`Queue::ended`] when the job has ended.
     pub(super) fn take(&mut self) -> Option<(HashJob, Option<Revision>)> {
         let job = self.waiting.take()?;
@@ -49,14 +49,12 @@ impl Queue {
         Some((job, removed))
     }
 
-    /// The job that was taken has ended: it was computed, or it was broken off and `removed` is
-    /// what [`Queue::take`] returned with it.
-    pub(super) fn ended(&mut self, computed: bool, removed: Option<Revision>) {
+    /// The job that was taken has ended. `removed`: what [`Queue::take`] returned with it, if it was
+    /// broken off before it began to hash; the next job then takes that into account.
+    pub(super) fn ended(&mut self, removed: Option<Revision>) {
         self.running = None;
         self.is_superseded = false;
-        if !computed {
-            self.removed = older(self.removed, removed);
-        }
+        self.removed = older(self.removed, removed);
     }
 
     /// True if the running job must be broken off.
