@@ -41,7 +41,7 @@ use crate::member::event::{ApplyEvent, ConsensusEvent, LogEvent};
 use crate::net::workers::Workers;
 use crate::runtime::etcd_server::{EtcdServer, Identity, Inner, Limits, Login};
 use crate::state::hashes::Hashes;
-use crate::state::held_back::HashPatience;
+use crate::state::held_back::{HashPatience, hurries_hash};
 use crate::state::snapshot::Receiver;
 use crate::state::{self, MemberInfo};
 use crate::telemetry::fatal;
@@ -107,7 +107,8 @@ pub(crate) fn start(
     };
     let server = server(&actors, &links, config, (tokens, login));
     let (consensus, looks) = (links.consensus.clone(), queues.looks.0.clone());
-    let (threads, lock) = start_threads(actors, queues, &links);
+    let compares_hashes = config.gate("CompactHashCheck");
+    let (threads, lock) = start_threads(actors, queues, &links, compares_hashes);
     Ok(Running {
         server,
         peers,
@@ -169,6 +170,7 @@ fn start_threads(
     actors: Actors,
     queues: Queues,
     links: &Links,
+    compares_hashes: bool,
 ) -> (Vec<JoinHandle<()>>, Box<dyn Lock>) {
     let (clock, shared) = (links.clock, Arc::clone(&actors.shared));
     let (consensus, apply, disks) = (actors.consensus, actors.apply, actors.disks);
@@ -194,12 +196,16 @@ fn start_threads(
                 let hurried = Arc::clone(&hashes);
                 let work = budget.begin(Chore::Hash, move || hurried.is_awaited());
                 let shared = Arc::clone(&shared);
-                let waited_behind = Arc::clone(&shared);
-                let mut work = work.brisk_while(move || waited_behind.hash_hurry.is_on());
-                let mut patience = HashPatience::default();
+                let behind = Arc::clone(&shared);
+                let mut work = work.brisk_while(move || {
+                    let held = behind.space.held_back();
+                    behind.hash_hurry.is_on() || hurries_hash(compares_hashes, held)
+                });
+                let mut patience = HashPatience::new(compares_hashes);
                 move || {
                     work.rest();
-                    patience.look(clock.now(), shared.space.held_back())
+                    let space = &shared.space;
+                    patience.look(clock.now(), space.held_back(), space.file_bytes())
                 }
             });
         }),

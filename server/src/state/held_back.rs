@@ -10,8 +10,12 @@ const MUCH_PART: u64 = 16;
 const MUCH_BYTES: u64 = 16 << 20;
 
 /// How long the removal of compacted rows waits for readers that hold back much. The hash of a
-/// compaction is given up after that.
+/// compaction is given up after that, unless members compare it.
 pub const PATIENCE_WITH_READERS: Duration = Duration::from_secs(60);
+
+/// A hash that members compare may hold much back for as long as it takes to read the file at this
+/// rate, which is a fifth of what half of a processor reads from a disk.
+const COMPARED_BYTES_PER_SECOND: u64 = 32 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeldBack {
@@ -45,27 +49,55 @@ pub fn held_bytes(stats: &Stats) -> u64 {
     }
 }
 
+/// True if a hash works as on an idle machine: one that members compare must come to its end, and
+/// what it holds back grows until then.
+pub fn hurries_hash(is_compared: bool, held: HeldBack) -> bool {
+    is_compared && held == HeldBack::Much
+}
+
 /// How long a hash may hold space back. It walks over the whole store, and yields to clients.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct HashPatience {
-    much_since: Option<Duration>,
+    is_compared: bool,
+    /// Set while much is held back: when it is given up. The file of that time counts, so that one
+    /// that becomes longer brings no more time.
+    until: Option<Duration>,
 }
 
 impl HashPatience {
-    /// Breaks off if the hash is to be given up. `now`: by a monotonic clock.
-    pub fn look(&mut self, now: Duration, held: HeldBack) -> ControlFlow<()> {
-        let since = match held {
+    /// `is_compared`: members compare the hashes of compactions.
+    pub fn new(is_compared: bool) -> HashPatience {
+        HashPatience {
+            is_compared,
+            until: None,
+        }
+    }
+
+    /// Breaks off if the hash is to be given up. `now`: by a monotonic clock. `file_bytes`: of the
+    /// store.
+    pub fn look(&mut self, now: Duration, held: HeldBack, file_bytes: u64) -> ControlFlow<()> {
+        let longest = self.longest(file_bytes);
+        let until = match held {
             HeldBack::Little => {
-                self.much_since = None;
+                self.until = None;
                 return ControlFlow::Continue(());
             }
-            HeldBack::Much => *self.much_since.get_or_insert(now),
+            HeldBack::Much => *self.until.get_or_insert(now + longest),
             HeldBack::Needed => return ControlFlow::Break(()),
         };
-        if now.saturating_sub(since) < PATIENCE_WITH_READERS {
+        if now < until {
             ControlFlow::Continue(())
         } else {
             ControlFlow::Break(())
+        }
+    }
+
+    fn longest(&self, file_bytes: u64) -> Duration {
+        let whole = Duration::from_secs(file_bytes / COMPARED_BYTES_PER_SECOND);
+        if self.is_compared {
+            whole.max(PATIENCE_WITH_READERS)
+        } else {
+            PATIENCE_WITH_READERS
         }
     }
 }
@@ -76,9 +108,9 @@ mod tests {
 
     #[test]
     fn a_hash_may_hold_much_back_for_a_minute_and_nothing_that_is_needed() {
-        let mut patience = HashPatience::default();
+        let mut patience = HashPatience::new(false);
         let mut goes_on = |second, held| {
-            let look = patience.look(Duration::from_secs(second), held);
+            let look = patience.look(Duration::from_secs(second), held, u64::MAX);
             look.is_continue()
         };
         assert!(goes_on(1, HeldBack::Much));
@@ -88,6 +120,28 @@ mod tests {
         assert!(goes_on(129, HeldBack::Much));
         assert!(!goes_on(130, HeldBack::Much));
         assert!(!goes_on(131, HeldBack::Needed));
+    }
+
+    #[test]
+    fn a_hash_that_members_compare_hurries_and_has_time_for_the_file() {
+        const HELD: HeldBack = HeldBack::Much;
+        assert!(hurries_hash(true, HELD) && !hurries_hash(false, HELD));
+        assert!(!hurries_hash(true, HeldBack::Little));
+        let goes_on = |patience: &mut HashPatience, second, held, seconds_of_file| {
+            let file_bytes = seconds_of_file * COMPARED_BYTES_PER_SECOND;
+            let look = patience.look(Duration::from_secs(second), held, file_bytes);
+            look.is_continue()
+        };
+        let mut small = HashPatience::new(true);
+        assert!(goes_on(&mut small, 1, HELD, 10));
+        assert!(goes_on(&mut small, 60, HELD, 10));
+        assert!(!goes_on(&mut small, 61, HELD, 10), "a minute");
+        let mut large = HashPatience::new(true);
+        assert!(goes_on(&mut large, 1, HELD, 1000));
+        assert!(goes_on(&mut large, 1000, HELD, 5000));
+        assert!(!goes_on(&mut large, 1001, HELD, 5000), "the file grows");
+        let mut short = HashPatience::new(true);
+        assert!(!goes_on(&mut short, 1, HeldBack::Needed, 1000));
     }
 
     #[test]
