@@ -9,8 +9,8 @@
 //! - A piece of a checkpoint is as large as this disk writes and syncs in [`PIECE_TIME_MIN`] to
 //!   [`PIECE_TIME_MAX`].
 //! - What somebody waits for is *hurried*: it takes no turn and does not rest, and its pieces are large.
-//! - What delays something that a client waits for, or makes the file longer meanwhile, is *brisk*: it
-//!   rests as on an idle machine.
+//! - What delays something that a client waits for, or makes the file longer meanwhile, is *brisk*:
+//!   it rests as on an idle machine.
 
 use std::sync::Arc;
 use std::thread::sleep;

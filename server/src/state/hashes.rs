@@ -203,8 +203,8 @@ impl Hashes {
     }
 
     /// A compaction at revision 0 has the hash of no rows. As in etcd, a request for the current
-    /// hash (0) then returns it. `removed`: the oldest row removed since the last hash. The places of
-    /// one that is given up are kept: the next one goes on from there, so that at last one ends.
+    /// hash (0) then returns it. `removed`: the oldest row removed since the last hash. The places
+    /// of one that is given up are kept: the next one goes on from there, so that at last one ends.
     fn compute(
         &self,
         job: &HashJob,

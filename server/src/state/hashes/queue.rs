@@ -49,8 +49,8 @@ impl Queue {
         Some((job, removed))
     }
 
-    /// The job that was taken has ended. `removed`: what [`Queue::take`] returned with it, if it was
-    /// broken off before it began to hash; the next job then takes that into account.
+    /// The job that was taken has ended. `removed`: what [`Queue::take`] returned with it, if it
+    /// was broken off before it began to hash; the next job then takes that into account.
     pub(super) fn ended(&mut self, removed: Option<Revision>) {
         self.running = None;
         self.is_superseded = false;
