@@ -67,6 +67,7 @@ impl PageFile {
             free += units;
         }
         assert_eq!(free, space.free_units(), "the sum of what is free");
+        space.check_sums();
         match walk.taken.iter().position(|taken| !taken) {
             Some(unit) => Err(walk.error(unit as u64, "unit neither used nor free")),
             None => Ok((counts, Vec::new())),

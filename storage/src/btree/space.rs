@@ -55,15 +55,11 @@ struct Pending {
     /// Sorted. Each with the oldest generation whose views may read it, of those that had views
     /// when it was given up.
     extents: Vec<(Extent, u64)>,
+    /// Their sum.
+    units: u64,
     /// Generations whose views kept something here at the last look. While all of them have views,
     /// another look finds nothing.
     holders: Vec<u64>,
-}
-
-impl Pending {
-    fn units(&self) -> u64 {
-        self.extents.iter().map(|(e, _)| u64::from(e.units)).sum()
-    }
 }
 
 #[derive(Debug)]
@@ -161,16 +157,16 @@ impl Space {
             .collect();
         extents.sort_unstable();
         join_adjacent(&mut extents);
-        let pending = Pending {
-            of: generation,
-            extents,
-            holders: Vec::new(),
-        };
-        let given_up = pending.units();
-        self.free_units += given_up;
-        self.pending_units += given_up;
-        if given_up > 0 {
-            self.pending.push_back(pending);
+        let units = sum_of(&extents);
+        self.free_units += units;
+        self.pending_units += units;
+        if units > 0 {
+            self.pending.push_back(Pending {
+                of: generation,
+                extents,
+                units,
+                holders: Vec::new(),
+            });
         }
     }
 
@@ -184,7 +180,7 @@ impl Space {
             .take_while(|pending| pending.of + 2 <= generation)
         {
             self.free_unseen(pending, views);
-            self.viewed_units += pending.units();
+            self.viewed_units += pending.units;
         }
         all.retain(|pending| !pending.extents.is_empty());
         self.pending = all;
@@ -208,6 +204,7 @@ impl Space {
                     pending.extents.push((extent, *view));
                 }
                 None => {
+                    pending.units -= u64::from(extent.units);
                     self.pending_units -= u64::from(extent.units);
                     self.release(extent.start, extent.units as u64);
                 }
@@ -276,6 +273,15 @@ impl Space {
         self.search_from = [0; HINTS];
     }
 
+    /// Panics if a sum is not that of its parts.
+    pub(super) fn check_sums(&self) {
+        for pending in &self.pending {
+            assert_eq!(pending.units, sum_of(&pending.extents), "{}", pending.of);
+        }
+        let pending: u64 = self.pending.iter().map(|pending| pending.units).sum();
+        assert_eq!(pending, self.pending_units, "the sum of what is pending");
+    }
+
     /// Cuts a long free end off the file.
     fn shrink(&mut self) {
         if let Some((&start, &len)) = self.free.last_key_value()
@@ -297,6 +303,10 @@ fn hint_for(units: u32) -> (usize, u64) {
     let power = units.ilog2();
     let hint = EXACT_HINTS + power - EXACT_HINTS.ilog2();
     (hint as usize, 1 << power)
+}
+
+fn sum_of(extents: &[(Extent, u64)]) -> u64 {
+    extents.iter().map(|(e, _)| u64::from(e.units)).sum()
 }
 
 /// Joins adjacent extents that the same views may read.
@@ -337,6 +347,26 @@ mod tests {
         // What is short is still put as near to the front as possible.
         let places = [20, 16, 3, 40].map(|units| space.allocate(units));
         assert_eq!(places, [20_900, 10, 110, 20_920]);
+    }
+
+    #[test]
+    fn what_a_view_holds_back_is_counted_until_it_is_gone() {
+        let mut space = Space::new();
+        space.settle(1, &[], &[]);
+        let pages = [4, 7].map(|units| PageRef {
+            id: space.allocate(units),
+            units,
+            crc: 0,
+        });
+        space.settle(3, &pages, &[1]);
+        for _ in 0..2 {
+            space.free_before(5, &[1]);
+            assert_eq!((space.viewed_units(), space.free_now()), (11, 0));
+            space.check_sums();
+        }
+        space.free_before(5, &[]);
+        assert_eq!((space.viewed_units(), space.free_now()), (0, 11));
+        space.check_sums();
     }
 
     #[test]

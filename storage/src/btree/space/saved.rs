@@ -115,10 +115,14 @@ impl Space {
                 Some(last) if last.of > generation => {
                     return Err((offset, "pending extents out of order"));
                 }
-                Some(last) if last.of == generation => last.extents.push((extent, 0)),
+                Some(last) if last.of == generation => {
+                    last.extents.push((extent, 0));
+                    last.units += u64::from(extent.units);
+                }
                 _ => space.pending.push_back(Pending {
                     of: generation,
                     extents: vec![(extent, 0)],
+                    units: extent.units.into(),
                     holders: Vec::new(),
                 }),
             }
