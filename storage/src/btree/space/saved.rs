@@ -3,24 +3,39 @@
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
 //! | 0 | 4 | magic | `StlF` |
-//! | 4 | 4 | version | 3, as that of pages; 1 is read as well |
+//! | 4 | 4 | version | 4; 1 and 3 are read as well |
 //! | 8 | 4 | free | number of free extents |
 //! | 12 | 4 | pending | number of pending extents |
 //! | 16 | 4 | key id | of encryption at rest; zero: not sealed |
 //! | 20 | 28 | nonce, tag | zero while not sealed |
-//! | 48 | | | free: start `u64`, units `u32`; then pending: the same and generation `u64` |
+//! | 48 | | | free: start, units; then pending: the same and generation |
+//!
+//! Each checkpoint writes all of it. So the numbers are varints: of a start, how far it is from the
+//! end of the extent before; of a generation, from the one before. Nearly all of them have a byte
+//! then. Differences are modulo 2^64: the starts of each generation begin anew. Before version 4,
+//! the numbers are a `u64`, a `u32` and a `u64`.
 
 use super::{Extent, Pending, Space};
-use crate::btree::node::page::{UNIT, u32_at, u64_at};
+use crate::btree::node::page::{UNIT, u32_at};
 use crate::btree::pages::FIRST_UNIT;
+use crate::codec::{Malformed, Reader, VARINT_BYTES_MAX, put_varint};
 
 const MAGIC: [u8; 4] = *b"StlF";
-/// In step with the version of pages, which selects the checksum of a list, too.
-const VERSION: u32 = 3;
-const VERSION_OF_CRC32C: u32 = 1;
+/// Also selects the checksum of a list, like the version of a page.
+const VERSION: u32 = 4;
+const VERSIONS_OF_FIXED: [u32; 2] = [1, 3];
 const HEADER: usize = 48;
-const FREE_BYTES: usize = 12;
-const PENDING_BYTES: usize = 20;
+
+/// The usual bytes of an extent: a wide gap before it takes more, and few have one.
+const FREE_BYTES: usize = 3;
+const PENDING_BYTES: usize = 4;
+
+/// By so many bytes the lists can grow when space is allocated for them. That takes from one free
+/// extent, so only the distance to the next start can need more of them.
+const GROWTH_MAX: usize = 2 * VARINT_BYTES_MAX;
+
+/// Where lists are wrong, and what is wrong there.
+type Flaw = (usize, &'static str);
 
 impl Space {
     /// Approximate units that the lists will take.
@@ -32,106 +47,90 @@ impl Space {
 
     /// Allocates the run for these lists and fills it. The last step before the meta page.
     pub(in crate::btree) fn save(&mut self) -> (u64, Vec<u8>) {
-        // Allocation takes from one extent, so there will not be more extents than now.
-        let pending: usize = self.pending.iter().map(|p| p.extents.len()).sum();
-        let len = HEADER + self.free.len() * FREE_BYTES + pending * PENDING_BYTES;
-        let len = len.next_multiple_of(UNIT);
+        let len = (self.lists().len() + GROWTH_MAX).next_multiple_of(UNIT);
         let start = self.allocate((len / UNIT) as u32);
         self.shrink();
-        let mut bytes = Vec::with_capacity(len);
-        bytes.extend_from_slice(&MAGIC);
-        let free: Vec<Extent> = self.free.iter().flat_map(|(s, n)| pieces(*s, *n)).collect();
-        for field in [VERSION, free.len() as u32, pending as u32] {
-            bytes.extend_from_slice(&field.to_le_bytes());
-        }
-        bytes.resize(HEADER, 0);
-        let put = |bytes: &mut Vec<u8>, extent: &Extent| {
-            bytes.extend_from_slice(&extent.start.to_le_bytes());
-            bytes.extend_from_slice(&extent.units.to_le_bytes());
-        };
-        free.iter().for_each(|extent| put(&mut bytes, extent));
-        for pending in &self.pending {
-            for (extent, _) in &pending.extents {
-                put(&mut bytes, extent);
-                bytes.extend_from_slice(&pending.of.to_le_bytes());
-            }
-        }
+        let mut bytes = self.lists();
         assert!(bytes.len() <= len, "the lists outgrew their run");
         bytes.resize(len, 0);
         (start, bytes)
     }
 
     /// Decodes the lists of a file of `units`; an error says what is wrong and where.
-    pub(in crate::btree) fn load(bytes: &[u8], units: u64) -> Result<Space, (usize, &'static str)> {
-        if bytes.len() < HEADER || bytes[..4] != MAGIC {
-            return Err((0, "not a free list"));
-        }
-        if ![VERSION_OF_CRC32C, VERSION].contains(&u32_at(bytes, 4)) {
-            return Err((4, "unknown free list version"));
-        }
-        if bytes[16..HEADER].iter().any(|b| *b != 0) {
-            return Err((16, "sealed free list, and no key"));
-        }
-        let (free, pending) = (u32_at(bytes, 8) as u64, u32_at(bytes, 12) as u64);
-        let len = HEADER as u64 + free * FREE_BYTES as u64 + pending * PENDING_BYTES as u64;
-        if len > bytes.len() as u64 {
-            return Err((8, "free list longer than its run"));
-        }
-        let extent = |offset: usize| {
-            let extent = Extent {
-                start: u64_at(bytes, offset),
-                units: u32_at(bytes, offset + 8),
-            };
-            let end = extent.start.saturating_add(extent.units as u64);
-            if extent.start < FIRST_UNIT || extent.units == 0 || end > units {
-                return Err((offset, "free extent outside of the file"));
-            }
-            Ok(extent)
-        };
+    pub(in crate::btree) fn load(bytes: &[u8], units: u64) -> Result<Space, Flaw> {
+        let mut lists = Lists::open(bytes, units)?;
         let mut space = Space {
             units,
             ..Space::new()
         };
-        let mut offset = HEADER;
         let mut end = 0;
-        for _ in 0..free {
-            let extent = extent(offset)?;
+        for _ in 0..u32_at(bytes, 8) {
+            let (extent, offset) = lists.extent()?;
             if extent.start < end {
                 return Err((offset, "free extents overlap"));
             }
             end = extent.start + extent.units as u64;
             space.release(extent.start, extent.units as u64);
             space.free_units += extent.units as u64;
-            offset += FREE_BYTES;
         }
-        let mut taken = Vec::with_capacity(pending as usize);
-        for _ in 0..pending {
-            let extent = extent(offset)?;
+        let mut taken = Vec::new();
+        for _ in 0..u32_at(bytes, 12) {
+            let (extent, offset) = lists.extent()?;
+            let generation = lists.generation()?;
             taken.push((extent, offset));
-            let generation = u64_at(bytes, offset + FREE_BYTES);
-            space.free_units += extent.units as u64;
-            space.pending_units += extent.units as u64;
+            let units = u64::from(extent.units);
+            space.free_units += units;
+            space.pending_units += units;
             match space.pending.back_mut() {
                 Some(last) if last.of > generation => {
                     return Err((offset, "pending extents out of order"));
                 }
                 Some(last) if last.of == generation => {
                     last.extents.push((extent, 0));
-                    last.units += u64::from(extent.units);
+                    last.units += units;
                 }
                 _ => space.pending.push_back(Pending {
                     of: generation,
                     extents: vec![(extent, 0)],
-                    units: extent.units.into(),
+                    units,
                     holders: Vec::new(),
                 }),
             }
-            offset += PENDING_BYTES;
         }
         match space.overlapping(taken) {
             Some(offset) => Err((offset, "pending extents overlap")),
             None => Ok(space),
         }
+    }
+
+    fn lists(&self) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.resize(HEADER, 0);
+        let (mut free, mut pending) = (0_u32, 0_u32);
+        let (mut end, mut generation) = (0, 0);
+        let mut put = |bytes: &mut Vec<u8>, extent: Extent| {
+            put_varint(bytes, extent.start.wrapping_sub(end));
+            put_varint(bytes, extent.units.into());
+            end = extent.start + u64::from(extent.units);
+        };
+        for (start, units) in &self.free {
+            for extent in pieces(*start, *units) {
+                put(&mut bytes, extent);
+                free += 1;
+            }
+        }
+        for given_up in &self.pending {
+            for (extent, _) in &given_up.extents {
+                put(&mut bytes, *extent);
+                put_varint(&mut bytes, given_up.of.wrapping_sub(generation));
+                generation = given_up.of;
+                pending += 1;
+            }
+        }
+        for (i, field) in [VERSION, free, pending].into_iter().enumerate() {
+            bytes[4 + 4 * i..][..4].copy_from_slice(&field.to_le_bytes());
+        }
+        bytes
     }
 
     /// The offset of an extent that overlaps with a free one or with another of these.
@@ -149,6 +148,79 @@ impl Space {
         }
         None
     }
+}
+
+/// The numbers of lists that are being read.
+struct Lists<'a> {
+    reader: Reader<'a>,
+    /// Length of the file.
+    units: u64,
+    /// The numbers are not varints.
+    is_fixed: bool,
+    /// Of the extent before.
+    end: u64,
+    generation: u64,
+}
+
+impl<'a> Lists<'a> {
+    /// Checks all before the first number.
+    fn open(bytes: &'a [u8], units: u64) -> Result<Lists<'a>, Flaw> {
+        if bytes.len() < HEADER || bytes[..4] != MAGIC {
+            return Err((0, "not a free list"));
+        }
+        let version = u32_at(bytes, 4);
+        let is_fixed = VERSIONS_OF_FIXED.contains(&version);
+        if !is_fixed && version != VERSION {
+            return Err((4, "unknown free list version"));
+        }
+        if bytes[16..HEADER].iter().any(|b| *b != 0) {
+            return Err((16, "sealed free list, and no key"));
+        }
+        let mut reader = Reader::new(bytes);
+        reader.bytes(HEADER).map_err(flaw)?;
+        Ok(Lists {
+            reader,
+            units,
+            is_fixed,
+            end: 0,
+            generation: 0,
+        })
+    }
+
+    /// The next extent, and its offset.
+    fn extent(&mut self) -> Result<(Extent, usize), Flaw> {
+        let offset = self.reader.position();
+        let (start, units) = if self.is_fixed {
+            let start = self.reader.u64().map_err(flaw)?;
+            (start, u64::from(self.reader.u32().map_err(flaw)?))
+        } else {
+            let gap = self.reader.varint().map_err(flaw)?;
+            let units = self.reader.varint().map_err(flaw)?;
+            (self.end.wrapping_add(gap), units)
+        };
+        let end = start.saturating_add(units);
+        let outside = (offset, "free extent outside of the file");
+        if start < FIRST_UNIT || units == 0 || end > self.units {
+            return Err(outside);
+        }
+        self.end = end;
+        let units = u32::try_from(units).map_err(|_| outside)?;
+        Ok((Extent { start, units }, offset))
+    }
+
+    /// The generation of the extent before.
+    fn generation(&mut self) -> Result<u64, Flaw> {
+        if self.is_fixed {
+            return self.reader.u64().map_err(flaw);
+        }
+        let since = self.reader.varint().map_err(flaw)?;
+        self.generation = self.generation.wrapping_add(since);
+        Ok(self.generation)
+    }
+}
+
+fn flaw(malformed: Malformed) -> Flaw {
+    (malformed.at, malformed.what)
 }
 
 /// An extent's length has 32 bits: 16 TiB in one piece become two.

@@ -512,7 +512,7 @@ pub(super) const STORAGE: Layers = Layers {
         ("wal", &["codec", "encryption", "error", "vfs"]),
         (
             "btree",
-            &["atomic_file", "encryption", "error", "sync", "vfs"],
+            &["atomic_file", "codec", "encryption", "error", "sync", "vfs"],
         ),
         (
             "mvcc",
