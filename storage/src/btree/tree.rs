@@ -8,8 +8,10 @@ use super::pages::{Bytes, View};
 use super::{Pages, TreeKind, Weight};
 use crate::Result;
 
-/// Children of a branch that are looked at to learn how many leaves there are.
+/// Most children of a branch that are looked at to learn how many leaves there are.
 const SAMPLES: usize = 8;
+/// Most branches of one level that are looked at: the writer does it before each checkpoint.
+const SAMPLES_PER_LEVEL: usize = 64;
 
 /// A tree: cheap to clone, and a clone never changes.
 #[derive(Clone, Debug)]
@@ -189,13 +191,14 @@ impl Tree {
     /// About the bytes of all leaves, from the number of children of some branches.
     pub(crate) fn leaf_bytes(&self, pages: &Pages) -> Result<u64> {
         let leaves = match self.view(pages)? {
-            Some(root) => self.leaves_below(pages, &root)?,
+            Some(root) => self.leaves_below(pages, &root, SAMPLES_PER_LEVEL)?,
             None => 0,
         };
         Ok(leaves * self.kind.leaf_bytes as u64)
     }
 
-    fn leaves_below(&self, pages: &Pages, view: &View<'_>) -> Result<u64> {
+    /// Looks at no more than `most` branches of each level, but at one in any case.
+    fn leaves_below(&self, pages: &Pages, view: &View<'_>, most: usize) -> Result<u64> {
         let page = view.page();
         let count = page.count();
         match page.level() {
@@ -204,8 +207,9 @@ impl Tree {
             _ => {}
         }
         let (mut leaves, mut looked_at) = (0, 0);
-        for i in (0..count).step_by(count.div_ceil(SAMPLES)) {
-            leaves += self.leaves_below(pages, &pages.child(&self.kind, view, i)?)?;
+        for i in sampled(count, most) {
+            let child = pages.child(&self.kind, view, i)?;
+            leaves += self.leaves_below(pages, &child, most / SAMPLES)?;
             looked_at += 1;
         }
         Ok(leaves * count as u64 / looked_at)
@@ -228,5 +232,42 @@ impl Tree {
             view = pages.child(&self.kind, &view, index)?;
         }
         Ok(())
+    }
+}
+
+/// Which of `count` children are looked at, if they may be `most`: the middle ones of equal parts.
+fn sampled(count: usize, most: usize) -> impl Iterator<Item = usize> {
+    let step = count.div_ceil(most.clamp(1, SAMPLES));
+    (step / 2..count).step_by(step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_higher_tree_is_measured_by_no_more_branches_of_a_level() {
+        for count in 2..300 {
+            let (mut branches, mut most) = (1, SAMPLES_PER_LEVEL);
+            for _level in 0..6 {
+                branches *= sampled(count, most).count();
+                most /= SAMPLES;
+                assert!(branches <= SAMPLES_PER_LEVEL, "{count} children");
+                assert!(branches >= SAMPLES.min(count) / 2, "{count} children");
+            }
+        }
+    }
+
+    #[test]
+    fn all_children_are_looked_at_where_there_are_few() {
+        for count in 1..=SAMPLES {
+            let all: Vec<usize> = (0..count).collect();
+            assert_eq!(sampled(count, SAMPLES).collect::<Vec<_>>(), all);
+        }
+        assert_eq!(
+            sampled(60, 8).collect::<Vec<_>>(),
+            [4, 12, 20, 28, 36, 44, 52]
+        );
+        assert_eq!(sampled(60, 0).collect::<Vec<_>>(), [30]);
     }
 }

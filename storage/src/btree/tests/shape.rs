@@ -25,6 +25,9 @@ fn rows_that_come_in_order_fill_their_pages() {
     let tight = 20_000 * (300 + 8 + 8) / 4096;
     let pages = pages_of(&mut bench);
     assert!(pages < tight * 106 / 100, "{pages} pages for {tight}");
+    let tree = &bench.trees[1];
+    let leaf_pages = tree.leaf_bytes(bench.file.pages()).unwrap() / 4096;
+    assert!((tight * 9 / 10..tight * 12 / 10).contains(&leaf_pages));
 }
 
 #[test]
