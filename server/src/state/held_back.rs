@@ -14,8 +14,9 @@ const MUCH_BYTES: u64 = 16 << 20;
 pub const PATIENCE_WITH_READERS: Duration = Duration::from_secs(60);
 
 /// A hash that members compare may hold much back for as long as it takes to read the file at this
-/// rate, which is a fifth of what half of a processor reads from a disk.
-const COMPARED_BYTES_PER_SECOND: u64 = 32 << 20;
+/// rate: a tenth of what half of a processor reads from a disk, and half of what it does with small
+/// values if each row must be looked up, because too many were superseded to remember them.
+const COMPARED_BYTES_PER_SECOND: u64 = 16 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeldBack {
@@ -127,8 +128,8 @@ mod tests {
         const HELD: HeldBack = HeldBack::Much;
         assert!(hurries_hash(true, HELD) && !hurries_hash(false, HELD));
         assert!(!hurries_hash(true, HeldBack::Little));
-        let goes_on = |patience: &mut HashPatience, second, held, seconds_of_file| {
-            let file_bytes = seconds_of_file * COMPARED_BYTES_PER_SECOND;
+        let goes_on = |patience: &mut HashPatience, second: u64, held: HeldBack, file: u64| {
+            let file_bytes = file * COMPARED_BYTES_PER_SECOND;
             let look = patience.look(Duration::from_secs(second), held, file_bytes);
             look.is_continue()
         };
