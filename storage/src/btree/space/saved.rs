@@ -23,6 +23,7 @@ use crate::codec::{Malformed, Reader, VARINT_BYTES_MAX, put_varint};
 const MAGIC: [u8; 4] = *b"StlF";
 /// Also selects the checksum of a list, like the version of a page.
 const VERSION: u32 = 4;
+/// Those whose numbers are not varints.
 const VERSIONS_OF_FIXED: [u32; 2] = [1, 3];
 const HEADER: usize = 48;
 
