@@ -69,7 +69,7 @@ fn content(space: &Space) -> Content {
     let free = space.free.iter().map(|(start, units)| (*start, *units));
     let pending = space.pending.iter().map(|given_up| {
         let extents = given_up.extents.iter().map(|(extent, _)| *extent);
-        (given_up.of, extents.collect())
+        (given_up.of, extents.collect::<Vec<_>>())
     });
     let sums = [space.units, space.free_units, space.pending_units];
     (free.collect(), pending.collect(), sums)
