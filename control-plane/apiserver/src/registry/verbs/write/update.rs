@@ -179,7 +179,12 @@ impl Update<'_, '_> {
         lifecycle::match_namespace(resource, self.writer.namespace, &mut new)?;
         lifecycle::match_name(self.name, &new)?;
         self.preconditions(&old, &new)?;
-        set_defaults(resource, &mut new)?;
+        let completed = set_defaults(resource, &mut new);
+        // One that is being deleted must be able to lose its finalizers, though a later schema has
+        // too many defaults for it.
+        if !object::is_deleting(&old) {
+            completed?;
+        }
         if matches!(self.change, Change::Replace(_)) {
             let repeated = lifecycle::forget_repeated_owners(&mut new, Named::ByClient);
             self.writer.warnings.add(repeated);
