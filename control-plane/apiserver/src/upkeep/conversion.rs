@@ -173,7 +173,8 @@ fn check_target(schemas: &Schemas, to: &str) -> Result<(), Status> {
 }
 
 /// Gives an object the defaults of its version, and takes what that version does not have. Defaults
-/// that would take too much memory are left out: otherwise no list could be read that has the object.
+/// that would take too much memory are left out: no list could be read otherwise that has the
+/// object.
 fn complete(schemas: &Schemas, object: &mut Value) -> Result<(), Status> {
     let version = object::api_version(object);
     let Some(schema) = schemas.get(version) else {

@@ -135,8 +135,8 @@ impl Schema {
     }
 
     /// Fills in the defaults. A null where none is allowed counts as a missing field. False if they
-    /// would take more memory than an object may: the object gets none then, so that nobody shows or
-    /// stores some of them.
+    /// would take more memory than an object may: the object gets none then, so that nobody shows
+    /// or stores some of them.
     pub fn default(&self, object: &mut Value) -> bool {
         defaults::drop_nulls(&self.root, object);
         let fits = defaults::fit(&self.root, object, &mut Budget::default());
@@ -147,8 +147,8 @@ impl Schema {
     }
 
     /// Brings an object in line with the schema, which may have changed since it was written: takes
-    /// fields away and fills in defaults. It can be read, and so deleted, without defaults that would
-    /// take too much memory. True if the object is another one now.
+    /// fields away and fills in defaults. It can be read, and so deleted, without defaults that
+    /// would take too much memory. True if the object is another one now.
     pub fn renew(&self, object: &mut Value) -> bool {
         let before = object.clone();
         prune::prune(&self.root, object, true, Room::NONE);

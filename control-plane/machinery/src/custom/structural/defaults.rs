@@ -36,8 +36,8 @@ pub(super) fn drop_nulls(node: &Node, value: &mut Value) {
     }
 }
 
-/// Whether the budget has room for all that [`fill`] fills in: a list of small items may get a large
-/// default in each.
+/// Whether the budget has room for all that [`fill`] fills in: a list of small items may get a
+/// large default in each.
 pub(super) fn fit(node: &Node, value: &Value, budget: &mut Budget) -> bool {
     match value {
         Value::Object(fields) => {
