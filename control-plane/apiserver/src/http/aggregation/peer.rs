@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT, ETAG, HOST, IF_NONE_MATCH, USER_AGENT};
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body as HttpBody, Incoming};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use machinery::object;
@@ -163,41 +163,29 @@ impl Peer {
         *self.document.lock() = url.filter(is_it).map(str::to_owned);
     }
 
-    /// Asks for the document of OpenAPI v2. What cannot be read, or is too large, leaves the last
-    /// one, as in Kubernetes; a server without one has none.
+    /// Asks for the document of OpenAPI v2. As in Kubernetes, any answer without one leaves the last
+    /// one, also that there is none, and so does one that is too large.
     async fn look_for_old_document(&self, reader: &Reader) {
-        let text = |key: &str| object::text(&self.spec, &[key]);
         let tag = self.old_document.lock().tag.clone();
         let asked = self.ask(reader, "/openapi/v2", tag);
         let Ok(Ok(answer)) = tokio::time::timeout(LOOK_PATIENCE, asked).await else {
             return;
         };
-        let found = match answer.status() {
-            StatusCode::NOT_FOUND => OldDocument::default(),
-            StatusCode::OK => {
-                let tag = answer.headers().get(ETAG).cloned();
-                let body = tokio::time::timeout(LOOK_PATIENCE, limited(answer)).await;
-                let about = match &body {
-                    Ok(Ok(body)) => about(body, text("group"), text("version")),
-                    Ok(Err(error)) if error.is::<LengthLimitError>() => Some(Err(ANSWER_BYTES_MAX)),
-                    _ => None,
+        let tag = answer.headers().get(ETAG).cloned();
+        let text = |key: &str| object::text(&self.spec, &[key]);
+        match told(answer, text("group"), text("version")).await {
+            Some(Ok(about)) => {
+                let mut known = self.old_document.lock();
+                let about = same_or(known.about.take(), about);
+                *known = OldDocument {
+                    tag,
+                    about: Some(about),
+                    is_too_large: false,
                 };
-                match about {
-                    Some(Ok(about)) => OldDocument {
-                        tag,
-                        about: Some(about),
-                        is_too_large: false,
-                    },
-                    Some(Err(limit)) => return self.refuse_old_document(tag, limit),
-                    None => return,
-                }
             }
-            _ => return,
-        };
-        let mut known = self.old_document.lock();
-        let about = found.about;
-        let about = about.map(|about| same_or(known.about.take(), about));
-        *known = OldDocument { about, ..found };
+            Some(Err(limit)) => self.refuse_old_document(tag, limit),
+            None => {}
+        }
     }
 
     /// Says of a document, once, that it is too large. It is asked for again when it has changed.
@@ -249,7 +237,11 @@ impl Peer {
 }
 
 /// The body of an answer to this server itself.
-async fn limited(answer: Response<Incoming>) -> Result<Bytes, Box<dyn Error + Send + Sync>> {
+async fn limited<B>(answer: Response<B>) -> Result<Bytes, Box<dyn Error + Send + Sync>>
+where
+    B: HttpBody<Data = Bytes>,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
     let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX);
     Ok(body.collect().await?.to_bytes())
 }
@@ -273,6 +265,27 @@ fn read(body: &[u8]) -> Option<Map<String, Value>> {
 /// what is made of their answers is kept as long as it is of the same ones.
 fn same_or<T: PartialEq + ?Sized>(known: Option<Arc<T>>, found: Arc<T>) -> Arc<T> {
     known.filter(|known| *known == found).unwrap_or(found)
+}
+
+/// What an answer says in OpenAPI v2 about one version of a group. `None` if it has no document; the
+/// error is the limit that it is beyond.
+async fn told<B>(
+    answer: Response<B>,
+    group: &str,
+    version: &str,
+) -> Option<Result<Arc<[u8]>, usize>>
+where
+    B: HttpBody<Data = Bytes>,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    if answer.status() != StatusCode::OK {
+        return None;
+    }
+    match tokio::time::timeout(LOOK_PATIENCE, limited(answer)).await {
+        Ok(Ok(body)) => about(&body, group, version),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Some(Err(ANSWER_BYTES_MAX)),
+        _ => None,
+    }
 }
 
 /// What a document of OpenAPI v2 says about one version of a group. `None` if it is none; the error
@@ -362,6 +375,20 @@ mod tests {
         assert!(about(&document).is_some_and(|about| about.is_ok()));
         for wrong in ["", "<html>", &document[1..], "null", "[]"] {
             assert_eq!(about(wrong), None, "{wrong}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_without_a_document_is_none() {
+        let document = json!({"paths": {"/apis/a.test/v1/things": {}}}).to_string();
+        let told = async |code: StatusCode| {
+            let mut answer = Response::new(Body::from(document.clone()));
+            *answer.status_mut() = code;
+            told(answer, "a.test", "v1").await
+        };
+        assert!(told(StatusCode::OK).await.is_some());
+        for code in [StatusCode::NOT_MODIFIED, StatusCode::NOT_FOUND] {
+            assert_eq!(told(code).await, None, "{code}");
         }
     }
 
