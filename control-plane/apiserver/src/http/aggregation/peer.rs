@@ -156,11 +156,7 @@ impl Peer {
         let index = self.fetch(reader, "/openapi/v3");
         let index = tokio::time::timeout(LOOK_PATIENCE, index).await;
         let index = index.ok().and_then(Result::ok).flatten();
-        let index = index.unwrap_or_default();
-        let url = index["paths"][path.trim_start_matches('/')]["serverRelativeURL"].as_str();
-        // Nothing else of the server is shown under this server's address.
-        let is_it = |url: &&str| url.split('?').next() == Some(&format!("/openapi/v3{path}"));
-        *self.document.lock() = url.filter(is_it).map(str::to_owned);
+        take_place(&mut self.document.lock(), index.as_ref(), path);
     }
 
     /// Asks for the document of OpenAPI v2. As in Kubernetes, any answer without one leaves the last
@@ -254,6 +250,18 @@ fn take_in(known: &mut Option<(Arc<Value>, bool)>, found: Option<Value>) {
         Some(found) => Some((same_or(last, Arc::new(found)), true)),
         None => last.map(|list| (list, false)),
     };
+}
+
+/// Takes the place of a version's document from an index. As in Kubernetes, an answer without one
+/// leaves the place of the last one.
+fn take_place(known: &mut Option<String>, index: Option<&Value>, path: &str) {
+    let Some(index) = index else {
+        return;
+    };
+    let url = index["paths"][path.trim_start_matches('/')]["serverRelativeURL"].as_str();
+    // Nothing else of the server is shown under this server's address.
+    let is_it = |url: &&str| url.split('?').next() == Some(&format!("/openapi/v3{path}"));
+    *known = url.filter(is_it).map(str::to_owned);
 }
 
 /// The object in a body; `None` if there is something else.
@@ -355,6 +363,24 @@ mod tests {
             assert_eq!(take(&list.to_string()), with(true));
             assert_eq!(take(wrong), with(false), "{wrong}");
         }
+    }
+
+    #[test]
+    fn the_place_of_a_document_stays_until_another_index_is_read() {
+        let path = "/apis/a.test/v1";
+        let url = "/openapi/v3/apis/a.test/v1?hash=1";
+        let index = |url: &str| json!({"paths": {"apis/a.test/v1": {"serverRelativeURL": url}}});
+        let mut known = None;
+        let mut take = |index: Option<Value>| {
+            take_place(&mut known, index.as_ref(), path);
+            known.clone()
+        };
+        assert_eq!(take(None), None);
+        assert_eq!(take(Some(index(url))).as_deref(), Some(url));
+        assert_eq!(take(None).as_deref(), Some(url));
+        assert_eq!(take(Some(index("/openapi/v3/apis/other"))), None);
+        take(Some(index(url)));
+        assert_eq!(take(Some(json!({}))), None);
     }
 
     #[test]
