@@ -2,9 +2,9 @@
 //! object marks the ports that are taken, so apiservers beside each other allocate none twice.
 //!
 //! Whoever wrote the IPAddress last is the one who may delete it after a failure: it does so by the
-//! revision that it wrote. What a request has allocated that ends before its object is on its way to
-//! the store is given back at once. [`crate::upkeep::addresses`] repairs what requests leave behind
-//! that end later, and [`crate::upkeep::ports`] does so for ports.
+//! revision that it wrote. What a request has allocated that ends before its object is on its way
+//! to the store is given back at once. [`crate::upkeep::addresses`] repairs what requests leave
+//! behind that end later, and [`crate::upkeep::ports`] does so for ports.
 
 pub(crate) mod addresses;
 mod families;

@@ -49,8 +49,8 @@ pub(crate) async fn follow(registry: Arc<Registry>) {
     }
 }
 
-/// Gives back for ever what requests had allocated that ended before their objects were on their way
-/// to the store.
+/// Gives back for ever what requests had allocated that ended before their objects were on their
+/// way to the store.
 pub(crate) async fn give_back(registry: Arc<Registry>) {
     loop {
         let abandoned = registry.abandoned.next().await;

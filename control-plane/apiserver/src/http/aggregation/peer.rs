@@ -159,8 +159,8 @@ impl Peer {
         take_place(&mut self.document.lock(), index.as_ref(), path);
     }
 
-    /// Asks for the document of OpenAPI v2. As in Kubernetes, any answer without one leaves the last
-    /// one, also that there is none, and so does one that is too large.
+    /// Asks for the document of OpenAPI v2. As in Kubernetes, any answer without one leaves the
+    /// last one, also that there is none, and so does one that is too large.
     async fn look_for_old_document(&self, reader: &Reader) {
         let tag = self.old_document.lock().tag.clone();
         let asked = self.ask(reader, "/openapi/v2", tag);
@@ -275,8 +275,8 @@ fn same_or<T: PartialEq + ?Sized>(known: Option<Arc<T>>, found: Arc<T>) -> Arc<T
     known.filter(|known| *known == found).unwrap_or(found)
 }
 
-/// What an answer says in OpenAPI v2 about one version of a group. `None` if it has no document; the
-/// error is the limit that it is beyond.
+/// What an answer says in OpenAPI v2 about one version of a group. `None` if it has no document;
+/// the error is the limit that it is beyond.
 async fn told<B>(
     answer: Response<B>,
     group: &str,
