@@ -87,6 +87,7 @@ impl Server {
         ));
         let keeping = tokio::spawn(upkeep::flow::follow(Arc::clone(&api.0.registry)));
         let repairing = tokio::spawn(upkeep::addresses::follow(Arc::clone(&api.0.registry)));
+        let freeing = tokio::spawn(upkeep::addresses::give_back(Arc::clone(&api.0.registry)));
         let marking = tokio::spawn(upkeep::ports::follow(Arc::clone(&api.0.registry)));
         let endpoint = Arc::new(OwnEndpoint::default());
         let being = Arc::clone(&endpoint).keep(Arc::clone(&api.0.registry));
@@ -103,6 +104,7 @@ impl Server {
             aggregating,
             keeping,
             repairing,
+            freeing,
             marking,
             being,
             recording,
@@ -237,6 +239,7 @@ fn connected(client: etcd_api::Client, config: Config) -> Api {
         },
         leases: registry::ttl::EventLeases::default(),
         ports: Default::default(),
+        abandoned: Default::default(),
         steps: Steps::default(),
     };
     Api(Arc::new(Core {

@@ -49,6 +49,8 @@ pub(crate) struct Registry {
     pub(crate) leases: EventLeases,
     /// The node ports that are taken.
     pub(crate) ports: allocate::ports::Taken,
+    /// What requests had allocated that have ended.
+    pub(crate) abandoned: allocate::Abandoned,
     /// How far the start of this server is.
     pub(crate) steps: Steps,
 }

@@ -1,6 +1,7 @@
 //! The layers together, over a store whose state a test chooses.
 
 mod actions;
+mod defaults;
 mod fake_store;
 mod scale;
 

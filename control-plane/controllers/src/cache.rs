@@ -5,6 +5,7 @@
 //! cannot bring back an older object: the versions of the objects show it.
 
 mod daemon_failures;
+mod pod_usage;
 mod store;
 mod taints_seen;
 #[cfg(test)]
@@ -45,6 +46,7 @@ use crate::known::kind_of;
 use crate::meta;
 use crate::scalings::Scalings;
 pub(crate) use daemon_failures::{DaemonFailures, REVISION_HASH};
+use pod_usage::PodUsage;
 pub(crate) use store::{Diff, Store};
 use taints_seen::TaintsSeen;
 pub(crate) use unbound::{
@@ -77,6 +79,8 @@ macro_rules! caches {
             pub(crate) daemon_failures: DaemonFailures,
             /// How the pods of jobs failed.
             pub(crate) job_failures: Failures,
+            /// What pods use that quotas count.
+            pub(crate) pod_usage: PodUsage,
             /// What the loop for autoscalers remembers of them.
             pub(crate) scalings: Scalings,
             /// Since when nodes have the taints that do not say so.
@@ -249,9 +253,13 @@ impl Caches {
                 Changed::Pod(diff) => {
                     self.daemon_failures.note(diff, now);
                     self.unbound.note_pod(diff);
+                    self.pod_usage.note_pod(diff, &self.quotas);
                     if let Some(pod) = &diff.new {
                         self.job_failures.note(pod);
                     }
+                }
+                Changed::ResourceQuota(diff) => {
+                    self.pod_usage.note_quota(diff, &self.quotas, &self.pods);
                 }
                 Changed::Node(diff) => self.taints_seen.note(diff, now),
                 Changed::PersistentVolume(diff) => self.unbound.note_volume(diff),

@@ -2,17 +2,22 @@
 //! object marks the ports that are taken, so apiservers beside each other allocate none twice.
 //!
 //! Whoever wrote the IPAddress last is the one who may delete it after a failure: it does so by the
-//! revision that it wrote. [`crate::upkeep::addresses`] repairs what requests leave behind that end
-//! halfway, and [`crate::upkeep::ports`] does so for ports.
+//! revision that it wrote. What a request has allocated that ends before its object is on its way
+//! to the store is given back at once. [`crate::upkeep::addresses`] repairs what requests leave
+//! behind that end later, and [`crate::upkeep::ports`] does so for ports.
 
 pub(crate) mod addresses;
 mod families;
 pub(crate) mod ports;
 pub(crate) mod ranges;
 
+use std::mem;
+
 use machinery::object;
 use machinery::status::Status;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use crate::registry::Registry;
 use crate::registry::strategy;
@@ -36,6 +41,63 @@ pub(crate) fn concerns(resource: &Resource) -> bool {
 pub(crate) struct Allocated {
     addresses: Vec<Reservation>,
     ports: Ports,
+}
+
+/// The allocations of a request that has not sent its object to the store. A request may end while
+/// it waits, by its timeout or with its client: then they are [`Abandoned`].
+pub(crate) struct Held<'a> {
+    registry: &'a Registry,
+    allocated: Allocated,
+}
+
+/// Allocations of requests that have ended, for [`crate::upkeep::addresses`] to give back.
+#[derive(Default)]
+pub(crate) struct Abandoned {
+    all: Mutex<Vec<Allocated>>,
+    added: Notify,
+}
+
+impl<'a> Held<'a> {
+    /// Nothing is allocated.
+    pub(crate) fn none(registry: &'a Registry) -> Held<'a> {
+        Held {
+            registry,
+            allocated: Allocated::default(),
+        }
+    }
+
+    /// Leaves the allocations to the caller, who is about to send the object, or gives them back.
+    /// If the request ends from here on, the store may have the object: the repair will see.
+    pub(crate) fn handed_over(mut self) -> Allocated {
+        mem::take(&mut self.allocated)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let allocated = mem::take(&mut self.allocated);
+        if !allocated.is_empty() {
+            self.registry.abandoned.add(allocated);
+        }
+    }
+}
+
+impl Abandoned {
+    /// Waits for some. There may be one caller.
+    pub(crate) async fn next(&self) -> Allocated {
+        loop {
+            let found = self.all.lock().pop();
+            if let Some(allocated) = found {
+                return allocated;
+            }
+            self.added.notified().await;
+        }
+    }
+
+    fn add(&self, allocated: Allocated) {
+        self.all.lock().push(allocated);
+        self.added.notify_one();
+    }
 }
 
 impl Allocated {
@@ -62,17 +124,21 @@ impl Allocated {
             );
         }
     }
+
+    fn is_empty(&self) -> bool {
+        self.addresses.is_empty() && self.ports.is_empty()
+    }
 }
 
 /// Checks what a new service says about its addresses, and allocates what it needs.
-pub(crate) async fn create(
-    registry: &Registry,
+pub(crate) async fn create<'a>(
+    registry: &'a Registry,
     service: &mut Value,
     dry: bool,
-) -> Result<Allocated, Status> {
+) -> Result<Held<'a>, Status> {
     list_single(service);
     if is_external(service) {
-        return Ok(Allocated::default());
+        return Ok(Held::none(registry));
     }
     let cluster = registry.settings.service_ranges.families();
     families::complete(None, service, &cluster)?;
@@ -80,12 +146,12 @@ pub(crate) async fn create(
 }
 
 /// Keeps the allocations of a service, and allocates what the update adds.
-pub(crate) async fn update(
-    registry: &Registry,
+pub(crate) async fn update<'a>(
+    registry: &'a Registry,
     old: &Value,
     new: &mut Value,
     dry: bool,
-) -> Result<Allocated, Status> {
+) -> Result<Held<'a>, Status> {
     keep_addresses(old, new);
     ports::keep(old, new);
     let cluster = registry.settings.service_ranges.families();
@@ -94,22 +160,22 @@ pub(crate) async fn update(
     ports::remove(old, new);
     if is_external(new) {
         drop_addresses(old, new);
-        return Ok(Allocated::default());
+        return Ok(Held::none(registry));
     }
     allocate(registry, Some(old), new, kept_addresses(old, new), dry).await
 }
 
 /// Allocates the addresses of a service but for those that are kept, or none, and its ports.
-async fn allocate(
-    registry: &Registry,
+async fn allocate<'a>(
+    registry: &'a Registry,
     old: Option<&Value>,
     service: &mut Value,
     kept: Option<usize>,
     dry: bool,
-) -> Result<Allocated, Status> {
+) -> Result<Held<'a>, Status> {
     registry.reader.fresh().await?;
-    let mut allocated = Allocated::default();
-    let reserved = &mut allocated.addresses;
+    let mut held = Held::none(registry);
+    let reserved = &mut held.allocated.addresses;
     let all = async {
         if let Some(kept) = kept {
             addresses::choose(registry, service, kept, dry, reserved).await?;
@@ -118,11 +184,11 @@ async fn allocate(
     };
     match all.await {
         Ok(ports) => {
-            allocated.ports = ports;
-            Ok(allocated)
+            held.allocated.ports = ports;
+            Ok(held)
         }
         Err(error) => {
-            allocated.give_back(registry).await;
+            held.handed_over().give_back(registry).await;
             Err(error)
         }
     }

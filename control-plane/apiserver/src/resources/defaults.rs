@@ -4,16 +4,16 @@ mod whole_pod;
 
 use std::sync::Arc;
 
-use machinery::defaults;
 use machinery::status::Status;
+use machinery::{defaults, object};
 use serde_json::Value;
 
 use super::catalogue::Resource;
 use super::convert;
 
 /// Sets defaults, by the rules of the stored version; of a custom resource also removes what its
-/// schema does not have. An object that the defaults of its schema make too large is refused, as
-/// the store would refuse it.
+/// schema does not have. An object that the defaults of its schema would make too large gets none
+/// of them and is refused, as the store would refuse it.
 pub(crate) fn set_defaults(resource: &Resource, object: &mut Value) -> Result<(), Status> {
     if resource.custom.is_some() {
         let Some(schema) = resource.schema() else {
@@ -23,7 +23,8 @@ pub(crate) fn set_defaults(resource: &Resource, object: &mut Value) -> Result<()
         if schema.default(object) {
             return Ok(());
         }
-        let text = "Request entity too large: the object has too many defaults";
+        let (kind, name) = (resource.kind.kind(), object::name(object));
+        let text = format!("Request entity too large: {kind} {name:?} has too many defaults");
         return Err(Status::new(413, "RequestEntityTooLarge", text));
     }
     if convert::is_same(resource) {
@@ -58,7 +59,11 @@ mod tests {
         let code = |items: usize| {
             let mut object = json!({"apiVersion": "example.com/v1", "kind": "Widget",
                 "metadata": {"name": "w"}, "items": vec![json!({}); items]});
-            set_defaults(&resource, &mut object).map_err(|refused| refused.code)
+            set_defaults(&resource, &mut object).map_err(|refused| {
+                let why = "Request entity too large: Widget \"w\" has too many defaults";
+                assert_eq!(refused.message, why);
+                refused.code
+            })
         };
         assert_eq!(code(10_000), Ok(()));
         assert_eq!(code(100_000), Err(413));

@@ -81,7 +81,7 @@ impl DecodedObject {
     }
 
     /// Decodes a value of the store, protobuf or JSON. A custom resource has the fields and defaults
-    /// of the present schema, whichever it was written with.
+    /// of the present schema, whichever it was written with; no defaults if they are too large.
     pub(crate) fn decode(
         storage: &Storage,
         key: &str,

@@ -49,6 +49,15 @@ pub(crate) async fn follow(registry: Arc<Registry>) {
     }
 }
 
+/// Gives back for ever what requests had allocated that ended before their objects were on their
+/// way to the store.
+pub(crate) async fn give_back(registry: Arc<Registry>) {
+    loop {
+        let abandoned = registry.abandoned.next().await;
+        abandoned.give_back(&registry).await;
+    }
+}
+
 /// One turn over all services and addresses.
 async fn repair(registry: &Registry, now: Timestamp) -> Result<(), Status> {
     registry.reader.fresh().await?;

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::basics::steps::Step;
 use crate::registry::Registry;
-use crate::registry::api_service::{GROUP, PLURAL};
+use crate::registry::api_service::{CUSTOM_PRIORITIES, GROUP, PLURAL, version_priority};
 use crate::registry::strategy::builtin;
 use crate::storage::following::Following;
 
@@ -30,8 +30,6 @@ const KEPT: &str = "kube-aggregator.kubernetes.io/automanaged";
 const AT_START: &str = "onstart";
 /// Its value where it follows the definitions.
 const ALWAYS: &str = "true";
-/// The priorities of what definitions add.
-const CUSTOM_PRIORITIES: (u32, u32) = (1000, 100);
 /// How long to wait before trying again what failed.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// How long to wait before looking again whether definitions can be read: one that cannot be wakes
@@ -145,25 +143,13 @@ fn tolerated(written: Result<(), Status>) -> Result<(), Status> {
 
 /// The APIServices of built-in groups, by name.
 fn of_builtin() -> BTreeMap<String, Value> {
-    let kinds = builtin().iter().map(|resource| &resource.kind);
     // Whoever could not read APIServices would not look for theirs.
-    let kinds = kinds.filter(|kind| kind.group() != GROUP);
-    let all = kinds.map(|kind| {
-        let (group, version) = (kind.group(), kind.version());
-        let priorities = (kind.priority(), priority_of(group, version));
-        service(group, version, priorities, AT_START)
+    let ours = builtin().iter().filter(|one| one.kind.group() != GROUP);
+    let all = ours.map(|one| {
+        let priorities = (one.kind.priority(), version_priority(one));
+        service(one.kind.group(), one.kind.version(), priorities, AT_START)
     });
     all.collect()
-}
-
-/// The rank of a version among those of its group, as in Kubernetes.
-fn priority_of(group: &str, version: &str) -> u32 {
-    match (group, version) {
-        ("", _) => 1,
-        ("autoscaling", "v2") => 30,
-        ("flowcontrol.apiserver.k8s.io" | "resource.k8s.io", "v1") => 21,
-        _ => 15,
-    }
 }
 
 /// The APIServices of custom resources, by name.

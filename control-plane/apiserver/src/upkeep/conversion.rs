@@ -172,7 +172,9 @@ fn check_target(schemas: &Schemas, to: &str) -> Result<(), Status> {
     Err(failed(no_version("to", to)))
 }
 
-/// Gives an object the defaults of its version, and takes what that version does not have.
+/// Gives an object the defaults of its version, and takes what that version does not have. Defaults
+/// that would take too much memory are left out: no list could be read otherwise that has the
+/// object.
 fn complete(schemas: &Schemas, object: &mut Value) -> Result<(), Status> {
     let version = object::api_version(object);
     let Some(schema) = schemas.get(version) else {

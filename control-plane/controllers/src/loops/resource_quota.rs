@@ -158,6 +158,17 @@ impl Namespace<'_> {
         };
         let Namespace { caches, namespace } = self;
         match (kind.group(), kind.plural()) {
+            ("", "pods") if scopes.is_empty() => {
+                for pod in caches.pods.in_namespace(namespace) {
+                    match caches.pod_usage.of(pod) {
+                        Some(usage) => amounts::add(&mut sum, usage),
+                        None => {
+                            let usage = counted.usage(&to_object(pod.as_ref()), now);
+                            amounts::add(&mut sum, &usage);
+                        }
+                    }
+                }
+            }
             ("", "pods") => each(caches.pods.in_namespace(namespace), &mut count),
             ("", "services") => each(caches.services.in_namespace(namespace), &mut count),
             ("", "persistentvolumeclaims") => {

@@ -134,15 +134,21 @@ impl Schema {
         self.prune(&mut object.clone())
     }
 
-    /// Fills in the defaults. A null where none is allowed counts as a missing field. False if some
-    /// are left out, because all would take more memory than an object may: it must not be written.
+    /// Fills in the defaults. A null where none is allowed counts as a missing field. False if they
+    /// would take more memory than an object may: the object gets none then, so that nobody shows
+    /// or stores some of them.
     pub fn default(&self, object: &mut Value) -> bool {
         defaults::drop_nulls(&self.root, object);
-        defaults::fill(&self.root, object, &mut Budget::default())
+        let fits = defaults::fit(&self.root, object, &mut Budget::default());
+        if fits {
+            defaults::fill(&self.root, object);
+        }
+        fits
     }
 
     /// Brings an object in line with the schema, which may have changed since it was written: takes
-    /// fields away and fills in defaults. True if the object is another one now.
+    /// fields away and fills in defaults. It can be read, and so deleted, without defaults that
+    /// would take too much memory. True if the object is another one now.
     pub fn renew(&self, object: &mut Value) -> bool {
         let before = object.clone();
         prune::prune(&self.root, object, true, Room::NONE);

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT, ETAG, HOST, IF_NONE_MATCH, USER_AGENT};
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body as HttpBody, Incoming};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use machinery::object;
@@ -156,48 +156,32 @@ impl Peer {
         let index = self.fetch(reader, "/openapi/v3");
         let index = tokio::time::timeout(LOOK_PATIENCE, index).await;
         let index = index.ok().and_then(Result::ok).flatten();
-        let index = index.unwrap_or_default();
-        let url = index["paths"][path.trim_start_matches('/')]["serverRelativeURL"].as_str();
-        // Nothing else of the server is shown under this server's address.
-        let is_it = |url: &&str| url.split('?').next() == Some(&format!("/openapi/v3{path}"));
-        *self.document.lock() = url.filter(is_it).map(str::to_owned);
+        take_place(&mut self.document.lock(), index.as_ref(), path);
     }
 
-    /// Asks for the document of OpenAPI v2. What cannot be read, or is too large, leaves the last
-    /// one, as in Kubernetes; a server without one has none.
+    /// Asks for the document of OpenAPI v2. As in Kubernetes, any answer without one leaves the
+    /// last one, also that there is none, and so does one that is too large.
     async fn look_for_old_document(&self, reader: &Reader) {
-        let text = |key: &str| object::text(&self.spec, &[key]);
         let tag = self.old_document.lock().tag.clone();
         let asked = self.ask(reader, "/openapi/v2", tag);
         let Ok(Ok(answer)) = tokio::time::timeout(LOOK_PATIENCE, asked).await else {
             return;
         };
-        let found = match answer.status() {
-            StatusCode::NOT_FOUND => OldDocument::default(),
-            StatusCode::OK => {
-                let tag = answer.headers().get(ETAG).cloned();
-                let body = tokio::time::timeout(LOOK_PATIENCE, limited(answer)).await;
-                let about = match &body {
-                    Ok(Ok(body)) => about(body, text("group"), text("version")),
-                    Ok(Err(error)) if error.is::<LengthLimitError>() => Some(Err(ANSWER_BYTES_MAX)),
-                    _ => None,
+        let tag = answer.headers().get(ETAG).cloned();
+        let text = |key: &str| object::text(&self.spec, &[key]);
+        match told(answer, text("group"), text("version")).await {
+            Some(Ok(about)) => {
+                let mut known = self.old_document.lock();
+                let about = same_or(known.about.take(), about);
+                *known = OldDocument {
+                    tag,
+                    about: Some(about),
+                    is_too_large: false,
                 };
-                match about {
-                    Some(Ok(about)) => OldDocument {
-                        tag,
-                        about: Some(about),
-                        is_too_large: false,
-                    },
-                    Some(Err(limit)) => return self.refuse_old_document(tag, limit),
-                    None => return,
-                }
             }
-            _ => return,
-        };
-        let mut known = self.old_document.lock();
-        let about = found.about;
-        let about = about.map(|about| same_or(known.about.take(), about));
-        *known = OldDocument { about, ..found };
+            Some(Err(limit)) => self.refuse_old_document(tag, limit),
+            None => {}
+        }
     }
 
     /// Says of a document, once, that it is too large. It is asked for again when it has changed.
@@ -249,7 +233,11 @@ impl Peer {
 }
 
 /// The body of an answer to this server itself.
-async fn limited(answer: Response<Incoming>) -> Result<Bytes, Box<dyn Error + Send + Sync>> {
+async fn limited<B>(answer: Response<B>) -> Result<Bytes, Box<dyn Error + Send + Sync>>
+where
+    B: HttpBody<Data = Bytes>,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
     let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX);
     Ok(body.collect().await?.to_bytes())
 }
@@ -264,6 +252,18 @@ fn take_in(known: &mut Option<(Arc<Value>, bool)>, found: Option<Value>) {
     };
 }
 
+/// Takes the place of a version's document from an index. As in Kubernetes, an answer without one
+/// leaves the place of the last one.
+fn take_place(known: &mut Option<String>, index: Option<&Value>, path: &str) {
+    let Some(index) = index else {
+        return;
+    };
+    let url = index["paths"][path.trim_start_matches('/')]["serverRelativeURL"].as_str();
+    // Nothing else of the server is shown under this server's address.
+    let is_it = |url: &&str| url.split('?').next() == Some(&format!("/openapi/v3{path}"));
+    *known = url.filter(is_it).map(str::to_owned);
+}
+
 /// The object in a body; `None` if there is something else.
 fn read(body: &[u8]) -> Option<Map<String, Value>> {
     serde_json::from_slice(body).ok()
@@ -273,6 +273,27 @@ fn read(body: &[u8]) -> Option<Map<String, Value>> {
 /// what is made of their answers is kept as long as it is of the same ones.
 fn same_or<T: PartialEq + ?Sized>(known: Option<Arc<T>>, found: Arc<T>) -> Arc<T> {
     known.filter(|known| *known == found).unwrap_or(found)
+}
+
+/// What an answer says in OpenAPI v2 about one version of a group. `None` if it has no document;
+/// the error is the limit that it is beyond.
+async fn told<B>(
+    answer: Response<B>,
+    group: &str,
+    version: &str,
+) -> Option<Result<Arc<[u8]>, usize>>
+where
+    B: HttpBody<Data = Bytes>,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    if answer.status() != StatusCode::OK {
+        return None;
+    }
+    match tokio::time::timeout(LOOK_PATIENCE, limited(answer)).await {
+        Ok(Ok(body)) => about(&body, group, version),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Some(Err(ANSWER_BYTES_MAX)),
+        _ => None,
+    }
 }
 
 /// What a document of OpenAPI v2 says about one version of a group. `None` if it is none; the error
@@ -345,6 +366,24 @@ mod tests {
     }
 
     #[test]
+    fn the_place_of_a_document_stays_until_another_index_is_read() {
+        let path = "/apis/a.test/v1";
+        let url = "/openapi/v3/apis/a.test/v1?hash=1";
+        let index = |url: &str| json!({"paths": {"apis/a.test/v1": {"serverRelativeURL": url}}});
+        let mut known = None;
+        let mut take = |index: Option<Value>| {
+            take_place(&mut known, index.as_ref(), path);
+            known.clone()
+        };
+        assert_eq!(take(None), None);
+        assert_eq!(take(Some(index(url))).as_deref(), Some(url));
+        assert_eq!(take(None).as_deref(), Some(url));
+        assert_eq!(take(Some(index("/openapi/v3/apis/other"))), None);
+        take(Some(index(url)));
+        assert_eq!(take(Some(json!({}))), None);
+    }
+
+    #[test]
     fn what_is_found_again_stays_in_its_place() {
         let (known, other): (Arc<[u8]>, Arc<[u8]>) = (Arc::from(*b"one"), Arc::from(*b"two"));
         let again = same_or(Some(Arc::clone(&known)), Arc::from(*b"one"));
@@ -362,6 +401,20 @@ mod tests {
         assert!(about(&document).is_some_and(|about| about.is_ok()));
         for wrong in ["", "<html>", &document[1..], "null", "[]"] {
             assert_eq!(about(wrong), None, "{wrong}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_without_a_document_is_none() {
+        let document = json!({"paths": {"/apis/a.test/v1/things": {}}}).to_string();
+        let told = async |code: StatusCode| {
+            let mut answer = Response::new(Body::from(document.clone()));
+            *answer.status_mut() = code;
+            told(answer, "a.test", "v1").await
+        };
+        assert!(told(StatusCode::OK).await.is_some());
+        for code in [StatusCode::NOT_MODIFIED, StatusCode::NOT_FOUND] {
+            assert_eq!(told(code).await, None, "{code}");
         }
     }
 

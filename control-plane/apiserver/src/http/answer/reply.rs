@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::basics::clock;
 use crate::http::answer::shown::{ListMeta, Shown, only_metadata};
 use crate::http::answer::spliced;
-use crate::http::answer::table;
+use crate::http::answer::table::{self, Room};
 use crate::http::media::yaml;
 use crate::http::media::{Encoding, Form, JSON};
 use crate::resources::convert;
@@ -60,7 +60,8 @@ impl Shown {
             Form::Table => {
                 let version = object::resource_version(object);
                 let meta = json!({"resourceVersion": version});
-                let row = table::row(&self.resource, object, self.include, clock::now());
+                let (now, room) = (clock::now(), &mut Room::default());
+                let row = table::row(&self.resource, object, self.include, now, room);
                 self.written(table::of(&self.resource, vec![row], meta))
             }
         }
@@ -134,13 +135,13 @@ impl Shown {
         meta: &ListMeta,
     ) -> Result<Bytes, Status> {
         let kind = &self.resource.kind;
-        let now = clock::now();
-        let part = |object: Arc<Value>| match self.accept.form {
-            Form::Table => table::row(&self.resource, &object, self.include, now),
+        let (now, mut room) = (clock::now(), Room::default());
+        let mut part = |object: Arc<Value>| match self.accept.form {
+            Form::Table => table::row(&self.resource, &object, self.include, now, &mut room),
             Form::Metadata => only_metadata(&self.resource, &object),
             Form::Object => self.item(object),
         };
-        let parts = objects.map(|object| object.map(part));
+        let parts = objects.map(|object| object.map(&mut part));
         let parts = parts.collect::<Result<Vec<Value>, Status>>()?;
         let list = match self.accept.form {
             Form::Table => table::of(&self.resource, parts, meta.to_value()),

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use crate::basics::clock;
 use crate::http::answer::pieces::{Around, Pieces};
 use crate::http::answer::shown::{Include, ListMeta, Shown};
-use crate::http::answer::table;
+use crate::http::answer::table::{self, Room};
 use crate::http::media::{Encoding, Form};
 use crate::registry::strategy;
 use crate::resources::convert;
@@ -181,7 +181,7 @@ fn rows<S: AsRef<Stored>>(
     } else {
         Value::Null
     };
-    let now = clock::now();
+    let (now, mut room) = (clock::now(), Room::default());
     let mut out = head("Table", meta_version(shown));
     out.extend_from_slice(
         format!("{metadata},\"columnDefinitions\":{columns},\"rows\":[").as_bytes(),
@@ -190,7 +190,8 @@ fn rows<S: AsRef<Stored>>(
         if at > 0 {
             out.push(b',');
         }
-        if let Err(error) = row(shown, stored.as_ref(), begin.as_deref(), now, &mut out) {
+        let (stored, begin) = (stored.as_ref(), begin.as_deref());
+        if let Err(error) = row(shown, stored, begin, now, &mut room, &mut out) {
             return Some(Err(error));
         }
     }
@@ -203,10 +204,11 @@ fn row(
     stored: &Stored,
     begin: Option<&str>,
     now: Timestamp,
+    room: &mut Room,
     out: &mut Vec<u8>,
 ) -> Result<(), Status> {
     out.extend_from_slice(b"{\"cells\":");
-    let make = |object: &Value| table::cells(&shown.resource, object);
+    let mut make = |object: &Value| table::cells(&shown.resource, object, room);
     if shown.resource.custom.is_some() {
         // A definition changes its columns while its objects stay.
         make(&stored.decode()?).write(out, now);

@@ -17,6 +17,7 @@ use crate::resources::convert;
 use crate::resources::custom::Column;
 use crate::resources::json_path::JsonPath;
 use crate::storage::cells::{Cell, Cells};
+pub(crate) use custom::Room;
 
 /// A table of these rows.
 pub(crate) fn of(resource: &Resource, rows: Vec<Value>, metadata: Value) -> Value {
@@ -30,9 +31,15 @@ fn with_columns(columns: Vec<Value>, rows: Vec<Value>, metadata: Value) -> Value
     })
 }
 
-/// The row of an object in the served version or as it is stored.
-pub(crate) fn row(resource: &Resource, object: &Value, include: Include, now: Timestamp) -> Value {
-    let cells = all_cells(resource, object);
+/// The row of an object in the served version or as it is stored. The room is that of its table.
+pub(crate) fn row(
+    resource: &Resource,
+    object: &Value,
+    include: Include,
+    now: Timestamp,
+    room: &mut Room,
+) -> Value {
+    let cells = all_cells(resource, object, room);
     let cells: Vec<Value> = cells.iter().map(|cell| cell.at(now)).collect();
     let mut row = json!({"cells": cells});
     if let Some(conditions) = conditions(resource, object) {
@@ -105,19 +112,20 @@ pub(crate) fn columns(resource: &Resource) -> Vec<Value> {
     }
 }
 
-/// The cells of an object in the served version, and the conditions of its row.
-pub(crate) fn cells(resource: &Resource, object: &Value) -> Cells {
+/// The cells of an object in the served version, and the conditions of its row. The room is that of
+/// its table.
+pub(crate) fn cells(resource: &Resource, object: &Value, room: &mut Room) -> Cells {
     let conditions = conditions(resource, object);
-    Cells::new(&all_cells(resource, object), conditions.as_ref())
+    Cells::new(&all_cells(resource, object, room), conditions.as_ref())
 }
 
 fn conditions(resource: &Resource, object: &Value) -> Option<Value> {
     (strategy::of(resource).row_conditions)(object)
 }
 
-fn all_cells(resource: &Resource, object: &Value) -> Vec<Cell> {
+fn all_cells(resource: &Resource, object: &Value, room: &mut Room) -> Vec<Cell> {
     match own_columns(resource) {
-        Some(columns) => custom::cells(columns, object),
+        Some(columns) => custom::cells(columns, object, room),
         None => strategy::of(resource).columns.all_cells(object),
     }
 }
@@ -158,7 +166,8 @@ fn rows_of_pods_say_whether_they_are_done() {
     let objects = ["Running", "Succeeded", "Failed"].map(pod);
     let now = Timestamp::default();
     let rows = objects.each_ref();
-    let rows = rows.map(|object| row(pods, object, Include::None, now));
+    let room = &mut Room::default();
+    let rows = rows.map(|object| row(pods, object, Include::None, now, room));
     assert_eq!(rows[0].get("conditions"), None);
     let done = json!([{"type": "Completed", "status": "True", "reason": "Succeeded",
         "message": "The pod has completed successfully."}]);
@@ -167,7 +176,7 @@ fn rows_of_pods_say_whether_they_are_done() {
     // What is kept of the cells says the same.
     for (object, row) in objects.iter().zip(&rows) {
         let mut text = b"{\"cells\":".to_vec();
-        cells(pods, object).write(&mut text, now);
+        cells(pods, object, room).write(&mut text, now);
         text.extend_from_slice(b",\"object\":null}");
         assert_eq!(serde_json::from_slice::<Value>(&text).unwrap(), *row);
     }

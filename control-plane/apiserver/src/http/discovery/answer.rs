@@ -64,7 +64,7 @@ pub(crate) fn answer(
         },
         ["apis", name] => {
             let ours = super::group(catalogue, name);
-            match remote::with_versions(ours, name, &remotes()) {
+            match remote::with_versions(ours, name, catalogue, &remotes()) {
                 Some(group) => document(headers, &group),
                 None => return Ok(None),
             }

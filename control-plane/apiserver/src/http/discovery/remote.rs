@@ -1,6 +1,5 @@
-//! The versions of groups that other servers serve, in discovery. Of a group that this server
-//! serves, too, they come after its own; the groups are in the order of their priorities, whoever
-//! serves them.
+//! The versions of groups that other servers serve, in discovery. As in Kubernetes, groups and
+//! their versions are in the order of their priorities, whoever serves them.
 
 #[cfg(test)]
 mod tests;
@@ -8,7 +7,7 @@ mod tests;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use machinery::object;
+use machinery::{name, object};
 use serde_json::{Value, json};
 
 use super::documents::{
@@ -16,23 +15,25 @@ use super::documents::{
     WholeVersion,
 };
 use crate::http::aggregation::Remote;
-use crate::registry::api_service::GROUP;
+use crate::registry::api_service::{GROUP, version_priority};
 use crate::resources::catalogue::Catalogue;
 
-/// The priorities of groups.
-struct Priorities<'a>(HashMap<&'a str, i64>);
+/// The priorities of groups, and of versions within their groups.
+struct Priorities<'a> {
+    groups: HashMap<&'a str, i64>,
+    versions: HashMap<(&'a str, &'a str), i64>,
+}
 
 /// Adds them to `GET /apis` in the old form. As in Kubernetes, of two groups with one priority the
 /// names of their APIServices decide here, which begin with the version.
 pub(crate) fn add_groups(list: &mut GroupList, catalogue: &Catalogue, all: &[Remote]) {
+    let priorities = Priorities::of(catalogue, all);
     for one in all {
-        let version = GroupVersion::new(&one.group, &one.version);
         match list.groups.iter_mut().find(|group| group.name == one.group) {
-            Some(group) => group.versions.push(version),
-            None => list.groups.push(Group::new(&one.group, version)),
+            Some(group) => priorities.add(group, one),
+            None => list.groups.push(group_of(one)),
         }
     }
-    let priorities = Priorities::of(catalogue, all);
     list.groups.sort_by_cached_key(|group| {
         let versions = group.versions.iter();
         let services = versions.map(|one| format!("{}.{}", one.version, group.name));
@@ -41,13 +42,18 @@ pub(crate) fn add_groups(list: &mut GroupList, catalogue: &Catalogue, all: &[Rem
 }
 
 /// Adds them to `GET /apis/{group}`; `None` if nobody serves the group.
-pub(crate) fn with_versions(ours: Option<Group>, group: &str, all: &[Remote]) -> Option<Group> {
+pub(crate) fn with_versions(
+    ours: Option<Group>,
+    group: &str,
+    catalogue: &Catalogue,
+    all: &[Remote],
+) -> Option<Group> {
+    let priorities = Priorities::of(catalogue, all);
     let mut found = ours;
     for one in all.iter().filter(|one| one.group == group) {
-        let version = GroupVersion::new(&one.group, &one.version);
         match &mut found {
-            Some(group) => group.versions.push(version),
-            None => found = Some(Group::new(&one.group, version)),
+            Some(group) => priorities.add(group, one),
+            None => found = Some(group_of(one)),
         }
     }
     found.map(Group::alone)
@@ -56,6 +62,7 @@ pub(crate) fn with_versions(ours: Option<Group>, group: &str, all: &[Remote]) ->
 /// Adds them to `GET /apis` in the new form. A version whose resources were never seen is stale: of
 /// one that is left out, clients believe that it has none.
 pub(crate) fn add_aggregated(list: &mut AllGroups, catalogue: &Catalogue, all: &[Remote]) {
+    let priorities = Priorities::of(catalogue, all);
     for one in all {
         let (resources, is_fresh) = match &one.resources {
             Some((resources, is_fresh)) => (aggregated(resources), *is_fresh),
@@ -72,7 +79,11 @@ pub(crate) fn add_aggregated(list: &mut AllGroups, catalogue: &Catalogue, all: &
         };
         let mut groups = list.content.items.iter_mut();
         match groups.find(|group| group.metadata.name == one.group) {
-            Some(group) => group.versions.push(version),
+            Some(group) => {
+                let versions = group.versions.iter().map(|has| &*has.version);
+                let at = priorities.place(one, versions);
+                group.versions.insert(at, version);
+            }
             None => list
                 .content
                 .items
@@ -81,7 +92,6 @@ pub(crate) fn add_aggregated(list: &mut AllGroups, catalogue: &Catalogue, all: &
     }
     // Without others, the groups are in their order.
     if !all.is_empty() {
-        let priorities = Priorities::of(catalogue, all);
         list.content.items.sort_by_cached_key(|group| {
             let name = group.metadata.name.clone();
             (Reverse(priorities.rank(&name)), name)
@@ -92,24 +102,57 @@ pub(crate) fn add_aggregated(list: &mut AllGroups, catalogue: &Catalogue, all: &
 impl<'a> Priorities<'a> {
     /// Those of all groups: each is as important as its most important version.
     fn of(catalogue: &'a Catalogue, all: &'a [Remote]) -> Priorities<'a> {
-        let ours = catalogue.resources().iter().map(|one| &one.kind);
-        let ours = ours.map(|kind| (kind.group(), i64::from(kind.priority())));
-        let theirs = all
-            .iter()
-            .map(|one| (one.group.as_str(), one.group_priority));
-        let mut priorities = HashMap::new();
-        for (group, priority) in ours.chain(theirs) {
-            let known = priorities.entry(group).or_insert(priority);
-            *known = priority.max(*known);
+        let ours = catalogue.resources().iter().map(|one| {
+            let (group, version) = (one.kind.priority(), version_priority(one));
+            let names = (one.kind.group(), one.kind.version());
+            (names, i64::from(group), i64::from(version))
+        });
+        let theirs = all.iter().map(|one| {
+            let names = (one.group.as_str(), one.version.as_str());
+            (names, one.group_priority, one.version_priority)
+        });
+        let (mut groups, mut versions) = (HashMap::new(), HashMap::new());
+        for (names, of_group, of_version) in ours.chain(theirs) {
+            let known = groups.entry(names.0).or_insert(of_group);
+            *known = of_group.max(*known);
+            versions.insert(names, of_version);
         }
-        Priorities(priorities)
+        Priorities { groups, versions }
+    }
+
+    /// Adds a version to its group. The first one is preferred.
+    fn add(&self, group: &mut Group, one: &Remote) {
+        let versions = group.versions.iter().map(|has| &*has.version);
+        let at = self.place(one, versions);
+        let version = GroupVersion::new(&one.group, &one.version);
+        if at == 0 {
+            group.preferred_version = version.clone();
+        }
+        group.versions.insert(at, version);
+    }
+
+    /// The place of a version among those of its group. Of two with one priority, the newer comes
+    /// first.
+    fn place<'b>(&self, one: &Remote, versions: impl Iterator<Item = &'b str>) -> usize {
+        let before = versions.take_while(|has| {
+            let priority = self.versions.get(&(one.group.as_str(), *has));
+            let by_priority = priority.cmp(&Some(&one.version_priority));
+            let ordered = by_priority.then_with(|| name::compare_versions(has, &one.version));
+            ordered.is_gt()
+        });
+        before.count()
     }
 
     /// The rank of a group; the greater, the earlier. As in Kubernetes, that of APIServices itself
     /// is the first.
     fn rank(&self, group: &str) -> (bool, Option<i64>) {
-        (group == GROUP, self.0.get(group).copied())
+        (group == GROUP, self.groups.get(group).copied())
     }
+}
+
+/// The group of a version of another server, with that version.
+fn group_of(one: &Remote) -> Group {
+    Group::new(&one.group, GroupVersion::new(&one.group, &one.version))
 }
 
 /// Adds their documents to the index of OpenAPI v3.

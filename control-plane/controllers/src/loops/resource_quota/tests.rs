@@ -191,6 +191,45 @@ fn deletions_and_ends_wake_the_quotas_that_count_them() {
 }
 
 #[test]
+fn what_pods_use_is_known_where_there_are_quotas() {
+    let mut caches = caches(&[pod("a", "Running")]);
+    let mut version = 10;
+    // The CPU that the pod asks for, after a notice about this object.
+    let mut known = |object: Value, deleted: bool| {
+        version += 1;
+        let object = at(version, object);
+        let notice = if deleted {
+            Notice::Deleted(object)
+        } else {
+            Notice::Applied(object)
+        };
+        woken(&mut caches, notice);
+        let usage = caches.pod_usage.of(caches.pods.get("n", "a")?)?;
+        Some(usage.get("requests.cpu").map(ToString::to_string))
+    };
+    let cpu = |cpu: &str| Some(Some(cpu.to_owned()));
+    let (quota, mut pod) = (quota(json!({"pods": "1"})), pod("a", "Running"));
+    let named = |name: &str| {
+        let mut named = quota.clone();
+        named["metadata"]["name"] = name.into();
+        named
+    };
+    assert_eq!(known(pod.clone(), false), None, "there is no quota");
+    assert_eq!(known(quota.clone(), false), cpu("500m"));
+    assert_eq!(known(named("p"), false), cpu("500m"));
+    assert_eq!(known(quota.clone(), true), cpu("500m"), "there is another");
+    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1".into();
+    assert_eq!(known(pod.clone(), false), cpu("1"));
+    pod["status"]["phase"] = "Failed".into();
+    assert_eq!(known(pod.clone(), false), Some(None), "it uses nothing");
+    assert_eq!(known(named("p"), true), None, "nobody counts it");
+    assert_eq!(known(named("r"), false), Some(None));
+    pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    assert_eq!(known(pod.clone(), false), None, "the time decides");
+    assert_eq!(known(pod, true), None);
+}
+
+#[test]
 fn a_new_limit_wakes_its_quota_and_a_new_status_does_not() {
     let mut caches = caches(&[]);
     let mut woken = |notice| woken(&mut caches, notice);

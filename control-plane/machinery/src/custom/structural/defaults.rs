@@ -1,11 +1,11 @@
 //! Fills in defaults, and checks that they are valid values themselves.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::causes::Causes;
 use super::check::errors::{self, Base, shown};
 use super::check::{embedded, validate};
-use super::node::{Additional, Node};
+use super::node::Node;
 use super::path::Path;
 use super::prune::{self, META_FIELDS};
 use crate::basics::budget::{Budget, Room};
@@ -36,54 +36,76 @@ pub(super) fn drop_nulls(node: &Node, value: &mut Value) {
     }
 }
 
-/// Fills in what is missing, and what is null but must not be, as far as there is a budget for it:
-/// a list of small items may get a large default in each. False if something was left out.
-pub(super) fn fill(node: &Node, value: &mut Value, budget: &mut Budget) -> bool {
+/// Whether the budget has room for all that [`fill`] fills in: a list of small items may get a
+/// large default in each.
+pub(super) fn fit(node: &Node, value: &Value, budget: &mut Budget) -> bool {
     match value {
-        Value::Object(fields) => fill_fields(node, fields, budget),
-        Value::Array(items) => {
-            let Some(of_items) = &node.items else {
-                return true;
-            };
-            let mut items = items.iter_mut();
-            items.all(|item| replace_null(of_items, item, budget) && fill(of_items, item, budget))
+        Value::Object(fields) => {
+            let properties = node.properties.iter();
+            let mut missing = properties.filter(|(name, _)| !fields.contains_key(*name));
+            missing.all(|(_, property)| default_fits(property, budget))
+                && fields.iter().all(|(name, value)| {
+                    let of_field = node.of_field(name);
+                    of_field.is_none_or(|of_field| fit_or_default(of_field, value, budget))
+                })
         }
+        Value::Array(items) => node.items.as_ref().is_none_or(|of_items| {
+            let mut items = items.iter();
+            items.all(|item| fit_or_default(of_items, item, budget))
+        }),
         _ => true,
     }
 }
 
-fn fill_fields(node: &Node, fields: &mut Map<String, Value>, budget: &mut Budget) -> bool {
-    for (name, property) in &node.properties {
-        if let Some(default) = &property.default
-            && !fields.contains_key(name)
-        {
-            if !budget.value(default) {
-                return false;
-            }
-            fields.insert(name.clone(), default.clone());
-        }
+fn fit_or_default(node: &Node, value: &Value, budget: &mut Budget) -> bool {
+    if value.is_null() && !node.nullable {
+        default_fits(node, budget)
+    } else {
+        fit(node, value, budget)
     }
-    fields.iter_mut().all(|(name, value)| {
-        let of_field = match (node.properties.get(name), &node.additional) {
-            (Some(property), _) => property,
-            (None, Additional::Each(each)) => each,
-            (None, _) => return true,
-        };
-        replace_null(of_field, value, budget) && fill(of_field, value, budget)
-    })
 }
 
-fn replace_null(node: &Node, value: &mut Value, budget: &mut Budget) -> bool {
+/// The default may itself lack fields that have defaults.
+fn default_fits(node: &Node, budget: &mut Budget) -> bool {
+    let default = node.default.as_ref();
+    default.is_none_or(|default| budget.value(default) && fit(node, default, budget))
+}
+
+/// Fills in what is missing, and what is null but must not be.
+pub(super) fn fill(node: &Node, value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            for (name, property) in &node.properties {
+                if let Some(default) = &property.default
+                    && !fields.contains_key(name)
+                {
+                    fields.insert(name.clone(), default.clone());
+                }
+            }
+            for (name, value) in fields {
+                if let Some(of_field) = node.of_field(name) {
+                    fill_or_replace(of_field, value);
+                }
+            }
+        }
+        Value::Array(items) => {
+            if let Some(of_items) = &node.items {
+                let items = items.iter_mut();
+                items.for_each(|item| fill_or_replace(of_items, item));
+            }
+        }
+        _ => {}
+    }
+}
+
+fn fill_or_replace(node: &Node, value: &mut Value) {
     if let Some(default) = &node.default
         && value.is_null()
         && !node.nullable
     {
-        if !budget.value(default) {
-            return false;
-        }
         *value = default.clone();
     }
-    true
+    fill(node, value);
 }
 
 /// What is wrong with the defaults of a schema.

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::server::{Reply, allow};
 use super::world::{World, rule};
+use crate::harness::cluster::WITHIN;
 
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 
@@ -79,6 +81,42 @@ async fn a_validating_webhook_sees_addresses_and_ports_and_what_it_refuses_is_fr
     other["spec"]["ports"][0]["nodePort"] = port.clone();
     world.given(SERVICES, &other).await;
     assert_eq!(world.ask("GET", &reserved, &Value::Null).await.code, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_service_has_before_it_is_stored_is_free_again_when_its_client_goes() {
+    let world = World::start().await;
+    let asked = Arc::new(Notify::new());
+    let heard = Arc::clone(&asked);
+    world.hook.on("/v", move |_| {
+        heard.notify_one();
+        Reply::Silence
+    });
+    let services = json!({"rules": [rule("*", "services")]});
+    world.configure("Validating", "v", "/v", services).await;
+    let made = service("a");
+    tokio::select! {
+        answer = world.post(SERVICES, &made) => panic!("{}", answer.body),
+        () = asked.notified() => {}
+    }
+    let (_, request) = world.hook.calls().pop().unwrap();
+    let spec = request["object"]["spec"].clone();
+    let (address, port) = (&spec["clusterIP"], &spec["ports"][0]["nodePort"]);
+    let reserved = format!(
+        "/apis/networking.k8s.io/v1/ipaddresses/{}",
+        address.as_str().unwrap()
+    );
+    // The repair waits until an address without a service is older than this limit.
+    let begun = Instant::now();
+    while world.ask("GET", &reserved, &Value::Null).await.code != 404 {
+        assert!(begun.elapsed() < WITHIN, "{reserved}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    world.hook.on("/v", allow);
+    let mut other = service("b");
+    other["spec"]["clusterIP"] = address.clone();
+    other["spec"]["ports"][0]["nodePort"] = port.clone();
+    world.given(SERVICES, &other).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

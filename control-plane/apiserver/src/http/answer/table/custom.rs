@@ -19,6 +19,25 @@ const NO_VALUE: &str = "<no value>";
 /// Upper bound of the text in one row, but for the last cell that has any. A definition has as many
 /// columns as there is room for in a body, and each of them may show the whole object.
 const TEXT_BYTES_MAX: usize = 16 << 20;
+/// Upper bound of the cells of one table, in bytes: a list may have any number of rows.
+const TABLE_BYTES_MAX: usize = 512 << 20;
+/// Upper bound of the values that the paths of one table may look at.
+const TABLE_LOOKS_MAX: usize = 100 * LOOKS_MAX;
+
+/// What the cells of one table may still take.
+pub(crate) struct Room {
+    looks: usize,
+    bytes: usize,
+}
+
+impl Default for Room {
+    fn default() -> Room {
+        Room {
+            looks: TABLE_LOOKS_MAX,
+            bytes: TABLE_BYTES_MAX,
+        }
+    }
+}
 
 /// The columns, with the name before them.
 pub(super) fn definitions(kind: &Kind, columns: &[(Column, JsonPath)]) -> Vec<Value> {
@@ -38,21 +57,27 @@ pub(super) fn definitions(kind: &Kind, columns: &[(Column, JsonPath)]) -> Vec<Va
     [column(kind, NAME)].into_iter().chain(more).collect()
 }
 
-/// The cells of an object. Those for which a bound leaves no room show nothing.
-pub(super) fn cells(columns: &[(Column, JsonPath)], object: &Value) -> Vec<Cell> {
-    let (mut looks, mut room) = (LOOKS_MAX, TEXT_BYTES_MAX);
-    let more = columns.iter().map(|(column, path)| {
-        let value = path.first(object, &mut looks).filter(|_| room > 0);
+/// The cells of an object. Those for which a bound of the row leaves no room show nothing; when
+/// there is none in the table, rows end with the name: even cells without a value take some.
+pub(super) fn cells(columns: &[(Column, JsonPath)], object: &Value, room: &mut Room) -> Vec<Cell> {
+    let mut cells = vec![object::name(object).into()];
+    if room.looks == 0 || room.bytes == 0 {
+        return cells;
+    }
+    let looks_max = room.looks.min(LOOKS_MAX);
+    let (mut looks, mut text_room) = (looks_max, TEXT_BYTES_MAX);
+    cells.extend(columns.iter().map(|(column, path)| {
+        let value = path.first(object, &mut looks).filter(|_| text_room > 0);
         let shown = value.map_or_else(|| Value::Null.into(), |value| cell(&column.kind, value));
         if let Cell::Fixed(Value::String(text)) = &shown {
-            room = room.saturating_sub(text.len());
+            text_room = text_room.saturating_sub(text.len());
         }
         shown
-    });
-    [object::name(object).into()]
-        .into_iter()
-        .chain(more)
-        .collect()
+    }));
+    room.looks -= looks_max - looks;
+    let bytes = cells.len() * size_of::<Value>() + TEXT_BYTES_MAX - text_room;
+    room.bytes = room.bytes.saturating_sub(bytes);
+    cells
 }
 
 /// A value as its column shows it; nothing if it is of another type.
@@ -119,7 +144,8 @@ mod tests {
             ("boolean", json!("true"), Value::Null),
         ] {
             let object = json!({"metadata": {"name": "a"}, "status": {"told": value}});
-            let cells = cells(&[read(kind, "", ".status.told")], &object);
+            let columns = [read(kind, "", ".status.told")];
+            let cells = cells(&columns, &object, &mut Room::default());
             assert_eq!(cells[1].at(now), shown, "{kind} {value}");
         }
     }
@@ -128,7 +154,10 @@ mod tests {
     fn a_row_has_an_end_however_many_columns_there_are() {
         let spec = json!({"text": "x".repeat(1 << 20), "list": vec![1; 1000]});
         let object = json!({"metadata": {"name": "a"}, "spec": spec});
-        let row = |path: &str, count: usize| cells(&vec![read("string", "", path); count], &object);
+        let row = |path: &str, count: usize| {
+            let columns = vec![read("string", "", path); count];
+            cells(&columns, &object, &mut Room::default())
+        };
         let texts = row(".spec.text", 100);
         let texts = texts.iter().map(|cell| match cell {
             Cell::Fixed(Value::String(text)) => text.len(),
@@ -139,5 +168,27 @@ mod tests {
         let items = row(".spec.list[*]", 2000);
         assert_eq!(items[1], Cell::from("1"));
         assert_eq!(items[2000], Cell::from(Value::Null));
+    }
+
+    #[test]
+    fn a_table_has_an_end_however_many_rows_there_are() {
+        let object = json!({"metadata": {"name": "a"}, "spec": {"text": "x".repeat(1000)}});
+        let columns = vec![read("string", "", ".spec.text"); 10];
+        let rows = |mut room: Room| {
+            let rows = (0..100).map(|_| cells(&columns, &object, &mut room));
+            rows.map(|row| row.len()).collect::<Vec<_>>()
+        };
+        assert_eq!(rows(Room::default()), [11; 100]);
+        let bytes = Room {
+            bytes: 25_000,
+            ..Room::default()
+        };
+        let looks = Room {
+            looks: 100,
+            ..Room::default()
+        };
+        for rows in [rows(bytes), rows(looks)] {
+            assert_eq!((rows[0], rows[99]), (11, 1), "{rows:?}");
+        }
     }
 }

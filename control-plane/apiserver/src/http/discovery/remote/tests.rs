@@ -27,40 +27,62 @@ fn remote(group: &str, version: &str, is_fresh: bool) -> Remote {
     }
 }
 
-fn group_list(groups: Vec<Group>) -> GroupList {
-    GroupList {
-        kind: "APIGroupList",
-        api_version: "v1",
-        groups,
-    }
-}
-
 fn written(document: &impl serde::Serialize) -> Value {
     serde_json::to_value(document).unwrap()
 }
 
 #[test]
-fn versions_of_others_come_after_ours() {
-    let all = [
-        remote("a", "v2", true),
-        remote("m", "v1", true),
-        remote("m", "v1beta1", true),
-    ];
-    let ours = Group::new("a", GroupVersion::new("a", "v1"));
-    let mut list = group_list(vec![ours]);
-    add_groups(&mut list, &Catalogue::default(), &all);
+fn a_group_may_be_of_others_alone() {
+    let all = [remote("m", "v1", true), remote("m", "v1beta1", true)];
+    let catalogue = Catalogue::default();
+    let mut list = discovery::groups(&catalogue);
+    add_groups(&mut list, &catalogue, &all);
     let list = written(&list);
-    let (a, m) = (&list["groups"][0], &list["groups"][1]);
-    assert_eq!(a["versions"][1]["groupVersion"], "a/v2");
-    assert_eq!(a["preferredVersion"]["version"], "v1");
+    let m = &list["groups"][0];
     assert_eq!(m["versions"].as_array().unwrap().len(), 2);
     assert_eq!(m["preferredVersion"]["version"], "v1");
-    let group = written(&with_versions(None, "m", &all).unwrap());
+    let group = written(&with_versions(None, "m", &catalogue, &all).unwrap());
     assert_eq!(
         (&group["kind"], &group["name"]),
         (&json!("APIGroup"), &json!("m"))
     );
-    assert!(with_versions(None, "none", &all).is_none());
+    assert_eq!(group["versions"], m["versions"]);
+    assert!(with_versions(None, "none", &catalogue, &all).is_none());
+}
+
+#[test]
+fn versions_are_in_the_order_of_their_priorities_whoever_serves_them() {
+    let group = "example.com";
+    let catalogue = Catalogue::new(Definition::widgets().resources(None).unwrap());
+    let with_priority = |version: &str, version_priority: i64| Remote {
+        version_priority,
+        ..remote(group, version, true)
+    };
+    // That of this server is v1, and has 100.
+    let all = [
+        with_priority("v1alpha1", 200),
+        with_priority("v2", 100),
+        with_priority("v1beta1", 100),
+        with_priority("v3", 50),
+    ];
+    let expected = ["v1alpha1", "v2", "v1", "v1beta1", "v3"];
+    let mut list = discovery::groups(&catalogue);
+    add_groups(&mut list, &catalogue, &all);
+    let ours = discovery::group(&catalogue, group);
+    let alone = with_versions(ours, group, &catalogue, &all).unwrap();
+    for group in [&list.groups[0], &alone] {
+        let versions = group.versions.iter().map(|one| one.version.as_str());
+        assert!(versions.eq(expected));
+        assert_eq!(group.preferred_version.version, "v1alpha1");
+    }
+    let mut list = discovery::aggregated(&catalogue, false);
+    add_aggregated(&mut list, &catalogue, &all);
+    let versions = list.content.items[0].versions.iter();
+    assert!(versions.map(|one| one.version.as_str()).eq(expected));
+    // One that is less important leaves the preferred version.
+    let ours = discovery::group(&catalogue, group);
+    let alone = with_versions(ours, group, &catalogue, &all[2..]).unwrap();
+    assert_eq!(alone.preferred_version.version, "v1");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{Writer, refuse};
 use crate::admission::{Attributes, CREATE};
 use crate::basics::{clock, unsigned};
-use crate::registry::allocate::{self, Allocated};
+use crate::registry::allocate::{self, Allocated, Held};
 use crate::registry::lifecycle::{self, Named};
 use crate::registry::strategy;
 use crate::registry::verbs::parents::Parents;
@@ -147,10 +147,10 @@ impl Writer<'_> {
         };
         (strategy::of(resource).set_requester)(self.user, object);
         // Before the rules and the admission that validates: they see the whole object.
-        let allocated = if allocate::concerns(resource) {
+        let held = if allocate::concerns(resource) {
             allocate::create(self.registry, object, self.dry).await?
         } else {
-            Allocated::default()
+            Held::none(self.registry)
         };
         let validated = async {
             self.validate(object, borrows_later).await?;
@@ -158,9 +158,9 @@ impl Writer<'_> {
             chain.validate(mutated, &admission, object).await
         };
         match validated.await {
-            Ok(()) => Ok(allocated),
+            Ok(()) => Ok(held.handed_over()),
             Err(error) => {
-                allocated.give_back(self.registry).await;
+                held.handed_over().give_back(self.registry).await;
                 Err(error)
             }
         }

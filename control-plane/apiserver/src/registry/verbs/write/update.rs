@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use super::precondition::{check_version, expected_version};
 use super::{Change, Writer, refuse};
-use crate::admission::UPDATE;
+use crate::admission::{Attributes, Mutated, UPDATE};
 use crate::auth::Answer;
-use crate::registry::allocate::{self, Allocated};
+use crate::registry::allocate::{self, Allocated, Held};
 use crate::registry::lifecycle::{self, Named};
 use crate::registry::strategy::{self, Deletion};
 use crate::registry::verbs::edit::{Edit, Edited, Step};
@@ -179,7 +179,12 @@ impl Update<'_, '_> {
         lifecycle::match_namespace(resource, self.writer.namespace, &mut new)?;
         lifecycle::match_name(self.name, &new)?;
         self.preconditions(&old, &new)?;
-        set_defaults(resource, &mut new)?;
+        let completed = set_defaults(resource, &mut new);
+        // One that is being deleted must be able to lose its finalizers, though a later schema has
+        // too many defaults for it.
+        if !object::is_deleting(&old) {
+            completed?;
+        }
         if matches!(self.change, Change::Replace(_)) {
             let repeated = lifecycle::forget_repeated_owners(&mut new, Named::ByClient);
             self.writer.warnings.add(repeated);
@@ -201,36 +206,54 @@ impl Update<'_, '_> {
         lifecycle::updated(resource, self.subresource, &old, &mut new);
         // Kept even if the subresource changes no other metadata.
         set_managers(&mut new, managers);
-        if allocate::concerns(resource) && self.subresource.is_empty() {
-            self.allocated =
-                allocate::update(self.writer.registry, &old, &mut new, self.writer.dry).await?;
+        let registry = self.writer.registry;
+        let held = if allocate::concerns(resource) && self.subresource.is_empty() {
             self.replaced = Some(Arc::clone(&old));
-        }
+            allocate::update(registry, &old, &mut new, self.writer.dry).await?
+        } else {
+            Held::none(registry)
+        };
+        let checked = self.checked(&old, new, mutated, &admission).await;
+        self.allocated = held.handed_over();
+        checked
+    }
+
+    /// Checks a new state with all that is allocated for it, and brings it into the form that is
+    /// stored.
+    async fn checked(
+        &self,
+        old: &Value,
+        mut new: Value,
+        mutated: Mutated,
+        admission: &Attributes<'_>,
+    ) -> Result<Step, Status> {
+        let resource = &*self.writer.resource;
         let policy = self.writer.policy();
         let rules = &strategy::of(resource).rules;
         let writer = self.writer;
-        let access = writer.admin_access(self.subresource, Some(&old), &new);
+        let access = writer.admin_access(self.subresource, Some(old), &new);
         let mut causes = access.await?;
-        causes.extend(rules.update(resource, self.subresource, (&old, &new), policy));
+        causes.extend(rules.update(resource, self.subresource, (old, &new), policy));
         refuse(resource, &new, causes)?;
         let strategy = strategy::of(resource);
         self.writer.warnings.add(match self.subresource {
-            "" => (strategy.warnings)(Some(&old), &new),
+            "" => (strategy.warnings)(Some(old), &new),
             "status" => (strategy.status_warnings)(&new),
             _ => Vec::new(),
         });
-        chain.validate(mutated, &admission, &new).await?;
+        let chain = &self.writer.registry.admission;
+        chain.validate(mutated, admission, &new).await?;
         lifecycle::forget_empty(resource, &mut new);
         if allocate::concerns(resource) {
             allocate::settle(&mut new);
         }
         // A write that changes nothing has no time.
-        if apply::equal_without_times(&old, &new) {
-            set_managers(&mut new, managers_of(&old));
+        if apply::equal_without_times(old, &new) {
+            set_managers(&mut new, managers_of(old));
         }
         // Of what is to be stored: a write cannot end the deletion by leaving out finalizers that it
         // may not change, or that admission has put back.
-        let ends = ends_deletion(resource, self.subresource, &old, &new);
+        let ends = ends_deletion(resource, self.subresource, old, &new);
         let stored = convert::stored(resource, new).await?;
         Ok(if ends {
             Step::Delete(stored)
