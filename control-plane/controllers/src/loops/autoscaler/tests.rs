@@ -316,6 +316,26 @@ fn sizes_outside_of_the_limits_need_no_metrics() {
 }
 
 #[test]
+fn an_answer_does_not_say_whose_size_is_changed() {
+    let mut elsewhere = scale(12);
+    elsewhere["metadata"] = json!({"namespace": "kube-system", "name": "dns?x=y"});
+    let mut world = World::new(autoscaler(json!({})), Vec::new())
+        .answers(SCALE, Ok(elsewhere))
+        .answers(RESCALE, Ok(scale(10)));
+    let (_, asked, _) = world.turn();
+    assert_eq!(asked[1..], [format!("{RESCALE} to 10")]);
+    // Nor does one that is no scale at all.
+    world.set(SCALE, Ok(json!(["no", "scale"])));
+    world.pass(15);
+    let (status, asked, _) = world.turn();
+    assert_eq!(asked.len(), 1);
+    assert_eq!(
+        conditions(&status)[1],
+        "ScalingActive False ScalingDisabled"
+    );
+}
+
+#[test]
 fn a_target_at_zero_is_left_alone() {
     let left = json!({"desiredReplicas": 0, "currentMetrics": null, "conditions": [
         {"type": "ScaledToZero", "status": "True", "lastTransitionTime": ago(9)}]});
