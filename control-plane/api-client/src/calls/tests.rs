@@ -145,6 +145,27 @@ fn calls_go_to_the_paths_of_the_api() {
 }
 
 #[test]
+fn a_name_is_one_segment_of_the_path_whatever_its_letters_mean_there() {
+    for (name, segment) in [
+        ("system:node", "system:node"),
+        ("a?b=c", "a%3Fb%3Dc"),
+        ("my role#1", "my%20role%231"),
+    ] {
+        let call = Call::Patch {
+            kind: kind("rbac.authorization.k8s.io", "ClusterRole"),
+            namespace: String::new(),
+            name: name.into(),
+            subresource: "",
+            form: PatchForm::Merge,
+            patch: json!({}),
+        };
+        let (_, path, ..) = request(&call);
+        let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+        assert_eq!(path, format!("{roles}/{segment}"));
+    }
+}
+
+#[test]
 fn an_apply_names_its_manager_and_takes_fields_from_others() {
     let call = Call::Patch {
         kind: kind("", "Node"),
