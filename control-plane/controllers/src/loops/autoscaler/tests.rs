@@ -1,5 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
+use machinery::selector::LabelSelector;
 use serde_json::json;
 
 use super::*;
@@ -471,7 +472,7 @@ fn changes_count_for_as_long_as_the_policies_of_a_behavior_say() {
 fn pods_that_two_autoscalers_claim_are_left_alone() {
     let mut world = World::new(autoscaler(json!({})), fleet(1)).answers(SCALE, Ok(scale(1)));
     let other = Past {
-        selector: "app in (web,shop)".into(),
+        selector: LabelSelector::parse("app in (web,shop)").unwrap(),
         ..Past::default()
     };
     world.caches.scalings.put(("n".into(), "b".into()), other);
@@ -492,6 +493,10 @@ fn pods_that_two_autoscalers_claim_are_left_alone() {
             "ScalingActive False InvalidSelector"
         );
     }
+    // It claims what it claimed last.
+    let key = ("n".to_owned(), "a".to_owned());
+    let past = world.caches.scalings.of(&key).unwrap();
+    assert_eq!(past.selector.to_string(), "app=web");
 }
 
 #[test]
