@@ -168,6 +168,8 @@ fn bring(caches: &Caches, service: &Service, slices: Vec<Shared<EndpointSlice>>)
         .map(|(group, _)| group.family.clone())
         .collect();
     groups.retain(|group, (_, endpoints)| !endpoints.is_empty() || !full.contains(&group.family));
+    let is_listed = |uid: &str| groups.values().any(|(_, all)| all.contains_key(uid));
+    let trigger = endpoints::last_change(service, &pods, &slices, is_listed);
     let were_divided = slices.iter().any(|slice| topology::has_hints(slice));
     let mut of_group: BTreeMap<Group, Vec<Shared<EndpointSlice>>> = BTreeMap::new();
     let mut spare = Vec::new();
@@ -181,7 +183,6 @@ fn bring(caches: &Caches, service: &Service, slices: Vec<Shared<EndpointSlice>>)
         }
     }
     let mut made = Vec::new();
-    let trigger = endpoints::last_change(&pods);
     for (group, (ports, endpoints)) in groups {
         let has = of_group.remove(&group).unwrap_or_default();
         let wanted = Wanted {
@@ -306,10 +307,13 @@ impl Wanted<'_> {
         let mut metadata = metadata;
         metadata.labels = Some(labels(self.service));
         metadata.owner_references = Some(vec![meta::owned_by(self.service)]);
-        if let Some(trigger) = self.trigger {
-            let annotations = metadata.annotations.get_or_insert_default();
-            annotations.insert(TRIGGER.into(), trigger.into());
-        }
+        let mut annotations = metadata.annotations.unwrap_or_default();
+        match self.trigger {
+            Some(trigger) => annotations.insert(TRIGGER.into(), trigger.into()),
+            // Else who measures delays would count from the change before.
+            None => annotations.remove(TRIGGER),
+        };
+        metadata.annotations = Some(annotations).filter(|all| !all.is_empty());
         EndpointSlice {
             address_type: self.family.into(),
             endpoints: Some(endpoints),
