@@ -273,7 +273,9 @@ fn ports(subset: &EndpointSubset) -> Vec<EndpointPort> {
         protocol: port.protocol.clone(),
         app_protocol: port.app_protocol.clone(),
     });
-    ports.collect()
+    let mut ports: Vec<EndpointPort> = ports.collect();
+    subsets::sort_slice_ports(&mut ports);
+    ports
 }
 
 /// An address as Kubernetes reads those that may be old: zeros before a number mean nothing.

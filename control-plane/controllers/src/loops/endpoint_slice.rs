@@ -15,6 +15,7 @@ use machinery::api::Call;
 use crate::cache::{Caches, Changed, Diff};
 use crate::decision::{Decision, Step, create, delete, update};
 use crate::known::{Key, Shared};
+use crate::loops::endpoints::subsets;
 use crate::loops::{Context, Loop};
 use crate::meta::{self, Labels};
 use crate::services::{HEADLESS, TRIGGER};
@@ -183,7 +184,8 @@ fn bring(caches: &Caches, service: &Service, slices: Vec<Shared<EndpointSlice>>)
         }
     }
     let mut made = Vec::new();
-    for (group, (ports, endpoints)) in groups {
+    for (group, (mut ports, endpoints)) in groups {
+        subsets::sort_slice_ports(&mut ports);
         let has = of_group.remove(&group).unwrap_or_default();
         let wanted = Wanted {
             service,
