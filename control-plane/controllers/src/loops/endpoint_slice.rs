@@ -325,8 +325,8 @@ impl Wanted<'_> {
     }
 }
 
-/// The services whose endpoints are divided among zones. As in Kubernetes, one for which that was not
-/// possible waits for a change of its own.
+/// The services whose endpoints are divided among zones. As in Kubernetes, one for which that was
+/// not possible waits for a change of its own.
 fn divided(caches: &Caches) -> impl Iterator<Item = Key> {
     let services = caches.services.all();
     let wanted = services.filter(|service| topology::is_wanted(service));

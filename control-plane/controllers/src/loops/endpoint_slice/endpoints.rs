@@ -18,8 +18,9 @@ const SAME_NODE: &str = "PreferSameNode";
 /// Traffic prefers endpoints in the client's zone. The first is the older name.
 const SAME_ZONE: [&str; 2] = ["PreferClose", "PreferSameZone"];
 
-/// The endpoint for a pod, if the pod has an address of the family. A pod whose node is gone has none:
-/// nobody says any more whether it runs. A service that publishes whatever there is has it still.
+/// The endpoint for a pod, if the pod has an address of the family. A pod whose node is gone has
+/// none: nobody says any more whether it runs. A service that publishes whatever there is has it
+/// still.
 pub(super) fn of(caches: &Caches, service: &Service, pod: &Pod, family: &str) -> Option<Endpoint> {
     let address = services::address(pod, family)?;
     let always = services::publishes_unready(service);
@@ -53,8 +54,8 @@ pub(super) fn uid(endpoint: &Endpoint) -> Option<&str> {
 }
 
 /// When the change happened that the slices do not show yet, for the annotation that says so: the
-/// earliest change of readiness among the pods that are listed otherwise than before, or the creation
-/// of a service without slices.
+/// earliest change of readiness among the pods that are listed otherwise than before, or the
+/// creation of a service without slices.
 pub(super) fn last_change(
     service: &Service,
     pods: &[&Shared<Pod>],
