@@ -42,10 +42,7 @@ pub(super) async fn read(
         }
         None => unexplained(code, what, "unknown"),
     };
-    let mut end = error.message.len().min(MESSAGE_MAX);
-    while !error.message.is_char_boundary(end) {
-        end -= 1;
-    }
+    let end = error.message.floor_char_boundary(MESSAGE_MAX);
     error.message.truncate(end);
     Err(error)
 }
