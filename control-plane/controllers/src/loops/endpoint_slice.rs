@@ -16,6 +16,7 @@ use crate::cache::{Caches, Changed, Diff};
 use crate::decision::{Decision, Step, create, delete, update};
 use crate::known::{Key, Shared};
 use crate::loops::endpoints::subsets;
+use crate::loops::namespace::is_going;
 use crate::loops::{Context, Loop};
 use crate::meta::{self, Labels};
 use crate::services::{HEADLESS, TRIGGER};
@@ -82,13 +83,24 @@ impl Loop for EndpointSlices {
             return Decision::nothing();
         }
         let mut decision = bring(caches, service, slices);
-        if meta::is_deleting(&service.metadata) {
-            // It may serve until what holds it is gone; for that the slices that it has are enough.
-            let creates = |step: &Step| matches!(step.call, Call::Create { .. });
-            decision.steps.retain(|step| !creates(step));
+        // It may serve until what holds it is gone; for that the slices that it has are enough.
+        if meta::is_deleting(&service.metadata) || takes_no_slices(caches, &key.0) {
+            make_none(&mut decision);
         }
         decision
     }
+}
+
+/// True if the namespace goes, so that the apiserver refuses new slices.
+pub(crate) fn takes_no_slices(caches: &Caches, namespace: &str) -> bool {
+    let namespace = caches.namespaces.get("", namespace);
+    namespace.is_some_and(|one| is_going(one))
+}
+
+/// Leaves the new slices out of a decision.
+pub(crate) fn make_none(decision: &mut Decision) {
+    let creates = |step: &Step| matches!(step.call, Call::Create { .. });
+    decision.steps.retain(|step| !creates(step));
 }
 
 /// Calls `wake` for the services of a slice before and after a change, if the loop `by` keeps it.

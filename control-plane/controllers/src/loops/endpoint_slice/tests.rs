@@ -258,6 +258,23 @@ fn a_service_that_is_held_back_keeps_its_slices_up_to_date() {
 }
 
 #[test]
+fn a_namespace_that_goes_gets_no_slices() {
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {
+        "name": "n", "deletionTimestamp": ago(1),
+    }});
+    let mut objects = vec![service(), pod("p", "a", true)];
+    let slices = made(&decide(&EndpointSlices, &caches(&objects), KEY));
+    objects.push(namespace);
+    let none = decide(&EndpointSlices, &caches(&objects), KEY);
+    assert_eq!(lines(&none), [""; 0]);
+    // Those that are there follow their pods until they go.
+    objects[1] = pod("p", "a", false);
+    objects.extend(slices);
+    let decision = decide(&EndpointSlices, &caches(&objects), KEY);
+    assert_eq!(lines(&decision), ["update endpointslices n/web-1"]);
+}
+
+#[test]
 fn pods_that_call_a_port_differently_have_slices_of_their_own() {
     let mut named = service();
     named["spec"]["ports"][0]["targetPort"] = "http".into();
