@@ -110,9 +110,21 @@ fn path(kind: &Kind, namespace: &str, name: &str) -> String {
     }
     path += &format!("/{}", kind.plural());
     if !name.is_empty() {
-        path += &format!("/{name}");
+        path.push('/');
+        push_segment(&mut path, name);
     }
     path
+}
+
+/// Adds a name as one segment. Those of roles may have letters that mean something else in a path.
+fn push_segment(path: &mut String, name: &str) {
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte) {
+            path.push(char::from(byte));
+        } else {
+            *path += &format!("%{byte:02X}");
+        }
+    }
 }
 
 /// The media type of the response.

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscalerStatus;
 use machinery::api::Call;
+use machinery::selector::LabelSelector;
 use machinery::time::Timestamp;
 
 use crate::known::Key;
@@ -36,7 +37,7 @@ pub(crate) struct Past {
     /// By how many replicas it shrank.
     pub(crate) downs: Vec<Change>,
     /// The selector of its pods, as its target last said; empty before.
-    pub(crate) selector: String,
+    pub(crate) selector: LabelSelector,
     /// The change of the size that the apiserver is asked for.
     pub(crate) pending: Option<Box<Pending>>,
     /// How often in a row somebody else changed the size at the same time.

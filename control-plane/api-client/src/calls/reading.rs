@@ -1,7 +1,7 @@
 //! Reads what servers behind the apiserver may answer, such as metrics: up to a size, and with the
 //! errors that Go's client makes of answers without a Status. Conditions and Events quote them.
 
-use http::{Request, StatusCode};
+use http::{HeaderMap, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Limited};
 use kube::client::Body;
 use kube::core::response;
@@ -10,6 +10,11 @@ use machinery::status::Status;
 
 /// Longest answer that is read. The metrics of one pod take about half a kilobyte.
 const ANSWER_MAX: usize = 8 << 20;
+/// How much of an answer without a Status an error quotes, as in Go's client.
+const QUOTED_MAX: usize = 2048;
+/// Longest message of an error: in Kubernetes, a condition has room for no more. What a server says
+/// beyond that would make a status that the store does not take.
+const MESSAGE_MAX: usize = 32 << 10;
 
 /// Makes the request; `what` is what it is for.
 pub(super) async fn read(
@@ -19,7 +24,7 @@ pub(super) async fn read(
 ) -> Result<Object, Status> {
     let answer = kube.send(request.map(Body::from)).await;
     let answer = answer.map_err(super::status)?;
-    let code = answer.status();
+    let (code, is_text) = (answer.status(), is_text(answer.headers()));
     let body = Limited::new(answer.into_body(), ANSWER_MAX).collect().await;
     let body = body.map_err(|error| unreadable(what, &error.to_string()))?;
     let body = body.to_bytes();
@@ -29,9 +34,25 @@ pub(super) async fn read(
     }
     let told = read.ok().filter(|one| object::kind(one) == "Status");
     let told = told.and_then(|one| serde_json::from_value::<response::Status>(one).ok());
-    Err(match told {
+    let mut error = match told {
         Some(status) => super::of_answer(&status),
-        None => unexplained(code, what, &String::from_utf8_lossy(&body)),
+        None if is_text => {
+            let quoted = &body[..body.len().min(QUOTED_MAX)];
+            unexplained(code, what, &String::from_utf8_lossy(quoted))
+        }
+        None => unexplained(code, what, "unknown"),
+    };
+    let end = error.message.floor_char_boundary(MESSAGE_MAX);
+    error.message.truncate(end);
+    Err(error)
+}
+
+/// True if an answer is said to be text, or is not said to be anything.
+fn is_text(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE);
+    kind.is_none_or(|kind| {
+        let beginning = kind.as_bytes().get(..5);
+        beginning.is_some_and(|beginning| beginning.eq_ignore_ascii_case(b"text/"))
     })
 }
 

@@ -20,8 +20,14 @@ fn metrics() -> Call {
 
 /// What becomes of this answer to a read.
 async fn read(code: u16, body: Vec<u8>) -> Result<Object, Status> {
+    read_as("text/plain", code, body).await
+}
+
+/// What becomes of an answer with this type.
+async fn read_as(content: &'static str, code: u16, body: Vec<u8>) -> Result<Object, Status> {
     let answers = tower::service_fn(move |_: Request<Body>| {
         let answer = http::Response::builder().status(code);
+        let answer = answer.header(header::CONTENT_TYPE, content);
         let answer = answer.body(Body::from(body.clone())).unwrap();
         async move { Ok::<_, std::convert::Infallible>(answer) }
     });
@@ -72,6 +78,20 @@ async fn an_answer_without_an_end_is_not_read_to_the_end() {
     let error = read(200, vec![b' '; 9 << 20]).await.unwrap_err();
     let beginning = "the answer about pods.metrics.k8s.io cannot be read: ";
     assert!(error.message.starts_with(beginning), "{}", error.message);
+}
+
+#[tokio::test]
+async fn an_error_quotes_only_the_beginning_of_what_a_server_says() {
+    let error = read(500, vec![b'x'; 1 << 20]).await.unwrap_err();
+    assert_eq!(error.message.matches('x').count(), 2048);
+    let error = read_as("application/json", 500, b"[1]".to_vec());
+    let message = error.await.unwrap_err().message;
+    assert!(message.starts_with("an error on the server (\"unknown\")"));
+    // No letter is cut in two.
+    let told = json!({"kind": "Status", "status": "Failure", "code": 500,
+        "message": format!("a{}", "é".repeat(1 << 20))});
+    let error = read(500, told.to_string().into_bytes()).await.unwrap_err();
+    assert_eq!(error.message.len(), (32 << 10) - 1);
 }
 
 #[test]
@@ -142,6 +162,27 @@ fn calls_go_to_the_paths_of_the_api() {
     );
     let (.., body) = request(&calls[4]);
     assert_eq!(body.unwrap()["preconditions"], json!({"uid": "u"}));
+}
+
+#[test]
+fn a_name_is_one_segment_of_the_path_whatever_its_letters_mean_there() {
+    for (name, segment) in [
+        ("system:node", "system:node"),
+        ("a?b=c", "a%3Fb%3Dc"),
+        ("my role#1", "my%20role%231"),
+    ] {
+        let call = Call::Patch {
+            kind: kind("rbac.authorization.k8s.io", "ClusterRole"),
+            namespace: String::new(),
+            name: name.into(),
+            subresource: "",
+            form: PatchForm::Merge,
+            patch: json!({}),
+        };
+        let (_, path, ..) = request(&call);
+        let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+        assert_eq!(path, format!("{roles}/{segment}"));
+    }
 }
 
 #[test]

@@ -194,13 +194,7 @@ impl<'a> Round<'a> {
             self.draft.sized(scale.current, false);
             return self.finish();
         }
-        let mut object = scale.object.clone();
-        object::set(&mut object, &["spec", "replicas"], wanted.replicas.into());
-        let call = Call::Update {
-            kind: Arc::clone(scale.kind),
-            subresource: "scale",
-            object,
-        };
+        let call = self.rescale(scale, wanted.replicas);
         self.past.pending = Some(Box::new(Pending {
             call: call.clone(),
             from: scale.current,
@@ -209,6 +203,25 @@ impl<'a> Round<'a> {
             status: self.draft.status.clone(),
         }));
         self.end(Decision::asking(vec![call]))
+    }
+
+    /// The call that gives the target another size. The scale may be the answer of any server, so
+    /// it does not say whose size is changed.
+    fn rescale(&self, scale: &Scale<'_>, replicas: i32) -> Call {
+        let name = &self.spec.scale_target_ref.name;
+        let mut object = scale.object.clone();
+        for (path, value) in [
+            (["spec", "replicas"], Value::from(replicas)),
+            (["metadata", "namespace"], self.key.0.as_str().into()),
+            (["metadata", "name"], name.as_str().into()),
+        ] {
+            object::set(&mut object, &path, value);
+        }
+        Call::Update {
+            kind: Arc::clone(scale.kind),
+            subresource: "scale",
+            object,
+        }
     }
 
     /// Says what came of a change of the size.

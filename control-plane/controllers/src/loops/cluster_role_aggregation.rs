@@ -45,7 +45,10 @@ impl Loop for ClusterRoleAggregation {
         if role.rules.as_deref().unwrap_or_default() == rules {
             return Decision::nothing();
         }
-        Decision::of(apply(role.as_ref(), MANAGER, json!({"rules": rules})))
+        // A role that aggregates no more must not get the sum as rules of its own, which stay.
+        let version = meta::resource_version(&role.metadata);
+        let fields = json!({"metadata": {"resourceVersion": version}, "rules": rules});
+        Decision::of(apply(role.as_ref(), MANAGER, fields))
     }
 }
 

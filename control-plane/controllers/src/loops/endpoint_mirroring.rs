@@ -14,7 +14,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::cache::{Caches, Changed, Diff};
 use crate::decision::{Decision, Note, create, delete, update};
 use crate::known::{Key, Shared};
-use crate::loops::endpoint_slice::{Group, MANAGED_BY, OF_SERVICE, group, slices_of, wake_service};
+use crate::loops::endpoint_slice::{
+    Group, MANAGED_BY, OF_SERVICE, group, make_none, slices_of, takes_no_slices, wake_service,
+};
 use crate::loops::endpoints::subsets;
 use crate::loops::{Context, Loop};
 use crate::meta;
@@ -80,7 +82,13 @@ impl Loop for EndpointMirroring {
         let is_free = service.is_some_and(|service| selector(service).is_none());
         let endpoints = caches.endpoints.at(key);
         match endpoints.filter(|one| is_free && is_meant(one)) {
-            Some(endpoints) => mirror(endpoints, slices),
+            Some(endpoints) => {
+                let mut decision = mirror(endpoints, slices);
+                if meta::is_deleting(&endpoints.metadata) || takes_no_slices(caches, &key.0) {
+                    make_none(&mut decision);
+                }
+                decision
+            }
             None => {
                 let mut decision = Decision::nothing();
                 for slice in slices {
@@ -129,7 +137,6 @@ fn mirror(endpoints: &Endpoints, slices: Vec<Shared<EndpointSlice>>) -> Decision
         let metadata = match spares.position(|slice| slice.address_type == group.family) {
             // A slice that is no longer needed becomes the new one.
             Some(at) => spare.remove(at).metadata.clone(),
-            None if meta::is_deleting(&endpoints.metadata) => continue,
             None => ObjectMeta {
                 namespace: endpoints.metadata.namespace.clone(),
                 generate_name: Some(format!("{}-", meta::name(&endpoints.metadata))),
@@ -273,7 +280,9 @@ fn ports(subset: &EndpointSubset) -> Vec<EndpointPort> {
         protocol: port.protocol.clone(),
         app_protocol: port.app_protocol.clone(),
     });
-    ports.collect()
+    let mut ports: Vec<EndpointPort> = ports.collect();
+    subsets::sort_slice_ports(&mut ports);
+    ports
 }
 
 /// An address as Kubernetes reads those that may be old: zeros before a number mean nothing.

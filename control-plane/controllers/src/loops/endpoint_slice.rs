@@ -15,6 +15,8 @@ use machinery::api::Call;
 use crate::cache::{Caches, Changed, Diff};
 use crate::decision::{Decision, Step, create, delete, update};
 use crate::known::{Key, Shared};
+use crate::loops::endpoints::subsets;
+use crate::loops::namespace::is_going;
 use crate::loops::{Context, Loop};
 use crate::meta::{self, Labels};
 use crate::services::{HEADLESS, TRIGGER};
@@ -81,13 +83,24 @@ impl Loop for EndpointSlices {
             return Decision::nothing();
         }
         let mut decision = bring(caches, service, slices);
-        if meta::is_deleting(&service.metadata) {
-            // It may serve until what holds it is gone; for that the slices that it has are enough.
-            let creates = |step: &Step| matches!(step.call, Call::Create { .. });
-            decision.steps.retain(|step| !creates(step));
+        // It may serve until what holds it is gone; for that the slices that it has are enough.
+        if meta::is_deleting(&service.metadata) || takes_no_slices(caches, &key.0) {
+            make_none(&mut decision);
         }
         decision
     }
+}
+
+/// True if the namespace goes, so that the apiserver refuses new slices.
+pub(crate) fn takes_no_slices(caches: &Caches, namespace: &str) -> bool {
+    let namespace = caches.namespaces.get("", namespace);
+    namespace.is_some_and(|one| is_going(one))
+}
+
+/// Leaves the new slices out of a decision.
+pub(crate) fn make_none(decision: &mut Decision) {
+    let creates = |step: &Step| matches!(step.call, Call::Create { .. });
+    decision.steps.retain(|step| !creates(step));
 }
 
 /// Calls `wake` for the services of a slice before and after a change, if the loop `by` keeps it.
@@ -168,6 +181,8 @@ fn bring(caches: &Caches, service: &Service, slices: Vec<Shared<EndpointSlice>>)
         .map(|(group, _)| group.family.clone())
         .collect();
     groups.retain(|group, (_, endpoints)| !endpoints.is_empty() || !full.contains(&group.family));
+    let is_listed = |uid: &str| groups.values().any(|(_, all)| all.contains_key(uid));
+    let trigger = endpoints::last_change(service, &pods, &slices, is_listed);
     let were_divided = slices.iter().any(|slice| topology::has_hints(slice));
     let mut of_group: BTreeMap<Group, Vec<Shared<EndpointSlice>>> = BTreeMap::new();
     let mut spare = Vec::new();
@@ -181,8 +196,8 @@ fn bring(caches: &Caches, service: &Service, slices: Vec<Shared<EndpointSlice>>)
         }
     }
     let mut made = Vec::new();
-    let trigger = endpoints::last_change(&pods);
-    for (group, (ports, endpoints)) in groups {
+    for (group, (mut ports, endpoints)) in groups {
+        subsets::sort_slice_ports(&mut ports);
         let has = of_group.remove(&group).unwrap_or_default();
         let wanted = Wanted {
             service,
@@ -306,10 +321,13 @@ impl Wanted<'_> {
         let mut metadata = metadata;
         metadata.labels = Some(labels(self.service));
         metadata.owner_references = Some(vec![meta::owned_by(self.service)]);
-        if let Some(trigger) = self.trigger {
-            let annotations = metadata.annotations.get_or_insert_default();
-            annotations.insert(TRIGGER.into(), trigger.into());
-        }
+        let mut annotations = metadata.annotations.unwrap_or_default();
+        match self.trigger {
+            Some(trigger) => annotations.insert(TRIGGER.into(), trigger.into()),
+            // Else who measures delays would count from the change before.
+            None => annotations.remove(TRIGGER),
+        };
+        metadata.annotations = Some(annotations).filter(|all| !all.is_empty());
         EndpointSlice {
             address_type: self.family.into(),
             endpoints: Some(endpoints),
@@ -319,8 +337,8 @@ impl Wanted<'_> {
     }
 }
 
-/// The services whose endpoints are divided among zones. As in Kubernetes, one for which that was not
-/// possible waits for a change of its own.
+/// The services whose endpoints are divided among zones. As in Kubernetes, one for which that was
+/// not possible waits for a change of its own.
 fn divided(caches: &Caches) -> impl Iterator<Item = Key> {
     let services = caches.services.all();
     let wanted = services.filter(|service| topology::is_wanted(service));

@@ -161,9 +161,9 @@ fn tell_status<T: Replicated>(
     counts.ready_replicas = Some(ready);
     counts.available_replicas = Some(available);
     counts.terminating_replicas = Some(i32::try_from(terminating).unwrap_or(i32::MAX));
-    let told = set.with_counts(counts);
-    if !same(&old, &told.counts()) {
-        into.push(update_status(&told));
+    let counts = T::counted(counts);
+    if !same(&old, &counts) {
+        into.push(update_status(&set.with_counts(counts)));
     }
 }
 

@@ -361,7 +361,10 @@ impl Metrics<'_> {
 
     fn answer(&self, call: &Call, api: &str) -> Result<&Object, String> {
         match self.answers.to(call) {
-            Some(Ok(list)) => Ok(list),
+            Some(Ok(list)) => match readings::wrong(list) {
+                Some(why) => Err(in_vain(api, why)),
+                None => Ok(list),
+            },
             Some(Err(error)) => Err(in_vain(api, &error.message)),
             None => Err(in_vain(api, "nobody asked for them")),
         }

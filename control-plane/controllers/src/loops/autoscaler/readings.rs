@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use machinery::api::Call;
 use machinery::object::{self, Object};
-use machinery::quantity::Quantity;
+use machinery::quantity::{Error, Quantity, WRONG_FORM};
 use machinery::schema::Kind;
 use machinery::selector::LabelSelector;
 use machinery::time::{self, Timestamp};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// The group of metrics that an adapter has of objects.
 pub(super) const CUSTOM: &str = "custom.metrics.k8s.io";
@@ -111,6 +111,19 @@ pub(super) fn of_outside(namespace: &str, (metric, series): (&str, &LabelSelecto
     }
 }
 
+/// Why an answer cannot be used, if a quantity in it is none. It must not count as zero: that would
+/// take pods away.
+pub(super) fn wrong(list: &Object) -> Option<&'static str> {
+    let items = object::items(list, &["items"]).iter();
+    let mut quantities = items.flat_map(|one| {
+        let containers = object::items(one, &["containers"]).iter();
+        let usage = containers.filter_map(|one| one.get("usage")?.as_object());
+        let value = one.get("value").into_iter();
+        value.chain(usage.flat_map(Map::values))
+    });
+    quantities.find_map(|value| amount(value).err().map(|Error(why)| why))
+}
+
 /// What pods use of a resource: all containers together or, if it is named, one of them. A pod of
 /// which a value is missing is left out.
 pub(super) fn usage(list: &Object, resource: &str, container: &str) -> Readings {
@@ -164,14 +177,19 @@ pub(super) fn milli(text: &str) -> i64 {
     Quantity::parse(text).map_or(0, Quantity::milli_value)
 }
 
-/// A quantity in an answer, in thousandths: JSON has it as a text or as a number.
+/// A quantity in an answer, in thousandths.
 fn number(value: &Value) -> Option<i64> {
-    let text = match value {
-        Value::String(text) => text.clone(),
-        Value::Number(number) => number.to_string(),
-        _ => return None,
-    };
-    Quantity::parse(&text).ok().map(Quantity::milli_value)
+    amount(value).ok().map(Quantity::milli_value)
+}
+
+/// A quantity in an answer: JSON has it as a text or as a number. As in Go, null is zero.
+fn amount(value: &Value) -> Result<Quantity, Error> {
+    match value {
+        Value::Null => Ok(Quantity::ZERO),
+        Value::String(text) => Quantity::parse(text.trim()),
+        Value::Number(number) => Quantity::parse(&number.to_string()),
+        _ => Err(WRONG_FORM),
+    }
 }
 
 fn taken(one: &Value) -> Timestamp {

@@ -1,5 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
+use machinery::selector::LabelSelector;
 use serde_json::json;
 
 use super::*;
@@ -316,6 +317,26 @@ fn sizes_outside_of_the_limits_need_no_metrics() {
 }
 
 #[test]
+fn an_answer_does_not_say_whose_size_is_changed() {
+    let mut elsewhere = scale(12);
+    elsewhere["metadata"] = json!({"namespace": "kube-system", "name": "dns?x=y"});
+    let mut world = World::new(autoscaler(json!({})), Vec::new())
+        .answers(SCALE, Ok(elsewhere))
+        .answers(RESCALE, Ok(scale(10)));
+    let (_, asked, _) = world.turn();
+    assert_eq!(asked[1..], [format!("{RESCALE} to 10")]);
+    // Nor does one that is no scale at all.
+    world.set(SCALE, Ok(json!(["no", "scale"])));
+    world.pass(15);
+    let (status, asked, _) = world.turn();
+    assert_eq!(asked.len(), 1);
+    assert_eq!(
+        conditions(&status)[1],
+        "ScalingActive False ScalingDisabled"
+    );
+}
+
+#[test]
 fn a_target_at_zero_is_left_alone() {
     let left = json!({"desiredReplicas": 0, "currentMetrics": null, "conditions": [
         {"type": "ScaledToZero", "status": "True", "lastTransitionTime": ago(9)}]});
@@ -451,7 +472,7 @@ fn changes_count_for_as_long_as_the_policies_of_a_behavior_say() {
 fn pods_that_two_autoscalers_claim_are_left_alone() {
     let mut world = World::new(autoscaler(json!({})), fleet(1)).answers(SCALE, Ok(scale(1)));
     let other = Past {
-        selector: "app in (web,shop)".into(),
+        selector: LabelSelector::parse("app in (web,shop)").unwrap(),
         ..Past::default()
     };
     world.caches.scalings.put(("n".into(), "b".into()), other);
@@ -472,6 +493,10 @@ fn pods_that_two_autoscalers_claim_are_left_alone() {
             "ScalingActive False InvalidSelector"
         );
     }
+    // It claims what it claimed last.
+    let key = ("n".to_owned(), "a".to_owned());
+    let past = world.caches.scalings.of(&key).unwrap();
+    assert_eq!(past.selector.to_string(), "app=web");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use super::metrics::{Found, Invalid, Metrics};
 use super::usage::{Fleet, Tolerances};
 use super::{Round, Scale, count};
 use crate::known::Shared;
-use crate::meta;
+use crate::meta::{self, Labels};
 use crate::scalings::Past;
 
 /// By which part a value may miss its target, unless the behavior says otherwise.
@@ -183,7 +183,6 @@ impl Round<'_> {
     /// The pods of the target, by the selector in its scale.
     fn pods(&mut self, scale: &Scale<'_>) -> Result<(LabelSelector, Vec<Shared<Pod>>), Stop> {
         let text = object::text(scale.object, &["status", "selector"]);
-        text.clone_into(&mut self.past.selector);
         if text.is_empty() {
             let why = "selector is required";
             let condition = "the HPA target's scale is missing a selector";
@@ -195,6 +194,7 @@ impl Round<'_> {
             );
             self.unselected("InvalidSelector", &why, "InvalidSelector", &why)
         })?;
+        self.past.selector.clone_from(&selector);
         let all = self.context.caches.pods.in_namespace(&self.key.0);
         let selected = all.filter(|pod| meta::matches(&selector, pod.metadata.labels.as_ref()));
         let pods: Vec<Shared<Pod>> = selected.cloned().collect();
@@ -209,13 +209,12 @@ impl Round<'_> {
 
     /// The autoscalers that these pods belong to: this one, and each that selects one of them.
     fn owners(&self, pods: &[Shared<Pod>]) -> Vec<String> {
+        // Pods of one template have equal labels, and there may be thousands of autoscalers.
+        let labels = pods.iter().map(|pod| pod.metadata.labels.as_ref());
+        let labels: BTreeSet<Option<&Labels>> = labels.collect();
         let selects = |past: &Past| {
-            let selector = LabelSelector::parse(&past.selector);
-            let selector = selector.ok().filter(|selector| !selector.is_empty());
-            selector.is_some_and(|selector| {
-                let mut labels = pods.iter().map(|pod| pod.metadata.labels.as_ref());
-                labels.any(|labels| meta::matches(&selector, labels))
-            })
+            let selector = &past.selector;
+            !selector.is_empty() && labels.iter().any(|one| meta::matches(selector, *one))
         };
         let all = self.context.caches.scalings.in_namespace(&self.key.0);
         let others = all.filter(|(key, past)| *key != self.key && selects(past));

@@ -44,7 +44,8 @@ fn the_rules_of_what_a_role_selects_are_applied_to_it_each_once() {
         bodies(&decision)[0],
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-            "metadata": {"name": "sum", "uid": "clusterroles/sum"},
+            // Of this state alone: one that aggregates no more would keep the rules.
+            "metadata": {"name": "sum", "uid": "clusterroles/sum", "resourceVersion": "1"},
             "rules": [rule("z"), rule("a"), rule("b")],
         })
     );

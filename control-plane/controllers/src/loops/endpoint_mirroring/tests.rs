@@ -226,6 +226,15 @@ fn a_slice_that_is_not_needed_becomes_the_one_that_is() {
 }
 
 #[test]
+fn a_namespace_that_goes_gets_no_slices() {
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {
+        "name": "n", "deletionTimestamp": ago(1),
+    }});
+    let decision = decided(&[service(), endpoints(), namespace]);
+    assert_eq!(lines(&decision), [""; 0]);
+}
+
+#[test]
 fn what_is_left_out_is_told() {
     let mut wrong = endpoints();
     wrong["subsets"][0]["addresses"][0]["ip"] = "db.example".into();

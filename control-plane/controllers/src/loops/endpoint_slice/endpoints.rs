@@ -1,9 +1,12 @@
 //! One pod as an endpoint of a service.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::discovery::v1::{
-    Endpoint, EndpointConditions, EndpointHints, ForNode, ForZone,
+    Endpoint, EndpointConditions, EndpointHints, EndpointSlice, ForNode, ForZone,
 };
+use machinery::time::Timestamp;
 
 use super::topology;
 use crate::cache::Caches;
@@ -15,8 +18,9 @@ const SAME_NODE: &str = "PreferSameNode";
 /// Traffic prefers endpoints in the client's zone. The first is the older name.
 const SAME_ZONE: [&str; 2] = ["PreferClose", "PreferSameZone"];
 
-/// The endpoint for a pod, if the pod has an address of the family. A pod whose node is gone has none:
-/// nobody says any more whether it runs. A service that publishes whatever there is has it still.
+/// The endpoint for a pod, if the pod has an address of the family. A pod whose node is gone has
+/// none: nobody says any more whether it runs. A service that publishes whatever there is has it
+/// still.
 pub(super) fn of(caches: &Caches, service: &Service, pod: &Pod, family: &str) -> Option<Endpoint> {
     let address = services::address(pod, family)?;
     let always = services::publishes_unready(service);
@@ -49,13 +53,39 @@ pub(super) fn uid(endpoint: &Endpoint) -> Option<&str> {
     endpoint.target_ref.as_ref()?.uid.as_deref()
 }
 
-/// The latest change of readiness among the pods, for the trigger-time annotation.
-pub(super) fn last_change(pods: &[&Shared<Pod>]) -> Option<String> {
-    let ready = pods.iter().filter_map(|pod| {
+/// When the change happened that the slices do not show yet, for the annotation that says so: the
+/// earliest change of readiness among the pods that are listed otherwise than before, or the
+/// creation of a service without slices.
+pub(super) fn last_change(
+    service: &Service,
+    pods: &[&Shared<Pod>],
+    slices: &[Shared<EndpointSlice>],
+    is_listed: impl Fn(&str) -> bool,
+) -> Option<String> {
+    if slices.is_empty() {
+        let created = service.metadata.creation_timestamp.as_ref();
+        return created.map(|created| meta::stamp(created).to_seconds());
+    }
+    let before = slices
+        .iter()
+        .flat_map(|slice| slice.endpoints.iter().flatten());
+    let before: BTreeSet<(bool, &str)> = before
+        .filter_map(|one| Some((serves(one), uid(one)?)))
+        .collect();
+    let changed = pods.iter().filter(|pod| {
+        let uid = meta::uid(&pod.metadata);
+        !before.contains(&(pods::is_ready(pod), uid)) && is_listed(uid)
+    });
+    let times = changed.filter_map(|pod| {
         let ready = pods::condition(pod, "Ready")?;
         ready.last_transition_time.as_ref().map(meta::stamp)
     });
-    ready.max().map(|stamp| stamp.to_seconds())
+    times.min().map(Timestamp::to_seconds)
+}
+
+fn serves(endpoint: &Endpoint) -> bool {
+    let conditions = endpoint.conditions.as_ref();
+    conditions.is_some_and(|is| is.serving == Some(true))
 }
 
 /// Where the clients are that an endpoint is for first, if its service prefers what is near. Others

@@ -189,6 +189,35 @@ fn many_pods_fill_several_slices_and_a_change_touches_one() {
 }
 
 #[test]
+fn a_slice_says_when_the_change_happened_that_it_shows() {
+    let since = |name: &str, ready: bool, seconds: i64| {
+        let mut pod = pod(name, "a", ready);
+        pod["status"]["conditions"][0]["lastTransitionTime"] = ago(seconds).into();
+        pod
+    };
+    let mut service = service();
+    service["metadata"]["creationTimestamp"] = ago(600).into();
+    let mut ended = since("pppp", false, 900);
+    ended["status"]["phase"] = "Succeeded".into();
+    let pods = [since("p", true, 500), since("pp", true, 400), ended];
+    let mut objects = [&[service][..], &pods].concat();
+    let told = |slice: &Value| slice["metadata"]["annotations"][TRIGGER].clone();
+    let first = made(&decide(&EndpointSlices, &caches(&objects), KEY)).remove(0);
+    assert_eq!(told(&first), ago(600));
+    // One pod is no longer ready, and another came before that.
+    objects[1] = since("p", false, 20);
+    objects.extend([since("ppp", true, 30), first]);
+    let second = bodies(&decide(&EndpointSlices, &caches(&objects), KEY)).remove(0);
+    assert_eq!(told(&second), ago(30));
+    // Nobody wrote down when a pod went.
+    objects[5] = second;
+    objects.remove(2);
+    let third = bodies(&decide(&EndpointSlices, &caches(&objects), KEY)).remove(0);
+    assert_eq!(third["endpoints"].as_array().map(Vec::len), Some(2));
+    assert_eq!(told(&third), Value::Null);
+}
+
+#[test]
 fn a_slice_that_is_not_needed_becomes_the_one_that_is() {
     let mut objects = vec![service()];
     let empty = made(&decide(&EndpointSlices, &caches(&objects), KEY));
@@ -222,6 +251,23 @@ fn a_service_that_is_held_back_keeps_its_slices_up_to_date() {
     objects[0]["metadata"]["finalizers"] = json!(["a/b"]);
     let none = decide(&EndpointSlices, &caches(&objects), KEY);
     assert_eq!(lines(&none), [""; 0]);
+    objects[1] = pod("p", "a", false);
+    objects.extend(slices);
+    let decision = decide(&EndpointSlices, &caches(&objects), KEY);
+    assert_eq!(lines(&decision), ["update endpointslices n/web-1"]);
+}
+
+#[test]
+fn a_namespace_that_goes_gets_no_slices() {
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {
+        "name": "n", "deletionTimestamp": ago(1),
+    }});
+    let mut objects = vec![service(), pod("p", "a", true)];
+    let slices = made(&decide(&EndpointSlices, &caches(&objects), KEY));
+    objects.push(namespace);
+    let none = decide(&EndpointSlices, &caches(&objects), KEY);
+    assert_eq!(lines(&none), [""; 0]);
+    // Those that are there follow their pods until they go.
     objects[1] = pod("p", "a", false);
     objects.extend(slices);
     let decision = decide(&EndpointSlices, &caches(&objects), KEY);

@@ -8,6 +8,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset};
+use k8s_openapi::api::discovery::v1 as discovery;
 
 /// Maximum number of addresses in Endpoints.
 const ADDRESSES_MAX: usize = 1000;
@@ -87,6 +88,11 @@ pub(crate) fn repack(subsets: &[EndpointSubset]) -> Vec<EndpointSubset> {
         }
     }
     packing.subsets()
+}
+
+/// Brings the ports of a slice into the order of Kubernetes.
+pub(crate) fn sort_slice_ports(ports: &mut [discovery::EndpointPort]) {
+    ports.sort_by_cached_key(order::of_slice_port);
 }
 
 /// Leaves out addresses if there are too many: first those that are not ready, and the same share

@@ -36,6 +36,11 @@ pub(crate) trait Replicated: Known {
     /// The status, in the form that replica sets have.
     fn counts(&self) -> ReplicaSetStatus;
 
+    /// A status without what the kind does not count.
+    fn counted(counts: ReplicaSetStatus) -> ReplicaSetStatus {
+        counts
+    }
+
     /// The object with this status, without what its kind does not count.
     fn with_counts(&self, counts: ReplicaSetStatus) -> Self;
 }
@@ -135,6 +140,13 @@ impl Replicated for ReplicationController {
             ready_replicas: status.ready_replicas,
             replicas: status.replicas,
             terminating_replicas: None,
+        }
+    }
+
+    fn counted(counts: ReplicaSetStatus) -> ReplicaSetStatus {
+        ReplicaSetStatus {
+            terminating_replicas: None,
+            ..counts
         }
     }
 

@@ -8,6 +8,9 @@ use k8s_openapi::apimachinery::pkg::api::resource;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use machinery::quantity::{Format, Quantity};
 
+/// A kibibyte in thousandths: from there on Kubernetes shows memory in whole bytes.
+const KIBIBYTE: u64 = 1_024_000;
+
 /// The status of a resource of pods, or of one container of theirs.
 pub(super) fn of_resource(
     name: &str,
@@ -53,12 +56,14 @@ pub(super) fn whole(milli: i64) -> MetricValueStatus {
 
 /// Thousandths as a quantity; memory is written as a metrics server does.
 pub(super) fn amount(of: &str, milli: i64) -> resource::Quantity {
-    let text = if of == "memory" && milli % 1000 == 0 {
-        Quantity::from_integer(milli / 1000, Format::BinarySi).to_string()
+    let quantity = Quantity::from_milli(milli);
+    let is_whole = milli % 1000 == 0 || milli.unsigned_abs() >= KIBIBYTE;
+    let quantity = if of == "memory" && is_whole {
+        Quantity::from_integer(quantity.value(), Format::BinarySi)
     } else {
-        Quantity::from_milli(milli).to_string()
+        quantity
     };
-    resource::Quantity(text)
+    resource::Quantity(quantity.to_string())
 }
 
 /// What messages call a metric that is about no pod of the target.

@@ -261,3 +261,28 @@ fn resources_are_measured_in_all_containers_or_in_one() {
         "unknown metric source type \"Odd\""
     );
 }
+
+#[test]
+fn memory_is_shown_in_whole_bytes() {
+    for (milli, text) in [
+        (0, "0"),
+        (1_000_500, "1000500m"),
+        (33_554_432_000, "32Mi"),
+        (34_952_533_334, "34952534"),
+    ] {
+        assert_eq!(amount("memory", milli).0, text);
+    }
+    assert_eq!(amount("cpu", 1_234_500).0, "1234500m");
+}
+
+#[test]
+fn a_value_that_is_no_quantity_makes_the_metric_invalid() {
+    let kinds = kinds(&["v1beta1"]);
+    let target = json!({"type": "AverageValue", "averageValue": "10"});
+    let spec = json!({"type": "Pods", "pods": {"metric": {"name": "hits"}, "target": target}});
+    let (_, result) = computed(&kinds, spec, items(&["20", "NaN"]));
+    let why = result.unwrap_err().why;
+    let beginning = "unable to get metric hits: unable to fetch metrics from custom metrics API: \
+                     quantities must match the regular expression";
+    assert!(why.starts_with(beginning), "{why}");
+}

@@ -118,3 +118,21 @@ fn custom_metrics_are_read_in_both_versions() {
     assert_eq!(values(&list), [5000, 1500, 1_000_000, 0]);
     assert!(values(&json!({"items": 5})).is_empty());
 }
+
+#[test]
+fn a_list_with_a_quantity_that_is_none_is_wrong() {
+    let of_object = |value: Value| json!({"items": [{"value": "1"}, {"value": value}]});
+    let of_pod = |value: Value| {
+        let containers = json!([{"name": "c", "usage": {"cpu": "1", "memory": value}}]);
+        json!({"items": [{"containers": containers}]})
+    };
+    for value in [json!("NaN"), json!(""), json!(true), json!({"a": 1})] {
+        assert!(wrong(&of_object(value.clone())).is_some(), "{value}");
+        assert!(wrong(&of_pod(value.clone())).is_some(), "{value}");
+    }
+    for value in [json!("1Gi"), json!(2.5), json!(" 1 "), Value::Null] {
+        assert_eq!(wrong(&of_object(value.clone())), None, "{value}");
+        assert_eq!(wrong(&of_pod(value.clone())), None, "{value}");
+    }
+    assert_eq!(wrong(&json!("garbage")), None);
+}

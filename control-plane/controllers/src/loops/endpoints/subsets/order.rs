@@ -1,6 +1,7 @@
 //! Kubernetes' order of ports and of subsets: that of the hashes of what Go's package spew prints.
 
 use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset, ObjectReference};
+use k8s_openapi::api::discovery::v1 as discovery;
 
 /// The state of FNV-1a before the first byte, with 128 bits.
 const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
@@ -21,6 +22,18 @@ pub(super) fn of_subset(subset: &EndpointSubset) -> u128 {
     hash.list("EndpointAddress", &subset.not_ready_addresses, Fnv::address);
     hash.put(&[" Ports:"]);
     hash.list("EndpointPort", &subset.ports, Fnv::port);
+    hash.put(&["}"]);
+    hash.0
+}
+
+pub(super) fn of_slice_port(port: &discovery::EndpointPort) -> u128 {
+    let mut hash = Fnv(BASIS);
+    let number = port.port.map(|number| number.to_string());
+    hash.put(&["(v1.EndpointPort){Name:"]);
+    hash.pointer(&port.name);
+    hash.put(&[" Protocol:(*v1.Protocol)", or_nil(&port.protocol)]);
+    hash.put(&[" Port:(*int32)", or_nil(&number), " AppProtocol:"]);
+    hash.pointer(&port.app_protocol);
     hash.put(&["}"]);
     hash.0
 }
@@ -83,8 +96,12 @@ impl Fnv {
     }
 
     fn pointer(&mut self, to: &Option<String>) {
-        self.put(&["(*string)", to.as_deref().unwrap_or("<nil>")]);
+        self.put(&["(*string)", or_nil(to)]);
     }
+}
+
+fn or_nil(text: &Option<String>) -> &str {
+    text.as_deref().unwrap_or("<nil>")
 }
 
 fn text(text: &Option<String>) -> &str {

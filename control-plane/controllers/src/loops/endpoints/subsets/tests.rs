@@ -121,6 +121,27 @@ fn the_order_is_the_one_that_kubernetes_wrote() {
 }
 
 #[test]
+fn the_ports_of_slices_have_another_order_than_those_of_endpoints() {
+    let sorted = |ports: &[EndpointPort]| {
+        let ports = ports.iter().map(|port| discovery::EndpointPort {
+            name: port.name.clone(),
+            port: Some(port.port),
+            protocol: port.protocol.clone(),
+            app_protocol: port.app_protocol.clone(),
+        });
+        let mut ports: Vec<discovery::EndpointPort> = ports.collect();
+        sort_slice_ports(&mut ports);
+        let names = ports.iter().map(|port| port.name.clone().unwrap());
+        names.collect::<Vec<_>>().join(" ")
+    };
+    let many = ["a", "b", "c", "d", "e", "f"].into_iter().zip(8080..);
+    let many: Vec<EndpointPort> = many.map(|(name, number)| port(name, number)).collect();
+    assert_eq!(sorted(&many), "b a e d f c");
+    let few = [port("https", 443), port("http", 80), dns()];
+    assert_eq!(sorted(&few), "d https http");
+}
+
+#[test]
 fn addresses_that_are_written_twice_are_packed_once() {
     let subsets = json!([
         {"addresses": [{"ip": "192.0.2.2"}, {"ip": "192.0.2.1"}], "ports": [{"name": "a", "port": 1}]},
