@@ -12,7 +12,9 @@ mod jobs;
 mod normal;
 mod preemption;
 mod scenario;
+mod services;
 mod stateful_sets;
+mod volumes;
 pub(crate) mod world;
 
 use std::collections::BTreeSet;

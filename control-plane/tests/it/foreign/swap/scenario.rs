@@ -7,7 +7,7 @@ use super::world::{NODES, World};
 
 pub(super) const NAMESPACE: &str = "swap";
 /// The kinds that are compared in the namespace.
-const WITHIN: &str = "deployments,replicasets,pods,services,endpointslices,configmaps,secrets,\
+const WITHIN: &str = "deployments,replicasets,pods,services,endpoints,endpointslices,configmaps,secrets,\
      serviceaccounts,poddisruptionbudgets,events";
 
 pub(super) const STEPS: [Step; 11] = [

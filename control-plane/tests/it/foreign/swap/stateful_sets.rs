@@ -132,9 +132,9 @@ fn objects(world: &World) -> Vec<Value> {
 }
 
 /// False for Events about a claim that Kubernetes' loop changed before it saw its last change, and
-/// for those of the loop that looks for volumes, of which there are none: only ours runs here.
+/// about a pod that the scheduler saw before its claim had its volume.
 fn is_compared(object: &Value) -> bool {
-    const UNCOMPARED: [&str; 2] = ["FailedBinding", "FailedUpdate"];
+    const UNCOMPARED: [&str; 2] = ["FailedScheduling", "FailedUpdate"];
     let reason = object["reason"].as_str().unwrap_or_default();
     object["kind"] != "Event" || !UNCOMPARED.contains(&reason)
 }
@@ -169,16 +169,37 @@ spec:
         ports: [{name: http, containerPort: 80}]
 ";
 
-/// A set whose claims share a volume, as if they were bound to it: no loop here binds claims.
+/// A set with a volume for each of its claims.
 const CLAIMING: &str = r#"
 apiVersion: v1
 kind: PersistentVolume
-metadata: {name: shared}
+metadata: {name: disk-10}
 spec:
   capacity: {storage: 1Gi}
-  accessModes: [ReadWriteMany]
+  accessModes: [ReadWriteOnce]
   persistentVolumeReclaimPolicy: Retain
-  hostPath: {path: /tmp/shared}
+  claimRef: {namespace: sets, name: data-disk-10}
+  hostPath: {path: /tmp/disk-10}
+---
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: disk-11}
+spec:
+  capacity: {storage: 1Gi}
+  accessModes: [ReadWriteOnce]
+  persistentVolumeReclaimPolicy: Retain
+  claimRef: {namespace: sets, name: data-disk-11}
+  hostPath: {path: /tmp/disk-11}
+---
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: disk-12}
+spec:
+  capacity: {storage: 1Gi}
+  accessModes: [ReadWriteOnce]
+  persistentVolumeReclaimPolicy: Retain
+  claimRef: {namespace: sets, name: data-disk-12}
+  hostPath: {path: /tmp/disk-12}
 ---
 apiVersion: apps/v1
 kind: StatefulSet
@@ -200,10 +221,8 @@ spec:
   - metadata:
       name: data
       labels: {kind: disk}
-      annotations: {pv.kubernetes.io/bind-completed: "yes"}
     spec:
       storageClassName: ""
-      volumeName: shared
-      accessModes: [ReadWriteMany]
+      accessModes: [ReadWriteOnce]
       resources: {requests: {storage: 1Gi}}
 "#;

@@ -28,11 +28,13 @@ const OURS: &str = "apiserver";
 const LOG_LINES: usize = 15;
 /// Kubernetes' loops that have a counterpart here.
 const LOOPS: &str = "--controllers=namespace-controller,serviceaccount-controller,\
-     root-ca-certificate-publisher-controller,replicaset-controller,deployment-controller,\
-     daemonset-controller,\
+     root-ca-certificate-publisher-controller,replicaset-controller,\
+     replicationcontroller-controller,deployment-controller,daemonset-controller,\
      garbage-collector-controller,endpoints-controller,endpointslice-controller,\
      endpointslice-mirroring-controller,node-lifecycle-controller,\
      taint-eviction-controller,pod-garbage-collector-controller,disruption-controller,\
+     horizontal-pod-autoscaler-controller,persistentvolume-binder-controller,\
+     persistentvolume-expander-controller,clusterrole-aggregation-controller,\
      resourcequota-controller,persistentvolumeclaim-protection-controller,\
      persistentvolume-protection-controller,volumeattributesclass-protection-controller,\
      statefulset-controller,ephemeral-volume-controller,\
