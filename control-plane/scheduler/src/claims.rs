@@ -18,7 +18,7 @@ use crate::affinity::NodeTerms;
 use crate::node::NodeInfo;
 use crate::pod::{PodInfo, VolumeRef};
 use crate::refusal::{Filter, Refusal, refuse};
-pub use late::{Binding, Plan};
+pub use late::{Binding, Plan, Selection};
 use late::{Late, Topology, Volume, Wanted};
 use limits::{Attachment, Limits};
 use zones::Zones;
@@ -351,7 +351,7 @@ impl Claims {
             .extend(bound.map(|one| (one.volume.clone(), one.uid.clone())));
         let asked = plan.provision.iter();
         self.asked
-            .extend(asked.map(|claim| (namespace.to_owned(), claim.clone())));
+            .extend(asked.map(|one| (namespace.to_owned(), one.claim.clone())));
     }
 
     /// These were not asked for after all.

@@ -69,11 +69,9 @@ pub(super) fn decided(core: &mut Core, now: Duration) -> String {
         Some(Decision::Claim { node, plan, .. }) => {
             let bound = plan.bind.iter();
             let bound = bound.map(|one| format!("{} gets {}, ", one.claim, one.volume));
-            format!(
-                "{}{:?} on {node}",
-                bound.collect::<String>(),
-                plan.provision
-            )
+            let made = plan.provision.iter();
+            let made: Vec<&str> = made.map(|one| one.claim.as_str()).collect();
+            format!("{}{made:?} on {node}", bound.collect::<String>())
         }
         None => "nothing".to_owned(),
     }
