@@ -121,6 +121,9 @@ pub enum Standing {
     Known(Needs),
     /// No node can take the pod.
     Refused(String),
+    /// The same, for now: a claim is bound to a volume that is not known, perhaps because the watch
+    /// of volumes is behind that of claims.
+    Unseen(String),
     /// The pod waits for others, who report themselves. If they make a volume for a node: its name,
     /// and what the other claims need there.
     Waits(Option<(String, Needs)>),
@@ -316,7 +319,7 @@ impl Claims {
                 }
                 None => {
                     let volume = &claim.volume;
-                    return Standing::Refused(format!("persistentvolume {volume:?} not found"));
+                    return Standing::Unseen(format!("persistentvolume {volume:?} not found"));
                 }
             }
         }

@@ -251,6 +251,26 @@ fn a_pod_goes_soon_after_its_volumes_are_there_however_long_that_took() {
 }
 
 #[test]
+fn a_pod_keeps_its_place_though_its_claim_is_seen_before_its_volume() {
+    let mut core = core();
+    core.node_gone("b", NOW);
+    set(&mut core, "PersistentVolumeClaim", late(None));
+    core.pod(large("first", "data"), NOW);
+    assert_eq!(decided(&mut core, NOW), "[\"data\"] on a");
+    let (spec, bound) = bound_to("disk");
+    set(
+        &mut core,
+        "PersistentVolumeClaim",
+        claim("data", spec, bound),
+    );
+    core.pod(asking("second", "3", "1Gi"), LATER);
+    assert!(decided(&mut core, LATER).contains("Insufficient cpu"));
+    let disk = json!({"metadata": {"name": "disk"}});
+    set(&mut core, "PersistentVolume", disk);
+    assert_eq!(decided(&mut core, LATER * 2), "to a");
+}
+
+#[test]
 fn a_pod_whose_volume_could_not_be_made_backs_off_without_its_place() {
     let mut core = core();
     core.node_gone("b", NOW);
