@@ -191,6 +191,28 @@ fn what_nobody_uses_is_detached_once_it_is_not_mounted() {
 }
 
 #[test]
+fn what_kubernetes_attached_under_names_of_its_own_stays_listed() {
+    let disk = json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "cloud"},
+        "spec": {"awsElasticBlockStore": {"volumeID": "vol-1"}},
+    });
+    let mut of_disk = attachment("csi-cloud", "node-0", true);
+    of_disk["spec"]["source"]["persistentVolumeName"] = "cloud".into();
+    let cloud = json!({"name": "kubernetes.io/csi/ebs.csi.aws.com^vol-1", "devicePath": ""});
+    let mut node = managed("node-0");
+    node["status"]["volumesAttached"] = json!([cloud, {"name": IN_STATUS, "devicePath": ""}]);
+    let listed = |attachments: Vec<Value>| {
+        let all = [storage("ReadWriteOnce"), attachments, vec![node.clone()]];
+        let decision = decided(&all, ("", "node-0"));
+        bodies(&decision)[0]["status"]["volumesAttached"].clone()
+    };
+    // Nobody uses our own volume.
+    let ours = attachment(NAME, "node-0", true);
+    assert_eq!(listed(vec![disk, of_disk, ours]), json!([cloud]));
+    assert_eq!(listed(Vec::new()), json!([]));
+}
+
+#[test]
 fn what_a_deleted_node_had_is_detached_after_a_while() {
     let deletion = format!("delete volumeattachments {NAME}");
     let there = [
