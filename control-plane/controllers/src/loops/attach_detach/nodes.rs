@@ -85,13 +85,16 @@ pub(super) fn decide_deleted(context: &Context<'_>, node: &str) -> Decision {
         !is_used && !meta::is_deleting(&one.metadata) && is_ours(caches, one)
     });
     let lost = caches.nodes.lost_at("", node);
-    let left = lost.and_then(|lost| meta::left(lost, DELETED, context.now));
     for one in leaving {
+        // Nobody knows since when a node is gone that was gone when the loops began.
+        let known = caches.attachments.since("", meta::name(&one.metadata));
+        let since = lost.or(known);
+        let left = since.and_then(|since| meta::left(since, DELETED, context.now));
         if left.is_some() {
             decision.again_if(left);
-            break;
+        } else {
+            decision.push(delete(one.as_ref())).only_for(0);
         }
-        decision.push(delete(one.as_ref())).only_for(0);
     }
     decision
 }

@@ -220,17 +220,22 @@ fn what_a_deleted_node_had_is_detached_after_a_while() {
         vec![attachment(NAME, "node-0", true)],
     ]
     .concat();
-    let decision = decide(&AttachDetach, &caches(&there), ("", "node-0"));
-    assert_eq!(lines(&decision), [deletion.as_str()]);
-    let mut then = now();
-    then.seconds -= 60;
-    let with_node = [there, vec![managed("node-0")]].concat();
-    let mut caches = caches_since(&with_node, then);
-    let last = json!({"metadata": {"name": "node-0", "uid": "nodes/node-0"}});
-    caches.deleted(crate::known::kind_of::<Node>(), &last, then);
-    let decision = decide(&AttachDetach, &caches, ("", "node-0"));
-    assert_eq!(lines(&decision), [""; 0]);
-    assert_eq!(decision.after, Some(std::time::Duration::from_secs(300)));
+    let with_node = [there.clone(), vec![managed("node-0")]].concat();
+    let after = |seconds: i64, objects: &[Value]| {
+        let mut then = now();
+        then.seconds -= seconds;
+        let mut caches = caches_since(objects, then);
+        let last = json!({"metadata": {"name": "node-0", "uid": "nodes/node-0"}});
+        caches.deleted(crate::known::kind_of::<Node>(), &last, then);
+        decide(&AttachDetach, &caches, ("", "node-0"))
+    };
+    // The node was deleted then, or was not there when the loops began.
+    for objects in [with_node, there] {
+        let early = after(60, &objects);
+        assert_eq!(lines(&early), [""; 0]);
+        assert_eq!(early.after, Some(std::time::Duration::from_secs(300)));
+        assert_eq!(lines(&after(360, &objects)), [deletion.as_str()]);
+    }
 }
 
 #[test]
