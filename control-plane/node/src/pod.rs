@@ -22,6 +22,9 @@ use crate::address::PodAddresses;
 use crate::container::{self, Containers, Plan, Restart, State};
 use crate::{hints, status};
 
+/// The annotation of a claim that is bound to its volume.
+const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+
 /// A decision about a pod.
 #[derive(Clone, Default)]
 pub struct Decision {
@@ -70,12 +73,14 @@ pub fn decide(pod: &Object, now: Timestamp, addresses: PodAddresses<'_>) -> Deci
     decision
 }
 
-/// The answer to a call that reads a claim of a pod; an error if the claim is not bound. The calls
-/// after it are made later then.
+/// The answer to a call that reads a claim of a pod; an error if the scheduler does not count the
+/// claim as bound. The calls after it are made later then.
 pub fn bound(answer: Result<Object, Status>) -> Result<Object, Status> {
     // The pod is there, whatever the claim is.
     let claim = answer.map_err(|error| Status::unavailable(error.message))?;
-    if object::text(&claim, &["status", "phase"]) == "Bound" && !object::is_deleting(&claim) {
+    let has_volume = !object::text(&claim, &["spec", "volumeName"]).is_empty();
+    let is_bound = has_volume && object::annotation(&claim, BIND_COMPLETED).is_some();
+    if is_bound && object::text(&claim, &["status", "phase"]) != "Lost" {
         return Ok(claim);
     }
     let name = object::name(&claim);

@@ -250,9 +250,12 @@ fn a_pod_starts_once_its_claims_are_bound() {
             kind: kind_of("", "PersistentVolumeClaim"),
             namespace: "default".to_owned(),
             name: name.to_owned(),
-            subresource: "status",
+            subresource: "",
             form: PatchForm::Merge,
-            patch: json!({"status": {"phase": "Bound"}}),
+            patch: json!({
+                "metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+                "spec": {"volumeName": "v"},
+            }),
         };
         scene.api.answer(bound).unwrap();
         scene.pass(10);
