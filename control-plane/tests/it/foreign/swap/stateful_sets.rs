@@ -131,12 +131,9 @@ fn objects(world: &World) -> Vec<Value> {
     objects
 }
 
-/// False for Events about a claim that Kubernetes' loop changed before it saw its last change, and
-/// for those of the loop that looks for volumes, of which there are none: only ours runs here.
+/// False for Events about a claim that Kubernetes' loop changed before it saw its last change.
 fn is_compared(object: &Value) -> bool {
-    const UNCOMPARED: [&str; 2] = ["FailedBinding", "FailedUpdate"];
-    let reason = object["reason"].as_str().unwrap_or_default();
-    object["kind"] != "Event" || !UNCOMPARED.contains(&reason)
+    object["kind"] != "Event" || object["reason"] != "FailedUpdate"
 }
 
 const SERVICE: &str = "

@@ -79,7 +79,9 @@ impl World {
             world.begin_go_loops()
         } else {
             let root = format!("--root-ca-file={}", world.pki("ca.crt"));
-            world.begin_ours("controller-manager", &[&root, "--leader-elect"]);
+            // Kubernetes' loop for volumes does not run beside it either.
+            let loops = "--controllers=*,-persistentvolume-binder-controller";
+            world.begin_ours("controller-manager", &[&root, "--leader-elect", loops]);
         }
         if mix.scheduler {
             world.begin_go_scheduler()
