@@ -415,8 +415,8 @@ fn bind_volume(pod: &PodInfo, binding: Binding) -> Call {
     }
 }
 
-/// Asks for the volume of a claim on a node, as long as the claim has not changed. One that took its
-/// name, or got a node from an earlier scheduler, would get a volume where its pod may not go.
+/// Asks for the volume of a claim on a node, as long as the claim has not changed. One that took
+/// its name, or got a node from an earlier scheduler, would get a volume where its pod may not go.
 fn select_node(pod: &PodInfo, selection: Selection, node: &str) -> Call {
     let kind = schema::kind("", "v1", "PersistentVolumeClaim");
     Call::Patch {
