@@ -43,7 +43,8 @@ pub enum Job {
     Pod(String, String),
 }
 
-/// The calls of a job, made one after the other until one fails.
+/// The calls of a job, made one after the other until one fails. Those that read something read the
+/// claims of a pod: [`pod::bound`] says whether they failed.
 #[derive(Clone)]
 pub struct Work {
     pub job: Job,

@@ -20,7 +20,8 @@
 //! - otherwise containers of a Job's pods succeed after a second, init containers at once, and all
 //!   others run until they are deleted.
 //!
-//! The pod's restart policy applies as usual.
+//! The pod's restart policy applies as usual. Its first container waits for the pod's claims, as on
+//! any node.
 #![forbid(unsafe_code)]
 
 pub mod address;

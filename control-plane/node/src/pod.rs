@@ -1,9 +1,9 @@
 //! A node's decisions about a pod: a pure function of the pod and the time.
 //!
-//! The first decision makes a pod Pending, with its containers being created; the next starts them:
-//! init containers one after the other, then the others. Later decisions end and restart
-//! containers. For a pod that is being deleted they stop its containers, write the status, and
-//! delete the pod.
+//! The first decision makes a pod Pending, with its containers being created; the next starts them
+//! once the pod's claims are bound: init containers one after the other, then the others. Later
+//! decisions end and restart containers. For a pod that is being deleted they stop its containers,
+//! write the status, and delete the pod.
 
 #[cfg(test)]
 mod tests;
@@ -14,12 +14,16 @@ use std::time::Duration;
 use machinery::api::{Call, DeleteOptions, PatchForm};
 use machinery::object::{self, Object};
 use machinery::schema::{self, Kind};
+use machinery::status::Status;
 use machinery::time::Timestamp;
 use serde_json::{Value, json};
 
 use crate::address::PodAddresses;
 use crate::container::{self, Containers, Plan, Restart, State};
 use crate::{hints, status};
+
+/// The annotation of a claim that is bound to its volume.
+const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 
 /// A decision about a pod.
 #[derive(Clone, Default)]
@@ -62,7 +66,27 @@ pub fn decide(pod: &Object, now: Timestamp, addresses: PodAddresses<'_>) -> Deci
     let again = [containers.again, deadline].into_iter().flatten().min();
     let again = again.filter(|_| phase != "Succeeded" && phase != "Failed");
     let new = status::of(pod, &containers, phase, Some(addresses.pod), now, addresses);
-    write(pod, new, again)
+    let mut decision = write(pod, new, again);
+    if !decision.calls.is_empty() && !status::has_started(pod) {
+        decision.calls.splice(0..0, claims(pod));
+    }
+    decision
+}
+
+/// The answer to a call that reads a claim of a pod; an error if the scheduler does not count the
+/// claim as bound. The calls after it are made later then.
+pub fn bound(answer: Result<Object, Status>) -> Result<Object, Status> {
+    // The pod is there, whatever the claim is.
+    let claim = answer.map_err(|error| Status::unavailable(error.message))?;
+    let has_volume = !object::text(&claim, &["spec", "volumeName"]).is_empty();
+    let is_bound = has_volume && object::annotation(&claim, BIND_COMPLETED).is_some();
+    if is_bound && object::text(&claim, &["status", "phase"]) != "Lost" {
+        return Ok(claim);
+    }
+    let name = object::name(&claim);
+    Err(Status::unavailable(format!(
+        "the claim {name:?} is not bound"
+    )))
 }
 
 /// A pod that is being deleted: its containers stop within the grace period, then it is deleted.
@@ -102,6 +126,26 @@ fn finish(pod: &Object, finished: bool, now: Timestamp, addresses: PodAddresses<
         });
     }
     decision
+}
+
+/// The calls that read the claims of a pod.
+fn claims(pod: &Object) -> Vec<Call> {
+    let volumes = object::items(pod, &["spec", "volumes"]).iter();
+    let names = volumes.filter_map(|volume| {
+        if volume.get("ephemeral").is_some() {
+            let volume = object::text(volume, &["name"]);
+            return Some(format!("{}-{volume}", object::name(pod)));
+        }
+        let claim = object::text(volume, &["persistentVolumeClaim", "claimName"]);
+        (!claim.is_empty()).then(|| claim.to_owned())
+    });
+    let kind = schema::kind("", "v1", "PersistentVolumeClaim").expect("the table has claims");
+    let call = |name| Call::Get {
+        kind: Arc::clone(kind),
+        namespace: object::namespace(pod).to_owned(),
+        name,
+    };
+    names.map(call).collect()
 }
 
 /// The call that writes the pod's status, if it differs.

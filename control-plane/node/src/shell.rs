@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use crate::address::{Family, PODS_MAX};
 use crate::fleet::{Fleet, Job, Now, Periods, Work};
 use crate::host::{Host, Size};
+use crate::pod;
 
 /// Maximum number of jobs with a call in flight, all nodes together.
 const CALLS_AT_ONCE: usize = 32;
@@ -140,7 +141,11 @@ async fn make(
 ) -> (Job, Result<Object, Status>) {
     let mut answer = Ok(Value::Null);
     for call in work.calls {
+        let reads_claim = matches!(call, Call::Get { .. });
         answer = client.call(call).await;
+        if reads_claim {
+            answer = pod::bound(answer);
+        }
         if answer.is_err() {
             break;
         }

@@ -7,6 +7,9 @@ use serde_json::{Value, json};
 use crate::address::PodAddresses;
 use crate::container::{Containers, State};
 
+/// The condition of a pod that is ready for its first container.
+const SANDBOX: &str = "PodReadyToStartContainers";
+
 /// The phase of a pod whose containers may still run.
 pub fn phase(pod: &Object, containers: &Containers) -> &'static str {
     if containers.init_failed {
@@ -77,6 +80,12 @@ pub fn replace(patch: &mut Value, list: &str) {
     if let Some(Value::Array(items)) = patch.get_mut(list) {
         items.insert(0, json!({"$patch": "replace"}));
     }
+}
+
+/// True if the pod has had a first container.
+pub fn has_started(pod: &Object) -> bool {
+    let sandbox = condition(pod, SANDBOX);
+    sandbox.is_some_and(|one| object::text(one, &["status"]) == "True")
 }
 
 /// True if writing this status would change the pod.
@@ -150,7 +159,7 @@ fn conditions(
         Err(("", String::new()))
     };
     let all = [
-        ("PodReadyToStartContainers", sandbox),
+        (SANDBOX, sandbox),
         ("Initialized", initialized),
         ("Ready", pod_ready),
         ("ContainersReady", ready),

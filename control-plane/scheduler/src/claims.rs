@@ -18,7 +18,7 @@ use crate::affinity::NodeTerms;
 use crate::node::NodeInfo;
 use crate::pod::{PodInfo, VolumeRef};
 use crate::refusal::{Filter, Refusal, refuse};
-pub use late::{Binding, Plan};
+pub use late::{Binding, Plan, Selection};
 use late::{Late, Topology, Volume, Wanted};
 use limits::{Attachment, Limits};
 use zones::Zones;
@@ -121,6 +121,9 @@ pub enum Standing {
     Known(Needs),
     /// No node can take the pod.
     Refused(String),
+    /// The same, for now: a claim is bound to a volume that is not known, perhaps because the watch
+    /// of volumes is behind that of claims.
+    Unseen(String),
     /// The pod waits for others, who report themselves. If they make a volume for a node: its name,
     /// and what the other claims need there.
     Waits(Option<(String, Needs)>),
@@ -316,7 +319,7 @@ impl Claims {
                 }
                 None => {
                     let volume = &claim.volume;
-                    return Standing::Refused(format!("persistentvolume {volume:?} not found"));
+                    return Standing::Unseen(format!("persistentvolume {volume:?} not found"));
                 }
             }
         }
@@ -351,7 +354,7 @@ impl Claims {
             .extend(bound.map(|one| (one.volume.clone(), one.uid.clone())));
         let asked = plan.provision.iter();
         self.asked
-            .extend(asked.map(|claim| (namespace.to_owned(), claim.clone())));
+            .extend(asked.map(|one| (namespace.to_owned(), one.claim.clone())));
     }
 
     /// These were not asked for after all.

@@ -220,6 +220,12 @@ impl Core {
                     self.queue.wait(&pod.uid, BY_CLAIMS.into(), now);
                     continue;
                 }
+                // It keeps the place where its volume was made.
+                Standing::Unseen(_) if self.cache.place(&pod.uid).is_some() => {
+                    self.queue.wait(&pod.uid, BY_CLAIMS.into(), now);
+                    continue;
+                }
+                Standing::Unseen(reason) => Standing::Refused(reason),
                 standing => standing,
             };
             let reserved = self.unreserve(&pod);
@@ -395,7 +401,7 @@ impl Core {
         let needs = match standing {
             Standing::Known(needs) => needs,
             Standing::Refused(reason) => return Err(nowhere(Filter::VolumeBinding, reason)),
-            Standing::Waits(_) => Needs::default(),
+            Standing::Waits(_) | Standing::Unseen(_) => Needs::default(),
         };
         let before = self.nominations.before(pod);
         let crowded = search::crowded(&mut self.cache, pod, &before);

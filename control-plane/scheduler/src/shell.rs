@@ -25,7 +25,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::affinity::Labels;
-use crate::claims::{self, Binding, Failed, Plan};
+use crate::claims::{self, Binding, Failed, Plan, Selection};
 use crate::core::{Core, Decision, Room};
 use crate::pod::{DEFAULT_SCHEDULER, PodInfo};
 use outbox::Outbox;
@@ -367,9 +367,9 @@ fn ask(client: Client, pod: &PodInfo, node: &str, plan: Plan) -> BoxFuture<'stat
     let bindings = plan.bind.into_iter();
     let bindings = bindings.map(|one| (one.volume.clone(), bind_volume(pod, one)));
     let bindings: Vec<(String, Call)> = bindings.collect();
-    let select = |claim: String| {
-        let name = (pod.namespace.clone(), claim.clone());
-        (name, select_node(pod, claim, node))
+    let select = |one: Selection| {
+        let name = (pod.namespace.clone(), one.claim.clone());
+        (name, select_node(pod, one, node))
     };
     let selections: Vec<(claims::Name, Call)> = plan.provision.into_iter().map(select).collect();
     let uid = pod.uid.clone();
@@ -415,16 +415,20 @@ fn bind_volume(pod: &PodInfo, binding: Binding) -> Call {
     }
 }
 
-/// Asks for the volume of a claim on a node.
-fn select_node(pod: &PodInfo, claim: String, node: &str) -> Call {
+/// Asks for the volume of a claim on a node, as long as the claim has not changed. One that took
+/// its name, or got a node from an earlier scheduler, would get a volume where its pod may not go.
+fn select_node(pod: &PodInfo, selection: Selection, node: &str) -> Call {
     let kind = schema::kind("", "v1", "PersistentVolumeClaim");
     Call::Patch {
         kind: kind.expect("the table has it").clone(),
         namespace: pod.namespace.clone(),
-        name: claim,
+        name: selection.claim,
         subresource: "",
         form: PatchForm::Merge,
-        patch: json!({"metadata": {"annotations": {claims::SELECTED_NODE: node}}}),
+        patch: json!({"metadata": {
+            "resourceVersion": selection.version,
+            "annotations": {claims::SELECTED_NODE: node},
+        }}),
     }
 }
 

@@ -51,7 +51,8 @@ pub(crate) struct Form {
 /// A set of access modes. A volume must have all that a claim asks for.
 pub(crate) type Access = BTreeSet<String>;
 
-/// The volumes and claims that have nobody. Like all caches this is lost with the process.
+/// The volumes and claims that have nobody, and the pods that name claims. Like all caches this is
+/// lost with the process.
 #[derive(Debug, Default)]
 pub(crate) struct Unbound {
     free: Shelf<String, ()>,
@@ -59,7 +60,7 @@ pub(crate) struct Unbound {
     promised: BTreeMap<Key, BTreeSet<String>>,
     /// With their selectors; `None` for one that cannot be read.
     waiting: Shelf<Key, Option<LabelSelector>>,
-    /// Names of pods without a node, by the claim that they name.
+    /// Names of pods that have not ended, by the claim that they name.
     pods: BTreeMap<Key, BTreeSet<String>>,
 }
 
@@ -184,7 +185,7 @@ impl Unbound {
         sets.flat_map(|claims| claims.keys().map(|(_, claim)| claim))
     }
 
-    /// The names of the pods without a node that name a claim.
+    /// The names of the pods that name a claim and have not ended.
     pub(crate) fn pods(&self, claim: &Key) -> impl Iterator<Item = &str> {
         let names = self.pods.get(claim).into_iter().flatten();
         names.map(String::as_str)
@@ -224,12 +225,12 @@ impl Unbound {
     }
 
     pub(super) fn note_pod(&mut self, pod: &Diff<Pod>) {
-        if let Some(old) = pod.old.as_ref().filter(|old| looks_for_node(old)) {
+        if let Some(old) = pod.old.as_ref().filter(|old| !has_ended(old)) {
             for claim in claims_of(old) {
                 unlist(&mut self.pods, &claim, meta::name(&old.metadata));
             }
         }
-        if let Some(new) = pod.new.as_ref().filter(|new| looks_for_node(new)) {
+        if let Some(new) = pod.new.as_ref().filter(|new| !has_ended(new)) {
             for claim in claims_of(new) {
                 let name = meta::name(&new.metadata).to_owned();
                 self.pods.entry(claim).or_default().insert(name);
@@ -302,11 +303,10 @@ fn promise(volume: &PersistentVolume) -> Option<Key> {
     Some((text(&claim.namespace), text(&claim.name)))
 }
 
-/// True if somebody has to find a node for the pod.
-fn looks_for_node(pod: &Pod) -> bool {
+fn has_ended(pod: &Pod) -> bool {
     let status = pod.status.as_ref();
     let phase = status.and_then(|status| status.phase.as_deref());
-    pod.place().is_empty() && !["Succeeded", "Failed"].contains(&phase.unwrap_or_default())
+    ["Succeeded", "Failed"].contains(&phase.unwrap_or_default())
 }
 
 fn claims_of(pod: &Pod) -> impl Iterator<Item = Key> {

@@ -90,7 +90,11 @@ impl Scene {
             let mut answer = Ok(Value::Null);
             for call in work.calls {
                 calls += 1;
+                let reads_claim = matches!(call, Call::Get { .. });
                 answer = self.api.answer(call);
+                if reads_claim {
+                    answer = pod::bound(answer);
+                }
                 if answer.is_err() {
                     break;
                 }
@@ -213,6 +217,53 @@ fn pods_on_the_nodes_run_and_go() {
     assert!(scene.get("Pod", "a").is_some(), "it is given time");
     scene.settle();
     assert!(scene.get("Pod", "a").is_none());
+}
+
+#[test]
+fn a_pod_starts_once_its_claims_are_bound() {
+    let mut scene = Scene::new(1);
+    scene.settle();
+    let volumes = json!([
+        {"name": "config", "configMap": {"name": "c"}},
+        {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+        {"name": "scratch", "ephemeral": {}},
+    ]);
+    let user = json!({"spec": {"volumes": volumes}});
+    create(&scene.api, pod("a", "node-0", user));
+    let state = |scene: &Scene| {
+        let pod = scene.get("Pod", "a").unwrap();
+        let status = &pod["status"];
+        let waiting = &status["containerStatuses"][0]["state"]["waiting"]["reason"];
+        let phase = object::text(status, &["phase"]);
+        format!("{phase} {}", waiting.as_str().unwrap_or_default())
+    };
+    let waits = "Pending ContainerCreating";
+    for name in ["data", "a-scratch"] {
+        scene.settle();
+        assert_eq!(state(&scene), waits, "{name} is missing");
+        let metadata = json!({"namespace": "default", "name": name});
+        let claim = json!({"kind": "PersistentVolumeClaim", "metadata": metadata, "spec": {}});
+        create(&scene.api, claim);
+        scene.pass(10);
+        assert_eq!(state(&scene), waits, "{name} has no volume");
+        let bound = Call::Patch {
+            kind: kind_of("", "PersistentVolumeClaim"),
+            namespace: "default".to_owned(),
+            name: name.to_owned(),
+            subresource: "",
+            form: PatchForm::Merge,
+            patch: json!({
+                "metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+                "spec": {"volumeName": "v"},
+            }),
+        };
+        scene.api.answer(bound).unwrap();
+        scene.pass(10);
+    }
+    assert_eq!(state(&scene), "Running ");
+    // From then on nobody asks for them.
+    delete(&scene.api, "PersistentVolumeClaim", "default", "data");
+    assert_eq!(scene.pass(1), 0);
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub struct Plan {
     /// Volumes that are bound to claims.
     pub bind: Vec<Binding>,
     /// The claims whose volumes are made for the node.
-    pub provision: Vec<String>,
+    pub provision: Vec<Selection>,
 }
 
 /// A volume for a claim.
@@ -36,6 +36,14 @@ pub struct Binding {
     pub claim_version: String,
     /// The volume named the claim already, so whoever made it bound it.
     pub is_prebound: bool,
+}
+
+/// A claim whose volume is made for the node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Selection {
+    pub claim: String,
+    /// The state of the claim that was looked at.
+    pub version: String,
 }
 
 impl Plan {
@@ -301,7 +309,10 @@ pub(super) fn plan(claims: &[Late], node: &NodeInfo) -> Option<Plan> {
                 is_prebound: volume.is_prebound,
             });
         } else if late.made.as_ref().is_some_and(|made| made.matches(node)) {
-            plan.provision.push(late.claim.name.clone());
+            plan.provision.push(Selection {
+                claim: late.claim.name.clone(),
+                version: late.claim.version.clone(),
+            });
         } else {
             return None;
         }

@@ -69,11 +69,9 @@ pub(super) fn decided(core: &mut Core, now: Duration) -> String {
         Some(Decision::Claim { node, plan, .. }) => {
             let bound = plan.bind.iter();
             let bound = bound.map(|one| format!("{} gets {}, ", one.claim, one.volume));
-            format!(
-                "{}{:?} on {node}",
-                bound.collect::<String>(),
-                plan.provision
-            )
+            let made = plan.provision.iter();
+            let made: Vec<&str> = made.map(|one| one.claim.as_str()).collect();
+            format!("{}{made:?} on {node}", bound.collect::<String>())
         }
         None => "nothing".to_owned(),
     }
@@ -250,6 +248,26 @@ fn a_pod_goes_soon_after_its_volumes_are_there_however_long_that_took() {
     }
     bind(&mut core, json!({}));
     assert!(decided(&mut core, after(6)).starts_with("to "));
+}
+
+#[test]
+fn a_pod_keeps_its_place_though_its_claim_is_seen_before_its_volume() {
+    let mut core = core();
+    core.node_gone("b", NOW);
+    set(&mut core, "PersistentVolumeClaim", late(None));
+    core.pod(large("first", "data"), NOW);
+    assert_eq!(decided(&mut core, NOW), "[\"data\"] on a");
+    let (spec, bound) = bound_to("disk");
+    set(
+        &mut core,
+        "PersistentVolumeClaim",
+        claim("data", spec, bound),
+    );
+    core.pod(asking("second", "3", "1Gi"), LATER);
+    assert!(decided(&mut core, LATER).contains("Insufficient cpu"));
+    let disk = json!({"metadata": {"name": "disk"}});
+    set(&mut core, "PersistentVolume", disk);
+    assert_eq!(decided(&mut core, LATER * 2), "to a");
 }
 
 #[test]

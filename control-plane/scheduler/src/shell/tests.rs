@@ -98,3 +98,20 @@ fn a_list_of_namespaces_ends_those_that_it_lacks() {
     assert_eq!(tell(&["a", "b"]).len(), 2);
     assert_eq!(tell(&["b"]), BTreeSet::from(["b".to_owned()]));
 }
+
+/// A claim may be deleted, and another made with its name, while the call is on its way.
+#[test]
+fn only_the_claim_that_was_looked_at_gets_a_node() {
+    let pod = crate::tests::info(&crate::tests::pod("p", json!({})));
+    let selection = Selection {
+        claim: "data".to_owned(),
+        version: "7".to_owned(),
+    };
+    let Call::Patch { name, patch, .. } = select_node(&pod, selection, "n") else {
+        panic!("no patch");
+    };
+    assert_eq!(name, "data");
+    let annotations = json!({claims::SELECTED_NODE: "n"});
+    let expected = json!({"resourceVersion": "7", "annotations": annotations});
+    assert_eq!(patch["metadata"], expected);
+}

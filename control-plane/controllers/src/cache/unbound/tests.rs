@@ -196,7 +196,7 @@ fn volumes_are_free_only_while_they_are_available() {
 }
 
 #[test]
-fn pods_are_known_until_they_have_a_node() {
+fn pods_are_known_by_their_claims_until_they_end() {
     let pod = |node: &str, phase: &str| -> Pod {
         read(json!({
             "metadata": {"namespace": "n", "name": "p"},
@@ -208,17 +208,27 @@ fn pods_are_known_until_they_have_a_node() {
         }))
     };
     let key = |name: &str| ("n".to_owned(), name.to_owned());
-    for (node, phase) in [("a", "Pending"), ("", "Failed")] {
-        let mut unbound = Unbound::default();
-        unbound.note_pod(&new(pod("", "Pending")));
-        for name in ["c", "p-e"] {
-            assert_eq!(unbound.pods(&key(name)).collect::<Vec<_>>(), ["p"]);
-        }
+    let mut unbound = Unbound::default();
+    let mut before = None;
+    for (node, phase) in [("", "Pending"), ("a", "Pending"), ("a", "Running")] {
         let diff = Diff {
-            old: Some(Arc::new(pod("", "Pending"))),
+            old: before,
             new: Some(Arc::new(pod(node, phase))),
         };
         unbound.note_pod(&diff);
-        assert!(unbound.pods.is_empty(), "{node} {phase}");
+        for name in ["c", "p-e"] {
+            assert_eq!(unbound.pods(&key(name)).collect::<Vec<_>>(), ["p"]);
+        }
+        before = diff.new;
+    }
+    for new in [None, Some(Arc::new(pod("a", "Failed")))] {
+        let mut unbound = Unbound::default();
+        let running = before.clone();
+        unbound.note_pod(&Diff {
+            old: None,
+            new: running.clone(),
+        });
+        unbound.note_pod(&Diff { old: running, new });
+        assert!(unbound.pods.is_empty());
     }
 }

@@ -1,6 +1,6 @@
 //! What is attached to a node: said in its status, and detached if nobody uses it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{AttachedVolume, Node, PersistentVolume, Pod};
@@ -24,6 +24,16 @@ const DELETED: Duration = Duration::from_secs(360);
 /// The pods of a node by the names of the attachments that they need.
 type Users<'a> = BTreeMap<String, Vec<&'a Shared<Pod>>>;
 
+/// What the attachments of a node mean for the list in its status, by their names there.
+#[derive(Default)]
+struct Names<'a> {
+    attached: BTreeMap<String, Attached<'a>>,
+    /// Those that are not attached, or not for long.
+    detached: BTreeSet<String>,
+    /// There are attachments whose names are not known.
+    unknown: bool,
+}
+
 /// An attachment that stays on its node.
 struct Attached<'a> {
     attachment: &'a str,
@@ -35,24 +45,30 @@ pub(super) fn decide(caches: &Caches, node: &Node) -> Decision {
     let node_name = meta::name(&node.metadata);
     let users = users(caches, node_name);
     let (_, out_of_service, in_use, _) = seen(node);
-    let mut attached: BTreeMap<String, Attached<'_>> = BTreeMap::new();
+    let mut names = Names::default();
     let mut leaving = Vec::new();
     for one in caches.attachments.placed_at(node_name) {
-        if meta::is_deleting(&one.metadata) {
-            continue;
-        }
         let Some((volume, name_in_status)) = named_in_status(caches, one) else {
+            names.unknown = true;
             continue;
         };
         let attachment = meta::name(&one.metadata);
         let is_mounted = in_use.contains(&name_in_status) && !out_of_service;
-        if !users.contains_key(attachment) && !is_mounted && is_ours(caches, one) {
+        let is_attached = one.status.as_ref().is_some_and(|status| status.attached);
+        let is_deleting = meta::is_deleting(&one.metadata);
+        let is_used = users.contains_key(attachment) || is_mounted;
+        let leaves = !is_deleting && !is_used && is_ours(caches, one);
+        if leaves {
             leaving.push(one);
-        } else if one.status.as_ref().is_some_and(|status| status.attached) {
-            attached.insert(name_in_status, Attached { attachment, volume });
+        }
+        if is_attached && !is_deleting && !leaves {
+            let attached = Attached { attachment, volume };
+            names.attached.insert(name_in_status, attached);
+        } else {
+            names.detached.insert(name_in_status);
         }
     }
-    report(node, &attached, &users, &mut decision);
+    report(node, &names, &users, &mut decision);
     for one in leaving {
         decision.push(delete(one.as_ref())).only_for(0);
     }
@@ -69,13 +85,16 @@ pub(super) fn decide_deleted(context: &Context<'_>, node: &str) -> Decision {
         !is_used && !meta::is_deleting(&one.metadata) && is_ours(caches, one)
     });
     let lost = caches.nodes.lost_at("", node);
-    let left = lost.and_then(|lost| meta::left(lost, DELETED, context.now));
     for one in leaving {
+        // Nobody knows since when a node is gone that was gone when the loops began.
+        let known = caches.attachments.since("", meta::name(&one.metadata));
+        let since = lost.or(known);
+        let left = since.and_then(|since| meta::left(since, DELETED, context.now));
         if left.is_some() {
             decision.again_if(left);
-            break;
+        } else {
+            decision.push(delete(one.as_ref())).only_for(0);
         }
-        decision.push(delete(one.as_ref())).only_for(0);
     }
     decision
 }
@@ -130,20 +149,14 @@ fn is_ours(caches: &Caches, attachment: &VolumeAttachment) -> bool {
 }
 
 /// Writes the list of attached volumes, if it changes. Volumes of other kinds stay in it.
-fn report(
-    node: &Node,
-    attached: &BTreeMap<String, Attached<'_>>,
-    users: &Users<'_>,
-    into: &mut Decision,
-) {
+fn report(node: &Node, names: &Names<'_>, users: &Users<'_>, into: &mut Decision) {
     let (.., before) = seen(node);
-    let stays =
-        |one: &&AttachedVolume| !one.name.starts_with(PLUGIN) || attached.contains_key(&one.name);
-    let mut after: Vec<AttachedVolume> = before.iter().filter(stays).cloned().collect();
+    let stays = before.iter().filter(|one| names.keep(&one.name));
+    let mut after: Vec<AttachedVolume> = stays.cloned().collect();
     let removes = after.len() < before.len();
     let is_listed = |name: &str| before.iter().any(|one| one.name == name);
     let mut adds = false;
-    for (name, one) in attached {
+    for (name, one) in &names.attached {
         if is_listed(name) {
             continue;
         }
@@ -174,4 +187,13 @@ fn report(
         form: PatchForm::Merge,
         patch: json!({"metadata": metadata, "status": {"volumesAttached": after}}),
     });
+}
+
+impl Names<'_> {
+    /// True if a name stays in the list. Of volumes that were part of Kubernetes once, and that
+    /// drivers attach now, only Kubernetes knows the names; the agent needs them, too.
+    fn keep(&self, name: &str) -> bool {
+        let may_be_attached = self.unknown && !self.detached.contains(name);
+        !name.starts_with(PLUGIN) || self.attached.contains_key(name) || may_be_attached
+    }
 }

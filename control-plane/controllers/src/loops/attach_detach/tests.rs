@@ -191,6 +191,28 @@ fn what_nobody_uses_is_detached_once_it_is_not_mounted() {
 }
 
 #[test]
+fn what_kubernetes_attached_under_names_of_its_own_stays_listed() {
+    let disk = json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "cloud"},
+        "spec": {"awsElasticBlockStore": {"volumeID": "vol-1"}},
+    });
+    let mut of_disk = attachment("csi-cloud", "node-0", true);
+    of_disk["spec"]["source"]["persistentVolumeName"] = "cloud".into();
+    let cloud = json!({"name": "kubernetes.io/csi/ebs.csi.aws.com^vol-1", "devicePath": ""});
+    let mut node = managed("node-0");
+    node["status"]["volumesAttached"] = json!([cloud, {"name": IN_STATUS, "devicePath": ""}]);
+    let listed = |attachments: Vec<Value>| {
+        let all = [storage("ReadWriteOnce"), attachments, vec![node.clone()]];
+        let decision = decided(&all, ("", "node-0"));
+        bodies(&decision)[0]["status"]["volumesAttached"].clone()
+    };
+    // Nobody uses our own volume.
+    let ours = attachment(NAME, "node-0", true);
+    assert_eq!(listed(vec![disk, of_disk, ours]), json!([cloud]));
+    assert_eq!(listed(Vec::new()), json!([]));
+}
+
+#[test]
 fn what_a_deleted_node_had_is_detached_after_a_while() {
     let deletion = format!("delete volumeattachments {NAME}");
     let there = [
@@ -198,17 +220,22 @@ fn what_a_deleted_node_had_is_detached_after_a_while() {
         vec![attachment(NAME, "node-0", true)],
     ]
     .concat();
-    let decision = decide(&AttachDetach, &caches(&there), ("", "node-0"));
-    assert_eq!(lines(&decision), [deletion.as_str()]);
-    let mut then = now();
-    then.seconds -= 60;
-    let with_node = [there, vec![managed("node-0")]].concat();
-    let mut caches = caches_since(&with_node, then);
-    let last = json!({"metadata": {"name": "node-0", "uid": "nodes/node-0"}});
-    caches.deleted(crate::known::kind_of::<Node>(), &last, then);
-    let decision = decide(&AttachDetach, &caches, ("", "node-0"));
-    assert_eq!(lines(&decision), [""; 0]);
-    assert_eq!(decision.after, Some(std::time::Duration::from_secs(300)));
+    let with_node = [there.clone(), vec![managed("node-0")]].concat();
+    let after = |seconds: i64, objects: &[Value]| {
+        let mut then = now();
+        then.seconds -= seconds;
+        let mut caches = caches_since(objects, then);
+        let last = json!({"metadata": {"name": "node-0", "uid": "nodes/node-0"}});
+        caches.deleted(crate::known::kind_of::<Node>(), &last, then);
+        decide(&AttachDetach, &caches, ("", "node-0"))
+    };
+    // The node was deleted then, or was not there when the loops began.
+    for objects in [with_node, there] {
+        let early = after(60, &objects);
+        assert_eq!(lines(&early), [""; 0]);
+        assert_eq!(early.after, Some(std::time::Duration::from_secs(300)));
+        assert_eq!(lines(&after(360, &objects)), [deletion.as_str()]);
+    }
 }
 
 #[test]

@@ -94,8 +94,10 @@ fn users<'a>(caches: &'a Caches, volume: &PersistentVolume) -> Users<'a> {
     if of_claim.is_none_or(|of_claim| of_claim.metadata.name != volume.metadata.name) {
         return users;
     }
-    let all = caches.pods.in_namespace(meta::namespace(&claim.metadata));
-    for pod in all.filter(|pod| used_claims::uses(pod, claim) && !pods::is_finished(pod)) {
+    let key = meta::key(&claim.metadata);
+    let of_claim = caches.unbound.pods(&key);
+    let of_claim = of_claim.filter_map(|name| caches.pods.get(&key.0, name));
+    for pod in of_claim.filter(|pod| used_claims::uses(pod, claim)) {
         users.entry(pods::node(pod)).or_default().push(pod);
     }
     users

@@ -146,7 +146,12 @@ fn pending(claim: &PersistentVolumeClaim, note: Option<Note>) -> Decision {
 /// Which pods a claim waits for.
 fn consumers(context: &Context<'_>, claim: &PersistentVolumeClaim) -> Note {
     let key = meta::key(&claim.metadata);
-    let pods: Vec<&str> = context.caches.unbound.pods(&key).collect();
+    let (unbound, pods) = (&context.caches.unbound, &context.caches.pods);
+    let waits = |name: &&str| {
+        let pod = pods.get(&key.0, name);
+        pod.is_some_and(|pod| pod.place().is_empty())
+    };
+    let pods: Vec<&str> = unbound.pods(&key).filter(waits).collect();
     let (reason, text) = match pods.as_slice() {
         [] => (
             "WaitForFirstConsumer",

@@ -14,7 +14,7 @@ use crate::cache::Shape;
 use crate::decision::{Decision, Note, change, update_status};
 use crate::known::{Known as _, kind_of};
 use crate::loops::Context;
-use crate::{meta, used_claims};
+use crate::meta;
 
 const AVAILABLE: &str = "Available";
 const RELEASED: &str = "Released";
@@ -138,7 +138,8 @@ fn reclaim(context: &Context<'_>, volume: &PersistentVolume) -> Decision {
 
 fn recycle(context: &Context<'_>, volume: &PersistentVolume) -> Decision {
     let key = claim_ref(volume).map(claim_key).unwrap_or_default();
-    let users = users(context, &key.0, &key.1);
+    let users = context.caches.unbound.pods(&key);
+    let users: Vec<String> = users.map(|pod| format!("{}/{pod}", key.0)).collect();
     // Pods that name a claim there is now use the volume of that.
     if users.is_empty() || context.caches.volume_claims.at(&key).is_some() {
         let why = "No recycler plugin found for the volume!";
@@ -150,19 +151,6 @@ fn recycle(context: &Context<'_>, volume: &PersistentVolume) -> Decision {
     decision.notes.push(note);
     decision.again(USED_AGAIN);
     decision
-}
-
-/// The pods that name a claim and have not ended.
-fn users(context: &Context<'_>, namespace: &str, claim: &str) -> Vec<String> {
-    let pods = context.caches.pods.in_namespace(namespace);
-    let pods = pods.filter(|pod| {
-        let status = pod.status.as_ref();
-        let phase = status.and_then(|status| status.phase.as_deref());
-        let has_ended = ["Succeeded", "Failed"].contains(&phase.unwrap_or_default());
-        !has_ended && used_claims::named(pod).any(|name| name == claim)
-    });
-    pods.map(|pod| format!("{namespace}/{}", meta::name(&pod.metadata)))
-        .collect()
 }
 
 /// Why nobody will delete a released volume; `None` if a driver does.

@@ -2,6 +2,7 @@ use serde_json::{Value, json};
 
 use crate::claims::tests::{LATER, NOW, claim, core, decided, set, with};
 use crate::claims::{BOUND, Failed};
+use crate::core::Decision;
 use crate::tests::pod;
 
 /// A volume of the class `local`, on some nodes.
@@ -245,4 +246,17 @@ fn a_volume_is_made_only_where_its_class_allows_it() {
     assert!(decided(&mut core, NOW).contains(UNAVAILABLE));
     set(&mut core, "StorageClass", class(json!(["b", "c"])));
     assert_eq!(decided(&mut core, LATER), "[\"data\"] on b");
+}
+
+#[test]
+fn a_volume_is_made_for_the_claim_that_was_looked_at() {
+    let mut core = core();
+    let seen = json!({"metadata": {"resourceVersion": "7"}});
+    let data = asks("data", "late", "1Gi", seen);
+    set(&mut core, "PersistentVolumeClaim", data);
+    core.pod(with("p", "data"), NOW);
+    let Some(Decision::Claim { plan, .. }) = core.next(NOW) else {
+        panic!("nothing is asked for");
+    };
+    assert_eq!(plan.provision[0].version, "7");
 }

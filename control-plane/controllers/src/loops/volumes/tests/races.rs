@@ -127,8 +127,14 @@ impl Run {
 
     /// Frees a volume whose claim is gone, as an administrator does.
     fn reuse_volume(&mut self) {
+        let claims = self.claims();
         let mut all = self.volumes();
-        all.retain(|volume| volume["status"]["phase"] == "Released");
+        // One that was freed may have a claim before its phase says so.
+        all.retain(|volume| {
+            let uid = object::text(volume, &["spec", "claimRef", "uid"]);
+            let mut claims = claims.iter();
+            volume["status"]["phase"] == "Released" && !claims.any(|one| object::uid(one) == uid)
+        });
         if let Some(volume) = self.any(&all) {
             let patch = json!({"spec": {"claimRef": null}});
             let name = object::name(&volume);
