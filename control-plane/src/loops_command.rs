@@ -91,20 +91,30 @@ pub(crate) fn controllers_flag(default: &'static str) -> Arg {
     Arg::new("controllers")
         .long("controllers")
         .value_name("LIST")
+        .action(ArgAction::Append)
         .value_delimiter(',')
         .allow_hyphen_values(true)
         .default_value(default)
         .help(
             "The loops to run: * for all that are on by default, NAME for one, -NAME for all but \
-             one",
+             one; named as for kube-controller-manager, such as deployment-controller",
         )
 }
 
-/// The loops that the flag chooses.
+/// The loops that the flag chooses; an empty list chooses none. A list for kube-controller-manager
+/// may name loops that do not exist here: the log says which, and the others run.
 pub(crate) fn selection(arguments: &ArgMatches) -> Result<Selection, String> {
     let words = arguments.get_many::<String>("controllers");
-    let words: Vec<String> = words.into_iter().flatten().cloned().collect();
-    Selection::parse(&words).map_err(|why| format!("--controllers: {why}"))
+    let mut words: Vec<String> = words.into_iter().flatten().cloned().collect();
+    if words == [""] {
+        words.clear();
+    }
+    let chosen = Selection::parse(&words).map_err(|why| format!("--controllers: {why}"))?;
+    let lacking = chosen.lacking().join(", ");
+    if !lacking.is_empty() {
+        tracing::warn!(%lacking, "--controllers names loops that do not exist here");
+    }
+    Ok(chosen)
 }
 
 /// Runs until a signal to stop.
@@ -129,4 +139,36 @@ pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
         controllers::run(client, config, connection::asked_to_stop()).await?;
         Ok(())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn selected(flags: &[&str]) -> Result<Selection, String> {
+        let words = ["controller-manager"].iter().chain(flags);
+        let arguments = command().try_get_matches_from(words).unwrap();
+        selection(&arguments)
+    }
+
+    #[test]
+    fn lists_for_kube_controller_manager_are_taken() {
+        for flags in [
+            &["--controllers=*,-nodeipam,bootstrapsigner"][..],
+            &["--controllers", "-disruption,*"],
+            &["--controllers="],
+            &[],
+        ] {
+            let lacking = selected(flags).unwrap().lacking();
+            assert!(lacking.is_empty(), "{flags:?}: {lacking:?}");
+        }
+        let twice = selected(&["--controllers=*,service", "--controllers=route"]);
+        assert_eq!(
+            twice.unwrap().lacking(),
+            ["service-lb-controller", "node-route-controller"]
+        );
+        let error = selected(&["--controllers=*,-workloads"]).unwrap_err();
+        let expected = "--controllers: \"workloads\" is not in the list of known controllers";
+        assert!(error.starts_with(expected), "{error}");
+    }
 }
