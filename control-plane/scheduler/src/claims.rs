@@ -121,9 +121,8 @@ pub enum Standing {
     Known(Needs),
     /// No node can take the pod.
     Refused(String),
-    /// The pod waits for others, who report themselves. If they make a volume for a node: its name,
-    /// and what the other claims need there.
-    Waits(Option<(String, Needs)>),
+    /// The pod waits for others, who report themselves.
+    Waits,
 }
 
 /// What the claims of a pod need of a node.
@@ -135,6 +134,8 @@ pub struct Needs {
     zones: Vec<Zones>,
     /// The claims whose volumes depend on the node.
     late: Vec<Late>,
+    /// The nodes for which volumes of other claims are being made. The pod can only go there.
+    selected: BTreeSet<String>,
     /// The claims that no other pod may use.
     exclusive: Vec<Name>,
     /// A device that is not allocated to the pod.
@@ -144,7 +145,12 @@ pub struct Needs {
 impl Standing {
     /// True if every claim of the pod has its volume.
     pub fn is_settled(&self) -> bool {
-        matches!(self, Standing::Known(needs) if needs.late.is_empty())
+        matches!(self, Standing::Known(needs) if needs.late.is_empty() && needs.selected.is_empty())
+    }
+
+    /// True if a volume of the pod is being made for a node.
+    pub fn is_made(&self) -> bool {
+        matches!(self, Standing::Known(needs) if !needs.selected.is_empty())
     }
 }
 
@@ -178,6 +184,9 @@ impl Needs {
 
     /// What is asked for if the pod goes to the node; `None` if it cannot.
     pub fn plan(&self, node: &NodeInfo) -> Option<Plan> {
+        if self.selected.iter().any(|name| *name != node.name) {
+            return None;
+        }
         late::plan(&self.late, node)
     }
 
@@ -278,7 +287,7 @@ impl Claims {
                 Some(one) => {
                     needs.device |= !one.allocated || !one.reserved_for.contains(&pod.uid);
                 }
-                None => return Standing::Waits(None),
+                None => return Standing::Waits,
             }
         }
         let mut claims = Vec::new();
@@ -320,27 +329,7 @@ impl Claims {
                 }
             }
         }
-        for (name, claim, class) in late {
-            let mut volumes = self.volumes.iter();
-            let is_bound = |(name, volume): (&String, &Volume)| {
-                self.assumed.get(name).map(String::as_str) == Some(claim.wanted.uid())
-                    || claim.wanted.is_bound_by(volume)
-            };
-            if let Some(node) = &claim.selected {
-                return Standing::Waits(Some((node.clone(), needs)));
-            }
-            if self.asked.contains(&name) || volumes.any(is_bound) {
-                return Standing::Waits(None);
-            }
-            let free = self.volumes.iter();
-            let free = free.filter(|(name, _)| !self.assumed.contains_key(*name));
-            let volumes = free.map(|(_, volume)| volume);
-            needs
-                .late
-                .push(claim.wanted.among(volumes, class.made.clone()));
-        }
-        late::sort(&mut needs.late);
-        Standing::Known(needs)
+        self.unbound(late, needs)
     }
 
     /// Counts what a plan asks for in a namespace as done before a watch shows it: no other pod
@@ -359,6 +348,38 @@ impl Claims {
         self.assumed
             .retain(|name, _| !failed.volumes.contains(name));
         self.asked.retain(|name| !failed.claims.contains(name));
+    }
+
+    /// How the claims stand if these wait for the pod, and the others have these needs.
+    fn unbound(&self, late: Vec<(Name, &VolumeClaim, &Class)>, mut needs: Needs) -> Standing {
+        let mut waits = false;
+        for (name, claim, class) in late {
+            let mut volumes = self.volumes.iter();
+            let is_bound = |(name, volume): (&String, &Volume)| {
+                self.assumed.get(name).map(String::as_str) == Some(claim.wanted.uid())
+                    || claim.wanted.is_bound_by(volume)
+            };
+            if let Some(node) = &claim.selected {
+                needs.selected.insert(node.clone());
+                continue;
+            }
+            if self.asked.contains(&name) || volumes.any(is_bound) {
+                waits = true;
+                continue;
+            }
+            let free = self.volumes.iter();
+            let free = free.filter(|(name, _)| !self.assumed.contains_key(*name));
+            let volumes = free.map(|(_, volume)| volume);
+            needs
+                .late
+                .push(claim.wanted.among(volumes, class.made.clone()));
+        }
+        // A pod has a place where a volume is made for it, also while it waits for the others.
+        if waits && needs.selected.is_empty() {
+            return Standing::Waits;
+        }
+        late::sort(&mut needs.late);
+        Standing::Known(needs)
     }
 
     fn device_claim(&self, pod: &PodInfo, name: Option<&str>) -> Option<&DeviceClaim> {

@@ -119,9 +119,14 @@ impl Core {
         }
     }
 
-    /// A node is gone.
+    /// A node is gone. Pods that waited for their volumes there have to go elsewhere.
     pub fn node_gone(&mut self, name: &str, now: Duration) {
         self.cache.remove_node(name);
+        let there = self.cache.node(name).map(|node| node.pods.keys().cloned());
+        let there: Vec<String> = there.into_iter().flatten().collect();
+        for uid in there {
+            self.send_back(&uid, now);
+        }
         self.queue.wake(&Event::NodeGone, now);
     }
 
@@ -212,16 +217,13 @@ impl Core {
     pub fn next(&mut self, now: Duration) -> Option<Decision> {
         loop {
             let pod = self.queue.pop(now)?;
-            let standing = match self.claims.of(&pod) {
-                Standing::Waits(made) => {
-                    if let Some((node, needs)) = made {
-                        self.reserve(&pod, &node, needs, now);
-                    }
-                    self.queue.wait(&pod.uid, BY_CLAIMS.into(), now);
-                    continue;
-                }
-                standing => standing,
-            };
+            let standing = self.claims.of(&pod);
+            let is_made = standing.is_made();
+            let has_place = self.cache.place(&pod.uid).is_some();
+            if matches!(standing, Standing::Waits) || (is_made && has_place) {
+                self.queue.wait(&pod.uid, BY_CLAIMS.into(), now);
+                continue;
+            }
             let reserved = self.unreserve(&pod);
             if reserved.is_some() && !standing.is_settled() {
                 // What it asked for there came to nothing.
@@ -239,6 +241,10 @@ impl Core {
                     self.nominations.remove(&pod.uid);
                     self.cache.assume(&pod, &node);
                     self.queue.wake(&Event::PodPlaced(&pod), now);
+                    if plan.is_empty() && is_made {
+                        self.queue.wait(&pod.uid, BY_CLAIMS.into(), now);
+                        continue;
+                    }
                     if plan.is_empty() {
                         return Some(Decision::Bind { pod, node });
                     }
@@ -320,27 +326,6 @@ impl Core {
         }
     }
 
-    /// Gives a pod a place where a volume is made for it, if it has none and fits there. It had one
-    /// before a restart, or shares the claim with a pod that was first.
-    fn reserve(&mut self, pod: &Arc<PodInfo>, node: &str, needs: Needs, now: Duration) {
-        if self.cache.place(&pod.uid).is_some() {
-            return;
-        }
-        let before = self.nominations.before(pod);
-        let crowded = search::crowded(&mut self.cache, pod, &before);
-        let fits = {
-            let mut search = Search::new(&self.cache, &self.claims, pod, needs, crowded, 1);
-            let there = self.cache.node(node).filter(|node| node.known);
-            search.look(there.into_iter());
-            !search.fit.is_empty()
-        };
-        if fits {
-            self.nominations.remove(&pod.uid);
-            self.cache.assume(pod, node);
-            self.queue.wake(&Event::PodPlaced(pod), now);
-        }
-    }
-
     /// A pod that waits for its volumes loses its place, and is retried.
     fn send_back(&mut self, uid: &str, now: Duration) {
         let Some(pod) = self.queue.waiting(uid).cloned() else {
@@ -395,7 +380,7 @@ impl Core {
         let needs = match standing {
             Standing::Known(needs) => needs,
             Standing::Refused(reason) => return Err(nowhere(Filter::VolumeBinding, reason)),
-            Standing::Waits(_) => Needs::default(),
+            Standing::Waits => Needs::default(),
         };
         let before = self.nominations.before(pod);
         let crowded = search::crowded(&mut self.cache, pod, &before);
