@@ -22,6 +22,7 @@ use crate::preemption::{self, Trial, Victims};
 use crate::queue::{Event, Queue};
 use crate::refusal::{Filter, Refusal, Unfit, Unhelped};
 use crate::search::{self, Search};
+use crate::services::Services;
 
 /// The filters of a pod that waits for its claims.
 const BY_CLAIMS: [Filter; 2] = [Filter::VolumeBinding, Filter::DynamicResources];
@@ -158,6 +159,11 @@ impl Core {
     /// Disruption budgets changed. That lets no pod fit.
     pub fn budgets(&mut self) -> &mut Budgets {
         &mut self.budgets
+    }
+
+    /// Services changed. That lets no pod fit, but says where some go best.
+    pub fn services(&mut self) -> &mut Services {
+        &mut self.cache.services
     }
 
     /// A pod is new or changed.

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
     Container, Pod, PodCondition, Toleration, TopologySpreadConstraint,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use crate::affinity::{self, Labels, NodeTerms, PodTerm, Selector};
 use crate::resources::Resources;
@@ -26,7 +27,7 @@ pub struct PodInfo {
     pub namespace: String,
     pub name: String,
     pub labels: Labels,
-    /// The uid of its controller.
+    /// The uid of its controller, if that is one of those whose pods are spread by default.
     pub owner: Option<String>,
     /// The node it is bound to; empty for none.
     pub node: String,
@@ -57,9 +58,10 @@ pub struct PodInfo {
     pub node_preferences: Vec<(i64, NodeTerms)>,
     /// Required topology spread (`DoNotSchedule`).
     pub spread: Vec<Spread>,
-    /// Preferred topology spread (`ScheduleAnyway`).
+    /// Preferred topology spread (`ScheduleAnyway`), or the default constraints by its owner.
     pub spread_preferences: Vec<Spread>,
-    /// True if the pod has spread constraints; if not, the default constraints apply.
+    /// True if the pod has spread constraints; if not, the default constraints apply: by its owner,
+    /// or else by the services that select it.
     pub names_spread: bool,
     pub affinity: Vec<PodTerm>,
     pub anti_affinity: Vec<PodTerm>,
@@ -138,6 +140,7 @@ impl PodInfo {
         let labels = meta.labels.clone().unwrap_or_default();
         let mut owners = meta.owner_references.iter().flatten();
         let owner = owners.find(|owner| owner.controller == Some(true));
+        let owner = owner.filter(|owner| spreads(owner));
         let phase = status.phase.unwrap_or_default();
         let constraints = spec.topology_spread_constraints.clone().unwrap_or_default();
         let wanted = |when: &str| -> Vec<Spread> {
@@ -149,7 +152,8 @@ impl PodInfo {
         let owner = owner.map(|owner| owner.uid.clone());
         let mut spread_preferences = wanted("ScheduleAnyway");
         if constraints.is_empty() {
-            spread_preferences = owner.as_deref().map(system_spread).unwrap_or_default();
+            let who = owner.clone().map(Who::OwnedBy);
+            spread_preferences = who.as_ref().map(default_spread).unwrap_or_default();
         }
         let affinity = affinity::read(spec.affinity.as_ref(), &namespace, &labels);
         PodInfo {
@@ -214,13 +218,25 @@ fn is_preempted(conditions: &[PodCondition]) -> bool {
     })
 }
 
-/// The default constraints for a pod of a controller: over nodes and over zones.
-fn system_spread(owner: &str) -> Vec<Spread> {
+/// True for the controllers by whose selector kube-scheduler spreads pods that say nothing about
+/// it. All pods of one have the labels of its template, so they are counted by their owner. Services
+/// that select some of them select all, and change nothing.
+fn spreads(owner: &OwnerReference) -> bool {
+    [
+        ("v1", "ReplicationController"),
+        ("apps/v1", "ReplicaSet"),
+        ("apps/v1", "StatefulSet"),
+    ]
+    .contains(&(owner.api_version.as_str(), owner.kind.as_str()))
+}
+
+/// The default constraints: over nodes and over zones.
+pub(crate) fn default_spread(who: &Who) -> Vec<Spread> {
     let over = |key: &str, max_skew| Spread {
         key: key.to_owned(),
         max_skew,
         min_domains: 1,
-        who: Who::OwnedBy(owner.to_owned()),
+        who: who.clone(),
         honor_affinity: true,
         honor_taints: false,
     };
