@@ -56,8 +56,8 @@ impl Prepared {
     ) -> Result<(), Refusal> {
         local(pod, node)?;
         if self.taken {
-            let reason = "node has pod using PersistentVolumeClaim with the same name and \
-                 ReadWriteOncePod access mode";
+            let reason = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod \
+                 access mode already in-use by another pod";
             return Err(refuse(Filter::VolumeRestrictions, reason, true));
         }
         claims.check_limits(pod, node)?;

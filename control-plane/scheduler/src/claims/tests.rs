@@ -430,8 +430,8 @@ fn a_claim_for_one_pod_is_used_by_one_pod() {
     core.pod(on("a", &with("first", "alone")), NOW);
     core.pod(with("second", "alone"), NOW);
     let told = decided(&mut core, NOW);
-    let why = "0/2 nodes are available: 2 node has pod using PersistentVolumeClaim with the same \
-               name and ReadWriteOncePod access mode.";
+    let why = "0/2 nodes are available: 2 node(s) unavailable due to PersistentVolumeClaim with \
+               ReadWriteOncePod access mode already in-use by another pod.";
     assert!(told.starts_with(why), "{told}");
     core.pod_gone("first", LATER);
     assert!(decided(&mut core, LATER).starts_with("to "));
