@@ -55,6 +55,10 @@ impl Prepared {
         node: &NodeInfo,
     ) -> Result<(), Refusal> {
         local(pod, node)?;
+        if conflicts(pod, node) {
+            let reason = "node(s) had no available disk";
+            return Err(refuse(Filter::VolumeRestrictions, reason, true));
+        }
         if self.taken {
             let reason = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod \
                  access mode already in-use by another pod";
@@ -148,6 +152,16 @@ pub fn tolerated(tolerations: &[Toleration], taint: &Taint) -> bool {
         };
         effect && key && value
     })
+}
+
+/// True if a pod on the node has a disk that this one cannot share with it.
+fn conflicts(pod: &PodInfo, node: &NodeInfo) -> bool {
+    // Most pods have none, and need not look at all others.
+    if pod.disks.is_empty() {
+        return false;
+    }
+    let mut there = node.pods.values().flat_map(|there| &there.disks);
+    there.any(|disk| pod.disks.iter().any(|one| one.conflicts(disk)))
 }
 
 fn resources(pod: &PodInfo, node: &NodeInfo) -> Result<(), Refusal> {

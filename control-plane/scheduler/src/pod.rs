@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use crate::affinity::{self, Labels, NodeTerms, PodTerm, Selector};
+use crate::disk::Disk;
 use crate::resources::Resources;
 
 /// The scheduler of pods that name none.
@@ -68,6 +69,7 @@ pub struct PodInfo {
     /// Preferred pod affinity, with weights; negative weights are anti-affinity.
     pub pod_preferences: Vec<(i64, PodTerm)>,
     pub volume_claims: Vec<VolumeRef>,
+    pub disks: Vec<Disk>,
     /// Names of claims for devices; `None` for one that is not made yet.
     pub device_claims: Vec<Option<String>>,
 }
@@ -186,6 +188,7 @@ impl PodInfo {
             anti_affinity: affinity.anti,
             pod_preferences: affinity.pod_preferences,
             volume_claims: volumes_of(&pod),
+            disks: Disk::of(&pod),
             device_claims: devices_of(&pod),
             owner,
             namespace,
