@@ -69,7 +69,8 @@ impl Prepared {
         self.needs.check_zones(node)?;
         counts.spread.check(pod, node)?;
         counts.pods.check(pod, node)?;
-        self.needs.check_devices()
+        self.needs.check_devices()?;
+        check_features(pod, node)
     }
 
     /// What the pod's claims ask for on the node that is chosen.
@@ -162,6 +163,15 @@ fn conflicts(pod: &PodInfo, node: &NodeInfo) -> bool {
     }
     let mut there = node.pods.values().flat_map(|there| &there.disks);
     there.any(|disk| pod.disks.iter().any(|one| one.conflicts(disk)))
+}
+
+fn check_features(pod: &PodInfo, node: &NodeInfo) -> Result<(), Refusal> {
+    let declared = |feature: &&str| node.features.iter().any(|one| one == *feature);
+    if pod.features.iter().all(declared) {
+        return Ok(());
+    }
+    let reason = "node(s) didn't match Pod's required features";
+    Err(refuse(Filter::NodeDeclaredFeatures, reason, false))
 }
 
 fn resources(pod: &PodInfo, node: &NodeInfo) -> Result<(), Refusal> {

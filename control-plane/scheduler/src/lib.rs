@@ -9,7 +9,7 @@
 //! decisions out.
 //!
 //! Rules, weights and messages are those of kube-scheduler 1.36 with its default profile. Not
-//! implemented: to allocate devices; the features that nodes declare; extenders.
+//! implemented: to allocate devices; extenders.
 #![forbid(unsafe_code)]
 
 pub mod affinity;

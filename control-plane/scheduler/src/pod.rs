@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    Container, Pod, PodCondition, Toleration, TopologySpreadConstraint,
+    Container, Pod, PodCondition, PodSpec, Toleration, TopologySpreadConstraint,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
@@ -18,6 +18,10 @@ pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
 /// The condition of a pod that is disrupted, and its reason if a scheduler preempts the pod.
 pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
 pub const PREEMPTION_BY_SCHEDULER: &str = "PreemptionByScheduler";
+
+/// The features that a pod can need of its node, as nodes declare them.
+const RESTART_ALL: &str = "RestartAllContainersOnContainerExits";
+const OWN_USERS_IN_HOST_NETWORK: &str = "UserNamespacesHostNetworkSupport";
 
 /// A pod as scheduling sees it.
 #[derive(Debug, Clone)]
@@ -50,6 +54,8 @@ pub struct PodInfo {
     /// The requests as the scores count them.
     pub scored: Resources,
     pub ports: Vec<HostPort>,
+    /// The features that its node must declare.
+    pub features: Vec<&'static str>,
     pub tolerations: Vec<Toleration>,
     /// The labels that a node must have.
     pub node_selector: Labels,
@@ -177,6 +183,7 @@ impl PodInfo {
             requests: Resources::of_pod(&spec),
             scored: Resources::of_pod_for_scores(&spec),
             ports: host_ports(&spec.containers, spec.init_containers.as_deref()),
+            features: features_of(&spec),
             tolerations: spec.tolerations.unwrap_or_default(),
             node_selector: spec.node_selector.unwrap_or_default(),
             node_terms: affinity.node_terms,
@@ -282,6 +289,21 @@ fn host_ports(containers: &[Container], init: Option<&[Container]>) -> Vec<HostP
         });
     }
     found
+}
+
+fn features_of(spec: &PodSpec) -> Vec<&'static str> {
+    let init = spec.init_containers.iter().flatten();
+    let containers = spec.containers.iter().chain(init);
+    let mut rules = containers.flat_map(|one| one.restart_policy_rules.iter().flatten());
+    let own_users = spec.host_users == Some(false);
+    let mut features = Vec::new();
+    if rules.any(|rule| rule.action == "RestartAllContainers") {
+        features.push(RESTART_ALL);
+    }
+    if own_users && spec.host_network == Some(true) {
+        features.push(OWN_USERS_IN_HOST_NETWORK);
+    }
+    features
 }
 
 /// The claims for volumes of a pod.

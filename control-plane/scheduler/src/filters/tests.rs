@@ -112,6 +112,46 @@ fn each_filter_says_why_in_kube_schedulers_words() {
 }
 
 #[test]
+fn a_pod_goes_where_the_features_that_it_needs_are_declared() {
+    let declares = |names: Value| node("a", json!({"status": {"declaredFeatures": names}}));
+    let exit = json!({"operator": "In", "values": [1]});
+    let rule = json!({"action": "RestartAllContainers", "exitCodes": exit});
+    let main = json!({"name": "main", "restartPolicy": "Never", "restartPolicyRules": [rule]});
+    let restarts = spec("p", json!({"containers": [main]}));
+    let refused = "0/1 nodes are available: 1 node(s) didn't match Pod's required features.";
+    let all = json!([
+        "ExtendWebSocketsToKubelet",
+        "RestartAllContainersOnContainerExits"
+    ]);
+    assert_eq!(said(&[declares(all.clone())], &[], &restarts), "a");
+    let other = declares(json!(["ExtendWebSocketsToKubelet"]));
+    assert_eq!(said(&[other], &[], &restarts), refused);
+    let own_users = spec("p", json!({"hostNetwork": true, "hostUsers": false}));
+    assert_eq!(said(&[declares(all)], &[], &own_users), refused);
+    let supports = declares(json!(["UserNamespacesHostNetworkSupport"]));
+    assert_eq!(said(&[supports], &[], &own_users), "a");
+}
+
+#[test]
+fn a_pod_refused_for_its_features_is_tried_when_the_node_declares_them() {
+    let mut core = Core::new("default-scheduler", 1);
+    let now = std::time::Duration::ZERO;
+    core.node(&node("a", json!({})), now);
+    core.pod(
+        spec("p", json!({"hostNetwork": true, "hostUsers": false})),
+        now,
+    );
+    assert!(matches!(core.next(now), Some(Decision::Refuse { .. })));
+    let names = json!(["UserNamespacesHostNetworkSupport"]);
+    core.node(
+        &node("a", json!({"status": {"declaredFeatures": names}})),
+        now,
+    );
+    let later = std::time::Duration::from_secs(60);
+    assert!(matches!(core.next(later), Some(Decision::Bind { .. })));
+}
+
+#[test]
 fn pods_that_name_the_same_disk_share_no_node_unless_they_only_read() {
     let with = |name: &str, source: &Value| {
         let mut volume = source.clone();
