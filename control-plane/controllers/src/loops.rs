@@ -18,6 +18,7 @@ pub(crate) mod job;
 pub(crate) mod namespace;
 pub(crate) mod node_lifecycle;
 pub(crate) mod pod_gc;
+mod prefix;
 pub(crate) mod protection;
 pub(crate) mod replica_set;
 pub(crate) mod resource_quota;
