@@ -120,7 +120,8 @@ fn is_needed(caches: &Caches, range: &ServiceCIDR) -> bool {
         })
 }
 
-fn prefixes(range: &ServiceCIDR) -> Vec<Prefix> {
+/// The ranges of an object.
+pub(super) fn prefixes(range: &ServiceCIDR) -> Vec<Prefix> {
     let spec = range.spec.iter();
     let texts = spec.flat_map(|spec| spec.cidrs.iter().flatten());
     texts.filter_map(|text| Prefix::parse(text)).collect()
