@@ -167,7 +167,8 @@ impl Needs {
         if !volumes.all(|terms| terms.matches(&node.name, &node.labels)) {
             return refused("node(s) didn't match PersistentVolume's node affinity");
         }
-        if self.plan(node).is_none() {
+        let is_elsewhere = self.selected.iter().any(|name| *name != node.name);
+        if is_elsewhere || self.plan(node).is_none() {
             return refused("node(s) didn't find available persistent volumes to bind");
         }
         Ok(())
@@ -184,9 +185,6 @@ impl Needs {
 
     /// What is asked for if the pod goes to the node; `None` if it cannot.
     pub fn plan(&self, node: &NodeInfo) -> Option<Plan> {
-        if self.selected.iter().any(|name| *name != node.name) {
-            return None;
-        }
         late::plan(&self.late, node)
     }
 
@@ -329,7 +327,28 @@ impl Claims {
                 }
             }
         }
-        self.unbound(late, needs)
+        let mut waits = false;
+        for (name, claim, class) in late {
+            if let Some(node) = &claim.selected {
+                needs.selected.insert(node.clone());
+                continue;
+            }
+            if self.asked.contains(&name) || self.is_given_to(claim) {
+                waits = true;
+                continue;
+            }
+            let free = self.volumes.iter();
+            let free = free.filter(|(name, _)| !self.assumed.contains_key(*name));
+            let volumes = free.map(|(_, volume)| volume);
+            let wanted = claim.wanted.among(volumes, class.made.clone());
+            needs.late.push(wanted);
+        }
+        // A pod has a place where a volume is made for it, also while it waits for the others.
+        if waits && needs.selected.is_empty() {
+            return Standing::Waits;
+        }
+        late::sort(&mut needs.late);
+        Standing::Known(needs)
     }
 
     /// Counts what a plan asks for in a namespace as done before a watch shows it: no other pod
@@ -350,36 +369,12 @@ impl Claims {
         self.asked.retain(|name| !failed.claims.contains(name));
     }
 
-    /// How the claims stand if these wait for the pod, and the others have these needs.
-    fn unbound(&self, late: Vec<(Name, &VolumeClaim, &Class)>, mut needs: Needs) -> Standing {
-        let mut waits = false;
-        for (name, claim, class) in late {
-            let mut volumes = self.volumes.iter();
-            let is_bound = |(name, volume): (&String, &Volume)| {
-                self.assumed.get(name).map(String::as_str) == Some(claim.wanted.uid())
-                    || claim.wanted.is_bound_by(volume)
-            };
-            if let Some(node) = &claim.selected {
-                needs.selected.insert(node.clone());
-                continue;
-            }
-            if self.asked.contains(&name) || volumes.any(is_bound) {
-                waits = true;
-                continue;
-            }
-            let free = self.volumes.iter();
-            let free = free.filter(|(name, _)| !self.assumed.contains_key(*name));
-            let volumes = free.map(|(_, volume)| volume);
-            needs
-                .late
-                .push(claim.wanted.among(volumes, class.made.clone()));
-        }
-        // A pod has a place where a volume is made for it, also while it waits for the others.
-        if waits && needs.selected.is_empty() {
-            return Standing::Waits;
-        }
-        late::sort(&mut needs.late);
-        Standing::Known(needs)
+    /// True if a volume was bound to the claim, and waits for its controller.
+    fn is_given_to(&self, claim: &VolumeClaim) -> bool {
+        self.volumes.iter().any(|(name, volume)| {
+            self.assumed.get(name).map(String::as_str) == Some(claim.wanted.uid())
+                || claim.wanted.is_bound_by(volume)
+        })
     }
 
     fn device_claim(&self, pod: &PodInfo, name: Option<&str>) -> Option<&DeviceClaim> {

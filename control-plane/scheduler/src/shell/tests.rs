@@ -82,24 +82,6 @@ async fn events_that_nobody_takes_hold_back_no_pod() {
 }
 
 #[test]
-fn a_list_of_namespaces_ends_those_that_it_lacks() {
-    let namespace = |name: &str| {
-        json!({"apiVersion": "v1", "kind": "Namespace",
-            "metadata": {"name": name, "labels": {"team": name}}})
-    };
-    let mut core = Core::new(DEFAULT_SCHEDULER, 1);
-    let mut tell = |names: &[&str]| {
-        let all = names.iter().map(|name| namespace(name)).collect();
-        let heard = Heard::Namespaces(Notice::Replaced(all));
-        hear(&mut core, &mut Known::default(), heard, Duration::ZERO);
-        let known = core.cache().namespaces.keys().cloned();
-        known.collect::<BTreeSet<String>>()
-    };
-    assert_eq!(tell(&["a", "b"]).len(), 2);
-    assert_eq!(tell(&["b"]), BTreeSet::from(["b".to_owned()]));
-}
-
-#[test]
 fn services_are_followed_by_their_selectors() {
     let service = |name: &str| {
         json!({"apiVersion": "v1", "kind": "Service",
@@ -123,4 +105,22 @@ fn services_are_followed_by_their_selectors() {
         assert_eq!(found.is_some(), expected);
     }
     assert!(known.services);
+}
+
+#[test]
+fn a_list_of_namespaces_ends_those_that_it_lacks() {
+    let namespace = |name: &str| {
+        json!({"apiVersion": "v1", "kind": "Namespace",
+            "metadata": {"name": name, "labels": {"team": name}}})
+    };
+    let mut core = Core::new(DEFAULT_SCHEDULER, 1);
+    let mut tell = |names: &[&str]| {
+        let all = names.iter().map(|name| namespace(name)).collect();
+        let heard = Heard::Namespaces(Notice::Replaced(all));
+        hear(&mut core, &mut Known::default(), heard, Duration::ZERO);
+        let known = core.cache().namespaces.keys().cloned();
+        known.collect::<BTreeSet<String>>()
+    };
+    assert_eq!(tell(&["a", "b"]).len(), 2);
+    assert_eq!(tell(&["b"]), BTreeSet::from(["b".to_owned()]));
 }
