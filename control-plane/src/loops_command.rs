@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use certificates::Authority;
-use clap::{Arg, ArgAction, ArgMatches, Command};
-use controllers::{Config, Selection, Signer};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use controllers::{Config, MaskSizes, NodeRanges, Selection, Signer};
 
 use crate::connection;
 
@@ -37,6 +37,7 @@ pub(crate) fn command() -> Command {
                 .value_parser(duration)
                 .help("Maximum lifetime of a signed certificate; a request may ask for less"),
         )
+        .args(node_flags())
         .arg(controllers_flag("*"))
         .arg(
             Arg::new("leader-elect")
@@ -86,25 +87,85 @@ fn signer(arguments: &ArgMatches) -> Result<Option<Arc<Signer>>, Box<dyn Error>>
     })))
 }
 
+/// The flags about ranges for nodes.
+fn node_flags() -> Vec<Arg> {
+    let size = |name: &'static str, help: &'static str| {
+        let flag = Arg::new(name).long(name).value_name("BITS");
+        flag.value_parser(value_parser!(u32)).help(help)
+    };
+    vec![
+        Arg::new("allocate-node-cidrs")
+            .long("allocate-node-cidrs")
+            .value_name("BOOL")
+            .value_parser(["true", "false"])
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("true")
+            .default_value("false")
+            .help("Whether nodes without a range of pod addresses get one"),
+        Arg::new("cluster-cidr")
+            .long("cluster-cidr")
+            .value_name("RANGE")
+            .help("Out of which range nodes get theirs, or two of different families"),
+        size(
+            "node-cidr-mask-size",
+            "How long the prefix of a node's range is: 24 for IPv4 and 64 for IPv6 by default",
+        ),
+        size(
+            "node-cidr-mask-size-ipv4",
+            "The same for IPv4 in a cluster with both families",
+        ),
+        size(
+            "node-cidr-mask-size-ipv6",
+            "The same for IPv6 in a cluster with both families",
+        ),
+    ]
+}
+
+/// Out of which ranges nodes get theirs; `None` if they get none.
+fn node_ranges(arguments: &ArgMatches) -> Result<Option<NodeRanges>, String> {
+    let text = |name: &str| arguments.get_one::<String>(name).map(String::as_str);
+    let size = |name: &str| arguments.get_one::<u32>(name).copied();
+    if text("allocate-node-cidrs") != Some("true") {
+        return Ok(None);
+    }
+    let sizes = MaskSizes {
+        any: size("node-cidr-mask-size"),
+        v4: size("node-cidr-mask-size-ipv4"),
+        v6: size("node-cidr-mask-size-ipv6"),
+    };
+    NodeRanges::parse(text("cluster-cidr").unwrap_or_default(), sizes).map(Some)
+}
+
 /// The flag that chooses loops.
 pub(crate) fn controllers_flag(default: &'static str) -> Arg {
     Arg::new("controllers")
         .long("controllers")
         .value_name("LIST")
+        .action(ArgAction::Append)
         .value_delimiter(',')
         .allow_hyphen_values(true)
         .default_value(default)
         .help(
             "The loops to run: * for all that are on by default, NAME for one, -NAME for all but \
-             one",
+             one; named as for kube-controller-manager, such as deployment-controller",
         )
 }
 
-/// The loops that the flag chooses.
+/// The loops that the flag chooses; an empty list chooses none. A list for kube-controller-manager
+/// may name loops that do not exist here: the log says which, and the others run.
 pub(crate) fn selection(arguments: &ArgMatches) -> Result<Selection, String> {
     let words = arguments.get_many::<String>("controllers");
-    let words: Vec<String> = words.into_iter().flatten().cloned().collect();
-    Selection::parse(&words).map_err(|why| format!("--controllers: {why}"))
+    let mut words: Vec<String> = words.into_iter().flatten().cloned().collect();
+    if words == [""] {
+        words.clear();
+    }
+    let chosen = Selection::parse(&words).map_err(|why| format!("--controllers: {why}"))?;
+    let lacking = chosen.lacking().join(", ");
+    if !lacking.is_empty() {
+        tracing::warn!(%lacking, "--controllers names loops that do not exist here");
+    }
+    Ok(chosen)
 }
 
 /// Runs until a signal to stop.
@@ -119,6 +180,7 @@ pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
             None => String::new(),
         },
         signer: signer(arguments)?,
+        node_ranges: node_ranges(arguments)?,
         loops: selection(arguments)?,
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -129,4 +191,61 @@ pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
         controllers::run(client, config, connection::asked_to_stop()).await?;
         Ok(())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn selected(flags: &[&str]) -> Result<Selection, String> {
+        let words = ["controller-manager"]
+            .into_iter()
+            .chain(flags.iter().copied());
+        let arguments = command().try_get_matches_from(words).unwrap();
+        selection(&arguments)
+    }
+
+    #[test]
+    fn nodes_get_ranges_if_that_is_asked_for() {
+        let read = |flags: &[&str]| {
+            let words = ["controller-manager"]
+                .into_iter()
+                .chain(flags.iter().copied());
+            node_ranges(&command().try_get_matches_from(words).unwrap())
+        };
+        let cluster = "--cluster-cidr=10.244.0.0/16";
+        assert!(read(&[cluster]).unwrap().is_none());
+        assert!(read(&["--allocate-node-cidrs", cluster]).unwrap().is_some());
+        let flags = [
+            "--allocate-node-cidrs=true",
+            cluster,
+            "--node-cidr-mask-size=8",
+        ];
+        assert!(
+            read(&flags)
+                .unwrap_err()
+                .contains("mask size of cluster CIDR")
+        );
+    }
+
+    #[test]
+    fn lists_for_kube_controller_manager_are_taken() {
+        for flags in [
+            &["--controllers=*,-nodeipam,bootstrapsigner"][..],
+            &["--controllers", "-disruption,*"],
+            &["--controllers="],
+            &[],
+        ] {
+            let lacking = selected(flags).unwrap().lacking();
+            assert!(lacking.is_empty(), "{flags:?}: {lacking:?}");
+        }
+        let twice = selected(&["--controllers=*,service", "--controllers=route"]);
+        assert_eq!(
+            twice.unwrap().lacking(),
+            ["service-lb-controller", "node-route-controller"]
+        );
+        let error = selected(&["--controllers=*,-workloads"]).unwrap_err();
+        let expected = "--controllers: \"workloads\" is not in the list of known controllers";
+        assert!(error.starts_with(expected), "{error}");
+    }
 }

@@ -29,5 +29,6 @@ mod used_claims;
 mod tests;
 
 pub use loops::certificates::signing::Signer;
+pub use loops::node_ipam::{MaskSizes, NodeRanges};
 pub use selection::Selection;
 pub use shell::{Config, run};

@@ -16,8 +16,10 @@ pub(crate) mod ephemeral_volume;
 pub(crate) mod garbage;
 pub(crate) mod job;
 pub(crate) mod namespace;
+pub(crate) mod node_ipam;
 pub(crate) mod node_lifecycle;
 pub(crate) mod pod_gc;
+mod prefix;
 pub(crate) mod protection;
 pub(crate) mod replica_set;
 pub(crate) mod resource_quota;
@@ -41,6 +43,7 @@ use crate::cache::{Caches, Changed};
 use crate::decision::{Answers, Decision, Note};
 use crate::known::Key;
 use certificates::signing::Signer;
+use node_ipam::NodeRanges;
 
 /// A loop brings objects to their desired state, key by key. It keeps no state between decisions,
 /// so a restarted loop continues where the last one stopped; what a decision needs that no object
@@ -115,12 +118,16 @@ pub(crate) fn turn() -> Key {
 
 /// The names of all loops.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    let loops = all("", None);
+    let loops = all("", None, None);
     loops.into_iter().map(|one| one.name())
 }
 
-/// All loops. Those for certificates sign with `signer`.
-pub(crate) fn all(root_ca: &str, signer: Option<&Arc<Signer>>) -> Vec<Box<dyn Loop>> {
+/// All loops. Those for certificates sign with `signer`, and nodes get ranges out of `node_ranges`.
+pub(crate) fn all(
+    root_ca: &str,
+    signer: Option<&Arc<Signer>>,
+    node_ranges: Option<&NodeRanges>,
+) -> Vec<Box<dyn Loop>> {
     vec![
         Box::new(namespace::Namespaces),
         Box::new(service_account::ServiceAccounts),
@@ -136,6 +143,7 @@ pub(crate) fn all(root_ca: &str, signer: Option<&Arc<Signer>>) -> Vec<Box<dyn Lo
         Box::new(endpoints::EndpointsOfServices),
         Box::new(endpoint_slice::EndpointSlices),
         Box::new(endpoint_mirroring::EndpointMirroring),
+        Box::new(node_ipam::NodeIpam(node_ranges.cloned())),
         Box::new(node_lifecycle::NodeLifecycle),
         Box::new(taint_eviction::TaintEviction),
         Box::new(pod_gc::PodGc),
@@ -167,7 +175,7 @@ mod tests {
     /// As `kubectl get events` shows them for Kubernetes' own, which does not name all alike.
     #[test]
     fn events_come_from_whom_they_come_in_kubernetes() {
-        let loops = all("", None);
+        let loops = all("", None, None);
         let component = |name: &str| {
             let found = loops.iter().find(|one| one.name() == name);
             found.unwrap().component()
@@ -181,6 +189,7 @@ mod tests {
                 "endpointslice-mirroring",
                 "endpoint-slice-mirroring-controller",
             ),
+            ("node-ipam", "cidrAllocator"),
             ("node-lifecycle", "node-controller"),
         ] {
             assert_eq!(component(name), expected);

@@ -22,6 +22,7 @@ use crate::cache::Destination;
 use crate::decision::Note;
 use crate::kinds::Kinds;
 use crate::loops::certificates::signing::Signer;
+use crate::loops::node_ipam::NodeRanges;
 use crate::loops::{self, Loop};
 use crate::manager::{Manager, Moment};
 use crate::recorder::{Recorder, Telling};
@@ -62,13 +63,16 @@ pub struct Config {
     pub root_ca: String,
     /// The signer of approved certificate requests; `None` to sign none.
     pub signer: Option<Arc<Signer>>,
+    /// Out of which ranges nodes get theirs; `None` to give none.
+    pub node_ranges: Option<NodeRanges>,
     /// The loops to run.
     pub loops: Selection,
 }
 
 /// The chosen loops, without those that lack what they need.
 fn chosen_loops(config: &Config) -> Vec<Box<dyn Loop>> {
-    let mut loops = loops::all(&config.root_ca, config.signer.as_ref());
+    let (signer, node_ranges) = (config.signer.as_ref(), config.node_ranges.as_ref());
+    let mut loops = loops::all(&config.root_ca, signer, node_ranges);
     loops.retain(|one| config.loops.has(one.name()) && one.can_run());
     loops
 }

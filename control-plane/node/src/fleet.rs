@@ -193,6 +193,9 @@ impl Fleet {
         let was_stopped = member.node.as_ref().is_some_and(host::is_stopped);
         let back = member.removed || (was_stopped && !host::is_stopped(&node));
         let unwell = !host::is_ready(&node);
+        let ranges = object::items(&node, &["spec", "podCIDRs"]).iter();
+        let ranges: Vec<&str> = ranges.filter_map(|one| one.as_str()).collect();
+        member.pool.move_to(&ranges);
         member.removed = false;
         member.node = Some(node);
         if unwell || back {

@@ -19,6 +19,9 @@ pub const STOPPED: &str = "hollow.stele/stopped";
 const LEASE_LASTS_PERIODS: u64 = 4;
 /// The Kubernetes version that nodes report.
 const VERSION: &str = "v1.36.3";
+/// The features of kubelet that nodes declare: the one without which no node takes a pod whose rules
+/// may restart all of its containers.
+const FEATURES: [&str; 1] = ["RestartAllContainersOnContainerExits"];
 
 /// The capacity of a node.
 #[derive(Debug, Clone)]
@@ -103,6 +106,7 @@ impl Host {
             "conditions": conditions(node, now),
             "addresses": addresses,
             "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+            "declaredFeatures": FEATURES,
             "nodeInfo": {
                 "architecture": arch(),
                 "bootID": format!("hollow-boot-{}", self.name),

@@ -61,7 +61,7 @@ func TestTheClusterOfATestEndsWithIt(t *testing.T) {
 
 func TestAClusterThatCannotStartSaysWhy(t *testing.T) {
 	_, err := Start("--controllers=workloads")
-	if err == nil || !strings.Contains(err.Error(), `"workloads" is no controller here`) {
+	if err == nil || !strings.Contains(err.Error(), `"workloads" is not in the list of known controllers`) {
 		t.Errorf("%v", err)
 	}
 	t.Setenv("STELE_KUBE", "/nowhere/stele-kube")

@@ -24,7 +24,7 @@ class Clusters(unittest.TestCase):
         cluster.stop()
 
     def test_a_cluster_that_cannot_start_says_why(self):
-        with self.assertRaisesRegex(StartError, '"workloads" is no controller here'):
+        with self.assertRaisesRegex(StartError, '"workloads" is not in the list of known'):
             Cluster("--controllers=workloads")
         with mock.patch.dict(os.environ, STELE_KUBE="/nowhere/stele-kube"):
             with self.assertRaisesRegex(StartError, "STELE_KUBE"):

@@ -14,6 +14,7 @@ use crate::affinity::Namespaces;
 use crate::images::Images;
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
+use crate::services::Services;
 use index::{Index, Places};
 
 /// All nodes and the pods on them.
@@ -32,6 +33,7 @@ pub struct Cache {
     known: usize,
     /// Labels of namespaces.
     pub namespaces: Namespaces,
+    pub services: Services,
 }
 
 #[derive(Debug)]

@@ -124,9 +124,8 @@ pub enum Standing {
     /// The same, for now: a claim is bound to a volume that is not known, perhaps because the watch
     /// of volumes is behind that of claims.
     Unseen(String),
-    /// The pod waits for others, who report themselves. If they make a volume for a node: its name,
-    /// and what the other claims need there.
-    Waits(Option<(String, Needs)>),
+    /// The pod waits for others, who report themselves.
+    Waits,
 }
 
 /// What the claims of a pod need of a node.
@@ -138,6 +137,8 @@ pub struct Needs {
     zones: Vec<Zones>,
     /// The claims whose volumes depend on the node.
     late: Vec<Late>,
+    /// The nodes for which volumes of other claims are being made. The pod can only go there.
+    selected: BTreeSet<String>,
     /// The claims that no other pod may use.
     exclusive: Vec<Name>,
     /// A device that is not allocated to the pod.
@@ -147,7 +148,12 @@ pub struct Needs {
 impl Standing {
     /// True if every claim of the pod has its volume.
     pub fn is_settled(&self) -> bool {
-        matches!(self, Standing::Known(needs) if needs.late.is_empty())
+        matches!(self, Standing::Known(needs) if needs.late.is_empty() && needs.selected.is_empty())
+    }
+
+    /// True if a volume of the pod is being made for a node.
+    pub fn is_made(&self) -> bool {
+        matches!(self, Standing::Known(needs) if !needs.selected.is_empty())
     }
 }
 
@@ -164,7 +170,8 @@ impl Needs {
         if !volumes.all(|terms| terms.matches(&node.name, &node.labels)) {
             return refused("node(s) didn't match PersistentVolume's node affinity");
         }
-        if self.plan(node).is_none() {
+        let is_elsewhere = self.selected.iter().any(|name| *name != node.name);
+        if is_elsewhere || self.plan(node).is_none() {
             return refused("node(s) didn't find available persistent volumes to bind");
         }
         Ok(())
@@ -281,7 +288,7 @@ impl Claims {
                 Some(one) => {
                     needs.device |= !one.allocated || !one.reserved_for.contains(&pod.uid);
                 }
-                None => return Standing::Waits(None),
+                None => return Standing::Waits,
             }
         }
         let mut claims = Vec::new();
@@ -323,24 +330,25 @@ impl Claims {
                 }
             }
         }
+        let mut waits = false;
         for (name, claim, class) in late {
-            let mut volumes = self.volumes.iter();
-            let is_bound = |(name, volume): (&String, &Volume)| {
-                self.assumed.get(name).map(String::as_str) == Some(claim.wanted.uid())
-                    || claim.wanted.is_bound_by(volume)
-            };
             if let Some(node) = &claim.selected {
-                return Standing::Waits(Some((node.clone(), needs)));
+                needs.selected.insert(node.clone());
+                continue;
             }
-            if self.asked.contains(&name) || volumes.any(is_bound) {
-                return Standing::Waits(None);
+            if self.asked.contains(&name) || self.is_given_to(claim) {
+                waits = true;
+                continue;
             }
             let free = self.volumes.iter();
             let free = free.filter(|(name, _)| !self.assumed.contains_key(*name));
             let volumes = free.map(|(_, volume)| volume);
-            needs
-                .late
-                .push(claim.wanted.among(volumes, class.made.clone()));
+            let wanted = claim.wanted.among(volumes, class.made.clone());
+            needs.late.push(wanted);
+        }
+        // A pod has a place where a volume is made for it, also while it waits for the others.
+        if waits && needs.selected.is_empty() {
+            return Standing::Waits;
         }
         late::sort(&mut needs.late);
         Standing::Known(needs)
@@ -362,6 +370,14 @@ impl Claims {
         self.assumed
             .retain(|name, _| !failed.volumes.contains(name));
         self.asked.retain(|name| !failed.claims.contains(name));
+    }
+
+    /// True if a volume was bound to the claim, and waits for its controller.
+    fn is_given_to(&self, claim: &VolumeClaim) -> bool {
+        self.volumes.iter().any(|(name, volume)| {
+            self.assumed.get(name).map(String::as_str) == Some(claim.wanted.uid())
+                || claim.wanted.is_bound_by(volume)
+        })
     }
 
     fn device_claim(&self, pod: &PodInfo, name: Option<&str>) -> Option<&DeviceClaim> {

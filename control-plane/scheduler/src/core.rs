@@ -22,6 +22,7 @@ use crate::preemption::{self, Trial, Victims};
 use crate::queue::{Event, Queue};
 use crate::refusal::{Filter, Refusal, Unfit, Unhelped};
 use crate::search::{self, Search};
+use crate::services::Services;
 
 /// The filters of a pod that waits for its claims.
 const BY_CLAIMS: [Filter; 2] = [Filter::VolumeBinding, Filter::DynamicResources];
@@ -119,9 +120,14 @@ impl Core {
         }
     }
 
-    /// A node is gone.
+    /// A node is gone. Pods that waited for their volumes there have to go elsewhere.
     pub fn node_gone(&mut self, name: &str, now: Duration) {
         self.cache.remove_node(name);
+        let there = self.cache.node(name).map(|node| node.pods.keys().cloned());
+        let there: Vec<String> = there.into_iter().flatten().collect();
+        for uid in there {
+            self.send_back(&uid, now);
+        }
         self.queue.wake(&Event::NodeGone, now);
     }
 
@@ -153,6 +159,11 @@ impl Core {
     /// Disruption budgets changed. That lets no pod fit.
     pub fn budgets(&mut self) -> &mut Budgets {
         &mut self.budgets
+    }
+
+    /// Services changed. That lets no pod fit, but says where some go best.
+    pub fn services(&mut self) -> &mut Services {
+        &mut self.cache.services
     }
 
     /// A pod is new or changed.
@@ -212,19 +223,16 @@ impl Core {
     pub fn next(&mut self, now: Duration) -> Option<Decision> {
         loop {
             let pod = self.queue.pop(now)?;
-            let standing = match self.claims.of(&pod) {
-                Standing::Waits(made) => {
-                    if let Some((node, needs)) = made {
-                        self.reserve(&pod, &node, needs, now);
-                    }
-                    self.queue.wait(&pod.uid, BY_CLAIMS.into(), now);
-                    continue;
-                }
-                // It keeps the place where its volume was made.
-                Standing::Unseen(_) if self.cache.place(&pod.uid).is_some() => {
-                    self.queue.wait(&pod.uid, BY_CLAIMS.into(), now);
-                    continue;
-                }
+            let standing = self.claims.of(&pod);
+            let is_made = standing.is_made();
+            let has_place = self.cache.place(&pod.uid).is_some();
+            // With a place: its volume is made there, or was, and is not seen yet.
+            let keeps_place = is_made || matches!(standing, Standing::Unseen(_));
+            if matches!(standing, Standing::Waits) || (keeps_place && has_place) {
+                self.queue.wait(&pod.uid, BY_CLAIMS.into(), now);
+                continue;
+            }
+            let standing = match standing {
                 Standing::Unseen(reason) => Standing::Refused(reason),
                 standing => standing,
             };
@@ -245,6 +253,10 @@ impl Core {
                     self.nominations.remove(&pod.uid);
                     self.cache.assume(&pod, &node);
                     self.queue.wake(&Event::PodPlaced(&pod), now);
+                    if plan.is_empty() && is_made {
+                        self.queue.wait(&pod.uid, BY_CLAIMS.into(), now);
+                        continue;
+                    }
                     if plan.is_empty() {
                         return Some(Decision::Bind { pod, node });
                     }
@@ -326,27 +338,6 @@ impl Core {
         }
     }
 
-    /// Gives a pod a place where a volume is made for it, if it has none and fits there. It had one
-    /// before a restart, or shares the claim with a pod that was first.
-    fn reserve(&mut self, pod: &Arc<PodInfo>, node: &str, needs: Needs, now: Duration) {
-        if self.cache.place(&pod.uid).is_some() {
-            return;
-        }
-        let before = self.nominations.before(pod);
-        let crowded = search::crowded(&mut self.cache, pod, &before);
-        let fits = {
-            let mut search = Search::new(&self.cache, &self.claims, pod, needs, crowded, 1);
-            let there = self.cache.node(node).filter(|node| node.known);
-            search.look(there.into_iter());
-            !search.fit.is_empty()
-        };
-        if fits {
-            self.nominations.remove(&pod.uid);
-            self.cache.assume(pod, node);
-            self.queue.wake(&Event::PodPlaced(pod), now);
-        }
-    }
-
     /// A pod that waits for its volumes loses its place, and is retried.
     fn send_back(&mut self, uid: &str, now: Duration) {
         let Some(pod) = self.queue.waiting(uid).cloned() else {
@@ -401,7 +392,7 @@ impl Core {
         let needs = match standing {
             Standing::Known(needs) => needs,
             Standing::Refused(reason) => return Err(nowhere(Filter::VolumeBinding, reason)),
-            Standing::Waits(_) | Standing::Unseen(_) => Needs::default(),
+            Standing::Waits | Standing::Unseen(_) => Needs::default(),
         };
         let before = self.nominations.before(pod);
         let crowded = search::crowded(&mut self.cache, pod, &before);

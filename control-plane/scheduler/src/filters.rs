@@ -55,9 +55,13 @@ impl Prepared {
         node: &NodeInfo,
     ) -> Result<(), Refusal> {
         local(pod, node)?;
+        if conflicts(pod, node) {
+            let reason = "node(s) had no available disk";
+            return Err(refuse(Filter::VolumeRestrictions, reason, true));
+        }
         if self.taken {
-            let reason = "node has pod using PersistentVolumeClaim with the same name and \
-                 ReadWriteOncePod access mode";
+            let reason = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod \
+                 access mode already in-use by another pod";
             return Err(refuse(Filter::VolumeRestrictions, reason, true));
         }
         claims.check_limits(pod, node)?;
@@ -65,7 +69,8 @@ impl Prepared {
         self.needs.check_zones(node)?;
         counts.spread.check(pod, node)?;
         counts.pods.check(pod, node)?;
-        self.needs.check_devices()
+        self.needs.check_devices()?;
+        check_features(pod, node)
     }
 
     /// What the pod's claims ask for on the node that is chosen.
@@ -148,6 +153,25 @@ pub fn tolerated(tolerations: &[Toleration], taint: &Taint) -> bool {
         };
         effect && key && value
     })
+}
+
+/// True if a pod on the node has a disk that this one cannot share with it.
+fn conflicts(pod: &PodInfo, node: &NodeInfo) -> bool {
+    // Most pods have none, and need not look at all others.
+    if pod.disks.is_empty() {
+        return false;
+    }
+    let mut there = node.pods.values().flat_map(|there| &there.disks);
+    there.any(|disk| pod.disks.iter().any(|one| one.conflicts(disk)))
+}
+
+fn check_features(pod: &PodInfo, node: &NodeInfo) -> Result<(), Refusal> {
+    let declared = |feature: &&str| node.features.iter().any(|one| one == *feature);
+    if pod.features.iter().all(declared) {
+        return Ok(());
+    }
+    let reason = "node(s) didn't match Pod's required features";
+    Err(refuse(Filter::NodeDeclaredFeatures, reason, false))
 }
 
 fn resources(pod: &PodInfo, node: &NodeInfo) -> Result<(), Refusal> {

@@ -2,14 +2,14 @@
 //!
 //! [`core::Core`] is plain Rust without clock, network or threads: it is told of nodes, pods and
 //! the time, and answers with decisions. It uses [`cache`] (what is on every node) with its
-//! [`images`], [`queue`] (which pod is next), [`claims`] (whether its volumes and devices are
-//! there), [`filters`] (where a pod may go; a [`refusal`] says why not), [`scores`] (where it goes
-//! best) and [`preemption`] (who makes room for it). The shell, [`run`], watches an apiserver, passes
-//! the events to the core and carries its decisions out.
+//! [`images`] and the [`services`] over the pods, [`queue`] (which pod is next), [`claims`] (whether
+//! its volumes and devices are there; a [`disk`] needs no claim), [`filters`] (where a pod may go; a
+//! [`refusal`] says why not), [`scores`] (where it goes best) and [`preemption`] (who makes room for
+//! it). The shell, [`run`], watches an apiserver, passes the events to the core and carries its
+//! decisions out.
 //!
 //! Rules, weights and messages are those of kube-scheduler 1.36 with its default profile. Not
-//! implemented: to bind volumes and allocate devices; the features that nodes declare; disks that
-//! pods name themselves, of drivers that were part of Kubernetes once; extenders.
+//! implemented: to allocate devices; extenders.
 #![forbid(unsafe_code)]
 
 pub mod affinity;
@@ -17,6 +17,7 @@ pub mod budgets;
 pub mod cache;
 pub mod claims;
 pub mod core;
+pub mod disk;
 pub mod filters;
 pub mod images;
 pub mod node;
@@ -28,6 +29,7 @@ pub mod refusal;
 pub mod resources;
 pub mod scores;
 mod search;
+pub mod services;
 mod shell;
 
 pub use shell::{Config, run};

@@ -20,6 +20,8 @@ pub struct NodeInfo {
     pub taints: Vec<Taint>,
     pub unschedulable: bool,
     pub allocatable: Resources,
+    /// The features that it declares.
+    pub features: Vec<String>,
     /// The images that it has. The cache keeps them.
     pub images: Names,
     /// By uid.
@@ -41,16 +43,20 @@ impl NodeInfo {
         let taints = spec.taints.unwrap_or_default();
         let unschedulable = spec.unschedulable.unwrap_or(false);
         let allocatable = Resources::read(status.and_then(|status| status.allocatable.as_ref()));
+        let features = status.and_then(|status| status.declared_features.clone());
+        let features = features.unwrap_or_default();
         let same = self.known
             && self.labels == labels
             && self.taints == taints
             && self.unschedulable == unschedulable
-            && self.allocatable == allocatable;
+            && self.allocatable == allocatable
+            && self.features == features;
         self.known = true;
         self.labels = labels;
         self.taints = taints;
         self.unschedulable = unschedulable;
         self.allocatable = allocatable;
+        self.features = features;
         !same
     }
 

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    Container, Pod, PodCondition, Toleration, TopologySpreadConstraint,
+    Container, Pod, PodCondition, PodSpec, Toleration, TopologySpreadConstraint,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use crate::affinity::{self, Labels, NodeTerms, PodTerm, Selector};
+use crate::disk::Disk;
 use crate::resources::Resources;
 
 /// The scheduler of pods that name none.
@@ -16,6 +18,10 @@ pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
 /// The condition of a pod that is disrupted, and its reason if a scheduler preempts the pod.
 pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
 pub const PREEMPTION_BY_SCHEDULER: &str = "PreemptionByScheduler";
+
+/// The features that a pod can need of its node, as nodes declare them.
+const RESTART_ALL: &str = "RestartAllContainersOnContainerExits";
+const OWN_USERS_IN_HOST_NETWORK: &str = "UserNamespacesHostNetworkSupport";
 
 /// A pod as scheduling sees it.
 #[derive(Debug, Clone)]
@@ -26,7 +32,7 @@ pub struct PodInfo {
     pub namespace: String,
     pub name: String,
     pub labels: Labels,
-    /// The uid of its controller.
+    /// The uid of its controller, if that is one of those whose pods are spread by default.
     pub owner: Option<String>,
     /// The node it is bound to; empty for none.
     pub node: String,
@@ -48,6 +54,8 @@ pub struct PodInfo {
     /// The requests as the scores count them.
     pub scored: Resources,
     pub ports: Vec<HostPort>,
+    /// The features that its node must declare.
+    pub features: Vec<&'static str>,
     pub tolerations: Vec<Toleration>,
     /// The labels that a node must have.
     pub node_selector: Labels,
@@ -57,15 +65,17 @@ pub struct PodInfo {
     pub node_preferences: Vec<(i64, NodeTerms)>,
     /// Required topology spread (`DoNotSchedule`).
     pub spread: Vec<Spread>,
-    /// Preferred topology spread (`ScheduleAnyway`).
+    /// Preferred topology spread (`ScheduleAnyway`), or the default constraints by its owner.
     pub spread_preferences: Vec<Spread>,
-    /// True if the pod has spread constraints; if not, the default constraints apply.
+    /// True if the pod has spread constraints; if not, the default constraints apply: by its owner,
+    /// or else by the services that select it.
     pub names_spread: bool,
     pub affinity: Vec<PodTerm>,
     pub anti_affinity: Vec<PodTerm>,
     /// Preferred pod affinity, with weights; negative weights are anti-affinity.
     pub pod_preferences: Vec<(i64, PodTerm)>,
     pub volume_claims: Vec<VolumeRef>,
+    pub disks: Vec<Disk>,
     /// Names of claims for devices; `None` for one that is not made yet.
     pub device_claims: Vec<Option<String>>,
 }
@@ -138,6 +148,7 @@ impl PodInfo {
         let labels = meta.labels.clone().unwrap_or_default();
         let mut owners = meta.owner_references.iter().flatten();
         let owner = owners.find(|owner| owner.controller == Some(true));
+        let owner = owner.filter(|owner| spreads(owner));
         let phase = status.phase.unwrap_or_default();
         let constraints = spec.topology_spread_constraints.clone().unwrap_or_default();
         let wanted = |when: &str| -> Vec<Spread> {
@@ -149,7 +160,8 @@ impl PodInfo {
         let owner = owner.map(|owner| owner.uid.clone());
         let mut spread_preferences = wanted("ScheduleAnyway");
         if constraints.is_empty() {
-            spread_preferences = owner.as_deref().map(system_spread).unwrap_or_default();
+            let who = owner.clone().map(Who::OwnedBy);
+            spread_preferences = who.as_ref().map(default_spread).unwrap_or_default();
         }
         let affinity = affinity::read(spec.affinity.as_ref(), &namespace, &labels);
         PodInfo {
@@ -171,6 +183,7 @@ impl PodInfo {
             requests: Resources::of_pod(&spec),
             scored: Resources::of_pod_for_scores(&spec),
             ports: host_ports(&spec.containers, spec.init_containers.as_deref()),
+            features: features_of(&spec),
             tolerations: spec.tolerations.unwrap_or_default(),
             node_selector: spec.node_selector.unwrap_or_default(),
             node_terms: affinity.node_terms,
@@ -182,6 +195,7 @@ impl PodInfo {
             anti_affinity: affinity.anti,
             pod_preferences: affinity.pod_preferences,
             volume_claims: volumes_of(&pod),
+            disks: Disk::of(&pod),
             device_claims: devices_of(&pod),
             owner,
             namespace,
@@ -214,13 +228,25 @@ fn is_preempted(conditions: &[PodCondition]) -> bool {
     })
 }
 
-/// The default constraints for a pod of a controller: over nodes and over zones.
-fn system_spread(owner: &str) -> Vec<Spread> {
+/// True for the controllers by whose selector kube-scheduler spreads pods that say nothing about
+/// it. All pods of one have the labels of its template, so they are counted by their owner. Services
+/// that select some of them select all, and change nothing.
+fn spreads(owner: &OwnerReference) -> bool {
+    [
+        ("v1", "ReplicationController"),
+        ("apps/v1", "ReplicaSet"),
+        ("apps/v1", "StatefulSet"),
+    ]
+    .contains(&(owner.api_version.as_str(), owner.kind.as_str()))
+}
+
+/// The default constraints: over nodes and over zones.
+pub(crate) fn default_spread(who: &Who) -> Vec<Spread> {
     let over = |key: &str, max_skew| Spread {
         key: key.to_owned(),
         max_skew,
         min_domains: 1,
-        who: Who::OwnedBy(owner.to_owned()),
+        who: who.clone(),
         honor_affinity: true,
         honor_taints: false,
     };
@@ -263,6 +289,21 @@ fn host_ports(containers: &[Container], init: Option<&[Container]>) -> Vec<HostP
         });
     }
     found
+}
+
+fn features_of(spec: &PodSpec) -> Vec<&'static str> {
+    let init = spec.init_containers.iter().flatten();
+    let containers = spec.containers.iter().chain(init);
+    let mut rules = containers.flat_map(|one| one.restart_policy_rules.iter().flatten());
+    let own_users = spec.host_users == Some(false);
+    let mut features = Vec::new();
+    if rules.any(|rule| rule.action == "RestartAllContainers") {
+        features.push(RESTART_ALL);
+    }
+    if own_users && spec.host_network == Some(true) {
+        features.push(OWN_USERS_IN_HOST_NETWORK);
+    }
+    features
 }
 
 /// The claims for volumes of a pod.

@@ -322,8 +322,9 @@ fn could_help(event: &Event<'_>, entry: &Entry) -> bool {
         Event::PodGone(gone) => {
             let ports = by(Filter::NodePorts) && !gone.ports.is_empty();
             let by_volumes = by(Filter::VolumeRestrictions) || by(Filter::NodeVolumeLimits);
-            let claims = by_volumes && !gone.volume_claims.is_empty();
-            by(Filter::NodeResourcesFit) || ports || claims || domains
+            let has_volumes = !gone.volume_claims.is_empty() || !gone.disks.is_empty();
+            let volumes = by_volumes && has_volumes;
+            by(Filter::NodeResourcesFit) || ports || volumes || domains
         }
         Event::PodPlaced(_) => {
             let near = by(Filter::InterPodAffinity) && !pod.affinity.is_empty();

@@ -19,6 +19,7 @@ pub enum Filter {
     PodTopologySpread,
     InterPodAffinity,
     DynamicResources,
+    NodeDeclaredFeatures,
 }
 
 /// Why a node was refused.

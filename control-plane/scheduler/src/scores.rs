@@ -40,8 +40,8 @@ pub fn total(cache: &Cache, pod: &PodInfo, nodes: &[&NodeInfo]) -> Vec<i64> {
         let found = each(&|node| node_affinity(pod, node));
         add(WEIGHT_NODE_AFFINITY, stretch(found, false));
     }
-    if !pod.spread_preferences.is_empty() {
-        add(WEIGHT_SPREAD, spread::scores(cache, pod, nodes));
+    if let Some(scores) = spread::scores(cache, pod, nodes) {
+        add(WEIGHT_SPREAD, scores);
     }
     if let Some(scores) = pods::scores(cache, pod, nodes) {
         add(WEIGHT_PODS, scores);

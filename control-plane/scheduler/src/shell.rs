@@ -21,7 +21,7 @@ use machinery::api::{Api, Call, PatchForm};
 use machinery::object::{self, Object};
 use machinery::schema;
 use machinery::status::Status;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use crate::affinity::Labels;
@@ -109,6 +109,7 @@ struct Known {
     nodes: bool,
     namespaces: bool,
     budgets: bool,
+    services: bool,
     /// The kinds of [`claims::KINDS`] that have.
     claims: BTreeSet<&'static str>,
 }
@@ -116,7 +117,8 @@ struct Known {
 impl Known {
     fn all(&self) -> bool {
         let claims = self.claims.len() == claims::KINDS.len();
-        self.pods && self.nodes && self.namespaces && self.budgets && claims
+        let others = self.namespaces && self.budgets && self.services;
+        self.pods && self.nodes && others && claims
     }
 }
 
@@ -126,6 +128,7 @@ enum Heard {
     Nodes(Notice),
     Namespaces(Notice),
     Budgets(Notice),
+    Services(Notice),
     /// About a kind of [`claims::KINDS`].
     Claims(&'static str, Notice),
 }
@@ -248,8 +251,10 @@ fn informers(client: &Client) -> impl Stream<Item = Heard> + Unpin + use<> {
     });
     let budgets = of_group("policy", "v1", "PodDisruptionBudget");
     let budgets = budgets.run(client).map(Heard::Budgets).boxed();
+    let services = of("Service").run(client).map(Heard::Services).boxed();
     let others = [pods.boxed(), nodes.boxed(), namespaces.boxed(), budgets];
-    futures_util::stream::select_all(others.into_iter().chain(claims))
+    let others = others.into_iter().chain([services]);
+    futures_util::stream::select_all(others.chain(claims))
 }
 
 /// Passes a notice to the core.
@@ -288,6 +293,16 @@ fn hear(core: &mut Core, known: &mut Known, heard: Heard, now: Duration) {
             core.budgets().clear();
             all.into_iter().for_each(|one| apply_budget(core, one));
             known.budgets = true;
+        }
+        Heard::Services(Notice::Applied(one)) => apply_service(core, &one),
+        Heard::Services(Notice::Deleted(one)) => {
+            let (namespace, name) = (object::namespace(&one), object::name(&one));
+            core.services().remove(namespace, name);
+        }
+        Heard::Services(Notice::Replaced(all)) => {
+            core.services().clear();
+            all.iter().for_each(|one| apply_service(core, one));
+            known.services = true;
         }
         Heard::Claims(kind, Notice::Applied(one)) => {
             core.claims(now, |claims| claims.set(kind, &one));
@@ -333,12 +348,20 @@ fn apply_budget(core: &mut Core, object: Object) {
 }
 
 fn apply_namespace(core: &mut Core, object: &Object, now: Duration) {
-    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
-    let labels = object::labels(object).into_iter().flatten();
-    let labels: Labels = labels
-        .map(|(key, value)| (key.clone(), text(value)))
-        .collect();
-    core.namespace(object::name(object), labels, now);
+    core.namespace(object::name(object), labels(object::labels(object)), now);
+}
+
+fn apply_service(core: &mut Core, object: &Object) {
+    let selector = object::at(object, &["spec", "selector"]);
+    let selector = labels(selector.and_then(Value::as_object));
+    let (namespace, name) = (object::namespace(object), object::name(object));
+    core.services().set(namespace, name, selector);
+}
+
+fn labels(of: Option<&Map<String, Value>>) -> Labels {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let all = of.into_iter().flatten();
+    all.map(|(key, value)| (key.clone(), text(value))).collect()
 }
 
 /// Binds a pod to a node.

@@ -59,6 +59,8 @@ impl Plan {
                 elect: None,
                 root_ca: self.read_authority("ca.crt")?,
                 signer: self.signer()?,
+                // The nodes are hollow, and have ranges already.
+                node_ranges: None,
                 loops: self.loops.clone(),
             };
             running.tasks.spawn(async move {

@@ -1,7 +1,6 @@
 //! Address ranges of services: says that new ones are ready, and keeps a deleted one as long as an
 //! address of a service is in no other range.
 
-mod prefix;
 #[cfg(test)]
 mod tests;
 
@@ -15,10 +14,10 @@ use serde_json::json;
 use crate::cache::{Caches, Changed, Diff};
 use crate::decision::Decision;
 use crate::known::{Key, kind_of};
+use crate::loops::prefix::Prefix;
 use crate::loops::protection::{Due, due, write};
 use crate::loops::{Context, Loop};
 use crate::meta;
-use prefix::Prefix;
 
 const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
 const MANAGED_BY: (&str, &str) = ("ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io");
@@ -121,7 +120,8 @@ fn is_needed(caches: &Caches, range: &ServiceCIDR) -> bool {
         })
 }
 
-fn prefixes(range: &ServiceCIDR) -> Vec<Prefix> {
+/// The ranges of an object.
+pub(super) fn prefixes(range: &ServiceCIDR) -> Vec<Prefix> {
     let spec = range.spec.iter();
     let texts = spec.flat_map(|spec| spec.cidrs.iter().flatten());
     texts.filter_map(|text| Prefix::parse(text)).collect()

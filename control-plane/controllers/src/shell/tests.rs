@@ -21,6 +21,7 @@ fn shell() -> (Shell, Inboxes) {
         elect: None,
         root_ca: String::new(),
         signer: None,
+        node_ranges: None,
         loops: Selection::parse(&[]).unwrap(),
     };
     let mut shell = Shell::new(client, &config);

@@ -64,7 +64,7 @@ struct Node {
 impl Simulation {
     pub(crate) fn new(seed: u64, crash_after: Option<usize>) -> Simulation {
         let loops = || {
-            let mut all = crate::loops::all("the certificate", None);
+            let mut all = crate::loops::all("the certificate", None, None);
             all.retain(|one| Selection::default().has(one.name()));
             all
         };

@@ -45,6 +45,30 @@ fn a_pod_keeps_its_address_and_one_given_back_rests_for_a_while() {
 }
 
 #[test]
+fn a_node_that_has_other_ranges_gives_addresses_out_of_them() {
+    let mut pool = Pool::new(1, &[Family::V4]);
+    for no_use in [
+        &["fd00::/64"][..],
+        &["10.9.0.0/24", "fd00::/64"],
+        &["10.9.0.0/31"],
+        &["10.9.0.0"],
+        &[],
+    ] {
+        pool.move_to(no_use);
+        assert_eq!(of_pod(&mut pool, "a", ""), "10.244.1.2", "{no_use:?}");
+    }
+    pool.move_to(&["10.9.0.8/29"]);
+    let all = ["a", "b", "c", "d", "e"].map(|uid| of_pod(&mut pool, uid, ""));
+    let expected = [10, 11, 12, 13, 14].map(|at| format!("10.9.0.{at}"));
+    assert_eq!(all, expected);
+    // The same ranges again change nothing.
+    pool.move_to(&["10.9.0.8/29"]);
+    assert_eq!(of_pod(&mut pool, "e", ""), "10.9.0.14");
+    pool.give_back("c");
+    assert_eq!(of_pod(&mut pool, "f", ""), "10.9.0.12");
+}
+
+#[test]
 fn every_pod_of_a_full_node_has_its_own_address() {
     let mut pool = Pool::new(0, &[Family::V4]);
     let first: BTreeSet<String> = (0..PODS_MAX)

@@ -349,6 +349,23 @@ fn addresses_follow_the_families_of_the_node() {
 }
 
 #[test]
+fn addresses_are_out_of_the_ranges_that_the_node_has() {
+    let mut scene = Scene::new(1);
+    let ranges = json!(["10.9.8.0/24", "fd09::/64"]);
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-0"},
+        "spec": {"podCIDR": ranges[0], "podCIDRs": ranges},
+    });
+    create(&scene.api, node);
+    scene.settle();
+    create(&scene.api, pod("a", "node-0", json!({})));
+    scene.settle();
+    let status = scene.get("Pod", "a").unwrap()["status"].take();
+    let expected = json!([{"ip": "10.9.8.2"}, {"ip": "fd09::2"}]);
+    assert_eq!(status["podIPs"], expected);
+}
+
+#[test]
 fn a_pod_of_the_same_name_is_another_pod() {
     let mut scene = Scene::new(1);
     scene.settle();

@@ -29,6 +29,8 @@ fn a_node_says_what_it_has_and_that_it_is_well() {
         {"type": "Hostname", "address": "node-3"},
     ]);
     assert_eq!(node["status"]["addresses"], addresses);
+    let features = json!(["RestartAllContainersOnContainerExits"]);
+    assert_eq!(node["status"]["declaredFeatures"], features);
     assert!(is_ready(&node) && !is_stopped(&node));
 }
 

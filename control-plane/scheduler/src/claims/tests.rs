@@ -294,11 +294,42 @@ fn a_pod_has_its_place_after_a_restart_too() {
     set(&mut core, "PersistentVolumeClaim", late(Some("a")));
     core.pod(on("a", &asking("there", "3", "1Gi")), NOW);
     core.pod(large("first", "data"), NOW);
-    assert_eq!(decided(&mut core, NOW), "nothing", "it does not fit now");
+    assert!(decided(&mut core, NOW).contains("Insufficient cpu"));
     core.pod_gone("there", NOW);
     assert_eq!(decided(&mut core, LATER * 2), "nothing");
     core.pod(asking("second", "3", "1Gi"), LATER * 2);
     assert!(decided(&mut core, LATER * 2).contains("Insufficient cpu"));
+}
+
+#[test]
+fn a_pod_whose_volume_is_made_where_it_cannot_go_says_so() {
+    let mut core = core();
+    set(&mut core, "PersistentVolumeClaim", late(Some("c")));
+    core.pod(with("p", "data"), NOW);
+    let nowhere = "0/2 nodes are available: 2 node(s) didn't find available persistent volumes to \
+                   bind. no new claims to deallocate, preemption: 0/2 nodes are available: \
+                   2 Preemption is not helpful for scheduling.";
+    assert_eq!(decided(&mut core, NOW), nowhere);
+    core.node(&node("c", json!({})), NOW);
+    assert_eq!(decided(&mut core, LATER), "nothing", "it waits there");
+    core.node_gone("c", LATER);
+    assert_eq!(decided(&mut core, LATER * 2), nowhere);
+    bind(&mut core, json!({}));
+    assert!(decided(&mut core, LATER * 3).starts_with("to "));
+}
+
+#[test]
+fn a_volume_is_asked_for_beside_one_that_is_being_made() {
+    let mut core = core();
+    set(&mut core, "PersistentVolumeClaim", late(Some("b")));
+    let more = claim("more", json!({"storageClassName": "late"}), json!({}));
+    set(&mut core, "PersistentVolumeClaim", more);
+    let volume =
+        |claim: &str| json!({"name": claim, "persistentVolumeClaim": {"claimName": claim}});
+    let volumes = json!([volume("data"), volume("more")]);
+    core.pod(pod("p", json!({"spec": {"volumes": volumes}})), NOW);
+    assert_eq!(decided(&mut core, NOW), "[\"more\"] on b");
+    assert_eq!(decided(&mut core, LATER), "nothing");
 }
 
 #[test]
@@ -417,8 +448,8 @@ fn a_claim_for_one_pod_is_used_by_one_pod() {
     core.pod(on("a", &with("first", "alone")), NOW);
     core.pod(with("second", "alone"), NOW);
     let told = decided(&mut core, NOW);
-    let why = "0/2 nodes are available: 2 node has pod using PersistentVolumeClaim with the same \
-               name and ReadWriteOncePod access mode.";
+    let why = "0/2 nodes are available: 2 node(s) unavailable due to PersistentVolumeClaim with \
+               ReadWriteOncePod access mode already in-use by another pod.";
     assert!(told.starts_with(why), "{told}");
     core.pod_gone("first", LATER);
     assert!(decided(&mut core, LATER).starts_with("to "));

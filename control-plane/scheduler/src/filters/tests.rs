@@ -112,6 +112,79 @@ fn each_filter_says_why_in_kube_schedulers_words() {
 }
 
 #[test]
+fn a_pod_goes_where_the_features_that_it_needs_are_declared() {
+    let declares = |names: Value| node("a", json!({"status": {"declaredFeatures": names}}));
+    let exit = json!({"operator": "In", "values": [1]});
+    let rule = json!({"action": "RestartAllContainers", "exitCodes": exit});
+    let main = json!({"name": "main", "restartPolicy": "Never", "restartPolicyRules": [rule]});
+    let restarts = spec("p", json!({"containers": [main]}));
+    let refused = "0/1 nodes are available: 1 node(s) didn't match Pod's required features.";
+    let all = json!([
+        "ExtendWebSocketsToKubelet",
+        "RestartAllContainersOnContainerExits"
+    ]);
+    assert_eq!(said(&[declares(all.clone())], &[], &restarts), "a");
+    let other = declares(json!(["ExtendWebSocketsToKubelet"]));
+    assert_eq!(said(&[other], &[], &restarts), refused);
+    let own_users = spec("p", json!({"hostNetwork": true, "hostUsers": false}));
+    assert_eq!(said(&[declares(all)], &[], &own_users), refused);
+    let supports = declares(json!(["UserNamespacesHostNetworkSupport"]));
+    assert_eq!(said(&[supports], &[], &own_users), "a");
+}
+
+#[test]
+fn a_pod_refused_for_its_features_is_tried_when_the_node_declares_them() {
+    let mut core = Core::new("default-scheduler", 1);
+    let now = std::time::Duration::ZERO;
+    core.node(&node("a", json!({})), now);
+    core.pod(
+        spec("p", json!({"hostNetwork": true, "hostUsers": false})),
+        now,
+    );
+    assert!(matches!(core.next(now), Some(Decision::Refuse { .. })));
+    let names = json!(["UserNamespacesHostNetworkSupport"]);
+    core.node(
+        &node("a", json!({"status": {"declaredFeatures": names}})),
+        now,
+    );
+    let later = std::time::Duration::from_secs(60);
+    assert!(matches!(core.next(later), Some(Decision::Bind { .. })));
+}
+
+#[test]
+fn pods_that_name_the_same_disk_share_no_node_unless_they_only_read() {
+    let with = |name: &str, source: &Value| {
+        let mut volume = source.clone();
+        volume["name"] = "v".into();
+        spec(name, json!({"volumes": [volume]}))
+    };
+    let google = |reads: bool| json!({"gcePersistentDisk": {"pdName": "d", "readOnly": reads}});
+    let amazon = json!({"awsElasticBlockStore": {"volumeID": "d", "readOnly": true}});
+    let iscsi = |lun: i32, reads: bool| json!({"iscsi": {"targetPortal": "t", "iqn": "q", "lun": lun, "readOnly": reads}});
+    let ceph = |monitors: Value, pool: &str| json!({"rbd": {"monitors": monitors, "image": "i", "pool": pool}});
+    for (one, other, together) in [
+        (google(true), google(true), true),
+        (google(true), google(false), false),
+        (amazon.clone(), amazon.clone(), false),
+        (google(false), amazon, true),
+        (iscsi(0, false), iscsi(1, true), false),
+        (iscsi(0, true), iscsi(0, true), true),
+        (ceph(json!(["a", "b"]), "p"), ceph(json!(["b"]), "p"), false),
+        (ceph(json!(["a"]), "p"), ceph(json!(["b"]), "p"), true),
+        (ceph(json!(["a"]), "p"), ceph(json!(["a"]), "q"), true),
+    ] {
+        let there = [on("a", &with("q", &one))];
+        let found = said(&[node("a", json!({}))], &there, &with("p", &other));
+        let expected = if together {
+            "a"
+        } else {
+            "0/1 nodes are available: 1 node(s) had no available disk."
+        };
+        assert_eq!(found, expected, "{one} {other}");
+    }
+}
+
+#[test]
 fn reasons_of_many_nodes_are_counted_and_sorted_as_text() {
     let mut nodes: Vec<Node> = (0..10)
         .map(|at| tainted(&format!("t{at}"), "NoSchedule"))

@@ -1,5 +1,6 @@
 //! The score for preferred topology spread: fewer counted pods in the node's domains are better.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::BEST;
@@ -7,13 +8,16 @@ use crate::cache::Cache;
 use crate::cache::index::Counted;
 use crate::filters::spread::{count, includes};
 use crate::node::NodeInfo;
-use crate::pod::{PodInfo, Spread};
+use crate::pod::{PodInfo, Spread, Who, default_spread};
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// The score of every node.
-pub(super) fn scores(cache: &Cache, pod: &PodInfo, nodes: &[&NodeInfo]) -> Vec<i64> {
-    let spreads = &pod.spread_preferences;
+/// The score of every node; `None` if the pod has no preference.
+pub(super) fn scores(cache: &Cache, pod: &PodInfo, nodes: &[&NodeInfo]) -> Option<Vec<i64>> {
+    let spreads = preferences(cache, pod);
+    if spreads.is_empty() {
+        return None;
+    }
     // With the default constraints, a node without a zone still counts, by its name.
     let ignored = |node: &NodeInfo| {
         pod.names_spread && !spreads.iter().all(|one| node.labels.contains_key(&one.key))
@@ -56,7 +60,17 @@ pub(super) fn scores(cache: &Cache, pod: &PodInfo, nodes: &[&NodeInfo]) -> Vec<i
         Some(_) if most == 0 => BEST,
         Some(score) => BEST * (most + least - score) / most,
     });
-    stretched.collect()
+    Some(stretched.collect())
+}
+
+/// The pod's own constraints, or the default ones.
+fn preferences<'a>(cache: &Cache, pod: &'a PodInfo) -> Cow<'a, [Spread]> {
+    let own = pod.spread_preferences.as_slice();
+    if pod.names_spread || !own.is_empty() {
+        return Cow::Borrowed(own);
+    }
+    let by_services = cache.services.selector(pod).map(Who::Selected);
+    Cow::Owned(by_services.as_ref().map(default_spread).unwrap_or_default())
 }
 
 /// The number of counted pods in each domain of a candidate. For the key `hostname` this is empty:

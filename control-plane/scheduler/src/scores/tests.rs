@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::affinity::Labels;
 use crate::tests::{asking, cache, info, node, on, pod};
 
 fn one_node(
@@ -120,10 +121,46 @@ fn pods_of_one_controller_are_spread_over_nodes() {
     // ln(3 + 2) = 1.609 a pod and 2 for the skew: 5.2, 3.6, 2 are 5, 4, 2; 100 * (5 + 2 - s) / 5.
     assert_eq!(
         spread::scores(&cache, &info(&owned("p")), &all),
-        [40, 60, 100]
+        Some(vec![40, 60, 100])
     );
     // A pod without a controller has no default constraints.
-    assert!(info(&pod("p", json!({}))).spread_preferences.is_empty());
+    let plain = info(&pod("p", json!({})));
+    assert_eq!(spread::scores(&cache, &plain, &all), None);
+}
+
+#[test]
+fn pods_of_a_service_are_spread_where_no_controller_spreads_them() {
+    let web = |name: &str, owners: Value| {
+        let labels = json!({"app": "web", "x": "y"});
+        let metadata = json!({"labels": labels, "ownerReferences": owners});
+        pod(name, json!({"metadata": metadata}))
+    };
+    let job = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j",
+        "controller": true}]);
+    let nodes: Vec<Node> = ["a", "b", "c"].map(|name| node(name, json!({}))).into();
+    let there = [
+        on("a", &web("1", json!([]))),
+        on("a", &web("2", job.clone())),
+        on("b", &web("3", json!([]))),
+    ];
+    let mut cache = cache(&nodes, &there);
+    let of = |cache: &Cache, owners: &Value| {
+        let all: Vec<&NodeInfo> = cache.nodes().collect();
+        spread::scores(cache, &info(&web("p", owners.clone())), &all)
+    };
+    let selects = |app: &str| Labels::from([("app".to_owned(), app.to_owned())]);
+    cache.services.set("default", "db", selects("db"));
+    cache.services.set("elsewhere", "web", selects("web"));
+    cache.services.set("default", "none", Labels::new());
+    assert_eq!(of(&cache, &json!([])), None);
+    assert_eq!(of(&cache, &job), None);
+    cache.services.set("default", "web", selects("web"));
+    // As for the pods of one controller.
+    let spread_out = Some(vec![40, 60, 100]);
+    assert_eq!(of(&cache, &json!([])), spread_out);
+    assert_eq!(of(&cache, &job), spread_out);
+    cache.services.remove("default", "web");
+    assert_eq!(of(&cache, &json!([])), None);
 }
 
 #[test]
@@ -153,7 +190,7 @@ fn preferred_spread_over_zones_counts_domains_and_ignores_nodes_without() {
     // ln(2 + 2) = 1.386: 2.77 is 3 in x, 1 in y; 100 * (3 + 1 - s) / 3.
     assert_eq!(
         spread::scores(&cache, &info(&web("p")), &all),
-        [33, 33, 100, 0]
+        Some(vec![33, 33, 100, 0])
     );
 }
 

@@ -82,6 +82,32 @@ async fn events_that_nobody_takes_hold_back_no_pod() {
 }
 
 #[test]
+fn services_are_followed_by_their_selectors() {
+    let service = |name: &str| {
+        json!({"apiVersion": "v1", "kind": "Service",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"selector": {"app": name}}})
+    };
+    let pod = json!({"metadata": {"name": "p", "namespace": "default", "labels": {"app": "web"}}});
+    let pod = PodInfo::read(Arc::new(serde_json::from_value(pod).unwrap()));
+    let (mut core, mut known) = (Core::new(DEFAULT_SCHEDULER, 1), Known::default());
+    for (notice, expected) in [
+        (Notice::Applied(service("db")), false),
+        (Notice::Applied(service("web")), true),
+        (Notice::Deleted(service("web")), false),
+        (Notice::Applied(service("web")), true),
+        (Notice::Replaced(vec![service("db")]), false),
+        (Notice::Replaced(vec![service("web")]), true),
+    ] {
+        let heard = Heard::Services(notice);
+        hear(&mut core, &mut known, heard, Duration::ZERO);
+        let found = core.cache().services.selector(&pod);
+        assert_eq!(found.is_some(), expected);
+    }
+    assert!(known.services);
+}
+
+#[test]
 fn a_list_of_namespaces_ends_those_that_it_lacks() {
     let namespace = |name: &str| {
         json!({"apiVersion": "v1", "kind": "Namespace",

@@ -33,7 +33,7 @@ fn rusts_cluster_that_cannot_start_says_why() {
         panic!("{error}");
     };
     assert!(
-        said.contains("\"workloads\" is no controller here"),
+        said.contains("\"workloads\" is not in the list of known controllers"),
         "{said}"
     );
     let missing = Cluster::start_program("/nowhere/stele-kube", &[""; 0]).unwrap_err();

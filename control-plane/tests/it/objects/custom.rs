@@ -63,6 +63,7 @@ impl Inside {
                 elect: None,
                 root_ca: String::new(),
                 signer: None,
+                node_ranges: None,
                 loops: controllers::Selection::default(),
             };
             controllers::run(client, config, std::future::pending()).await

@@ -1,5 +1,7 @@
 //! What the loops make of objects that users write.
 
+use serde_json::{Value, json};
+
 use crate::harness::cluster::kubectl_or_skip;
 use crate::harness::parts::Parts;
 
@@ -157,4 +159,37 @@ fn a_volume_is_attached_for_a_pod_and_detached_after_it() {
         attachments(parts).is_empty()
     });
     assert_eq!(attached(&parts), "");
+}
+
+#[test]
+fn a_node_without_ranges_gets_some_and_leaves_them_to_the_next() {
+    let mut parts = Parts::none();
+    parts.begin(&[
+        "controller-manager",
+        "--controllers=nodeipam",
+        "--allocate-node-cidrs=true",
+        "--cluster-cidr=10.1.0.0/16,fd01::/48",
+        "--node-cidr-mask-size-ipv4=25",
+    ]);
+    let path = |name: &str| format!("/api/v1/nodes/{name}");
+    let ranges = |parts: &Parts, name: &str| -> Value {
+        let node = parts.get(&path(name)).expect(200);
+        node["spec"]["podCIDRs"].clone()
+    };
+    let registered = |name: &str| {
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
+        parts.post("/api/v1/nodes", &node).expect(201);
+        let what = format!("{name} has ranges");
+        parts.until(&what, |parts| !ranges(parts, name).is_null());
+        ranges(&parts, name)
+    };
+    let first = json!(["10.1.0.0/25", "fd01::/64"]);
+    assert_eq!(registered("one"), first);
+    let second = json!(["10.1.0.128/25", "fd01:0:0:1::/64"]);
+    assert_eq!(registered("two"), second);
+    parts.call("DELETE", &path("one")).send().expect(200);
+    // The loop may not have heard of it yet, and give the third range.
+    let third = json!(["10.1.1.0/25", "fd01:0:0:2::/64"]);
+    let found = registered("three");
+    assert!(found == first || found == third, "{found}");
 }

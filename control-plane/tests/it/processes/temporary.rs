@@ -90,7 +90,7 @@ fn loops_scheduler_and_nodes_are_chosen_one_by_one() {
     if !kubectl_or_skip("a temporary cluster with nodes") {
         return;
     }
-    let loops = "--controllers=*,-disruption-controller";
+    let loops = "--controllers=*,-disruption,-nodeipam,route";
     let (mut child, kubeconfig) = begin(&[loops, "--scheduler", "--nodes=1"]);
     kubectl(&kubeconfig, &["create", "deployment", "d", "--image=i"]);
     kubectl(
@@ -107,7 +107,7 @@ fn loops_scheduler_and_nodes_are_chosen_one_by_one() {
         .unwrap();
     assert!(!wrong.status.success());
     assert!(
-        told(&wrong).contains("\"workloads\" is no controller here"),
+        told(&wrong).contains("\"workloads\" is not in the list of known controllers"),
         "{}",
         told(&wrong)
     );

@@ -56,6 +56,7 @@ fn run_loop(address: SocketAddr) {
         elect: None,
         root_ca: String::new(),
         signer: None,
+        node_ranges: None,
         loops: controllers::Selection::parse(&[name]).unwrap(),
     };
     tokio::spawn(async move {

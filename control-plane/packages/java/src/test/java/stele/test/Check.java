@@ -22,7 +22,7 @@ final class Check {
         check(fails(() -> new Socket(host, port).close()) != null, "it serves no longer");
 
         IOException refused = fails(() -> SteleCluster.start("--controllers=workloads"));
-        String why = "\"workloads\" is no controller here";
+        String why = "\"workloads\" is not in the list of known controllers";
         check(refused.getMessage().contains(why), refused.getMessage());
         IOException missing = fails(() -> SteleCluster.startProgram("/nowhere/stele-kube"));
         check(missing.getMessage().contains("STELE_KUBE"), missing.getMessage());
