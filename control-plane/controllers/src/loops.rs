@@ -20,6 +20,7 @@ pub(crate) mod node_lifecycle;
 pub(crate) mod pod_gc;
 pub(crate) mod protection;
 pub(crate) mod replica_set;
+pub(crate) mod resource_claim;
 pub(crate) mod resource_quota;
 pub(crate) mod root_ca;
 pub(crate) mod service_account;
@@ -143,6 +144,7 @@ pub(crate) fn all(root_ca: &str, signer: Option<&Arc<Signer>>) -> Vec<Box<dyn Lo
         Box::new(autoscaler::Autoscalers),
         Box::new(resource_quota::ResourceQuotas),
         Box::new(ephemeral_volume::EphemeralVolumes),
+        Box::new(resource_claim::ResourceClaims),
         Box::new(volumes::VolumeBinder),
         Box::new(protection::ClaimProtection),
         Box::new(protection::VolumeProtection),
