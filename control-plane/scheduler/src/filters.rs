@@ -65,7 +65,7 @@ impl Prepared {
         self.needs.check_zones(node)?;
         counts.spread.check(pod, node)?;
         counts.pods.check(pod, node)?;
-        self.needs.check_devices()
+        self.needs.check_devices(node)
     }
 
     /// What the pod's claims ask for on the node that is chosen.

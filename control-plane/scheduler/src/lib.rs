@@ -8,7 +8,8 @@
 //! the events to the core and carries its decisions out.
 //!
 //! Rules, weights and messages are those of kube-scheduler 1.36 with its default profile. Not
-//! implemented: to bind volumes and allocate devices; the features that nodes declare; disks that
+//! implemented: to bind volumes; devices that share counters or are shared, that have binding
+//! conditions, or that extended resources stand for; the features that nodes declare; disks that
 //! pods name themselves, of drivers that were part of Kubernetes once; extenders.
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Claims for devices: made from the templates that pods name, reserved for pods that may still run,
-//! and given back when the last of these is done.
+//! Claims for devices: made from the templates that pods name, reserved for pods that may still
+//! run, and given back when the last of these is done.
 
 mod generated;
 mod reserved;

@@ -66,8 +66,8 @@ pub(super) fn decide(caches: &Caches, claim: &ResourceClaim) -> Decision {
     decision
 }
 
-/// A claim that was just deallocated needs its finalizer no longer. One that was not allocated before
-/// keeps it: a scheduler adds it before it allocates the claim.
+/// A claim that was just deallocated needs its finalizer no longer. One that was not allocated
+/// before keeps it: a scheduler adds it before it allocates the claim.
 pub(super) fn decide_freed(claim: &ResourceClaim) -> Decision {
     if is_allocated(claim) || !is_protected(claim) {
         return Decision::nothing();
