@@ -7,11 +7,9 @@ use machinery::object;
 use serde_json::Value;
 
 use super::slice::{Device, DeviceId, Pool, Published, Slice, State};
-use super::wanted::{Alternative, Amount, Request, Wanted};
+use super::wanted::{Alternative, Amount, DEVICES_MAX, Request, Wanted};
 use crate::node::NodeInfo;
 
-/// The most devices that the API lets one claim have.
-pub(super) const DEVICES_MAX: usize = 32;
 /// How often one search looks at a device. Kubernetes gives up after ten seconds.
 pub(super) const STEPS_MAX: usize = 20_000;
 const NOT_ALL: &str = "cannot allocate all claims";

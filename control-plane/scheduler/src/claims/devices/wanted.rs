@@ -7,8 +7,10 @@ use machinery::cel::devices::{Selector, Unfit};
 use machinery::object::{self, Object};
 use serde_json::Value;
 
-use super::search::DEVICES_MAX;
 use super::slice::Device;
+
+/// The most devices that the API lets one claim have.
+pub(super) const DEVICES_MAX: usize = 32;
 
 /// A class of devices.
 #[derive(Debug)]
