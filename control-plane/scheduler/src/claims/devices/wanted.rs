@@ -96,7 +96,8 @@ impl Wanted {
         let requests = object::items(devices, &["requests"]).iter();
         let requests = requests.map(|one| Request::read(one, &full_name, classes));
         let requests: Vec<Request> = requests.collect::<Result<_, _>>()?;
-        let least: usize = requests.iter().map(Request::least).sum();
+        let least = requests.iter().map(Request::least);
+        let least = least.fold(0, usize::saturating_add);
         if least > DEVICES_MAX {
             return Err(format!(
                 "claim {full_name}: number of requested devices {least} exceeds the claim limit of \
