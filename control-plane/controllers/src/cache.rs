@@ -30,7 +30,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::{IPAddress, ServiceCIDR};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::ClusterRole;
-use k8s_openapi::api::resource::v1::ResourceClaim;
+use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
 use k8s_openapi::api::storage::v1::{
     CSIDriver, StorageClass, VolumeAttachment, VolumeAttributesClass,
 };
@@ -150,6 +150,7 @@ caches! {
     cron_jobs: CronJob,
     daemon_sets: DaemonSet,
     deployments: Deployment,
+    device_claim_templates: ResourceClaimTemplate,
     device_claims: ResourceClaim,
     drivers: CSIDriver,
     endpoint_slices: EndpointSlice,

@@ -75,6 +75,7 @@ known![
     policy::v1::PodDisruptionBudget,
     rbac::v1::ClusterRole,
     resource::v1::ResourceClaim,
+    resource::v1::ResourceClaimTemplate,
     storage::v1::CSIDriver,
     storage::v1::StorageClass,
     storage::v1::VolumeAttributesClass,

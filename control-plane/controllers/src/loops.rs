@@ -22,6 +22,7 @@ pub(crate) mod pod_gc;
 mod prefix;
 pub(crate) mod protection;
 pub(crate) mod replica_set;
+pub(crate) mod resource_claim;
 pub(crate) mod resource_quota;
 pub(crate) mod root_ca;
 pub(crate) mod service_account;
@@ -151,6 +152,7 @@ pub(crate) fn all(
         Box::new(autoscaler::Autoscalers),
         Box::new(resource_quota::ResourceQuotas),
         Box::new(ephemeral_volume::EphemeralVolumes),
+        Box::new(resource_claim::ResourceClaims),
         Box::new(volumes::VolumeBinder),
         Box::new(protection::ClaimProtection),
         Box::new(protection::VolumeProtection),

@@ -10,6 +10,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Endpoints, ReplicationController, Secret};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::rbac::v1::ClusterRole;
+use k8s_openapi::api::resource::v1::ResourceClaimTemplate;
 use k8s_openapi::api::storage::v1::{CSIDriver, StorageClass, VolumeAttachment};
 use machinery::schema::Kind;
 
@@ -66,6 +67,8 @@ fn only_readers(kind: &Arc<Kind>) -> &'static [&'static str] {
         &["persistentvolume-binder"]
     } else if kind == kind_of::<HorizontalPodAutoscaler>() {
         &["horizontal-pod-autoscaler"]
+    } else if kind == kind_of::<ResourceClaimTemplate>() {
+        &["resourceclaim"]
     } else {
         &[]
     }

@@ -1,14 +1,15 @@
-//! What pods claim besides room on a node: volumes and devices. Others bind and allocate them, so a
-//! pod waits until they have done so. [`limits`] says how many volumes a node takes, and [`zones`]
+//! What pods claim besides room on a node: volumes, which others bind, so that a pod waits until
+//! they have done so, and [`devices`]. [`limits`] says how many volumes a node takes, and [`zones`]
 //! where those are that have zones as labels.
 
+mod devices;
 mod late;
 mod limits;
 #[cfg(test)]
 mod tests;
 mod zones;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use k8s_openapi::api::core::v1::NodeSelectorTerm;
 use machinery::object::{self, Object};
@@ -17,7 +18,10 @@ use serde_json::Value;
 use crate::affinity::NodeTerms;
 use crate::node::NodeInfo;
 use crate::pod::{PodInfo, VolumeRef};
-use crate::refusal::{Filter, Refusal, refuse};
+use crate::refusal::{Filter, Freed, Refusal, refuse};
+use devices::Devices;
+pub(crate) use devices::is_elsewhere;
+pub use devices::{Allotment, DeviceId, Grant};
 pub use late::{Binding, Plan, Selection};
 use late::{Late, Topology, Volume, Wanted};
 use limits::{Attachment, Limits};
@@ -44,7 +48,7 @@ pub struct Claims {
     /// The claims whose volumes a decision asked for, until a watch shows it.
     asked: HashSet<Name>,
     classes: HashMap<String, Class>,
-    device_claims: HashMap<Name, DeviceClaim>,
+    devices: Devices,
     /// By the name of the node.
     limits: HashMap<String, Limits>,
     /// By the name of the node and their own.
@@ -55,12 +59,14 @@ pub struct Claims {
 pub type Name = (String, String);
 
 /// The kinds of objects that [`Claims`] follows, as group, version and kind.
-pub const KINDS: [(&str, &str, &str); 6] = [
+pub const KINDS: [(&str, &str, &str); 8] = [
     ("", "v1", "PersistentVolumeClaim"),
     ("", "v1", "PersistentVolume"),
     ("storage.k8s.io", "v1", "StorageClass"),
     ("storage.k8s.io", "v1", "CSINode"),
     ("storage.k8s.io", "v1", "VolumeAttachment"),
+    ("resource.k8s.io", "v1", "DeviceClass"),
+    ("resource.k8s.io", "v1", "ResourceSlice"),
     ("resource.k8s.io", "v1", "ResourceClaim"),
 ];
 
@@ -91,13 +97,6 @@ struct Class {
     made: Option<Topology>,
 }
 
-#[derive(Debug)]
-struct DeviceClaim {
-    allocated: bool,
-    /// The uids of the pods that may use it.
-    reserved_for: BTreeSet<String>,
-}
-
 /// What could not be asked for.
 #[derive(Debug, Default)]
 pub struct Failed {
@@ -119,8 +118,8 @@ impl Failed {
 pub enum Standing {
     /// The pod may go where its claims allow.
     Known(Needs),
-    /// No node can take the pod.
-    Refused(String),
+    /// No node can take the pod, says this filter.
+    Refused(Filter, String),
     /// The same, for now: a claim is bound to a volume that is not known, perhaps because the watch
     /// of volumes is behind that of claims.
     Unseen(String),
@@ -141,8 +140,7 @@ pub struct Needs {
     selected: BTreeSet<String>,
     /// The claims that no other pod may use.
     exclusive: Vec<Name>,
-    /// A device that is not allocated to the pod.
-    device: bool,
+    devices: devices::Needs,
 }
 
 impl Standing {
@@ -170,8 +168,8 @@ impl Needs {
         if !volumes.all(|terms| terms.matches(&node.name, &node.labels)) {
             return refused("node(s) didn't match PersistentVolume's node affinity");
         }
-        let is_elsewhere = self.selected.iter().any(|name| *name != node.name);
-        if is_elsewhere || self.plan(node).is_none() {
+        let is_made_elsewhere = self.selected.iter().any(|name| *name != node.name);
+        if is_made_elsewhere || late::plan(&self.late, node).is_none() {
             return refused("node(s) didn't find available persistent volumes to bind");
         }
         Ok(())
@@ -188,16 +186,16 @@ impl Needs {
 
     /// What is asked for if the pod goes to the node; `None` if it cannot.
     pub fn plan(&self, node: &NodeInfo) -> Option<Plan> {
-        late::plan(&self.late, node)
+        let plan = late::plan(&self.late, node)?;
+        Some(Plan {
+            grants: self.devices.plan(node)?,
+            ..plan
+        })
     }
 
     /// The filter for devices.
-    pub fn check_devices(&self) -> Result<(), Refusal> {
-        if self.device {
-            let reason = "cannot allocate all claims";
-            return Err(refuse(Filter::DynamicResources, reason, false));
-        }
-        Ok(())
+    pub fn check_devices(&self, node: &NodeInfo) -> Result<(), Refusal> {
+        self.devices.check(node)
     }
 }
 
@@ -238,9 +236,9 @@ impl Claims {
                 let attachment = Attachment::read(object);
                 self.attachments.insert(on_node(object), attachment);
             }
-            _ => {
-                self.device_claims.insert(key(object), device_claim(object));
-            }
+            "DeviceClass" => self.devices.set_class(object),
+            "ResourceSlice" => self.devices.set_slice(object),
+            _ => self.devices.set_claim(object),
         }
     }
 
@@ -258,7 +256,9 @@ impl Claims {
             "StorageClass" => drop(self.classes.remove(object::name(object))),
             "CSINode" => drop(self.limits.remove(object::name(object))),
             "VolumeAttachment" => drop(self.attachments.remove(&on_node(object))),
-            _ => drop(self.device_claims.remove(&key(object))),
+            "DeviceClass" => self.devices.remove_class(object::name(object)),
+            "ResourceSlice" => self.devices.remove_slice(object::name(object)),
+            _ => self.devices.remove_claim(object),
         }
     }
 
@@ -276,20 +276,22 @@ impl Claims {
             "StorageClass" => self.classes.clear(),
             "CSINode" => self.limits.clear(),
             "VolumeAttachment" => self.attachments.clear(),
-            _ => self.device_claims.clear(),
+            "DeviceClass" => self.devices.clear_classes(),
+            "ResourceSlice" => self.devices.clear_slices(),
+            _ => self.devices.clear_claims(),
         }
     }
 
     /// How the claims of a pod stand.
     pub fn of(&self, pod: &PodInfo) -> Standing {
+        let refused = |why| Standing::Refused(Filter::VolumeBinding, why);
         let mut needs = Needs::default();
-        for claim in &pod.device_claims {
-            match self.device_claim(pod, claim.as_deref()) {
-                Some(one) => {
-                    needs.device |= !one.allocated || !one.reserved_for.contains(&pod.uid);
-                }
-                None => return Standing::Waits,
+        match self.devices.of(pod) {
+            devices::Standing::Known(known) => needs.devices = known,
+            devices::Standing::Refused(why) => {
+                return Standing::Refused(Filter::DynamicResources, why);
             }
+            devices::Standing::Waits => return Standing::Waits,
         }
         let mut claims = Vec::new();
         for volume in &pod.volume_claims {
@@ -301,7 +303,7 @@ impl Claims {
                     }
                     claims.push((&volume.claim, claim));
                 }
-                Err(why) => return Standing::Refused(why),
+                Err(why) => return refused(why),
             }
         }
         let unbound = claims.iter().filter(|(_, claim)| !claim.bound);
@@ -314,7 +316,7 @@ impl Claims {
                 }
                 _ => {
                     let why = "pod has unbound immediate PersistentVolumeClaims";
-                    return Standing::Refused(why.to_owned());
+                    return refused(why.to_owned());
                 }
             }
         }
@@ -380,9 +382,24 @@ impl Claims {
         })
     }
 
-    fn device_claim(&self, pod: &PodInfo, name: Option<&str>) -> Option<&DeviceClaim> {
-        let name = (pod.namespace.clone(), name?.to_owned());
-        self.device_claims.get(&name)
+    /// A claim for devices of the pod that can be deallocated, because its devices are out of reach
+    /// of one of the nodes.
+    pub fn freed<'n>(
+        &self,
+        pod: &PodInfo,
+        nodes: impl Iterator<Item = &'n NodeInfo>,
+    ) -> Option<Freed> {
+        self.devices.freed(pod, nodes)
+    }
+
+    /// A decision gives these claims for devices to a pod.
+    pub fn grant(&mut self, namespace: &str, grants: &[Grant]) {
+        self.devices.grant(namespace, grants);
+    }
+
+    /// The apiserver stored that, or refused it.
+    pub fn settle(&mut self, namespace: &str, grant: &Grant, is_written: bool) {
+        self.devices.settle(namespace, grant, is_written);
     }
 
     /// The error is kube-scheduler's reason.
@@ -462,13 +479,4 @@ fn reach(volume: &Object) -> Option<NodeTerms> {
     )?;
     let terms: Vec<NodeSelectorTerm> = serde_json::from_value(terms.clone()).unwrap_or_default();
     Some(NodeTerms::read(&terms))
-}
-
-fn device_claim(claim: &Object) -> DeviceClaim {
-    let reserved = object::items(claim, &["status", "reservedFor"]).iter();
-    let uids = reserved.map(|one: &Value| object::text(one, &["uid"]).to_owned());
-    DeviceClaim {
-        allocated: object::at(claim, &["status", "allocation"]).is_some(),
-        reserved_for: uids.collect(),
-    }
 }

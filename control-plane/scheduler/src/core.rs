@@ -14,13 +14,13 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use crate::affinity::Labels;
 use crate::budgets::Budgets;
 use crate::cache::Cache;
-use crate::claims::{Claims, Failed, Needs, Plan, Standing};
+use crate::claims::{Claims, Failed, Grant, Needs, Plan, Standing, is_elsewhere};
 use crate::filters::Prepared;
 use crate::nominations::Nominations;
 use crate::pod::PodInfo;
 use crate::preemption::{self, Trial, Victims};
 use crate::queue::{Event, Queue};
-use crate::refusal::{Filter, Refusal, Unfit, Unhelped};
+use crate::refusal::{Filter, Freed, Refusal, Unfit, Unhelped};
 use crate::search::{self, Search};
 use crate::services::Services;
 
@@ -30,8 +30,13 @@ const BY_CLAIMS: [Filter; 2] = [Filter::VolumeBinding, Filter::DynamicResources]
 /// A decision for the caller to carry out.
 #[derive(Debug)]
 pub enum Decision {
-    /// Bind the pod to the node.
-    Bind { pod: Arc<PodInfo>, node: String },
+    /// Give these claims for devices to the pod, and then bind it to the node. The caller reports
+    /// what became of them with [`Core::granted`].
+    Bind {
+        pod: Arc<PodInfo>,
+        node: String,
+        grants: Vec<Grant>,
+    },
     /// No node fits the pod.
     Refuse {
         pod: Arc<PodInfo>,
@@ -233,7 +238,7 @@ impl Core {
                 continue;
             }
             let standing = match standing {
-                Standing::Unseen(reason) => Standing::Refused(reason),
+                Standing::Unseen(reason) => Standing::Refused(Filter::VolumeBinding, reason),
                 standing => standing,
             };
             let reserved = self.unreserve(&pod);
@@ -258,7 +263,9 @@ impl Core {
                         continue;
                     }
                     if plan.is_empty() {
-                        return Some(Decision::Bind { pod, node });
+                        let grants = plan.grants;
+                        self.claims.grant(&pod.namespace, &grants);
+                        return Some(Decision::Bind { pod, node, grants });
                     }
                     self.claims.assume(&pod.namespace, &plan);
                     self.queue.wait(&pod.uid, BY_CLAIMS.into(), now);
@@ -290,6 +297,21 @@ impl Core {
             self.send_back(uid, now);
         }
         self.claims(now, |claims| claims.forget(failed));
+    }
+
+    /// A pod got these claims for devices, and did not get those.
+    pub fn granted(&mut self, namespace: &str, got: &[Grant], failed: &[Grant], now: Duration) {
+        if got.is_empty() && failed.is_empty() {
+            return;
+        }
+        self.claims(now, |claims| {
+            for one in got {
+                claims.settle(namespace, one, true);
+            }
+            for one in failed {
+                claims.settle(namespace, one, false);
+            }
+        });
     }
 
     /// The pods that were preempted for one have been deleted, or could not all be.
@@ -391,7 +413,7 @@ impl Core {
         }
         let needs = match standing {
             Standing::Known(needs) => needs,
-            Standing::Refused(reason) => return Err(nowhere(Filter::VolumeBinding, reason)),
+            Standing::Refused(filter, reason) => return Err(nowhere(filter, reason)),
             Standing::Waits | Standing::Unseen(_) => Needs::default(),
         };
         let before = self.nominations.before(pod);
@@ -429,6 +451,7 @@ impl Core {
             let why = Unfit::Refused {
                 nodes,
                 absent: nodes - looked,
+                freed: self.freed(pod, &refused),
                 refusals: refused.into_iter().map(|(_, refusal)| refusal).collect(),
                 unhelped,
             };
@@ -441,6 +464,15 @@ impl Core {
             .node(&best)
             .map(|node| search.prepared.plan(node));
         Ok((best, plan.unwrap_or_default()))
+    }
+
+    /// A claim of a pod that these nodes refused which gets other devices.
+    fn freed(&self, pod: &PodInfo, refused: &[(String, Refusal)]) -> Option<Freed> {
+        if !refused.iter().any(|(_, one)| is_elsewhere(one)) {
+            return None;
+        }
+        let nodes = self.cache.nodes().filter(|node| node.known);
+        self.claims.freed(pod, nodes)
     }
 
     /// Finds pods to preempt for one that all of these nodes refused, and nominates it for their node.

@@ -69,7 +69,7 @@ impl Prepared {
         self.needs.check_zones(node)?;
         counts.spread.check(pod, node)?;
         counts.pods.check(pod, node)?;
-        self.needs.check_devices()?;
+        self.needs.check_devices(node)?;
         check_features(pod, node)
     }
 

@@ -9,7 +9,8 @@
 //! decisions out.
 //!
 //! Rules, weights and messages are those of kube-scheduler 1.36 with its default profile. Not
-//! implemented: to allocate devices; extenders.
+//! implemented: devices that share counters or are shared, that have binding conditions, or that
+//! extended resources stand for; extenders.
 #![forbid(unsafe_code)]
 
 pub mod affinity;

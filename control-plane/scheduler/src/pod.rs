@@ -76,8 +76,8 @@ pub struct PodInfo {
     pub pod_preferences: Vec<(i64, PodTerm)>,
     pub volume_claims: Vec<VolumeRef>,
     pub disks: Vec<Disk>,
-    /// Names of claims for devices; `None` for one that is not made yet.
-    pub device_claims: Vec<Option<String>>,
+    /// The claims for devices; `None` for one that is not made yet.
+    pub device_claims: Vec<Option<DeviceRef>>,
 }
 
 /// A host port that a pod uses.
@@ -103,6 +103,14 @@ pub struct VolumeRef {
     pub claim: String,
     /// The claim is made for the pod, which owns it.
     pub ephemeral: bool,
+}
+
+/// A claim for devices by a pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceRef {
+    pub claim: String,
+    /// The claim is made for the pod, which owns it.
+    pub generated: bool,
 }
 
 /// A topology spread constraint.
@@ -331,7 +339,7 @@ fn volumes_of(pod: &Pod) -> Vec<VolumeRef> {
 }
 
 /// The claims for devices of a pod; `None` for one that is not made yet.
-fn devices_of(pod: &Pod) -> Vec<Option<String>> {
+fn devices_of(pod: &Pod) -> Vec<Option<DeviceRef>> {
     let claims = pod
         .spec
         .iter()
@@ -341,11 +349,18 @@ fn devices_of(pod: &Pod) -> Vec<Option<String>> {
         let mut all = status.resource_claim_statuses.iter().flatten();
         all.find(|one| one.name == name)
     };
+    let reference = |claim: &String, generated| DeviceRef {
+        claim: claim.clone(),
+        generated,
+    };
     let named = claims.filter_map(|claim| match &claim.resource_claim_name {
-        Some(name) => Some(Some(name.clone())),
+        Some(name) => Some(Some(reference(name, false))),
         // A status without a name says that the pod needs no claim after all.
         None => match made(&claim.name) {
-            Some(status) => status.resource_claim_name.clone().map(Some),
+            Some(status) => {
+                let name = status.resource_claim_name.as_ref()?;
+                Some(Some(reference(name, true)))
+            }
             None => Some(None),
         },
     });

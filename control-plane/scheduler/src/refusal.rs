@@ -50,7 +50,18 @@ pub enum Unfit {
         absent: usize,
         /// Why no pod is preempted for it; `None` if some are.
         unhelped: Option<Unhelped>,
+        /// A claim of the pod that is deallocated, so that it may find devices elsewhere.
+        freed: Option<Freed>,
     },
+}
+
+/// A claim that loses its devices, because its pod cannot go where they are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Freed {
+    pub claim: String,
+    pub uid: String,
+    /// The state of the claim that was looked at.
+    pub version: String,
 }
 
 /// Why no pod is preempted for one that no node takes.
@@ -66,8 +77,20 @@ pub enum Unhelped {
 /// The reason in kube-scheduler's words.
 impl std::fmt::Display for Unfit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (nodes, refusals, absent, unhelped) = match self {
+        let (nodes, refusals, absent, unhelped, freed) = match self {
             Unfit::NoNodes => return f.write_str("no nodes available to schedule pods"),
+            Unfit::Nowhere {
+                nodes,
+                filter: Filter::DynamicResources,
+                reason,
+            } => {
+                return write!(
+                    f,
+                    "0/{nodes} nodes are available: {reason}. no new claims to deallocate, \
+                     preemption: 0/{nodes} nodes are available: {nodes} Preemption is not helpful \
+                     for scheduling."
+                );
+            }
             // kube-scheduler finds nothing that it could take back, which is what it says at the end.
             Unfit::Nowhere { nodes, reason, .. } => {
                 return write!(f, "0/{nodes} nodes are available: {reason}. not found");
@@ -77,7 +100,8 @@ impl std::fmt::Display for Unfit {
                 refusals,
                 absent,
                 unhelped,
-            } => (nodes, refusals, absent, unhelped),
+                freed,
+            } => (nodes, refusals, absent, unhelped, freed),
         };
         let elsewhere = "node(s) didn't satisfy plugin(s) [NodeAffinity]";
         let reasons = refusals.iter().flat_map(|one| &one.reasons);
@@ -86,9 +110,10 @@ impl std::fmt::Display for Unfit {
         let Some(unhelped) = unhelped else {
             return Ok(());
         };
-        // No device that is allocated can be taken back.
         let mut filters = refusals.iter().map(|one| one.filter);
-        f.write_str(if filters.any(|one| one == Filter::DynamicResources) {
+        f.write_str(if freed.is_some() {
+            " deallocation of ResourceClaim completed,"
+        } else if filters.any(|one| one == Filter::DynamicResources) {
             " still not schedulable,"
         } else {
             " no new claims to deallocate,"

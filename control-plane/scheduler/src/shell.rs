@@ -1,5 +1,6 @@
 //! The shell of the scheduler: informers, a clock, and calls that carry decisions out.
 
+mod grants;
 mod outbox;
 mod preempt;
 mod report;
@@ -25,9 +26,10 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use crate::affinity::Labels;
-use crate::claims::{self, Binding, Failed, Plan, Selection};
+use crate::claims::{self, Binding, Failed, Grant, Plan, Selection};
 use crate::core::{Core, Decision, Room};
 use crate::pod::{DEFAULT_SCHEDULER, PodInfo};
+use crate::refusal::Unfit;
 use outbox::Outbox;
 use report::Reporter;
 
@@ -88,6 +90,9 @@ enum Outcome {
         result: Result<Object, Status>,
         pod: Arc<PodInfo>,
         node: String,
+        grants: Vec<Grant>,
+        /// How many of the grants the pod got.
+        got: usize,
     },
     /// The pod says why it waits.
     Reported,
@@ -151,11 +156,19 @@ async fn schedule(client: Client, config: &Config) {
                     tracing::debug!(pod = pod.full_name(), %why, "no node takes the pod");
                     let report = reporter.refused(&pod, &why.to_string(), &room, now());
                     calls.push(tell(client.clone(), events.add_of(report)));
+                    if let Unfit::Refused {
+                        freed: Some(freed), ..
+                    } = &why
+                    {
+                        calls.push(tell(client.clone(), vec![grants::free(&pod, freed)]));
+                    }
                     if let Room::Made(preemption) = room {
                         calls.push(preempt::preempt(client.clone(), pod, preemption));
                     }
                 }
-                Decision::Bind { pod, node } => calls.push(bind(client.clone(), pod, node)),
+                Decision::Bind { pod, node, grants } => {
+                    calls.push(bind(client.clone(), pod, node, grants));
+                }
                 Decision::Claim { pod, node, plan } => {
                     calls.push(ask(client.clone(), &pod, &node, plan));
                 }
@@ -213,22 +226,25 @@ fn done(
         }
         Outcome::Bound {
             uid,
-            result: Ok(_),
+            result,
             pod,
             node,
+            grants,
+            got,
         } => {
-            core.bound(&uid);
-            reporter.scheduled(&pod, &node, now())
-        }
-        Outcome::Bound {
-            uid,
-            result: Err(status),
-            pod,
-            ..
-        } => {
-            tracing::info!(pod = pod.full_name(), %status, "not bound");
-            core.not_bound(&uid, elapsed);
-            reporter.not_bound(&pod, &status, now())
+            let (given, failed) = grants.split_at(got);
+            core.granted(&pod.namespace, given, failed, elapsed);
+            match result {
+                Ok(_) => {
+                    core.bound(&uid);
+                    reporter.scheduled(&pod, &node, now())
+                }
+                Err(status) => {
+                    tracing::info!(pod = pod.full_name(), %status, "not bound");
+                    core.not_bound(&uid, elapsed);
+                    reporter.not_bound(&pod, &status, now())
+                }
+            }
         }
     }
 }
@@ -364,8 +380,13 @@ fn labels(of: Option<&Map<String, Value>>) -> Labels {
     all.map(|(key, value)| (key.clone(), text(value))).collect()
 }
 
-/// Binds a pod to a node.
-fn bind(client: Client, pod: Arc<PodInfo>, node: String) -> BoxFuture<'static, Outcome> {
+/// Gives claims for devices to a pod, and then binds it to a node.
+fn bind(
+    client: Client,
+    pod: Arc<PodInfo>,
+    node: String,
+    grants: Vec<Grant>,
+) -> BoxFuture<'static, Outcome> {
     let call = Call::Bind {
         namespace: pod.namespace.clone(),
         pod: pod.name.clone(),
@@ -373,13 +394,22 @@ fn bind(client: Client, pod: Arc<PodInfo>, node: String) -> BoxFuture<'static, O
         node: node.clone(),
     };
     async move {
-        let result = client.call(call).await;
+        let (got, given) = grants::give(&client, &pod, &grants).await;
+        let result = match given {
+            Ok(()) => client.call(call).await,
+            Err(status) => Err(status),
+        };
+        if result.is_err() {
+            grants::take_back(&client, &pod, &grants[..got]).await;
+        }
         let uid = pod.uid.clone();
         Outcome::Bound {
             uid,
             result,
             pod,
             node,
+            grants,
+            got,
         }
     }
     .boxed()

@@ -71,7 +71,7 @@ fn seconds(count: u64) -> Duration {
 
 fn bind(core: &mut Core, now: Duration) -> (String, String) {
     match core.next(now) {
-        Some(Decision::Bind { pod, node }) => (pod.name.clone(), node),
+        Some(Decision::Bind { pod, node, .. }) => (pod.name.clone(), node),
         other => panic!("no binding: {other:?}"),
     }
 }

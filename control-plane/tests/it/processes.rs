@@ -2,6 +2,7 @@
 
 pub(crate) mod by_name;
 pub(crate) mod certificates;
+mod devices;
 pub(crate) mod election;
 mod endpoints;
 pub(crate) mod faults;

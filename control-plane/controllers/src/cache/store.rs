@@ -111,6 +111,11 @@ impl<T: Known> Store<T> {
         self.by_place.keys().map(String::as_str)
     }
 
+    /// True if the object with this uid was deleted.
+    pub(crate) fn is_gone(&self, uid: &str) -> bool {
+        self.gone.contains(uid)
+    }
+
     /// Stores an object unless a state as new is known, or the object was deleted.
     pub(crate) fn put(&mut self, object: T, now: Timestamp) -> Option<Diff<T>> {
         let metadata = object.metadata();

@@ -1,6 +1,6 @@
 //! The user's actions in a simulation, and the expected results.
 
-use machinery::api::{DeleteOptions, Propagation};
+use machinery::api::{Call, DeleteOptions, Propagation};
 use machinery::object;
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ pub(crate) struct Story {
     tell: fn(&mut Simulation),
 }
 
-pub(crate) const STORIES: [Story; 9] = [
+pub(crate) const STORIES: [Story; 10] = [
     Story {
         name: "create, scale, roll out, roll back",
         writes_min: 40,
@@ -58,6 +58,11 @@ pub(crate) const STORIES: [Story; 9] = [
         name: "volumes are bound, released, reused and made",
         writes_min: 30,
         tell: volumes,
+    },
+    Story {
+        name: "claims for devices come and go with their pod",
+        writes_min: 8,
+        tell: devices,
     },
 ];
 
@@ -598,4 +603,55 @@ fn volumes(simulation: &mut Simulation) {
     simulation.create(made);
     simulation.settle();
     assert_eq!(bound(simulation), "b=large c=huge d=made e=small ");
+}
+
+fn devices(simulation: &mut Simulation) {
+    let (claims, pods) = (kind("resource.k8s.io", "ResourceClaim"), kind("", "Pod"));
+    simulation.create(json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate",
+        "metadata": {"namespace": "shop", "name": "chip"},
+        "spec": {"spec": {"devices": {"requests": [
+            {"name": "chip", "exactly": {"deviceClassName": "chip"}},
+        ]}}},
+    }));
+    simulation.create(json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "shop", "name": "thinker"},
+        "spec": {
+            "resourceClaims": [
+                {"name": "one", "resourceClaimTemplateName": "chip"},
+                {"name": "two", "resourceClaimTemplateName": "chip"},
+            ],
+            "containers": [{"name": "c", "image": "one:1"}],
+        },
+    }));
+    simulation.settle();
+    let pod = simulation.items(pods).remove(0);
+    let named = object::items(&pod, &["status", "resourceClaimStatuses"]);
+    assert_eq!((named.len(), simulation.items(claims).len()), (2, 2));
+    // What a scheduler does.
+    for claim in simulation.items(claims) {
+        let protected = json!({"metadata": {
+            "finalizers": ["resource.kubernetes.io/delete-protection"],
+        }});
+        simulation.patch(claims, "shop", object::name(&claim), protected);
+    }
+    for claim in simulation.items(claims) {
+        let mut allocated = claim;
+        allocated["status"] = json!({
+            "allocation": {"devices": {"results": []}},
+            "reservedFor": [
+                {"resource": "pods", "name": "thinker", "uid": object::uid(&pod)},
+            ],
+        });
+        simulation.user(Call::Update {
+            kind: claims.clone(),
+            subresource: "status",
+            object: allocated,
+        });
+    }
+    simulation.settle();
+    assert_eq!(simulation.items(claims).len(), 2);
+    simulation.delete(pods, "shop", "thinker", DeleteOptions::default());
+    simulation.settle();
+    assert_eq!(simulation.items(claims).len(), 0);
 }

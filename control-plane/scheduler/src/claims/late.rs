@@ -11,6 +11,7 @@ use machinery::quantity::Quantity;
 use machinery::selector::LabelSelector;
 use serde_json::Value;
 
+use super::devices::Grant;
 use super::zones::{self, Zones};
 use crate::affinity::NodeTerms;
 use crate::node::NodeInfo;
@@ -22,6 +23,8 @@ pub struct Plan {
     pub bind: Vec<Binding>,
     /// The claims whose volumes are made for the node.
     pub provision: Vec<Selection>,
+    /// The claims for devices that the pod gets when it is bound.
+    pub grants: Vec<Grant>,
 }
 
 /// A volume for a claim.
@@ -47,7 +50,7 @@ pub struct Selection {
 }
 
 impl Plan {
-    /// True if the pod needs nothing more.
+    /// True if no volume has to be asked for before the pod is bound.
     pub fn is_empty(&self) -> bool {
         self.bind.is_empty() && self.provision.is_empty()
     }

@@ -393,44 +393,6 @@ fn a_volume_made_for_a_pod_is_its_own() {
 }
 
 #[test]
-fn a_pod_waits_until_its_devices_are_allocated_to_it() {
-    let mut core = core();
-    let wants = |name: &str, claim: Value| pod(name, json!({"spec": {"resourceClaims": [claim]}}));
-    core.pod(
-        wants("p", json!({"name": "a", "resourceClaimName": "gpu"})),
-        NOW,
-    );
-    let of_template = json!({"name": "a", "resourceClaimTemplateName": "gpus"});
-    core.pod(wants("q", of_template.clone()), NOW);
-    assert_eq!(
-        decided(&mut core, NOW),
-        "nothing",
-        "there are no claims yet"
-    );
-    set(
-        &mut core,
-        "ResourceClaim",
-        claim("gpu", json!({}), json!({})),
-    );
-    let refused = "0/2 nodes are available: 2 cannot allocate all claims. still not schedulable, \
-                   preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.";
-    assert_eq!(decided(&mut core, LATER), refused);
-    let allocated = json!({"status": {"allocation": {}, "reservedFor": [{"uid": "p"}]}});
-    set(
-        &mut core,
-        "ResourceClaim",
-        claim("gpu", json!({}), allocated),
-    );
-    assert!(decided(&mut core, LATER + LATER).starts_with("to "));
-    // A template may turn out to need no claim.
-    let mut needless = serde_json::to_value(&*wants("q", of_template)).unwrap();
-    needless["status"] = json!({"resourceClaimStatuses": [{"name": "a"}]});
-    let needless: Pod = serde_json::from_value(needless).unwrap();
-    core.pod(needless.into(), LATER + LATER);
-    assert!(decided(&mut core, LATER * 3).starts_with("to "));
-}
-
-#[test]
 fn a_claim_for_one_pod_is_used_by_one_pod() {
     let mut core = core();
     let (mut spec, bound) = bound_to("v");

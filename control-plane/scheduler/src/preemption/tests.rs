@@ -69,7 +69,7 @@ fn names(preemption: &Preemption) -> (&str, Vec<&str>) {
 
 fn bound(core: &mut Core, now: Duration) -> (String, String) {
     match core.next(now) {
-        Some(Decision::Bind { pod, node }) => (pod.name.clone(), node),
+        Some(Decision::Bind { pod, node, .. }) => (pod.name.clone(), node),
         other => panic!("no binding: {other:?}"),
     }
 }

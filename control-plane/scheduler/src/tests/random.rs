@@ -202,7 +202,7 @@ impl World {
     fn obey(&mut self, core: &mut Core, mut fails: impl FnMut() -> bool, now: Duration) {
         while let Some(decision) = core.next(now) {
             let (pod, node) = match decision {
-                Decision::Bind { pod, node } => (pod, node),
+                Decision::Bind { pod, node, .. } => (pod, node),
                 Decision::Refuse {
                     pod,
                     room: Room::Made(preemption),

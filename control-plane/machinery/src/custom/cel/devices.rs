@@ -1,11 +1,20 @@
 //! Expressions that select devices, as claims and classes of `resource.k8s.io` have them.
 
+use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
 
-use super::Environment;
+use serde_json::Value as Json;
+
 use super::admission::types::{name, record, text};
+use super::eval::{Failure, Host, eval};
+use super::library::semver;
 use super::types::Type;
 use super::types::shape::Shape;
+use super::value::{Made, Map, Text, Value, Why};
+use super::{Environment, Program};
+use crate::object;
+use crate::values::quantity::Quantity;
 
 /// The most attributes and capacities of a device, which bounds what an expression costs.
 const ENTRIES_MAX: i64 = 32;
@@ -46,8 +55,43 @@ static DEVICE: LazyLock<Arc<Shape>> = LazyLock::new(|| {
 static ENVIRONMENT: LazyLock<Environment> =
     LazyLock::new(|| Environment::new().with_shape("device", &DEVICE, false));
 
+/// An expression that is true for the devices that it selects.
+#[derive(Debug)]
+pub struct Selector(Program);
+
+impl Selector {
+    /// Compiles an expression.
+    pub fn new(source: &str) -> Result<Selector, Unfit> {
+        compile(source).map(Selector)
+    }
+
+    /// True if it selects this device of a driver, as a slice describes it. The error says why that
+    /// is not known.
+    pub fn selects(&self, driver: &str, device: &Json) -> Result<bool, String> {
+        let known = Published(published(driver, device)?);
+        match eval(&self.0, &known, COST_MAX).0 {
+            Ok(Value::Bool(result)) => Ok(result),
+            Ok(other) => {
+                let is = other.type_name();
+                Err(format!(
+                    "CEL result of type {is} could not be converted to bool"
+                ))
+            }
+            Err(Failure::Error(why)) => Err(why),
+            Err(Failure::TooExpensive) => {
+                Err("operation cancelled: actual cost limit exceeded".to_owned())
+            }
+            Err(Failure::Needs(need)) => Err(format!("unknown: {need:?}")),
+        }
+    }
+}
+
 /// Checks an expression that has to be true for a device that is selected.
 pub fn check_selector(source: &str) -> Result<(), Unfit> {
+    compile(source).map(drop)
+}
+
+fn compile(source: &str) -> Result<Program, Unfit> {
     let mut left = PATTERNS_BYTES_MAX;
     let program = ENVIRONMENT.compile_within(source, &mut left);
     let program = program.map_err(|why| {
@@ -66,7 +110,85 @@ pub fn check_selector(source: &str) -> Result<(), Unfit> {
     if program.cost_max() > COST_MAX {
         return Err(Unfit::TooExpensive);
     }
-    Ok(())
+    Ok(program)
+}
+
+/// The value of `device`.
+struct Published<'a>(Value<'a>);
+
+impl<'a> Host<'a> for Published<'a> {
+    fn variable(&self, name: &str) -> Option<Result<Value<'a>, Why>> {
+        (name == "device").then(|| Ok(self.0.clone()))
+    }
+}
+
+fn published<'a>(driver: &'a str, device: &'a Json) -> Result<Value<'a>, Why> {
+    let is_shared = device["allowMultipleAllocations"] == true;
+    let attributes = by_domain(driver, &device["attributes"], |name, one| {
+        attribute(one).map_err(|why| format!("attribute {name}: {why}"))
+    })?;
+    let capacity = by_domain(driver, &device["capacity"], |_, one| {
+        let quantity = Quantity::parse(object::text(one, &["value"]));
+        quantity.map(Value::Quantity).map_err(|why| why.to_string())
+    })?;
+    made([
+        ("driver", borrowed(driver)),
+        ("allowMultipleAllocations", Value::Bool(is_shared)),
+        ("attributes", attributes),
+        ("capacity", capacity),
+    ])
+}
+
+/// Attributes or capacities by domain and name. A domain without any has an empty map, so that
+/// expressions may look into it.
+fn by_domain<'a>(
+    driver: &'a str,
+    all: &'a Json,
+    read: impl Fn(&str, &'a Json) -> Result<Value<'a>, Why>,
+) -> Result<Value<'a>, Why> {
+    let mut domains: BTreeMap<&str, Vec<(&str, Value<'a>)>> = BTreeMap::new();
+    for (name, one) in all.as_object().into_iter().flatten() {
+        let (domain, id) = name.split_once('/').unwrap_or((driver, name.as_str()));
+        let of_domain = domains.entry(domain).or_default();
+        of_domain.push((id, read(name, one)?));
+    }
+    let mut outer = Made::default();
+    for (domain, entries) in domains {
+        outer.set(borrowed(domain), made(entries)?)?;
+    }
+    outer.otherwise = Some(made([])?);
+    Ok(Value::Map(Map::Made(Rc::new(outer))))
+}
+
+fn attribute(one: &Json) -> Result<Value<'_>, Why> {
+    if let Some(whole) = one["int"].as_i64() {
+        return Ok(Value::Int(whole));
+    }
+    if let Some(flag) = one["bool"].as_bool() {
+        return Ok(Value::Bool(flag));
+    }
+    if let Some(text) = one["string"].as_str() {
+        return Ok(borrowed(text));
+    }
+    if let Some(version) = one["version"].as_str() {
+        let version = semver::parse(version);
+        let version = version.map_err(|why| format!("parse semantic version: {why}"))?;
+        return Ok(Value::Semver(Rc::new(version)));
+    }
+    Err("unsupported attribute value".to_owned())
+}
+
+/// A map with these entries. Of two with the same key the second counts.
+fn made<'a>(entries: impl IntoIterator<Item = (&'a str, Value<'a>)>) -> Result<Value<'a>, Why> {
+    let mut map = Made::default();
+    for (key, value) in entries {
+        map.set(borrowed(key), value)?;
+    }
+    Ok(Value::Map(Map::Made(Rc::new(map))))
+}
+
+fn borrowed(text: &str) -> Value<'_> {
+    Value::String(Text::Borrowed(text))
 }
 
 #[test]
@@ -105,4 +227,38 @@ fn an_expression_selects_devices_by_what_drivers_publish() {
         format!("{lists}.all({name}, {inner})")
     });
     assert_eq!(check_selector(&nested), Err(Unfit::TooExpensive));
+}
+
+#[test]
+fn a_selector_sees_what_a_driver_publishes() {
+    let device = serde_json::json!({
+        "name": "gpu-0",
+        "attributes": {
+            "model": {"string": "a"}, "cores": {"int": 8}, "ecc": {"bool": true},
+            "other.com/firmware": {"version": "1.10.0"},
+        },
+        "capacity": {"memory": {"value": "16Gi"}},
+    });
+    let selects = |source: &str| {
+        let selector = Selector::new(source).unwrap();
+        selector.selects("gpu.example.com", &device)
+    };
+    for yes in [
+        "true",
+        "device.driver == 'gpu.example.com'",
+        "device.attributes['gpu.example.com'].model == 'a'",
+        "device.attributes['gpu.example.com'].cores > 4",
+        "device.attributes['gpu.example.com'].ecc",
+        "device.attributes['other.com'].firmware.isGreaterThan(semver('1.9.0'))",
+        "device.capacity['gpu.example.com'].memory.compareTo(quantity('16Gi')) == 0",
+        "!device.allowMultipleAllocations",
+        // A domain that has nothing is empty, and not there.
+        "!('model' in device.attributes['nobody.com'])",
+        "!('nobody.com' in device.attributes)",
+    ] {
+        assert_eq!(selects(yes), Ok(true), "{yes}");
+    }
+    assert_eq!(selects("device.driver == 'x.com'"), Ok(false));
+    let missing = selects("device.attributes['nobody.com'].model == 'a'");
+    assert_eq!(missing, Err("no such key: model".to_owned()));
 }

@@ -94,7 +94,7 @@ pub(super) fn item<'a>(list: &List<'a>, at: usize) -> Evaluated<'a> {
 /// The part of a value that a key or index leads to.
 pub(super) fn index<'a>(value: &Value<'a>, key: &Value<'a>) -> Result<Option<Value<'a>>, Failure> {
     match value {
-        Value::Map(map) => found(map.find(key)),
+        Value::Map(map) => found(map.item(key)),
         Value::List(list) => {
             let at = match key {
                 Value::Int(at) => *at,

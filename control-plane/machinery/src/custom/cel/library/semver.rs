@@ -68,7 +68,7 @@ fn read(text: &str, tolerant: bool) -> Result<Semver, Why> {
     }
 }
 
-fn parse(text: &str) -> Result<Semver, Why> {
+pub(in crate::custom::cel) fn parse(text: &str) -> Result<Semver, Why> {
     if text.is_empty() {
         return Err("Version string empty".to_owned());
     }

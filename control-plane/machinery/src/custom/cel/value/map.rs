@@ -18,6 +18,8 @@ pub(crate) enum Map<'a> {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Made<'a> {
     pub(in crate::custom::cel) entries: Vec<(Value<'a>, Value<'a>)>,
+    /// What an index with any other key leads to.
+    pub(in crate::custom::cel) otherwise: Option<Value<'a>>,
     index: HashMap<Key, usize>,
 }
 
@@ -52,6 +54,15 @@ impl<'a> Map<'a> {
             }
             Map::Made(made) => Ok(made.find(key).cloned()),
         }
+    }
+
+    /// What an index with the key leads to.
+    pub(in crate::custom::cel) fn item(&self, key: &Value<'a>) -> Result<Option<Value<'a>>, Why> {
+        let found = self.find(key)?;
+        Ok(found.or_else(|| match self {
+            Map::Json(..) => None,
+            Map::Made(made) => made.otherwise.clone(),
+        }))
     }
 
     /// The entries that expressions can see.

@@ -1,0 +1,123 @@
+//! The calls that give claims for devices to a pod before it is bound, and that take them back.
+
+#[cfg(test)]
+mod tests;
+
+use api_client::{Client, now};
+use machinery::api::{Api, Call, PatchForm};
+use machinery::object;
+use machinery::schema;
+use machinery::status::Status;
+use machinery::time::Timestamp;
+use serde_json::{Value, json};
+
+use crate::claims::{Allotment, Grant};
+use crate::pod::PodInfo;
+use crate::refusal::Freed;
+
+/// Gives claims to a pod, one after the other. Returns how many it got, and why not all.
+pub(super) async fn give(
+    client: &Client,
+    pod: &PodInfo,
+    grants: &[Grant],
+) -> (usize, Result<(), Status>) {
+    for (at, grant) in grants.iter().enumerate() {
+        if let Err(status) = give_one(client, pod, grant).await {
+            return (at, Err(status));
+        }
+    }
+    (grants.len(), Ok(()))
+}
+
+/// The pod is not bound: it may use none of these claims. They stay allocated, as in Kubernetes: it
+/// is tried again with the same devices first.
+pub(super) async fn take_back(client: &Client, pod: &PodInfo, grants: &[Grant]) {
+    for grant in grants {
+        if let Err(status) = client.call(unreserve(pod, grant)).await {
+            tracing::info!(claim = grant.claim, %status, "still reserved");
+        }
+    }
+}
+
+/// Takes the devices from a claim of a pod, as long as nobody has changed it.
+pub(super) fn free(pod: &PodInfo, freed: &Freed) -> Call {
+    let patch = json!({
+        "metadata": {"uid": freed.uid, "resourceVersion": freed.version},
+        "status": {"allocation": null, "devices": null, "reservedFor": null},
+    });
+    patched(pod, &freed.claim, "status", PatchForm::Merge, patch)
+}
+
+async fn give_one(client: &Client, pod: &PodInfo, grant: &Grant) -> Result<(), Status> {
+    let Some(allotment) = &grant.allotment else {
+        return client.call(reserve(pod, grant)).await.map(drop);
+    };
+    let mut version = allotment.version.clone();
+    if let Some(finalizers) = &allotment.finalizers {
+        // Before it is allocated: else nothing would keep a claim with devices from going.
+        let patch = json!({"metadata": {
+            "uid": grant.uid, "resourceVersion": version, "finalizers": finalizers,
+        }});
+        let call = patched(pod, &grant.claim, "", PatchForm::Merge, patch);
+        let protected = client.call(call).await?;
+        version = object::resource_version(&protected).to_owned();
+    }
+    let call = allocate(pod, grant, allotment, &version, now());
+    client.call(call).await.map(drop)
+}
+
+/// Allocates a claim that is in the state that was looked at, and lets the pod use it.
+fn allocate(
+    pod: &PodInfo,
+    grant: &Grant,
+    allotment: &Allotment,
+    version: &str,
+    now: Timestamp,
+) -> Call {
+    let mut allocation = allotment.allocation.clone();
+    allocation["allocationTimestamp"] = now.to_seconds().into();
+    let patch = json!({
+        "metadata": {"uid": grant.uid, "resourceVersion": version},
+        "status": {"allocation": allocation, "reservedFor": [consumer(pod)]},
+    });
+    patched(pod, &grant.claim, "status", PatchForm::Merge, patch)
+}
+
+/// Lets the pod use an allocated claim, beside others that use it.
+fn reserve(pod: &PodInfo, grant: &Grant) -> Call {
+    reservation(pod, grant, consumer(pod))
+}
+
+fn unreserve(pod: &PodInfo, grant: &Grant) -> Call {
+    reservation(pod, grant, json!({"$patch": "delete", "uid": pod.uid}))
+}
+
+fn reservation(pod: &PodInfo, grant: &Grant, one: Value) -> Call {
+    let patch = json!({
+        "metadata": {"uid": grant.uid},
+        "status": {"reservedFor": [one]},
+    });
+    patched(pod, &grant.claim, "status", PatchForm::Strategic, patch)
+}
+
+fn consumer(pod: &PodInfo) -> Value {
+    json!({"resource": "pods", "name": pod.name, "uid": pod.uid})
+}
+
+fn patched(
+    pod: &PodInfo,
+    claim: &str,
+    subresource: &'static str,
+    form: PatchForm,
+    patch: Value,
+) -> Call {
+    let kind = schema::kind("resource.k8s.io", "v1", "ResourceClaim");
+    Call::Patch {
+        kind: kind.expect("the table has it").clone(),
+        namespace: pod.namespace.clone(),
+        name: claim.to_owned(),
+        subresource,
+        form,
+        patch,
+    }
+}
