@@ -9,7 +9,7 @@ mod limits;
 mod tests;
 mod zones;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use k8s_openapi::api::core::v1::NodeSelectorTerm;
 use machinery::object::{self, Object};

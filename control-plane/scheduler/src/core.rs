@@ -451,7 +451,7 @@ impl Core {
             let why = Unfit::Refused {
                 nodes,
                 absent: nodes - looked,
-                freed: self.freed(pod, &refused),
+                freed: self.freed(pod, &refused).map(Box::new),
                 refusals: refused.into_iter().map(|(_, refusal)| refusal).collect(),
                 unhelped,
             };

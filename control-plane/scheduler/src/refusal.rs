@@ -51,7 +51,7 @@ pub enum Unfit {
         /// Why no pod is preempted for it; `None` if some are.
         unhelped: Option<Unhelped>,
         /// A claim of the pod that is deallocated, so that it may find devices elsewhere.
-        freed: Option<Freed>,
+        freed: Option<Box<Freed>>,
     },
 }
 

@@ -244,7 +244,7 @@ fn a_claim_that_nobody_uses_is_freed_for_a_pod_that_cannot_go_there() {
         uid: "c".to_owned(),
         version: "5".to_owned(),
     };
-    assert_eq!(freed, Some(expected));
+    assert_eq!(freed, Some(Box::new(expected)));
 }
 
 #[test]
