@@ -9,6 +9,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use controllers::{Config, MaskSizes, NodeRanges, Selection, Signer};
 
 use crate::connection;
+use crate::switch::switch;
 
 /// The subcommand and its flags.
 pub(crate) fn command() -> Command {
@@ -40,9 +41,7 @@ pub(crate) fn command() -> Command {
         .args(node_flags())
         .arg(controllers_flag("*"))
         .arg(
-            Arg::new("leader-elect")
-                .long("leader-elect")
-                .action(ArgAction::SetTrue)
+            switch("leader-elect")
                 .help("Works only while it holds the lease kube-system/kube-controller-manager"),
         )
 }
@@ -94,14 +93,7 @@ fn node_flags() -> Vec<Arg> {
         flag.value_parser(value_parser!(u32)).help(help)
     };
     vec![
-        Arg::new("allocate-node-cidrs")
-            .long("allocate-node-cidrs")
-            .value_name("BOOL")
-            .value_parser(["true", "false"])
-            .num_args(0..=1)
-            .require_equals(true)
-            .default_missing_value("true")
-            .default_value("false")
+        switch("allocate-node-cidrs")
             .help("Whether nodes without a range of pod addresses get one"),
         Arg::new("cluster-cidr")
             .long("cluster-cidr")
@@ -126,7 +118,7 @@ fn node_flags() -> Vec<Arg> {
 fn node_ranges(arguments: &ArgMatches) -> Result<Option<NodeRanges>, String> {
     let text = |name: &str| arguments.get_one::<String>(name).map(String::as_str);
     let size = |name: &str| arguments.get_one::<u32>(name).copied();
-    if text("allocate-node-cidrs") != Some("true") {
+    if !arguments.get_flag("allocate-node-cidrs") {
         return Ok(None);
     }
     let sizes = MaskSizes {

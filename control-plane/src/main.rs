@@ -12,6 +12,7 @@ mod node_command;
 mod scheduler_command;
 mod store_client;
 mod store_command;
+mod switch;
 mod test_command;
 mod up_command;
 

@@ -3,11 +3,12 @@
 use std::error::Error;
 use std::time::Duration;
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgMatches, Command, value_parser};
 use node::host::Size;
 use node::{Config, Family, provisioner};
 
 use crate::connection;
+use crate::switch::switch;
 
 /// The subcommand and its flags.
 pub(crate) fn command() -> Command {
@@ -32,15 +33,10 @@ pub(crate) fn command() -> Command {
         .arg(flag("max-pods", "NUMBER", "110").value_parser(value_parser!(u32)))
         .arg(flag("lease-seconds", "SECONDS", "10").value_parser(seconds))
         .arg(flag("status-seconds", "SECONDS", "300").value_parser(seconds))
-        .arg(
-            Arg::new("volumes")
-                .long("volumes")
-                .action(ArgAction::SetTrue)
-                .help(format!(
-                    "Makes volumes, too, for claims of classes with the provisioner {}",
-                    provisioner::NAME
-                )),
-        )
+        .arg(switch("volumes").help(format!(
+            "Makes volumes, too, for claims of classes with the provisioner {}",
+            provisioner::NAME
+        )))
 }
 
 fn family(name: &str) -> Result<Family, String> {

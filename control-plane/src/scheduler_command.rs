@@ -2,10 +2,11 @@
 
 use std::error::Error;
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command};
 use scheduler::Config;
 
 use crate::connection;
+use crate::switch::switch;
 
 /// The subcommand and its flags.
 pub(crate) fn command() -> Command {
@@ -20,9 +21,7 @@ pub(crate) fn command() -> Command {
                 .help("The name that pods ask for this scheduler by"),
         )
         .arg(
-            Arg::new("leader-elect")
-                .long("leader-elect")
-                .action(ArgAction::SetTrue)
+            switch("leader-elect")
                 .help("Works only while it holds the lease kube-system/kube-scheduler"),
         )
 }

@@ -19,6 +19,7 @@ use clap::{Arg, ArgMatches, Command};
 use crate::cluster::{self, Component, Plan, Up};
 use crate::connection;
 use crate::loops_command;
+use crate::switch::switch;
 use directory::Directory;
 
 /// How often it looks whether the process that started it is still there.
@@ -42,15 +43,7 @@ pub(crate) fn command() -> Command {
              first line, and ends with its parent process",
         )
         .arg(loops_command::controllers_flag(LOOPS))
-        .arg(
-            flag("scheduler", "BOOL")
-                .value_parser(["true", "false"])
-                .num_args(0..=1)
-                .require_equals(true)
-                .default_missing_value("true")
-                .default_value("false")
-                .help("Whether pods are assigned to nodes"),
-        )
+        .arg(switch("scheduler").help("Whether pods are assigned to nodes"))
         .arg(
             flag("nodes", "N")
                 .value_parser(clap::value_parser!(usize))
@@ -92,10 +85,7 @@ pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
         Component::ControllerManager,
     ];
     let nodes = arguments.get_one("nodes").copied().unwrap_or_default();
-    if arguments
-        .get_one::<String>("scheduler")
-        .is_some_and(|on| on == "true")
-    {
+    if arguments.get_flag("scheduler") {
         components.push(Component::Scheduler);
     }
     if nodes > 0 {
