@@ -32,7 +32,10 @@ const SCENARIO: Scenario = Scenario {
         }),
         ("another port", |world| {
             let port = r#"{"spec": {"ports": [{"name": "http", "port": 81, "targetPort": 8081}]}}"#;
-            within(world, &["patch", "service", "web", "--patch", port]);
+            within(
+                world,
+                &["patch", "service", "web", "--type=merge", "--patch", port],
+            );
         }),
         ("endpoints by hand", |world| {
             world.create(include_str!("services/hand.yaml"));
