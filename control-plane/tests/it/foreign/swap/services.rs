@@ -41,8 +41,7 @@ const SCENARIO: Scenario = Scenario {
             world.create(include_str!("services/hand.yaml"));
         }),
         ("other endpoints by hand", |world| {
-            let fewer =
-                r#"{"subsets": [{"addresses": [{"ip": "192.0.2.9"}], "ports": [{"port": 80}]}]}"#;
+            let fewer = r#"{"subsets": [{"addresses": [{"ip": "192.0.2.9"}], "ports": [{"name": "main", "port": 80}]}]}"#;
             let patch = [
                 "patch",
                 "endpoints",
@@ -54,10 +53,7 @@ const SCENARIO: Scenario = Scenario {
             within(world, &patch);
         }),
         ("an autoscaler without metrics", |world| {
-            within(
-                world,
-                &["autoscale", "rc/web", "--min=1", "--max=5", "--cpu=50%"],
-            );
+            world.create(include_str!("services/autoscaler.yaml"));
             let inactive = ["--for=condition=ScalingActive=False", "--timeout=180s"];
             within(world, &[&["wait", "hpa/web"], &inactive[..]].concat());
         }),

@@ -100,7 +100,10 @@ fn objects(world: &World) -> Vec<Value> {
     objects
 }
 
-/// False for Events about a pod that the scheduler saw before its claim or its volume.
+/// False for Events about a pod that the scheduler saw before its claim or its volume, and about a
+/// claim that was looked at between its pod and the place of that.
 fn is_compared(object: &Value) -> bool {
-    object["kind"] != "Event" || object["reason"] != "FailedScheduling"
+    const UNCOMPARED: [&str; 2] = ["FailedScheduling", "WaitForPodScheduled"];
+    let reason = object["reason"].as_str().unwrap_or_default();
+    object["kind"] != "Event" || !UNCOMPARED.contains(&reason)
 }
