@@ -397,9 +397,9 @@ impl Claims {
         self.devices.grant(namespace, grants);
     }
 
-    /// The apiserver stored that, or refused it.
-    pub fn settle(&mut self, namespace: &str, grant: &Grant, is_written: bool) {
-        self.devices.settle(namespace, grant, is_written);
+    /// The apiserver stored that in this version of the claim, or refused it.
+    pub fn settle(&mut self, namespace: &str, grant: &Grant, version: Option<&str>) {
+        self.devices.settle(namespace, grant, version);
     }
 
     /// The error is kube-scheduler's reason.

@@ -299,17 +299,14 @@ impl Core {
         self.claims(now, |claims| claims.forget(failed));
     }
 
-    /// A pod got these claims for devices, and did not get those.
-    pub fn granted(&mut self, namespace: &str, got: &[Grant], failed: &[Grant], now: Duration) {
-        if got.is_empty() && failed.is_empty() {
+    /// Of these claims for devices a pod got the first, each in one of these versions, and no more.
+    pub fn granted(&mut self, namespace: &str, grants: &[Grant], got: &[String], now: Duration) {
+        if grants.is_empty() {
             return;
         }
         self.claims(now, |claims| {
-            for one in got {
-                claims.settle(namespace, one, true);
-            }
-            for one in failed {
-                claims.settle(namespace, one, false);
+            for (at, one) in grants.iter().enumerate() {
+                claims.settle(namespace, one, got.get(at).map(String::as_str));
             }
         });
     }

@@ -5,7 +5,7 @@ mod tests;
 
 use api_client::{Client, now};
 use machinery::api::{Api, Call, PatchForm};
-use machinery::object;
+use machinery::object::{self, Object};
 use machinery::schema;
 use machinery::status::Status;
 use machinery::time::Timestamp;
@@ -15,18 +15,21 @@ use crate::claims::{Allotment, Grant};
 use crate::pod::PodInfo;
 use crate::refusal::Freed;
 
-/// Gives claims to a pod, one after the other. Returns how many it got, and why not all.
+/// Gives claims to a pod, one after the other. Returns the versions of those that it got, and why
+/// not all.
 pub(super) async fn give(
     client: &Client,
     pod: &PodInfo,
     grants: &[Grant],
-) -> (usize, Result<(), Status>) {
-    for (at, grant) in grants.iter().enumerate() {
-        if let Err(status) = give_one(client, pod, grant).await {
-            return (at, Err(status));
+) -> (Vec<String>, Result<(), Status>) {
+    let mut got = Vec::new();
+    for grant in grants {
+        match give_one(client, pod, grant).await {
+            Ok(claim) => got.push(object::resource_version(&claim).to_owned()),
+            Err(status) => return (got, Err(status)),
         }
     }
-    (grants.len(), Ok(()))
+    (got, Ok(()))
 }
 
 /// The pod is not bound: it may use none of these claims. They stay allocated, as in Kubernetes: it
@@ -48,9 +51,9 @@ pub(super) fn free(pod: &PodInfo, freed: &Freed) -> Call {
     patched(pod, &freed.claim, "status", PatchForm::Merge, patch)
 }
 
-async fn give_one(client: &Client, pod: &PodInfo, grant: &Grant) -> Result<(), Status> {
+async fn give_one(client: &Client, pod: &PodInfo, grant: &Grant) -> Result<Object, Status> {
     let Some(allotment) = &grant.allotment else {
-        return client.call(reserve(pod, grant)).await.map(drop);
+        return client.call(reserve(pod, grant)).await;
     };
     let mut version = allotment.version.clone();
     if let Some(finalizers) = &allotment.finalizers {
@@ -63,7 +66,7 @@ async fn give_one(client: &Client, pod: &PodInfo, grant: &Grant) -> Result<(), S
         version = object::resource_version(&protected).to_owned();
     }
     let call = allocate(pod, grant, allotment, &version, now());
-    client.call(call).await.map(drop)
+    client.call(call).await
 }
 
 /// Allocates a claim that is in the state that was looked at, and lets the pod use it.

@@ -158,7 +158,7 @@ fn a_pod_goes_where_a_device_is_free_and_gets_it() {
     // It is taken before the apiserver has stored it, and then as long as the claim has it.
     core.pod(user("q", &["d"]), NOW);
     assert_eq!(decided(&mut core, NOW), refusal(NOT_ALL));
-    core.granted("default", &grants, &[], NOW);
+    core.granted("default", &grants, &["6".to_owned()], NOW);
     assert_eq!(decided(&mut core, LATER), refusal(NOT_ALL));
     let taken = got(of_class("c", 1), allocation(grant), "p");
     set(&mut core, "ResourceClaim", taken);
@@ -174,10 +174,54 @@ fn devices_that_the_apiserver_refused_are_free_again() {
     set(&mut core, "ResourceClaim", of_class("c", 1));
     core.pod(user("p", &["c"]), NOW);
     let (_, grants) = bound(&mut core, NOW);
-    core.granted("default", &[], &grants, NOW);
+    core.granted("default", &grants, &[], NOW);
     core.not_bound("p", NOW);
     let (_, again) = bound(&mut core, LATER);
     assert_eq!(again, grants);
+}
+
+#[test]
+fn devices_stay_taken_while_a_list_is_older_than_their_allocation() {
+    let list = |core: &mut Core, claims: &[Value]| {
+        core.claims(NOW, |known| {
+            known.clear("ResourceClaim");
+            claims
+                .iter()
+                .for_each(|one| known.set("ResourceClaim", one));
+        });
+    };
+    let changed = |change: Value| {
+        let change = json!({"metadata": change});
+        machinery::patch::merge(&of_class("c", 1), &change)
+    };
+    let protected = changed(json!({"resourceVersion": "6", "finalizers": [FINALIZER]}));
+    for (given_back, is_late) in [
+        // It was allocated and freed, another took its name, or it is gone.
+        (Some(changed(json!({"resourceVersion": "8"}))), false),
+        (Some(changed(json!({"resourceVersion": "8"}))), true),
+        (Some(changed(json!({"uid": "another"}))), false),
+        (None, false),
+        (None, true),
+    ] {
+        let mut core = core();
+        set(&mut core, "ResourceSlice", slice("b", chips(1)));
+        list(&mut core, &[of_class("c", 1), of_class("d", 1)]);
+        core.pod(user("p", &["c"]), NOW);
+        let (_, grants) = bound(&mut core, NOW);
+        let written = ["7".to_owned()];
+        if !is_late {
+            core.granted("default", &grants, &written, NOW);
+        }
+        list(&mut core, &[protected.clone(), of_class("d", 1)]);
+        core.pod(user("q", &["d"]), NOW);
+        assert_eq!(decided(&mut core, NOW), refusal(NOT_ALL));
+        let now: Vec<Value> = given_back.into_iter().chain([of_class("d", 1)]).collect();
+        list(&mut core, &now);
+        if is_late {
+            core.granted("default", &grants, &written, NOW);
+        }
+        assert_eq!(bound(&mut core, LATER).0, "b", "{now:?}");
+    }
 }
 
 #[test]
