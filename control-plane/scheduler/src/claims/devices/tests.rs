@@ -225,6 +225,47 @@ fn devices_stay_taken_while_a_list_is_older_than_their_allocation() {
 }
 
 #[test]
+fn a_pod_that_waits_for_a_volume_keeps_no_place_once_its_claim_for_devices_is_gone() {
+    let mut core = core();
+    let class = json!({
+        "metadata": {"name": "late"}, "provisioner": "x.com/y",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    });
+    set(&mut core, "StorageClass", class);
+    let data = json!({
+        "metadata": {"namespace": "default", "name": "data"},
+        "spec": {"storageClassName": "late"},
+    });
+    set(&mut core, "PersistentVolumeClaim", data);
+    set(&mut core, "ResourceSlice", slice("a", chips(1)));
+    set(&mut core, "ResourceClaim", of_class("c", 1));
+    let spec = json!({
+        "resourceClaims": [{"name": "c", "resourceClaimName": "c"}],
+        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}],
+    });
+    core.pod(pod("p", json!({"spec": spec})), NOW);
+    assert_eq!(decided(&mut core, NOW), "["data"] on a");
+    core.claimed("p", &crate::claims::Failed::default(), NOW);
+    assert_eq!(decided(&mut core, LATER), "nothing");
+    assert_eq!(
+        core.cache().place("p"),
+        Some("a"),
+        "its volume is made there"
+    );
+    core.claims(LATER, |claims| {
+        claims.remove("ResourceClaim", &of_class("c", 1))
+    });
+    assert_eq!(decided(&mut core, LATER * 2), "nothing");
+    assert_eq!(core.cache().place("p"), None);
+    set(&mut core, "ResourceClaim", of_class("c", 1));
+    assert_eq!(
+        decided(&mut core, LATER * 3),
+        "nothing",
+        "its volume was asked for"
+    );
+}
+
+#[test]
 fn an_allocated_claim_keeps_its_pods_where_its_devices_are() {
     let mut core = core();
     set(&mut core, "ResourceSlice", slice("b", chips(1)));
