@@ -244,7 +244,7 @@ fn a_pod_that_waits_for_a_volume_keeps_no_place_once_its_claim_for_devices_is_go
         "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}],
     });
     core.pod(pod("p", json!({"spec": spec})), NOW);
-    assert_eq!(decided(&mut core, NOW), "["data"] on a");
+    assert_eq!(decided(&mut core, NOW), r#"["data"] on a"#);
     core.claimed("p", &crate::claims::Failed::default(), NOW);
     assert_eq!(decided(&mut core, LATER), "nothing");
     assert_eq!(
@@ -253,7 +253,7 @@ fn a_pod_that_waits_for_a_volume_keeps_no_place_once_its_claim_for_devices_is_go
         "its volume is made there"
     );
     core.claims(LATER, |claims| {
-        claims.remove("ResourceClaim", &of_class("c", 1))
+        claims.remove("ResourceClaim", &of_class("c", 1));
     });
     assert_eq!(decided(&mut core, LATER * 2), "nothing");
     assert_eq!(core.cache().place("p"), None);
