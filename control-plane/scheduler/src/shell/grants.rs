@@ -42,6 +42,11 @@ pub(super) async fn take_back(client: &Client, pod: &PodInfo, grants: &[Grant]) 
     }
 }
 
+/// True if the apiserver may have done what this answers: it did not say that it refuses it.
+pub(super) fn is_unclear(status: &Status) -> bool {
+    status.code >= 500 || status.reason == "TooManyRequests"
+}
+
 /// Takes the devices from a claim of a pod, as long as nobody has changed it.
 pub(super) fn free(pod: &PodInfo, freed: &Freed) -> Call {
     let patch = json!({
