@@ -398,7 +398,7 @@ fn bind(
             Ok(()) => client.call(call).await,
             Err(status) => Err(status),
         };
-        // Without a clear answer the pod may be bound, and use them. If it is not, it is tried again.
+        // Without a clear answer the pod may be bound, and use them. Else it is tried again.
         let is_refused = |status: &Status| !grants::is_unclear(status);
         if result.as_ref().is_err_and(is_refused) {
             grants::take_back(&client, &pod, &grants[..got.len()]).await;

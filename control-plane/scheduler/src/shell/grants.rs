@@ -3,10 +3,13 @@
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use api_client::{Client, now};
 use machinery::api::{Api, Call, PatchForm};
 use machinery::object::{self, Object};
-use machinery::schema;
+use machinery::schema::{self, Kind};
 use machinery::status::Status;
 use machinery::time::Timestamp;
 use serde_json::{Value, json};
@@ -14,6 +17,9 @@ use serde_json::{Value, json};
 use crate::claims::{Allotment, Grant};
 use crate::pod::PodInfo;
 use crate::refusal::Freed;
+
+/// Delay before the apiserver is asked again what became of a write.
+const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Gives claims to a pod, one after the other. Returns the versions of those that it got, and why
 /// not all.
@@ -71,7 +77,33 @@ async fn give_one(client: &Client, pod: &PodInfo, grant: &Grant) -> Result<Objec
         version = object::resource_version(&protected).to_owned();
     }
     let call = allocate(pod, grant, allotment, &version, now());
-    client.call(call).await
+    match client.call(call).await {
+        Err(status) if is_unclear(&status) => given(client, pod, grant).await.ok_or(status),
+        answer => answer,
+    }
+}
+
+/// The claim, if the pod got it although no answer said so. Until that is known, the devices must
+/// stay taken: another claim could get them, too.
+async fn given(client: &Client, pod: &PodInfo, grant: &Grant) -> Option<Object> {
+    loop {
+        let call = Call::Get {
+            kind: Arc::clone(kind()),
+            namespace: pod.namespace.clone(),
+            name: grant.claim.clone(),
+        };
+        match client.call(call).await {
+            Ok(claim) => return is_given(&claim, pod, grant).then_some(claim),
+            Err(status) if is_unclear(&status) => tokio::time::sleep(ASKED_AGAIN_AFTER).await,
+            Err(_) => return None,
+        }
+    }
+}
+
+fn is_given(claim: &Object, pod: &PodInfo, grant: &Grant) -> bool {
+    let mut users = object::items(claim, &["status", "reservedFor"]).iter();
+    let is_user = users.any(|one| object::text(one, &["uid"]) == pod.uid);
+    is_user && object::uid(claim) == grant.uid
 }
 
 /// Allocates a claim that is in the state that was looked at, and lets the pod use it.
@@ -119,13 +151,17 @@ fn patched(
     form: PatchForm,
     patch: Value,
 ) -> Call {
-    let kind = schema::kind("resource.k8s.io", "v1", "ResourceClaim");
     Call::Patch {
-        kind: kind.expect("the table has it").clone(),
+        kind: Arc::clone(kind()),
         namespace: pod.namespace.clone(),
         name: claim.to_owned(),
         subresource,
         form,
         patch,
     }
+}
+
+fn kind() -> &'static Arc<Kind> {
+    let kind = schema::kind("resource.k8s.io", "v1", "ResourceClaim");
+    kind.expect("the table has it")
 }
