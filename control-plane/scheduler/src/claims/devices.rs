@@ -10,6 +10,7 @@ mod tests;
 mod wanted;
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
@@ -28,6 +29,10 @@ use wanted::{Class, Wanted};
 
 /// The finalizer of a claim that is allocated.
 const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
+/// What the selectors of a pod's claims may cost before no more nodes are looked at: else one pod
+/// could keep all others waiting. Kubernetes looks at each node for up to ten seconds.
+const COST_OF_POD_MAX: u64 = 100_000_000;
+const TOO_EXPENSIVE: &str = "selectors of devices cost too much to look at more nodes";
 const ELSEWHERE: &str = "resourceclaim not available on the node";
 
 /// The claims for devices of the cluster, and the devices.
@@ -122,17 +127,22 @@ struct Unallocated {
     wanted: Vec<Wanted>,
     published: Arc<Published>,
     taken: Arc<HashSet<DeviceId>>,
+    /// What selectors took on all nodes so far.
+    cost: Cell<u64>,
 }
 
 impl Unallocated {
     fn search(&self, node: &NodeInfo) -> Result<Vec<Chosen<'_>>, Cow<'static, str>> {
-        search(&self.wanted, &self.published, &self.taken, node)
+        search(&self.wanted, &self.published, &self.taken, node, &self.cost)
     }
 }
 
 impl Needs {
     pub(super) fn check(&self, node: &NodeInfo) -> Result<(), Refusal> {
         if let Some(unallocated) = &self.unallocated {
+            if unallocated.cost.get() > COST_OF_POD_MAX {
+                return Err(refused(Cow::Borrowed(TOO_EXPENSIVE)));
+            }
             unallocated.search(node).map(drop).map_err(refused)?;
         }
         if is_out_of_reach(self.reach.iter(), node) {
@@ -264,6 +274,7 @@ impl Devices {
                 wanted,
                 published: Arc::clone(self.published()),
                 taken: Arc::clone(self.taken()),
+                cost: Cell::default(),
             });
         }
         Standing::Known(needs)

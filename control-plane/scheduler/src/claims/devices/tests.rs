@@ -577,6 +577,49 @@ fn a_search_ends() {
 }
 
 #[test]
+fn what_selectors_cost_is_bounded_on_a_node_and_for_a_pod() {
+    let core = core();
+    let node = core.cache().node("a").unwrap();
+    let class = Class::read(&json!({"metadata": {"name": "chip"}}));
+    let classes = HashMap::from([("chip".to_owned(), Arc::new(class))]);
+    let selector = json!({"selectors": [{"cel": {"expression": "device.driver == 'x.com'"}}]});
+    let read = || {
+        let claim = claim("c", json!([exactly("chip", selector.clone())]));
+        Wanted::read(&claim, &classes).unwrap()
+    };
+    let slices = [Arc::new(Slice::read(&slice("a", chips(1))))];
+    let published = Arc::new(Published::of(slices.iter()));
+    let pools = published.at(node);
+    let (_, device) = pools[0].devices[0];
+    let of_claim = read();
+    let by = &of_claim.requests[0].alternatives[0];
+    let mut cost = 0;
+    assert_eq!(by.selects(device, &mut cost), Ok(true));
+    let once = cost;
+    assert!(once > 0);
+    cost = wanted::COST_MAX + 1;
+    let why = by.selects(device, &mut cost).unwrap_err();
+    assert_eq!(why, "selectors of devices cost more than 10000000");
+    for (spent, is_looked_at) in [(0, true), (COST_OF_POD_MAX + 1, false)] {
+        let unallocated = Unallocated {
+            wanted: vec![read()],
+            published: Arc::clone(&published),
+            taken: Arc::default(),
+            cost: Cell::new(spent),
+        };
+        let needs = Needs {
+            unallocated: Some(unallocated),
+            ..Needs::default()
+        };
+        assert_eq!(needs.check(node).is_ok(), is_looked_at);
+        let spent_now = needs.unallocated.as_ref().unwrap().cost.get();
+        assert_eq!(spent_now - spent, if is_looked_at { once } else { 0 });
+        // A node that was chosen before is not looked at in vain.
+        assert!(needs.plan(node).is_some());
+    }
+}
+
+#[test]
 fn a_pod_waits_for_claims_that_are_not_made_or_not_its_own() {
     let of_template = json!({"spec": {
         "resourceClaims": [{"name": "x", "resourceClaimTemplateName": "chips"}],
