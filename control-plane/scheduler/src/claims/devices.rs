@@ -29,6 +29,8 @@ use wanted::{Class, Wanted};
 
 /// The finalizer of a claim that is allocated.
 const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
+/// The most users that the API lets one claim have.
+const USERS_MAX: usize = 256;
 /// What the selectors of a pod's claims may cost before no more nodes are looked at: else one pod
 /// could keep all others waiting. Kubernetes looks at each node for up to ten seconds.
 const COST_OF_POD_MAX: u64 = 100_000_000;
@@ -262,6 +264,9 @@ impl Devices {
             }
             needs.reach.extend(allocation.reach.clone());
             if !claim.reserved_for.contains(&pod.uid) {
+                if claim.reserved_for.len() >= USERS_MAX {
+                    return Standing::Refused("resourceclaim in use".to_owned());
+                }
                 needs.unreserved.push(Grant {
                     claim: name.1,
                     uid: object::uid(&claim.object).to_owned(),

@@ -296,6 +296,25 @@ fn an_allocated_claim_keeps_its_pods_where_its_devices_are() {
 }
 
 #[test]
+fn a_claim_with_as_many_users_as_it_may_have_gets_no_more() {
+    let users = |count: usize| {
+        let users = (0..count).map(|at| json!({"uid": format!("user-{at}")}));
+        let users: Vec<Value> = users.collect();
+        let status = json!({"allocation": {"devices": {"results": []}}, "reservedFor": users});
+        machinery::patch::merge(&of_class("c", 1), &json!({"status": status}))
+    };
+    let mut core = core();
+    set(&mut core, "ResourceClaim", users(USERS_MAX));
+    core.pod(user("p", &["c"]), NOW);
+    let why = decided(&mut core, NOW);
+    assert!(why.contains(": resourceclaim in use."), "{why}");
+    // It is tried again when one of them goes.
+    assert_eq!(decided(&mut core, LATER), "nothing");
+    set(&mut core, "ResourceClaim", users(USERS_MAX - 1));
+    assert_eq!(bound(&mut core, LATER).1.len(), 1);
+}
+
+#[test]
 fn a_claim_that_nobody_uses_is_freed_for_a_pod_that_cannot_go_there() {
     let mut core = core();
     let field = json!({"key": "metadata.name", "operator": "In", "values": ["b"]});
