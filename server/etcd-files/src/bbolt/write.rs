@@ -73,8 +73,8 @@ impl Layout {
         self.pages * PAGE_BYTES as u64
     }
 
-    /// Writes the file: exactly [`Layout::file_bytes`] bytes, and never more, because the reader was
-    /// told so many.
+    /// Writes the file: exactly [`Layout::file_bytes`] bytes, and never more, because the reader
+    /// was told so many.
     pub fn write<C: Content>(&self, content: &C, out: &mut dyn Write) -> Result<(), C::Error> {
         for id in 0..META_PAGES {
             out.write_all(&self.meta(id))?;
