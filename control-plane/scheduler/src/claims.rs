@@ -125,6 +125,8 @@ pub enum Standing {
     Unseen(String),
     /// The pod waits for others, who report themselves.
     Waits,
+    /// The same for a claim for devices, which may never come: the pod keeps no place meanwhile.
+    Lacks,
 }
 
 /// What the claims of a pod need of a node.
@@ -291,7 +293,7 @@ impl Claims {
             devices::Standing::Refused(why) => {
                 return Standing::Refused(Filter::DynamicResources, why);
             }
-            devices::Standing::Waits => return Standing::Waits,
+            devices::Standing::Waits => return Standing::Lacks,
         }
         let mut claims = Vec::new();
         for volume in &pod.volume_claims {
@@ -397,9 +399,9 @@ impl Claims {
         self.devices.grant(namespace, grants);
     }
 
-    /// The apiserver stored that, or refused it.
-    pub fn settle(&mut self, namespace: &str, grant: &Grant, is_written: bool) {
-        self.devices.settle(namespace, grant, is_written);
+    /// The apiserver stored that in this version of the claim, or refused it.
+    pub fn settle(&mut self, namespace: &str, grant: &Grant, version: Option<&str>) {
+        self.devices.settle(namespace, grant, version);
     }
 
     /// The error is kube-scheduler's reason.

@@ -229,11 +229,16 @@ impl Core {
         loop {
             let pod = self.queue.pop(now)?;
             let standing = self.claims.of(&pod);
+            let lacks = matches!(standing, Standing::Lacks);
+            if lacks && self.unreserve(&pod).is_some() {
+                self.queue.wake(&Event::PodGone(&pod), now);
+            }
             let is_made = standing.is_made();
             let has_place = self.cache.place(&pod.uid).is_some();
             // With a place: its volume is made there, or was, and is not seen yet.
             let keeps_place = is_made || matches!(standing, Standing::Unseen(_));
-            if matches!(standing, Standing::Waits) || (keeps_place && has_place) {
+            let waits = lacks || matches!(standing, Standing::Waits);
+            if waits || (keeps_place && has_place) {
                 self.queue.wait(&pod.uid, BY_CLAIMS.into(), now);
                 continue;
             }
@@ -299,17 +304,14 @@ impl Core {
         self.claims(now, |claims| claims.forget(failed));
     }
 
-    /// A pod got these claims for devices, and did not get those.
-    pub fn granted(&mut self, namespace: &str, got: &[Grant], failed: &[Grant], now: Duration) {
-        if got.is_empty() && failed.is_empty() {
+    /// Of these claims for devices a pod got the first, each in one of these versions, and no more.
+    pub fn granted(&mut self, namespace: &str, grants: &[Grant], got: &[String], now: Duration) {
+        if grants.is_empty() {
             return;
         }
         self.claims(now, |claims| {
-            for one in got {
-                claims.settle(namespace, one, true);
-            }
-            for one in failed {
-                claims.settle(namespace, one, false);
+            for (at, one) in grants.iter().enumerate() {
+                claims.settle(namespace, one, got.get(at).map(String::as_str));
             }
         });
     }
@@ -414,7 +416,7 @@ impl Core {
         let needs = match standing {
             Standing::Known(needs) => needs,
             Standing::Refused(filter, reason) => return Err(nowhere(filter, reason)),
-            Standing::Waits | Standing::Unseen(_) => Needs::default(),
+            Standing::Waits | Standing::Lacks | Standing::Unseen(_) => Needs::default(),
         };
         let before = self.nominations.before(pod);
         let crowded = search::crowded(&mut self.cache, pod, &before);

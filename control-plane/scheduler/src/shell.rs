@@ -91,8 +91,8 @@ enum Outcome {
         pod: Arc<PodInfo>,
         node: String,
         grants: Vec<Grant>,
-        /// How many of the grants the pod got.
-        got: usize,
+        /// The versions of the claims that the pod got: of all, or of the first.
+        got: Vec<String>,
     },
     /// The pod says why it waits.
     Reported,
@@ -232,8 +232,7 @@ fn done(
             grants,
             got,
         } => {
-            let (given, failed) = grants.split_at(got);
-            core.granted(&pod.namespace, given, failed, elapsed);
+            core.granted(&pod.namespace, &grants, &got, elapsed);
             match result {
                 Ok(_) => {
                     core.bound(&uid);
@@ -399,8 +398,10 @@ fn bind(
             Ok(()) => client.call(call).await,
             Err(status) => Err(status),
         };
-        if result.is_err() {
-            grants::take_back(&client, &pod, &grants[..got]).await;
+        // Without a clear answer the pod may be bound, and use them. Else it is tried again.
+        let is_refused = |status: &Status| !grants::is_unclear(status);
+        if result.as_ref().is_err_and(is_refused) {
+            grants::take_back(&client, &pod, &grants[..got.len()]).await;
         }
         let uid = pod.uid.clone();
         Outcome::Bound {

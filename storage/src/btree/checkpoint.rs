@@ -181,15 +181,13 @@ impl CheckpointJob {
     }
 }
 
-/// Gives back the end of the file that neither of the two metas includes, as far as it may.
+/// Gives back the end of the file that neither of the two metas includes, as far as it may. True if
+/// the file is shorter now, or may be.
 fn truncate(file: &dyn File, shared: &Shared, units: u64, out: &mut Output) -> Result<bool> {
     let needed = units * UNIT as u64;
     let len = file
         .len()
         .map_err(Error::io("read the length of", shared.path()))?;
-    if len <= needed {
-        return Ok(false);
-    }
     let mut left = len;
     while left > needed && out.may_cut() {
         left = left.saturating_sub(vfs::SHORTENING_STEP_BYTES).max(needed);
@@ -199,7 +197,7 @@ fn truncate(file: &dyn File, shared: &Shared, units: u64, out: &mut Output) -> R
             done => done.map_err(Error::io("truncate", shared.path()))?,
         }
     }
-    Ok(true)
+    Ok(left < len)
 }
 
 fn save_lists(space: &mut Space, out: &mut Output) -> Result<PageRef> {

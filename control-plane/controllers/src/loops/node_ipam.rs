@@ -1,18 +1,21 @@
 //! Ranges of pod addresses: a node that has none gets one of each family, out of the cluster's.
 //!
-//! One key stands for all nodes. So no two decisions give ranges at the same time, and a write
-//! whose answer was lost is only made again: the nodes come in the same order, the oldest first.
+//! One key stands for all nodes, so no two decisions give ranges at the same time. A write whose
+//! answer was lost may be stored: after a failure the apiserver is asked which ranges nodes have.
 
 #[cfg(test)]
 mod tests;
 
 use std::iter::Peekable;
+use std::sync::Arc;
+use std::time::Duration;
 use std::vec;
 
 use k8s_openapi::api::core::v1::Node;
 use machinery::api::Call;
+use machinery::object;
 use machinery::time::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cache::{Caches, Changed};
 use crate::decision::{Decision, Note, merge};
@@ -29,6 +32,8 @@ const LONGER_V6_MAX: u32 = 16;
 /// Maximum number of nodes that are told in one decision that there is no range for them: the
 /// youngest, since the others have been told.
 const TOLD_MAX: usize = 32;
+/// Delay before nodes are listed again, after that failed once.
+const LISTED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Gives nodes their ranges; it does not run if there are none.
 pub(crate) struct NodeIpam(pub(crate) Option<NodeRanges>);
@@ -169,8 +174,23 @@ impl Loop for NodeIpam {
         if waiting.is_empty() {
             return decision;
         }
+        let mut used = used(caches);
+        if context.failure.is_some() {
+            let list = Call::List {
+                kind: Arc::clone(kind_of::<Node>()),
+                namespace: String::new(),
+            };
+            match context.answers.to(&list) {
+                Some(Ok(nodes)) => add_stored(nodes, &mut used, &mut waiting),
+                Some(Err(_)) => {
+                    decision.push(list);
+                    decision.again(LISTED_AGAIN_AFTER);
+                    return decision;
+                }
+                None => return Decision::asking(vec![list]),
+            }
+        }
         waiting.sort_by(|one, other| order(one).cmp(&order(other)));
-        let used = used(caches);
         let mut free: Vec<Free> = shares.iter().map(|one| Free::of(*one, &used)).collect();
         for (at, node) in waiting.iter().enumerate() {
             let found: Option<Vec<Prefix>> = free.iter_mut().map(Free::take).collect();
@@ -238,6 +258,18 @@ fn used(caches: &Caches) -> Vec<Prefix> {
     let services = caches.service_ranges.all();
     let services = services.flat_map(|range| service_cidr::prefixes(range));
     nodes.chain(services).collect()
+}
+
+/// Adds the ranges of a list of nodes to those that are in use. Nodes that have one wait no more.
+fn add_stored(nodes: &Value, used: &mut Vec<Prefix>, waiting: &mut Vec<&Shared<Node>>) {
+    for node in object::items(nodes, &["items"]) {
+        let ranges = object::items(node, &["spec", "podCIDRs"]);
+        if !ranges.is_empty() {
+            let texts = ranges.iter().filter_map(Value::as_str);
+            used.extend(texts.filter_map(Prefix::parse));
+            waiting.retain(|one| meta::uid(&one.metadata) != object::uid(node));
+        }
+    }
 }
 
 fn has_range(node: &Node) -> bool {

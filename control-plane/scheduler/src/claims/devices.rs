@@ -10,6 +10,7 @@ mod tests;
 mod wanted;
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
@@ -28,6 +29,12 @@ use wanted::{Class, Wanted};
 
 /// The finalizer of a claim that is allocated.
 const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
+/// The most users that the API lets one claim have.
+const USERS_MAX: usize = 256;
+/// What the selectors of a pod's claims may cost before no more nodes are looked at: else one pod
+/// could keep all others waiting. Kubernetes looks at each node for up to ten seconds.
+const COST_OF_POD_MAX: u64 = 100_000_000;
+const TOO_EXPENSIVE: &str = "selectors of devices cost too much to look at more nodes";
 const ELSEWHERE: &str = "resourceclaim not available on the node";
 
 /// The claims for devices of the cluster, and the devices.
@@ -70,8 +77,8 @@ struct Allocation {
 struct Granted {
     uid: String,
     devices: Vec<DeviceId>,
-    /// The apiserver stored it.
-    is_written: bool,
+    /// The revision of the claim that has it; `None` until the apiserver stored it.
+    written: Option<u64>,
 }
 
 /// What a pod gets of a claim before it is bound: it may use it.
@@ -122,17 +129,22 @@ struct Unallocated {
     wanted: Vec<Wanted>,
     published: Arc<Published>,
     taken: Arc<HashSet<DeviceId>>,
+    /// What selectors took on all nodes so far.
+    cost: Cell<u64>,
 }
 
 impl Unallocated {
     fn search(&self, node: &NodeInfo) -> Result<Vec<Chosen<'_>>, Cow<'static, str>> {
-        search(&self.wanted, &self.published, &self.taken, node)
+        search(&self.wanted, &self.published, &self.taken, node, &self.cost)
     }
 }
 
 impl Needs {
     pub(super) fn check(&self, node: &NodeInfo) -> Result<(), Refusal> {
         if let Some(unallocated) = &self.unallocated {
+            if unallocated.cost.get() > COST_OF_POD_MAX {
+                return Err(refused(Cow::Borrowed(TOO_EXPENSIVE)));
+            }
             unallocated.search(node).map(drop).map_err(refused)?;
         }
         if is_out_of_reach(self.reach.iter(), node) {
@@ -173,7 +185,8 @@ impl Needs {
 impl Devices {
     pub(super) fn set_claim(&mut self, object: &Object) {
         let (name, claim) = (key(object), Claim::read(object));
-        if claim.allocation.is_some() {
+        let granted = self.granted.get(&name);
+        if granted.is_some_and(|granted| granted.is_over(&claim)) {
             self.granted.remove(&name);
         }
         self.claims.insert(name, claim);
@@ -187,8 +200,7 @@ impl Devices {
     }
 
     pub(super) fn clear_claims(&mut self) {
-        // The list shows those that are written; what is on its way may be missing.
-        self.granted.retain(|_, one| !one.is_written);
+        // A list may be older than what was written while it was on its way, so `granted` stays.
         self.claims.clear();
         self.taken = OnceLock::new();
     }
@@ -252,6 +264,9 @@ impl Devices {
             }
             needs.reach.extend(allocation.reach.clone());
             if !claim.reserved_for.contains(&pod.uid) {
+                if claim.reserved_for.len() >= USERS_MAX {
+                    return Standing::Refused("resourceclaim in use".to_owned());
+                }
                 needs.unreserved.push(Grant {
                     claim: name.1,
                     uid: object::uid(&claim.object).to_owned(),
@@ -264,6 +279,7 @@ impl Devices {
                 wanted,
                 published: Arc::clone(self.published()),
                 taken: Arc::clone(self.taken()),
+                cost: Cell::default(),
             });
         }
         Standing::Known(needs)
@@ -297,6 +313,9 @@ impl Devices {
 
     /// A decision allocates these claims.
     pub(super) fn grant(&mut self, namespace: &str, grants: &[Grant]) {
+        // Claims that are gone, which a list did not show any more.
+        self.granted
+            .retain(|name, _| self.claims.contains_key(name));
         for grant in grants {
             let Some(allotment) = &grant.allotment else {
                 continue;
@@ -305,22 +324,24 @@ impl Devices {
             let granted = Granted {
                 uid: grant.uid.clone(),
                 devices: allotment.devices.clone(),
-                is_written: false,
+                written: None,
             };
             self.granted.insert(name, granted);
             self.taken = OnceLock::new();
         }
     }
 
-    /// The apiserver stored this, or refused it.
-    pub(super) fn settle(&mut self, namespace: &str, grant: &Grant, is_written: bool) {
+    /// The apiserver stored this in that version of the claim, or refused it.
+    pub(super) fn settle(&mut self, namespace: &str, grant: &Grant, version: Option<&str>) {
         let name = (namespace.to_owned(), grant.claim.clone());
         let known = self.granted.get_mut(&name);
         let Some(granted) = known.filter(|granted| granted.uid == grant.uid) else {
             return;
         };
-        granted.is_written = is_written;
-        if !is_written {
+        granted.written = version.map(revision);
+        let claim = self.claims.get(&name);
+        // A list may already be newer than that.
+        if version.is_none() || claim.is_none_or(|claim| granted.is_over(claim)) {
             self.granted.remove(&name);
             self.taken = OnceLock::new();
         }
@@ -339,9 +360,21 @@ impl Devices {
                 .values()
                 .filter_map(|one| one.allocation.as_ref());
             let allocated = allocated.flat_map(|one| &one.devices);
-            let granted = self.granted.values().flat_map(|one| &one.devices);
+            let granted = self.granted.iter();
+            let granted = granted.filter(|(name, _)| self.claims.contains_key(*name));
+            let granted = granted.flat_map(|(_, one)| &one.devices);
             Arc::new(allocated.chain(granted).cloned().collect())
         })
+    }
+}
+
+impl Granted {
+    /// True if this state of the claim tells what became of it: it is no older state, which a watch
+    /// or a list may still bring after the write.
+    fn is_over(&self, claim: &Claim) -> bool {
+        let now = revision(object::resource_version(&claim.object));
+        let is_newer = self.written.is_some_and(|written| now >= written);
+        claim.allocation.is_some() || object::uid(&claim.object) != self.uid || is_newer
     }
 }
 
@@ -387,6 +420,11 @@ fn devices_of(allocation: &Value) -> Vec<DeviceId> {
         device: text(one, "device"),
     })
     .collect()
+}
+
+/// A version as a number, so that two of one object can be compared.
+fn revision(version: &str) -> u64 {
+    version.parse().unwrap_or(0)
 }
 
 fn is_out_of_reach<'t>(mut reach: impl Iterator<Item = &'t NodeTerms>, node: &NodeInfo) -> bool {

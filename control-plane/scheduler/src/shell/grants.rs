@@ -3,10 +3,13 @@
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use api_client::{Client, now};
 use machinery::api::{Api, Call, PatchForm};
-use machinery::object;
-use machinery::schema;
+use machinery::object::{self, Object};
+use machinery::schema::{self, Kind};
 use machinery::status::Status;
 use machinery::time::Timestamp;
 use serde_json::{Value, json};
@@ -15,18 +18,24 @@ use crate::claims::{Allotment, Grant};
 use crate::pod::PodInfo;
 use crate::refusal::Freed;
 
-/// Gives claims to a pod, one after the other. Returns how many it got, and why not all.
+/// Delay before the apiserver is asked again what became of a write.
+const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// Gives claims to a pod, one after the other. Returns the versions of those that it got, and why
+/// not all.
 pub(super) async fn give(
     client: &Client,
     pod: &PodInfo,
     grants: &[Grant],
-) -> (usize, Result<(), Status>) {
-    for (at, grant) in grants.iter().enumerate() {
-        if let Err(status) = give_one(client, pod, grant).await {
-            return (at, Err(status));
+) -> (Vec<String>, Result<(), Status>) {
+    let mut got = Vec::new();
+    for grant in grants {
+        match give_one(client, pod, grant).await {
+            Ok(claim) => got.push(object::resource_version(&claim).to_owned()),
+            Err(status) => return (got, Err(status)),
         }
     }
-    (grants.len(), Ok(()))
+    (got, Ok(()))
 }
 
 /// The pod is not bound: it may use none of these claims. They stay allocated, as in Kubernetes: it
@@ -39,6 +48,11 @@ pub(super) async fn take_back(client: &Client, pod: &PodInfo, grants: &[Grant]) 
     }
 }
 
+/// True if the apiserver may have done what this answers: it did not say that it refuses it.
+pub(super) fn is_unclear(status: &Status) -> bool {
+    status.code >= 500 || status.reason == "TooManyRequests"
+}
+
 /// Takes the devices from a claim of a pod, as long as nobody has changed it.
 pub(super) fn free(pod: &PodInfo, freed: &Freed) -> Call {
     let patch = json!({
@@ -48,9 +62,9 @@ pub(super) fn free(pod: &PodInfo, freed: &Freed) -> Call {
     patched(pod, &freed.claim, "status", PatchForm::Merge, patch)
 }
 
-async fn give_one(client: &Client, pod: &PodInfo, grant: &Grant) -> Result<(), Status> {
+async fn give_one(client: &Client, pod: &PodInfo, grant: &Grant) -> Result<Object, Status> {
     let Some(allotment) = &grant.allotment else {
-        return client.call(reserve(pod, grant)).await.map(drop);
+        return client.call(reserve(pod, grant)).await;
     };
     let mut version = allotment.version.clone();
     if let Some(finalizers) = &allotment.finalizers {
@@ -63,7 +77,33 @@ async fn give_one(client: &Client, pod: &PodInfo, grant: &Grant) -> Result<(), S
         version = object::resource_version(&protected).to_owned();
     }
     let call = allocate(pod, grant, allotment, &version, now());
-    client.call(call).await.map(drop)
+    match client.call(call).await {
+        Err(status) if is_unclear(&status) => given(client, pod, grant).await.ok_or(status),
+        answer => answer,
+    }
+}
+
+/// The claim, if the pod got it although no answer said so. Until that is known, the devices must
+/// stay taken: another claim could get them, too.
+async fn given(client: &Client, pod: &PodInfo, grant: &Grant) -> Option<Object> {
+    loop {
+        let call = Call::Get {
+            kind: Arc::clone(kind()),
+            namespace: pod.namespace.clone(),
+            name: grant.claim.clone(),
+        };
+        match client.call(call).await {
+            Ok(claim) => return is_given(&claim, pod, grant).then_some(claim),
+            Err(status) if is_unclear(&status) => tokio::time::sleep(ASKED_AGAIN_AFTER).await,
+            Err(_) => return None,
+        }
+    }
+}
+
+fn is_given(claim: &Object, pod: &PodInfo, grant: &Grant) -> bool {
+    let mut users = object::items(claim, &["status", "reservedFor"]).iter();
+    let is_user = users.any(|one| object::text(one, &["uid"]) == pod.uid);
+    is_user && object::uid(claim) == grant.uid
 }
 
 /// Allocates a claim that is in the state that was looked at, and lets the pod use it.
@@ -111,13 +151,17 @@ fn patched(
     form: PatchForm,
     patch: Value,
 ) -> Call {
-    let kind = schema::kind("resource.k8s.io", "v1", "ResourceClaim");
     Call::Patch {
-        kind: kind.expect("the table has it").clone(),
+        kind: Arc::clone(kind()),
         namespace: pod.namespace.clone(),
         name: claim.to_owned(),
         subresource,
         form,
         patch,
     }
+}
+
+fn kind() -> &'static Arc<Kind> {
+    let kind = schema::kind("resource.k8s.io", "v1", "ResourceClaim");
+    kind.expect("the table has it")
 }

@@ -81,6 +81,44 @@ async fn events_that_nobody_takes_hold_back_no_pod() {
     assert!(done.is_ok(), "{} pods", bound.load(Ordering::Relaxed));
 }
 
+/// An apiserver that answers bindings with this code and no other call with an error.
+fn failing_to_bind(code: u16, calls: &Arc<AtomicUsize>) -> Client {
+    let calls = Arc::clone(calls);
+    let server = service_fn(move |request: Request<Body>| {
+        calls.fetch_add(1, Ordering::Relaxed);
+        let is_binding = request.uri().path().ends_with("/binding");
+        let code = if is_binding { code } else { 200 };
+        let body = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code,
+            "metadata": {"resourceVersion": "2"}, "message": "no"});
+        async move {
+            let answer = Response::builder().status(code);
+            answer.body(Body::from(body.to_string().into_bytes()))
+        }
+    });
+    Client::new(kube::Client::new(server, "default"))
+}
+
+#[tokio::test]
+async fn a_pod_that_may_be_bound_keeps_its_claims() {
+    let pod = Arc::new(crate::tests::info(&crate::tests::pod("p", json!({}))));
+    // It is reserved, then the pod is bound, and if that was refused it is taken back.
+    for (code, expected) in [(409, 3), (404, 3), (504, 2), (503, 2)] {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let client = failing_to_bind(code, &calls);
+        let grant = Grant {
+            claim: "chip".to_owned(),
+            uid: "u".to_owned(),
+            allotment: None,
+        };
+        let outcome = bind(client, Arc::clone(&pod), "n".to_owned(), vec![grant]).await;
+        let Outcome::Bound { result, got, .. } = outcome else {
+            panic!("it was a binding");
+        };
+        assert_eq!((result.is_err(), got.len()), (true, 1));
+        assert_eq!(calls.load(Ordering::Relaxed), expected, "{code}");
+    }
+}
+
 #[test]
 fn services_are_followed_by_their_selectors() {
     let service = |name: &str| {

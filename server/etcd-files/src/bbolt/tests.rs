@@ -181,6 +181,23 @@ fn large_keys_and_values_run_over_pages() {
 }
 
 #[test]
+fn content_that_grew_since_it_was_measured_makes_no_longer_file() {
+    let with_values_of = |bytes: usize| {
+        let mut model = Model::default();
+        for key in 0..100_u8 {
+            model.bucket("key").insert(vec![key], vec![7; bytes]);
+        }
+        model
+    };
+    let layout = Layout::of(&with_values_of(100)).unwrap();
+    let mut out = Vec::new();
+    let written = layout.write(&with_values_of(10_000), &mut out);
+    let error = written.unwrap_err().to_string();
+    assert_eq!(error, "the content changed between two readings of it");
+    assert!(out.len() as u64 <= layout.file_bytes(), "{}", out.len());
+}
+
+#[test]
 fn random_buckets_are_read_back() {
     arbtest::arbtest(|u| {
         let mut model = Model::default();

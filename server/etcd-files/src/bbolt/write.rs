@@ -61,7 +61,7 @@ pub struct Layout {
 impl Layout {
     /// Counts. Reads everything once, or the lengths that the content knows.
     pub fn of<C: Content>(content: &C) -> Result<Layout, C::Error> {
-        let mut pages = Pages::new(None);
+        let mut pages = Pages::new(None, u64::MAX);
         let root = write_buckets(content, &mut pages)?;
         Ok(Layout {
             root,
@@ -73,15 +73,16 @@ impl Layout {
         self.pages * PAGE_BYTES as u64
     }
 
-    /// Writes the file: exactly [`Layout::file_bytes`] bytes.
+    /// Writes the file: exactly [`Layout::file_bytes`] bytes, and never more, because the reader
+    /// was told so many.
     pub fn write<C: Content>(&self, content: &C, out: &mut dyn Write) -> Result<(), C::Error> {
         for id in 0..META_PAGES {
             out.write_all(&self.meta(id))?;
         }
-        let mut pages = Pages::new(Some(out));
+        let mut pages = Pages::new(Some(out), self.pages);
         let root = write_buckets(content, &mut pages)?;
         if root != self.root || pages.next != self.pages {
-            return Err(io::Error::other("the content changed between two readings of it").into());
+            return Err(changed().into());
         }
         Ok(())
     }
@@ -145,13 +146,16 @@ fn counted<C: Content>(
 struct Pages<'a> {
     out: Option<&'a mut dyn Write>,
     next: u64,
+    /// The number after the last page that there may be.
+    end: u64,
 }
 
 impl<'a> Pages<'a> {
-    fn new(out: Option<&'a mut dyn Write>) -> Pages<'a> {
+    fn new(out: Option<&'a mut dyn Write>, end: u64) -> Pages<'a> {
         Pages {
             out,
             next: META_PAGES,
+            end,
         }
     }
 
@@ -161,6 +165,9 @@ impl<'a> Pages<'a> {
         let size = HEADER_BYTES + entries.bytes;
         let run = size.div_ceil(PAGE_BYTES);
         self.next += run as u64;
+        if self.next > self.end {
+            return Err(changed());
+        }
         if let Some(out) = &mut self.out {
             let count = entries.spans.len();
             out.write_all(&header(id, flags, count, run - 1))?;
@@ -170,6 +177,10 @@ impl<'a> Pages<'a> {
         }
         Ok(id)
     }
+}
+
+fn changed() -> io::Error {
+    io::Error::other("the content changed between two readings of it")
 }
 
 /// The entries of a page under construction.

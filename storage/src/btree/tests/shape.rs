@@ -221,7 +221,9 @@ fn a_checkpoint_cuts_the_file_as_far_as_it_may_and_a_later_one_the_rest() {
         let made = AtomicUsize::new(0);
         let may_cut = move || made.fetch_add(1, Ordering::Relaxed) < steps;
         let job = bench.begin(b"").cutting_while(may_cut);
-        bench.file.finish_checkpoint(job.run().unwrap());
+        let done = job.run().unwrap();
+        assert_eq!(done.was_cut, steps > 0, "what is reserved behind the end");
+        bench.file.finish_checkpoint(done);
         let length = vfs.contents(Path::new(PATH)).unwrap().len() as u64;
         (length, bench.file.stats().file_bytes)
     };

@@ -1,8 +1,12 @@
-use serde_json::Value;
+use std::collections::BTreeSet;
+
+use machinery::status::Status;
 
 use super::*;
 use crate::cache::Diff;
-use crate::tests::fixtures::{ago, bodies, caches, decide, lines};
+use crate::decision::{Answers, Step};
+use crate::loops::Failure;
+use crate::tests::fixtures::{ago, bodies, caches, decide, lines, now};
 
 /// A node of this age with these ranges.
 fn node(name: &str, age: i64, ranges: Value) -> Value {
@@ -77,6 +81,50 @@ fn ranges_that_meet_others_are_left_out() {
     assert_eq!(bodies(&decision)[0]["spec"]["podCIDR"], "10.244.0.0/26");
     let decision = decide(&smaller, &caches(&with("10.244.0.0/24")), ("", ""));
     assert_eq!(bodies(&decision)[0]["spec"]["podCIDR"], "10.244.1.0/26");
+}
+
+#[test]
+fn after_a_failure_ranges_are_in_use_that_only_the_apiserver_knows() {
+    let ranges = NodeRanges::parse("10.244.0.0/16", MaskSizes::default()).unwrap();
+    let works = NodeIpam(Some(ranges));
+    let caches = caches(&[node("a", 10, json!([])), node("b", 5, json!([]))]);
+    let failure = Failure {
+        creating: false,
+        deleting: false,
+        message: "no answer".to_owned(),
+    };
+    let decided_with = |answers: &Answers| {
+        let context = Context {
+            caches: &caches,
+            now: now(),
+            failure: Some(&failure),
+            taken: &BTreeSet::new(),
+            answers,
+        };
+        works.decide(&context, &turn())
+    };
+    let mut answers = Answers::default();
+    let asked = decided_with(&answers);
+    assert!(asked.steps.is_empty());
+    let [list] = &asked.questions[..] else {
+        panic!("{asked:?}");
+    };
+    // Node `a` got its range from a call that was not answered.
+    let mut stored = node("a", 10, json!(["10.244.0.0/24"]));
+    stored["metadata"]["uid"] = "nodes/a".into();
+    answers.add(list, Ok(json!({"items": [stored]})));
+    let decision = decided_with(&answers);
+    assert_eq!(lines(&decision), ["patch nodes b"]);
+    assert_eq!(bodies(&decision)[0]["spec"]["podCIDR"], "10.244.1.0/24");
+    answers.add(list, Err(Status::unavailable("away")));
+    let decision = decided_with(&answers);
+    assert!(matches!(
+        decision.steps[..],
+        [Step {
+            call: Call::List { .. },
+            ..
+        }]
+    ));
 }
 
 #[test]

@@ -23,6 +23,8 @@ const COST_MAX: u64 = 1_000_000;
 /// Upper bound of the patterns of an expression, compiled, in bytes: a claim may have a thousand
 /// expressions.
 const PATTERNS_BYTES_MAX: usize = 256 << 10;
+/// What it counts to make the value of a device for an expression. Kubernetes counts nothing.
+const DEVICE_COST: u64 = 100;
 
 /// Why an expression selects no devices.
 #[derive(Debug, PartialEq, Eq)]
@@ -60,16 +62,23 @@ static ENVIRONMENT: LazyLock<Environment> =
 pub struct Selector(Program);
 
 impl Selector {
-    /// Compiles an expression.
-    pub fn new(source: &str) -> Result<Selector, Unfit> {
-        compile(source).map(Selector)
+    /// Compiles one expression of several: `left` is how many bytes the patterns of this one and of
+    /// those after it may take.
+    pub fn new(source: &str, left: &mut usize) -> Result<Selector, Unfit> {
+        let most = PATTERNS_BYTES_MAX.min(*left);
+        let mut own = most;
+        let program = compile(source, &mut own);
+        *left -= most - own;
+        program.map(Selector)
     }
 
     /// True if it selects this device of a driver, as a slice describes it. The error says why that
-    /// is not known.
-    pub fn selects(&self, driver: &str, device: &Json) -> Result<bool, String> {
+    /// is not known. What it took is added to `cost`.
+    pub fn selects(&self, driver: &str, device: &Json, cost: &mut u64) -> Result<bool, String> {
         let known = Published(published(driver, device)?);
-        match eval(&self.0, &known, COST_MAX).0 {
+        let (result, spent) = eval(&self.0, &known, COST_MAX);
+        *cost = cost.saturating_add(spent).saturating_add(DEVICE_COST);
+        match result {
             Ok(Value::Bool(result)) => Ok(result),
             Ok(other) => {
                 let is = other.type_name();
@@ -88,12 +97,12 @@ impl Selector {
 
 /// Checks an expression that has to be true for a device that is selected.
 pub fn check_selector(source: &str) -> Result<(), Unfit> {
-    compile(source).map(drop)
+    let mut left = PATTERNS_BYTES_MAX;
+    compile(source, &mut left).map(drop)
 }
 
-fn compile(source: &str) -> Result<Program, Unfit> {
-    let mut left = PATTERNS_BYTES_MAX;
-    let program = ENVIRONMENT.compile_within(source, &mut left);
+fn compile(source: &str, left: &mut usize) -> Result<Program, Unfit> {
+    let program = ENVIRONMENT.compile_within(source, left);
     let program = program.map_err(|why| {
         if why.starts_with("program instantiation failed") {
             Unfit::Internal(why)
@@ -240,8 +249,9 @@ fn a_selector_sees_what_a_driver_publishes() {
         "capacity": {"memory": {"value": "16Gi"}},
     });
     let selects = |source: &str| {
-        let selector = Selector::new(source).unwrap();
-        selector.selects("gpu.example.com", &device)
+        let mut left = PATTERNS_BYTES_MAX;
+        let selector = Selector::new(source, &mut left).unwrap();
+        selector.selects("gpu.example.com", &device, &mut 0)
     };
     for yes in [
         "true",
@@ -261,4 +271,23 @@ fn a_selector_sees_what_a_driver_publishes() {
     assert_eq!(selects("device.driver == 'x.com'"), Ok(false));
     let missing = selects("device.attributes['nobody.com'].model == 'a'");
     assert_eq!(missing, Err("no such key: model".to_owned()));
+}
+
+#[test]
+fn what_selectors_take_is_counted_together() {
+    let source = "'x.com'.find('^[a-z.]{1,63}$') == device.driver";
+    let mut left = 2 * PATTERNS_BYTES_MAX;
+    let selector = Selector::new(source, &mut left).unwrap();
+    assert!(left < 2 * PATTERNS_BYTES_MAX);
+    left = 0;
+    let Err(Unfit::Internal(why)) = Selector::new(source, &mut left) else {
+        panic!("nothing is left for a pattern");
+    };
+    assert!(why.contains("expression too large"), "{why}");
+    Selector::new("true", &mut left).unwrap();
+    let (mut once, mut twice) = (0, 0);
+    let select = |cost: &mut u64| selector.selects("x.com", &Json::Null, cost).unwrap();
+    assert!(select(&mut once));
+    assert!(select(&mut twice) && select(&mut twice));
+    assert!(once > DEVICE_COST && twice == 2 * once, "{once} {twice}");
 }

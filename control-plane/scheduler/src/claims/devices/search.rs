@@ -1,6 +1,7 @@
 //! The search for devices on one node: every request gets the first devices that all of them allow.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 
 use machinery::object;
@@ -46,16 +47,19 @@ struct Search<'a> {
     selected: HashMap<(At, usize), bool>,
     chosen: Vec<Chosen<'a>>,
     steps: usize,
+    /// What selectors took.
+    cost: u64,
     /// A device was passed over because it needs what is not implemented.
     met_special: bool,
 }
 
-/// Finds devices for all claims on a node.
+/// Finds devices for all claims on a node. What selectors took is added to `cost`.
 pub(super) fn search<'a>(
     wanted: &'a [Wanted],
     published: &'a Published,
     taken: &HashSet<DeviceId>,
     node: &NodeInfo,
+    cost: &Cell<u64>,
 ) -> Result<Vec<Chosen<'a>>, Reason> {
     let pools = published.at(node);
     check_pools(wanted, &pools)?;
@@ -71,9 +75,12 @@ pub(super) fn search<'a>(
         selected: HashMap::new(),
         chosen: Vec::new(),
         steps: 0,
+        cost: 0,
         met_special: false,
     };
-    if search.request(0, 0)? {
+    let found = search.request(0, 0);
+    cost.set(cost.get().saturating_add(search.cost));
+    if found? {
         return Ok(search.chosen);
     }
     let is_invalid = pools.iter().any(|pool| pool.state == State::Invalid);
@@ -216,7 +223,7 @@ impl<'a> Search<'a> {
         }
         let (_, by) = self.way(at);
         let (_, device) = self.devices[index];
-        let selected = by.selects(device).map_err(Reason::Owned)?;
+        let selected = by.selects(device, &mut self.cost).map_err(Reason::Owned)?;
         self.selected.insert((at, index), selected);
         Ok(selected)
     }

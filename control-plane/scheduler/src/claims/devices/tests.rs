@@ -158,7 +158,7 @@ fn a_pod_goes_where_a_device_is_free_and_gets_it() {
     // It is taken before the apiserver has stored it, and then as long as the claim has it.
     core.pod(user("q", &["d"]), NOW);
     assert_eq!(decided(&mut core, NOW), refusal(NOT_ALL));
-    core.granted("default", &grants, &[], NOW);
+    core.granted("default", &grants, &["6".to_owned()], NOW);
     assert_eq!(decided(&mut core, LATER), refusal(NOT_ALL));
     let taken = got(of_class("c", 1), allocation(grant), "p");
     set(&mut core, "ResourceClaim", taken);
@@ -174,10 +174,95 @@ fn devices_that_the_apiserver_refused_are_free_again() {
     set(&mut core, "ResourceClaim", of_class("c", 1));
     core.pod(user("p", &["c"]), NOW);
     let (_, grants) = bound(&mut core, NOW);
-    core.granted("default", &[], &grants, NOW);
+    core.granted("default", &grants, &[], NOW);
     core.not_bound("p", NOW);
     let (_, again) = bound(&mut core, LATER);
     assert_eq!(again, grants);
+}
+
+#[test]
+fn devices_stay_taken_while_a_list_is_older_than_their_allocation() {
+    let list = |core: &mut Core, claims: &[Value]| {
+        core.claims(NOW, |known| {
+            known.clear("ResourceClaim");
+            claims
+                .iter()
+                .for_each(|one| known.set("ResourceClaim", one));
+        });
+    };
+    let changed = |change: Value| {
+        let change = json!({"metadata": change});
+        machinery::patch::merge(&of_class("c", 1), &change)
+    };
+    let protected = changed(json!({"resourceVersion": "6", "finalizers": [FINALIZER]}));
+    for (given_back, is_late) in [
+        // It was allocated and freed, another took its name, or it is gone.
+        (Some(changed(json!({"resourceVersion": "8"}))), false),
+        (Some(changed(json!({"resourceVersion": "8"}))), true),
+        (Some(changed(json!({"uid": "another"}))), false),
+        (None, false),
+        (None, true),
+    ] {
+        let mut core = core();
+        set(&mut core, "ResourceSlice", slice("b", chips(1)));
+        list(&mut core, &[of_class("c", 1), of_class("d", 1)]);
+        core.pod(user("p", &["c"]), NOW);
+        let (_, grants) = bound(&mut core, NOW);
+        let written = ["7".to_owned()];
+        if !is_late {
+            core.granted("default", &grants, &written, NOW);
+        }
+        list(&mut core, &[protected.clone(), of_class("d", 1)]);
+        core.pod(user("q", &["d"]), NOW);
+        assert_eq!(decided(&mut core, NOW), refusal(NOT_ALL));
+        let now: Vec<Value> = given_back.into_iter().chain([of_class("d", 1)]).collect();
+        list(&mut core, &now);
+        if is_late {
+            core.granted("default", &grants, &written, NOW);
+        }
+        assert_eq!(bound(&mut core, LATER).0, "b", "{now:?}");
+    }
+}
+
+#[test]
+fn a_pod_that_waits_for_a_volume_keeps_no_place_once_its_claim_for_devices_is_gone() {
+    let mut core = core();
+    let class = json!({
+        "metadata": {"name": "late"}, "provisioner": "x.com/y",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    });
+    set(&mut core, "StorageClass", class);
+    let data = json!({
+        "metadata": {"namespace": "default", "name": "data"},
+        "spec": {"storageClassName": "late"},
+    });
+    set(&mut core, "PersistentVolumeClaim", data);
+    set(&mut core, "ResourceSlice", slice("a", chips(1)));
+    set(&mut core, "ResourceClaim", of_class("c", 1));
+    let spec = json!({
+        "resourceClaims": [{"name": "c", "resourceClaimName": "c"}],
+        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}],
+    });
+    core.pod(pod("p", json!({"spec": spec})), NOW);
+    assert_eq!(decided(&mut core, NOW), r#"["data"] on a"#);
+    core.claimed("p", &crate::claims::Failed::default(), NOW);
+    assert_eq!(decided(&mut core, LATER), "nothing");
+    assert_eq!(
+        core.cache().place("p"),
+        Some("a"),
+        "its volume is made there"
+    );
+    core.claims(LATER, |claims| {
+        claims.remove("ResourceClaim", &of_class("c", 1));
+    });
+    assert_eq!(decided(&mut core, LATER * 2), "nothing");
+    assert_eq!(core.cache().place("p"), None);
+    set(&mut core, "ResourceClaim", of_class("c", 1));
+    assert_eq!(
+        decided(&mut core, LATER * 3),
+        "nothing",
+        "its volume was asked for"
+    );
 }
 
 #[test]
@@ -208,6 +293,25 @@ fn an_allocated_claim_keeps_its_pods_where_its_devices_are() {
         "{why}"
     );
     assert!(why.contains(" still not schedulable,"), "{why}");
+}
+
+#[test]
+fn a_claim_with_as_many_users_as_it_may_have_gets_no_more() {
+    let users = |count: usize| {
+        let users = (0..count).map(|at| json!({"uid": format!("user-{at}")}));
+        let users: Vec<Value> = users.collect();
+        let status = json!({"allocation": {"devices": {"results": []}}, "reservedFor": users});
+        machinery::patch::merge(&of_class("c", 1), &json!({"status": status}))
+    };
+    let mut core = core();
+    set(&mut core, "ResourceClaim", users(USERS_MAX));
+    core.pod(user("p", &["c"]), NOW);
+    let why = decided(&mut core, NOW);
+    assert!(why.contains(": resourceclaim in use."), "{why}");
+    // It is tried again when one of them goes.
+    assert_eq!(decided(&mut core, LATER), "nothing");
+    set(&mut core, "ResourceClaim", users(USERS_MAX - 1));
+    assert_eq!(bound(&mut core, LATER).1.len(), 1);
 }
 
 #[test]
@@ -489,6 +593,49 @@ fn a_search_ends() {
         search::STEPS_MAX
     );
     assert!(why.contains(&expected), "{why}");
+}
+
+#[test]
+fn what_selectors_cost_is_bounded_on_a_node_and_for_a_pod() {
+    let core = core();
+    let node = core.cache().node("a").unwrap();
+    let class = Class::read(&json!({"metadata": {"name": "chip"}}));
+    let classes = HashMap::from([("chip".to_owned(), Arc::new(class))]);
+    let selector = json!({"selectors": [{"cel": {"expression": "device.driver == 'x.com'"}}]});
+    let read = || {
+        let claim = claim("c", json!([exactly("chip", selector.clone())]));
+        Wanted::read(&claim, &classes).unwrap()
+    };
+    let slices = [Arc::new(Slice::read(&slice("a", chips(1))))];
+    let published = Arc::new(Published::of(slices.iter()));
+    let pools = published.at(node);
+    let (_, device) = pools[0].devices[0];
+    let of_claim = read();
+    let by = &of_claim.requests[0].alternatives[0];
+    let mut cost = 0;
+    assert_eq!(by.selects(device, &mut cost), Ok(true));
+    let once = cost;
+    assert!(once > 0);
+    cost = wanted::COST_MAX + 1;
+    let why = by.selects(device, &mut cost).unwrap_err();
+    assert_eq!(why, "selectors of devices cost more than 10000000");
+    for (spent, is_looked_at) in [(0, true), (COST_OF_POD_MAX + 1, false)] {
+        let unallocated = Unallocated {
+            wanted: vec![read()],
+            published: Arc::clone(&published),
+            taken: Arc::default(),
+            cost: Cell::new(spent),
+        };
+        let needs = Needs {
+            unallocated: Some(unallocated),
+            ..Needs::default()
+        };
+        assert_eq!(needs.check(node).is_ok(), is_looked_at);
+        let spent_now = needs.unallocated.as_ref().unwrap().cost.get();
+        assert_eq!(spent_now - spent, if is_looked_at { once } else { 0 });
+        // A node that was chosen before is not looked at in vain.
+        assert!(needs.plan(node).is_some());
+    }
 }
 
 #[test]

@@ -11,6 +11,11 @@ use super::slice::Device;
 
 /// The most devices that the API lets one claim have.
 pub(super) const DEVICES_MAX: usize = 32;
+/// Upper bound of the patterns of all selectors of a claim or a class, compiled, in bytes. They are
+/// in memory together, and a claim may have thousands of selectors.
+const PATTERNS_BYTES_MAX: usize = 16 << 20;
+/// What selectors may cost in one search, which is ten times what one of them may.
+pub(super) const COST_MAX: u64 = 10_000_000;
 
 /// A class of devices.
 #[derive(Debug)]
@@ -77,8 +82,9 @@ impl Class {
     pub(super) fn read(class: &Object) -> Class {
         let name = object::name(class).to_owned();
         let spec = class.get("spec").unwrap_or(&Value::Null);
+        let mut left = PATTERNS_BYTES_MAX;
         Class {
-            selectors: selectors(spec, &format!("class {name}")),
+            selectors: selectors(spec, &format!("class {name}"), &mut left),
             config: object::items(spec, &["config"]).to_vec(),
             name,
         }
@@ -94,7 +100,8 @@ impl Wanted {
         let full_name = format!("{}/{}", object::namespace(claim), object::name(claim));
         let devices = object::at(claim, &["spec", "devices"]).unwrap_or(&Value::Null);
         let requests = object::items(devices, &["requests"]).iter();
-        let requests = requests.map(|one| Request::read(one, &full_name, classes));
+        let mut left = PATTERNS_BYTES_MAX;
+        let requests = requests.map(|one| Request::read(one, &full_name, classes, &mut left));
         let requests: Vec<Request> = requests.collect::<Result<_, _>>()?;
         let least = requests.iter().map(Request::least);
         let least = least.fold(0, usize::saturating_add);
@@ -122,10 +129,12 @@ impl Request {
         request: &Value,
         claim: &str,
         classes: &HashMap<String, Arc<Class>>,
+        patterns_left: &mut usize,
     ) -> Result<Request, String> {
         let name = object::text(request, &["name"]);
         let several = object::items(request, &["firstAvailable"]);
-        let read = |name: String, one: &Value| Alternative::read(name, one, claim, classes);
+        let mut read =
+            |name: String, one: &Value| Alternative::read(name, one, claim, classes, patterns_left);
         let alternatives = match request.get("exactly").filter(|one| one.is_object()) {
             Some(one) => vec![read(name.to_owned(), one)?],
             None if several.is_empty() => {
@@ -161,6 +170,7 @@ impl Alternative {
         of: &Value,
         claim: &str,
         classes: &HashMap<String, Arc<Class>>,
+        patterns_left: &mut usize,
     ) -> Result<Alternative, String> {
         let class = object::text(of, &["deviceClassName"]);
         let Some(class) = classes.get(class) else {
@@ -191,19 +201,20 @@ impl Alternative {
             amount,
             tolerations: object::items(of, &["tolerations"]).to_vec(),
             is_admin: of["adminAccess"] == true,
-            selectors: selectors(of, &format!("claim {claim}"))?,
+            selectors: selectors(of, &format!("claim {claim}"), patterns_left)?,
             of: claim.to_owned(),
             name,
         })
     }
 
     /// True if the class and the request select the device. The error says why that is not known.
-    pub(super) fn selects(&self, device: &Device) -> Result<bool, String> {
+    /// What it took is added to `cost`.
+    pub(super) fn selects(&self, device: &Device, cost: &mut u64) -> Result<bool, String> {
         let of_class = self.class.selectors.as_deref().unwrap_or_default();
-        Ok(
-            all_select(of_class, device, || format!("class {}", self.class.name))?
-                && all_select(&self.selectors, device, || format!("claim {}", self.of))?,
-        )
+        let class = || format!("class {}", self.class.name);
+        let claim = || format!("claim {}", self.of);
+        Ok(all_select(of_class, device, cost, class)?
+            && all_select(&self.selectors, device, cost, claim)?)
     }
 }
 
@@ -232,10 +243,14 @@ impl Constraint {
 fn all_select(
     selectors: &[Selector],
     device: &Device,
+    cost: &mut u64,
     of: impl Fn() -> String,
 ) -> Result<bool, String> {
     for (at, selector) in selectors.iter().enumerate() {
-        match selector.selects(&device.id.driver, &device.published) {
+        if *cost > COST_MAX {
+            return Err(format!("selectors of devices cost more than {COST_MAX}"));
+        }
+        match selector.selects(&device.id.driver, &device.published, cost) {
             Ok(true) => {}
             Ok(false) => return Ok(false),
             Err(why) => {
@@ -248,11 +263,11 @@ fn all_select(
 }
 
 /// Compiles the selectors of a class or of a request.
-fn selectors(of: &Value, what: &str) -> Result<Vec<Selector>, String> {
+fn selectors(of: &Value, what: &str, patterns_left: &mut usize) -> Result<Vec<Selector>, String> {
     let all = object::items(of, &["selectors"]).iter().enumerate();
     let compiled = all.map(|(at, one)| {
         let source = object::text(one, &["cel", "expression"]);
-        Selector::new(source).map_err(|unfit| {
+        Selector::new(source, patterns_left).map_err(|unfit| {
             let why = match unfit {
                 Unfit::Invalid(why) | Unfit::Internal(why) => why,
                 Unfit::TooExpensive => "too complex, exceeds cost limit".to_owned(),

@@ -1,3 +1,9 @@
+use std::convert::Infallible;
+
+use http::{Method, Request, Response};
+use kube::client::Body;
+use tower::service_fn;
+
 use super::*;
 use crate::tests::{info, pod};
 
@@ -75,4 +81,48 @@ fn a_claim_is_freed_in_the_state_that_was_looked_at() {
         "status": {"allocation": null, "devices": null, "reservedFor": null},
     });
     assert_eq!(shown(&free(&pod, &freed)).1, expected);
+}
+
+/// An apiserver that does not answer writes. The claim is reserved for this pod, or not there.
+fn silent(user: Option<&'static str>) -> Client {
+    let server = service_fn(move |request: Request<Body>| async move {
+        let is_read = *request.method() == Method::GET;
+        let (code, body) = match user {
+            _ if !is_read => (503, json!({"code": 503, "status": "Failure"})),
+            Some(uid) => (
+                200,
+                json!({
+                    "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+                    "metadata": {"name": "chip", "uid": "u", "resourceVersion": "8"},
+                    "status": {"allocation": {}, "reservedFor": [{"uid": uid}]},
+                }),
+            ),
+            None => (
+                404,
+                json!({"code": 404, "status": "Failure", "reason": "NotFound"}),
+            ),
+        };
+        let mut answer = Response::new(Body::from(body.to_string().into_bytes()));
+        *answer.status_mut() = http::StatusCode::from_u16(code).unwrap();
+        Ok::<_, Infallible>(answer)
+    });
+    Client::new(kube::Client::new(server, "default"))
+}
+
+#[tokio::test]
+async fn what_became_of_an_allocation_without_an_answer_is_asked() {
+    let pod = info(&pod("p", json!({})));
+    let allotment = Allotment {
+        version: "6".to_owned(),
+        finalizers: None,
+        allocation: json!({"devices": {"results": []}}),
+        devices: Vec::new(),
+    };
+    let grants = [grant(Some(allotment))];
+    for (user, expected) in [(Some("p"), true), (Some("q"), false), (None, false)] {
+        let (got, result) = give(&silent(user), &pod, &grants).await;
+        let versions: &[&str] = if expected { &["8"] } else { &[] };
+        assert_eq!(got, versions);
+        assert_eq!(result.is_ok(), expected);
+    }
 }

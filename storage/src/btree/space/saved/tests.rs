@@ -114,6 +114,22 @@ fn lists_that_end_early_are_refused_at_each_byte() {
 }
 
 #[test]
+fn damage_of_any_byte_ends_in_an_error_or_in_other_lists_but_never_in_a_panic() {
+    let (free, pending) = ([(10, 5), (200, 5)], [(300, 5, 700), (250, 5, 900)]);
+    for whole in [fixed(&free, &pending), lists(&free, &pending)] {
+        for at in 0..whole.len() {
+            for flipped in [0x01, 0x80, 0xff] {
+                let mut bytes = whole.clone();
+                bytes[at] ^= flipped;
+                if let Ok(space) = Space::load(&bytes, 1000) {
+                    space.check_sums();
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn what_is_saved_is_read_again_and_takes_few_bytes() {
     let mut seed = 1_u64;
     let mut random = |below: u64| {

@@ -23,6 +23,9 @@ const TEXT_BYTES_MAX: usize = 16 << 20;
 const TABLE_BYTES_MAX: usize = 512 << 20;
 /// Upper bound of the values that the paths of one table may look at.
 const TABLE_LOOKS_MAX: usize = 100 * LOOKS_MAX;
+/// Most cells of a row that are left empty when its table has no more room: so many take about as
+/// much as the metadata in the row.
+const EMPTY_CELLS_MAX: usize = 32;
 
 /// What the cells of one table may still take.
 pub(crate) struct Room {
@@ -57,11 +60,15 @@ pub(super) fn definitions(kind: &Kind, columns: &[(Column, JsonPath)]) -> Vec<Va
     [column(kind, NAME)].into_iter().chain(more).collect()
 }
 
-/// The cells of an object. Those for which a bound of the row leaves no room show nothing; when
-/// there is none in the table, rows end with the name: even cells without a value take some.
+/// The cells of an object. Those for which a bound of the row or of the table leaves no room show
+/// nothing: clients look for a cell at the place of its column. Only the rows of a table that has
+/// very many columns end with the name then, because even cells without a value take room.
 pub(super) fn cells(columns: &[(Column, JsonPath)], object: &Value, room: &mut Room) -> Vec<Cell> {
-    let mut cells = vec![object::name(object).into()];
+    let mut cells: Vec<Cell> = vec![object::name(object).into()];
     if room.looks == 0 || room.bytes == 0 {
+        if columns.len() <= EMPTY_CELLS_MAX {
+            cells.resize(columns.len() + 1, Value::Null.into());
+        }
         return cells;
     }
     let looks_max = room.looks.min(LOOKS_MAX);
@@ -173,22 +180,25 @@ mod tests {
     #[test]
     fn a_table_has_an_end_however_many_rows_there_are() {
         let object = json!({"metadata": {"name": "a"}, "spec": {"text": "x".repeat(1000)}});
-        let columns = vec![read("string", "", ".spec.text"); 10];
-        let rows = |mut room: Room| {
+        let rows = |columns: usize, mut room: Room| {
+            let columns = vec![read("string", "", ".spec.text"); columns];
             let rows = (0..100).map(|_| cells(&columns, &object, &mut room));
-            rows.map(|row| row.len()).collect::<Vec<_>>()
+            rows.collect::<Vec<_>>()
         };
-        assert_eq!(rows(Room::default()), [11; 100]);
-        let bytes = Room {
-            bytes: 25_000,
-            ..Room::default()
-        };
-        let looks = Room {
-            looks: 100,
-            ..Room::default()
-        };
-        for rows in [rows(bytes), rows(looks)] {
-            assert_eq!((rows[0], rows[99]), (11, 1), "{rows:?}");
+        let whole = rows(10, Room::default());
+        assert_eq!(whole[0].len(), 11);
+        assert!(whole.iter().all(|row| *row == whole[0]));
+        for (looks, bytes) in [(TABLE_LOOKS_MAX, 25_000), (100, TABLE_BYTES_MAX)] {
+            let usual = rows(10, Room { looks, bytes });
+            assert_eq!(usual[0], whole[0]);
+            // As wide as the table, which Kubernetes says of all rows.
+            assert_eq!(usual[99].len(), 11);
+            assert_eq!(usual[99][0], Cell::from("a"));
+            let mut others = usual[99][1..].iter();
+            assert!(others.all(|cell| *cell == Cell::from(Value::Null)));
+            let wide = rows(EMPTY_CELLS_MAX + 1, Room { looks, bytes });
+            assert_eq!(wide[0].len(), EMPTY_CELLS_MAX + 2);
+            assert_eq!(wide[99], [Cell::from("a")]);
         }
     }
 }
