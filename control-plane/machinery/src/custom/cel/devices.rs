@@ -13,7 +13,6 @@ use super::types::Type;
 use super::types::shape::Shape;
 use super::value::{Made, Map, Text, Value, Why};
 use super::{Environment, Program};
-use crate::object;
 use crate::values::quantity::Quantity;
 
 /// The most attributes and capacities of a device, which bounds what an expression costs.
@@ -137,7 +136,7 @@ fn published<'a>(driver: &'a str, device: &'a Json) -> Result<Value<'a>, Why> {
         attribute(one).map_err(|why| format!("attribute {name}: {why}"))
     })?;
     let capacity = by_domain(driver, &device["capacity"], |_, one| {
-        let quantity = Quantity::parse(object::text(one, &["value"]));
+        let quantity = Quantity::parse(one["value"].as_str().unwrap_or_default());
         quantity.map(Value::Quantity).map_err(|why| why.to_string())
     })?;
     made([
