@@ -59,6 +59,8 @@ pub(crate) struct Passed;
 
 /// An APIService that a request is for.
 pub(crate) struct Destination {
+    group: String,
+    version: String,
     service: Arc<Value>,
 }
 
@@ -74,7 +76,11 @@ impl Destination {
             _ => return None,
         };
         let service = Aggregator::service(api.reader(), group, version)?;
-        Some(Destination { service })
+        Some(Destination {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            service,
+        })
     }
 
     /// Passes on a request that its user may send. It is authorized by the same path and
@@ -88,9 +94,9 @@ impl Destination {
         body: Body,
         limit: Option<Duration>,
     ) -> Result<Response<Body>, Status> {
-        if !aggregation::is_available(&self.service) {
+        let Some(service) = self.available(api).await? else {
             return Ok(unavailable("service unavailable"));
-        }
+        };
         // Another server might read such a path as one that was not authorized.
         if segments.iter().any(|one| ["", ".", ".."].contains(&&**one)) {
             return Err(Status::bad_request("the path leads elsewhere"));
@@ -109,20 +115,31 @@ impl Destination {
         if let Some(Remote(client)) = parts.extensions.get() {
             add_forwarded(request.headers_mut(), *client)?;
         }
-        let sent = api.0.aggregator.send(api.reader(), &self.service, request);
+        let sent = api.0.aggregator.send(api.reader(), &service, request);
         match sent.await {
             Ok(answer) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => {
                 Ok(switched(answer.map(Body::new)))
             }
             Ok(answer) => Ok(back(api, answer.map(Body::new), limit)),
             Err(why) => {
-                let name = machinery::object::name(&self.service);
+                let name = machinery::object::name(&service);
                 tracing::warn!(name, why, "an aggregated server cannot be reached");
                 Ok(unavailable(&format!(
                     "error trying to reach service: {why}"
                 )))
             }
         }
+    }
+
+    /// The APIService if its server is there, and nothing if it is not.
+    async fn available(self, api: &Api) -> Result<Option<Arc<Value>>, Status> {
+        if aggregation::is_available(&self.service) {
+            return Ok(Some(self.service));
+        }
+        // Whoever read in the store that it is there must not be told otherwise by an older cache.
+        api.reader().fresh().await?;
+        let newer = Aggregator::service(api.reader(), &self.group, &self.version);
+        Ok(newer.filter(|service| aggregation::is_available(service)))
     }
 }
 
