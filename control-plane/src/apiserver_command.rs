@@ -97,6 +97,7 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     let ready = async {
         server.ready().await;
         tracing::info!(%address, "ready to serve the API");
+        crate::give_code_back();
         std::future::pending::<()>().await;
     };
     let serving = async {

@@ -66,6 +66,13 @@ fn raise_limit() {
     }
 }
 
+/// Gives back the code that only the start ran. Called once all of it serves.
+fn give_code_back() {
+    if let Err(error) = storage::memory::unmap_code() {
+        tracing::debug!(%error, "the code of the start stays in memory");
+    }
+}
+
 /// Whether the file that was started, or a link to it, has this name.
 fn is_called(name: &str) -> bool {
     let first = std::env::args_os().next().unwrap_or_default();

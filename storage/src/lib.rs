@@ -11,6 +11,7 @@ mod error;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod inspect;
+pub mod memory;
 pub mod mvcc;
 mod sync;
 pub mod vfs;

@@ -505,6 +505,7 @@ pub(super) const STORAGE: Layers = Layers {
     modules: &[
         ("sync", &[]),
         ("codec", &[]),
+        ("memory", &[]),
         ("vfs", &[]),
         ("error", &["vfs"]),
         ("atomic_file", &["error", "vfs"]),
