@@ -8,7 +8,9 @@ mod calls;
 mod informer;
 mod lead;
 pub mod leader;
+mod wait;
 
 pub use calls::Client;
 pub use informer::{Informer, Notice};
 pub use lead::{LostLease, Mandate, now};
+pub use wait::until;

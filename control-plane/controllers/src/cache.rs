@@ -51,6 +51,7 @@ pub(crate) use store::{Diff, Store};
 use taints_seen::TaintsSeen;
 pub(crate) use unbound::{
     BIND_COMPLETED, STORAGE, STORAGE_CLASS, Shape, Unbound, is_free, is_waiting, selector_of,
+    size_of,
 };
 
 /// Which caches an informer feeds.

@@ -275,13 +275,7 @@ impl Shell {
         } else {
             None
         };
-        let start = self.start;
-        let wait = async move {
-            match wake {
-                Some(at) => tokio::time::sleep_until(start + at).await,
-                None => std::future::pending().await,
-            }
-        };
+        let wait = api_client::until(wake.map(|at| self.start + at));
         let ended = tokio::select! {
             biased;
             () = stop => return None,

@@ -98,12 +98,6 @@ pub async fn run(kube: kube::Client, config: Config, stop: impl Future<Output = 
         // call matters and no timer is needed.
         let full = calls.len() >= CALLS_AT_ONCE;
         let wake_at = fleet.wake_at().filter(|_| !full).map(|at| start + at);
-        let wait = async {
-            match wake_at {
-                Some(at) => tokio::time::sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             () = &mut stop => return,
             Some((job, answer)) = calls.next() => fleet.done(&job, answer, now(start)),
@@ -118,7 +112,7 @@ pub async fn run(kube: kube::Client, config: Config, stop: impl Future<Output = 
                 Notice::Deleted(node) => fleet.node_deleted(&node),
             },
             () = &mut telling => {}
-            () = wait => {}
+            () = api_client::until(wake_at) => {}
         }
     }
 }

@@ -235,7 +235,7 @@ impl Core {
             }
             let is_made = standing.is_made();
             let has_place = self.cache.place(&pod.uid).is_some();
-            // With a place: its volume is made there, or was, and is not seen yet.
+            // It keeps the place that it has while its volume is made there, or is not seen yet.
             let keeps_place = is_made || matches!(standing, Standing::Unseen(_));
             let waits = lacks || matches!(standing, Standing::Waits);
             if waits || (keeps_place && has_place) {

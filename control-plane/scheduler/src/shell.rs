@@ -176,12 +176,6 @@ async fn schedule(client: Client, config: &Config) {
         }
         let free = known.all() && calls.len() < CALLS_AT_ONCE;
         let wake_at = core.wake_at().filter(|_| free).map(|at| start + at);
-        let wait = async {
-            match wake_at {
-                Some(at) => tokio::time::sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             Some(one) = heard.next() => hear(&mut core, &mut known, one, start.elapsed()),
             Some(outcome) = calls.next() => {
@@ -191,7 +185,7 @@ async fn schedule(client: Client, config: &Config) {
                 }
             }
             Some(()) = events.next() => {}
-            () = wait => {}
+            () = api_client::until(wake_at) => {}
         }
     }
 }

@@ -17,6 +17,13 @@ pub(crate) struct Diff<T> {
     pub(crate) new: Option<Arc<T>>,
 }
 
+impl<T> Diff<T> {
+    /// The object after the change, or before it if it is gone.
+    pub(crate) fn either(&self) -> Option<&Arc<T>> {
+        self.new.as_ref().or(self.old.as_ref())
+    }
+}
+
 struct Entry<T> {
     object: Arc<T>,
     revision: i64,

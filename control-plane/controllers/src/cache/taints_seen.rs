@@ -18,7 +18,7 @@ pub(crate) struct TaintsSeen {
 impl TaintsSeen {
     /// Takes over the taints of a node that changed. Those that it had keep their times.
     pub(super) fn note(&mut self, node: &Diff<Node>, now: Timestamp) {
-        let Some(either) = node.new.as_ref().or(node.old.as_ref()) else {
+        let Some(either) = node.either() else {
             return;
         };
         let name = meta::name(&either.metadata);

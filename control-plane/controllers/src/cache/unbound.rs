@@ -327,7 +327,8 @@ fn access_of(modes: Option<&[String]>) -> Access {
     modes.into_iter().flatten().cloned().collect()
 }
 
-fn size_of(amounts: Option<&BTreeMap<String, resource::Quantity>>) -> Quantity {
+/// The storage among amounts of resources; none if there is no such amount.
+pub(crate) fn size_of(amounts: Option<&BTreeMap<String, resource::Quantity>>) -> Quantity {
     let amount = amounts.and_then(|amounts| amounts.get(STORAGE));
     amount
         .and_then(|amount| Quantity::parse(&amount.0).ok())

@@ -35,7 +35,7 @@ impl Loop for CronJobs {
     fn wakes(&self, _: &Caches, changed: &Changed, wake: &mut dyn FnMut(Key)) {
         match changed {
             Changed::CronJob(diff) if rescheduled(diff).is_none() => {
-                let cron = diff.new.as_ref().or(diff.old.as_ref());
+                let cron = diff.either();
                 cron.into_iter()
                     .for_each(|cron| wake(meta::key(&cron.metadata)));
             }

@@ -15,10 +15,10 @@ use crate::cache::{Caches, Changed, Diff};
 use crate::decision::{Decision, Note, create, delete, update};
 use crate::known::{Key, Shared};
 use crate::loops::endpoint_slice::{
-    Group, MANAGED_BY, OF_SERVICE, group, make_none, slices_of, takes_no_slices, wake_service,
+    Group, MANAGED_BY, OF_SERVICE, group, make_none, slices_of, wake_service,
 };
 use crate::loops::endpoints::subsets;
-use crate::loops::{Context, Loop};
+use crate::loops::{Context, Loop, namespace};
 use crate::meta;
 use crate::services::{TRIGGER, selector};
 
@@ -84,7 +84,7 @@ impl Loop for EndpointMirroring {
         match endpoints.filter(|one| is_free && is_meant(one)) {
             Some(endpoints) => {
                 let mut decision = mirror(endpoints, slices);
-                if meta::is_deleting(&endpoints.metadata) || takes_no_slices(caches, &key.0) {
+                if meta::is_deleting(&endpoints.metadata) || namespace::takes_none(caches, &key.0) {
                     make_none(&mut decision);
                 }
                 decision

@@ -16,8 +16,7 @@ use crate::cache::{Caches, Changed, Diff};
 use crate::decision::{Decision, Step, create, delete, update};
 use crate::known::{Key, Shared};
 use crate::loops::endpoints::subsets;
-use crate::loops::namespace::is_going;
-use crate::loops::{Context, Loop};
+use crate::loops::{Context, Loop, namespace};
 use crate::meta::{self, Labels};
 use crate::services::{HEADLESS, TRIGGER};
 use crate::{pods, services};
@@ -43,11 +42,9 @@ impl Loop for EndpointSlices {
 
     fn wakes(&self, caches: &Caches, changed: &Changed, wake: &mut dyn FnMut(Key)) {
         match changed {
-            Changed::Service(Diff { old, new }) => {
-                let service = new.iter().chain(old).next();
-                service
-                    .into_iter()
-                    .for_each(|one| wake(meta::key(&one.metadata)));
+            Changed::Service(diff) => {
+                let service = diff.either().into_iter();
+                service.for_each(|one| wake(meta::key(&one.metadata)));
             }
             Changed::Pod(diff) => services::wake_selecting(caches, diff, wake),
             Changed::Node(Diff { old, new }) => {
@@ -84,17 +81,11 @@ impl Loop for EndpointSlices {
         }
         let mut decision = bring(caches, service, slices);
         // It may serve until what holds it is gone; for that the slices that it has are enough.
-        if meta::is_deleting(&service.metadata) || takes_no_slices(caches, &key.0) {
+        if meta::is_deleting(&service.metadata) || namespace::takes_none(caches, &key.0) {
             make_none(&mut decision);
         }
         decision
     }
-}
-
-/// True if the namespace goes, so that the apiserver refuses new slices.
-pub(crate) fn takes_no_slices(caches: &Caches, namespace: &str) -> bool {
-    let namespace = caches.namespaces.get("", namespace);
-    namespace.is_some_and(|one| is_going(one))
 }
 
 /// Leaves the new slices out of a decision.

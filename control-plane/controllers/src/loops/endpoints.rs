@@ -15,8 +15,7 @@ use machinery::time::Timestamp;
 use crate::cache::{Caches, Changed, Diff};
 use crate::decision::{Decision, Note, create, delete, update};
 use crate::known::{Key, Shared};
-use crate::loops::namespace::is_going;
-use crate::loops::{Context, Loop};
+use crate::loops::{Context, Loop, namespace};
 use crate::meta::{self, Labels};
 use crate::services::{HEADLESS, TRIGGER};
 use crate::{pods, services};
@@ -41,11 +40,9 @@ impl Loop for EndpointsOfServices {
 
     fn wakes(&self, caches: &Caches, changed: &Changed, wake: &mut dyn FnMut(Key)) {
         match changed {
-            Changed::Service(Diff { old, new }) => {
-                let service = new.iter().chain(old).next();
-                service
-                    .into_iter()
-                    .for_each(|one| wake(meta::key(&one.metadata)));
+            Changed::Service(diff) => {
+                let service = diff.either().into_iter();
+                service.for_each(|one| wake(meta::key(&one.metadata)));
             }
             Changed::Pod(diff) => services::wake_selecting(caches, diff, wake),
             Changed::Endpoints(diff) => {
@@ -66,9 +63,7 @@ impl Loop for EndpointsOfServices {
             let decision = left.map(|left| Decision::of(delete(left.as_ref())));
             return decision.unwrap_or_default();
         };
-        let namespace = caches.namespaces.get("", &key.0);
-        // A namespace that goes takes no new objects.
-        let is_late = current.is_none() && namespace.is_some_and(|one| is_going(one));
+        let is_late = current.is_none() && namespace::takes_none(caches, &key.0);
         if !services::is_kept(service) || is_late {
             return Decision::nothing();
         }

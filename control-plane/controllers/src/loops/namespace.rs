@@ -32,6 +32,12 @@ pub(crate) fn is_going(namespace: &Namespace) -> bool {
     meta::is_deleting(&namespace.metadata)
 }
 
+/// True if the apiserver refuses new objects in the namespace of this name, because it goes.
+pub(crate) fn takes_none(caches: &Caches, name: &str) -> bool {
+    let namespace = caches.namespaces.get("", name);
+    namespace.is_some_and(|one| is_going(one))
+}
+
 impl Loop for Namespaces {
     fn name(&self) -> &'static str {
         "namespace"

@@ -5,18 +5,16 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec};
-use k8s_openapi::apimachinery::pkg::api::resource;
 use machinery::quantity::Quantity;
 use serde_json::json;
 
-use crate::cache::{Caches, Changed, Diff};
+use crate::cache::{Caches, Changed, Diff, size_of};
 use crate::decision::{Decision, Note, change};
 use crate::known::Key;
-use crate::loops::{Context, Loop};
+use crate::loops::{Context, Loop, volumes};
 use crate::meta;
 
 /// Annotation of a claim: the driver that expands it.
@@ -96,20 +94,13 @@ pub(crate) fn is_bound(claim: &PersistentVolumeClaim) -> bool {
 /// The size that the claim asks for.
 fn requested(claim: &PersistentVolumeClaim) -> Quantity {
     let resources = claim.spec.as_ref().and_then(|spec| spec.resources.as_ref());
-    storage(resources.and_then(|resources| resources.requests.as_ref()))
+    size_of(resources.and_then(|resources| resources.requests.as_ref()))
 }
 
 /// The size that the claim has.
 fn capacity(claim: &PersistentVolumeClaim) -> Quantity {
     let status = claim.status.as_ref();
-    storage(status.and_then(|status| status.capacity.as_ref()))
-}
-
-fn storage(amounts: Option<&BTreeMap<String, resource::Quantity>>) -> Quantity {
-    let amount = amounts.and_then(|amounts| amounts.get("storage"));
-    amount
-        .and_then(|amount| Quantity::parse(&amount.0).ok())
-        .unwrap_or_default()
+    size_of(status.and_then(|status| status.capacity.as_ref()))
 }
 
 /// The volume of a claim, if each names the other.
@@ -127,22 +118,22 @@ pub(crate) fn volume_of<'a>(
 
 /// The plugin that a volume was of when Kubernetes had it, and the driver that has it now.
 fn migrated(spec: &PersistentVolumeSpec) -> Option<(&'static str, &'static str)> {
-    let (plugin, driver) = if spec.aws_elastic_block_store.is_some() {
-        ("kubernetes.io/aws-ebs", "ebs.csi.aws.com")
+    let plugin = if spec.aws_elastic_block_store.is_some() {
+        "kubernetes.io/aws-ebs"
     } else if spec.azure_disk.is_some() {
-        ("kubernetes.io/azure-disk", "disk.csi.azure.com")
+        "kubernetes.io/azure-disk"
     } else if spec.azure_file.is_some() {
-        ("kubernetes.io/azure-file", "file.csi.azure.com")
+        "kubernetes.io/azure-file"
     } else if spec.cinder.is_some() {
-        ("kubernetes.io/cinder", "cinder.csi.openstack.org")
+        "kubernetes.io/cinder"
     } else if spec.gce_persistent_disk.is_some() {
-        ("kubernetes.io/gce-pd", "pd.csi.storage.gke.io")
+        "kubernetes.io/gce-pd"
     } else if spec.portworx_volume.is_some() {
-        ("kubernetes.io/portworx-volume", "pxd.portworx.com")
+        "kubernetes.io/portworx-volume"
     } else if spec.vsphere_volume.is_some() {
-        ("kubernetes.io/vsphere-volume", "csi.vsphere.vmware.com")
+        "kubernetes.io/vsphere-volume"
     } else {
         return None;
     };
-    Some((plugin, driver))
+    Some((plugin, volumes::driver(plugin)?))
 }

@@ -25,6 +25,7 @@ use crate::decision::{Decision, cluster_key};
 use crate::known::{Key, Known as _};
 use crate::loops::{Context, Loop};
 use crate::{meta, used_claims};
+pub(crate) use migration::driver;
 
 /// The annotation of a volume, or a claim, that did not name the other before it was bound.
 const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
@@ -78,7 +79,7 @@ impl Loop for VolumeBinder {
 }
 
 fn volume_changed(caches: &Caches, diff: &Diff<PersistentVolume>, wake: &mut dyn FnMut(Key)) {
-    let Some(either) = diff.new.as_ref().or(diff.old.as_ref()) else {
+    let Some(either) = diff.either() else {
         return;
     };
     wake(meta::key(&either.metadata));
@@ -125,7 +126,7 @@ fn class_changed(caches: &Caches, diff: &Diff<StorageClass>, wake: &mut dyn FnMu
         let claims = caches.unbound.of_class(class);
         claims.for_each(|claim| wake(claim.clone()));
     };
-    if let Some(either) = diff.new.as_ref().or(diff.old.as_ref()) {
+    if let Some(either) = diff.either() {
         all(meta::name(&either.metadata));
     }
     if let Some(new) = &diff.new

@@ -40,19 +40,13 @@ pub async fn run(kube: kube::Client, stop: impl Future<Output = ()>) {
         // With the maximum number of tasks in progress only the end of one matters.
         let full = tasks.len() >= TASKS_AT_ONCE;
         let wake_at = known.wake_at().filter(|_| !full).map(|at| start + at);
-        let wait = async {
-            match wake_at {
-                Some(at) => tokio::time::sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             () = &mut stop => return,
             Some((job, result)) = tasks.next() => known.done(&job, &result, start.elapsed()),
             Some(notice) = classes.next() => known.take(Sort::Class, notice),
             Some(notice) = claims.next() => known.take(Sort::Claim, notice),
             Some(notice) = volumes.next() => known.take(Sort::Volume, notice),
-            () = wait => {}
+            () = api_client::until(wake_at) => {}
         }
     }
 }

@@ -167,6 +167,22 @@ pub(super) fn record(world: &World, scenario: &Scenario) -> String {
     out
 }
 
+/// The objects that these arguments of `kubectl get` list, without Events of these reasons.
+pub(super) fn listed(world: &World, gets: &[&[&str]], without: &[&str]) -> Vec<Value> {
+    let mut objects = Vec::new();
+    for get in gets {
+        let list = world.run(&[&["get", "-o", "json"], *get].concat());
+        let mut list: Value = serde_json::from_str(&list).unwrap();
+        objects.append(list["items"].as_array_mut().unwrap());
+    }
+    let is_without = |one: &Value| {
+        let reason = one["reason"].as_str().unwrap_or_default();
+        one["kind"] == "Event" && without.contains(&reason)
+    };
+    objects.retain(|one| !is_without(one));
+    objects
+}
+
 /// The objects that are new in a moment, and those that are gone.
 pub(super) fn since(before: &BTreeSet<String>, moment: &BTreeSet<String>) -> String {
     let gone = before.difference(moment).map(|gone| {

@@ -34,7 +34,7 @@ const DRIVERS: [(&str, &str); 7] = [
 type Annotations = BTreeMap<String, String>;
 
 /// The driver in the place of a provisioner.
-pub(super) fn driver(provisioner: &str) -> Option<&'static str> {
+pub(crate) fn driver(provisioner: &str) -> Option<&'static str> {
     let mut drivers = DRIVERS.iter();
     let found = drivers.find(|(was, _)| *was == provisioner);
     found.map(|(_, driver)| *driver)

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::world::World;
-use super::{Scenario, Step, compare};
+use super::{Scenario, Step, compare, listed};
 
 const NAMESPACE: &str = "daemons";
 /// The kinds that are compared in the namespace.
@@ -149,17 +149,9 @@ fn delete_on(world: &World, node: &str) {
 
 /// All objects that are compared.
 fn objects(world: &World) -> Vec<Value> {
-    let mut objects = Vec::new();
-    for args in [
-        &["get", "nodes", "-o", "json"][..],
-        &["get", "-n", NAMESPACE, WITHIN, "-o", "json"],
-    ] {
-        let list: Value = serde_json::from_str(&world.run(args)).unwrap();
-        objects.extend(list["items"].as_array().unwrap().iter().cloned());
-    }
+    let gets: [&[&str]; 2] = [&["nodes"], &["-n", NAMESPACE, WITHIN]];
     // How often the scheduler looks for a node depends on timing.
-    objects.retain(|one| one["reason"] != "FailedScheduling");
-    without_hashes(&objects)
+    without_hashes(&listed(world, &gets, &["FailedScheduling"]))
 }
 
 /// Replaces the hashes of templates, which Kubernetes computes from Go's own names of the fields.

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::world::World;
-use super::{Scenario, Step, compare};
+use super::{Scenario, Step, compare, listed};
 
 const SCENARIO: Scenario = Scenario {
     steps: &STEPS,
@@ -141,14 +141,9 @@ fn wait(world: &World, object: &str, until: &str) {
 
 /// All objects that are compared.
 fn objects(world: &World) -> Vec<Value> {
-    let kinds = "jobs,cronjobs,pods,events";
-    let mut objects = Vec::new();
-    for args in [&["get", "nodes"][..], &["get", "-n", NAMESPACE, kinds]] {
-        let text = world.run(&[args, &["-o", "json"]].concat());
-        let list: Value = serde_json::from_str(&without_minutes(&text)).unwrap();
-        objects.extend(list["items"].as_array().cloned().unwrap());
-    }
-    objects
+    let gets: [&[&str]; 2] = [&["nodes"], &["-n", NAMESPACE, "jobs,cronjobs,pods,events"]];
+    let text = serde_json::to_string(&listed(world, &gets, &[])).unwrap();
+    serde_json::from_str(&without_minutes(&text)).unwrap()
 }
 
 /// The names of the jobs of cron jobs without the minute for which they were made.

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::world::World;
-use super::{Scenario, Step, compare};
+use super::{Scenario, Step, compare, listed};
 
 const SCENARIO: Scenario = Scenario {
     steps: &STEPS,
@@ -69,9 +69,7 @@ spec:
 }
 
 fn objects(world: &World) -> Vec<Value> {
-    let list = world.run(&["get", "-n", "p", "pods,events", "-o", "json"]);
-    let list: Value = serde_json::from_str(&list).unwrap();
-    list["items"].as_array().unwrap().clone()
+    listed(world, &[&["-n", "p", "pods,events"]], &[])
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::Step;
 use super::world::{NODES, World};
+use super::{Step, listed};
 
 pub(super) const NAMESPACE: &str = "swap";
 /// The kinds that are compared in the namespace.
@@ -61,14 +61,8 @@ fn in_namespace(world: &World, args: &[&str]) {
 
 /// All objects that are compared.
 pub(super) fn objects(world: &World) -> Vec<Value> {
-    let mut objects = Vec::new();
-    let global = ["get", "nodes,namespaces", "-o", "json"];
-    let within = ["get", "-n", NAMESPACE, WITHIN, "-o", "json"];
-    for args in [&global[..], &within[..]] {
-        let list: Value = serde_json::from_str(&world.run(args)).unwrap();
-        objects.extend(list["items"].as_array().unwrap().iter().cloned());
-    }
-    objects
+    let gets: [&[&str]; 2] = [&["nodes,namespaces"], &["-n", NAMESPACE, WITHIN]];
+    listed(world, &gets, &[])
 }
 
 /// After a restart of the apiserver: all objects exist, and the other parts reconnect.

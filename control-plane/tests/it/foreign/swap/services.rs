@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::world::World;
-use super::{Scenario, compare};
+use super::{Scenario, compare, listed};
 
 const NAMESPACE: &str = "services";
 /// The kinds that are compared in the namespace.
@@ -105,12 +105,10 @@ fn ready(world: &World, replicas: &str) {
 
 /// All objects that are compared. The nodes are among them for their names, which pods have.
 fn objects(world: &World) -> Vec<Value> {
-    let mut objects = Vec::new();
-    for kinds in [&["nodes"][..], &["clusterroles", "-l", ROLES], &[WITHIN]] {
-        let list = within(world, &[&["get", "-o", "json"], kinds].concat());
-        let mut list: Value = serde_json::from_str(&list).unwrap();
-        let items = list["items"].as_array_mut().map(std::mem::take);
-        objects.extend(items.unwrap());
-    }
-    objects
+    let gets: [&[&str]; 3] = [
+        &["nodes"],
+        &["clusterroles", "-l", ROLES],
+        &["-n", NAMESPACE, WITHIN],
+    ];
+    listed(world, &gets, &[])
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::world::World;
-use super::{Scenario, compare};
+use super::{Scenario, compare, listed};
 
 const NAMESPACE: &str = "sets";
 /// The kinds that are compared in the namespace.
@@ -119,24 +119,12 @@ fn rolled_out(world: &World) {
     within(world, &status);
 }
 
-/// All objects that are compared. The nodes are among them for their names, which pods have.
+/// All objects that are compared. The nodes are among them for their names, which pods have. Not
+/// Events about a claim that Kubernetes' loop changed before it saw its last change, and about a pod
+/// that the scheduler saw before its claim had its volume.
 fn objects(world: &World) -> Vec<Value> {
-    let mut objects = Vec::new();
-    for kinds in ["nodes", WITHIN] {
-        let list = within(world, &["get", kinds, "-o", "json"]);
-        let mut list: Value = serde_json::from_str(&list).unwrap();
-        let items = list["items"].as_array_mut().map(std::mem::take);
-        objects.extend(items.unwrap().into_iter().filter(is_compared));
-    }
-    objects
-}
-
-/// False for Events about a claim that Kubernetes' loop changed before it saw its last change, and
-/// about a pod that the scheduler saw before its claim had its volume.
-fn is_compared(object: &Value) -> bool {
-    const UNCOMPARED: [&str; 2] = ["FailedScheduling", "FailedUpdate"];
-    let reason = object["reason"].as_str().unwrap_or_default();
-    object["kind"] != "Event" || !UNCOMPARED.contains(&reason)
+    let gets: [&[&str]; 2] = [&["nodes"], &["-n", NAMESPACE, WITHIN]];
+    listed(world, &gets, &["FailedScheduling", "FailedUpdate"])
 }
 
 const SERVICE: &str = "

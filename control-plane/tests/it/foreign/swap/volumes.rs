@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::world::World;
-use super::{Scenario, compare};
+use super::{Scenario, compare, listed};
 
 const NAMESPACE: &str = "volumes";
 /// The kinds that are compared in the namespace.
@@ -88,22 +88,9 @@ fn phase(world: &World, what: &str, phase: &str) {
     within(world, &["wait", what, &reached, "--timeout=180s"]);
 }
 
-/// All objects that are compared.
+/// All objects that are compared. Not Events about a pod that the scheduler saw before its claim or its
+/// volume, and about a claim that was looked at between its pod and the place of that.
 fn objects(world: &World) -> Vec<Value> {
-    let mut objects = Vec::new();
-    for kinds in [OUTSIDE, WITHIN] {
-        let list = within(world, &["get", kinds, "-o", "json"]);
-        let mut list: Value = serde_json::from_str(&list).unwrap();
-        let items = list["items"].as_array_mut().map(std::mem::take);
-        objects.extend(items.unwrap().into_iter().filter(is_compared));
-    }
-    objects
-}
-
-/// False for Events about a pod that the scheduler saw before its claim or its volume, and about a
-/// claim that was looked at between its pod and the place of that.
-fn is_compared(object: &Value) -> bool {
-    const UNCOMPARED: [&str; 2] = ["FailedScheduling", "WaitForPodScheduled"];
-    let reason = object["reason"].as_str().unwrap_or_default();
-    object["kind"] != "Event" || !UNCOMPARED.contains(&reason)
+    let gets: [&[&str]; 2] = [&[OUTSIDE], &["-n", NAMESPACE, WITHIN]];
+    listed(world, &gets, &["FailedScheduling", "WaitForPodScheduled"])
 }
