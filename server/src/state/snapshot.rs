@@ -23,6 +23,7 @@ use etcd_files::bbolt::write::{Content, Layout, LengthSink, RowSink};
 use etcd_files::schema::{self, Alarm, Lease, REVISION_KEY_BYTES, RevisionKey, Row};
 use parking_lot::Mutex;
 use storage::mvcc::{Bucket, Change, Revision, Root, View};
+use tonic::Code;
 
 use crate::basics::error::Error;
 use crate::state;
@@ -36,7 +37,7 @@ static MEASURING: Mutex<()> = Mutex::new(());
 /// Why a snapshot could not be written completely.
 #[derive(Debug)]
 pub enum WriteError {
-    /// The store could not be read.
+    /// The store could not be read, or does not contain what was measured.
     Data(Error),
     /// The receiver of the bytes is gone.
     Sink(io::Error),
@@ -44,7 +45,13 @@ pub enum WriteError {
 
 impl From<io::Error> for WriteError {
     fn from(error: io::Error) -> WriteError {
-        WriteError::Sink(error)
+        match error.kind() {
+            // No sink has such an error: it is about the content.
+            io::ErrorKind::InvalidData => {
+                WriteError::Data(Error::Other(Code::Unknown, error.to_string()))
+            }
+            _ => WriteError::Sink(error),
+        }
     }
 }
 

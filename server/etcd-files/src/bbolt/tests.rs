@@ -189,12 +189,30 @@ fn content_that_grew_since_it_was_measured_makes_no_longer_file() {
         }
         model
     };
-    let layout = Layout::of(&with_values_of(100)).unwrap();
+    let (small, large) = (with_values_of(100), with_values_of(10_000));
+    let pages = |layout: &Layout| layout.file_bytes() / PAGE_BYTES as u64;
+    let changed_into = |model: &Model, layout: &Layout, out: &mut Vec<u8>| {
+        let error = layout.write(model, out).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        let text = error.to_string();
+        let now = text.strip_prefix("the content changed between two readings of it: ");
+        now.unwrap().to_owned()
+    };
+    let layout = Layout::of(&small).unwrap();
     let mut out = Vec::new();
-    let written = layout.write(&with_values_of(10_000), &mut out);
-    let error = written.unwrap_err().to_string();
-    assert_eq!(error, "the content changed between two readings of it");
+    let now = changed_into(&large, &layout, &mut out);
+    assert_eq!(now, format!("more than {} pages", pages(&layout)));
     assert!(out.len() as u64 <= layout.file_bytes(), "{}", out.len());
+    let before = Layout::of(&large).unwrap();
+    let now = changed_into(&small, &before, &mut Vec::new());
+    assert!(
+        now.starts_with(&format!("{} pages ", pages(&layout))),
+        "{now}"
+    );
+    assert!(
+        now.contains(&format!(" not {} with ", pages(&before))),
+        "{now}"
+    );
 }
 
 #[test]

@@ -27,6 +27,7 @@ const PAGE_ENTRIES_MAX: usize = 0xFFFE;
 /// of their keys. It is read twice, though perhaps only lengths the first time, and must be the
 /// same both times.
 pub trait Content {
+    /// Made of errors of the output, and of `InvalidData` if no file can be made of the content.
     type Error: From<io::Error>;
 
     fn buckets(&self) -> &[&'static str];
@@ -82,7 +83,11 @@ impl Layout {
         let mut pages = Pages::new(Some(out), self.pages);
         let root = write_buckets(content, &mut pages)?;
         if root != self.root || pages.next != self.pages {
-            return Err(changed().into());
+            let now = format!("{} pages with the root in page {root}", pages.next);
+            let (root, pages) = (self.root, self.pages);
+            return Err(
+                changed(&format!("{now}, not {pages} with the root in page {root}")).into(),
+            );
         }
         Ok(())
     }
@@ -166,7 +171,7 @@ impl<'a> Pages<'a> {
         let run = size.div_ceil(PAGE_BYTES);
         self.next += run as u64;
         if self.next > self.end {
-            return Err(changed());
+            return Err(changed(&format!("more than {} pages", self.end)));
         }
         if let Some(out) = &mut self.out {
             let count = entries.spans.len();
@@ -179,8 +184,15 @@ impl<'a> Pages<'a> {
     }
 }
 
-fn changed() -> io::Error {
-    io::Error::other("the content changed between two readings of it")
+fn changed(now: &str) -> io::Error {
+    unwritable(format!(
+        "the content changed between two readings of it: {now}"
+    ))
+}
+
+/// An error that the content causes, and not the output: see [`Content::Error`].
+fn unwritable(what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
 /// The entries of a page under construction.
@@ -307,7 +319,7 @@ impl Tree {
         if is_first {
             self.first_key.clear();
         }
-        let too_long = |_| io::Error::other("a key or value of more than 4 GiB");
+        let too_long = |_| unwritable("a key or value of more than 4 GiB".to_owned());
         self.leaf.spans.push(Span::Leaf {
             flags: self.flags,
             key: u32::try_from(key).map_err(too_long)?,

@@ -83,9 +83,13 @@ fn run(
     Ok(())
 }
 
+/// Logs what the operator has to know: a client that has gone is none of it.
 fn status(error: WriteError) -> Status {
     match error {
-        WriteError::Data(error) => error.into(),
+        WriteError::Data(error) => {
+            tracing::warn!(%error, "failed to send database snapshot to client");
+            error.into()
+        }
         // The client has gone, or was given up.
         WriteError::Sink(_) => Error::Timeout.into(),
     }

@@ -160,6 +160,25 @@ fn damage_is_refused_with_its_place() {
 }
 
 #[test]
+fn content_other_than_measured_is_no_fault_of_the_reader() {
+    let mut store = sample();
+    let layout = Snapshot::of(store.reader().view()).unwrap().layout;
+    let next = Applied {
+        index: 1000,
+        term: 7,
+    };
+    store.write(next).put(b"more", &[7; 100_000], 0).unwrap();
+    store.publish();
+    let mut snapshot = Snapshot::of(store.reader().view()).unwrap();
+    snapshot.layout = layout;
+    let error = snapshot.write(&mut Vec::new()).unwrap_err();
+    let WriteError::Data(Error::Other(Code::Unknown, text)) = error else {
+        panic!("{error:?}");
+    };
+    assert!(text.starts_with("the content changed"), "{text}");
+}
+
+#[test]
 fn large_values_are_read_once_and_measured_by_the_trees_of_keys() {
     const KEYS: u64 = 1000;
     let vfs = SimVfs::new(1);

@@ -37,7 +37,7 @@ use super::dialer::ANSWER_BYTES_MAX;
 use super::link::Counting;
 use super::pace::Pace;
 use crate::basics::clock;
-use crate::state::snapshot::{Form, Snapshot, rows};
+use crate::state::snapshot::{Form, Snapshot, WriteError, rows};
 use crate::telemetry::metrics::Metrics;
 use arrival::REST_MAX;
 
@@ -347,18 +347,20 @@ fn give_way() {
 fn write(form: Form, message: &Message, view: View, mut out: Sink) {
     give_way();
     if let Err(error) = write_all(form, message, view, &mut out) {
-        tracing::debug!(%error, "a snapshot was not written to its end");
+        match &error {
+            WriteError::Data(error) => {
+                tracing::warn!(%error, "failed to read the state that a member needs");
+            }
+            WriteError::Sink(error) => {
+                tracing::debug!(%error, "a snapshot was not written to its end");
+            }
+        }
         // The body must not appear complete.
         let _ = out.sender.blocking_send(Err(io::Error::other(error)));
     }
 }
 
-fn write_all(
-    form: Form,
-    message: &Message,
-    view: View,
-    out: &mut Sink,
-) -> Result<(), crate::state::snapshot::WriteError> {
+fn write_all(form: Form, message: &Message, view: View, out: &mut Sink) -> Result<(), WriteError> {
     let mut bytes = Vec::with_capacity(raft::wire::message_size_hint(message));
     raft::wire::encode_message(message, &mut bytes);
     out.write_all(&(bytes.len() as u64).to_be_bytes())?;
