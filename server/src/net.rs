@@ -3,6 +3,7 @@
 
 pub mod descriptors;
 pub(crate) mod rewound;
+pub(crate) mod shares;
 pub(crate) mod socket;
 pub(crate) mod tls;
 pub(crate) mod workers;

@@ -22,6 +22,9 @@ use crate::member::cluster::peer::page::{
 };
 use crate::member::cluster::peer::{Peers, hash, serve};
 use crate::member::event::{LeaseAnswer, LeaseCall};
+use crate::net::shares::Shares;
+use crate::net::socket::Socket;
+use crate::net::tls::Acceptor;
 use crate::runtime::etcd_server::EtcdServer;
 use crate::runtime::etcd_server::members::{NOT_FOUND, NOT_LEARNER};
 
@@ -35,12 +38,14 @@ const QUESTION_PATIENCE: Duration = HEADER_PATIENCE;
 
 /// Serves the other members on `doors` until the process ends.
 pub(crate) fn listen(doors: Vec<Door>, peers: &Peers, server: &EtcdServer) {
+    let shares = Shares::for_peers();
     for door in doors {
-        peers.spawn(accept(door, peers.clone(), server.clone()));
+        let shares = shares.clone();
+        peers.spawn(accept(door, shares, peers.clone(), server.clone()));
     }
 }
 
-async fn accept(door: Door, peers: Peers, server: EtcdServer) {
+async fn accept(door: Door, shares: Shares, peers: Peers, server: EtcdServer) {
     let Door {
         bound, tls, quota, ..
     } = door;
@@ -52,22 +57,29 @@ async fn accept(door: Door, peers: Peers, server: EtcdServer) {
         let permit = quota.admit().await;
         match listener.accept().await {
             Ok(socket) => {
-                let (peers, server, tls) = (peers.clone(), server.clone(), tls.clone());
+                let Some(place) = shares.enter(socket.remote()) else {
+                    continue;
+                };
+                let served = serve_socket(socket, tls.clone(), peers.clone(), server.clone());
                 tokio::spawn(async move {
                     let _permit = permit;
-                    match tls {
-                        None => connection(socket, peers, server).await,
-                        Some(acceptor) => {
-                            if let Some(stream) = acceptor.accept_there(socket).await {
-                                connection(stream, peers, server).await;
-                            }
-                        }
-                    }
+                    place.hold(served).await;
                 });
             }
             Err(error) => {
                 tracing::warn!(%error, "failed to accept a peer's connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn serve_socket(socket: Socket, tls: Option<Acceptor>, peers: Peers, server: EtcdServer) {
+    match tls {
+        None => connection(socket, peers, server).await,
+        Some(acceptor) => {
+            if let Some(stream) = acceptor.accept_there(socket).await {
+                connection(stream, peers, server).await;
             }
         }
     }

@@ -395,6 +395,7 @@ pub(super) const SERVER: Layers = Layers {
                 "config",
                 "member::cluster",
                 "member::event",
+                "net",
                 "runtime",
                 "telemetry",
             ],
