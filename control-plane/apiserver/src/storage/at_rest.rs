@@ -184,7 +184,7 @@ impl AtRest {
         let rules = Arc::clone(&self.rules.read());
         let opened = match rules.of(kind.group(), kind.plural()) {
             Some(providers) => providers.open(&resource(kind), key, value).await,
-            None if value.starts_with(SEALED) => {
+            None if is_sealed(value) => {
                 Err("identity transformer tried to read encrypted data".to_owned())
             }
             None => Ok((value.clone(), false)),
@@ -202,6 +202,11 @@ impl AtRest {
         let sealing = Sealing { generation, stale };
         Ok(Opened { value, sealing })
     }
+}
+
+/// True if a value of the store is sealed: to open it, somebody may have to be asked.
+pub(crate) fn is_sealed(value: &[u8]) -> bool {
+    value.starts_with(SEALED)
 }
 
 /// The resource of a kind as Kubernetes writes it.
@@ -240,7 +245,7 @@ fn digest_of(text: &str) -> Vec<u8> {
 
 /// The provider and key that a sealed value names, such as `k8s:enc:aescbc:v1:key1:`.
 fn label(value: &[u8]) -> Option<String> {
-    if !value.starts_with(SEALED) {
+    if !is_sealed(value) {
         return None;
     }
     let colons = value.iter().enumerate().filter(|(_, byte)| **byte == b':');

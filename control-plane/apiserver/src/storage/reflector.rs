@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use etcd_api::etcdserverpb as pb;
 use etcd_api::mvccpb::{Event, event::EventType};
+use futures_util::future::join_all;
 use machinery::schema::Kind;
 use machinery::status::Status;
 use parking_lot::RwLock;
@@ -32,6 +33,8 @@ use membership::Followed;
 
 /// Keys per request while loading.
 const PAGE_KEYS: i64 = 5000;
+/// Sealed values that are opened at the same time: a provider may have to ask for the key of each.
+const OPENED_AT_ONCE: usize = 256;
 /// Delay before the next attempt to reach the store.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// Longest wait of a reader for the reflector to reach a revision.
@@ -250,12 +253,25 @@ impl Reflector {
             if revision == 0 {
                 revision = page.revision;
             }
+            let mut sealed = Vec::new();
             for raw in &page.items {
                 let Ok(key) = std::str::from_utf8(&raw.key) else {
                     continue;
                 };
                 for storage in followed.of_key(key) {
+                    if raw.is_sealed() {
+                        sealed.push((storage, key, raw));
+                        continue;
+                    }
                     let stored = self.stored(storage, key, raw).await;
+                    found.entry(storage.id).or_default().insert(key, stored);
+                }
+            }
+            for some in sealed.chunks(OPENED_AT_ONCE) {
+                let opening = some.iter();
+                let opening = opening.map(|(storage, key, raw)| self.stored(storage, key, raw));
+                let opened = join_all(opening).await;
+                for ((storage, key, _), stored) in some.iter().zip(opened) {
                     found.entry(storage.id).or_default().insert(key, stored);
                 }
             }

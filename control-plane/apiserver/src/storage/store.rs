@@ -13,7 +13,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 
 use crate::resources::catalogue::Storage;
-use crate::storage::at_rest::{AtRest, Opened};
+use crate::storage::at_rest::{self, AtRest, Opened};
 
 /// etcd's messages for a compacted revision and a future one. Both have the same code; etcd's own
 /// clients compare the texts, too.
@@ -58,6 +58,10 @@ impl Raw {
     /// The value of a key that no collection has: it is never sealed.
     pub(crate) fn plain(&self) -> &[u8] {
         &self.value
+    }
+
+    pub(crate) fn is_sealed(&self) -> bool {
+        at_rest::is_sealed(&self.value)
     }
 }
 

@@ -13,6 +13,7 @@ mod seed;
 mod tests;
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hasher as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -33,6 +34,8 @@ use seed::{SEED_BYTES, Source};
 /// Seeds in memory: one for each start of a server and each key of the plugin, until all values are
 /// written again.
 const SOURCES_MAX: usize = 10_000;
+/// Seeds that the plugin is asked for at the same time. One that hangs lets each of them wait.
+const DECRYPTING_MAX: usize = 8;
 /// How long a seed that the plugin did not decrypt is not asked for again.
 const FAILED_FOR: Duration = Duration::from_secs(3);
 /// The same while its status fails, too. A plugin that hangs holds whoever asks, and all caches wait
@@ -73,8 +76,8 @@ struct Inner {
     current: RwLock<Option<Current>>,
     /// The sources of values, by their encrypted form.
     sources: Mutex<HashMap<Vec<u8>, Known>>,
-    /// Held while the plugin decrypts, so that readers of one seed ask once.
-    decrypting: tokio::sync::Mutex<()>,
+    /// One of them is held while the plugin decrypts, so that readers of one seed ask once.
+    decrypting: [tokio::sync::Mutex<()>; DECRYPTING_MAX],
     health: RwLock<Result<(), String>>,
     /// A value could not be opened since the last success.
     has_failed: AtomicBool,
@@ -110,7 +113,7 @@ impl Kms {
             intervals,
             current: RwLock::new(None),
             sources: Mutex::default(),
-            decrypting: tokio::sync::Mutex::default(),
+            decrypting: Default::default(),
             health: RwLock::new(Ok(())),
             has_failed: AtomicBool::new(false),
             signals,
@@ -186,7 +189,7 @@ impl Inner {
         if let Some(known) = self.known(&id) {
             return known;
         }
-        let _decrypting = self.decrypting.lock().await;
+        let _decrypting = self.turn(&id).lock().await;
         // The one before may have asked for the same.
         if let Some(known) = self.known(&id) {
             return known;
@@ -215,6 +218,13 @@ impl Inner {
         };
         self.keep(id, known);
         source
+    }
+
+    /// What readers of one seed wait for. Few other seeds have the same.
+    fn turn(&self, id: &[u8]) -> &tokio::sync::Mutex<()> {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(id);
+        &self.decrypting[(hasher.finish() % DECRYPTING_MAX as u64) as usize]
     }
 
     fn known(&self, id: &[u8]) -> Option<Result<Arc<Source>, String>> {

@@ -1,5 +1,6 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use futures_util::future::join_all;
 
 use super::*;
 
@@ -194,4 +195,33 @@ async fn a_plugin_that_fails_altogether_is_asked_for_a_seed_less_often() {
     *kms.inner.health.write() = Ok(());
     let healthy = failed_until().await;
     assert!(healthy < unhealthy, "{healthy:?} {unhealthy:?}");
+}
+
+#[tokio::test]
+async fn a_plugin_that_hangs_is_asked_for_several_seeds_at_once() {
+    const SEEDS: u8 = 32;
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("kms.sock");
+    // Connections wait for it in vain.
+    let _silent = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let config = config::Kms {
+        api_version: "v2".into(),
+        name: "plug".into(),
+        socket: socket.display().to_string(),
+        timeout: Duration::from_millis(100),
+    };
+    let kms = Kms::start(&config, NEVER, Arc::new(Signals::default())).await;
+    let sealed = (1..=SEEDS).map(|seed| {
+        let envelope = Envelope {
+            source: vec![seed; 40],
+            ..golden()
+        };
+        envelope.encode_to_vec()
+    });
+    let sealed: Vec<Vec<u8>> = sealed.collect();
+    let began = Instant::now();
+    let opened = join_all(sealed.iter().map(|sealed| kms.open(KEY, sealed))).await;
+    let (took, one_by_one) = (began.elapsed(), config.timeout * u32::from(SEEDS));
+    assert!(opened.iter().all(|opened| opened.is_err()));
+    assert!(took < one_by_one / 2, "{took:?}");
 }
