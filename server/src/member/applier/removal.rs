@@ -55,11 +55,13 @@ impl Removal {
         }
     }
 
-    /// Goes on with the removal of a restored state, as after a start.
+    /// Goes on with the removal of a restored state, as after a start: readers of the state before
+    /// it hold nothing of this one back. Clients wait on.
     pub(super) fn go_on(&mut self, since: Option<Now>) {
-        self.state = State::Running;
-        self.since = since;
-        self.rows = 0;
+        *self = Removal {
+            asking: std::mem::take(&mut self.asking),
+            ..Removal::interrupted(since)
+        };
     }
 
     /// A compaction was applied: its rows wait for removal.

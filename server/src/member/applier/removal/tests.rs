@@ -53,6 +53,12 @@ fn it_waits_for_readers_but_not_for_ever() {
     removal.ended(Now::ZERO, 0, true);
     removal.go_on(None);
     assert!(removal.wait_for_readers(SECOND * 63, true), "the next one");
+    assert!(!removal.wait_for_readers(SECOND * 124, true));
+    removal.go_on(None);
+    assert!(
+        removal.wait_for_readers(SECOND * 125, true),
+        "another state"
+    );
 }
 
 #[test]
