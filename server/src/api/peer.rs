@@ -54,12 +54,13 @@ async fn accept(door: Door, shares: Shares, peers: Peers, server: EtcdServer) {
         Err(error) => crate::telemetry::fatal("failed to listen to peers", &error),
     };
     loop {
-        let permit = quota.admit().await;
         match listener.accept().await {
             Ok(socket) => {
                 let Some(place) = shares.enter(socket.remote()) else {
                     continue;
                 };
+                // At once, unless several that lost their places have not gone yet.
+                let permit = quota.admit().await;
                 let served = serve_socket(socket, tls.clone(), peers.clone(), server.clone());
                 tokio::spawn(async move {
                     let _permit = permit;

@@ -34,7 +34,7 @@ const METRICS_CONNECTIONS_MAX: usize = 16;
 /// up to eight more while it asks about leases; a cluster has at most seven members.
 const PEER_CONNECTIONS_MAX: usize = 80;
 
-/// What the hosts of members share of them: the others are for those that arrive or have to go.
+/// What the hosts of members share of them: the others are for those that have to go.
 pub(super) const PEER_PLACES: usize = PEER_CONNECTIONS_MAX - 2;
 
 /// Raises the limit on open files of this process to its hard limit, as Go's runtime does.

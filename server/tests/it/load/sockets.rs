@@ -6,13 +6,14 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use etcd_api::Client;
 use etcd_api::etcdserverpb as pb;
 use testkit::Tools;
+use tokio::net::TcpSocket;
 
 use crate::harness::fleet::{self, Process, ctl};
 use crate::harness::subject;
@@ -230,6 +231,45 @@ async fn renewals_at_a_follower_use_up_no_descriptors() {
         let open = open.count();
         assert!(open < LIMIT / 2, "{open} are open");
     }
+}
+
+/// Connections that say nothing are closed after five seconds, but more of them wait.
+#[tokio::test]
+async fn one_host_does_not_keep_others_from_the_peer_port() {
+    /// All places, five times: the last ones would be served after 20 seconds.
+    const GREEDY: usize = 400;
+    let dir = tempfile::tempdir().unwrap();
+    let mut servers = [Process::new(env!("CARGO_BIN_EXE_stele"), dir.path(), "m0")];
+    fleet::start_all(&mut servers, &[]);
+    let [server] = &servers;
+    fleet::wait(
+        "the start",
+        || server.log().contains(testkit::READY_LINE),
+        || server.log(),
+    );
+    let address = server.peer_url.trim_start_matches("http://");
+    let address: SocketAddr = address.parse().unwrap();
+    let mut greedy = Vec::new();
+    for _ in 0..GREEDY {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(([127, 0, 0, 2], 0).into()).unwrap();
+        greedy.push(socket.connect(address).await.unwrap());
+    }
+    let began = Instant::now();
+    let mut stream = TcpStream::connect(address).unwrap();
+    let request = b"GET /version HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    stream.write_all(request).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("200 OK"), "{answer}");
+    assert!(began.elapsed() < Duration::from_secs(10));
+    let told = server.log();
+    assert_eq!(
+        told.matches("too many open connections").count(),
+        1,
+        "{told}"
+    );
+    drop(greedy);
 }
 
 async fn put(client: &Client, bytes: usize) {
