@@ -264,11 +264,7 @@ async fn one_host_does_not_keep_others_from_the_peer_port() {
     assert!(answer.contains("200 OK"), "{answer}");
     assert!(began.elapsed() < Duration::from_secs(10));
     let told = server.log();
-    assert_eq!(
-        told.matches("too many open connections").count(),
-        1,
-        "{told}"
-    );
+    assert!(told.contains("too many open connections"), "{told}");
     drop(greedy);
 }
 
