@@ -1,6 +1,7 @@
-//! Places for connections that the hosts at the other end share. Any host may take all of them while
-//! nobody else wants one: all members may be on one host. Once all are taken, whoever has fewer gets
-//! one of those who have most, so that neither a member nor a stranger keeps the members away.
+//! Places for connections that the hosts at the other end share. Any host may take all of them
+//! while nobody else wants one: all members may be on one host. Once all are taken, whoever has
+//! fewer gets one of those who have most, so that neither a member nor a stranger keeps the members
+//! away.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
