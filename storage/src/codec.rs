@@ -160,6 +160,12 @@ pub fn write_varint(out: &mut [u8], mut value: u64) -> usize {
     len + 1
 }
 
+/// Bytes of a number as LEB128.
+pub fn varint_len(value: u64) -> usize {
+    let bits = u64::BITS - (value | 1).leading_zeros();
+    bits.div_ceil(7) as usize
+}
+
 pub fn put_prefixed(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);

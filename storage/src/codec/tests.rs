@@ -34,6 +34,17 @@ fn what_was_put_is_read_back() {
 }
 
 #[test]
+fn the_bytes_of_a_varint_are_known_before_it_is_put() {
+    for shift in 0..u64::BITS {
+        for value in [(1 << shift) - 1, 1 << shift, u64::MAX >> shift] {
+            let mut out = Vec::new();
+            put_varint(&mut out, value);
+            assert_eq!(varint_len(value), out.len(), "{value}");
+        }
+    }
+}
+
+#[test]
 fn every_truncation_is_an_error() {
     let all = sample();
     for len in 0..all.len() {

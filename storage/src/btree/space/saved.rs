@@ -18,7 +18,7 @@
 use super::{Extent, Pending, Space};
 use crate::btree::node::page::{UNIT, u32_at};
 use crate::btree::pages::FIRST_UNIT;
-use crate::codec::{Malformed, Reader, VARINT_BYTES_MAX, put_varint};
+use crate::codec::{Malformed, Reader, VARINT_BYTES_MAX, put_varint, varint_len};
 
 const MAGIC: [u8; 4] = *b"StlF";
 /// Also selects the checksum of a list, like the version of a page.
@@ -48,10 +48,10 @@ impl Space {
 
     /// Allocates the run for these lists and fills it. The last step before the meta page.
     pub(in crate::btree) fn save(&mut self) -> (u64, Vec<u8>) {
-        let len = (self.lists().len() + GROWTH_MAX).next_multiple_of(UNIT);
+        let len = (self.lists_len() + GROWTH_MAX).next_multiple_of(UNIT);
         let start = self.allocate((len / UNIT) as u32);
         self.shrink();
-        let mut bytes = self.lists();
+        let mut bytes = self.lists(len);
         assert!(bytes.len() <= len, "the lists outgrew their run");
         bytes.resize(len, 0);
         (start, bytes)
@@ -104,34 +104,44 @@ impl Space {
         }
     }
 
-    fn lists(&self) -> Vec<u8> {
-        let mut bytes = MAGIC.to_vec();
+    fn lists_len(&self) -> usize {
+        let mut len = HEADER;
+        self.numbers(&mut |number| len += varint_len(number));
+        len
+    }
+
+    /// `capacity`: bytes that they will about have.
+    fn lists(&self, capacity: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(capacity);
+        bytes.extend_from_slice(&MAGIC);
         bytes.resize(HEADER, 0);
-        let (mut free, mut pending) = (0_u32, 0_u32);
+        let (free, pending) = self.numbers(&mut |number| put_varint(&mut bytes, number));
+        for (i, field) in [VERSION, free, pending].into_iter().enumerate() {
+            bytes[4 + 4 * i..][..4].copy_from_slice(&field.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Calls `f` with each number of the lists. Returns how many extents are free, and how many are
+    /// pending.
+    fn numbers(&self, f: &mut impl FnMut(u64)) -> (u32, u32) {
+        let (mut free, mut pending) = (0, 0);
         let (mut end, mut generation) = (0, 0);
-        let mut put = |bytes: &mut Vec<u8>, extent: Extent| {
-            put_varint(bytes, extent.start.wrapping_sub(end));
-            put_varint(bytes, extent.units.into());
-            end = extent.start + u64::from(extent.units);
-        };
         for (start, units) in &self.free {
             for extent in pieces(*start, *units) {
-                put(&mut bytes, extent);
+                end = extent_numbers(extent, end, f);
                 free += 1;
             }
         }
         for given_up in &self.pending {
             for (extent, _) in &given_up.extents {
-                put(&mut bytes, *extent);
-                put_varint(&mut bytes, given_up.of.wrapping_sub(generation));
+                end = extent_numbers(*extent, end, f);
+                f(given_up.of.wrapping_sub(generation));
                 generation = given_up.of;
                 pending += 1;
             }
         }
-        for (i, field) in [VERSION, free, pending].into_iter().enumerate() {
-            bytes[4 + 4 * i..][..4].copy_from_slice(&field.to_le_bytes());
-        }
-        bytes
+        (free, pending)
     }
 
     /// The offset of an extent that overlaps with a free one or with another of these.
@@ -222,6 +232,13 @@ impl<'a> Lists<'a> {
 
 fn flaw(malformed: Malformed) -> Flaw {
     (malformed.at, malformed.what)
+}
+
+/// Calls `f` with the numbers of an extent behind one that ends at `end`. Returns its own end.
+fn extent_numbers(extent: Extent, end: u64, f: &mut impl FnMut(u64)) -> u64 {
+    f(extent.start.wrapping_sub(end));
+    f(extent.units.into());
+    extent.start + u64::from(extent.units)
 }
 
 /// An extent's length has 32 bits: 16 TiB in one piece become two.
