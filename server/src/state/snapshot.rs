@@ -83,6 +83,11 @@ impl Snapshot {
     /// Computes the length of the file. Reads everything once for that, unless the trees of keys
     /// are a small part of it.
     pub fn of(view: View) -> Result<Snapshot, WriteError> {
+        Snapshot::of_while(view, &|| true)
+    }
+
+    /// The same for a reader that may go: once `is_wanted` returns false, the rest is not read.
+    pub fn of_while(view: View, is_wanted: &dyn Fn() -> bool) -> Result<Snapshot, WriteError> {
         let version = storage_version(&view).map_err(WriteError::Data)?;
         let meta = meta_rows(&view, &version).map_err(WriteError::Data)?;
         let content = ViewContent {
@@ -90,7 +95,10 @@ impl Snapshot {
             meta,
             version,
         };
-        let layout = Layout::of(&content)?;
+        let layout = Layout::of(&Wanted {
+            content: &content,
+            is_wanted,
+        })?;
         Ok(Snapshot { content, layout })
     }
 
@@ -192,6 +200,49 @@ impl Content for ViewContent {
             schema::KEY => self.history_lengths(row),
             _ => Ok(false),
         }
+    }
+}
+
+/// Content that is read for as long as somebody wants it.
+struct Wanted<'a> {
+    content: &'a ViewContent,
+    is_wanted: &'a dyn Fn() -> bool,
+}
+
+impl Wanted<'_> {
+    fn check(&self) -> Result<(), WriteError> {
+        if (self.is_wanted)() {
+            Ok(())
+        } else {
+            Err(WriteError::Sink(io::Error::other("the reader has gone")))
+        }
+    }
+}
+
+impl Content for Wanted<'_> {
+    type Error = WriteError;
+
+    fn buckets(&self) -> &[&'static str] {
+        self.content.buckets()
+    }
+
+    fn rows(&self, bucket: &str, row: &mut RowSink<'_, WriteError>) -> Result<(), WriteError> {
+        self.content.rows(bucket, &mut |key, value| {
+            self.check()?;
+            row(key, value)
+        })
+    }
+
+    fn lengths(
+        &self,
+        bucket: &str,
+        row: &mut LengthSink<'_, WriteError>,
+    ) -> Result<bool, WriteError> {
+        self.check()?;
+        self.content.lengths(bucket, &mut |key, value| {
+            self.check()?;
+            row(key, value)
+        })
     }
 }
 

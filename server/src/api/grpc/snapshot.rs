@@ -58,7 +58,7 @@ fn run(
     sender: &mpsc::Sender<Piece>,
     runtime: &Handle,
 ) -> Result<(), Status> {
-    let snapshot = Snapshot::of(view).map_err(status)?;
+    let snapshot = Snapshot::of_while(view, &|| !sender.is_closed()).map_err(status)?;
     tracing::info!(
         "total-bytes" = snapshot.file_bytes(),
         "storage-version" = snapshot.version(),

@@ -179,6 +179,19 @@ fn content_other_than_measured_is_no_fault_of_the_reader() {
 }
 
 #[test]
+fn what_nobody_wants_any_more_is_not_measured_to_its_end() {
+    let store = sample();
+    let asked = std::cell::Cell::new(0);
+    let is_wanted = || {
+        asked.set(asked.get() + 1);
+        asked.get() < 5
+    };
+    let error = Snapshot::of_while(store.reader().view(), &is_wanted).unwrap_err();
+    assert!(matches!(error, WriteError::Sink(_)), "{error:?}");
+    assert_eq!(asked.get(), 5);
+}
+
+#[test]
 fn large_values_are_read_once_and_measured_by_the_trees_of_keys() {
     const KEYS: u64 = 1000;
     let vfs = SimVfs::new(1);

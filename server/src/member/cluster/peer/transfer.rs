@@ -367,7 +367,10 @@ fn write_all(form: Form, message: &Message, view: View, out: &mut Sink) -> Resul
     out.write_all(&bytes)?;
     match form {
         Form::Rows => rows::write(&view, out)?,
-        Form::Database => Snapshot::of(view)?.write(out)?,
+        Form::Database => {
+            let snapshot = Snapshot::of_while(view, &|| !out.sender.is_closed())?;
+            snapshot.write(out)?;
+        }
     }
     Ok(out.flush()?)
 }
