@@ -32,8 +32,8 @@ const INNER: [&str; 7] = [
     "oneOf",
     "not",
 ];
-/// Upper bound of all contents of bodies and answers, in bytes: a small document may name many media
-/// types, and each has the whole schema.
+/// Upper bound of all contents of bodies and answers, in bytes: a small document may name many
+/// media types, and each has the whole schema.
 const CONTENT_BYTES_MAX: usize = 8 << 20;
 /// What a media type takes besides its name and its schema, in bytes.
 const ENTRY_BYTES: usize = 64;

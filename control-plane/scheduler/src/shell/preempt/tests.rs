@@ -11,8 +11,8 @@ use super::*;
 use crate::tests::{info, pod};
 
 /// Carries out the preemption of `victims` on node `a` for `p`; the names of those in `gone` are not
-/// known any more, and those in `kept` cannot be deleted. Another pod has the name `replaced`, and a
-/// webhook keeps `guarded`. Returns the calls, and the outcome.
+/// known any more, and those in `kept` cannot be deleted. Another pod has the name `replaced`, and
+/// a webhook keeps `guarded`. Returns the calls, and the outcome.
 async fn carried_out(
     victims: &[&str],
     gone: &'static [&'static str],
