@@ -17,12 +17,14 @@ use machinery::status::Status;
 use serde_json::{Value, json};
 
 use crate::Config;
+use crate::auth::User;
 use crate::auth::pki::Identity;
 use crate::auth::tls::Certificates;
 use crate::registry::Registry;
 use crate::registry::allocate::addresses::{release, take};
 use crate::registry::builtin::{self, bootstrap};
 use crate::registry::strategy;
+use crate::registry::verbs::writer::Writer;
 use crate::resources::catalogue::{Catalogue, Resource};
 use crate::resources::custom::Definition;
 use crate::storage::decoded;
@@ -50,6 +52,21 @@ fn registry_of(store: &FakeStore, more: Vec<Arc<Resource>>, config: Config) -> R
     let store = registry.reader.store.clone();
     registry.reader.reflector = Arc::new(Reflector::new(store, Catalogue::new(served)));
     registry
+}
+
+/// A writer into the namespace `shop`.
+fn writer<'a>(registry: &'a Registry, user: &'a User, resource: Arc<Resource>) -> Writer<'a> {
+    Writer {
+        registry,
+        user,
+        resource,
+        namespace: "shop",
+        dry: false,
+        options: Value::Null,
+        audit: None,
+        warnings: Arc::default(),
+        manager: "a".to_owned(),
+    }
 }
 
 /// Writes an object into the store, and returns the revision. `before` is that of its old state; 0
