@@ -238,8 +238,7 @@ fn connected(client: etcd_api::Client, config: Config) -> Api {
             proxies: config.proxies,
         },
         leases: registry::ttl::EventLeases::default(),
-        ports: Default::default(),
-        abandoned: Default::default(),
+        allocations: Default::default(),
         steps: Steps::default(),
     };
     Api(Arc::new(Core {

@@ -47,10 +47,8 @@ pub(crate) struct Registry {
     pub(crate) issuer: Option<Arc<Issuer>>,
     pub(crate) settings: Settings,
     pub(crate) leases: EventLeases,
-    /// The node ports that are taken.
-    pub(crate) ports: allocate::ports::Taken,
-    /// What requests had allocated that have ended.
-    pub(crate) abandoned: allocate::Abandoned,
+    /// What requests allocate for services.
+    pub(crate) allocations: Arc<allocate::Allocations>,
     /// How far the start of this server is.
     pub(crate) steps: Steps,
 }

@@ -1,6 +1,7 @@
 //! The layers together, over a store whose state a test chooses.
 
 mod actions;
+mod allocations;
 mod defaults;
 mod fake_store;
 mod scale;
@@ -16,12 +17,14 @@ use machinery::status::Status;
 use serde_json::{Value, json};
 
 use crate::Config;
+use crate::auth::User;
 use crate::auth::pki::Identity;
 use crate::auth::tls::Certificates;
 use crate::registry::Registry;
 use crate::registry::allocate::addresses::{release, take};
 use crate::registry::builtin::{self, bootstrap};
 use crate::registry::strategy;
+use crate::registry::verbs::writer::Writer;
 use crate::resources::catalogue::{Catalogue, Resource};
 use crate::resources::custom::Definition;
 use crate::storage::decoded;
@@ -49,6 +52,21 @@ fn registry_of(store: &FakeStore, more: Vec<Arc<Resource>>, config: Config) -> R
     let store = registry.reader.store.clone();
     registry.reader.reflector = Arc::new(Reflector::new(store, Catalogue::new(served)));
     registry
+}
+
+/// A writer into the namespace `shop`.
+fn writer<'a>(registry: &'a Registry, user: &'a User, resource: Arc<Resource>) -> Writer<'a> {
+    Writer {
+        registry,
+        user,
+        resource,
+        namespace: "shop",
+        dry: false,
+        options: Value::Null,
+        audit: None,
+        warnings: Arc::default(),
+        manager: "a".to_owned(),
+    }
 }
 
 /// Writes an object into the store, and returns the revision. `before` is that of its old state; 0
@@ -93,7 +111,7 @@ async fn is_reserved(registry: &Registry) -> bool {
 async fn an_address_stays_reserved_for_a_service_that_is_created_again() {
     let registry = registry();
     let address: IpAddr = ADDRESS.parse().unwrap();
-    let reserve = async |service: &Value| take(&registry, address, service).await.unwrap();
+    let reserve = async |service: &Value| take(&registry.reader, address, service).await.unwrap();
     let (old, new) = (service("old"), service("new"));
     reserve(&old).await.unwrap();
     let made = put(&registry, "services", &old, 0).await;
@@ -103,10 +121,12 @@ async fn an_address_stays_reserved_for_a_service_that_is_created_again() {
     let deleted = delete(&registry, "services", &old, made).await;
     let mine = reserve(&new).await.unwrap();
     // The new service is not stored yet when the old one gives back what it had.
-    release(&registry, ADDRESS, ..deleted).await.unwrap();
+    release(&registry.reader, ADDRESS, ..deleted).await.unwrap();
     assert!(is_reserved(&registry).await);
     put(&registry, "services", &new, 0).await;
-    release(&registry, ADDRESS, mine..=mine).await.unwrap();
+    release(&registry.reader, ADDRESS, mine..=mine)
+        .await
+        .unwrap();
     assert!(is_reserved(&registry).await, "it has the address by now");
 }
 
@@ -114,11 +134,11 @@ async fn an_address_stays_reserved_for_a_service_that_is_created_again() {
 async fn an_address_is_free_when_its_service_is_gone() {
     let registry = registry();
     let old = service("old");
-    let reserved = take(&registry, ADDRESS.parse().unwrap(), &old).await;
+    let reserved = take(&registry.reader, ADDRESS.parse().unwrap(), &old).await;
     assert!(reserved.unwrap().is_some());
     let made = put(&registry, "services", &old, 0).await;
     let deleted = delete(&registry, "services", &old, made).await;
-    release(&registry, ADDRESS, ..deleted).await.unwrap();
+    release(&registry.reader, ADDRESS, ..deleted).await.unwrap();
     assert!(!is_reserved(&registry).await);
 }
 
@@ -134,7 +154,7 @@ async fn what_is_left_of_a_reservation_is_deleted_before_there_is_another() {
     let store = FakeStore::default();
     let registry = registry_of(&store, Vec::new(), Config::default());
     let address: IpAddr = ADDRESS.parse().unwrap();
-    let reserve = async |service: &Value| take(&registry, address, service).await.unwrap();
+    let reserve = async |service: &Value| take(&registry.reader, address, service).await.unwrap();
     let (old, new) = (service("old"), service("new"));
     let first = reserve(&old).await.unwrap();
     let uid = reservation(&registry).await;

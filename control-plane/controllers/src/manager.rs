@@ -228,11 +228,14 @@ impl Manager {
             }
             Err((at, error)) => {
                 let step = &work.decision.steps[at];
-                // A conflict only means that another writer was faster.
-                if error.reason != "Conflict" {
+                let deleting = matches!(step.call, Call::Delete { .. });
+                // A conflict only means that another writer was faster. A deletion expects no more
+                // than an object: any other conflict is of who refuses it.
+                let is_late = error.reason == "Conflict" && (!deleting || error.is_of_another());
+                if !is_late {
                     let failure = Failure {
                         creating: matches!(step.call, Call::Create { .. }),
-                        deleting: matches!(step.call, Call::Delete { .. }),
+                        deleting,
                         message: error.message,
                     };
                     failures.insert(work.key.clone(), failure);

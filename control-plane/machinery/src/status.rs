@@ -90,6 +90,13 @@ impl Status {
         relayed
     }
 
+    /// True if a request was refused because the object is another, or has another version, than it
+    /// expected. A conflict without these words is of another one who refuses, such as a webhook.
+    pub fn is_of_another(&self) -> bool {
+        const SAID: [&str; 2] = ["in the precondition", "in precondition: "];
+        self.reason == "Conflict" && SAID.iter().any(|said| self.message.contains(*said))
+    }
+
     /// The Status object for the response body.
     pub fn to_object(&self) -> Value {
         let mut object = json!({

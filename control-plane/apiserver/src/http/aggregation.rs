@@ -23,6 +23,7 @@ use serde_json::Value;
 
 use crate::auth::User;
 use crate::auth::pki::Identity;
+use crate::http::openapi::Document;
 use crate::registry::api_service::{AVAILABLE, GROUP, PLURAL, is_remote};
 use crate::storage::reader::Reader;
 use peer::Peer;
@@ -117,6 +118,19 @@ impl Aggregator {
                 .then_with(|| name::compare_versions(&b.version, &a.version))
         });
         all
+    }
+
+    /// The OpenAPI v3 document of a version whose server has none, made of its document of v2.
+    pub(crate) fn converted(
+        &self,
+        reader: &Reader,
+        group: &str,
+        version: &str,
+    ) -> Option<Document> {
+        let service = Aggregator::service(reader, group, version)?;
+        let peers = self.peers.lock();
+        let peer = peers.get(object::name(&service));
+        peer.filter(|peer| peer.is_of(&service))?.converted()
     }
 
     /// Sends a request to the server behind an APIService; waits for the head of the answer.

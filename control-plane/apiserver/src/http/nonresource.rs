@@ -114,8 +114,10 @@ async fn find(api: &Api, parts: &Parts, segments: &[String]) -> Result<Response<
         }
         ["openapi", "v3", path @ ..] => {
             let custom = api.0.custom_documents.made(catalogue).await?;
+            let converted = converted(api, path);
             let path = path.join("/");
-            return Ok(schema(parts, &path, openapi::document(&custom, &path)));
+            let found = openapi::document(&custom, &path).or(converted.as_ref());
+            return Ok(schema(parts, &path, found));
         }
         _ => match published_keys(api, parts.uri.path()) {
             Some(document) => document,
@@ -138,6 +140,15 @@ async fn old_document(
     };
     let document = &api.0.old_document;
     document.answer(parts.headers.clone(), sources).await
+}
+
+/// The document of an aggregated server that has only one of v2.
+fn converted(api: &Api, path: &[&str]) -> Option<openapi::Document> {
+    let aggregator = &api.0.aggregator;
+    match *path {
+        ["apis", group, version] => aggregator.converted(api.reader(), group, version),
+        _ => None,
+    }
 }
 
 /// True for a path that Kubernetes routes by method. It answers the other paths here to any method.

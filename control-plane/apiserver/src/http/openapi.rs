@@ -1,6 +1,7 @@
 //! OpenAPI: what kubectl needs to explain, validate and patch. The documents are made when they are
 //! first asked for, and kept compressed: all together they have 7 MB of text.
 
+pub(crate) mod converted;
 pub(crate) mod custom;
 mod groups;
 mod library;
@@ -26,6 +27,8 @@ use crate::resources::catalogue::Resource;
 
 /// Where references point in v2.
 const OF_V2: &str = "#/definitions/";
+/// Where references point in v3.
+const OF_V3: &str = "#/components/schemas/";
 /// Which kind a schema or an operation is about.
 const TYPE: &str = "x-kubernetes-group-version-kind";
 /// What built-in kinds and discovery are answered in.
@@ -192,7 +195,7 @@ fn security() -> Value {
 }
 
 fn reference_to(name: &str) -> Value {
-    json!({"$ref": format!("#/components/schemas/{name}")})
+    json!({"$ref": format!("{OF_V3}{name}")})
 }
 
 fn capital(word: &str) -> String {

@@ -69,8 +69,12 @@ impl Destination {
     pub(crate) fn of(api: &Api, method: &Method, segments: &[String]) -> Option<Destination> {
         let (group, version) = match &words(segments)[..] {
             ["apis", group, version, ..] => (*group, *version),
-            // What another server serves, it also describes.
+            // What another server serves, it also describes, if it can.
             ["openapi", "v3", "apis", group, version] if method == Method::GET => {
+                let converted = api.0.aggregator.converted(api.reader(), group, version);
+                if converted.is_some() {
+                    return None;
+                }
                 (*group, *version)
             }
             _ => return None,

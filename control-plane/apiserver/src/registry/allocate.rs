@@ -2,9 +2,11 @@
 //! object marks the ports that are taken, so apiservers beside each other allocate none twice.
 //!
 //! Whoever wrote the IPAddress last is the one who may delete it after a failure: it does so by the
-//! revision that it wrote. What a request has allocated that ends before its object is on its way
-//! to the store is given back at once. [`crate::upkeep::addresses`] repairs what requests leave
-//! behind that end later, and [`crate::upkeep::ports`] does so for ports.
+//! revision that it wrote. A request may end at any time, by its timeout or with its client. So a
+//! task that continues without it writes what it allocates and gives back, and what it has allocated
+//! when it ends before its object is on its way to the store is given back at once.
+//! [`crate::upkeep::addresses`] repairs what requests leave behind that end later, and
+//! [`crate::upkeep::ports`] does so for ports.
 
 pub(crate) mod addresses;
 mod families;
@@ -12,79 +14,218 @@ pub(crate) mod ports;
 pub(crate) mod ranges;
 
 use std::mem;
+use std::sync::Arc;
 
 use machinery::object;
 use machinery::status::Status;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::registry::Registry;
 use crate::registry::strategy;
 use crate::resources::catalogue::Resource;
+use crate::storage::reader::Reader;
 use crate::validate;
 use addresses::{Reservation, addresses_of, release};
-use ports::{HEALTH_PORT, Ports};
+use ports::{HEALTH_PORT, Ports, Taken};
 
 /// The label of what an allocator has made.
 pub(crate) const MANAGED_BY: (&str, &str) =
     ("ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io");
+/// Tasks that allocate or give back at one time, whose requests may have ended. Others wait.
+const AT_ONCE: usize = 256;
 
 /// True if objects of this resource get addresses and ports.
 pub(crate) fn concerns(resource: &Resource) -> bool {
     strategy::of(resource).allocates
 }
 
-/// The allocations for an object that may still fail to be stored.
+/// What all requests of a server have in common that allocate.
+pub(crate) struct Allocations {
+    /// The node ports that are taken.
+    ports: Taken,
+    abandoned: Abandoned,
+    turns: Arc<Semaphore>,
+}
+
+/// Allocates and gives back, for a request or after it.
+#[derive(Clone)]
+pub(crate) struct Allocator {
+    reader: Reader,
+    allocations: Arc<Allocations>,
+}
+
+/// The allocations for an object that may still fail to be stored. Unless the object is on its way
+/// to the store, they are [`Abandoned`] if the request ends.
 #[derive(Default)]
 #[must_use = "what is not given back stays taken for a while"]
-pub(crate) struct Allocated {
+pub(crate) struct Held {
+    /// Nothing is allocated without one.
+    allocator: Option<Allocator>,
+    allocated: Allocated,
+    is_sent: bool,
+}
+
+#[derive(Default)]
+struct Allocated {
     addresses: Vec<Reservation>,
     ports: Ports,
 }
 
-/// The allocations of a request that has not sent its object to the store. A request may end while
-/// it waits, by its timeout or with its client: then they are [`Abandoned`].
-pub(crate) struct Held<'a> {
-    registry: &'a Registry,
-    allocated: Allocated,
-}
-
-/// Allocations of requests that have ended, for [`crate::upkeep::addresses`] to give back.
+/// Allocations of requests that have ended.
 #[derive(Default)]
-pub(crate) struct Abandoned {
+struct Abandoned {
     all: Mutex<Vec<Allocated>>,
     added: Notify,
 }
 
-impl<'a> Held<'a> {
-    /// Nothing is allocated.
-    pub(crate) fn none(registry: &'a Registry) -> Held<'a> {
-        Held {
-            registry,
-            allocated: Allocated::default(),
+impl Default for Allocations {
+    fn default() -> Allocations {
+        Allocations {
+            ports: Taken::default(),
+            abandoned: Abandoned::default(),
+            turns: Arc::new(Semaphore::new(AT_ONCE)),
         }
-    }
-
-    /// Leaves the allocations to the caller, who is about to send the object, or gives them back.
-    /// If the request ends from here on, the store may have the object: the repair will see.
-    pub(crate) fn handed_over(mut self) -> Allocated {
-        mem::take(&mut self.allocated)
     }
 }
 
-impl Drop for Held<'_> {
+impl Allocator {
+    pub(crate) fn of(registry: &Registry) -> Allocator {
+        Allocator {
+            reader: registry.reader.clone(),
+            allocations: Arc::clone(&registry.allocations),
+        }
+    }
+
+    /// Waits for a request that has ended before its object was on its way to the store, and gives
+    /// back what it had allocated. There may be one caller.
+    pub(crate) async fn give_back_abandoned(&self) {
+        let abandoned = self.allocations.abandoned.next().await;
+        abandoned.give_back(self).await;
+    }
+
+    /// Allocates the addresses of a service but for those that are kept, or none, and its ports.
+    /// Returns the service with them.
+    async fn allocate(
+        &self,
+        old: Option<&Value>,
+        mut service: Value,
+        kept: Option<usize>,
+        dry: bool,
+    ) -> Result<(Value, Held), Status> {
+        self.reader.fresh().await?;
+        let mut held = Held {
+            allocator: Some(self.clone()),
+            allocated: Allocated::default(),
+            is_sent: false,
+        };
+        let reserved = &mut held.allocated.addresses;
+        let all = async {
+            if let Some(kept) = kept {
+                addresses::choose(&self.reader, &mut service, kept, dry, reserved).await?;
+            }
+            ports::choose(self, old, &mut service, dry).await
+        };
+        match all.await {
+            Ok(ports) => {
+                held.allocated.ports = ports;
+                Ok((service, held))
+            }
+            Err(error) => {
+                mem::take(&mut held.allocated).give_back(self).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Waits until a task may begin that goes on without its request. It holds the turn.
+    async fn turn(&self) -> Option<OwnedSemaphorePermit> {
+        let turns = Arc::clone(&self.allocations.turns);
+        // Nobody closes it.
+        turns.acquire_owned().await.ok()
+    }
+}
+
+impl Held {
+    /// Nothing is allocated.
+    pub(crate) fn none() -> Held {
+        Held::default()
+    }
+
+    /// What a request holds that has reserved an address at this revision.
+    #[cfg(test)]
+    pub(crate) fn address(registry: &Registry, address: &str, revision: i64) -> Held {
+        let reservation = Reservation {
+            address: address.to_owned(),
+            revision,
+        };
+        Held {
+            allocator: Some(Allocator::of(registry)),
+            allocated: Allocated {
+                addresses: vec![reservation],
+                ports: Ports::new(),
+            },
+            is_sent: false,
+        }
+    }
+
+    /// The object is about to be sent. If the request ends from here on, the store may have it: the
+    /// repair will see.
+    pub(crate) fn sent(&mut self) {
+        self.is_sent = true;
+    }
+
+    /// The object is stored, with all that was allocated for it.
+    pub(crate) fn stored(mut self) {
+        self.is_sent = true;
+    }
+
+    /// Releases the allocations after a write that failed, unless the store may have the object
+    /// nevertheless.
+    pub(crate) async fn give_back_after(self, error: &Status) {
+        if error.may_be_written {
+            self.stored();
+        } else {
+            self.give_back().await;
+        }
+    }
+
+    /// Releases the allocations of an object that is not stored.
+    pub(crate) async fn give_back(mut self) {
+        let Some(allocator) = self.allocator.clone() else {
+            return;
+        };
+        if self.allocated.is_empty() {
+            return;
+        }
+        self.is_sent = false;
+        let turn = allocator.turn().await;
+        let allocated = mem::take(&mut self.allocated);
+        let giving = tokio::spawn(async move {
+            allocated.give_back(&allocator).await;
+            drop(turn);
+        });
+        // It has told what failed.
+        let _ = giving.await;
+    }
+}
+
+impl Drop for Held {
     fn drop(&mut self) {
         let allocated = mem::take(&mut self.allocated);
-        if !allocated.is_empty() {
-            self.registry.abandoned.add(allocated);
+        let allocator = self.allocator.as_ref().filter(|_| !self.is_sent);
+        if let Some(allocator) = allocator
+            && !allocated.is_empty()
+        {
+            allocator.allocations.abandoned.add(allocated);
         }
     }
 }
 
 impl Abandoned {
     /// Waits for some. There may be one caller.
-    pub(crate) async fn next(&self) -> Allocated {
+    async fn next(&self) -> Allocated {
         loop {
             let found = self.all.lock().pop();
             if let Some(allocated) = found {
@@ -101,27 +242,13 @@ impl Abandoned {
 }
 
 impl Allocated {
-    /// The object is stored, with all that was allocated for it.
-    pub(crate) fn stored(self) {}
-
-    /// Releases the allocations after a write that failed, unless the store may have the object
-    /// nevertheless.
-    pub(crate) async fn give_back_after(self, error: &Status, registry: &Registry) {
-        if !error.may_be_written {
-            self.give_back(registry).await;
-        }
-    }
-
-    /// Releases the allocations.
-    pub(crate) async fn give_back(self, registry: &Registry) {
+    async fn give_back(self, allocator: &Allocator) {
         if !self.ports.is_empty() {
-            told_of_ports(&self.ports, ports::give_back(registry, &self.ports).await);
+            told_of_ports(&self.ports, ports::give_back(allocator, &self.ports).await);
         }
         for Reservation { address, revision } in self.addresses {
-            told(
-                &address,
-                release(registry, &address, revision..=revision).await,
-            );
+            let released = release(&allocator.reader, &address, revision..=revision);
+            told(&address, released.await);
         }
     }
 
@@ -131,14 +258,14 @@ impl Allocated {
 }
 
 /// Checks what a new service says about its addresses, and allocates what it needs.
-pub(crate) async fn create<'a>(
-    registry: &'a Registry,
+pub(crate) async fn create(
+    registry: &Registry,
     service: &mut Value,
     dry: bool,
-) -> Result<Held<'a>, Status> {
+) -> Result<Held, Status> {
     list_single(service);
     if is_external(service) {
-        return Ok(Held::none(registry));
+        return Ok(Held::none());
     }
     let cluster = registry.settings.service_ranges.families();
     families::complete(None, service, &cluster)?;
@@ -146,12 +273,12 @@ pub(crate) async fn create<'a>(
 }
 
 /// Keeps the allocations of a service, and allocates what the update adds.
-pub(crate) async fn update<'a>(
-    registry: &'a Registry,
+pub(crate) async fn update(
+    registry: &Registry,
     old: &Value,
     new: &mut Value,
     dry: bool,
-) -> Result<Held<'a>, Status> {
+) -> Result<Held, Status> {
     keep_addresses(old, new);
     ports::keep(old, new);
     let cluster = registry.settings.service_ranges.families();
@@ -160,38 +287,32 @@ pub(crate) async fn update<'a>(
     ports::remove(old, new);
     if is_external(new) {
         drop_addresses(old, new);
-        return Ok(Held::none(registry));
+        return Ok(Held::none());
     }
     allocate(registry, Some(old), new, kept_addresses(old, new), dry).await
 }
 
-/// Allocates the addresses of a service but for those that are kept, or none, and its ports.
-async fn allocate<'a>(
-    registry: &'a Registry,
+/// Allocates what a service needs. If the request ends meanwhile, what its task has reserved is
+/// abandoned with the answer that nobody takes.
+async fn allocate(
+    registry: &Registry,
     old: Option<&Value>,
     service: &mut Value,
     kept: Option<usize>,
     dry: bool,
-) -> Result<Held<'a>, Status> {
-    registry.reader.fresh().await?;
-    let mut held = Held::none(registry);
-    let reserved = &mut held.allocated.addresses;
-    let all = async {
-        if let Some(kept) = kept {
-            addresses::choose(registry, service, kept, dry, reserved).await?;
-        }
-        ports::choose(registry, old, service, dry).await
-    };
-    match all.await {
-        Ok(ports) => {
-            held.allocated.ports = ports;
-            Ok(held)
-        }
-        Err(error) => {
-            held.handed_over().give_back(registry).await;
-            Err(error)
-        }
-    }
+) -> Result<Held, Status> {
+    let allocator = Allocator::of(registry);
+    let turn = allocator.turn().await;
+    let (old, asked) = (old.cloned(), service.clone());
+    let allocating = tokio::spawn(async move {
+        let allocated = allocator.allocate(old.as_ref(), asked, kept, dry).await;
+        drop(turn);
+        allocated
+    });
+    let allocated = allocating.await;
+    let (chosen, held) = allocated.map_err(|error| Status::internal(&error.to_string()))??;
+    *service = chosen;
+    Ok(held)
 }
 
 /// Lists an address without effect of a service that is to be stored, as Kubernetes does.
@@ -225,13 +346,25 @@ pub(crate) async fn replaced(
     if !concerns(resource) {
         return;
     }
-    for address in addresses_of(old).difference(&addresses_of(new)) {
-        told(address, release(registry, address, ..since).await);
-    }
+    let addresses = &addresses_of(old) - &addresses_of(new);
     let left = &ports::all_of(old) - &ports::all_of(new);
-    if !left.is_empty() {
-        told_of_ports(&left, ports::release(registry, left.clone()).await);
+    if addresses.is_empty() && left.is_empty() {
+        return;
     }
+    let allocator = Allocator::of(registry);
+    let turn = allocator.turn().await;
+    let releasing = tokio::spawn(async move {
+        for address in &addresses {
+            let released = release(&allocator.reader, address, ..since);
+            told(address, released.await);
+        }
+        if !left.is_empty() {
+            told_of_ports(&left, ports::release(&allocator, left.clone()).await);
+        }
+        drop(turn);
+    });
+    // It has told what failed.
+    let _ = releasing.await;
 }
 
 fn told(address: &str, released: Result<(), Status>) {

@@ -1,22 +1,13 @@
 //! Bodies of actions: evictions, bindings and requests for tokens.
 
 use super::*;
-use crate::auth::User;
-use crate::registry::verbs::writer::Writer;
 
 #[tokio::test]
 async fn a_body_is_of_the_object_that_its_path_names() {
     let (registry, user) = (registry(), User::default());
-    let writer = |plural: &str| Writer {
-        registry: &registry,
-        user: &user,
-        resource: registry.reader.resource("", "v1", plural).unwrap(),
-        namespace: "shop",
-        dry: false,
-        options: Value::Null,
-        audit: None,
-        warnings: Arc::default(),
-        manager: "a".to_owned(),
+    let writer = |plural: &str| {
+        let resource = registry.reader.resource("", "v1", plural);
+        writer(&registry, &user, resource.unwrap())
     };
     let (pods, accounts) = (writer("pods"), writer("serviceaccounts"));
     let other = json!({"metadata": {"name": "a", "namespace": "other"}});

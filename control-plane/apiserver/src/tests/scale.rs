@@ -1,11 +1,9 @@
 //! Writes of scales.
 
 use super::*;
-use crate::auth::User;
 use crate::registry::options::Validation;
 use crate::registry::verbs::patch::{self, Patch};
 use crate::registry::verbs::write::Change;
-use crate::registry::verbs::writer::Writer;
 use crate::resources::catalogue::Resource;
 use crate::resources::custom::{Definition, Scale};
 
@@ -51,17 +49,8 @@ async fn scaled_object(
     let key = storage.key("shop", "a");
     let put = registry.reader.store.update(storage, &key, 0, value, 0);
     assert!(matches!(put.await, Ok(Swap::Done(_))));
-    let writer = Writer {
-        registry: &registry,
-        user: &User::default(),
-        resource,
-        namespace: "shop",
-        dry: false,
-        options: Value::Null,
-        audit: None,
-        warnings: Arc::default(),
-        manager: "a".to_owned(),
-    };
+    let user = User::default();
+    let writer = writer(&registry, &user, resource);
     let patch = patch.to_string();
     let patch = Patch::read(patch::Kind::Merge, patch.as_bytes(), Validation::Strict);
     let edited = writer.scale("a", Change::Patch(patch.unwrap())).await?;

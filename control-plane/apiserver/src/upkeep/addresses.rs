@@ -19,9 +19,9 @@ use serde_json::Value;
 use crate::basics::steps::Step;
 use crate::basics::{address, clock};
 use crate::registry::Registry;
-use crate::registry::allocate::MANAGED_BY;
 use crate::registry::allocate::addresses;
 use crate::registry::allocate::ranges::Ranges;
+use crate::registry::allocate::{Allocator, MANAGED_BY};
 
 /// How long to wait between two turns, as in Kubernetes.
 const EVERY: Duration = Duration::from_secs(180);
@@ -52,9 +52,9 @@ pub(crate) async fn follow(registry: Arc<Registry>) {
 /// Gives back for ever what requests had allocated that ended before their objects were on their
 /// way to the store.
 pub(crate) async fn give_back(registry: Arc<Registry>) {
+    let allocator = Allocator::of(&registry);
     loop {
-        let abandoned = registry.abandoned.next().await;
-        abandoned.give_back(&registry).await;
+        allocator.give_back_abandoned().await;
     }
 }
 
@@ -78,7 +78,7 @@ async fn repair(registry: &Registry, now: Timestamp) -> Result<(), Status> {
         };
         let address = object::name(address);
         tracing::info!(address, "releasing the address of a service that is gone");
-        addresses::release(registry, address, seen..=seen).await?;
+        addresses::release(&registry.reader, address, seen..=seen).await?;
     }
     Ok(())
 }
@@ -139,12 +139,13 @@ fn is_left_over(address: &Value, used: &BTreeSet<(String, Owner)>, now: Timestam
 
 /// Reserves an address that a service has, if it is in one of the ranges.
 async fn reserve(registry: &Registry, service: &Value, text: &str) -> Result<(), Status> {
-    let ranges = Ranges::of(registry)?;
+    let ranges = Ranges::of(&registry.reader)?;
     let parsed = address::read(text);
     let Some(parsed) = parsed.filter(|one| ranges.contains(*one)) else {
         return Ok(());
     };
-    if addresses::take(registry, parsed, service).await?.is_some() {
+    let taken = addresses::take(&registry.reader, parsed, service).await?;
+    if taken.is_some() {
         tracing::info!(
             address = text,
             service = object::name(service),

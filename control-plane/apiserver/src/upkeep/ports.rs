@@ -11,6 +11,7 @@ use std::time::Duration;
 use machinery::status::Status;
 
 use crate::registry::Registry;
+use crate::registry::allocate::Allocator;
 use crate::registry::allocate::ports::{self, Ports};
 
 /// How long to wait between two turns, as in Kubernetes.
@@ -39,9 +40,9 @@ pub(crate) async fn follow(registry: Arc<Registry>) {
 async fn repair(registry: &Registry, before: &Idle) -> Result<Idle, Status> {
     registry.reader.fresh().await?;
     // Read before the marks: a port that is marked meanwhile counts as idle for one turn only.
-    let used = ports::used(registry)?;
+    let used = ports::used(&registry.reader)?;
     let mut idle = Idle::new();
-    ports::repair(registry, |taken| {
+    ports::repair(&Allocator::of(registry), |taken| {
         idle = turn(taken, &used, before);
         Ok(())
     })

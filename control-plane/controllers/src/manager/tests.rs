@@ -244,3 +244,19 @@ fn what_is_due_does_not_wait_for_a_call_that_always_fails() {
         now = next;
     }
 }
+
+#[test]
+fn a_deletion_that_is_refused_with_a_conflict_is_told_unless_the_object_is_another() {
+    let is_told = |why: &str| {
+        let mut manager = Manager::new(vec![Box::new(Looks)]);
+        let work = manager.next(at(SECOND)).expect("it is due");
+        let error = Status::conflict("", "namespaces", "n", why);
+        manager.done(&work, Err((0, error)), at(SECOND));
+        manager.loops[0].failures.contains_key(&work.key)
+    };
+    assert!(is_told(
+        "admission webhook \"w\" denied the request: not now"
+    ));
+    let another = "the UID in the precondition (a) does not match the UID in record (b)";
+    assert!(!is_told(another));
+}

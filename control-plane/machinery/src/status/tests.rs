@@ -57,3 +57,19 @@ fn a_terminating_namespace_has_the_cause_controllers_look_for() {
         "NamespaceTerminating"
     );
 }
+
+#[test]
+fn a_conflict_is_about_another_object_if_it_says_so() {
+    let is_of_another = |why: &str| Status::conflict("", "pods", "a", why).is_of_another();
+    for why in [
+        "the UID in the precondition (x) does not match the UID in record (y). The object might \
+         have been deleted and then recreated",
+        "Precondition failed: UID in precondition: x, UID in object meta: y",
+    ] {
+        assert!(is_of_another(why), "{why}");
+    }
+    assert!(!is_of_another(
+        "admission webhook \"w\" denied the request: not now"
+    ));
+    assert!(!Status::not_found("", "pods", "a").is_of_another());
+}

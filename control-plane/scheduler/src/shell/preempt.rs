@@ -68,7 +68,9 @@ async fn delete(client: &Client, victim: &PodInfo, pod: &PodInfo) -> Result<bool
     for call in tell_why(victim, pod).into_iter().chain([deletion]) {
         match client.call(call).await {
             Ok(_) => {}
-            Err(status) if ["NotFound", "Conflict"].contains(&status.reason) => return Ok(false),
+            Err(status) if status.reason == "NotFound" || status.is_of_another() => {
+                return Ok(false);
+            }
             Err(status) => return Err(status),
         }
     }

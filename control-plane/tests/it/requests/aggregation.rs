@@ -329,3 +329,42 @@ async fn the_old_document_has_what_the_other_server_says() {
     let metrics = &merged["definitions"]["test.metrics.NodeMetrics"];
     assert_eq!(metrics["properties"]["metadata"], reference(&renamed));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_has_a_document_of_v2_alone_gets_one_of_v3() {
+    let world = world().await;
+    let reference = |place: &str| json!({"$ref": format!("#/{place}/test.metrics.NodeMetrics")});
+    let theirs = json!({"swagger": "2.0", "paths": {
+        NODES: {"get": {"produces": ["application/json"], "responses": {
+            "200": {"description": "OK", "schema": reference("definitions")}}}},
+        "/apis/other.test/v1/things": {"get": {}},
+    },
+    "definitions": {"test.metrics.NodeMetrics": {"type": "object"}}});
+    world
+        .hook
+        .on("/openapi/v2", move |_| Reply::Raw(200, theirs.to_string()));
+    serve(&world).await;
+    world.given(SERVICES, &api_service(&world)).await;
+    reason(&world, "Passed").await;
+    let begun = Instant::now();
+    let url = loop {
+        let index = world.ask("GET", "/openapi/v3", &Value::Null).await.body;
+        let place = &index["paths"]["apis/metrics.test/v1"];
+        if let Some(url) = place["serverRelativeURL"].as_str() {
+            break url.to_owned();
+        }
+        assert!(begun.elapsed() < WITHIN);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    let made = world.ask("GET", &url, &Value::Null).await;
+    assert_eq!(made.code, 200, "{}", made.body);
+    let paths = &made.body["paths"];
+    let content = json!({"application/json": {"schema": reference("components/schemas")}});
+    assert_eq!(paths[NODES]["get"]["responses"]["200"]["content"], content);
+    assert_eq!(paths.get("/apis/other.test/v1/things"), None);
+    let schemas = &made.body["components"]["schemas"];
+    assert_eq!(
+        schemas["test.metrics.NodeMetrics"],
+        json!({"type": "object"})
+    );
+}

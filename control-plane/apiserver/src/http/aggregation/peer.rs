@@ -25,7 +25,7 @@ use super::name_user;
 use crate::auth::User;
 use crate::auth::authorize::rbac::MASTERS;
 use crate::auth::pki::Identity;
-use crate::http::openapi::v2;
+use crate::http::openapi::{self, Document, converted, v2};
 use crate::storage::reader::Reader;
 use crate::webhook::address::{Place, not_reached};
 use crate::webhook::trust;
@@ -49,6 +49,7 @@ pub(super) struct Peer {
     /// Where its OpenAPI document is, if it has one.
     document: Mutex<Option<String>>,
     old_document: Mutex<OldDocument>,
+    converted: Mutex<Converted>,
 }
 
 /// What a document of OpenAPI v2 says about the version of a peer.
@@ -59,6 +60,15 @@ struct OldDocument {
     about: Option<Arc<[u8]>>,
     /// The document with this tag is too large: what is known is of one before it.
     is_too_large: bool,
+}
+
+/// A document of OpenAPI v3 that is made here.
+#[derive(Default)]
+struct Converted {
+    /// The server said last that it has no index of v3.
+    is_wanted: bool,
+    /// What the document of v2 said of which it was made, and the document unless it is too large.
+    made: Option<(Arc<[u8]>, Option<Document>)>,
 }
 
 struct Reached {
@@ -77,6 +87,7 @@ impl Peer {
             resources: Mutex::default(),
             document: Mutex::default(),
             old_document: Mutex::default(),
+            converted: Mutex::default(),
         }
     }
 
@@ -91,7 +102,19 @@ impl Peer {
 
     /// Where the document about its version of the group is.
     pub(super) fn document(&self) -> Option<String> {
-        self.document.lock().clone()
+        let text = |key: &str| object::text(&self.spec, &[key]);
+        match self.converted() {
+            Some(document) => {
+                let path = format!("apis/{}/{}", text("group"), text("version"));
+                Some(openapi::url(&path, &document))
+            }
+            None => self.document.lock().clone(),
+        }
+    }
+
+    /// The document about its version of the group if it was made here.
+    pub(super) fn converted(&self) -> Option<Document> {
+        self.converted.lock().made.as_ref()?.1.clone()
     }
 
     /// What the document of OpenAPI v2 says about its version of the group.
@@ -138,6 +161,7 @@ impl Peer {
         if looked.is_ok() {
             self.look_for_document(reader, &path).await;
             self.look_for_old_document(reader).await;
+            self.convert().await;
         }
         let (found, told) = match looked {
             // A server that answers is there, whatever its answer is worth to discovery.
@@ -151,11 +175,24 @@ impl Peer {
         told
     }
 
-    /// Asks where the OpenAPI document is. A server may have none.
+    /// Asks where the OpenAPI document is. A server may have none, and an old one no index either.
     async fn look_for_document(&self, reader: &Reader, path: &str) {
-        let index = self.fetch(reader, "/openapi/v3");
-        let index = tokio::time::timeout(LOOK_PATIENCE, index).await;
-        let index = index.ok().and_then(Result::ok).flatten();
+        let asked = async {
+            let answer = self.ask(reader, "/openapi/v3", None).await?;
+            let is_absent = answer.status() == StatusCode::NOT_FOUND;
+            let index = if is_absent {
+                None
+            } else {
+                object_in(answer).await?
+            };
+            Ok::<_, String>((is_absent, index))
+        };
+        let Ok(Ok((is_absent, index))) = tokio::time::timeout(LOOK_PATIENCE, asked).await else {
+            return;
+        };
+        if is_absent || index.is_some() {
+            self.converted.lock().is_wanted = is_absent;
+        }
         take_place(&mut self.document.lock(), index.as_ref(), path);
     }
 
@@ -187,21 +224,37 @@ impl Peer {
     /// Says of a document, once, that it is too large. It is asked for again when it has changed.
     fn refuse_old_document(&self, tag: Option<HeaderValue>, limit: usize) {
         if self.old_document.lock().refuse(tag) {
-            let text = |key: &str| object::text(&self.spec, &[key]);
-            let name = format!("{}.{}", text("version"), text("group"));
-            tracing::warn!(name, limit, "the OpenAPI v2 of an APIService is too large");
+            self.warn_of_size(limit);
         }
+    }
+
+    fn warn_of_size(&self, limit: usize) {
+        let text = |key: &str| object::text(&self.spec, &[key]);
+        let name = format!("{}.{}", text("version"), text("group"));
+        tracing::warn!(name, limit, "the OpenAPI v2 of an APIService is too large");
+    }
+
+    /// As in Kubernetes, makes the document of v3 of a server that has none of what it says in v2.
+    async fn convert(&self) {
+        let about = self.old_document();
+        let Some(of) = self.converted.lock().wants(about) else {
+            return;
+        };
+        let from = Arc::clone(&of);
+        // It takes long, and other servers are looked at meanwhile.
+        let made = tokio::task::spawn_blocking(move || converted::of(&from)).await;
+        let Ok(made) = made else {
+            return;
+        };
+        if let Err(limit) = made {
+            self.warn_of_size(limit);
+        }
+        self.converted.lock().made = Some((of, made.ok()));
     }
 
     /// The object at a path; `None` if the answer is something else.
     async fn fetch(&self, reader: &Reader, path: &str) -> Result<Option<Value>, String> {
-        let answer = self.ask(reader, path, None).await?;
-        let code = answer.status();
-        if !code.is_success() {
-            return Err(format!("bad status: {}", code.as_u16()));
-        }
-        let body = limited(answer).await.map_err(|error| error.to_string())?;
-        Ok(read(&body).map(Value::Object))
+        object_in(self.ask(reader, path, None).await?).await
     }
 
     /// Asks for a path as this server itself. With a tag, what has it still is not sent.
@@ -230,6 +283,16 @@ impl Peer {
         // Not after the requests of users, who could keep it from being seen.
         self.exchange(reader, request).await
     }
+}
+
+/// The object in an answer; `None` if the answer is something else.
+async fn object_in(answer: Response<Incoming>) -> Result<Option<Value>, String> {
+    let code = answer.status();
+    if !code.is_success() {
+        return Err(format!("bad status: {}", code.as_u16()));
+    }
+    let body = limited(answer).await.map_err(|error| error.to_string())?;
+    Ok(read(&body).map(Value::Object))
 }
 
 /// The body of an answer to this server itself.
@@ -311,6 +374,19 @@ impl OldDocument {
         self.is_too_large = true;
         self.tag = tag;
         !is_known
+    }
+}
+
+impl Converted {
+    /// What to make a document from; `None` if there is nothing to make. One that is not wanted any
+    /// more is dropped.
+    fn wants(&mut self, about: Option<Arc<[u8]>>) -> Option<Arc<[u8]>> {
+        let about = about.filter(|_| self.is_wanted);
+        if about.is_none() {
+            self.made = None;
+        }
+        let made = self.made.as_ref();
+        about.filter(|about| made.is_none_or(|(of, _)| !Arc::ptr_eq(of, about)))
     }
 }
 
@@ -416,6 +492,21 @@ mod tests {
         for code in [StatusCode::NOT_MODIFIED, StatusCode::NOT_FOUND] {
             assert_eq!(told(code).await, None, "{code}");
         }
+    }
+
+    #[test]
+    fn a_document_of_v3_is_made_once_of_each_of_v2_while_there_is_no_other() {
+        let (one, other): (Arc<[u8]>, Arc<[u8]>) = (Arc::from(*b"{}"), Arc::from(*b"{}"));
+        let mut converted = Converted::default();
+        assert_eq!(converted.wants(Some(Arc::clone(&one))), None);
+        converted.is_wanted = true;
+        assert!(converted.wants(Some(Arc::clone(&one))).is_some());
+        converted.made = Some((Arc::clone(&one), None));
+        assert_eq!(converted.wants(Some(Arc::clone(&one))), None);
+        assert!(converted.wants(Some(other)).is_some());
+        converted.is_wanted = false;
+        assert_eq!(converted.wants(Some(one)), None);
+        assert!(converted.made.is_none());
     }
 
     #[test]

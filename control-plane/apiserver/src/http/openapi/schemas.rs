@@ -7,8 +7,8 @@ use std::sync::Arc;
 use machinery::schema::{self, Field, Kind, Message, Subresource, Type};
 use serde_json::{Map, Value, json};
 
-pub(super) use self::values::{INT_OR_STRING, QUANTITY};
-use self::values::{extensions, name_of_scalar, scalar, wrapped, zero_of};
+pub(super) use self::values::{INT_OR_STRING, QUANTITY, wrapped};
+use self::values::{extensions, name_of_scalar, scalar, zero_of};
 use super::texts::{POD, Texts};
 use super::{TYPE, reference_to};
 

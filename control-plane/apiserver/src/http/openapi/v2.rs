@@ -19,7 +19,7 @@ use tokio::sync::Mutex;
 
 use super::schemas::{INT_OR_STRING, QUANTITY, Schemas};
 use super::texts::Texts;
-use super::{OF_V2, Zipped, custom, groups, hash, library, operations, written};
+use super::{OF_V2, OF_V3, Zipped, custom, groups, hash, library, operations, written};
 use crate::http::answer::reply;
 use crate::http::media::{self, JSON};
 use crate::registry::strategy;
@@ -28,8 +28,6 @@ use crate::resources::catalogue::Catalogue;
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 /// The same as older clients write it.
 const PROTOBUF_OF_OLD: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
-/// Where references point in v3.
-const OF_V3: &str = "#/components/schemas/";
 
 /// The document of one state of the catalogue and of other servers, if it was asked for. Whoever
 /// makes another one, or another encoding, holds the lock until it is made, and who wants it waits

@@ -14,9 +14,9 @@ use super::families::has_no_address;
 use super::ranges::Ranges;
 use crate::basics::cidr::Family;
 use crate::basics::{address, clock};
-use crate::registry::Registry;
 use crate::resources::catalogue::Storage;
 use crate::storage::decoded;
+use crate::storage::reader::Reader;
 use crate::storage::store::{Created, Swap};
 
 const ADDRESSES: [&str; 2] = ["spec", "clusterIPs"];
@@ -30,7 +30,7 @@ pub(super) struct Reservation {
 /// Gives a service an address of each of its families, except the first `kept` ones; adds those that
 /// are newly reserved to `reserved`, also if another one fails. The cache must be fresh.
 pub(super) async fn choose(
-    registry: &Registry,
+    reader: &Reader,
     service: &mut Value,
     kept: usize,
     dry: bool,
@@ -45,9 +45,9 @@ pub(super) async fn choose(
     let mut list = object::items(service, &ADDRESSES).to_vec();
     let count = list.len().max(families.len());
     list.resize(count, "".into());
-    let ranges = Ranges::of(registry)?;
+    let ranges = Ranges::of(reader)?;
     let chooser = Chooser {
-        registry,
+        reader,
         service: service.clone(),
         ranges,
         asked: Value::from(list.clone()),
@@ -72,7 +72,7 @@ pub(super) async fn choose(
 
 /// Chooses addresses for one service.
 struct Chooser<'a> {
-    registry: &'a Registry,
+    reader: &'a Reader,
     service: Value,
     ranges: Ranges,
     /// The addresses that the service names, for errors.
@@ -101,7 +101,7 @@ impl Chooser<'_> {
         if !self.ranges.has_host(address) {
             return refuse("the provided network does not match the current range");
         }
-        match take(self.registry, address, &self.service).await? {
+        match take(self.reader, address, &self.service).await? {
             None => refuse("provided IP is already allocated"),
             Some(revision) => Ok(Some(Reservation {
                 address: address.to_string(),
@@ -117,14 +117,14 @@ impl Chooser<'_> {
                 None => Err(self.invalid("failed to allocate IP: allocator not ready")),
             };
         }
-        let storage = ip_addresses(self.registry)?;
-        let cache = self.registry.reader.reflector.cache(&storage)?;
+        let storage = ip_addresses(self.reader)?;
+        let cache = self.reader.reflector.cache(&storage)?;
         for address in self.ranges.drawn(family) {
             let name = address.to_string();
             if cache.get(&storage.key("", &name)).is_some() {
                 continue;
             }
-            if let Some(revision) = take(self.registry, address, &self.service).await? {
+            if let Some(revision) = take(self.reader, address, &self.service).await? {
                 let address = name.clone();
                 return Ok((name, Some(Reservation { address, revision })));
             }
@@ -147,11 +147,11 @@ impl Chooser<'_> {
 /// the same service left, or one that is gone, is replaced by another IPAddress: nobody else deletes
 /// that, as it is new, while the service is on its way to the store.
 pub(crate) async fn take(
-    registry: &Registry,
+    reader: &Reader,
     address: IpAddr,
     service: &Value,
 ) -> Result<Option<i64>, Status> {
-    let storage = ip_addresses(registry)?;
+    let storage = ip_addresses(reader)?;
     let name = address.to_string();
     let object = json!({
         "kind": "IPAddress", "apiVersion": "networking.k8s.io/v1",
@@ -170,12 +170,12 @@ pub(crate) async fn take(
     });
     let value = decoded::encode(&storage, &object)?;
     let key = storage.key("", &name);
-    let store = &registry.reader.store;
+    let store = &reader.store;
     let created = store.create(&storage, &key, value.clone(), 0, &[]).await?;
     if let Created::At(revision) = created {
         return Ok(Some(revision));
     }
-    let Some(held) = registry.reader.read_key(&storage, &key).await? else {
+    let Some(held) = reader.read_key(&storage, &key).await? else {
         return Ok(None);
     };
     let revision = held.revision;
@@ -183,7 +183,7 @@ pub(crate) async fn take(
     if parent(&held) != parent(&object) {
         return Ok(None);
     }
-    if let Some(user) = user(registry, &held, &name).await? {
+    if let Some(user) = user(reader, &held, &name).await? {
         if object::uid(&user) != object::uid(service) {
             return Ok(None);
         }
@@ -231,46 +231,39 @@ pub(crate) fn parent(address: &Value) -> Option<(&str, &str)> {
 /// service has the address. So a caller deletes what it has seen, and not what another service has
 /// reserved since.
 pub(crate) async fn release(
-    registry: &Registry,
+    reader: &Reader,
     address: &str,
     written: impl RangeBounds<i64>,
 ) -> Result<(), Status> {
-    let storage = ip_addresses(registry)?;
+    let storage = ip_addresses(reader)?;
     let key = storage.key("", address);
-    let Some(held) = registry.reader.read_key(&storage, &key).await? else {
+    let Some(held) = reader.read_key(&storage, &key).await? else {
         return Ok(());
     };
     let revision = held.revision;
-    if !written.contains(&revision) || user(registry, &held.decode()?, address).await?.is_some() {
+    if !written.contains(&revision) || user(reader, &held.decode()?, address).await?.is_some() {
         return Ok(());
     }
     // Whoever took it over meanwhile has written it.
-    registry
-        .reader
-        .store
-        .delete(&key, revision)
-        .await
-        .map(|_| ())
+    reader.store.delete(&key, revision).await.map(|_| ())
 }
 
 /// The service that an IPAddress belongs to, if the store has it with this address.
-async fn user(registry: &Registry, held: &Value, address: &str) -> Result<Option<Value>, Status> {
+async fn user(reader: &Reader, held: &Value, address: &str) -> Result<Option<Value>, Status> {
     let Some((namespace, name)) = parent(held) else {
         return Ok(None);
     };
-    let services = registry.reader.resource("", "v1", "services")?;
+    let services = reader.resource("", "v1", "services")?;
     let services = services.stored()?;
     let key = services.key(namespace, name);
-    let Some(service) = registry.reader.read_key(services, &key).await? else {
+    let Some(service) = reader.read_key(services, &key).await? else {
         return Ok(None);
     };
     let service = service.decode()?;
     Ok(addresses_of(&service).contains(address).then_some(service))
 }
 
-fn ip_addresses(registry: &Registry) -> Result<Arc<Storage>, Status> {
-    let addresses = registry
-        .reader
-        .resource("networking.k8s.io", "v1", "ipaddresses")?;
+fn ip_addresses(reader: &Reader) -> Result<Arc<Storage>, Status> {
+    let addresses = reader.resource("networking.k8s.io", "v1", "ipaddresses")?;
     addresses.stored().cloned()
 }

@@ -12,8 +12,9 @@ use machinery::object;
 use machinery::status::{Cause, Status};
 use serde_json::Value;
 
+use super::Allocator;
 use crate::basics::clock;
-use crate::registry::Registry;
+use crate::storage::reader::Reader;
 use crate::validate;
 pub(crate) use taken::{Ports, Taken};
 
@@ -30,7 +31,7 @@ pub(super) const HEALTH_PORT: &str = "healthCheckNodePort";
 /// Sets the node port of each port of a service, and its health check port, where it has none, and
 /// claims those that it names. Returns the ports that are newly taken. The cache must be fresh.
 pub(super) async fn choose(
-    registry: &Registry,
+    allocator: &Allocator,
     old: Option<&Value>,
     service: &mut Value,
     dry: bool,
@@ -40,7 +41,7 @@ pub(super) async fn choose(
         return Ok(Ports::new());
     }
     // Services of a store that no apiserver has repaired yet are not marked.
-    let used = used_by_others(registry, old.is_some(), service)?;
+    let used = used_by_others(&allocator.reader, old.is_some(), service)?;
     let asked = service.clone();
     let choose = |taken: &mut Ports| {
         let mut chosen = asked.clone();
@@ -48,45 +49,47 @@ pub(super) async fn choose(
         taken.extend(&new);
         Ok((chosen, new))
     };
-    let store = &registry.reader.store;
+    let store = &allocator.reader.store;
+    let marks = &allocator.allocations.ports;
     if dry {
-        let mut taken = registry.ports.read(store).await?;
+        let mut taken = marks.read(store).await?;
         *service = choose(&mut taken)?.0;
         return Ok(Ports::new());
     }
-    let (chosen, new) = registry.ports.change(store, choose).await?;
+    let (chosen, new) = marks.change(store, choose).await?;
     *service = chosen;
     Ok(new)
 }
 
 /// Marks ports as free that were claimed for a service that is not stored.
-pub(super) async fn give_back(registry: &Registry, ports: &Ports) -> Result<(), Status> {
+pub(super) async fn give_back(allocator: &Allocator, ports: &Ports) -> Result<(), Status> {
     let free = |taken: &mut Ports| {
         taken.retain(|port| !ports.contains(port));
         Ok(())
     };
-    registry.ports.change(&registry.reader.store, free).await
+    repair(allocator, free).await
 }
 
 /// Marks the ports as free that a service had, unless a service has them.
-pub(super) async fn release(registry: &Registry, mut ports: Ports) -> Result<(), Status> {
-    registry.reader.fresh().await?;
-    let used = used(registry)?;
+pub(super) async fn release(allocator: &Allocator, mut ports: Ports) -> Result<(), Status> {
+    allocator.reader.fresh().await?;
+    let used = used(&allocator.reader)?;
     ports.retain(|port| !used.contains(port));
-    give_back(registry, &ports).await
+    give_back(allocator, &ports).await
 }
 
 /// Marks ports as taken or free, as `change` decides.
 pub(crate) async fn repair(
-    registry: &Registry,
+    allocator: &Allocator,
     change: impl FnMut(&mut Ports) -> Result<(), Status>,
 ) -> Result<(), Status> {
-    registry.ports.change(&registry.reader.store, change).await
+    let marks = &allocator.allocations.ports;
+    marks.change(&allocator.reader.store, change).await
 }
 
 /// The ports of all services in the cache.
-pub(crate) fn used(registry: &Registry) -> Result<Ports, Status> {
-    used_by_others(registry, false, &Value::Null)
+pub(crate) fn used(reader: &Reader) -> Result<Ports, Status> {
+    used_by_others(reader, false, &Value::Null)
 }
 
 /// The node ports and the health check port of a service.
@@ -331,15 +334,11 @@ pub(super) fn remove(old: &Value, new: &mut Value) {
 }
 
 /// The ports of all services in the cache, without those of `service` if it is one that exists.
-fn used_by_others(
-    registry: &Registry,
-    exists: bool,
-    service: &Value,
-) -> Result<BTreeSet<i64>, Status> {
-    let services = registry.reader.resource("", "v1", "services")?;
+fn used_by_others(reader: &Reader, exists: bool, service: &Value) -> Result<BTreeSet<i64>, Status> {
+    let services = reader.resource("", "v1", "services")?;
     let own = (object::namespace(service), object::name(service));
     let mut used = BTreeSet::new();
-    for other in registry.reader.cached_list(&services.kind, "")? {
+    for other in reader.cached_list(&services.kind, "")? {
         if !exists || (object::namespace(&other), object::name(&other)) != own {
             used.extend(all_of(&other));
         }

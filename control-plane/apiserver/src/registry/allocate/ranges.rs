@@ -10,15 +10,14 @@ use serde_json::Value;
 use crate::basics::cidr::{Cidr, Family};
 use crate::basics::clock;
 use crate::basics::service_ranges::V6_PREFIX_MIN;
-use crate::registry::Registry;
+use crate::storage::reader::Reader;
 
 /// The ranges for new addresses, of which there may be none.
 pub(crate) struct Ranges(Vec<Cidr>);
 
 impl Ranges {
     /// The ranges that the cache has.
-    pub(crate) fn of(registry: &Registry) -> Result<Ranges, Status> {
-        let reader = &registry.reader;
+    pub(crate) fn of(reader: &Reader) -> Result<Ranges, Status> {
         let resource = reader.resource("networking.k8s.io", "v1", "servicecidrs")?;
         Ok(Ranges::ready(&reader.cached_list(&resource.kind, "")?))
     }

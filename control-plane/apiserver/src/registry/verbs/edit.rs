@@ -39,6 +39,9 @@ pub(crate) enum Step {
 pub(crate) trait Edit: Send {
     /// Decides about the current state.
     fn step<'a>(&'a mut self, current: Option<&'a DecodedObject>) -> Answer<'a, Step>;
+
+    /// What it decided last is about to be sent to the store, which may have it from here on.
+    fn sends(&mut self) {}
 }
 
 /// The result of a change.
@@ -127,7 +130,7 @@ impl Registry {
             }
             let step = step?;
             match self
-                .take_step(storage, key, dry, current.as_ref(), step)
+                .take_step(storage, key, dry, current.as_ref(), step, edit)
                 .await?
             {
                 Ok(edited) => return Ok(edited),
@@ -157,13 +160,14 @@ impl Registry {
         dry: bool,
         current: Option<&Arc<DecodedObject>>,
         step: Step,
+        edit: &mut dyn Edit,
     ) -> Result<Result<Edited, Option<Arc<DecodedObject>>>, Status> {
         let revision = current.map_or(0, |decoded| decoded.revision);
         let (swap, object) = match step {
             Step::Create(object, parents) => {
-                let created = self.create_step(storage, key, dry, object, parents).await?;
+                let created = self.create_step(storage, key, dry, object, parents, edit);
                 // Another writer has created it.
-                return match created {
+                return match created.await? {
                     Some(decoded) => Ok(Ok(Edited::Created(decoded))),
                     None => Ok(Err(self.read_entry(storage, key).await?)),
                 };
@@ -184,6 +188,7 @@ impl Registry {
             Step::Put(mut object) => {
                 let lease = self.lease_for(storage).await?;
                 let store = &self.reader.store;
+                edit.sends();
                 let put = async |object: &Value| {
                     let value = decoded::encode(storage, object)?;
                     store.update(storage, key, revision, value, lease).await
@@ -195,6 +200,7 @@ impl Registry {
                 (swap?, Some(object))
             }
             Step::Delete(object) => {
+                edit.sends();
                 let swap = self.reader.store.delete(key, revision).await?;
                 if let Swap::Done(at) = swap {
                     let decoded = Arc::new(DecodedObject::written(storage, at, object));
@@ -223,11 +229,13 @@ impl Registry {
         dry: bool,
         mut object: Value,
         parents: Parents,
+        edit: &mut dyn Edit,
     ) -> Result<Option<Arc<DecodedObject>>, Status> {
         let guards = parents.guards(self, false).await?;
         let revision = if dry {
             Some(0)
         } else {
+            edit.sends();
             self.store_new(storage, key, &mut object, &parents, guards)
                 .await?
         };

@@ -11,7 +11,8 @@ use super::*;
 use crate::tests::{info, pod};
 
 /// Carries out the preemption of `victims` on node `a` for `p`; the names of those in `gone` are not
-/// known any more, and those in `kept` cannot be deleted. Returns the calls, and the outcome.
+/// known any more, and those in `kept` cannot be deleted. Another pod has the name `replaced`, and
+/// a webhook keeps `guarded`. Returns the calls, and the outcome.
 async fn carried_out(
     victims: &[&str],
     gone: &'static [&'static str],
@@ -30,14 +31,23 @@ async fn carried_out(
             let line = format!("{method} {path}");
             let body = serde_json::from_slice(&body).unwrap_or_default();
             heard.lock().unwrap().push((line, body));
-            let (code, reason) = match method.as_str() {
-                _ if gone.contains(&&*name) => (StatusCode::NOT_FOUND, "NotFound"),
-                "DELETE" if kept.contains(&&*name) => (StatusCode::FORBIDDEN, "Forbidden"),
-                _ => (StatusCode::OK, ""),
+            let (code, reason, why) = match method.as_str() {
+                _ if gone.contains(&&*name) => (StatusCode::NOT_FOUND, "NotFound", ""),
+                "DELETE" if kept.contains(&&*name) => (StatusCode::FORBIDDEN, "Forbidden", ""),
+                "DELETE" if name == "replaced" => {
+                    let why =
+                        "the UID in the precondition (a) does not match the UID in record (b)";
+                    (StatusCode::CONFLICT, "Conflict", why)
+                }
+                "DELETE" if name == "guarded" => {
+                    let why = "admission webhook \"w\" denied the request: not now";
+                    (StatusCode::CONFLICT, "Conflict", why)
+                }
+                _ => (StatusCode::OK, "", ""),
             };
             let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {},
                 "status": if reason.is_empty() { "Success" } else { "Failure" },
-                "reason": reason, "message": reason, "code": code.as_u16()});
+                "reason": reason, "message": why, "code": code.as_u16()});
             let mut response = Response::new(Body::from(status.to_string().into_bytes()));
             *response.status_mut() = code;
             Ok::<_, Infallible>(response)
@@ -94,4 +104,19 @@ async fn who_is_gone_already_is_no_failure_and_who_cannot_be_deleted_is() {
     };
     assert_eq!(names(&gone), ["x"]);
     assert_eq!(failure.unwrap().reason, "Forbidden");
+}
+
+#[tokio::test]
+async fn a_victim_that_a_webhook_keeps_is_not_gone() {
+    for (victims, reason) in [
+        (["x", "replaced"], None),
+        (["x", "guarded"], Some("Conflict")),
+    ] {
+        let (_, outcome) = carried_out(&victims, &[], &[]).await;
+        let Outcome::Preempted { gone, failure, .. } = outcome else {
+            panic!("another outcome");
+        };
+        assert_eq!(names(&gone), ["x"]);
+        assert_eq!(failure.map(|status| status.reason), reason);
+    }
 }

@@ -82,7 +82,7 @@ pub(super) fn name_of_scalar(kind: &Type) -> Option<&'static str> {
 }
 
 /// A reference with anything beside it is written as one of one.
-pub(super) fn wrapped(mut schema: Value) -> Value {
+pub(in crate::http::openapi) fn wrapped(mut schema: Value) -> Value {
     match schema.as_object_mut() {
         Some(fields) if fields.len() > 1 => {
             if let Some(reference) = fields.remove("$ref") {

@@ -23,14 +23,15 @@ struct Shared {
     bytes_left: usize,
 }
 
-/// What a document says about one version of a group: its paths, and their schemas. Parameters that
-/// paths share are written where they are used, as in this server's document. The error is the
-/// limit that these are beyond.
+/// What a document says about itself, and about one version of a group: its paths, and their
+/// schemas. Parameters that paths share are written where they are used, as in this server's
+/// document. The error is the limit that these are beyond.
 pub(crate) fn about(mut document: Value, group: &str, version: &str) -> Result<Value, usize> {
     let mut take = |key: &str| match document.get_mut(key).map(Value::take) {
         Some(Value::Object(fields)) => fields,
         _ => Map::new(),
     };
+    let info = take("info");
     let parameters = take("parameters");
     let mut paths = take("paths");
     let mut definitions = take("definitions");
@@ -44,7 +45,7 @@ pub(crate) fn about(mut document: Value, group: &str, version: &str) -> Result<V
     }
     let after = used(paths.values(), &definitions);
     definitions.retain(|name, _| after.contains(name) || !before.contains(name));
-    Ok(serde_json::json!({"paths": paths, "definitions": definitions}))
+    Ok(serde_json::json!({"info": info, "paths": paths, "definitions": definitions}))
 }
 
 /// Adds the paths and the schemas of a document of [`about`].

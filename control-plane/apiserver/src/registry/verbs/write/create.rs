@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{Writer, refuse};
 use crate::admission::{Attributes, CREATE};
 use crate::basics::{clock, unsigned};
-use crate::registry::allocate::{self, Allocated, Held};
+use crate::registry::allocate::{self, Held};
 use crate::registry::lifecycle::{self, Named};
 use crate::registry::strategy;
 use crate::registry::verbs::parents::Parents;
@@ -53,19 +53,23 @@ impl Writer<'_> {
     async fn create_named(&self, mut object: Value) -> Result<Arc<DecodedObject>, Status> {
         self.parents(object::name(&object))
             .refuse_if_terminating(self.registry)?;
-        let allocated = self.complete("", &mut object, true).await?;
-        let written = self.store_completed(object).await;
+        let mut held = self.complete("", &mut object, true).await?;
+        let written = self.store_completed(object, &mut held).await;
         match &written {
-            Ok(_) if !self.dry => allocated.stored(),
+            Ok(_) if !self.dry => held.stored(),
             // Nothing is stored that could hold them.
-            Ok(_) => allocated.give_back(self.registry).await,
-            Err(error) => allocated.give_back_after(error, self.registry).await,
+            Ok(_) => held.give_back().await,
+            Err(error) => held.give_back_after(error).await,
         }
         written
     }
 
     /// Stores an object that is complete. What is allocated for it is the caller's to give back.
-    async fn store_completed(&self, object: Value) -> Result<Arc<DecodedObject>, Status> {
+    async fn store_completed(
+        &self,
+        object: Value,
+        held: &mut Held,
+    ) -> Result<Arc<DecodedObject>, Status> {
         let resource = &*self.resource;
         let storage = resource.stored()?;
         let name = object::name(&object).to_owned();
@@ -94,6 +98,7 @@ impl Writer<'_> {
         let written = self
             .registry
             .store_new(storage, &key, &mut stored, &parents, guards);
+        held.sent();
         match written.await? {
             Some(revision) => Ok(written_at(revision, stored)),
             None => Err(already_exists(resource, &name)),
@@ -115,7 +120,7 @@ impl Writer<'_> {
         path_name: &str,
         object: &mut Value,
         manage: bool,
-    ) -> Result<Allocated, Status> {
+    ) -> Result<Held, Status> {
         let resource = &*self.resource;
         lifecycle::match_namespace(resource, self.namespace, object)?;
         let borrows_labels = lifecycle::borrows_labels(resource, object);
@@ -150,7 +155,7 @@ impl Writer<'_> {
         let held = if allocate::concerns(resource) {
             allocate::create(self.registry, object, self.dry).await?
         } else {
-            Held::none(self.registry)
+            Held::none()
         };
         let validated = async {
             self.validate(object, borrows_later).await?;
@@ -158,9 +163,9 @@ impl Writer<'_> {
             chain.validate(mutated, &admission, object).await
         };
         match validated.await {
-            Ok(()) => Ok(held.handed_over()),
+            Ok(()) => Ok(held),
             Err(error) => {
-                held.handed_over().give_back(self.registry).await;
+                held.give_back().await;
                 Err(error)
             }
         }

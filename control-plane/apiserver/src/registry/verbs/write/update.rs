@@ -10,7 +10,7 @@ use super::precondition::{check_version, expected_version};
 use super::{Change, Writer, refuse};
 use crate::admission::{Attributes, Mutated, UPDATE};
 use crate::auth::Answer;
-use crate::registry::allocate::{self, Allocated, Held};
+use crate::registry::allocate::{self, Held};
 use crate::registry::lifecycle::{self, Named};
 use crate::registry::strategy::{self, Deletion};
 use crate::registry::verbs::edit::{Edit, Edited, Step};
@@ -31,7 +31,7 @@ struct Update<'a, 'b> {
     /// The old object, if it may lose what is allocated for it.
     replaced: Option<Arc<Value>>,
     /// What the present attempt has allocated.
-    allocated: Allocated,
+    held: Held,
 }
 
 impl Writer<'_> {
@@ -64,20 +64,19 @@ impl Writer<'_> {
             change,
             warnings: Vec::new(),
             replaced: None,
-            allocated: Allocated::default(),
+            held: Held::none(),
         };
         let edit = self.registry.edit(storage, &key, self.dry, &mut update);
         let edited = match edit.await {
             Ok(edited) => edited,
             Err(error) => {
-                let allocated = update.allocated;
-                allocated.give_back_after(&error, self.registry).await;
+                update.held.give_back_after(&error).await;
                 return Err(error);
             }
         };
         let revision = edited.entry_ref().revision;
         if !self.dry {
-            update.allocated.stored();
+            update.held.stored();
         }
         self.settle(revision).await;
         let warnings = update.warnings;
@@ -108,13 +107,17 @@ impl Edit for Update<'_, '_> {
         Box::pin(async move {
             // An object that an earlier attempt saw may be gone, and what it held is another's.
             self.replaced = None;
-            let earlier = std::mem::take(&mut self.allocated);
-            earlier.give_back(self.writer.registry).await;
+            let earlier = std::mem::take(&mut self.held);
+            earlier.give_back().await;
             match current {
                 Some(current) => self.updated(current).await,
                 None => self.made().await,
             }
         })
+    }
+
+    fn sends(&mut self) {
+        self.held.sent();
     }
 }
 
@@ -151,7 +154,7 @@ impl Update<'_, '_> {
         expected_version(&object)?;
         let manage = !matches!(self.change, Change::Apply(_));
         let completed = self.writer.complete(self.name, &mut object, manage);
-        self.allocated = completed.await?;
+        self.held = completed.await?;
         let stored = convert::stored(resource, object).await?;
         Ok(Step::Create(stored, self.writer.parents(self.name)))
     }
@@ -211,10 +214,10 @@ impl Update<'_, '_> {
             self.replaced = Some(Arc::clone(&old));
             allocate::update(registry, &old, &mut new, self.writer.dry).await?
         } else {
-            Held::none(registry)
+            Held::none()
         };
         let checked = self.checked(&old, new, mutated, &admission).await;
-        self.allocated = held.handed_over();
+        self.held = held;
         checked
     }
 

@@ -50,7 +50,8 @@ async fn what_admission_kept_until_its_definition_was_cleaned_up_is_not_stored()
         };
         let object = json!({"apiVersion": "example.com/v1", "kind": "Widget",
             "metadata": {"name": "a"}});
-        let refused = writer.store_completed(object).await.err().unwrap();
+        let refused = writer.store_completed(object, &mut Held::none()).await;
+        let refused = refused.err().unwrap();
         assert_eq!(refused.code, code, "{refused}");
     }
 }
