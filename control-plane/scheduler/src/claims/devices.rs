@@ -2,6 +2,7 @@
 //! others devices are found on each node, and allocated when the pod goes there. Until a watch shows
 //! that, no other claim gets them.
 
+mod compiled;
 mod result;
 mod search;
 mod slice;
@@ -23,6 +24,7 @@ use crate::affinity::NodeTerms;
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
 use crate::refusal::{Filter, Freed, Refusal};
+use compiled::Compiled;
 use search::{Chosen, search};
 pub use slice::DeviceId;
 use slice::{Published, Slice, node_terms};
@@ -44,6 +46,8 @@ const ELSEWHERE: &str = "resourceclaim not available on the node";
 pub(super) struct Devices {
     claims: HashMap<Name, Claim>,
     classes: HashMap<String, Arc<Class>>,
+    /// The selectors of claims.
+    compiled: Compiled,
     slices: BTreeMap<String, Arc<Slice>>,
     /// The claims that decisions allocated, until a watch shows it.
     granted: HashMap<Name, Granted>,
@@ -256,7 +260,7 @@ impl Devices {
                 return Standing::Waits;
             }
             let Some(allocation) = &claim.allocation else {
-                match Wanted::read(&claim.object, &self.classes) {
+                match Wanted::read(&claim.object, &self.classes, &self.compiled) {
                     Ok(one) => wanted.push(one),
                     Err(why) => return Standing::Refused(why),
                 }
