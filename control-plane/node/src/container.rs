@@ -47,6 +47,8 @@ pub struct Plan<'a> {
     /// The pod's uid; container IDs are made from it.
     pub pod: &'a str,
     pub restart: Restart,
+    /// It runs before others: when it has succeeded it is done.
+    pub once: bool,
     pub exit: Option<Exit>,
     /// Whether it is ready while it runs.
     pub ready: bool,
@@ -94,7 +96,7 @@ pub fn state(plan: &Plan<'_>, status: &Value) -> State {
         return State::Running;
     }
     match code(&["state", "terminated", "exitCode"]) {
-        Some(code) if again(plan.restart, code) => State::Resting(code),
+        Some(code) if again(plan, code) => State::Resting(code),
         Some(code) => State::Ended(code),
         None => match code(&["lastState", "terminated", "exitCode"]) {
             Some(code) => State::Resting(code),
@@ -181,12 +183,34 @@ fn rest(restarts: i64) -> Duration {
     }
 }
 
-fn again(restart: Restart, code: i64) -> bool {
-    match restart {
+/// True if a container that ended with this code is restarted: by a rule of its own, or else by the
+/// policy.
+fn again(plan: &Plan<'_>, code: i64) -> bool {
+    if plan.once && code == 0 {
+        return false;
+    }
+    let rule = rule(plan.spec, code);
+    if rule.is_some_and(|rule| object::text(rule, &["action"]) == "Restart") {
+        return true;
+    }
+    match plan.restart {
         Restart::Always => true,
         Restart::OnFailure => code != 0,
         Restart::Never => false,
     }
+}
+
+/// The first rule of a container about an exit code.
+fn rule(spec: &Value, code: i64) -> Option<&Value> {
+    let mut rules = object::items(spec, &["restartPolicyRules"]).iter();
+    rules.find(|rule| {
+        let listed = object::items(rule, &["exitCodes", "values"]).contains(&code.into());
+        match object::text(rule, &["exitCodes", "operator"]) {
+            "In" => listed,
+            "NotIn" => !listed,
+            _ => false,
+        }
+    })
 }
 
 fn start(plan: &Plan<'_>, restarts: i64, last: Value, now: Timestamp) -> Value {

@@ -57,7 +57,7 @@ pub fn decide(pod: &Object, now: Timestamp, addresses: PodAddresses<'_>) -> Deci
         new["message"] = "Pod was active on the node longer than the specified deadline".into();
         return write(pod, new, None);
     }
-    let phase = status::phase(pod, &containers);
+    let phase = status::phase(&containers);
     let containers = match phase {
         // Sidecars end together with the main containers.
         "Succeeded" | "Failed" => without_sidecars(pod, containers, now),
@@ -279,12 +279,9 @@ fn waiting_reason(pod: &Object, init: bool) -> &'static str {
 }
 
 fn plan<'a>(pod: &'a Object, spec: &'a Value, init: bool) -> Plan<'a> {
-    let policy = Restart::read(object::text(pod, &["spec", "restartPolicy"]));
-    let restart = match (init, is_sidecar(spec), policy) {
-        (true, true, _) => Restart::Always,
-        // An init container that succeeds is done.
-        (true, false, Restart::Always) => Restart::OnFailure,
-        _ => policy,
+    let policy = match object::text(spec, &["restartPolicy"]) {
+        "" => object::text(pod, &["spec", "restartPolicy"]),
+        own => own,
     };
     let exit = if init && is_sidecar(spec) {
         None
@@ -294,7 +291,8 @@ fn plan<'a>(pod: &'a Object, spec: &'a Value, init: bool) -> Plan<'a> {
     Plan {
         spec,
         pod: object::uid(pod),
-        restart,
+        restart: Restart::read(policy),
+        once: init && !is_sidecar(spec),
         exit,
         ready: (!init || is_sidecar(spec)) && hints::may_be_ready(pod),
     }
