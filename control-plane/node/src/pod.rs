@@ -172,6 +172,9 @@ fn write(pod: &Object, new: Value, again: Option<Timestamp>) -> Decision {
 /// The containers after all changes due by `now`.
 fn run(pod: &Object, now: Timestamp) -> Containers {
     let mut all = read(pod);
+    if restart_all_at(pod, &all).is_some_and(|due| due <= now) {
+        reset(pod, &mut all);
+    }
     let (mut open, mut again) = (true, None);
     for (spec, status) in specs(pod, "initContainers").iter().zip(&mut all.init) {
         if !open {
@@ -199,8 +202,30 @@ fn run(pod: &Object, now: Timestamp) -> Containers {
         }
         all.states[at] = container::state(&plan, &all.main[at]);
     }
-    all.again = again;
+    let restart = restart_all_at(pod, &all);
+    all.restarting = restart.is_some();
+    all.init_failed &= !all.restarting;
+    all.again = earlier(again, restart);
     all
+}
+
+/// When all containers are restarted because one of them ended; `None` if they are not.
+fn restart_all_at(pod: &Object, all: &Containers) -> Option<Timestamp> {
+    let init = specs(pod, "initContainers").iter().zip(&all.init);
+    let main = specs(pod, "containers").iter().zip(&all.main);
+    let times = init.chain(main);
+    let times = times.filter_map(|(spec, status)| container::restarts_all_at(spec, status));
+    times.min()
+}
+
+/// Makes all containers wait for their first start again.
+fn reset(pod: &Object, all: &mut Containers) {
+    for (spec, status) in specs(pod, "initContainers").iter().zip(&mut all.init) {
+        *status = container::reset(&plan(pod, spec, true), status);
+    }
+    for (spec, status) in specs(pod, "containers").iter().zip(&mut all.main) {
+        *status = container::reset(&plan(pod, spec, false), status);
+    }
 }
 
 /// The containers after a stop, whatever state they were in.
@@ -253,6 +278,7 @@ fn read(pod: &Object) -> Containers {
         init,
         main,
         init_failed: false,
+        restarting: false,
         again: None,
     }
 }

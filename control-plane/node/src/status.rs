@@ -20,7 +20,8 @@ pub fn phase(containers: &Containers) -> &'static str {
     if !containers.initialized || any(|state| *state == State::Fresh) {
         return "Pending";
     }
-    if any(|state| matches!(state, State::Running | State::Resting(_))) {
+    let runs = any(|state| matches!(state, State::Running | State::Resting(_)));
+    if runs || containers.restarting {
         return "Running";
     }
     phase_when_stopped(containers)

@@ -256,6 +256,60 @@ fn an_init_container_has_its_own_policy_and_rules_while_it_fails() {
 }
 
 #[test]
+fn a_rule_may_restart_all_containers_of_a_pod() {
+    let codes = json!({"operator": "In", "values": [3]});
+    let rules = json!([{"action": "RestartAllContainers", "exitCodes": codes}]);
+    let mut one = pod(json!({"spec": {
+        "restartPolicy": "Never",
+        "initContainers": [{"name": "first", "image": "i", "command": ["true"]}],
+        "containers": [
+            {"name": "stays", "image": "i"},
+            {"name": "ends", "image": "i", "command": ["sh", "-c", "sleep 5; exit 3"],
+                "restartPolicy": "Always", "restartPolicyRules": rules},
+        ],
+    }}));
+    assert_eq!(settle(&mut one, at(0)), Some(at(5)));
+    assert_eq!(settle(&mut one, at(5)), Some(at(7)));
+    assert_eq!(phase(&one), "Running");
+    let ended = &one["status"]["containerStatuses"][1];
+    assert_eq!(ended["state"]["terminated"]["exitCode"], 3);
+    assert_eq!(settle(&mut one, at(7)), Some(at(12)));
+    assert_eq!(phase(&one), "Running");
+    for (list, index) in [
+        ("initContainerStatuses", 0),
+        ("containerStatuses", 0),
+        ("containerStatuses", 1),
+    ] {
+        let status = &one["status"][list][index];
+        assert_eq!(status["restartCount"], 1, "{status}");
+        let last = &status["lastState"]["terminated"];
+        assert_eq!(last["exitCode"], 137, "{status}");
+        assert_eq!(last["reason"], "RestartingAllContainers", "{status}");
+    }
+    // So do those that end at once, and each time as soon.
+    let bad = json!([{"name": "c", "image": "i", "command": ["sh", "-c", "exit 3"],
+        "restartPolicy": "Never", "restartPolicyRules": rules}]);
+    let mut one = pod(json!({"spec": {"containers": bad}}));
+    for turn in 0..3 {
+        assert_eq!(settle(&mut one, at(2 * turn)), Some(at(2 * turn + 2)));
+        assert_eq!(phase(&one), "Running");
+        let status = &one["status"]["containerStatuses"][0];
+        assert_eq!(status["restartCount"], turn);
+    }
+}
+
+#[test]
+fn a_failed_init_container_may_restart_all() {
+    let codes = json!({"operator": "NotIn", "values": [0]});
+    let rules = json!([{"action": "RestartAllContainers", "exitCodes": codes}]);
+    let bad = json!([{"name": "bad", "image": "i", "command": ["false"],
+        "restartPolicy": "Never", "restartPolicyRules": rules}]);
+    let mut one = pod(json!({"spec": {"restartPolicy": "Never", "initContainers": bad}}));
+    assert_eq!(settle(&mut one, at(0)), Some(at(2)));
+    assert_eq!(phase(&one), "Pending");
+}
+
+#[test]
 fn a_completed_pod_says_so_and_is_left_alone() {
     let mut one = pod(json!({"spec": {
         "restartPolicy": "Never", "containers": [{"name": "c", "command": ["true"]}],
