@@ -370,9 +370,9 @@ impl Core {
         }
     }
 
-    /// A pod waits for its claims, perhaps not for the first time. False if it has waited too long for
-    /// its volumes: it loses its place, and is retried. For a claim for devices that it `lacks` it
-    /// keeps no place, and may wait for as long as that takes.
+    /// A pod waits for its claims, perhaps not for the first time. False if it has waited too long
+    /// for its volumes: it loses its place, and is retried. For a claim for devices that it `lacks`
+    /// it keeps no place, and may wait for as long as that takes.
     fn wait_on(&mut self, pod: &Arc<PodInfo>, lacks: bool, now: Duration) -> bool {
         let until = self.queue.waits_until(&pod.uid);
         let until = (!lacks).then(|| until.unwrap_or(now + BOUND_WITHIN));

@@ -363,8 +363,8 @@ impl Devices {
         self.published.get_or_init(published)
     }
 
-    /// Counts the devices of a claim, before it changes and after that. While nobody searches nobody
-    /// else has `taken`, so it is not copied.
+    /// Counts the devices of a claim, before it changes and after that. Only a search shares the
+    /// count: while there is none, it is not copied.
     fn count(&mut self, name: &Name, by: fn(&mut Taken, &DeviceId)) {
         let Some(claim) = self.claims.get(name) else {
             return;

@@ -26,8 +26,8 @@ struct Kept {
 }
 
 impl Compiled {
-    /// A selector, compiled now or before. Of `left`, the bytes that patterns may take, it takes the
-    /// same in both cases.
+    /// A selector, compiled now or before. In both cases it takes the same of `left`, the bytes
+    /// that patterns may take.
     pub(super) fn get(&self, source: &str, left: &mut usize) -> Result<Arc<Selector>, Unfit> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((selector, bytes)) = kept.selectors.get(source)

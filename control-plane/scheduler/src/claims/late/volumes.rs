@@ -8,7 +8,7 @@ use machinery::quantity::Quantity;
 use super::{Volume, Wanted};
 use crate::claims::Name;
 
-/// Volumes by their names, and what they are found by. Invariant: each is in one of the two indices.
+/// Volumes by their names, and what they are found by. Invariant: each is in one of both indices.
 #[derive(Debug, Default)]
 pub(in crate::claims) struct Volumes {
     all: HashMap<String, Volume>,
