@@ -5,6 +5,7 @@
 //! cannot bring back an older object: the versions of the objects show it.
 
 mod daemon_failures;
+mod freed_claims;
 mod pod_usage;
 mod store;
 mod taints_seen;
@@ -46,6 +47,7 @@ use crate::known::kind_of;
 use crate::meta;
 use crate::scalings::Scalings;
 pub(crate) use daemon_failures::{DaemonFailures, REVISION_HASH};
+use freed_claims::FreedClaims;
 use pod_usage::PodUsage;
 pub(crate) use store::{Diff, Store};
 use taints_seen::TaintsSeen;
@@ -78,6 +80,8 @@ macro_rules! caches {
             pub(crate) kinds: Arc<Kinds>,
             /// How often the pods of daemon sets failed.
             pub(crate) daemon_failures: DaemonFailures,
+            /// The deleted claims that nothing uses.
+            pub(crate) freed_claims: FreedClaims,
             /// How the pods of jobs failed.
             pub(crate) job_failures: Failures,
             /// What pods use that quotas count.
@@ -255,6 +259,9 @@ impl Caches {
                 Changed::Pod(diff) => {
                     self.daemon_failures.note(diff, now);
                     self.unbound.note_pod(diff);
+                    let (claims, pods) = (&self.volume_claims, &self.pods);
+                    self.freed_claims
+                        .note_pod(diff, claims, pods, &self.unbound);
                     self.pod_usage.note_pod(diff, &self.quotas);
                     if let Some(pod) = &diff.new {
                         self.job_failures.note(pod);
@@ -265,7 +272,11 @@ impl Caches {
                 }
                 Changed::Node(diff) => self.taints_seen.note(diff, now),
                 Changed::PersistentVolume(diff) => self.unbound.note_volume(diff),
-                Changed::PersistentVolumeClaim(diff) => self.unbound.note_claim(diff),
+                Changed::PersistentVolumeClaim(diff) => {
+                    self.unbound.note_claim(diff);
+                    let (pods, unbound) = (&self.pods, &self.unbound);
+                    self.freed_claims.note_claim(diff, pods, unbound);
+                }
                 Changed::Job(Diff {
                     old: Some(job),
                     new: None,

@@ -58,8 +58,8 @@ pub(crate) struct Step {
     pub(crate) replaced: Option<String>,
     /// The decision is good as long as the apiserver serves these kinds.
     pub(crate) kinds: Option<Arc<Kinds>>,
-    /// The decision is good as long as none of the listed pods uses this claim.
-    pub(crate) unused: Option<Arc<PersistentVolumeClaim>>,
+    /// The decision is good as long as none of the listed pods uses one of these claims.
+    pub(crate) unused: Vec<Arc<PersistentVolumeClaim>>,
     /// The call creates a review of access, and this is the error if that does not allow it.
     pub(crate) refused: Option<&'static str>,
 }
@@ -106,7 +106,7 @@ impl Decision {
             absent: false,
             replaced: None,
             kinds: None,
-            unused: None,
+            unused: Vec::new(),
             refused: None,
         });
         let last = self.steps.len() - 1;
@@ -166,7 +166,7 @@ impl Step {
             // An absent object need not be deleted.
             (Call::Delete { .. }, Err(error)) if is_absent(error) => Ok(()),
             (Call::List { kind, .. }, Err(error))
-                if self.unused.is_none() && is_served_by_nobody(kind, error) =>
+                if self.unused.is_empty() && is_served_by_nobody(kind, error) =>
             {
                 Ok(())
             }
@@ -178,10 +178,10 @@ impl Step {
                 _ => Ok(()),
             },
             (Call::List { .. }, Ok(list)) => {
-                match (&self.unused, object::items(list, &["items"])) {
-                    (Some(claim), pods) => unused(claim, pods),
-                    (None, []) => Ok(()),
-                    (None, _) => Err(Status::unavailable("something is left that was to be gone")),
+                match (&*self.unused, object::items(list, &["items"])) {
+                    ([], []) => Ok(()),
+                    ([], _) => Err(Status::unavailable("something is left that was to be gone")),
+                    (claims, pods) => unused(claims, pods),
                 }
             }
             (Call::Create { .. }, Ok(review)) => match self.refused {
@@ -238,15 +238,27 @@ fn is_served_by_nobody(kind: &Kind, error: &Status) -> bool {
     !is_built_in && [404, 405].contains(&error.code)
 }
 
-/// An error if one of the pods uses the claim. A pod that cannot be read may use it.
-fn unused(claim: &PersistentVolumeClaim, pods: &[Object]) -> Result<(), Status> {
-    let mut pods = pods.iter();
-    if !pods.any(|pod| Pod::deserialize(pod).map_or(true, |pod| used_claims::uses(&pod, claim))) {
-        return Ok(());
+/// An error if one of the pods uses one of the claims, which are of the same namespace. A pod that
+/// cannot be read may use any.
+fn unused(claims: &[Arc<PersistentVolumeClaim>], pods: &[Object]) -> Result<(), Status> {
+    let names = claims
+        .iter()
+        .map(|claim| (meta::name(&claim.metadata), claim));
+    let by_name: BTreeMap<&str, &Arc<PersistentVolumeClaim>> = names.collect();
+    for pod in pods {
+        let Ok(pod) = Pod::deserialize(pod) else {
+            return Err(Status::unavailable("a pod cannot be read"));
+        };
+        for name in used_claims::named(&pod) {
+            let claim = by_name.get(name.as_str());
+            if claim.is_some_and(|claim| used_claims::uses(&pod, claim)) {
+                let namespace = meta::namespace(&pod.metadata);
+                let why = format!("a pod uses the claim {namespace}/{name}");
+                return Err(Status::unavailable(why));
+            }
+        }
     }
-    let (namespace, name) = meta::key(&claim.metadata);
-    let why = format!("a pod uses the claim {namespace}/{name}");
-    Err(Status::unavailable(why))
+    Ok(())
 }
 
 impl Note {

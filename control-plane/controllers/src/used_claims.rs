@@ -5,6 +5,15 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Volume};
 use crate::known::Known as _;
 use crate::meta;
 
+/// The finalizer that keeps a claim while pods use it.
+pub(crate) const PROTECTION: &str = "kubernetes.io/pvc-protection";
+
+/// True if the claim is deleted, and kept as long as pods use it.
+pub(crate) fn is_kept(claim: &PersistentVolumeClaim) -> bool {
+    let mut finalizers = claim.metadata.finalizers.iter().flatten();
+    meta::is_deleting(&claim.metadata) && finalizers.any(|one| one == PROTECTION)
+}
+
 /// True if the pod, of the claim's namespace, keeps the claim. A node never starts a pod whose
 /// claim is being deleted, so only pods that have a node already keep it.
 pub(crate) fn uses(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {

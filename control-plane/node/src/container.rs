@@ -20,6 +20,13 @@ const BACKOFF_FIRST: Duration = Duration::from_secs(10);
 const BACKOFF_LONGEST: Duration = Duration::from_secs(300);
 /// The exit code of a container that was killed, or of which no run is known.
 const KILLED: i64 = 137;
+/// Delay between the end of a container and the restart of all containers of its pod. It does not
+/// grow: a kubelet, which takes about as long, forgets the earlier runs.
+const RESTART_ALL_AFTER: Duration = Duration::from_secs(2);
+/// The action of a rule that restarts all containers of the pod.
+const RESTART_ALL: &str = "RestartAllContainers";
+/// The reason of a container that is restarted with all others.
+const RESTARTING_ALL: &str = "RestartingAllContainers";
 
 /// When a container that ended is restarted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +54,8 @@ pub struct Plan<'a> {
     /// The pod's uid; container IDs are made from it.
     pub pod: &'a str,
     pub restart: Restart,
+    /// It runs before others: when it has succeeded it is done.
+    pub once: bool,
     pub exit: Option<Exit>,
     /// Whether it is ready while it runs.
     pub ready: bool,
@@ -63,6 +72,8 @@ pub struct Containers {
     pub states: Vec<State>,
     /// An init container failed for good.
     pub init_failed: bool,
+    /// One of them ended so that all are restarted.
+    pub restarting: bool,
     /// When one of them changes next.
     pub again: Option<Timestamp>,
 }
@@ -94,8 +105,11 @@ pub fn state(plan: &Plan<'_>, status: &Value) -> State {
         return State::Running;
     }
     match code(&["state", "terminated", "exitCode"]) {
-        Some(code) if again(plan.restart, code) => State::Resting(code),
+        Some(code) if again(plan, code) => State::Resting(code),
         Some(code) => State::Ended(code),
+        None if object::text(status, &["state", "waiting", "reason"]) == RESTARTING_ALL => {
+            State::Fresh
+        }
         None => match code(&["lastState", "terminated", "exitCode"]) {
             Some(code) => State::Resting(code),
             None => State::Fresh,
@@ -119,7 +133,10 @@ pub fn advance(plan: &Plan<'_>, status: &Value, now: Timestamp) -> Turn {
 fn changed(plan: &Plan<'_>, mut status: Value, now: Timestamp) -> Turn {
     loop {
         status = match state(plan, &status) {
-            State::Fresh => start(plan, 0, Value::Null, now),
+            State::Fresh => {
+                let restarts = object::integer(&status, &["restartCount"]).unwrap_or(0);
+                start(plan, restarts, last(&status), now)
+            }
             State::Running => {
                 let begun = time(&status, &["state", "running", "startedAt"]).unwrap_or(now);
                 match plan.exit {
@@ -143,6 +160,30 @@ fn changed(plan: &Plan<'_>, mut status: Value, now: Timestamp) -> Turn {
             }
         };
     }
+}
+
+/// When all containers of the pod are restarted because this one ended; `None` if they are not.
+pub fn restarts_all_at(spec: &Value, status: &Value) -> Option<Timestamp> {
+    let code = object::integer(status, &["state", "terminated", "exitCode"])?;
+    let ended = time(status, &["state", "terminated", "finishedAt"])?;
+    action(spec, code)
+        .filter(|action| *action == RESTART_ALL)
+        .map(|_| ended.plus(RESTART_ALL_AFTER))
+}
+
+/// The status of a container that is restarted with all others, in whatever state it was.
+pub fn reset(plan: &Plan<'_>, status: &Value) -> Value {
+    if state(plan, status) == State::Fresh {
+        return status.clone();
+    }
+    let message = "The container is removed because RestartAllContainers in place";
+    let restarts = object::integer(status, &["restartCount"]).unwrap_or(0);
+    let waiting = json!({"waiting": {"reason": RESTARTING_ALL, "message": message}});
+    let mut reset = base(plan, restarts + 1, waiting);
+    reset["lastState"] = json!({"terminated": {
+        "exitCode": KILLED, "reason": RESTARTING_ALL, "message": message,
+    }});
+    reset
 }
 
 /// Stops the container from outside: exit code 0 or 137 if it ran; 137 if it never did.
@@ -181,12 +222,30 @@ fn rest(restarts: i64) -> Duration {
     }
 }
 
-fn again(restart: Restart, code: i64) -> bool {
-    match restart {
-        Restart::Always => true,
-        Restart::OnFailure => code != 0,
-        Restart::Never => false,
+/// True if a container that ended with this code is restarted alone: by a rule of its own, or else
+/// by the policy.
+fn again(plan: &Plan<'_>, code: i64) -> bool {
+    match (action(plan.spec, code), plan.restart) {
+        (Some(RESTART_ALL), _) => false,
+        _ if plan.once && code == 0 => false,
+        (Some("Restart"), _) | (_, Restart::Always) => true,
+        (_, Restart::OnFailure) => code != 0,
+        (_, Restart::Never) => false,
     }
+}
+
+/// What the first rule of a container about an exit code says.
+fn action(spec: &Value, code: i64) -> Option<&str> {
+    let mut rules = object::items(spec, &["restartPolicyRules"]).iter();
+    let rule = rules.find(|rule| {
+        let listed = object::items(rule, &["exitCodes", "values"]).contains(&code.into());
+        match object::text(rule, &["exitCodes", "operator"]) {
+            "In" => listed,
+            "NotIn" => !listed,
+            _ => false,
+        }
+    });
+    rule.map(|rule| object::text(rule, &["action"]))
 }
 
 fn start(plan: &Plan<'_>, restarts: i64, last: Value, now: Timestamp) -> Value {

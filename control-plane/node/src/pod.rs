@@ -57,7 +57,7 @@ pub fn decide(pod: &Object, now: Timestamp, addresses: PodAddresses<'_>) -> Deci
         new["message"] = "Pod was active on the node longer than the specified deadline".into();
         return write(pod, new, None);
     }
-    let phase = status::phase(pod, &containers);
+    let phase = status::phase(&containers);
     let containers = match phase {
         // Sidecars end together with the main containers.
         "Succeeded" | "Failed" => without_sidecars(pod, containers, now),
@@ -172,6 +172,9 @@ fn write(pod: &Object, new: Value, again: Option<Timestamp>) -> Decision {
 /// The containers after all changes due by `now`.
 fn run(pod: &Object, now: Timestamp) -> Containers {
     let mut all = read(pod);
+    if restart_all_at(pod, &all).is_some_and(|due| due <= now) {
+        reset(pod, &mut all);
+    }
     let (mut open, mut again) = (true, None);
     for (spec, status) in specs(pod, "initContainers").iter().zip(&mut all.init) {
         if !open {
@@ -199,8 +202,30 @@ fn run(pod: &Object, now: Timestamp) -> Containers {
         }
         all.states[at] = container::state(&plan, &all.main[at]);
     }
-    all.again = again;
+    let restart = restart_all_at(pod, &all);
+    all.restarting = restart.is_some();
+    all.init_failed &= !all.restarting;
+    all.again = earlier(again, restart);
     all
+}
+
+/// When all containers are restarted because one of them ended; `None` if they are not.
+fn restart_all_at(pod: &Object, all: &Containers) -> Option<Timestamp> {
+    let init = specs(pod, "initContainers").iter().zip(&all.init);
+    let main = specs(pod, "containers").iter().zip(&all.main);
+    let times = init.chain(main);
+    let times = times.filter_map(|(spec, status)| container::restarts_all_at(spec, status));
+    times.min()
+}
+
+/// Makes all containers wait for their first start again.
+fn reset(pod: &Object, all: &mut Containers) {
+    for (spec, status) in specs(pod, "initContainers").iter().zip(&mut all.init) {
+        *status = container::reset(&plan(pod, spec, true), status);
+    }
+    for (spec, status) in specs(pod, "containers").iter().zip(&mut all.main) {
+        *status = container::reset(&plan(pod, spec, false), status);
+    }
 }
 
 /// The containers after a stop, whatever state they were in.
@@ -253,6 +278,7 @@ fn read(pod: &Object) -> Containers {
         init,
         main,
         init_failed: false,
+        restarting: false,
         again: None,
     }
 }
@@ -279,12 +305,9 @@ fn waiting_reason(pod: &Object, init: bool) -> &'static str {
 }
 
 fn plan<'a>(pod: &'a Object, spec: &'a Value, init: bool) -> Plan<'a> {
-    let policy = Restart::read(object::text(pod, &["spec", "restartPolicy"]));
-    let restart = match (init, is_sidecar(spec), policy) {
-        (true, true, _) => Restart::Always,
-        // An init container that succeeds is done.
-        (true, false, Restart::Always) => Restart::OnFailure,
-        _ => policy,
+    let policy = match object::text(spec, &["restartPolicy"]) {
+        "" => object::text(pod, &["spec", "restartPolicy"]),
+        own => own,
     };
     let exit = if init && is_sidecar(spec) {
         None
@@ -294,7 +317,8 @@ fn plan<'a>(pod: &'a Object, spec: &'a Value, init: bool) -> Plan<'a> {
     Plan {
         spec,
         pod: object::uid(pod),
-        restart,
+        restart: Restart::read(policy),
+        once: init && !is_sidecar(spec),
         exit,
         ready: (!init || is_sidecar(spec)) && hints::may_be_ready(pod),
     }

@@ -11,7 +11,7 @@ use crate::container::{Containers, State};
 const SANDBOX: &str = "PodReadyToStartContainers";
 
 /// The phase of a pod whose containers may still run.
-pub fn phase(pod: &Object, containers: &Containers) -> &'static str {
+pub fn phase(containers: &Containers) -> &'static str {
     if containers.init_failed {
         return "Failed";
     }
@@ -20,9 +20,8 @@ pub fn phase(pod: &Object, containers: &Containers) -> &'static str {
     if !containers.initialized || any(|state| *state == State::Fresh) {
         return "Pending";
     }
-    let policy = object::text(pod, &["spec", "restartPolicy"]);
-    let runs = |state: &State| matches!(state, State::Running | State::Resting(_));
-    if all.iter().any(runs) || !matches!(policy, "Never" | "OnFailure") {
+    let runs = any(|state| matches!(state, State::Running | State::Resting(_)));
+    if runs || containers.restarting {
         return "Running";
     }
     phase_when_stopped(containers)

@@ -23,7 +23,7 @@ use devices::Devices;
 pub(crate) use devices::is_elsewhere;
 pub use devices::{Allotment, DeviceId, Grant};
 pub use late::{Binding, Plan, Selection};
-use late::{Late, Topology, Volume, Wanted};
+use late::{Late, Topology, Volume, Volumes, Wanted};
 use limits::{Attachment, Limits};
 use zones::Zones;
 
@@ -42,7 +42,7 @@ const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 #[derive(Debug, Default)]
 pub struct Claims {
     volume_claims: HashMap<Name, VolumeClaim>,
-    volumes: HashMap<String, Volume>,
+    volumes: Volumes,
     /// The volumes that a decision bound to a claim, until a watch shows it, and the claim's uid.
     assumed: HashMap<String, String>,
     /// The claims whose volumes a decision asked for, until a watch shows it.
@@ -220,7 +220,7 @@ impl Claims {
                 if volume.is_bound() {
                     self.assumed.remove(&name);
                 }
-                self.volumes.insert(name, volume);
+                self.volumes.insert(volume);
             }
             "StorageClass" => {
                 let provisioner = object::text(object, &["provisioner"]);
@@ -344,10 +344,9 @@ impl Claims {
                 waits = true;
                 continue;
             }
-            let free = self.volumes.iter();
-            let free = free.filter(|(name, _)| !self.assumed.contains_key(*name));
-            let volumes = free.map(|(_, volume)| volume);
-            let wanted = claim.wanted.among(volumes, class.made.clone());
+            let volumes = self.volumes.of(&claim.wanted);
+            let free = volumes.filter(|volume| !self.assumed.contains_key(volume.name()));
+            let wanted = claim.wanted.among(free, class.made.clone());
             needs.late.push(wanted);
         }
         // A pod has a place where a volume is made for it, also while it waits for the others.
@@ -378,10 +377,10 @@ impl Claims {
 
     /// True if a volume was bound to the claim, and waits for its controller.
     fn is_given_to(&self, claim: &VolumeClaim) -> bool {
-        self.volumes.iter().any(|(name, volume)| {
-            self.assumed.get(name).map(String::as_str) == Some(claim.wanted.uid())
-                || claim.wanted.is_bound_by(volume)
-        })
+        let mut assumed = self.assumed.values();
+        let mut naming = self.volumes.naming(&claim.wanted);
+        assumed.any(|uid| uid == claim.wanted.uid())
+            || naming.any(|volume| claim.wanted.is_bound_by(volume))
     }
 
     /// A claim for devices of the pod that can be deallocated, because its devices are out of reach

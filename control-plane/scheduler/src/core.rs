@@ -27,6 +27,9 @@ use crate::services::Services;
 /// The filters of a pod that waits for its claims.
 const BY_CLAIMS: [Filter; 2] = [Filter::VolumeBinding, Filter::DynamicResources];
 
+/// How long a pod waits for its volumes before it is tried again: kube-scheduler's default.
+pub const BOUND_WITHIN: Duration = Duration::from_secs(600);
+
 /// A decision for the caller to carry out.
 #[derive(Debug)]
 pub enum Decision {
@@ -50,6 +53,8 @@ pub enum Decision {
         node: String,
         plan: Plan,
     },
+    /// The volumes of the pod were not bound in time. It has no place any more, and is tried again.
+    TimedOut { pod: Arc<PodInfo> },
 }
 
 /// What is done to make room for a pod that no node takes.
@@ -239,8 +244,10 @@ impl Core {
             let keeps_place = is_made || matches!(standing, Standing::Unseen(_));
             let waits = lacks || matches!(standing, Standing::Waits);
             if waits || (keeps_place && has_place) {
-                self.queue.wait(&pod.uid, BY_CLAIMS.into(), now);
-                continue;
+                if self.wait_on(&pod, lacks, now) {
+                    continue;
+                }
+                return Some(Decision::TimedOut { pod });
             }
             let standing = match standing {
                 Standing::Unseen(reason) => Standing::Refused(Filter::VolumeBinding, reason),
@@ -263,8 +270,9 @@ impl Core {
                     self.nominations.remove(&pod.uid);
                     self.cache.assume(&pod, &node);
                     self.queue.wake(&Event::PodPlaced(&pod), now);
+                    let until = Some(now + BOUND_WITHIN);
                     if plan.is_empty() && is_made {
-                        self.queue.wait(&pod.uid, BY_CLAIMS.into(), now);
+                        self.queue.wait(&pod.uid, BY_CLAIMS.into(), until, now);
                         continue;
                     }
                     if plan.is_empty() {
@@ -273,7 +281,7 @@ impl Core {
                         return Some(Decision::Bind { pod, node, grants });
                     }
                     self.claims.assume(&pod.namespace, &plan);
-                    self.queue.wait(&pod.uid, BY_CLAIMS.into(), now);
+                    self.queue.wait(&pod.uid, BY_CLAIMS.into(), until, now);
                     Decision::Claim { pod, node, plan }
                 }
                 Err((why, room)) => {
@@ -360,6 +368,24 @@ impl Core {
         if before.requests.exceed(&pod.requests) {
             self.queue.wake(&Event::PodShrunk, now);
         }
+    }
+
+    /// A pod waits for its claims, perhaps not for the first time. False if it has waited too long
+    /// for its volumes: it loses its place, and is retried. For a claim for devices that it `lacks`
+    /// it keeps no place, and may wait for as long as that takes.
+    fn wait_on(&mut self, pod: &Arc<PodInfo>, lacks: bool, now: Duration) -> bool {
+        let until = self.queue.waits_until(&pod.uid);
+        let until = (!lacks).then(|| until.unwrap_or(now + BOUND_WITHIN));
+        if until.is_none_or(|until| until > now) {
+            self.queue.wait(&pod.uid, BY_CLAIMS.into(), until, now);
+            return true;
+        }
+        let had_place = self.unreserve(pod).is_some();
+        self.queue.retry(&pod.uid, now);
+        if had_place {
+            self.queue.wake(&Event::PodGone(pod), now);
+        }
+        false
     }
 
     /// A pod that waits for its volumes loses its place, and is retried.

@@ -51,6 +51,7 @@ pub struct Queue {
     pods: HashMap<String, Entry>,
     active: BTreeSet<Turn>,
     backing_off: BTreeSet<(Duration, String)>,
+    /// By when they are tried again if no event wakes them.
     unschedulable: BTreeSet<(Duration, String)>,
 }
 
@@ -66,6 +67,8 @@ struct Entry {
     since: Duration,
     /// It waits for its claims, which is no failure.
     waits: bool,
+    /// When it has waited long enough for its volumes; `None` if it does not wait for them.
+    waits_until: Option<Duration>,
     /// The filters that refused it in the last attempt.
     refused_by: BTreeSet<Filter>,
     /// It stays unschedulable until [`Queue::release`]; whether something happened meanwhile that
@@ -97,6 +100,7 @@ impl Queue {
                 failures: 0,
                 since: now,
                 waits: false,
+                waits_until: None,
                 refused_by: BTreeSet::new(),
                 held: None,
                 state: State::Gated,
@@ -152,17 +156,31 @@ impl Queue {
         if let Some(entry) = self.pods.get_mut(uid) {
             entry.failures += 1;
             entry.waits = false;
+            entry.waits_until = None;
         }
         self.set_aside(uid, refused_by, now);
     }
 
     /// Parks a pod that waits for its claims. However often it is looked at in vain, it backs off
-    /// no longer than after a first failure: it can go as soon as the last of them is bound.
-    pub fn wait(&mut self, uid: &str, refused_by: BTreeSet<Filter>, now: Duration) {
+    /// no longer than after a first failure: it can go as soon as the last of them is bound. It is
+    /// looked at again at `until` at the latest.
+    pub fn wait(
+        &mut self,
+        uid: &str,
+        refused_by: BTreeSet<Filter>,
+        until: Option<Duration>,
+        now: Duration,
+    ) {
         if let Some(entry) = self.pods.get_mut(uid) {
             entry.waits = true;
+            entry.waits_until = until;
         }
         self.set_aside(uid, refused_by, now);
+    }
+
+    /// The `until` of the last [`wait`](Self::wait), if the pod did nothing else since.
+    pub fn waits_until(&self, uid: &str) -> Option<Duration> {
+        self.pods.get(uid)?.waits_until
     }
 
     /// Retries a pod after its back-off, because something else failed.
@@ -174,6 +192,7 @@ impl Queue {
         entry.failures += 1;
         entry.since = now;
         entry.waits = false;
+        entry.waits_until = None;
         let until = now + backoff(entry.failures);
         entry.state = State::BackingOff(until);
         self.backing_off.insert((until, uid.to_owned()));
@@ -210,10 +229,7 @@ impl Queue {
     /// When [`pop`](Self::pop) may return a pod even if nothing happens.
     pub fn wake_at(&self) -> Option<Duration> {
         let backing_off = self.backing_off.first().map(|(until, _)| *until);
-        let unschedulable = self
-            .unschedulable
-            .first()
-            .map(|(since, _)| *since + PARKED_LONGEST);
+        let unschedulable = self.unschedulable.first().map(|(until, _)| *until);
         let now = self.active.first().map(|_| Duration::ZERO);
         [now, backing_off, unschedulable]
             .into_iter()
@@ -241,8 +257,12 @@ impl Queue {
         };
         entry.since = now;
         entry.refused_by = refused_by;
-        entry.state = State::Unschedulable(now);
-        self.unschedulable.insert((now, uid.to_owned()));
+        let longest = now + PARKED_LONGEST;
+        let until = entry
+            .waits_until
+            .map_or(longest, |until| until.min(longest));
+        entry.state = State::Unschedulable(until);
+        self.unschedulable.insert((until, uid.to_owned()));
     }
 
     fn promote(&mut self, now: Duration) {
@@ -251,8 +271,8 @@ impl Queue {
         {
             self.line_up(&uid, now);
         }
-        while let Some((since, uid)) = self.unschedulable.first().cloned()
-            && since + PARKED_LONGEST <= now
+        while let Some((until, uid)) = self.unschedulable.first().cloned()
+            && until <= now
         {
             self.line_up(&uid, now);
         }
@@ -292,7 +312,7 @@ impl Queue {
         match std::mem::replace(&mut entry.state, State::InFlight) {
             State::Active(turn) => self.active.remove(&turn),
             State::BackingOff(until) => self.backing_off.remove(&(until, uid.to_owned())),
-            State::Unschedulable(since) => self.unschedulable.remove(&(since, uid.to_owned())),
+            State::Unschedulable(until) => self.unschedulable.remove(&(until, uid.to_owned())),
             State::Gated | State::InFlight => true,
         };
     }

@@ -172,6 +172,11 @@ async fn schedule(client: Client, config: &Config) {
                 Decision::Claim { pod, node, plan } => {
                     calls.push(ask(client.clone(), &pod, &node, plan));
                 }
+                Decision::TimedOut { pod } => {
+                    tracing::info!(pod = pod.full_name(), "its volumes were not bound in time");
+                    let report = reporter.timed_out(&pod, now());
+                    calls.push(tell(client.clone(), events.add_of(report)));
+                }
             }
         }
         let free = known.all() && calls.len() < CALLS_AT_ONCE;

@@ -60,8 +60,8 @@ pub(crate) struct Unbound {
     promised: BTreeMap<Key, BTreeSet<String>>,
     /// With their selectors; `None` for one that cannot be read.
     waiting: Shelf<Key, Option<LabelSelector>>,
-    /// Names of pods that have not ended, by the claim that they name.
-    pods: BTreeMap<Key, BTreeSet<String>>,
+    /// Names of pods, and whether they have ended, by the claim that they name.
+    pods: BTreeMap<Key, BTreeMap<String, bool>>,
 }
 
 /// Things by their form, their access modes and their size, from the smallest on.
@@ -187,8 +187,15 @@ impl Unbound {
 
     /// The names of the pods that name a claim and have not ended.
     pub(crate) fn pods(&self, claim: &Key) -> impl Iterator<Item = &str> {
-        let names = self.pods.get(claim).into_iter().flatten();
-        names.map(String::as_str)
+        let pods = self.pods.get(claim).into_iter().flatten();
+        let pods = pods.filter(|(_, has_ended)| !**has_ended);
+        pods.map(|(name, _)| name.as_str())
+    }
+
+    /// The same with those that have ended.
+    pub(crate) fn all_pods(&self, claim: &Key) -> impl Iterator<Item = &str> {
+        let pods = self.pods.get(claim).into_iter();
+        pods.flat_map(|pods| pods.keys().map(String::as_str))
     }
 
     pub(super) fn note_volume(&mut self, volume: &Diff<PersistentVolume>) {
@@ -225,15 +232,21 @@ impl Unbound {
     }
 
     pub(super) fn note_pod(&mut self, pod: &Diff<Pod>) {
-        if let Some(old) = pod.old.as_ref().filter(|old| !has_ended(old)) {
+        if let Some(old) = &pod.old {
             for claim in claims_of(old) {
-                unlist(&mut self.pods, &claim, meta::name(&old.metadata));
+                if let Some(pods) = self.pods.get_mut(&claim) {
+                    pods.remove(meta::name(&old.metadata));
+                    if pods.is_empty() {
+                        self.pods.remove(&claim);
+                    }
+                }
             }
         }
-        if let Some(new) = pod.new.as_ref().filter(|new| !has_ended(new)) {
+        if let Some(new) = &pod.new {
             for claim in claims_of(new) {
                 let name = meta::name(&new.metadata).to_owned();
-                self.pods.entry(claim).or_default().insert(name);
+                let pods = self.pods.entry(claim).or_default();
+                pods.insert(name, has_ended(new));
             }
         }
     }

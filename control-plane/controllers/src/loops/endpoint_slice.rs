@@ -79,7 +79,13 @@ impl Loop for EndpointSlices {
         if !services::is_kept(service) {
             return Decision::nothing();
         }
-        let mut decision = bring(caches, service, slices);
+        let slices = slices.into_iter();
+        let (own, others): (Vec<_>, Vec<_>) = slices.partition(|slice| is_of(slice, service));
+        let mut decision = bring(caches, service, own);
+        // The garbage collector may be about to delete them, so none of them is used again.
+        for slice in others {
+            decision.push(delete(slice.as_ref()));
+        }
         // It may serve until what holds it is gone; for that the slices that it has are enough.
         if meta::is_deleting(&service.metadata) || namespace::takes_none(caches, &key.0) {
             make_none(&mut decision);
@@ -143,6 +149,17 @@ pub(crate) fn group(family: &str, ports: &[EndpointPort]) -> Group {
 
 fn is_kept_by(slice: &EndpointSlice, by: &str) -> bool {
     meta::label(&slice.metadata, MANAGED_BY) == Some(by)
+}
+
+/// True if a slice is of this service, and not of an earlier one of its name.
+fn is_of(slice: &EndpointSlice, service: &Service) -> bool {
+    let service = meta::owned_by(service);
+    let mut owners = slice.metadata.owner_references.iter().flatten();
+    owners.any(|owner| {
+        owner.uid == service.uid
+            && owner.kind == service.kind
+            && owner.api_version == service.api_version
+    })
 }
 
 fn bring(caches: &Caches, service: &Service, slices: Vec<Shared<EndpointSlice>>) -> Decision {

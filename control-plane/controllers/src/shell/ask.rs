@@ -21,7 +21,7 @@ use crate::manager::Work;
 /// Maximum number of questions that one group of the API answers at once. Each answer may take
 /// megabytes, and a group is what a server has as a whole.
 const AT_ONCE_MAX: usize = 8;
-/// Longest time until an answer, with the wait for a place.
+/// Longest time until an answer, from when its question has a place.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
 
 /// The places for questions to each group of the API. Its length is bounded by the groups that were
@@ -51,20 +51,23 @@ pub(super) async fn ask<A: Api>(
     questions: Vec<Question>,
     reports: mpsc::Sender<Report>,
 ) {
-    let answers = questions.into_iter().map(|one| answer(&api, one));
+    let questions = questions.into_iter();
+    let answers = questions.map(|one| answer(&api, one, ANSWERED_WITHIN));
     let answers = join_all(answers).await;
     let work = Arc::new(work);
     // If nobody receives it, the process is stopping.
     let _ = reports.send(Report::Told { work, answers }).await;
 }
 
-async fn answer<A: Api>(api: &A, (call, places): Question) -> Result<Object, Status> {
-    let answered = tokio::time::timeout(ANSWERED_WITHIN, async {
-        // Nobody closes it.
-        let _place = places.acquire().await;
-        api.call(call).await
-    });
-    let late = || Status::unavailable(format!("no answer within {ANSWERED_WITHIN:?}"));
+async fn answer<A: Api>(
+    api: &A,
+    (call, places): Question,
+    within: Duration,
+) -> Result<Object, Status> {
+    // Nobody closes it. Whoever has a place gives it up in time, so the wait for it ends.
+    let _place = places.acquire().await;
+    let answered = tokio::time::timeout(within, api.call(call));
+    let late = || Status::unavailable(format!("no answer within {within:?}"));
     answered.await.unwrap_or_else(|_| Err(late()))
 }
 

@@ -16,6 +16,7 @@ fn plan(spec: &Value, restart: Restart, exit: Option<(u64, i64)>) -> Plan<'_> {
         spec,
         pod: "uid",
         restart,
+        once: false,
         exit,
         ready: true,
     }
@@ -55,6 +56,27 @@ fn an_end_is_for_good_or_not_by_the_policy() {
         assert_eq!(started.again, Some(at(5)));
         let ended = advance(&plan, &started.status, at(5));
         assert_eq!(state(&plan, &ended.status), expected, "{restart:?} {code}");
+    }
+}
+
+#[test]
+fn the_rules_of_a_container_come_before_its_policy() {
+    let restart = |operator: &str, values: Value| {
+        let codes = json!({"operator": operator, "values": values});
+        json!({"action": "Restart", "exitCodes": codes})
+    };
+    let rules = [restart("In", json!([42])), restart("NotIn", json!([0, 1]))];
+    let spec = json!({"name": "c", "image": "i", "restartPolicyRules": rules});
+    for (code, expected) in [
+        (0, State::Ended(0)),
+        (1, State::Ended(1)),
+        (42, State::Running),
+        (7, State::Running),
+    ] {
+        let plan = plan(&spec, Restart::Never, Some((5, code)));
+        let started = advance(&plan, &waiting(&plan, "x"), at(0));
+        let ended = advance(&plan, &started.status, at(5));
+        assert_eq!(state(&plan, &ended.status), expected, "{code}");
     }
 }
 

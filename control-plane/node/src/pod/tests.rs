@@ -205,6 +205,111 @@ fn pods_end_by_their_restart_policy() {
 }
 
 #[test]
+fn a_container_ends_by_its_own_policy_and_rules() {
+    let codes = json!({"operator": "In", "values": [42]});
+    let rules = json!([{"action": "Restart", "exitCodes": codes}]);
+    for (policy, own, code, expected) in [
+        ("Never", "Never", 42, "Running"),
+        ("Never", "Never", 1, "Failed"),
+        ("Never", "OnFailure", 1, "Running"),
+        ("Never", "Always", 0, "Running"),
+        ("Always", "OnFailure", 0, "Succeeded"),
+        ("Always", "Never", 1, "Failed"),
+    ] {
+        let hints = json!({hints::EXIT_AFTER: "5s", hints::EXIT_CODE: code.to_string()});
+        let main = json!({"name": "c", "image": "i", "restartPolicy": own,
+            "restartPolicyRules": rules});
+        let mut one = pod(json!({
+            "metadata": {"annotations": hints},
+            "spec": {"restartPolicy": policy, "containers": [main]},
+        }));
+        settle(&mut one, at(0));
+        assert_eq!(phase(&one), "Running");
+        settle(&mut one, at(5));
+        assert_eq!(phase(&one), expected, "{policy} {own} {code}");
+    }
+}
+
+#[test]
+fn an_init_container_has_its_own_policy_and_rules_while_it_fails() {
+    let after = |policy: &str, own: Value| {
+        let bad = json!({"name": "bad", "image": "i", "command": ["false"]});
+        let init = [patch::merge(&bad, &own)];
+        let spec = json!({"restartPolicy": policy, "initContainers": init});
+        let mut one = pod(json!({"spec": spec}));
+        settle(&mut one, at(0));
+        phase(&one).to_owned()
+    };
+    assert_eq!(after("Always", json!({"restartPolicy": "Never"})), "Failed");
+    assert_eq!(
+        after("Never", json!({"restartPolicy": "OnFailure"})),
+        "Pending"
+    );
+    let codes = |code: i64| json!({"operator": "In", "values": [code]});
+    let ruled = |code: i64, command: &str| {
+        let rules = json!([{"action": "Restart", "exitCodes": codes(code)}]);
+        json!({"restartPolicy": "Never", "restartPolicyRules": rules, "command": [command]})
+    };
+    assert_eq!(after("Never", ruled(1, "false")), "Pending");
+    // One that succeeds is done, whatever its rules say.
+    assert_eq!(after("Never", ruled(0, "true")), "Running");
+}
+
+#[test]
+fn a_rule_may_restart_all_containers_of_a_pod() {
+    let codes = json!({"operator": "In", "values": [3]});
+    let rules = json!([{"action": "RestartAllContainers", "exitCodes": codes}]);
+    let mut one = pod(json!({"spec": {
+        "restartPolicy": "Never",
+        "initContainers": [{"name": "first", "image": "i", "command": ["true"]}],
+        "containers": [
+            {"name": "stays", "image": "i"},
+            {"name": "ends", "image": "i", "command": ["sh", "-c", "sleep 5; exit 3"],
+                "restartPolicy": "Always", "restartPolicyRules": rules},
+        ],
+    }}));
+    assert_eq!(settle(&mut one, at(0)), Some(at(5)));
+    assert_eq!(settle(&mut one, at(5)), Some(at(7)));
+    assert_eq!(phase(&one), "Running");
+    let ended = &one["status"]["containerStatuses"][1];
+    assert_eq!(ended["state"]["terminated"]["exitCode"], 3);
+    assert_eq!(settle(&mut one, at(7)), Some(at(12)));
+    assert_eq!(phase(&one), "Running");
+    for (list, index) in [
+        ("initContainerStatuses", 0),
+        ("containerStatuses", 0),
+        ("containerStatuses", 1),
+    ] {
+        let status = &one["status"][list][index];
+        assert_eq!(status["restartCount"], 1, "{status}");
+        let last = &status["lastState"]["terminated"];
+        assert_eq!(last["exitCode"], 137, "{status}");
+        assert_eq!(last["reason"], "RestartingAllContainers", "{status}");
+    }
+    // So do those that end at once, and each time as soon.
+    let bad = json!([{"name": "c", "image": "i", "command": ["sh", "-c", "exit 3"],
+        "restartPolicy": "Never", "restartPolicyRules": rules}]);
+    let mut one = pod(json!({"spec": {"containers": bad}}));
+    for turn in 0..3 {
+        assert_eq!(settle(&mut one, at(2 * turn)), Some(at(2 * turn + 2)));
+        assert_eq!(phase(&one), "Running");
+        let status = &one["status"]["containerStatuses"][0];
+        assert_eq!(status["restartCount"], turn);
+    }
+}
+
+#[test]
+fn a_failed_init_container_may_restart_all() {
+    let codes = json!({"operator": "NotIn", "values": [0]});
+    let rules = json!([{"action": "RestartAllContainers", "exitCodes": codes}]);
+    let bad = json!([{"name": "bad", "image": "i", "command": ["false"],
+        "restartPolicy": "Never", "restartPolicyRules": rules}]);
+    let mut one = pod(json!({"spec": {"restartPolicy": "Never", "initContainers": bad}}));
+    assert_eq!(settle(&mut one, at(0)), Some(at(2)));
+    assert_eq!(phase(&one), "Pending");
+}
+
+#[test]
 fn a_completed_pod_says_so_and_is_left_alone() {
     let mut one = pod(json!({"spec": {
         "restartPolicy": "Never", "containers": [{"name": "c", "command": ["true"]}],

@@ -2,16 +2,18 @@
 //! others devices are found on each node, and allocated when the pod goes there. Until a watch shows
 //! that, no other claim gets them.
 
+mod compiled;
 mod result;
 mod search;
 mod slice;
+mod taken;
 #[cfg(test)]
 mod tests;
 mod wanted;
 
 use std::borrow::Cow;
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use machinery::object::{self, Object};
@@ -22,9 +24,11 @@ use crate::affinity::NodeTerms;
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
 use crate::refusal::{Filter, Freed, Refusal};
+use compiled::Compiled;
 use search::{Chosen, search};
 pub use slice::DeviceId;
 use slice::{Published, Slice, node_terms};
+use taken::Taken;
 use wanted::{Class, Wanted};
 
 /// The finalizer of a claim that is allocated.
@@ -42,12 +46,15 @@ const ELSEWHERE: &str = "resourceclaim not available on the node";
 pub(super) struct Devices {
     claims: HashMap<Name, Claim>,
     classes: HashMap<String, Arc<Class>>,
+    /// The selectors of claims.
+    compiled: Compiled,
     slices: BTreeMap<String, Arc<Slice>>,
     /// The claims that decisions allocated, until a watch shows it.
     granted: HashMap<Name, Granted>,
-    /// What follows from `slices`, and from `claims` and `granted`, if it is known.
+    /// What follows from `slices`, if it is known.
     published: OnceLock<Arc<Published>>,
-    taken: OnceLock<Arc<HashSet<DeviceId>>>,
+    /// The devices in use: of the claims that are known, what they have and what they are granted.
+    taken: Arc<Taken>,
 }
 
 /// A claim for devices.
@@ -128,7 +135,7 @@ pub(super) struct Needs {
 struct Unallocated {
     wanted: Vec<Wanted>,
     published: Arc<Published>,
-    taken: Arc<HashSet<DeviceId>>,
+    taken: Arc<Taken>,
     /// What selectors took on all nodes so far.
     cost: Cell<u64>,
 }
@@ -185,24 +192,26 @@ impl Needs {
 impl Devices {
     pub(super) fn set_claim(&mut self, object: &Object) {
         let (name, claim) = (key(object), Claim::read(object));
+        self.count(&name, Taken::give_back);
         let granted = self.granted.get(&name);
         if granted.is_some_and(|granted| granted.is_over(&claim)) {
             self.granted.remove(&name);
         }
-        self.claims.insert(name, claim);
-        self.taken = OnceLock::new();
+        self.claims.insert(name.clone(), claim);
+        self.count(&name, Taken::take);
     }
 
     pub(super) fn remove_claim(&mut self, object: &Object) {
-        self.granted.remove(&key(object));
-        self.claims.remove(&key(object));
-        self.taken = OnceLock::new();
+        let name = key(object);
+        self.count(&name, Taken::give_back);
+        self.granted.remove(&name);
+        self.claims.remove(&name);
     }
 
     pub(super) fn clear_claims(&mut self) {
         // A list may be older than what was written while it was on its way, so `granted` stays.
         self.claims.clear();
-        self.taken = OnceLock::new();
+        self.taken = Arc::default();
     }
 
     pub(super) fn set_class(&mut self, object: &Object) {
@@ -251,7 +260,7 @@ impl Devices {
                 return Standing::Waits;
             }
             let Some(allocation) = &claim.allocation else {
-                match Wanted::read(&claim.object, &self.classes) {
+                match Wanted::read(&claim.object, &self.classes, &self.compiled) {
                     Ok(one) => wanted.push(one),
                     Err(why) => return Standing::Refused(why),
                 }
@@ -278,7 +287,7 @@ impl Devices {
             needs.unallocated = Some(Unallocated {
                 wanted,
                 published: Arc::clone(self.published()),
-                taken: Arc::clone(self.taken()),
+                taken: Arc::clone(&self.taken),
                 cost: Cell::default(),
             });
         }
@@ -326,8 +335,9 @@ impl Devices {
                 devices: allotment.devices.clone(),
                 written: None,
             };
-            self.granted.insert(name, granted);
-            self.taken = OnceLock::new();
+            self.count(&name, Taken::give_back);
+            self.granted.insert(name.clone(), granted);
+            self.count(&name, Taken::take);
         }
     }
 
@@ -342,8 +352,9 @@ impl Devices {
         let claim = self.claims.get(&name);
         // A list may already be newer than that.
         if version.is_none() || claim.is_none_or(|claim| granted.is_over(claim)) {
+            self.count(&name, Taken::give_back);
             self.granted.remove(&name);
-            self.taken = OnceLock::new();
+            self.count(&name, Taken::take);
         }
     }
 
@@ -352,19 +363,19 @@ impl Devices {
         self.published.get_or_init(published)
     }
 
-    /// The devices that are in use.
-    fn taken(&self) -> &Arc<HashSet<DeviceId>> {
-        self.taken.get_or_init(|| {
-            let allocated = self
-                .claims
-                .values()
-                .filter_map(|one| one.allocation.as_ref());
-            let allocated = allocated.flat_map(|one| &one.devices);
-            let granted = self.granted.iter();
-            let granted = granted.filter(|(name, _)| self.claims.contains_key(*name));
-            let granted = granted.flat_map(|(_, one)| &one.devices);
-            Arc::new(allocated.chain(granted).cloned().collect())
-        })
+    /// Counts the devices of a claim, before it changes and after that. Only a search shares the
+    /// count: while there is none, it is not copied.
+    fn count(&mut self, name: &Name, by: fn(&mut Taken, &DeviceId)) {
+        let Some(claim) = self.claims.get(name) else {
+            return;
+        };
+        let taken = Arc::make_mut(&mut self.taken);
+        let allocated = claim.allocation.iter().flat_map(|one| &one.devices);
+        let granted = self.granted.get(name).into_iter();
+        let granted = granted.flat_map(|one| &one.devices);
+        allocated
+            .chain(granted)
+            .for_each(|device| by(taken, device));
     }
 }
 

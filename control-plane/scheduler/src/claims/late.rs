@@ -3,6 +3,7 @@
 
 #[cfg(test)]
 mod tests;
+mod volumes;
 
 use std::collections::BTreeSet;
 
@@ -15,6 +16,7 @@ use super::devices::Grant;
 use super::zones::{self, Zones};
 use crate::affinity::NodeTerms;
 use crate::node::NodeInfo;
+pub(super) use volumes::Volumes;
 
 /// What a pod's claims ask for on the node that is chosen.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -276,6 +278,10 @@ impl Volume {
             claim: claim.map(|claim| ["namespace", "name", "uid"].map(|key| part(claim, key))),
             csi: csi.map(|csi| (part(csi, "driver"), part(csi, "volumeHandle"))),
         }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     /// True if somebody has given it to a claim.

@@ -73,6 +73,7 @@ pub(super) fn decided(core: &mut Core, now: Duration) -> String {
             let made: Vec<&str> = made.map(|one| one.claim.as_str()).collect();
             format!("{}{made:?} on {node}", bound.collect::<String>())
         }
+        Some(Decision::TimedOut { pod }) => format!("{} waited too long", pod.name),
         None => "nothing".to_owned(),
     }
 }
@@ -248,6 +249,35 @@ fn a_pod_goes_soon_after_its_volumes_are_there_however_long_that_took() {
     }
     bind(&mut core, json!({}));
     assert!(decided(&mut core, after(6)).starts_with("to "));
+}
+
+#[test]
+fn a_pod_that_waits_too_long_for_its_volume_loses_its_place_and_is_tried_again() {
+    let mut core = core();
+    core.node_gone("b", NOW);
+    set(&mut core, "PersistentVolumeClaim", late(None));
+    core.pod(large("first", "data"), NOW);
+    assert_eq!(decided(&mut core, NOW), "[\"data\"] on a");
+    let after = |seconds| NOW + Duration::from_secs(seconds);
+    // That its driver is told, or that it is looked at again, gives it no more time.
+    let told = late(Some("a"));
+    core.claims(after(500), |claims| {
+        claims.set("PersistentVolumeClaim", &told);
+    });
+    assert_eq!(decided(&mut core, after(500)), "nothing");
+    core.pod(asking("second", "3", "1Gi"), after(590));
+    assert!(decided(&mut core, after(590)).contains("Insufficient cpu"));
+    assert_eq!(core.wake_at(), Some(after(600)));
+    assert_eq!(decided(&mut core, after(600)), "first waited too long");
+    assert_eq!(decided(&mut core, after(600)), "to a", "that is second");
+    assert!(decided(&mut core, after(602)).contains("Insufficient cpu"));
+    core.pod_gone("second", after(700));
+    // It gets as much time as before.
+    assert_eq!(decided(&mut core, after(700)), "nothing");
+    assert_eq!(decided(&mut core, after(1290)), "nothing");
+    assert_eq!(decided(&mut core, after(1300)), "first waited too long");
+    bind(&mut core, json!({}));
+    assert_eq!(decided(&mut core, after(1400)), "to a");
 }
 
 #[test]

@@ -26,6 +26,10 @@ const REMEMBERED: usize = 4096;
 /// for an hour, and then there is nothing left to count.
 const REMEMBERED_FOR: Duration = Duration::from_secs(6 * 60);
 
+/// Why a pod is tried again whose volumes were not bound in time, in kube-scheduler's words.
+const TIMED_OUT: &str =
+    "running PreBind plugin \"VolumeBinding\": binding volumes: context deadline exceeded";
+
 /// Makes the calls that report what happened to pods.
 pub(super) struct Reporter {
     /// The reporting controller.
@@ -108,6 +112,11 @@ impl Reporter {
         }
         let why = format!("binding rejected: {}", why.message);
         self.failure(pod, "SchedulerError", &why, None, now)
+    }
+
+    /// The volumes of the pod were not bound in time.
+    pub(super) fn timed_out(&mut self, pod: &PodInfo, now: Timestamp) -> Vec<Call> {
+        self.failure(pod, "SchedulerError", TIMED_OUT, None, now)
     }
 
     /// With the node that the pod is nominated for, if that changes.

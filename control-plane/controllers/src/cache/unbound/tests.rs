@@ -221,7 +221,7 @@ fn pods_are_known_by_their_claims_until_they_end() {
         }
         before = diff.new;
     }
-    for new in [None, Some(Arc::new(pod("a", "Failed")))] {
+    for (new, all) in [(None, 0), (Some(Arc::new(pod("a", "Failed"))), 1)] {
         let mut unbound = Unbound::default();
         let running = before.clone();
         unbound.note_pod(&Diff {
@@ -229,6 +229,10 @@ fn pods_are_known_by_their_claims_until_they_end() {
             new: running.clone(),
         });
         unbound.note_pod(&Diff { old: running, new });
-        assert!(unbound.pods.is_empty());
+        for name in ["c", "p-e"] {
+            assert_eq!(unbound.pods(&key(name)).count(), 0);
+            assert_eq!(unbound.all_pods(&key(name)).count(), all);
+        }
+        assert_eq!(unbound.pods.is_empty(), all == 0);
     }
 }

@@ -244,6 +244,23 @@ fn a_slice_that_is_not_needed_becomes_the_one_that_is() {
 }
 
 #[test]
+fn slices_of_an_earlier_service_of_the_name_are_not_used_again() {
+    let mut objects = vec![service(), pod("p", "a", true)];
+    let slices = made(&decide(&EndpointSlices, &caches(&objects), KEY));
+    objects.extend(slices);
+    let settled = decide(&EndpointSlices, &caches(&objects), KEY);
+    assert_eq!(lines(&settled), [""; 0]);
+    objects[0]["metadata"]["uid"] = "another".into();
+    let decision = decide(&EndpointSlices, &caches(&objects), KEY);
+    assert_eq!(
+        lines(&decision),
+        ["create endpointslices n/", "delete endpointslices n/web-1"]
+    );
+    let owners = &bodies(&decision)[0]["metadata"]["ownerReferences"];
+    assert_eq!(owners[0]["uid"], "another");
+}
+
+#[test]
 fn a_service_that_is_held_back_keeps_its_slices_up_to_date() {
     let mut objects = vec![service(), pod("p", "a", true)];
     let slices = made(&decide(&EndpointSlices, &caches(&objects), KEY));

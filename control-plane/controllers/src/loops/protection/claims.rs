@@ -1,18 +1,20 @@
 //! Volume claims: kept while a pod on a node names them.
+//!
+//! The key of a claim stands for its missing finalizer. A namespace without a name stands for the
+//! deleted claims in it that nothing uses any more: one list of pods is about all of them.
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use machinery::api::Call;
 
-use super::{Due, due, wake_due, write};
+use super::{Due, due, write};
 use crate::cache::{Caches, Changed};
 use crate::decision::Decision;
 use crate::known::{Key, kind_of};
 use crate::loops::{Context, Loop};
-use crate::{meta, used_claims};
-
-const FINALIZER: &str = "kubernetes.io/pvc-protection";
+use crate::meta;
+use crate::used_claims::{self, PROTECTION};
 
 pub(crate) struct ClaimProtection;
 
@@ -24,16 +26,24 @@ impl Loop for ClaimProtection {
     fn wakes(&self, caches: &Caches, changed: &Changed, wake: &mut dyn FnMut(Key)) {
         match changed {
             Changed::PersistentVolumeClaim(diff) => {
-                wake_due(diff, FINALIZER, wake);
+                let Some(claim) = &diff.new else {
+                    return;
+                };
+                match due(&claim.metadata, PROTECTION) {
+                    Some(Due::Add) => wake(meta::key(&claim.metadata)),
+                    Some(Due::Remove) => wake(all_of(meta::namespace(&claim.metadata))),
+                    None => {}
+                }
             }
             Changed::Pod(diff) => {
                 for pod in diff.old.iter().chain(&diff.new) {
-                    for name in used_claims::named(pod) {
-                        let key = (meta::namespace(&pod.metadata).to_owned(), name);
-                        let claim = caches.volume_claims.at(&key);
-                        if claim.is_some_and(|one| meta::is_deleting(&one.metadata)) {
-                            wake(key);
-                        }
+                    let namespace = meta::namespace(&pod.metadata);
+                    let is_freed = |name| {
+                        let key = (namespace.to_owned(), name);
+                        caches.freed_claims.contains(&key)
+                    };
+                    if used_claims::named(pod).any(is_freed) {
+                        wake(all_of(namespace));
                     }
                 }
             }
@@ -43,29 +53,41 @@ impl Loop for ClaimProtection {
 
     fn decide(&self, context: &Context<'_>, key: &Key) -> Decision {
         let caches = context.caches;
-        let Some(claim) = caches.volume_claims.at(key) else {
-            return Decision::nothing();
-        };
-        let Some(due) = due(&claim.metadata, FINALIZER) else {
-            return Decision::nothing();
-        };
-        let mut decision = Decision::nothing();
-        if due == Due::Remove {
-            if caches
-                .pods
-                .in_namespace(&key.0)
-                .any(|pod| used_claims::uses(pod, claim))
-            {
-                return Decision::nothing();
-            }
-            // A pod that uses it may not have arrived here yet.
-            let step = decision.push(Call::List {
-                kind: kind_of::<Pod>().clone(),
-                namespace: key.0.clone(),
-            });
-            step.unused = Some(Arc::clone(claim));
+        if key.1.is_empty() {
+            return release(caches, &key.0);
         }
-        decision.push(write(claim.as_ref(), FINALIZER, due));
-        decision
+        match caches.volume_claims.at(key) {
+            Some(claim) if due(&claim.metadata, PROTECTION) == Some(Due::Add) => {
+                Decision::of(write(claim.as_ref(), PROTECTION, Due::Add))
+            }
+            _ => Decision::nothing(),
+        }
     }
+}
+
+/// Removes the finalizers of the claims of a namespace that nothing uses.
+fn release(caches: &Caches, namespace: &str) -> Decision {
+    let freed = caches.freed_claims.of(namespace);
+    let freed = freed.filter_map(|key| caches.volume_claims.at(key));
+    let freed: Vec<Arc<PersistentVolumeClaim>> = freed.cloned().collect();
+    let mut decision = Decision::nothing();
+    if freed.is_empty() {
+        return decision;
+    }
+    // A pod that uses one of them may not have arrived here yet.
+    let step = decision.push(Call::List {
+        kind: kind_of::<Pod>().clone(),
+        namespace: namespace.to_owned(),
+    });
+    step.unused = freed.clone();
+    for claim in &freed {
+        let removal = write(claim.as_ref(), PROTECTION, Due::Remove);
+        decision.push(removal).only_for(0);
+    }
+    decision
+}
+
+/// The key of the deleted claims of a namespace.
+fn all_of(namespace: &str) -> Key {
+    (namespace.to_owned(), String::new())
 }

@@ -1,14 +1,20 @@
+use api_client::Notice;
+use machinery::api::kind_of;
 use machinery::object;
+use machinery::status::Status;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::cache::Destination;
 use crate::loops::Loop;
-use crate::tests::fixtures::{ago, bodies, caches, decide, lines, pod};
+use crate::tests::fixtures::{ago, bodies, caches, decide, lines, now, pod};
 
 const CLAIM: &str = "kubernetes.io/pvc-protection";
 const VOLUME: &str = "kubernetes.io/pv-protection";
 const CLASS: &str = "kubernetes.io/vac-protection";
 const NOTHING: Vec<String> = Vec::new();
+/// The key of the deleted claims of the namespace.
+const DELETED: (&str, &str) = ("n", "");
 
 fn claim(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
@@ -85,7 +91,10 @@ fn nothing_is_done_to_what_stays_or_has_other_finalizers_only() {
     let mut foreign = deleting(claim("c"));
     foreign["metadata"]["finalizers"] = json!(["a"]);
     for claim in [claim("c"), foreign] {
-        assert_eq!(decided(&ClaimProtection, &[claim], ("n", "c")), NOTHING);
+        for key in [("n", "c"), DELETED] {
+            let claims = [claim.clone()];
+            assert_eq!(decided(&ClaimProtection, &claims, key), NOTHING);
+        }
     }
 }
 
@@ -99,17 +108,14 @@ fn a_deleted_claim_goes_when_no_pod_on_a_node_uses_it() {
     };
     for keeps in [using("a"), ended("Succeeded"), deleting(using("a"))] {
         let objects = [gone.clone(), keeps];
-        assert_eq!(decided(&ClaimProtection, &objects, ("n", "c")), NOTHING);
+        assert_eq!(decided(&ClaimProtection, &objects, DELETED), NOTHING);
     }
     let mut elsewhere = using("a");
     elsewhere["metadata"]["namespace"] = "other".into();
     let other = json!({"persistentVolumeClaim": {"claimName": "d"}});
     for frees in [using(""), elsewhere, pod_with("p", "a", other)] {
-        let decision = decide(
-            &ClaimProtection,
-            &caches(&[gone.clone(), frees]),
-            ("n", "c"),
-        );
+        let objects = [gone.clone(), frees];
+        let decision = decide(&ClaimProtection, &caches(&objects), DELETED);
         assert_eq!(
             lines(&decision),
             ["list pods n/", "patch persistentvolumeclaims n/c"]
@@ -121,14 +127,57 @@ fn a_deleted_claim_goes_when_no_pod_on_a_node_uses_it() {
     }
 }
 
+/// Thousands may be deleted at once: the apiserver is not asked for the pods of each.
+#[test]
+fn one_list_of_pods_is_about_all_deleted_claims_of_a_namespace() {
+    let mut elsewhere = deleting(claim("f"));
+    elsewhere["metadata"]["namespace"] = "other".into();
+    let mut objects: Vec<Value> = ["c", "d", "e"].map(|name| deleting(claim(name))).into();
+    objects.extend([elsewhere, using("a")]);
+    let decision = decide(&ClaimProtection, &caches(&objects), DELETED);
+    let expected = [
+        "list pods n/",
+        "patch persistentvolumeclaims n/d",
+        "patch persistentvolumeclaims n/e",
+    ];
+    assert_eq!(lines(&decision), expected);
+    // One that cannot be changed does not keep the next from it.
+    let error = Status::not_found("", "persistentvolumeclaims", "d");
+    assert_eq!(decision.after_failure(1, &error), Some(2));
+    assert_eq!(decision.after_failure(0, &error), None);
+}
+
+/// Nor does each of their pods make the loop look at all of them: it says which claims it freed.
+#[test]
+fn a_pod_that_goes_frees_its_own_claims() {
+    let other = json!({"persistentVolumeClaim": {"claimName": "d"}});
+    let objects = [
+        deleting(claim("c")),
+        deleting(claim("d")),
+        using("a"),
+        pod_with("q", "a", other),
+    ];
+    let mut caches = caches(&objects);
+    assert_eq!(caches.freed_claims.of("n").count(), 0);
+    let mut gone = using("a");
+    gone["metadata"]["uid"] = "pods/p".into();
+    let kind = kind_of(&gone);
+    let notice = Notice::Deleted(gone);
+    let effects = caches.observe(kind, Destination::Both, notice, now());
+    let freed: Vec<&Key> = caches.freed_claims.of("n").collect();
+    assert_eq!(freed, [&("n".to_owned(), "c".to_owned())]);
+    let mut woken = Vec::new();
+    for changed in &effects.changed {
+        ClaimProtection.wakes(&caches, changed, &mut |key| woken.push(key));
+    }
+    assert_eq!(woken, [("n".to_owned(), String::new())]);
+}
+
 /// The cache may not have the pod yet that the list of the apiserver has.
 #[test]
 fn a_pod_that_only_the_apiserver_knows_keeps_a_claim() {
-    let decision = decide(
-        &ClaimProtection,
-        &caches(&[deleting(claim("c"))]),
-        ("n", "c"),
-    );
+    let objects = [deleting(claim("b")), deleting(claim("c"))];
+    let decision = decide(&ClaimProtection, &caches(&objects), DELETED);
     let verdict = |pods: Value| decision.steps[0].verdict(&Ok(json!({"items": pods})));
     verdict(json!([])).unwrap();
     verdict(json!([using(""), pod("q", "a", true)])).unwrap();
@@ -144,7 +193,7 @@ fn the_claim_of_an_ephemeral_volume_goes_when_its_pod_is_shut_down() {
         "apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "pods/p", "controller": true,
     }]);
     let pod = pod_with("p", "a", json!({"ephemeral": {}}));
-    let key = ("n", "p-data");
+    let key = DELETED;
     let objects = [own.clone(), pod.clone()];
     assert_eq!(decided(&ClaimProtection, &objects, key), NOTHING);
     // A claim with the same name that was not made for the pod.

@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 use std::cell::Cell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use machinery::object;
 use serde_json::Value;
 
-use super::slice::{Device, DeviceId, Pool, Published, Slice, State};
+use super::slice::{Device, Pool, Published, Slice, State};
+use super::taken::Taken;
 use super::wanted::{Alternative, Amount, DEVICES_MAX, Request, Wanted};
 use crate::node::NodeInfo;
 
@@ -57,7 +58,7 @@ struct Search<'a> {
 pub(super) fn search<'a>(
     wanted: &'a [Wanted],
     published: &'a Published,
-    taken: &HashSet<DeviceId>,
+    taken: &Taken,
     node: &NodeInfo,
     cost: &Cell<u64>,
 ) -> Result<Vec<Chosen<'a>>, Reason> {

@@ -604,7 +604,7 @@ fn what_selectors_cost_is_bounded_on_a_node_and_for_a_pod() {
     let selector = json!({"selectors": [{"cel": {"expression": "device.driver == 'x.com'"}}]});
     let read = || {
         let claim = claim("c", json!([exactly("chip", selector.clone())]));
-        Wanted::read(&claim, &classes).unwrap()
+        Wanted::read(&claim, &classes, &Compiled::default()).unwrap()
     };
     let slices = [Arc::new(Slice::read(&slice("a", chips(1))))];
     let published = Arc::new(Published::of(slices.iter()));

@@ -7,6 +7,7 @@ use machinery::cel::devices::{Selector, Unfit};
 use machinery::object::{self, Object};
 use serde_json::Value;
 
+use super::compiled::Compiled;
 use super::slice::Device;
 
 /// The most devices that the API lets one claim have.
@@ -22,7 +23,7 @@ pub(super) const COST_MAX: u64 = 10_000_000;
 pub(super) struct Class {
     pub(super) name: String,
     /// The error says which of them cannot be read.
-    selectors: Result<Vec<Selector>, String>,
+    selectors: Result<Vec<Arc<Selector>>, String>,
     /// What drivers are told.
     pub(super) config: Vec<Value>,
 }
@@ -59,7 +60,7 @@ pub(super) struct Alternative {
     pub(super) is_admin: bool,
     /// The claim, for errors.
     pub(super) of: String,
-    selectors: Vec<Selector>,
+    selectors: Vec<Arc<Selector>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,7 +85,12 @@ impl Class {
         let spec = class.get("spec").unwrap_or(&Value::Null);
         let mut left = PATTERNS_BYTES_MAX;
         Class {
-            selectors: selectors(spec, &format!("class {name}"), &mut left),
+            selectors: selectors(
+                spec,
+                &format!("class {name}"),
+                &Compiled::default(),
+                &mut left,
+            ),
             config: object::items(spec, &["config"]).to_vec(),
             name,
         }
@@ -96,12 +102,14 @@ impl Wanted {
     pub(super) fn read(
         claim: &Object,
         classes: &HashMap<String, Arc<Class>>,
+        compiled: &Compiled,
     ) -> Result<Wanted, String> {
         let full_name = format!("{}/{}", object::namespace(claim), object::name(claim));
         let devices = object::at(claim, &["spec", "devices"]).unwrap_or(&Value::Null);
         let requests = object::items(devices, &["requests"]).iter();
         let mut left = PATTERNS_BYTES_MAX;
-        let requests = requests.map(|one| Request::read(one, &full_name, classes, &mut left));
+        let read = |one| Request::read(one, &full_name, classes, compiled, &mut left);
+        let requests = requests.map(read);
         let requests: Vec<Request> = requests.collect::<Result<_, _>>()?;
         let least = requests.iter().map(Request::least);
         let least = least.fold(0, usize::saturating_add);
@@ -129,12 +137,14 @@ impl Request {
         request: &Value,
         claim: &str,
         classes: &HashMap<String, Arc<Class>>,
+        compiled: &Compiled,
         patterns_left: &mut usize,
     ) -> Result<Request, String> {
         let name = object::text(request, &["name"]);
         let several = object::items(request, &["firstAvailable"]);
-        let mut read =
-            |name: String, one: &Value| Alternative::read(name, one, claim, classes, patterns_left);
+        let mut read = |name: String, one: &Value| {
+            Alternative::read(name, one, claim, classes, compiled, patterns_left)
+        };
         let alternatives = match request.get("exactly").filter(|one| one.is_object()) {
             Some(one) => vec![read(name.to_owned(), one)?],
             None if several.is_empty() => {
@@ -170,6 +180,7 @@ impl Alternative {
         of: &Value,
         claim: &str,
         classes: &HashMap<String, Arc<Class>>,
+        compiled: &Compiled,
         patterns_left: &mut usize,
     ) -> Result<Alternative, String> {
         let class = object::text(of, &["deviceClassName"]);
@@ -201,7 +212,7 @@ impl Alternative {
             amount,
             tolerations: object::items(of, &["tolerations"]).to_vec(),
             is_admin: of["adminAccess"] == true,
-            selectors: selectors(of, &format!("claim {claim}"), patterns_left)?,
+            selectors: selectors(of, &format!("claim {claim}"), compiled, patterns_left)?,
             of: claim.to_owned(),
             name,
         })
@@ -241,7 +252,7 @@ impl Constraint {
 }
 
 fn all_select(
-    selectors: &[Selector],
+    selectors: &[Arc<Selector>],
     device: &Device,
     cost: &mut u64,
     of: impl Fn() -> String,
@@ -263,11 +274,16 @@ fn all_select(
 }
 
 /// Compiles the selectors of a class or of a request.
-fn selectors(of: &Value, what: &str, patterns_left: &mut usize) -> Result<Vec<Selector>, String> {
+fn selectors(
+    of: &Value,
+    what: &str,
+    compiled: &Compiled,
+    patterns_left: &mut usize,
+) -> Result<Vec<Arc<Selector>>, String> {
     let all = object::items(of, &["selectors"]).iter().enumerate();
-    let compiled = all.map(|(at, one)| {
+    let all = all.map(|(at, one)| {
         let source = object::text(one, &["cel", "expression"]);
-        Selector::new(source, patterns_left).map_err(|unfit| {
+        compiled.get(source, patterns_left).map_err(|unfit| {
             let why = match unfit {
                 Unfit::Invalid(why) | Unfit::Internal(why) => why,
                 Unfit::TooExpensive => "too complex, exceeds cost limit".to_owned(),
@@ -275,5 +291,5 @@ fn selectors(of: &Value, what: &str, patterns_left: &mut usize) -> Result<Vec<Se
             format!("{what}: selector #{at}: CEL compile error: {why}")
         })
     });
-    compiled.collect()
+    all.collect()
 }

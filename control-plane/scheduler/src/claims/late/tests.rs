@@ -1,5 +1,6 @@
 use serde_json::{Value, json};
 
+use super::{Volume, Volumes, Wanted};
 use crate::claims::tests::{LATER, NOW, claim, core, decided, set, with};
 use crate::claims::{BOUND, Failed};
 use crate::core::Decision;
@@ -95,6 +96,40 @@ fn a_claim_that_waits_gets_the_smallest_volume_that_fits_where_the_pod_goes() {
         asks("data", "local", "3Gi", bound),
     );
     assert_eq!(decided(&mut core, LATER + LATER), "to b");
+}
+
+#[test]
+fn only_volumes_that_a_claim_may_get_are_looked_at_for_it() {
+    let names = |claim: &str| json!({"namespace": "default", "name": claim, "uid": ""});
+    let naming = |claim: &str| json!({"spec": {"claimRef": names(claim)}});
+    let other_class = json!({"spec": {"storageClassName": "late"}});
+    let own = machinery::patch::merge(&naming("data"), &other_class);
+    let mut volumes = Volumes::default();
+    for volume in [
+        local("large", "9Gi", &["a"], json!({})),
+        local("good", "3Gi", &["b"], json!({})),
+        local("small", "2Gi", &["b"], json!({})),
+        local("other", "4Gi", &["b"], other_class),
+        local("taken", "4Gi", &["b"], naming("more")),
+        local("own", "1Gi", &["b"], own),
+    ] {
+        volumes.insert(Volume::read(&volume, None));
+    }
+    let wanted = Wanted::read(&asks("data", "local", "3Gi", json!({})));
+    let looked_at =
+        |volumes: &Volumes| -> Vec<String> { volumes.of(&wanted).map(name_of).collect() };
+    assert_eq!(looked_at(&volumes), ["own", "good", "large"]);
+    // A volume that changes is looked at as it is now.
+    let given = local("good", "3Gi", &["b"], naming("more"));
+    volumes.insert(Volume::read(&given, None));
+    volumes.remove("own");
+    assert_eq!(looked_at(&volumes), ["large"]);
+    volumes.clear();
+    assert_eq!(looked_at(&volumes), [""; 0]);
+}
+
+fn name_of(volume: &Volume) -> String {
+    volume.name().to_owned()
 }
 
 #[test]

@@ -86,6 +86,19 @@ fn a_pod_that_is_gone_or_bound_is_no_failure_and_others_are() {
 }
 
 #[test]
+fn a_pod_whose_volumes_are_late_says_so_as_kube_scheduler_does() {
+    let p = info(&pod("p", json!({})));
+    let calls = Reporter::new("s").timed_out(&p, NOW);
+    let why =
+        "running PreBind plugin \"VolumeBinding\": binding volumes: context deadline exceeded";
+    assert_eq!(body(&calls[0])["reason"], "FailedScheduling");
+    assert_eq!(body(&calls[0])["note"], why);
+    let condition = &body(&calls[1])["status"]["conditions"][0];
+    assert_eq!(condition["reason"], "SchedulerError");
+    assert_eq!(condition["message"], why);
+}
+
+#[test]
 fn a_long_note_is_cut_between_characters() {
     let cut = cut(&"ä".repeat(1000));
     assert!(
