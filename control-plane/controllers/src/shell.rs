@@ -2,6 +2,7 @@
 
 mod ask;
 mod carry;
+mod groups;
 #[cfg(test)]
 mod tests;
 
@@ -11,10 +12,10 @@ use std::time::Duration;
 
 use api_client::{Client, LostLease, Mandate, Notice};
 use futures_util::StreamExt;
-use machinery::api::{Api as _, Call};
+use machinery::api::Call;
 use machinery::object::Object;
 use machinery::schema::Kind;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
@@ -46,13 +47,9 @@ const TAKEN_AT_ONCE: usize = 256;
 const EVENTS_MAX: usize = 1024;
 /// How long decisions in progress may take after a stop request.
 const STOP: Duration = Duration::from_secs(5);
-/// Delay between two attempts to read the apiserver's discovery.
-const DISCOVERY_RETRY: Duration = Duration::from_millis(200);
 /// How long the loops wait for the lists of custom kinds before they begin: one that cannot be
 /// listed must not stop them.
 const CUSTOM_LISTS: Duration = Duration::from_secs(10);
-/// How often the loops look for kinds that came or went.
-const DISCOVERY_EVERY: Duration = Duration::from_secs(5);
 
 /// The configuration of the loops.
 #[derive(Debug, Clone)]
@@ -103,6 +100,8 @@ struct Shell {
     next_source: SourceId,
     /// The discovery document of the core group, which stays as it is.
     core: Object,
+    /// Told of an object that makes kinds.
+    kinds_change: Arc<Notify>,
     start: Instant,
     writes: u64,
     failures: u64,
@@ -141,6 +140,7 @@ impl Shell {
             sources: BTreeMap::new(),
             next_source: 0,
             core: Object::Null,
+            kinds_change: Arc::new(Notify::new()),
             start: Instant::now(),
             writes: 0,
             failures: 0,
@@ -174,11 +174,10 @@ impl Shell {
         let (report, reports) = mpsc::channel(REPORTS_MAX);
         let (events, sending) = mpsc::channel(EVENTS_MAX);
         let (group, groups) = mpsc::channel(1);
-        self.core = discover(&self.client, true).await;
-        let first = discover(&self.client, false).await;
+        self.core = groups::discover(&self.client, true).await;
+        let first = groups::discover(&self.client, false).await;
         let mut tasks = JoinSet::new();
         tasks.spawn(carry::send_events(self.client.clone(), sending));
-        tasks.spawn(follow_groups(self.client.clone(), group));
         let mut inboxes = Inboxes {
             notices,
             notice,
@@ -189,6 +188,11 @@ impl Shell {
             tasks,
         };
         self.take_groups(&first, &mut inboxes);
+        let mut watched = self.sources.values().map(|source| &source.kind);
+        let is_watched = watched.any(|kind| groups::makes_kinds(kind));
+        let (client, changed) = (self.client.clone(), Arc::clone(&self.kinds_change));
+        let following = groups::follow(client, group, changed, is_watched);
+        inboxes.tasks.spawn(following);
         self.take_lists(&mut inboxes).await;
         inboxes
     }
@@ -315,6 +319,9 @@ impl Shell {
         // The kind may have gone since.
         if let Some(source) = self.sources.get(&id) {
             let (kind, destination) = (&source.kind, source.destination);
+            if groups::makes_kinds(kind) {
+                self.kinds_change.notify_one();
+            }
             self.manager.observe(kind, destination, notice, now);
         }
     }
@@ -412,34 +419,6 @@ impl Shell {
         Moment {
             since_start: self.start.elapsed(),
             wall: api_client::now(),
-        }
-    }
-}
-
-/// Reads discovery. Retries until the apiserver answers.
-async fn discover(client: &Client, core: bool) -> Object {
-    loop {
-        match client.call(Call::Discover { core }).await {
-            Ok(document) => return document,
-            Err(error) => {
-                tracing::info!(%error, "waiting for the apiserver");
-                tokio::time::sleep(DISCOVERY_RETRY).await;
-            }
-        }
-    }
-}
-
-/// Reads the discovery of named groups again and again, as long as somebody wants it.
-async fn follow_groups(client: Client, groups: mpsc::Sender<Object>) {
-    loop {
-        tokio::time::sleep(DISCOVERY_EVERY).await;
-        match client.call(Call::Discover { core: false }).await {
-            Ok(document) => {
-                if groups.send(document).await.is_err() {
-                    return;
-                }
-            }
-            Err(error) => tracing::info!(%error, "the kinds cannot be read"),
         }
     }
 }

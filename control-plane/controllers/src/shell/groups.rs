@@ -1,0 +1,85 @@
+//! When discovery is read again: kinds come and go while the loops run.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api_client::Client;
+use machinery::api::{Api as _, Call};
+use machinery::object::Object;
+use machinery::schema::Kind;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
+
+/// Delay between two attempts to read the apiserver's discovery.
+const RETRY_AFTER: Duration = Duration::from_millis(200);
+/// How often it is read if nothing says that kinds have come or gone.
+const EVERY: Duration = Duration::from_secs(5);
+/// The same while changes of what makes kinds are watched: the servers of other groups may still
+/// serve other kinds than before without any.
+const WATCHED_EVERY: Duration = Duration::from_secs(60);
+/// How soon after such a change it is read: many may come together.
+const SOON: Duration = Duration::from_millis(500);
+/// How long after that once more: what serves a kind, or passes on to what does, may be later.
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// True for the kinds of objects that make kinds.
+pub(super) fn makes_kinds(kind: &Kind) -> bool {
+    matches!(
+        (kind.group(), kind.plural()),
+        ("apiextensions.k8s.io", "customresourcedefinitions")
+            | ("apiregistration.k8s.io", "apiservices")
+    )
+}
+
+/// Reads discovery. Retries until the apiserver answers.
+pub(super) async fn discover(client: &Client, core: bool) -> Object {
+    loop {
+        match client.call(Call::Discover { core }).await {
+            Ok(document) => return document,
+            Err(error) => {
+                tracing::info!(%error, "waiting for the apiserver");
+                tokio::time::sleep(RETRY_AFTER).await;
+            }
+        }
+    }
+}
+
+/// Reads the discovery of named groups again and again, as long as somebody wants it: soon after
+/// what makes kinds has `changed`, if that `is_watched`.
+pub(super) async fn follow(
+    client: Client,
+    groups: mpsc::Sender<Object>,
+    changed: Arc<Notify>,
+    is_watched: bool,
+) {
+    let every = if is_watched { WATCHED_EVERY } else { EVERY };
+    let (mut due, mut again) = (Instant::now() + every, false);
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep_until(due) => {}
+            () = changed.notified() => {
+                again = true;
+                // Not put off by each of many changes.
+                due = due.min(Instant::now() + SOON);
+                continue;
+            }
+        }
+        match client.call(Call::Discover { core: false }).await {
+            Ok(document) => {
+                if groups.send(document).await.is_err() {
+                    return;
+                }
+            }
+            Err(error) => tracing::info!(%error, "the kinds cannot be read"),
+        }
+        let pause = if std::mem::take(&mut again) {
+            AGAIN
+        } else {
+            every
+        };
+        due = Instant::now() + pause;
+    }
+}
