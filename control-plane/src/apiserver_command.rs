@@ -97,7 +97,7 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     let ready = async {
         server.ready().await;
         tracing::info!(%address, "ready to serve the API");
-        crate::give_code_back();
+        crate::give_start_back().await;
         std::future::pending::<()>().await;
     };
     let serving = async {

@@ -154,7 +154,7 @@ impl Plan {
             store: store.and_then(|store| store.addresses().first().copied()),
             kubeconfig: self.kubeconfig(),
         })?;
-        crate::give_code_back();
+        tokio::spawn(crate::give_start_back());
         let (mut serving, server) = match api {
             Some(api) => (api.serving, Some(api.server)),
             None => (JoinSet::new(), None),

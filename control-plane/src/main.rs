@@ -19,6 +19,7 @@ mod up_command;
 use std::error::Error;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Command;
 use tracing_subscriber::filter::LevelFilter;
@@ -26,6 +27,9 @@ use tracing_subscriber::filter::LevelFilter;
 /// Objects are allocated in one thread and freed in another, in large numbers.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// How long after all serves the loops have had their first looks at everything.
+const SETTLED: Duration = Duration::from_secs(3);
 
 fn main() -> ExitCode {
     if is_called(apiserver_command::NAME) {
@@ -66,10 +70,13 @@ fn raise_limit() {
     }
 }
 
-/// Gives back the code that only the start ran. Called once all of it serves.
-fn give_code_back() {
-    if let Err(error) = storage::memory::unmap_code() {
-        tracing::debug!(%error, "the code of the start stays in memory");
+/// Gives back what only the start uses of the program. Called once all of it serves.
+async fn give_start_back() {
+    for pause in [Duration::ZERO, SETTLED] {
+        tokio::time::sleep(pause).await;
+        if let Err(error) = storage::memory::unmap_program() {
+            tracing::debug!(%error, "the program's start stays in memory");
+        }
     }
 }
 

@@ -14,23 +14,26 @@ use std::path::Path;
 const MAPS: &str = "/proc/self/maps";
 /// The rights of code: it is read and executed, never written, and not shared.
 const CODE: &str = "r-xp";
+/// The rights of constants. Those that were set when the program was loaded have them, too, but are
+/// never at its file's beginning.
+const CONSTANTS: (&str, &str) = ("r--p", "00000000");
 
-/// Gives the pages of the program's own code back. The system keeps them in its cache, maps those that
-/// run on again, and needs no reading for that. A start runs code all over the program once, and for
-/// each place the system maps sixteen pages: for a program that then waits they are the larger part
-/// of what it holds.
+/// Gives the pages of the program's own code and constants back. The system keeps them in its cache,
+/// maps those again that are used again, and reads nothing for that. A start runs code all over the
+/// program once, and for each place the system maps sixteen pages: for a program that then waits
+/// they are the larger part of what it holds.
 ///
-/// Returns how many bytes of code the process may have given back. Breakpoints that a debugger set in
-/// them before are gone, too.
+/// Returns how many bytes the process may have given back. Breakpoints that a debugger set in them
+/// before are gone, too.
 ///
 /// # Errors
 ///
 /// Fails if the system does not say what is mapped; then nothing is given back.
-pub fn unmap_code() -> io::Result<usize> {
+pub fn unmap_program() -> io::Result<usize> {
     let program = fs::read_link("/proc/self/exe")?;
     let maps = fs::read_to_string(MAPS)?;
     let mut bytes = 0;
-    for range in maps.lines().filter_map(|line| code_of(line, &program)) {
+    for range in maps.lines().filter_map(|line| unchanged(line, &program)) {
         // SAFETY: the range was mapped from the program's file, without the right to write, and stays
         // mapped until the process ends: it is what runs. Its pages are as they are in the file,
         // which the system lets nobody write while it runs, so what is read of them afterwards is
@@ -47,16 +50,16 @@ pub fn unmap_code() -> io::Result<usize> {
     Ok(bytes)
 }
 
-/// The addresses of a line of the maps, if it is about code of this program.
-fn code_of(line: &str, program: &Path) -> Option<Range<usize>> {
-    let (addresses, rest) = line.split_once(' ')?;
-    let mut fields = rest.splitn(5, ' ');
-    let is_code = fields.next() == Some(CODE);
+/// The addresses of a line of the maps, if it is about what this program's file has there.
+fn unchanged(line: &str, program: &Path) -> Option<Range<usize>> {
+    let mut fields = line.splitn(6, ' ');
+    let (addresses, rights, offset) = (fields.next()?, fields.next()?, fields.next()?);
     // Blanks before the path make a column of it.
-    let path = fields.nth(3)?.trim_start();
+    let path = fields.nth(2)?.trim_start();
     let (start, end) = addresses.split_once('-')?;
     let address = |digits| usize::from_str_radix(digits, 16).ok();
-    (is_code && Path::new(path) == program).then_some(address(start)?..address(end)?)
+    let is_unchanged = rights == CODE || (rights, offset) == CONSTANTS;
+    (is_unchanged && Path::new(path) == program).then_some(address(start)?..address(end)?)
 }
 
 #[cfg(test)]
@@ -64,42 +67,49 @@ mod tests {
     use super::*;
 
     #[test]
-    fn code_is_what_the_program_may_execute_and_nobody_may_write() {
+    fn what_is_given_back_is_as_in_the_file() {
         let program = Path::new("/usr/bin/a b");
-        let line = |rights: &str, path: &str| {
-            format!("5610a000-5610c000 {rights} 00001000 fe:00 131                        {path}")
+        let given_back = |rest: &str| {
+            let line = format!("5610a000-5610c000 {rest}");
+            unchanged(&line, program).map(|range| (range.start, range.end))
         };
-        let is_code = |rights, path| code_of(&line(rights, path), program);
-        assert_eq!(
-            is_code("r-xp", "/usr/bin/a b"),
-            Some(0x5610_a000..0x5610_c000)
-        );
-        // Constants, with the table of addresses that were set when it was loaded; data; a library.
-        assert_eq!(is_code("r--p", "/usr/bin/a b"), None);
-        assert_eq!(is_code("rw-p", "/usr/bin/a b"), None);
-        assert_eq!(is_code("r-xp", "/usr/lib/libc.so.6"), None);
-        assert_eq!(
-            code_of("7ffd1000-7ffd3000 r-xp 00000000 00:00 0", program),
-            None
-        );
-        assert_eq!(code_of("", program), None);
+        let both = Some((0x5610_a000, 0x5610_c000));
+        let column = " ".repeat(25);
+        let code = format!("r-xp 00001000 fe:00 131 {column}/usr/bin/a b");
+        assert_eq!(given_back(&code), both);
+        let constants = format!("r--p 00000000 fe:00 131 {column}/usr/bin/a b");
+        assert_eq!(given_back(&constants), both);
+        for other in [
+            "r--p 00001000 fe:00 131 /usr/bin/a b",
+            "rw-p 00001000 fe:00 131 /usr/bin/a b",
+            "r-xp 00001000 fe:00 131 /usr/lib/libc.so.6",
+            "r-xp 00000000 00:00 0 [vdso]",
+            "r-xp 00000000 00:00 0",
+            "",
+        ] {
+            assert_eq!(given_back(other), None, "{other}");
+        }
     }
 
     #[test]
-    fn a_program_runs_on_without_the_pages_of_its_code() {
+    fn a_program_runs_on_without_its_pages() {
         let resident = || {
             let maps = fs::read_to_string("/proc/self/smaps").unwrap();
             let program = fs::read_link("/proc/self/exe").unwrap();
-            let mut lines = maps.lines();
-            lines
-                .find(|line| code_of(line, &program).is_some())
-                .unwrap();
-            let line = lines.find_map(|line| line.strip_prefix("Rss:")).unwrap();
-            let kilobytes = line.trim().strip_suffix(" kB").unwrap();
-            kilobytes.parse::<usize>().unwrap()
+            let (mut all, mut is_counted) = (0, false);
+            for line in maps.lines() {
+                if let Some(kilobytes) = line.strip_prefix("Rss:") {
+                    let kilobytes = kilobytes.trim().strip_suffix(" kB").unwrap();
+                    all += usize::from(is_counted) * kilobytes.parse::<usize>().unwrap();
+                } else if !line.split(' ').next().unwrap().ends_with(':') {
+                    is_counted = unchanged(line, &program).is_some();
+                }
+            }
+            all << 10
         };
         let before = resident();
-        assert!(unmap_code().unwrap() >= before << 10);
+        assert!(before > 0);
+        assert!(unmap_program().unwrap() >= before);
         assert!(resident() <= before);
     }
 }
