@@ -24,8 +24,8 @@ use super::super::options::{Options, Programs, Side};
 
 /// etcd reads all its keys before it serves: ten million take minutes.
 const READY_WITHIN: Duration = Duration::from_secs(600);
-/// Room for a hundred million keys; etcd's default is 2 GB.
-const QUOTA: &str = "--quota-backend-bytes=137438953472";
+/// Room for all of these stores; etcd's default is 2 GB.
+const QUOTA: &str = "--quota-backend-bytes=1099511627776";
 
 pub(super) const MIB: f64 = 1024.0 * 1024.0;
 
