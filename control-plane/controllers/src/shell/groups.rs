@@ -56,14 +56,12 @@ pub(super) async fn follow(
     is_watched: bool,
 ) {
     let every = if is_watched { WATCHED_EVERY } else { EVERY };
-    let (mut due, mut again) = (Instant::now() + every, false);
+    let mut next = Next::new(every, Instant::now());
     loop {
         tokio::select! {
-            () = tokio::time::sleep_until(due) => {}
+            () = tokio::time::sleep_until(next.due) => {}
             () = changed.notified() => {
-                again = true;
-                // Not put off by each of many changes.
-                due = due.min(Instant::now() + SOON);
+                next.changed(Instant::now());
                 continue;
             }
         }
@@ -75,11 +73,39 @@ pub(super) async fn follow(
             }
             Err(error) => tracing::info!(%error, "the kinds cannot be read"),
         }
-        let pause = if std::mem::take(&mut again) {
+        next.was_read(Instant::now());
+    }
+}
+
+/// When discovery is read next.
+struct Next {
+    every: Duration,
+    due: Instant,
+    /// Something has changed since it was read.
+    is_changed: bool,
+}
+
+impl Next {
+    fn new(every: Duration, now: Instant) -> Next {
+        Next {
+            every,
+            due: now + every,
+            is_changed: false,
+        }
+    }
+
+    fn changed(&mut self, now: Instant) {
+        self.is_changed = true;
+        // Not put off by each of many changes.
+        self.due = self.due.min(now + SOON);
+    }
+
+    fn was_read(&mut self, now: Instant) {
+        let pause = if std::mem::take(&mut self.is_changed) {
             AGAIN
         } else {
-            every
+            self.every
         };
-        due = Instant::now() + pause;
+        self.due = now + pause;
     }
 }

@@ -1,54 +1,41 @@
-use std::convert::Infallible;
-use std::future::ready;
-
-use http::{Request, Response};
-use kube::client::Body;
-use tower::service_fn;
-
 use super::*;
 
-/// The seconds, since its start, at which discovery is read within two minutes. Something that makes
-/// kinds changes at these milliseconds.
-async fn read_at(is_watched: bool, changes: &[u64]) -> Vec<f64> {
-    let server = service_fn(|_: Request<Body>| {
-        let document = Response::new(Body::from(br#"{"items":[]}"#.to_vec()));
-        ready(Ok::<_, Infallible>(document))
-    });
-    let client = Client::new(kube::Client::new(server, "default"));
-    let (group, mut groups) = mpsc::channel(1);
-    let changed = Arc::new(Notify::new());
+/// The milliseconds, since its start, at which discovery is read within 80 seconds if what makes
+/// kinds changes at these.
+fn read_at(every: Duration, changes: &[u64]) -> Vec<u64> {
     let start = Instant::now();
-    tokio::spawn(follow(client, group, Arc::clone(&changed), is_watched));
-    for at in changes.iter().copied().map(Duration::from_millis) {
-        let changed = Arc::clone(&changed);
-        tokio::spawn(async move {
-            tokio::time::sleep_until(start + at).await;
-            changed.notify_one();
-        });
+    let at = |ms: u64| start + Duration::from_millis(ms);
+    let mut next = Next::new(every, start);
+    let (mut changes, mut read) = (changes.iter().copied().peekable(), Vec::new());
+    loop {
+        if let Some(ms) = changes.next_if(|ms| at(*ms) < next.due) {
+            next.changed(at(ms));
+        } else if next.due > at(80_000) {
+            return read;
+        } else {
+            read.push((next.due - start).as_millis() as u64);
+            next.was_read(next.due);
+        }
     }
-    let mut all = Vec::new();
-    let end = start + Duration::from_secs(120);
-    while let Ok(Some(_)) = tokio::time::timeout_at(end, groups.recv()).await {
-        all.push((start.elapsed().as_secs_f64() * 10.0).round() / 10.0);
-    }
-    all
 }
 
-#[tokio::test(start_paused = true)]
-async fn discovery_is_read_soon_after_a_change_and_seldom_without_one() {
-    assert_eq!(read_at(true, &[]).await, [60.0]);
-    assert_eq!(read_at(true, &[10_000]).await, [10.5, 12.5, 72.5]);
-    // A change before it is read once more, and one of the same time.
-    let twice = read_at(true, &[10_000, 11_000, 11_000]).await;
-    assert_eq!(twice, [10.5, 11.5, 13.5, 73.5]);
+#[test]
+fn discovery_is_read_soon_after_a_change_and_once_more() {
+    let watched = |changes: &[u64]| read_at(WATCHED_EVERY, changes);
+    assert_eq!(watched(&[]), [60_000]);
+    assert_eq!(watched(&[10_000]), [10_500, 12_500, 72_500]);
+    // A change before it is read once more, and two at one time.
+    let twice = watched(&[10_000, 11_000, 11_000]);
+    assert_eq!(twice, [10_500, 11_500, 13_500, 73_500]);
+    // Ten changes a second: it is read as often as one needs, and not put off by the next.
     let many: Vec<u64> = (0..20).map(|number| 10_000 + number * 100).collect();
-    let many = read_at(true, &many).await;
-    assert_eq!(many.len(), 6, "{many:?}");
-    assert_eq!((many[0], many[1]), (10.5, 11.1));
+    assert_eq!(
+        watched(&many),
+        [10_500, 11_000, 11_500, 12_000, 14_000, 74_000]
+    );
 }
 
-#[tokio::test(start_paused = true)]
-async fn discovery_is_read_often_if_changes_are_not_watched() {
-    let all = read_at(false, &[]).await;
-    assert_eq!((all.len(), all[1] - all[0]), (23, 5.0));
+#[test]
+fn discovery_is_read_often_if_nobody_watches_what_makes_kinds() {
+    assert_eq!(read_at(EVERY, &[])[..3], [5_000, 10_000, 15_000]);
 }
