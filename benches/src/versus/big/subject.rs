@@ -22,8 +22,8 @@ use super::super::Result;
 use super::super::cluster::member;
 use super::super::options::{Options, Programs, Side};
 
-/// etcd reads all its keys before it serves: ten million take minutes.
-const READY_WITHIN: Duration = Duration::from_secs(600);
+/// etcd reads all its keys before it serves: ten million take minutes. A new member gets all first.
+const READY_WITHIN: Duration = Duration::from_secs(3600);
 /// Room for all of these stores; etcd's default is 2 GB.
 const QUOTA: &str = "--quota-backend-bytes=1099511627776";
 
