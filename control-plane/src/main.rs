@@ -28,7 +28,7 @@ use tracing_subscriber::filter::LevelFilter;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// How long after all serves the loops have had their first looks at everything.
+/// When the loops have looked at everything once, counted from when all serves.
 const SETTLED: Duration = Duration::from_secs(3);
 
 fn main() -> ExitCode {

@@ -14,14 +14,14 @@ use std::path::Path;
 const MAPS: &str = "/proc/self/maps";
 /// The rights of code: it is read and executed, never written, and not shared.
 const CODE: &str = "r-xp";
-/// The rights of constants. Those that were set when the program was loaded have them, too, but are
-/// never at its file's beginning.
+/// The rights of constants, and where in the file they are. Constants that were changed when the
+/// program was loaded have the same rights, but are never at the beginning of the file.
 const CONSTANTS: (&str, &str) = ("r--p", "00000000");
 
-/// Gives the pages of the program's own code and constants back. The system keeps them in its cache,
-/// maps those again that are used again, and reads nothing for that. A start runs code all over the
-/// program once, and for each place the system maps sixteen pages: for a program that then waits
-/// they are the larger part of what it holds.
+/// Gives the pages of the program's own code and constants back. The system keeps them in its cache.
+/// If a page is used again, it is mapped from there, and not read. A start runs code all over the
+/// program once, and for each place the system maps sixteen pages. If the program then waits, they
+/// are the larger part of what it holds.
 ///
 /// Returns how many bytes the process may have given back. Breakpoints that a debugger set in them
 /// before are gone, too.

@@ -17,12 +17,12 @@ use tokio::time::Instant;
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// How often it is read if nothing says that kinds have come or gone.
 const EVERY: Duration = Duration::from_secs(5);
-/// The same while changes of what makes kinds are watched: the servers of other groups may still
-/// serve other kinds than before without any.
+/// The same while the objects that make kinds are watched: another server may serve a new kind
+/// though its APIService is as before.
 const WATCHED_EVERY: Duration = Duration::from_secs(60);
 /// How soon after such a change it is read: many may come together.
 const SOON: Duration = Duration::from_millis(500);
-/// How long after that once more: what serves a kind, or passes on to what does, may be later.
+/// How long after that it is read once more: discovery may list a new kind a little later.
 const AGAIN: Duration = Duration::from_secs(2);
 
 /// True for the kinds of objects that make kinds.
