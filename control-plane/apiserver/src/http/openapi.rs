@@ -172,13 +172,12 @@ fn document_of(paths: &[Path], schemas: Schemas<'_>, texts: &Texts) -> Vec<u8> {
     written::end(out)
 }
 
-/// The fields of a value that is an object.
-fn fields(value: Value) -> impl Iterator<Item = (String, Value)> {
-    let fields = match value {
+/// The fields of a value; none if it is no object.
+fn fields(value: Value) -> Map<String, Value> {
+    match value {
         Value::Object(fields) => fields,
         _ => Map::new(),
-    };
-    fields.into_iter()
+    }
 }
 
 fn info() -> Value {

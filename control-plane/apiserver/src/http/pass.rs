@@ -17,6 +17,7 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use machinery::object;
 use machinery::status::Status;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
@@ -59,8 +60,6 @@ pub(crate) struct Passed;
 
 /// An APIService that a request is for.
 pub(crate) struct Destination {
-    group: String,
-    version: String,
     service: Arc<Value>,
 }
 
@@ -80,11 +79,7 @@ impl Destination {
             _ => return None,
         };
         let service = Aggregator::service(api.reader(), group, version)?;
-        Some(Destination {
-            group: group.to_owned(),
-            version: version.to_owned(),
-            service,
-        })
+        Some(Destination { service })
     }
 
     /// Passes on a request that its user may send. It is authorized by the same path and
@@ -126,7 +121,7 @@ impl Destination {
             }
             Ok(answer) => Ok(back(api, answer.map(Body::new), limit)),
             Err(why) => {
-                let name = machinery::object::name(&service);
+                let name = object::name(&service);
                 tracing::warn!(name, why, "an aggregated server cannot be reached");
                 Ok(unavailable(&format!(
                     "error trying to reach service: {why}"
@@ -142,7 +137,8 @@ impl Destination {
         }
         // Whoever read in the store that it is there must not be told otherwise by an older cache.
         api.reader().fresh().await?;
-        let newer = Aggregator::service(api.reader(), &self.group, &self.version);
+        let text = |key: &str| object::text(&self.service, &["spec", key]);
+        let newer = Aggregator::service(api.reader(), text("group"), text("version"));
         Ok(newer.filter(|service| aggregation::is_available(service)))
     }
 }

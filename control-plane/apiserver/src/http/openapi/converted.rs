@@ -5,7 +5,7 @@
 use serde_json::{Map, Value, json};
 
 use super::schemas::wrapped;
-use super::{Document, OF_V2, OF_V3, written};
+use super::{Document, OF_V2, OF_V3, fields, written};
 
 /// The operations of a path.
 const METHODS: [&str; 7] = ["get", "put", "post", "delete", "options", "head", "patch"];
@@ -52,18 +52,18 @@ pub(crate) fn of(about: &[u8]) -> Result<Document, usize> {
     let mut about: Value = serde_json::from_slice(about).unwrap_or_default();
     let mut take = |key: &str| about.get_mut(key).map(Value::take).unwrap_or_default();
     let (info, paths, definitions) = (take("info"), take("paths"), take("definitions"));
-    let mut out = written::begin(&json!({"openapi": "3.0.0", "info": object(info)}));
+    let mut out = written::begin(&json!({"openapi": "3.0.0", "info": fields(info)}));
     let mut contents = Contents {
         bytes_left: CONTENT_BYTES_MAX,
         is_full: false,
     };
-    let paths = object(paths).into_iter();
+    let paths = fields(paths).into_iter();
     let paths = paths.map(|(path, item)| (path, contents.path(item)));
     written::put_fields(&mut out, "paths", paths);
     if contents.is_full {
         return Err(CONTENT_BYTES_MAX);
     }
-    let schemas = object(definitions).into_iter();
+    let schemas = fields(definitions).into_iter();
     let schemas: Map<String, Value> = schemas
         .map(|(name, schema)| (name, of_schema(schema)))
         .collect();
@@ -75,7 +75,7 @@ pub(crate) fn of(about: &[u8]) -> Result<Document, usize> {
 impl Contents {
     fn path(&mut self, item: Value) -> Value {
         let mut written = Map::new();
-        for (key, value) in object(item) {
+        for (key, value) in fields(item) {
             let value = match key.as_str() {
                 "parameters" => parameters(list(value)),
                 method if METHODS.contains(&method) => self.operation(value),
@@ -88,7 +88,7 @@ impl Contents {
     }
 
     fn operation(&mut self, operation: Value) -> Value {
-        let mut operation = object(operation);
+        let mut operation = fields(operation);
         let consumes = texts(operation.get("consumes"));
         let produces = texts(operation.get("produces"));
         let given = operation.remove("parameters").map(list).unwrap_or_default();
@@ -105,7 +105,7 @@ impl Contents {
         }
         if let Some(responses) = responses {
             let mut written = Map::new();
-            for (code, response) in object(responses) {
+            for (code, response) in fields(responses) {
                 let response = if is_extension(&code) {
                     response
                 } else {
@@ -119,7 +119,7 @@ impl Contents {
     }
 
     fn response(&mut self, response: Value, produces: &[String]) -> Value {
-        let mut response = object(response);
+        let mut response = fields(response);
         let schema = response.remove("schema");
         response.retain(|key, _| key == "description" || is_extension(key));
         if let Some(schema) = schema {
@@ -154,7 +154,7 @@ fn parameters(all: Vec<Value>) -> Value {
 }
 
 fn parameter(parameter: Value) -> Value {
-    let mut parameter = object(parameter);
+    let mut parameter = fields(parameter);
     let schema = parameter.remove("schema").map(of_schema);
     let schema = schema.unwrap_or_else(|| {
         let said = OF_VALUES.iter().filter_map(|key| {
@@ -198,13 +198,6 @@ fn is_body(parameter: &Value) -> bool {
 
 fn is_extension(key: &str) -> bool {
     key.starts_with("x-")
-}
-
-fn object(value: Value) -> Map<String, Value> {
-    match value {
-        Value::Object(fields) => fields,
-        _ => Map::new(),
-    }
 }
 
 fn list(value: Value) -> Vec<Value> {

@@ -16,11 +16,11 @@ pub(super) fn begin(fields: &Value) -> Vec<u8> {
 pub(super) fn put_fields(
     out: &mut Vec<u8>,
     name: &str,
-    fields: impl Iterator<Item = (String, Value)>,
+    fields: impl IntoIterator<Item = (String, Value)>,
 ) {
     // Writing into memory does not fail.
     let _ = write!(out, ",\"{name}\":{{");
-    for (at, (key, value)) in fields.enumerate() {
+    for (at, (key, value)) in fields.into_iter().enumerate() {
         let comma = if at == 0 { "" } else { "," };
         let _ = write!(out, "{comma}{}:{value}", Value::from(key));
     }

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use crate::http::openapi::OF_V2;
-use crate::http::openapi::TYPE;
+use crate::http::openapi::{OF_V2, TYPE, fields};
 
 const PARAMETERS: &str = "#/parameters/";
 /// Upper bound of the parameters of a version that are written where they are used, in bytes: a
@@ -27,9 +26,9 @@ struct Shared {
 /// schemas. Parameters that paths share are written where they are used, as in this server's
 /// document. The error is the limit that these are beyond.
 pub(crate) fn about(mut document: Value, group: &str, version: &str) -> Result<Value, usize> {
-    let mut take = |key: &str| match document.get_mut(key).map(Value::take) {
-        Some(Value::Object(fields)) => fields,
-        _ => Map::new(),
+    let mut take = |key: &str| {
+        let value = document.get_mut(key).map(Value::take);
+        fields(value.unwrap_or_default())
     };
     let info = take("info");
     let parameters = take("parameters");
