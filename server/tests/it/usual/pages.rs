@@ -100,6 +100,12 @@ async fn families(server: &Server) -> BTreeSet<String> {
     client.kv().put(put("a", "1")).await.unwrap();
     get(server, "/readyz");
     get(server, "/livez");
+    // etcd serves before the cluster has a version, which has a family.
+    let deadline = Instant::now() + SOON;
+    while get(server, "/version").1.contains("not_decided") {
+        assert!(Instant::now() < deadline, "the cluster gets no version");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
     let page = get(server, "/metrics").1;
     page.lines()
         .filter(|line| line.starts_with("# TYPE "))

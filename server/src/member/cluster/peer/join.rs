@@ -186,17 +186,15 @@ async fn match_ids(own: &mut [MemberInfo], members: &[MemberInfo]) -> Result<(),
     for member in members {
         let mut found = None;
         let mut last_error = String::new();
-        // One of ours cannot be two of theirs: then another one would have no id.
-        let free = own
-            .iter()
-            .enumerate()
-            .filter(|(place, _)| ids[*place].is_none());
-        for (place, local) in free {
+        for (place, local) in own.iter().enumerate() {
             match is_same_place(&member.peer_urls, &local.peer_urls).await {
+                // One of ours cannot be two of theirs: then another one would have no id.
+                Ok(()) if ids[place].is_some() => {}
                 Ok(()) => {
                     found = Some(place);
                     break;
                 }
+                // The last one's is told, as etcd does, be it of one that has an id already.
                 Err(error) => last_error = error,
             }
         }

@@ -35,6 +35,24 @@ async fn members_are_told_apart_by_their_urls() {
     );
 }
 
+/// etcd compares with all of its members, and tells of the last one.
+#[tokio::test]
+async fn the_last_comparison_is_told_though_that_member_has_been_matched() {
+    let mut own = [
+        member(0, &["http://127.0.0.1:2"]),
+        member(0, &["http://127.0.0.1:1"]),
+    ];
+    let theirs = [
+        member(7, &["http://127.0.0.1:1"]),
+        member(9, &["http://127.0.0.1:3"]),
+    ];
+    let error = match_ids(&mut own, &theirs).await.unwrap_err();
+    assert!(
+        error.ends_with("(resolved urls: \"http://127.0.0.1:3\" != \"http://127.0.0.1:1\")"),
+        "{error}"
+    );
+}
+
 #[tokio::test]
 async fn one_member_is_not_taken_for_two() {
     let mut own = [
