@@ -49,9 +49,9 @@ pub(super) struct DecryptRequest {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct DecryptResponse {
+pub(super) struct DecryptResponse {
     #[prost(bytes = "vec", tag = "1")]
-    plaintext: Vec<u8>,
+    pub(super) plaintext: Vec<u8>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
