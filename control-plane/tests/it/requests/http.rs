@@ -19,6 +19,9 @@ pub(crate) struct Answer {
     pub(crate) body: Vec<u8>,
 }
 
+/// A request that is sent.
+pub(crate) struct Begun(BufReader<TcpStream>);
+
 /// A response read line by line as it arrives.
 pub(crate) struct Lines(BufReader<TcpStream>);
 
@@ -57,9 +60,12 @@ impl Call {
     }
 
     pub(crate) fn send(self) -> Answer {
-        let mut stream = self.open();
-        let head = read_head(&mut stream);
-        answer(head, stream)
+        self.begin().answer()
+    }
+
+    /// Sends the request, whose response is read later.
+    pub(crate) fn begin(self) -> Begun {
+        Begun(self.open())
     }
 
     /// Sends a watch; its response ends with the first event that is enough, unless it is refused.
@@ -90,6 +96,13 @@ impl Call {
         let head = read_head(&mut stream);
         assert!(head.starts_with("HTTP/1.1 200"), "{head}");
         Lines(stream)
+    }
+}
+
+impl Begun {
+    pub(crate) fn answer(mut self) -> Answer {
+        let head = read_head(&mut self.0);
+        answer(head, self.0)
     }
 }
 
