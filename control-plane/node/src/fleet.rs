@@ -313,8 +313,11 @@ impl Fleet {
                 self.members[*at].leased = true;
                 self.queue.add(job.clone());
             }
-            // The pod is gone or replaced by another: the informer will report it.
-            (Job::Pod(..), "NotFound" | "Conflict") => {}
+            // The pod is gone or replaced by another: the informer will report it. Any other
+            // conflict, such as that of a webhook, leaves the pod as it is. The informer then
+            // reports nothing, so the calls must be made again.
+            (Job::Pod(..), "NotFound") => {}
+            (Job::Pod(..), _) if status.is_of_another() => {}
             _ => {
                 let delay = self.queue.add_failed(job.clone(), now.elapsed);
                 let (message, delay) = (&status.message, delay.as_millis());

@@ -425,3 +425,28 @@ fn a_failed_call_is_tried_again() {
     scene.pass(1);
     assert!(scene.get("Node", "node-0").is_some());
 }
+
+#[test]
+fn a_conflict_ends_the_job_of_a_pod_only_if_it_is_about_another_pod() {
+    for (why, phase) in [
+        ("the object has been modified", "Running"),
+        ("admission webhook \"w\" denied the request", "Running"),
+        (
+            "the UID in the precondition (x) does not match the UID in record (y)",
+            "Pending",
+        ),
+    ] {
+        let mut scene = Scene::new(1);
+        scene.settle();
+        let created = create(&scene.api, pod("a", "node-0", json!({})));
+        // Nothing else makes the fleet decide again.
+        scene.told = scene.api.revision();
+        scene.fleet.pod_applied(created);
+        let work = scene.fleet.next(scene.now()).unwrap();
+        let conflict = Status::conflict("", "pods", "a", why);
+        scene.fleet.done(&work.job, Err(conflict), scene.now());
+        scene.pass(1);
+        let pod = scene.get("Pod", "a").unwrap();
+        assert_eq!(pod["status"]["phase"], phase, "{why}");
+    }
+}
