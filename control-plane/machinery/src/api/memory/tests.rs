@@ -172,3 +172,19 @@ fn patches_may_ask_for_a_version_or_an_identity() {
     let other = patch(json!({"metadata": {"uid": "other", "labels": {"x": "z"}}}));
     assert_eq!(other.unwrap_err().reason, "Conflict");
 }
+
+/// As with a server, whoever deletes can tell this from other conflicts.
+#[test]
+fn a_deletion_of_another_object_is_refused_as_such() {
+    let api = api();
+    let pod = create(&api, pod("a"));
+    let at_version = DeleteOptions {
+        resource_version: "1".to_owned(),
+        ..DeleteOptions::default()
+    };
+    for options in [DeleteOptions::of("other"), at_version] {
+        let refused = delete(&api, &pod, options).unwrap_err();
+        assert!(refused.is_of_another(), "{refused:?}");
+    }
+    assert!(exists(&api, &pod));
+}

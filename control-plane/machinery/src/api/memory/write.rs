@@ -94,12 +94,17 @@ impl State {
         options: &DeleteOptions,
     ) -> Result<Object, Status> {
         let old = self.get(kind, namespace, name)?.clone();
-        let version = options.resource_version.as_str();
-        if !options.uid.is_empty() && options.uid != object::uid(&old)
-            || !version.is_empty() && version != object::resource_version(&old)
-        {
-            let why = "Precondition failed";
-            return Err(Status::conflict(kind.group(), kind.plural(), name, why));
+        let (uid, version) = (options.uid.as_str(), options.resource_version.as_str());
+        for (what, asked, has) in [
+            ("UID", uid, object::uid(&old)),
+            ("ResourceVersion", version, object::resource_version(&old)),
+        ] {
+            if !asked.is_empty() && asked != has {
+                let why = format!(
+                    "the {what} in the precondition ({asked}) does not match the {what} in record ({has})"
+                );
+                return Err(Status::conflict(kind.group(), kind.plural(), name, &why));
+            }
         }
         let mut object = old.clone();
         set_finalizers(kind, &mut object, options.propagation);
