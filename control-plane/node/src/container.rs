@@ -171,6 +171,12 @@ pub fn restarts_all_at(spec: &Value, status: &Value) -> Option<Timestamp> {
         .map(|_| ended.plus(RESTART_ALL_AFTER))
 }
 
+/// True if a rule of the container may restart all containers of the pod.
+pub fn may_restart_all(spec: &Value) -> bool {
+    let mut rules = object::items(spec, &["restartPolicyRules"]).iter();
+    rules.any(|rule| object::text(rule, &["action"]) == RESTART_ALL)
+}
+
 /// The status of a container that is restarted with all others, in whatever state it was.
 pub fn reset(plan: &Plan<'_>, status: &Value) -> Value {
     if state(plan, status) == State::Fresh {

@@ -5,10 +5,20 @@ use machinery::time::Timestamp;
 use serde_json::{Value, json};
 
 use crate::address::PodAddresses;
-use crate::container::{Containers, State};
+use crate::container::{self, Containers, State};
 
 /// The condition of a pod that is ready for its first container.
 const SANDBOX: &str = "PodReadyToStartContainers";
+/// The condition of a pod whose init containers have succeeded.
+const INITIALIZED: &str = "Initialized";
+/// The condition of a pod from the exit that restarts all its containers until they are removed.
+const RESTARTING: &str = "AllContainersRestarting";
+
+/// Whether a condition holds, with its reason and its message; both may be empty.
+type Finding = Result<(&'static str, String), (&'static str, String)>;
+
+/// What most conditions that hold say.
+const HOLDS: Finding = Ok(("", String::new()));
 
 /// The phase of a pod whose containers may still run.
 pub fn phase(containers: &Containers) -> &'static str {
@@ -83,8 +93,7 @@ pub fn replace(patch: &mut Value, list: &str) {
 
 /// True if the pod has had a first container.
 pub fn has_started(pod: &Object) -> bool {
-    let sandbox = condition(pod, SANDBOX);
-    sandbox.is_some_and(|one| object::text(one, &["status"]) == "True")
+    held(pod, SANDBOX)
 }
 
 /// True if writing this status would change the pod.
@@ -115,7 +124,8 @@ fn conditions(
         "Failed" => Some("PodFailed"),
         _ => None,
     };
-    let initialized = match (containers.initialized, finished) {
+    // As with a kubelet, a pod stays initialized while its init containers run again.
+    let initialized = match (containers.initialized || held(pod, INITIALIZED), finished) {
         (false, _) => Err((
             "ContainersNotInitialized",
             format!(
@@ -123,8 +133,8 @@ fn conditions(
                 names(&containers.init, false)
             ),
         )),
-        (true, Some("PodCompleted")) => Ok("PodCompleted"),
-        (true, _) => Ok(""),
+        (true, Some("PodCompleted")) => Ok(("PodCompleted", String::new())),
+        (true, _) => HOLDS,
     };
     let unready = containers.main.iter().filter(|one| one["ready"] != true);
     let unready = unready.count() > 0;
@@ -137,14 +147,11 @@ fn conditions(
                 names(&containers.main, false)
             ),
         )),
-        None => Ok(""),
+        None => HOLDS,
     };
     let gates = object::items(pod, &["spec", "readinessGates"]).iter();
-    let closed = gates.map(|gate| object::text(gate, &["conditionType"]));
-    let closed = closed.filter(|gate| {
-        condition(pod, gate).is_none_or(|one| object::text(one, &["status"]) != "True")
-    });
-    let closed = closed.count();
+    let gates = gates.map(|gate| object::text(gate, &["conditionType"]));
+    let closed = gates.filter(|gate| !held(pod, gate)).count();
     let pod_ready = match &ready {
         Ok(_) if closed > 0 => Err((
             "ReadinessGatesNotReady",
@@ -153,31 +160,51 @@ fn conditions(
         other => other.clone(),
     };
     let sandbox = if has_sandbox && finished.is_none() {
-        Ok("")
+        HOLDS
     } else {
         Err(("", String::new()))
     };
+    let restarting = restarting(pod, containers, finished);
     let all = [
         (SANDBOX, sandbox),
-        ("Initialized", initialized),
+        (INITIALIZED, initialized),
         ("Ready", pod_ready),
         ("ContainersReady", ready),
-        ("PodScheduled", Ok("")),
+        ("PodScheduled", HOLDS),
     ];
-    let make = |(kind, holds)| make_condition(pod, kind, holds, now);
-    all.into_iter().map(make).collect()
+    let all = all.into_iter();
+    let all = all.chain(restarting.map(|finding| (RESTARTING, finding)));
+    all.map(|(kind, finding)| make_condition(pod, kind, finding, now))
+        .collect()
+}
+
+/// The finding for [`RESTARTING`]; `None` for a pod without a rule that restarts all containers.
+fn restarting(
+    pod: &Object,
+    containers: &Containers,
+    finished: Option<&'static str>,
+) -> Option<Finding> {
+    let lists = ["initContainers", "containers"];
+    let mut specs = lists
+        .iter()
+        .flat_map(|list| object::items(pod, &["spec", *list]));
+    specs
+        .any(container::may_restart_all)
+        .then(|| match finished {
+            Some(reason) => Err((reason, String::new())),
+            None if containers.restarting => Ok((
+                "RestartAllContainersStarted",
+                "container exited with restart policy rule".to_owned(),
+            )),
+            None => Err(("", String::new())),
+        })
 }
 
 /// A condition; it keeps its transition time while its status stays the same.
-fn make_condition(
-    pod: &Object,
-    kind: &str,
-    holds: Result<&str, (&str, String)>,
-    now: Timestamp,
-) -> Value {
-    let (status, reason, message) = match holds {
-        Ok(reason) => ("True", reason, String::new()),
-        Err((reason, message)) => ("False", reason, message),
+fn make_condition(pod: &Object, kind: &str, finding: Finding, now: Timestamp) -> Value {
+    let (status, (reason, message)) = match finding {
+        Ok(why) => ("True", why),
+        Err(why) => ("False", why),
     };
     let old = condition(pod, kind);
     let same = old.filter(|old| object::text(old, &["status"]) == status);
@@ -205,6 +232,11 @@ fn make_condition(
 fn condition<'a>(pod: &'a Object, kind: &str) -> Option<&'a Value> {
     let mut all = object::items(pod, &["status", "conditions"]).iter();
     all.find(|one| object::text(one, &["type"]) == kind)
+}
+
+/// True if the pod's status has this condition as true.
+fn held(pod: &Object, kind: &str) -> bool {
+    condition(pod, kind).is_some_and(|one| object::text(one, &["status"]) == "True")
 }
 
 /// The names of the containers that are ready or not ready, in Go's list format.

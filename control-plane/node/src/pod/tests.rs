@@ -310,6 +310,51 @@ fn a_failed_init_container_may_restart_all() {
 }
 
 #[test]
+fn a_condition_says_that_all_containers_restart() {
+    const RESTARTING: &str = "AllContainersRestarting";
+    let codes = json!({"operator": "In", "values": [3]});
+    let rules = json!([{"action": "RestartAllContainers", "exitCodes": codes}]);
+    let ruled = |script: &str| {
+        pod(json!({"spec": {
+            "restartPolicy": "Never",
+            "initContainers": [{"name": "first", "image": "i", "command": ["sleep", "5"]}],
+            "containers": [{"name": "c", "image": "i", "command": ["sh", "-c", script],
+                "restartPolicy": "Never", "restartPolicyRules": rules}],
+        }}))
+    };
+    let mut one = ruled("sleep 5; exit 3");
+    for (now, next, restarting, is_initialized) in [
+        (0, 5, "False", false),
+        (5, 10, "False", true),
+        (
+            10,
+            12,
+            "True RestartAllContainersStarted container exited with restart policy rule",
+            true,
+        ),
+        // The init container runs again, and the pod stays initialized.
+        (12, 17, "False", true),
+        (17, 22, "False", true),
+    ] {
+        assert_eq!(settle(&mut one, at(now)), Some(at(next)));
+        assert_eq!(condition(&one, RESTARTING), restarting, "{now}");
+        let initialized = condition(&one, "Initialized");
+        assert_eq!(initialized == "True", is_initialized, "{now} {initialized}");
+    }
+    for (script, finished) in [("exit 0", "PodCompleted"), ("exit 1", "PodFailed")] {
+        let mut one = ruled(script);
+        settle(&mut one, at(0));
+        settle(&mut one, at(5));
+        assert_eq!(condition(&one, RESTARTING), format!("False {finished}"));
+    }
+    // Other pods do not have it.
+    let mut plain = pod(json!({}));
+    settle(&mut plain, at(0));
+    let conditions = object::items(&plain, &["status", "conditions"]);
+    assert!(conditions.iter().all(|one| one["type"] != RESTARTING));
+}
+
+#[test]
 fn a_completed_pod_says_so_and_is_left_alone() {
     let mut one = pod(json!({"spec": {
         "restartPolicy": "Never", "containers": [{"name": "c", "command": ["true"]}],
