@@ -1,5 +1,8 @@
 //! File descriptors are shared by clients, the store and the other members. This module limits the
 //! connections of each kind of listener, so that clients cannot use up the descriptors of the log.
+//!
+//! A quota does not look at who connects. Which host gets one of the connections that the members
+//! have is decided by `shares`.
 
 use std::io;
 use std::sync::Arc;
@@ -34,7 +37,8 @@ const METRICS_CONNECTIONS_MAX: usize = 16;
 /// up to eight more while it asks about leases; a cluster has at most seven members.
 const PEER_CONNECTIONS_MAX: usize = 80;
 
-/// What the hosts of members share of them: the others are for those that have to go.
+/// The places that the hosts of members share. The rest is for connections that have lost their
+/// place and are not closed yet, so that those that take the places rarely wait.
 pub(super) const PEER_PLACES: usize = PEER_CONNECTIONS_MAX - 2;
 
 /// Raises the limit on open files of this process to its hard limit, as Go's runtime does.

@@ -2,6 +2,9 @@
 //! while nobody else wants one: all members may be on one host. Once all are taken, whoever has
 //! fewer gets one of those who have most, so that neither a member nor a stranger keeps the members
 //! away.
+//!
+//! A place is not a descriptor: whoever loses a place loses it at once, and the descriptor is free
+//! only when its connection has closed. The quota of `descriptors` counts those.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
