@@ -3,6 +3,7 @@
 //! that, no other claim gets them.
 
 mod compiled;
+mod counters;
 mod result;
 mod search;
 mod slice;
@@ -25,6 +26,7 @@ use crate::node::NodeInfo;
 use crate::pod::PodInfo;
 use crate::refusal::{Filter, Freed, Refusal};
 use compiled::Compiled;
+use counters::Left;
 use search::{Chosen, search};
 pub use slice::DeviceId;
 use slice::{Published, Slice, node_terms};
@@ -136,13 +138,15 @@ struct Unallocated {
     wanted: Vec<Wanted>,
     published: Arc<Published>,
     taken: Arc<Taken>,
+    left: Left,
     /// What selectors took on all nodes so far.
     cost: Cell<u64>,
 }
 
 impl Unallocated {
     fn search(&self, node: &NodeInfo) -> Result<Vec<Chosen<'_>>, Cow<'static, str>> {
-        search(&self.wanted, &self.published, &self.taken, node, &self.cost)
+        let in_use = (&*self.taken, &self.left);
+        search(&self.wanted, &self.published, in_use, node, &self.cost)
     }
 }
 
@@ -288,6 +292,7 @@ impl Devices {
                 wanted,
                 published: Arc::clone(self.published()),
                 taken: Arc::clone(&self.taken),
+                left: Left::default(),
                 cost: Cell::default(),
             });
         }

@@ -5,8 +5,10 @@ use std::cell::Cell;
 use std::collections::HashMap;
 
 use machinery::object;
+use machinery::quantity::Quantity;
 use serde_json::Value;
 
+use super::counters::{Counters, Left};
 use super::slice::{Device, Pool, Published, Slice, State};
 use super::taken::Taken;
 use super::wanted::{Alternative, Amount, DEVICES_MAX, Request, Wanted};
@@ -15,8 +17,8 @@ use crate::node::NodeInfo;
 /// How often one search looks at a device. Kubernetes gives up after ten seconds.
 pub(super) const STEPS_MAX: usize = 20_000;
 const NOT_ALL: &str = "cannot allocate all claims";
-const SPECIAL: &str = "cannot allocate all claims: devices that share counters, are shared, or \
-    have binding conditions are not supported";
+const SPECIAL: &str = "cannot allocate all claims: devices that are shared or have \
+    binding conditions are not supported";
 const INVALID: &str = "invalid resource pools were encountered";
 
 /// A device that was found for a request.
@@ -39,11 +41,25 @@ pub(super) struct At {
 /// Why no devices are found.
 type Reason = Cow<'static, str>;
 
+/// A device that the node can use.
+struct Candidate<'a> {
+    slice: &'a Slice,
+    device: &'a Device,
+    /// The counters of its pool.
+    counters: Option<&'a Counters>,
+    /// A claim has it.
+    is_taken: bool,
+}
+
 struct Search<'a> {
     wanted: &'a [Wanted],
-    devices: Vec<(&'a Slice, &'a Device)>,
-    /// Which of the devices are in use.
-    taken: Vec<bool>,
+    devices: Vec<Candidate<'a>>,
+    taken: &'a Taken,
+    /// What other claims leave of the counters of pools.
+    left: &'a Left,
+    /// What the devices in `chosen` consume: by the generation of the pool, and the place of the
+    /// counter in it.
+    consumed: HashMap<(usize, usize), Quantity>,
     /// Which alternatives select which devices.
     selected: HashMap<(At, usize), bool>,
     chosen: Vec<Chosen<'a>>,
@@ -58,21 +74,27 @@ struct Search<'a> {
 pub(super) fn search<'a>(
     wanted: &'a [Wanted],
     published: &'a Published,
-    taken: &Taken,
+    (taken, left): (&'a Taken, &'a Left),
     node: &NodeInfo,
     cost: &Cell<u64>,
 ) -> Result<Vec<Chosen<'a>>, Reason> {
     let pools = published.at(node);
     check_pools(wanted, &pools)?;
     let complete = pools.iter().filter(|pool| pool.state == State::Complete);
-    let devices: Vec<(&Slice, &Device)> = complete.flat_map(|pool| pool.devices.clone()).collect();
+    let devices = complete.flat_map(|pool| {
+        pool.devices.iter().map(move |&(slice, device)| Candidate {
+            slice,
+            device,
+            counters: pool.counters,
+            is_taken: taken.contains(&device.id),
+        })
+    });
     let mut search = Search {
         wanted,
-        taken: devices
-            .iter()
-            .map(|(_, device)| taken.contains(&device.id))
-            .collect(),
-        devices,
+        devices: devices.collect(),
+        taken,
+        left,
+        consumed: HashMap::new(),
         selected: HashMap::new(),
         chosen: Vec::new(),
         steps: 0,
@@ -154,7 +176,7 @@ impl<'a> Search<'a> {
             if self.pick(at, count - 1, index + 1)? {
                 return Ok(true);
             }
-            self.chosen.pop();
+            self.give_back();
         }
         Ok(false)
     }
@@ -176,18 +198,45 @@ impl<'a> Search<'a> {
         if found && self.request(at.claim, at.request + 1)? {
             return Ok(true);
         }
-        self.chosen.truncate(before);
+        while self.chosen.len() > before {
+            self.give_back();
+        }
         Ok(false)
     }
 
     fn choose(&mut self, at: At, index: usize) {
-        let (slice, device) = self.devices[index];
-        self.chosen.push(Chosen {
+        let Candidate { slice, device, .. } = self.devices[index];
+        let chosen = Chosen {
             at,
             index,
             slice,
             device,
-        });
+        };
+        self.chosen.push(chosen);
+        self.count(chosen, Quantity::plus);
+    }
+
+    /// Takes back the last choice.
+    fn give_back(&mut self) {
+        if let Some(chosen) = self.chosen.pop() {
+            self.count(chosen, Quantity::minus);
+        }
+    }
+
+    /// Counts what a device consumes, when it is chosen and when that is taken back.
+    fn count(&mut self, chosen: Chosen<'a>, by: fn(Quantity, Quantity) -> Quantity) {
+        let (_, way) = self.way(chosen.at);
+        let Some(counters) = self.devices[chosen.index].counters else {
+            return;
+        };
+        if way.is_admin {
+            return;
+        }
+        for (place, amount) in counters.consumed(chosen.device) {
+            let key = (counters.generation, place);
+            let consumed = self.consumed.entry(key).or_default();
+            *consumed = by(*consumed, amount);
+        }
     }
 
     /// True if the request can have the device beside those that are chosen.
@@ -205,17 +254,33 @@ impl<'a> Search<'a> {
         let is_in_use = if by.is_admin {
             of_claim.clone().any(|one| one.index == index)
         } else {
-            self.taken[index] || self.chosen.iter().any(|one| one.index == index)
+            self.devices[index].is_taken || self.chosen.iter().any(|one| one.index == index)
         };
         if is_in_use || !self.is_selected(at, index)? {
             return Ok(false);
         }
-        let (_, device) = self.devices[index];
+        let device = self.devices[index].device;
         if device.is_special {
             self.met_special = true;
             return Ok(false);
         }
-        Ok(!is_tainted(device, &by.tolerations) && self.agrees(at, device))
+        Ok((by.is_admin || self.has_counters_for(index))
+            && !is_tainted(device, &by.tolerations)
+            && self.agrees(at, device))
+    }
+
+    /// True if the devices in use and those that are chosen leave what the device consumes. Who
+    /// only administers a device consumes nothing: the API disregards all allocations for them.
+    fn has_counters_for(&self, index: usize) -> bool {
+        let one = &self.devices[index];
+        let Some(counters) = one.counters.filter(|_| !one.device.consumes.is_empty()) else {
+            return true;
+        };
+        let left = self.left.of(counters, self.taken);
+        counters.consumed(one.device).all(|(place, amount)| {
+            let consumed = self.consumed.get(&(counters.generation, place));
+            amount.plus(consumed.copied().unwrap_or_default()) <= left[place]
+        })
     }
 
     fn is_selected(&mut self, at: At, index: usize) -> Result<bool, Reason> {
@@ -223,7 +288,7 @@ impl<'a> Search<'a> {
             return Ok(*known);
         }
         let (_, by) = self.way(at);
-        let (_, device) = self.devices[index];
+        let device = self.devices[index].device;
         let selected = by.selects(device, &mut self.cost).map_err(Reason::Owned)?;
         self.selected.insert((at, index), selected);
         Ok(selected)

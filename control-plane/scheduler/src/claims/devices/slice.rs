@@ -2,12 +2,13 @@
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use k8s_openapi::api::core::v1::NodeSelectorTerm;
 use machinery::object::{self, Object};
 use serde_json::Value;
 
+use super::counters::{CounterSet, Counters};
 use crate::affinity::NodeTerms;
 use crate::node::NodeInfo;
 
@@ -43,7 +44,9 @@ pub(super) struct Slice {
     /// Number of slices of the whole pool.
     count: i64,
     pub(super) place: Place,
-    devices: Vec<Device>,
+    pub(super) devices: Vec<Device>,
+    /// What devices of the pool share. The API keeps it in slices without devices.
+    pub(super) counters: Vec<CounterSet>,
 }
 
 /// A device of a slice.
@@ -53,8 +56,10 @@ pub(super) struct Device {
     /// What its driver says of it.
     pub(super) published: Value,
     pub(super) place: Place,
-    /// It needs what is not implemented: counters that devices share, parts of it that pods share,
-    /// or conditions that must hold before a pod is bound.
+    /// What it takes of the counters of its pool while it is in use.
+    pub(super) consumes: Vec<CounterSet>,
+    /// It needs what is not implemented: parts of it that pods share, or conditions that must hold
+    /// before a pod is bound.
     pub(super) is_special: bool,
 }
 
@@ -63,8 +68,18 @@ pub(super) struct Device {
 pub(super) struct Published {
     by_node: HashMap<String, Vec<Arc<Slice>>>,
     elsewhere: Vec<Arc<Slice>>,
-    /// The number of slices of each pool, by generation.
-    pools: HashMap<PoolId, BTreeMap<i64, usize>>,
+    /// What is published of each pool, by generation.
+    pools: HashMap<PoolId, BTreeMap<i64, Generation>>,
+}
+
+/// All slices of a pool in one generation.
+#[derive(Debug)]
+struct Generation {
+    /// Identifies it among all that are published.
+    number: usize,
+    slices: Vec<Arc<Slice>>,
+    /// Read when a node needs them first; `None` if the driver contradicts itself.
+    counters: OnceLock<Option<Counters>>,
 }
 
 /// The part of a pool that a node can use.
@@ -73,6 +88,8 @@ pub(super) struct Pool<'a> {
     pub(super) name: String,
     pub(super) state: State,
     pub(super) devices: Vec<(&'a Slice, &'a Device)>,
+    /// Those of the whole pool. A pool that is complete has them.
+    pub(super) counters: Option<&'a Counters>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,7 +97,8 @@ pub(super) enum State {
     Complete,
     /// Its driver has not published all of it yet.
     Incomplete,
-    /// Two of its devices have the same name.
+    /// Two of its devices or of its sets of counters have the same name, or a device consumes a
+    /// counter that does not exist.
     Invalid,
 }
 
@@ -123,6 +141,7 @@ impl Slice {
                 .iter()
                 .map(device)
                 .collect(),
+            counters: CounterSet::read_all(object::items(spec, &["sharedCounters"]), "name"),
         }
     }
 
@@ -153,9 +172,11 @@ impl Device {
             },
             published: device.clone(),
             place: Place::read(device),
-            is_special: has("consumesCounters")
-                || has("bindingConditions")
-                || device["allowMultipleAllocations"] == true,
+            consumes: CounterSet::read_all(
+                object::items(device, &["consumesCounters"]),
+                "counterSet",
+            ),
+            is_special: has("bindingConditions") || device["allowMultipleAllocations"] == true,
         }
     }
 
@@ -171,9 +192,18 @@ impl Device {
 impl Published {
     pub(super) fn of<'a>(slices: impl Iterator<Item = &'a Arc<Slice>>) -> Published {
         let mut published = Published::default();
+        let mut count = 0;
         for slice in slices {
             let generations = published.pools.entry(slice.pool.clone()).or_default();
-            *generations.entry(slice.generation).or_default() += 1;
+            let generation = generations.entry(slice.generation).or_insert_with(|| {
+                count += 1;
+                Generation {
+                    number: count,
+                    slices: Vec::new(),
+                    counters: OnceLock::new(),
+                }
+            });
+            generation.slices.push(Arc::clone(slice));
             let list = match &slice.place {
                 Place::Node(name) => published.by_node.entry(name.clone()).or_default(),
                 _ => &mut published.elsewhere,
@@ -205,9 +235,15 @@ impl Published {
     }
 
     /// `None` if a newer generation is published that has nothing for the node.
-    fn pool<'a>(&self, name: &PoolId, slices: &[&'a Slice], node: &NodeInfo) -> Option<Pool<'a>> {
+    fn pool<'a>(
+        &'a self,
+        name: &PoolId,
+        slices: &[&'a Slice],
+        node: &NodeInfo,
+    ) -> Option<Pool<'a>> {
         let first = slices.first()?;
         let generations = self.pools.get(name)?;
+        let generation = generations.get(&first.generation)?;
         let expected = usize::try_from(first.count).unwrap_or(usize::MAX);
         let mut state = State::Complete;
         if slices.len() != expected {
@@ -215,9 +251,13 @@ impl Published {
             if *newest > first.generation {
                 return None;
             }
-            if generations.get(&first.generation) != Some(&expected) {
+            if generation.slices.len() != expected {
                 state = State::Incomplete;
             }
+        }
+        let counters = generation.counters();
+        if counters.is_none() && state == State::Complete {
+            state = State::Invalid;
         }
         let mut names = BTreeSet::new();
         let mut devices = Vec::new();
@@ -233,7 +273,15 @@ impl Published {
             name: format!("{}/{}", name.0, name.1),
             state,
             devices,
+            counters,
         })
+    }
+}
+
+impl Generation {
+    fn counters(&self) -> Option<&Counters> {
+        let read = || Counters::of(self.number, &self.slices);
+        self.counters.get_or_init(read).as_ref()
     }
 }
 

@@ -1,3 +1,5 @@
+mod counters;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -547,10 +549,10 @@ fn administrators_get_devices_that_others_use_and_keep_them_from_nobody() {
 
 #[test]
 fn what_is_not_supported_is_refused_and_said() {
-    let counted = json!([{"name": "chip-0", "consumesCounters": [{"counterSet": "s"}]}]);
-    let why = tried(of_class("c", 1), counted);
-    let expected = "1 cannot allocate all claims: devices that share counters, are shared, or \
-                    have binding conditions are not supported";
+    let conditional = json!([{"name": "chip-0", "bindingConditions": ["ready"]}]);
+    let why = tried(of_class("c", 1), conditional);
+    let expected = "1 cannot allocate all claims: devices that are shared or have binding \
+                    conditions are not supported";
     assert!(why.contains(expected), "{why}");
     let nowhere = |reason: &str| {
         format!(
@@ -624,6 +626,7 @@ fn what_selectors_cost_is_bounded_on_a_node_and_for_a_pod() {
             wanted: vec![read()],
             published: Arc::clone(&published),
             taken: Arc::default(),
+            left: Left::default(),
             cost: Cell::new(spent),
         };
         let needs = Needs {
