@@ -2,6 +2,7 @@
 //! others devices are found on each node, and allocated when the pod goes there. Until a watch shows
 //! that, no other claim gets them.
 
+mod capacity;
 mod compiled;
 mod counters;
 mod result;
@@ -30,7 +31,7 @@ use counters::Left;
 use search::{Chosen, search};
 pub use slice::DeviceId;
 use slice::{Published, Slice, node_terms};
-use taken::Taken;
+use taken::{Given, Taken};
 use wanted::{Class, Wanted};
 
 /// The finalizer of a claim that is allocated.
@@ -75,8 +76,8 @@ struct Claim {
 struct Allocation {
     /// Where it can be used; `None` for everywhere.
     reach: Option<NodeTerms>,
-    /// The devices that nobody else gets.
-    devices: Vec<DeviceId>,
+    /// What others do not get: devices, or parts of devices.
+    devices: Vec<Given>,
     /// Conditions must hold before a pod is bound.
     is_conditional: bool,
 }
@@ -85,7 +86,7 @@ struct Allocation {
 #[derive(Debug)]
 struct Granted {
     uid: String,
-    devices: Vec<DeviceId>,
+    devices: Vec<Given>,
     /// The revision of the claim that has it; `None` until the apiserver stored it.
     written: Option<u64>,
 }
@@ -108,8 +109,8 @@ pub struct Allotment {
     pub finalizers: Option<Vec<String>>,
     /// The allocation as the status of the claim has it.
     pub allocation: Value,
-    /// The devices that nobody else gets.
-    pub devices: Vec<DeviceId>,
+    /// What others do not get: devices, or parts of devices.
+    pub devices: Vec<Given>,
 }
 
 /// How the claims of a pod stand.
@@ -370,7 +371,7 @@ impl Devices {
 
     /// Counts the devices of a claim, before it changes and after that. Only a search shares the
     /// count: while there is none, it is not copied.
-    fn count(&mut self, name: &Name, by: fn(&mut Taken, &DeviceId)) {
+    fn count(&mut self, name: &Name, by: fn(&mut Taken, &Given)) {
         let Some(claim) = self.claims.get(name) else {
             return;
         };
@@ -425,17 +426,12 @@ impl Allocation {
     }
 }
 
-/// The devices of an allocation that nobody else gets: administrators look at those of others.
-fn devices_of(allocation: &Value) -> Vec<DeviceId> {
+/// What others do not get of an allocation. Administrators look at devices of others, and take
+/// nothing.
+fn devices_of(allocation: &Value) -> Vec<Given> {
     let results = object::items(allocation, &["devices", "results"]).iter();
     let own = results.filter(|one| one["adminAccess"] != true);
-    let text = |of: &Value, key: &str| object::text(of, &[key]).to_owned();
-    own.map(|one| DeviceId {
-        driver: text(one, "driver"),
-        pool: text(one, "pool"),
-        device: text(one, "device"),
-    })
-    .collect()
+    own.map(Given::read).collect()
 }
 
 /// A version as a number, so that two of one object can be compared.

@@ -1,7 +1,10 @@
 //! An allocation as the status of a claim shows it.
 
-use serde_json::{Value, json};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
+use serde_json::{Map, Value, json};
+
+use super::capacity;
 use super::search::Chosen;
 use super::slice::{Device, Place, Slice};
 use super::wanted::{Alternative, Wanted};
@@ -33,7 +36,46 @@ fn result(wanted: &Wanted, chosen: &Chosen<'_>) -> Value {
     if !by.tolerations.is_empty() {
         result["tolerations"] = by.tolerations.clone().into();
     }
+    if chosen.device.is_shared {
+        result["shareID"] = share_id(wanted, by, chosen.device).into();
+        let consumed = consumed_capacity(by, chosen.device);
+        if !consumed.is_empty() {
+            result["consumedCapacity"] = consumed.into();
+        }
+    }
     result
+}
+
+/// What a request gets of a device that is shared, by the names of capacities.
+fn consumed_capacity(by: &Alternative, device: &Device) -> Map<String, Value> {
+    let parts = capacity::parts(device, &by.capacity).unwrap_or_default();
+    let parts = device.capacities.iter().zip(parts);
+    parts
+        .map(|(one, part)| (one.name.clone(), Value::from(part.to_string())))
+        .collect()
+}
+
+/// The id of the part of a device that a request gets: a UUID of version 8. A request gets one part
+/// of a device, and every allocation of a claim begins at another version of the claim, so no other
+/// part has this id. The same decision has the same id again.
+fn share_id(wanted: &Wanted, by: &Alternative, device: &Device) -> String {
+    let half = |at: u8| {
+        let mut hasher = DefaultHasher::new();
+        (at, &wanted.uid, &wanted.version, &by.name, &device.id).hash(&mut hasher);
+        u128::from(hasher.finish())
+    };
+    let bits = (half(0) << 64) | half(1);
+    let bits = (bits & !(0xf_u128 << 76)) | (0x8_u128 << 76);
+    let bits = (bits & !(0x3_u128 << 62)) | (0x2_u128 << 62);
+    let hex = format!("{bits:032x}");
+    let parts = [
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..],
+    ];
+    parts.join("-")
 }
 
 fn way<'w>(wanted: &'w Wanted, chosen: &Chosen<'_>) -> &'w Alternative {

@@ -8,17 +8,18 @@ use machinery::object;
 use machinery::quantity::Quantity;
 use serde_json::Value;
 
+use super::capacity;
 use super::counters::{Counters, Left};
 use super::slice::{Device, Pool, Published, Slice, State};
-use super::taken::Taken;
+use super::taken::{InUse, Taken};
 use super::wanted::{Alternative, Amount, DEVICES_MAX, Request, Wanted};
 use crate::node::NodeInfo;
 
 /// How often one search looks at a device. Kubernetes gives up after ten seconds.
 pub(super) const STEPS_MAX: usize = 20_000;
 const NOT_ALL: &str = "cannot allocate all claims";
-const SPECIAL: &str = "cannot allocate all claims: devices that are shared or have \
-    binding conditions are not supported";
+const SPECIAL: &str = "cannot allocate all claims: devices that have binding conditions \
+    are not supported";
 const INVALID: &str = "invalid resource pools were encountered";
 
 /// A device that was found for a request.
@@ -42,13 +43,14 @@ pub(super) struct At {
 type Reason = Cow<'static, str>;
 
 /// A device that the node can use.
+#[derive(Clone, Copy)]
 struct Candidate<'a> {
     slice: &'a Slice,
     device: &'a Device,
     /// The counters of its pool.
     counters: Option<&'a Counters>,
-    /// A claim has it.
-    is_taken: bool,
+    /// How other claims use it.
+    in_use: Option<&'a InUse>,
 }
 
 struct Search<'a> {
@@ -60,6 +62,8 @@ struct Search<'a> {
     /// What the devices in `chosen` consume: by the generation of the pool, and the place of the
     /// counter in it.
     consumed: HashMap<(usize, usize), Quantity>,
+    /// What the requests in `chosen` get of devices that are shared, of each capacity.
+    parts: HashMap<usize, Vec<Quantity>>,
     /// Which alternatives select which devices.
     selected: HashMap<(At, usize), bool>,
     chosen: Vec<Chosen<'a>>,
@@ -86,7 +90,7 @@ pub(super) fn search<'a>(
             slice,
             device,
             counters: pool.counters,
-            is_taken: taken.contains(&device.id),
+            in_use: taken.of(&device.id),
         })
     });
     let mut search = Search {
@@ -95,6 +99,7 @@ pub(super) fn search<'a>(
         taken,
         left,
         consumed: HashMap::new(),
+        parts: HashMap::new(),
         selected: HashMap::new(),
         chosen: Vec::new(),
         steps: 0,
@@ -186,7 +191,9 @@ impl<'a> Search<'a> {
         let before = self.chosen.len();
         let mut found = false;
         for index in 0..self.devices.len() {
-            if !self.is_selected(at, index)? {
+            // Devices that other claims have used up are not asked for. One that this pod uses up
+            // is, and then not all can be had.
+            if !self.is_selected(at, index)? || !self.has_capacity_for(at, index, None) {
                 continue;
             }
             found = self.fits(at, index)?;
@@ -212,8 +219,8 @@ impl<'a> Search<'a> {
             slice,
             device,
         };
-        self.chosen.push(chosen);
         self.count(chosen, Quantity::plus);
+        self.chosen.push(chosen);
     }
 
     /// Takes back the last choice.
@@ -223,20 +230,36 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Counts what a device consumes, when it is chosen and when that is taken back.
-    fn count(&mut self, chosen: Chosen<'a>, by: fn(Quantity, Quantity) -> Quantity) {
-        let (_, way) = self.way(chosen.at);
-        let Some(counters) = self.devices[chosen.index].counters else {
-            return;
-        };
+    /// Counts what a device consumes and what is consumed of it, before it is chosen and after that
+    /// is taken back: both times `chosen` has the same others, which may share the device.
+    fn count(&mut self, one: Chosen<'a>, by: fn(Quantity, Quantity) -> Quantity) {
+        let (_, way) = self.way(one.at);
         if way.is_admin {
             return;
         }
-        for (place, amount) in counters.consumed(chosen.device) {
-            let key = (counters.generation, place);
-            let consumed = self.consumed.entry(key).or_default();
-            *consumed = by(*consumed, amount);
+        let is_first = !self.is_held(one.index);
+        if let Some(counters) = self.devices[one.index].counters.filter(|_| is_first) {
+            for (place, amount) in counters.consumed(one.device) {
+                let key = (counters.generation, place);
+                let consumed = self.consumed.entry(key).or_default();
+                *consumed = by(*consumed, amount);
+            }
         }
+        if one.device.is_shared {
+            let none = || vec![Quantity::ZERO; one.device.capacities.len()];
+            let sums = self.parts.entry(one.index).or_insert_with(none);
+            let parts = capacity::parts(one.device, &way.capacity).unwrap_or_default();
+            for (sum, part) in sums.iter_mut().zip(parts) {
+                *sum = by(*sum, part);
+            }
+        }
+    }
+
+    /// True if a claim has the device or a part of it, or a request that is satisfied.
+    fn is_held(&self, index: usize) -> bool {
+        let mut chosen = self.chosen.iter();
+        self.devices[index].in_use.is_some()
+            || chosen.any(|one| one.index == index && !self.way(one.at).1.is_admin)
     }
 
     /// True if the request can have the device beside those that are chosen.
@@ -251,29 +274,53 @@ impl<'a> Search<'a> {
         if of_claim.clone().count() >= DEVICES_MAX {
             return Ok(false);
         }
-        let is_in_use = if by.is_admin {
+        let Candidate { device, in_use, .. } = self.devices[index];
+        let is_in_use = if device.is_shared {
+            !by.is_admin && in_use.is_some_and(InUse::is_whole)
+        } else if by.is_admin {
             of_claim.clone().any(|one| one.index == index)
         } else {
-            self.devices[index].is_taken || self.chosen.iter().any(|one| one.index == index)
+            in_use.is_some() || self.chosen.iter().any(|one| one.index == index)
         };
         if is_in_use || !self.is_selected(at, index)? {
             return Ok(false);
         }
-        let device = self.devices[index].device;
         if device.is_special {
             self.met_special = true;
             return Ok(false);
         }
-        Ok((by.is_admin || self.has_counters_for(index))
+        let chosen = self.parts.get(&index).map(Vec::as_slice);
+        Ok(self.has_capacity_for(at, index, chosen)
+            && (by.is_admin || self.has_counters_for(index))
             && !is_tainted(device, &by.tolerations)
             && self.agrees(at, device))
     }
 
+    /// True if the device has left what the request asks for, beside the parts that other claims
+    /// have and those that are chosen. Administrators take no part of their own: the API disregards
+    /// all allocations for them.
+    fn has_capacity_for(&self, at: At, index: usize, chosen: Option<&[Quantity]>) -> bool {
+        let (_, by) = self.way(at);
+        let Candidate { device, in_use, .. } = self.devices[index];
+        let Some(parts) = capacity::parts(device, &by.capacity) else {
+            return false;
+        };
+        let mut each = device.capacities.iter().zip(parts).enumerate();
+        by.is_admin
+            || each.all(|(place, (capacity, part))| {
+                let others = in_use.map(|in_use| in_use.consumed(&capacity.name));
+                let chosen = chosen.map(|sums| sums[place]);
+                let all = [others, chosen].into_iter().flatten();
+                all.fold(part, Quantity::plus) <= capacity.value
+            })
+    }
+
     /// True if the devices in use and those that are chosen leave what the device consumes. Who
-    /// only administers a device consumes nothing: the API disregards all allocations for them.
+    /// shares a device consumes nothing more.
     fn has_counters_for(&self, index: usize) -> bool {
         let one = &self.devices[index];
-        let Some(counters) = one.counters.filter(|_| !one.device.consumes.is_empty()) else {
+        let consumes = !one.device.consumes.is_empty() && !self.is_held(index);
+        let Some(counters) = one.counters.filter(|_| consumes) else {
             return true;
         };
         let left = self.left.of(counters, self.taken);

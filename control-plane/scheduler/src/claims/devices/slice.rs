@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::NodeSelectorTerm;
 use machinery::object::{self, Object};
 use serde_json::Value;
 
+use super::capacity::Capacity;
 use super::counters::{CounterSet, Counters};
 use crate::affinity::NodeTerms;
 use crate::node::NodeInfo;
@@ -58,8 +59,10 @@ pub(super) struct Device {
     pub(super) place: Place,
     /// What it takes of the counters of its pool while it is in use.
     pub(super) consumes: Vec<CounterSet>,
-    /// It needs what is not implemented: parts of it that pods share, or conditions that must hold
-    /// before a pod is bound.
+    pub(super) capacities: Vec<Capacity>,
+    /// Several claims can have parts of it.
+    pub(super) is_shared: bool,
+    /// It needs what is not implemented: conditions that must hold before a pod is bound.
     pub(super) is_special: bool,
 }
 
@@ -163,7 +166,6 @@ impl Slice {
 
 impl Device {
     fn read(driver: &str, pool: &str, device: &Value) -> Device {
-        let has = |key: &str| !object::items(device, &[key]).is_empty();
         Device {
             id: DeviceId {
                 driver: driver.to_owned(),
@@ -176,7 +178,9 @@ impl Device {
                 object::items(device, &["consumesCounters"]),
                 "counterSet",
             ),
-            is_special: has("bindingConditions") || device["allowMultipleAllocations"] == true,
+            capacities: Capacity::read_all(device),
+            is_shared: device["allowMultipleAllocations"] == true,
+            is_special: !object::items(device, &["bindingConditions"]).is_empty(),
         }
     }
 

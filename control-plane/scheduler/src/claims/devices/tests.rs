@@ -1,4 +1,5 @@
 mod counters;
+mod shares;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -551,8 +552,8 @@ fn administrators_get_devices_that_others_use_and_keep_them_from_nobody() {
 fn what_is_not_supported_is_refused_and_said() {
     let conditional = json!([{"name": "chip-0", "bindingConditions": ["ready"]}]);
     let why = tried(of_class("c", 1), conditional);
-    let expected = "1 cannot allocate all claims: devices that are shared or have binding \
-                    conditions are not supported";
+    let expected = "1 cannot allocate all claims: devices that have binding conditions are not \
+                    supported";
     assert!(why.contains(expected), "{why}");
     let nowhere = |reason: &str| {
         format!(
@@ -560,11 +561,6 @@ fn what_is_not_supported_is_refused_and_said() {
              are available: 2 Preemption is not helpful for scheduling."
         )
     };
-    let part = exactly("chip", json!({"capacity": {"requests": {"memory": "1Gi"}}}));
-    assert_eq!(
-        tried(claim("c", json!([part])), chips(1)),
-        nowhere("claim default/c, request chip: parts of devices are not supported")
-    );
     let other = exactly("chip", json!({"deviceClassName": "other"}));
     assert_eq!(
         tried(claim("c", json!([other])), chips(1)),

@@ -1,12 +1,14 @@
 //! What claims ask for, and what classes say of it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use machinery::cel::devices::{Selector, Unfit};
 use machinery::object::{self, Object};
+use machinery::quantity::Quantity;
 use serde_json::Value;
 
+use super::capacity::quantities;
 use super::compiled::Compiled;
 use super::slice::Device;
 
@@ -56,6 +58,8 @@ pub(super) struct Alternative {
     pub(super) class: Arc<Class>,
     pub(super) amount: Amount,
     pub(super) tolerations: Vec<Value>,
+    /// What each device must have left, by the names of capacities.
+    pub(super) capacity: BTreeMap<String, Quantity>,
     /// The devices may be in use.
     pub(super) is_admin: bool,
     /// The claim, for errors.
@@ -192,11 +196,6 @@ impl Alternative {
         if let Err(why) = &class.selectors {
             return Err(why.clone());
         }
-        if of.get("capacity").is_some_and(Value::is_object) {
-            return Err(format!(
-                "claim {claim}, request {name}: parts of devices are not supported"
-            ));
-        }
         let count = object::integer(of, &["count"]).unwrap_or(1);
         let amount = match object::text(of, &["allocationMode"]) {
             "All" => Amount::All,
@@ -211,6 +210,7 @@ impl Alternative {
             class: Arc::clone(class),
             amount,
             tolerations: object::items(of, &["tolerations"]).to_vec(),
+            capacity: quantities(&of["capacity"]["requests"]),
             is_admin: of["adminAccess"] == true,
             selectors: selectors(of, &format!("claim {claim}"), compiled, patterns_left)?,
             of: claim.to_owned(),

@@ -26,6 +26,13 @@ fn device(name: &str) -> DeviceId {
     }
 }
 
+fn whole(name: &str) -> Given {
+    Given {
+        device: device(name),
+        share: None,
+    }
+}
+
 fn grant(claim: &str, devices: &[&str]) -> Grant {
     Grant {
         claim: claim.to_owned(),
@@ -34,7 +41,7 @@ fn grant(claim: &str, devices: &[&str]) -> Grant {
             version: "1".to_owned(),
             finalizers: None,
             allocation: Value::Null,
-            devices: devices.iter().map(|name| device(name)).collect(),
+            devices: devices.iter().map(|name| whole(name)).collect(),
         }),
     }
 }
@@ -85,4 +92,31 @@ fn what_was_given_is_taken_when_a_list_shows_its_claim_again() {
     assert_eq!(taken(&devices), ["1"]);
     devices.settle("n", &grant("c", &["1"]), None);
     assert_eq!(taken(&devices), [""; 0]);
+}
+
+#[test]
+fn parts_of_a_device_are_summed_until_the_last_is_given_back() {
+    let part = |memory: &str| {
+        let result = json!({
+            "driver": "x.com", "pool": "a", "device": "1",
+            "shareID": "s", "consumedCapacity": {"memory": memory},
+        });
+        Given::read(&result)
+    };
+    let memory = |taken: &Taken| {
+        let in_use = taken.of(&device("1"));
+        in_use.map(|one| (one.is_whole(), one.consumed("memory").to_string()))
+    };
+    let mut taken = Taken::default();
+    taken.take(&part("1Gi"));
+    taken.take(&part("512Mi"));
+    assert_eq!(memory(&taken), Some((false, "1536Mi".to_owned())));
+    // Its driver does not let claims share it any more, but they still do.
+    taken.take(&whole("1"));
+    taken.give_back(&part("1Gi"));
+    assert_eq!(memory(&taken), Some((true, "512Mi".to_owned())));
+    taken.give_back(&whole("1"));
+    assert_eq!(memory(&taken), Some((false, "512Mi".to_owned())));
+    taken.give_back(&part("512Mi"));
+    assert_eq!(memory(&taken), None);
 }

@@ -194,3 +194,31 @@ fn administrators_need_no_counters_and_consume_none() {
     let (_, grants) = bound(&mut core, NOW);
     assert_eq!(devices(&grants[0]), ["whole"]);
 }
+
+#[test]
+fn a_device_that_is_shared_consumes_its_counters_once() {
+    let [with_counters, mut with_devices] = slices();
+    with_devices["spec"]["devices"][0]["allowMultipleAllocations"] = true.into();
+    let mut core = with([with_counters, with_devices]);
+    let whole = |name: &str| of_sizes(name, &[WHOLE]);
+    let both = of_sizes("both", &[WHOLE, WHOLE]);
+    for claim in [both.clone(), whole("c"), of_sizes("half", &[WHOLE / 2])] {
+        set(&mut core, "ResourceClaim", claim);
+    }
+    core.pod(user("p", &["both", "c"]), NOW);
+    let (_, grants) = bound(&mut core, NOW);
+    assert_eq!(devices(&grants[0]), ["whole", "whole"]);
+    assert_eq!(devices(&grants[1]), ["whole"]);
+    let versions = ["6".to_owned(), "6".to_owned()];
+    core.granted("default", &grants, &versions, NOW);
+    let taken = got(both.clone(), allocation(&grants[0]), "p");
+    set(&mut core, "ResourceClaim", taken);
+    let taken = got(whole("c"), allocation(&grants[1]), "p");
+    set(&mut core, "ResourceClaim", taken);
+    core.pod(user("q", &["half"]), NOW);
+    assert_eq!(decided(&mut core, NOW), refusal(NOT_ALL));
+    set(&mut core, "ResourceClaim", both);
+    assert_eq!(decided(&mut core, LATER), refusal(NOT_ALL));
+    set(&mut core, "ResourceClaim", whole("c"));
+    assert_eq!(bound(&mut core, LATER * 2).0, "a");
+}
