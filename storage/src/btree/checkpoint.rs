@@ -185,9 +185,7 @@ impl CheckpointJob {
 /// the file is shorter now, or may be.
 fn truncate(file: &dyn File, shared: &Shared, units: u64, out: &mut Output) -> Result<bool> {
     let needed = units * UNIT as u64;
-    let len = file
-        .len()
-        .map_err(Error::io("read the length of", shared.path()))?;
+    let len = out.file_bytes()?;
     let mut left = len;
     while left > needed && out.may_cut() {
         left = left.saturating_sub(vfs::SHORTENING_STEP_BYTES).max(needed);
@@ -201,7 +199,7 @@ fn truncate(file: &dyn File, shared: &Shared, units: u64, out: &mut Output) -> R
 }
 
 fn save_lists(space: &mut Space, out: &mut Output) -> Result<PageRef> {
-    let (start, bytes) = space.save();
+    let (start, bytes) = space.save(out.file_bytes()? / UNIT as u64);
     let put = out.put(start, &bytes);
     if put.is_err() {
         space.give_back(start, (bytes.len() / UNIT) as u32);

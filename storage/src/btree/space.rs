@@ -23,7 +23,7 @@ use super::node::page::PageRef;
 use super::pages::FIRST_UNIT;
 use births::Births;
 
-/// A shorter free end of the file (256 KiB) is kept.
+/// A shorter free end of the file (256 KiB) is kept, if it is in the file.
 const TRUNCATE_UNITS_MIN: u64 = 64;
 
 /// Runs of fewer units have a remembered place to search from for each size. From there on one
@@ -282,11 +282,13 @@ impl Space {
         assert_eq!(pending, self.pending_units, "the sum of what is pending");
     }
 
-    /// Cuts a long free end off the file.
-    fn shrink(&mut self) {
+    /// Cuts a long free end off the file, and a short one that is not in the file, which has so many
+    /// units: places behind its end were allocated, not written because the disk was full, and given
+    /// back. A meta that counted them would be refused, as that of a file that has lost its end.
+    fn shrink(&mut self, file_units: u64) {
         if let Some((&start, &len)) = self.free.last_key_value()
             && start + len == self.units
-            && len >= TRUNCATE_UNITS_MIN
+            && (len >= TRUNCATE_UNITS_MIN || self.units > file_units)
         {
             self.free.remove(&start);
             self.free_units -= len;

@@ -149,11 +149,16 @@ impl Output {
         })
     }
 
+    /// Length of the file, without what is in the buffer.
+    pub(crate) fn file_bytes(&self) -> Result<u64> {
+        let len = self.file.len();
+        len.map_err(Error::io("read the length of", self.shared.path()))
+    }
+
     /// Writes zeros over some free space.
     pub(crate) fn wipe(&mut self, wipe: &mut Wipe, space: &Space) -> Result<()> {
         let zeros = vec![0; SLICE_BYTES];
-        let len = self.file.len();
-        let len = len.map_err(Error::io("read the length of", self.shared.path()))?;
+        let len = self.file_bytes()?;
         for (start, units) in wipe.next(space, len / UNIT as u64) {
             self.shared.forget(start, units);
             let end = (start + units) * UNIT as u64;

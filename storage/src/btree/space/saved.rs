@@ -46,11 +46,12 @@ impl Space {
         (len / UNIT) as u64 + 1
     }
 
-    /// Allocates the run for these lists and fills it. The last step before the meta page.
-    pub(in crate::btree) fn save(&mut self) -> (u64, Vec<u8>) {
+    /// Allocates the run for these lists and fills it. The last step before the meta page. The file
+    /// has `file_units`, without what is not written yet.
+    pub(in crate::btree) fn save(&mut self, file_units: u64) -> (u64, Vec<u8>) {
         let len = (self.lists_len() + GROWTH_MAX).next_multiple_of(UNIT);
         let start = self.allocate((len / UNIT) as u32);
-        self.shrink();
+        self.shrink(file_units);
         let mut bytes = self.lists(len);
         assert!(bytes.len() <= len, "the lists outgrew their run");
         bytes.resize(len, 0);

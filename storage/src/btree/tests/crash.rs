@@ -370,6 +370,41 @@ fn full_disk_fails_the_checkpoint_and_leaves_the_last_one() {
     assert_eq!(found(&vfs.process_killed(), &work.held).unwrap(), 2);
 }
 
+/// They are behind the end of the file, and a later checkpoint that needs little leaves them free.
+#[test]
+fn places_that_a_full_disk_did_not_take_are_not_part_of_the_file() {
+    let vfs = disk();
+    let (mut bench, _) = Bench::open(&vfs).unwrap();
+    for number in 0..2 {
+        bench.insert(0, b"key-and-a-suffix", &[number]);
+        bench.checkpoint(&[number]).unwrap();
+    }
+    // A spill writes all but the last; each has a leaf of 25 units.
+    let large = [b"a", b"b", b"c"];
+    for key in large {
+        bench.insert(1, key, &[1; 100_000]);
+    }
+    let len = || vfs.contents(Path::new(PATH)).unwrap().len();
+    let before = len();
+    vfs.full_after(0, 1);
+    bench.spill(1 << 20).unwrap();
+    assert_eq!(vfs.times_full(), 1);
+    for key in large {
+        assert!(bench.remove(1, key));
+    }
+    for number in 2..4 {
+        bench.insert(0, b"key-and-a-suffix", &[number]);
+        bench.checkpoint(&[number]).unwrap();
+        bench.check().unwrap();
+        assert!(len() < before + 20 * UNIT, "nothing large was written");
+        let (_, opened) = Bench::open(&vfs.process_killed()).unwrap();
+        assert_eq!(
+            (opened.user_meta, opened.unusable_meta),
+            (vec![number], None)
+        );
+    }
+}
+
 #[test]
 fn a_disk_full_at_any_call_delays_a_checkpoint_and_does_no_harm() {
     for disk in [disk, sealed_disk] {

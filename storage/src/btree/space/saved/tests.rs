@@ -158,7 +158,7 @@ fn what_is_saved_is_read_again_and_takes_few_bytes() {
         for (pages, generation) in freed.iter().zip([5, 6, 900, 901]) {
             space.settle(generation, pages, &[1]);
         }
-        let (start, bytes) = space.save();
+        let (start, bytes) = space.save(u64::MAX);
         assert_eq!(space.lists(0).len(), space.lists_len(), "round {round}");
         let read = Space::load(&bytes, space.units()).expect("as it was saved");
         assert_eq!(content(&read), content(&space), "round {round}");
@@ -185,7 +185,7 @@ fn lists_have_room_for_the_wider_gap_behind_their_own_run() {
         // The only one that is long enough. The gap before it has one byte, and then two.
         space.give_back(200 + 4 * runs + 124, 5000);
         let before = space.lists_len();
-        let (_, bytes) = space.save();
+        let (_, bytes) = space.save(u64::MAX);
         assert_eq!(space.lists_len(), before + 1);
         let read = Space::load(&bytes, space.units()).expect("as it was saved");
         assert_eq!(content(&read), content(&space), "{runs} runs");
