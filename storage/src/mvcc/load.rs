@@ -14,6 +14,7 @@ use std::sync::Arc;
 use super::chores::compact::Compaction;
 use super::chores::reencrypt::Walk;
 use super::key::{HEAD, Stamp, TOMBSTONE};
+use super::store::SPILL_BYTES_PER_STEP;
 use super::{Applied, Bucket, Change, Item, Options, Revision, Root, Store};
 use crate::btree::META_SLOTS;
 use crate::encryption::Kept;
@@ -27,7 +28,9 @@ pub(super) const FILE_NAME: &str = "pages.incoming";
 pub(super) const DIRTY_BYTES_MAX: u64 = 48 << 20;
 
 /// Rows between two checks of the memory in use. Their history is then written, and synced in small
-/// pieces: a burst of many megabytes would delay every log on the disk.
+/// pieces: a burst of many megabytes would delay every log on the disk. A check comes sooner if the
+/// rows have as many bytes as it writes: 256 values of a megabyte are far more than
+/// [`DIRTY_BYTES_MAX`].
 const ROWS_PER_LOOK: u64 = 256;
 
 /// A store being filled.
@@ -37,7 +40,9 @@ pub struct Loader {
     dir: PathBuf,
     store: Store,
     newest: Revision,
+    /// Rows since the last check of the memory in use, and their bytes.
     rows: u64,
+    bytes: usize,
     /// Re-encryption looks only at the store in use. Until that is this one, it must not forget the
     /// keys of these pages.
     kept: Option<Kept>,
@@ -79,15 +84,16 @@ impl Loader {
             dir: dir.to_owned(),
             newest: Revision::default(),
             rows: 0,
+            bytes: 0,
             kept,
         })
     }
 
     /// Takes the next row of history. Refuses one that cannot follow the rows before it.
     pub fn push(&mut self, change: Change<'_>) -> Result<()> {
-        let (revision, key) = match change {
-            Change::Put { revision, item } => (revision, item.key),
-            Change::Delete { revision, key } => (revision, key),
+        let (revision, key, value) = match change {
+            Change::Put { revision, item } => (revision, item.key, item.value),
+            Change::Delete { revision, key } => (revision, key, &b""[..]),
         };
         let in_order = revision > self.newest && revision.main > 0;
         if !in_order || !(0..Revision::MAX.sub).contains(&revision.sub) {
@@ -117,14 +123,22 @@ impl Loader {
             }
         }
         self.rows += 1;
-        if self.rows.is_multiple_of(ROWS_PER_LOOK) {
-            if let Some(job) = self.store.spill()? {
-                job.run()?;
-            }
-            if self.store.stats().dirty_bytes >= DIRTY_BYTES_MAX {
-                self.store.touch();
-                self.checkpoint()?;
-            }
+        self.bytes += key.len() + value.len();
+        if self.rows >= ROWS_PER_LOOK || self.bytes >= SPILL_BYTES_PER_STEP {
+            (self.rows, self.bytes) = (0, 0);
+            self.look()?;
+        }
+        Ok(())
+    }
+
+    /// Writes history, and everything if there is too much in memory.
+    fn look(&mut self) -> Result<()> {
+        if let Some(job) = self.store.spill()? {
+            job.run()?;
+        }
+        if self.store.stats().dirty_bytes >= DIRTY_BYTES_MAX {
+            self.store.touch();
+            self.checkpoint()?;
         }
         Ok(())
     }

@@ -203,6 +203,28 @@ fn a_compaction_interrupted_elsewhere_is_finished_here() {
 }
 
 #[test]
+fn large_values_are_written_before_many_of_them_are_in_memory() {
+    const VALUE_BYTES: u64 = 1 << 20;
+    let vfs = SimVfs::new(1);
+    let mut loader = Loader::create(Arc::new(vfs), Path::new(DIR), Options::default()).unwrap();
+    let value = vec![7_u8; VALUE_BYTES as usize];
+    for main in 2..22 {
+        let item = Item {
+            key: b"k",
+            value: &value,
+            create_revision: 2,
+            mod_revision: main,
+            version: main - 1,
+            lease: 0,
+        };
+        let revision = Revision { main, sub: 0 };
+        loader.push(Change::Put { revision, item }).unwrap();
+        let dirty = loader.store.stats().dirty_bytes;
+        assert!(dirty < 4 * VALUE_BYTES, "{dirty} bytes at revision {main}");
+    }
+}
+
+#[test]
 fn rows_that_cannot_follow_each_other_are_refused() {
     let vfs = SimVfs::new(1);
     let mut loader = Loader::create(Arc::new(vfs), Path::new(DIR), Options::default()).unwrap();
