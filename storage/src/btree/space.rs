@@ -26,9 +26,10 @@ use births::Births;
 /// A shorter free end of the file (256 KiB) is kept, if it is in the file.
 const TRUNCATE_UNITS_MIN: u64 = 64;
 
-/// Runs of fewer units have a remembered place to search from for each size. From there on one
-/// serves all sizes up to twice as many units: a long run is not looked for among much shorter ones.
-const EXACT_HINTS: u32 = 16;
+/// Runs of fewer units (2 MiB) have a remembered place to search from for each size: a file may have
+/// millions of free runs that are a little too short. From there on one serves all sizes up to twice
+/// as many units: a long run is not looked for among much shorter ones.
+const EXACT_HINTS: u32 = 512;
 
 /// Number of remembered places: so many, and one for each power of two from there on.
 const HINTS: usize = (EXACT_HINTS + EXACT_HINTS.leading_zeros() + 1) as usize;
@@ -77,9 +78,10 @@ pub(super) struct Space {
     /// In ascending order of generations.
     pending: VecDeque<Pending>,
     births: Births,
-    /// No free run of the size of such a hint (see [`hint_for`]) begins before its place.
-    /// Allocation only shrinks free space, so these rise until `settle` adds to it.
-    search_from: [u64; HINTS],
+    /// No free run of the size of such a hint (see [`hint_for`]) begins before its place. They
+    /// ascend with the sizes. Allocation raises them, and a run that becomes free lowers those of
+    /// the sizes that it holds: free runs are not walked over anew for each checkpoint.
+    search_from: Box<[u64; HINTS]>,
 }
 
 impl Space {
@@ -92,7 +94,7 @@ impl Space {
             viewed_units: 0,
             pending: VecDeque::new(),
             births: Births::default(),
-            search_from: [0; HINTS],
+            search_from: Box::new([0; HINTS]),
         }
     }
 
@@ -184,7 +186,6 @@ impl Space {
         }
         all.retain(|pending| !pending.extents.is_empty());
         self.pending = all;
-        self.search_from = [0; HINTS];
     }
 
     /// Of the runs that neither meta needs any more, frees those that no view can see.
@@ -224,6 +225,13 @@ impl Space {
             units += len;
         }
         self.free.insert(start, units);
+        let (largest, _) = hint_for(u32::try_from(units).unwrap_or(u32::MAX));
+        for from in self.search_from[..=largest].iter_mut().rev() {
+            if *from <= start {
+                break;
+            }
+            *from = start;
+        }
     }
 
     /// True if nothing is pending that was given up before this checkpoint began.
@@ -247,10 +255,17 @@ impl Space {
         let units = u64::from(units);
         // A hint may skip only what is too small for the smallest size that it serves.
         let rest = self.free.range(self.search_from[hint]..);
-        let mut big = rest.filter(|(_, len)| **len >= least).peekable();
-        self.search_from[hint] = big.peek().map_or(u64::MAX, |(start, _)| **start);
-        let found = big.find(|(_, len)| **len >= units);
-        let Some((&start, &len)) = found else {
+        let rest = rest.map(|(start, len)| (*start, *len));
+        let mut big = rest.filter(|(_, len)| *len >= least).peekable();
+        let first = big.peek().map_or(u64::MAX, |(start, _)| *start);
+        let found = big.find(|(_, len)| *len >= units);
+        for from in &mut self.search_from[hint..] {
+            if *from >= first {
+                break;
+            }
+            *from = first;
+        }
+        let Some((start, len)) = found else {
             let start = self.units;
             self.units += units;
             self.births.note(start);
@@ -260,8 +275,8 @@ impl Space {
         self.free.remove(&start);
         self.free_units -= units;
         if len > units {
+            // The rest begins later, and the hints of the sizes that it holds are at most `start`.
             self.free.insert(start + units, len - units);
-            // The rest begins later: the hint, at `start`, is still not after it.
         }
         start
     }
@@ -270,7 +285,6 @@ impl Space {
     pub(super) fn give_back(&mut self, start: u64, units: u32) {
         self.release(start, units.into());
         self.free_units += u64::from(units);
-        self.search_from = [0; HINTS];
     }
 
     /// Panics if a sum is not that of its parts.
@@ -349,6 +363,54 @@ mod tests {
         // What is short is still put as near to the front as possible.
         let places = [20, 16, 3, 40].map(|units| space.allocate(units));
         assert_eq!(places, [20_900, 10, 110, 20_920]);
+    }
+
+    #[test]
+    fn a_size_that_is_not_there_is_looked_for_once() {
+        let mut space = Space::new();
+        space.units = 100_000;
+        for start in (10..10_010).step_by(100) {
+            space.give_back(start, 24);
+        }
+        let place = |space: &Space| space.search_from[hint_for(25).0];
+        assert_eq!(space.allocate(25), 100_000);
+        assert_eq!(place(&space), u64::MAX);
+        // What becomes free is too short, too.
+        space.give_back(50, 24);
+        space.settle(1, &[], &[]);
+        space.free_before(2, &[]);
+        assert_eq!(place(&space), u64::MAX);
+        // Until two runs become one.
+        space.give_back(234, 1);
+        assert_eq!(place(&space), 210);
+        assert_eq!(space.allocate(25), 210);
+    }
+
+    #[test]
+    fn each_run_has_the_first_place_that_holds_it() {
+        let mut seed = 1_u64;
+        let mut random = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) % below
+        };
+        let mut space = Space::new();
+        let mut held: Vec<(u64, u32)> = Vec::new();
+        for step in 0..20_000 {
+            // In each second thousand of steps, more runs are given back than allocated.
+            if !held.is_empty() && random(100) < 40 + step / 1000 % 2 * 20 {
+                let place = random(held.len() as u64) as usize;
+                let (start, units) = held.swap_remove(place);
+                space.give_back(start, units);
+                continue;
+            }
+            let most = [4, 40, 1500][random(3) as usize];
+            let units = random(most) as u32 + 1;
+            let fits = |len: u64| len >= u64::from(units);
+            let fits = space.free.iter().find(|(_, len)| fits(**len));
+            let first = fits.map_or(space.units, |(start, _)| *start);
+            assert_eq!(space.allocate(units), first, "{units} units in step {step}");
+            held.push((first, units));
+        }
     }
 
     #[test]
