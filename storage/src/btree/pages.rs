@@ -28,6 +28,11 @@ pub(super) const FIRST_UNIT: u64 = 2;
 /// The smallest mapping: address space is cheap, but mapping again is not.
 const WINDOW_UNITS_MIN: u64 = (1 << 30) / UNIT as u64;
 
+/// Units that one call asks the system to read (128 KiB). Linux reads no more for a call than the
+/// disk takes at once, or than it reads ahead of a file (128 KiB by default), whichever is more. The
+/// rest of a longer range would be read 4 KiB at a time, when it is needed.
+const FETCHED_UNITS: usize = (128 << 10) / UNIT;
+
 /// Each window doubles: this many reach 2^47 bytes, all that a process can address.
 const WINDOWS: usize = 18;
 
@@ -271,9 +276,13 @@ impl Shared {
     /// Asks the system to read units that will be needed.
     fn fetch(&self, units: Range<u64>) {
         let window = self.windows.get(window_for(units.end));
-        if let Some(window) = window.and_then(OnceLock::get).filter(|_| !units.is_empty()) {
-            let len = (units.end - units.start) * UNIT as u64;
-            window.map.will_need(units.start * UNIT as u64, len);
+        let Some(window) = window.and_then(OnceLock::get) else {
+            return;
+        };
+        for start in units.clone().step_by(FETCHED_UNITS) {
+            let end = units.end.min(start + FETCHED_UNITS as u64);
+            let len = (end - start) * UNIT as u64;
+            window.map.will_need(start * UNIT as u64, len);
         }
     }
 
