@@ -349,6 +349,27 @@ fn a_walk_announces_the_pages_it_comes_to_once_and_again_only_those_dropped() {
     assert!(units(&again) * 4096 > used / 10 * 9, "{again:?} of {used}");
 }
 
+#[test]
+fn a_start_announces_a_long_list_of_free_places_before_it_reads_it() {
+    let vfs = disk();
+    let (mut bench, _) = Bench::open(&vfs).unwrap();
+    // Each has a leaf of one unit.
+    for i in 0..6000u64 {
+        bench.insert(2, &i.to_be_bytes(), &[1; 3000]);
+    }
+    bench.checkpoint(b"").unwrap();
+    for i in (0..6000u64).step_by(2) {
+        assert!(bench.remove(2, &i.to_be_bytes()));
+    }
+    bench.checkpoint(b"").unwrap();
+    let list = bench.file.meta.free_list.unwrap();
+    assert!(list.units > 1, "{list:?}");
+    let vfs = vfs.process_killed();
+    drop(Bench::open(&vfs).unwrap());
+    let place = (list.id * 4096, u64::from(list.units) * 4096);
+    assert_eq!(vfs.announced(), [place]);
+}
+
 /// The number of units in these ranges, each counted once.
 fn units(ranges: &[(u64, u64)]) -> u64 {
     let units = ranges.iter();
