@@ -29,6 +29,9 @@ pub(crate) struct Reservation {
     /// itself, and what it writes was counted before.
     end: u64,
     free: u64,
+    /// Units of the lists of free space at that time. Each checkpoint writes them anew, in one run:
+    /// in a large file they are longer than any free run, and than the reserve.
+    list: u64,
 }
 
 impl Reservation {
@@ -48,6 +51,7 @@ impl Reservation {
     pub(crate) fn note(&mut self, space: &Space) {
         self.end = space.units();
         self.free = space.free_now();
+        self.list = space.list_units();
     }
 
     /// Free units count only half for dirty nodes: longer runs may not fit into them.
@@ -62,7 +66,8 @@ impl Reservation {
             return Ok(());
         }
         let dirty = dirty_bytes / UNIT as u64;
-        let needed = self.end + dirty.saturating_sub(self.free / 2) + RESERVE_UNITS;
+        let dirty = dirty.saturating_sub(self.free / 2);
+        let needed = self.end + dirty + self.list + RESERVE_UNITS;
         if needed > self.reserved {
             let from = self.reserved.max(self.end);
             for units in [needed + STEP_UNITS, needed] {
@@ -86,5 +91,37 @@ impl Reservation {
         let behind = self.reserved.saturating_sub(space.units());
         let needed = dirty_bytes / UNIT as u64 + space.list_units();
         !self.short || needed <= behind + space.free_now()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vfs::sim::SimVfs;
+    use crate::vfs::{Open, Vfs};
+
+    #[test]
+    fn there_is_space_for_the_lists_of_free_space_beyond_the_reserve() {
+        let mut space = Space::new();
+        space.units = 100_000;
+        for run in 0..3000 {
+            space.give_back(10 + 4 * run, 1);
+        }
+        let list = space.list_units();
+        assert!(list > 1, "{list} units");
+        let (vfs, dir) = (SimVfs::new(1), Path::new("/store"));
+        vfs.create_dir_all(dir).unwrap();
+        let path = dir.join("pages");
+        let file = vfs.open(&path, Open::New).unwrap();
+        let is_short = |missing: u64| {
+            let needed = space.units() + list + RESERVE_UNITS;
+            vfs.set_capacity((needed - missing) * UNIT as u64);
+            let mut reservation = Reservation::default();
+            reservation.note(&space);
+            reservation.reserve(&*file, &path, 0, true).unwrap();
+            reservation.is_short()
+        };
+        assert!(is_short(1));
+        assert!(!is_short(0));
     }
 }
