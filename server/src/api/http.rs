@@ -126,14 +126,16 @@ impl Site {
         if let Some(found) = pprof::answer(path, &self.config.args).filter(|_| profiled) {
             return found;
         }
-        let health = path == "/health" || health::probe(path).is_some();
+        let probe = health::probe(path);
+        if !get && (path == "/health" || probe.is_some()) {
+            health::log_refused(path);
+            return not_allowed();
+        }
+        if let Some(probe) = probe {
+            return health::checks(&self.server, &self.metrics, (path, probe), query).await;
+        }
         match path {
-            _ if health && !get => {
-                health::log_refused(path);
-                not_allowed()
-            }
             "/health" => health::health(&self.server, &self.metrics, query).await,
-            _ if health => health::checks(&self.server, &self.metrics, path, query).await,
             "/metrics" => self.metrics_page().await,
             "/version" if port != Port::Metrics && !get => not_allowed(),
             "/version" if port != Port::Metrics => {

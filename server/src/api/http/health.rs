@@ -1,12 +1,14 @@
 //! `/health`, `/livez` and `/readyz`.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use etcd_api::etcdserverpb::AlarmType;
 use http::StatusCode;
+use percent_encoding::percent_decode_str;
 use storage::mvcc::KeyRange;
 
-use crate::api::page::{Page, TEXT, not_found, page, text};
+use crate::api::page::{Page, TEXT, page, text};
 use crate::runtime::etcd_server::EtcdServer;
 use crate::telemetry::metrics::Metrics;
 
@@ -19,23 +21,39 @@ const READYZ: &[&str] = &[
     "linearizable_read",
 ];
 
-/// Resolves a path to a probe: its name, its checks, and the single check it asks for, if any.
-pub(super) fn probe(path: &str) -> Option<(&'static str, &'static [&'static str], Option<&str>)> {
+/// A probe, or one of its checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Probe {
+    name: &'static str,
+    checks: &'static [&'static str],
+    /// The check that has a page of its own under this path.
+    only: Option<&'static str>,
+}
+
+/// Resolves a path to a probe. `None` also for a check that the probe does not have.
+pub(super) fn probe(path: &str) -> Option<Probe> {
     let path = path.strip_prefix('/')?;
     let (name, check) = match path.split_once('/') {
         Some((name, check)) => (name, Some(check)),
         None => (path, None),
     };
-    match name {
-        "livez" => Some(("livez", LIVEZ, check)),
-        "readyz" => Some(("readyz", READYZ, check)),
-        _ => None,
-    }
+    let (name, checks) = match name {
+        "livez" => ("livez", LIVEZ),
+        "readyz" => ("readyz", READYZ),
+        _ => return None,
+    };
+    let only = match check {
+        None => None,
+        Some(check) => Some(*checks.iter().find(|known| **known == check)?),
+    };
+    Some(Probe { name, checks, only })
 }
 
 pub(super) async fn health(server: &EtcdServer, metrics: &Metrics, query: &str) -> Page {
-    let excluded: Vec<&str> = values(query, "exclude").collect();
-    let serializable = values(query, "serializable").any(|value| value == "true");
+    let excluded: Vec<Cow<'_, str>> = values(query, "exclude").collect();
+    // As in Go, the first of several values counts.
+    let serializable = values(query, "serializable").next();
+    let serializable = serializable.is_some_and(|value| value == "true");
     let reason = unhealthy(server, &excluded, serializable).await;
     let body = |healthy: bool, reason: &str| {
         let reason = serde_json::to_string(reason).unwrap_or_default();
@@ -56,14 +74,18 @@ pub(super) async fn health(server: &EtcdServer, metrics: &Metrics, query: &str) 
     }
 }
 
-async fn unhealthy(server: &EtcdServer, excluded: &[&str], serializable: bool) -> Option<String> {
+async fn unhealthy(
+    server: &EtcdServer,
+    excluded: &[Cow<'_, str>],
+    serializable: bool,
+) -> Option<String> {
     let alarms = match server.alarms() {
         Ok(alarms) => alarms,
         Err(error) => return Some(format!("RANGE ERROR:{error}")),
     };
     for alarm in alarms {
         let name = AlarmType::try_from(alarm.alarm).map_or("UNKNOWN", |kind| kind.as_str_name());
-        if !excluded.contains(&name) {
+        if !excluded.iter().any(|excluded| excluded == name) {
             let alarm = format!("memberID:{} alarm:{name} ", alarm.member_id);
             tracing::warn!(alarm, "serving /health false due to an alarm");
             return Some(format!("ALARM {name}"));
@@ -87,43 +109,21 @@ pub(super) fn log_refused(path: &str) {
     }
 }
 
+/// Runs the checks of the page at `path`, all but those that the query excludes.
 pub(super) async fn checks(
     server: &EtcdServer,
     metrics: &Metrics,
-    path: &str,
+    (path, probe): (&str, Probe),
     query: &str,
 ) -> Page {
-    let Some((probe, all, asked)) = probe(path) else {
-        return not_found();
+    let chosen = match probe.only {
+        Some(check) => vec![check],
+        None => chosen(probe.checks, query),
     };
-    let excluded: Vec<&str> = values(query, "exclude").collect();
-    let chosen: Vec<&'static str> = match asked {
-        Some(name) => all.iter().copied().filter(|check| *check == name).collect(),
-        None => all
-            .iter()
-            .copied()
-            .filter(|check| !excluded.contains(check))
-            .collect(),
-    };
-    if asked.is_some() && chosen.is_empty() {
-        return not_found();
-    }
-    let strange: Vec<String> = excluded
-        .iter()
-        .filter(|name| asked.is_none() && !name.is_empty() && !all.contains(name))
-        .map(|name| format!("{name:?}"))
-        .collect();
-    if !strange.is_empty() {
-        let names = strange.join(",");
-        tracing::warn!(
-            "missing-health-checks" = names,
-            "some health checks cannot be excluded"
-        );
-    }
     let (mut lines, mut failed) = (String::new(), false);
     for check in chosen {
         let error = run(server, check).await.err();
-        metrics.health_check(probe, check, error.is_none());
+        metrics.health_check(probe.name, check, error.is_none());
         failed |= error.is_some();
         let _ = match error {
             None => writeln!(lines, "[+]{check} ok"),
@@ -132,28 +132,37 @@ pub(super) async fn checks(
     }
     if failed {
         tracing::error!(
-            path = format!("/{probe}"),
-            reason = lines.trim_end(),
+            path,
+            reason = lines,
             "status-code" = 503,
             "Health check error"
         );
-        return text(StatusCode::SERVICE_UNAVAILABLE, lines.trim_end());
+        return text(StatusCode::SERVICE_UNAVAILABLE, lines);
     }
-    let verbose = query
-        .split('&')
-        .any(|pair| pair == "verbose" || pair.starts_with("verbose="));
-    let mut response = if verbose {
-        text(StatusCode::OK, format!("{lines}ok"))
-    } else {
-        text(StatusCode::OK, "ok")
-    };
-    if !verbose {
-        response.headers_mut().insert(
-            "x-content-type-options",
-            http::HeaderValue::from_static("nosniff"),
+    tracing::debug!(path, reason = lines, "status-code" = 200, "Health check OK");
+    match values(query, "verbose").next() {
+        Some(_) => text(StatusCode::OK, format!("{lines}ok")),
+        None => text(StatusCode::OK, "ok"),
+    }
+}
+
+/// The checks that the query does not exclude. Logs what it excludes in vain.
+fn chosen(checks: &[&'static str], query: &str) -> Vec<&'static str> {
+    let mut excluded: Vec<Cow<'_, str>> = values(query, "exclude").collect();
+    let chosen = checks.iter().copied();
+    let chosen = chosen.filter(|check| !excluded.iter().any(|excluded| excluded == check));
+    let chosen: Vec<&'static str> = chosen.collect();
+    excluded.retain(|name| !name.is_empty() && !checks.iter().any(|check| name == check));
+    excluded.sort();
+    excluded.dedup();
+    if !excluded.is_empty() {
+        let names: Vec<String> = excluded.iter().map(|name| format!("{name:?}")).collect();
+        tracing::warn!(
+            "missing-health-checks" = names.join(","),
+            "some health checks cannot be excluded"
         );
     }
-    response
+    chosen
 }
 
 async fn run(server: &EtcdServer, check: &str) -> Result<(), String> {
@@ -189,12 +198,13 @@ async fn read(server: &EtcdServer, serializable: bool) -> Result<(), String> {
         .map_err(|error| error.to_string())
 }
 
-/// Values of a parameter in a query. Names of checks and alarms need no decoding.
-fn values<'a>(query: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
+/// Values of a parameter in a query. A parameter without `=` has an empty value.
+fn values<'a>(query: &'a str, name: &'a str) -> impl Iterator<Item = Cow<'a, str>> {
+    let decoded = |text: &'a str| percent_decode_str(text).decode_utf8_lossy();
     query
         .split('&')
-        .filter_map(|pair| pair.split_once('='))
-        .filter_map(move |(key, value)| (key == name).then_some(value))
+        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+        .filter_map(move |(key, value)| (decoded(key) == name).then(|| decoded(value)))
 }
 
 #[cfg(test)]
@@ -203,20 +213,45 @@ mod tests {
 
     #[test]
     fn paths_name_probes_and_checks() {
-        assert_eq!(probe("/livez"), Some(("livez", LIVEZ, None)));
-        assert_eq!(probe("/readyz/x"), Some(("readyz", READYZ, Some("x"))));
-        assert_eq!(probe("/livezz"), None);
-        assert_eq!(probe("/"), None);
-        assert_eq!(probe(""), None, "of a request of the method CONNECT");
-        assert_eq!(probe("*"), None);
+        let named = |path: &str| probe(path).map(|probe| (probe.name, probe.only));
+        assert_eq!(named("/livez"), Some(("livez", None)));
+        assert_eq!(named("/readyz"), Some(("readyz", None)));
+        assert_eq!(
+            named("/readyz/linearizable_read"),
+            Some(("readyz", Some("linearizable_read")))
+        );
+        // Of the other probe, of none, and what is no path.
+        for path in [
+            "/livez/linearizable_read",
+            "/readyz/x",
+            "/readyz/",
+            "/livezz",
+            "/",
+            "",
+            "*",
+        ] {
+            assert_eq!(named(path), None, "{path}");
+        }
     }
 
     #[test]
-    fn parameters_may_repeat() {
-        let query = "exclude=NOSPACE&serializable=true&exclude=CORRUPT&verbose";
+    fn parameters_may_repeat_be_escaped_and_lack_a_value() {
+        let query = "exclude=NOSPACE&serializable=true&e%78clude=CORRUP%54&verbose&exclude=";
+        let of = |name| values(query, name).collect::<Vec<_>>();
+        assert_eq!(of("exclude"), ["NOSPACE", "CORRUPT", ""]);
+        assert_eq!(of("serializable"), ["true"]);
+        assert_eq!(of("verbose"), [""]);
+        assert_eq!(of("x"), [""; 0]);
+    }
+
+    #[test]
+    fn what_a_query_excludes_is_not_checked() {
+        let of = |query| chosen(READYZ, query);
+        assert_eq!(of(""), READYZ);
+        assert_eq!(of("exclude=&exclude=x&verbose"), READYZ);
         assert_eq!(
-            values(query, "exclude").collect::<Vec<_>>(),
-            ["NOSPACE", "CORRUPT"]
+            of("exclude=non_learner&exclude=serializable%5Fread&exclude=non_learner"),
+            ["data_corruption", "linearizable_read"]
         );
     }
 }

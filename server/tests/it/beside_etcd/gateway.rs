@@ -99,6 +99,15 @@ fn locks_and_elections_are_served() {
 }
 
 #[test]
+fn health_is_told_in_the_same_words() {
+    let Some(tools) = Tools::or_skip("the pages of health beside etcd's") else {
+        return;
+    };
+    let (etcd, stele) = both(&tools, &[]);
+    compare(&etcd, &stele, cases::health());
+}
+
+#[test]
 fn what_the_flags_say_holds() {
     let Some(tools) = Tools::or_skip("the gateway's flags beside etcd's") else {
         return;

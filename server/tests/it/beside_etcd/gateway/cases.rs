@@ -617,6 +617,58 @@ pub(super) fn recipes() -> Vec<Case> {
     cases
 }
 
+/// The pages of health. etcd lists several checks in any order, so no answer lists more than one.
+pub(super) fn health() -> Vec<Case> {
+    let others = "exclude=non_learner&exclude=serializable_read&exclude=linearizable%5Fread";
+    let alarm = |action: &str, kind: &str| {
+        let body = format!(r#"{{"action":"{action}","memberID":"5","alarm":"{kind}"}}"#);
+        Case::post("/v3/maintenance/alarm", body)
+    };
+    let get = |path: &str| Case::new("GET", path);
+    let mut cases: Vec<Case> = ["HEAD", "POST"]
+        .into_iter()
+        .flat_map(|verb| {
+            let paths = [
+                "/health",
+                "/livez",
+                "/livez/nowhere",
+                "/livez/",
+                "/readyz/linearizable_read",
+            ];
+            paths.map(|path| Case::new(verb, path))
+        })
+        .collect();
+    cases.extend(
+        [
+            "/livez",
+            "/livez?verbose",
+            "/livez?verbose=false",
+            "/livez?exclude=serializable_read&verbose",
+            "/livez?exclude=nothing&verbose",
+            "/livez/serializable_read?verbose",
+            "/livez/serializable_read?exclude=serializable_read&verbose",
+            "/livez/linearizable_read",
+            "/livez/",
+            "/readyz",
+            "/readyz/non_learner?verbose",
+            "/readyz/linearizable_read?verbose",
+        ]
+        .map(get),
+    );
+    for kind in ["NOSPACE", "CORRUPT"] {
+        cases.push(alarm("ACTIVATE", kind));
+        cases.extend(["/health", "/health?serializable=true"].map(get));
+        cases.push(get(&format!("/health?exclude={kind}")));
+        cases.push(get(&format!("/health?exclude=X&%65xclude=&exclude={kind}")));
+        cases.push(get("/readyz/data_corruption?verbose"));
+        cases.push(get(&format!("/readyz?verbose&{others}")));
+        cases.push(get(&format!("/readyz?exclude=data_corruption&{others}")));
+        cases.push(alarm("DEACTIVATE", kind));
+    }
+    cases.push(get("/health?serializable=false&serializable=true"));
+    cases
+}
+
 pub(super) fn switched_off() -> Vec<Case> {
     vec![
         Case::post("/v3/kv/range", r#"{"key":"Zm9v"}"#),
