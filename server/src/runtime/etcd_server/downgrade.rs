@@ -80,11 +80,28 @@ impl EtcdServer {
     }
 }
 
-/// Major and minor number of `X.Y` or `X.Y.Z`.
+/// Major and minor number of a semantic version, whose patch number may be left out if nothing
+/// follows it.
 fn parse(version: &str) -> Option<(u64, u64)> {
-    let parts: Option<Vec<u64>> = version.split('.').map(|part| part.parse().ok()).collect();
-    match parts?.as_slice() {
-        [major, minor] | [major, minor, _] => Some((*major, *minor)),
+    semantic(version).or_else(|| semantic(&format!("{version}.0")))
+}
+
+/// Major and minor number of `X.Y.Z`, `X.Y.Z-PRERELEASE`, `X.Y.Z+BUILD` or all of them. The rules
+/// are those of etcd's library: a part may be empty, and numbers may begin with zeros.
+fn semantic(version: &str) -> Option<(u64, u64)> {
+    let (version, build) = version.split_once('+').unwrap_or((version, ""));
+    let (numbers, prerelease) = version.split_once('-').unwrap_or((version, ""));
+    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+    if ![build, prerelease]
+        .iter()
+        .all(|name| name.bytes().all(is_of_name))
+    {
+        return None;
+    }
+    // `parse` would accept a sign, but the first one was split off with what follows it.
+    let numbers: Option<Vec<i64>> = numbers.split('.').map(|part| part.parse().ok()).collect();
+    match numbers?.as_slice() {
+        [major, minor, _] => Some((major.unsigned_abs(), minor.unsigned_abs())),
         _ => None,
     }
 }
@@ -94,11 +111,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_have_two_parts_or_three() {
-        assert_eq!(parse("3.6"), Some((3, 6)));
-        assert_eq!(parse("3.6.0"), Some((3, 6)));
-        for version in ["", "x", "3", "3.6.0.1", "3.x"] {
-            assert_eq!(parse(version), None);
+    fn versions_are_semantic_or_lack_the_patch_number() {
+        for version in [
+            "3.6",
+            "3.6.0",
+            "3.06.7",
+            "3.6.0-rc.1",
+            "3.6.0-",
+            "3.6.0+build.5",
+            "3.6.0-rc-1+build-5",
+        ] {
+            assert_eq!(parse(version), Some((3, 6)), "{version}");
+        }
+        for version in [
+            "",
+            "x",
+            "3",
+            "3.x",
+            "3.6.0.1",
+            "3.6.",
+            "3.6-rc.1",
+            "3.6+5",
+            "3.6.0-rc_1",
+            "3.6.0+a+b",
+            "+3.6",
+            "3.+6",
+            "-3.6",
+            "3.-6.0",
+            "3.9223372036854775808",
+        ] {
+            assert_eq!(parse(version), None, "{version}");
         }
     }
 }

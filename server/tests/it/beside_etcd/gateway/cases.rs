@@ -337,6 +337,18 @@ fn services() -> Vec<Case> {
             "/v3/maintenance/downgrade",
             r#"{"action":"VALIDATE","version":"2.0"}"#,
         ),
+        (
+            "/v3/maintenance/downgrade",
+            r#"{"action":"VALIDATE","version":"3.6.0-rc.1"}"#,
+        ),
+        (
+            "/v3/maintenance/downgrade",
+            r#"{"action":"VALIDATE","version":"+3.6"}"#,
+        ),
+        (
+            "/v3/maintenance/downgrade",
+            r#"{"action":"VALIDATE","version":"3.6.0+build"}"#,
+        ),
         ("/v3/maintenance/downgrade", r#"{"action":"CANCEL"}"#),
         ("/v3/cluster/member/remove", r#"{"ID":"1"}"#),
         ("/v3/cluster/member/promote", r#"{"ID":"1"}"#),
