@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value as Json;
 
-use super::flags::{self, Flag, Kind, Value};
+use super::flags::{self, Effect, Flag, Kind, Value};
 
 /// Prefix of environment variables that set flags.
 const PREFIX: &str = "ETCD_";
@@ -218,8 +218,10 @@ pub(super) fn file(text: &str, values: &mut Values) -> Result<(), String> {
     }
     let json: Json = serde_saphyr::from_str(text)
         .map_err(|error| format!("error converting YAML to JSON: yaml: {error}"))?;
-    let Json::Object(entries) = json else {
-        return Err("error unmarshaling JSON: the configuration is no map of flags".into());
+    let entries = match json {
+        Json::Object(entries) => entries,
+        Json::Null => return Ok(()),
+        _ => return Err("error unmarshaling JSON: the configuration is no map of flags".into()),
     };
     for (key, value) in &entries {
         let prefix = match key.as_str() {
@@ -235,8 +237,10 @@ pub(super) fn file(text: &str, values: &mut Values) -> Result<(), String> {
                 continue;
             }
         };
-        let Json::Object(inner) = value else {
-            return Err(format!("error unmarshaling JSON: {key}: expected a map"));
+        let inner = match value {
+            Json::Object(inner) => inner,
+            Json::Null => continue,
+            _ => return Err(format!("error unmarshaling JSON: {key}: expected a map")),
         };
         for (inner_key, value) in inner {
             let flag = match (prefix, inner_key.as_str()) {
@@ -325,6 +329,16 @@ fn file_entry(key: &str, name: &str, json: &Json, values: &mut Values) -> Result
             }
         }
         (_, Json::String(_)) if takes_list(flag.name) => return mismatch("a list of strings"),
+        // As in etcd, only the command line can leave a list of URLs empty, and only there a value
+        // without effect is checked.
+        (Kind::Urls | Kind::OptionalUrls | Kind::Choice(_), Json::String(text))
+            if text.is_empty() =>
+        {
+            return Ok(());
+        }
+        (Kind::Choice(_), Json::String(text)) if flag.effect == Effect::Ignored => {
+            Value::Text(text.clone())
+        }
         (_, Json::String(text)) => flag
             .parse(text)
             .map_err(|reason| format!("unexpected error setting up {key}: {reason}"))?,

@@ -73,7 +73,7 @@ const fn flag(
     }
 }
 
-pub(super) const LEVELS: &[&str] = &["debug", "info", "warn", "error", "panic", "fatal"];
+const LEVELS: &[&str] = &["debug", "info", "warn", "error", "panic", "fatal"];
 
 /// Feature gates: name, stage, default.
 pub(super) const GATES: &[(&str, &str, bool)] = &[
@@ -309,7 +309,7 @@ impl Flag {
                 Err(format!("invalid value {text:?}"))
             }
             Kind::Choice(_) => Err("invalid value".into()),
-            Kind::Level if LEVELS.contains(&text) => Ok(Value::Text(text.into())),
+            Kind::Level if level(text).is_some() => Ok(Value::Text(text.into())),
             Kind::Level => Err(format!("unrecognized level: {text:?}")),
             Kind::Gates => parse_gates(text).map(|_| Value::Text(text.into())),
         }
@@ -325,6 +325,16 @@ fn integer(text: &str, min: i128, max: i128) -> Result<Value, String> {
         return Err("value out of range".into());
     }
     Ok(Value::Int(number))
+}
+
+/// The log level that zap, the library of etcd's log, reads in a value of `--log-level`.
+pub(super) fn level(text: &str) -> Option<&'static str> {
+    match text.to_ascii_lowercase().as_str() {
+        "" => Some("info"),
+        // A panic in development; no line has this level.
+        "dpanic" => Some("panic"),
+        name => LEVELS.iter().copied().find(|level| *level == name),
+    }
 }
 
 /// The gates in a `--feature-gates` value.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Map, Value as Json};
 
 use super::args::Values;
-use super::{Invalid, LogConfig, LogFormat, LogOutput, Rotation};
+use super::{Invalid, LogConfig, LogFormat, LogOutput, Rotation, flags};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const MIB: u64 = 1 << 20;
@@ -39,7 +39,7 @@ pub(super) fn config(values: &Values) -> Result<LogConfig, Invalid> {
         )));
     }
     let format = match values.text("log-format") {
-        "json" => LogFormat::Json,
+        "" | "json" => LogFormat::Json,
         "console" => LogFormat::Console,
         other => {
             return Err(Invalid::flags(format!(
@@ -48,7 +48,9 @@ pub(super) fn config(values: &Values) -> Result<LogConfig, Invalid> {
         }
     };
     Ok(LogConfig {
-        level: values.text("log-level").into(),
+        level: flags::level(values.text("log-level"))
+            .expect("a level was checked when it was parsed")
+            .into(),
         format,
         outputs,
         rotation,

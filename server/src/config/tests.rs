@@ -1,4 +1,5 @@
 mod discovery;
+mod file;
 mod help;
 
 use std::io;
@@ -415,100 +416,6 @@ fn variables_stand_in_for_flags() {
 }
 
 #[test]
-fn a_file_replaces_flags_and_variables() {
-    let file = "
-# comment
-name: filed
-data-dir: /data
-heartbeat-interval: 50
-election-timeout: 500
-watch-progress-notify-interval: 1000000000
-auto-compaction-retention: '5m'
-log-outputs: [stderr, stdout]
-listen-client-urls: http://127.0.0.1:1,http://127.0.0.1:2
-client-transport-security:
-  cert-file: ''
-  auto-tls: false
-socket-options:
-  reuse-port: true
-proxy: 'off'
-";
-    let config = run(
-        &["--config-file", "conf", "--name=flagged"],
-        &[("ETCD_NAME", "x")],
-        file,
-    )
-    .unwrap();
-    assert_eq!(config.name, "filed");
-    assert_eq!(config.heartbeat_interval, Duration::from_millis(50));
-    assert_eq!(
-        config.watch_progress_notify_interval,
-        Duration::from_secs(1)
-    );
-    assert_eq!(
-        config.auto_compaction,
-        AutoCompaction::Periodic(Duration::from_secs(300))
-    );
-    assert_eq!(config.log.outputs, [LogOutput::Stderr, LogOutput::Stdout]);
-    assert_eq!(config.listen_client_urls.len(), 2);
-    assert!(config.reuse_port);
-    let config = run(&[], &[("ETCD_CONFIG_FILE", "conf")], "{\"name\": \"json\"}").unwrap();
-    assert_eq!(config.name, "json");
-    assert_eq!(
-        run(&["--config-file=conf"], &[], "").unwrap().name,
-        "default"
-    );
-}
-
-#[test]
-fn wrong_files_are_refused() {
-    let cases = [
-        (
-            "heartbeat-interval: '100'",
-            "error unmarshaling JSON: heartbeat-interval: expected a number, found a string",
-        ),
-        (
-            "grpc-keepalive-timeout: 5s",
-            "error unmarshaling JSON: grpc-keepalive-timeout: expected a number of nanoseconds, found a string",
-        ),
-        (
-            "log-outputs: stderr",
-            "error unmarshaling JSON: log-outputs: expected a list of strings, found a string",
-        ),
-        (
-            "- a",
-            "error unmarshaling JSON: the configuration is no map of flags",
-        ),
-        (
-            "listen-client-urls: foo",
-            "unexpected error setting up listen-client-urls: URL scheme must be http, https, unix, or unixs: foo",
-        ),
-        (
-            "peer-transport-security: {allowed-cn: x}",
-            "error unmarshaling JSON: peer-transport-security.allowed-cn: expected a list of strings, found a string",
-        ),
-        (
-            "discovery-config: {token: x}",
-            "both --discovery-token and --discovery-endpoints must be set",
-        ),
-        (
-            "discovery-config: {client: x}",
-            "error unmarshaling JSON: discovery-config: expected a map",
-        ),
-    ];
-    for (file, text) in cases {
-        let exit = run(&["--config-file=conf"], &[], file).unwrap_err();
-        assert_eq!(outcome(exit), (1, text.to_string()), "{file}");
-    }
-    let exit = run(&["--config-file=conf"], &[], "a: [").unwrap_err();
-    assert!(
-        outcome(exit)
-            .1
-            .starts_with("error converting YAML to JSON: yaml: ")
-    );
-}
-
-#[test]
 fn a_named_member_founds_its_cluster_where_it_is_advertised() {
     let config = flags(&[
         "--name=x",
@@ -692,6 +599,32 @@ fn rotation_takes_lumberjacks_keys() {
 }
 
 #[test]
+fn levels_of_the_log_are_named_as_in_zap() {
+    for (text, level) in [
+        ("DEBUG", "debug"),
+        ("", "info"),
+        ("Info", "info"),
+        ("WARN", "warn"),
+        ("dpanic", "panic"),
+        ("FATAL", "fatal"),
+    ] {
+        let config = flags(&["--log-level", text]);
+        assert_eq!(config.log.level, level, "{text:?}");
+        // etcd compares the word itself.
+        assert!(!config.pprof);
+    }
+    assert!(flags(&["--log-level=debug"]).pprof);
+    assert_eq!(flags(&["--log-format="]).log.format, LogFormat::Json);
+    assert_eq!(
+        refused(&["--log-level=warning"]),
+        (
+            2,
+            "invalid value \"warning\" for flag -log-level: unrecognized level: \"warning\"".into()
+        )
+    );
+}
+
+#[test]
 fn what_changes_nothing_is_named() {
     assert!(flags(&[]).without_effect.is_empty());
     let line = [
@@ -703,24 +636,6 @@ fn what_changes_nothing_is_named() {
         flags(&line).without_effect,
         ["max-wals", "downgrade-check-time"]
     );
-}
-
-/// The keys of etcd's sample file with its values: obsolete keys, empty values, and a fallback that
-/// the command line refuses.
-#[test]
-fn etcds_sample_file_loads() {
-    let sample = include_str!("tests/sample.yml");
-    let config = run(&["--config-file=conf"], &[], sample).unwrap();
-    assert_eq!(config.name, "default");
-    assert_eq!(config.wal_dir, None);
-    assert_eq!(config.log.level, "debug");
-    assert_eq!(
-        config.auto_compaction,
-        AutoCompaction::Periodic(Duration::from_secs(3600))
-    );
-    assert!(!config.strict_reconfig_check);
-    assert!(config.pprof);
-    assert_eq!(config.founding_error, None);
 }
 
 #[test]
