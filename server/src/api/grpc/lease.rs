@@ -117,7 +117,7 @@ impl pb::lease_server::Lease for LeaseService {
         if keys {
             // The leader may know of keys that were not attached here when they were judged.
             let ask = |image: &Image, by: &AuthInfo| {
-                auth::check_lease_keys(image, by, Kind::Read, &answer.keys)
+                auth::check_lease_keys(image, by, Kind::Read, || Ok(&answer.keys))
             };
             self.server.check_leases(&who, ask).await?;
             self.server.check_unchanged(judged_at)?;
@@ -140,8 +140,8 @@ impl pb::lease_server::Lease for LeaseService {
         let view = self.server.view();
         let ask = |image: &Image, by: &AuthInfo| {
             answer.leases.iter().try_for_each(|id| {
-                let keys = state::lease_keys(&view, *id)?;
-                auth::check_lease_keys(image, by, Kind::Read, &keys)
+                let keys = || state::lease_keys(&view, *id);
+                auth::check_lease_keys(image, by, Kind::Read, keys)
             })
         };
         self.server.check_leases(&who, ask).await?;
@@ -199,8 +199,8 @@ async fn check_keys(
     lease: i64,
 ) -> Result<(), Error> {
     let ask = |image: &Image, by: &AuthInfo| {
-        let keys = state::lease_keys(&server.view(), lease)?;
-        auth::check_lease_keys(image, by, kind, &keys)
+        let keys = || state::lease_keys(&server.view(), lease);
+        auth::check_lease_keys(image, by, kind, keys)
     };
     server.check_leases(who, ask).await
 }
