@@ -129,7 +129,10 @@ impl State {
                 effects.cluster_changed = true;
                 cluster::set_attributes(&mut write, set)?;
             }
-            Request::DowngradeInfoSet(set) => cluster::set_downgrade(&mut write, set)?,
+            Request::DowngradeInfoSet(set) => {
+                effects.cluster_changed = true;
+                cluster::set_downgrade(&mut write, set)?;
+            }
             Request::Auth(request) => self.auth.change(&mut write, applied.index, request)?,
             Request::Read => {}
         }

@@ -407,6 +407,10 @@ impl Applier {
         state::cluster_version(self.state.store.root())
     }
 
+    pub fn downgrade(&self) -> Result<state::Downgrade, Error> {
+        state::downgrade(self.state.store.root())
+    }
+
     pub fn applied_term(&self) -> u64 {
         self.state.store.root().applied().term
     }

@@ -71,6 +71,11 @@ impl Notes {
             }
             Note::Reencryption(progress) => self.tell_reencryption(progress),
             Note::ClusterVersion { before, now } => tell_version(before, now),
+            Note::DowngradeEnabled(target) => tracing::info!(
+                "target-version" = target,
+                "server-version" = config::ETCD_VERSION,
+                "The server is ready to downgrade"
+            ),
             Note::Learns(learns) => metrics.is_learner.set(i64::from(learns)),
             Note::MemberChange(change) => tell_change(self.member_id, change),
             Note::Look(look) => self.note_look(look),

@@ -12,6 +12,7 @@ use crate::basics::error::Error;
 use crate::member::applier::{Applier, ApplyEffects};
 use crate::member::event::{ApplyEvent, ConsensusEvent, LogEvent, Proposal};
 use crate::request::Request;
+use crate::state::Downgrade;
 
 pub struct ApplyDriver {
     applier: Applier,
@@ -21,6 +22,8 @@ pub struct ApplyDriver {
     shared: Arc<Published>,
     /// The cluster version at the last report.
     version: Option<String>,
+    /// The downgrade at the last report.
+    downgrade: Downgrade,
     effects: ApplyEffects,
 }
 
@@ -32,11 +35,12 @@ impl ApplyDriver {
         request_ids: Arc<RequestIds>,
         shared: Arc<Published>,
     ) -> Result<ApplyDriver, Error> {
-        // A version that an earlier run reported is not reported again.
-        let version = applier.cluster_version()?;
+        // What an earlier run reported is not reported again.
+        let (version, downgrade) = (applier.cluster_version()?, applier.downgrade()?);
         shared.progress.set_cluster_version(version.as_deref());
         Ok(ApplyDriver {
             version,
+            downgrade,
             applier,
             member_id,
             watch,
@@ -142,6 +146,13 @@ impl ApplyDriver {
             });
             self.shared.progress.set_cluster_version(decided.as_deref());
             self.version = decided;
+        }
+        let downgrade = self.applier.downgrade().map_err(Fatal::cluster)?;
+        if downgrade != self.downgrade {
+            if downgrade.enabled {
+                ports.note(Note::DowngradeEnabled(&downgrade.target));
+            }
+            self.downgrade = downgrade;
         }
         let members = self.applier.members().map_err(Fatal::cluster)?;
         let removed = self.applier.removed_members().map_err(Fatal::cluster)?;

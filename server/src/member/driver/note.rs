@@ -63,6 +63,8 @@ pub enum Note<'a> {
         before: Option<&'a str>,
         now: Option<&'a str>,
     },
+    /// A downgrade to this version was enabled.
+    DowngradeEnabled(&'a str),
     /// True if this member is a learner.
     Learns(bool),
     /// A change of the members was applied; `None`: refused.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use etcd_api::Client;
 use etcd_api::etcdserverpb as pb;
+use pb::downgrade_request::DowngradeAction;
 use pb::watch_request::RequestUnion;
 use testkit::{Launch, Server};
 use tonic::Streaming;
@@ -317,6 +318,28 @@ async fn the_log_says_that_a_member_serves_and_why_it_is_not_healthy() {
     ] {
         assert!(log.contains(&format!("\"{line}\"")), "{line}: {log}");
     }
+}
+
+/// etcd's instructions for a downgrade have operators wait for this line.
+#[tokio::test]
+async fn the_log_says_that_a_member_is_ready_for_a_downgrade() {
+    const READY: &str = "The server is ready to downgrade";
+    let (server, client) = start(&[]).await;
+    assert!(server.wait_for_log("set initial cluster version", PATIENCE));
+    let mut maintenance = client.maintenance();
+    let downgrade = |action: DowngradeAction| pb::DowngradeRequest {
+        action: action as i32,
+        version: "3.6".into(),
+    };
+    let validate = downgrade(DowngradeAction::Validate);
+    maintenance.downgrade(validate).await.unwrap();
+    assert!(!server.log().contains(READY));
+    let enable = downgrade(DowngradeAction::Enable);
+    maintenance.downgrade(enable).await.unwrap();
+    assert!(server.wait_for_log(READY, PATIENCE));
+    let log = server.log();
+    let line = log.lines().find(|line| line.contains(READY)).unwrap();
+    assert!(line.contains("\"target-version\":\"3.6.0\""), "{line}");
 }
 
 #[tokio::test]
