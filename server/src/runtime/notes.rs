@@ -54,8 +54,14 @@ impl Notes {
                 self.lateness.clear();
                 tell_role(self.member_id, change, previous);
             }
-            Note::Installing => metrics.snapshot_apply_in_progress.set(1),
-            Note::Installed => metrics.snapshot_apply_in_progress.set(0),
+            Note::Installing => {
+                metrics.snapshot_apply_in_progress.set(1);
+                tracing::info!("applying snapshot");
+            }
+            Note::Installed => {
+                metrics.snapshot_apply_in_progress.set(0);
+                tracing::info!("applied snapshot");
+            }
             Note::Applied { counts, took } => metrics.applied(counts, took, unix_time()),
             Note::Slow(slow) => {
                 metrics.slow_apply.add(1);

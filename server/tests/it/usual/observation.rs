@@ -343,7 +343,7 @@ async fn the_log_says_that_a_member_is_ready_for_a_downgrade() {
 }
 
 #[tokio::test]
-async fn a_state_that_a_peer_sends_moves_the_metrics_of_snapshots() {
+async fn a_state_that_a_peer_sends_moves_the_metrics_of_snapshots_and_is_logged() {
     let dir = tempfile::tempdir().unwrap();
     let mut members = found(STELE, dir.path(), 1, &["--snapshot-catchup-entries=5"]);
     let first = &members[0];
@@ -378,6 +378,8 @@ async fn a_state_that_a_peer_sends_moves_the_metrics_of_snapshots() {
         assert!(count > 0.0, "{line}: {}", second.log());
     }
     assert!(metrics.contains("\netcd_server_snapshot_apply_in_progress_total 0\n"));
+    let logged = || second.log().contains("\"applied snapshot\"");
+    wait("the line of an applied snapshot", logged, || second.log());
     members.push(second);
 }
 
