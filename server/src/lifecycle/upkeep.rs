@@ -9,8 +9,8 @@ use tokio::task::JoinSet;
 use super::{corruption, versions};
 use crate::basics::clock::Clock;
 use crate::basics::error::Error;
-use crate::config::Config;
 use crate::config::keys::{Follower, KeyChange};
+use crate::config::{self, AutoCompaction, Config};
 use crate::request::Request;
 use crate::runtime::compactor::Compactor;
 use crate::runtime::etcd_server::EtcdServer;
@@ -61,6 +61,10 @@ async fn compact_by_itself(server: EtcdServer, config: Arc<Config>) {
     let Some(mut compactor) = Compactor::new(config.auto_compaction, clock.now()) else {
         return;
     };
+    let mode = match config.auto_compaction {
+        AutoCompaction::Revision(_) => "revision",
+        AutoCompaction::Periodic(_) | AutoCompaction::Off => "periodic",
+    };
     loop {
         tokio::time::sleep(compactor.next().saturating_sub(clock.now())).await;
         let Some(revision) = compactor.turn(clock.now(), server.view().revision()) else {
@@ -73,12 +77,16 @@ async fn compact_by_itself(server: EtcdServer, config: Arc<Config>) {
             revision,
             physical: false,
         };
+        tracing::info!(revision, "starting auto {mode} compaction");
+        let began = clock.now();
         match server.propose(Request::Compaction(request)).await {
-            Ok(_) => tracing::info!(revision, "completed auto compaction"),
-            // A client has compacted further already.
-            Err(Error::Compacted) => {}
+            // A client may have compacted further already.
+            Ok(_) | Err(Error::Compacted) => {
+                let took = config::duration(clock.now() - began);
+                tracing::info!(revision, took, "completed auto {mode} compaction");
+            }
             Err(error) => {
-                tracing::warn!(revision, %error, "failed auto compaction");
+                tracing::warn!(revision, %error, "failed auto {mode} compaction");
                 continue;
             }
         }

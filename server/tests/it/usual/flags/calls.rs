@@ -240,7 +240,10 @@ fn auto_compaction() {
         drop(client);
         server.terminate();
         server.start().unwrap_or_else(|error| panic!("{error}"));
-        assert!(server.wait_for_log("completed auto compaction", Duration::from_secs(20)));
+        assert!(server.wait_for_log(
+            "completed auto revision compaction",
+            Duration::from_secs(20)
+        ));
         let client = Client::connect(server.url()).await.unwrap();
         let old = pb::RangeRequest {
             key: "a".into(),
