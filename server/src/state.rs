@@ -370,6 +370,10 @@ fn alarm(
         Ok(AlarmAction::Activate) => {
             if !raised.contains(&wanted) {
                 write.set(Bucket::Alarm, &encode_alarm(&wanted), b"")?;
+                if !raised.iter().any(|a| a.alarm == wanted.alarm) {
+                    let (alarm, from) = shown_alarm(&wanted);
+                    tracing::warn!(alarm, from, "alarm raised");
+                }
                 raised.push(wanted);
             }
             Ok(vec![wanted])
@@ -377,11 +381,21 @@ fn alarm(
         Ok(AlarmAction::Deactivate) if raised.contains(&wanted) => {
             write.remove(Bucket::Alarm, &encode_alarm(&wanted))?;
             raised.retain(|a| *a != wanted);
+            if !raised.iter().any(|a| a.alarm == wanted.alarm) {
+                let (alarm, from) = shown_alarm(&wanted);
+                tracing::warn!(alarm, from, "alarm disarmed");
+            }
             Ok(vec![wanted])
         }
         Ok(AlarmAction::Deactivate) => Ok(Vec::new()),
         Err(_) => Err(Error::UnknownMethod),
     }
+}
+
+/// Kind and member, for the log. As in etcd, only the first and the last alarm of a kind are logged.
+fn shown_alarm(alarm: &pb::AlarmMember) -> (&'static str, String) {
+    let kind = pb::AlarmType::try_from(alarm.alarm).map_or("UNKNOWN", |kind| kind.as_str_name());
+    (kind, format!("{:x}", alarm.member_id))
 }
 
 /// Member id and kind, big endian, so rows sort by member.

@@ -309,11 +309,18 @@ async fn the_log_says_that_a_member_serves_and_why_it_is_not_healthy() {
     client.maintenance().alarm(request).await.unwrap();
     let body = page(&server.url(), "/health");
     assert!(body.contains("\"ALARM NOSPACE\""), "{body}");
+    let disarm = pb::AlarmRequest {
+        action: pb::alarm_request::AlarmAction::Deactivate.into(),
+        ..request
+    };
+    client.maintenance().alarm(disarm).await.unwrap();
     server.terminate();
     let log = server.log();
     for line in [
         "now serving peer/client/metrics",
+        "alarm raised",
         "serving /health false due to an alarm",
+        "alarm disarmed",
         "/health error",
     ] {
         assert!(log.contains(&format!("\"{line}\"")), "{line}: {log}");
