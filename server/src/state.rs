@@ -392,7 +392,8 @@ fn alarm(
     }
 }
 
-/// Kind and member, for the log. As in etcd, only the first and the last alarm of a kind are logged.
+/// Kind and member, for the log. As in etcd, only the first alarm of a kind that is raised and the
+/// last one that is disarmed are logged.
 fn shown_alarm(alarm: &pb::AlarmMember) -> (&'static str, String) {
     let kind = pb::AlarmType::try_from(alarm.alarm).map_or("UNKNOWN", |kind| kind.as_str_name());
     (kind, format!("{:x}", alarm.member_id))

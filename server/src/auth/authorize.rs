@@ -64,8 +64,8 @@ pub fn check_txn(image: &Image, by: &AuthInfo, txn: &pb::TxnRequest) -> Result<(
     decision.txn(txn)
 }
 
-/// Checks that `by` may do `kind` with all keys of a lease. For root they are not looked up: a lease
-/// may have any number of keys, and root asks about all leases at once.
+/// Checks that `by` may do `kind` with all keys of a lease. For root they are not looked up: a
+/// lease may have any number of keys, and root asks about all leases at once.
 pub fn check_lease_keys<K: AsRef<[bytes::Bytes]>>(
     image: &Image,
     by: &AuthInfo,
