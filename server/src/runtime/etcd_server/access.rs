@@ -1,6 +1,7 @@
 //! Who makes a call, and what they may do. Checked anew for each request, also on streams.
 //! A read takes its view first. It is then judged by the users and roles in force at that moment,
-//! which are never older than the view. A change is judged when it is applied.
+//! which are never older than the view. A change is judged when it is applied; one without a user
+//! is refused before it enters the log.
 
 use std::sync::Arc;
 

@@ -73,6 +73,23 @@ impl EtcdServer {
         auth::authorize(&self.0.auth.image(), by, request, &keys_of)
     }
 
+    /// Refuses a change without a user before it enters the log, where auth is enabled: otherwise
+    /// anybody who can connect could keep the disks of all members busy. A change of a user who may
+    /// not make it is refused when it is applied.
+    async fn refuse_anonymous(&self, request: &Request, by: &AuthInfo) -> Result<(), Error> {
+        let is_refused = || self.check_change(request, by) == Err(Error::UserEmpty);
+        if by.revision != 0 || !is_refused() {
+            return Ok(());
+        }
+        // This member may not have applied yet that auth is disabled.
+        self.linearizable().await?;
+        if is_refused() {
+            Err(Error::UserEmpty)
+        } else {
+            Ok(())
+        }
+    }
+
     async fn propose_unchecked(&self, request: Request, by: &AuthInfo) -> Result<Answer, Error> {
         let metrics = &self.0.metrics;
         let (operation, began) = (Operation::of(&request), self.0.clock.now());
@@ -105,6 +122,7 @@ impl EtcdServer {
         if data.len() > self.0.limits.max_request_bytes {
             return Err(Error::RequestTooLarge);
         }
+        self.refuse_anonymous(&request, by).await?;
         let physical = matches!(&request, Request::Compaction(c) if c.physical);
         let goes_first = self.0.limits.revokes_first && matches!(request, Request::LeaseRevoke(_));
         let permit = if goes_first {

@@ -1,4 +1,4 @@
-//! Guessed passwords, and passwords that are no longer valid.
+//! Guessed passwords, passwords that are no longer valid, and changes without a user.
 
 use etcd_api::etcdserverpb as pb;
 
@@ -6,6 +6,7 @@ use super::ask::{Request, ask};
 use super::cluster::{add_users, login, must};
 use super::{CHEAP, client};
 use crate::harness::subject;
+use crate::usual::pages::samples;
 
 const WRONG: &str = "etcdserver: authentication failed, invalid user ID or password";
 /// More than go free, and few enough to be done soon.
@@ -69,4 +70,29 @@ async fn guesses_are_slowed_down_and_told_and_those_who_know_better_are_not() {
     must(&client, Request::UserAdd(add), Some(&root)).await;
     wrong("other").await;
     login(&client, "alice", "third").await;
+}
+
+/// etcd writes them to its log, and refuses them when they are applied.
+#[tokio::test]
+async fn changes_without_a_user_do_not_enter_the_log() {
+    const APPLIED: &str = "etcd_server_proposals_applied_total";
+    if subject::is_etcd() {
+        return;
+    }
+    let server = subject::launch().flag(CHEAP).start().unwrap();
+    let client = client(&server).await;
+    add_users(&client).await;
+    let alice = login(&client, "alice", "alice").await;
+    let put = Request::Put(pb::PutRequest {
+        key: "a".into(),
+        ..Default::default()
+    });
+    let before = samples(&server)[APPLIED];
+    for _ in 0..10 {
+        let refused = ask(&client, &put, None).await.shown.unwrap_err();
+        assert_eq!(refused, (3, "etcdserver: user name is empty".to_owned()));
+    }
+    assert_eq!(samples(&server)[APPLIED], before);
+    must(&client, put, Some(&alice)).await;
+    assert_eq!(samples(&server)[APPLIED], before + 1.0);
 }
