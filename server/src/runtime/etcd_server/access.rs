@@ -18,6 +18,10 @@ use crate::request::{AuthInfo, AuthRequest, Request};
 /// bcrypt's limit. It would silently cut off longer passwords.
 const PASSWORD_BYTES_MAX: usize = 72;
 
+/// Characters that the log shows of the name in a login that failed. Anybody may send any name, of
+/// more than a megabyte.
+const NAME_CHARS_LOGGED: usize = 64;
+
 impl EtcdServer {
     /// True if auth is enabled.
     pub(crate) fn is_auth_enabled(&self) -> bool {
@@ -209,7 +213,8 @@ impl EtcdServer {
             let image = self.0.auth.image();
             if let Err(error) = self.check_password(&image, &name, &password).await {
                 if error != Error::AuthNotEnabled {
-                    tracing::warn!(user = name, %error, "invalid authentication was requested");
+                    let user: String = name.chars().take(NAME_CHARS_LOGGED).collect();
+                    tracing::warn!(user, %error, "invalid authentication was requested");
                 }
                 return Err(error);
             }

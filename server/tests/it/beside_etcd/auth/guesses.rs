@@ -1,5 +1,7 @@
 //! Guessed passwords, passwords that are no longer valid, and changes without a user.
 
+use std::time::Duration;
+
 use etcd_api::etcdserverpb as pb;
 
 use super::ask::{Request, ask};
@@ -11,6 +13,8 @@ use crate::usual::pages::samples;
 const WRONG: &str = "etcdserver: authentication failed, invalid user ID or password";
 /// More than go free, and few enough to be done soon.
 const GUESSES: usize = 13;
+/// For a line of the log.
+const SOON: Duration = Duration::from_secs(60);
 
 fn as_alice(password: &str) -> Request {
     Request::Authenticate(pb::AuthenticateRequest {
@@ -70,6 +74,30 @@ async fn guesses_are_slowed_down_and_told_and_those_who_know_better_are_not() {
     must(&client, Request::UserAdd(add), Some(&root)).await;
     wrong("other").await;
     login(&client, "alice", "third").await;
+}
+
+/// etcd logs the whole name.
+#[tokio::test]
+async fn the_log_shows_the_start_of_a_name_that_no_user_has() {
+    const TOLD: &str = "invalid authentication was requested";
+    const LINE_BYTES_MAX: usize = 1024;
+    if subject::is_etcd() {
+        return;
+    }
+    let server = subject::launch().flag(CHEAP).start().unwrap();
+    let client = client(&server).await;
+    add_users(&client).await;
+    let login = Request::Authenticate(pb::AuthenticateRequest {
+        name: format!("mallory{}", "y".repeat(1 << 20)),
+        password: "x".to_owned(),
+    });
+    let refused = ask(&client, &login, None).await.shown.unwrap_err();
+    assert_eq!(refused, (3, WRONG.to_owned()));
+    assert!(server.wait_for_log(TOLD, SOON));
+    let log = server.log();
+    let line = log.lines().find(|line| line.contains(TOLD)).unwrap();
+    assert!(line.contains("mallory"), "{line}");
+    assert!(line.len() < LINE_BYTES_MAX, "{} bytes", line.len());
 }
 
 /// etcd writes them to its log, and refuses them when they are applied.
