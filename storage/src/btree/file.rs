@@ -100,6 +100,9 @@ pub(crate) struct Stats {
     pub vacant_bytes: u64,
     /// Bytes of changed nodes in memory that no finished checkpoint holds yet.
     pub dirty_bytes: u64,
+    /// About the length of the lists of free space, which each checkpoint writes anew; 0 while one
+    /// runs.
+    pub list_bytes: u64,
     /// Bytes of all nodes that the writer keeps in memory.
     pub memory_bytes: u64,
     /// Bytes of sealed pages kept in their decrypted form.
@@ -423,6 +426,7 @@ impl PageFile {
             .map_or(self.used_before, Space::used_units);
         let pending = self.space.as_ref().map_or(0, Space::waiting_units);
         let vacant = self.space.as_ref().map_or(0, Space::free_now);
+        let list = self.space.as_ref().map_or(0, Space::list_units);
         let viewed = self
             .space
             .as_ref()
@@ -436,6 +440,7 @@ impl PageFile {
             oldest_view: self.oldest_view(),
             vacant_bytes: vacant * UNIT as u64,
             dirty_bytes: dirty as u64,
+            list_bytes: list * UNIT as u64,
             memory_bytes: (dirty + self.saved_bytes) as u64,
             decrypted_bytes: self.shared.sealing().map_or(0, |s| s.decrypted.bytes()) as u64,
             is_short: self.reservation.is_short(),

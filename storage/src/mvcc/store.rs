@@ -400,6 +400,7 @@ impl Store {
             waiting_bytes: stats.waiting_bytes,
             vacant_bytes: stats.vacant_bytes,
             dirty_bytes: stats.dirty_bytes,
+            list_bytes: stats.list_bytes,
             has_deltas: !self.root.keys.is_plain(),
             views: roots.saturating_sub(2),
             viewed_bytes: stats.viewed_bytes,

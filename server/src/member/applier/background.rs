@@ -28,7 +28,8 @@ const DIRTY_BYTES_WHEN_REMOVING: u64 = 32 << 20;
 const PARTS_WAITING_WITH_DELTAS: u64 = 8;
 
 /// While space on the disk is low, this many bytes of log or of changed pages start a checkpoint.
-/// Each one frees log files, and fits into the space that the store has reserved.
+/// Each one frees log files, and fits into the space that the store has reserved. It takes more where
+/// the lists of free space, which each one writes, are longer than what it would gain.
 const BYTES_TO_CHECKPOINT_WHEN_LOW: u64 = 1 << 20;
 
 /// What the log has beyond the last checkpoint.
@@ -124,8 +125,9 @@ impl BackgroundLimits {
     }
 
     /// The bounds while space on the disk is low.
-    pub(super) fn when_low(self) -> BackgroundLimits {
-        let low = |usual: u64| usual.min(BYTES_TO_CHECKPOINT_WHEN_LOW);
+    pub(super) fn when_low(self, stats: &Stats) -> BackgroundLimits {
+        let least = (WORTH * stats.list_bytes).max(BYTES_TO_CHECKPOINT_WHEN_LOW);
+        let low = |usual: u64| usual.min(least);
         BackgroundLimits {
             dirty_bytes_to_checkpoint: low(self.dirty_bytes_to_checkpoint),
             log_bytes_to_checkpoint: low(self.log_bytes_to_checkpoint),
@@ -143,10 +145,10 @@ impl BackgroundLimits {
         }
     }
 
-    /// Whether a checkpoint is due. It writes the dirty pages. It gains what is `unsaved`: so much less
-    /// to replay after a crash, and pages of the file that can be reused. It starts when it is cheap compared
-    /// with that gain, otherwise as late as the bounds allow. `docs/engine.md` says what this means
-    /// for the length of log and file.
+    /// Whether a checkpoint is due. It writes the dirty pages and the lists of free space. It gains
+    /// what is `unsaved`: so much less to replay after a crash, and pages of the file that can be
+    /// reused. It starts when it is cheap compared with that gain, otherwise as late as the bounds
+    /// allow. `docs/engine.md` says what this means for the length of log and file.
     pub(super) fn checkpoint_is_due(&self, unsaved: Unsaved, stats: &Stats) -> bool {
         let (bytes_max, entries_max) = if stats.has_deltas {
             (self.log_bytes_with_deltas, self.entries_with_deltas)
@@ -159,8 +161,8 @@ impl BackgroundLimits {
             0
         };
         let gain = unsaved.bytes + stats.waiting_bytes.saturating_sub(spare);
-        let is_worth_it =
-            gain >= self.gain_bytes_to_checkpoint && gain / WORTH >= stats.dirty_bytes;
+        let cost = stats.dirty_bytes + stats.list_bytes;
+        let is_worth_it = gain >= self.gain_bytes_to_checkpoint && gain / WORTH >= cost;
         is_worth_it
             || unsaved.bytes >= bytes_max
             || unsaved.entries >= entries_max
@@ -181,6 +183,7 @@ mod tests {
             waiting_bytes: waiting * MIB,
             vacant_bytes: 0,
             dirty_bytes: dirty * MIB,
+            list_bytes: 0,
             has_deltas: false,
             views: 0,
             viewed_bytes: 0,
@@ -210,7 +213,8 @@ mod tests {
         };
         assert!(!limits.checkpoint_is_due(of_log(63), &with_deltas));
         assert!(limits.checkpoint_is_due(of_log(64), &with_deltas));
-        assert!(limits.when_low().checkpoint_is_due(of_log(1), &with_deltas));
+        let low = limits.when_low(&with_deltas);
+        assert!(low.checkpoint_is_due(of_log(1), &with_deltas));
     }
 
     #[test]
@@ -252,5 +256,19 @@ mod tests {
         assert!(is_due(0, 96, 0), "the most memory");
         assert!(is_due(1, 20, 80), "places are free after it");
         assert!(!is_due(1, 60, 80), "and would be of what it writes");
+    }
+
+    #[test]
+    fn long_lists_of_free_places_are_written_only_for_several_times_their_length() {
+        let limits = BackgroundLimits::default();
+        let fragmented = Stats {
+            list_bytes: 8 * MIB,
+            ..stats(2, 0)
+        };
+        assert!(!limits.checkpoint_is_due(of_log(39), &fragmented));
+        assert!(limits.checkpoint_is_due(of_log(40), &fragmented));
+        let low = limits.when_low(&fragmented);
+        assert!(!low.checkpoint_is_due(of_log(31), &fragmented));
+        assert!(low.checkpoint_is_due(of_log(32), &fragmented));
     }
 }

@@ -138,9 +138,8 @@ impl Applier {
 
     pub(super) fn pace(&self) -> BackgroundLimits {
         if self.is_short() {
-            return self.pace.when_low();
-        }
-        if self.removal.is_running() {
+            self.pace.when_low(&self.state.store.stats())
+        } else if self.removal.is_running() {
             self.pace.when_removing(&self.state.store.stats())
         } else {
             self.pace

@@ -21,6 +21,7 @@ const LARGE: Stats = Stats {
     waiting_bytes: 0,
     vacant_bytes: 0,
     dirty_bytes: 0,
+    list_bytes: 0,
     views: 0,
     viewed_bytes: 0,
     checkpoint: 0,
