@@ -5,6 +5,7 @@
 mod capacity;
 mod compiled;
 mod counters;
+mod published;
 mod result;
 mod search;
 mod slice;
@@ -28,9 +29,10 @@ use crate::pod::PodInfo;
 use crate::refusal::{Filter, Freed, Refusal};
 use compiled::Compiled;
 use counters::Left;
+use published::Published;
 use search::{Chosen, search};
 pub use slice::DeviceId;
-use slice::{Published, Slice, node_terms};
+use slice::{Slice, node_terms};
 use taken::{Given, Taken};
 use wanted::{Class, Wanted};
 

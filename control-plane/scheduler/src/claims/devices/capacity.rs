@@ -7,8 +7,6 @@ use machinery::object;
 use machinery::quantity::{Format, Quantity};
 use serde_json::Value;
 
-use super::slice::Device;
-
 /// Something of which a device has an amount, such as memory.
 #[derive(Debug)]
 pub(super) struct Capacity {
@@ -52,7 +50,7 @@ impl Capacity {
     }
 
     /// What a request that asks for this much gets; `None` if the policy allows nothing as large.
-    fn part(&self, asked: Option<Quantity>) -> Option<Quantity> {
+    pub(super) fn part(&self, asked: Option<Quantity>) -> Option<Quantity> {
         let Some(asked) = asked else {
             return Some(self.default.unwrap_or(self.value));
         };
@@ -105,23 +103,6 @@ fn next_step(min: Quantity, step: Quantity, asked: Quantity) -> Option<Quantity>
     let steps = above.checked_div(step)? + i128::from(above % step != 0);
     let part = i64::try_from(min + step * steps).ok()?;
     Some(Quantity::from_integer(part, Format::BinarySi))
-}
-
-/// What a request for these amounts gets of each capacity of a device, in their order; `None` if
-/// the device cannot satisfy it even when nobody else has a part.
-pub(super) fn parts(device: &Device, asked: &BTreeMap<String, Quantity>) -> Option<Vec<Quantity>> {
-    let has = |name: &String| device.capacities.iter().any(|one| one.name == *name);
-    if !asked.keys().all(has) {
-        return None;
-    }
-    let capacities = device.capacities.iter();
-    let parts = capacities.map(|one| {
-        let part = one.part(asked.get(&one.name).copied())?;
-        // A negative part would leave others more than the device has.
-        let is_harmless = part >= Quantity::ZERO || !device.is_shared;
-        (is_harmless && part <= one.value).then_some(part)
-    });
-    parts.collect()
 }
 
 /// Quantities by name.

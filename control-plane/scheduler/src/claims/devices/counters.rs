@@ -7,19 +7,10 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use machinery::object;
 use machinery::quantity::Quantity;
-use serde_json::Value;
 
 use super::slice::{Device, Slice};
 use super::taken::Taken;
-
-/// A set of counters with amounts: what the pool has, or what a device consumes of it.
-#[derive(Debug)]
-pub(super) struct CounterSet {
-    name: String,
-    counters: Vec<(String, Quantity)>,
-}
 
 /// The counters of one generation of a pool.
 #[derive(Debug)]
@@ -38,22 +29,6 @@ pub(super) struct Counters {
 /// not for each node, because a pool may be reached from every node.
 #[derive(Debug, Default)]
 pub(super) struct Left(RefCell<HashMap<usize, Arc<[Quantity]>>>);
-
-impl CounterSet {
-    /// Reads all sets of a list. Each has its name under `key`.
-    pub(super) fn read_all(sets: &[Value], key: &str) -> Vec<CounterSet> {
-        let read = |set: &Value| CounterSet {
-            name: object::text(set, &[key]).to_owned(),
-            counters: set["counters"]
-                .as_object()
-                .into_iter()
-                .flatten()
-                .map(|(name, counter)| (name.clone(), amount(counter)))
-                .collect(),
-        };
-        sets.iter().map(read).collect()
-    }
-}
 
 impl Counters {
     /// The counters of all slices of a generation; `None` if two sets have the same name or a
@@ -119,9 +94,4 @@ impl Left {
         });
         Arc::clone(left)
     }
-}
-
-/// A quantity under `value`, as counters have it.
-fn amount(counter: &Value) -> Quantity {
-    Quantity::parse(object::text(counter, &["value"])).unwrap_or_default()
 }

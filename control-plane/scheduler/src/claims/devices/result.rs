@@ -4,7 +4,6 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde_json::{Map, Value, json};
 
-use super::capacity;
 use super::search::Chosen;
 use super::slice::{Device, Place, Slice};
 use super::wanted::{Alternative, Wanted};
@@ -48,7 +47,7 @@ fn result(wanted: &Wanted, chosen: &Chosen<'_>) -> Value {
 
 /// What a request gets of a device that is shared, by the names of capacities.
 fn consumed_capacity(by: &Alternative, device: &Device) -> Map<String, Value> {
-    let parts = capacity::parts(device, &by.capacity).unwrap_or_default();
+    let parts = device.parts(&by.capacity).unwrap_or_default();
     let parts = device.capacities.iter().zip(parts);
     parts
         .map(|(one, part)| (one.name.clone(), Value::from(part.to_string())))

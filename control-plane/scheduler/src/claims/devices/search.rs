@@ -8,9 +8,9 @@ use machinery::object;
 use machinery::quantity::Quantity;
 use serde_json::Value;
 
-use super::capacity;
 use super::counters::{Counters, Left};
-use super::slice::{Device, Pool, Published, Slice, State};
+use super::published::{Pool, Published, State};
+use super::slice::{Device, Slice};
 use super::taken::{InUse, Taken};
 use super::wanted::{Alternative, Amount, DEVICES_MAX, Request, Wanted};
 use crate::node::NodeInfo;
@@ -248,7 +248,7 @@ impl<'a> Search<'a> {
         if one.device.is_shared {
             let none = || vec![Quantity::ZERO; one.device.capacities.len()];
             let sums = self.parts.entry(one.index).or_insert_with(none);
-            let parts = capacity::parts(one.device, &way.capacity).unwrap_or_default();
+            let parts = one.device.parts(&way.capacity).unwrap_or_default();
             for (sum, part) in sums.iter_mut().zip(parts) {
                 *sum = by(*sum, part);
             }
@@ -302,7 +302,7 @@ impl<'a> Search<'a> {
     fn has_capacity_for(&self, at: At, index: usize, chosen: Option<&[Quantity]>) -> bool {
         let (_, by) = self.way(at);
         let Candidate { device, in_use, .. } = self.devices[index];
-        let Some(parts) = capacity::parts(device, &by.capacity) else {
+        let Some(parts) = device.parts(&by.capacity) else {
             return false;
         };
         let mut each = device.capacities.iter().zip(parts).enumerate();

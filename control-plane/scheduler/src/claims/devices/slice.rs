@@ -1,15 +1,13 @@
-//! The devices that drivers publish, and where they are.
+//! What drivers publish of devices, and where these are.
 
-use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, OnceLock};
+use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::NodeSelectorTerm;
 use machinery::object::{self, Object};
+use machinery::quantity::Quantity;
 use serde_json::Value;
 
 use super::capacity::Capacity;
-use super::counters::{CounterSet, Counters};
 use crate::affinity::NodeTerms;
 use crate::node::NodeInfo;
 
@@ -22,7 +20,7 @@ pub struct DeviceId {
 }
 
 /// The driver and the name of a pool.
-type PoolId = (String, String);
+pub(super) type PoolId = (String, String);
 
 /// Where devices can be used.
 #[derive(Debug)]
@@ -40,10 +38,10 @@ pub(super) enum Place {
 /// A part of a pool.
 #[derive(Debug)]
 pub(super) struct Slice {
-    pool: PoolId,
-    generation: i64,
+    pub(super) pool: PoolId,
+    pub(super) generation: i64,
     /// Number of slices of the whole pool.
-    count: i64,
+    pub(super) count: i64,
     pub(super) place: Place,
     pub(super) devices: Vec<Device>,
     /// What devices of the pool share. The API keeps it in slices without devices.
@@ -66,43 +64,11 @@ pub(super) struct Device {
     pub(super) is_special: bool,
 }
 
-/// All slices, by what is asked of them.
-#[derive(Debug, Default)]
-pub(super) struct Published {
-    by_node: HashMap<String, Vec<Arc<Slice>>>,
-    elsewhere: Vec<Arc<Slice>>,
-    /// What is published of each pool, by generation.
-    pools: HashMap<PoolId, BTreeMap<i64, Generation>>,
-}
-
-/// All slices of a pool in one generation.
+/// A set of counters with amounts: what the pool has, or what a device consumes of it.
 #[derive(Debug)]
-struct Generation {
-    /// Identifies it among all that are published.
-    number: usize,
-    slices: Vec<Arc<Slice>>,
-    /// Read when a node needs them first; `None` if the driver contradicts itself.
-    counters: OnceLock<Option<Counters>>,
-}
-
-/// The part of a pool that a node can use.
-#[derive(Debug)]
-pub(super) struct Pool<'a> {
+pub(super) struct CounterSet {
     pub(super) name: String,
-    pub(super) state: State,
-    pub(super) devices: Vec<(&'a Slice, &'a Device)>,
-    /// Those of the whole pool. A pool that is complete has them.
-    pub(super) counters: Option<&'a Counters>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
-    Complete,
-    /// Its driver has not published all of it yet.
-    Incomplete,
-    /// Two of its devices or of its sets of counters have the same name, or a device consumes a
-    /// counter that does not exist.
-    Invalid,
+    pub(super) counters: Vec<(String, Quantity)>,
 }
 
 impl Place {
@@ -149,7 +115,7 @@ impl Slice {
     }
 
     /// True if the node can use a device of it.
-    fn reaches(&self, node: &NodeInfo) -> bool {
+    pub(super) fn reaches(&self, node: &NodeInfo) -> bool {
         match self.place {
             Place::ByDevice => self.devices.iter().any(|device| device.place.has(node)),
             _ => self.place.has(node),
@@ -157,10 +123,26 @@ impl Slice {
     }
 
     /// The devices that the node can use, if it is reached.
-    fn devices_at(&self, node: &NodeInfo) -> impl Iterator<Item = &Device> {
+    pub(super) fn devices_at(&self, node: &NodeInfo) -> impl Iterator<Item = &Device> {
         let by_device = matches!(self.place, Place::ByDevice);
         let devices = self.devices.iter();
         devices.filter(move |device| !by_device || device.place.has(node))
+    }
+}
+
+impl CounterSet {
+    /// Reads all sets of a list. Each has its name under `key`.
+    pub(super) fn read_all(sets: &[Value], key: &str) -> Vec<CounterSet> {
+        let read = |set: &Value| CounterSet {
+            name: object::text(set, &[key]).to_owned(),
+            counters: set["counters"]
+                .as_object()
+                .into_iter()
+                .flatten()
+                .map(|(name, counter)| (name.clone(), amount(counter)))
+                .collect(),
+        };
+        sets.iter().map(read).collect()
     }
 }
 
@@ -191,101 +173,22 @@ impl Device {
         let short = all.get(id).filter(|_| domain == self.id.driver);
         all.get(name).or(short)
     }
-}
 
-impl Published {
-    pub(super) fn of<'a>(slices: impl Iterator<Item = &'a Arc<Slice>>) -> Published {
-        let mut published = Published::default();
-        let mut count = 0;
-        for slice in slices {
-            let generations = published.pools.entry(slice.pool.clone()).or_default();
-            let generation = generations.entry(slice.generation).or_insert_with(|| {
-                count += 1;
-                Generation {
-                    number: count,
-                    slices: Vec::new(),
-                    counters: OnceLock::new(),
-                }
-            });
-            generation.slices.push(Arc::clone(slice));
-            let list = match &slice.place {
-                Place::Node(name) => published.by_node.entry(name.clone()).or_default(),
-                _ => &mut published.elsewhere,
-            };
-            list.push(Arc::clone(slice));
+    /// What a request for these amounts gets of each capacity, in their order; `None` if the device
+    /// cannot satisfy it even when nobody else has a part.
+    pub(super) fn parts(&self, asked: &BTreeMap<String, Quantity>) -> Option<Vec<Quantity>> {
+        let has = |name: &String| self.capacities.iter().any(|one| one.name == *name);
+        if !asked.keys().all(has) {
+            return None;
         }
-        published
-    }
-
-    /// The pools of which the node can use something, each in its newest generation.
-    pub(super) fn at(&self, node: &NodeInfo) -> Vec<Pool<'_>> {
-        let own = self.by_node.get(&node.name).into_iter().flatten();
-        let others = self.elsewhere.iter().filter(|slice| slice.reaches(node));
-        let mut pools: BTreeMap<&PoolId, Vec<&Slice>> = BTreeMap::new();
-        for slice in own.chain(others) {
-            let slice: &Slice = slice;
-            let known = pools.entry(&slice.pool).or_default();
-            let newest = known.first().map(|one| one.generation);
-            match newest.map(|newest| slice.generation.cmp(&newest)) {
-                Some(Ordering::Less) => {}
-                Some(Ordering::Greater) => *known = vec![slice],
-                Some(Ordering::Equal) | None => known.push(slice),
-            }
-        }
-        let pools = pools.into_iter();
-        pools
-            .filter_map(|(name, slices)| self.pool(name, &slices, node))
-            .collect()
-    }
-
-    /// `None` if a newer generation is published that has nothing for the node.
-    fn pool<'a>(
-        &'a self,
-        name: &PoolId,
-        slices: &[&'a Slice],
-        node: &NodeInfo,
-    ) -> Option<Pool<'a>> {
-        let first = slices.first()?;
-        let generations = self.pools.get(name)?;
-        let generation = generations.get(&first.generation)?;
-        let expected = usize::try_from(first.count).unwrap_or(usize::MAX);
-        let mut state = State::Complete;
-        if slices.len() != expected {
-            let newest = generations.keys().next_back()?;
-            if *newest > first.generation {
-                return None;
-            }
-            if generation.slices.len() != expected {
-                state = State::Incomplete;
-            }
-        }
-        let counters = generation.counters();
-        if counters.is_none() && state == State::Complete {
-            state = State::Invalid;
-        }
-        let mut names = BTreeSet::new();
-        let mut devices = Vec::new();
-        for &slice in slices {
-            for device in &slice.devices {
-                if !names.insert(device.id.device.as_str()) && state == State::Complete {
-                    state = State::Invalid;
-                }
-            }
-            devices.extend(slice.devices_at(node).map(|device| (slice, device)));
-        }
-        Some(Pool {
-            name: format!("{}/{}", name.0, name.1),
-            state,
-            devices,
-            counters,
-        })
-    }
-}
-
-impl Generation {
-    fn counters(&self) -> Option<&Counters> {
-        let read = || Counters::of(self.number, &self.slices);
-        self.counters.get_or_init(read).as_ref()
+        let capacities = self.capacities.iter();
+        let parts = capacities.map(|one| {
+            let part = one.part(asked.get(&one.name).copied())?;
+            // A negative part would leave others more than the device has.
+            let is_harmless = part >= Quantity::ZERO || !self.is_shared;
+            (is_harmless && part <= one.value).then_some(part)
+        });
+        parts.collect()
     }
 }
 
@@ -295,4 +198,9 @@ pub(super) fn node_terms(selector: &Value) -> NodeTerms {
     let terms = terms.and_then(|terms| serde_json::from_value(terms).ok());
     let terms: Vec<NodeSelectorTerm> = terms.unwrap_or_default();
     NodeTerms::read(&terms)
+}
+
+/// A quantity under `value`, as counters have it.
+fn amount(counter: &Value) -> Quantity {
+    Quantity::parse(object::text(counter, &["value"])).unwrap_or_default()
 }
