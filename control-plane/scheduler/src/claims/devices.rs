@@ -132,7 +132,7 @@ pub(super) struct Needs {
     /// The allocated claims that the pod may not use yet.
     unreserved: Vec<Grant>,
     /// `None` if all are allocated.
-    unallocated: Option<Unallocated>,
+    unallocated: Option<Box<Unallocated>>,
 }
 
 /// The claims of a pod that are not allocated, and the devices of the cluster.
@@ -291,13 +291,13 @@ impl Devices {
             }
         }
         if !wanted.is_empty() {
-            needs.unallocated = Some(Unallocated {
+            needs.unallocated = Some(Box::new(Unallocated {
                 wanted,
                 published: Arc::clone(self.published()),
                 taken: Arc::clone(&self.taken),
                 left: Left::default(),
                 cost: Cell::default(),
-            });
+            }));
         }
         Standing::Known(needs)
     }

@@ -204,7 +204,8 @@ fn values<'a>(query: &'a str, name: &'a str) -> impl Iterator<Item = Cow<'a, str
     query
         .split('&')
         .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
-        .filter_map(move |(key, value)| (decoded(key) == name).then(|| decoded(value)))
+        .filter(move |(key, _)| decoded(key) == name)
+        .map(move |(_, value)| decoded(value))
 }
 
 #[cfg(test)]

@@ -68,7 +68,7 @@ pub(crate) fn of(about: &[u8]) -> Result<Document, usize> {
         .map(|(name, schema)| (name, of_schema(schema)))
         .collect();
     let components = [("schemas".to_owned(), Value::Object(schemas))];
-    written::put_fields(&mut out, "components", components.into_iter());
+    written::put_fields(&mut out, "components", components);
     Ok(Document::new(&written::end(out)))
 }
 

@@ -239,7 +239,7 @@ fn build(sources: &Sources) -> Vec<u8> {
     }));
     let ours = operations::paths(&all, &texts, operations::v2::FORM);
     written::put_fields(&mut out, "paths", foreign::in_order(ours, theirs));
-    written::put_fields(&mut out, "definitions", definitions.into_iter());
+    written::put_fields(&mut out, "definitions", definitions);
     written::end(out)
 }
 
