@@ -626,7 +626,7 @@ fn what_selectors_cost_is_bounded_on_a_node_and_for_a_pod() {
             cost: Cell::new(spent),
         };
         let needs = Needs {
-            unallocated: Some(unallocated),
+            unallocated: Some(Box::new(unallocated)),
             ..Needs::default()
         };
         assert_eq!(needs.check(node).is_ok(), is_looked_at);
