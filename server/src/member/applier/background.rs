@@ -28,8 +28,8 @@ const DIRTY_BYTES_WHEN_REMOVING: u64 = 32 << 20;
 const PARTS_WAITING_WITH_DELTAS: u64 = 8;
 
 /// While space on the disk is low, this many bytes of log or of changed pages start a checkpoint.
-/// Each one frees log files, and fits into the space that the store has reserved. It takes more where
-/// the lists of free space, which each one writes, are longer than what it would gain.
+/// Each one frees log files, and fits into the space that the store has reserved. Each one also
+/// writes the lists of free space: where these are long, [`WORTH`] times their length starts one.
 const BYTES_TO_CHECKPOINT_WHEN_LOW: u64 = 1 << 20;
 
 /// What the log has beyond the last checkpoint.
