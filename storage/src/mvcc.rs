@@ -195,8 +195,8 @@ pub struct Stats {
     pub vacant_bytes: u64,
     /// Bytes of changed pages in memory that no finished checkpoint holds.
     pub dirty_bytes: u64,
-    /// About the length of the lists of free space, which each checkpoint writes anew; 0 while one
-    /// runs.
+    /// About what the next checkpoint writes to say what is free: mostly what has changed, now and
+    /// then all of it. 0 while one runs.
     pub list_bytes: u64,
     /// Changes of keys wait in delta trees.
     pub has_deltas: bool,

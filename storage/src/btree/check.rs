@@ -2,7 +2,7 @@
 //!
 //! It proves: keys are in order and inside their branch's bounds; levels, counts and weights add
 //! up; every checksum is right; each unit of the file is exactly one of: meta page, reached by a
-//! tree once, part of the free lists, given up since the last checkpoint, free or pending.
+//! tree once, part of what says which space is free, given up since the last checkpoint, free or pending.
 
 use super::file::PageFile;
 use super::node::page::{Page, PageRef, UNIT};
@@ -52,8 +52,8 @@ impl PageFile {
             walk.beside(walked)?;
             counts.push(std::mem::take(&mut walk.counts));
         }
-        if let Some(list) = self.meta.free_list {
-            walk.take(list.id, list.units as u64)?;
+        for record in space.records() {
+            walk.take(record.id, record.units.into())?;
         }
         for page in &self.writer.freed {
             walk.take(page.id, page.units as u64)?;

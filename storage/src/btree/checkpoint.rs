@@ -2,7 +2,7 @@
 //!
 //! 1. Every node that has no place in the file yet gets one, children before parents, in units to
 //!    which neither of the two metas on disk refers.
-//! 2. The lists of free space get a place; everything is synced.
+//! 2. What says which space is free gets a place; everything is synced.
 //! 3. Only then the meta page is written over the older of the two, and synced. A power cut before
 //!    the end of that leaves the newer one, and everything it refers to, untouched.
 //!
@@ -50,7 +50,7 @@ pub(crate) struct CheckpointJob {
     /// Leftovers of the last checkpoint, to be dropped here.
     pub(super) retired: Option<Retired>,
     pub(super) out: Output,
-    /// Progress of earlier attempts: space is settled, the lists have a place.
+    /// Progress of earlier attempts: space is settled, and what says which is free has a place.
     pub(super) settled: bool,
     pub(super) list: Option<PageRef>,
 }
@@ -138,8 +138,8 @@ impl CheckpointJob {
         }
         let list = match self.list {
             Some(list) => list,
-            // Nothing is allocated after this: the lists stay right in all attempts.
-            None => *self.list.insert(save_lists(space, out)?),
+            // Nothing is allocated after this: it stays right in all attempts.
+            None => *self.list.insert(save_space(space, self.generation, out)?),
         };
         out.flush()?;
         if let Some(mut wipe) = self.wipe {
@@ -198,13 +198,18 @@ fn truncate(file: &dyn File, shared: &Shared, units: u64, out: &mut Output) -> R
     Ok(left < len)
 }
 
-fn save_lists(space: &mut Space, out: &mut Output) -> Result<PageRef> {
-    let (start, bytes) = space.save(out.file_bytes()? / UNIT as u64);
-    let put = out.put(start, &bytes);
-    if put.is_err() {
-        space.give_back(start, (bytes.len() / UNIT) as u32);
+fn save_space(space: &mut Space, generation: u64, out: &mut Output) -> Result<PageRef> {
+    let (start, bytes) = space.save(generation, out.file_bytes()? / UNIT as u64);
+    match out.put(start, &bytes) {
+        Ok(place) => {
+            space.saved(place);
+            Ok(place)
+        }
+        Err(error) => {
+            space.give_back(start, (bytes.len() / UNIT) as u32);
+            Err(error)
+        }
     }
-    put
 }
 
 fn save_root(tree: &mut Tree, space: &mut Space, out: &mut Output) -> Result<Root> {

@@ -100,8 +100,8 @@ pub(crate) struct Stats {
     pub vacant_bytes: u64,
     /// Bytes of changed nodes in memory that no finished checkpoint holds yet.
     pub dirty_bytes: u64,
-    /// About the length of the lists of free space, which each checkpoint writes anew; 0 while one
-    /// runs.
+    /// About what the next checkpoint writes to say what is free: mostly what has changed, now and
+    /// then all of it. 0 while one runs.
     pub list_bytes: u64,
     /// Bytes of all nodes that the writer keeps in memory.
     pub memory_bytes: u64,
@@ -161,9 +161,8 @@ impl PageFile {
         self.reservation.note(&space);
         self.generations.retain(|(_, readers)| !readers.is_gone());
         let views = self.generations.iter().map(|(view, _)| *view).collect();
-        let mut freed = std::mem::take(&mut self.writer.freed);
+        let freed = std::mem::take(&mut self.writer.freed);
         self.writer.freed_units = 0;
-        freed.extend(self.meta.free_list);
         self.writer.counter += 1;
         self.writer.running = true;
         self.saving_bytes = std::mem::take(&mut self.writer.dirty_bytes);
@@ -379,6 +378,9 @@ impl PageFile {
         budget: &mut u64,
     ) -> Result<Option<Vec<u8>>> {
         assert!(!self.writer.running, "the checkpoint's nodes are its own");
+        if let (Unfit::EndsBehind(unit), Some(space)) = (unfit, &mut self.space) {
+            space.move_records_from_behind(unit);
+        }
         rewrite::rewrite(tree, &mut self.writer, unfit, from, budget)
     }
 
@@ -426,7 +428,7 @@ impl PageFile {
             .map_or(self.used_before, Space::used_units);
         let pending = self.space.as_ref().map_or(0, Space::waiting_units);
         let vacant = self.space.as_ref().map_or(0, Space::free_now);
-        let list = self.space.as_ref().map_or(0, Space::list_units);
+        let list = self.space.as_ref().map_or(0, Space::record_units);
         let viewed = self
             .space
             .as_ref()

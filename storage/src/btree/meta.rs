@@ -8,7 +8,7 @@
 //! | 12 | 4 | version | 3; 1 and 2 are read as well; 1 has zero for the bytes of all trees |
 //! | 16 | 8 | generation | number of the checkpoint |
 //! | 24 | 8 | units | length of the file |
-//! | 32 | 16 | free list | first unit `u64`, units `u32`, crc `u32`; all zero: nothing is free |
+//! | 32 | 16 | free list | its newest record: first unit `u64`, units `u32`, crc `u32`; all zero: nothing is free |
 //! | 48 | 4 | key id | that new pages were sealed under; zero: none, they are clear |
 //! | 52 | 28 | | zero |
 //! | 80 | 4 | trees | how many |

@@ -306,6 +306,15 @@ impl Shared {
         bytes.map_err(Error::io("read", self.path()))
     }
 
+    /// Asks the system to read runs that will be read one after the other.
+    pub(super) fn read_ahead(&self, runs: &[PageRef]) -> Result<()> {
+        for run in runs {
+            self.locate(*run)?;
+            self.fetch(run.id..run.id + u64::from(run.units));
+        }
+        Ok(())
+    }
+
     /// Reads any run; checks its checksum on every call. A long one is read ahead: the lists of free
     /// space may have megabytes, and a start would wait for the disk at each of their units.
     pub(super) fn read_checked(&self, page: PageRef) -> Result<Cow<'_, [u8]>> {

@@ -14,7 +14,7 @@
 
 mod births;
 pub(super) mod reservation;
-mod saved;
+pub(super) mod saved;
 pub(super) mod wipe;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -22,6 +22,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::node::page::PageRef;
 use super::pages::FIRST_UNIT;
 use births::Births;
+use saved::changes::Records;
 
 /// A shorter free end of the file (256 KiB) is kept, if it is in the file.
 const TRUNCATE_UNITS_MIN: u64 = 64;
@@ -78,6 +79,7 @@ pub(super) struct Space {
     /// In ascending order of generations.
     pending: VecDeque<Pending>,
     births: Births,
+    records: Records,
     /// No free run of the size of such a hint (see [`hint_for`]) begins before its place. They
     /// ascend with the sizes. Allocation raises them, and a run that becomes free lowers those of
     /// the sizes that it holds: free runs are not walked over anew for each checkpoint.
@@ -94,6 +96,7 @@ impl Space {
             viewed_units: 0,
             pending: VecDeque::new(),
             births: Births::default(),
+            records: Records::default(),
             search_from: Box::new([0; HINTS]),
         }
     }
@@ -159,6 +162,9 @@ impl Space {
             .collect();
         extents.sort_unstable();
         join_adjacent(&mut extents);
+        for (extent, _) in &extents {
+            self.records.gave_up(*extent);
+        }
         let units = sum_of(&extents);
         self.free_units += units;
         self.pending_units += units;
@@ -252,13 +258,12 @@ impl Space {
     /// Allocates a run of `units`, as near to the front as possible.
     pub(super) fn allocate(&mut self, units: u32) -> u64 {
         let (hint, least) = hint_for(units);
-        let units = u64::from(units);
         // A hint may skip only what is too small for the smallest size that it serves.
         let rest = self.free.range(self.search_from[hint]..);
         let rest = rest.map(|(start, len)| (*start, *len));
         let mut big = rest.filter(|(_, len)| *len >= least).peekable();
         let first = big.peek().map_or(u64::MAX, |(start, _)| *start);
-        let found = big.find(|(_, len)| *len >= units);
+        let found = big.find(|(_, len)| *len >= u64::from(units));
         for from in &mut self.search_from[hint..] {
             if *from >= first {
                 break;
@@ -267,11 +272,14 @@ impl Space {
         }
         let Some((start, len)) = found else {
             let start = self.units;
-            self.units += units;
+            self.units += u64::from(units);
             self.births.note(start);
+            self.records.allocated(start, units);
             return start;
         };
         self.births.note(start);
+        self.records.allocated(start, units);
+        let units = u64::from(units);
         self.free.remove(&start);
         self.free_units -= units;
         if len > units {
@@ -285,6 +293,7 @@ impl Space {
     pub(super) fn give_back(&mut self, start: u64, units: u32) {
         self.release(start, units.into());
         self.free_units += u64::from(units);
+        self.records.gave_back(start, units);
     }
 
     /// Panics if a sum is not that of its parts.
@@ -304,9 +313,15 @@ impl Space {
             && start + len == self.units
             && (len >= TRUNCATE_UNITS_MIN || self.units > file_units)
         {
+            // The length of an extent has 32 bits: of more than 16 TiB, the rest is cut next time.
+            let cut = u32::try_from(len).unwrap_or(u32::MAX);
+            self.units -= u64::from(cut);
+            self.free_units -= u64::from(cut);
             self.free.remove(&start);
-            self.free_units -= len;
-            self.units = start;
+            if start < self.units {
+                self.free.insert(start, self.units - start);
+            }
+            self.records.cut(self.units, cut);
         }
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use arbitrary::Unstructured;
 
 use super::file::Opened;
+use super::space::saved::changes::Limits;
 use super::*;
 use crate::Result;
 use crate::encryption::{DataKeys, sample};
@@ -58,6 +59,13 @@ pub(super) const KINDS: [TreeKind; 3] = [
     },
 ];
 
+/// Files of tests are so small that they would have no records of changes.
+const RECORD_LIMITS: Limits = Limits {
+    records: 4,
+    part: 4,
+    spare: 8,
+};
+
 pub(super) fn disk() -> SimVfs {
     let vfs = SimVfs::new(7);
     vfs.create_dir_all(Path::new("/store")).unwrap();
@@ -81,7 +89,9 @@ impl Bench {
         data_keys: Option<Arc<DataKeys>>,
     ) -> Result<(Bench, Opened)> {
         let vfs = Arc::new(vfs.clone());
-        let (file, mut opened) = PageFile::open(vfs, Path::new(PATH), &KINDS, data_keys)?;
+        let (mut file, mut opened) = PageFile::open(vfs, Path::new(PATH), &KINDS, data_keys)?;
+        let space = file.space.as_mut().expect("no checkpoint under way");
+        space.limit_records(RECORD_LIMITS);
         let trees = std::mem::take(&mut opened.trees);
         Ok((Bench { file, trees }, opened))
     }

@@ -29,7 +29,7 @@ const PARTS_WAITING_WITH_DELTAS: u64 = 8;
 
 /// While space on the disk is low, this many bytes of log or of changed pages start a checkpoint.
 /// Each one frees log files, and fits into the space that the store has reserved. Each one also
-/// writes the lists of free space: where these are long, [`WORTH`] times their length starts one.
+/// writes which space is free: where that is long, [`WORTH`] times its length starts one.
 const BYTES_TO_CHECKPOINT_WHEN_LOW: u64 = 1 << 20;
 
 /// What the log has beyond the last checkpoint.
@@ -145,7 +145,7 @@ impl BackgroundLimits {
         }
     }
 
-    /// Whether a checkpoint is due. It writes the dirty pages and the lists of free space. It gains
+    /// Whether a checkpoint is due. It writes the dirty pages and which space is free. It gains
     /// what is `unsaved`: so much less to replay after a crash, and pages of the file that can be
     /// reused. It starts when it is cheap compared with that gain, otherwise as late as the bounds
     /// allow. `docs/engine.md` says what this means for the length of log and file.

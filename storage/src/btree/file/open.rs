@@ -26,10 +26,12 @@ use crate::btree::checkpoint::Retired;
 use crate::btree::edit::Writer;
 use crate::btree::kind::TreeKind;
 use crate::btree::meta::Meta;
-use crate::btree::node::page::UNIT;
+use crate::btree::node::page::{PageRef, UNIT};
 use crate::btree::pages::{FIRST_UNIT, Pages, Shared};
 use crate::btree::space::Space;
 use crate::btree::space::reservation::Reservation;
+use crate::btree::space::saved::Flaw;
+use crate::btree::space::saved::changes::places_before;
 use crate::btree::tree::Tree;
 use crate::encryption::{CLEAR, DataKeys};
 use crate::vfs::{File, Open, Vfs};
@@ -148,12 +150,7 @@ fn load(
     let shared = Arc::new(Shared::new(path, file.clone(), meta.units, data_keys)?);
     let space = match meta.free_list {
         None => Space::new(),
-        Some(list) => {
-            let bytes = shared.read_checked(list)?;
-            Space::load(&bytes, meta.units).map_err(|(offset, what)| {
-                Error::corrupt(path, list.id * UNIT as u64 + offset as u64, what)
-            })?
-        }
+        Some(newest) => load_space(&shared, newest, meta.units)?,
     };
     if let Some(root) = meta
         .roots
@@ -176,6 +173,23 @@ fn load(
         space,
         trees,
     })
+}
+
+/// What is free in a file of `units`.
+fn load_space(shared: &Shared, newest: PageRef, units: u64) -> Result<Space> {
+    let corrupt = |(place, (offset, what)): (PageRef, Flaw)| {
+        let offset = place.id * UNIT as u64 + offset as u64;
+        Error::corrupt(shared.path(), offset, what)
+    };
+    let bytes = shared.read_checked(newest)?;
+    let places = places_before(&bytes).map_err(|flaw| corrupt((newest, flaw)))?;
+    shared.read_ahead(&places)?;
+    let mut records = Vec::with_capacity(places.len() + 1);
+    for place in places {
+        records.push((place, shared.read_checked(place)?));
+    }
+    records.push((newest, bytes));
+    Space::load(&records, units).map_err(corrupt)
 }
 
 fn assemble(

@@ -1,4 +1,5 @@
-//! The lists in the file, in a run of their own to which the meta page refers:
+//! The lists in the file, in a run of their own. The meta page refers to it, or to the newest record of
+//! what changed since (see [`changes`]).
 //!
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
@@ -10,13 +11,17 @@
 //! | 20 | 28 | nonce, tag | zero while not sealed |
 //! | 48 | | | free: start, units; then pending: the same and generation |
 //!
-//! Each checkpoint writes all of it. So the numbers are varints: of a start, how far it is from the
+//! The numbers are varints: of a start, how far it is from the
 //! end of the extent before; of a generation, from the one before. Nearly all of them have a byte
 //! then. Differences are modulo 2^64: the starts of each generation begin anew. Before version 4,
 //! the numbers are a `u64`, a `u32` and a `u64`.
 
-use super::{Extent, Pending, Space};
-use crate::btree::node::page::{UNIT, u32_at};
+pub(in crate::btree) mod changes;
+
+use std::collections::BTreeMap;
+
+use super::{Extent, Pending, Space, TRUNCATE_UNITS_MIN};
+use crate::btree::node::page::{PageRef, UNIT, u32_at};
 use crate::btree::pages::FIRST_UNIT;
 use crate::codec::{Malformed, Reader, VARINT_BYTES_MAX, put_varint, varint_len};
 
@@ -36,45 +41,127 @@ const PENDING_BYTES: usize = 4;
 const GROWTH_MAX: usize = 2 * VARINT_BYTES_MAX;
 
 /// Where lists are wrong, and what is wrong there.
-type Flaw = (usize, &'static str);
+pub(in crate::btree) type Flaw = (usize, &'static str);
 
 impl Space {
-    /// Approximate units that the lists will take.
+    /// Approximate units that the lists take.
     pub(in crate::btree) fn list_units(&self) -> u64 {
         let pending: usize = self.pending.iter().map(|p| p.extents.len()).sum();
         let len = HEADER + self.free.len() * FREE_BYTES + pending * PENDING_BYTES;
         (len / UNIT) as u64 + 1
     }
 
-    /// Allocates the run for these lists and fills it. The last step before the meta page. The file
-    /// has `file_units`, without what is not written yet.
-    pub(in crate::btree) fn save(&mut self, file_units: u64) -> (u64, Vec<u8>) {
-        let len = (self.lists_len() + GROWTH_MAX).next_multiple_of(UNIT);
+    /// Approximate units that the next checkpoint writes to say what is free.
+    pub(in crate::btree) fn record_units(&self) -> u64 {
+        let changes = self.records.changes_len();
+        changes.map_or_else(|| self.list_units(), |len| (len / UNIT) as u64 + 1)
+    }
+
+    /// The runs that say what is free, in the newest checkpoint.
+    pub(in crate::btree) fn records(&self) -> &[PageRef] {
+        self.records.places()
+    }
+
+    /// Has even a small file keep records of changes.
+    #[cfg(any(test, fuzzing))]
+    pub(in crate::btree) fn limit_records(&mut self, limits: changes::Limits) {
+        self.records.limit(limits);
+    }
+
+    /// Has the next checkpoint write those of them elsewhere that end behind this unit.
+    pub(in crate::btree) fn move_records_from_behind(&mut self, unit: u64) {
+        self.records.move_from_behind(unit);
+    }
+
+    /// Allocates the run for what checkpoint `generation` says about free space, and fills it. The
+    /// last step before the meta page. The file has `file_units`, without what is not written yet.
+    pub(in crate::btree) fn save(&mut self, generation: u64, file_units: u64) -> (u64, Vec<u8>) {
+        if self.records_hold_the_end() {
+            self.records.move_from_behind(0);
+        }
+        let changes = self.records.encode(generation);
+        let changes_len = changes.and_then(|bytes| self.records.run_len(bytes.len()));
+        if changes_len.is_none() {
+            let superfluous = self.records.give_up();
+            self.take(generation, &superfluous, &[]);
+        }
+        let lists_len = || (self.lists_len() + GROWTH_MAX).next_multiple_of(UNIT);
+        let len = changes_len.unwrap_or_else(lists_len);
         let start = self.allocate((len / UNIT) as u32);
         self.shrink(file_units);
-        let mut bytes = self.lists(len);
+        let changes = self.records.encode(generation);
+        let mut bytes = changes.unwrap_or_else(|| self.lists(len));
         assert!(bytes.len() <= len, "the lists outgrew their run");
         bytes.resize(len, 0);
         (start, bytes)
     }
 
-    /// Decodes the lists of a file of `units`; an error says what is wrong and where.
-    pub(in crate::btree) fn load(bytes: &[u8], units: u64) -> Result<Space, Flaw> {
+    /// True if the file could be cut if it were not for records.
+    fn records_hold_the_end(&self) -> bool {
+        let free_before = |end: u64| {
+            let last = self.free.range(..end).next_back();
+            last.filter(|(start, units)| *start + *units == end)
+                .map_or(0, |(_, units)| *units)
+        };
+        let mut end = self.units;
+        let mut records = self.records().to_vec();
+        records.sort_unstable_by_key(|record| record.id);
+        while let Some(record) = records.pop() {
+            end -= free_before(end);
+            if record.id + u64::from(record.units) != end {
+                return false;
+            }
+            end = record.id;
+            if free_before(end) >= TRUNCATE_UNITS_MIN {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// What [`Space::save`] returned is at this place.
+    pub(in crate::btree) fn saved(&mut self, place: PageRef) {
+        self.records.saved(place, self.units);
+    }
+
+    /// Decodes the records of a file of `units`, the lists first, each with its place. An error says
+    /// in which of them what is wrong, and where.
+    pub(in crate::btree) fn load(
+        records: &[(PageRef, impl AsRef<[u8]>)],
+        units: u64,
+    ) -> Result<Space, (PageRef, Flaw)> {
+        let mut space = Space::new();
+        for (i, (place, bytes)) in records.iter().enumerate() {
+            let flaw = |flaw| (*place, flaw);
+            let bytes = bytes.as_ref();
+            let units_then = match records.get(i + 1) {
+                None => units,
+                Some((place, next)) => {
+                    changes::units_before(next.as_ref()).map_err(|flaw| (*place, flaw))?
+                }
+            };
+            if i == 0 {
+                space = Space::of_lists(bytes, units_then).map_err(flaw)?;
+            } else {
+                space.apply(bytes).map_err(flaw)?;
+            }
+            if space.units != units_then {
+                return Err(flaw((0, "free list of a file of another length")));
+            }
+            space.records.saved(*place, space.units);
+        }
+        Ok(space)
+    }
+
+    /// Decodes the lists of a file of `units`.
+    fn of_lists(bytes: &[u8], units: u64) -> Result<Space, Flaw> {
         let mut lists = Lists::open(bytes, units)?;
         let mut space = Space {
             units,
+            free: lists.free(u32_at(bytes, 8))?,
             ..Space::new()
         };
-        let mut end = 0;
-        for _ in 0..u32_at(bytes, 8) {
-            let (extent, offset) = lists.extent()?;
-            if extent.start < end {
-                return Err((offset, "free extents overlap"));
-            }
-            end = extent.start + extent.units as u64;
-            space.release(extent.start, extent.units as u64);
-            space.free_units += extent.units as u64;
-        }
+        space.free_units = space.free.values().sum();
         let mut taken = Vec::new();
         for _ in 0..u32_at(bytes, 12) {
             let (extent, offset) = lists.extent()?;
@@ -197,6 +284,24 @@ impl<'a> Lists<'a> {
             end: 0,
             generation: 0,
         })
+    }
+
+    /// The next so many extents: free ones, in order.
+    fn free(&mut self, extents: u32) -> Result<BTreeMap<u64, u64>, Flaw> {
+        // The map is built of all at once, which is several times as fast as one after the other.
+        let mut free: Vec<(u64, u64)> = Vec::new();
+        for _ in 0..extents {
+            let (extent, offset) = self.extent()?;
+            let units = u64::from(extent.units);
+            match free.last_mut() {
+                Some((start, len)) if extent.start < *start + *len => {
+                    return Err((offset, "free extents overlap"));
+                }
+                Some((start, len)) if extent.start == *start + *len => *len += units,
+                _ => free.push((extent.start, units)),
+            }
+        }
+        Ok(free.into_iter().collect())
     }
 
     /// The next extent, and its offset.

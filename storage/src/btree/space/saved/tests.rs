@@ -1,5 +1,5 @@
+use super::changes::{Limits, places_before};
 use super::*;
-use crate::btree::node::page::PageRef;
 
 /// The lists of a file of this length.
 const UNITS: u64 = 100;
@@ -56,8 +56,8 @@ fn lists(free: &[Free], pending: &[GivenUp]) -> Vec<u8> {
 
 /// Where the lists of an earlier version are refused, and why. Those of this one are, too.
 fn refused(free: &[Free], pending: &[GivenUp]) -> Flaw {
-    let old = Space::load(&fixed(free, pending), UNITS).expect_err("damaged lists");
-    let new = Space::load(&lists(free, pending), UNITS).expect_err("damaged lists");
+    let old = Space::of_lists(&fixed(free, pending), UNITS).expect_err("damaged lists");
+    let new = Space::of_lists(&lists(free, pending), UNITS).expect_err("damaged lists");
     assert_eq!(old.1, new.1);
     old
 }
@@ -80,7 +80,7 @@ fn lists_with_a_unit_in_two_places_are_refused() {
     let free = [(10, 5), (20, 5)];
     let pending = [(30, 5, 7), (15, 5, 7), (25, 5, 8)];
     for bytes in [fixed(&free, &pending), lists(&free, &pending)] {
-        let space = Space::load(&bytes, UNITS).expect("each unit once");
+        let space = Space::of_lists(&bytes, UNITS).expect("each unit once");
         assert_eq!((space.free_units(), space.free_now()), (25, 10));
         space.check_sums();
     }
@@ -106,9 +106,9 @@ fn lists_with_a_unit_in_two_places_are_refused() {
 fn lists_that_end_early_are_refused_at_each_byte() {
     let (free, pending) = ([(10, 5), (200, 5)], [(300, 5, 700), (250, 5, 900)]);
     for whole in [fixed(&free, &pending), lists(&free, &pending)] {
-        assert!(Space::load(&whole, 1000).is_ok());
+        assert!(Space::of_lists(&whole, 1000).is_ok());
         for len in 0..whole.len() {
-            assert!(Space::load(&whole[..len], 1000).is_err(), "{len} bytes");
+            assert!(Space::of_lists(&whole[..len], 1000).is_err(), "{len} bytes");
         }
     }
 }
@@ -121,7 +121,7 @@ fn damage_of_any_byte_ends_in_an_error_or_in_other_lists_but_never_in_a_panic() 
             for flipped in [0x01, 0x80, 0xff] {
                 let mut bytes = whole.clone();
                 bytes[at] ^= flipped;
-                if let Ok(space) = Space::load(&bytes, 1000) {
+                if let Ok(space) = Space::of_lists(&bytes, 1000) {
                     space.check_sums();
                 }
             }
@@ -158,9 +158,9 @@ fn what_is_saved_is_read_again_and_takes_few_bytes() {
         for (pages, generation) in freed.iter().zip([5, 6, 900, 901]) {
             space.settle(generation, pages, &[1]);
         }
-        let (start, bytes) = space.save(u64::MAX);
+        let (start, bytes) = space.save(902, u64::MAX);
         assert_eq!(space.lists(0).len(), space.lists_len(), "round {round}");
-        let read = Space::load(&bytes, space.units()).expect("as it was saved");
+        let read = Space::of_lists(&bytes, space.units()).expect("as it was saved");
         assert_eq!(content(&read), content(&space), "round {round}");
         read.check_sums();
         let end = start + (bytes.len() / UNIT) as u64;
@@ -170,6 +170,257 @@ fn what_is_saved_is_read_again_and_takes_few_bytes() {
         // The first extent of each generation has a gap of ten bytes.
         let most = all + 5 * VARINT_BYTES_MAX + GROWTH_MAX + UNIT;
         assert!(bytes.len() < most, "{} bytes, {all}", bytes.len());
+    }
+}
+
+/// What a file has of a space, and the pages in it.
+struct Saved {
+    space: Space,
+    records: Vec<(PageRef, Vec<u8>)>,
+    used: Vec<PageRef>,
+    /// The next checkpoint does without them.
+    doomed: Vec<PageRef>,
+    generation: u64,
+    seed: u64,
+}
+
+impl Saved {
+    fn random(&mut self, below: u64) -> u64 {
+        let seed = self.seed.wrapping_mul(6_364_136_223_846_793_005);
+        self.seed = seed.wrapping_add(1);
+        (self.seed >> 33) % below
+    }
+
+    fn allocate(&mut self) {
+        let units = self.random(5) as u32 + 1;
+        let id = self.space.allocate(units);
+        self.used.push(PageRef { id, units, crc: 0 });
+    }
+
+    fn take(&mut self) -> PageRef {
+        let at = self.random(self.used.len() as u64) as usize;
+        self.used.swap_remove(at)
+    }
+
+    /// A checkpoint that replaces so many pages. Returns the units of its record.
+    fn checkpoint(&mut self, pages: usize) -> u64 {
+        let kept = self.used.len();
+        // Some are spilled before it begins, and some of these taken back.
+        for i in 0..pages / 2 {
+            self.allocate();
+            if i % 3 == 0 {
+                let page = self.used.pop().expect("just allocated");
+                self.space.give_back(page.id, page.units);
+            }
+        }
+        let mut freed = std::mem::take(&mut self.doomed);
+        freed.extend((0..pages).map(|_| self.take()));
+        self.generation += 1;
+        self.space.settle(self.generation, &freed, &[]);
+        while self.used.len() < kept {
+            self.allocate();
+        }
+        let (id, bytes) = self.space.save(self.generation, u64::MAX);
+        let units = (bytes.len() / UNIT) as u32;
+        let place = PageRef { id, units, crc: 7 };
+        self.space.saved(place);
+        if self.space.records() == [place] {
+            self.records.clear();
+        }
+        self.records.push((place, bytes));
+        let before = places_before(&self.records.last().unwrap().1).unwrap();
+        assert!(
+            before.iter().eq(self
+                .records
+                .iter()
+                .rev()
+                .skip(1)
+                .rev()
+                .map(|(place, _)| place))
+        );
+        self.space.free_before(self.generation + 1, &[]);
+        units.into()
+    }
+
+    /// All that is free or older than this checkpoint, and what waits for the next.
+    fn content(space: &Space, generation: u64) -> Content {
+        let mut all = Space {
+            units: space.units,
+            ..Space::new()
+        };
+        let mut waiting = Vec::new();
+        for (start, units) in &space.free {
+            all.release(*start, *units);
+        }
+        for pending in &space.pending {
+            for (extent, _) in &pending.extents {
+                match pending.of == generation {
+                    true => waiting.push((u64::from(extent.units), extent.start)),
+                    false => all.release(extent.start, extent.units.into()),
+                }
+            }
+        }
+        let (free, _, _) = content(&all);
+        let units = |(units, _): &(u64, u64)| *units;
+        let sums = [
+            space.units,
+            space.free_units,
+            waiting.iter().map(units).sum(),
+        ];
+        let mut units: Vec<u64> = waiting
+            .iter()
+            .flat_map(|(units, start)| *start..start + units)
+            .collect();
+        units.sort_unstable();
+        let waiting = units.into_iter().map(|start| Extent { start, units: 1 });
+        (free, vec![(generation, waiting.collect())], sums)
+    }
+
+    fn is_read_again(&self) {
+        let read = Space::load(&self.records, self.space.units).expect("as it was saved");
+        read.check_sums();
+        let generation = self.generation;
+        let (read, kept) = (
+            Saved::content(&read, generation),
+            Saved::content(&self.space, generation),
+        );
+        assert_eq!(read, kept);
+    }
+}
+
+/// A file of which every other page is free.
+fn fragmented(pages: usize, seed: u64) -> Saved {
+    let mut saved = Saved {
+        space: Space::new(),
+        records: Vec::new(),
+        used: Vec::new(),
+        doomed: Vec::new(),
+        generation: 0,
+        seed,
+    };
+    (0..pages).for_each(|_| saved.allocate());
+    let used = std::mem::take(&mut saved.used);
+    let (kept, freed): (Vec<_>, Vec<_>) = used.into_iter().partition(|page| page.id % 2 == 0);
+    (saved.used, saved.doomed) = (kept, freed);
+    saved.checkpoint(0);
+    saved.checkpoint(0);
+    saved
+}
+
+#[test]
+fn what_changed_since_the_lists_is_read_again() {
+    for seed in 0..6 {
+        let mut saved = fragmented(3000, seed);
+        saved.space.limit_records(Limits {
+            records: 5,
+            part: 4,
+            spare: 12,
+        });
+        let mut longest = 0;
+        for round in 0..40 {
+            // Now and then the end of the file is cut off.
+            if round % 13 == 12 {
+                let end = saved.space.units - 200;
+                let (kept, freed) = std::mem::take(&mut saved.used)
+                    .into_iter()
+                    .partition(|page| page.id < end);
+                (saved.used, saved.doomed) = (kept, freed);
+            }
+            let pages = [10, 100, 700][saved.random(3) as usize];
+            saved.checkpoint(pages);
+            saved.is_read_again();
+            longest = longest.max(saved.records.len());
+        }
+        assert_eq!(longest, 5);
+    }
+}
+
+#[test]
+fn a_checkpoint_of_a_fragmented_file_writes_what_it_changes() {
+    let mut saved = fragmented(200_000, 1);
+    let lists = saved.space.list_units();
+    assert!(lists > 40, "{lists}");
+    let mut written = 0;
+    for _ in 0..200 {
+        written += saved.checkpoint(100);
+    }
+    saved.is_read_again();
+    // Each a unit, and the lists after a quarter of theirs.
+    assert!(written < 200 * 6, "{written}");
+}
+
+#[test]
+fn records_behind_the_new_end_of_the_file_are_written_elsewhere() {
+    let mut saved = fragmented(60_000, 1);
+    assert_eq!(saved.records.len(), 2);
+    let ends = saved.space.records().iter();
+    let end = ends.map(|place| place.id + u64::from(place.units)).max();
+    let end = end.expect("two records");
+    saved.space.move_records_from_behind(end);
+    saved.checkpoint(10);
+    assert_eq!(saved.records.len(), 3);
+    saved.space.move_records_from_behind(end - 1);
+    saved.checkpoint(10);
+    assert_eq!(saved.records.len(), 1);
+}
+
+#[test]
+fn a_record_does_not_hold_a_free_end_of_the_file() {
+    let mut saved = fragmented(60_000, 1);
+    // One behind all that there is.
+    let (units, free) = (saved.space.units, std::mem::take(&mut saved.space.free));
+    let hints = saved.space.search_from.clone();
+    saved.checkpoint(0);
+    assert_eq!(saved.records[2].0.id, units);
+    saved.space.free = free;
+    saved.space.search_from = hints;
+    let end = saved.space.units - 500;
+    let used = std::mem::take(&mut saved.used).into_iter();
+    (saved.used, saved.doomed) = used.partition(|page| page.id + u64::from(page.units) <= end);
+    for _ in 0..4 {
+        saved.checkpoint(0);
+        saved.is_read_again();
+    }
+    assert!(saved.space.units <= end, "{} of {end}", saved.space.units);
+}
+
+#[test]
+fn damaged_changes_end_in_an_error_or_in_another_space_but_never_in_a_panic() {
+    let mut saved = fragmented(3000, 1);
+    saved.space.limit_records(Limits {
+        records: 5,
+        part: 4,
+        spare: 2,
+    });
+    saved.checkpoint(10);
+    saved.checkpoint(10);
+    saved.is_read_again();
+    for record in 1..3 {
+        let len = saved.records[record]
+            .1
+            .iter()
+            .rposition(|b| *b != 0)
+            .unwrap()
+            + 1;
+        for at in 0..len {
+            for flipped in [0x01, 0x02, 0x04, 0x80, 0xff] {
+                let mut records = saved.records.clone();
+                records[record].1[at] ^= flipped;
+                let _ = places_before(&records[record].1);
+                if let Ok(space) = Space::load(&records, saved.space.units) {
+                    space.check_sums();
+                }
+            }
+        }
+        for end in 0..len {
+            let mut records = saved.records.clone();
+            records[record].1.truncate(end);
+            let _ = places_before(&records[record].1);
+            assert!(
+                Space::load(&records, saved.space.units).is_err(),
+                "{end} bytes"
+            );
+        }
     }
 }
 
@@ -185,9 +436,9 @@ fn lists_have_room_for_the_wider_gap_behind_their_own_run() {
         // The only one that is long enough. The gap before it has one byte, and then two.
         space.give_back(200 + 4 * runs + 124, 5000);
         let before = space.lists_len();
-        let (_, bytes) = space.save(u64::MAX);
+        let (_, bytes) = space.save(902, u64::MAX);
         assert_eq!(space.lists_len(), before + 1);
-        let read = Space::load(&bytes, space.units()).expect("as it was saved");
+        let read = Space::of_lists(&bytes, space.units()).expect("as it was saved");
         assert_eq!(content(&read), content(&space), "{runs} runs");
     }
 }
