@@ -4,6 +4,7 @@
 //! Reads no clock and opens no file: the command line, the environment and a file reader are passed
 //! in, and a value is returned.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -29,6 +30,7 @@ pub(crate) use go_text::parse_duration;
 pub use tls::{TlsFiles, TlsVersion};
 pub use url::{Scheme, Url};
 
+use crate::basics::memory;
 use crate::config::keys::KeySource;
 use args::{BadVariable, Stop, Values};
 
@@ -43,6 +45,12 @@ pub const MIN_CLUSTER_VERSION: &str = "3.0.0";
 
 /// Bytes that a message may have beyond `--max-request-bytes`; gRPC refuses larger ones.
 pub const GRPC_OVERHEAD_BYTES: usize = 512 * 1024;
+
+/// Unless a flag says another number, changed pages may have one part in so many of the memory that
+/// there is, within these bounds. More makes puts hardly cheaper: a checkpoint comes by the length of
+/// the log then.
+const MEMORY_PARTS: u64 = 64;
+const MEMORY_BUDGETS: RangeInclusive<u64> = 32 << 20..=160 << 20;
 
 /// All settings of a member.
 #[derive(Clone, Debug)]
@@ -85,6 +93,8 @@ pub struct Config {
     pub snapshot_catchup_entries: u64,
     /// Limit of the log kept on disk for members that were away. 0: they get a snapshot.
     pub wal_keep_bytes: u64,
+    /// Limit of changed pages in memory. `None`: it goes by the memory that there is.
+    pub memory_budget_bytes: Option<u64>,
     /// `None`: no limit.
     pub quota_backend_bytes: Option<u64>,
     /// The space alarm is cleared automatically when there is space again.
@@ -437,6 +447,15 @@ impl Config {
             },
             ..usual
         }
+    }
+
+    /// Limit of the bytes of changed pages in memory.
+    pub fn memory_budget(&self) -> u64 {
+        self.memory_budget_bytes.unwrap_or_else(|| {
+            let part = memory::available_bytes().map(|bytes| bytes / MEMORY_PARTS);
+            let (least, most) = MEMORY_BUDGETS.into_inner();
+            part.map_or(most, |part| part.clamp(least, most))
+        })
     }
 
     /// Number of applied entries kept in memory for members that were away.

@@ -20,6 +20,9 @@ const CLIENT_URL_FORM: &str =
 /// The quota for `--quota-backend-bytes=0`.
 const QUOTA_BYTES_DEFAULT: u64 = 2 << 30;
 
+/// With less, most puts would wait for pages to be written.
+const MEMORY_BUDGET_MIN: u64 = 16 << 20;
+
 /// grpc-go's keep-alive settings when a server sets none.
 const GRPC_INTERVAL_DEFAULT: Duration = Duration::from_secs(2 * 3600);
 const GRPC_TIMEOUT_DEFAULT: Duration = Duration::from_secs(20);
@@ -92,6 +95,7 @@ pub(super) fn build(values: &Values, flagged: bool) -> Result<Config, Invalid> {
             .then(|| whole(values, "snapshot-count").max(1)),
         snapshot_catchup_entries: whole(values, "snapshot-catchup-entries"),
         wal_keep_bytes: whole(values, "wal-keep-bytes"),
+        memory_budget_bytes: memory_budget(whole(values, "memory-budget-bytes"))?,
         quota_backend_bytes: match values.int("quota-backend-bytes") {
             0 => Some(QUOTA_BYTES_DEFAULT),
             bytes if bytes < 0 => None,
@@ -294,6 +298,17 @@ fn gates(values: &Values) -> Result<Vec<Gate>, Invalid> {
 /// As in gRPC for Go, 0 means no limit.
 pub(crate) fn streams(most: u32) -> u32 {
     if most == 0 { u32::MAX } else { most }
+}
+
+/// 0 means that it goes by the memory that there is.
+fn memory_budget(bytes: u64) -> Result<Option<u64>, Invalid> {
+    match bytes {
+        0 => Ok(None),
+        bytes if bytes < MEMORY_BUDGET_MIN => Err(Invalid::flags(format!(
+            "--memory-budget-bytes is {bytes}; it must be 0 or at least {MEMORY_BUDGET_MIN}"
+        ))),
+        bytes => Ok(Some(bytes)),
+    }
 }
 
 /// 0 means etcd's default.

@@ -189,6 +189,11 @@ fn wrong_command_lines_end_as_etcd_ends_them() {
             "--heartbeat-interval must be >0 (set to 0ms)",
         ),
         (
+            &["--memory-budget-bytes=5"],
+            1,
+            "--memory-budget-bytes is 5; it must be 0 or at least 16777216",
+        ),
+        (
             &["--election-timeout=200"],
             1,
             "--election-timeout[200ms] should be at least as 5 times as --heartbeat-interval[100ms]",

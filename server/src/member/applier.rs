@@ -35,7 +35,7 @@ use crate::state::watch::HubHandle;
 use crate::state::{self, State};
 use alarm::SpaceAlarm;
 pub use background::{BackgroundLimits, Unsaved};
-pub(crate) use background::{DIRTY_BYTES_TO_CHECKPOINT, KEYS_DELETED_AT_ONCE};
+pub(crate) use background::KEYS_DELETED_AT_ONCE;
 pub use effects::{ApplyEffects, SpaceNews};
 use leases::WaitingRenewal;
 use reencryptor::Reencryptor;
@@ -169,8 +169,7 @@ impl Applier {
 
     pub fn set_pace(&mut self, pace: BackgroundLimits) {
         let store = &mut self.state.store;
-        store.set_entry_bytes_in_memory(pace.entry_bytes_in_memory);
-        store.set_key_bytes_direct(pace.key_bytes_direct);
+        pace.bound(store);
         store.set_keys_deleted_at_once(pace.keys_deleted_at_once);
         self.pace = pace;
     }

@@ -27,7 +27,7 @@ use storage::vfs::{Lock, Vfs};
 
 use crate::config::keys::KeySource;
 use crate::config::{ClusterState, Config};
-use crate::member::applier::KEYS_DELETED_AT_ONCE;
+use crate::member::applier::{BackgroundLimits, KEYS_DELETED_AT_ONCE};
 use crate::member::data_dir::replay::{Replayed, Threads};
 use crate::state::space_alarm;
 use crate::state::{self, MemberInfo, State};
@@ -131,11 +131,14 @@ impl DataDir {
         }
         learn_sizes(&mut store)?;
         store.set_keys_deleted_at_once(at_once);
+        let pace = BackgroundLimits::of(config);
+        pace.bound(&mut store);
+        let most = pace.dirty_bytes_to_checkpoint;
         let mut state = State::new(store, min_lease_ttl(config.election_timeout))?;
         state.max_learners = config.max_learners;
         refuse_lost_log(&*vfs, &log_dir, &state)?;
         let (log, opened, replayed) =
-            replay::open_log(Arc::clone(&vfs), &log_dir, &mut state, options, threads)?;
+            replay::open_log(Arc::clone(&vfs), &log_dir, &mut state, options, threads, most)?;
         if let Some(voided) = &opened.voided {
             ahead::tell(&log_dir, voided);
         }

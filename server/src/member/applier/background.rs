@@ -3,15 +3,18 @@
 
 use std::time::Duration;
 
-use storage::mvcc::{ENTRY_BYTES_IN_MEMORY, KEY_BYTES_DIRECT, Stats};
+use storage::mvcc::{ENTRY_BYTES_IN_MEMORY, KEY_BYTES_DIRECT, Stats, Store};
 
 use crate::config::Config;
 
 /// See [`BackgroundLimits::keys_deleted_at_once`].
 pub(crate) const KEYS_DELETED_AT_ONCE: u64 = 16 << 10;
 
-/// See [`BackgroundLimits::dirty_bytes_to_checkpoint`].
-pub(crate) const DIRTY_BYTES_TO_CHECKPOINT: u64 = 96 << 20;
+/// The budget of memory for which the other bounds were chosen.
+const MEMORY_BUDGET: u64 = 160 << 20;
+
+/// The changed pages that start a checkpoint, in hundredths of those at which entries wait for it.
+const PERCENT_TO_CHECKPOINT: u64 = 60;
 
 /// A checkpoint that no bound forces writes at most one byte for this many bytes that it gains.
 const WORTH: u64 = 4;
@@ -87,8 +90,8 @@ impl Default for BackgroundLimits {
     fn default() -> BackgroundLimits {
         BackgroundLimits {
             gain_bytes_to_checkpoint: 16 << 20,
-            dirty_bytes_to_checkpoint: DIRTY_BYTES_TO_CHECKPOINT,
-            dirty_bytes_max: 160 << 20,
+            dirty_bytes_to_checkpoint: MEMORY_BUDGET / 100 * PERCENT_TO_CHECKPOINT,
+            dirty_bytes_max: MEMORY_BUDGET,
             entry_bytes_in_memory: ENTRY_BYTES_IN_MEMORY,
             keys_deleted_at_once: KEYS_DELETED_AT_ONCE,
             delete_step_keys: 2048,
@@ -106,9 +109,10 @@ impl Default for BackgroundLimits {
 }
 
 impl BackgroundLimits {
-    /// Reads `--snapshot-count`, `--compaction-batch-limit` and `--compaction-sleep-interval`.
+    /// Reads `--memory-budget-bytes`, `--snapshot-count`, `--compaction-batch-limit` and
+    /// `--compaction-sleep-interval`.
     pub fn of(config: &Config) -> BackgroundLimits {
-        let usual = BackgroundLimits::default();
+        let usual = BackgroundLimits::within(config.memory_budget());
         BackgroundLimits {
             entries_to_checkpoint: config
                 .checkpoint_entries
@@ -122,6 +126,27 @@ impl BackgroundLimits {
             compact_pause: config.compaction_sleep_interval.unwrap_or_default(),
             ..usual
         }
+    }
+
+    /// For so many bytes of changed pages at most.
+    fn within(budget: u64) -> BackgroundLimits {
+        let usual = BackgroundLimits::default();
+        let part = |usual: u64| {
+            (u128::from(usual) * u128::from(budget) / u128::from(MEMORY_BUDGET)) as u64
+        };
+        BackgroundLimits {
+            dirty_bytes_to_checkpoint: part(usual.dirty_bytes_to_checkpoint),
+            dirty_bytes_max: budget,
+            entry_bytes_in_memory: part(usual.entry_bytes_in_memory),
+            key_bytes_direct: part(usual.key_bytes_direct),
+            ..usual
+        }
+    }
+
+    /// Tells the store its part of the bounds.
+    pub(crate) fn bound(&self, store: &mut Store) {
+        store.set_entry_bytes_in_memory(self.entry_bytes_in_memory);
+        store.set_key_bytes_direct(self.key_bytes_direct);
     }
 
     /// The bounds while space on the disk is low.
@@ -202,6 +227,23 @@ mod tests {
 
     fn is_due(log: u64, dirty: u64, waiting: u64) -> bool {
         BackgroundLimits::default().checkpoint_is_due(of_log(log), &stats(dirty, waiting))
+    }
+
+    #[test]
+    fn a_smaller_budget_of_memory_bounds_all_that_changes() {
+        let usual = BackgroundLimits::default();
+        let same = BackgroundLimits::within(usual.dirty_bytes_max);
+        let of = |limits: BackgroundLimits| {
+            let by_memory = [limits.dirty_bytes_to_checkpoint, limits.dirty_bytes_max];
+            let of_store = [limits.entry_bytes_in_memory, limits.key_bytes_direct];
+            [by_memory, of_store].concat()
+        };
+        assert_eq!(of(same), of(usual));
+        let quarter = BackgroundLimits::within(usual.dirty_bytes_max / 4);
+        let quarters: Vec<u64> = of(usual).iter().map(|bytes| bytes / 4).collect();
+        assert_eq!(of(quarter), quarters);
+        assert!(quarter.checkpoint_is_due(of_log(1), &stats(24, 0)));
+        assert!(!usual.checkpoint_is_due(of_log(1), &stats(24, 0)));
     }
 
     #[test]

@@ -9,11 +9,11 @@ use std::thread;
 
 use raft::durable::{LogWriter, Opened, Options};
 use raft::{Entry, EntryKind, Position};
-use storage::mvcc::{Applied, Found, LonePut, Reader, SyncJob};
+use storage::mvcc::{Applied, Found, LonePut, Reader, Store, SyncJob};
 use storage::vfs::Vfs;
 
 use crate::basics::error::Error;
-use crate::member::applier::{DIRTY_BYTES_TO_CHECKPOINT, Unsaved};
+use crate::member::applier::Unsaved;
 use crate::member::data_dir::Unusable;
 use crate::request::{self, PutBy, Request};
 use crate::state::entry;
@@ -63,12 +63,14 @@ pub(crate) fn open_log(
     state: &mut State,
     options: Options,
     threads: Threads,
+    dirty_bytes_max: u64,
 ) -> Result<(LogWriter, Opened, Replayed), Unusable> {
     let (used, unused) = mpsc::channel();
     let mut applying = Applying {
         state,
         replayed: Replayed::default(),
         used,
+        dirty_bytes_max,
     };
     let (log, opened) = match threads {
         Threads::One => read(vfs, dir, applying.position(), options, unused, |work| {
@@ -299,6 +301,8 @@ struct Applying<'a> {
     state: &'a mut State,
     replayed: Replayed,
     used: mpsc::Sender<Puts>,
+    /// Bytes of changed pages that make a checkpoint.
+    dirty_bytes_max: u64,
 }
 
 impl Applying<'_> {
@@ -366,14 +370,22 @@ impl Applying<'_> {
     }
 
     /// Does what the applier does between entries: writes history to the file, and makes a
-    /// checkpoint when too much else is dirty. Deletions are left to it, unless one is in the way of
-    /// the checkpoint.
+    /// checkpoint when too much else is dirty. Deletions are left to it: while one is in the way of the
+    /// checkpoint, changed pages are written without. Only where that does not help, because the disk
+    /// is full or because of what came since the deletion, it is written here.
     fn keep_small(&mut self) -> Result<(), Error> {
         let store = &mut self.state.store;
         self.replayed.sync = store.spill()?.or(self.replayed.sync.take());
         store.reserve(false)?;
-        if store.stats().dirty_bytes < DIRTY_BYTES_TO_CHECKPOINT {
+        let is_small = |store: &Store| store.stats().dirty_bytes < self.dirty_bytes_max;
+        if is_small(store) {
             return Ok(());
+        }
+        if store.root().is_deleting() {
+            store.spill_all()?;
+            if is_small(store) {
+                return Ok(());
+            }
         }
         store.delete_step(usize::MAX)?;
         if let Some(job) = store.begin_checkpoint() {

@@ -46,6 +46,11 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "--snapshot-catchup-entries",
     ),
     (
+        "memory-budget-bytes",
+        "server/src/member/data_dir/replay/tests.rs",
+        "memory_budget_bytes = Some(",
+    ),
+    (
         "wal-keep-bytes",
         "server/tests/it/clusters/catch_up.rs",
         "--wal-keep-bytes",

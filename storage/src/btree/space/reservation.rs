@@ -29,7 +29,7 @@ pub(crate) struct Reservation {
     /// itself, and what it writes was counted before.
     end: u64,
     free: u64,
-    /// Units of the lists of free space at that time. Each checkpoint writes them anew, in one run:
+    /// Units of the lists of free space at that time. Any checkpoint may write them anew, in one run:
     /// in a large file they are longer than any free run, and than the reserve.
     list: u64,
 }

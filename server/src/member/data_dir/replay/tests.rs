@@ -89,6 +89,32 @@ fn tombstones_of_a_large_deletion_are_left_to_the_applier() {
     }
 }
 
+/// More is changed behind it than may stay in memory.
+#[test]
+fn a_large_deletion_in_the_way_of_a_checkpoint_is_left_to_the_applier_too() {
+    const BUDGET: u64 = 16 << 20;
+    const KEY_BYTES: usize = 1000;
+    let mut config = config();
+    config.memory_budget_bytes = Some(BUDGET);
+    let deleted_at = PUTS + 2;
+    let puts = (2..deleted_at).map(|index| put(index, &format!("{index:04}"), Vec::new()));
+    let mut entries: Vec<Entry> = puts.chain([delete(deleted_at, b"0", b"1")]).collect();
+    let others = 2 * BUDGET / KEY_BYTES as u64;
+    entries.extend((1..=others).map(|at| {
+        let key = format!("x{:0KEY_BYTES$}", at * 7919 % others);
+        put(deleted_at + at, &key, Vec::new())
+    }));
+    let disk = with_log(&config, entries);
+    let Found::Used(data) = open(&disk, &config, 10) else {
+        panic!("the disk is a member's");
+    };
+    let root = data.state.store.root();
+    assert_eq!(root.unwritten_deletes(), PUTS);
+    assert_eq!(root.live_keys(), others);
+    let dirty = data.state.store.stats().dirty_bytes;
+    assert!(dirty < BUDGET, "{dirty}");
+}
+
 /// Batches are looked up by several threads, and applied in the order of the log all the same.
 #[test]
 fn with_several_threads_a_replay_keeps_the_order_of_the_log() {
