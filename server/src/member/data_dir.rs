@@ -137,8 +137,14 @@ impl DataDir {
         let mut state = State::new(store, min_lease_ttl(config.election_timeout))?;
         state.max_learners = config.max_learners;
         refuse_lost_log(&*vfs, &log_dir, &state)?;
-        let (log, opened, replayed) =
-            replay::open_log(Arc::clone(&vfs), &log_dir, &mut state, options, threads, most)?;
+        let (log, opened, replayed) = replay::open_log(
+            Arc::clone(&vfs),
+            &log_dir,
+            &mut state,
+            options,
+            threads,
+            most,
+        )?;
         if let Some(voided) = &opened.voided {
             ahead::tell(&log_dir, voided);
         }

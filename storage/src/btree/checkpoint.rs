@@ -199,6 +199,8 @@ fn truncate(file: &dyn File, shared: &Shared, units: u64, out: &mut Output) -> R
 }
 
 fn save_space(space: &mut Space, generation: u64, out: &mut Output) -> Result<PageRef> {
+    // If the disk is full it is found here, before anything is allocated.
+    out.flush()?;
     let (start, bytes) = space.save(generation, out.file_bytes()? / UNIT as u64);
     match out.put(start, &bytes) {
         Ok(place) => {

@@ -428,7 +428,10 @@ impl PageFile {
             .map_or(self.used_before, Space::used_units);
         let pending = self.space.as_ref().map_or(0, Space::waiting_units);
         let vacant = self.space.as_ref().map_or(0, Space::free_now);
-        let list = self.space.as_ref().map_or(0, Space::record_units);
+        let list = self
+            .space
+            .as_ref()
+            .map_or(0, |space| space.record_units(self.writer.freed.len()));
         let viewed = self
             .space
             .as_ref()

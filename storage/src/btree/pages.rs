@@ -315,13 +315,9 @@ impl Shared {
         Ok(())
     }
 
-    /// Reads any run; checks its checksum on every call. A long one is read ahead: the lists of free
-    /// space may have megabytes, and a start would wait for the disk at each of their units.
+    /// Reads any run; checks its checksum on every call.
     pub(super) fn read_checked(&self, page: PageRef) -> Result<Cow<'_, [u8]>> {
         let window = self.locate(page)?;
-        if page.units > 1 {
-            self.fetch(page.id..page.id + u64::from(page.units));
-        }
         let bytes = self.run(page, window)?;
         if checksum(&bytes) != page.crc {
             return Err(self.corrupt(page, 0, "checksum does not match"));

@@ -303,6 +303,8 @@ impl Space {
         }
         let pending: u64 = self.pending.iter().map(|pending| pending.units).sum();
         assert_eq!(pending, self.pending_units, "the sum of what is pending");
+        let free: u64 = self.free.values().sum();
+        assert_eq!(free + pending, self.free_units, "the sum of what is free");
     }
 
     /// Cuts a long free end off the file, and a short one that is not in the file, which has so many

@@ -228,7 +228,8 @@ impl Incoming {
 
 impl Store {
     /// Switches to another state at once: readers see the old one until this returns and the new
-    /// one from then on. Views of the old one stay valid. No checkpoint may be running.
+    /// one from then on. Views of the old one stay valid, and [`Store::take_retired`] returns the rest
+    /// of it. No checkpoint may be running.
     pub fn replace(&mut self, incoming: Incoming) -> Result<()> {
         assert!(
             !self.file.checkpoint_running(),
@@ -258,6 +259,7 @@ impl Store {
         self.relocation = None;
         self.merged = 0;
         self.publish();
+        self.replaced = Some(Box::new(store));
         Ok(())
     }
 }

@@ -18,6 +18,7 @@ use super::{Applied, CompactProgress, Options, Revision, Root, Stats, TreeFound,
 use crate::btree::{self, KeyOrder, META_SLOTS, PageFile, Tree, TreeKind, Weight};
 use crate::vfs::Vfs;
 use crate::{Error, Result};
+use jobs::Content;
 pub use jobs::{Attempt, CHECKPOINT_PIECE_BYTES, CheckpointDone, CheckpointJob, Retired, SyncJob};
 
 /// Name of the page file in the store's directory.
@@ -82,6 +83,8 @@ pub struct Store {
     /// Some nodes of the last checkpoint are still in memory.
     pub(super) releasing: bool,
     pub(super) relocation: Option<Relocation>,
+    /// See [`Store::take_retired`].
+    pub(super) replaced: Option<Box<Store>>,
     /// From this key on, values may lack their size in the key tree; `None` if none does.
     pub(super) unsized_from: Option<Vec<u8>>,
     unusable_meta: Option<String>,
@@ -173,6 +176,7 @@ impl Store {
             },
             releasing: false,
             relocation: None,
+            replaced: None,
             unsized_from: (!meta.sized).then(Vec::new),
             unusable_meta: opened.unusable_meta,
             entry_bytes_in_memory: ENTRY_BYTES_IN_MEMORY,
@@ -371,11 +375,16 @@ impl Store {
         self.releasing
     }
 
-    /// Memory of the last checkpoint, once nothing reads it there. If not taken, the next job drops
-    /// it.
+    /// The store that this one was before it was replaced; else memory of the last checkpoint, once
+    /// nothing reads it there. If that is not taken, the next job drops it.
     pub fn take_retired(&mut self) -> Option<Retired> {
-        let retired = self.file.take_retired()?;
-        Some(Retired { _retired: retired })
+        let replaced = self.replaced.take();
+        let replaced = replaced.map(|store| Content::Store { _store: store });
+        let content = replaced.or_else(|| {
+            let memory = self.file.take_retired()?;
+            Some(Content::Checkpoint { _memory: memory })
+        })?;
+        Some(Retired { _content: content })
     }
 
     /// Removes the versions that about `budget` changes superseded, if the newest compaction has

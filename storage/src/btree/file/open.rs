@@ -6,6 +6,7 @@
 //! | anything of it damaged | good | the older one, and the reason is reported |
 //! | never written (new file) | good | the older one |
 //! | anything damaged | damaged | refused, both reasons named |
+//! | something damaged that both refer to | the same | refused, the place named |
 //!
 //! An existing file was complete once: it is created under another name and renamed. So a half-made
 //! file cannot occur.
@@ -65,6 +66,7 @@ pub(crate) fn open(
             Err(flaw) => flaws.push((slot, flaw)),
         }
     }
+    let mut damaged_at = None;
     metas.sort_by_key(|(meta, _)| std::cmp::Reverse(meta.generation));
     for (i, (meta, bytes)) in metas.iter().enumerate() {
         match load(&file, path, len, kinds, meta, data_keys.clone()) {
@@ -77,7 +79,17 @@ pub(crate) fn open(
                 return Ok((page_file, opened));
             }
             Err(error @ Error::Io { .. }) => return Err(error),
-            Err(error) => flaws.push((meta.generation as usize % META_SLOTS, error.to_string())),
+            Err(error) => {
+                let at = match &error {
+                    Error::Corrupt { offset, .. } => Some(*offset),
+                    _ => None,
+                };
+                if at.is_some() && damaged_at == at {
+                    return Err(error);
+                }
+                damaged_at = at;
+                flaws.push((meta.generation as usize % META_SLOTS, error.to_string()));
+            }
         }
     }
     flaws.sort();
@@ -150,7 +162,7 @@ fn load(
     let shared = Arc::new(Shared::new(path, file.clone(), meta.units, data_keys)?);
     let space = match meta.free_list {
         None => Space::new(),
-        Some(newest) => load_space(&shared, newest, meta.units)?,
+        Some(newest) => load_space(&shared, newest, meta)?,
     };
     if let Some(root) = meta
         .roots
@@ -175,12 +187,14 @@ fn load(
     })
 }
 
-/// What is free in a file of `units`.
-fn load_space(shared: &Shared, newest: PageRef, units: u64) -> Result<Space> {
+/// What is free in the checkpoint of this meta.
+fn load_space(shared: &Shared, newest: PageRef, meta: &Meta) -> Result<Space> {
     let corrupt = |(place, (offset, what)): (PageRef, Flaw)| {
         let offset = place.id * UNIT as u64 + offset as u64;
         Error::corrupt(shared.path(), offset, what)
     };
+    // A long one would make the start wait for the disk at each of its units.
+    shared.read_ahead(&[newest])?;
     let bytes = shared.read_checked(newest)?;
     let places = places_before(&bytes).map_err(|flaw| corrupt((newest, flaw)))?;
     shared.read_ahead(&places)?;
@@ -189,7 +203,7 @@ fn load_space(shared: &Shared, newest: PageRef, units: u64) -> Result<Space> {
         records.push((place, shared.read_checked(place)?));
     }
     records.push((newest, bytes));
-    Space::load(&records, units).map_err(corrupt)
+    Space::load(&records, meta.units, meta.generation).map_err(corrupt)
 }
 
 fn assemble(

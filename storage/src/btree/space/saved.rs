@@ -37,7 +37,7 @@ const FREE_BYTES: usize = 3;
 const PENDING_BYTES: usize = 4;
 
 /// By so many bytes the lists can grow when space is allocated for them. That takes from one free
-/// extent, so only the distance to the next start can need more of them.
+/// extent, and the file may be cut: only the distances to two starts can need more of them.
 const GROWTH_MAX: usize = 2 * VARINT_BYTES_MAX;
 
 /// Where lists are wrong, and what is wrong there.
@@ -51,10 +51,11 @@ impl Space {
         (len / UNIT) as u64 + 1
     }
 
-    /// Approximate units that the next checkpoint writes to say what is free.
-    pub(in crate::btree) fn record_units(&self) -> u64 {
-        let changes = self.records.changes_len();
-        changes.map_or_else(|| self.list_units(), |len| (len / UNIT) as u64 + 1)
+    /// Approximate units that a checkpoint now would write to say what is free: so many runs were
+    /// given up since the last one, and it allocates as many.
+    pub(in crate::btree) fn record_units(&self, given_up: usize) -> u64 {
+        let changes = self.records.record_units(2 * given_up);
+        changes.unwrap_or_else(|| self.list_units())
     }
 
     /// The runs that say what is free, in the newest checkpoint.
@@ -68,7 +69,7 @@ impl Space {
         self.records.limit(limits);
     }
 
-    /// Has the next checkpoint write those of them elsewhere that end behind this unit.
+    /// Has the next checkpoint write the lists if one of them ends behind this unit.
     pub(in crate::btree) fn move_records_from_behind(&mut self, unit: u64) {
         self.records.move_from_behind(unit);
     }
@@ -112,7 +113,8 @@ impl Space {
                 return false;
             }
             end = record.id;
-            if free_before(end) >= TRUNCATE_UNITS_MIN {
+            // The lists fit there.
+            if free_before(end) >= TRUNCATE_UNITS_MIN.max(self.list_units()) {
                 return true;
             }
         }
@@ -124,11 +126,12 @@ impl Space {
         self.records.saved(place, self.units);
     }
 
-    /// Decodes the records of a file of `units`, the lists first, each with its place. An error says
-    /// in which of them what is wrong, and where.
+    /// Decodes the records that checkpoint `generation` of a file of `units` refers to, the lists
+    /// first, each with its place. An error says in which of them what is wrong, and where.
     pub(in crate::btree) fn load(
         records: &[(PageRef, impl AsRef<[u8]>)],
         units: u64,
+        generation: u64,
     ) -> Result<Space, (PageRef, Flaw)> {
         let mut space = Space::new();
         for (i, (place, bytes)) in records.iter().enumerate() {
@@ -150,7 +153,25 @@ impl Space {
             }
             space.records.saved(*place, space.units);
         }
-        Ok(space)
+        let newest = records.len().saturating_sub(1);
+        let wrong = |record: usize, what| (records[record].0, (0, what));
+        let mut taken = Vec::new();
+        for (record, (place, _)) in records.iter().enumerate() {
+            if place.id < FIRST_UNIT || place.id + u64::from(place.units) > space.units {
+                return Err(wrong(record, "free list outside of the file"));
+            }
+            taken.push(((*place).into(), record));
+        }
+        for pending in &space.pending {
+            if pending.of > generation {
+                return Err(wrong(newest, "given up by a later checkpoint"));
+            }
+            taken.extend(pending.extents.iter().map(|(extent, _)| (*extent, newest)));
+        }
+        match space.overlapping(taken) {
+            Some(record) => Err(wrong(record, "free list in free space")),
+            None => Ok(space),
+        }
     }
 
     /// Decodes the lists of a file of `units`.

@@ -102,6 +102,11 @@ fn a_store_goes_on_from_what_replaced_its_content() {
     assert_eq!(generations, [0, 1]);
     assert_eq!(reader.view().count(KeyRange::ALL, 0).unwrap(), 39);
     assert_eq!(reader.view().applied(), other.root().applied());
+    // To be dropped elsewhere.
+    assert!(store.replaced.is_some());
+    assert!(store.take_retired().is_some());
+    assert!(store.replaced.is_none());
+    assert_eq!(before.count(KeyRange::ALL, 0).unwrap(), 1);
 
     next(&mut store).put(b"new", b"1", 0).unwrap();
     next(&mut store).compact(4).unwrap();

@@ -79,11 +79,19 @@ impl SyncJob {
     }
 }
 
-/// Memory that a checkpoint made superfluous. Dropping it takes some tens of milliseconds: best on
-/// a helper thread.
+/// What a checkpoint or another store made superfluous. Dropping it takes some tens of milliseconds, or
+/// seconds where the system frees a large file: best on a helper thread.
 #[derive(Debug)]
 pub struct Retired {
-    pub(super) _retired: btree::Retired,
+    pub(super) _content: Content,
+}
+
+#[derive(Debug)]
+pub(super) enum Content {
+    /// Memory of the last checkpoint.
+    Checkpoint { _memory: btree::Retired },
+    /// The store before it was replaced.
+    Store { _store: Box<Store> },
 }
 
 /// Proof of a durable checkpoint, for [`finish_checkpoint`](super::Store::finish_checkpoint).

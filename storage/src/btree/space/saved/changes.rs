@@ -15,9 +15,13 @@
 //! From the generation on, all are varints. A change has its start, as the distance from the end of
 //! the extent before (zigzag: it may be negative), and its units times four plus its kind.
 //!
-//! Applied to the lists in order, the changes give the free and pending runs together. Pending are
-//! those that the newest record says were given up: older ones waited only for checkpoints that are
+//! Applied to the lists in order, the changes give the free and pending runs. Pending are those given
+//! up since the two newest checkpoints but one began: older ones waited only for checkpoints that are
 //! on the disk now, and for views that no process has any more.
+//!
+//! Records are shared by checkpoints, as pages are: damage in one may concern both metas.
+
+use std::collections::VecDeque;
 
 use super::super::{Extent, Pending, Space};
 use super::{Flaw, HEADER, MAGIC, flaw};
@@ -32,7 +36,7 @@ const VERSION: u32 = 5;
 /// start applies them one by one, which takes some ten times as long as to read the lists.
 const CHANGES_PART: u64 = 4;
 
-/// Most records. A start reads each from another place.
+/// Most records, the lists included. A start reads each from another place.
 const RECORDS_MAX: usize = 32;
 
 /// The bytes of a place in a record.
@@ -50,13 +54,13 @@ const GROWTH_MAX: usize = CHANGES_OF_SAVING * 2 * VARINT_BYTES_MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// The trees gave it up: it is pending.
-    GaveUp,
-    /// It was free, or is the new end of the file.
-    Allocated,
+    GaveUp = 0,
+    /// It was free, or is the new end of the file: it is used.
+    Allocated = 1,
     /// It was allocated, and is free.
-    GaveBack,
-    /// It was free at the end of the file, which begins with it now.
-    Cut,
+    GaveBack = 2,
+    /// It was free at the end of the file, which ends where it began.
+    Cut = 3,
 }
 
 const KINDS: [Kind; 4] = [Kind::GaveUp, Kind::Allocated, Kind::GaveBack, Kind::Cut];
@@ -68,6 +72,12 @@ struct Change {
     kind: Kind,
 }
 
+impl Change {
+    fn end(&self) -> u64 {
+        self.start + u64::from(self.units)
+    }
+}
+
 /// The records in the file, and what changed since the newest.
 #[derive(Debug)]
 pub(in crate::btree::space) struct Records {
@@ -75,7 +85,7 @@ pub(in crate::btree::space) struct Records {
     places: Vec<PageRef>,
     /// Length of the file when the newest was saved.
     units: u64,
-    /// `None`: the lists are to be written, which are shorter.
+    /// `None`: the lists are to be written.
     changes: Option<Vec<Change>>,
     /// So many of them may be worth a record.
     changes_max: usize,
@@ -85,7 +95,7 @@ pub(in crate::btree::space) struct Records {
 /// When the lists are written again.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::btree) struct Limits {
-    /// Most records.
+    /// Most records, the lists included.
     pub(in crate::btree) records: usize,
     /// Units of the lists for which there may be one of changes.
     pub(in crate::btree) part: u64,
@@ -126,6 +136,21 @@ impl Records {
     }
 
     pub(in crate::btree::space) fn gave_back(&mut self, start: u64, units: u32) {
+        // On a full disk the same is allocated and given back at each attempt. What was behind the
+        // end of the file then has made it longer, and that stays.
+        if let Some(changes) = &mut self.changes
+            && let Some(last) = changes.last_mut()
+            && last.kind == Kind::Allocated
+            && last.end() == start + u64::from(units)
+            && last.end() <= self.units
+            && last.units >= units
+        {
+            last.units -= units;
+            if last.units == 0 {
+                changes.pop();
+            }
+            return;
+        }
         self.note(start, units, Kind::GaveBack);
     }
 
@@ -141,7 +166,7 @@ impl Records {
         // What grows at the end of the file is allocated piece by piece.
         if let Some(last) = changes.last_mut()
             && last.kind == kind
-            && last.start + u64::from(last.units) == start
+            && last.end() == start
             && let Some(joined) = last.units.checked_add(units)
         {
             last.units = joined;
@@ -165,12 +190,12 @@ impl Records {
         most.saturating_sub(units.sum())
     }
 
-    /// Bytes of a record of the changes so far, about as many as they will be; `None` if the lists
-    /// are to be written.
-    pub(super) fn changes_len(&self) -> Option<usize> {
-        let changes = self.changes.as_ref()?;
-        let len = HEADER + self.places.len() * PLACE_BYTES + changes.len() * CHANGE_BYTES;
-        Some(len)
+    /// About the units of a record of the changes so far and of `more`; `None` if the lists are to be
+    /// written.
+    pub(super) fn record_units(&self, more: usize) -> Option<u64> {
+        let changes = self.changes.as_ref()?.len() + more;
+        let len = HEADER + self.places.len() * PLACE_BYTES + changes * CHANGE_BYTES;
+        Some((len / UNIT) as u64 + 1).filter(|units| *units <= self.allowed())
     }
 
     /// The record of the changes; `None` if the lists are to be written.
@@ -195,7 +220,7 @@ impl Records {
                 &mut bytes,
                 u64::from(change.units) << 2 | change.kind as u64,
             );
-            end = change.start + u64::from(change.units);
+            end = change.end();
         }
         Some(bytes)
     }
@@ -246,7 +271,7 @@ pub(in crate::btree) fn places_before(bytes: &[u8]) -> Result<Vec<PageRef>, Flaw
     }
     let records = u32_at(bytes, 8) as usize;
     let places = bytes[HEADER..].chunks_exact(PLACE_BYTES).take(records);
-    if places.len() < records || records == 0 {
+    if places.len() < records || !(1..RECORDS_MAX).contains(&records) {
         return Err((8, "impossible number of records"));
     }
     let place = |place: &[u8]| PageRef {
@@ -261,7 +286,12 @@ pub(in crate::btree) fn places_before(bytes: &[u8]) -> Result<Vec<PageRef>, Flaw
 pub(super) fn units_before(bytes: &[u8]) -> Result<u64, Flaw> {
     let mut reader = open(bytes)?;
     reader.varint().map_err(flaw)?;
-    reader.varint().map_err(flaw)
+    let offset = reader.position();
+    let units = reader.varint().map_err(flaw)?;
+    if units < FIRST_UNIT || units > u64::MAX / UNIT as u64 {
+        return Err((offset, "impossible file length"));
+    }
+    Ok(units)
 }
 
 /// What follows the places of the records before.
@@ -284,12 +314,7 @@ impl Space {
         let mut reader = open(bytes)?;
         let generation = reader.varint().map_err(flaw)?;
         reader.varint().map_err(flaw)?;
-        for pending in std::mem::take(&mut self.pending) {
-            self.pending_units -= pending.units;
-            for (extent, _) in pending.extents {
-                self.release(extent.start, extent.units.into());
-            }
-        }
+        self.release_before(generation)?;
         let mut extents = Vec::new();
         let mut end = 0_u64;
         for _ in 0..u32_at(bytes, 12) {
@@ -323,6 +348,27 @@ impl Space {
         }
         self.wait(generation, extents)
             .map_err(|what| (reader.position(), what))
+    }
+
+    /// What became free at the end of the checkpoint before `generation`, at the latest. What was given
+    /// up since that one began is still used by the one before it, which is on the disk as well.
+    fn release_before(&mut self, generation: u64) -> Result<(), Flaw> {
+        let mut kept = VecDeque::new();
+        for pending in std::mem::take(&mut self.pending) {
+            if pending.of >= generation {
+                return Err((0, "records out of order"));
+            }
+            if pending.of + 1 == generation {
+                kept.push_back(pending);
+                continue;
+            }
+            self.pending_units -= pending.units;
+            for (extent, _) in pending.extents {
+                self.release(extent.start, extent.units.into());
+            }
+        }
+        self.pending = kept;
+        Ok(())
     }
 
     /// What was given up waits for the next checkpoint.
