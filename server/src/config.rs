@@ -28,6 +28,7 @@ pub use discovery::{Discovery, Registry, RegistryTls};
 pub use go_text::duration;
 pub(crate) use go_text::parse_duration;
 pub use tls::{TlsFiles, TlsVersion};
+pub(crate) use url::compare_lists;
 pub use url::{Scheme, Url};
 
 use crate::basics::memory;

@@ -6,16 +6,9 @@ mod service;
 mod srv;
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
 
 use crate::config::{ClusterState, Config, Discovery, FoundingMember, Url};
-use crate::dns;
-
-/// Limit for looking up the hosts of this member's URLs, and the time between two tries. etcd's
-/// values: a container's name may become known after its start.
-const RESOLVE_PATIENCE: Duration = Duration::from_secs(30);
-const RESOLVE_RETRY: Duration = Duration::from_secs(1);
+use crate::dns::places::{System, same_place};
 
 /// Why the founders are not known. The texts are etcd's.
 #[derive(Debug)]
@@ -79,95 +72,78 @@ pub(crate) async fn founders(config: &Config) -> Result<Option<Found>, Failure> 
     }
 }
 
-/// Founders whose list has this member at URLs that look different from those it advertises, but
-/// are the same after their hosts are looked up. `None` for any other list.
+/// Founders whose list has this member at URLs that look different from those it advertises. They
+/// may be the same once their hosts are looked up; if they are not, the configuration says why.
+/// `None` for any other list.
 async fn listed_elsewhere(config: &Config) -> Option<Found> {
     config.founding_error.as_ref()?;
-    let mut members = config.initial_cluster.iter();
-    let own = members.find(|member| member.name == config.name)?;
-    let advertised = &config.initial_advertise_peer_urls;
-    let same = is_same_place(&own.peer_urls, advertised, resolve);
-    let same = tokio::time::timeout(RESOLVE_PATIENCE, same).await;
-    same.unwrap_or(false).then(|| Found {
-        config: config.founded_by(config.initial_cluster.clone(), true),
+    let texts = |urls: &[Url]| urls.iter().map(Url::to_string).collect::<Vec<String>>();
+    let listed = texts(config.listed_peer_urls()?);
+    let advertised = texts(&config.initial_advertise_peer_urls);
+    let compared = same_place(&System::start(), &advertised, &listed).await;
+    Some(Found {
+        config: config.compared_with_listed(compared),
         peer_name: None,
     })
-}
-
-/// True if both lists have the same addresses and ports, with TLS or without. As in etcd,
-/// `localhost` is not looked up.
-async fn is_same_place(
-    listed: &[Url],
-    advertised: &[Url],
-    resolve: impl AsyncFn(&str) -> SocketAddr,
-) -> bool {
-    if listed.len() != advertised.len() {
-        return false;
-    }
-    let (mut places, mut expected) = (Vec::new(), Vec::new());
-    for (urls, places) in [(listed, &mut places), (advertised, &mut expected)] {
-        for url in urls {
-            let host = url.host();
-            let is_name = !url.is_unix() && host != "localhost" && host.parse::<IpAddr>().is_err();
-            let address = if is_name {
-                resolve(&url.address()).await.to_string()
-            } else {
-                url.address()
-            };
-            places.push((url.is_secure(), address));
-        }
-        places.sort();
-    }
-    places == expected
-}
-
-/// Looks a host up until it is found.
-async fn resolve(address: &str) -> SocketAddr {
-    loop {
-        match dns::resolve(address).await {
-            Ok(found) => return found,
-            Err(error) => tracing::warn!(host = address, error, "failed to resolve URL Host"),
-        }
-        tokio::time::sleep(RESOLVE_RETRY).await;
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    async fn told(address: &str) -> SocketAddr {
-        let address = match address {
-            "a.test:2380" => "192.0.2.1:2380",
-            "six.test:2380" => "[2001:db8::1]:2380",
-            _ => "192.0.2.2:2380",
-        };
-        address.parse().unwrap()
+    fn flags(advertised: &str, listed: &str) -> Config {
+        let args = [
+            "--name=own".to_owned(),
+            format!("--initial-advertise-peer-urls={advertised}"),
+            format!("--initial-cluster={listed}"),
+        ];
+        let no_file = |_: &str| Err(std::io::ErrorKind::NotFound.into());
+        crate::config::parse(&args, &[], &no_file).unwrap()
     }
 
     #[tokio::test]
-    async fn a_member_may_be_listed_by_its_address_and_advertised_by_its_name() {
-        for (listed, advertised, same) in [
-            ("http://192.0.2.1:2380", "http://a.test:2380", true),
-            ("http://[2001:db8::1]:2380", "http://six.test:2380", true),
-            // Another order, once the hosts are looked up.
+    async fn a_member_may_be_listed_by_another_text_of_its_address() {
+        let config = flags(
+            "http://[2001:db8::1]:1,http://[2001:DB8::2]:1",
+            "own=http://[2001:db8::2]:1,own=http://[2001:db8:0::1]:1",
+        );
+        assert!(config.founding_error.is_some());
+        let found = listed_elsewhere(&config).await.unwrap();
+        assert_eq!(found.config.founding_error, None);
+        assert_eq!(found.config.initial_cluster, config.initial_cluster);
+
+        let config = flags("http://127.0.0.1:1", "own=http://127.0.0.1:1");
+        assert!(listed_elsewhere(&config).await.is_none());
+        let config = flags("http://127.0.0.1:1", "other=http://127.0.0.1:1");
+        assert!(listed_elsewhere(&config).await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_member_that_is_listed_at_other_urls_is_refused_in_etcds_words() {
+        for (advertised, listed, error) in [
             (
-                "http://192.0.2.1:2380,http://b.test:2380",
-                "http://192.0.2.2:2380,http://a.test:2380",
-                true,
+                "http://127.0.0.1:1,http://[2001:DB8::1]:1",
+                "own=http://127.0.0.1:1,own=http://localhost:1",
+                "--initial-cluster has own=http://localhost:1 but missing from --initial-advertise-peer-urls=http://127.0.0.1:1,http://[2001:DB8::1]:1 (resolved urls: \"http://[2001:db8::1]:1\" != \"http://localhost:1\")",
             ),
-            ("http://192.0.2.2:2380", "http://a.test:2380", false),
-            ("https://192.0.2.1:2380", "http://a.test:2380", false),
-            ("http://127.0.0.1:2380", "http://localhost:2380", false),
             (
-                "http://192.0.2.1:2380,http://a.test:2380",
-                "http://a.test:2380",
-                false,
+                "http://127.0.0.1:1",
+                "own=http://127.0.0.1:1,own=http://127.0.0.1:2",
+                "--initial-cluster has own=http://127.0.0.1:2 but missing from --initial-advertise-peer-urls=http://127.0.0.1:1 (len([\"http://127.0.0.1:1\"]) != len([\"http://127.0.0.1:1\" \"http://127.0.0.1:2\"]))",
+            ),
+            (
+                "http://127.0.0.1:1,http://127.0.0.1:2",
+                "own=http://127.0.0.1:1",
+                "--initial-advertise-peer-urls has http://127.0.0.1:2 but missing from --initial-cluster=own=http://127.0.0.1:1,own=http://127.0.0.1:2",
+            ),
+            (
+                "http://127.0.0.1:1",
+                "own=http://127.0.0.1:1,own=http://127.0.0.1:1",
+                "failed to resolve http://127.0.0.1:1 to match --initial-cluster=own=http://127.0.0.1:1 (len([\"http://127.0.0.1:1\"]) != len([\"http://127.0.0.1:1\" \"http://127.0.0.1:1\"]))",
             ),
         ] {
-            let urls = [listed, advertised].map(|text| Url::parse_list(text).unwrap());
-            let found = is_same_place(&urls[0], &urls[1], told).await;
-            assert_eq!(found, same, "{listed} {advertised}");
+            let found = listed_elsewhere(&flags(advertised, listed)).await.unwrap();
+            assert_eq!(found.config.founding_error.as_deref(), Some(error));
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Names: the SRV records of a domain, and the addresses of hosts, which the system's own resolver
-//! looks up; connections to hosts by name.
+//! looks up; connections to hosts by name; whether two lists of URLs name the same place.
 
 pub(crate) mod clients;
+pub(crate) mod places;
 
 use std::fmt;
 use std::net::SocketAddr;

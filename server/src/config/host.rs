@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use super::url::{Scheme, Url};
+use super::url::{Scheme, Url, compare_lists};
 use super::{ClusterState, Config};
 
 /// A member that listens here is reached at the machine's address.
@@ -45,35 +45,79 @@ impl Config {
         self.founding_error = founding_error(self);
         Some(host)
     }
+
+    /// This member's URLs among the founding members; `None` if it is not one of them.
+    pub(crate) fn listed_peer_urls(&self) -> Option<&[Url]> {
+        let mut members = self.initial_cluster.iter();
+        let own = members.find(|member| member.name == self.name)?;
+        Some(&own.peer_urls)
+    }
+
+    /// The same member after the hosts of its advertised and of its listed URLs were looked up:
+    /// `compared` decides whether it can found a cluster.
+    pub(crate) fn compared_with_listed(&self, compared: Result<(), String>) -> Config {
+        let listed = self.listed_peer_urls().unwrap_or_default();
+        let error = compared.err().map(|error| mismatch(self, listed, &error));
+        Config {
+            founding_error: error,
+            ..self.clone()
+        }
+    }
 }
 
-/// The member must be one of the founding members, at the URLs that it advertises.
+/// The member must be one of the founding members, at the URLs that it advertises. Here they are
+/// compared as they are written; `Config::compared_with_listed` has the last word.
 pub(super) fn founding_error(config: &Config) -> Option<String> {
-    let name = &config.name;
-    let members = &config.initial_cluster;
-    let Some(own) = members.iter().find(|member| member.name == *name) else {
+    let Some(listed) = config.listed_peer_urls() else {
+        let name = &config.name;
         return Some(format!(
             "couldn't find local name {name:?} in the initial cluster configuration"
         ));
     };
     // A joining member's URLs were given to the cluster before it started.
-    let joins = config.initial_cluster_state == ClusterState::Existing;
-    let advertised = &config.initial_advertise_peer_urls;
-    if joins || own.peer_urls == *advertised {
+    if config.initial_cluster_state == ClusterState::Existing {
         return None;
     }
-    let all = |urls: &[Url]| urls.iter().map(Url::as_str).collect::<Vec<_>>().join(",");
-    let (listed, advertised) = (all(&own.peer_urls), all(advertised));
-    Some(format!(
-        "--initial-cluster has {name}={listed} but missing from --initial-advertise-peer-urls={advertised} (resolved urls: {advertised:?} != {listed:?})"
-    ))
+    let advertised = texts(&config.initial_advertise_peer_urls);
+    let error = compare_lists(&advertised, &texts(listed)).err()?;
+    Some(mismatch(config, listed, &error))
+}
+
+/// Why the member cannot found a cluster: its listed and its advertised URLs differ, as `error`
+/// says. The texts are etcd's, and so are their faults: what the last two call `--initial-cluster`
+/// are the advertised URLs, and the second leaves `error` out.
+fn mismatch(config: &Config, listed: &[Url], error: &str) -> String {
+    let (name, advertised) = (&config.name, &config.initial_advertise_peer_urls);
+    let all = texts(advertised).join(",");
+    let listed_only = listed.iter().filter(|url| !advertised.contains(url));
+    let mut listed_only: Vec<String> = listed_only.map(|url| format!("{name}={url}")).collect();
+    listed_only.dedup();
+    if !listed_only.is_empty() {
+        let listed_only = listed_only.join(",");
+        return format!(
+            "--initial-cluster has {listed_only} but missing from --initial-advertise-peer-urls={all} ({error})"
+        );
+    }
+    let cluster = config.as_founder();
+    let advertised_only = advertised.iter().filter(|url| !listed.contains(url));
+    let advertised_only: Vec<&str> = advertised_only.map(Url::as_str).collect();
+    if !advertised_only.is_empty() {
+        let advertised_only = advertised_only.join(",");
+        return format!(
+            "--initial-advertise-peer-urls has {advertised_only} but missing from --initial-cluster={cluster}"
+        );
+    }
+    format!("failed to resolve {all} to match --initial-cluster={cluster} ({error})")
+}
+
+fn texts(urls: &[Url]) -> Vec<String> {
+    urls.iter().map(Url::to_string).collect()
 }
 
 /// True if the member has as many URLs among the founders as it advertises.
 pub(super) fn has_as_many_urls(config: &Config) -> bool {
-    let mut members = config.initial_cluster.iter();
-    let own = members.find(|member| member.name == config.name);
-    own.is_some_and(|own| own.peer_urls.len() == config.initial_advertise_peer_urls.len())
+    let listed = config.listed_peer_urls();
+    listed.is_some_and(|listed| listed.len() == config.initial_advertise_peer_urls.len())
 }
 
 /// Scheme and port for the advertised URL, if the first listener listens on all interfaces and the

@@ -349,6 +349,17 @@ fn what_forbids_founding_a_cluster_is_kept_for_when_one_is_founded() {
 }
 
 #[test]
+fn a_look_up_decides_whether_a_member_is_listed_where_it_advertises() {
+    let config = flags(&["--initial-cluster=default=http://nowhere.test:1"]);
+    assert_eq!(config.compared_with_listed(Ok(())).founding_error, None);
+    let failed = r#"failed to resolve "http://nowhere.test:1" (lookup nowhere.test: no such host)"#;
+    let config = config.compared_with_listed(Err(failed.to_owned()));
+    let text = "--initial-cluster has default=http://nowhere.test:1 but missing from";
+    let text = format!("{text} --initial-advertise-peer-urls=http://localhost:2380 ({failed})");
+    assert_eq!(config.founding_error, Some(text));
+}
+
+#[test]
 fn tokens_and_passwords_are_as_told() {
     let config = flags(&[]);
     assert_eq!(config.auth_token, "simple");

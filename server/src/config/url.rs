@@ -127,6 +127,24 @@ impl fmt::Display for Url {
     }
 }
 
+/// `Ok` if two sorted lists of URLs have the same texts. The error is etcd's, which says "resolved"
+/// even if no host was looked up.
+pub(crate) fn compare_lists(a: &[String], b: &[String]) -> Result<(), String> {
+    if a.len() != b.len() {
+        return Err(format!("len({}) != len({})", quoted(a), quoted(b)));
+    }
+    match a.iter().zip(b).find(|(a, b)| a != b) {
+        Some((a, b)) => Err(format!("resolved urls: {a:?} != {b:?}")),
+        None => Ok(()),
+    }
+}
+
+/// As Go prints a list of texts in quotes.
+fn quoted(texts: &[String]) -> String {
+    let texts: Vec<String> = texts.iter().map(|text| format!("{text:?}")).collect();
+    format!("[{}]", texts.join(" "))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

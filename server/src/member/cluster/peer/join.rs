@@ -11,7 +11,8 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use super::{Dialer, PeerAnswer};
-use crate::config::{Config, FoundingMember, Url};
+use crate::config::{Config, FoundingMember};
+use crate::dns::places::{Lookup, System, is_written_alike, same_place};
 use crate::member::data_dir::{self, newcomer};
 use crate::state::MemberInfo;
 use version::is_compatible;
@@ -44,7 +45,7 @@ pub(crate) async fn join(config: &Config, dialer: &Dialer) -> Result<Joined, Str
     let fetched = fetch(dialer, &urls).await;
     let (cluster_id, members) =
         fetched.map_err(|error| format!("cannot fetch cluster info from peer urls: {error}"))?;
-    if let Err(error) = match_ids(&mut own, &members).await {
+    if let Err(error) = match_ids(&System::start(), &mut own, &members).await {
         let told = describe(cluster_id, &members);
         return Err(format!("error validating peerURLs {told}: {error}"));
     }
@@ -178,7 +179,11 @@ pub(super) fn listed(answer: &PeerAnswer) -> Result<(u64, Vec<MemberInfo>), Stri
 }
 
 /// Gives our members the ids of the running cluster; members are matched by their URLs.
-async fn match_ids(own: &mut [MemberInfo], members: &[MemberInfo]) -> Result<(), String> {
+async fn match_ids(
+    lookup: &impl Lookup,
+    own: &mut [MemberInfo],
+    members: &[MemberInfo],
+) -> Result<(), String> {
     if own.len() != members.len() {
         return Err("member count is unequal".to_owned());
     }
@@ -186,8 +191,12 @@ async fn match_ids(own: &mut [MemberInfo], members: &[MemberInfo]) -> Result<(),
     for member in members {
         let mut found = None;
         let mut last_error = String::new();
-        for (place, local) in own.iter().enumerate() {
-            match is_same_place(&member.peer_urls, &local.peer_urls).await {
+        let mut places: Vec<usize> = (0..own.len()).collect();
+        // Those that are written alike come first. The name of a host that is down may be unknown
+        // meanwhile, and to look it up for a comparison with others would take all of the time.
+        places.sort_by_key(|place| !is_written_alike(&member.peer_urls, &own[*place].peer_urls));
+        for place in places {
+            match same_place(lookup, &member.peer_urls, &own[place].peer_urls).await {
                 // One of ours cannot be two of theirs: then another one would have no id.
                 Ok(()) if ids[place].is_some() => {}
                 Ok(()) => {
@@ -211,42 +220,6 @@ async fn match_ids(own: &mut [MemberInfo], members: &[MemberInfo]) -> Result<(),
         member.id = id;
     }
     Ok(())
-}
-
-async fn is_same_place(theirs: &[String], ours: &[String]) -> Result<(), String> {
-    let quoted = |urls: &[String]| {
-        let urls: Vec<String> = urls.iter().map(|url| format!("{url:?}")).collect();
-        format!("[{}]", urls.join(" "))
-    };
-    if theirs.len() != ours.len() {
-        return Err(format!("len({}) != len({})", quoted(theirs), quoted(ours)));
-    }
-    let (mut theirs, mut ours) = (theirs.to_vec(), ours.to_vec());
-    theirs.sort();
-    ours.sort();
-    for (theirs, ours) in theirs.iter().zip(&ours) {
-        if theirs == ours {
-            continue;
-        }
-        let (resolved, expected) = (resolve(theirs).await?, resolve(ours).await?);
-        if resolved != expected {
-            return Err(format!("resolved urls: {theirs:?} != {ours:?}"));
-        }
-    }
-    Ok(())
-}
-
-async fn resolve(url: &str) -> Result<std::net::SocketAddr, String> {
-    let url = Url::parse(url)?;
-    if url.is_unix() {
-        return Err(format!("{url} is a file and no host"));
-    }
-    let address = url.address();
-    let mut found = tokio::net::lookup_host(&address)
-        .await
-        .map_err(|error| error.to_string())?;
-    let first = found.next();
-    first.ok_or_else(|| format!("{address} has no address"))
 }
 
 /// As Go prints it.

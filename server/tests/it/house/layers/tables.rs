@@ -253,8 +253,8 @@ pub(super) const SERVER: Layers = Layers {
         // What operators see, and what connections are made of.
         ("telemetry", &["config", "request", "state"]),
         ("net", &["basics", "config", "telemetry"]),
-        // Services that are found by name.
-        ("dns", &["net", "telemetry"]),
+        // Services and hosts that are found by name.
+        ("dns", &["basics", "config", "net", "telemetry"]),
         // The actors, the messages between them, and the data directory that they start from.
         ("member::event", &["basics", "net", "request", "state"]),
         (
@@ -285,6 +285,7 @@ pub(super) const SERVER: Layers = Layers {
             &[
                 "basics",
                 "config",
+                "dns",
                 "member::data_dir",
                 "member::event",
                 "net",

@@ -1,3 +1,5 @@
+use std::net::SocketAddr;
+
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -12,6 +14,11 @@ fn member(id: u64, urls: &[&str]) -> MemberInfo {
     }
 }
 
+/// Matches members whose URLs have addresses, so that no name is looked up.
+async fn matched(own: &mut [MemberInfo], theirs: &[MemberInfo]) -> Result<(), String> {
+    match_ids(&System::start(), own, theirs).await
+}
+
 #[tokio::test]
 async fn members_are_told_apart_by_their_urls() {
     let mut own = [
@@ -22,12 +29,12 @@ async fn members_are_told_apart_by_their_urls() {
         member(7, &["http://127.0.0.1:3"]),
         member(9, &["http://127.0.0.1:1", "http://127.0.0.1:2"]),
     ];
-    match_ids(&mut own, &theirs).await.unwrap();
+    matched(&mut own, &theirs).await.unwrap();
     assert_eq!((own[0].id, own[1].id), (9, 7));
-    let error = match_ids(&mut own, &theirs[..1]).await.unwrap_err();
+    let error = matched(&mut own, &theirs[..1]).await.unwrap_err();
     assert_eq!(error, "member count is unequal");
     own[1].peer_urls = vec!["http://127.0.0.1:4".into()];
-    let error = match_ids(&mut own, &theirs).await.unwrap_err();
+    let error = matched(&mut own, &theirs).await.unwrap_err();
     assert_eq!(
         error,
         "PeerURLs: no match found for existing member (7, [http://127.0.0.1:3]), last resolver \
@@ -46,7 +53,7 @@ async fn the_last_comparison_is_told_though_that_member_has_been_matched() {
         member(7, &["http://127.0.0.1:1"]),
         member(9, &["http://127.0.0.1:3"]),
     ];
-    let error = match_ids(&mut own, &theirs).await.unwrap_err();
+    let error = matched(&mut own, &theirs).await.unwrap_err();
     assert!(
         error.ends_with("(resolved urls: \"http://127.0.0.1:3\" != \"http://127.0.0.1:1\")"),
         "{error}"
@@ -63,11 +70,42 @@ async fn one_member_is_not_taken_for_two() {
         member(7, &["http://127.0.0.1:1"]),
         member(9, &["http://127.0.0.1:1"]),
     ];
-    let error = match_ids(&mut own, &theirs).await.unwrap_err();
+    let error = matched(&mut own, &theirs).await.unwrap_err();
     assert!(
         error.contains("no match found for existing member (9"),
         "{error}"
     );
+}
+
+/// Knows no host, and is to be asked for none.
+struct Unasked;
+
+impl Lookup for Unasked {
+    fn elapsed(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    async fn resolve(&self, address: &str, _: Duration) -> Result<SocketAddr, String> {
+        panic!("{address} is looked up")
+    }
+
+    async fn sleep(&self, _: Duration) {}
+}
+
+/// A name may be unknown while its host is down.
+#[tokio::test]
+async fn no_host_is_looked_up_for_members_whose_urls_are_written_alike() {
+    let mut own = [
+        member(0, &["http://b.test:1"]),
+        member(0, &["http://a.test:1"]),
+    ];
+    let theirs = [
+        member(7, &["http://a.test:1"]),
+        member(9, &["http://b.test:1"]),
+    ];
+    let matched = match_ids(&Unasked, &mut own, &theirs).await;
+    assert_eq!(matched, Ok(()));
+    assert_eq!((own[0].id, own[1].id), (9, 7));
 }
 
 /// A listener, and its URL.
