@@ -12,6 +12,9 @@
 //! in the heap of checkpoints, with `entry.at <=` the lease's current time. A renewal only changes
 //! the lease; an entry that comes up too early is pushed back with the current time. So a renewal
 //! is one hash lookup, and a thousand renewals of a lease between two checks cost one heap move.
+//!
+//! The entries of a revoked lease stay until they come up, or until such entries are the larger
+//! part of the heap; see [`HEAP_FACTOR`].
 
 mod checkpoints;
 #[cfg(test)]
@@ -29,6 +32,16 @@ pub(crate) use checkpoints::{CHECKPOINT_ROWS_PER_SECOND, CHECKPOINT_STEP_MIN};
 /// A lease returned by [`Lessor::expired`] that still exists after this time is returned again: its
 /// revoke was lost.
 pub(crate) const EXPIRED_RETRY: Duration = Duration::from_secs(3);
+
+/// A heap is cleared of the entries of revoked leases when it has more entries than this many for
+/// each lease, and [`HEAP_SLACK`] more. Otherwise they would stay for ever where nothing takes them
+/// out: a follower never asks what is due, and nobody asks for checkpoints while none may be
+/// written. More than half of the entries are removed then, each once, so a grant pays for a
+/// constant number of looks.
+const HEAP_FACTOR: usize = 2;
+
+/// A heap of fewer entries than this is never cleared: 32 KiB.
+const HEAP_SLACK: usize = 1024;
 
 /// The result of a renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +90,7 @@ pub struct Lessor {
     /// Added to every restored lease: an election may have taken this long.
     election_timeout: Duration,
     leases: HashMap<i64, Lease>,
-    /// Deadlines of the leases not handed out.
+    /// Deadlines of the leases not handed out, and of some that were revoked.
     deadlines: BinaryHeap<Due>,
     /// Leases handed out, with the time to hand them out again; the delay is constant, so they are
     /// sorted.
@@ -138,7 +151,7 @@ impl Lessor {
     pub fn revoke(&mut self, id: i64) {
         self.under_way.remove(&id);
         self.to_take_back.remove(&id);
-        // The heap entries stay until their time; they no longer refer to a lease.
+        // The heap entries stay for now; they no longer refer to a lease.
         if self
             .leases
             .remove(&id)
@@ -146,6 +159,7 @@ impl Lessor {
         {
             self.handed_out -= 1;
         }
+        self.clear_heaps();
     }
 
     /// Gives the lease its full TTL again. `None` if the lease does not exist or has expired: its
@@ -278,6 +292,19 @@ impl Lessor {
             Entry::Vacant(free) => free.insert(lease),
             Entry::Occupied(_) => panic!("lease {id:x} granted twice"),
         };
+        self.clear_heaps();
+    }
+
+    /// Removes the entries of revoked leases from a heap that has too many; see [`HEAP_FACTOR`].
+    /// The others keep their times, so what comes up, and in which order, is the same as without.
+    fn clear_heaps(&mut self) {
+        let leases = &self.leases;
+        let most = HEAP_FACTOR * leases.len() + HEAP_SLACK;
+        for heap in [&mut self.deadlines, &mut self.checkpoints] {
+            if heap.len() > most {
+                heap.retain(|Reverse((_, id, serial))| current(leases, *id, *serial).is_some());
+            }
+        }
     }
 }
 

@@ -267,6 +267,143 @@ fn a_graceful_stop_writes_every_lease_that_has_spent_a_second() {
     assert_eq!(lessor.checkpoint_all(at(10_000)), [(1, 50)]);
 }
 
+fn assert_heaps_are_short(lessor: &Lessor) {
+    let most = HEAP_FACTOR * lessor.len() + HEAP_SLACK;
+    for heap in [&lessor.deadlines, &lessor.checkpoints] {
+        let (entries, leases) = (heap.len(), lessor.len());
+        assert!(entries <= most, "{entries} entries of {leases} leases");
+    }
+}
+
+#[test]
+fn leases_that_come_and_go_leave_nothing_behind() {
+    const TTL: i64 = 1_000_000;
+    const AT_ONCE: i64 = 3_000;
+    const LAST: i64 = 30_000;
+    for (leads, may_checkpoint) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut lessor = Lessor::new(ELECTION);
+        lessor.allow_checkpoints(may_checkpoint);
+        // These stay.
+        (1..=10).for_each(|id| lessor.grant(id, TTL, at(0)));
+        for id in 11..=LAST {
+            lessor.grant(id, TTL, at(0));
+            assert_heaps_are_short(&lessor);
+            if id > 10 + AT_ONCE {
+                lessor.revoke(id - AT_ONCE);
+                assert_heaps_are_short(&lessor);
+            }
+            if leads {
+                assert!(lessor.expired(at(1), 10).is_empty());
+                assert!(lessor.checkpoints(at(1), 10).is_empty());
+            }
+        }
+        for id in LAST - AT_ONCE + 1..=LAST {
+            lessor.revoke(id);
+            assert_heaps_are_short(&lessor);
+        }
+        let written = if may_checkpoint { 10 } else { 0 };
+        let rows: Vec<(i64, i64)> = (1..=written).map(|id| (id, 870_000)).collect();
+        assert_eq!(lessor.checkpoints(at(130_000_000), 20), rows);
+        let all: Vec<i64> = (1..=10).collect();
+        assert_eq!(lessor.expired(at(1_000_000_000), 20), all);
+    }
+}
+
+/// A lease of a lessor that has no heaps and looks at every lease.
+struct PlainLease {
+    ttl: i64,
+    deadline: Duration,
+    /// Its place among those that expire together: its deadline when that was last looked at.
+    place: Duration,
+    /// When to hand it out again.
+    again: Option<Duration>,
+}
+
+impl PlainLease {
+    fn new(ttl: i64, now: Duration) -> PlainLease {
+        let deadline = now + seconds(ttl);
+        PlainLease {
+            ttl,
+            deadline,
+            place: deadline,
+            again: None,
+        }
+    }
+}
+
+/// The leases handed out again, by id, and those handed out first, in order.
+fn plain_expired(leases: &mut BTreeMap<i64, PlainLease>, now: Duration) -> (Vec<i64>, Vec<i64>) {
+    let (mut again, mut first) = (Vec::new(), Vec::new());
+    for (id, lease) in leases {
+        if lease.again.is_some_and(|at| at > now) {
+            continue;
+        }
+        if lease.deadline > now {
+            if lease.place <= now {
+                lease.place = lease.deadline;
+            }
+            continue;
+        }
+        if lease.again.replace(now + EXPIRED_RETRY).is_some() {
+            again.push(*id);
+        } else {
+            first.push((lease.place, *id));
+        }
+    }
+    first.sort_unstable();
+    (again, first.into_iter().map(|(_, id)| id).collect())
+}
+
+#[test]
+fn what_expires_is_the_same_as_without_heaps() {
+    let mut rng = fastrand::Rng::with_seed(7);
+    let mut lessor = Lessor::new(ELECTION);
+    let mut plain: BTreeMap<i64, PlainLease> = BTreeMap::new();
+    let (mut now, mut expirations) = (at(0), 0);
+    for step in 0..100_000 {
+        let id = rng.i64(1..=500);
+        let is_free = !plain.contains_key(&id);
+        if is_free {
+            // Most of the long ones are revoked long before their time.
+            let long = rng.bool();
+            let ttl = rng.i64(if long { 1_000..100_000 } else { 2..60 });
+            lessor.grant(id, ttl, now);
+            plain.insert(id, PlainLease::new(ttl, now));
+        } else if rng.bool() {
+            lessor.revoke(id);
+            plain.remove(&id);
+        } else if let Some(lease) = plain.get_mut(&id) {
+            let renewed = lessor.renew(id, now).is_some();
+            assert_eq!(renewed, lease.deadline > now);
+            if renewed {
+                lease.deadline = lease.deadline.max(now + seconds(lease.ttl));
+            }
+        }
+        assert_heaps_are_short(&lessor);
+        if rng.u8(..8) == 0 {
+            now += at(rng.u64(..2_000));
+        }
+        // Now it leads, now it follows.
+        if step / 5_000 % 2 == 0 || rng.u8(..16) > 0 {
+            continue;
+        }
+        lessor.checkpoints(now, 10);
+        let (again, first) = plain_expired(&mut plain, now);
+        let mut expired = lessor.expired(now, usize::MAX);
+        expired[..again.len()].sort_unstable();
+        assert_eq!(expired, [again, first].concat());
+        expirations += expired.len();
+        for id in expired {
+            // Some revokes are lost.
+            if rng.u8(..4) > 0 {
+                lessor.revoke(id);
+                plain.remove(&id);
+            }
+        }
+    }
+    assert!(expirations > 1_000, "{expirations} expirations show little");
+}
+
 /// A naive model of the lessor's guarantees.
 #[derive(Default)]
 struct Model {
