@@ -258,11 +258,6 @@ impl Applier {
         self.install(now, effects)?;
         self.apply_backlog(now, effects)?;
         self.go_on_deleting(now, effects)?;
-        if self.leading == self.elected {
-            for (call, slot) in std::mem::take(&mut self.waiting_leases) {
-                self.answer_lease(now, call, slot, effects);
-            }
-        }
         let is_raised = self.state.has_space_alarm(self.alarm.member_id());
         self.alarm.note(is_raised, effects);
         self.compact(now, effects)?;
@@ -272,6 +267,11 @@ impl Applier {
         self.state.store.reserve(false)?;
         self.state.store.publish();
         effects.retired = self.state.store.take_retired();
+        if self.leading == self.elected {
+            for (call, slot) in std::mem::take(&mut self.waiting_leases) {
+                self.answer_lease(now, call, slot, effects);
+            }
+        }
         let revision = self.state.store.root().revision();
         if revision != revision_before {
             effects.advanced = Some(revision);

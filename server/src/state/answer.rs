@@ -1,10 +1,15 @@
 //! The answers to changes and questions.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use etcd_api::etcdserverpb as pb;
 use etcd_api::raw;
+use storage::mvcc::View;
 
+use super::lease::lease_keys;
 use crate::auth::Authenticated;
+use crate::basics::error::Error;
 
 /// Answers without their headers, which the API adds.
 #[derive(Debug)]
@@ -34,14 +39,53 @@ pub struct RaftView {
     pub peers: Vec<raft::PeerStatus>,
 }
 
-#[derive(Debug, Default, PartialEq)]
+/// An answer about leases. There may be a million of them, and as many keys of one, so the applier
+/// leaves it to the caller to read the keys and to sort the leases: all other changes wait for it.
+#[derive(Debug, Default)]
 pub struct LeaseAnswer {
     /// Seconds: granted TTL after a keep-alive (0: no such lease), remaining for TimeToLive (-1).
     pub ttl: i64,
     pub granted_ttl: i64,
     pub keys: Vec<Bytes>,
-    /// All leases, those that expire first in front.
-    pub leases: Vec<i64>,
+    /// If keys were asked for and are not read yet: the state at the time of the answer, and the
+    /// lease's id. A later state may have other keys than belong to `ttl`.
+    pub unread_keys: Option<(View, i64)>,
+    /// When each lease ends, and its id; not sorted.
+    pub leases: Vec<(Duration, i64)>,
     /// Lease id, and remaining TTL in whole seconds.
     pub checkpoints: Vec<(i64, i64)>,
+}
+
+impl LeaseAnswer {
+    /// Reads the keys, if they were asked for.
+    pub fn read_keys(&mut self) -> Result<(), Error> {
+        if let Some((view, id)) = self.unread_keys.take() {
+            self.keys = lease_keys(&view, id)?;
+        }
+        Ok(())
+    }
+
+    /// All leases, those that expire first in front.
+    pub fn into_order(self) -> Vec<i64> {
+        let mut leases = self.leases;
+        leases.sort_unstable();
+        leases.into_iter().map(|(_, id)| id).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leases_are_listed_by_remaining_time() {
+        let leases = [(30, 1), (10, 3), (20, 4), (10, 2)];
+        let answer = LeaseAnswer {
+            leases: leases
+                .map(|(end, id)| (Duration::from_secs(end), id))
+                .to_vec(),
+            ..Default::default()
+        };
+        assert_eq!(answer.into_order(), [2, 3, 4, 1]);
+    }
 }

@@ -56,10 +56,9 @@ pub struct Renewal {
     pub waits_for: Option<u64>,
 }
 
-/// One lease as returned by [`Lessor::list`] and [`Lessor::remaining`].
+/// One lease as returned by [`Lessor::remaining`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseState {
-    pub id: i64,
     /// Seconds.
     pub granted_ttl: i64,
     /// Zero if it has expired and its revoke is in flight.
@@ -193,18 +192,15 @@ impl Lessor {
     }
 
     pub fn remaining(&self, id: i64, now: Duration) -> Option<LeaseState> {
-        self.leases.get(&id).map(|lease| lease.state(id, now))
+        self.leases.get(&id).map(|lease| lease.state(now))
     }
 
-    /// All leases, those that expire first in front.
-    pub fn list(&self, now: Duration) -> Vec<LeaseState> {
-        let mut all: Vec<(Duration, LeaseState)> = self
-            .leases
+    /// The deadline and the id of every lease, not sorted.
+    pub fn ends(&self) -> Vec<(Duration, i64)> {
+        self.leases
             .iter()
-            .map(|(id, lease)| (lease.deadline, lease.state(*id, now)))
-            .collect();
-        all.sort_unstable_by_key(|(deadline, lease)| (*deadline, lease.id));
-        all.into_iter().map(|(_, lease)| lease).collect()
+            .map(|(id, lease)| (lease.deadline, *id))
+            .collect()
     }
 
     pub fn len(&self) -> usize {
@@ -309,9 +305,8 @@ impl Lessor {
 }
 
 impl Lease {
-    fn state(&self, id: i64, now: Duration) -> LeaseState {
+    fn state(&self, now: Duration) -> LeaseState {
         LeaseState {
-            id,
             granted_ttl: self.ttl,
             remaining: self.deadline.saturating_sub(now),
         }

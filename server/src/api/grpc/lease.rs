@@ -135,17 +135,17 @@ impl pb::lease_server::Lease for LeaseService {
         &self,
         call: Call<pb::LeaseLeasesRequest>,
     ) -> Result<Response<pb::LeaseLeasesResponse>, Status> {
-        let (answer, revision) = self.server.lease(LeaseCall::Leases).await?;
+        let (leases, revision) = self.server.leases().await?;
         let who = caller_of(&call);
         let view = self.server.view();
         let ask = |image: &Image, by: &AuthInfo| {
-            answer.leases.iter().try_for_each(|id| {
+            leases.iter().try_for_each(|id| {
                 let keys = || state::lease_keys(&view, *id);
                 auth::check_lease_keys(image, by, Kind::Read, keys)
             })
         };
         self.server.check_leases(&who, ask).await?;
-        let leases = answer.leases.into_iter().map(|id| pb::LeaseStatus { id });
+        let leases = leases.into_iter().map(|id| pb::LeaseStatus { id });
         Ok(Response::new(pb::LeaseLeasesResponse {
             header: Some(self.server.header(revision)),
             leases: leases.collect(),

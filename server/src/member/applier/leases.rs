@@ -36,7 +36,8 @@ impl Applier {
         Ok(())
     }
 
-    /// Answers a question about leases, or keeps the client in `waiting_renewals`.
+    /// Answers a question about leases, or keeps the client in `waiting_renewals`. What was applied
+    /// must be published: answers may have a view of it.
     pub(super) fn answer_lease(
         &mut self,
         now: Now,
@@ -71,19 +72,11 @@ impl Applier {
                     })
                 }
             },
-            LeaseCall::TimeToLive { id, keys } => self.time_to_live(now, id, keys),
-            LeaseCall::Leases => {
-                let leases = self
-                    .lessor
-                    .list(now)
-                    .into_iter()
-                    .map(|lease| lease.id)
-                    .collect();
-                Ok(LeaseAnswer {
-                    leases,
-                    ..Default::default()
-                })
-            }
+            LeaseCall::TimeToLive { id, keys } => Ok(self.time_to_live(now, id, keys)),
+            LeaseCall::Leases => Ok(LeaseAnswer {
+                leases: self.lessor.ends(),
+                ..Default::default()
+            }),
             LeaseCall::CheckpointAll => {
                 // A follower does not know of renewals.
                 let checkpoints = match self.leading {
@@ -108,24 +101,20 @@ impl Applier {
         Some(renewal)
     }
 
-    fn time_to_live(&self, now: Now, id: i64, keys: bool) -> Result<LeaseAnswer, Error> {
+    fn time_to_live(&self, now: Now, id: i64, keys: bool) -> LeaseAnswer {
         let Some(lease) = self.lessor.remaining(id, now) else {
-            return Ok(LeaseAnswer {
+            return LeaseAnswer {
                 ttl: -1,
                 ..Default::default()
-            });
+            };
         };
-        let root = self.state.store.root();
-        Ok(LeaseAnswer {
+        LeaseAnswer {
             ttl: lease.remaining.as_secs() as i64,
             granted_ttl: lease.granted_ttl,
-            keys: if keys {
-                state::lease_keys(root, id)?
-            } else {
-                Vec::new()
-            },
+            // The newest state: the turn has published what it applied.
+            unread_keys: keys.then(|| (self.reader.view(), id)),
             ..Default::default()
-        })
+        }
     }
 
     /// Answers the renewals whose row is applied: the store does not contradict them any more.

@@ -74,15 +74,19 @@ impl Stage {
     }
 
     fn ask(&mut self, at: Now, call: LeaseCall) -> (ApplyEffects, Receiver<Reply>) {
-        let permit = Admission::new(Limits {
-            requests: 1,
-            bytes: 1 << 20,
-        })
-        .admit(0)
-        .unwrap();
-        let (slot, reply) = ReplySlot::new(permit);
+        let (slot, reply) = slot();
         (self.turn(at, ApplyEvent::Lease(call, slot)), reply)
     }
+}
+
+fn slot() -> (ReplySlot, Receiver<Reply>) {
+    let permit = Admission::new(Limits {
+        requests: 1,
+        bytes: 1 << 20,
+    })
+    .admit(0)
+    .unwrap();
+    ReplySlot::new(permit)
 }
 
 fn grant() -> Request {
@@ -231,6 +235,41 @@ fn a_lease_that_is_revoked_first_is_not_renewed() {
     let effects = stage.apply(Now::ZERO, entries);
     let ttls: Vec<i64> = effects.replies.iter().map(|(_, r)| renewed(r)).collect();
     assert_eq!(ttls, [0], "there is no such lease");
+}
+
+fn put_under_lease(key: &'static [u8]) -> Request {
+    Request::Put(pb::PutRequest {
+        key: Bytes::from_static(key),
+        lease: LEASE,
+        ..Default::default()
+    })
+}
+
+#[test]
+fn the_keys_of_a_lease_are_those_at_the_answer_though_they_are_read_later() {
+    let mut stage = with_written_lease();
+    let put = vec![stage.entry(2, Some(put_under_lease(b"a")))];
+    let (slot, _reply) = slot();
+    let (id, keys) = (LEASE, true);
+    // In one turn: what it applies is there when it answers.
+    let mut events = vec![
+        ApplyEvent::Lease(LeaseCall::TimeToLive { id, keys }, slot),
+        ApplyEvent::Committed(put),
+    ];
+    let mut effects = ApplyEffects::default();
+    let turned = stage.applier.turn(Now::ZERO, &mut events, &mut effects);
+    turned.unwrap();
+    let Some((_, Ok(applied))) = effects.replies.pop() else {
+        panic!("no answer");
+    };
+    let Outcome::Lease(mut answer) = applied.outcome else {
+        panic!("no answer about a lease");
+    };
+    let later = vec![stage.entry(2, Some(put_under_lease(b"b")))];
+    stage.apply(Now::ZERO, later);
+    assert!(answer.keys.is_empty(), "not read by the applier");
+    answer.read_keys().unwrap();
+    assert_eq!(answer.keys, [Bytes::from_static(b"a")]);
 }
 
 #[test]

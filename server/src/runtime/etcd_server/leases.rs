@@ -1,6 +1,6 @@
 //! Calls about leases: answered here by the leader, asked of it by the others.
 
-use super::{EtcdServer, LEADER_RETRY, REQUEST_TIMEOUT, post};
+use super::{EtcdServer, LEADER_RETRY, REQUEST_TIMEOUT, post, run_blocking};
 use crate::basics::error::Error;
 use crate::member::cluster::peer;
 use crate::member::event::{ApplyEvent, LeaseAnswer, LeaseCall, Outcome, ReplySlot};
@@ -81,8 +81,28 @@ impl EtcdServer {
         post(&self.0.apply, ApplyEvent::Lease(call, slot))?;
         let applied = self.wait(reply).await?;
         match applied.outcome {
-            Outcome::Lease(answer) => Ok((answer, applied.revision)),
+            Outcome::Lease(answer) => Ok((with_keys(answer).await?, applied.revision)),
             other => unreachable!("a lease question was answered with {other:?}"),
         }
     }
+
+    /// All leases as this member has them, those that expire first in front, with the store's
+    /// revision.
+    pub(crate) async fn leases(&self) -> Result<(Vec<i64>, i64), Error> {
+        let (answer, revision) = self.lease(LeaseCall::Leases).await?;
+        let leases = run_blocking(move || Ok(answer.into_order())).await?;
+        Ok((leases, revision))
+    }
+}
+
+/// The answer with the lease's keys, if they were asked for.
+async fn with_keys(mut answer: LeaseAnswer) -> Result<LeaseAnswer, Error> {
+    if answer.unread_keys.is_none() {
+        return Ok(answer);
+    }
+    run_blocking(move || {
+        answer.read_keys()?;
+        Ok(answer)
+    })
+    .await
 }

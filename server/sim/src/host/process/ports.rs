@@ -7,7 +7,7 @@ use raft::{Complaint, ConfState, Message, RoleChange, Ticket, Write};
 use server::member::applier::SpaceNews;
 use server::member::data_dir::Unusable;
 use server::member::driver::{self, Job, Note, Ports, Replies};
-use server::member::event::{ApplyEvent, ConsensusEvent, LogEvent};
+use server::member::event::{Answer, ApplyEvent, ConsensusEvent, LogEvent, Outcome, Reply};
 use server::state::MemberInfo;
 use server::state::hashes::{Compacted, HashJob, Hashes, KvHash};
 use storage::mvcc::{Applied, Next, View};
@@ -83,8 +83,11 @@ impl Ports for SimPorts {
         self.to_apply.push(event);
     }
 
+    /// The keys of leases are read at once: when the client looks, the disk may be another one.
     fn answer(&mut self, replies: &mut Replies) {
-        self.said.replies.append(replies);
+        let replies = replies.drain(..);
+        let read = replies.map(|(slot, reply)| (slot, reply.and_then(with_keys)));
+        self.said.replies.extend(read);
     }
 
     fn send(&mut self, messages: &mut Vec<Message>) {
@@ -156,4 +159,12 @@ impl From<Unusable> for Fatal {
     fn from(error: Unusable) -> Fatal {
         Fatal(error.to_string())
     }
+}
+
+/// The answer as request handlers give it to clients.
+fn with_keys(mut answer: Answer) -> Reply {
+    if let Outcome::Lease(lease) = &mut answer.outcome {
+        lease.read_keys()?;
+    }
+    Ok(answer)
 }
