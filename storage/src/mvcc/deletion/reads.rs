@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use super::super::key::{Row, Stamp};
+use super::super::key::{self, Row, Stamp, VersionKey};
 use super::super::view::Flow;
 use super::super::write::lease_of;
 use super::super::{Bucket, End, KeyRange, Revision, Root};
@@ -211,6 +211,58 @@ impl Root {
         }
     }
 
+    /// The first key not less than `from` that is attached to the lease: of those that
+    /// [`Root::side_scan`] tells. It takes one look at the rows of the lease's keys, however many there
+    /// are; while deletions are written, at most one more for each of them, and one for each key that
+    /// was put since where a deletion takes all keys.
+    pub fn first_attached(&self, lease: i64, from: &[u8]) -> Result<Option<Vec<u8>>> {
+        let (key, _) = self.find_attached(lease, from)?;
+        Ok(key)
+    }
+
+    /// The same, and how many rows it has looked at.
+    pub(in crate::mvcc) fn find_attached(
+        &self,
+        lease: i64,
+        from: &[u8],
+    ) -> Result<(Option<Vec<u8>>, u64)> {
+        let mut head = Vec::new();
+        key::lease_key(&mut head, lease, b"");
+        let mut row = [&head[..], from].concat();
+        let mut cursor = self.side.cursor(&self.pages);
+        let mut rows = 0;
+        while cursor.seek(&row)? {
+            let Some(key) = cursor.key().strip_prefix(&head[..]) else {
+                break;
+            };
+            rows += 1;
+            let Some(taker) = self.taker_of(lease, key)? else {
+                return Ok((Some(key.to_vec()), rows));
+            };
+            let Some(next) = self.next_beside(taker, key)? else {
+                break;
+            };
+            row.truncate(head.len());
+            row.extend_from_slice(&next);
+        }
+        Ok((None, rows))
+    }
+
+    /// The least key, behind one attached to a lease that this deletion has taken, that may be attached
+    /// to the lease. `None`: there is none.
+    fn next_beside(&self, taker: &Deletion, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        // Of a part whose keys are all taken, those put since may be attached. Of the part of a lease's
+        // end none is attached to this lease: see `Store::end_deletions_of`.
+        if taker.is_whole() {
+            let mut since = taker.since.cursor(&self.pages);
+            if since.seek(&VersionKey::behind(key))? {
+                let (next, _) = self.split(since.key())?;
+                return Ok(Some(next.to_vec()));
+            }
+        }
+        Ok(taker.end.clone())
+    }
+
     /// True if a row of a lease's key tells of a version that a deletion has taken.
     pub(in crate::mvcc) fn is_detached(&self, bucket: Bucket, row: &[u8]) -> Result<bool> {
         if self.deletions.is_empty() || bucket != Bucket::LeaseKeys {
@@ -219,13 +271,22 @@ impl Root {
         let Some((lease, key)) = row.split_first_chunk() else {
             return Err(self.damaged("a row of a lease's key is too short"));
         };
-        let lease = i64::from_be_bytes(*lease);
+        let taker = self.taker_of(i64::from_be_bytes(*lease), key)?;
+        Ok(taker.is_some())
+    }
+
+    /// The deletion that has taken the version that a row of the lease's keys tells of: the one of
+    /// the lease in whose part the key is, or else the one that takes all keys there.
+    fn taker_of(&self, lease: i64, key: &[u8]) -> Result<Option<&Deletion>> {
         let mut parts = self.deletions.iter().filter(|of| of.range().contains(key));
-        if parts.clone().any(|deletion| deletion.is_of(lease)) {
-            return Ok(true);
+        if let Some(of_lease) = parts.clone().find(|deletion| deletion.is_of(lease)) {
+            return Ok(Some(of_lease));
         }
-        let is_in_whole = parts.any(|deletion| deletion.is_whole());
-        Ok(is_in_whole && lease_of(self.head(key)?.map(|(_, stamp)| stamp)) != lease)
+        let Some(whole) = parts.find(|deletion| deletion.is_whole()) else {
+            return Ok(None);
+        };
+        let is_attached = lease_of(self.head(key)?.map(|(_, stamp)| stamp)) == lease;
+        Ok((!is_attached).then_some(whole))
     }
 }
 

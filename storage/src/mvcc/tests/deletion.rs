@@ -8,6 +8,8 @@ use crate::mvcc::keys::DeltaLimits;
 
 const KEYS: u64 = 3000;
 const LEASE: i64 = 7;
+/// No lease here has a greater number.
+const LEASES: i64 = 15;
 const BYTES_IN_MEMORY: u64 = 64 << 10;
 
 fn key(i: u64) -> Vec<u8> {
@@ -67,12 +69,28 @@ fn seen_at(root: &Root, revisions: &[i64]) -> Vec<String> {
         Ok(ControlFlow::Continue(()))
     });
     history.unwrap();
+    let mut attached = Vec::new();
     let leases = root.side_scan(Bucket::LeaseKeys, b"", &mut |row, _| {
-        seen.push(format!("{row:?}"));
+        attached.push(row.to_vec());
         ControlFlow::Continue(())
     });
     leases.unwrap();
+    assert!(attached == found_attached(root), "of a lease: {attached:?}");
+    seen.extend(attached.iter().map(|row| format!("{row:?}")));
     seen
+}
+
+/// The rows of all leases' keys, found one by one.
+fn found_attached(root: &Root) -> Vec<Vec<u8>> {
+    let mut rows = Vec::new();
+    for lease in 1..=LEASES {
+        let mut from = Vec::new();
+        while let Some(key) = root.first_attached(lease, &from).unwrap() {
+            from = [&key[..], &[0]].concat();
+            rows.push([&lease.to_be_bytes()[..], &key].concat());
+        }
+    }
+    rows
 }
 
 /// A transaction that deletes two ranges and puts between them, entries into what it deleted, and
@@ -165,6 +183,69 @@ fn a_lease_that_ends_takes_its_keys_but_none_that_a_deletion_has_taken() {
         panic!("a key is attached")
     });
     left.unwrap();
+}
+
+/// The first key of a lease from `from` on, and how many rows were looked at for it.
+fn found(store: &Store, lease: i64, from: &[u8]) -> (Option<Vec<u8>>, u64) {
+    store.root().find_attached(lease, from).unwrap()
+}
+
+#[test]
+fn the_first_key_of_a_lease_is_found_without_a_look_at_its_others() {
+    let mut store = filled(&SimVfs::new(1), DeltaLimits::default(), 400);
+    assert_eq!(found(&store, LEASE, b""), (Some(key(0)), 1));
+    assert_eq!(found(&store, LEASE, &key(3)), (Some(key(3)), 1));
+    assert_eq!(found(&store, LEASE, &key(4)), (Some(key(6)), 1));
+    assert_eq!(found(&store, LEASE, &key(KEYS)), (None, 0));
+    assert_eq!(found(&store, LEASE + 1, b""), (None, 0));
+    // Those before and behind it, whose keys are other leases'.
+    for lease in [i64::MIN, -1, 0, 1, LEASE - 1, i64::MAX] {
+        assert_eq!(found(&store, lease, b""), (None, 0));
+    }
+    write(&mut store, |write| write.put(&key(1), b"1", -1));
+    assert_eq!(found(&store, -1, b""), (Some(key(1)), 1));
+    assert_eq!(found(&store, -2, b""), (None, 0));
+
+    // A thousand rows whose keys are gone, until the steps are done.
+    write(&mut store, |write| {
+        assert_eq!(write.delete_range(KeyRange::ALL)?, KEYS);
+        Ok(())
+    });
+    assert!(store.root().is_deleting());
+    assert_eq!(found(&store, LEASE, b""), (None, 1));
+    assert_eq!(found(&store, LEASE, &key(1499)), (None, 1));
+    // The first row; the one behind what came first since, which is not attached; and the key's own.
+    for (i, lease) in [(1000, 0), (1500, LEASE), (2000, 0)] {
+        write(&mut store, |write| write.put(&key(i), b"again", lease));
+    }
+    assert_eq!(found(&store, LEASE, b""), (Some(key(1500)), 3));
+    assert_eq!(found(&store, LEASE, &key(1500)), (Some(key(1500)), 1));
+    assert_eq!(found(&store, LEASE, &key(1501)), (None, 2));
+    store.delete_step(1200).unwrap();
+    assert!(store.root().is_deleting());
+    let (first, rows) = found(&store, LEASE, b"");
+    assert_eq!(first, Some(key(1500)));
+    assert!(rows <= 3, "{rows}");
+    store.delete_step(usize::MAX).unwrap();
+    assert_eq!(found(&store, LEASE, b""), (Some(key(1500)), 1));
+}
+
+#[test]
+fn the_first_key_of_a_lease_that_was_granted_again_is_behind_those_it_had() {
+    let [_, mut store] = with_large_lease(DeltaLimits::default());
+    write(&mut store, |write| {
+        assert_eq!(write.delete_attached(LARGE)?, OF_LARGE);
+        Ok(())
+    });
+    assert_eq!(found(&store, LARGE, b""), (None, 1));
+    assert_eq!(found(&store, LARGE, &key(1501)), (None, 1));
+    // Not in the part.
+    write(&mut store, |write| write.put(&key(2900), b"again", LARGE));
+    assert_eq!(store.root().unwritten_deletes(), OF_LARGE);
+    assert_eq!(found(&store, LARGE, b""), (Some(key(2900)), 2));
+    assert_eq!(found(&store, LARGE, &key(2901)), (None, 0));
+    // Another lease has keys in the part.
+    assert_eq!(found(&store, LEASE, &key(700)), (Some(key(705)), 1));
 }
 
 /// The lease whose end is written in steps.

@@ -54,6 +54,24 @@ fn compare_all(root: &Root, model: &Model, at: i64, input: &mut Input<'_>) -> Re
             assert_eq!(root.side_get(bucket, &key)?, Some(value));
         }
     }
+    compare_attached(root, &model.bucket(Bucket::LeaseKeys))
+}
+
+/// Finds the keys of each lease one by one.
+fn compare_attached(root: &Root, rows: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+    let last = rows.last().and_then(|(row, _)| row.first_chunk::<8>());
+    let last = last.map_or(0, |lease| i64::from_be_bytes(*lease));
+    // Leases without keys, too: all of one's may be taken.
+    for lease in 1..=last + 1 {
+        let head = lease.to_be_bytes();
+        let expected = rows.iter().filter_map(|(row, _)| row.strip_prefix(&head));
+        let (mut found, mut from) = (Vec::new(), Vec::new());
+        while let Some(key) = root.first_attached(lease, &from)? {
+            from = [&key[..], &[0]].concat();
+            found.push(key);
+        }
+        assert!(found.iter().eq(expected), "the keys of lease {lease}");
+    }
     Ok(())
 }
 
