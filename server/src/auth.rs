@@ -17,7 +17,7 @@ mod signed;
 mod tokens;
 
 pub(crate) use authorize::authorize;
-pub use authorize::{check_lease_keys, check_txn, may_watch, watch_refusal};
+pub use authorize::{check_lease_keys, check_told_keys, check_txn, may_watch, watch_refusal};
 pub(crate) use credentials::Credentials;
 pub use current::CurrentAuth;
 pub(crate) use encoding::decode_base64;

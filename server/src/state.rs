@@ -33,7 +33,7 @@ pub use cluster::{
 };
 
 pub use kv::range;
-pub use lease::{LeaseRow, lease_keys, lease_row, leases};
+pub use lease::{LeaseRow, first_lease_key, lease_keys, lease_row, leases};
 pub use tally::Tally;
 pub use txn::read as read_txn;
 

@@ -58,15 +58,18 @@ impl User {
     }
 
     fn may(&self, kind: Kind, key: &[u8], range_end: &[u8]) -> bool {
-        let intervals = match kind {
+        let intervals = self.intervals(kind);
+        if range_end.is_empty() {
+            intervals.end_from(key).is_some()
+        } else {
+            intervals.contains(&Interval::of(key, range_end))
+        }
+    }
+
+    fn intervals(&self, kind: Kind) -> &Intervals {
+        match kind {
             Kind::Read => &self.reads,
             Kind::Write => &self.writes,
-        };
-        let asked = Interval::of(key, range_end);
-        if range_end.is_empty() {
-            intervals.intersects(&asked)
-        } else {
-            intervals.contains(&asked)
         }
     }
 }
@@ -164,19 +167,14 @@ impl Image {
         key: &[u8],
         range_end: &[u8],
     ) -> Result<(), Error> {
-        if !self.enabled {
-            return Ok(());
-        }
-        if by.revision == 0 {
-            return Err(Error::UserEmpty);
-        }
-        if by.revision < self.revision {
-            return Err(Error::AuthOldRevision);
-        }
-        match self.users.get(&by.user) {
-            Some(user) if user.has_role(ROOT) || user.may(kind, key, range_end) => Ok(()),
-            _ => Err(Error::PermissionDenied),
-        }
+        let may = |user: &User| user.may(kind, key, range_end).then_some(());
+        self.judge(by, (), may)
+    }
+
+    /// The same for one key. Returns up to where `by` may access all keys from this one on; the
+    /// empty end is no bound.
+    pub(super) fn check_from(&self, by: &AuthInfo, kind: Kind, key: &[u8]) -> Result<&[u8], Error> {
+        self.judge(by, &b""[..], |user| user.intervals(kind).end_from(key))
     }
 
     /// Checks that `by` has the root role.
@@ -201,6 +199,29 @@ impl Image {
             Err(Error::UserEmpty)
         } else {
             Ok(())
+        }
+    }
+
+    /// What `by` is permitted: `all` if nothing is refused, else what the user's permissions say.
+    fn judge<'a, P>(
+        &'a self,
+        by: &AuthInfo,
+        all: P,
+        permitted: impl FnOnce(&'a User) -> Option<P>,
+    ) -> Result<P, Error> {
+        if !self.enabled {
+            return Ok(all);
+        }
+        if by.revision == 0 {
+            return Err(Error::UserEmpty);
+        }
+        if by.revision < self.revision {
+            return Err(Error::AuthOldRevision);
+        }
+        match self.users.get(&by.user) {
+            Some(user) if user.has_role(ROOT) => Ok(all),
+            Some(user) => permitted(user).ok_or(Error::PermissionDenied),
+            None => Err(Error::PermissionDenied),
         }
     }
 }

@@ -60,8 +60,8 @@ impl Auth {
 
     /// Checks that an entry's user may make its request. All members must reach the same result.
     pub(super) fn check(&self, root: &Root, by: &AuthInfo, request: &Request) -> Result<(), Error> {
-        auth::authorize(&self.image, by, request, &|lease| {
-            super::lease_keys(root, lease)
+        auth::authorize(&self.image, by, request, &|lease, from| {
+            super::first_lease_key(root, lease, from)
         })
     }
 

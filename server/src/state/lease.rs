@@ -49,6 +49,12 @@ pub fn lease_keys(root: &Root, id: i64) -> Result<Vec<Bytes>, Error> {
     Ok(keys)
 }
 
+/// The first key not less than `from` that is attached to a lease. Whoever must know only whether
+/// there are any asks this: a lease may have a million keys.
+pub fn first_lease_key(root: &Root, id: i64, from: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+    Ok(root.first_attached(id, from)?)
+}
+
 pub(super) fn exists(root: &Root, id: i64) -> Result<bool, Error> {
     Ok(root.side_get(Bucket::Lease, &id.to_be_bytes())?.is_some())
 }

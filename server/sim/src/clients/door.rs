@@ -146,8 +146,8 @@ impl Door<'_> {
     }
 
     pub(super) fn lease(&self, by: &AuthInfo, kind: Kind, lease: i64) -> Result<Said<()>, Failed> {
-        let keys = || state::lease_keys(&self.view, lease);
-        let said = auth::check_lease_keys(&self.image(), by, kind, keys);
+        let first = |from: &[u8]| state::first_lease_key(&self.view, lease, from);
+        let said = auth::check_lease_keys(&self.image(), by, kind, first);
         if let Err(Error::Damaged(_)) = said {
             return Ok(said);
         }

@@ -117,7 +117,7 @@ impl pb::lease_server::Lease for LeaseService {
         if keys {
             // The leader may know of keys that were not attached here when they were judged.
             let ask = |image: &Image, by: &AuthInfo| {
-                auth::check_lease_keys(image, by, Kind::Read, || Ok(&answer.keys))
+                auth::check_told_keys(image, by, Kind::Read, &answer.keys)
             };
             self.server.check_leases(&who, ask).await?;
             self.server.check_unchanged(judged_at)?;
@@ -140,8 +140,8 @@ impl pb::lease_server::Lease for LeaseService {
         let view = self.server.view();
         let ask = |image: &Image, by: &AuthInfo| {
             leases.iter().try_for_each(|id| {
-                let keys = || state::lease_keys(&view, *id);
-                auth::check_lease_keys(image, by, Kind::Read, keys)
+                let first = |from: &[u8]| state::first_lease_key(&view, *id, from);
+                auth::check_lease_keys(image, by, Kind::Read, first)
             })
         };
         self.server.check_leases(&who, ask).await?;
@@ -199,8 +199,10 @@ async fn check_keys(
     lease: i64,
 ) -> Result<(), Error> {
     let ask = |image: &Image, by: &AuthInfo| {
-        let keys = || state::lease_keys(&server.view(), lease);
-        auth::check_lease_keys(image, by, kind, keys)
+        // One state for all looks: a key may not slip past them.
+        let view = server.view();
+        let first = |from: &[u8]| state::first_lease_key(&view, lease, from);
+        auth::check_lease_keys(image, by, kind, first)
     };
     server.check_leases(who, ask).await
 }

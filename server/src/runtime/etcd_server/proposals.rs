@@ -69,8 +69,9 @@ impl EtcdServer {
             return Ok(());
         }
         let view = self.view();
-        let keys_of = |lease| state::lease_keys(&view, lease);
-        auth::authorize(&self.0.auth.image(), by, request, &keys_of)
+        auth::authorize(&self.0.auth.image(), by, request, &|lease, from| {
+            state::first_lease_key(&view, lease, from)
+        })
     }
 
     /// Refuses a change without a user before it enters the log, where auth is enabled: otherwise

@@ -142,6 +142,74 @@ fn what_is_applied_is_judged_by_what_is_in_force_then() {
     assert_eq!(state.store.root().revision(), 2, "one put was let through");
 }
 
+fn attach(key: &str, lease: i64) -> Request {
+    Request::Put(pb::PutRequest {
+        key: Bytes::copy_from_slice(key.as_bytes()),
+        lease,
+        ..Default::default()
+    })
+}
+
+fn delete(key: &str, end: &str) -> Request {
+    Request::DeleteRange(pb::DeleteRangeRequest {
+        key: Bytes::copy_from_slice(key.as_bytes()),
+        range_end: Bytes::copy_from_slice(end.as_bytes()),
+        ..Default::default()
+    })
+}
+
+/// Keys that are deleted count no more, though their tombstones are still to be written.
+#[test]
+fn who_may_not_write_a_key_of_a_lease_may_not_use_the_lease() {
+    const LEASE: i64 = 7;
+    let mut state = open(&disk());
+    enabled(&mut state);
+    state.store.set_keys_deleted_at_once(3);
+    let (root, alice) = (by(ROOT, &state), by("alice", &state));
+    let grant = pb::LeaseGrantRequest { id: LEASE, ttl: 60 };
+    apply(&mut state, &root, Request::LeaseGrant(grant)).unwrap();
+    let revoke = || Request::LeaseRevoke(pb::LeaseRevokeRequest { id: LEASE });
+    let denied = Some(Error::PermissionDenied);
+
+    apply(&mut state, &alice, attach("b", LEASE)).unwrap();
+    apply(&mut state, &alice, attach("a", LEASE)).unwrap();
+    for i in 0..10 {
+        apply(&mut state, &root, attach(&format!("x{i}"), LEASE)).unwrap();
+    }
+    let is_refused = |state: &mut State| {
+        let within = pb::TxnRequest {
+            failure: vec![pb::RequestOp {
+                request: Some(pb::request_op::Request::RequestPut(pb::PutRequest {
+                    key: Bytes::from_static(b"aa"),
+                    lease: LEASE,
+                    ..Default::default()
+                })),
+            }],
+            ..Default::default()
+        };
+        for request in [attach("aa", LEASE), Request::Txn(within), revoke()] {
+            assert_eq!(apply(state, &alice, request).err(), denied);
+        }
+    };
+    is_refused(&mut state);
+    apply(&mut state, &alice, attach("aa", LEASE + 1)).unwrap_err();
+    apply(&mut state, &root, delete("x", "y")).unwrap();
+    assert!(state.store.root().is_deleting());
+    apply(&mut state, &alice, attach("bb", LEASE)).unwrap();
+    apply(&mut state, &root, attach("x5", 0)).unwrap();
+    apply(&mut state, &alice, attach("bb", LEASE)).unwrap();
+    apply(&mut state, &root, attach("x6", LEASE)).unwrap();
+    is_refused(&mut state);
+    apply(&mut state, &root, delete("x6", "")).unwrap();
+    // Above all that alice may write.
+    apply(&mut state, &root, attach("c", LEASE)).unwrap();
+    is_refused(&mut state);
+    apply(&mut state, &root, delete("c", "")).unwrap();
+    assert!(state.store.root().is_deleting());
+    apply(&mut state, &alice, revoke()).unwrap();
+    assert_eq!(state.store.root().live_keys(), 1, "x5");
+}
+
 #[test]
 fn changes_count_as_etcd_counts_them() {
     let mut state = open(&disk());
