@@ -287,6 +287,12 @@ impl Deref for VersionKey {
     }
 }
 
+impl AsRef<[u8]> for VersionKey {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
 pub(super) fn revision_key(revision: Revision) -> [u8; REVISION_BYTES] {
     let mut out = [0; REVISION_BYTES];
     out[..8].copy_from_slice(&revision.main.to_be_bytes());

@@ -1,0 +1,92 @@
+//! A store whose pages are not in memory: what is read one after the other is announced before,
+//! all together.
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::mvcc::keys::DeltaLimits;
+
+const KEYS: usize = 20_000;
+
+fn key(i: usize) -> String {
+    format!("key{i:05}")
+}
+
+/// All keys, in the base.
+fn filled() -> Fixture {
+    let mut fixture = Fixture::new();
+    fixture.store.set_key_bytes_direct(1 << 30);
+    (0..KEYS).for_each(|i| fixture.put(&key(i), "old"));
+    fixture
+}
+
+/// Opens what is saved, with nothing in memory, and notices that. Returns how much was announced.
+fn cool(fixture: &mut Fixture, limits: DeltaLimits) -> usize {
+    fixture.reopen();
+    fixture.store.delta_limits = limits;
+    fixture.vfs.set_cold(true);
+    let root = fixture.store.root();
+    assert!(from_memory(|| root.get(b"key00000", 0, |_| ())).is_none());
+    assert!(root.misses_pages());
+    // That has read some branches.
+    fixture.vfs.set_cold(true);
+    fixture.vfs.announced().len()
+}
+
+/// Places that were announced after the first `before` announcements, each once.
+fn places(fixture: &Fixture, before: usize) -> BTreeSet<(u64, u64)> {
+    let announced = fixture.vfs.announced();
+    announced[before..].iter().copied().collect()
+}
+
+#[test]
+fn the_leaves_of_many_changes_are_announced_once_each_and_none_that_is_in_memory() {
+    let mut fixture = filled();
+    fixture.checkpoint();
+    let before = cool(&mut fixture, DeltaLimits::beyond(1 << 30));
+    let (vfs, root) = (&fixture.vfs, fixture.store.root());
+    let keys: Vec<String> = (0..KEYS).rev().step_by(10).map(key).collect();
+    let keys: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
+    // All branches are missing, too: they are announced first. The root is read at once.
+    root.announce_changes(keys.clone());
+    let announced = vfs.announced().len() - before;
+    let different = places(&fixture, before).len();
+    let base = fixture.store.survey().unwrap().0[0];
+    assert!(base.leaves > 100 && base.branches > 2, "{base:?}");
+    let pages = (base.leaves + base.branches - 1) as usize;
+    assert_eq!((announced, different), (pages, pages), "{base:?}");
+
+    // By now all are in memory. That is noticed, too.
+    for key in &keys {
+        root.head(key).unwrap();
+    }
+    let before = vfs.announced().len();
+    root.announce_changes(keys.clone());
+    assert_eq!(vfs.announced().len(), before);
+    vfs.set_cold(false);
+    for _ in 0..20 {
+        root.announce_changes(keys.clone());
+    }
+    assert!(!root.misses_pages());
+    assert_eq!(vfs.announced().len(), before);
+}
+
+#[test]
+fn where_a_branch_is_missing_a_change_announces_the_branch() {
+    let mut fixture = filled();
+    fixture.checkpoint();
+    let before = cool(&mut fixture, DeltaLimits::beyond(1 << 30));
+    let root = fixture.store.root();
+    // Then the root is in memory, and another branch.
+    root.head(b"key19999").unwrap();
+    root.announce_change(b"key00000");
+    let branch = places(&fixture, before);
+    assert_eq!(branch.len(), 1);
+    // Another leaf of that branch.
+    root.head(b"key00300").unwrap();
+    let before = fixture.vfs.announced().len();
+    root.announce_change(b"key00000");
+    let leaf = places(&fixture, before);
+    assert_eq!(leaf.len(), 1);
+    assert!(leaf.is_disjoint(&branch));
+}
