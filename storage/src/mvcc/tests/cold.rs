@@ -8,6 +8,9 @@ use crate::mvcc::keys::DeltaLimits;
 
 const KEYS: usize = 20_000;
 
+/// More keys than a leaf of the base holds: one key in so many is alone in its leaf.
+const SPARSE: usize = 200;
+
 fn key(i: usize) -> String {
     format!("key{i:05}")
 }
@@ -89,4 +92,33 @@ fn where_a_branch_is_missing_a_change_announces_the_branch() {
     let leaf = places(&fixture, before);
     assert_eq!(leaf.len(), 1);
     assert!(leaf.is_disjoint(&branch));
+}
+
+#[test]
+fn the_leaves_in_which_a_compaction_looks_for_older_versions_are_announced() {
+    let mut fixture = filled();
+    let revision = fixture.store.root().revision();
+    fixture.write().compact(revision).unwrap();
+    while !fixture.store.compact_step(KEYS).unwrap().done {}
+    let changes = KEYS / SPARSE;
+    (0..changes).for_each(|i| fixture.put(&key(i * SPARSE), "new"));
+    let revision = fixture.store.root().revision();
+    fixture.write().compact(revision).unwrap();
+    fixture.checkpoint();
+    for is_cold in [true, false] {
+        let before = cool(&mut fixture, DeltaLimits::beyond(1 << 30));
+        fixture.store.batch_bytes_max = usize::MAX;
+        fixture.vfs.set_cold(is_cold);
+        let progress = fixture.store.compact_step(changes).unwrap();
+        assert!(!progress.done && progress.removed == 0);
+        let announced = places(&fixture, before).len();
+        if is_cold {
+            assert!(announced >= changes - 1, "{announced} of {changes}");
+        } else {
+            assert!(announced < 10, "{announced} though all is in memory");
+        }
+    }
+    while !fixture.store.compact_step(KEYS).unwrap().done {}
+    assert_eq!(fixture.store.root().versions().unwrap(), KEYS as u64);
+    fixture.store.check().unwrap();
 }

@@ -11,11 +11,15 @@ use std::ops::ControlFlow;
 use super::Then;
 use crate::Result;
 use crate::mvcc::key::{self, VersionKey};
+use crate::mvcc::keys::BASE_KIND;
 use crate::mvcc::revision_set::RevisionSet;
 use crate::mvcc::{Revision, Root};
 
 /// Versions that a walk over the keys passes in the time of one descent, at least.
 const VERSIONS_PER_DESCENT: usize = 8;
+
+/// Changes whose keys the disk looks for at the same time.
+const CHANGES_ANNOUNCED: usize = 256;
 
 /// A batch that is being gathered.
 #[derive(Debug)]
@@ -81,9 +85,17 @@ impl Gathering {
         }
     }
 
-    /// Takes as long as `left` descents.
+    /// Takes as long as `left` descents, or as some of them while pages are missing.
     pub(super) fn step(&mut self, root: &Root, left: &mut usize) -> Result<()> {
         self.walk = match std::mem::replace(&mut self.walk, Walk::End) {
+            Walk::Changes(from) if root.misses_pages() => {
+                let part = (*left).min(CHANGES_ANNOUNCED);
+                announce(root, from, self.bound, part)?;
+                let mut left_of_part = part;
+                let walk = self.by_changes(root, from, &mut left_of_part)?;
+                *left -= part - left_of_part;
+                walk
+            }
             Walk::Changes(from) => self.by_changes(root, from, left)?,
             Walk::Keys(walk) => self.by_keys(root, walk, left)?,
             Walk::End => Walk::End,
@@ -184,4 +196,23 @@ impl Gathering {
         *left = versions_left / VERSIONS_PER_DESCENT;
         Ok(if more { Walk::Keys(walk) } else { Walk::End })
     }
+}
+
+/// What the next changes superseded is anywhere in the base: the disk looks for all of it together.
+fn announce(root: &Root, from: Revision, through: i64, changes: usize) -> Result<()> {
+    let mut places: Vec<Vec<u8>> = Vec::new();
+    let mut left = changes;
+    root.rows_from(from, through, &mut |revision, row| {
+        if left == 0 {
+            return Ok(ControlFlow::Break(()));
+        }
+        left -= 1;
+        if row.stamp.version != 1 {
+            places.push(VersionKey::new(row.key, revision).to_vec());
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    places.sort_unstable_by(|a, b| BASE_KIND.order.compare(a, b));
+    root.keys.base.announce_all(&root.pages, places.iter());
+    Ok(())
 }
