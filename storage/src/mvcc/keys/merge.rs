@@ -160,6 +160,7 @@ impl Store {
     /// Moves about `entries` entries.
     fn merge_step(&mut self, entries: usize) -> Result<()> {
         let moves = gather(&self.root, entries)?;
+        announce(&self.root, &moves);
         if self.merged == 0
             && let Some(first) = moves.first()
         {
@@ -318,6 +319,20 @@ fn gather(root: &Root, entries: usize) -> Result<Vec<Move>> {
         }
     }
     Ok(moves)
+}
+
+/// The leaves of the base that the moves change: the disk looks for all of them together.
+fn announce(root: &Root, moves: &[Move]) {
+    if !root.misses_pages() {
+        return;
+    }
+    let moves = moves
+        .iter()
+        .filter(|step| !matches!(step.then, Then::Nothing));
+    let mut places: Vec<&[u8]> = moves.map(|step| step.key.as_slice()).collect();
+    // Heads of a key move before its other versions, the oldest first.
+    places.sort_unstable_by(|a, b| BASE_KIND.order.compare(a, b));
+    root.keys.base.announce_all(&root.pages, places.iter());
 }
 
 fn least_key<'s>(sources: &'s [(usize, Cursor<'_>)]) -> &'s [u8] {

@@ -11,6 +11,19 @@ const KEYS: usize = 20_000;
 /// More keys than a leaf of the base holds: one key in so many is alone in its leaf.
 const SPARSE: usize = 200;
 
+/// Nothing is merged unless a test says so.
+const NO_MERGES: DeltaLimits = DeltaLimits {
+    direct_bytes: 0,
+    close_parts: 1,
+    close_bytes: 1,
+    close_bytes_max: 1,
+    merge_trees: 1,
+    base_entries: u64::MAX,
+    merge_trees_max: 1,
+    merge_every: u32::MAX,
+    merge_entries: KEYS / SPARSE / 2,
+};
+
 fn key(i: usize) -> String {
     format!("key{i:05}")
 }
@@ -92,6 +105,35 @@ fn where_a_branch_is_missing_a_change_announces_the_branch() {
     let leaf = places(&fixture, before);
     assert_eq!(leaf.len(), 1);
     assert!(leaf.is_disjoint(&branch));
+}
+
+#[test]
+fn the_leaves_that_a_step_of_a_merge_changes_are_announced() {
+    let mut fixture = filled();
+    fixture.checkpoint();
+    fixture.store.delta_limits = NO_MERGES;
+    (0..KEYS)
+        .step_by(SPARSE)
+        .for_each(|i| fixture.put(&key(i), "new"));
+    fixture.checkpoint();
+    assert!(fixture.store.root().keys.merging().next().is_some());
+    let limits = DeltaLimits {
+        merge_every: 1,
+        ..NO_MERGES
+    };
+    let before = cool(&mut fixture, limits);
+    fixture.put("key00000", "newest");
+    let announced = places(&fixture, before).len();
+    // Beside them some of the tree that is merged.
+    let moves = limits.merge_entries;
+    assert!(announced >= moves - 1, "{announced} of {moves}");
+    fixture.vfs.set_cold(false);
+    let before = fixture.vfs.announced().len();
+    fixture.put("key00000", "newest");
+    let announced = places(&fixture, before).len();
+    assert!(announced < 10, "{announced} though all is in memory");
+    assert!(fixture.store.root().keys.merging().next().is_none());
+    fixture.store.check().unwrap();
 }
 
 #[test]
