@@ -1,6 +1,7 @@
 //! Applies many log entries at once if each is a single put: most of what a start after a crash
 //! replays. The key tree is changed in key order, so that leaves are in the processor's cache when
-//! several puts fall into one. History grows in log order.
+//! several puts fall into one. History grows in log order. Where pages are missing, as after a start
+//! with nothing in the page cache, the disk looks for the leaves of many keys at once.
 //!
 //! Changes that go into a delta tree do so without a step of a merge: a start must be short, and
 //! the puts after it merge what waits.
@@ -11,6 +12,9 @@ use super::store::SPILL_BYTES_PER_STEP;
 use super::write::{lease_of, put_stamp};
 use super::{Applied, Revision, Root, Store, SyncJob};
 use crate::Result;
+
+/// Keys that the disk looks for at the same time. Whether pages are missing shows after a few of them.
+const KEYS_ANNOUNCED: usize = 256;
 
 /// A log entry that is one put: it gets its own main revision.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +67,11 @@ impl Store {
     /// returns their stamps.
     fn put_each(&mut self, puts: &[LonePut<'_>], first: i64) -> Result<Vec<Stamp>> {
         let mut stamps = vec![Stamp::default(); puts.len()];
-        for i in by_key(puts) {
+        let order: Vec<usize> = by_key(puts).collect();
+        for (done, &i) in order.iter().enumerate() {
+            if done.is_multiple_of(KEYS_ANNOUNCED) {
+                self.root.announce_next(puts, &order[done..]);
+            }
             let put = &puts[i];
             let (stamp, old_lease) =
                 self.push_put(put.key, put.value, revision_of(first, i), put.lease)?;
@@ -121,7 +129,12 @@ impl Root {
         let order: Vec<usize> = by_key(puts).collect();
         let mut newest = Vec::with_capacity(puts.len());
         let mut heads = Heads::new(self);
+        let mut announced = 0;
         for same in order.chunk_by(|a, b| puts[*a].key == puts[*b].key) {
+            if newest.len() >= announced {
+                announced = newest.len() + KEYS_ANNOUNCED;
+                self.announce_next(puts, &order[newest.len()..]);
+            }
             let stamp = heads.stamp(puts[same[0]].key)?;
             newest.resize(newest.len() + same.len(), stamp);
         }
@@ -130,6 +143,13 @@ impl Root {
             newest,
             era: self.keys.era(),
         })
+    }
+
+    /// Before the next of `puts`, by key, are looked for one after the other: the disk looks for all of
+    /// them together.
+    fn announce_next(&self, puts: &[LonePut<'_>], next: &[usize]) {
+        let next = next.iter().take(KEYS_ANNOUNCED);
+        self.announce_ascending(next.map(|i| puts[*i].key));
     }
 }
 

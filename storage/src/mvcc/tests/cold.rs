@@ -107,6 +107,36 @@ fn where_a_branch_is_missing_a_change_announces_the_branch() {
     assert!(leaf.is_disjoint(&branch));
 }
 
+/// Puts of these keys, one entry each.
+fn lone_puts(keys: &[String], first: u64) -> Vec<LonePut<'_>> {
+    keys.iter()
+        .zip(first..)
+        .map(|(key, index)| LonePut {
+            applied: Applied { index, term: 1 },
+            key: key.as_bytes(),
+            value: b"new",
+            lease: 0,
+        })
+        .collect()
+}
+
+#[test]
+fn what_puts_that_are_replayed_look_for_is_announced() {
+    // Looked for in a view, and by puts that go into the base.
+    for limits in [NO_MERGES, DeltaLimits::beyond(1 << 30)] {
+        let mut fixture = filled();
+        fixture.checkpoint();
+        let before = cool(&mut fixture, limits);
+        let is_direct = !fixture.store.looks_for_keys();
+        let keys: Vec<String> = (0..KEYS).step_by(SPARSE).map(key).collect();
+        let puts = lone_puts(&keys, fixture.store.root().applied().index + 1);
+        fixture.store.put_all(&puts, None).unwrap();
+        let announced = places(&fixture, before).len();
+        assert!(announced >= keys.len(), "{announced}, {is_direct}");
+        assert!(announced < 2 * keys.len(), "{announced}, {is_direct}");
+    }
+}
+
 #[test]
 fn the_leaves_that_a_step_of_a_merge_changes_are_announced() {
     let mut fixture = filled();
