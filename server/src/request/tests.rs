@@ -235,3 +235,60 @@ fn an_unknown_request_is_an_error() {
     assert!(Request::decode(&header.encode_to_vec()).is_err());
     assert!(Request::decode(b"\xff\xff").is_err());
 }
+
+#[test]
+fn the_keys_of_a_request_are_those_of_both_branches_and_comparisons_but_of_no_range() {
+    use pb::request_op::Request as Op;
+    let key = |key: &'static str| Bytes::from_static(key.as_bytes());
+    let delete = |from, to| pb::DeleteRangeRequest {
+        key: key(from),
+        range_end: key(to),
+        ..Default::default()
+    };
+    let compare = |from, to| pb::Compare {
+        key: key(from),
+        range_end: key(to),
+        ..Default::default()
+    };
+    let range = |from, to| pb::RangeRequest {
+        key: key(from),
+        range_end: key(to),
+        ..Default::default()
+    };
+    let put = |of| pb::PutRequest {
+        key: key(of),
+        ..Default::default()
+    };
+    let ops = |ops: Vec<Op>| -> Vec<pb::RequestOp> {
+        let op = |op| pb::RequestOp { request: Some(op) };
+        ops.into_iter().map(op).collect()
+    };
+    let nested = pb::TxnRequest {
+        failure: ops(vec![Op::RequestPut(put("f"))]),
+        ..Default::default()
+    };
+    let txn = pb::TxnRequest {
+        compare: vec![compare("a", ""), compare("a", "z")],
+        success: ops(vec![
+            Op::RequestPut(put("b")),
+            Op::RequestDeleteRange(delete("c", "")),
+            Op::RequestDeleteRange(delete("c", "z")),
+        ]),
+        failure: ops(vec![
+            Op::RequestRange(range("d", "")),
+            Op::RequestRange(range("d", "\0")),
+            Op::RequestPut(put("e")),
+            Op::RequestTxn(nested),
+        ]),
+    };
+    let keys = |request: Request| {
+        let mut keys = Vec::new();
+        request.each_key(&mut |key| keys.push(String::from_utf8_lossy(key).into_owned()));
+        keys.concat()
+    };
+    assert_eq!(keys(Request::Txn(txn)), "abcdef");
+    assert_eq!(keys(Request::Put(put("k"))), "k");
+    assert_eq!(keys(Request::DeleteRange(delete("k", ""))), "k");
+    assert_eq!(keys(Request::DeleteRange(delete("k", "l"))), "");
+    assert_eq!(keys(Request::Read), "");
+}

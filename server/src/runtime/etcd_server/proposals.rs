@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use etcd_api::etcdserverpb::request_op::Request as Op;
-
 use super::{EtcdServer, PHYSICAL_COMPACTION_TIMEOUT, post};
 use crate::auth::{self, Credentials};
 use crate::basics::error::Error;
@@ -151,19 +149,12 @@ impl EtcdServer {
     }
 
     /// Has the disk look for what the change needs while the log is written, so that the thread that
-    /// applies entries, one after the other, finds it in memory.
+    /// applies entries, one after the other, finds it in memory. Other members do that when they hear
+    /// that it is committed.
     fn announce(&self, request: &Request) {
-        match request {
-            Request::Put(put) => self.view().announce_change(&put.key),
-            Request::Txn(txn) => {
-                let view = self.view();
-                for op in &txn.success {
-                    if let Some(Op::RequestPut(put)) = &op.request {
-                        view.announce_change(&put.key);
-                    }
-                }
-            }
-            _ => {}
+        let view = self.view();
+        if view.misses_pages() {
+            request.each_key(&mut |key| view.announce_change(key));
         }
     }
 
