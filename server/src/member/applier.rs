@@ -2,6 +2,7 @@
 //! checkpoints and compactions of the store in between. Plain values in and out; the shell runs it
 //! on its own thread.
 
+mod ahead;
 mod alarm;
 mod background;
 mod chores;
@@ -289,7 +290,10 @@ impl Applier {
 
     fn hear(&mut self, event: ApplyEvent, effects: &mut ApplyEffects) -> Result<(), Error> {
         match event {
-            ApplyEvent::Committed(entries) => self.backlog.extend(entries),
+            ApplyEvent::Committed(mut entries) => {
+                self.announce(&mut entries);
+                self.backlog.extend(entries);
+            }
             ApplyEvent::Lease(call, slot) => self.waiting_leases.push((call, slot)),
             ApplyEvent::CheckpointRan(attempt) => match (*attempt)? {
                 Attempt::Done(done) => {
