@@ -169,7 +169,8 @@ pub enum LogEvent {
     Stop,
 }
 
-/// A committed entry. On the member that proposed it, also the decoded request and its client.
+/// A committed entry. On the member that proposed it, also the decoded request and its client; others
+/// decode it when they announce its keys, or apply it.
 #[derive(Debug)]
 pub struct Committed {
     pub entry: raft::Entry,
