@@ -25,8 +25,9 @@ use crate::auth::{Authenticated, ROOT};
 use crate::basics::error::Error;
 use crate::request::{AuthInfo, PutBy, Request};
 use crate::state::snapshot::Received;
+use answer::Room;
 
-pub use answer::{LeaseAnswer, Outcome, RaftView};
+pub use answer::{AnswerFor, LeaseAnswer, MESSAGE_BYTES_MAX, Outcome, RaftView};
 pub use auth::{Auth, default_revision_row, is_default_revision};
 pub use cluster::{
     ChangeContext, Downgrade, MemberInfo, cluster_version, downgrade, member_row, members, removed,
@@ -46,6 +47,9 @@ pub struct State {
     min_lease_ttl: i64,
     /// Limit on learners. Adding more is refused. Must be equal on all members.
     pub max_learners: usize,
+    /// Bytes that the rows of an answer to an entry may have. Of one with more no rows are kept,
+    /// and its client hears that it is too large. What the entry changes does not depend on this.
+    answer_bytes_max: usize,
     /// The alarms in `Bucket::Alarm`, cached because every change checks them.
     alarms: Vec<pb::AlarmMember>,
     /// Users, roles and permissions, also cached beside their rows.
@@ -74,6 +78,7 @@ impl State {
             store,
             min_lease_ttl,
             max_learners: MAX_LEARNERS,
+            answer_bytes_max: MESSAGE_BYTES_MAX,
             alarms,
             auth,
         })
@@ -82,11 +87,16 @@ impl State {
     /// Applies one entry. An error leaves the data unchanged; the applied index advances either
     /// way. Permissions were checked before the entry was proposed, and are checked again here,
     /// because they may have changed in between.
+    ///
+    /// `answer_for` decides about the rows of the outcome alone, not about the data, the effects,
+    /// or whether the entry fails. Only damage is found where it is read. Then the member stops; a
+    /// replay, which reads no rows for an answer, gets past the entry.
     pub fn apply(
         &mut self,
         applied: Applied,
         request: &Request,
         by: &AuthInfo,
+        answer_for: AnswerFor,
         effects: &mut Effects,
     ) -> Result<Outcome, Error> {
         let allowed = self.allows(by, request);
@@ -96,7 +106,10 @@ impl State {
             Request::Put(_)
             | Request::DeleteRange(_)
             | Request::Txn(_)
-            | Request::Compaction(_) => return apply_to_keys(&mut write, request, effects),
+            | Request::Compaction(_) => {
+                let room = Room::new(answer_for, self.answer_bytes_max);
+                return apply_to_keys(&mut write, request, room, effects);
+            }
             Request::LeaseGrant(grant) => {
                 let row = lease::grant(&mut write, grant, self.min_lease_ttl)?;
                 effects.granted = Some(row);
@@ -254,29 +267,37 @@ pub(crate) fn to_key_value(item: Item<'_>) -> KeyValue {
 fn apply_to_keys(
     write: &mut Write<'_>,
     request: &Request,
+    mut room: Room,
     effects: &mut Effects,
 ) -> Result<Outcome, Error> {
-    match request {
+    let outcome = match request {
         Request::Put(put) => {
-            let response = kv::put(write, put)?;
+            let response = kv::put(write, put, &mut room)?;
             effects.tally.lone(|tally| tally.put(put));
-            Ok(Outcome::Put(response))
+            Outcome::Put(response)
         }
         Request::DeleteRange(delete) => {
-            let response = kv::delete_range(write, delete)?;
+            let response = kv::delete_range(write, delete, &mut room)?;
             effects.tally.lone(|tally| tally.delete_range(delete));
-            Ok(Outcome::DeleteRange(response))
+            Outcome::DeleteRange(response)
         }
-        Request::Txn(txn) => txn::write(write, txn, &mut effects.tally).map(Outcome::Txn),
+        Request::Txn(txn) => {
+            let response = txn::write(write, txn, &mut room, &mut effects.tally)?;
+            Outcome::Txn(response)
+        }
         Request::Compaction(compaction) => {
             kv::compact(write, compaction)?;
             // etcd reads a key after each compaction, and its metrics show it.
             effects.tally.range();
             effects.compacted = Some(compaction.revision);
-            Ok(Outcome::Done)
+            Outcome::Done
         }
         other => unreachable!("{other:?} is not about keys"),
-    }
+    };
+    Ok(match room.overrun() {
+        Some(bytes) => Outcome::TooLarge { bytes },
+        None => outcome,
+    })
 }
 
 /// NOSPACE refuses requests that need space. As in etcd, CORRUPT refuses every change of keys and

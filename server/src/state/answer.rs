@@ -1,4 +1,4 @@
-//! The answers to changes and questions.
+//! The answers to changes and questions, and how much of them is put together.
 
 use std::time::Duration;
 
@@ -10,6 +10,22 @@ use storage::mvcc::View;
 use super::lease::lease_keys;
 use crate::auth::Authenticated;
 use crate::basics::error::Error;
+
+/// The largest message that etcd sends.
+pub const MESSAGE_BYTES_MAX: usize = i32::MAX as usize;
+
+/// Who waits for the answer to an entry. What the entry changes is the same on all members, and at
+/// a replay; its answer is of use to one client of one of them. So rows that only the answer shows
+/// are read for a client alone. A deletion may answer with all that it deletes: on all members,
+/// that would be memory for nothing, and at the replay after a crash over it the same crash again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerFor {
+    /// A client of this member.
+    Client,
+    /// Nobody: the client is another member's, or has left, or the entry is replayed. The answer
+    /// has no rows.
+    Nobody,
+}
 
 /// Answers without their headers, which the API adds.
 #[derive(Debug)]
@@ -27,6 +43,11 @@ pub enum Outcome {
         leader: u64,
     },
     Raft(Box<RaftView>),
+    /// The change was made, as in etcd, but its answer is larger than a message may be. At least so
+    /// many bytes: no more of it was read.
+    TooLarge {
+        bytes: usize,
+    },
     /// The change was made; there is nothing else to report.
     Done,
 }
@@ -70,6 +91,49 @@ impl LeaseAnswer {
         let mut leases = self.leases;
         leases.sort_unstable();
         leases.into_iter().map(|(_, id)| id).collect()
+    }
+}
+
+/// Room for the rows of one entry's answer.
+#[derive(Debug)]
+pub(super) struct Room {
+    answer_for: AnswerFor,
+    /// Bytes that the rows may have.
+    most: usize,
+    /// Bytes of the rows so far, as they are sent. The row with which they are too many is counted.
+    bytes: usize,
+}
+
+impl Room {
+    pub(super) fn new(answer_for: AnswerFor, most: usize) -> Room {
+        Room {
+            answer_for,
+            most,
+            bytes: 0,
+        }
+    }
+
+    /// False if rows need not be read: for nobody, or for an answer that is too large already.
+    pub(super) fn is_left(&self) -> bool {
+        self.answer_for == AnswerFor::Client && self.bytes <= self.most
+    }
+
+    /// Bytes of rows that still fit.
+    pub(super) fn left(&self) -> usize {
+        self.most.saturating_sub(self.bytes)
+    }
+
+    /// Counts rows of so many bytes. False if they do not fit, or nobody wants them.
+    pub(super) fn take(&mut self, bytes: usize) -> bool {
+        if self.is_left() {
+            self.bytes = self.bytes.saturating_add(bytes);
+        }
+        self.is_left()
+    }
+
+    /// The bytes of rows that are more than fit.
+    pub(super) fn overrun(&self) -> Option<usize> {
+        (self.bytes > self.most).then_some(self.bytes)
     }
 }
 

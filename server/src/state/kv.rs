@@ -7,12 +7,17 @@ mod range;
 use std::ops::ControlFlow;
 
 use etcd_api::etcdserverpb as pb;
+use prost::Message as _;
+use prost::encoding::encoded_len_varint;
 use storage::mvcc::{KeyRange, Root, Want, Write};
 
+use super::answer::Room;
 use super::to_key_value;
 use crate::basics::error::Error;
 
+use key_value::key_value_len;
 pub use range::range;
+pub(super) use range::range_within;
 pub(crate) use range::{Reading, Step, part};
 
 /// The revision at which a read runs, or the error if it is compacted or in the future.
@@ -31,12 +36,14 @@ pub(crate) fn revision_to_read(root: &Root, requested: i64) -> Result<i64, Error
     Ok(at)
 }
 
-pub(crate) fn put(
+pub(super) fn put(
     write: &mut Write<'_>,
     request: &pb::PutRequest,
+    room: &mut Room,
 ) -> Result<pb::PutResponse, Error> {
     check_put(write, request)?;
-    let needs_previous = request.prev_kv || request.ignore_value || request.ignore_lease;
+    let shows_previous = request.prev_kv && room.is_left();
+    let needs_previous = shows_previous || request.ignore_value || request.ignore_lease;
     let previous = if needs_previous {
         write.get(&request.key, 0, to_key_value)?
     } else {
@@ -55,7 +62,7 @@ pub(crate) fn put(
     write.put(&request.key, value, lease)?;
     Ok(pb::PutResponse {
         header: Some(revision_header(write.revision())),
-        prev_kv: previous.filter(|_| request.prev_kv),
+        prev_kv: previous.filter(|kv| shows_previous && room.take(framed(kv.encoded_len()))),
     })
 }
 
@@ -72,17 +79,25 @@ pub(crate) fn check_put(root: &Root, request: &pb::PutRequest) -> Result<(), Err
     Ok(())
 }
 
-pub(crate) fn delete_range(
+pub(super) fn delete_range(
     write: &mut Write<'_>,
     request: &pb::DeleteRangeRequest,
+    room: &mut Room,
 ) -> Result<pb::DeleteRangeResponse, Error> {
     let keys = KeyRange::from_wire(&request.key, &request.range_end);
     let mut prev_kvs = Vec::new();
-    if request.prev_kv {
+    if request.prev_kv && room.is_left() {
         write.range(keys, 0, Want::Values, &mut |item| {
+            if !room.take(framed(key_value_len(&item))) {
+                return ControlFlow::Break(());
+            }
             prev_kvs.push(to_key_value(item));
             ControlFlow::Continue(())
         })?;
+    }
+    if !room.is_left() {
+        // They are not sent, and the deletion needs memory of its own.
+        prev_kvs = Vec::new();
     }
     let deleted = write.delete_range(keys)? as i64;
     let header = Some(revision_header(write.revision()));
@@ -102,6 +117,11 @@ pub(crate) fn compact(write: &mut Write<'_>, request: &pb::CompactionRequest) ->
     }
     write.compact(request.revision)?;
     Ok(())
+}
+
+/// Bytes of a message of `len` bytes within another one, where its tag takes one byte.
+fn framed(len: usize) -> usize {
+    1 + encoded_len_varint(len as u64) + len
 }
 
 /// A header with only the revision set; the rest is filled in later.

@@ -13,15 +13,18 @@ use std::ops::ControlFlow;
 use storage::mvcc::{Item, KeyRange, Root, Want, Write};
 
 use super::Tally;
+use super::answer::Room;
 use super::kv;
 use crate::basics::error::Error;
 pub use reading::read;
 pub(crate) use reading::{Reading, is_read_only, is_serializable};
 
-/// Runs a transaction that may write.
-pub(crate) fn write(
+/// Runs a transaction that may write. What it writes, counts and fails with does not depend on the
+/// room for its answer: the comparisons, and all checks, come before the first step.
+pub(super) fn write(
     write: &mut Write<'_>,
     txn: &pb::TxnRequest,
+    room: &mut Room,
     total: &mut Tally,
 ) -> Result<raw::TxnResponse, Error> {
     let mut tally = Tally::default();
@@ -29,7 +32,7 @@ pub(crate) fn write(
     // etcd uses two store transactions, one to compare and one to execute, and counts both.
     std::mem::take(&mut tally).end(total);
     check(write, &path)?;
-    let mut response = execute(write, &path, &mut tally)?;
+    let mut response = execute(write, &path, room, &mut tally)?;
     tally.end(total);
     response.header = Some(kv::revision_header(write.revision()));
     Ok(response)
@@ -107,6 +110,7 @@ fn check_range_revision(root: &Root, revision: i64) -> Result<(), Error> {
 fn execute(
     write: &mut Write<'_>,
     path: &Path<'_>,
+    room: &mut Room,
     tally: &mut Tally,
 ) -> Result<raw::TxnResponse, Error> {
     let mut responses = Vec::with_capacity(path.steps.len());
@@ -118,12 +122,12 @@ fn execute(
             Step::Txn(_) => {}
         }
         let response = match step {
-            Step::Range(range) => OpResponse::ResponseRange(kv::range(write, range)?),
-            Step::Put(put) => OpResponse::ResponsePut(kv::put(write, put)?),
+            Step::Range(range) => OpResponse::ResponseRange(kv::range_within(write, range, room)?),
+            Step::Put(put) => OpResponse::ResponsePut(kv::put(write, put, room)?),
             Step::Delete(delete) => {
-                OpResponse::ResponseDeleteRange(kv::delete_range(write, delete)?)
+                OpResponse::ResponseDeleteRange(kv::delete_range(write, delete, room)?)
             }
-            Step::Txn(nested) => OpResponse::ResponseTxn(execute(write, nested, tally)?),
+            Step::Txn(nested) => OpResponse::ResponseTxn(execute(write, nested, room, tally)?),
         };
         responses.push(raw::ResponseOp {
             response: Some(response),

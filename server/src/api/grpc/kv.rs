@@ -12,7 +12,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request as Call, Response, Status};
 
 use super::caller_of;
-use super::limits::budget::{BUDGET_BYTES, Budget};
+use super::limits::budget::{BUDGET_BYTES, Budget, too_large};
 use super::limits::large::{STEP, read_large};
 use super::limits::patience::Patience;
 use super::limits::slow;
@@ -55,7 +55,10 @@ impl KvService {
     }
 
     async fn change(&self, request: Request, who: &Credentials) -> Result<Outcome, Status> {
-        Ok(self.server.propose_by(request, who).await?.outcome)
+        match self.server.propose_by(request, who).await?.outcome {
+            Outcome::TooLarge { bytes } => Err(too_large(bytes).into()),
+            outcome => Ok(outcome),
+        }
     }
 
     async fn read_txn(

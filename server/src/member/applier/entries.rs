@@ -9,7 +9,7 @@ use crate::basics::error::Error;
 use crate::member::event::{Committed, Outcome};
 use crate::request::{AuthInfo, Request};
 use crate::state::hashes::HashJob;
-use crate::state::{Effects, entry};
+use crate::state::{AnswerFor, Effects, entry};
 use crate::telemetry::metrics::Operation;
 
 impl Applier {
@@ -45,7 +45,11 @@ impl Applier {
                 self.note_own_alarm(&entry, &request);
                 let by = self.requester(&entry);
                 let began = self.stopwatch.as_ref().map(Stopwatch::begin);
-                let result = self.apply_request(now, position, &request, &by, effects);
+                let answer_for = match &reply {
+                    Some(slot) if slot.is_awaited() => AnswerFor::Client,
+                    _ => AnswerFor::Nobody,
+                };
+                let result = self.apply_request(now, position, &request, &by, answer_for, effects);
                 if let Some((stopwatch, began)) = self.stopwatch.as_ref().zip(began) {
                     effects
                         .slow
@@ -86,6 +90,7 @@ impl Applier {
         position: storage::mvcc::Applied,
         request: &Request,
         by: &AuthInfo,
+        answer_for: AnswerFor,
         effects: &mut ApplyEffects,
     ) -> Result<Outcome, Error> {
         if let Request::Compaction(compaction) = request
@@ -95,7 +100,9 @@ impl Applier {
             self.keep_hash_before(compaction.revision, effects);
         }
         let mut did = Effects::default();
-        let result = self.state.apply(position, request, by, &mut did);
+        let result = self
+            .state
+            .apply(position, request, by, answer_for, &mut did);
         let counts = &mut effects.counts;
         if let Some(operation) = Operation::of(request) {
             counts.applied.push((operation, result.is_ok()));

@@ -1,3 +1,4 @@
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -468,4 +469,43 @@ fn views_of_an_installed_state_are_not_as_old_as_those_of_the_one_before() {
         "no newer generation has begun"
     );
     drop((before, after));
+}
+
+#[test]
+fn rows_of_an_answer_are_read_for_a_client_that_still_waits_and_for_nobody_else() {
+    const VALUE_BYTES: usize = 1000;
+    let mut stage = Stage::new();
+    // Each look at the clock is a second after the one before, so every entry is slow.
+    let looks = Cell::new(0);
+    let clock = move || {
+        looks.set(looks.get() + 1);
+        Now::from_secs(looks.get())
+    };
+    let stopwatch = Stopwatch::new(Now::ZERO, clock);
+    stage.applier.set_stopwatch(stopwatch);
+    let mut size_of_answer = |reply: Option<ReplySlot>| {
+        let put = Request::Put(pb::PutRequest {
+            key: b"key"[..].into(),
+            value: vec![0; VALUE_BYTES].into(),
+            ..Default::default()
+        });
+        let delete = Request::DeleteRange(pb::DeleteRangeRequest {
+            key: b"key"[..].into(),
+            prev_kv: true,
+            ..Default::default()
+        });
+        let put = stage.entry(1, Some(put));
+        let delete = Committed {
+            reply,
+            ..stage.entry(1, Some(delete))
+        };
+        let effects = stage.apply(Now::ZERO, vec![put, delete]);
+        let size = effects.slow[1].response.strip_prefix("size:").unwrap();
+        size.parse::<usize>().unwrap()
+    };
+    let (waits, _reply) = slot();
+    let (has_left, _) = slot();
+    assert!(size_of_answer(Some(waits)) > VALUE_BYTES);
+    assert!(size_of_answer(Some(has_left)) < VALUE_BYTES);
+    assert!(size_of_answer(None) < VALUE_BYTES);
 }

@@ -17,7 +17,7 @@ use crate::member::applier::Unsaved;
 use crate::member::data_dir::Unusable;
 use crate::request::{self, PutBy, Request};
 use crate::state::entry;
-use crate::state::{Effects, State};
+use crate::state::{AnswerFor, Effects, State};
 
 /// Bytes of keys and values gathered for one batch. The larger the batch, the more puts share a
 /// leaf of the key tree; the smaller, the sooner all threads have work.
@@ -355,7 +355,9 @@ impl Applying<'_> {
             EntryKind::Normal => {
                 let (request, mut effects) = (entry::request(entry)?, Effects::default());
                 let by = Request::auth_info_of(&entry.data);
-                let result = self.state.apply(applied, &request, &by, &mut effects);
+                let result = self
+                    .state
+                    .apply(applied, &request, &by, AnswerFor::Nobody, &mut effects);
                 result.map(drop)
             }
             EntryKind::ConfChange | EntryKind::ConfChangeV2 => {

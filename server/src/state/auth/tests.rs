@@ -8,7 +8,7 @@ use storage::mvcc::{Applied, LonePut, Store};
 use storage::vfs::Vfs;
 use storage::vfs::sim::SimVfs;
 
-use super::super::{Effects, State};
+use super::super::{AnswerFor, Effects, State};
 use super::*;
 use crate::auth::ROOT;
 use crate::state::Outcome;
@@ -39,7 +39,8 @@ fn apply(state: &mut State, by: &AuthInfo, request: Request) -> Result<Outcome, 
         Request::auth_info_of(&data),
     );
     let applied = next(state);
-    let result = state.apply(applied, &request, &by, &mut Effects::default());
+    let mut effects = Effects::default();
+    let result = state.apply(applied, &request, &by, AnswerFor::Client, &mut effects);
     assert_eq!(state.store.root().applied(), applied, "its place is taken");
     result
 }
@@ -421,14 +422,14 @@ fn gathered_puts_are_judged_like_single_ones() {
             let data = any_entry(u, one.auth.image().revision)?;
             let request = Request::decode(&data).unwrap();
             let by = Request::auth_info_of(&data);
-            let applied = next(&one);
-            let _ = one.apply(applied, &request, &by, &mut Effects::default());
+            let (applied, mut effects) = (next(&one), Effects::default());
+            let _ = one.apply(applied, &request, &by, AnswerFor::Client, &mut effects);
             if Request::lone_put(&data).is_some() {
                 waiting.push((applied, data));
                 continue;
             }
             flush(&mut gathered, &mut waiting);
-            let _ = gathered.apply(applied, &request, &by, &mut Effects::default());
+            let _ = gathered.apply(applied, &request, &by, AnswerFor::Nobody, &mut effects);
         }
         flush(&mut gathered, &mut waiting);
         one.store.publish();

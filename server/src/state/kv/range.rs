@@ -16,6 +16,7 @@ use storage::mvcc::{Item, KeyRange, Root, Want};
 use super::key_value::{encode_key_value, key_value_len};
 use super::{revision_header, revision_to_read};
 use crate::basics::error::Error;
+use crate::state::answer::Room;
 use crate::state::to_key_value;
 
 /// Rows to be sorted are cut to the limit when there are twice as many plus this slack.
@@ -26,6 +27,36 @@ pub fn range(root: &Root, request: &pb::RangeRequest) -> Result<raw::RangeRespon
     let mut reading = Reading::new(root, request.clone())?;
     reading.step(root, Step::WHOLE)?;
     reading.finish(root)
+}
+
+/// Answers a range within a transaction, as far as there is room for its rows. Without room nothing
+/// is read, and the answer is empty. The caller has checked the request's revision, so that whether
+/// the transaction fails does not depend on the room.
+pub(in crate::state) fn range_within(
+    root: &Root,
+    request: &pb::RangeRequest,
+    room: &mut Room,
+) -> Result<raw::RangeResponse, Error> {
+    if !room.is_left() {
+        return Ok(raw::RangeResponse::default());
+    }
+    let mut reading = Reading::new(root, request.clone())?;
+    // Ends behind the row with which there are too many bytes. As for a range alone, rows that are
+    // still to be sorted count with the memory that they take.
+    let step = Step {
+        rows: usize::MAX,
+        bytes: room.left().saturating_add(1),
+    };
+    if !reading.step(root, step)? {
+        room.take(reading.held_bytes());
+        return Ok(raw::RangeResponse::default());
+    }
+    let response = reading.finish(root)?;
+    if room.take(response.kvs.bytes()) {
+        Ok(response)
+    } else {
+        Ok(raw::RangeResponse::default())
+    }
 }
 
 /// Limits of one step; the step ends at the first one reached.

@@ -18,7 +18,7 @@ use storage::vfs::Vfs;
 use storage::vfs::sim::SimVfs;
 
 use crate::request::Request;
-use crate::state::{Effects, State, lease_keys, leases};
+use crate::state::{AnswerFor, Effects, State, lease_keys, leases};
 
 pub(super) const LOG: &str = "/member/log";
 pub(super) const STORE: &str = "/member/store";
@@ -102,8 +102,8 @@ pub(super) fn apply(state: &mut State, entry: &Entry) {
         term: entry.term,
     };
     let request = Request::decode(&entry.data).unwrap();
-    let by = Default::default();
-    let _ = state.apply(applied, &request, &by, &mut Effects::default());
+    let (by, mut effects) = (Default::default(), Effects::default());
+    let _ = state.apply(applied, &request, &by, AnswerFor::Nobody, &mut effects);
 }
 
 /// Everything a client can see, and the rows of HashKV, as a text that does not change between

@@ -27,6 +27,7 @@ use tokio::time::{Instant, timeout};
 use tonic::{Code, Status};
 
 use crate::basics::error::Error;
+use crate::state::MESSAGE_BYTES_MAX;
 use crate::telemetry::metrics::Metrics;
 
 /// For all large replies together. A list of all pods of a large Kubernetes cluster fits.
@@ -232,9 +233,6 @@ fn prefix(bytes: usize) -> Result<Bytes, Status> {
     prefix.put_u32(bytes as u32);
     Ok(prefix.freeze())
 }
-
-/// The largest message that etcd sends.
-const MESSAGE_BYTES_MAX: usize = i32::MAX as usize;
 
 /// Refuses a message too large for etcd to send.
 pub(crate) fn check_size(bytes: usize) -> Result<(), Error> {

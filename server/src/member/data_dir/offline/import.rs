@@ -27,7 +27,7 @@ use crate::basics::error::Error;
 use crate::member::data_dir;
 use crate::request::Request;
 use crate::state::snapshot::load::{FileSource, Plan, load};
-use crate::state::{self, Effects, MemberInfo, State};
+use crate::state::{self, AnswerFor, Effects, MemberInfo, State};
 
 /// Seconds. etcd raises shorter leases to this under its default election timeout.
 const MIN_LEASE_TTL: i64 = 2;
@@ -215,8 +215,8 @@ fn apply(state: &mut State, entry: &Entry) -> Result<(), String> {
         return Ok(());
     }
     let request = Request::decode(&entry.data)?;
-    let by = Request::auth_info_of(&entry.data);
-    match state.apply(applied, &request, &by, &mut Effects::default()) {
+    let (by, mut effects) = (Request::auth_info_of(&entry.data), Effects::default());
+    match state.apply(applied, &request, &by, AnswerFor::Nobody, &mut effects) {
         Err(Error::Damaged(what)) => Err(what),
         // Refused then and now. The refusal was an answer to a client and changed nothing.
         _ => Ok(()),
