@@ -426,7 +426,11 @@ mod tests {
                 for kind in [Kind::Read, Kind::Write] {
                     let expected = simple(&ranges, &by, kind, &keys);
                     lease.looks.set(0);
-                    assert_eq!(lease.check(&image, &by, kind), expected, "{by:?} {ranges:?}");
+                    assert_eq!(
+                        lease.check(&image, &by, kind),
+                        expected,
+                        "{by:?} {ranges:?}"
+                    );
                     assert!(lease.looks.get() <= keys.len().min(ranges.len()) + 1);
                     keys.reverse();
                     assert_eq!(check_told_keys(&image, &by, kind, &keys), expected);

@@ -95,10 +95,12 @@ fn parse(texts: &[String]) -> Result<Vec<Url>, String> {
 
 /// The URLs as they are, except that an address has one form only. Sorted.
 fn written(urls: &[Url]) -> Vec<String> {
-    let texts = urls.iter().map(|url| match url.address().parse::<SocketAddr>() {
-        Ok(address) if !url.is_unix() => at(url, address),
-        _ => url.to_string(),
-    });
+    let texts = urls
+        .iter()
+        .map(|url| match url.address().parse::<SocketAddr>() {
+            Ok(address) if !url.is_unix() => at(url, address),
+            _ => url.to_string(),
+        });
     let mut texts: Vec<String> = texts.collect();
     texts.sort();
     texts

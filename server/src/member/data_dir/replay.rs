@@ -355,9 +355,9 @@ impl Applying<'_> {
             EntryKind::Normal => {
                 let (request, mut effects) = (entry::request(entry)?, Effects::default());
                 let by = Request::auth_info_of(&entry.data);
-                let result = self
-                    .state
-                    .apply(applied, &request, &by, AnswerFor::Nobody, &mut effects);
+                let result =
+                    self.state
+                        .apply(applied, &request, &by, AnswerFor::Nobody, &mut effects);
                 result.map(drop)
             }
             EntryKind::ConfChange | EntryKind::ConfChangeV2 => {
