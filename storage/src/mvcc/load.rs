@@ -252,7 +252,7 @@ impl Store {
         self.oldest_removed = None;
         self.deletion_spills_at = 0;
         self.unsaved = store.unsaved;
-        self.unsized_from = store.unsized_from;
+        self.unsized_from = store.unsized_from.take();
         self.releasing = store.releasing;
         // If its pages are sealed under another key, re-encryption begins again.
         self.walk = Walk::default();

@@ -1,6 +1,6 @@
 //! The parts of a checkpoint and a spill that run on another thread.
 
-use crate::mvcc::Applied;
+use crate::mvcc::{Applied, Store};
 use crate::{Error, Result, btree};
 
 /// A checkpoint to be written; see [`begin_checkpoint`](super::Store::begin_checkpoint).
