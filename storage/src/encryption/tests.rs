@@ -516,6 +516,8 @@ fn a_store_that_may_be_installed_keeps_the_keys_of_its_pages() {
         assert!(waits);
         if is_installed {
             member.store.replace(incoming).unwrap();
+            // Its keys seal pages as long as it is held.
+            drop(member.store.take_retired());
             member.check();
         } else {
             incoming.discard().unwrap();

@@ -214,7 +214,7 @@ fn what_an_entry_changes_does_not_depend_on_who_waits_for_its_answer() {
 #[test]
 fn rows_that_only_an_answer_would_show_are_not_read_for_nobody() {
     let disk = SimVfs::new(1);
-    // Each value takes a page.
+    // A value is longer than a page.
     let mut state = filled(&disk, KEYS, 5_000);
     state.store.publish();
     let job = state.store.begin_checkpoint().expect("there are changes");
@@ -231,7 +231,11 @@ fn rows_that_only_an_answer_would_show_are_not_read_for_nobody() {
             result.unwrap();
             disk.reads() - before
         });
-        assert!(few + KEYS <= many, "{few} and {many} reads: {request:?}");
+        // Two rows may share a page.
+        assert!(
+            few + KEYS / 2 <= many,
+            "{few} and {many} reads: {request:?}"
+        );
     }
 }
 

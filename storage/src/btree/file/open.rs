@@ -194,7 +194,9 @@ fn load_space(shared: &Shared, newest: PageRef, meta: &Meta) -> Result<Space> {
         Error::corrupt(shared.path(), offset, what)
     };
     // A long one would make the start wait for the disk at each of its units.
-    shared.read_ahead(&[newest])?;
+    if newest.units > 1 {
+        shared.read_ahead(&[newest])?;
+    }
     let bytes = shared.read_checked(newest)?;
     let places = places_before(&bytes).map_err(|flaw| corrupt((newest, flaw)))?;
     shared.read_ahead(&places)?;
