@@ -42,6 +42,7 @@ fn of_machine(meminfo: &str) -> Option<u64> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "makes the files of a system")]
 mod tests {
     use super::*;
 

@@ -245,7 +245,7 @@ pub(super) const SERVER: Layers = Layers {
     modules: &[
         // What any layer may use.
         ("basics", &[]),
-        ("config", &[]),
+        ("config", &["basics"]),
         // What is replicated: the requests of the log, who may make them, what they change.
         ("request", &["basics"]),
         ("auth", &["basics", "config", "request"]),

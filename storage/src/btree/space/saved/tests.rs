@@ -259,9 +259,10 @@ impl Saved {
         }
         for pending in &space.pending {
             for (extent, _) in &pending.extents {
-                match pending.of == generation {
-                    true => waiting.push((u64::from(extent.units), extent.start)),
-                    false => all.release(extent.start, extent.units.into()),
+                if pending.of == generation {
+                    waiting.push((u64::from(extent.units), extent.start));
+                } else {
+                    all.release(extent.start, extent.units.into());
                 }
             }
         }
