@@ -11,10 +11,10 @@
 //! | 20 | 28 | nonce, tag | zero while not sealed |
 //! | 48 | | | free: start, units; then pending: the same and generation |
 //!
-//! The numbers are varints: of a start, how far it is from the
-//! end of the extent before; of a generation, from the one before. Nearly all of them have a byte
-//! then. Differences are modulo 2^64: the starts of each generation begin anew. Before version 4,
-//! the numbers are a `u64`, a `u32` and a `u64`.
+//! The numbers are varints: of a start, how far it is from the end of the extent before; of a
+//! generation, from the one before. Nearly all of them have a byte then. Differences are modulo 2^64:
+//! the starts of each generation begin anew. Before version 4, the numbers are a `u64`, a `u32` and a
+//! `u64`.
 
 pub(in crate::btree) mod changes;
 

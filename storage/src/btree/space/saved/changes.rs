@@ -15,9 +15,9 @@
 //! From the generation on, all are varints. A change has its start, as the distance from the end of
 //! the extent before (zigzag: it may be negative), and its units times four plus its kind.
 //!
-//! Applied to the lists in order, the changes give the free and pending runs. Pending are those given
-//! up since the two newest checkpoints but one began: older ones waited only for checkpoints that are
-//! on the disk now, and for views that no process has any more.
+//! Applied to the lists in order, the changes give the free and pending runs. Pending are those that the
+//! two newest records say were given up: the others waited only for checkpoints that are on the disk
+//! now, and for views that no process has any more.
 //!
 //! Records are shared by checkpoints, as pages are: damage in one may concern both metas.
 
