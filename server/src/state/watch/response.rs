@@ -12,12 +12,10 @@ use prost::encoding::{encode_varint, encoded_len_varint};
 
 use super::event::Event;
 use super::{OUT_BYTES, SHARE_BYTES};
+use crate::state::MESSAGE_BYTES_MAX;
 
-/// Limit for a message, as in etcd. A revision is never split without fragments, and a deletion may
+/// A response that gRPC does not carry: a revision is never split without fragments, and a deletion may
 /// have changed any number of keys.
-const MESSAGE_BYTES_MAX: usize = i32::MAX as usize;
-
-/// A response that gRPC does not carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TooLarge {
     pub(super) bytes: usize,
