@@ -22,6 +22,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::api;
 use crate::api::serve::{BindError, Listeners};
+use crate::basics::clock::Clock;
 use crate::basics::error::Error;
 use crate::config::{Config, Discovery, ETCD_VERSION, Url};
 use crate::discovery;
@@ -277,7 +278,11 @@ async fn open(
     mut security: Security,
 ) -> Result<(DataDir, Arc<Config>, Dialer), StartError> {
     let seed = crate::basics::clock::unix_time().as_nanos() as u64;
-    let found = DataDir::find(vfs, &config, seed).map_err(StartError::DataDir)?;
+    let began = Clock::start();
+    let mut found = DataDir::find(vfs, &config, seed).map_err(StartError::DataDir)?;
+    if let Found::Used(data) = &mut found {
+        data.replayed.took(began.now());
+    }
     let discovered = discover(&found, config, &mut security).await;
     let config = discovered.map_err(StartError::Discovery)?;
     let dialer = Dialer::between_members(&security, config.election_timeout);

@@ -300,6 +300,7 @@ fn settings(config: &Config, clock: Clock) -> Settings {
         pace: BackgroundLimits::of(config),
         stopwatch: Some(stopwatch(config.warning_apply_duration)),
         step_clock: Some(Box::new(move || clock.now())),
+        work_clock: Some(Box::new(work_time)),
         time_of_day: unix_time(),
         now: clock.now(),
     }
@@ -330,6 +331,12 @@ fn stopwatch(limit: Duration) -> Stopwatch {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
         Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
     })
+}
+
+/// How much of the processor's time the calling thread had.
+fn work_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
 fn texts(urls: &[Url]) -> Vec<String> {

@@ -84,6 +84,7 @@ pub struct Applier {
     /// `None`: slow entries are not reported.
     stopwatch: Option<Stopwatch>,
     step_clock: Option<StepClock>,
+    work_clock: Option<StepClock>,
     deletion_steps: Steps,
     removal_steps: Steps,
     space_steps: Steps,
@@ -144,6 +145,7 @@ impl Applier {
             unsaved: Unsaved::default(),
             stopwatch: None,
             step_clock: None,
+            work_clock: None,
             deletion_steps: Steps::default(),
             removal_steps: Steps::default(),
             space_steps: Steps::default(),
@@ -332,6 +334,10 @@ impl Applier {
 
     /// Applies entries until the limit of memory is reached.
     fn apply_backlog(&mut self, now: Now, effects: &mut ApplyEffects) -> Result<(), Error> {
+        if self.backlog.is_empty() {
+            return Ok(());
+        }
+        let began = self.work_time();
         while let Some(committed) = self.next_entry(effects)? {
             // All entries of earlier leaders come before the first entry of this term.
             let begins_to_lead =
@@ -342,6 +348,8 @@ impl Applier {
                 self.leading = self.elected;
             }
         }
+        let work = self.work_time() - began;
+        self.unsaved.worked(work);
         Ok(())
     }
 

@@ -105,6 +105,15 @@ impl Applier {
         self.step_clock = Some(clock);
     }
 
+    /// Times the application of entries. Without it, its time starts no checkpoints.
+    pub fn set_work_clock(&mut self, clock: StepClock) {
+        self.work_clock = Some(clock);
+    }
+
+    pub(super) fn work_time(&self) -> Duration {
+        self.work_clock.as_ref().map_or(Duration::ZERO, |now| now())
+    }
+
     /// Only differences count: it need not have begun with the member's clock.
     pub(super) fn step_time(&self) -> Duration {
         self.step_clock.as_ref().map_or(Duration::ZERO, |now| now())

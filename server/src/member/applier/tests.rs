@@ -352,6 +352,28 @@ fn the_clock_that_times_steps_may_have_begun_at_any_time() {
     assert!(stage.applier.removal_steps.is_due(Now::from_millis(2)));
 }
 
+#[test]
+fn entries_that_took_long_start_a_checkpoint() {
+    let checkpoint_after = |work: Now| {
+        let mut stage = Stage::new();
+        stage.applier.set_pace(BackgroundLimits {
+            log_bytes_for_replay: 1,
+            ..BackgroundLimits::default()
+        });
+        let clock = Cell::new(Now::from_secs(1_000_000));
+        stage.applier.set_work_clock(Box::new(move || {
+            clock.set(clock.get() + work);
+            clock.get()
+        }));
+        let entries = vec![stage.entry(1, Some(put()))];
+        let is_due = stage.apply(Now::ZERO, entries).checkpoint.is_some();
+        assert_eq!(stage.applier.unsaved.entries, u64::from(!is_due));
+        is_due
+    };
+    assert!(!checkpoint_after(Now::from_millis(500)));
+    assert!(checkpoint_after(Now::from_secs(1)));
+}
+
 fn put() -> Request {
     Request::Put(pb::PutRequest {
         key: b"key"[..].into(),

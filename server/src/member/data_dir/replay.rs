@@ -6,6 +6,7 @@
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::thread;
+use std::time::Duration;
 
 use raft::durable::{LogWriter, Opened, Options};
 use raft::{Entry, EntryKind, Position};
@@ -54,6 +55,15 @@ pub struct Replayed {
     pub unsaved: Unsaved,
     /// Makes durable what the replay wrote to the page file.
     pub sync: Option<SyncJob>,
+}
+
+impl Replayed {
+    /// The start has taken so long: another one would, until there is a checkpoint.
+    pub(crate) fn took(&mut self, time: Duration) {
+        if self.unsaved.entries > 0 {
+            self.unsaved.replay = time;
+        }
+    }
 }
 
 /// Opens the log in `dir` and applies its committed entries to `state`.

@@ -36,6 +36,9 @@ pub struct Settings {
     pub stopwatch: Option<Stopwatch>,
     /// Times the steps of chores; `None`: all have the usual size.
     pub step_clock: Option<StepClock>,
+    /// How much of the processor's time the calling thread had; `None`: the time that entries take to
+    /// be applied starts no checkpoints.
+    pub work_clock: Option<StepClock>,
     /// Time since 1970; different at every start.
     pub time_of_day: Duration,
     /// On the member's clock.
@@ -158,6 +161,9 @@ fn applier(
     }
     if let Some(clock) = settings.step_clock {
         applier.set_step_clock(clock);
+    }
+    if let Some(clock) = settings.work_clock {
+        applier.set_work_clock(clock);
     }
     Ok(applier)
 }

@@ -83,6 +83,7 @@ impl Process {
             pace: settings.pace,
             stopwatch: None,
             step_clock: None,
+            work_clock: None,
             time_of_day: Duration::from_nanos(time_of_day),
             now: Duration::ZERO,
         };
