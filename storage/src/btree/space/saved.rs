@@ -78,10 +78,9 @@ impl Space {
     /// last step before the meta page. The file has `file_units`, without what is not written yet.
     pub(in crate::btree) fn save(&mut self, generation: u64, file_units: u64) -> (u64, Vec<u8>) {
         if self.records_hold_the_end() {
-            self.records.move_from_behind(0);
+            self.records.write_lists();
         }
-        let changes = self.records.encode(generation);
-        let changes_len = changes.and_then(|bytes| self.records.run_len(bytes.len()));
+        let changes_len = self.records.run_len(generation);
         if changes_len.is_none() {
             let superfluous = self.records.give_up();
             self.take(generation, &superfluous, &[]);
@@ -90,7 +89,7 @@ impl Space {
         let len = changes_len.unwrap_or_else(lists_len);
         let start = self.allocate((len / UNIT) as u32);
         self.shrink(file_units);
-        let changes = self.records.encode(generation);
+        let changes = self.records.encode(generation, len);
         let mut bytes = changes.unwrap_or_else(|| self.lists(len));
         assert!(bytes.len() <= len, "the lists outgrew their run");
         bytes.resize(len, 0);

@@ -27,7 +27,7 @@ use super::super::{Extent, Pending, Space};
 use super::{Flaw, HEADER, MAGIC, flaw};
 use crate::btree::node::page::{PageRef, UNIT, u32_at, u64_at};
 use crate::btree::pages::FIRST_UNIT;
-use crate::codec::{Reader, VARINT_BYTES_MAX, put_varint};
+use crate::codec::{Reader, VARINT_BYTES_MAX, put_varint, varint_len};
 
 /// Also selects the checksum of a record, like the version of a page.
 const VERSION: u32 = 5;
@@ -198,10 +198,20 @@ impl Records {
         Some((len / UNIT) as u64 + 1).filter(|units| *units <= self.allowed())
     }
 
-    /// The record of the changes; `None` if the lists are to be written.
-    pub(super) fn encode(&self, generation: u64) -> Option<Vec<u8>> {
+    /// The length of the run for the record of the changes; `None` if the lists are to be written.
+    pub(super) fn run_len(&self, generation: u64) -> Option<usize> {
+        let changes = self.changes.as_ref()?.len() + CHANGES_OF_SAVING;
+        let len = (self.encoded_len(generation) + GROWTH_MAX).next_multiple_of(UNIT);
+        let is_allowed = (len / UNIT) as u64 <= self.allowed() && changes <= self.changes_max;
+        is_allowed.then_some(len)
+    }
+
+    /// The record of the changes; `None` if the lists are to be written. `capacity`: bytes that its
+    /// run has.
+    pub(super) fn encode(&self, generation: u64, capacity: usize) -> Option<Vec<u8>> {
         let changes = self.changes.as_ref()?;
-        let mut bytes = MAGIC.to_vec();
+        let mut bytes = Vec::with_capacity(capacity);
+        bytes.extend_from_slice(&MAGIC);
         for field in [VERSION, self.places.len() as u32, changes.len() as u32] {
             bytes.extend_from_slice(&field.to_le_bytes());
         }
@@ -211,26 +221,27 @@ impl Records {
             bytes.extend_from_slice(&place.units.to_le_bytes());
             bytes.extend_from_slice(&place.crc.to_le_bytes());
         }
-        put_varint(&mut bytes, generation);
-        put_varint(&mut bytes, self.units);
-        let mut end = 0;
-        for change in changes {
-            put_varint(&mut bytes, zigzag(change.start.wrapping_sub(end)));
-            put_varint(
-                &mut bytes,
-                u64::from(change.units) << 2 | change.kind as u64,
-            );
-            end = change.end();
-        }
+        self.numbers(generation, &mut |number| put_varint(&mut bytes, number));
         Some(bytes)
     }
 
-    /// The length of the run for a record that has so many bytes now; `None` if that is too much.
-    pub(super) fn run_len(&self, bytes: usize) -> Option<usize> {
-        let len = (bytes + GROWTH_MAX).next_multiple_of(UNIT);
-        let changes = self.changes.as_ref()?.len() + CHANGES_OF_SAVING;
-        let is_allowed = (len / UNIT) as u64 <= self.allowed() && changes <= self.changes_max;
-        is_allowed.then_some(len)
+    /// The bytes of the record of the changes.
+    pub(super) fn encoded_len(&self, generation: u64) -> usize {
+        let mut len = HEADER + self.places.len() * PLACE_BYTES;
+        self.numbers(generation, &mut |number| len += varint_len(number));
+        len
+    }
+
+    /// Calls `f` with each number of the record of the changes that is a varint.
+    fn numbers(&self, generation: u64, f: &mut impl FnMut(u64)) {
+        f(generation);
+        f(self.units);
+        let mut end = 0;
+        for change in self.changes.iter().flatten() {
+            f(zigzag(change.start.wrapping_sub(end)));
+            f(u64::from(change.units) << 2 | change.kind as u64);
+            end = change.end();
+        }
     }
 
     /// The newest record is in the file: of the lists, if there are no others.
@@ -247,7 +258,7 @@ impl Records {
 
     /// The lists are written next. Returns the places of the records that this makes superfluous.
     pub(super) fn give_up(&mut self) -> Vec<PageRef> {
-        self.changes = None;
+        self.write_lists();
         std::mem::take(&mut self.places)
     }
 
@@ -259,8 +270,13 @@ impl Records {
     pub(super) fn move_from_behind(&mut self, unit: u64) {
         let ends_behind = |place: &PageRef| place.id + u64::from(place.units) > unit;
         if self.places.iter().any(ends_behind) {
-            self.changes = None;
+            self.write_lists();
         }
+    }
+
+    /// Has the next checkpoint write the lists.
+    pub(super) fn write_lists(&mut self) {
+        self.changes = None;
     }
 }
 

@@ -461,7 +461,47 @@ fn a_record_of_changes_has_this_form() {
     form.extend_from_slice(b"\x11\0\0\0\0\0\0\0\x02\0\0\0\x66\x55\x44\x33");
     // Generation 5, 300 units; then 7 (+7), 300 (+290), 100 (-201), 299 (-1).
     form.extend_from_slice(b"\x05\xac\x02\x0e\x0c\xc4\x04\x05\x91\x03\xa2\x06\x01\x0b");
-    assert_eq!(records.encode(5), Some(form));
+    assert_eq!(records.encode(5, 0), Some(form));
+}
+
+#[test]
+fn the_length_of_a_record_is_known_before_it_is_encoded() {
+    let mut seed = 1_u64;
+    let mut random = |below: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (seed >> 33) % below
+    };
+    for round in 0..200 {
+        let mut records = Records::default();
+        records.limit(Limits {
+            records: 5,
+            part: 4,
+            spare: 20,
+        });
+        for _ in 0..=random(3) {
+            let place = PageRef {
+                id: random(1 << 30),
+                units: 1,
+                crc: 7,
+            };
+            records.saved(place, random(1 << 30));
+        }
+        // Their numbers have any number of bytes.
+        for _ in 0..random(300) {
+            let start = random(1 << 31) << random(33);
+            let units = (random(1 << 31) >> random(31)).max(1) as u32;
+            match random(4) {
+                0 => records.gave_up(Extent { start, units }),
+                1 => records.allocated(start, units),
+                2 => records.gave_back(start, units),
+                _ => records.cut(start, units),
+            }
+        }
+        let generation = random(1 << 31) << random(33);
+        let encoded = records.encode(generation, 0).expect("few changes");
+        let len = records.encoded_len(generation);
+        assert_eq!(len, encoded.len(), "round {round}");
+    }
 }
 
 #[test]
