@@ -77,9 +77,8 @@ pub(crate) async fn founders(config: &Config) -> Result<Option<Found>, Failure> 
 /// `None` for any other list.
 async fn listed_elsewhere(config: &Config) -> Option<Found> {
     config.founding_error.as_ref()?;
-    let texts = |urls: &[Url]| urls.iter().map(Url::to_string).collect::<Vec<String>>();
-    let listed = texts(config.listed_peer_urls()?);
-    let advertised = texts(&config.initial_advertise_peer_urls);
+    let listed = Url::texts(config.listed_peer_urls()?);
+    let advertised = Url::texts(&config.initial_advertise_peer_urls);
     let compared = same_place(&System::start(), &advertised, &listed).await;
     Some(Found {
         config: config.compared_with_listed(compared),

@@ -222,7 +222,7 @@ async fn defragment_at_start(server: &EtcdServer, config: &Config) {
 }
 
 fn log_serving(config: &Config, server: &EtcdServer) {
-    let texts = |urls: &[Url]| json(&urls.iter().map(Url::as_str).collect::<Vec<_>>());
+    let texts = |urls: &[Url]| json(&Url::texts(urls));
     tracing::info!(
         "local-member-id" = format!("{:x}", server.identity().member_id),
         "initial-advertise-peer-urls" = %texts(&config.initial_advertise_peer_urls),

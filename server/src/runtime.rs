@@ -281,7 +281,7 @@ fn introduction(actors: &Actors, config: &Config) -> Introduction {
     Introduction {
         member_id: actors.member_id,
         cluster_id: actors.cluster_id,
-        peer_urls: texts(&config.initial_advertise_peer_urls),
+        peer_urls: Url::texts(&config.initial_advertise_peer_urls),
     }
 }
 
@@ -290,7 +290,7 @@ fn identity(actors: &Actors, config: &Config) -> Identity {
         cluster_id: actors.cluster_id,
         member_id: actors.member_id,
         name: config.name.clone(),
-        client_urls: texts(&config.advertise_client_urls),
+        client_urls: Url::texts(&config.advertise_client_urls),
     }
 }
 
@@ -337,10 +337,6 @@ fn stopwatch(limit: Duration) -> Stopwatch {
 fn work_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
-}
-
-fn texts(urls: &[Url]) -> Vec<String> {
-    urls.iter().map(Url::to_string).collect()
 }
 
 impl Running {

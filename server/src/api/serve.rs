@@ -55,7 +55,6 @@ pub(crate) struct Door {
 impl Listeners {
     /// Binds every listen URL. Must be called inside the runtime.
     pub(crate) fn bind(config: &Config, security: &Security) -> Result<Listeners, BindError> {
-        let urls = |urls: &[Url]| urls.iter().map(Url::to_string).collect::<Vec<_>>();
         let mut binder = Binder {
             config,
             security,
@@ -63,12 +62,12 @@ impl Listeners {
             metrics: Quota::for_metrics(),
             peers: Quota::for_peers(),
         };
-        let listed = urls(&config.listen_peer_urls);
+        let listed = Url::texts(&config.listen_peer_urls);
         tracing::info!("listen-peer-urls" = %json(&listed), "configuring peer listeners");
         let peers = config.listen_peer_urls.iter();
         let peers = peers.map(|url| binder.open(&[url], Port::Peer));
         let peers = peers.collect::<Result<_, _>>()?;
-        let listed = urls(&config.listen_client_urls);
+        let listed = Url::texts(&config.listen_client_urls);
         tracing::info!("listen-client-urls" = %json(&listed), "configuring client listeners");
         let http_apart = !config.listen_client_http_urls.is_empty();
         let port = if http_apart { Port::Grpc } else { Port::Client };

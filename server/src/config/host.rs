@@ -78,8 +78,8 @@ pub(super) fn founding_error(config: &Config) -> Option<String> {
     if config.initial_cluster_state == ClusterState::Existing {
         return None;
     }
-    let advertised = texts(&config.initial_advertise_peer_urls);
-    let error = compare_lists(&advertised, &texts(listed)).err()?;
+    let advertised = Url::texts(&config.initial_advertise_peer_urls);
+    let error = compare_lists(&advertised, &Url::texts(listed)).err()?;
     Some(mismatch(config, listed, &error))
 }
 
@@ -88,7 +88,7 @@ pub(super) fn founding_error(config: &Config) -> Option<String> {
 /// are the advertised URLs, and the second leaves `error` out.
 fn mismatch(config: &Config, listed: &[Url], error: &str) -> String {
     let (name, advertised) = (&config.name, &config.initial_advertise_peer_urls);
-    let all = texts(advertised).join(",");
+    let all = Url::texts(advertised).join(",");
     let listed_only = listed.iter().filter(|url| !advertised.contains(url));
     let mut listed_only: Vec<String> = listed_only.map(|url| format!("{name}={url}")).collect();
     listed_only.dedup();
@@ -108,10 +108,6 @@ fn mismatch(config: &Config, listed: &[Url], error: &str) -> String {
         );
     }
     format!("failed to resolve {all} to match --initial-cluster={cluster} ({error})")
-}
-
-fn texts(urls: &[Url]) -> Vec<String> {
-    urls.iter().map(Url::to_string).collect()
 }
 
 /// True if the member has as many URLs among the founders as it advertises.

@@ -77,6 +77,11 @@ impl Url {
         Ok(urls)
     }
 
+    /// As they were written.
+    pub(crate) fn texts(urls: &[Url]) -> Vec<String> {
+        urls.iter().map(Url::to_string).collect()
+    }
+
     pub fn as_str(&self) -> &str {
         &self.text
     }

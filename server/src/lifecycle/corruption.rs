@@ -42,11 +42,7 @@ pub(super) async fn check_initially(
     let me = Introduction {
         member_id: data.member_id,
         cluster_id: data.cluster_id,
-        peer_urls: config
-            .initial_advertise_peer_urls
-            .iter()
-            .map(Url::to_string)
-            .collect(),
+        peer_urls: Url::texts(&config.initial_advertise_peer_urls),
     };
     let asked = peer::hashes(dialer, &me, &members, revision, patience).await;
     corruption::initial(data.member_id, &own, &asked)?;

@@ -53,7 +53,7 @@ impl Founding {
 /// The founding members that the flags list.
 pub(crate) fn founders(config: &Config) -> Vec<MemberInfo> {
     let member = |name: &str, urls: &[Url]| {
-        let mut peer_urls: Vec<String> = urls.iter().map(Url::to_string).collect();
+        let mut peer_urls = Url::texts(urls);
         peer_urls.sort();
         let id = member_id(&peer_urls, &config.initial_cluster_token);
         MemberInfo {

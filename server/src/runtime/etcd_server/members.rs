@@ -307,7 +307,7 @@ fn parse(urls: &[String]) -> Result<Vec<String>, Error> {
     let parsed = urls.iter().map(|url| Url::parse(url));
     let parsed: Result<Vec<Url>, String> = parsed.collect();
     match parsed {
-        Ok(urls) if !urls.is_empty() => Ok(urls.iter().map(Url::to_string).collect()),
+        Ok(urls) if !urls.is_empty() => Ok(Url::texts(&urls)),
         _ => Err(Error::BadMemberUrls),
     }
 }
