@@ -76,7 +76,7 @@ pub(crate) fn start(
     let tokens =
         Tokens::open(&config.auth_token, |path| std::fs::read(path)).map_err(Unusable::Start)?;
     let login = Login::new(config.bcrypt_cost).map_err(Unusable::State)?;
-    let settings = settings(config, clock);
+    let settings = settings(config, data.pace, clock);
     let actors = Actors::new(data, config, settings)?;
     let known = &actors.auth.tokens;
     known.lock().set_time_to_live(config.auth_token_ttl);
@@ -294,10 +294,10 @@ fn identity(actors: &Actors, config: &Config) -> Identity {
     }
 }
 
-fn settings(config: &Config, clock: Clock) -> Settings {
+fn settings(config: &Config, pace: BackgroundLimits, clock: Clock) -> Settings {
     Settings {
         limits: config.raft_limits(),
-        pace: BackgroundLimits::of(config),
+        pace,
         stopwatch: Some(stopwatch(config.warning_apply_duration)),
         step_clock: Some(Box::new(move || clock.now())),
         work_clock: Some(Box::new(work_time)),

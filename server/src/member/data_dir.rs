@@ -53,6 +53,8 @@ pub struct DataDir {
     pub is_new: bool,
     /// The members as other members reported them, until the log knows better.
     pub remotes: Vec<MemberInfo>,
+    /// The bounds under which the log was replayed, and under which the member goes on.
+    pub pace: BackgroundLimits,
     /// Held for as long as this value lives.
     pub lock: Box<dyn Lock>,
 }
@@ -71,6 +73,7 @@ pub struct EmptyDir {
     store_dir: PathBuf,
     state: State,
     log: LogWriter,
+    pace: BackgroundLimits,
     lock: Box<dyn Lock>,
 }
 
@@ -133,7 +136,6 @@ impl DataDir {
         store.set_keys_deleted_at_once(at_once);
         let pace = BackgroundLimits::of(config);
         pace.bound(&mut store);
-        let most = pace.dirty_bytes_to_checkpoint;
         let mut state = State::new(store, min_lease_ttl(config.election_timeout))?;
         state.max_learners = config.max_learners;
         refuse_lost_log(&*vfs, &log_dir, &state)?;
@@ -143,7 +145,7 @@ impl DataDir {
             &mut state,
             options,
             threads,
-            most,
+            pace.dirty_bytes_to_checkpoint,
         )?;
         if let Some(voided) = &opened.voided {
             ahead::tell(&log_dir, voided);
@@ -154,6 +156,7 @@ impl DataDir {
             store_dir,
             state,
             log,
+            pace,
             lock,
         };
         let Some(metadata) = opened.metadata else {
@@ -252,6 +255,7 @@ impl EmptyDir {
             cluster_id,
             is_new: true,
             remotes: Vec::new(),
+            pace: self.pace,
             lock: self.lock,
         }
     }

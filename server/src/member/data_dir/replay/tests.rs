@@ -118,6 +118,8 @@ fn a_large_deletion_in_the_way_of_a_checkpoint_is_left_to_the_applier_too() {
     assert_eq!(root.live_keys(), others);
     let dirty = data.state.store.stats().dirty_bytes;
     assert!(dirty < BUDGET, "{dirty}");
+    // The member goes on with the same.
+    assert_eq!(data.pace.dirty_bytes_max, BUDGET);
 }
 
 /// Batches are looked up by several threads, and applied in the order of the log all the same.
