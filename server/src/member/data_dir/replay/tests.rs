@@ -122,6 +122,42 @@ fn a_large_deletion_in_the_way_of_a_checkpoint_is_left_to_the_applier_too() {
     assert_eq!(data.pace.dirty_bytes_max, BUDGET);
 }
 
+/// Each checkpoint of a replay gives up all leaves of the one before. Those that the store had at the
+/// start must not wait for the end of the replay: the file would be longer by all of them.
+#[test]
+fn what_a_replay_gives_up_is_reused_while_it_goes_on() {
+    const KEYS: u64 = 4_000;
+    const KEY_BYTES: usize = 1_000;
+    const ROUNDS: u64 = 6;
+    const DIRTY_BYTES_MAX: u64 = 64 << 10;
+    let config = &config();
+    let key = |at: u64| format!("{at:04}{:x<KEY_BYTES$}", "");
+    let round = |from: u64| (0..KEYS).map(move |at| put(from + at, &key(at), Vec::new()));
+    let disk = with_log(config, round(2).collect());
+    let Found::Used(mut data) = open(&disk, config, u64::MAX) else {
+        panic!("the disk is a member's");
+    };
+    let store = &mut data.state.store;
+    let job = store.begin_checkpoint().expect("the puts were replayed");
+    let _ = store.finish_checkpoint(job.run().unwrap());
+    let rounds = (1..=ROUNDS).flat_map(|at| round(2 + at * KEYS));
+    commit(&mut data, rounds.collect());
+    let store_dir = data.store_dir.clone();
+    drop(data);
+
+    let vfs: Arc<dyn Vfs> = Arc::new(disk);
+    let store = Store::open(Arc::clone(&vfs), &store_dir, Default::default()).unwrap();
+    let mut state = State::new(store, 1).unwrap();
+    let (log_dir, options) = (config.log_dir(), Options::default());
+    let most = DIRTY_BYTES_MAX;
+    let replayed = open_log(vfs, &log_dir, &mut state, options, Threads::One, most);
+    let (_, _, replayed) = replayed.unwrap();
+    assert_eq!(replayed.entries, ROUNDS * KEYS);
+    assert!(replayed.unsaved.entries < KEYS, "there were checkpoints");
+    let held = state.store.stats().viewed_bytes;
+    assert!(held < KEYS * KEY_BYTES as u64 / 4, "{held}");
+}
+
 /// Batches are looked up by several threads, and applied in the order of the log all the same.
 #[test]
 fn with_several_threads_a_replay_keeps_the_order_of_the_log() {
