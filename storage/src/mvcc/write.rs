@@ -36,7 +36,7 @@ pub(super) use push::{lease_of, push_into, put_stamp};
 const DELETE_CHUNK_KEYS: usize = 512;
 
 /// Deletions that are written in steps at the same time: reads look through all of them.
-const DELETIONS_MAX: usize = 256;
+pub(super) const DELETIONS_MAX: usize = 256;
 
 const TOO_MANY_CHANGES: &str = "a transaction of 2^32 changes";
 

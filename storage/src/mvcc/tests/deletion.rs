@@ -1,5 +1,6 @@
 //! A deletion of many keys takes effect at once, whatever of it is written.
 
+mod many;
 mod overlapping;
 
 use super::*;
@@ -44,6 +45,15 @@ fn seen(root: &Root) -> Vec<String> {
 }
 
 fn seen_at(root: &Root, revisions: &[i64]) -> Vec<String> {
+    let mut seen = rows_at(root, revisions);
+    let attached = attached(root);
+    assert!(attached == found_attached(root), "of a lease: {attached:?}");
+    seen.extend(attached.iter().map(|row| format!("{row:?}")));
+    seen
+}
+
+/// The same without the keys of leases.
+fn rows_at(root: &Root, revisions: &[i64]) -> Vec<String> {
     let newest = root.revision();
     let mut seen = vec![format!("{newest} {}", root.live_keys())];
     for &at in revisions {
@@ -69,18 +79,21 @@ fn seen_at(root: &Root, revisions: &[i64]) -> Vec<String> {
         Ok(ControlFlow::Continue(()))
     });
     history.unwrap();
+    seen
+}
+
+/// The rows of all leases' keys.
+fn attached(root: &Root) -> Vec<Vec<u8>> {
     let mut attached = Vec::new();
     let leases = root.side_scan(Bucket::LeaseKeys, b"", &mut |row, _| {
         attached.push(row.to_vec());
         ControlFlow::Continue(())
     });
     leases.unwrap();
-    assert!(attached == found_attached(root), "of a lease: {attached:?}");
-    seen.extend(attached.iter().map(|row| format!("{row:?}")));
-    seen
+    attached
 }
 
-/// The rows of all leases' keys, found one by one.
+/// The same rows, found one by one.
 fn found_attached(root: &Root) -> Vec<Vec<u8>> {
     let mut rows = Vec::new();
     for lease in 1..=LEASES {
