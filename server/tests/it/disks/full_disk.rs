@@ -20,6 +20,7 @@ use tempfile::TempDir;
 use testkit::{Launch, Server, Tools};
 
 use crate::harness::subject;
+use crate::usual::observation::end_of;
 use crate::usual::pages;
 
 /// For what a server does by itself.
@@ -30,6 +31,9 @@ const VALUE_BYTES: usize = 4096;
 /// The disk of the log is full after some hundred of these, in less time than between two looks.
 const LARGE_VALUE_BYTES: usize = 256 << 10;
 const WRITERS: usize = 32;
+/// More than is under way to a client that takes nothing, and less than views may hold back without
+/// consequences while there is space (16 MiB).
+const READ_KEYS: usize = 2500;
 const REFUSED: &str = "etcdserver: mvcc: database space exceeded";
 /// The file system that gets full.
 const DISK_BYTES: usize = 48 << 20;
@@ -205,11 +209,7 @@ async fn fill_and_free(disk: SmallDisk) {
     expect(&client, 0..written).await;
     let kept = written / 10;
     for first in (kept..written).step_by(50) {
-        let range = pb::DeleteRangeRequest {
-            key: key(first).into(),
-            range_end: key((first + 50).min(written)).into(),
-            ..Default::default()
-        };
+        let range = numbers(first..written.min(first + 50));
         client.kv().delete_range(range).await.unwrap();
         compact_all(&client).await;
     }
@@ -274,6 +274,75 @@ async fn writers_in_a_hurry_do_not_overrun_the_disk_of_the_log() {
     }
     assert!(server.is_alive(), "{}", server.log());
     client.kv().delete_range(delete("key-0")).await.unwrap();
+}
+
+/// Clients that take nothing of an older state keep its pages from reuse, but not when somebody needs
+/// the space.
+#[tokio::test]
+async fn readers_that_take_nothing_are_given_up_once_the_disk_is_full() {
+    const OPEN: &str = "stele_views_open";
+    const HELD: &str = "stele_views_held_back_bytes";
+    const LINE: &str = "gave up a client that reads too slowly";
+    let Some(disk) = SmallDisk::or_skip(TMPFS) else {
+        return;
+    };
+    // Checkpoints find out what only readers keep.
+    let launch = disk.launch.clone().flag("--snapshot-count=100");
+    let mut server = launch.start().unwrap_or_else(|error| panic!("{error}"));
+    let client = Client::connect(server.url()).await.unwrap();
+    for number in 0..READ_KEYS {
+        client.kv().put(numbered(number)).await.unwrap();
+    }
+    // Each has its own connection: one that nobody reads holds up all its streams.
+    let stalled = Client::connect(server.url()).await.unwrap();
+    let snapshot = stalled.maintenance().snapshot(pb::SnapshotRequest {}).await;
+    let mut snapshot = snapshot.unwrap().into_inner();
+    let stalled = Client::connect(server.url()).await.unwrap();
+    let all = pb::RangeRequest {
+        key: "number/".into(),
+        range_end: "number0".into(),
+        ..Default::default()
+    };
+    let mut range = stalled.kv().range_stream(all).await.unwrap().into_inner();
+    client.kv().delete_range(numbers(0..READ_KEYS)).await.unwrap();
+    compact_all(&client).await;
+    let mut written = READ_KEYS;
+    until(async || {
+        for _ in 0..10 {
+            client.kv().put(numbered(written)).await.unwrap();
+            written += 1;
+        }
+        pages::samples(&server)[HELD] >= 4_000_000.0
+    })
+    .await;
+    assert!(!server.log().contains(LINE), "given up while there is space");
+    let refused = loop {
+        match client.kv().put(numbered(written)).await {
+            Ok(_) => written += 1,
+            Err(status) => break status,
+        }
+    };
+    assert_eq!(refused.message(), REFUSED, "{}", server.log());
+    let given_up = |line: &&str| line.contains(LINE) && line.contains("Needed");
+    until(async || server.log().lines().filter(given_up).count() == 2).await;
+    until(async || pages::samples(&server)[OPEN] == 0.0).await;
+    // After what was under way, nobody may believe that this was all.
+    for end in [end_of(&mut snapshot).await, end_of(&mut range).await] {
+        let end = end.expect_err("a part was sent as if it were all");
+        assert_eq!(end.message(), "etcdserver: request timed out");
+    }
+    for first in (READ_KEYS..written).step_by(200) {
+        let range = numbers(first..written.min(first + 200));
+        client.kv().delete_range(range).await.unwrap();
+        compact_all(&client).await;
+    }
+    until(async || {
+        disarm(&client).await;
+        client.kv().put(numbered(written)).await.is_ok()
+    })
+    .await;
+    expect(&client, written..written + 1).await;
+    assert!(server.is_alive(), "{}", server.log());
 }
 
 /// A file system of its own, seen by a process that holds it and by servers started in its place.
@@ -408,6 +477,14 @@ fn numbered(number: usize) -> pb::PutRequest {
     pb::PutRequest {
         key: key(number).into(),
         value: word.repeat(VALUE_BYTES / word.len()).into(),
+        ..Default::default()
+    }
+}
+
+fn numbers(numbers: Range<usize>) -> pb::DeleteRangeRequest {
+    pb::DeleteRangeRequest {
+        key: key(numbers.start).into(),
+        range_end: key(numbers.end).into(),
         ..Default::default()
     }
 }

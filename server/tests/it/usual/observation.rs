@@ -444,7 +444,8 @@ async fn readers_that_take_nothing_are_given_up_once_they_hold_much_back() {
     }
 }
 
-async fn end_of<T>(stream: &mut Streaming<T>) -> Result<(), tonic::Status> {
+/// How a stream ends, whatever comes before that.
+pub(crate) async fn end_of<T>(stream: &mut Streaming<T>) -> Result<(), tonic::Status> {
     while stream.message().await?.is_some() {}
     Ok(())
 }
