@@ -7,8 +7,8 @@ mod srv;
 
 use std::fmt;
 
-use crate::config::{ClusterState, Config, Discovery, FoundingMember, Url};
-use crate::dns::places::{System, same_place};
+use crate::config::{ClusterState, Config, Discovery, FoundingMember};
+use crate::dns::places::looked_up;
 
 /// Why the founders are not known. The texts are etcd's.
 #[derive(Debug)]
@@ -72,16 +72,11 @@ pub(crate) async fn founders(config: &Config) -> Result<Option<Found>, Failure> 
     }
 }
 
-/// Founders whose list has this member at URLs that look different from those it advertises. They
-/// may be the same once their hosts are looked up; if they are not, the configuration says why.
-/// `None` for any other list.
+/// Founders whose list has this member at URLs that look different from those it advertises; `None`
+/// for any other list.
 async fn listed_elsewhere(config: &Config) -> Option<Found> {
-    config.founding_error.as_ref()?;
-    let listed = Url::texts(config.listed_peer_urls()?);
-    let advertised = Url::texts(&config.initial_advertise_peer_urls);
-    let compared = same_place(&System::start(), &advertised, &listed).await;
     Some(Found {
-        config: config.compared_with_listed(compared),
+        config: looked_up(config).await?,
         peer_name: None,
     })
 }

@@ -1,6 +1,7 @@
 //! Whether two lists of URLs name the same place: in any order, and where one of them may have a
 //! host's name and the other one its address. Rules, log lines and errors are etcd's.
 
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -8,7 +9,8 @@ use tokio::time::timeout;
 
 use super::split_host_port;
 use crate::basics::clock::Clock;
-use crate::config::{Url, compare_lists};
+use crate::config::{Config, Url, compare_lists};
+use crate::net::workers::Workers;
 
 /// Limit for looking up hosts, however many comparisons share it, and the time between two tries.
 /// etcd's values: a container's name may become known after its start.
@@ -54,6 +56,29 @@ impl Lookup for System {
     async fn sleep(&self, time: Duration) {
         tokio::time::sleep(time).await;
     }
+}
+
+/// The member, if those that found its cluster list it at URLs that look different from those it
+/// advertises. They may be the same once their hosts are looked up; if they are not, the returned
+/// configuration says why. `None` for any other member.
+pub(crate) async fn looked_up(config: &Config) -> Option<Config> {
+    config.founding_error.as_ref()?;
+    let listed = Url::texts(config.listed_peer_urls()?);
+    let advertised = Url::texts(&config.initial_advertise_peer_urls);
+    let compared = same_place(&System::start(), &advertised, &listed).await;
+    Some(config.compared_with_listed(compared))
+}
+
+/// The same for a caller outside of any event loop.
+pub(crate) fn looked_up_alone(config: &Config) -> io::Result<Option<Config>> {
+    if config.founding_error.is_none() {
+        return Ok(None);
+    }
+    let event_loop = Workers::event_loop()?;
+    let found = event_loop.block_on(looked_up(config));
+    // A look-up that took too long may still be going on.
+    event_loop.shutdown_background();
+    Ok(found)
 }
 
 /// `Ok` if both lists have the same URLs, once their hosts are looked up if they have to be.

@@ -20,6 +20,7 @@ use utl::{Engine, Import, Restore};
 
 use crate::config::keys::KeySource;
 use crate::config::{self, Config};
+use crate::dns::places;
 use crate::member::data_dir;
 use crate::state::snapshot::load::{FileSource, Plan, load};
 use crate::telemetry::logging;
@@ -136,6 +137,8 @@ fn founding_config(plan: &Restore) -> Result<Config, String> {
         config::Exit::Print { stderr, .. } => stderr.lines().next().unwrap_or_default().to_owned(),
         config::Exit::Shadowed { variable } => variable,
     })?;
+    let looked_up = places::looked_up_alone(&config).map_err(text)?;
+    let config = looked_up.unwrap_or(config);
     match config.founding_error {
         Some(error) => Err(error),
         None => Ok(config),
@@ -303,4 +306,36 @@ fn text(error: impl fmt::Display) -> String {
 
 fn named(path: &Path, error: impl fmt::Display) -> String {
     format!("{}: {error}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn founding(advertised: &str, listed: &str) -> Result<Config, String> {
+        founding_config(&Restore {
+            snapshot: PathBuf::from("saved"),
+            data_dir: PathBuf::from("restored"),
+            wal_dir: None,
+            name: "own".to_owned(),
+            initial_cluster: format!("own={listed}"),
+            initial_cluster_token: "token".to_owned(),
+            initial_advertise_peer_urls: advertised.to_owned(),
+            skip_hash_check: false,
+            bump_revision: 0,
+            mark_compacted: false,
+            encryption_key_file: None,
+        })
+    }
+
+    #[test]
+    fn a_restored_member_may_be_listed_by_another_text_of_its_address() {
+        let listed = "http://[2001:db8::1]:1";
+        let config = founding("http://[2001:DB8::1]:1", listed).unwrap();
+        let members = &config.initial_cluster;
+        assert_eq!(members[0].peer_urls[0].as_str(), listed);
+        let error = founding("http://127.0.0.1:1", "http://localhost:1").unwrap_err();
+        let why = "(resolved urls: \"http://127.0.0.1:1\" != \"http://localhost:1\")";
+        assert!(error.contains(why), "{error}");
+    }
 }

@@ -274,6 +274,7 @@ pub(super) const SERVER: Layers = Layers {
             &[
                 "basics",
                 "config",
+                "dns",
                 "member::applier",
                 "request",
                 "state",
