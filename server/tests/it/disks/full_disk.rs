@@ -276,8 +276,8 @@ async fn writers_in_a_hurry_do_not_overrun_the_disk_of_the_log() {
     client.kv().delete_range(delete("key-0")).await.unwrap();
 }
 
-/// Clients that take nothing of an older state keep its pages from reuse, but not when somebody needs
-/// the space.
+/// Clients that take nothing of an older state keep its pages from reuse, but not when somebody
+/// needs the space.
 #[tokio::test]
 async fn readers_that_take_nothing_are_given_up_once_the_disk_is_full() {
     const OPEN: &str = "stele_views_open";

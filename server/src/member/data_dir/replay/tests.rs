@@ -122,8 +122,8 @@ fn a_large_deletion_in_the_way_of_a_checkpoint_is_left_to_the_applier_too() {
     assert_eq!(data.pace.dirty_bytes_max, BUDGET);
 }
 
-/// Each checkpoint of a replay gives up all leaves of the one before. Those that the store had at the
-/// start must not wait for the end of the replay: the file would be longer by all of them.
+/// Each checkpoint of a replay gives up all leaves of the one before. Those that the store had at
+/// the start must not wait for the end of the replay: the file would be longer by all of them.
 #[test]
 fn what_a_replay_gives_up_is_reused_while_it_goes_on() {
     const KEYS: u64 = 4_000;
