@@ -5,6 +5,8 @@ use testkit::Rng;
 
 pub const KEY_BYTES: usize = 32;
 pub const VALUE_BYTES: usize = 256;
+/// The last bytes of a key are its number.
+const NUMBER_BYTES: usize = 8;
 
 /// The amount of work: all with `--bench`, which `cargo bench` passes; a little in tests.
 pub fn scaled(full: u64) -> u64 {
@@ -46,8 +48,19 @@ impl Keys {
 /// The key with this number; keys sort like their numbers.
 pub fn key(number: u64) -> [u8; KEY_BYTES] {
     let mut key = *b"/registry/things/0000/\0\0\0\0\0\0\0\0\0\0";
-    key[KEY_BYTES - 8..].copy_from_slice(&number.to_be_bytes());
+    key[KEY_BYTES - NUMBER_BYTES..].copy_from_slice(&number.to_be_bytes());
     key
+}
+
+/// The same in `bytes` bytes, at least [`KEY_BYTES`]: what all keys begin with is longer.
+pub fn long_key(number: u64, bytes: usize) -> Vec<u8> {
+    let short = key(number);
+    let (prefix, number) = short.split_at(KEY_BYTES - NUMBER_BYTES);
+    let mut long = Vec::with_capacity(bytes);
+    long.extend_from_slice(prefix);
+    long.resize(bytes - NUMBER_BYTES, 0);
+    long.extend_from_slice(number);
+    long
 }
 
 pub fn value(number: u64) -> [u8; VALUE_BYTES] {
@@ -95,5 +108,17 @@ mod tests {
     #[test]
     fn keys_sort_as_their_numbers_do() {
         assert!(key(255) < key(256) && key(0) < key(u64::MAX));
+    }
+
+    #[test]
+    fn keys_of_any_length_sort_as_their_numbers_do_and_differ_at_their_end() {
+        for bytes in [KEY_BYTES, KEY_BYTES + 1, 500, 1024] {
+            let keys = [0, 1, 255, 256, u64::MAX].map(|number| long_key(number, bytes));
+            assert!(keys.iter().all(|key| key.len() == bytes));
+            assert!(keys.is_sorted_by(|one, next| one < next));
+            let prefix = &keys[0][..bytes - NUMBER_BYTES];
+            assert!(keys.iter().all(|key| key.starts_with(prefix)));
+        }
+        assert_eq!(long_key(7, KEY_BYTES), key(7));
     }
 }

@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, value_parser};
 use testkit::Tools;
 
@@ -207,6 +208,9 @@ pub(super) fn parse(
     }
     let part = matches.get_one::<Part>("only").copied();
     let part = part.unwrap_or(Part::Loads);
+    let big = big::plan(&matches);
+    let fits = big.check(part == Part::Big);
+    fits.map_err(|why| command().error(ErrorKind::ArgumentConflict, why))?;
     let total = matches.get_one::<u64>("total").copied();
     let short = matches.get_flag("short");
     let mut loads: Vec<Load> = match matches.get_many::<Load>("loads") {
@@ -230,7 +234,7 @@ pub(super) fn parse(
     let default_out = || testkit::target_dir().join("versus");
     Ok(Command::Measure(Box::new(Options {
         part,
-        big: big::plan(&matches),
+        big,
         loads,
         sides: sides.map_or_else(|| Side::DEFAULT.to_vec(), |sides| sides.copied().collect()),
         rounds: match matches.get_one::<usize>("rounds") {
@@ -389,10 +393,44 @@ mod tests {
         assert_eq!(options.rounds, Some(1));
     }
 
+    fn refusal(args: &[&str]) -> String {
+        let args = ["versus"].iter().chain(args).map(OsString::from);
+        parse(args).err().unwrap().to_string()
+    }
+
+    #[test]
+    fn keys_have_32_bytes_or_as_many_as_given() {
+        for (given, bytes) in [(None, 32), (Some("--key-bytes=500"), 500)] {
+            let mut args = vec!["--only=big", "--parts=sizes"];
+            args.extend(given);
+            let Command::Measure(options) = parsed(&args) else {
+                panic!("a measurement was asked for");
+            };
+            assert_eq!(options.big.key_bytes, bytes);
+        }
+    }
+
+    #[test]
+    fn keys_that_are_too_short_or_too_long_are_refused() {
+        for bytes in ["31", "1025", "many"] {
+            let given = format!("--key-bytes={bytes}");
+            let error = refusal(&["--only=big", "--parts=sizes", given.as_str()]);
+            let named = error.contains("--key-bytes") && error.contains(bytes);
+            assert!(named, "{error}");
+        }
+    }
+
+    #[test]
+    fn long_keys_are_refused_where_no_part_has_them() {
+        for only in ["--only=big", "--only=steady"] {
+            let error = refusal(&[only, "--parts=fill", "--key-bytes=500"]);
+            assert!(error.contains("--only big --parts sizes"), "{error}");
+        }
+    }
+
     #[test]
     fn an_unknown_load_is_named_in_the_error() {
-        let args = ["versus", "--loads=nonsense"].map(OsString::from);
-        let error = parse(args).err().unwrap().to_string();
+        let error = refusal(&["--loads=nonsense"]);
         assert!(
             error.contains("nonsense") && error.contains("put-100"),
             "{error}"

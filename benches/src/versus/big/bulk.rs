@@ -20,6 +20,7 @@ use super::restart::{after_kill, ms};
 use super::subject::{MIB, Subject, compact, revision};
 use super::table::Figures;
 use super::{CLIENTS, Options, Result};
+use crate::workload::KEY_BYTES;
 
 const VALUE_BYTES: usize = 4096;
 const SETTLE: Duration = Duration::from_secs(10);
@@ -41,6 +42,7 @@ pub(super) fn measure(
         verb: Verb::Put,
         clients: CLIENTS,
         keys: 0..keys,
+        key_bytes: KEY_BYTES,
         value_bytes: VALUE_BYTES,
         rate: options.big.rate,
     };

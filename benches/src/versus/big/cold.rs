@@ -11,6 +11,7 @@ use super::restart::ms;
 use super::subject::{MIB, Subject};
 use super::table::Figures;
 use super::{CLIENTS, Options, Result};
+use crate::workload::KEY_BYTES;
 
 /// Five million keys are 20 GB.
 const VALUE_BYTES: usize = 4096;
@@ -41,6 +42,7 @@ pub(super) fn measure(
                 verb,
                 clients: CLIENTS,
                 keys: 0..keys,
+                key_bytes: KEY_BYTES,
                 value_bytes: VALUE_BYTES,
                 rate: options.big.rate,
             };

@@ -8,6 +8,7 @@ use super::subject::{MIB, Subject};
 use super::table::Figures;
 use super::{CLIENTS, Plan, Result};
 use crate::versus::loads::VALUE_BYTES;
+use crate::workload::KEY_BYTES;
 
 const FILLING_CLIENTS: usize = 500;
 /// Time for the background work of the fill to finish.
@@ -58,6 +59,7 @@ pub(super) fn measure(subject: &mut Subject, plan: &Plan, figures: &mut Figures<
         verb: Verb::Put,
         clients: CLIENTS,
         keys: 0..plan.keys,
+        key_bytes: KEY_BYTES,
         value_bytes: VALUE_BYTES,
         rate: None,
     };

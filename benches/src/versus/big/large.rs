@@ -16,7 +16,7 @@ use super::subject::{MIB, Subject};
 use super::table::Figures;
 use super::{Plan, Result};
 use crate::versus::loads::VALUE_BYTES;
-use crate::workload::key;
+use crate::workload::{KEY_BYTES, key};
 
 /// Few enough that the machine has time for the deletion.
 const CLIENTS: usize = 10;
@@ -67,6 +67,7 @@ pub(super) fn measure(
             verb: Verb::Put,
             clients: CLIENTS,
             keys: plan.keys - PUT_KEYS / 2..plan.keys + PUT_KEYS / 2,
+            key_bytes: KEY_BYTES,
             value_bytes: VALUE_BYTES,
             rate: Some(PUTS_PER_SECOND),
         };

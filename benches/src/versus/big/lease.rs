@@ -17,7 +17,7 @@ use super::subject::{MIB, Subject};
 use super::table::Figures;
 use super::{CLIENTS, Plan, Result, Side};
 use crate::versus::loads::VALUE_BYTES;
-use crate::workload::Keys;
+use crate::workload::{KEY_BYTES, Keys};
 
 const GRANTING_CLIENTS: usize = 500;
 const CLIENTS_PER_CONN: usize = 10;
@@ -79,6 +79,7 @@ async fn watch_the_end(
         verb: Verb::Put,
         clients: CLIENTS,
         keys: 0..PUT_KEYS,
+        key_bytes: KEY_BYTES,
         value_bytes: VALUE_BYTES,
         rate: None,
     };

@@ -14,7 +14,7 @@ use etcd_api::etcdserverpb::{
 use tokio::task::{JoinHandle, JoinSet, LocalSet, spawn_local};
 
 use super::super::Result;
-use crate::workload::{Keys, key};
+use crate::workload::{KEY_BYTES, Keys, key, long_key};
 
 /// Number of clients that share a connection.
 const CLIENTS_PER_CONN: usize = 10;
@@ -38,45 +38,27 @@ pub(super) async fn connect(url: &str, count: usize) -> Result<Vec<Client>> {
 
 /// Puts all `keys`, many per transaction.
 pub(super) async fn fill(url: &str, keys: Range<u64>, value_bytes: usize) -> Result<()> {
-    fill_attached(url, keys, value_bytes, |_| 0).await
+    fill_long(url, keys, KEY_BYTES, value_bytes).await
 }
 
-/// The same, each key attached to this lease; 0 means none.
+/// The same with keys of so many bytes.
+pub(super) async fn fill_long(
+    url: &str,
+    keys: Range<u64>,
+    key_bytes: usize,
+    value_bytes: usize,
+) -> Result<()> {
+    put_all(url, keys, key_bytes, value_bytes, |_| 0).await
+}
+
+/// Puts all `keys`, each attached to this lease; 0 means none.
 pub(super) async fn fill_attached(
     url: &str,
     keys: Range<u64>,
     value_bytes: usize,
     lease: impl Fn(u64) -> i64,
 ) -> Result<()> {
-    let clients = connect(url, 2).await?;
-    let value: bytes::Bytes = vec![b'v'; value_bytes].into();
-    let mut tasks = JoinSet::new();
-    for first in keys.clone().step_by(KEYS_PER_TXN as usize) {
-        if tasks.len() == TXNS_AT_ONCE
-            && let Some(done) = tasks.join_next().await
-        {
-            done??;
-        }
-        let last = (first + KEYS_PER_TXN).min(keys.end);
-        let success = (first..last).map(|number| RequestOp {
-            request: Some(Request::RequestPut(PutRequest {
-                key: key(number).to_vec().into(),
-                value: value.clone(),
-                lease: lease(number),
-                ..PutRequest::default()
-            })),
-        });
-        let request = TxnRequest {
-            success: success.collect(),
-            ..TxnRequest::default()
-        };
-        let mut kv = clients[tasks.len() % clients.len()].kv();
-        tasks.spawn(async move { kv.txn(request).await.map(|_| ()) });
-    }
-    while let Some(done) = tasks.join_next().await {
-        done??;
-    }
-    Ok(())
+    put_all(url, keys, KEY_BYTES, value_bytes, lease).await
 }
 
 /// Deletes `keys`, a limited range per request.
@@ -173,6 +155,7 @@ pub(super) struct Shape {
     pub(super) clients: usize,
     /// The numbers from which keys are drawn.
     pub(super) keys: Range<u64>,
+    pub(super) key_bytes: usize,
     pub(super) value_bytes: usize,
     /// Requests per second, all clients together.
     pub(super) rate: Option<u64>,
@@ -251,7 +234,8 @@ async fn ask_on(
             tokio::time::sleep_until(due.into()).await;
             began = due;
         }
-        let key = key(shape.keys.start + random.next_number()).to_vec().into();
+        let number = shape.keys.start + random.next_number();
+        let key = long_key(number, shape.key_bytes).into();
         match shape.verb {
             Verb::Put => {
                 let value = value.clone();
@@ -272,4 +256,42 @@ async fn ask_on(
         }
         taken.borrow_mut().add(began.elapsed());
     }
+}
+
+async fn put_all(
+    url: &str,
+    keys: Range<u64>,
+    key_bytes: usize,
+    value_bytes: usize,
+    lease: impl Fn(u64) -> i64,
+) -> Result<()> {
+    let clients = connect(url, 2).await?;
+    let value: bytes::Bytes = vec![b'v'; value_bytes].into();
+    let mut tasks = JoinSet::new();
+    for first in keys.clone().step_by(KEYS_PER_TXN as usize) {
+        if tasks.len() == TXNS_AT_ONCE
+            && let Some(done) = tasks.join_next().await
+        {
+            done??;
+        }
+        let last = (first + KEYS_PER_TXN).min(keys.end);
+        let success = (first..last).map(|number| RequestOp {
+            request: Some(Request::RequestPut(PutRequest {
+                key: long_key(number, key_bytes).into(),
+                value: value.clone(),
+                lease: lease(number),
+                ..PutRequest::default()
+            })),
+        });
+        let request = TxnRequest {
+            success: success.collect(),
+            ..TxnRequest::default()
+        };
+        let mut kv = clients[tasks.len() % clients.len()].kv();
+        tasks.spawn(async move { kv.txn(request).await.map(|_| ()) });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done??;
+    }
+    Ok(())
 }

@@ -13,6 +13,7 @@ use super::subject::{MIB, Subject, compact, defragment, revision};
 use super::table::Figures;
 use super::{CLIENTS, Plan, Result};
 use crate::versus::loads::VALUE_BYTES;
+use crate::workload::KEY_BYTES;
 
 /// The length of a measurement; it is longer if the task takes longer.
 const STRETCH: Duration = Duration::from_secs(10);
@@ -42,6 +43,7 @@ pub(super) fn measure(subject: &Subject, plan: &Plan, figures: &mut Figures<'_>)
             verb: Verb::Put,
             clients: CLIENTS,
             keys: kept.clone(),
+            key_bytes: KEY_BYTES,
             value_bytes: VALUE_BYTES,
             rate: plan.rate,
         };

@@ -78,6 +78,7 @@ pub(super) fn measure_overwrite(
             verb: Verb::Put,
             clients: CLIENTS,
             keys: 0..keys,
+            key_bytes: KEY_BYTES,
             value_bytes: VALUE_BYTES,
             rate: plan.rate.or(Some(OVERWRITES_PER_SECOND)),
         };

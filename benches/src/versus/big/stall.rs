@@ -12,6 +12,7 @@ use super::subject::{MIB, Subject, compact, revision};
 use super::table::Figures;
 use super::{CLIENTS, Options, Result};
 use crate::versus::loads::VALUE_BYTES;
+use crate::workload::KEY_BYTES;
 
 const COMPACT_EVERY: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(250);
@@ -31,6 +32,7 @@ pub(super) fn measure(
             verb: Verb::Put,
             clients: CLIENTS,
             keys: 0..options.big.keys,
+            key_bytes: KEY_BYTES,
             value_bytes: VALUE_BYTES,
             rate: options.big.rate,
         };

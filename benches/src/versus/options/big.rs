@@ -2,6 +2,11 @@
 
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
 
+use crate::workload::KEY_BYTES;
+
+/// Longer than any key of Kubernetes.
+const KEY_BYTES_MAX: u64 = 1024;
+
 /// The options of this part, beside those of all of `versus`.
 #[derive(Clone, Debug)]
 pub(in crate::versus) struct Plan {
@@ -9,11 +14,25 @@ pub(in crate::versus) struct Plan {
     pub(in crate::versus) keys: u64,
     /// The stores of the sizes part, in keys.
     pub(in crate::versus) sizes: Vec<u64>,
+    /// The length of their keys.
+    pub(in crate::versus) key_bytes: usize,
     pub(in crate::versus) watchers: u64,
     /// Puts per second, all clients together; `None`: as fast as they are answered.
     pub(in crate::versus) rate: Option<u64>,
     /// The fill part puts its keys in random order.
     pub(in crate::versus) random: bool,
+}
+
+impl Plan {
+    /// Refuses what a run would ignore, and then look as if it had measured something else; `is_big`:
+    /// this part is the one measured.
+    pub(super) fn check(&self, is_big: bool) -> Result<(), &'static str> {
+        let has_sizes = is_big && self.parts.contains(&Part::Sizes);
+        if self.key_bytes != KEY_BYTES && !has_sizes {
+            return Err("--key-bytes is of `--only big --parts sizes` alone");
+        }
+        Ok(())
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,6 +156,11 @@ pub(super) fn args() -> Vec<Arg> {
         .value_delimiter(',')
         .value_parser(value_parser!(u64))
         .default_value("10000,100000,1000000,10000000"),
+        number(
+            "key-bytes",
+            "Of `big`: the part sizes has keys of so many bytes; 32 when not given",
+        )
+        .value_parser(value_parser!(u64).range(KEY_BYTES as u64..=KEY_BYTES_MAX)),
         number("watchers", "Of `big`: watchers in all").value_parser(value_parser!(u64)),
         number(
             "rate",
@@ -166,6 +190,9 @@ pub(super) fn plan(matches: &ArgMatches) -> Plan {
         sizes: matches
             .get_many("sizes")
             .map_or_else(Vec::new, |sizes| sizes.copied().collect()),
+        key_bytes: matches
+            .get_one::<u64>("key-bytes")
+            .map_or(KEY_BYTES, |bytes| *bytes as usize),
         watchers: matches.get_one("watchers").copied().unwrap_or(10_000),
         rate: matches.get_one("rate").copied(),
         random: matches.get_flag("random"),
