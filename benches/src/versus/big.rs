@@ -1,9 +1,10 @@
 //! `versus --only big`: what a large store costs. Each part fills a fresh server and measures one
-//! thing, on etcd and on Stele in turn; the table shows the goal.
+//! thing, on etcd and on Stele in turn; the table shows the goal, and where Stele missed it.
 //!
 //! Uses the servers only as programs. It has its own load generator, on one thread, so that both
 //! sides have the same remaining share of the machine.
 
+mod aim;
 mod bulk;
 mod bystander;
 mod cold;
@@ -65,5 +66,9 @@ pub(super) fn run(options: &Options, programs: &Programs) -> Result<()> {
         table.write(&options.out)?;
     }
     print!("{}", table.markdown());
+    let verdict = table.verdict();
+    if plan.judge && verdict.missed > 0 {
+        return Err(verdict.to_string().into());
+    }
     Ok(())
 }

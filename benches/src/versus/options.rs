@@ -379,11 +379,16 @@ mod tests {
         parse(args).unwrap()
     }
 
+    fn measured(args: &[&str]) -> Box<Options> {
+        match parsed(args) {
+            Command::Measure(options) => options,
+            Command::Floor(_) => panic!("a measurement was asked for"),
+        }
+    }
+
     #[test]
     fn loads_are_chosen_by_name_and_scaled() {
-        let Command::Measure(options) = parsed(&["--loads=put-100,watch-1000", "--short"]) else {
-            panic!("a measurement was asked for");
-        };
+        let options = measured(&["--loads=put-100,watch-1000", "--short"]);
         let totals: Vec<_> = options
             .loads
             .iter()
@@ -400,14 +405,9 @@ mod tests {
 
     #[test]
     fn keys_have_32_bytes_or_as_many_as_given() {
-        for (given, bytes) in [(None, 32), (Some("--key-bytes=500"), 500)] {
-            let mut args = vec!["--only=big", "--parts=sizes"];
-            args.extend(given);
-            let Command::Measure(options) = parsed(&args) else {
-                panic!("a measurement was asked for");
-            };
-            assert_eq!(options.big.key_bytes, bytes);
-        }
+        let usual = measured(&["--only=big", "--parts=sizes"]);
+        let long = measured(&["--only=big", "--parts=sizes", "--key-bytes=500"]);
+        assert_eq!((usual.big.key_bytes, long.big.key_bytes), (32, 500));
     }
 
     #[test]
@@ -426,6 +426,14 @@ mod tests {
             let error = refusal(&[only, "--parts=fill", "--key-bytes=500"]);
             assert!(error.contains("--only big --parts sizes"), "{error}");
         }
+    }
+
+    #[test]
+    fn only_what_has_aims_is_judged() {
+        assert!(measured(&["--only=big", "--judge"]).big.judge);
+        assert!(!measured(&["--only=big"]).big.judge);
+        let error = refusal(&["--only=steady", "--judge"]);
+        assert!(error.contains("--judge is of `--only big`"), "{error}");
     }
 
     #[test]

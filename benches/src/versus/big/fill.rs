@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::aim::{at_most, at_most_by_millions, at_most_of_etcd};
 use super::load::{Shape, Verb, local, put_each};
 use super::restart::{after_kill, ms};
 use super::subject::{MIB, Subject};
@@ -14,14 +15,17 @@ const FILLING_CLIENTS: usize = 500;
 /// Time for the background work of the fill to finish.
 const SETTLE: Duration = Duration::from_secs(3);
 
+/// Aims by millions of keys.
+const ANONYMOUS_MIB: [(u64, f64); 1] = [(1, 150.0)];
+/// Ten times the keys may take half as long again.
+const CLEAN_MS: [(u64, f64); 2] = [(1, 150.0), (10, 225.0)];
+const KILLED_MS: [(u64, f64); 2] = [(1, 400.0), (10, 600.0)];
+
 pub(super) fn measure(subject: &mut Subject, plan: &Plan, figures: &mut Figures<'_>) -> Result<()> {
     let url = subject.url();
     let idle = subject.usage()?;
-    figures.aim(
-        "fill: empty, resident MiB",
-        mib(idle.resident_bytes),
-        "≤ 10",
-    );
+    let resident = mib(idle.resident_bytes);
+    figures.aim("fill: empty, resident MiB", resident, 0, at_most(10.0));
     let filling = put_each(&url, plan.keys, plan.random, FILLING_CLIENTS);
     let took = subject.block_on(local(filling))?;
     subject.block_on(async {
@@ -35,26 +39,23 @@ pub(super) fn measure(subject: &mut Subject, plan: &Plan, figures: &mut Figures<
     figures.number("fill: seconds", took.as_secs_f64(), 1);
     figures.number("fill: puts/s", puts / took.as_secs_f64(), 0);
     figures.number("fill: CPU us/put", cpu, 1);
-    figures.aim(
-        "fill: anonymous MiB",
-        mib(full.anonymous_bytes),
-        "≤ 150 at 1 M keys",
-    );
-    figures.aim("fill: disk B/put", format!("{written:.0}"), "≤ etcd's");
+    let most = |limits: &[(u64, f64)]| at_most_by_millions(plan.keys, limits);
+    let anonymous = mib(full.anonymous_bytes);
+    figures.aim("fill: anonymous MiB", anonymous, 0, most(&ANONYMOUS_MIB));
+    figures.aim("fill: disk B/put", written, 0, at_most_of_etcd(1.0));
     figures.number("fill: file MiB", subject.file_bytes() / MIB, 0);
 
     figures.number("fill: clean stop ms", ms(subject.stop()), 0);
     let back = subject.restart()?;
     figures.aim(
         "fill: read after clean stop, ms",
-        format!("{:.0}", ms(back)),
-        "≤ 150; 10 M ≤ 1.5 × 1 M",
+        ms(back),
+        0,
+        most(&CLEAN_MS),
     );
     let started = subject.usage()?;
-    figures.add(
-        "fill: anonymous MiB after start",
-        mib(started.anonymous_bytes),
-    );
+    let anonymous = mib(started.anonymous_bytes);
+    figures.number("fill: anonymous MiB after start", anonymous, 0);
     let shape = Shape {
         verb: Verb::Put,
         clients: CLIENTS,
@@ -66,12 +67,13 @@ pub(super) fn measure(subject: &mut Subject, plan: &Plan, figures: &mut Figures<
     let back = after_kill(subject, shape)?;
     figures.aim(
         "fill: read after kill -9 under load, ms",
-        format!("{:.0}", ms(back)),
-        "≤ 400; 10 M ≤ 1.5 × 1 M",
+        ms(back),
+        0,
+        most(&KILLED_MS),
     );
     Ok(())
 }
 
-fn mib(bytes: u64) -> String {
-    format!("{:.0}", bytes as f64 / MIB)
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / MIB
 }

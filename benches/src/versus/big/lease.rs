@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_local};
 use tokio_stream::wrappers::ReceiverStream;
 
+use super::aim::{at_least_of_etcd, at_most_by_millions};
 use super::load::{Load, Shape, Verb, connect, local};
 use super::subject::{MIB, Subject};
 use super::table::Figures;
@@ -25,6 +26,10 @@ const CLIENTS_PER_CONN: usize = 10;
 const LONG_TTL: i64 = 3600;
 const KEEPING_CLIENTS: usize = 100;
 const KEEPING: Duration = Duration::from_secs(8);
+/// One more for each so many leases is in the crowd.
+const CROWD_PART: u64 = 10;
+/// The aim for the crowd, by millions of leases beside it.
+const REVOKED_SECONDS: [(u64, f64); 1] = [(1, 5.0)];
 /// How long the expiry of the crowd is watched; etcd revokes 1,000 leases per second.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PATIENCE_WITH_ETCD: Duration = Duration::from_secs(10);
@@ -36,7 +41,7 @@ const PUT_KEYS: u64 = 10_000;
 
 pub(super) fn measure(subject: &Subject, plan: &Plan, figures: &mut Figures<'_>) -> Result<()> {
     let url = subject.url();
-    let (leases, crowd) = (plan.keys, plan.keys / 10);
+    let (leases, crowd) = (plan.keys, plan.keys / CROWD_PART);
     subject.block_on(local(async {
         let before = subject.usage()?;
         let took = grant(&url, 1..leases + 1, |_| LONG_TTL, false).await?;
@@ -51,7 +56,7 @@ pub(super) fn measure(subject: &Subject, plan: &Plan, figures: &mut Figures<'_>)
         );
         let kept = keep_alive(&url, leases).await?;
         let busy = subject.usage()?;
-        figures.aim("lease: keep-alives/s", format!("{kept:.0}"), "≥ etcd's");
+        figures.aim("lease: keep-alives/s", kept, 0, at_least_of_etcd(1.0));
         let cpu = (busy.cpu - after.cpu).as_secs_f64() * 1e6 / (kept * KEEPING.as_secs_f64());
         figures.number("lease: CPU us/keep-alive", cpu, 1);
         // 2.5 times the time that this many grants took, because each now also has a put.
@@ -99,28 +104,24 @@ async fn watch_the_end(
     let (mut taken, over) = load.take().await?;
     let seconds = end.elapsed().as_secs_f64();
     // Counted from the first expiry; the last is one second later.
-    let told = match left {
-        0 => format!("{seconds:.1}"),
-        left => format!(
-            "{:.0} % left after {seconds:.0}",
-            left as f64 * 100.0 / crowd as f64
-        ),
+    let (until, told) = match left {
+        0 => (seconds, format!("{seconds:.1}")),
+        left => {
+            let part = left as f64 * 100.0 / crowd as f64;
+            let told = format!("{part:.0} % left after {seconds:.0}");
+            (f64::INFINITY, told)
+        }
     };
-    figures.aim(
-        "lease: seconds until the crowd is revoked",
-        told,
-        "≤ 5 at 1 M leases",
-    );
+    let name = "lease: seconds until the crowd is revoked";
+    let aim = at_most_by_millions(crowd * CROWD_PART, &REVOKED_SECONDS);
+    figures.told(name, until, told, aim);
     figures.number(
         "lease: puts/s meanwhile",
         taken.count() as f64 / over.as_secs_f64(),
         0,
     );
-    figures.aim(
-        "lease: put p99 meanwhile, ms",
-        format!("{:.1}", taken.ms(0.99)),
-        "puts are served",
-    );
+    let p99 = taken.ms(0.99);
+    figures.aim("lease: put p99 meanwhile, ms", p99, 1, "puts are served");
     figures.number("lease: longest put meanwhile, ms", taken.ms(1.0), 1);
     Ok(())
 }

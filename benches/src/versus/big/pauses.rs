@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use etcd_api::Client;
 
+use super::aim::at_most;
 use super::bystander::Bystander;
 use super::load::{Load, Shape, Verb, connect, delete, fill, local};
 use super::subject::{MIB, Subject, compact, defragment, revision};
@@ -107,13 +108,15 @@ impl Stretches<'_, '_> {
         }
         self.figures.aim(
             format!("pauses: {name}, put p99 ms"),
-            format!("{:.1}", taken.ms(0.99)),
+            taken.ms(0.99),
+            1,
             p99,
         );
         self.figures.aim(
             format!("pauses: {name}, longest put ms"),
-            format!("{:.1}", taken.ms(1.0)),
-            "≤ 50",
+            taken.ms(1.0),
+            1,
+            at_most(50.0),
         );
         self.figures.number(
             format!("pauses: {name}, longest sync of a bystander ms"),

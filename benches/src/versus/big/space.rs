@@ -4,6 +4,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::aim::{at_most, at_most_of_etcd};
 use super::load::{Load, Shape, Verb, connect, delete, fill, local};
 use super::subject::{MIB, Subject, compact, revision};
 use super::table::Figures;
@@ -50,12 +51,13 @@ pub(super) fn measure_return(
         }
         let seconds = began.elapsed().as_secs_f64();
         let after = subject.file_bytes();
-        let told = if after < 2.0 * live {
-            format!("{seconds:.1}")
+        let (until, told) = if after < 2.0 * live {
+            (seconds, format!("{seconds:.1}"))
         } else {
-            format!("not in {seconds:.0}")
+            (f64::INFINITY, format!("not in {seconds:.0}"))
         };
-        figures.aim("return: seconds until file < 2 × live", told, "≤ 60");
+        let name = "return: seconds until file < 2 × live";
+        figures.told(name, until, told, at_most(60.0));
         figures.number("return: file MiB then", after / MIB, 0);
         Ok(())
     }))
@@ -115,12 +117,9 @@ pub(super) fn measure_overwrite(
             1,
         );
         figures.number("overwrite: live MiB", live / MIB, 0);
-        figures.aim(
-            "overwrite: largest file : live",
-            format!("{:.2}", largest / live),
-            "< 3",
-        );
-        figures.aim("overwrite: disk B/put", format!("{written:.0}"), "≤ etcd's");
+        let ratio = largest / live;
+        figures.aim("overwrite: largest file : live", ratio, 2, at_most(3.0));
+        figures.aim("overwrite: disk B/put", written, 0, at_most_of_etcd(1.0));
         Ok(())
     }))
 }

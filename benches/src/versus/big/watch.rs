@@ -16,6 +16,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 use tonic::transport::Endpoint;
 
+use super::aim::{at_least_of_etcd, at_most};
 use super::load::{Latencies, local};
 use super::subject::{MIB, Subject};
 use super::table::Figures;
@@ -42,8 +43,8 @@ pub(super) fn measure(subject: &mut Subject, plan: &Plan, figures: &mut Figures<
     let all_read = run(subject, plan, 0, figures, "all read")?;
     subject.start_afresh()?;
     let stuck = run(subject, plan, STUCK_PART, figures, "1 of 10 stuck")?;
-    let ratio = format!("{:.2}", stuck / all_read);
-    figures.aim("watch: p99 with stuck ones : without", ratio, "≤ 2");
+    let (name, ratio) = ("watch: p99 with stuck ones : without", stuck / all_read);
+    figures.aim(name, ratio, 2, at_most(2.0));
     Ok(())
 }
 
@@ -108,16 +109,14 @@ fn run(
         tokio::time::sleep(MEASURED).await;
         let events = (board.events.get() - seen) as f64 / began.elapsed().as_secs_f64();
         tasks.iter().for_each(JoinHandle::abort);
-        figures.aim(
-            format!("watch: {name}, events/s"),
-            format!("{events:.0}"),
-            "≥ etcd's",
-        );
+        let aim = at_least_of_etcd(1.0);
+        figures.aim(format!("watch: {name}, events/s"), events, 0, aim);
         let end = subject.usage()?;
         let anonymous = end.anonymous_bytes as f64 / MIB;
         figures.aim(
             format!("watch: {name}, anonymous MiB"),
-            format!("{anonymous:.0}"),
+            anonymous,
+            0,
             "bounded",
         );
         drop(held);

@@ -21,15 +21,20 @@ pub(in crate::versus) struct Plan {
     pub(in crate::versus) rate: Option<u64>,
     /// The fill part puts its keys in random order.
     pub(in crate::versus) random: bool,
+    /// A missed aim is an error. Without it, it is only told: a busy machine is no failure.
+    pub(in crate::versus) judge: bool,
 }
 
 impl Plan {
-    /// Refuses what a run would ignore, and then look as if it had measured something else; `is_big`:
-    /// this part is the one measured.
+    /// Refuses what a run would ignore, and then look as if it had measured something else.
+    /// `is_big`: this part is the one measured.
     pub(super) fn check(&self, is_big: bool) -> Result<(), &'static str> {
         let has_sizes = is_big && self.parts.contains(&Part::Sizes);
         if self.key_bytes != KEY_BYTES && !has_sizes {
             return Err("--key-bytes is of `--only big --parts sizes` alone");
+        }
+        if self.judge && !is_big {
+            return Err("--judge is of `--only big` alone: nothing else is judged");
         }
         Ok(())
     }
@@ -172,6 +177,11 @@ pub(super) fn args() -> Vec<Arg> {
             "Of `big`: the part fill puts its keys in random order",
         )
         .action(ArgAction::SetTrue),
+        number(
+            "judge",
+            "Of `big`: ends with an error if Stele missed an aim of the table",
+        )
+        .action(ArgAction::SetTrue),
     ]
 }
 
@@ -196,6 +206,7 @@ pub(super) fn plan(matches: &ArgMatches) -> Plan {
         watchers: matches.get_one("watchers").copied().unwrap_or(10_000),
         rate: matches.get_one("rate").copied(),
         random: matches.get_flag("random"),
+        judge: matches.get_flag("judge"),
     }
 }
 
