@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use testkit::Usage;
 
+use super::aim::{Aim, at_most, at_most_by_millions, at_most_of_etcd};
 use super::bystander::Bystander;
 use super::load::{Latencies, Load, Shape, Verb, fill_long, local};
 use super::restart::{after_kill, ms};
@@ -25,6 +26,15 @@ const POLL: Duration = Duration::from_millis(250);
 /// The time of a start depends on how far the next checkpoint is when the server is killed.
 const KILLS: usize = 7;
 const OVERWRITING_MIN: Duration = Duration::from_secs(10);
+
+/// Aims by millions of keys. This one is of keys of 32 B: longer ones are longer in the log, too.
+const WRITTEN_BYTES: [(u64, f64); 3] = [(1, 900.0), (10, 1200.0), (100, 1800.0)];
+const ANONYMOUS_MIB: [(u64, f64); 2] = [(1, 150.0), (10, 300.0)];
+/// Aims for stores of any size.
+const WRITTEN_OF_ETCD: f64 = 1.2;
+const CLEAN_MS: f64 = 200.0;
+const KILLED_MS: f64 = 500.0;
+const BEYOND_MS: f64 = 50.0;
 
 /// Overwrites random keys of a fresh store of each size, as often as it has keys or for `--minutes`,
 /// whichever is less, then restarts the server once and kills it [`KILLS`] times.
@@ -56,15 +66,15 @@ fn measure_one(
         value_bytes: VALUE_BYTES,
         rate: None,
     };
-    let store = store(keys, key_bytes);
-    let mut number = |what: &str, value: f64, digits| {
-        figures.number(format!("{store}: {what}"), value, digits);
+    let mut rows = Rows {
+        store: store(keys, key_bytes),
+        figures,
     };
 
     let (url, began) = (subject.url(), Instant::now());
     let filling = fill_long(&url, 0..keys, key_bytes, VALUE_BYTES);
     subject.block_on(local(filling))?;
-    number("fill s", began.elapsed().as_secs_f64(), 1);
+    rows.number("fill s", began.elapsed().as_secs_f64(), 1);
     let over = Duration::from_secs_f64(options.minutes * 60.0);
     let done = overwrite(subject, shape.clone(), over)?;
     let (before, after, mut taken) = (done.before, done.after, done.taken);
@@ -73,31 +83,37 @@ fn measure_one(
     let per_second = puts / done.took.as_secs_f64();
     let written = (after.disk_write_bytes - before.disk_write_bytes) as f64 / puts;
     let cpu = (after.cpu - before.cpu).as_secs_f64() * 1e6 / puts;
-    let (p99, anonymous) = (taken.ms(0.99), done.anonymous_bytes as f64 / MIB);
-    number("puts/s", per_second, 0);
-    number("CPU us/put", cpu, 1);
-    number("disk B/put", written, 0);
-    number("put p99 ms", p99, 1);
-    number("longest put ms", taken.ms(1.0), 0);
-    number("longest sync of a bystander ms", done.longest_sync, 0);
-    number("most anonymous MiB", anonymous, 0);
-    number("file MiB", subject.file_bytes() / MIB, 0);
+    let (p99, longest_put) = (taken.ms(0.99), taken.ms(1.0));
+    let beyond = beyond(longest_put, done.longest_sync);
+    let anonymous = done.anonymous_bytes as f64 / MIB;
+    let most_anonymous = at_most_by_millions(keys, &ANONYMOUS_MIB);
+    rows.number("puts/s", per_second, 0);
+    rows.number("CPU us/put", cpu, 1);
+    rows.aim("disk B/put", written, 0, most_written(keys, key_bytes));
+    rows.number("put p99 ms", p99, 1);
+    rows.number("longest put ms", longest_put, 0);
+    rows.number("longest sync of a bystander ms", done.longest_sync, 0);
+    let name = "longest put beyond the bystander's sync ms";
+    rows.aim(name, beyond, 0, at_most(BEYOND_MS));
+    rows.aim("most anonymous MiB", anonymous, 0, most_anonymous);
+    rows.number("file MiB", subject.file_bytes() / MIB, 0);
 
     subject.stop();
     let clean = ms(subject.restart()?);
-    number("read after clean stop ms", clean, 0);
+    rows.aim("read after clean stop ms", clean, 0, at_most(CLEAN_MS));
     let mut kills = Vec::new();
     for _ in 0..KILLS {
         kills.push(ms(after_kill(subject, shape.clone())?));
     }
     kills.sort_by(f64::total_cmp);
     let (killed, longest) = (kills[KILLS / 2], kills[KILLS - 1]);
-    number("read after kill -9 under load ms", killed, 0);
-    number("the longest such ms", longest, 0);
+    let aim = at_most(KILLED_MS);
+    rows.aim("read after kill -9 under load ms", killed, 0, aim);
+    rows.aim("the longest such ms", longest, 0, aim);
 
     // The plots compare stores by their number of keys alone.
     if key_bytes == KEY_BYTES {
-        figures.at_size(
+        rows.figures.at_size(
             keys,
             json!({
                 "per_second": per_second,
@@ -113,12 +129,44 @@ fn measure_one(
     Ok(())
 }
 
+/// The rows of one store.
+struct Rows<'a, 'b> {
+    store: String,
+    figures: &'a mut Figures<'b>,
+}
+
+impl Rows<'_, '_> {
+    fn number(&mut self, what: &str, number: f64, digits: usize) {
+        self.aim(what, number, digits, "");
+    }
+
+    fn aim(&mut self, what: &str, number: f64, digits: usize, aim: impl Into<Aim>) {
+        let name = format!("{}: {what}", self.store);
+        self.figures.aim(name, number, digits, aim);
+    }
+}
+
 /// What the rows call a store.
 fn store(keys: u64, key_bytes: usize) -> String {
     match key_bytes {
         KEY_BYTES => format!("{keys} keys"),
         _ => format!("{keys} keys of {key_bytes} B"),
     }
+}
+
+fn most_written(keys: u64, key_bytes: usize) -> Aim {
+    let mut bounds = vec![at_most_of_etcd(WRITTEN_OF_ETCD)];
+    if key_bytes == KEY_BYTES {
+        bounds.extend(at_most_by_millions(keys, &WRITTEN_BYTES));
+    }
+    Aim::Bounds(bounds)
+}
+
+/// The milliseconds of the longest put that the bystander's longest sync does not explain.
+fn beyond(longest_put: f64, longest_sync: f64) -> f64 {
+    let beyond = longest_put - longest_sync;
+    // `f64::max` would make 0, and so an aim that is met, of a put that was not measured.
+    if beyond < 0.0 { 0.0 } else { beyond }
 }
 
 /// What the overwrites took, beside the server's usage before and after them.
@@ -171,5 +219,24 @@ mod tests {
     fn rows_name_the_length_of_keys_that_are_not_as_usual() {
         assert_eq!(store(400_000, KEY_BYTES), "400000 keys");
         assert_eq!(store(400_000, 500), "400000 keys of 500 B");
+    }
+
+    #[test]
+    fn what_a_put_may_write_goes_by_the_size_for_short_keys_and_by_etcd_for_all() {
+        let of_etcd = at_most_of_etcd(1.2);
+        for (keys, number) in [(10_000, 900.0), (2_000_000, 1200.0), (100_000_000, 1800.0)] {
+            let aim = most_written(keys, KEY_BYTES);
+            assert_eq!(aim.bounds(), [of_etcd, at_most(number)]);
+        }
+        let beyond_the_list = most_written(100_000_001, KEY_BYTES);
+        assert_eq!(beyond_the_list.bounds(), [of_etcd]);
+        assert_eq!(most_written(400_000, 500).bounds(), [of_etcd]);
+    }
+
+    #[test]
+    fn a_put_that_was_faster_than_a_sync_was_not_beyond_it() {
+        assert_eq!(beyond(80.0, 30.0), 50.0);
+        assert_eq!(beyond(20.0, 30.0), 0.0);
+        assert!(beyond(f64::NAN, 30.0).is_nan(), "nothing was measured");
     }
 }
