@@ -386,6 +386,11 @@ mod tests {
         }
     }
 
+    fn refusal(args: &[&str]) -> String {
+        let args = ["versus"].iter().chain(args).map(OsString::from);
+        parse(args).err().unwrap().to_string()
+    }
+
     #[test]
     fn loads_are_chosen_by_name_and_scaled() {
         let options = measured(&["--loads=put-100,watch-1000", "--short"]);
@@ -396,11 +401,6 @@ mod tests {
             .collect();
         assert_eq!(totals, [("put-100", 3000), ("watch-1000", 150)]);
         assert_eq!(options.rounds, Some(1));
-    }
-
-    fn refusal(args: &[&str]) -> String {
-        let args = ["versus"].iter().chain(args).map(OsString::from);
-        parse(args).err().unwrap().to_string()
     }
 
     #[test]

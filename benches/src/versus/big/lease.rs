@@ -26,7 +26,7 @@ const CLIENTS_PER_CONN: usize = 10;
 const LONG_TTL: i64 = 3600;
 const KEEPING_CLIENTS: usize = 100;
 const KEEPING: Duration = Duration::from_secs(8);
-/// One more for each so many leases is in the crowd.
+/// The leases are so many times the crowd.
 const CROWD_PART: u64 = 10;
 /// The aim for the crowd, by millions of leases beside it.
 const REVOKED_SECONDS: [(u64, f64); 1] = [(1, 5.0)];
