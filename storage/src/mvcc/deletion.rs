@@ -46,7 +46,7 @@ use super::{End, KeyRange, Revision, Root, Store};
 use crate::Result;
 use crate::btree::Tree;
 pub(super) use attached::Attached;
-pub(super) use reads::pieces;
+pub(super) use reads::{Unwritten, pieces};
 
 /// Keys whose tombstones are written without another look at the memory in use.
 const KEYS_PER_STEP: usize = 512;

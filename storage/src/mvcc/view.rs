@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::chores::compact::Compaction;
-use super::deletion::Deletion;
+use super::deletion::{Deletion, Unwritten};
 use super::key::{self, REVISION_BYTES, Row, Stamp, VersionKey};
 use super::keys::KeyTrees;
 use super::{Applied, Bucket, Change, Item, KeyRange, Revision, Want};
@@ -158,13 +158,25 @@ impl Root {
         through: i64,
         f: &mut dyn FnMut(Change<'_>) -> Result<Flow>,
     ) -> Result<()> {
-        self.rows(from, through, &mut |revision, row| {
-            let doubtful = !self.compaction.done && revision.main <= self.compacted;
-            if doubtful && !self.is_kept(revision, &row)? {
-                return Ok(ControlFlow::Continue(()));
-            }
-            f(change(revision, row))
-        })
+        let first = Revision { main: from, sub: 0 };
+        self.kept_changes(self.unwritten(first, through), first, through, f)
+    }
+
+    /// Those of them that follow the change `last`, which this root has told, of `key`. What comes
+    /// before that one is not read again: a revision may have ten million changes.
+    pub fn changes_behind(
+        &self,
+        last: Revision,
+        key: &[u8],
+        through: i64,
+        f: &mut dyn FnMut(Change<'_>) -> Result<Flow>,
+    ) -> Result<()> {
+        let first = Revision {
+            sub: last.sub + 1,
+            ..last
+        };
+        let unwritten = self.unwritten(first, through).behind(key);
+        self.kept_changes(unwritten, first, through, f)
     }
 
     /// The same, including changes that a compaction has made invisible but not removed yet. For a
@@ -272,7 +284,33 @@ impl Root {
         through: i64,
         f: &mut dyn FnMut(Revision, Row<'_>) -> Result<Flow>,
     ) -> Result<()> {
-        let mut unwritten = self.unwritten(first, through);
+        self.rows_with(self.unwritten(first, through), first, through, f)
+    }
+
+    fn kept_changes(
+        &self,
+        unwritten: Unwritten<'_>,
+        first: Revision,
+        through: i64,
+        f: &mut dyn FnMut(Change<'_>) -> Result<Flow>,
+    ) -> Result<()> {
+        self.rows_with(unwritten, first, through, &mut |revision, row| {
+            let doubtful = !self.compaction.done && revision.main <= self.compacted;
+            if doubtful && !self.is_kept(revision, &row)? {
+                return Ok(ControlFlow::Continue(()));
+            }
+            f(change(revision, row))
+        })
+    }
+
+    /// Walks the revision tree, and over what is not written into it yet, from `first` on.
+    fn rows_with(
+        &self,
+        mut unwritten: Unwritten<'_>,
+        first: Revision,
+        through: i64,
+        f: &mut dyn FnMut(Revision, Row<'_>) -> Result<Flow>,
+    ) -> Result<()> {
         let mut cursor = self.revisions.cursor(&self.pages);
         let mut more = cursor.seek(&key::revision_key(first))?;
         while more {

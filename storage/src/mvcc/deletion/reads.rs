@@ -203,6 +203,7 @@ impl Root {
         Unwritten {
             root: self,
             first,
+            start: None,
             // The last one comes first.
             places: places
                 .rev()
@@ -294,11 +295,19 @@ impl Root {
 pub(in crate::mvcc) struct Unwritten<'a> {
     root: &'a Root,
     first: Revision,
+    /// The least key behind that of the change before `first`, if it is known.
+    start: Option<Vec<u8>>,
     /// Of deletions.
     places: Vec<usize>,
 }
 
 impl Unwritten<'_> {
+    /// The change before the first one to tell was of `key`: the keys before it need no look.
+    pub(in crate::mvcc) fn behind(mut self, key: &[u8]) -> Self {
+        self.start = Some([key, &[0]].concat());
+        self
+    }
+
     /// Hands over all that come before `revision`.
     pub(in crate::mvcc) fn before(
         &mut self,
@@ -311,7 +320,16 @@ impl Unwritten<'_> {
             .pop_if(|place| deletions[*place].next < revision)
         {
             let deletion = &deletions[place];
+            let mut part = deletion.range();
             let mut revision = deletion.next;
+            if let Some(start) = &self.start
+                && revision < self.first
+            {
+                // This deletion's last tombstone is not before `first`, so the change before `first` is
+                // one of its tombstones, too, and these are in the order of keys.
+                part.start = start;
+                revision = self.first;
+            }
             let mut tell = |key: &[u8]| {
                 let at = revision;
                 revision.sub += 1;
@@ -321,7 +339,6 @@ impl Unwritten<'_> {
                 let (stamp, value) = (TOMB, &[][..]);
                 f(at, Row { stamp, key, value })
             };
-            let part = deletion.range();
             let flow = match deletion.attached() {
                 Some(attached) => self.root.walk_attached(attached.lease(), part, &mut tell)?,
                 None => {

@@ -12,6 +12,8 @@ const LEASE: i64 = 7;
 /// No lease here has a greater number.
 const LEASES: i64 = 15;
 const BYTES_IN_MEMORY: u64 = 64 << 10;
+/// Changes read at a time.
+const PIECE: usize = 97;
 
 fn key(i: u64) -> Vec<u8> {
     format!("key/{i:05}").into_bytes()
@@ -79,6 +81,10 @@ fn rows_at(root: &Root, revisions: &[i64]) -> Vec<String> {
         Ok(ControlFlow::Continue(()))
     });
     history.unwrap();
+    assert_eq!(
+        changes_in_pieces(root, newest - 10, newest),
+        changes(root, newest - 10, newest)
+    );
     seen
 }
 
@@ -91,6 +97,48 @@ fn attached(root: &Root) -> Vec<Vec<u8>> {
     });
     leases.unwrap();
     attached
+}
+
+fn changes(root: &Root, from: i64, through: i64) -> Vec<String> {
+    let mut all = Vec::new();
+    root.changes(from, through, &mut |change| {
+        all.push(format!("{change:?}"));
+        Ok(ControlFlow::Continue(()))
+    })
+    .unwrap();
+    all
+}
+
+/// The same, going on behind each [`PIECE`] changes.
+fn changes_in_pieces(root: &Root, from: i64, through: i64) -> Vec<String> {
+    let mut all = Vec::new();
+    let mut last: Option<(Revision, Vec<u8>)> = None;
+    loop {
+        let mut reached = None;
+        let mut told = 0;
+        let mut tell = |change: Change<'_>| {
+            let (revision, key) = match change {
+                Change::Put { revision, item } => (revision, item.key),
+                Change::Delete { revision, key } => (revision, key),
+            };
+            reached = Some((revision, key.to_vec()));
+            all.push(format!("{change:?}"));
+            told += 1;
+            Ok(match told {
+                PIECE => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            })
+        };
+        let read = match &last {
+            None => root.changes(from, through, &mut tell),
+            Some((revision, key)) => root.changes_behind(*revision, key, through, &mut tell),
+        };
+        read.unwrap();
+        if reached.is_none() {
+            return all;
+        }
+        last = reached;
+    }
 }
 
 /// The same rows, found one by one.
