@@ -116,7 +116,7 @@ fn changes_in_pieces(root: &Root, from: i64, through: i64) -> Vec<String> {
     loop {
         let mut reached = None;
         let mut told = 0;
-        let mut tell = |change: Change<'_>| {
+        let mut tell = |change: Change<'_>| -> Result<ControlFlow<()>> {
             let (revision, key) = match change {
                 Change::Put { revision, item } => (revision, item.key),
                 Change::Delete { revision, key } => (revision, key),
