@@ -15,6 +15,10 @@
 //!                                   └──── join, leave, progress ───┘ └── HistoryRead (a View)
 //! ```
 //!
+//! One revision may hold millions of events: a request can delete all keys. When a stream's part of a
+//! revision passes a limit, the hub detaches the stream before that revision, and the stream reads it
+//! from history in pieces ([`history`]), each when the connection has taken the one before.
+//!
 //! Everything here is plain: no tokio, no clock. `grpc/watch.rs` polls a `WatchStream`; the runtime runs
 //! the hub's thread. This module does not know authorization, leases or the log.
 
@@ -30,12 +34,14 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-pub use history::{HistoryDone, HistoryRead};
+pub use history::{HeldView, HistoryDone, HistoryRead};
 pub use hub::Hub;
 pub use inbox::HubHandle;
 pub use mailbox::Mailbox;
 pub use response::{Head, Out};
 pub use stream::{Ended, StreamOptions, WatchStream};
+
+use super::MESSAGE_BYTES_MAX;
 
 /// Limit for the bytes of events in one stream's mailbox, beyond which the hub detaches the stream.
 /// Most of these bytes are shared with other mailboxes.
@@ -72,3 +78,34 @@ pub const OUT_BYTES: usize = 64 * 1024;
 
 /// Events of at least this size are passed to the connection, not copied for each watcher.
 pub const SHARE_BYTES: usize = 16 * 1024;
+
+/// Changes that a read of history in place looks at before it is left to another thread.
+pub const HISTORY_INLINE_CHANGES: usize = 4 * 1024;
+
+/// Limits for the events of a single revision. They are values because tests make them small.
+#[derive(Clone, Copy, Debug)]
+struct RevisionLimits {
+    /// What the hub, or a read of history, holds of one revision for one stream, as memory. What the
+    /// applier deletes at once, 16,384 keys of usual length, is below it.
+    held_bytes: usize,
+    /// A larger revision is read and sent in pieces of about so many bytes; an event may be larger.
+    piece_bytes: usize,
+    /// Changes looked at for one such piece, so that a stream that ends is noticed soon.
+    piece_changes: usize,
+    /// Limit for a message.
+    message_bytes: usize,
+}
+
+impl Default for RevisionLimits {
+    fn default() -> Self {
+        RevisionLimits {
+            held_bytes: 4 << 20,
+            piece_bytes: 1 << 20,
+            piece_changes: 64 * 1024,
+            message_bytes: MESSAGE_BYTES_MAX,
+        }
+    }
+}
+
+/// Memory of one (watcher, event) pair, on its way from the hub or history to the response.
+const HIT_BYTES: usize = 16;

@@ -190,10 +190,10 @@ impl Connection {
                 }
             }
             if self.reading.is_none()
-                && let Some(read) = self.stream.next_read()
+                && let Some(mut read) = self.stream.next_read()
             {
-                if read.is_short() {
-                    self.stream.read_done(read.run());
+                if let Some(done) = read.run_if_short() {
+                    self.stream.read_done(done);
                     is_busy = true;
                 } else {
                     self.reading = Some(read);

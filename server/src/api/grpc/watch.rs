@@ -253,11 +253,11 @@ impl WatchBody {
     /// Starts and finishes reads of history. Returns true when one has finished.
     fn poll_history(&mut self, cx: &mut Context<'_>) -> bool {
         if self.read.is_none() {
-            let Some(read) = self.stream.next_read() else {
+            let Some(mut read) = self.stream.next_read() else {
                 return false;
             };
-            if read.is_short() {
-                self.stream.read_done(read.run());
+            if let Some(done) = read.run_if_short() {
+                self.stream.read_done(done);
                 return true;
             }
             self.read = Some(tokio::task::spawn_blocking(move || read.run()));
@@ -367,6 +367,7 @@ fn status(ended: &Ended) -> Status {
     match ended {
         Ended::ServerStopped => Error::Stopped.into(),
         Ended::Failed(error) => Error::Damaged(error.to_string()).into(),
+        Ended::GivenUp => Error::Timeout.into(),
         Ended::TooLarge(bytes) => too_large(*bytes).into(),
     }
 }

@@ -2,16 +2,26 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use prost::encoding::{encode_varint, encoded_len_varint};
-use storage::mvcc::{Change, Item, Root};
+use storage::mvcc::{Change, Item, Revision, Root};
 
 /// Field 11 of `WatchResponse`, length-delimited.
 const EVENTS_TAG: u8 = 11 << 3 | 2;
+
+/// Memory of an event in a list, beside its bytes.
+const BESIDE_BYTES: usize = 128;
 
 /// An encoded event with its tag and length. The events of a response are a sequence of these.
 #[derive(Clone, Debug)]
 pub(super) struct Event {
     pub(super) revision: i64,
     pub(super) bytes: Bytes,
+}
+
+impl Event {
+    /// What it takes of memory.
+    pub(super) fn cost(&self) -> usize {
+        BESIDE_BYTES + self.bytes.len()
+    }
 }
 
 /// Which changes a watcher wants, and how.
@@ -32,8 +42,12 @@ impl Wants {
 }
 
 pub(super) fn revision(change: &Change<'_>) -> i64 {
+    place(change).main
+}
+
+pub(super) fn place(change: &Change<'_>) -> Revision {
     match change {
-        Change::Put { revision, .. } | Change::Delete { revision, .. } => revision.main,
+        Change::Put { revision, .. } | Change::Delete { revision, .. } => *revision,
     }
 }
 
@@ -53,52 +67,104 @@ pub(super) fn has_previous(change: &Change<'_>) -> bool {
 }
 
 pub(super) fn encode(change: &Change<'_>, previous: Option<&Item<'_>>) -> Event {
-    let revision = revision(change);
-    let (is_delete, kv) = match change {
-        Change::Put { item, .. } => (false, *item),
-        // A delete event has only key and revision.
-        Change::Delete { key, .. } => (
-            true,
-            Item {
-                key,
-                value: b"",
-                create_revision: 0,
-                mod_revision: revision,
-                version: 0,
-                lease: 0,
-            },
-        ),
-    };
-    let kv_len = item_len(&kv);
-    let previous_len = previous.map(item_len);
-    let len =
-        if is_delete { 2 } else { 0 } + message_len(kv_len) + previous_len.map_or(0, message_len);
-
-    let mut buf = BytesMut::with_capacity(1 + encoded_len_varint(len as u64) + len);
-    buf.put_u8(EVENTS_TAG);
-    encode_varint(len as u64, &mut buf);
-    if is_delete {
-        buf.put_slice(&[1 << 3, 1]);
-    }
-    put_item(&mut buf, 2, &kv, kv_len);
-    if let (Some(item), Some(len)) = (previous, previous_len) {
-        put_item(&mut buf, 3, item, len);
-    }
+    let event = Measured::new(change, previous);
+    let mut buf = BytesMut::with_capacity(event.encoded_len());
+    event.put(&mut buf);
     Event {
-        revision,
+        revision: revision(change),
         bytes: buf.freeze(),
     }
 }
 
-/// Encodes a change with the previous version. As in etcd, the previous version is included only
-/// while the revision before the change is not compacted.
+/// Encodes a change with the previous version.
 pub(super) fn encode_with_previous(root: &Root, change: &Change<'_>) -> storage::Result<Event> {
+    with_previous(root, change, |previous| encode(change, previous))
+}
+
+/// Calls `f` with the previous version that a watcher is told. As in etcd, there is one only while
+/// the revision before the change is not compacted.
+fn with_previous<R>(
+    root: &Root,
+    change: &Change<'_>,
+    mut f: impl FnMut(Option<&Item<'_>>) -> R,
+) -> storage::Result<R> {
     let revision = revision(change);
     if revision - 1 < root.compacted() {
-        return Ok(encode(change, None));
+        return Ok(f(None));
     }
-    let found = root.previous(key(change), revision, |item| encode(change, Some(&item)))?;
-    Ok(found.unwrap_or_else(|| encode(change, None)))
+    let found = root.previous(key(change), revision, |item| f(Some(&item)))?;
+    Ok(found.unwrap_or_else(|| f(None)))
+}
+
+/// Calls `f` with the event as a watcher with these wishes gets it.
+pub(super) fn measured<R>(
+    root: &Root,
+    change: &Change<'_>,
+    wants: Wants,
+    mut f: impl FnMut(&Measured<'_>) -> R,
+) -> storage::Result<R> {
+    if wants.prev_kv && has_previous(change) {
+        with_previous(root, change, |previous| f(&Measured::new(change, previous)))
+    } else {
+        Ok(f(&Measured::new(change, None)))
+    }
+}
+
+/// An event that is not encoded yet, with its lengths.
+pub(super) struct Measured<'a> {
+    is_delete: bool,
+    kv: Item<'a>,
+    kv_len: usize,
+    previous: Option<(&'a Item<'a>, usize)>,
+    /// Of the event without tag and length.
+    len: usize,
+}
+
+impl<'a> Measured<'a> {
+    pub(super) fn new(change: &Change<'a>, previous: Option<&'a Item<'a>>) -> Measured<'a> {
+        let (is_delete, kv) = match change {
+            Change::Put { item, .. } => (false, *item),
+            // A delete event has only key and revision.
+            Change::Delete { key, revision } => (
+                true,
+                Item {
+                    key,
+                    value: b"",
+                    create_revision: 0,
+                    mod_revision: revision.main,
+                    version: 0,
+                    lease: 0,
+                },
+            ),
+        };
+        let kv_len = item_len(&kv);
+        let previous = previous.map(|item| (item, item_len(item)));
+        let previous_len = previous.map_or(0, |(_, len)| message_len(len));
+        Measured {
+            is_delete,
+            kv,
+            kv_len,
+            previous,
+            len: if is_delete { 2 } else { 0 } + message_len(kv_len) + previous_len,
+        }
+    }
+
+    /// Length of the bytes that [`Measured::put`] adds.
+    pub(super) fn encoded_len(&self) -> usize {
+        message_len(self.len)
+    }
+
+    pub(super) fn put(&self, buf: &mut BytesMut) {
+        buf.put_u8(EVENTS_TAG);
+        encode_varint(self.len as u64, buf);
+        if self.is_delete {
+            buf.put_slice(&[1 << 3, 1]);
+        }
+        put_item(buf, 2, &self.kv, self.kv_len);
+        if let Some((item, len)) = self.previous {
+            put_item(buf, 3, item, len);
+        }
+    }
 }
 
 /// Length of a field with a one-byte tag whose content has `len` bytes.

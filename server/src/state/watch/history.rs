@@ -1,13 +1,21 @@
 //! Reads a part of the history for watchers of one stream. A value that can run on any thread.
+//!
+//! Watchers at nearly the same revision are read for together ([`group`]). If one revision has more
+//! events for them than may be held, those with most of them are put aside; the others go on. A watcher
+//! that has too many by itself is read for alone, that revision piece by piece ([`long`]).
 
-use std::ops::ControlFlow;
+mod group;
+mod long;
 
-use storage::Result;
+use std::collections::BTreeMap;
+
 use storage::mvcc::Reader;
 
-use super::event::{self, Event, Wants};
-use super::index::{Index, Span};
-use super::{HISTORY_BYTES, HISTORY_INLINE_REVISIONS, HISTORY_REVISIONS};
+use super::event::{Event, Wants};
+use super::index::Span;
+use super::{HISTORY_INLINE_CHANGES, HISTORY_INLINE_REVISIONS, RevisionLimits};
+pub use long::HeldView;
+pub(super) use long::{Long, Step};
 
 /// A watcher to read for. `serial` distinguishes it from a later watcher in the same slot.
 #[derive(Clone, Debug)]
@@ -21,8 +29,19 @@ pub(super) struct ReadFor {
 
 /// One read of history; see the module.
 #[derive(Debug)]
-pub struct HistoryRead {
+pub struct HistoryRead(Work);
+
+#[derive(Debug)]
+enum Work {
+    Group(Group),
+    Long(Box<Long>),
+}
+
+/// A read for several watchers.
+#[derive(Debug)]
+pub(super) struct Group {
     pub(super) reader: Reader,
+    pub(super) limits: RevisionLimits,
     pub(super) watchers: Vec<ReadFor>,
     pub(super) from: i64,
     /// The last revision to read; `None`: the newest one.
@@ -31,7 +50,17 @@ pub struct HistoryRead {
 
 /// The result of a read.
 #[derive(Debug)]
-pub struct HistoryDone {
+pub struct HistoryDone(pub(super) Done);
+
+#[derive(Debug)]
+pub(super) enum Done {
+    Group(GroupDone),
+    /// The read itself goes on after this step.
+    Long(Box<Long>, Step),
+}
+
+#[derive(Debug)]
+pub(super) struct GroupDone {
     pub(super) watchers: Vec<ReadFor>,
     /// The read had a fixed end (`through`).
     pub(super) is_gap: bool,
@@ -46,6 +75,8 @@ pub(super) enum Outcome {
         hits: Vec<(u32, u32)>,
         /// The last revision that was read.
         through: i64,
+        /// Watchers (indices) that have too many events in that last revision: they got none of it.
+        aside: BTreeMap<u32, Aside>,
         store_revision: i64,
     },
     /// The first revision to read has been compacted.
@@ -54,92 +85,75 @@ pub(super) enum Outcome {
     Failed(storage::Error),
 }
 
+/// How a watcher that was put aside gets its events of the revision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Aside {
+    /// With others.
+    Again,
+    /// By itself, in pieces.
+    Alone,
+}
+
 impl HistoryRead {
-    /// True if the read is short and recent enough to run in place.
-    pub fn is_short(&self) -> bool {
+    pub(super) fn of_group(group: Group) -> HistoryRead {
+        HistoryRead(Work::Group(group))
+    }
+
+    pub(super) fn of_long(long: Box<Long>) -> HistoryRead {
+        HistoryRead(Work::Long(long))
+    }
+
+    /// Runs the read in place if it is short and recent enough. `None`: nothing was done, and it is to
+    /// be run by another thread.
+    pub fn run_if_short(&mut self) -> Option<HistoryDone> {
+        match &mut self.0 {
+            Work::Group(group) if group.is_short() => group.run(HISTORY_INLINE_CHANGES),
+            _ => None,
+        }
+    }
+
+    pub fn run(self) -> HistoryDone {
+        match self.0 {
+            Work::Group(mut group) => group.run(usize::MAX).expect("there is no limit"),
+            Work::Long(mut long) => {
+                let step = long.read();
+                HistoryDone(Done::Long(long, step))
+            }
+        }
+    }
+}
+
+impl Group {
+    fn is_short(&self) -> bool {
         let end = self.through.unwrap_or(i64::MAX);
         end.min(self.reader.view().revision()) - self.from < HISTORY_INLINE_REVISIONS
     }
 
-    pub fn run(self) -> HistoryDone {
-        let outcome = match self.read() {
-            Ok(outcome) => outcome,
+    /// `None`: there are more than `most` changes to look at.
+    fn run(&mut self, most: usize) -> Option<HistoryDone> {
+        let outcome = match self.read(most) {
+            Ok(outcome) => outcome?,
             Err(error) => Outcome::Failed(error),
         };
-        HistoryDone {
+        Some(HistoryDone(Done::Group(GroupDone {
             is_gap: self.through.is_some(),
-            watchers: self.watchers,
+            watchers: std::mem::take(&mut self.watchers),
             outcome,
-        }
+        })))
     }
+}
 
-    fn read(&self) -> Result<Outcome> {
-        let view = self.reader.view();
-        if self.from < view.compacted() {
-            return Ok(Outcome::Compacted {
-                revision: view.compacted(),
-            });
+#[cfg(test)]
+impl HistoryDone {
+    /// Bytes of events.
+    pub(super) fn bytes(&self) -> usize {
+        match &self.0 {
+            Done::Group(GroupDone {
+                outcome: Outcome::Read { events, .. },
+                ..
+            }) => events.iter().map(|event| event.bytes.len()).sum(),
+            Done::Group(_) => 0,
+            Done::Long(long, _) => long.bytes_held(),
         }
-        let end = self.through.unwrap_or(i64::MAX).min(view.revision());
-        let end = end.min(self.from.saturating_add(HISTORY_REVISIONS - 1));
-
-        let mut index = Index::default();
-        for (place, watcher) in self.watchers.iter().enumerate() {
-            index.insert(place as u32, &watcher.span);
-        }
-        let mut events: Vec<Event> = Vec::new();
-        let mut hits = Vec::new();
-        let mut bytes = 0;
-        let mut through = end;
-        if self.from > end {
-            // The watchers are already at the newest revision.
-            return Ok(Outcome::Read {
-                events: Vec::new(),
-                hits: Vec::new(),
-                through: end,
-                store_revision: view.revision(),
-            });
-        }
-        view.changes(self.from, end, &mut |change| {
-            let revision = event::revision(&change);
-            let is_new = events.last().is_some_and(|last| last.revision < revision);
-            if is_new && bytes >= HISTORY_BYTES {
-                through = revision - 1;
-                return Ok(ControlFlow::Break(()));
-            }
-            let mut forms: [Option<u32>; 2] = [None, None];
-            let mut outcome = Ok(());
-            index.find(event::key(&change), |place| {
-                let watcher = &self.watchers[place as usize];
-                if revision < watcher.next || !watcher.wants.admits(&change) || outcome.is_err() {
-                    return;
-                }
-                let form = usize::from(watcher.wants.prev_kv && event::has_previous(&change));
-                if forms[form].is_none() {
-                    let encoded = match form {
-                        0 => Ok(event::encode(&change, None)),
-                        _ => event::encode_with_previous(&view, &change),
-                    };
-                    match encoded {
-                        Ok(event) => {
-                            bytes += event.bytes.len();
-                            events.push(event);
-                            forms[form] = Some((events.len() - 1) as u32);
-                        }
-                        Err(error) => outcome = Err(error),
-                    }
-                }
-                if let Some(event) = forms[form] {
-                    hits.push((place, event));
-                }
-            });
-            outcome.map(|()| ControlFlow::Continue(()))
-        })?;
-        Ok(Outcome::Read {
-            events,
-            hits,
-            through,
-            store_revision: view.revision(),
-        })
     }
 }

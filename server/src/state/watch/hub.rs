@@ -3,8 +3,9 @@
 //! **Where a watcher stands.** The hub has read all changes up to `last`. A joined watcher has
 //! received, or has in its mailbox, every event up to `last` after the revision that `Joined`
 //! named. A stream whose mailbox is full is detached by raising its `epoch`: its watchers stay in
-//! the index, at the cost of one comparison each, until they join again. All streams are detached
-//! when a snapshot replaces the store's content.
+//! the index, at the cost of one comparison each, until they join again. So is a stream that gets too
+//! much of one revision, before that revision. All streams are detached when a snapshot replaces the
+//! store's content.
 //!
 //! **While nobody watches**, the hub tracks the revision and reads nothing.
 //!
@@ -23,6 +24,7 @@ use std::time::Duration;
 use storage::Result;
 use storage::mvcc::Reader;
 
+use super::RevisionLimits;
 use super::event::Wants;
 use super::inbox::{HubEvent, HubHandle, HubInbox, StreamId};
 use super::index::Index;
@@ -42,6 +44,7 @@ const REST_MAX: Duration = Duration::from_millis(4);
 pub struct Hub {
     reader: Reader,
     inbox: HubInbox,
+    limits: RevisionLimits,
     /// Taken from the inbox; empty between turns, kept to reuse its memory.
     events: Vec<HubEvent>,
     /// All changes up to this revision have been delivered.
@@ -92,18 +95,39 @@ struct HubStream {
     /// The last event of the current read in `open`, for each form (without and with the previous
     /// version). All hits of one event are consecutive.
     newest: [Option<(u64, u32)>; 2],
+    part: Part,
+    /// The most bytes of events that `open` has held.
+    #[cfg(test)]
+    most_open: usize,
+}
+
+/// What `open` holds of the newest revision in it.
+#[derive(Debug, Default)]
+struct Part {
+    revision: i64,
+    /// What `open` had of earlier revisions.
+    events_before: usize,
+    hits_before: usize,
+    bytes_before: usize,
+    /// Memory that the part takes.
+    cost: usize,
 }
 
 impl Hub {
     /// Creates a hub that starts at the newest published revision, and its handle.
     pub fn new(reader: Reader) -> (Hub, HubHandle) {
-        let (handle, inbox) = HubHandle::new();
+        Hub::with_limits(reader, RevisionLimits::default())
+    }
+
+    pub(super) fn with_limits(reader: Reader, limits: RevisionLimits) -> (Hub, HubHandle) {
+        let (handle, inbox) = HubHandle::new(limits);
         let view = reader.view();
         let (last, generation) = (view.revision(), view.generation());
         inbox.set_seen(last);
         let hub = Hub {
             reader,
             inbox,
+            limits,
             events: Vec::new(),
             last,
             generation,
@@ -209,5 +233,12 @@ impl Hub {
     #[cfg(test)]
     pub(super) fn watchers(&self) -> (usize, usize) {
         (self.index.len(), self.live)
+    }
+
+    /// The most bytes of events that the open delivery of a stream has held.
+    #[cfg(test)]
+    pub(super) fn most_open(&self) -> usize {
+        let streams = self.streams.iter().flatten();
+        streams.map(|stream| stream.most_open).max().unwrap_or(0)
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
+use super::RevisionLimits;
 use super::event::Wants;
 use super::index::Span;
 use super::mailbox::{Ask, Mailbox};
@@ -68,6 +69,7 @@ struct Shared {
     streams: AtomicU64,
     /// See [`HubHandle::pending_events`].
     pending: Arc<AtomicI64>,
+    limits: RevisionLimits,
 }
 
 #[derive(Debug, Default)]
@@ -92,12 +94,15 @@ pub(super) struct HubInbox {
 }
 
 impl HubHandle {
-    pub(super) fn new() -> (HubHandle, HubInbox) {
-        let handle = HubHandle::default();
+    pub(super) fn new(limits: RevisionLimits) -> (HubHandle, HubInbox) {
+        let shared = Arc::new(Shared {
+            limits,
+            ..Shared::default()
+        });
         let inbox = HubInbox {
-            shared: handle.shared.clone(),
+            shared: Arc::clone(&shared),
         };
-        (handle, inbox)
+        (HubHandle { shared }, inbox)
     }
 
     /// Must be called after each publication of a root with a new revision, unless
@@ -122,6 +127,11 @@ impl HubHandle {
     /// Events waiting for clients to take them, counted once per watcher.
     pub fn pending_events(&self) -> i64 {
         self.shared.pending.load(Ordering::Relaxed)
+    }
+
+    /// For the streams of this hub.
+    pub(super) fn limits(&self) -> RevisionLimits {
+        self.shared.limits
     }
 
     pub(super) fn new_mailbox(&self) -> Mailbox {

@@ -36,6 +36,10 @@ impl Span {
         }
     }
 
+    pub(super) fn contains(&self, key: &[u8]) -> bool {
+        self.start() <= key && self.ends_after(key)
+    }
+
     fn start(&self) -> &[u8] {
         match self {
             Span::Key(key) | Span::Range(key, _) | Span::From(key) => key,
@@ -148,8 +152,7 @@ impl Index {
             each(*number);
         }
         for number in &self.fresh {
-            let span = &self.groups[*number as usize].span;
-            if span.start() <= key && span.ends_after(key) {
+            if self.groups[*number as usize].span.contains(key) {
                 each(*number);
             }
         }

@@ -57,8 +57,8 @@ pub(super) enum Item {
     Left {
         slot: u32,
     },
-    /// The mailbox was full. Every joined watcher has received its events up to `through`, and gets
-    /// no more until it joins again.
+    /// The mailbox was full, or the next revision has too many events. Every joined watcher has
+    /// received its events up to `through`, and gets no more until it joins again.
     Detached {
         through: i64,
     },
@@ -96,7 +96,8 @@ impl Mailbox {
     }
 
     /// Adds a delivery if there is room; returns it otherwise. An empty mailbox accepts any
-    /// delivery: one revision may exceed the limits, and must not be split.
+    /// delivery: one revision may exceed these limits, though not the hub's for a revision, and must
+    /// not be split.
     pub(super) fn deliver(&self, delivery: Delivery) -> Result<Option<Waker>, Delivery> {
         let mut state = self.state.lock();
         let is_empty = state.bytes == 0 && state.hits == 0;
@@ -141,6 +142,11 @@ impl Mailbox {
             none => *none = Some(waker.clone()),
         }
         true
+    }
+
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.state.lock().bytes
     }
 
     fn note(&self, events: i64) {

@@ -52,6 +52,11 @@ pub struct Out {
     tail: BytesMut,
     /// Events added since the last call of [`Out::take_events`].
     events: u64,
+    /// Bytes of events that the last message was announced to have and that were not added yet.
+    owed: usize,
+    /// The watch of which a fragment was added, and not the last one. A client that puts fragments
+    /// together loses what comes between them.
+    in_fragments: Option<i64>,
 }
 
 impl Out {
@@ -108,14 +113,29 @@ impl Out {
         self.start(revision, fields, len);
         for event in events {
             self.events += 1;
-            if event.bytes.len() >= SHARE_BYTES {
-                self.end_frame();
-                self.push_frame(event.bytes.clone());
-            } else {
-                self.tail.put_slice(&event.bytes);
-            }
+            self.put_events(&event.bytes);
         }
         Ok(())
+    }
+
+    /// Begins a response with so many bytes of events. They follow by [`Out::piece`], and nothing else
+    /// may before they are complete.
+    pub(super) fn begin(&mut self, revision: i64, fields: &Fields<'_>, bytes: usize) {
+        self.start(revision, fields, bytes);
+        self.owed = bytes;
+    }
+
+    /// Adds encoded events to the response begun last.
+    pub(super) fn piece(&mut self, piece: Bytes, events: u64) {
+        let owed = self.owed.checked_sub(piece.len());
+        self.owed = owed.expect("the events are no longer than announced");
+        self.events += events;
+        self.put_events(&piece);
+    }
+
+    /// True if no part of a response is missing.
+    pub(super) fn is_whole(&self) -> bool {
+        self.owed == 0 && self.in_fragments.is_none()
     }
 
     /// Length of a response without its events.
@@ -124,6 +144,10 @@ impl Out {
     }
 
     fn start(&mut self, revision: i64, fields: &Fields<'_>, events_len: usize) {
+        assert_eq!(self.owed, 0, "a response within another");
+        let is_other = self.in_fragments.is_some_and(|id| id != fields.watch_id);
+        assert!(!is_other, "a response between fragments of another");
+        self.in_fragments = fields.fragment.then_some(fields.watch_id);
         let len = self.frame_len(revision, fields) + events_len;
         self.tail.put_u8(0);
         let len = u32::try_from(len).expect("responses with events were measured before");
@@ -156,6 +180,15 @@ impl Out {
         }
         let (_, header) = self.header.as_ref().expect("was just encoded");
         header
+    }
+
+    fn put_events(&mut self, bytes: &Bytes) {
+        if bytes.len() >= SHARE_BYTES {
+            self.end_frame();
+            self.push_frame(bytes.clone());
+        } else {
+            self.tail.put_slice(bytes);
+        }
     }
 
     fn end_frame(&mut self) {

@@ -15,10 +15,12 @@
 //! **One batch at a time.** Events are assigned to their watchers, and all of them are encoded
 //! before anything else is taken from mailbox or history. So an answer that comes after events in
 //! the mailbox also comes after them on the wire, and memory is limited to one mailbox, one read of
-//! history, and [`super::OUT_BYTES`].
+//! history, and [`super::OUT_BYTES`]. A revision that is too large for that is sent in pieces
+//! ([`long`]).
 
 mod catch_up;
 mod deliver;
+mod long;
 mod respond;
 mod watches;
 
@@ -30,7 +32,7 @@ use etcd_api::etcdserverpb::watch_request::RequestUnion;
 use storage::mvcc::Reader;
 
 use super::event::{Event, Wants};
-use super::history::{HistoryDone, HistoryRead, ReadFor};
+use super::history::{Group, HeldView, HistoryDone, HistoryRead, Long, ReadFor};
 use super::inbox::{HubEvent, HubHandle, StreamId};
 use super::index::Span;
 use super::mailbox::{Ask, Item, Mailbox};
@@ -58,6 +60,8 @@ pub enum Ended {
     ServerStopped,
     /// History could not be read.
     Failed(storage::Error),
+    /// The client was too slow in taking a large revision; see [`HeldView`].
+    GivenUp,
     /// The events of one revision take more bytes, of which this is the number, than a message may
     /// have.
     TooLarge(usize),
@@ -88,6 +92,12 @@ pub struct WatchStream {
     reading: bool,
     /// A finished read, kept until the batch before it is sent.
     done: Option<HistoryDone>,
+    /// A large revision that is being read, between two pieces.
+    long: Option<Box<Long>>,
+    /// A part of it is sent, and not all.
+    is_telling: bool,
+    /// Its view, until somebody asks.
+    held_view: Option<HeldView>,
     batch: Batch,
     ended: Option<Ended>,
 }
@@ -114,6 +124,8 @@ struct Watcher {
     start: i64,
     fragment: bool,
     progress_notify: bool,
+    /// It has too many events at `next` to be read for with others.
+    is_alone: bool,
     /// True if there were no events since the last tick.
     idle: bool,
     /// Indices into the batch's events.
@@ -161,6 +173,9 @@ impl WatchStream {
             gap: None,
             reading: false,
             done: None,
+            long: None,
+            is_telling: false,
+            held_view: None,
             batch: Batch::default(),
             ended: None,
         }
@@ -179,12 +194,12 @@ impl WatchStream {
 
     /// True if the next request may be passed in.
     pub fn accepts(&self) -> bool {
-        !self.asking && self.ended.is_none()
+        !self.asking && !self.is_telling && self.ended.is_none()
     }
 
     /// True while the mailbox waits for a read of history.
     pub fn waits_for_history(&self) -> bool {
-        self.gap.is_some()
+        self.gap.is_some() || self.is_telling
     }
 
     /// Set when no more responses will follow.
@@ -245,7 +260,7 @@ impl WatchStream {
                 self.take_history(done, out);
                 continue;
             }
-            if self.settle_gap() {
+            if self.is_telling || self.settle_gap() {
                 return;
             }
             match self.next_item() {
@@ -261,36 +276,41 @@ impl WatchStream {
         if self.reading || self.done.is_some() || self.ended.is_some() {
             return None;
         }
+        if let Some(read) = self.next_piece() {
+            self.reading = true;
+            return Some(read);
+        }
         let (slots, through) = match &self.gap {
             Some((slots, through)) => (slots.clone(), Some(*through)),
             None => (self.next_group(), None),
         };
-        let watchers: Vec<ReadFor> = slots
-            .into_iter()
-            .filter_map(|slot| {
-                let watcher = self.slots[slot as usize].as_ref()?;
-                Some(ReadFor {
-                    slot,
-                    serial: watcher.serial,
-                    span: watcher.span.clone(),
-                    next: watcher.next,
-                    wants: watcher.wants,
-                })
-            })
-            .collect();
+        let watchers = slots.into_iter().filter_map(|slot| self.read_for(slot));
+        let watchers: Vec<ReadFor> = watchers.collect();
         let from = watchers.iter().map(|watcher| watcher.next).min()?;
         self.reading = true;
-        Some(HistoryRead {
+        Some(HistoryRead::of_group(Group {
             reader: self.reader.clone(),
+            limits: self.hub.limits(),
             watchers,
             from,
             through,
-        })
+        }))
     }
 
     pub fn read_done(&mut self, done: HistoryDone) {
         assert!(std::mem::take(&mut self.reading), "no read was out");
         self.done = Some(done);
+    }
+
+    fn read_for(&self, slot: u32) -> Option<ReadFor> {
+        let watcher = self.slots[slot as usize].as_ref()?;
+        Some(ReadFor {
+            slot,
+            serial: watcher.serial,
+            span: watcher.span.clone(),
+            next: watcher.next,
+            wants: watcher.wants,
+        })
     }
 
     fn ask(&mut self, ask: Ask) {
@@ -303,6 +323,24 @@ impl WatchStream {
             self.mailbox.take(&mut self.queue);
         }
         self.queue.pop_front()
+    }
+}
+
+#[cfg(test)]
+impl WatchStream {
+    /// Bytes of events on their way from mailbox and history to the client.
+    pub(super) fn bytes_held(&self) -> usize {
+        let of_events = |events: &[Event]| -> usize {
+            let bytes = events.iter().map(|event| event.bytes.len());
+            bytes.sum()
+        };
+        let queued = self.queue.iter().map(|item| match item {
+            Item::Events(delivery) => delivery.bytes,
+            _ => 0,
+        });
+        let done = self.done.as_ref().map_or(0, HistoryDone::bytes);
+        let long = self.long.as_ref().map_or(0, |long| long.bytes_held());
+        queued.sum::<usize>() + of_events(&self.batch.events) + self.mailbox.bytes() + done + long
     }
 }
 

@@ -2,14 +2,15 @@
 //! streams watch its key.
 
 use std::ops::ControlFlow;
+use std::task::Waker;
 
 use storage::Result;
 use storage::mvcc::{Change, View};
 
-use super::{Hub, HubStream};
+use super::{Hub, HubStream, Part};
 use crate::state::watch::event::{self, Event, Wants};
 use crate::state::watch::mailbox::{Hit, Item};
-use crate::state::watch::{HUB_FLUSH_BYTES, HUB_FLUSH_HITS};
+use crate::state::watch::{HIT_BYTES, HUB_FLUSH_BYTES, HUB_FLUSH_HITS};
 
 /// One change being delivered; encoded when the first watcher needs it.
 struct Encoded<'a, 'v> {
@@ -45,13 +46,8 @@ impl Hub {
     /// every stream must read history itself.
     fn let_go(&mut self) {
         for stream in self.streams.iter_mut().flatten().filter(|s| s.live > 0) {
-            stream.live = 0;
-            stream.epoch += 1;
-            let through = self.last;
-            let waker = stream.mailbox.answer(Item::Detached { through });
-            self.wakers.extend(waker);
+            self.wakers.extend(stream.detach(self.last, &mut self.live));
         }
-        self.live = 0;
     }
 
     fn hand_over(&mut self, view: &View, through: i64) -> Result<()> {
@@ -68,13 +64,18 @@ impl Hub {
                     self.flush(through);
                 }
             }
+            if self.live == 0 {
+                // All streams are detached: nobody wants the rest, of which there may be millions.
+                return Ok(ControlFlow::Break(()));
+            }
             serial += 1;
-            self.offer(&mut Encoded {
+            let mut encoded = Encoded {
                 view,
                 change: &change,
                 forms: [None, None],
                 serial,
-            })?;
+            };
+            self.offer(&mut encoded, through)?;
             Ok(ControlFlow::Continue(()))
         })?;
         self.last = through;
@@ -82,15 +83,19 @@ impl Hub {
         Ok(())
     }
 
-    /// Adds one change to the open delivery of every stream that watches it.
-    fn offer(&mut self, encoded: &mut Encoded<'_, '_>) -> Result<()> {
+    /// Adds one change to the open delivery of every stream that watches it. A stream that gets too
+    /// much of the revision is detached before it, and offered nothing more.
+    fn offer(&mut self, encoded: &mut Encoded<'_, '_>, store_revision: i64) -> Result<()> {
         let Hub {
             index,
+            limits,
             watchers,
             streams,
             touched,
             pending_bytes,
             pending_hits,
+            live,
+            wakers,
             ..
         } = self;
         let revision = event::revision(encoded.change);
@@ -119,6 +124,9 @@ impl Hub {
             }
             *pending_bytes += stream.add(watcher.slot, form, encoded);
             *pending_hits += 1;
+            if stream.part.cost > limits.held_bytes {
+                wakers.extend(stream.give_up_part(store_revision, live));
+            }
         });
         outcome
     }
@@ -128,20 +136,7 @@ impl Hub {
         for number in self.touched.drain(..) {
             // Streams are removed only between turns, when no delivery is open.
             let stream = self.streams[number as usize].as_mut().expect("was touched");
-            stream.newest = [None, None];
-            let mut delivery = std::mem::take(&mut stream.open);
-            delivery.store_revision = store_revision;
-            let waker = match stream.mailbox.deliver(delivery) {
-                Ok(waker) => waker,
-                Err(delivery) => {
-                    // The stream has everything before the first of these events, and reads the
-                    // rest from history.
-                    let through = delivery.events[0].revision - 1;
-                    self.live -= std::mem::take(&mut stream.live);
-                    stream.epoch += 1;
-                    stream.mailbox.answer(Item::Detached { through })
-                }
-            };
+            let waker = stream.close_delivery(store_revision, &mut self.live);
             self.wakers.extend(waker);
         }
         self.pending_bytes = 0;
@@ -150,14 +145,67 @@ impl Hub {
 }
 
 impl HubStream {
+    /// Moves the open delivery into the mailbox, if it holds something. `live`: the hub's, which has
+    /// fewer if the stream is detached because there is no room.
+    fn close_delivery(&mut self, store_revision: i64, live: &mut usize) -> Option<Waker> {
+        self.newest = [None, None];
+        self.part = Part::default();
+        let mut delivery = std::mem::take(&mut self.open);
+        if delivery.hits.is_empty() {
+            return None;
+        }
+        delivery.store_revision = store_revision;
+        match self.mailbox.deliver(delivery) {
+            Ok(waker) => waker,
+            // The stream has everything before the first of these events, and reads the rest from
+            // history.
+            Err(delivery) => self.detach(delivery.events[0].revision - 1, live),
+        }
+    }
+
+    /// Detaches the stream before the revision that is being read. Of this revision nothing is
+    /// delivered: its beginning alone must not reach a watcher. All of what came before it is.
+    fn give_up_part(&mut self, store_revision: i64, live: &mut usize) -> Option<Waker> {
+        let through = self.part.revision - 1;
+        self.open.events.truncate(self.part.events_before);
+        self.open.hits.truncate(self.part.hits_before);
+        self.open.bytes = self.part.bytes_before;
+        let epoch = self.epoch;
+        let waker = self.close_delivery(store_revision, live);
+        if self.epoch != epoch {
+            // It had no room for what came before, either.
+            return waker;
+        }
+        let next = self.detach(through, live);
+        waker.or(next)
+    }
+
+    /// The stream has everything up to `through`, and gets nothing more until it joins again.
+    fn detach(&mut self, through: i64, live: &mut usize) -> Option<Waker> {
+        *live -= std::mem::take(&mut self.live);
+        self.epoch += 1;
+        self.mailbox.answer(Item::Detached { through })
+    }
+
     /// Adds a hit to the open delivery; returns the bytes of event data added with it.
     fn add(&mut self, slot: u32, form: usize, encoded: &Encoded<'_, '_>) -> usize {
+        let revision = event::revision(encoded.change);
+        if self.part.revision != revision {
+            self.part = Part {
+                revision,
+                events_before: self.open.events.len(),
+                hits_before: self.open.hits.len(),
+                bytes_before: self.open.bytes,
+                cost: 0,
+            };
+        }
         let mut added = 0;
         let event = match self.newest[form] {
             Some((serial, event)) if serial == encoded.serial => event,
             _ => {
                 let shared = encoded.forms[form].clone().expect("was encoded");
                 added = shared.bytes.len();
+                self.part.cost += shared.cost();
                 self.open.bytes += added;
                 self.open.events.push(shared);
                 let event = (self.open.events.len() - 1) as u32;
@@ -166,6 +214,11 @@ impl HubStream {
             }
         };
         self.open.hits.push(Hit { slot, event });
+        self.part.cost += HIT_BYTES;
+        #[cfg(test)]
+        {
+            self.most_open = self.most_open.max(self.open.bytes);
+        }
         added
     }
 }

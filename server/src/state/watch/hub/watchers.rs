@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use storage::Result;
 
-use super::{Hub, HubStream, Watcher};
+use super::{Hub, HubStream, Part, Watcher};
 use crate::state::watch::JOIN_GAP_REVISIONS;
 use crate::state::watch::inbox::{Join, StreamId};
 use crate::state::watch::mailbox::{Delivery, Item, Mailbox};
@@ -18,6 +18,9 @@ impl Hub {
             slots: Vec::new(),
             open: Delivery::default(),
             newest: [None, None],
+            part: Part::default(),
+            #[cfg(test)]
+            most_open: 0,
         };
         if self.stopped {
             self.wakers.extend(stream.mailbox.answer(Item::Closed));

@@ -2,20 +2,15 @@
 
 use super::{Ended, Phase, WatchStream};
 use crate::state::watch::HISTORY_REVISIONS;
-use crate::state::watch::history::{HistoryDone, Outcome, ReadFor};
+use crate::state::watch::history::{Aside, Done, GroupDone, HistoryDone, Outcome, ReadFor};
 use crate::state::watch::response::{Fields, Out};
 
 impl WatchStream {
     /// The longest waiting watcher, and those at nearly the same revision: one read serves all of
     /// them. They take turns, so that a watcher far behind does not delay the others.
     pub(super) fn next_group(&mut self) -> Vec<u32> {
+        self.drop_not_behind();
         let slots = &self.slots;
-        let is_behind = |slot: &u32| {
-            slots[*slot as usize]
-                .as_ref()
-                .is_some_and(|watcher| watcher.phase == Phase::Behind)
-        };
-        self.behind.retain(is_behind);
         let Some(first) = self.behind.front() else {
             return Vec::new();
         };
@@ -27,7 +22,7 @@ impl WatchStream {
         self.behind.retain(|slot| {
             let joins_in = slots[*slot as usize]
                 .as_ref()
-                .is_some_and(|watcher| near.contains(&watcher.next));
+                .is_some_and(|watcher| near.contains(&watcher.next) && !watcher.is_alone);
             if joins_in {
                 group.push(*slot);
             }
@@ -38,28 +33,38 @@ impl WatchStream {
         group
     }
 
+    /// Drops from `behind` the watchers that have left this phase.
+    pub(super) fn drop_not_behind(&mut self) {
+        let slots = &self.slots;
+        self.behind.retain(|slot| {
+            slots[*slot as usize]
+                .as_ref()
+                .is_some_and(|watcher| watcher.phase == Phase::Behind)
+        });
+    }
+
     pub(super) fn take_history(&mut self, done: HistoryDone, out: &mut Out) {
-        let HistoryDone {
+        let GroupDone {
             watchers,
             is_gap,
             outcome,
-        } = done;
-        let phase = if is_gap {
-            Phase::Filling
-        } else {
-            Phase::Behind
+        } = match done.0 {
+            Done::Group(done) => done,
+            Done::Long(long, step) => return self.take_long(long, step, out),
         };
         match outcome {
             Outcome::Failed(error) => self.ended = Some(Ended::Failed(error)),
             Outcome::Compacted { revision } => {
-                self.take_compacted(&watchers, revision, phase, out);
+                self.take_compacted(&watchers, revision, phase_of(is_gap), out);
             }
             Outcome::Read {
                 events,
                 hits,
                 through,
+                aside,
                 store_revision,
             } => {
+                let phase = phase_of(is_gap);
                 // Meanwhile watchers may have been canceled, and their slots reused.
                 let known: Vec<bool> = watchers.iter().map(|of| self.is_still(of, phase)).collect();
                 self.batch.events = events;
@@ -69,27 +74,42 @@ impl WatchStream {
                         self.add_hit(watchers[place as usize].slot, event, phase);
                     }
                 }
-                let mut slots: Vec<u32> = Vec::with_capacity(watchers.len());
-                for (of, known) in watchers.iter().zip(known) {
-                    if known {
-                        slots.push(of.slot);
-                        let watcher = self.watcher(of.slot);
+                let (mut level, mut late) = (Vec::with_capacity(watchers.len()), Vec::new());
+                for (place, of) in watchers.iter().enumerate() {
+                    if !known[place] {
+                        continue;
+                    }
+                    let watcher = self.watcher(of.slot);
+                    if let Some(aside) = aside.get(&(place as u32)) {
+                        watcher.next = watcher.next.max(through);
+                        watcher.is_alone = *aside == Aside::Alone;
+                        late.push(of.slot);
+                    } else {
                         watcher.next = watcher.next.max(through + 1);
+                        level.push(of.slot);
                     }
                 }
                 if is_gap {
                     self.settle_gap();
-                } else if through == store_revision {
-                    for slot in &slots {
-                        self.watcher(*slot).phase = Phase::Joining;
-                    }
-                    if !slots.is_empty() {
-                        self.join(slots);
-                    }
+                    return;
+                }
+                self.behind.extend(late);
+                if through == store_revision {
+                    self.join_level(level);
                 } else {
-                    self.behind.extend(slots);
+                    self.behind.extend(level);
                 }
             }
+        }
+    }
+
+    /// These watchers have read everything.
+    fn join_level(&mut self, slots: Vec<u32>) {
+        for slot in &slots {
+            self.watcher(*slot).phase = Phase::Joining;
+        }
+        if !slots.is_empty() {
+            self.join(slots);
         }
     }
 
@@ -117,7 +137,13 @@ impl WatchStream {
         self.gap.is_some()
     }
 
-    fn take_compacted(&mut self, of: &[ReadFor], compacted: i64, phase: Phase, out: &mut Out) {
+    pub(super) fn take_compacted(
+        &mut self,
+        of: &[ReadFor],
+        compacted: i64,
+        phase: Phase,
+        out: &mut Out,
+    ) {
         for of in of {
             if !self.is_still(of, phase) {
                 continue;
@@ -139,9 +165,18 @@ impl WatchStream {
         self.settle_gap();
     }
 
-    fn is_still(&self, of: &ReadFor, phase: Phase) -> bool {
+    pub(super) fn is_still(&self, of: &ReadFor, phase: Phase) -> bool {
         self.slots[of.slot as usize]
             .as_ref()
             .is_some_and(|watcher| watcher.serial == of.serial && watcher.phase == phase)
+    }
+}
+
+/// The phase of watchers for which history is read.
+pub(super) fn phase_of(is_gap: bool) -> Phase {
+    if is_gap {
+        Phase::Filling
+    } else {
+        Phase::Behind
     }
 }

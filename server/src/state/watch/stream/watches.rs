@@ -46,6 +46,7 @@ impl WatchStream {
             start: request.start_revision,
             fragment: request.fragment,
             progress_notify: request.progress_notify,
+            is_alone: false,
             idle: true,
             pending: Vec::new(),
             sent: 0,

@@ -10,6 +10,7 @@ use etcd_api::etcdserverpb::{WatchCreateRequest, WatchResponse};
 use storage::mvcc::KeyRange;
 
 use super::rig::*;
+use crate::state::watch::RevisionLimits;
 
 const KEYS: [&str; 5] = ["a", "b", "c", "d", "e"];
 
@@ -31,6 +32,8 @@ struct Watching {
     watches: BTreeMap<i64, Watch>,
     /// The newest revision up to which progress was promised.
     promised: i64,
+    /// Fragments of a response, put together.
+    parts: Option<WatchResponse>,
 }
 
 struct Watch {
@@ -44,9 +47,9 @@ struct Watch {
 }
 
 impl World {
-    fn new() -> World {
+    fn new(limits: RevisionLimits) -> World {
         World {
-            rig: Rig::new(),
+            rig: Rig::with_limits(limits),
             history: Vec::new(),
             live: BTreeMap::new(),
             clients: Vec::new(),
@@ -129,6 +132,7 @@ impl World {
                 asked: Vec::new(),
                 watches: BTreeMap::new(),
                 promised: 0,
+                parts: None,
             });
         }
         let who = u.choose_index(self.clients.len())?;
@@ -184,6 +188,7 @@ impl World {
     fn check(&self) {
         for watching in &self.clients {
             assert!(watching.asked.is_empty(), "every watch was announced");
+            assert!(watching.parts.is_none(), "the last fragment is missing");
             for watch in watching.watches.values() {
                 let owed = self.owed(watch);
                 match watch.compacted {
@@ -214,6 +219,9 @@ impl Watching {
     /// Handles received responses.
     fn look(&mut self) {
         for response in self.client.take() {
+            let Some(response) = self.whole(response) else {
+                continue;
+            };
             if response.created {
                 self.announced(&response);
             } else if response.events.is_empty() && !response.canceled {
@@ -229,6 +237,25 @@ impl Watching {
                 self.told(&response);
             }
         }
+    }
+
+    /// The response with the fragments before it, unless more follow.
+    fn whole(&mut self, response: WatchResponse) -> Option<WatchResponse> {
+        let response = match self.parts.take() {
+            None => response,
+            Some(mut parts) => {
+                assert_eq!(response.watch_id, parts.watch_id, "between fragments");
+                assert!(!response.created && !response.canceled);
+                parts.fragment = response.fragment;
+                parts.events.extend(response.events);
+                parts
+            }
+        };
+        if response.fragment {
+            self.parts = Some(response);
+            return None;
+        }
+        Some(response)
     }
 
     fn announced(&mut self, response: &WatchResponse) {
@@ -299,8 +326,28 @@ fn a_read_for_a_canceled_watch_does_not_close_the_gap_of_another() {
     arbtest::arbtest(run).seed(0xcb51_a6f5_0000_4000);
 }
 
+/// A revision with two large values, or one that replaces another and is told with it, is beyond the
+/// limit.
+#[test]
+fn so_they_are_where_revisions_are_too_large_to_be_held() {
+    let limits = RevisionLimits {
+        held_bytes: LARGE + LARGE / 2,
+        piece_bytes: LARGE / 2,
+        piece_changes: 1,
+        ..RevisionLimits::default()
+    };
+    arbtest::arbtest(|u| run_with(u, limits))
+        .size_min(1 << 10)
+        .size_max(1 << 14)
+        .budget_ms(3_000);
+}
+
 fn run(u: &mut Unstructured<'_>) -> Result<()> {
-    let mut world = World::new();
+    run_with(u, RevisionLimits::default())
+}
+
+fn run_with(u: &mut Unstructured<'_>, limits: RevisionLimits) -> Result<()> {
+    let mut world = World::new(limits);
     let steps = u.int_in_range(1..=600)?;
     for _ in 0..steps {
         if u.is_empty() {

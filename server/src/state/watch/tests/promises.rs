@@ -8,24 +8,6 @@ use storage::mvcc::KeyRange;
 use super::rig::*;
 use crate::state::watch::{HISTORY_REVISIONS, MAILBOX_BYTES};
 
-/// The responses once everything is idle.
-fn answers(rig: &mut Rig, client: &mut Client) -> Vec<WatchResponse> {
-    rig.settle(client);
-    client.take()
-}
-
-/// The id of a new watch; other responses stay in `received`.
-fn created(rig: &mut Rig, client: &mut Client, request: WatchCreateRequest) -> i64 {
-    client.create(request);
-    rig.settle(client);
-    let place = client.received.iter().position(|response| response.created);
-    let response = client
-        .received
-        .remove(place.expect("the watch was announced"));
-    assert!(!response.canceled, "{}", response.cancel_reason);
-    response.watch_id
-}
-
 fn put(revision: i64, key: &str) -> Seen {
     (revision, key.into(), false)
 }

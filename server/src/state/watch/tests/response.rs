@@ -99,11 +99,11 @@ fn responses_are_what_prost_would_have_encoded() {
         fragment: true,
     };
     out.control(0, &fields);
-    let added = out.events(
-        1 << 40,
-        &Fields::default(),
-        [&small, &large, &small].into_iter(),
-    );
+    let of_same = Fields {
+        watch_id: -1,
+        ..Fields::default()
+    };
+    let added = out.events(1 << 40, &of_same, [&small, &large, &small].into_iter());
     assert_eq!(added, Ok(()));
     let responses = messages(&mut out);
     let header = |revision| ResponseHeader {
@@ -125,6 +125,7 @@ fn responses_are_what_prost_would_have_encoded() {
         },
         WatchResponse {
             header: Some(header(1 << 40)),
+            watch_id: -1,
             events: [&small, &large, &small].map(decoded).into(),
             ..Default::default()
         },
@@ -143,6 +144,52 @@ fn a_large_event_is_shared_and_not_copied() {
     out.next_frame().unwrap();
     assert_eq!(out.next_frame().unwrap().as_ptr(), large.bytes.as_ptr());
     assert!(!out.is_full());
+}
+
+#[test]
+fn events_that_come_in_pieces_make_the_message_that_they_make_at_once() {
+    let (small, large) = (
+        encode(&put(b"k", b"v"), None),
+        encode(&put(b"k", &vec![1; SHARE_BYTES]), None),
+    );
+    let fields = Fields {
+        watch_id: 4,
+        ..Fields::default()
+    };
+    let (mut at_once, mut in_pieces) = (Out::default(), Out::default());
+    let added = at_once.events(300, &fields, [&small, &large, &small].into_iter());
+    assert_eq!(added, Ok(()));
+    in_pieces.begin(300, &fields, 2 * small.bytes.len() + large.bytes.len());
+    for event in [&small, &large, &small] {
+        assert!(!in_pieces.is_whole());
+        in_pieces.piece(event.bytes.clone(), 1);
+    }
+    assert!(in_pieces.is_whole());
+    assert_eq!(in_pieces.take_events(), 3);
+    assert_eq!(messages(&mut in_pieces), messages(&mut at_once));
+}
+
+#[test]
+#[should_panic(expected = "a response within another")]
+fn nothing_comes_between_the_pieces_of_a_message() {
+    let mut out = Out::default();
+    out.begin(300, &Fields::default(), 100);
+    out.piece(Bytes::from_static(b"the beginning"), 1);
+    out.control(300, &Fields::default());
+}
+
+#[test]
+#[should_panic(expected = "a response between fragments of another")]
+fn nothing_comes_between_fragments() {
+    let mut out = Out::default();
+    let part = Fields {
+        watch_id: 1,
+        fragment: true,
+        ..Fields::default()
+    };
+    out.control(300, &part);
+    assert!(!out.is_whole());
+    out.control(300, &Fields::default());
 }
 
 /// One deletion may change that much; its values are shown to those who ask for them.

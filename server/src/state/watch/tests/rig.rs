@@ -13,7 +13,9 @@ use storage::mvcc::{Applied, KeyRange, Options, Reader, Store, Write};
 use storage::vfs::sim::SimVfs;
 
 use crate::state::snapshot::rows;
-use crate::state::watch::{HistoryRead, Hub, HubHandle, Out, StreamOptions, WatchStream};
+use crate::state::watch::{
+    HistoryRead, Hub, HubHandle, Out, RevisionLimits, StreamOptions, WatchStream,
+};
 
 pub(super) const FRAGMENT_BYTES: usize = 2 << 20;
 const DIR: &str = "/store";
@@ -29,11 +31,15 @@ pub(super) struct Rig {
 
 impl Rig {
     pub(super) fn new() -> Rig {
+        Rig::with_limits(RevisionLimits::default())
+    }
+
+    pub(super) fn with_limits(limits: RevisionLimits) -> Rig {
         let vfs = Arc::new(SimVfs::new(1));
         let mut store = Store::open(vfs.clone(), Path::new(DIR), Options::default()).unwrap();
         store.publish();
         let reader = store.reader();
-        let (hub, handle) = Hub::new(reader.clone());
+        let (hub, handle) = Hub::with_limits(reader.clone(), limits);
         Rig {
             vfs,
             store,
@@ -121,6 +127,7 @@ impl Rig {
             read: None,
             bytes: BytesMut::new(),
             received: Vec::new(),
+            most_held: 0,
         }
     }
 
@@ -144,6 +151,8 @@ pub(super) struct Client {
     bytes: BytesMut,
     /// Decoded responses that the test has not looked at.
     pub(super) received: Vec<WatchResponse>,
+    /// The most bytes held for the stream: in mailbox, batch, history and output.
+    pub(super) most_held: usize,
 }
 
 impl Client {
@@ -175,7 +184,9 @@ impl Client {
             self.stream.request(request, &mut self.out);
             busy = true;
         }
+        self.note_held();
         self.stream.pump(&mut self.out);
+        self.note_held();
         busy |= self.stream.accepts() && !self.requests.is_empty();
         if self.read.is_none() {
             self.read = self.stream.next_read();
@@ -188,10 +199,19 @@ impl Client {
     pub(super) fn read_history(&mut self) -> bool {
         let read = self.read.take();
         let had = read.is_some();
-        if let Some(read) = read {
-            self.stream.read_done(read.run());
+        if let Some(mut read) = read {
+            self.stream.read_done(match read.run_if_short() {
+                Some(done) => done,
+                None => read.run(),
+            });
         }
+        self.note_held();
         had
+    }
+
+    fn note_held(&mut self) {
+        let held = self.stream.bytes_held() + self.out.waiting_bytes();
+        self.most_held = self.most_held.max(held);
     }
 
     /// The client's side: takes one frame from the connection.
@@ -214,6 +234,24 @@ impl Client {
     pub(super) fn take(&mut self) -> Vec<WatchResponse> {
         std::mem::take(&mut self.received)
     }
+}
+
+/// The responses once everything is idle.
+pub(super) fn answers(rig: &mut Rig, client: &mut Client) -> Vec<WatchResponse> {
+    rig.settle(client);
+    client.take()
+}
+
+/// The id of a new watch; other responses stay in `received`.
+pub(super) fn created(rig: &mut Rig, client: &mut Client, request: WatchCreateRequest) -> i64 {
+    client.create(request);
+    rig.settle(client);
+    let place = client.received.iter().position(|response| response.created);
+    let response = client
+        .received
+        .remove(place.expect("the watch was announced"));
+    assert!(!response.canceled, "{}", response.cancel_reason);
+    response.watch_id
 }
 
 /// A create request for one key, from a revision on.
