@@ -5,6 +5,8 @@
 //! encodes its responses itself; one message value and one poll per response would cost more than
 //! the events do.
 
+mod minding;
+
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -28,6 +30,7 @@ use crate::basics::error::Error;
 use crate::request::AuthInfo;
 use crate::runtime::etcd_server::EtcdServer;
 use crate::state::watch::{Ended, Head, HistoryDone, Out, StreamOptions, WatchStream};
+use minding::Minded;
 
 /// See [`Timing`].
 const EVENTS_PER_TIMING: u64 = 16;
@@ -77,6 +80,7 @@ impl WatchService {
             requests: Some(requests),
             catching_up: None,
             read: None,
+            minded: None,
             ticks: ticks(self.progress_interval),
             status: None,
             is_over: false,
@@ -115,6 +119,8 @@ struct WatchBody {
     requests: Option<Streaming<WatchRequest>>,
     /// A read of history that runs on another thread.
     read: Option<JoinHandle<HistoryDone>>,
+    /// A view that the stream holds while it sends a large revision.
+    minded: Option<Minded>,
     ticks: Interval,
     /// The status to end the call with, once it is decided.
     status: Option<Status>,
@@ -256,6 +262,9 @@ impl WatchBody {
             let Some(mut read) = self.stream.next_read() else {
                 return false;
             };
+            if let Some(view) = self.stream.take_held_view() {
+                self.minded = Some(Minded::new(&self.server, view));
+            }
             if let Some(done) = read.run_if_short() {
                 self.stream.read_done(done);
                 return true;
@@ -349,7 +358,15 @@ impl Body for WatchBody {
         if self.is_over {
             return Poll::Ready(None);
         }
-        if let Some(bytes) = ready!(self.poll_bytes(cx)) {
+        if let Some(minded) = &self.minded {
+            minded.is_servers_turn();
+        }
+        let bytes = ready!(self.poll_bytes(cx));
+        self.minded.take_if(|minded| !minded.is_held());
+        if let Some(bytes) = bytes {
+            if let Some(minded) = &self.minded {
+                minded.is_clients_turn(bytes.len());
+            }
             return Poll::Ready(Some(Ok(Frame::data(bytes))));
         }
         self.is_over = true;
