@@ -163,13 +163,26 @@ fn revision_of(first: i64, i: usize) -> Revision {
 
 /// Puts of the same key stay in log order.
 fn by_key(puts: &[LonePut<'_>]) -> impl Iterator<Item = usize> {
-    // Most comparisons end in the first bytes, which are adjacent here.
-    let mut order: Vec<(u64, usize)> = puts.iter().map(|put| prefix(put.key)).zip(0..).collect();
+    // Most comparisons end in the first bytes in which keys differ, which are adjacent here.
+    let common = common_len(puts);
+    let first_bytes = puts.iter().map(|put| prefix(&put.key[common..]));
+    let mut order: Vec<(u64, usize)> = first_bytes.zip(0..).collect();
     order.sort_unstable_by(|a, b| {
         let rest = || (puts[a.1].key, a.1).cmp(&(puts[b.1].key, b.1));
         a.0.cmp(&b.0).then_with(rest)
     });
     order.into_iter().map(|(_, i)| i)
+}
+
+/// Length of what all keys begin with.
+fn common_len(puts: &[LonePut<'_>]) -> usize {
+    let Some((first, rest)) = puts.split_first() else {
+        return 0;
+    };
+    rest.iter().fold(first.key.len(), |len, put| {
+        let both = first.key[..len].iter().zip(put.key);
+        both.take_while(|(a, b)| a == b).count()
+    })
 }
 
 /// Orders keys by their first bytes, as far as these differ.
@@ -178,4 +191,37 @@ fn prefix(key: &[u8]) -> u64 {
     let len = key.len().min(bytes.len());
     bytes[..len].copy_from_slice(&key[..len]);
     u64::from_be_bytes(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn puts_are_ordered_by_key_whatever_their_keys_begin_with() {
+        let applied = Applied { index: 1, term: 1 };
+        let put = |key| LonePut {
+            applied,
+            key,
+            value: b"",
+            lease: 0,
+        };
+        let keys: [&[u8]; 8] = [
+            b"/a/2",
+            b"/a/1/longer than eight bytes",
+            b"/a/",
+            b"/a/1/longer than any",
+            b"/a/2",
+            b"/a/\0\0",
+            b"/a/1",
+            b"/a/\0",
+        ];
+        for others in [&[b"/b".as_slice()][..], &[b""], &[]] {
+            let puts: Vec<LonePut<'_>> = keys.iter().chain(others).map(|key| put(*key)).collect();
+            let mut expected: Vec<usize> = (0..puts.len()).collect();
+            expected.sort_by_key(|i| (puts[*i].key, *i));
+            assert_eq!(by_key(&puts).collect::<Vec<_>>(), expected);
+        }
+        assert_eq!(by_key(&[]).count(), 0);
+    }
 }

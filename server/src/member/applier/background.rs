@@ -47,9 +47,10 @@ pub struct Unsaved {
 
 impl Unsaved {
     /// Counts the processor's time that entries took to be applied. A start needs less: it applies
-    /// many at once, with several threads. Measured with 0.5 to 100 million keys: 0.3 to 0.5 of it.
-    pub(super) fn worked(&mut self, work: Duration) {
-        self.replay += work * 2 / 5;
+    /// many at once, with several threads, and merges nothing.
+    pub(super) fn worked(&mut self, work: Duration, has_deltas: bool) {
+        let parts = if has_deltas { 2 } else { 1 };
+        self.replay += work * parts / 5;
     }
 }
 
@@ -93,7 +94,8 @@ pub struct BackgroundLimits {
     /// Time to apply the entries since the last checkpoint at a start that starts another. A slow
     /// machine, or transactions, reach it before the bounds above.
     pub replay_to_checkpoint: Duration,
-    /// With fewer bytes of log it does not: a checkpoint must save something on any machine.
+    /// With fewer bytes of log it does not: a checkpoint writes a delta tree anew, and with more of
+    /// them a put would write more than a start may gain.
     pub log_bytes_for_replay: u64,
     /// Rows removed in one step of a compaction. Entries are applied between steps.
     pub compact_step_rows: usize,
@@ -118,7 +120,7 @@ impl Default for BackgroundLimits {
             log_bytes_with_deltas: 64 << 20,
             entries_with_deltas: 100_000,
             replay_to_checkpoint: Duration::from_millis(240),
-            log_bytes_for_replay: 8 << 20,
+            log_bytes_for_replay: 20 << 20,
             compact_step_rows: 256,
             compact_pause: Duration::ZERO,
         }

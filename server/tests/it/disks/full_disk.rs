@@ -304,7 +304,11 @@ async fn readers_that_take_nothing_are_given_up_once_the_disk_is_full() {
         ..Default::default()
     };
     let mut range = stalled.kv().range_stream(all).await.unwrap().into_inner();
-    client.kv().delete_range(numbers(0..READ_KEYS)).await.unwrap();
+    client
+        .kv()
+        .delete_range(numbers(0..READ_KEYS))
+        .await
+        .unwrap();
     compact_all(&client).await;
     let mut written = READ_KEYS;
     until(async || {
@@ -315,7 +319,10 @@ async fn readers_that_take_nothing_are_given_up_once_the_disk_is_full() {
         pages::samples(&server)[HELD] >= 4_000_000.0
     })
     .await;
-    assert!(!server.log().contains(LINE), "given up while there is space");
+    assert!(
+        !server.log().contains(LINE),
+        "given up while there is space"
+    );
     let refused = loop {
         match client.kv().put(numbered(written)).await {
             Ok(_) => written += 1,

@@ -58,7 +58,9 @@ pub(in crate::state::watch) enum Step {
     /// There are no more events.
     End,
     /// The revision was compacted before the first step.
-    Compacted { revision: i64 },
+    Compacted {
+        revision: i64,
+    },
     /// The view was given up.
     GivenUp,
     Failed(storage::Error),

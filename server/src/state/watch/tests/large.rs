@@ -263,9 +263,8 @@ fn requests_and_events_wait_until_a_large_revision_is_complete() {
         let responses = answers(&mut rig, &mut client);
         assert_eq!(of_watch(&responses, large), all_of(revision, true));
         assert_eq!(of_watch(&responses, small).len(), 1);
-        let is_part = |response: &WatchResponse| {
-            response.watch_id == large && !response.events.is_empty()
-        };
+        let is_part =
+            |response: &WatchResponse| response.watch_id == large && !response.events.is_empty();
         let last = responses.iter().rposition(is_part).unwrap();
         assert!(responses[..last].iter().all(is_part));
     }
