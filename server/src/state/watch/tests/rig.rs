@@ -135,7 +135,8 @@ impl Rig {
     pub(super) fn settle(&mut self, client: &mut Client) {
         loop {
             let turned = self.turn();
-            if !client.step() && !turned {
+            // The client may have asked the hub for something, and have nothing more to do itself.
+            if !client.step() && !turned && !self.turn() {
                 return;
             }
         }
