@@ -27,10 +27,11 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use rustix::time::ClockId;
 use storage::vfs::Lock;
 
 use crate::auth::Tokens;
-use crate::basics::clock::{Clock, unix_time};
+use crate::basics::clock::{Clock, kernel_time, unix_time};
 use crate::config::{Config, Url};
 use crate::member::applier::{BackgroundLimits, Stopwatch};
 use crate::member::cluster::peer::{Dialer, Inboxes, Introduction, Peers};
@@ -300,7 +301,7 @@ fn settings(config: &Config, pace: BackgroundLimits, clock: Clock) -> Settings {
         pace,
         stopwatch: Some(stopwatch(config.warning_apply_duration)),
         step_clock: Some(Box::new(move || clock.now())),
-        work_clock: Some(Box::new(work_time)),
+        work_clock: Some(Box::new(|| kernel_time(ClockId::ThreadCPUTime))),
         time_of_day: unix_time(),
         now: clock.now(),
     }
@@ -327,16 +328,7 @@ fn stopwatch(limit: Duration) -> Stopwatch {
         let clock = Clock::start();
         return Stopwatch::new(limit, move || clock.now());
     }
-    Stopwatch::new(limit, || {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
-        Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
-    })
-}
-
-/// How much of the processor's time the calling thread had.
-fn work_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+    Stopwatch::new(limit, || kernel_time(ClockId::MonotonicCoarse))
 }
 
 impl Running {

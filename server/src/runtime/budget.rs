@@ -17,10 +17,10 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::ClockId;
 use storage::mvcc::CHECKPOINT_PIECE_BYTES;
 
-use crate::basics::clock::{Clock, Now};
+use crate::basics::clock::{Clock, Now, kernel_time};
 use crate::telemetry::metrics::{Chore, Metrics};
 
 /// Longest rest. A piece that took longer mostly waited for others.
@@ -157,7 +157,7 @@ impl Work {
             self.budget.take_turn();
         }
         self.began = self.budget.clock.now();
-        self.began_cpu = cpu_time(ClockId::ThreadCPUTime);
+        self.began_cpu = kernel_time(ClockId::ThreadCPUTime);
     }
 
     /// Returns how long the piece took, and for how long a processor worked on it.
@@ -166,7 +166,7 @@ impl Work {
             self.budget.end_turn();
         }
         let took = self.budget.clock.now() - self.began;
-        let cpu = cpu_time(ClockId::ThreadCPUTime).saturating_sub(self.began_cpu);
+        let cpu = kernel_time(ClockId::ThreadCPUTime).saturating_sub(self.began_cpu);
         self.budget.metrics.chores.worked(self.chore, took);
         (took, cpu)
     }
@@ -229,7 +229,7 @@ impl Load {
         Load {
             processors: processors as f64,
             measured_at: now,
-            process: cpu_time(ClockId::ProcessCPUTime),
+            process: kernel_time(ClockId::ProcessCPUTime),
             chores: Duration::ZERO,
             busy: 0.0,
         }
@@ -239,7 +239,7 @@ impl Load {
     fn busy(&mut self, now: Now, cpu: Duration) -> f64 {
         self.chores += cpu;
         if now.saturating_sub(self.measured_at) >= MEASURED_OVER {
-            self.measure(now, cpu_time(ClockId::ProcessCPUTime));
+            self.measure(now, kernel_time(ClockId::ProcessCPUTime));
         }
         self.busy
     }
@@ -250,11 +250,6 @@ impl Load {
         self.busy = (used.as_secs_f64() / span / BUSY_PART).clamp(0.0, 1.0);
         (self.measured_at, self.process, self.chores) = (now, process, Duration::ZERO);
     }
-}
-
-fn cpu_time(clock: ClockId) -> Duration {
-    let time = clock_gettime(clock);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ const STEP_TIME_MIN: Duration = Duration::from_micros(250);
 /// The smallest step is one part in this many of the usual one.
 const PARTS: usize = 64;
 
-/// Reads a monotonic clock, at the beginning and the end of each step.
+/// Reads a monotonic clock, at the beginning and the end of each step, or of the entries of a turn.
 pub type StepClock = Box<dyn Fn() -> Duration + Send>;
 
 /// Paces the steps of one chore.
