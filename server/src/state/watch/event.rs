@@ -39,6 +39,11 @@ impl Wants {
             Change::Delete { .. } => !self.no_delete,
         }
     }
+
+    /// True if the event of this change is to have the key's previous version.
+    pub(super) fn takes_previous(self, change: &Change<'_>) -> bool {
+        self.prev_kv && has_previous(change)
+    }
 }
 
 pub(super) fn revision(change: &Change<'_>) -> i64 {
@@ -59,7 +64,7 @@ pub(super) fn key<'a>(change: &Change<'a>) -> &'a [u8] {
 }
 
 /// True if the key may have a previous version: false for the put that creates it.
-pub(super) fn has_previous(change: &Change<'_>) -> bool {
+fn has_previous(change: &Change<'_>) -> bool {
     match change {
         Change::Put { item, .. } => item.create_revision != item.mod_revision,
         Change::Delete { .. } => true,
@@ -76,20 +81,21 @@ pub(super) fn encode(change: &Change<'_>, previous: Option<&Item<'_>>) -> Event 
     }
 }
 
-/// Encodes a change with the previous version.
-pub(super) fn encode_with_previous(root: &Root, change: &Change<'_>) -> storage::Result<Event> {
-    with_previous(root, change, |previous| encode(change, previous))
+/// Encodes a change as a watcher with these wishes gets it.
+pub(super) fn encode_for(root: &Root, change: &Change<'_>, wants: Wants) -> storage::Result<Event> {
+    with_previous(root, change, wants, |previous| encode(change, previous))
 }
 
-/// Calls `f` with the previous version that a watcher is told. As in etcd, there is one only while
-/// the revision before the change is not compacted.
+/// Calls `f` with the previous version that a watcher with these wishes is told. As in etcd, there is
+/// one only while the revision before the change is not compacted.
 fn with_previous<R>(
     root: &Root,
     change: &Change<'_>,
+    wants: Wants,
     mut f: impl FnMut(Option<&Item<'_>>) -> R,
 ) -> storage::Result<R> {
     let revision = revision(change);
-    if revision - 1 < root.compacted() {
+    if !wants.takes_previous(change) || revision - 1 < root.compacted() {
         return Ok(f(None));
     }
     let found = root.previous(key(change), revision, |item| f(Some(&item)))?;
@@ -103,11 +109,9 @@ pub(super) fn measured<R>(
     wants: Wants,
     mut f: impl FnMut(&Measured<'_>) -> R,
 ) -> storage::Result<R> {
-    if wants.prev_kv && has_previous(change) {
-        with_previous(root, change, |previous| f(&Measured::new(change, previous)))
-    } else {
-        Ok(f(&Measured::new(change, None)))
-    }
+    with_previous(root, change, wants, |previous| {
+        f(&Measured::new(change, previous))
+    })
 }
 
 /// An event that is not encoded yet, with its lengths.

@@ -126,13 +126,9 @@ impl<'a> Found<'a> {
             if revision < watcher.next || !watcher.wants.admits(change) || outcome.is_err() {
                 return;
             }
-            let form = usize::from(watcher.wants.prev_kv && event::has_previous(change));
+            let form = usize::from(watcher.wants.takes_previous(change));
             if forms[form].is_none() {
-                let encoded = match form {
-                    0 => Ok(event::encode(change, None)),
-                    _ => event::encode_with_previous(view, change),
-                };
-                match encoded {
+                match event::encode_for(view, change, watcher.wants) {
                     Ok(event) => {
                         *bytes += event.bytes.len();
                         *cost += event.cost();

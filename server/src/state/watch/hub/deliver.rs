@@ -227,13 +227,9 @@ impl Encoded<'_, '_> {
     /// Encodes the event in the form that the watcher wants, if not done yet; returns the index of
     /// that form.
     fn form(&mut self, wants: Wants) -> Result<usize> {
-        let form = usize::from(wants.prev_kv && event::has_previous(self.change));
+        let form = usize::from(wants.takes_previous(self.change));
         if self.forms[form].is_none() {
-            let encoded = match form {
-                0 => event::encode(self.change, None),
-                _ => event::encode_with_previous(self.view, self.change)?,
-            };
-            self.forms[form] = Some(encoded);
+            self.forms[form] = Some(event::encode_for(self.view, self.change, wants)?);
         }
         Ok(form)
     }
