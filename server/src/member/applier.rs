@@ -349,7 +349,8 @@ impl Applier {
             }
         }
         let work = self.work_time() - began;
-        self.unsaved.worked(work);
+        let has_deltas = self.state.store.stats().has_deltas;
+        self.unsaved.worked(work, has_deltas);
         Ok(())
     }
 

@@ -81,9 +81,10 @@ pub(super) const DELTA_TREES: usize = 12;
 /// Leaves of the key tree are rewritten at random places: small leaves make small checkpoints.
 const LEAF_BYTES: usize = 4096;
 
-/// Bytes of leaves in the key tree up to which changes go into it directly: all of the tree is then half
-/// as large as the bound of changed pages. A put of a random key costs most just below.
-pub const KEY_BYTES_DIRECT: u64 = 48 << 20;
+/// Bytes of leaves in the key tree up to which changes go into it directly: all of the tree is then a
+/// third as large as the bound of changed pages. A put of a random key costs most just below, where
+/// each checkpoint writes all of the tree.
+pub const KEY_BYTES_DIRECT: u64 = 32 << 20;
 
 /// Bytes of leaves from which on a delta tree is closed, before a small base and before a large one. A
 /// checkpoint comes after 100,000 entries at most, some 6 MiB of them: a tree before a small base is
@@ -154,8 +155,8 @@ impl DeltaLimits {
         DeltaLimits {
             direct_bytes,
             close_parts: 16,
-            close_bytes: CLOSE_BYTES.min(direct_bytes / 5),
-            close_bytes_max: CLOSE_BYTES_MAX.min(direct_bytes / 4 * 5),
+            close_bytes: CLOSE_BYTES.min(direct_bytes / 3),
+            close_bytes_max: CLOSE_BYTES_MAX.min(direct_bytes * 2),
             merge_trees: 2,
             base_entries: 1,
             merge_trees_max: 8,

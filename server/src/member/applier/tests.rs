@@ -370,8 +370,8 @@ fn entries_that_took_long_start_a_checkpoint() {
         assert_eq!(stage.applier.unsaved.entries, u64::from(!is_due));
         is_due
     };
-    assert!(!checkpoint_after(Now::from_secs(2)));
-    assert!(checkpoint_after(Now::from_secs(3)));
+    assert!(!checkpoint_after(Now::from_millis(600)));
+    assert!(checkpoint_after(Now::from_millis(700)));
 }
 
 fn put() -> Request {
