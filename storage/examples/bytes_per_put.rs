@@ -1,7 +1,7 @@
 //! Bytes that the store writes to disk per put, by the kernel's count, without the log: fills a
 //! store in random order, then overwrites random keys, and compacts now and then if asked to.
-//! Checkpoints come as in a server: after 128 MiB or 400,000 entries of log, 64 MiB or 100,000 while
-//! there are deltas, or 96 MiB of changed pages.
+//! Checkpoints come as in a server, but not by the time that a start would take: after 128 MiB or
+//! 400,000 entries of log, 64 MiB or 100,000 while there are deltas, or 96 MiB of changed pages.
 //!
 //! `bytes_per_put DIR KEYS PUTS [KEY_BYTES] [VALUE_BYTES] [COMPACT_EVERY] [DIRECT_MIB]`
 

@@ -349,7 +349,7 @@ impl Applier {
             }
         }
         let work = self.work_time() - began;
-        let has_deltas = self.state.store.stats().has_deltas;
+        let has_deltas = self.state.store.root().has_deltas();
         self.unsaved.worked(work, has_deltas);
         Ok(())
     }

@@ -410,7 +410,7 @@ impl Store {
             vacant_bytes: stats.vacant_bytes,
             dirty_bytes: stats.dirty_bytes,
             list_bytes: stats.list_bytes,
-            has_deltas: !self.root.keys.is_plain(),
+            has_deltas: self.root.has_deltas(),
             views: roots.saturating_sub(2),
             viewed_bytes: stats.viewed_bytes,
             checkpoint: stats.generation,

@@ -93,6 +93,11 @@ impl Root {
         self.pages.are_often_missing()
     }
 
+    /// Changes of keys wait in delta trees.
+    pub fn has_deltas(&self) -> bool {
+        !self.keys.is_plain()
+    }
+
     /// Has the system read what a change of `key` has to read, if that is likely not in memory. Waits
     /// for nothing.
     pub fn announce_change(&self, key: &[u8]) {

@@ -60,9 +60,8 @@ pub struct BackgroundLimits {
     /// Least gain, in bytes of log and of reusable pages, for which a cheap checkpoint starts.
     pub gain_bytes_to_checkpoint: u64,
     /// Bytes of changed pages in memory that start a checkpoint. Mostly pages of the key tree,
-    /// because history is written as it grows. Up to a million keys the whole tree is smaller than
-    /// this, and the length of the log decides, which costs about 120 B a put. With more keys this
-    /// bounds memory.
+    /// because history is written as it grows. A key tree that changes go into directly is smaller than
+    /// this, and the log decides. With more keys this bounds memory.
     pub dirty_bytes_to_checkpoint: u64,
     /// Bytes of changed pages at which entries wait for the running checkpoint.
     pub dirty_bytes_max: u64,
@@ -341,6 +340,17 @@ mod tests {
                 "it would save next to nothing"
             );
         }
+    }
+
+    #[test]
+    fn a_start_needs_a_smaller_part_of_the_time_with_deltas() {
+        let replay = |has_deltas| {
+            let mut unsaved = Unsaved::default();
+            unsaved.worked(Duration::from_secs(1), has_deltas);
+            unsaved.replay
+        };
+        assert_eq!(replay(false), Duration::from_millis(400));
+        assert_eq!(replay(true), Duration::from_millis(200));
     }
 
     #[test]
