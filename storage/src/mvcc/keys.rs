@@ -58,6 +58,7 @@
 //! move then takes the same from the delta tree as it adds to the base. The other versions weigh
 //! nothing, in either.
 
+mod announce;
 mod cursor;
 mod filter;
 mod heads;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::chores::compact::Compaction;
 use super::deletion::{Deletion, Unwritten};
-use super::key::{self, REVISION_BYTES, Row, Stamp, VersionKey};
+use super::key::{self, REVISION_BYTES, Row, Stamp};
 use super::keys::KeyTrees;
 use super::{Applied, Bucket, Change, Item, KeyRange, Revision, Want};
 use crate::btree::{Cursor, Pages, Tree};
@@ -96,23 +96,6 @@ impl Root {
     /// Changes of keys wait in delta trees.
     pub fn has_deltas(&self) -> bool {
         !self.keys.is_plain()
-    }
-
-    /// Has the system read what a change of `key` has to read, if that is likely not in memory. Waits
-    /// for nothing.
-    pub fn announce_change(&self, key: &[u8]) {
-        if self.misses_pages() {
-            let place = VersionKey::newest_of(key);
-            self.keys.base.announce(&self.pages, std::iter::once(place));
-        }
-    }
-
-    /// The same for changes that this thread makes next, of keys in any order.
-    pub fn announce_changes(&self, mut keys: Vec<&[u8]>) {
-        if self.misses_pages() {
-            keys.sort_unstable();
-            self.announce_ascending(keys.iter().copied());
-        }
     }
 
     /// The version of `key` that was live at `at`.
@@ -238,15 +221,6 @@ impl Root {
             more = cursor.next()?;
         }
         Ok(())
-    }
-
-    /// Has the system read the leaves of the base where these keys belong, which ascend: this thread
-    /// reads them next.
-    pub(super) fn announce_ascending<'k>(&self, keys: impl Iterator<Item = &'k [u8]> + Clone) {
-        if self.misses_pages() {
-            let places = keys.map(VersionKey::newest_of);
-            self.keys.base.announce_all(&self.pages, places);
-        }
     }
 
     pub(super) fn or_newest(&self, at: i64) -> i64 {

@@ -88,6 +88,41 @@ fn the_leaves_of_many_changes_are_announced_once_each_and_none_that_is_in_memory
 }
 
 #[test]
+fn the_leaves_of_delta_trees_that_changes_look_into_are_announced() {
+    let mut fixture = filled();
+    let waits = DeltaLimits {
+        close_bytes: 1 << 30,
+        close_bytes_max: 1 << 30,
+        ..NO_MERGES
+    };
+    fixture.store.delta_limits = waits;
+    let in_delta = |i: usize| i.is_multiple_of(10);
+    (0..KEYS)
+        .filter(|i| in_delta(*i))
+        .for_each(|i| fixture.put(&key(i), "new"));
+    fixture.checkpoint();
+    let (trees, _) = fixture.store.survey().unwrap();
+    let [base, _, _, delta] = &trees[..] else {
+        panic!("{trees:?}");
+    };
+    for (keys, tree) in [(0, delta), (5, base)] {
+        let before = cool(&mut fixture, waits);
+        let keys: Vec<String> = (keys..KEYS).step_by(10).map(key).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
+        fixture.store.root().announce_changes(keys);
+        // The delta tree's filter takes a few keys for its own.
+        let (announced, pages) = (
+            places(&fixture, before).len() as u64,
+            tree.leaves + tree.branches - 1,
+        );
+        assert!(
+            (pages..pages + delta.leaves).contains(&announced),
+            "{announced}, {trees:?}"
+        );
+    }
+}
+
+#[test]
 fn where_a_branch_is_missing_a_change_announces_the_branch() {
     let mut fixture = filled();
     fixture.checkpoint();
