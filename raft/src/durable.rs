@@ -65,7 +65,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
-            segment_bytes: 64 << 20,
+            segment_bytes: wal::SEGMENT_BYTES,
             kept_entries: 5000,
             kept_bytes: 32 << 20,
             seed: 0,

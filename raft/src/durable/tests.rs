@@ -379,7 +379,13 @@ fn what_a_reset_made_void_is_not_kept_for_followers() {
     let (mut log, _) = open(&vfs, 0, 0);
     log.set_metadata(b"whose");
     log.append(&write(entries(1, 1..=900), 1, 900)).unwrap();
-    let files = || vfs.list(Path::new(DIR)).unwrap().len();
+    let files = || {
+        let files = vfs.list(Path::new(DIR)).unwrap();
+        files
+            .iter()
+            .filter(|name| !name.starts_with("spare"))
+            .count()
+    };
     let keep = Keep {
         bytes: u64::MAX,
         ..Keep::default()

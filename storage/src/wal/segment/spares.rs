@@ -11,9 +11,9 @@ use super::Name;
 use crate::vfs::{self, File, Open, Vfs, is_full};
 use crate::{Error, Result};
 
-/// Spare files kept: one to roll over to, and two more, because a checkpoint drops about so many
-/// segments at once. So a drop need not free blocks, and the log need not reserve new ones.
-pub(in crate::wal) const SPARES_MAX: usize = 3;
+/// Spare files kept: one to roll over to, and eight more, because a checkpoint drops at most about so
+/// many segments at once. So a drop need not free blocks, and the log need not reserve new ones.
+pub(in crate::wal) const SPARES_MAX: usize = 9;
 
 /// A file of full size that can become a segment.
 #[derive(Clone, Debug)]
