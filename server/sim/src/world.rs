@@ -329,8 +329,8 @@ pub(crate) fn settings(name: &str, names: &[String], joins: bool, rng: &mut Rng)
     settings.limits.pending_reads = *rng.pick(&[1, 1 << 16, 1 << 16]);
     settings.limits.inflight_messages = *rng.pick(&[2, 16, 512]);
     settings.log.segment_bytes = *rng.pick(&[16 << 10, 64 << 10, 256 << 10]);
-    settings.pace.log_bytes_to_checkpoint = *rng.pick(&[2 << 10, 10 << 10, 50 << 10, 1 << 20]);
-    settings.pace.log_bytes_with_deltas = settings.pace.log_bytes_to_checkpoint;
+    settings.pace.log.bytes = *rng.pick(&[2 << 10, 10 << 10, 50 << 10, 1 << 20]);
+    settings.pace.log_with_deltas.bytes = settings.pace.log.bytes;
     settings.pace.gain_bytes_to_checkpoint = *rng.pick(&[2 << 10, 64 << 10, 16 << 20]);
     settings.pace.dirty_bytes_to_checkpoint = *rng.pick(&[64 << 10, 1 << 20, 96 << 20]);
     settings.pace.dirty_bytes_max = 2 * settings.pace.dirty_bytes_to_checkpoint;

@@ -36,7 +36,7 @@ use crate::state::watch::HubHandle;
 use crate::state::{self, State};
 use alarm::SpaceAlarm;
 pub(crate) use background::KEYS_DELETED_AT_ONCE;
-pub use background::{BackgroundLimits, Unsaved};
+pub use background::{BackgroundLimits, LogBounds, Unsaved};
 pub use effects::{ApplyEffects, SpaceNews};
 use leases::WaitingRenewal;
 use reencryptor::Reencryptor;

@@ -54,6 +54,35 @@ impl Unsaved {
     }
 }
 
+/// Log since the last checkpoint that starts another. Bounds the replay at a start.
+#[derive(Clone, Copy, Debug)]
+pub struct LogBounds {
+    pub bytes: u64,
+    /// For entries that are so short that their bytes do not: a replay takes its time for each.
+    pub entries: u64,
+    /// Time to apply them at a start, which has other work, too, of some 50 ms. Transactions reach it
+    /// before the bounds above, and so do puts on a slow machine; without delta trees on most.
+    pub replay: Duration,
+}
+
+impl LogBounds {
+    /// While all changes of keys go into the key tree.
+    pub const DIRECT: LogBounds = LogBounds {
+        bytes: 128 << 20,
+        entries: 400_000,
+        replay: Duration::from_millis(250),
+    };
+    /// While changes of keys wait in delta trees: then most puts change a page of the page file that
+    /// no put before them did, and a start must find and read it to apply them, some four
+    /// microseconds for each. A delta tree is written several times for it, which costs about 150 B a
+    /// put.
+    pub const WITH_DELTAS: LogBounds = LogBounds {
+        bytes: 64 << 20,
+        entries: 100_000,
+        replay: Duration::from_millis(500),
+    };
+}
+
 /// Bounds for background work. The simulation makes all of them small.
 #[derive(Clone, Copy, Debug)]
 pub struct BackgroundLimits {
@@ -79,25 +108,12 @@ pub struct BackgroundLimits {
     pub log_bytes_while_deleting: u64,
     /// Bytes of leaves of the key tree beyond which changes are collected in delta trees.
     pub key_bytes_direct: u64,
-    /// Bytes of log since the last checkpoint that start another. Bounds the replay at a start.
-    pub log_bytes_to_checkpoint: u64,
-    /// Entries since the last checkpoint that start another, if they are so short that their bytes do
-    /// not: a replay takes its time for each.
-    pub entries_to_checkpoint: u64,
-    /// The same two while changes of keys wait in delta trees: then most puts change a page of the
-    /// page file that no put before them did, and a start must find and read it to apply them, some
-    /// four microseconds for each. A delta tree is written several times for it, which costs about
-    /// 150 B a put.
-    pub log_bytes_with_deltas: u64,
-    pub entries_with_deltas: u64,
-    /// Time to apply the entries since the last checkpoint at a start that starts another. A start
-    /// has other work, too, of some 100 ms. Transactions reach it before the bounds above, and so do
-    /// puts unless the machine is very fast.
-    pub replay_to_checkpoint: Duration,
-    /// The same while changes of keys wait in delta trees. Puts reach it on a very slow machine.
-    pub replay_with_deltas: Duration,
-    /// With fewer bytes of log it does not: a checkpoint writes a delta tree anew, and with more of
-    /// them a put would write more than a start may gain.
+    /// [`LogBounds::DIRECT`].
+    pub log: LogBounds,
+    /// [`LogBounds::WITH_DELTAS`].
+    pub log_with_deltas: LogBounds,
+    /// With fewer bytes of log the time of a replay does not count: a checkpoint writes a delta tree
+    /// anew, and with more of them a put would write more than a start may gain.
     pub log_bytes_for_replay: u64,
     /// Rows removed in one step of a compaction. Entries are applied between steps.
     pub compact_step_rows: usize,
@@ -117,12 +133,8 @@ impl Default for BackgroundLimits {
             delete_pause: Duration::ZERO,
             log_bytes_while_deleting: 1 << 30,
             key_bytes_direct: KEY_BYTES_DIRECT,
-            log_bytes_to_checkpoint: 128 << 20,
-            entries_to_checkpoint: 400_000,
-            log_bytes_with_deltas: 64 << 20,
-            entries_with_deltas: 100_000,
-            replay_to_checkpoint: Duration::from_millis(250),
-            replay_with_deltas: Duration::from_millis(500),
+            log: LogBounds::DIRECT,
+            log_with_deltas: LogBounds::WITH_DELTAS,
             log_bytes_for_replay: 20 << 20,
             compact_step_rows: 256,
             compact_pause: Duration::ZERO,
@@ -135,13 +147,13 @@ impl BackgroundLimits {
     /// `--compaction-sleep-interval`.
     pub fn of(config: &Config) -> BackgroundLimits {
         let usual = BackgroundLimits::within(config.memory_budget());
+        let log = |usual: LogBounds| LogBounds {
+            entries: config.checkpoint_entries.unwrap_or(usual.entries),
+            ..usual
+        };
         BackgroundLimits {
-            entries_to_checkpoint: config
-                .checkpoint_entries
-                .unwrap_or(usual.entries_to_checkpoint),
-            entries_with_deltas: config
-                .checkpoint_entries
-                .unwrap_or(usual.entries_with_deltas),
+            log: log(usual.log),
+            log_with_deltas: log(usual.log_with_deltas),
             compact_step_rows: config
                 .compaction_batch_limit
                 .unwrap_or(usual.compact_step_rows),
@@ -175,10 +187,14 @@ impl BackgroundLimits {
     pub(super) fn when_low(self, stats: &Stats) -> BackgroundLimits {
         let least = (WORTH * stats.list_bytes).max(BYTES_TO_CHECKPOINT_WHEN_LOW);
         let low = |usual: u64| usual.min(least);
+        let log = |usual: LogBounds| LogBounds {
+            bytes: low(usual.bytes),
+            ..usual
+        };
         BackgroundLimits {
             dirty_bytes_to_checkpoint: low(self.dirty_bytes_to_checkpoint),
-            log_bytes_to_checkpoint: low(self.log_bytes_to_checkpoint),
-            log_bytes_with_deltas: low(self.log_bytes_with_deltas),
+            log: log(self.log),
+            log_with_deltas: log(self.log_with_deltas),
             ..self
         }
     }
@@ -197,31 +213,20 @@ impl BackgroundLimits {
     /// reused. It starts when it is cheap compared with that gain, otherwise as late as the bounds
     /// allow. `docs/engine.md` says what this means for the length of log and file.
     pub(super) fn checkpoint_is_due(&self, unsaved: Unsaved, stats: &Stats) -> bool {
-        let (bytes_max, entries_max, replay_max) = if stats.has_deltas {
-            (
-                self.log_bytes_with_deltas,
-                self.entries_with_deltas,
-                self.replay_with_deltas,
-            )
+        let (bounds, spare) = if stats.has_deltas {
+            let spare = stats.in_use_bytes / PARTS_WAITING_WITH_DELTAS;
+            (self.log_with_deltas, spare)
         } else {
-            (
-                self.log_bytes_to_checkpoint,
-                self.entries_to_checkpoint,
-                self.replay_to_checkpoint,
-            )
-        };
-        let spare = if stats.has_deltas {
-            stats.in_use_bytes / PARTS_WAITING_WITH_DELTAS
-        } else {
-            0
+            (self.log, 0)
         };
         let gain = unsaved.bytes + stats.waiting_bytes.saturating_sub(spare);
         let cost = stats.dirty_bytes + stats.list_bytes;
         let is_worth_it = gain >= self.gain_bytes_to_checkpoint && gain / WORTH >= cost;
-        let takes_long = unsaved.replay >= replay_max && unsaved.bytes >= self.log_bytes_for_replay;
+        let counts = unsaved.bytes >= self.log_bytes_for_replay;
+        let takes_long = counts && unsaved.replay >= bounds.replay;
         is_worth_it
-            || unsaved.bytes >= bytes_max
-            || unsaved.entries >= entries_max
+            || unsaved.bytes >= bounds.bytes
+            || unsaved.entries >= bounds.entries
             || takes_long
             || stats.dirty_bytes >= self.dirty_bytes_to_checkpoint
     }
@@ -301,8 +306,8 @@ mod tests {
             replay: Duration::ZERO,
         };
         for (has_deltas, most) in [
-            (false, limits.entries_to_checkpoint),
-            (true, limits.entries_with_deltas),
+            (false, limits.log.entries),
+            (true, limits.log_with_deltas.entries),
         ] {
             let stats = Stats {
                 has_deltas,
@@ -318,8 +323,8 @@ mod tests {
         let limits = BackgroundLimits::default();
         let least = limits.log_bytes_for_replay;
         for (has_deltas, most) in [
-            (false, limits.replay_to_checkpoint),
-            (true, limits.replay_with_deltas),
+            (false, limits.log.replay),
+            (true, limits.log_with_deltas.replay),
         ] {
             let is_due = |replay, bytes| {
                 let unsaved = Unsaved {

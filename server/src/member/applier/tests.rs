@@ -439,7 +439,10 @@ fn a_received_state_replaces_one_whose_checkpoint_waits_for_space() {
     let vfs = SimVfs::new(1);
     let mut stage = Stage::on(&vfs);
     stage.applier.set_pace(BackgroundLimits {
-        log_bytes_to_checkpoint: 1,
+        log: LogBounds {
+            bytes: 1,
+            ..LogBounds::DIRECT
+        },
         ..BackgroundLimits::default()
     });
     let received = received(&vfs);
@@ -468,7 +471,10 @@ fn views_of_an_installed_state_are_not_as_old_as_those_of_the_one_before() {
     let vfs = SimVfs::new(1);
     let mut stage = Stage::on(&vfs);
     stage.applier.set_pace(BackgroundLimits {
-        log_bytes_to_checkpoint: 1,
+        log: LogBounds {
+            bytes: 1,
+            ..LogBounds::DIRECT
+        },
         ..BackgroundLimits::default()
     });
     let received = received(&vfs);

@@ -18,7 +18,7 @@ use super::log::Log;
 use super::published::Standing;
 use super::watch::Watch;
 use super::*;
-use crate::member::applier::{Applier, BackgroundLimits};
+use crate::member::applier::{Applier, BackgroundLimits, LogBounds};
 use crate::member::cluster::consensus::Consensus;
 use crate::member::event::{Committed, Proposal};
 use crate::request::Request;
@@ -107,7 +107,10 @@ impl Stage {
         let lessor = Lessor::new(Now::from_secs(1));
         let mut applier = Applier::new(state, lessor, inbox, 0, Now::from_secs(1), NOW).unwrap();
         applier.set_pace(BackgroundLimits {
-            entries_to_checkpoint: 1,
+            log: LogBounds {
+                entries: 1,
+                ..LogBounds::DIRECT
+            },
             ..BackgroundLimits::default()
         });
         let shared = Arc::new(Published::new(1, Standing::default()));

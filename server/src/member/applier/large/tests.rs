@@ -4,7 +4,7 @@ use std::sync::Arc;
 use storage::mvcc::{Applied, Bucket, Options, Store};
 use storage::vfs::sim::SimVfs;
 
-use super::super::BackgroundLimits;
+use super::super::{BackgroundLimits, LogBounds};
 use super::*;
 use crate::member::event::ApplyEvent;
 use crate::state::State;
@@ -160,7 +160,10 @@ fn a_large_entry_waits_for_the_checkpoint_and_nothing_before_it_waits_for_it() {
     let pace = BackgroundLimits {
         dirty_bytes_max: 300 << 10,
         entry_bytes_in_memory: 100 << 10,
-        log_bytes_to_checkpoint: 1,
+        log: LogBounds {
+            bytes: 1,
+            ..LogBounds::DIRECT
+        },
         ..BackgroundLimits::default()
     };
     let all = Request::DeleteRange(delete(b"key/", b"key0"));
@@ -214,7 +217,10 @@ fn entries_behind_a_large_deletion_are_applied_before_its_tombstones_are_written
     let pace = BackgroundLimits {
         keys_deleted_at_once: 100,
         delete_step_keys: 300,
-        log_bytes_to_checkpoint: 1,
+        log: LogBounds {
+            bytes: 1,
+            ..LogBounds::DIRECT
+        },
         ..BackgroundLimits::default()
     };
     let mut applier = applier(pace);
@@ -255,7 +261,10 @@ fn beside_a_checkpoint_that_waits_for_space_tombstones_take_no_more_than_the_mem
     let mut pace = BackgroundLimits {
         keys_deleted_at_once: 100,
         delete_step_keys: STEP,
-        log_bytes_to_checkpoint: 1,
+        log: LogBounds {
+            bytes: 1,
+            ..LogBounds::DIRECT
+        },
         ..BackgroundLimits::default()
     };
     let vfs = SimVfs::new(1);
