@@ -39,35 +39,24 @@ impl Root {
         }
     }
 
-    /// Calls `f` with each tree that has to be read for the newest versions of `keys`, and with those of
-    /// them, in their order. Like a read it passes by what is older where a tree that waits has a key.
+    /// Calls `f` with each tree that may have to be read for the newest versions of `keys`, and with
+    /// those of them, in their order. The base gets all: a filter may take a key for its tree's, and
+    /// then nobody would have asked for the leaf that is read.
     fn each_tree_of<'k>(
         &self,
         keys: impl Iterator<Item = &'k [u8]>,
-        mut f: impl FnMut(&Tree, &[&'k [u8]]),
+        f: impl Fn(&Tree, &[&'k [u8]]),
     ) {
-        let trees = &self.keys;
-        let mut keys: Vec<(&[u8], KeyHash)> = keys.map(|key| (key, KeyHash::of(key))).collect();
-        let mut of_tree = Vec::new();
-        for age in 0..=trees.ring.closed {
-            let place = trees.ring.place(age);
-            let (tree, filter) = (&trees.deltas[place], &trees.filters[place]);
-            if tree.len() == 0 {
-                continue;
+        let keys: Vec<&[u8]> = keys.collect();
+        let hashes: Vec<KeyHash> = keys.iter().map(|key| KeyHash::of(key)).collect();
+        for (tree, filter) in self.keys.deltas.iter().zip(&self.keys.filters) {
+            if tree.len() > 0 {
+                let hashed = keys.iter().zip(&hashes);
+                let of_tree = hashed.filter(|(_, hash)| filter.may_have(**hash));
+                let of_tree: Vec<&[u8]> = of_tree.map(|(key, _)| *key).collect();
+                f(tree, &of_tree);
             }
-            let is_waiting = age < trees.first_merging();
-            of_tree.clear();
-            keys.retain(|&(key, hash)| {
-                let may_have = filter.may_have(hash);
-                if may_have {
-                    of_tree.push(key);
-                }
-                !(may_have && is_waiting)
-            });
-            f(tree, &of_tree);
         }
-        of_tree.clear();
-        of_tree.extend(keys.iter().map(|(key, _)| *key));
-        f(&trees.base, &of_tree);
+        f(&self.keys.base, &keys);
     }
 }
