@@ -52,9 +52,9 @@ use writing::OpenSegment;
 pub const PAYLOAD_BYTES_MAX: usize = 32 << 20;
 
 /// The usual size of a segment. A start reads the last one to its end, which the page cache does not
-/// have after [`DropJob`], and that of the oldest entry it needs from its beginning: with 64 MiB that
-/// took it 60 ms, and 100 ms more where the end came from the disk. A smaller one has the log change
-/// files more often than every second under load.
+/// have because [`DropJob`] takes spares out of it. It reads the one with the oldest entry that it
+/// needs from its beginning. With 64 MiB both took 60 ms, and 100 ms more where the disk is slow. With
+/// less than 16 MiB the log would change files more often than once a second under load.
 pub const SEGMENT_BYTES: u64 = 16 << 20;
 /// The largest segment: positions in it fit into 32 bits.
 const SEGMENT_BYTES_MAX: u64 = 2 << 30;
