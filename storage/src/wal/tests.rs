@@ -420,6 +420,31 @@ fn a_lone_record_lies_in_one_page_of_the_file() {
 }
 
 #[test]
+fn blocks_are_written_ahead_of_single_records_and_not_of_batches_in_small_writes() {
+    let written = |records_per_sync: u64| {
+        let vfs = disk(4, false);
+        let options = Options {
+            segment_bytes: 1 << 20,
+            ..SMALL
+        };
+        let (mut wal, _) = open(&vfs, options).unwrap();
+        let mut model = Model::default();
+        for index in 1..=320 {
+            model.append(&mut wal, ENTRY, index, payload(index, 300));
+            wal.write().unwrap();
+            if index.is_multiple_of(records_per_sync) {
+                model.sync(&mut wal).unwrap();
+            }
+        }
+        vfs.written_bytes() as f64 / wal.size_bytes() as f64
+    };
+    // A sector is written again with each record in it, and pages are filled up before a sync.
+    let (single, batches) = (written(1), written(32));
+    assert!(batches < 2.5, "{batches}");
+    assert!(single > batches + 0.5, "{single}, {batches}");
+}
+
+#[test]
 fn dropping_keeps_the_directory_small_and_carried_state_alive() {
     let vfs = SimVfs::new(1);
     let (mut wal, _) = open(&vfs, SMALL).unwrap();

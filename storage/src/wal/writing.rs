@@ -13,13 +13,14 @@ use crate::encryption::{Scope, TAG_BYTES};
 use crate::vfs::{File, is_full};
 use crate::{Error, Result};
 
-/// A write up to this size comes from few clients; see `touch_ahead`.
-const SMALL_WRITE_BYTES: usize = 4096;
-/// This many small writes in a row mean a load of few clients.
-const SMALL_WRITES_IN_A_ROW: u32 = 8;
+/// A sync of no more than this has the changes of few clients; see `touch_ahead`. Writes do not tell:
+/// a large batch may come in many small ones.
+const SMALL_SYNC_BYTES: u64 = 4096;
+/// This many small syncs in a row mean a load of few clients.
+const SMALL_SYNCS_IN_A_ROW: u32 = 8;
 /// Most bytes given up to begin with a new page; see `OpenSegment::fill_page`.
 const FILLING_BYTES_MAX: usize = PAGE_BYTES as usize / 2;
-/// Bytes written ahead of small writes: about one write in two hundred is larger by that.
+/// Bytes written ahead of small syncs: about one sync in two hundred is larger by that.
 const TOUCH_AHEAD_BYTES: u64 = 64 << 10;
 
 #[derive(Debug)]
@@ -37,8 +38,8 @@ pub(super) struct OpenSegment {
     pub(super) durable: u64,
     /// Blocks of the file up to this byte have been written at least once.
     pub(super) touched: u64,
-    /// Small writes since the last larger one.
-    pub(super) small_writes: u32,
+    /// Small syncs since the last larger one.
+    pub(super) small_syncs: u32,
     /// Once this much is durable, earlier segments are not needed for what this one repeats.
     pub(super) head_end: u64,
     /// `None` if new records stay clear.
@@ -61,7 +62,7 @@ impl OpenSegment {
             segment,
             source,
             file: None,
-            small_writes: 0,
+            small_syncs: 0,
             seed,
             crc: seed,
             written: 0,
@@ -85,7 +86,7 @@ impl OpenSegment {
             written: tail.len,
             durable: tail.len,
             touched: sector::file_bytes(tail.len),
-            small_writes: 0,
+            small_syncs: 0,
             head_end: 0,
             sealer: None,
             resumed: true,
@@ -187,13 +188,8 @@ impl OpenSegment {
         let end = offset + sectors.len() as u64;
         let written = file.write_at(sectors, offset);
         written.map_err(Error::io("write", path))?;
-        self.small_writes = if sectors.len() <= SMALL_WRITE_BYTES {
-            self.small_writes.saturating_add(1)
-        } else {
-            0
-        };
         if end > self.touched {
-            self.touched = if self.small_writes >= SMALL_WRITES_IN_A_ROW {
+            self.touched = if self.small_syncs >= SMALL_SYNCS_IN_A_ROW {
                 touch_ahead(&**file, path, end, self.segment.bytes)?
             } else {
                 end
@@ -243,6 +239,11 @@ impl OpenSegment {
         let path = &self.segment.path;
         let file = self.file.as_ref().expect("only what was written is synced");
         file.sync_data().map_err(Error::io("sync", path))?;
+        self.small_syncs = if self.written - self.durable <= SMALL_SYNC_BYTES {
+            self.small_syncs.saturating_add(1)
+        } else {
+            0
+        };
         self.durable = self.written;
         Ok(())
     }
