@@ -2,6 +2,7 @@
 
 pub(super) mod merge;
 pub(super) mod rewrite;
+mod share;
 pub(super) mod split;
 mod writer;
 
@@ -16,6 +17,7 @@ use super::node::{Link, Node};
 use super::{SUFFIX_BYTES, Tree, Weight};
 use crate::Result;
 use crate::btree::kind::KeyOrder;
+use share::share;
 use split::{Split, place};
 
 pub(crate) use writer::Writer;
@@ -217,16 +219,23 @@ fn insert_below(
         return Ok(outcome);
     }
     let weight = node.page().weight(index) + outcome.weight;
-    match outcome.split.take() {
-        None => node.image.set_weight(index, weight),
-        Some(split) => {
-            node.image.set_weight(index, weight - split.weight);
-            let value = child_value(split.weight, NOWHERE);
-            let child = Some(split.node);
-            let placed = place(kind, w, node, index + 1, &split.bound, &value, child, edge);
-            outcome.split = placed.split;
-        }
+    let Some(split) = outcome.split.take() else {
+        node.image.set_weight(index, weight);
+        return Ok(outcome);
+    };
+    // A leaf that keys were appended to stays full, and one that was split at the place of an entry
+    // must stay so.
+    let is_appended = split.node.page().count() == 1;
+    let may_share = node.page().level() == 1 && !is_appended && !outcome.retry;
+    if may_share && share(kind, w, node, index, &split) {
+        w.detach(split.node);
+        return Ok(outcome);
     }
+    node.image.set_weight(index, weight - split.weight);
+    let value = child_value(split.weight, NOWHERE);
+    let child = Some(split.node);
+    let placed = place(kind, w, node, index + 1, &split.bound, &value, child, edge);
+    outcome.split = placed.split;
     Ok(outcome)
 }
 

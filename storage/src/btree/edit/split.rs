@@ -311,7 +311,7 @@ fn split_branch(
     }
 }
 
-fn separator(kind: &TreeKind, left: Key<'_>, right: Key<'_>) -> Vec<u8> {
+pub(crate) fn separator(kind: &TreeKind, left: Key<'_>, right: Key<'_>) -> Vec<u8> {
     kind.order.separator(&left.to_vec(), &right.to_vec())
 }
 

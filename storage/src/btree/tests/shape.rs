@@ -9,6 +9,7 @@ use crate::btree::node::image::{Image, round_up};
 use crate::btree::node::page::{at, u32_at, validate};
 use crate::btree::node::{Link, Node};
 use crate::vfs;
+use crate::vfs::sim::rng::Rng;
 
 fn pages_of(bench: &mut Bench) -> u64 {
     bench.checkpoint(b"").unwrap();
@@ -28,6 +29,55 @@ fn rows_that_come_in_order_fill_their_pages() {
     let tree = &bench.trees[1];
     let leaf_pages = tree.leaf_bytes(bench.file.pages()).unwrap() / 4096;
     assert!((tight * 9 / 10..tight * 12 / 10).contains(&leaf_pages));
+}
+
+/// Hundredths of what the leaves of tree 2 would take if all were full.
+fn leaf_percent(bench: &Bench, rows: u64, row_bytes: u64) -> u64 {
+    let bytes = bench.trees[2].leaf_bytes(bench.file.pages()).unwrap();
+    bytes * 100 / (rows * (row_bytes + 12))
+}
+
+#[test]
+fn leaves_share_entries_with_those_beside_them_before_there_are_more() {
+    const ROWS: u64 = 20_000;
+    let (mut bench, _) = Bench::open(&disk()).unwrap();
+    let mut rng = Rng(3);
+    for _ in 0..ROWS {
+        bench.insert(2, &rng.next().to_be_bytes(), &[7; 32]);
+    }
+    let random = leaf_percent(&bench, ROWS, 8 + 32);
+    assert!(random < 130, "{random}");
+    bench.check().unwrap();
+
+    let (mut bench, _) = Bench::open(&disk()).unwrap();
+    bench.insert(2, &u64::MAX.to_be_bytes(), &[7; 32]);
+    for i in 0..ROWS {
+        bench.insert(2, &i.to_be_bytes(), &[7; 32]);
+    }
+    let in_order = leaf_percent(&bench, ROWS, 8 + 32);
+    assert!(in_order < 115, "{in_order}");
+    bench.check().unwrap();
+}
+
+#[test]
+fn a_leaf_that_is_split_leaves_those_alone_that_no_checkpoint_writes() {
+    let (mut bench, _) = Bench::open(&disk()).unwrap();
+    for i in 0..20_000u64 {
+        bench.insert(2, &(i * 8).to_be_bytes(), &[7; 32]);
+    }
+    bench.checkpoint(b"").unwrap();
+    let path = |bench: &mut Bench, key: u64| {
+        let before = bench.file.stats().dirty_bytes;
+        bench.insert(2, &key.to_be_bytes(), &[7; 32]);
+        bench.file.stats().dirty_bytes - before
+    };
+    // Every leaf is full.
+    let first = path(&mut bench, 80_001);
+    let branches = first - 2 * 4096;
+    assert!(branches <= 3 * 4096, "{first} bytes");
+    let beside: u64 = (2..6).map(|i| path(&mut bench, 80_000 + i)).sum();
+    assert_eq!(beside, 0);
+    bench.check().unwrap();
 }
 
 #[test]
