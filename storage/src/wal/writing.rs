@@ -18,8 +18,9 @@ use crate::{Error, Result};
 const SMALL_SYNC_BYTES: u64 = 4096;
 /// This many small syncs in a row mean a load of few clients.
 const SMALL_SYNCS_IN_A_ROW: u32 = 8;
-/// Most bytes given up to begin with a new page; see `OpenSegment::fill_page`.
-const FILLING_BYTES_MAX: usize = PAGE_BYTES as usize / 2;
+/// Most bytes given up to begin with a new page; see `OpenSegment::fill_page`. A page that is written
+/// again costs all of its bytes, so all but the longest rest is worth it.
+const FILLING_BYTES_MAX: usize = PAGE_BYTES as usize * 3 / 4;
 /// Bytes written ahead of small syncs: about one sync in two hundred is larger by that.
 const TOUCH_AHEAD_BYTES: u64 = 64 << 10;
 
@@ -201,7 +202,7 @@ impl OpenSegment {
     }
 
     /// Before a sync, fills up the file page in which the log ends, if a batch of the present size
-    /// would not fit there and more than half of the page is used: the disk writes pages, so the
+    /// would not fit there and more than a quarter of the page is used: the disk writes pages, so the
     /// next batch would write this one again. Returns whether it did.
     pub(super) fn fill_page(&mut self) -> bool {
         let (len, news) = (self.framer.len(), self.framer.len() - self.durable);
