@@ -1,7 +1,7 @@
 //! Bytes that the store writes to disk per put, by the kernel's count, without the log: fills a
 //! store in random order, then overwrites random keys, and compacts now and then if asked to.
 //! Checkpoints come as in a server, but not by the time that a start would take: after 128 MiB or
-//! 400,000 entries of log, 64 MiB or 100,000 while there are deltas, or 96 MiB of changed pages.
+//! 400,000 entries of log, 64 MiB or 75,000 while there are deltas, or 96 MiB of changed pages.
 //!
 //! `bytes_per_put DIR KEYS PUTS [KEY_BYTES] [VALUE_BYTES] [COMPACT_EVERY] [DIRECT_MIB]`
 
@@ -27,7 +27,7 @@ type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 const LOG_BYTES_TO_CHECKPOINT: u64 = 128 << 20;
 const ENTRIES_TO_CHECKPOINT: u64 = 400_000;
 const LOG_BYTES_WITH_DELTAS: u64 = 64 << 20;
-const ENTRIES_WITH_DELTAS: u64 = 100_000;
+const ENTRIES_WITH_DELTAS: u64 = 75_000;
 const DIRTY_BYTES_TO_CHECKPOINT: u64 = 96 << 20;
 /// Bytes of changed pages at which puts wait for the checkpoint.
 const DIRTY_BYTES_MAX: u64 = 160 << 20;

@@ -88,9 +88,9 @@ const LEAF_BYTES: usize = 4096;
 pub const KEY_BYTES_DIRECT: u64 = 32 << 20;
 
 /// Bytes of leaves from which on a delta tree is closed, before a small base and before a large one. A
-/// checkpoint comes after 100,000 entries at most, some 5 MiB of them: a tree before a small base is
-/// written by two checkpoints. With trees of one it would be merged twice as often.
-const CLOSE_BYTES: u64 = 6 << 20;
+/// checkpoint comes after 75,000 entries at most, less than 4 MiB of them: a tree before a small base is
+/// written by two checkpoints. With trees of one the base would be merged twice as often.
+const CLOSE_BYTES: u64 = 5 << 20;
 const CLOSE_BYTES_MAX: u64 = 60 << 20;
 
 /// Bytes of an entry beside the user key: slot, lengths, revision and stamp.

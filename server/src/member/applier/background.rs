@@ -74,11 +74,11 @@ impl LogBounds {
     };
     /// While changes of keys wait in delta trees: then most puts change a page of the page file that
     /// no put before them did, and a start must find and read it to apply them, some four
-    /// microseconds for each. A delta tree is written several times for it, which costs about 150 B a
-    /// put.
+    /// microseconds for each, and more on a slow machine. A delta tree is written several times for it,
+    /// which costs about 150 B a put.
     pub const WITH_DELTAS: LogBounds = LogBounds {
         bytes: 64 << 20,
-        entries: 100_000,
+        entries: 75_000,
         replay: Duration::from_millis(500),
     };
 }
