@@ -23,8 +23,8 @@ pub(super) fn share(
     index: usize,
     split: &Split,
 ) -> bool {
-    // The left one first: where keys come in order, no more of them come there.
     let left = index.checked_sub(1);
+    // The left one first: where keys come in order, no more of them come there.
     left.is_some_and(|left| {
         is_changed(w, parent, left) && share_between(kind, w, parent, left, index, split)
     }) || (is_changed(w, parent, index + 1) && share_between(kind, w, parent, index, index, split))
@@ -56,7 +56,8 @@ fn share_between(
     if row.used() > most - most / PARTS_FREE {
         return false;
     }
-    let (count, cut) = (row.count(), row.even_cut());
+    let count = row.count();
+    let cut = split::even_cut(count, 1, |i| row.bytes(i));
     let parts = [0..cut, cut..count].map(|range| range.map(move |i| row.entry(i)));
     let layouts = parts.clone().map(|part| Layout::of(kind, 0, part));
     if layouts.iter().any(|layout| layout.used > kind.leaf_bytes) {
@@ -109,19 +110,9 @@ impl<'a> Row<'a> {
         unreachable!("an entry behind the last one")
     }
 
-    /// Where both sides have about as many bytes, and each has an entry.
-    fn even_cut(self) -> usize {
-        let bytes = |i: usize| {
-            let (key, value) = self.entry(i);
-            SLOT + cell_len(key.len(), value.len())
-        };
-        let count = self.count();
-        let total: usize = (0..count).map(bytes).sum();
-        let mut before = 0;
-        let cut = (0..count).find(|i| {
-            before += bytes(*i);
-            2 * before >= total
-        });
-        cut.map_or(1, |cut| cut.clamp(1, count - 1))
+    /// Bytes of an entry in a page without a prefix.
+    fn bytes(self, i: usize) -> usize {
+        let (key, value) = self.entry(i);
+        SLOT + cell_len(key.len(), value.len())
     }
 }

@@ -291,7 +291,7 @@ fn split_branch(
     let cut = if edge && index == count - 1 {
         count - 2
     } else {
-        even_cut(with)
+        even_cut(count, 2, with.bytes())
     };
     let bound = with.key(cut).to_vec();
     let left = with.image(kind, 0..cut, BRANCH_BYTES);
@@ -315,13 +315,13 @@ pub(crate) fn separator(kind: &TreeKind, left: Key<'_>, right: Key<'_>) -> Vec<u
     kind.order.separator(&left.to_vec(), &right.to_vec())
 }
 
-/// Where to cut a branch of at least four entries into two of at least two.
-fn even_cut(with: With<'_>) -> usize {
-    let (count, bytes) = (with.count(), with.bytes());
+/// Where to cut `count` entries of so many bytes each into two parts, as evenly as possible, with at
+/// least `least` entries in each.
+pub(crate) fn even_cut(count: usize, least: usize, bytes: impl Fn(usize) -> usize) -> usize {
     let total: usize = (0..count).map(&bytes).sum();
-    let mut left = bytes(0) + bytes(1);
-    let mut best = (2, left.max(total - left));
-    for cut in 3..=count - 2 {
+    let mut left: usize = (0..least).map(&bytes).sum();
+    let mut best = (least, left.max(total - left));
+    for cut in least + 1..=count - least {
         left += bytes(cut - 1);
         let widest = left.max(total - left);
         if widest < best.1 {
