@@ -183,11 +183,13 @@ pub(crate) fn shared(a: &[u8], b: &[u8]) -> usize {
 /// The hint of a key; `user` is the part before any suffix.
 #[inline]
 pub(crate) fn hint(user: &[u8], skip: usize) -> u32 {
-    let rest = user.get(skip..).unwrap_or(&[]);
-    if let Some(bytes) = rest.first_chunk() {
-        return u32::from_be_bytes(*bytes);
+    // Not by way of an array that part of `rest` is copied into: to read it at once as a word, the
+    // processor would wait until the copy is done.
+    match *user.get(skip..).unwrap_or(&[]) {
+        [a, b, c, d, ..] => u32::from_be_bytes([a, b, c, d]),
+        [a, b, c] => u32::from_be_bytes([a, b, c, 0]),
+        [a, b] => u32::from_be_bytes([a, b, 0, 0]),
+        [a] => u32::from_be_bytes([a, 0, 0, 0]),
+        [] => 0,
     }
-    let mut bytes = [0; 4];
-    bytes[..rest.len()].copy_from_slice(rest);
-    u32::from_be_bytes(bytes)
 }

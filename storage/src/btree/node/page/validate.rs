@@ -89,7 +89,8 @@ impl<'a> Beginning<'a> {
         }
         let user = self.order.user_key(rest);
         let begins = match self.bytes {
-            Some(bytes) => user.starts_with(bytes),
+            // Most pages leave out all that their keys begin with.
+            Some(bytes) => bytes.is_empty() || user.starts_with(bytes),
             None => {
                 self.bytes = user.get(..self.skip);
                 self.bytes.is_some()
