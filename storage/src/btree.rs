@@ -18,6 +18,7 @@
 //!
 //! Knows nothing of revisions, transactions, logs or threads.
 
+mod announce;
 mod check;
 mod checkpoint;
 mod cursor;

@@ -356,6 +356,11 @@ impl Shared {
     fn before_read(&self, page: PageRef, window: &Window, was_read: bool) -> Result<()> {
         let is_resident = || window.is_resident(page);
         let may_wait = resident::may_wait();
+        if may_wait && page.units == 1 {
+            // It is read in the same way if it is missing.
+            self.residency.sample(is_resident);
+            return Ok(());
+        }
         let is_missing = if was_read || may_wait {
             self.residency.seems_missing(is_resident)
         } else {

@@ -4,7 +4,6 @@ use std::ops::{Deref, Range};
 
 use super::node::Link;
 use super::node::key::Key;
-use super::pages::resident::from_memory;
 use super::pages::{Bytes, View};
 use super::{Pages, TreeKind, Weight};
 use crate::Result;
@@ -214,89 +213,6 @@ impl Tree {
             looked_at += 1;
         }
         Ok(leaves * count as u64 / looked_at)
-    }
-
-    /// Has the system read the leaves where these keys belong, which ascend, as far as they are not in
-    /// memory. Asks once for each leaf, and for none once pages are no longer missing. Waits for
-    /// nothing: where a branch above a leaf is missing, it is the branch that is read.
-    pub(crate) fn announce<K: AsRef<[u8]>>(&self, pages: &Pages, keys: impl Iterator<Item = K>) {
-        self.announce_if_near(pages, keys);
-    }
-
-    /// The same for a thread that reads the leaves next: it waits for branches that are missing, as it
-    /// would then, but those of a level are read together.
-    pub(crate) fn announce_all<K: AsRef<[u8]>>(
-        &self,
-        pages: &Pages,
-        keys: impl Iterator<Item = K> + Clone,
-    ) {
-        if self.announce_if_near(pages, keys.clone()) {
-            return;
-        }
-        let root = self.view(pages).ok().flatten();
-        let levels = root.map_or(0, |root| root.page().level());
-        for level in (0..levels).rev() {
-            self.announce_level(pages, level, keys.clone());
-        }
-    }
-
-    /// False if branches are missing.
-    fn announce_if_near<K: AsRef<[u8]>>(
-        &self,
-        pages: &Pages,
-        keys: impl Iterator<Item = K>,
-    ) -> bool {
-        from_memory(|| self.announce_level(pages, 0, keys)).is_some()
-    }
-
-    /// Announces the nodes of a level on the ways to these keys.
-    fn announce_level<K: AsRef<[u8]>>(
-        &self,
-        pages: &Pages,
-        level: u8,
-        keys: impl Iterator<Item = K>,
-    ) {
-        let mut keys = keys.peekable();
-        while pages.are_often_missing()
-            && let Some(key) = keys.next()
-        {
-            let Some(end) = self.announce_toward(pages, level, key.as_ref()) else {
-                return;
-            };
-            // The others below the same node need nothing more, and no descent.
-            let is_below = |key: &K| self.kind.order.compare(key.as_ref(), &end).is_lt();
-            while keys.next_if(is_below).is_some() {}
-        }
-    }
-
-    /// Announces the node of a level on the way to `key`, or the one above it that cannot be read now.
-    /// Returns the least key beyond that node; `None` if it is the last one. What is wrong with a node
-    /// is reported to whoever needs it.
-    fn announce_toward(&self, pages: &Pages, level: u8, key: &[u8]) -> Option<Vec<u8>> {
-        let mut view = self.view(pages).ok()??;
-        let mut end = None;
-        while view.page().level() > level {
-            let page = view.page();
-            let index = page.child_for(self.kind.order, key);
-            if index + 1 < page.count() {
-                end = Some(page.key(index + 1).to_vec());
-            }
-            let in_memory = view.children.get(index).is_some_and(Option::is_some);
-            let child = if page.level() > level + 1 {
-                pages.child(&self.kind, &view, index).ok()
-            } else {
-                None
-            };
-            match child {
-                Some(child) => view = child,
-                None if in_memory => return end,
-                None => {
-                    pages.announce_one(page.child(index));
-                    return end;
-                }
-            }
-        }
-        end
     }
 }
 

@@ -66,6 +66,11 @@ impl SimVfs {
         self.disk.lock().announced().to_vec()
     }
 
+    /// How often maps were asked whether pages are in memory.
+    pub fn asked(&self) -> u64 {
+        self.disk.lock().asked()
+    }
+
     /// The disk as it may be found if power is cut now: a separate disk, without faults, with no
     /// lock held and everything on it durable. This one does not change.
     pub fn power_cut(&self, seed: u64) -> SimVfs {
@@ -295,7 +300,7 @@ impl Map for SimMap {
     }
 
     fn is_resident(&self, offset: u64, len: u64) -> bool {
-        let disk = self.file.vfs.disk.lock();
+        let mut disk = self.file.vfs.disk.lock();
         disk.is_resident(self.file.id, offset, len)
     }
 

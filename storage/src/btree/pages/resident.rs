@@ -64,6 +64,14 @@ impl Residency {
         (self.is_doubtful() || is_its_turn()) && self.is_missing(is_resident)
     }
 
+    /// Asks now and then, for what it tells of other pages.
+    #[inline]
+    pub(super) fn sample(&self, is_resident: impl FnOnce() -> bool) {
+        if is_its_turn() {
+            self.is_missing(is_resident);
+        }
+    }
+
     /// True if a page is missing.
     pub(super) fn is_missing(&self, is_resident: impl FnOnce() -> bool) -> bool {
         let is_resident = is_resident();

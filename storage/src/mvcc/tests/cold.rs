@@ -72,15 +72,25 @@ fn the_leaves_of_many_changes_are_announced_once_each_and_none_that_is_in_memory
     let pages = (base.leaves + base.branches - 1) as usize;
     assert_eq!((announced, different), (pages, pages), "{base:?}");
 
-    // By now all are in memory. That is noticed, too.
+    // Whoever may wait for a page hardly ever asks whether it must.
+    let (asked, read) = (vfs.asked(), vfs.reads());
     for key in &keys {
         root.head(key).unwrap();
     }
-    let before = vfs.announced().len();
+    let (asked, read) = (vfs.asked() - asked, vfs.reads() - read);
+    assert!(
+        read >= keys.len() as u64 && asked <= read / 32,
+        "{asked}, {read}"
+    );
+
+    // By now all are in memory. Each page is asked for once, branches on the ways of many keys too.
+    let (before, asked) = (vfs.announced().len(), vfs.asked());
     root.announce_changes(keys.clone());
     assert_eq!(vfs.announced().len(), before);
+    assert_eq!(vfs.asked() - asked, base.leaves + base.branches);
+    // That is noticed after some more.
     vfs.set_cold(false);
-    for _ in 0..20 {
+    for _ in 0..40 {
         root.announce_changes(keys.clone());
     }
     assert!(!root.misses_pages());

@@ -32,6 +32,8 @@ pub(super) struct Disk {
     /// The number of the first read that fails; all later reads fail, too.
     read_fails_at: Option<u64>,
     announced: Vec<(u64, u64)>,
+    /// Times that somebody asked whether pages are in memory.
+    asked: u64,
     is_cold: bool,
     capacity: u64,
     /// From this call on the disk is full, for this many calls that need space.
@@ -58,6 +60,7 @@ impl Disk {
             reads: 0,
             read_fails_at: None,
             announced: Vec::new(),
+            asked: 0,
             is_cold: false,
             capacity: u64::MAX,
             full_from: 0,
@@ -109,7 +112,12 @@ impl Disk {
         }
     }
 
-    pub(super) fn is_resident(&self, id: InodeId, offset: u64, len: u64) -> bool {
+    pub(super) fn asked(&self) -> u64 {
+        self.asked
+    }
+
+    pub(super) fn is_resident(&mut self, id: InodeId, offset: u64, len: u64) -> bool {
+        self.asked += 1;
         !self.is_cold || self.inodes[id.0].was_mapped(offset, offset + len)
     }
 
