@@ -22,7 +22,7 @@ use crate::state::{AnswerFor, Effects, State};
 
 /// Bytes of keys and values gathered for one batch. The larger the batch, the more puts share a
 /// leaf of the key tree; the smaller, the sooner all threads have work.
-const GATHERED_BYTES: usize = 4 << 20;
+const GATHERED_BYTES: usize = 1 << 20;
 
 /// Other entries are handed over in batches of so many, or of so many bytes of data.
 const ENTRIES_MAX: usize = 64;
