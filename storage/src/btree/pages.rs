@@ -33,6 +33,10 @@ const WINDOW_UNITS_MIN: u64 = (1 << 30) / UNIT as u64;
 /// rest of a longer range would be read 4 KiB at a time, when it is needed.
 const FETCHED_UNITS: usize = (128 << 10) / UNIT;
 
+/// A page of so many units is announced before it is read first, without a question: at a start
+/// nothing shows yet that pages are missing, and each unit would wait for the disk by itself.
+const LONG_UNITS: u32 = 16;
+
 /// Each window doubles: this many reach 2^47 bytes, all that a process can address.
 const WINDOWS: usize = 18;
 
@@ -370,7 +374,8 @@ impl Shared {
             resident::refuse();
             return Err(self.corrupt(page, 0, "not in memory, and not to be waited for"));
         }
-        if is_missing && page.units > 1 {
+        let is_new_and_long = !was_read && page.units >= LONG_UNITS;
+        if is_missing && page.units > 1 || is_new_and_long {
             self.fetch(page.id..page.id + page.units as u64);
         }
         Ok(())

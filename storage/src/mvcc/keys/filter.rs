@@ -68,9 +68,9 @@ impl Filter {
     pub(super) fn decode(row: &[u8]) -> Option<Filter> {
         let (folded, rest) = row.as_chunks();
         let is_row = rest.is_empty() && folded.len().is_power_of_two() && folded.len() <= WORDS;
-        let all = folded.iter().cycle().take(WORDS);
-        let words = all.map(|word| AtomicU64::new(u64::from_le_bytes(*word)));
-        is_row.then(|| Filter(Some(words.collect())))
+        // Of known length: the words are written where they stay.
+        let word = |i: usize| AtomicU64::new(u64::from_le_bytes(folded[i & (folded.len() - 1)]));
+        is_row.then(|| Filter(Some((0..WORDS).map(word).collect())))
     }
 
     /// The tree gets an entry of this key.

@@ -98,6 +98,25 @@ fn the_leaves_of_many_changes_are_announced_once_each_and_none_that_is_in_memory
 }
 
 #[test]
+fn a_start_has_the_filters_of_delta_trees_read_as_a_whole() {
+    let mut fixture = Fixture::new();
+    fixture.store.delta_limits = DeltaLimits {
+        close_bytes: 1 << 30,
+        close_bytes_max: 1 << 30,
+        ..NO_MERGES
+    };
+    (0..KEYS).for_each(|i| fixture.put(&key(i), "new"));
+    fixture.checkpoint();
+    fixture.vfs.set_cold(true);
+    fixture.reopen();
+    // No page that was read before says that pages are missing.
+    let filter_bytes = (KEYS as u64 * 16 / 8).next_power_of_two();
+    let announced = fixture.vfs.announced();
+    let is_whole = announced.iter().any(|(_, len)| *len > filter_bytes);
+    assert!(is_whole, "{announced:?}");
+}
+
+#[test]
 fn the_leaves_of_delta_trees_that_changes_look_into_are_announced() {
     let mut fixture = filled();
     let waits = DeltaLimits {
