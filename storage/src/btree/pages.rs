@@ -33,8 +33,9 @@ const WINDOW_UNITS_MIN: u64 = (1 << 30) / UNIT as u64;
 /// rest of a longer range would be read 4 KiB at a time, when it is needed.
 const FETCHED_UNITS: usize = (128 << 10) / UNIT;
 
-/// A page of so many units is announced before it is read first, without a question: at a start
-/// nothing shows yet that pages are missing, and each unit would wait for the disk by itself.
+/// Before this process first reads a page of so many units, it has the system read all of it, and does
+/// not ask whether it is missing. At a start nothing shows yet that pages are missing, and each unit
+/// would wait for the disk by itself.
 const LONG_UNITS: u32 = 16;
 
 /// Each window doubles: this many reach 2^47 bytes, all that a process can address.
@@ -361,7 +362,7 @@ impl Shared {
         let is_resident = || window.is_resident(page);
         let may_wait = resident::may_wait();
         if may_wait && page.units == 1 {
-            // It is read in the same way if it is missing.
+            // The read is the same, whether the page is missing or not.
             self.residency.sample(is_resident);
             return Ok(());
         }
@@ -374,8 +375,7 @@ impl Shared {
             resident::refuse();
             return Err(self.corrupt(page, 0, "not in memory, and not to be waited for"));
         }
-        let is_new_and_long = !was_read && page.units >= LONG_UNITS;
-        if is_missing && page.units > 1 || is_new_and_long {
+        if is_missing || !was_read && page.units >= LONG_UNITS {
             self.fetch(page.id..page.id + page.units as u64);
         }
         Ok(())

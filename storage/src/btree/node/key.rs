@@ -183,8 +183,8 @@ pub(crate) fn shared(a: &[u8], b: &[u8]) -> usize {
 /// The hint of a key; `user` is the part before any suffix.
 #[inline]
 pub(crate) fn hint(user: &[u8], skip: usize) -> u32 {
-    // Not by way of an array that part of `rest` is copied into: to read it at once as a word, the
-    // processor would wait until the copy is done.
+    // Without a copy of so many bytes into an array: to read that as a word at once, the processor
+    // would wait until the copy is done.
     match *user.get(skip..).unwrap_or(&[]) {
         [a, b, c, d, ..] => u32::from_be_bytes([a, b, c, d]),
         [a, b, c] => u32::from_be_bytes([a, b, c, 0]),

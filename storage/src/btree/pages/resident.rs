@@ -47,7 +47,8 @@ pub(super) fn refuse() {
 /// few are asked for, until one is missing.
 #[derive(Debug, Default)]
 pub(super) struct Residency {
-    /// Pages still to be asked for, all of them. Threads may lose each other's changes.
+    /// Pages still to be asked for, each of them, where the answer changes what is done. Threads may
+    /// lose each other's changes.
     to_ask: AtomicU32,
 }
 
@@ -64,7 +65,7 @@ impl Residency {
         (self.is_doubtful() || is_its_turn()) && self.is_missing(is_resident)
     }
 
-    /// Asks now and then, for what it tells of other pages.
+    /// Asks for one page in [`ASKED_ONE_IN`]: if it is missing, others may be missing, too.
     #[inline]
     pub(super) fn sample(&self, is_resident: impl FnOnce() -> bool) {
         if is_its_turn() {

@@ -68,7 +68,8 @@ impl Filter {
     pub(super) fn decode(row: &[u8]) -> Option<Filter> {
         let (folded, rest) = row.as_chunks();
         let is_row = rest.is_empty() && folded.len().is_power_of_two() && folded.len() <= WORDS;
-        // Of known length: the words are written where they stay.
+        // This iterator knows its length, so it fills the `Arc` itself; another one would fill a
+        // growing vector first.
         let word = |i: usize| AtomicU64::new(u64::from_le_bytes(folded[i & (folded.len() - 1)]));
         is_row.then(|| Filter(Some((0..WORDS).map(word).collect())))
     }
