@@ -349,8 +349,7 @@ impl Applier {
             }
         }
         let work = self.work_time() - began;
-        let has_deltas = self.state.store.root().has_deltas();
-        self.unsaved.worked(work, has_deltas);
+        self.unsaved.worked(work);
         Ok(())
     }
 
