@@ -301,7 +301,7 @@ fn settings(config: &Config, pace: BackgroundLimits, clock: Clock) -> Settings {
         pace,
         stopwatch: Some(stopwatch(config.warning_apply_duration)),
         step_clock: Some(Box::new(move || clock.now())),
-        work_clock: Some(Box::new(|| kernel_time(ClockId::ThreadCPUTime))),
+        work_clock: Some(|| kernel_time(ClockId::ThreadCPUTime)),
         time_of_day: unix_time(),
         now: clock.now(),
     }

@@ -43,8 +43,8 @@ use reencryptor::Reencryptor;
 use removal::Removal;
 pub use slow::{Slow, Stopwatch};
 use space::Space;
-pub use steps::StepClock;
 use steps::Steps;
+pub use steps::{StepClock, WorkClock};
 use views::Views;
 
 /// Pause before removal looks again whether the hub has read the compacted rows. Usually the hub
@@ -84,7 +84,7 @@ pub struct Applier {
     /// `None`: slow entries are not reported.
     stopwatch: Option<Stopwatch>,
     step_clock: Option<StepClock>,
-    work_clock: Option<StepClock>,
+    work_clock: Option<WorkClock>,
     deletion_steps: Steps,
     removal_steps: Steps,
     space_steps: Steps,
@@ -337,7 +337,7 @@ impl Applier {
         if self.backlog.is_empty() {
             return Ok(());
         }
-        let began = self.work_time();
+        let (began, merged_before) = (self.work_time(), self.state.store.merge_time());
         while let Some(committed) = self.next_entry(effects)? {
             // All entries of earlier leaders come before the first entry of this term.
             let begins_to_lead =
@@ -349,7 +349,8 @@ impl Applier {
             }
         }
         let work = self.work_time() - began;
-        self.unsaved.worked(work);
+        let merged = self.state.store.merge_time() - merged_before;
+        self.unsaved.worked(work, merged);
         Ok(())
     }
 

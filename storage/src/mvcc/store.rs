@@ -6,6 +6,7 @@ mod jobs;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::chores::compact::{BATCH_BYTES_MAX, Batch};
 use super::chores::reencrypt::Walk;
@@ -102,6 +103,9 @@ pub struct Store {
     pub(super) merged: usize,
     /// The place before the first of them.
     pub(super) merged_from: Vec<u8>,
+    /// See [`Store::time_merges`].
+    pub(super) merge_clock: Option<fn() -> Duration>,
+    pub(super) merge_time: Duration,
     /// Reused for every row that is encoded.
     pub(super) scratch: Vec<u8>,
     pub(super) walk: Walk,
@@ -187,6 +191,8 @@ impl Store {
             unmerged: 0,
             merged: 0,
             merged_from: Vec::new(),
+            merge_clock: None,
+            merge_time: Duration::ZERO,
             scratch: Vec::new(),
             walk: Walk::default(),
         })
@@ -228,6 +234,16 @@ impl Store {
     /// [`ENTRY_BYTES_IN_MEMORY`](super::ENTRY_BYTES_IN_MEMORY).
     pub fn set_entry_bytes_in_memory(&mut self, bytes: u64) {
         self.entry_bytes_in_memory = bytes;
+    }
+
+    /// Measures by `clock` how long the steps of merges take; decides nothing by it.
+    pub fn time_merges(&mut self, clock: fn() -> Duration) {
+        self.merge_clock = Some(clock);
+    }
+
+    /// What they took since this store was opened; zero without a clock.
+    pub fn merge_time(&self) -> Duration {
+        self.merge_time
     }
 
     /// Collects changes of keys in delta trees when the key tree has more than so many bytes of

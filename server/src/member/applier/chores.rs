@@ -6,7 +6,7 @@ use std::time::Duration;
 use raft::Now;
 
 use super::background::{BackgroundLimits, Unsaved};
-use super::steps::StepClock;
+use super::steps::{StepClock, WorkClock};
 use super::{Applier, ApplyEffects};
 use crate::basics::error::Error;
 use crate::member::event::Outcome;
@@ -106,12 +106,13 @@ impl Applier {
     }
 
     /// Times the application of entries. Without it, its time starts no checkpoints.
-    pub fn set_work_clock(&mut self, clock: StepClock) {
+    pub fn set_work_clock(&mut self, clock: WorkClock) {
         self.work_clock = Some(clock);
+        self.state.store.time_merges(clock);
     }
 
     pub(super) fn work_time(&self) -> Duration {
-        self.work_clock.as_ref().map_or(Duration::ZERO, |now| now())
+        self.work_clock.map_or(Duration::ZERO, |now| now())
     }
 
     /// Only differences count: it need not have begun with the member's clock.

@@ -14,8 +14,11 @@ const STEP_TIME_MIN: Duration = Duration::from_micros(250);
 /// The smallest step is one part in this many of the usual one.
 const PARTS: usize = 64;
 
-/// Reads a monotonic clock, at the beginning and the end of each step, or of the entries of a turn.
+/// Reads a monotonic clock, at the beginning and the end of each step.
 pub type StepClock = Box<dyn Fn() -> Duration + Send>;
+
+/// How much of the processor's time the calling thread had. Only differences count.
+pub type WorkClock = fn() -> Duration;
 
 /// Paces the steps of one chore.
 #[derive(Debug)]

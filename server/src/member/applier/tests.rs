@@ -1,6 +1,7 @@
 use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use etcd_api::etcdserverpb as pb;
@@ -354,24 +355,25 @@ fn the_clock_that_times_steps_may_have_begun_at_any_time() {
 
 #[test]
 fn entries_that_took_long_start_a_checkpoint() {
-    let checkpoint_after = |work: Now| {
+    thread_local! { static WORKED: Cell<u64> = const { Cell::new(1_000_000_000) } }
+    fn clock<const MS: u64>() -> Duration {
+        WORKED.set(WORKED.get() + MS);
+        Duration::from_millis(WORKED.get())
+    }
+    let checkpoint_after = |clock| {
         let mut stage = Stage::new();
         stage.applier.set_pace(BackgroundLimits {
             log_bytes_for_replay: 1,
             ..BackgroundLimits::default()
         });
-        let clock = Cell::new(Now::from_secs(1_000_000));
-        stage.applier.set_work_clock(Box::new(move || {
-            clock.set(clock.get() + work);
-            clock.get()
-        }));
+        stage.applier.set_work_clock(clock);
         let entries = vec![stage.entry(1, Some(put()))];
         let is_due = stage.apply(Now::ZERO, entries).checkpoint.is_some();
         assert_eq!(stage.applier.unsaved.entries, u64::from(!is_due));
         is_due
     };
-    assert!(!checkpoint_after(Now::from_millis(600)));
-    assert!(checkpoint_after(Now::from_millis(700)));
+    assert!(!checkpoint_after(clock::<600>));
+    assert!(checkpoint_after(clock::<700>));
 }
 
 fn put() -> Request {

@@ -19,7 +19,7 @@ use super::{Published, RequestIds};
 use crate::auth;
 use crate::basics::clock::Now;
 use crate::config::Config;
-use crate::member::applier::{Applier, BackgroundLimits, StepClock, Stopwatch};
+use crate::member::applier::{Applier, BackgroundLimits, StepClock, Stopwatch, WorkClock};
 use crate::member::cluster::consensus::Consensus;
 use crate::member::data_dir::{DataDir, Unusable};
 use crate::state::State;
@@ -36,9 +36,8 @@ pub struct Settings {
     pub stopwatch: Option<Stopwatch>,
     /// Times the steps of chores; `None`: all have the usual size.
     pub step_clock: Option<StepClock>,
-    /// How much of the processor's time the calling thread had; `None`: the time that entries take to
-    /// be applied starts no checkpoints.
-    pub work_clock: Option<StepClock>,
+    /// Times the application of entries; `None`: that time starts no checkpoints.
+    pub work_clock: Option<WorkClock>,
     /// Time since 1970; different at every start.
     pub time_of_day: Duration,
     /// On the member's clock.

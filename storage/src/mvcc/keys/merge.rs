@@ -154,7 +154,12 @@ impl Store {
             return Ok(());
         }
         self.unmerged = 0;
-        self.merge_step(self.delta_limits.merge_entries)
+        let began = self.merge_clock.map(|now| now());
+        self.merge_step(self.delta_limits.merge_entries)?;
+        if let (Some(now), Some(began)) = (self.merge_clock, began) {
+            self.merge_time += now() - began;
+        }
+        Ok(())
     }
 
     /// Moves about `entries` entries.

@@ -1,6 +1,8 @@
 //! Changes collected in delta trees, and merged: each test sees every role that a tree can have.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::*;
 use crate::mvcc::keys::DeltaLimits;
@@ -25,6 +27,38 @@ pub(super) fn roles(root: &Root) -> BTreeSet<Role> {
         .filter(|(is, _)| *is)
         .map(|(_, role)| role)
         .collect()
+}
+
+/// A second passes between any two looks at it.
+fn clock() -> Duration {
+    thread_local! { static SECONDS: Cell<u64> = const { Cell::new(0) } }
+    SECONDS.set(SECONDS.get() + 1);
+    Duration::from_secs(SECONDS.get())
+}
+
+#[test]
+fn the_time_of_merges_is_that_of_their_steps_alone() {
+    let mut fixture = Fixture::new();
+    let mut before = Duration::ZERO;
+    let (mut steps, mut others) = (0, 0);
+    for i in 0..2_000 {
+        if i == 1_000 {
+            assert_eq!(before, Duration::ZERO, "without a clock");
+            fixture.store.time_merges(clock);
+        }
+        fixture.put(&format!("key/{:03}", i * 7 % 500), "");
+        if i % 40 == 0 {
+            fixture.checkpoint();
+        }
+        let time = fixture.store.merge_time();
+        let is_step = time > before;
+        assert!(!is_step || time - before == Duration::from_secs(1), "{i}");
+        if i >= 1_000 {
+            *if is_step { &mut steps } else { &mut others } += 1;
+        }
+        before = time;
+    }
+    assert!(steps > 10 && others > 500, "{steps} and {others}");
 }
 
 #[test]
