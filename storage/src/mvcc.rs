@@ -2,7 +2,8 @@
 //! under one root. One writer ([`Store`]), any number of readers ([`Reader`], [`View`]).
 //!
 //! It knows keys, revisions, lease numbers and opaque side tables. It knows nothing of lease
-//! clocks, transaction comparisons, wire formats, time, or the log that is replayed into it.
+//! clocks, transaction comparisons, wire formats, the time of day, or the log that is replayed into
+//! it.
 //!
 //! | tree | key | value |
 //! |---|---|---|

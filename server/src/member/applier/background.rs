@@ -60,9 +60,9 @@ pub struct LogBounds {
     pub bytes: u64,
     /// For entries that are so short that their bytes do not: a replay takes its time for each.
     pub entries: u64,
-    /// Time to apply them at a start, which has other work, too, of 50 to 100 ms, and as much again
-    /// for what comes while the checkpoint is written. Transactions reach it before the bounds
-    /// above, and so do puts on a slow machine; without delta trees on most.
+    /// Time to apply them at a start. A start has other work, too, of 50 to 100 ms, and applies what
+    /// came while the checkpoint was written. Transactions reach this before the bounds above, and
+    /// so do puts on a slow machine; without delta trees on most.
     pub replay: Duration,
 }
 
