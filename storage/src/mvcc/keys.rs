@@ -89,9 +89,16 @@ pub const KEY_BYTES_DIRECT: u64 = 32 << 20;
 
 /// Bytes of leaves from which on a delta tree is closed, before a small base and before a large one. A
 /// checkpoint comes after 75,000 entries at most, less than 4 MiB of them: a tree before a small base is
-/// written by two checkpoints. With trees of one the base would be merged twice as often.
+/// written by two checkpoints. With trees of one the base would be merged twice as often. Before a base
+/// of a hundred million keys, which is written by each merge, larger ones would save less than what the
+/// checkpoints until they are closed write.
 const CLOSE_BYTES: u64 = 5 << 20;
-const CLOSE_BYTES_MAX: u64 = 60 << 20;
+const CLOSE_BYTES_MAX: u64 = 42 << 20;
+
+/// Closed trees with which a merge begins in any case. While ten large ones are merged about one more
+/// is closed, and one is open.
+const MERGE_TREES_MAX: u8 = 10;
+const _: () = assert!(MERGE_TREES_MAX as usize + 2 <= DELTA_TREES);
 
 /// Bytes of an entry beside the user key: slot, lengths, revision and stamp.
 const ENTRY_BYTES: u64 = 20 + REVISION_BYTES as u64;
@@ -157,10 +164,10 @@ impl DeltaLimits {
             direct_bytes,
             close_parts: 16,
             close_bytes: CLOSE_BYTES.min(direct_bytes / 3),
-            close_bytes_max: CLOSE_BYTES_MAX.min(direct_bytes * 2),
+            close_bytes_max: CLOSE_BYTES_MAX.min(direct_bytes * 4 / 3),
             merge_trees: 2,
             base_entries: 1,
-            merge_trees_max: 8,
+            merge_trees_max: MERGE_TREES_MAX,
             merge_every: 32,
             merge_entries: 256,
         }
