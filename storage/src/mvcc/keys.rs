@@ -89,9 +89,8 @@ pub const KEY_BYTES_DIRECT: u64 = 32 << 20;
 
 /// Bytes of leaves from which on a delta tree is closed, before a small base and before a large one. A
 /// checkpoint comes after 75,000 entries at most, less than 4 MiB of them: a tree before a small base is
-/// written by two checkpoints. With trees of one the base would be merged twice as often. Before a base
-/// of a hundred million keys, which is written by each merge, larger ones would save less than what the
-/// checkpoints until they are closed write.
+/// written by two checkpoints. With trees of one the base would be merged twice as often. Before the
+/// largest bases, trees of 60 MiB cost more in checkpoints than they save in merges (docs/engine.md).
 const CLOSE_BYTES: u64 = 5 << 20;
 const CLOSE_BYTES_MAX: u64 = 42 << 20;
 
