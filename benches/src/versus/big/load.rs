@@ -162,9 +162,8 @@ pub(super) struct Shape {
     pub(super) rate: Option<u64>,
 }
 
-/// The seed of the next client's keys. No two loads of a run ask for the same keys: those of the load
-/// before are still in delta trees and in memory, so that a start, which applies puts to them again,
-/// would take half as long as with others.
+/// The seed of the next client's keys: each load of a run draws its own. Keys of the load before are
+/// still in delta trees. A start that applies puts to those takes half as long as with other keys.
 static NEXT_SEED: AtomicU64 = AtomicU64::new(0);
 
 /// Clients that ask until they are dropped.
