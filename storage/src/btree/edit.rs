@@ -4,6 +4,7 @@ pub(super) mod merge;
 pub(super) mod rewrite;
 mod share;
 pub(super) mod split;
+mod trim;
 mod writer;
 
 use std::mem;

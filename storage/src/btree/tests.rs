@@ -106,6 +106,11 @@ impl Bench {
         self.trees[tree].remove(self.file.writer(), key).unwrap()
     }
 
+    pub(super) fn remove_through(&mut self, tree: usize, key: &[u8]) -> Result<u64> {
+        let tree = &mut self.trees[tree];
+        tree.remove_through(self.file.writer(), key)
+    }
+
     pub(super) fn begin(&mut self, user: &[u8]) -> CheckpointJob {
         let trees: Vec<&Tree> = self.trees.iter().collect();
         self.file.begin_checkpoint(&trees, user)

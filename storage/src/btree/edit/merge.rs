@@ -34,7 +34,7 @@ pub(crate) fn settle(kind: &TreeKind, w: &mut Writer, parent: &mut Node, index: 
 }
 
 /// A branch with a single child, which must not stay so.
-fn is_lonely(page: Page<'_>) -> bool {
+pub(super) fn is_lonely(page: Page<'_>) -> bool {
     page.level() > 0 && page.count() < 2
 }
 

@@ -1,7 +1,7 @@
 //! The model's operations on a disk that fails: power fails at some call, or there is no space
 //! left. The file found afterwards is one of the last two checkpoints, whole, and takes more.
 
-use super::model::{Model, compare, join, key, split, value};
+use super::model::{Model, beginning, compare, forget_through, join, key, split, value};
 use super::*;
 
 /// Range of the failing call; programs of a few kilobytes make this many calls.
@@ -53,7 +53,8 @@ impl Faulty {
                     self.insert(1, &key, &value)
                 })
             }
-            40..=49 => self.remove(tree, &key(u, KINDS[tree])?),
+            40..=47 => self.remove(tree, &key(u, KINDS[tree])?),
+            48..=49 => self.remove_first(tree, u.int_in_range(1..=100)?),
             50..=64 => self.begin(),
             65..=79 => self.run_job(),
             80..=89 => {
@@ -91,6 +92,17 @@ impl Faulty {
         let removed = self.bench.trees[tree].remove(writer, &key)?;
         let old = self.models[tree].remove(&split(KINDS[tree], &key));
         assert_eq!(removed, old.is_some());
+        Ok(())
+    }
+
+    fn remove_first(&mut self, tree: usize, count: usize) -> Result<()> {
+        if let Some(last) = beginning(&self.models[tree], count, true) {
+            let removed = self.bench.remove_through(tree, &last)?;
+            assert_eq!(
+                removed,
+                forget_through(&mut self.models[tree], KINDS[tree], &last)
+            );
+        }
         Ok(())
     }
 

@@ -96,7 +96,11 @@ impl Run {
             70..=76 => self.update(tree, &key(u, KINDS[tree])?),
             77..=84 => self.seek(tree, &key(u, KINDS[tree])?),
             85..=88 => self.begin(),
-            89..=92 => self.finish(),
+            89..=91 => self.finish(),
+            92 if u.arbitrary()? => {
+                self.remove_first(tree, u.int_in_range(1..=200)?, u.arbitrary()?)
+            }
+            92 => self.finish(),
             93 if u.arbitrary()? => self.release(u.int_in_range(1..=50)?),
             93 => {
                 let (part, from) = (u.arbitrary()?, key(u, KINDS[tree])?);
@@ -131,6 +135,18 @@ impl Run {
             .map(|(k, _)| join(k))
             .collect();
         keys.iter().for_each(|key| self.remove(tree, key));
+    }
+
+    /// The first entries in one call, sometimes through a key that may not exist.
+    fn remove_first(&mut self, tree: usize, count: usize, is_exact: bool) {
+        let Some(last) = beginning(&self.models[tree], count, is_exact) else {
+            return;
+        };
+        let removed = self.bench.remove_through(tree, &last).unwrap();
+        assert_eq!(
+            removed,
+            forget_through(&mut self.models[tree], KINDS[tree], &last)
+        );
     }
 
     fn update(&mut self, tree: usize, key: &[u8]) {
@@ -236,6 +252,23 @@ impl Run {
         self.bench.check().unwrap();
         self.compare();
     }
+}
+
+/// The key of entry `count`, or of the last one; with another end if it is not `is_exact`.
+pub(super) fn beginning(model: &Model, count: usize, is_exact: bool) -> Option<Vec<u8>> {
+    let (last, _) = model.iter().take(count).next_back()?;
+    let mut key = join(last);
+    if let Some(end) = key.last_mut() {
+        *end ^= u8::from(!is_exact);
+    }
+    Some(key)
+}
+
+/// Removes the entries up to `key` from the model; returns how many there were.
+pub(super) fn forget_through(model: &mut Model, kind: TreeKind, key: &[u8]) -> u64 {
+    let (before, place) = (model.len(), split(kind, key));
+    model.retain(|key, _| *key > place);
+    (before - model.len()) as u64
 }
 
 pub(super) fn compare(trees: &[Tree], pages: &Pages, models: &[Model]) {

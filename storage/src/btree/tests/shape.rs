@@ -109,6 +109,38 @@ fn removing_most_rows_gives_their_pages_back() {
 }
 
 #[test]
+fn what_is_removed_from_the_front_goes_by_whole_leaves() {
+    const ROWS: u64 = 60_000;
+    let filled = || {
+        let (mut bench, _) = Bench::open(&disk()).unwrap();
+        for i in 0..ROWS {
+            bench.insert(2, &i.to_be_bytes(), &[7; 60]);
+        }
+        bench.checkpoint(b"").unwrap();
+        bench.release(3);
+        bench
+    };
+    for rows in [7, 1_000, 25_000] {
+        let mut bench = filled();
+        for first in (0..ROWS).step_by(rows) {
+            let left = ROWS - first;
+            let through = (first + left.min(rows as u64) - 1).to_be_bytes();
+            let removed = bench.remove_through(2, &through).unwrap();
+            assert_eq!(removed, left.min(rows as u64));
+            assert_eq!(bench.trees[2].len(), left - removed);
+            // The way to the first leaf, whatever went before it.
+            let dirty = bench.file.stats().dirty_bytes;
+            assert!(dirty <= 4 * 8192, "{dirty} bytes");
+            if first % 5_000 < rows as u64 {
+                bench.check().unwrap();
+            }
+        }
+        assert!(bench.trees[2].root.is_none());
+        bench.check().unwrap();
+    }
+}
+
+#[test]
 fn overwriting_the_same_keys_does_not_grow_the_file() {
     let (mut bench, _) = Bench::open(&disk()).unwrap();
     let mut longest = 0;

@@ -67,7 +67,7 @@ impl<'a> KeyCursor<'a> {
             if self.filters.get(i).is_none_or(|filter| may_have(filter))
                 && self.tree_mut(i).seek(key)?
             {
-                self.put_in_order(i);
+                self.arrive(i);
             }
         }
         self.settle()
@@ -135,20 +135,36 @@ impl<'a> KeyCursor<'a> {
         passed.extend(self.order.drain(..=same));
         for i in passed.drain(..) {
             if self.tree_mut(i).next()? {
-                self.put_in_order(i);
+                self.arrive(i);
             }
         }
         self.passed = passed;
         Ok(())
     }
 
-    /// The tree is on an entry.
-    fn put_in_order(&mut self, i: usize) {
-        let key = self.tree(i).key();
-        let place = self.order.partition_point(|other| {
-            let order = BASE_KIND.order.compare(self.tree(*other).key(), key);
-            order.then(other.cmp(&i)).is_lt()
-        });
-        self.order.insert(place, i);
+    /// The tree has come to an entry.
+    fn arrive(&mut self, i: usize) {
+        let KeyCursor {
+            base,
+            deltas,
+            order,
+            ..
+        } = self;
+        put_in_order(order, i, |i| deltas.get(i).unwrap_or(base).key());
     }
+}
+
+/// Puts tree `i`, which is on an entry, among those that are: by their keys, and those on the same key
+/// newest (the least number) first.
+pub(super) fn put_in_order<'k>(
+    order: &mut Vec<usize>,
+    i: usize,
+    key_of: impl Fn(usize) -> &'k [u8],
+) {
+    let key = key_of(i);
+    let place = order.partition_point(|other| {
+        let order = BASE_KIND.order.compare(key_of(*other), key);
+        order.then(other.cmp(&i)).is_lt()
+    });
+    order.insert(place, i);
 }

@@ -1,35 +1,24 @@
 //! Adds changes to the delta trees, and moves them into the base.
 
+mod gather;
+
 use std::path::Path;
 
 use super::super::key::{self, Delta, HEAD, Stamp, StampBytes, VersionKey};
 use super::super::{Revision, Root, Store};
-use super::{BASE_KIND, KeyTrees};
-use crate::btree::{Cursor, Key, Weight};
+use super::{BASE_KIND, DELTA_TREES, KeyTrees};
+use crate::btree::{Key, Weight};
 use crate::{Error, Result};
+use gather::{Move, Then, gather};
 
 /// Entries moved between two writes of the leaves that the merge has passed.
 const ENTRIES_PER_SPILL: usize = 1024;
 
-/// An entry of a merging tree, and what becomes of it in the base.
-struct Move {
-    /// Of its tree, in the ring.
-    place: usize,
-    key: Vec<u8>,
-    revision: Revision,
-    then: Then,
-}
-
-enum Then {
-    /// The newest version of its key in its tree: the newest in the base, too.
-    Head(Stamp),
-    /// The newest version of its key in its tree, but removed: the base has no live version.
-    NoHead,
-    Older(Stamp),
-    /// A mark: the version is removed from the base, if it is there.
-    Remove,
-    /// The version is removed by the mark before it.
-    Nothing,
+/// What moves out of one tree: its first entries.
+#[derive(Clone, Copy, Default)]
+struct Moved<'m> {
+    entries: u64,
+    last: &'m [u8],
 }
 
 impl Store {
@@ -173,27 +162,18 @@ impl Store {
             self.merged_from = VersionKey::newest_of(user_key).to_vec();
         }
         self.merged += moves.len();
-        for step in moves {
-            let (user_key, _) = self.root.split(&step.key)?;
-            match step.then {
-                Then::Head(stamp) => {
-                    self.push_base(user_key, step.revision, |_| stamp)?;
-                }
-                Then::NoHead => self.unmark_base(user_key)?,
-                Then::Older(stamp) => {
-                    let bytes = StampBytes::new(&stamp, step.revision);
-                    let base = &mut self.root.keys.base;
-                    base.insert(self.file.writer(), &step.key, bytes.as_ref())?;
-                }
-                Then::Remove => {
-                    let base = &mut self.root.keys.base;
-                    base.remove(self.file.writer(), &step.key)?;
-                }
-                Then::Nothing => {}
+        let mut moved: [Moved<'_>; DELTA_TREES] = Default::default();
+        for step in &moves {
+            self.merge_one(step)?;
+            let moved = &mut moved[step.place];
+            moved.entries += 1;
+            moved.last = &step.key;
+        }
+        for (tree, moved) in self.root.keys.deltas.iter_mut().zip(moved) {
+            if moved.entries > 0 {
+                let removed = tree.remove_through(self.file.writer(), moved.last)?;
+                assert_eq!(removed, moved.entries, "an entry is moved once");
             }
-            let tree = &mut self.root.keys.deltas[step.place];
-            let was_there = tree.remove(self.file.writer(), &step.key)?;
-            assert!(was_there, "an entry is moved once");
         }
         self.root.keys.end_merge();
         if self.merged >= ENTRIES_PER_SPILL || self.root.keys.ring.merging == 0 {
@@ -201,6 +181,28 @@ impl Store {
             // Before that place nothing changed since it was written.
             let from = std::mem::take(&mut self.merged_from);
             self.file.spill_changed(&mut self.root.keys.base, from)?;
+        }
+        Ok(())
+    }
+
+    /// Does to the base what becomes of one entry.
+    fn merge_one(&mut self, step: &Move) -> Result<()> {
+        let (user_key, _) = self.root.split(&step.key)?;
+        match step.then {
+            Then::Head(stamp) => {
+                self.push_base(user_key, step.revision, |_| stamp)?;
+            }
+            Then::NoHead => self.unmark_base(user_key)?,
+            Then::Older(stamp) => {
+                let bytes = StampBytes::new(&stamp, step.revision);
+                let base = &mut self.root.keys.base;
+                base.insert(self.file.writer(), &step.key, bytes.as_ref())?;
+            }
+            Then::Remove => {
+                let base = &mut self.root.keys.base;
+                base.remove(self.file.writer(), &step.key)?;
+            }
+            Then::Nothing => {}
         }
         Ok(())
     }
@@ -270,62 +272,6 @@ fn delta_head(
     Ok((delta.stamp.flags & HEAD != 0).then_some((revision, delta)))
 }
 
-/// The first entries of the merging trees, in the order in which they must move.
-fn gather(root: &Root, entries: usize) -> Result<Vec<Move>> {
-    let ring = root.keys.ring;
-    let mut sources = Vec::new();
-    // Newest first.
-    for age in root.keys.first_merging()..=ring.closed {
-        let place = ring.place(age);
-        let mut cursor = root.keys.deltas[place].cursor(&root.pages);
-        if cursor.seek(&VersionKey::newest_of(b""))? {
-            sources.push((place, cursor));
-        }
-    }
-    let mut moves = Vec::with_capacity(entries + sources.len());
-    let mut group: Option<Vec<u8>> = None;
-    while moves.len() < entries && !sources.is_empty() {
-        let least = least_key(&sources).to_vec();
-        let (user_key, revision) = root.split(&least)?;
-        if group.as_deref() != Some(user_key) {
-            group = Some(user_key.to_vec());
-            heads(root, user_key, &sources, &mut moves)?;
-        }
-        let mut is_removed = false;
-        let mut at = 0;
-        while at < sources.len() {
-            let (place, cursor) = &mut sources[at];
-            if cursor.key() != least {
-                at += 1;
-                continue;
-            }
-            let delta = root.delta(cursor.value(), revision)?;
-            let is_head = delta.stamp.flags & HEAD != 0;
-            let then = match (is_removed, delta.is_removed) {
-                (true, _) => Then::Nothing,
-                (false, true) => Then::Remove,
-                (false, false) => Then::Older(delta.stamp),
-            };
-            is_removed |= delta.is_removed;
-            // Heads have moved with their group.
-            if !is_head {
-                moves.push(Move {
-                    place: *place,
-                    key: least.clone(),
-                    revision,
-                    then,
-                });
-            }
-            if cursor.next()? {
-                at += 1;
-            } else {
-                sources.remove(at);
-            }
-        }
-    }
-    Ok(moves)
-}
-
 /// The leaves of the base that the moves change: the disk looks for all of them together.
 fn announce(root: &Root, moves: &[Move]) {
     if !root.misses_pages() {
@@ -338,37 +284,4 @@ fn announce(root: &Root, moves: &[Move]) {
     // Heads of a key move before its other versions, the oldest first.
     places.sort_unstable_by(|a, b| BASE_KIND.order.compare(a, b));
     root.keys.base.announce_all(&root.pages, places.iter());
-}
-
-fn least_key<'s>(sources: &'s [(usize, Cursor<'_>)]) -> &'s [u8] {
-    let keys = sources.iter().map(|(_, cursor)| cursor.key());
-    keys.min_by(|a, b| BASE_KIND.order.compare(a, b))
-        .expect("a source is on an entry")
-}
-
-/// The heads of a key in all merging trees, the oldest first. No tree has an entry before them.
-fn heads(
-    root: &Root,
-    user_key: &[u8],
-    sources: &[(usize, Cursor<'_>)],
-    moves: &mut Vec<Move>,
-) -> Result<()> {
-    for (place, cursor) in sources.iter().rev() {
-        let (found, revision) = root.split(cursor.key())?;
-        let delta = root.delta(cursor.value(), revision)?;
-        if found != user_key || delta.stamp.flags & HEAD == 0 {
-            continue;
-        }
-        moves.push(Move {
-            place: *place,
-            key: cursor.key().to_vec(),
-            revision,
-            then: if delta.is_removed {
-                Then::NoHead
-            } else {
-                Then::Head(delta.stamp)
-            },
-        });
-    }
-    Ok(())
 }
