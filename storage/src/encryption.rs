@@ -81,6 +81,7 @@ use crate::vfs::Vfs;
 use crate::{Error, Result};
 use cipher::Key;
 pub(crate) use cipher::{Purpose, SALT_BYTES, Salt, Subkey, TAG_BYTES};
+pub use decrypted::DECRYPTED_BYTES;
 pub use key_file::KeyFile;
 use keyring::{Entry, Keyring};
 pub use scratch::{Scratch, ScratchWriter};

@@ -114,7 +114,7 @@ pub(super) const SECTIONS: &[(&str, &[Flag])] = &[
         flag("snapshot-count", Uint, "10000", Used, "Most entries between two checkpoints; unless it is given, checkpoints go by bytes."),
         flag("snapshot-catchup-entries", Uint, "5000", Used, "Log entries kept in memory for a member that lags."),
         flag("wal-keep-bytes", Uint, "1073741824", Used, "Bytes of the log kept on disk for members that were away, at most an eighth of what is free there, nothing in a cluster of one; 0 means that they get a snapshot."),
-        flag("memory-budget-bytes", Uint, "0", Used, "Changed pages in memory: more are written at once. 0 means one part in 64 of the memory of machine or control group, 32 to 160 MiB."),
+        flag("memory-budget-bytes", Uint, "0", Used, "Changed pages in memory: more are written at once. Decrypted pages may have a fifth as much. 0 means one part in 64 of the memory of machine or control group, 32 to 160 MiB."),
         flag("heartbeat-interval", Uint, "100", Used, "Milliseconds between two heartbeats."),
         flag("election-timeout", Uint, "1000", Used, "Milliseconds without a leader before an election."),
         flag("initial-election-tick-advance", Bool, "true", Moot, "Shorten the first election."),

@@ -420,6 +420,13 @@ impl PageFile {
             .map_or(self.writer.counter, |(oldest, _)| *oldest)
     }
 
+    /// Bounds the bytes of sealed pages that are kept in their decrypted form.
+    pub(crate) fn bound_decrypted(&self, bytes: u64) {
+        if let Some(sealing) = self.shared.sealing() {
+            sealing.decrypted.bound(bytes);
+        }
+    }
+
     pub(crate) fn stats(&self) -> Stats {
         let dirty = self.writer.dirty_bytes + self.saving_bytes;
         let used_units = self

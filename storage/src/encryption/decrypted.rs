@@ -6,11 +6,12 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-/// Memory for decrypted pages of one page file.
-pub(crate) const DECRYPTED_BYTES_MAX: usize = 32 << 20;
+/// Memory for decrypted pages of one page file, unless another bound is set.
+pub const DECRYPTED_BYTES: u64 = 32 << 20;
 
 /// Many shards, so that readers of different pages seldom meet.
 const SHARDS: usize = 16;
@@ -21,7 +22,8 @@ const SHARE_OF_SHARD: usize = 4;
 #[derive(Debug)]
 pub(crate) struct DecryptedPages {
     shards: [Mutex<Shard>; SHARDS],
-    shard_bytes_max: usize,
+    /// A hint that nothing else depends on.
+    shard_bytes_max: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -41,11 +43,19 @@ struct Slot {
 }
 
 impl DecryptedPages {
-    pub(crate) fn new(bytes_max: usize) -> DecryptedPages {
-        DecryptedPages {
+    pub(crate) fn new(bytes_max: u64) -> DecryptedPages {
+        let pages = DecryptedPages {
             shards: Default::default(),
-            shard_bytes_max: bytes_max / SHARDS,
-        }
+            shard_bytes_max: AtomicUsize::new(0),
+        };
+        pages.bound(bytes_max);
+        pages
+    }
+
+    /// Bounds the memory. What is beyond a smaller bound goes when other pages come.
+    pub(crate) fn bound(&self, bytes_max: u64) {
+        let shard = usize::try_from(bytes_max / SHARDS as u64).unwrap_or(usize::MAX);
+        self.shard_bytes_max.store(shard, Ordering::Relaxed);
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -62,14 +72,15 @@ impl DecryptedPages {
     }
 
     pub(crate) fn put(&self, place: u64, page: &Arc<[u8]>) {
-        if page.len() > self.shard_bytes_max / SHARE_OF_SHARD {
+        let most = self.shard_bytes_max.load(Ordering::Relaxed);
+        if page.len() > most / SHARE_OF_SHARD {
             return;
         }
         let mut shard = self.shard(place).lock();
         if shard.places.contains_key(&place) {
             return;
         }
-        while shard.bytes + page.len() > self.shard_bytes_max {
+        while shard.bytes + page.len() > most {
             shard.evict();
         }
         let slot = shard.slots.len();
@@ -126,13 +137,14 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_and_what_is_read_stays() {
-        let pages = DecryptedPages::new(SHARDS * 8 * 4096);
+        let bytes_max = SHARDS * 8 * 4096;
+        let pages = DecryptedPages::new(bytes_max as u64);
         let hot = 5;
         pages.put(hot, &Arc::from(vec![1; 4096]));
         for place in 100..2000 {
             pages.put(place, &Arc::from(vec![0; 4096]));
             assert!(pages.get(hot).is_some(), "after {place}");
-            assert!(pages.bytes() <= SHARDS * 8 * 4096);
+            assert!(pages.bytes() <= bytes_max);
         }
         assert!(pages.get(100).is_none());
         pages.forget(hot);
@@ -146,5 +158,21 @@ mod tests {
             .map(|s| s.lock().slots.iter().map(|s| s.page.len()).sum::<usize>())
             .sum();
         assert_eq!(kept, pages.bytes());
+    }
+
+    #[test]
+    fn another_bound_holds_from_the_next_pages_on() {
+        let pages = DecryptedPages::new((SHARDS * 8 * 4096) as u64);
+        let put = |places: std::ops::Range<u64>| {
+            places.for_each(|place| pages.put(place, &Arc::from(vec![0; 4096])));
+        };
+        put(0..2000);
+        let full = pages.bytes();
+        pages.bound((SHARDS * 4 * 4096) as u64);
+        put(2000..4000);
+        assert_eq!(pages.bytes(), full / 2);
+        pages.bound((SHARDS * 16 * 4096) as u64);
+        put(4000..8000);
+        assert_eq!(pages.bytes(), 2 * full);
     }
 }

@@ -35,7 +35,7 @@
 //! A put of a random key then writes its entry once into a delta tree, and its share of a leaf of
 //! the base. If the trees that are merged together have *n* entries, and the base has *b* leaves,
 //! the share is *b / n* leaves. Trees wait until they have as many entries as the base, but not
-//! more than eight at once: so the share grows again with a base of more than some ten million keys.
+//! more than ten at once: so the share grows again with a base of more than some ten million keys.
 //!
 //! # What readers rely on
 //!
@@ -54,8 +54,8 @@
 //! its own weight, less what the key weighed below this tree, which is stored with it (`key`). So
 //! the sum over all trees is right for every range of whole keys, and takes two descents in each.
 //!
-//! While a key is merged, the heads of all merging trees move together, the oldest first. Each
-//! move then takes the same from the delta tree as it adds to the base. The other versions weigh
+//! While a key is merged, the heads of all merging trees move together, the oldest first. So what a
+//! step takes from the delta trees weighs what it adds to the base: the other versions weigh
 //! nothing, in either.
 
 mod announce;

@@ -252,6 +252,12 @@ impl Store {
         self.delta_limits = DeltaLimits::beyond(bytes);
     }
 
+    /// Keeps so many bytes of sealed pages in their decrypted form. The default is
+    /// [`DECRYPTED_BYTES`](crate::encryption::DECRYPTED_BYTES).
+    pub fn set_decrypted_bytes_max(&mut self, bytes: u64) {
+        self.file.bound_decrypted(bytes);
+    }
+
     /// A handle for readers; any thread may use it.
     pub fn reader(&self) -> Reader {
         Reader {

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use storage::encryption::DECRYPTED_BYTES;
 use storage::mvcc::{ENTRY_BYTES_IN_MEMORY, KEY_BYTES_DIRECT, Stats, Store};
 
 use crate::config::Config;
@@ -109,6 +110,8 @@ pub struct BackgroundLimits {
     pub log_bytes_while_deleting: u64,
     /// Bytes of leaves of the key tree beyond which changes are collected in delta trees.
     pub key_bytes_direct: u64,
+    /// Bytes of decrypted pages of an encrypted store.
+    pub decrypted_bytes_max: u64,
     /// [`LogBounds::DIRECT`].
     pub log: LogBounds,
     /// [`LogBounds::WITH_DELTAS`].
@@ -134,6 +137,7 @@ impl Default for BackgroundLimits {
             delete_pause: Duration::ZERO,
             log_bytes_while_deleting: 1 << 30,
             key_bytes_direct: KEY_BYTES_DIRECT,
+            decrypted_bytes_max: DECRYPTED_BYTES,
             log: LogBounds::DIRECT,
             log_with_deltas: LogBounds::WITH_DELTAS,
             log_bytes_for_replay: 16 << 20,
@@ -174,6 +178,7 @@ impl BackgroundLimits {
             dirty_bytes_max: budget,
             entry_bytes_in_memory: part(usual.entry_bytes_in_memory),
             key_bytes_direct: part(usual.key_bytes_direct),
+            decrypted_bytes_max: part(usual.decrypted_bytes_max),
             ..usual
         }
     }
@@ -182,6 +187,7 @@ impl BackgroundLimits {
     pub(crate) fn bound(&self, store: &mut Store) {
         store.set_entry_bytes_in_memory(self.entry_bytes_in_memory);
         store.set_key_bytes_direct(self.key_bytes_direct);
+        store.set_decrypted_bytes_max(self.decrypted_bytes_max);
     }
 
     /// The bounds while space on the disk is low.
@@ -274,8 +280,12 @@ mod tests {
         let same = BackgroundLimits::within(usual.dirty_bytes_max);
         let of = |limits: BackgroundLimits| {
             let by_memory = [limits.dirty_bytes_to_checkpoint, limits.dirty_bytes_max];
-            let of_store = [limits.entry_bytes_in_memory, limits.key_bytes_direct];
-            [by_memory, of_store].concat()
+            let of_store = [
+                limits.entry_bytes_in_memory,
+                limits.key_bytes_direct,
+                limits.decrypted_bytes_max,
+            ];
+            [&by_memory[..], &of_store].concat()
         };
         assert_eq!(of(same), of(usual));
         let quarter = BackgroundLimits::within(usual.dirty_bytes_max / 4);

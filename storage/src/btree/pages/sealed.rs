@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::Result;
 use crate::btree::node::page::{HEADER, at, u32_at};
-use crate::encryption::decrypted::{DECRYPTED_BYTES_MAX, DecryptedPages};
+use crate::encryption::decrypted::{DECRYPTED_BYTES, DecryptedPages};
 use crate::encryption::{CLEAR, DataKeys, Purpose, SALT_BYTES, Salt, Scope, TAG_BYTES};
 
 const SALT_HEAD: usize = at::TAG - at::NONCE;
@@ -28,7 +28,7 @@ impl Sealing {
     pub(crate) fn new(data_keys: Arc<DataKeys>) -> Sealing {
         Sealing {
             data_keys,
-            decrypted: DecryptedPages::new(DECRYPTED_BYTES_MAX),
+            decrypted: DecryptedPages::new(DECRYPTED_BYTES),
         }
     }
 
