@@ -22,7 +22,7 @@ const SHARE_OF_SHARD: usize = 4;
 #[derive(Debug)]
 pub(crate) struct DecryptedPages {
     shards: [Mutex<Shard>; SHARDS],
-    /// A hint that nothing else depends on.
+    /// Read behind a shard's lock.
     shard_bytes_max: AtomicUsize,
 }
 
@@ -52,10 +52,16 @@ impl DecryptedPages {
         pages
     }
 
-    /// Bounds the memory. What is beyond a smaller bound goes when other pages come.
+    /// Bounds the memory, from now on.
     pub(crate) fn bound(&self, bytes_max: u64) {
-        let shard = usize::try_from(bytes_max / SHARDS as u64).unwrap_or(usize::MAX);
-        self.shard_bytes_max.store(shard, Ordering::Relaxed);
+        let most = usize::try_from(bytes_max / SHARDS as u64).unwrap_or(usize::MAX);
+        self.shard_bytes_max.store(most, Ordering::Relaxed);
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            while shard.bytes > most {
+                shard.evict();
+            }
+        }
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -72,11 +78,12 @@ impl DecryptedPages {
     }
 
     pub(crate) fn put(&self, place: u64, page: &Arc<[u8]>) {
+        let mut shard = self.shard(place).lock();
+        // Behind the lock: whoever sets a bound holds it after that, to evict what is beyond.
         let most = self.shard_bytes_max.load(Ordering::Relaxed);
         if page.len() > most / SHARE_OF_SHARD {
             return;
         }
-        let mut shard = self.shard(place).lock();
         if shard.places.contains_key(&place) {
             return;
         }
@@ -161,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn another_bound_holds_from_the_next_pages_on() {
+    fn another_bound_holds_at_once() {
         let pages = DecryptedPages::new((SHARDS * 8 * 4096) as u64);
         let put = |places: std::ops::Range<u64>| {
             places.for_each(|place| pages.put(place, &Arc::from(vec![0; 4096])));
@@ -169,6 +176,7 @@ mod tests {
         put(0..2000);
         let full = pages.bytes();
         pages.bound((SHARDS * 4 * 4096) as u64);
+        assert_eq!(pages.bytes(), full / 2);
         put(2000..4000);
         assert_eq!(pages.bytes(), full / 2);
         pages.bound((SHARDS * 16 * 4096) as u64);

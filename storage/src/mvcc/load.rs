@@ -248,6 +248,7 @@ impl Store {
         store.root.generation = self.root.generation + 1;
         std::mem::swap(&mut self.root, &mut store.root);
         std::mem::swap(&mut self.file, &mut store.file);
+        self.file.bound_decrypted(self.decrypted_bytes_max);
         self.batch = None;
         self.oldest_removed = None;
         self.deletion_spills_at = 0;

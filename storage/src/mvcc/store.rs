@@ -17,6 +17,7 @@ use super::publish::{Publisher, Subscriber};
 use super::write::ENTRY_BYTES_IN_MEMORY;
 use super::{Applied, CompactProgress, Options, Revision, Root, Stats, TreeFound, Write, load};
 use crate::btree::{self, KeyOrder, META_SLOTS, PageFile, Tree, TreeKind, Weight};
+use crate::encryption::DECRYPTED_BYTES;
 use crate::vfs::Vfs;
 use crate::{Error, Result};
 use jobs::Content;
@@ -90,6 +91,8 @@ pub struct Store {
     pub(super) unsized_from: Option<Vec<u8>>,
     unusable_meta: Option<String>,
     pub(super) entry_bytes_in_memory: u64,
+    /// See [`Store::set_decrypted_bytes_max`].
+    pub(super) decrypted_bytes_max: u64,
     /// Bytes of changed nodes in memory at which a deletion in steps writes leaves.
     pub(super) deletion_spills_at: u64,
     /// See [`Store::set_keys_deleted_at_once`].
@@ -184,6 +187,7 @@ impl Store {
             unsized_from: (!meta.sized).then(Vec::new),
             unusable_meta: opened.unusable_meta,
             entry_bytes_in_memory: ENTRY_BYTES_IN_MEMORY,
+            decrypted_bytes_max: DECRYPTED_BYTES,
             deletion_spills_at: 0,
             keys_deleted_at_once: u64::MAX,
             delta_limits: DeltaLimits::default(),
@@ -253,8 +257,9 @@ impl Store {
     }
 
     /// Keeps so many bytes of sealed pages in their decrypted form. The default is
-    /// [`DECRYPTED_BYTES`](crate::encryption::DECRYPTED_BYTES).
+    /// [`DECRYPTED_BYTES`].
     pub fn set_decrypted_bytes_max(&mut self, bytes: u64) {
+        self.decrypted_bytes_max = bytes;
         self.file.bound_decrypted(bytes);
     }
 

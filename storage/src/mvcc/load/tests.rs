@@ -5,13 +5,18 @@ use std::sync::Arc;
 use super::super::model::run::{self, DIR, Input, Runner, compare};
 use super::super::{Attempt, KeyRange, Write};
 use super::*;
+use crate::encryption;
 use crate::vfs::sim::SimVfs;
 
 const SIDE: [Bucket; 2] = [Bucket::Lease, Bucket::Meta];
 
 /// Loads everything that `root` holds, beside the store of `vfs`.
 fn load(vfs: &SimVfs, root: &Root) -> Result<Incoming> {
-    let mut loader = Loader::create(Arc::new(vfs.clone()), Path::new(DIR), Options::default())?;
+    load_with(vfs, root, Options::default())
+}
+
+fn load_with(vfs: &SimVfs, root: &Root, options: Options) -> Result<Incoming> {
+    let mut loader = Loader::create(Arc::new(vfs.clone()), Path::new(DIR), options)?;
     root.changes(0, i64::MAX, &mut |change| {
         loader.push(change)?;
         Ok(ControlFlow::Continue(()))
@@ -131,6 +136,23 @@ fn what_a_store_noted_about_its_content_goes_with_it() {
     store.replace(load(&vfs, other.root()).unwrap()).unwrap();
     assert_eq!(store.take_oldest_removed(), None);
     assert_eq!(store.deletion_spills_at, 0);
+}
+
+#[test]
+fn decrypted_pages_are_bounded_in_what_replaced_the_content_too() {
+    let other = sample(&SimVfs::new(1));
+    for bytes_max in [None, Some(0)] {
+        let vfs = SimVfs::new(2);
+        encryption::sample::give_key(&vfs);
+        let mut store = run::open(&vfs).unwrap();
+        if let Some(bytes_max) = bytes_max {
+            store.set_decrypted_bytes_max(bytes_max);
+        }
+        let incoming = load_with(&vfs, other.root(), store.options()).unwrap();
+        store.replace(incoming).unwrap();
+        store.root().head(b"key2").unwrap();
+        assert_eq!(store.file.stats().decrypted_bytes > 0, bytes_max.is_none());
+    }
 }
 
 #[test]
