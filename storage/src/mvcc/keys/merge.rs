@@ -14,7 +14,7 @@ use gather::{Move, Then, gather};
 /// Entries moved between two writes of the leaves that the merge has passed.
 const ENTRIES_PER_SPILL: usize = 1024;
 
-/// What moves out of one tree: its first entries.
+/// The entries that one tree loses: its first ones, the last of which has the key `last`.
 #[derive(Clone, Copy, Default)]
 struct Moved<'m> {
     entries: u64,
@@ -185,7 +185,7 @@ impl Store {
         Ok(())
     }
 
-    /// Does to the base what becomes of one entry.
+    /// Changes the base by one entry of a merging tree, which stays there.
     fn merge_one(&mut self, step: &Move) -> Result<()> {
         let (user_key, _) = self.root.split(&step.key)?;
         match step.then {
